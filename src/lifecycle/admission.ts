@@ -1,0 +1,83 @@
+/**
+ * Whether a verb may start on a node. Pure: the facts are read under the node's lock by whoever asks.
+ * Every reason to refuse is found here and nowhere else, so `Node.availableVerbs` and the mutations agree.
+ */
+import type { Refusal } from "../errors.ts";
+import { kindOf } from "./machine.ts";
+import type { NodeState } from "./node-states.ts";
+import { allowedStates, route } from "./verbs.ts";
+import type { OperationKind, Route, RouteOptions } from "./verbs.ts";
+
+/** What is known of a node when a verb is judged. */
+export interface NodeFacts {
+  readonly id: string;
+  readonly name: string;
+  readonly state: NodeState;
+  readonly inMaintenance: boolean;
+  readonly isProtected: boolean;
+  readonly hasDisappeared: boolean;
+  /** The unfinished run's operation. */
+  readonly busyWith: { readonly operationId: string; readonly kind: OperationKind } | null;
+  /** Whether the node's drivers, with those it borrows interfaces from, are loaded; a sentence otherwise. */
+  readonly driverProblem: string | null;
+  readonly can: { readonly inspect: boolean; readonly clean: boolean; readonly deploy: boolean };
+  readonly inspectsWithoutReboot: boolean;
+  readonly driver: string;
+}
+
+export interface VerbRequest {
+  readonly verb: OperationKind;
+  readonly options: Pick<RouteOptions, "until" | "manualCleaning">;
+  /** Decommission even what monitoring says has disappeared. */
+  readonly force: boolean;
+}
+
+export type Verdict = { readonly admitted: true; readonly route: Route } | { readonly admitted: false; readonly refusal: Refusal };
+
+/** Verbs that a protected node refuses, because they end what runs on it. */
+const DESTRUCTIVE: ReadonlySet<OperationKind> = new Set(["CLEAN", "DEPLOY", "UNDEPLOY", "DECOMMISSION", "COMMISSION"]);
+
+export function judge(node: NodeFacts, request: VerbRequest): Verdict {
+  const refuse = (code: Refusal["code"], message: string, more: Partial<Refusal> = {}): Verdict => ({
+    admitted: false,
+    refusal: { code, message, nodeId: node.id, ...more },
+  });
+  if (node.busyWith) {
+    const { kind, operationId } = node.busyWith;
+    return refuse("BUSY", `Node ${node.name} is busy with ${kind} operation ${operationId}; wait for it, stop it or abort it.`, { operationId });
+  }
+  if (node.inMaintenance) {
+    return refuse("IN_MAINTENANCE", `Node ${node.name} is in maintenance; clear the mark with setMaintenance first.`);
+  }
+  if (node.isProtected && DESTRUCTIVE.has(request.verb)) {
+    return refuse("PROTECTED", `Node ${node.name} is protected; lift the protection with updateNode first.`);
+  }
+  if (node.hasDisappeared && request.verb === "DECOMMISSION" && !request.force) {
+    return refuse("INVALID_STATE", `Node ${node.name} has disappeared, so nothing on it can be cleaned; decommission it with force: true if it is gone for good.`);
+  }
+  if (node.driverProblem) return refuse("UNSUPPORTED_BY_DRIVER", `Node ${node.name}: ${node.driverProblem}`);
+  const options: RouteOptions = { ...request.options, inspectsWithoutReboot: node.inspectsWithoutReboot };
+  const found = route(request.verb, node.state, options);
+  if (!found) {
+    const allowed = allowedStates(request.verb, options);
+    const what = kindOf(node.state) === "stable" || kindOf(node.state) === "failed" ? "" : " and has no unfinished run";
+    return refuse("INVALID_STATE", `Node ${node.name} is ${node.state}${what}; ${request.verb} is allowed from ${allowed.join(", ")}.`, { allowedStates: allowed });
+  }
+  const lacking = found.bestEffort ? undefined : missingAbility(node, found);
+  if (lacking) {
+    return refuse(
+      "UNSUPPORTED_BY_DRIVER",
+      `Node ${node.name}: driver ${node.driver} cannot ${lacking}; take that interface from another driver (interfaces: [{ kind: ${lacking.toUpperCase()}, driver: … }]).`,
+    );
+  }
+  return { admitted: true, route: found };
+}
+
+function missingAbility(node: NodeFacts, { legs }: Route): "inspect" | "clean" | "deploy" | undefined {
+  for (const { phase } of legs) {
+    if (phase === "inspect" && !node.can.inspect) return "inspect";
+    if (phase === "clean" && !node.can.clean) return "clean";
+    if ((phase === "deploy" || phase === "undeploy") && !node.can.deploy) return "deploy";
+  }
+  return undefined;
+}

@@ -1,0 +1,44 @@
+/** Answers questions about the table of node-states.ts: what follows, who may cause it, what kind of state it is. */
+import { NODE_EDGES, NODE_STATES, NODE_STATE_NAMES } from "./node-states.ts";
+import type { Edge, NodeEvent, NodeState, Phase, StateKind } from "./node-states.ts";
+
+const EDGES_BY_STATE = new Map<NodeState, ReadonlyMap<NodeEvent, Edge>>(
+  NODE_STATE_NAMES.map((state) => [
+    state,
+    new Map(NODE_EDGES.filter((edge) => edge.from === state).map((edge) => [edge.event, edge])),
+  ]),
+);
+
+/** The edge that `event` takes from `state`, or undefined: then it is illegal. */
+export function edge(state: NodeState, event: NodeEvent): Edge | undefined {
+  return EDGES_BY_STATE.get(state)?.get(event);
+}
+
+/** Where `event` leads from `state`. Throws on an illegal edge: callers ask `edge` first where that can happen. */
+export function next(state: NodeState, event: NodeEvent): NodeState {
+  const found = edge(state, event);
+  if (!found) throw new Error(`Illegal transition: no edge "${event}" leads from ${state}.`);
+  return found.to;
+}
+
+/** The state after a chain of events. Throws when one of them is illegal. */
+export function follow(state: NodeState, events: readonly NodeEvent[]): NodeState {
+  return events.reduce(next, state);
+}
+
+export function kindOf(state: NodeState): StateKind {
+  return NODE_STATES[state].kind;
+}
+
+/** The phase that a running, waiting, holding or failed state belongs to. */
+export function phaseOf(state: NodeState): Phase | null {
+  return NODE_STATES[state].phase;
+}
+
+/** Nothing is going on: stable or failed. */
+export function isAtRest(state: NodeState): boolean {
+  const kind = kindOf(state);
+  return kind === "stable" || kind === "failed";
+}
+
+export const STATES_AT_REST: readonly NodeState[] = NODE_STATE_NAMES.filter(isAtRest);

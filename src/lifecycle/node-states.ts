@@ -1,0 +1,197 @@
+/**
+ * THE table: every state a node can be in and every edge between two of them. Nothing else decides what may follow
+ * what; the database holds a copy (a test compares them) and refuses the rest. Changing it takes a decision file,
+ * a migration of `lifecycle_edges`, and `npm run docs`.
+ *
+ * Kinds: `stable` is at rest. `running`: a step is being run. `wait`: parked until a time or a call-back; no process
+ * holds it. `hold`: paused by request. `failed`: at rest, and somebody has to decide.
+ */
+
+/** One activity on a node: a list of steps. */
+export type Phase = "verify" | "inspect" | "clean" | "deploy" | "undeploy";
+
+export type StateKind = "stable" | "running" | "wait" | "hold" | "failed";
+
+interface StateRow {
+  readonly kind: StateKind;
+  readonly phase: Phase | null;
+  readonly description: string;
+}
+
+export const NODE_STATES = {
+  ENROLLED: { kind: "stable", phase: null, description: "Registered; nothing about the hardware is confirmed." },
+  MANAGEABLE: { kind: "stable", phase: null, description: "Credentials and power confirmed; inspect, clean and commission may start." },
+  AVAILABLE: { kind: "stable", phase: null, description: "Clean and free." },
+  ACTIVE: { kind: "stable", phase: null, description: "In service." },
+  STOPPED: { kind: "stable", phase: null, description: "Stopped between two steps; what was reached is kept and restart goes on from there." },
+  DECOMMISSIONED: { kind: "stable", phase: null, description: "Out of service, cleaned as far as possible." },
+  VERIFYING: { kind: "running", phase: "verify", description: "Power and credentials are being checked." },
+  INSPECTING: { kind: "running", phase: "inspect", description: "Inventory is being collected." },
+  INSPECT_WAIT: { kind: "wait", phase: "inspect", description: "Waiting for the inspection to go on." },
+  INSPECT_FAILED: { kind: "failed", phase: "inspect", description: "Inspection failed or was aborted." },
+  CLEANING: { kind: "running", phase: "clean", description: "A clean step runs." },
+  CLEAN_WAIT: { kind: "wait", phase: "clean", description: "Waiting for a clean step to go on." },
+  CLEAN_HOLD: { kind: "hold", phase: "clean", description: "Cleaning paused by request." },
+  CLEAN_FAILED: { kind: "failed", phase: "clean", description: "Cleaning failed or was aborted." },
+  DEPLOYING: { kind: "running", phase: "deploy", description: "A deploy step runs." },
+  DEPLOY_WAIT: { kind: "wait", phase: "deploy", description: "Waiting for a deploy step to go on." },
+  DEPLOY_HOLD: { kind: "hold", phase: "deploy", description: "Deployment paused by request." },
+  DEPLOY_FAILED: { kind: "failed", phase: "deploy", description: "Deployment failed or was aborted." },
+  UNDEPLOYING: { kind: "running", phase: "undeploy", description: "The workload is being removed." },
+  UNDEPLOY_WAIT: { kind: "wait", phase: "undeploy", description: "Waiting for the tear-down to go on." },
+  UNDEPLOY_FAILED: { kind: "failed", phase: "undeploy", description: "Tear-down failed or was aborted; needs an operator." },
+} as const satisfies Record<string, StateRow>;
+
+export type NodeState = keyof typeof NODE_STATES;
+
+/** What can happen to a node. */
+export const NODE_EVENTS = {
+  verify: "Checking of power and credentials begins.",
+  inspect: "Inspection begins.",
+  clean: "Cleaning begins.",
+  deploy: "Deployment begins.",
+  undeploy: "Tear-down begins.",
+  wait: "The step asked to be entered again later.",
+  resume: "The step is entered again.",
+  hold: "The run reached a hold.",
+  unhold: "The hold was lifted.",
+  done: "All steps of the phase succeeded.",
+  fail: "A step failed.",
+  abort: "An abort was carried out.",
+  stop: "A graceful stop was carried out: work is left.",
+  manage: "The node is handed back to its operator.",
+  retire: "The node leaves service.",
+  recover: "A run whose process died was taken up again.",
+} as const;
+
+export type NodeEvent = keyof typeof NODE_EVENTS;
+
+/** Who may cause an edge: a user's verb, or only the engine. */
+export type EdgeCause = "verb" | "engine";
+
+export interface Edge {
+  readonly from: NodeState;
+  readonly event: NodeEvent;
+  readonly to: NodeState;
+  readonly by: EdgeCause;
+}
+
+type Row = readonly [NodeState, NodeEvent, NodeState, EdgeCause];
+
+// prettier-ignore
+const ROWS: readonly Row[] = [
+  ["ENROLLED", "verify", "VERIFYING", "verb"],
+  ["ENROLLED", "retire", "DECOMMISSIONED", "verb"],
+
+  ["VERIFYING", "done", "MANAGEABLE", "engine"],
+  ["VERIFYING", "fail", "ENROLLED", "engine"],
+  ["VERIFYING", "abort", "ENROLLED", "verb"],
+  ["VERIFYING", "stop", "STOPPED", "engine"],
+
+  ["MANAGEABLE", "inspect", "INSPECTING", "verb"],
+  ["MANAGEABLE", "clean", "CLEANING", "verb"],
+  ["MANAGEABLE", "retire", "DECOMMISSIONED", "verb"],
+
+  ["INSPECTING", "wait", "INSPECT_WAIT", "engine"],
+  ["INSPECTING", "done", "MANAGEABLE", "engine"],
+  ["INSPECTING", "fail", "INSPECT_FAILED", "engine"],
+  ["INSPECTING", "abort", "INSPECT_FAILED", "verb"],
+  ["INSPECTING", "stop", "STOPPED", "engine"],
+  ["INSPECT_WAIT", "resume", "INSPECTING", "engine"],
+  ["INSPECT_WAIT", "done", "MANAGEABLE", "engine"],
+  ["INSPECT_WAIT", "fail", "INSPECT_FAILED", "engine"],
+  ["INSPECT_WAIT", "abort", "INSPECT_FAILED", "verb"],
+  ["INSPECT_WAIT", "stop", "STOPPED", "engine"],
+  ["INSPECT_FAILED", "inspect", "INSPECTING", "verb"],
+  ["INSPECT_FAILED", "manage", "MANAGEABLE", "verb"],
+
+  ["CLEANING", "wait", "CLEAN_WAIT", "engine"],
+  ["CLEANING", "hold", "CLEAN_HOLD", "engine"],
+  ["CLEANING", "done", "AVAILABLE", "engine"],
+  ["CLEANING", "manage", "MANAGEABLE", "engine"],
+  ["CLEANING", "retire", "DECOMMISSIONED", "engine"],
+  ["CLEANING", "fail", "CLEAN_FAILED", "engine"],
+  ["CLEANING", "abort", "CLEAN_FAILED", "verb"],
+  ["CLEANING", "stop", "STOPPED", "engine"],
+  ["CLEAN_WAIT", "resume", "CLEANING", "engine"],
+  ["CLEAN_WAIT", "hold", "CLEAN_HOLD", "engine"],
+  ["CLEAN_WAIT", "done", "AVAILABLE", "engine"],
+  ["CLEAN_WAIT", "manage", "MANAGEABLE", "engine"],
+  ["CLEAN_WAIT", "retire", "DECOMMISSIONED", "engine"],
+  ["CLEAN_WAIT", "fail", "CLEAN_FAILED", "engine"],
+  ["CLEAN_WAIT", "abort", "CLEAN_FAILED", "verb"],
+  ["CLEAN_WAIT", "stop", "STOPPED", "engine"],
+  ["CLEAN_HOLD", "unhold", "CLEAN_WAIT", "verb"],
+  ["CLEAN_HOLD", "fail", "CLEAN_FAILED", "engine"],
+  ["CLEAN_HOLD", "abort", "CLEAN_FAILED", "verb"],
+  ["CLEAN_HOLD", "stop", "STOPPED", "engine"],
+  ["CLEAN_FAILED", "clean", "CLEANING", "verb"],
+  ["CLEAN_FAILED", "manage", "MANAGEABLE", "verb"],
+  ["CLEAN_FAILED", "retire", "DECOMMISSIONED", "engine"],
+
+  ["AVAILABLE", "clean", "CLEANING", "verb"],
+  ["AVAILABLE", "deploy", "DEPLOYING", "verb"],
+  ["AVAILABLE", "manage", "MANAGEABLE", "verb"],
+  ["AVAILABLE", "retire", "DECOMMISSIONED", "verb"],
+
+  ["DEPLOYING", "wait", "DEPLOY_WAIT", "engine"],
+  ["DEPLOYING", "hold", "DEPLOY_HOLD", "engine"],
+  ["DEPLOYING", "done", "ACTIVE", "engine"],
+  ["DEPLOYING", "fail", "DEPLOY_FAILED", "engine"],
+  ["DEPLOYING", "abort", "DEPLOY_FAILED", "verb"],
+  ["DEPLOYING", "stop", "STOPPED", "engine"],
+  ["DEPLOY_WAIT", "resume", "DEPLOYING", "engine"],
+  ["DEPLOY_WAIT", "hold", "DEPLOY_HOLD", "engine"],
+  ["DEPLOY_WAIT", "done", "ACTIVE", "engine"],
+  ["DEPLOY_WAIT", "fail", "DEPLOY_FAILED", "engine"],
+  ["DEPLOY_WAIT", "abort", "DEPLOY_FAILED", "verb"],
+  ["DEPLOY_WAIT", "stop", "STOPPED", "engine"],
+  ["DEPLOY_HOLD", "unhold", "DEPLOY_WAIT", "verb"],
+  ["DEPLOY_HOLD", "fail", "DEPLOY_FAILED", "engine"],
+  ["DEPLOY_HOLD", "abort", "DEPLOY_FAILED", "verb"],
+  ["DEPLOY_HOLD", "stop", "STOPPED", "engine"],
+  ["DEPLOY_FAILED", "deploy", "DEPLOYING", "verb"],
+  ["DEPLOY_FAILED", "undeploy", "UNDEPLOYING", "verb"],
+
+  ["ACTIVE", "deploy", "DEPLOYING", "verb"],
+  ["ACTIVE", "undeploy", "UNDEPLOYING", "verb"],
+
+  ["UNDEPLOYING", "wait", "UNDEPLOY_WAIT", "engine"],
+  ["UNDEPLOYING", "clean", "CLEANING", "engine"],
+  ["UNDEPLOYING", "retire", "DECOMMISSIONED", "engine"],
+  ["UNDEPLOYING", "fail", "UNDEPLOY_FAILED", "engine"],
+  ["UNDEPLOYING", "abort", "UNDEPLOY_FAILED", "verb"],
+  ["UNDEPLOYING", "stop", "STOPPED", "engine"],
+  ["UNDEPLOY_WAIT", "resume", "UNDEPLOYING", "engine"],
+  ["UNDEPLOY_WAIT", "clean", "CLEANING", "engine"],
+  ["UNDEPLOY_WAIT", "retire", "DECOMMISSIONED", "engine"],
+  ["UNDEPLOY_WAIT", "fail", "UNDEPLOY_FAILED", "engine"],
+  ["UNDEPLOY_WAIT", "abort", "UNDEPLOY_FAILED", "verb"],
+  ["UNDEPLOY_WAIT", "stop", "STOPPED", "engine"],
+  ["UNDEPLOY_FAILED", "undeploy", "UNDEPLOYING", "verb"],
+  ["UNDEPLOY_FAILED", "retire", "DECOMMISSIONED", "engine"],
+
+  ["STOPPED", "verify", "VERIFYING", "verb"],
+  ["STOPPED", "inspect", "INSPECTING", "verb"],
+  ["STOPPED", "clean", "CLEANING", "verb"],
+  ["STOPPED", "deploy", "DEPLOYING", "verb"],
+  ["STOPPED", "undeploy", "UNDEPLOYING", "verb"],
+  ["STOPPED", "manage", "MANAGEABLE", "verb"],
+
+  ["DECOMMISSIONED", "clean", "CLEANING", "verb"],
+  ["DECOMMISSIONED", "manage", "MANAGEABLE", "verb"],
+];
+
+export const NODE_STATE_NAMES = Object.keys(NODE_STATES) as readonly NodeState[];
+export const NODE_EVENT_NAMES = Object.keys(NODE_EVENTS) as readonly NodeEvent[];
+
+/**
+ * `recover` leads from a state to itself, from every state in which a process may have held the run: all but those in
+ * which the run is parked (wait, hold).
+ */
+const RECOVERIES: readonly Row[] = NODE_STATE_NAMES.filter(
+  (state) => NODE_STATES[state].kind !== "wait" && NODE_STATES[state].kind !== "hold",
+).map((state) => [state, "recover", state, "engine"]);
+
+/** Every legal edge. */
+export const NODE_EDGES: readonly Edge[] = [...ROWS, ...RECOVERIES].map(([from, event, to, by]) => ({ from, event, to, by }));

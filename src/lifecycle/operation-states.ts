@@ -1,0 +1,84 @@
+/** States of operations (one request) and of runs (its share on one node), and how the one follows from the other. */
+import type { OperationKind } from "./verbs.ts";
+
+/** A run is unfinished in the first four; the others are final. */
+export const RUN_STATES = {
+  QUEUED: "Accepted and stored; waits for its turn, the node has not been touched.",
+  RUNNING: "A step is being run, or is about to be.",
+  WAITING: "Parked until a time or a call-back; no process holds it.",
+  HOLDING: "Paused by request.",
+  SUCCEEDED: "The node reached its target.",
+  FAILED: "A step failed.",
+  ABORTED: "Ended by an abort.",
+  STOPPED: "Ended by a stop; can be restarted from where it was.",
+} as const;
+
+export type RunState = keyof typeof RUN_STATES;
+
+export const UNFINISHED_RUN_STATES = ["QUEUED", "RUNNING", "WAITING", "HOLDING"] as const satisfies readonly RunState[];
+
+export type FinalRunState = Exclude<RunState, (typeof UNFINISHED_RUN_STATES)[number]>;
+
+export function isUnfinished(state: RunState): boolean {
+  return (UNFINISHED_RUN_STATES as readonly RunState[]).includes(state);
+}
+
+/** An operation is unfinished in the first four; the others are final. */
+export const OPERATION_STATES = {
+  QUEUED: "Accepted and stored; survives a crash from here on.",
+  RUNNING: "At least one run has begun.",
+  STOPPING: "A stop was asked for: running steps end, no new one starts.",
+  ABORTING: "An abort was asked for and has not been carried out on every node.",
+  SUCCEEDED: "Every node reached its target.",
+  SUCCEEDED_WITH_ERRORS: "Every node reached its target, but some step on the way failed (decommission).",
+  PARTIALLY_SUCCEEDED: "Some nodes reached their target, others failed or were aborted.",
+  FAILED: "No node reached its target, or the failure policy undid what was reached.",
+  ABORTED: "Ended by an abort.",
+  STOPPED: "Ended by a stop with work left; can be restarted from where it was.",
+} as const;
+
+export type OperationState = keyof typeof OPERATION_STATES;
+
+export const UNFINISHED_OPERATION_STATES = ["QUEUED", "RUNNING", "STOPPING", "ABORTING"] as const satisfies readonly OperationState[];
+
+export function isFinalOperation(state: OperationState): boolean {
+  return !(UNFINISHED_OPERATION_STATES as readonly OperationState[]).includes(state);
+}
+
+/** What somebody wants of unfinished work: a recorded wish, carried out at the next chance. */
+export type Wish = "STOP" | "ABORT";
+
+/** What a failed node does to the others, once work runs. */
+export const FAILURE_POLICIES = {
+  CLEAN_UP_ALL: "Stop the others, then clean up every node of the operation.",
+  CLEAN_UP_FAILED: "Clean up the failed node, go on with the others.",
+  LEAVE: "Leave everything as it is for a person to look at, go on with the others.",
+} as const;
+
+export type FailurePolicy = keyof typeof FAILURE_POLICIES;
+
+/** Only a commission cleans up after itself unless told otherwise. */
+export function defaultFailurePolicy(kind: OperationKind): FailurePolicy {
+  return kind === "COMMISSION" ? "CLEAN_UP_ALL" : "LEAVE";
+}
+
+/** How many runs of an operation (clean-up not counted) ended how. */
+export interface RunCounts {
+  readonly succeeded: number;
+  /** Of the succeeded ones, those on whose way a step failed. */
+  readonly succeededWithErrors: number;
+  readonly failed: number;
+  readonly aborted: number;
+  readonly stopped: number;
+}
+
+/** The final state of an operation whose last run has ended. */
+export function outcome(counts: RunCounts, context: { readonly wish: Wish | null; readonly cleanedUpAll: boolean }): OperationState {
+  if (context.cleanedUpAll) return "FAILED";
+  const { succeeded, failed, aborted, stopped } = counts;
+  if (failed + aborted + stopped === 0) return counts.succeededWithErrors > 0 ? "SUCCEEDED_WITH_ERRORS" : "SUCCEEDED";
+  if (context.wish === "ABORT" && aborted > 0) return "ABORTED";
+  if (stopped > 0) return "STOPPED";
+  if (succeeded > 0) return "PARTIALLY_SUCCEEDED";
+  return failed > 0 ? "FAILED" : "ABORTED";
+}

