@@ -1,0 +1,190 @@
+/**
+ * Driver `ipmi`: machines with an IPMI 2.0 BMC, driven through the program ipmitool. Power, boot device, and an
+ * inspection that leaves the machine alone.
+ *
+ * What it promises: ipmitool repeats a command whose reply is late, and a BMC may then carry it out again. So no
+ * command is used that does something else the second time (`power cycle`, `power reset`): `set` reads the power,
+ * asks for a state, and reads again until the machine is in it. A reboot is off, wait, on, wait.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import type { BootDevice, Call, DriverFactory, PowerAction, PowerState, Step, StepResult } from "../../src/drivers/driver.ts";
+import { IpmiError } from "./failure.ts";
+import { parseBmcInfo, parseFru, parseSensors } from "./inventory.ts";
+import { createIpmitool, deadlinePassed } from "./ipmitool.ts";
+import type { Command, Ipmitool } from "./ipmitool.ts";
+import { bmcName, ipmiSettings } from "./settings.ts";
+import type { IpmiSettings } from "./settings.ts";
+
+type IpmiCall = Call<IpmiSettings>;
+
+const POLL_FIRST_MILLISECONDS = 250;
+const POLL_LONGEST_MILLISECONDS = 2000;
+/** Hundreds of sensors at a slow BMC take a minute and more. */
+const SENSORS_SECONDS = 150;
+
+const BOOT_DEVICE_WORD: Readonly<Record<BootDevice, string>> = { PXE: "pxe", DISK: "disk", CDROM: "cdrom", BIOS: "bios" };
+
+const factory: DriverFactory<IpmiSettings> = () => {
+  const ipmitool = createIpmitool();
+  return {
+    contract: 1,
+    name: "ipmi",
+    version: "0.1.0",
+    description: "Machines with an IPMI 2.0 BMC, through the program ipmitool.",
+    settings: ipmiSettings,
+    power: {
+      read: (call) => readPower(ipmitool, call),
+      set: (call, action) => setPower(ipmitool, call, action),
+      async setBootDevice(call, device, { persistent }) {
+        const word = BOOT_DEVICE_WORD[device];
+        const options = [...(call.settings.bootMode === "UEFI" ? ["efiboot"] : []), ...(persistent ? ["persistent"] : [])];
+        await ipmitool.run(call, {
+          task: `set the boot device to ${word}`,
+          words: ["chassis", "bootdev", word, ...(options.length > 0 ? [`options=${options.join(",")}`] : [])],
+          expect: /^Set Boot Device to /m,
+        });
+      },
+    },
+    inspect: { withoutReboot: true, supportsAbort: true, steps: [readInventory(ipmitool), readSensors(ipmitool)] },
+    close: () => ipmitool.close(),
+  };
+};
+
+export default factory;
+
+async function readPower(ipmitool: Ipmitool, call: IpmiCall): Promise<PowerState> {
+  const text = await ipmitool.run(call, { task: "tell its power", words: ["chassis", "power", "status"], expect: /./ });
+  const state = /Chassis Power is (on|off)\b/i.exec(text)?.[1]?.toUpperCase();
+  return state === "ON" || state === "OFF" ? state : "UNKNOWN";
+}
+
+async function setPower(ipmitool: Ipmitool, call: IpmiCall, action: PowerAction): Promise<void> {
+  switch (action) {
+    case "ON":
+      return bring(ipmitool, call, { state: "ON", word: "on", task: "switch the machine on" });
+    case "OFF":
+      return bring(ipmitool, call, { state: "OFF", word: "off", task: "switch the machine off" });
+    case "SOFT_OFF":
+      return bring(ipmitool, call, { state: "OFF", word: "soft", task: "have the operating system shut down" });
+    case "REBOOT":
+      // After a crash in between this finds the machine off, and goes on from there.
+      await setPower(ipmitool, call, "OFF");
+      return setPower(ipmitool, call, "ON");
+  }
+}
+
+/** Asks for a state unless the machine is in it, and returns when it is. */
+async function bring(
+  ipmitool: Ipmitool,
+  call: IpmiCall,
+  target: { readonly state: "ON" | "OFF"; readonly word: "on" | "off" | "soft"; readonly task: string },
+): Promise<void> {
+  if ((await readPower(ipmitool, call)) === target.state) return;
+  const command: Command = { task: target.task, words: ["chassis", "power", target.word], expect: /^Chassis Power Control:/m };
+  call.log(`BMC ${bmcName(call.settings)} is asked to ${target.task}.`);
+  await ipmitool.run(call, command).catch((error: unknown) => {
+    // The command may have arrived although no reply did: what the machine does now is the answer.
+    if (!(error instanceof IpmiError) || error.kind !== "TIMEOUT") throw error;
+  });
+  await reach(ipmitool, call, target);
+}
+
+/** Reads the power until it is as wanted. BMCs fall silent when power changes, so a passing failure does not end it. */
+async function reach(ipmitool: Ipmitool, call: IpmiCall, target: { readonly state: PowerState; readonly task: string }): Promise<void> {
+  let failure: unknown;
+  for (let pause = POLL_FIRST_MILLISECONDS; ; pause = Math.min(pause * 2, POLL_LONGEST_MILLISECONDS)) {
+    try {
+      if ((await readPower(ipmitool, call)) === target.state) return;
+      failure = undefined;
+    } catch (error) {
+      if (!call.signal.aborted && !(error instanceof IpmiError && error.retryable)) throw error;
+      failure = error;
+    }
+    // A signal that fires cuts the pause short; what it means is read below.
+    await sleep(Math.min(pause, untilDeadline(call)), undefined, { signal: call.signal }).catch(() => undefined);
+    if (isOver(call)) throw deadlinePassed(call, target.task, failure);
+    call.signal.throwIfAborted();
+  }
+}
+
+function untilDeadline(call: IpmiCall): number {
+  return Math.max(0, call.deadline.getTime() - Date.now());
+}
+
+/** Whether the time is over: by the clock, or because the signal says that it fired for that reason. */
+function isOver(call: IpmiCall): boolean {
+  const reason: unknown = call.signal.reason;
+  return untilDeadline(call) === 0 || (call.signal.aborted && reason instanceof Error && reason.name === "TimeoutError");
+}
+
+function readInventory(ipmitool: Ipmitool): Step<IpmiSettings> {
+  return {
+    name: "read_inventory",
+    title: "Read manufacturer, model, serial numbers and BMC version",
+    phase: "inspect",
+    priority: 20,
+    interruptible: "ALWAYS",
+    timeoutSeconds: 90,
+    idempotent: true,
+    retries: { times: 2, backoffSeconds: 10 },
+    run: (call) =>
+      asResult(call, async () => {
+        const bmc = parseBmcInfo(await ipmitool.run(call, { task: "tell its version", words: ["mc", "info"], expect: /IPMI Version/ }));
+        call.progress(50, "BMC version is read");
+        const fru = await unlessRefused(call, ipmitool, {
+          task: "tell its FRU data",
+          words: ["fru", "print", "0"],
+          expect: / : /,
+          takePartial: true,
+        });
+        return { ...parseFru(fru), bmc };
+      }),
+  };
+}
+
+function readSensors(ipmitool: Ipmitool): Step<IpmiSettings> {
+  return {
+    name: "read_sensors",
+    title: "Read the sensors",
+    phase: "inspect",
+    priority: 10,
+    interruptible: "ALWAYS",
+    timeoutSeconds: 180,
+    idempotent: true,
+    retries: { times: 2, backoffSeconds: 10 },
+    run: (call) =>
+      asResult(call, async () => {
+        const text = await unlessRefused(call, ipmitool, {
+          task: "tell its sensors",
+          words: ["-c", "sdr", "elist"],
+          expect: /,/,
+          takePartial: true,
+          seconds: SENSORS_SECONDS,
+        });
+        return { sensors: parseSensors(text) };
+      }),
+  };
+}
+
+/** A BMC that has no FRU data or no sensors is still worth knowing: the inspection goes on with what there is. */
+async function unlessRefused(call: IpmiCall, ipmitool: Ipmitool, command: Command): Promise<string> {
+  try {
+    return await ipmitool.run(call, command);
+  } catch (error) {
+    if (!(error instanceof IpmiError)) throw error;
+    if (error.kind !== "OTHER" && (error.kind !== "REFUSED" || error.retryable)) throw error;
+    call.log(`${error.message} The inspection goes on without it.`);
+    return "";
+  }
+}
+
+/** Ends a step with its output or with the reason of its failure. An interruption is neither. */
+async function asResult(call: IpmiCall, read: () => Promise<NonNullable<Extract<StepResult, { kind: "done" }>["output"]>>): Promise<StepResult> {
+  try {
+    return { kind: "done", output: await read() };
+  } catch (error) {
+    if (!(error instanceof IpmiError)) throw error;
+    call.log(error.message);
+    return { kind: "failed", reason: error.message, retryable: error.retryable };
+  }
+}

@@ -1,0 +1,130 @@
+/** What ipmitool prints about a machine, read into data. Pure, and deaf to lines it does not know. */
+
+/** Of `fru print 0`, `mc info` and `sdr elist`; what the BMC does not tell is left out. */
+export type Inventory = {
+  readonly manufacturer?: string;
+  readonly model?: string;
+  readonly serial?: string;
+  readonly partNumber?: string;
+  readonly assetTag?: string;
+  readonly board?: { readonly manufacturer?: string; readonly model?: string; readonly serial?: string; readonly partNumber?: string };
+};
+
+export type BmcInfo = {
+  readonly firmwareRevision?: string;
+  readonly ipmiVersion?: string;
+  readonly manufacturerId?: number;
+  readonly productId?: number;
+};
+
+export type SensorStatus = "OK" | "WARNING" | "CRITICAL" | "UNKNOWN";
+
+export type Sensor = {
+  readonly name: string;
+  /** "Temperature", "Fan", "Voltage" …, of sensors that measure. */
+  readonly kind?: string;
+  /** Null where it cannot be read, or does not measure but tell states. */
+  readonly value: number | null;
+  readonly unit: string | null;
+  readonly status: SensorStatus;
+  /** Of sensors that tell states: the states, as ipmitool words them. */
+  readonly state?: string;
+};
+
+/** What manufacturers leave in a field they did not fill. */
+const FILLER = /^(unspecified|not specified|none|n\/?a|unknown|to be filled by o\.?e\.?m\.?|default string|[.\-_x0\s]+|0?123456789)$/i;
+
+/** Reads `fru print 0`. Of several devices in a row (`fru print`) the first alone is the machine. */
+export function parseFru(text: string): Inventory {
+  const fields = keyedLines(text.split(/^FRU Device Description.*$/m).find((part) => part.trim() !== "") ?? "");
+  const field = (...names: string[]): string | undefined =>
+    names.map((name) => fields.get(name)).find((value) => value !== undefined && !FILLER.test(value));
+  const board = present({
+    manufacturer: field("Board Mfg"),
+    model: field("Board Product"),
+    serial: field("Board Serial"),
+    partNumber: field("Board Part Number"),
+  });
+  return present({
+    manufacturer: field("Product Manufacturer", "Board Mfg"),
+    model: field("Product Name", "Board Product"),
+    serial: field("Product Serial", "Chassis Serial"),
+    partNumber: field("Product Part Number", "Chassis Part Number"),
+    assetTag: field("Product Asset Tag"),
+    board: Object.keys(board).length === 0 ? undefined : board,
+  });
+}
+
+/** Reads `mc info`. */
+export function parseBmcInfo(text: string): BmcInfo {
+  const fields = keyedLines(text);
+  const number = (name: string): number | undefined => {
+    const digits = /^\d+/.exec(fields.get(name) ?? "")?.[0];
+    return digits === undefined ? undefined : Number(digits);
+  };
+  return present({
+    firmwareRevision: fields.get("Firmware Revision"),
+    ipmiVersion: fields.get("IPMI Version"),
+    manufacturerId: number("Manufacturer ID"),
+    productId: number("Product ID"),
+  });
+}
+
+// Fields are not quoted, so a name may hold commas: the status word is what a line is hung up on.
+// Measuring: name,value,unit,status,entity,entity name,kind,thresholds…   Telling states: name,number"h",status,entity,states
+const MEASURING = /^(.+?),(-?[\d.]*|na),([^,]*),([a-z]{2,3})(?:,([^,]*))?(?:,([^,]*))?(?:,([^,]*))?(?:,.*)?$/;
+const TELLING = /^(.+?),[0-9A-F]{2}h,([a-z]{2,3})(?:,[\d.]*)?(?:,(.*))?$/;
+
+/** Reads `-v -c sdr elist`, in the BMC's order. */
+export function parseSensors(text: string): Sensor[] {
+  return text.split("\n").map((line) => parseSensor(line.trimEnd())).filter((sensor) => sensor !== undefined);
+}
+
+function parseSensor(line: string): Sensor | undefined {
+  const telling = TELLING.exec(line);
+  if (telling !== null) {
+    const [, name = "", status = "", states = ""] = telling;
+    const state = states.trim();
+    return { name: name.trim(), value: null, unit: null, status: sensorStatus(status), ...(state !== "" && { state }) };
+  }
+  const measuring = MEASURING.exec(line);
+  if (measuring === null) return undefined;
+  const [, name = "", reading = "", rawUnit = "", status = "", , , rawKind = ""] = measuring;
+  const value = reading === "" ? NaN : Number(reading);
+  // Older versions print the percent flag before every unit: "% degrees C".
+  const unit = rawUnit.trim().replace(/^% (?=.)/, "");
+  const kind = rawKind.trim();
+  return {
+    name: name.trim(),
+    ...(kind !== "" && { kind }),
+    value: Number.isFinite(value) ? value : null,
+    unit: unit === "" ? null : unit,
+    status: sensorStatus(status),
+  };
+}
+
+/** Words of ipmitool: nc, cr and nr are non-critical, critical and non-recoverable, with l or u for the lower or upper bound. */
+function sensorStatus(word: string): SensorStatus {
+  if (word === "ok") return "OK";
+  if (/^[lu]?nc$/.test(word)) return "WARNING";
+  if (/^[lu]?(cr|nr)$/.test(word)) return "CRITICAL";
+  return "UNKNOWN";
+}
+
+/** Lines "Key  : value"; of equal keys the first counts. */
+function keyedLines(text: string): Map<string, string> {
+  const fields = new Map<string, string>();
+  for (const line of text.split("\n")) {
+    const colon = line.indexOf(" : ");
+    const key = line.slice(0, colon).trim();
+    const value = line.slice(colon + 3).trim();
+    if (colon > 0 && value !== "" && !fields.has(key)) fields.set(key, value);
+  }
+  return fields;
+}
+
+type Present<T> = { [Key in keyof T]?: Exclude<T[Key], undefined> };
+
+function present<T extends Record<string, unknown>>(fields: T): Present<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Present<T>;
+}

@@ -1,0 +1,161 @@
+/**
+ * Calls of the program ipmitool, one process each. The password goes by environment, never by argument; the process
+ * gets no other part of our environment but PATH. Every call is bounded in time and in output and ends with its signal.
+ */
+import { execFile } from "node:child_process";
+import { accessSync, constants, mkdirSync, mkdtempSync, statSync, writeFileSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import type { Call } from "../../src/drivers/driver.ts";
+import { IpmiError, judgeFailure } from "./failure.ts";
+import { bmcAnswers } from "./presence.ts";
+import { bmcName, silentSeconds } from "./settings.ts";
+import type { IpmiSettings } from "./settings.ts";
+
+/** The part of a call that a process needs. */
+export type BmcCall = Pick<Call<IpmiSettings>, "settings" | "signal" | "deadline">;
+
+/** One command of ipmitool. */
+export interface Command {
+  /** For messages: the end of "the BMC was asked to …". */
+  readonly task: string;
+  readonly words: readonly string[];
+  /** What its output holds when it worked: ipmitool 1.8.19 ends with exit code 0 when a boot device is refused. */
+  readonly expect: RegExp;
+  /** Whether a part is worth having: some BMCs hold a record that ipmitool cannot read, and it then ends with exit code 1. */
+  readonly takePartial?: true;
+  /** Bound of this command where the usual one is too short. */
+  readonly seconds?: number;
+}
+
+export interface Ipmitool {
+  /** Output of the command; throws an `IpmiError`, or the signal's reason. */
+  run(call: BmcCall, command: Command): Promise<string>;
+  close(): Promise<void>;
+}
+
+const CALL_SECONDS = 30;
+const OUTPUT_BYTES_MAX = 1024 * 1024;
+const PRESENCE_MILLISECONDS = 2000;
+
+/** Finds the program, or throws a sentence that says what to install. */
+export function createIpmitool(): Ipmitool {
+  const program = programOnPath("ipmitool");
+  if (program === undefined) {
+    throw new Error("The ipmi driver needs the program ipmitool, which is not on the PATH; install it (Debian and Ubuntu: apt-get install ipmitool).");
+  }
+  // ipmitool reads 4.7 MB of vendor names at each start, unless there is a list in HOME: 50 ms against 10.
+  // Should somebody clear the folder away, calls are slower and nothing else.
+  const home = mkdtempSync(join(tmpdir(), "ostler-ipmi-"));
+  const lists = join(home, ".local", "usr", "share", "misc");
+  mkdirSync(lists, { recursive: true });
+  writeFileSync(join(lists, "enterprise-numbers.txt"), "0\n  Reserved\n");
+
+  return {
+    async run(call, command) {
+      call.signal.throwIfAborted();
+      const { settings } = call;
+      const seconds = Math.max(command.seconds ?? CALL_SECONDS, silentSeconds(settings) + 5);
+      const milliseconds = Math.min(seconds * 1000, call.deadline.getTime() - Date.now());
+      if (milliseconds <= 0) throw deadlinePassed(call, command.task);
+      const ended = await execute({
+        program,
+        words: [...sessionWords(settings), ...command.words],
+        environment: { PATH: process.env["PATH"] ?? "", HOME: home, LC_ALL: "C", IPMI_PASSWORD: settings.password },
+        milliseconds,
+        signal: call.signal,
+      });
+      // A session that cannot be closed tells of a BMC that fell silent: what came until then is cut off anywhere.
+      const whole = ended.worked || (command.takePartial === true && !ended.killed && !/Close Session/.test(ended.stderr));
+      if (whole && command.expect.test(ended.stdout)) return ended.stdout;
+      call.signal.throwIfAborted();
+      const text = `${ended.stdout}\n${ended.stderr}`.replaceAll(settings.password, "***");
+      const judgement = judgeFailure({
+        bmc: bmcName(settings),
+        task: command.task,
+        username: settings.username,
+        cipherSuite: settings.cipherSuite,
+        privilege: settings.privilege,
+        text,
+        ...(ended.killed && { killedAfterSeconds: Math.round(milliseconds / 1000) }),
+      });
+      if ("verdict" in judgement) throw new IpmiError(judgement.verdict);
+      const present = await bmcAnswers({
+        address: settings.address,
+        port: settings.port,
+        milliseconds: PRESENCE_MILLISECONDS,
+        signal: call.signal,
+      });
+      call.signal.throwIfAborted();
+      throw new IpmiError(present ? judgement.present : judgement.silent);
+    },
+    close: () => rm(home, { recursive: true, force: true }),
+  };
+}
+
+/** Thrown when the engine's time for a call is over. */
+export function deadlinePassed(call: BmcCall, task: string, cause?: unknown): IpmiError {
+  const message = `BMC ${bmcName(call.settings)} did not ${task} before the deadline; look at the machine, and try again.`;
+  return new IpmiError({ kind: "TIMEOUT", retryable: true, message }, cause === undefined ? {} : { cause });
+}
+
+/** Arguments that open the session. `-v` makes ipmitool say why a login failed. */
+function sessionWords(settings: IpmiSettings): string[] {
+  return [
+    ...["-I", "lanplus", "-H", settings.address, "-p", String(settings.port), "-U", settings.username, "-E"],
+    ...["-C", String(settings.cipherSuite), "-L", settings.privilege],
+    ...["-N", String(settings.replySeconds), "-R", String(settings.sessionTries), "-v"],
+  ];
+}
+
+interface Ended {
+  /** Exit code 0. */
+  readonly worked: boolean;
+  /** Killed for taking too long. */
+  readonly killed: boolean;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Runs a program to its end and never throws: a failed one is a value. */
+function execute(options: {
+  readonly program: string;
+  readonly words: readonly string[];
+  readonly environment: Readonly<Record<string, string>>;
+  readonly milliseconds: number;
+  readonly signal: AbortSignal;
+}): Promise<Ended> {
+  return new Promise((resolve) => {
+    const child = execFile(
+      options.program,
+      options.words,
+      {
+        env: options.environment,
+        timeout: Math.ceil(options.milliseconds),
+        killSignal: "SIGKILL",
+        maxBuffer: OUTPUT_BYTES_MAX,
+        signal: options.signal,
+        encoding: "utf8",
+      },
+      (error, stdout, stderr) => {
+        const said = error !== null && typeof error.code === "string" ? `${stderr}\n${error.message.split("\n")[0]}` : stderr;
+        resolve({ worked: error === null, killed: error?.killed === true && error.code === null, stdout, stderr: said });
+      },
+    );
+    child.stdin?.end();
+  });
+}
+
+function programOnPath(name: string): string | undefined {
+  for (const folder of (process.env["PATH"] ?? "").split(delimiter)) {
+    const file = join(folder, name);
+    try {
+      accessSync(file, constants.X_OK);
+      if (statSync(file).isFile()) return file;
+    } catch {
+      // Not here: look in the next folder.
+    }
+  }
+  return undefined;
+}
