@@ -1,0 +1,514 @@
+import { createSocket } from "node:dgram";
+import type { Socket } from "node:dgram";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { IpmiError, judgeFailure } from "../../plugins/ipmi/failure.ts";
+import factory from "../../plugins/ipmi/index.ts";
+import { parseBmcInfo, parseFru, parseSensors } from "../../plugins/ipmi/inventory.ts";
+import { bmcAnswers } from "../../plugins/ipmi/presence.ts";
+import { bmcName, ipmiSettings, silentSeconds } from "../../plugins/ipmi/settings.ts";
+import type { IpmiSettings } from "../../plugins/ipmi/settings.ts";
+import { conformance } from "../../src/drivers/conformance/conformance.ts";
+import type { Call, Driver, Step, StepCall } from "../../src/drivers/driver.ts";
+
+const PASSWORD = "Tr0ub4dor&3";
+const EXAMPLE = { address: "127.0.0.1", username: "admin", password: PASSWORD };
+
+describe("settings", () => {
+  test("a BMC needs an address, a user name and a password", () => {
+    expect(ipmiSettings.parse(EXAMPLE)).toEqual({
+      ...EXAMPLE,
+      port: 623,
+      cipherSuite: 17,
+      privilege: "ADMINISTRATOR",
+      bootMode: "UEFI",
+      replySeconds: 2,
+      sessionTries: 3,
+    });
+  });
+
+  test.each([
+    ["an address that ipmitool would take for an option", { address: "-Hevil" }],
+    ["an address with a blank in it", { address: "bmc one" }],
+    ["an empty address", { address: "" }],
+    ["a port out of range", { port: 65536 }],
+    ["a password of 21 bytes", { password: "x".repeat(21) }],
+    ["a password of 11 letters that are 22 bytes", { password: "é".repeat(11) }],
+    ["a password with a NUL in it", { password: "a\0b" }],
+    ["an empty password, for which ipmitool would ask at the terminal", { password: "" }],
+    ["a user name of 17 bytes", { username: "x".repeat(17) }],
+    ["cipher suite 0, which lets anybody in", { cipherSuite: 0 }],
+    ["a privilege that IPMI does not know", { privilege: "ROOT" }],
+    ["no reply time at all", { replySeconds: 0 }],
+    ["no tries, which ipmitool takes for its default", { sessionTries: 0 }],
+    ["a misspelt field", { adress: "10.0.0.1" }],
+  ])("%s is refused", (_what, change) => {
+    expect(ipmiSettings.safeParse({ ...EXAMPLE, ...change }).success).toBe(false);
+  });
+
+  test.each(["10.0.0.7", "bmc-3.rack1.example", "fe80::1%eth0", "::1"])("%s is an address", (address) => {
+    expect(ipmiSettings.safeParse({ ...EXAMPLE, address }).success).toBe(true);
+  });
+
+  test("a BMC is written with its port, an IPv6 address in brackets", () => {
+    expect(bmcName({ address: "10.0.0.7", port: 623 })).toBe("10.0.0.7:623");
+    expect(bmcName({ address: "fe80::1", port: 623 })).toBe("[fe80::1]:623");
+  });
+
+  test.each([
+    // As measured at a silent address with ipmitool 1.8.19.
+    { replySeconds: 1, sessionTries: 1, seconds: 2 },
+    { replySeconds: 1, sessionTries: 2, seconds: 6 },
+    { replySeconds: 1, sessionTries: 3, seconds: 12 },
+    { replySeconds: 2, sessionTries: 1, seconds: 4 },
+    { replySeconds: 2, sessionTries: 2, seconds: 10 },
+  ])("a silent BMC costs $seconds s with $sessionTries tries of $replySeconds s", ({ seconds, ...knobs }) => {
+    expect(silentSeconds(knobs)).toBe(seconds);
+  });
+});
+
+describe("what ipmitool prints", () => {
+  test("FRU data gives the product, and the board apart", () => {
+    const text = [
+      " Chassis Type          : Rack Mount Chassis",
+      " Chassis Serial        : C-77",
+      " Board Mfg Date        : Mon Jan  1 00:00:00 2024",
+      " Board Mfg             : Boardmaker",
+      " Board Product         : BM-9",
+      " Board Serial          : B-1234",
+      " Board Part Number     : 99-B",
+      " Product Manufacturer  : Acme",
+      " Product Name          : Anvil: heavy",
+      " Product Part Number   : A-100",
+      " Product Serial        : S-1",
+      " Product Asset Tag     : row 3",
+    ].join("\n");
+    expect(parseFru(text)).toEqual({
+      manufacturer: "Acme",
+      model: "Anvil: heavy",
+      serial: "S-1",
+      partNumber: "A-100",
+      assetTag: "row 3",
+      board: { manufacturer: "Boardmaker", model: "BM-9", serial: "B-1234", partNumber: "99-B" },
+    });
+  });
+
+  test("where the product area is empty, board and chassis stand in", () => {
+    const text = " Chassis Serial : C-77\n Chassis Part Number : C-P\n Board Mfg : Boardmaker\n Board Product : BM-9\n";
+    expect(parseFru(text)).toMatchObject({ manufacturer: "Boardmaker", model: "BM-9", serial: "C-77", partNumber: "C-P" });
+  });
+
+  test.each(["To be filled by O.E.M.", "Default string", "N/A", "None", "0000000000", "........", "Unspecified", "0123456789"])(
+    "%s is what a manufacturer leaves in an empty field",
+    (filler) => {
+      expect(parseFru(` Product Manufacturer  : Acme\n Product Serial        : ${filler}\n`)).toEqual({ manufacturer: "Acme" });
+    },
+  );
+
+  test("of several FRU devices the first is the machine", () => {
+    const text = [
+      "FRU Device Description : Builtin FRU Device (ID 0)",
+      " Product Serial        : first",
+      "",
+      "FRU Device Description : PSU1 (ID 1)",
+      " Product Serial        : second",
+      " Product Asset Tag     : of the supply",
+    ].join("\n");
+    expect(parseFru(text)).toEqual({ serial: "first" });
+  });
+
+  test("version of the BMC", () => {
+    const text = "Device ID                 : 32\nFirmware Revision         : 1.74\nIPMI Version              : 2.0\nManufacturer ID           : 10876\nManufacturer Name         : Unknown\nProduct ID                : 6929 (0x1b11)\nAux Firmware Rev Info     : \n    0x06\n";
+    expect(parseBmcInfo(text)).toEqual({ firmwareRevision: "1.74", ipmiVersion: "2.0", manufacturerId: 10876, productId: 6929 });
+  });
+
+  test.each([
+    ["Inlet,23,degrees C,ok,7.1,System Board,Temperature,,,,42.000", { name: "Inlet", kind: "Temperature", value: 23, unit: "degrees C", status: "OK" }],
+    ["Inlet,23,degrees C,ok", { name: "Inlet", value: 23, unit: "degrees C", status: "OK" }],
+    ["Old one,12.120,% Volts,ok,7.1,System Board,Voltage,,", { name: "Old one", kind: "Voltage", value: 12.12, unit: "Volts", status: "OK" }],
+    ["Below zero,-5,degrees C,lnc,7.1,Air Inlet,Temperature", { name: "Below zero", kind: "Temperature", value: -5, unit: "degrees C", status: "WARNING" }],
+    ["Hot,99,degrees C,cr,3.1,Processor,Temperature", { name: "Hot", kind: "Temperature", value: 99, unit: "degrees C", status: "CRITICAL" }],
+    ["Burning,120,degrees C,unr,3.1,Processor,Temperature", { name: "Burning", kind: "Temperature", value: 120, unit: "degrees C", status: "CRITICAL" }],
+    ["Disk 0,,,ns,7.16,System Board,Temperature,,,", { name: "Disk 0", kind: "Temperature", value: null, unit: null, status: "UNKNOWN" }],
+    ["Fan, rear,4800,RPM,ok,29.1,Fan Device,Fan", { name: "Fan, rear", kind: "Fan", value: 4800, unit: "RPM", status: "OK" }],
+    ["Supply 1,04h,ok,10.1,Present", { name: "Supply 1", value: null, unit: null, status: "OK", state: "Present" }],
+    ["Supply 2,05h,ok,10.2,Failure detected, Config Error", { name: "Supply 2", value: null, unit: null, status: "OK", state: "Failure detected, Config Error" }],
+    ["Watchdog,E7h,ok,6.2,", { name: "Watchdog", value: null, unit: null, status: "OK" }],
+    ["Slot 9,4Eh,ns,26.9,No Reading", { name: "Slot 9", value: null, unit: null, status: "UNKNOWN", state: "No Reading" }],
+  ])("sensor line %s", (line, sensor) => {
+    expect(parseSensors(line)).toEqual([sensor]);
+  });
+
+  test("junk between the sensors is not seen", () => {
+    const text = ["Running Get PICMG Properties my_addr 0x20, transit 0, target 0x20", "", "Error Response 0xc1", "No,such,line", "\u0000\u0001", "A,1,Volts,ok", ",,,,", "Get SDR record failed"].join("\r\n");
+    expect(parseSensors(text)).toEqual([{ name: "A", value: 1, unit: "Volts", status: "OK" }]);
+    expect(parseFru("\u0000\u0001 : \n : \n no colon")).toEqual({});
+    expect(parseBmcInfo("")).toEqual({});
+  });
+});
+
+describe("why ipmitool failed", () => {
+  const judge = (text: string, killedAfterSeconds?: number) =>
+    judgeFailure({
+      bmc: "10.0.0.7:623",
+      task: "tell its power",
+      username: "admin",
+      cipherSuite: 17,
+      privilege: "OPERATOR",
+      text,
+      ...(killedAfterSeconds !== undefined && { killedAfterSeconds }),
+    });
+  const NO_SESSION = "Error: Unable to establish IPMI v2 / RMCP+ session";
+  const CHATTER = "Running Get VSO Capabilities my_addr 0x20, transit 0, target 0x20\nInvalid completion code received: Insufficient privilege level\nDiscovered IPMB address 0x0";
+
+  test.each([
+    [`> RAKP 2 HMAC is invalid\n${NO_SESSION}`, "AUTHENTICATION", false, /password/],
+    [`RAKP 2 message indicates an error : unauthorized name\n${NO_SESSION}`, "AUTHENTICATION", false, /user "admin"/],
+    [`RAKP 2 message indicates an error : unauthorized role requested\n${NO_SESSION}`, "AUTHENTICATION", false, /`privilege`/],
+    [`Error in open session response message : invalid role\n${NO_SESSION}`, "AUTHENTICATION", false, /`privilege`/],
+    [`Error in open session response message : insufficient resources for session\n${NO_SESSION}`, "REFUSED", true, /no free session/],
+    [`Error in open session response message : no matching cipher suite\n${NO_SESSION}`, "REFUSED", false, /`cipherSuite` to 3/],
+    [`Error in open session response message : invalid authentication algorithm\n${NO_SESSION}`, "REFUSED", false, /`cipherSuite` to 3/],
+    [`This BMC does not support IPMI v2 / RMCP+\n${NO_SESSION}`, "REFUSED", false, /IPMI 2\.0/],
+    [`Get Auth Capabilities error\nError issuing Get Channel Authentication Capabilities request\n${NO_SESSION}`, "UNREACHABLE", true, /does not answer/],
+    [`Address lookup for bmc.example failed\nCould not open socket!\n${NO_SESSION}`, "UNREACHABLE", true, /does not resolve/],
+    [`${CHATTER}\nSet Chassis Power Control to Up/On failed: Insufficient privilege level`, "REFUSED", false, /raise `privilege`/],
+    [`${CHATTER}\nSet Chassis Power Control to Up/On failed: Node busy`, "REFUSED", true, /Node busy/],
+    [`${CHATTER}\nSet Chassis Power Control to Diag failed: Invalid data field in request`, "REFUSED", false, /Invalid data field/],
+    [` Device not present (Requested sensor, data, or record not found)\n${CHATTER}`, "REFUSED", false, /record not found/],
+    [`${CHATTER}\nUnable to get Chassis Power Status\nClose Session command failed`, "TIMEOUT", true, /`replySeconds`/],
+    [`${CHATTER}\nError setting Chassis Boot Parameter 4\nClose Session command failed`, "TIMEOUT", true, /did not answer/],
+    [`${CHATTER}\nsomething nobody has seen`, "OTHER", true, /something nobody has seen/],
+    [CHATTER, "OTHER", true, /gave no reason/],
+  ])("%j", (text, kind, retryable, sentence) => {
+    const judgement = judge(text);
+    expect(judgement).toMatchObject({ verdict: { kind, retryable, message: expect.stringMatching(sentence) } });
+    expect(judgement).toMatchObject({ verdict: { message: expect.stringContaining("10.0.0.7:623") } });
+  });
+
+  test("without a reason it hangs on whether the BMC is there: a login problem, or a network problem", () => {
+    expect(judge(NO_SESSION)).toMatchObject({ present: { kind: "AUTHENTICATION", retryable: true }, silent: { kind: "UNREACHABLE", retryable: true } });
+  });
+
+  test("a call that had to be killed is a slow BMC or a dead one", () => {
+    expect(judge("", 30)).toMatchObject({ present: { kind: "TIMEOUT", message: expect.stringContaining("30 s") }, silent: { kind: "UNREACHABLE" } });
+  });
+});
+
+describe("whether a BMC is there", () => {
+  const ask = (port: number, signal = new AbortController().signal) => bmcAnswers({ address: "127.0.0.1", port, milliseconds: 700, signal });
+
+  test("one that answers in IPMI is", async () => {
+    await using bmc = await listener(Buffer.from("0600ff0700000000000000000010811c63200038000184040300", "hex"));
+    expect(await ask(bmc.port)).toBe(true);
+  });
+
+  test("something else behind the port is none", async () => {
+    await using other = await listener(Buffer.from("HTTP/1.1 400 Bad Request"));
+    expect(await ask(other.port)).toBe(false);
+  });
+
+  test("a silent one is not, after the time given and two questions", async () => {
+    await using mute = await listener(undefined);
+    const began = Date.now();
+    expect(await ask(mute.port)).toBe(false);
+    expect(Date.now() - began).toBeGreaterThanOrEqual(650);
+    expect(mute.questions()).toBe(2);
+  });
+
+  test("a closed port says so at once", async () => {
+    const gone = await listener(undefined);
+    await gone[Symbol.asyncDispose]();
+    const began = Date.now();
+    expect(await ask(gone.port)).toBe(false);
+    expect(Date.now() - began).toBeLessThan(650);
+  });
+
+  test("the signal ends the question", async () => {
+    await using mute = await listener(undefined);
+    const began = Date.now();
+    expect(await ask(mute.port, AbortSignal.timeout(50))).toBe(false);
+    expect(Date.now() - began).toBeLessThan(650);
+  });
+});
+
+describe("with a stand-in for ipmitool", () => {
+  const path = process.env["PATH"] ?? "";
+  let tool: FakeIpmitool;
+  let driver: Driver<IpmiSettings>;
+
+  beforeAll(async () => {
+    tool = await fakeIpmitool();
+    process.env["PATH"] = `${tool.folder}${delimiter}${path}`;
+  });
+  beforeEach(async () => {
+    await tool.reset();
+    driver = await factory({ log: () => undefined });
+  });
+  afterEach(() => driver.close?.());
+  afterAll(async () => {
+    process.env["PATH"] = path;
+    await rm(tool.folder, { recursive: true, force: true });
+  });
+
+  for (const check of conformance({ factory, settings: EXAMPLE, live: true, refused: { ...EXAMPLE, password: "wrong-password" }, liveSeconds: 10 })) {
+    test(`the driver ${check.title}`, check.run, check.timeoutSeconds * 1000);
+  }
+
+  test("the password is in the environment, and nowhere in the arguments", async () => {
+    await driver.power.read(call());
+    const [argv, environment] = [await tool.file("argv"), await tool.file("environment")];
+    expect(argv).not.toContain(PASSWORD);
+    expect(argv.split("\n")).toContain("-E");
+    expect(argv.split("\n")).not.toContain("-P");
+    expect(environment).toContain(`IPMI_PASSWORD=${PASSWORD}`);
+  });
+
+  test("nothing else of the service's environment goes to ipmitool", async () => {
+    process.env["OSTLER_TEST_DATABASE_PASSWORD"] = "not for ipmitool";
+    try {
+      await driver.power.read(call());
+    } finally {
+      delete process.env["OSTLER_TEST_DATABASE_PASSWORD"];
+    }
+    expect(await tool.file("environment")).not.toContain("not for ipmitool");
+  });
+
+  test("the settings become the arguments of the session", async () => {
+    await driver.power.read(call({ port: 6230, cipherSuite: 3, privilege: "OPERATOR", replySeconds: 4, sessionTries: 2 }));
+    expect((await tool.file("argv")).trim().split("\n").join(" ")).toBe(
+      "-I lanplus -H 127.0.0.1 -p 6230 -U admin -E -C 3 -L OPERATOR -N 4 -R 2 -v chassis power status",
+    );
+  });
+
+  test("a home with a short list of vendors goes along, and goes away with the driver", async () => {
+    await driver.power.read(call());
+    const home = /^HOME=(.*)$/m.exec(await tool.file("environment"))?.[1] ?? "";
+    expect(existsSync(join(home, ".local/usr/share/misc/enterprise-numbers.txt"))).toBe(true);
+    await driver.close?.();
+    expect(existsSync(home)).toBe(false);
+  });
+
+  test.each([
+    ["UEFI", false, "options=efiboot"],
+    ["UEFI", true, "options=efiboot,persistent"],
+    ["LEGACY", true, "options=persistent"],
+    ["LEGACY", false, "pxe"],
+  ] as const)("a boot device of a %s machine, persistent %s, ends in %s", async (bootMode, persistent, last) => {
+    await driver.power.setBootDevice?.(call({ bootMode }), "PXE", { persistent });
+    expect((await tool.file("argv")).trim().split("\n").at(-1)).toBe(last);
+  });
+
+  test("a refused boot device is an error although ipmitool ends with exit code 0", async () => {
+    await tool.put("stderr", "Set Chassis Boot Parameter 5 failed: Unspecified error\n");
+    await tool.put("code", "0");
+    await expect(driver.power.setBootDevice?.(call(), "PXE", { persistent: false })).rejects.toMatchObject({
+      name: "DriverError",
+      kind: "REFUSED",
+      message: expect.stringContaining("set the boot device to pxe"),
+    });
+  });
+
+  test("a machine that is in the state already is left alone", async () => {
+    await driver.power.set(call(), "OFF");
+    expect(await tool.commands()).toEqual(["chassis power status"]);
+  });
+
+  test("a reboot is off and on, never a cycle", async () => {
+    await tool.put("power", "on");
+    await driver.power.set(call(), "REBOOT");
+    expect((await tool.commands()).filter((each) => !each.endsWith("status"))).toEqual(["chassis power off", "chassis power on"]);
+  });
+
+  test("a reboot cut after its first half goes on where the machine is", async () => {
+    await driver.power.set(call(), "REBOOT");
+    expect((await tool.commands()).filter((each) => !each.endsWith("status"))).toEqual(["chassis power on"]);
+  });
+
+  test("a machine that ignores the request to shut down ends in TIMEOUT at the deadline", async () => {
+    await tool.put("power", "on");
+    await tool.put("deaf", "");
+    await expect(driver.power.set(call({}, { milliseconds: 700 }), "SOFT_OFF")).rejects.toMatchObject({
+      kind: "TIMEOUT",
+      retryable: true,
+      message: expect.stringMatching(/127\.0\.0\.1:623.*shut down.*deadline/),
+    });
+    expect((await tool.commands()).filter((each) => each.endsWith("soft"))).toHaveLength(1);
+  });
+
+  test("waiting for the machine ends with the signal, and with its reason", async () => {
+    await tool.put("power", "on");
+    await tool.put("deaf", "");
+    const controller = new AbortController();
+    const reason = new Error("the operator gave up");
+    const waiting = driver.power.set(call({}, { signal: controller.signal }), "SOFT_OFF");
+    setTimeout(() => controller.abort(reason), 150);
+    await expect(waiting).rejects.toBe(reason);
+  });
+
+  test("a call that hangs is killed when the signal fires", async () => {
+    await tool.put("hang", "");
+    const began = Date.now();
+    await expect(driver.power.read(call({}, { signal: AbortSignal.timeout(200) }))).rejects.toMatchObject({ name: "TimeoutError" });
+    expect(Date.now() - began).toBeLessThan(2000);
+  });
+
+  test("a call that hangs is killed at the deadline, and a BMC that is not there is UNREACHABLE", async () => {
+    await tool.put("hang", "");
+    const gone = await listener(undefined);
+    await gone[Symbol.asyncDispose]();
+    await expect(driver.power.read(call({ port: gone.port }, { milliseconds: 300 }))).rejects.toMatchObject({ kind: "UNREACHABLE" });
+  });
+
+  test("a BMC that answers, but does not end the login, is an AUTHENTICATION matter", async () => {
+    await tool.put("stderr", "Error: Unable to establish IPMI v2 / RMCP+ session\n");
+    await using bmc = await listener(Buffer.from("0600ff0700000000000000000010811c63", "hex"));
+    await expect(driver.power.read(call({ port: bmc.port }))).rejects.toMatchObject({ kind: "AUTHENTICATION", retryable: true });
+  });
+
+  test("an ipmitool that repeats the password is not repeated", async () => {
+    await tool.put("stderr", `bad password ${PASSWORD}\n`);
+    const failure: unknown = await driver.power.read(call()).catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(IpmiError);
+    expect(String((failure as Error).stack)).not.toContain(PASSWORD);
+    expect(String((failure as Error).message)).toContain("bad password ***");
+  });
+
+  test("power that the BMC does not tell is UNKNOWN", async () => {
+    await tool.put("power", "somewhere in between");
+    expect(await driver.power.read(call())).toBe("UNKNOWN");
+  });
+
+  test("a machine without FRU data and without sensors can be inspected", async () => {
+    await tool.put("bare", "");
+    const outputs = [];
+    for (const step of driver.inspect?.steps ?? []) outputs.push(await step.run(stepCall(step)));
+    expect(outputs).toEqual([
+      { kind: "done", output: { bmc: { firmwareRevision: "1.74", ipmiVersion: "2.0", manufacturerId: 10876 } } },
+      { kind: "done", output: { sensors: [] } },
+    ]);
+  });
+
+  test("a failed inspection says why, and whether to try again", async () => {
+    await tool.put("stderr", "> RAKP 2 HMAC is invalid\nError: Unable to establish IPMI v2 / RMCP+ session\n");
+    for (const step of driver.inspect?.steps ?? []) {
+      expect(await step.run(stepCall(step))).toMatchObject({ kind: "failed", retryable: false, reason: expect.stringContaining("127.0.0.1:623") });
+    }
+  });
+
+  test("without ipmitool the plugin says which package to install", async () => {
+    process.env["PATH"] = "/nowhere";
+    try {
+      expect(() => factory({ log: () => undefined })).toThrow(/not on the PATH.*apt-get install ipmitool/);
+    } finally {
+      process.env["PATH"] = `${tool.folder}${delimiter}${path}`;
+    }
+  });
+});
+
+function call(
+  settings: Partial<IpmiSettings> = {},
+  bounds: { readonly signal?: AbortSignal; readonly milliseconds?: number } = {},
+): Call<IpmiSettings> {
+  return {
+    node: { id: "00000000-0000-4000-8000-000000000001", name: "rack3-u12", powerState: "UNKNOWN", labels: {} },
+    settings: ipmiSettings.parse({ ...EXAMPLE, ...settings }),
+    signal: bounds.signal ?? new AbortController().signal,
+    deadline: new Date(Date.now() + (bounds.milliseconds ?? 10_000)),
+    log: () => undefined,
+  };
+}
+
+function stepCall(step: Step<IpmiSettings>): StepCall<IpmiSettings> {
+  const unused = () => Promise.reject(new Error("An inspection must not touch the power."));
+  return {
+    ...call(), args: {}, memo: null, callback: null, callbackPath: "/callback/1", attemptKey: step.name, variables: {},
+    power: { read: unused, set: unused, setBootDevice: unused },
+    progress: () => undefined,
+  };
+}
+
+interface Listener extends AsyncDisposable {
+  readonly port: number;
+  questions(): number;
+}
+
+/** A UDP port that answers everything with `reply`, or nothing. */
+async function listener(reply: Buffer | undefined): Promise<Listener> {
+  const socket: Socket = createSocket("udp4");
+  let questions = 0;
+  socket.on("message", (_question, from) => {
+    questions += 1;
+    if (reply !== undefined) socket.send(reply, from.port, from.address);
+  });
+  socket.bind(0, "127.0.0.1");
+  await once(socket, "listening");
+  return {
+    port: socket.address().port,
+    questions: () => questions,
+    async [Symbol.asyncDispose]() {
+      socket.close();
+      await once(socket, "close");
+    },
+  };
+}
+
+interface FakeIpmitool {
+  readonly folder: string;
+  file(name: string): Promise<string>;
+  put(name: string, text: string): Promise<void>;
+  /** What it was asked for, without the arguments of the session. */
+  commands(): Promise<string[]>;
+  reset(): Promise<void>;
+}
+
+/** Keeps a machine in files beside itself and writes down how it was called. */
+const FAKE = `#!/bin/sh
+here=$(dirname "$0")
+printf '%s\\n' "$@" >"$here/argv"
+env >"$here/environment"
+while [ "$1" != -v ]; do shift; done
+shift
+echo "$*" >>"$here/commands"
+if [ -e "$here/hang" ]; then exec sleep 30; fi
+if [ "$IPMI_PASSWORD" != '${PASSWORD}' ]; then
+  echo '> RAKP 2 HMAC is invalid' >&2
+  echo 'Error: Unable to establish IPMI v2 / RMCP+ session' >&2
+  exit 1
+fi
+if [ -e "$here/stderr" ]; then cat "$here/stderr" >&2; exit "$(cat "$here/code" 2>/dev/null || echo 1)"; fi
+case "$*" in
+  'chassis power status') echo "Chassis Power is $(cat "$here/power")" ;;
+  'chassis power on') echo on >"$here/power"; echo 'Chassis Power Control: Up/On' ;;
+  'chassis power off') echo off >"$here/power"; echo 'Chassis Power Control: Down/Off' ;;
+  'chassis power soft') [ -e "$here/deaf" ] || echo off >"$here/power"; echo 'Chassis Power Control: Soft' ;;
+  'chassis bootdev '*) echo "Set Boot Device to $3" ;;
+  'mc info') printf 'Firmware Revision         : 1.74\\nIPMI Version              : 2.0\\nManufacturer ID           : 10876\\n' ;;
+  'fru print 0')
+    if [ -e "$here/bare" ]; then echo ' Device not present (Requested sensor, data, or record not found)'; exit 1; fi
+    printf ' Product Manufacturer  : Acme\\n Product Serial        : S-1\\n' ;;
+  '-c sdr elist') [ -e "$here/bare" ] || echo 'Inlet,23,degrees C,ok,7.1,System Board,Temperature,,' ;;
+  *) echo "Invalid command: $*" >&2; exit 1 ;;
+esac
+`;
+
+async function fakeIpmitool(): Promise<FakeIpmitool> {
+  const folder = await mkdtemp(join(tmpdir(), "ostler-fake-ipmitool-"));
+  await writeFile(join(folder, "ipmitool"), FAKE, { mode: 0o755 });
+  const file = (name: string) => readFile(join(folder, name), "utf8");
+  const put = (name: string, text: string) => writeFile(join(folder, name), text);
+  return {
+    folder,
+    file,
+    put,
+    commands: async () => (await file("commands")).trim().split("\n"),
+    async reset() {
+      for (const name of ["argv", "environment", "commands", "hang", "stderr", "code", "deaf", "bare"]) await rm(join(folder, name), { force: true });
+      await put("power", "off");
+    },
+  };
+}
