@@ -58,6 +58,14 @@ export function judgeFailure(call: FailedCall): Judgement {
     message: `BMC ${bmc} does not answer; check its power, its network and the address and port in the node's settings.`,
   };
 
+  const stuckLogin: Verdict = {
+    kind: "AUTHENTICATION",
+    retryable: true,
+    message: `BMC ${bmc} answers, but does not complete the login of user "${call.username}"; check user name and password in the node's settings, and that the user is not locked on the BMC.`,
+  };
+
+  // Before the killed ones: ipmitool begins a login four times over, which may take longer than the call.
+  if (/no response from RAKP/.test(text)) return { silent, present: stuckLogin };
   if (call.killedAfterSeconds !== undefined) {
     const message = `BMC ${bmc} answers, but did not ${task} within ${call.killedAfterSeconds} s; try again, or restart the BMC.`;
     return { silent, present: { kind: "TIMEOUT", retryable: true, message } };
@@ -89,10 +97,7 @@ export function judgeFailure(call: FailedCall): Judgement {
   if (refusal !== undefined) {
     return known("REFUSED", PASSING.test(refusal), `BMC ${bmc} refused to ${task}: "${refusal}".`);
   }
-  if (/Unable to establish/.test(text)) {
-    const message = `BMC ${bmc} answers, but does not complete the login of user "${call.username}"; check user name and password in the node's settings, and that the user is not locked on the BMC.`;
-    return { silent, present: { kind: "AUTHENTICATION", retryable: true, message } };
-  }
+  if (/Unable to establish/.test(text)) return { silent, present: stuckLogin };
   // No new session, no refusal, but the session could not even be closed: the BMC fell silent in the middle.
   if (/Close Session command failed|^Unable to (get|set) /m.test(text)) {
     return known("TIMEOUT", true, `BMC ${bmc} took the login, but then did not answer when it was to ${task}; if it is always slow, raise \`replySeconds\` in the node's settings.`);

@@ -194,6 +194,12 @@ describe("why ipmitool failed", () => {
     expect(judge(NO_SESSION)).toMatchObject({ present: { kind: "AUTHENTICATION", retryable: true }, silent: { kind: "UNREACHABLE", retryable: true } });
   });
 
+  test("a login that the BMC does not answer is the same, killed or not", () => {
+    const expected = { present: { kind: "AUTHENTICATION" }, silent: { kind: "UNREACHABLE" } };
+    expect(judge("> Error: no response from RAKP 1 message", 30)).toMatchObject(expected);
+    expect(judge(`> Error: no response from RAKP 3 message\nSet Session Privilege Level to OPERATOR failed\n${NO_SESSION}`)).toMatchObject(expected);
+  });
+
   test("a call that had to be killed is a slow BMC or a dead one", () => {
     expect(judge("", 30)).toMatchObject({ present: { kind: "TIMEOUT", message: expect.stringContaining("30 s") }, silent: { kind: "UNREACHABLE" } });
   });

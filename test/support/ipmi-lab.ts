@@ -12,7 +12,7 @@
 import { execFile, spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { createSocket } from "node:dgram";
-import { accessSync, constants, existsSync } from "node:fs";
+import { accessSync, constants, rmSync } from "node:fs";
 import { mkdir, mkdtemp, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
@@ -87,12 +87,15 @@ export async function startIpmiLab(options: { readonly count: number }): Promise
   demandIpmiPrograms();
   const folder = await mkdtemp(join(tmpdir(), "ostler-ipmi-lab-"));
   const processes: ChildProcess[] = [];
-  // Should the test process die without disposing, no BMC outlives it.
-  const killAll = () => processes.forEach((each) => each.kill("SIGKILL"));
-  process.once("exit", killAll);
+  // Should the test process end without disposing, nothing outlives it.
+  const sweep = () => {
+    processes.forEach((each) => each.kill("SIGKILL"));
+    rmSync(folder, { recursive: true, force: true });
+  };
+  process.once("exit", sweep);
   const stop = async () => {
     await Promise.all(processes.map(end));
-    process.removeListener("exit", killAll);
+    process.removeListener("exit", sweep);
     await rm(folder, { recursive: true, force: true });
   };
   try {
@@ -235,7 +238,6 @@ function bindable(address: string, port: number): Promise<number> {
 }
 
 function isExecutable(file: string): boolean {
-  if (!existsSync(file)) return false;
   try {
     accessSync(file, constants.X_OK);
     return true;

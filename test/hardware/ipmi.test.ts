@@ -1,0 +1,276 @@
+/**
+ * The ipmi driver against simulated BMCs (ipmi_sim) and the real ipmitool. Needs the Debian packages openipmi and
+ * ipmitool, and fails with their names where they are missing. About half a minute.
+ */
+import { createSocket } from "node:dgram";
+import type { RemoteInfo } from "node:dgram";
+import { once } from "node:events";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import factory from "../../plugins/ipmi/index.ts";
+import { ipmiSettings } from "../../plugins/ipmi/settings.ts";
+import type { IpmiSettings } from "../../plugins/ipmi/settings.ts";
+import { conformance } from "../../src/drivers/conformance/conformance.ts";
+import type { ConformanceOptions } from "../../src/drivers/conformance/conformance.ts";
+import type { Call, Driver, Json, StepCall } from "../../src/drivers/driver.ts";
+import { demandIpmiPrograms, startIpmiLab } from "../support/ipmi-lab.ts";
+import type { IpmiLab, SimulatedBmc } from "../support/ipmi-lab.ts";
+
+let lab: IpmiLab;
+let driver: Driver<IpmiSettings>;
+/** Proven by the conformance suite; for every verb and for bad logins; for BMCs that are slow or dead. */
+let first: SimulatedBmc, second: SimulatedBmc, third: SimulatedBmc;
+
+beforeAll(async () => {
+  demandIpmiPrograms();
+  lab = await startIpmiLab({ count: 3 });
+  [first, second, third] = lab.bmcs as [SimulatedBmc, SimulatedBmc, SimulatedBmc];
+  driver = await factory({ log: () => undefined });
+}, 30_000);
+
+afterAll(async () => {
+  await driver?.close?.();
+  await lab?.stop();
+});
+
+function settingsOf(bmc: SimulatedBmc, changes: Partial<IpmiSettings> = {}): IpmiSettings {
+  const { address, port, username, password, cipherSuite } = bmc;
+  return ipmiSettings.parse({ address, port, username, password, cipherSuite, ...changes });
+}
+
+function call(bmc: SimulatedBmc, changes: Partial<IpmiSettings> = {}, seconds = 30): Call<IpmiSettings> {
+  return {
+    node: { id: "00000000-0000-4000-8000-000000000001", name: bmc.name, powerState: "UNKNOWN", labels: {} },
+    settings: settingsOf(bmc, changes),
+    signal: AbortSignal.timeout(seconds * 1000),
+    deadline: new Date(Date.now() + seconds * 1000),
+    log: () => undefined,
+  };
+}
+
+async function timed(work: Promise<unknown>): Promise<{ readonly milliseconds: number; readonly failure: unknown }> {
+  const began = performance.now();
+  const failure: unknown = await work.then(() => undefined, (error: unknown) => error);
+  return { milliseconds: performance.now() - began, failure };
+}
+
+async function toldSince(bmc: SimulatedBmc, before: number): Promise<string[]> {
+  return (await bmc.journal()).slice(before).map((line) => line.event);
+}
+
+/** A relay in front of a BMC that loses the first message of every login. */
+async function ignoringLogins(bmc: SimulatedBmc): Promise<{ address: string; port: number } & AsyncDisposable> {
+  const RMCP_PLUS = 0x06, FIRST_LOGIN_MESSAGE = 0x12;
+  const front = createSocket("udp4"), back = createSocket("udp4");
+  let client: RemoteInfo | undefined;
+  front.on("message", (message, from) => {
+    client = from;
+    if (message[4] === RMCP_PLUS && ((message[5] ?? 0) & 0x3f) === FIRST_LOGIN_MESSAGE) return;
+    back.send(message, bmc.port, bmc.address);
+  });
+  back.on("message", (message) => client !== undefined && front.send(message, client.port, client.address));
+  front.bind(0, "127.0.0.1");
+  await once(front, "listening");
+  return {
+    address: "127.0.0.1",
+    port: front.address().port,
+    async [Symbol.asyncDispose]() {
+      front.close();
+      back.close();
+    },
+  };
+}
+
+describe("conformance against a BMC", () => {
+  // The lab stands when the checks run, not yet when they are listed.
+  const options: ConformanceOptions = {
+    factory,
+    live: true,
+    liveSeconds: 30,
+    get settings() {
+      return first === undefined ? {} : settingsOf(first);
+    },
+    get refused() {
+      return first === undefined ? {} : settingsOf(first, { password: "not-the-password" });
+    },
+  };
+  for (const check of conformance(options)) test(`the driver ${check.title}`, check.run, check.timeoutSeconds * 1000);
+});
+
+describe("verbs", () => {
+  test("on, off, soft off and reboot bring the machine where they say, and nothing is told twice", async () => {
+    const before = (await second.journal()).length;
+    await driver.power.set(call(second), "ON");
+    expect(await second.power()).toBe("ON");
+    await driver.power.set(call(second), "ON");
+    await driver.power.set(call(second), "REBOOT");
+    expect(await second.power()).toBe("ON");
+    await driver.power.set(call(second), "SOFT_OFF");
+    expect(await second.power()).toBe("OFF");
+    await driver.power.set(call(second), "OFF");
+    expect(await toldSince(second, before)).toEqual(["power on", "power off", "power on", "soft off"]);
+  });
+
+  test("power that somebody else switched is seen", async () => {
+    await second.setPower("ON");
+    expect(await driver.power.read(call(second))).toBe("ON");
+    await second.setPower("OFF");
+    expect(await driver.power.read(call(second))).toBe("OFF");
+  });
+
+  test.each([
+    ["PXE", "pxe"],
+    ["DISK", "default"],
+    ["CDROM", "cdrom"],
+    ["BIOS", "bios"],
+  ] as const)("boot device %s arrives as %s", async (device, arrived) => {
+    const before = (await second.journal()).length;
+    await driver.power.setBootDevice?.(call(second), device, { persistent: true });
+    expect(await toldSince(second, before)).toEqual([`boot ${arrived}`]);
+  });
+
+  test("an operating system that ignores the request to shut down ends in TIMEOUT, and the machine stays on", async () => {
+    await second.setPower("ON");
+    await second.setDeaf(true);
+    try {
+      const { failure, milliseconds } = await timed(driver.power.set(call(second, {}, 2), "SOFT_OFF"));
+      expect(failure).toMatchObject({ name: "DriverError", kind: "TIMEOUT", retryable: true });
+      expect(milliseconds).toBeLessThan(3500);
+      expect(await second.power()).toBe("ON");
+    } finally {
+      await second.setDeaf(false);
+      await second.setPower("OFF");
+    }
+  });
+
+  test("a BMC that says no is REFUSED", async () => {
+    await second.setRefusing(true);
+    try {
+      await expect(driver.power.set(call(second), "ON")).rejects.toMatchObject({ kind: "REFUSED", message: expect.stringContaining(second.address) });
+      await expect(driver.power.setBootDevice?.(call(second), "PXE", { persistent: false })).rejects.toMatchObject({ kind: "REFUSED" });
+    } finally {
+      await second.setRefusing(false);
+    }
+  });
+
+  test("a user with too little privilege is REFUSED, and told which setting it is", async () => {
+    await expect(driver.power.set(call(second, { privilege: "USER" }), "ON")).rejects.toMatchObject({ kind: "REFUSED", message: expect.stringContaining("`privilege`") });
+  });
+
+  test("inspection shows identity, BMC and sensors, and leaves the machine alone", async () => {
+    const before = (await second.journal()).length;
+    const inventory: Record<string, Json> = {};
+    for (const step of driver.inspect?.steps ?? []) {
+      const unused = () => Promise.reject(new Error("An inspection must not touch the power."));
+      const stepCall: StepCall<IpmiSettings> = {
+        ...call(second), args: {}, memo: null, callback: null, callbackPath: "/callback/1", attemptKey: step.name, variables: {},
+        power: { read: unused, set: unused, setBootDevice: unused },
+        progress: () => undefined,
+      };
+      const result = await step.run(stepCall);
+      expect(result.kind).toBe("done");
+      if (result.kind === "done") Object.assign(inventory, result.output);
+    }
+    expect(inventory).toEqual({
+      manufacturer: "Ostler Lab",
+      model: "OL-1",
+      serial: second.serial,
+      partNumber: "OL1-P",
+      assetTag: `asset-${second.serial}`,
+      board: { manufacturer: "Ostler Lab", model: "OL-1 board", serial: `${second.serial}-B`, partNumber: "OL1-B" },
+      bmc: { firmwareRevision: "2.32", ipmiVersion: "2.0", manufacturerId: 0, productId: 4097 },
+      sensors: [
+        { name: "Inlet temp", kind: "Temperature", value: 23, unit: "degrees C", status: "OK" },
+        { name: "Cpu1 temp", kind: "Temperature", value: 51, unit: "degrees C", status: "OK" },
+        { name: "Sys fan 1", kind: "Fan", value: 4800, unit: "RPM", status: "OK" },
+        { name: "Supply 12v", kind: "Voltage", value: 12.06, unit: "Volts", status: "OK" },
+        { name: "Supply present", value: null, unit: null, status: "OK", state: "Present" },
+      ],
+    });
+    expect(await toldSince(second, before)).toEqual([]);
+  });
+});
+
+describe("bad logins", () => {
+  test.each([
+    ["a wrong password", { password: "not-the-password" }],
+    ["an unknown user", { username: "nobody" }],
+  ])("%s is AUTHENTICATION, in well under a second", async (_what, changes) => {
+    const { failure, milliseconds } = await timed(driver.power.read(call(second, changes)));
+    expect(failure).toMatchObject({ name: "DriverError", kind: "AUTHENTICATION", retryable: false });
+    expect(milliseconds).toBeLessThan(1000);
+  });
+
+  test("a cipher suite that the BMC does not know is REFUSED, and told which setting it is", async () => {
+    const { failure, milliseconds } = await timed(driver.power.read(call(second, { cipherSuite: 17 })));
+    expect(failure).toMatchObject({ kind: "REFUSED", retryable: false, message: expect.stringContaining("`cipherSuite` to 3") });
+    expect(milliseconds).toBeLessThan(1000);
+  });
+
+  test("a BMC that ignores the login of a locked user, but answers otherwise, is AUTHENTICATION", async () => {
+    await using locked = await ignoringLogins(second);
+    const { address, port } = locked;
+    const { failure, milliseconds } = await timed(driver.power.read(call(second, { address, port, replySeconds: 1, sessionTries: 1 })));
+    expect(failure).toMatchObject({ kind: "AUTHENTICATION", retryable: true, message: expect.stringContaining("locked") });
+    expect(milliseconds).toBeLessThan(10_000);
+  }, 20_000);
+});
+
+describe("slow and dead BMCs", () => {
+  test("a frozen BMC is UNREACHABLE after the time that the settings allow, and well again when it thaws", async () => {
+    third.freeze();
+    try {
+      const { failure, milliseconds } = await timed(driver.power.read(call(third, { replySeconds: 1, sessionTries: 1 })));
+      expect(failure).toMatchObject({ name: "DriverError", kind: "UNREACHABLE", retryable: true });
+      expect(milliseconds).toBeLessThan(4000);
+    } finally {
+      third.thaw();
+    }
+    expect(await driver.power.read(call(third))).toBe("OFF");
+  }, 20_000);
+
+  test("a BMC that freezes while the machine is being waited for is waited for as well", async () => {
+    await third.setPower("ON");
+    await third.setDeaf(true);
+    const waiting = driver.power.set(call(third, { replySeconds: 1, sessionTries: 1 }, 25), "SOFT_OFF");
+    await expect.poll(async () => (await third.journal()).at(-1)?.event).toBe("soft off");
+    third.freeze();
+    await third.setPower("OFF");
+    setTimeout(() => third.thaw(), 3000);
+    await waiting;
+    await third.setDeaf(false);
+    expect(await driver.power.read(call(third))).toBe("OFF");
+  }, 30_000);
+
+  test("a slow BMC carries a command out more than once, and the machine ends up right all the same", async () => {
+    await third.setDelay(1.5);
+    try {
+      const before = (await third.journal()).length;
+      await driver.power.set(call(third, { replySeconds: 1, sessionTries: 3 }, 60), "ON");
+      expect(await third.power()).toBe("ON");
+      const told = await toldSince(third, before);
+      expect(told.length).toBeGreaterThan(1);
+      expect(new Set(told)).toEqual(new Set(["power on"]));
+    } finally {
+      await third.setDelay(0);
+    }
+  }, 70_000);
+
+  test("a BMC that takes the login and is too slow for the settings is TIMEOUT", async () => {
+    await expect.poll(() => driver.power.read(call(third)).catch(() => "SLOW"), { timeout: 30_000 }).not.toBe("SLOW");
+    await third.setDelay(6);
+    try {
+      const { failure, milliseconds } = await timed(driver.power.read(call(third, { replySeconds: 1, sessionTries: 1 })));
+      expect(failure).toMatchObject({ name: "DriverError", kind: "TIMEOUT", retryable: true });
+      expect(milliseconds).toBeLessThan(6000);
+    } finally {
+      await third.setDelay(0);
+    }
+  }, 70_000);
+
+  test("a stopped BMC is UNREACHABLE", async () => {
+    await third.stop();
+    const { failure, milliseconds } = await timed(driver.power.read(call(third, { replySeconds: 1, sessionTries: 1 })));
+    expect(failure).toMatchObject({ kind: "UNREACHABLE", message: expect.stringContaining(third.address) });
+    expect(milliseconds).toBeLessThan(4000);
+  }, 20_000);
+});
