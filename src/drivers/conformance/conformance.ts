@@ -27,7 +27,7 @@ export interface ConformanceOptions {
   readonly settings: Readonly<Record<string, Json>>;
   /** Whether there is a machine behind the settings that may be switched on and off. */
   readonly live?: boolean;
-  /** With `live`: settings that the machine refuses. */
+  /** With `live`: settings that the machine refuses, with secrets of 8 characters or more. */
   readonly refused?: Readonly<Record<string, Json>>;
   /** With `live`: how long switching the machine or one inspection step may take. 60 where nothing is said. */
   readonly liveSeconds?: number;
@@ -304,7 +304,7 @@ async function provesInspection(subject: Subject): Promise<void> {
       const result = await runStep(subject, step);
       hold(result.kind === "done", `Step ${step.name}, entered the ${entry} time with the same attemptKey, ends as ${JSON.stringify(result)}.`);
       if (result.output === undefined) continue;
-      hold(canonical(result.output) === canonical(JSON.parse(JSON.stringify(result.output))), `The output of step ${step.name} does not survive JSON.`);
+      hold(isJson(result.output), `The output of step ${step.name} does not survive JSON.`);
       const isObject = typeof result.output === "object" && result.output !== null && !Array.isArray(result.output);
       hold(isObject, `The output of step ${step.name} is no object, so it cannot be merged into the inventory.`);
     }
@@ -323,7 +323,9 @@ async function provesRefusedLogin(subject: Subject): Promise<void> {
   const said = [describe(failure), ...logged].join("\n");
   for (const field of fieldsOf(jsonSchema(driver.settings)).filter((each) => each.schema["writeOnly"] === true)) {
     const secret = valueAt(settings, field.path);
-    if (typeof secret === "string" && secret !== "") hold(!said.includes(secret), `The error or the log of a refused login holds the secret "${field.path}".`);
+    if (typeof secret !== "string" || secret === "") continue;
+    hold(secret.length >= 8, `The secret "${field.path}" of the option \`refused\` is so short that a log may hold it by chance; take 8 characters or more.`);
+    hold(!said.includes(secret), `The error or the log of a refused login holds the secret "${field.path}".`);
   }
 }
 
@@ -355,6 +357,7 @@ async function runStep(subject: Subject, step: Step<unknown>): Promise<Exclude<S
     };
     const result = await step.run(call);
     if (result.kind !== "wait") return result;
+    hold(isJson(result.memo), `The memo of step ${step.name} does not survive JSON.`);
     memo = JSON.parse(JSON.stringify(result.memo)) as Json;
     callback = null;
     if (result.callback === true && subject.options.callBack !== undefined) {
@@ -446,6 +449,16 @@ function replaceAt(value: Readonly<Record<string, unknown>>, path: string, repla
 /** JSON with sorted keys, to compare by. */
 function canonical(value: unknown): string {
   return JSON.stringify(value, (_key, inside: unknown) => (isRecord(inside) ? Object.fromEntries(Object.entries(inside).sort(([a], [b]) => (a < b ? -1 : 1))) : inside)) ?? "undefined";
+}
+
+/** Whether a value comes back from JSON as it went in: no dates, no undefined, no NaN. */
+function isJson(value: unknown): boolean {
+  if (value === null || typeof value === "string" || typeof value === "boolean") return true;
+  if (typeof value === "number") return Number.isFinite(value);
+  if (Array.isArray(value)) return value.every(isJson);
+  if (!isRecord(value)) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return (prototype === Object.prototype || prototype === null) && Object.values(value).every(isJson);
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {
