@@ -45,7 +45,7 @@ export function createIpmitool(): Ipmitool {
   if (program === undefined) {
     throw new Error("The ipmi driver needs the program ipmitool, which is not on the PATH; install it (Debian and Ubuntu: apt-get install ipmitool).");
   }
-  // ipmitool reads 4.7 MB of vendor names at each start, unless there is a list in HOME: 50 ms against 10.
+  // ipmitool reads 4.7 MB of vendor names at each start, unless there is a list in HOME: 28 ms against 10.
   // Should somebody clear the folder away, calls are slower and nothing else.
   const home = mkdtempSync(join(tmpdir(), "ostler-ipmi-"));
   const lists = join(home, ".local", "usr", "share", "misc");
@@ -102,11 +102,10 @@ export function deadlinePassed(call: BmcCall, task: string, cause?: unknown): Ip
 
 /** Arguments that open the session. `-v` makes ipmitool say why a login failed. */
 function sessionWords(settings: IpmiSettings): string[] {
-  return [
-    ...["-I", "lanplus", "-H", settings.address, "-p", String(settings.port), "-U", settings.username, "-E"],
-    ...["-C", String(settings.cipherSuite), "-L", settings.privilege],
-    ...["-N", String(settings.replySeconds), "-R", String(settings.sessionTries), "-v"],
-  ];
+  const { address, port, username, cipherSuite, privilege, replySeconds, sessionTries } = settings;
+  const bmc = ["-I", "lanplus", "-H", address, "-p", String(port)];
+  const login = ["-U", username, "-E", "-C", String(cipherSuite), "-L", privilege];
+  return [...bmc, ...login, "-N", String(replySeconds), "-R", String(sessionTries), "-v"];
 }
 
 interface Ended {
