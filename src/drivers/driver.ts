@@ -59,8 +59,8 @@ export type StepResult =
   /** Finished. `output` is kept with the step; of an `inspect` step it is merged into the inventory. */
   | { readonly kind: "done"; readonly output?: Json }
   /**
-   * Not finished: entered again with `memo` after `seconds`, or, with `callback`, when the machine calls back
-   * (`seconds` then bounds the silence). Nothing of this process need live until then.
+   * Not finished: entered again with `memo` after `seconds`, or, with `callback`, when the machine calls back or after
+   * `seconds` of silence (`StepCall.callback` then is null). Nothing of this process need live until then.
    */
   | { readonly kind: "wait"; readonly seconds?: number; readonly callback?: true; readonly memo: Json }
   /** Failed. A retryable failure is tried again as often as `Step.retries` allows. */

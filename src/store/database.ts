@@ -30,11 +30,11 @@ export interface Database extends AsyncDisposable {
   /** Runs `work` in a read-only transaction that sees one moment of the database. */
   snapshot<T>(work: (reader: Reader) => Promise<T>): Promise<T>;
   /**
-   * Calls `onRing` at every notification of `channel`, and once each time the connection was lost and is back:
+   * Calls `onNotify` at every notification of `channel`, and with "" each time the connection was lost and is back:
    * notifications in between are gone. A hint, never the only way to find work.
    */
-  listen(channel: string, onRing: () => void): Promise<{ unlisten(): Promise<void> }>;
-  notify(channel: string): Promise<void>;
+  listen(channel: string, onNotify: (payload: string) => void): Promise<{ unlisten(): Promise<void> }>;
+  notify(channel: string, payload: string): Promise<void>;
 }
 
 export interface DatabaseOptions {
@@ -72,12 +72,12 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
       }
     },
     snapshot: (work) => db.transaction(work, { isolationLevel: "repeatable read", accessMode: "read only" }),
-    async listen(channel, onRing) {
-      const { unlisten } = await sql.listen(channel, onRing, onRing);
+    async listen(channel, onNotify) {
+      const { unlisten } = await sql.listen(channel, onNotify, () => onNotify(""));
       return { unlisten };
     },
-    async notify(channel) {
-      await sql.notify(channel, "");
+    async notify(channel, payload) {
+      await sql.notify(channel, payload);
     },
     async [Symbol.asyncDispose]() {
       await sql.end({ timeout: 5 });
@@ -157,4 +157,15 @@ function canonical(value: unknown): string {
     return `{${entries.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join(",")}}`;
   }
   return JSON.stringify(value ?? null);
+}
+
+const CONNECTION_LOSS = new Set(["CONNECTION_CLOSED", "CONNECTION_ENDED", "CONNECTION_DESTROYED", "CONNECT_TIMEOUT", "ECONNREFUSED", "ECONNRESET", "ENOENT", "EPIPE", "57P01", "57P02", "57P03", "53300"]);
+
+/** Whether a statement failed because the database was not there, so that it may succeed later. */
+export function isConnectionLoss(error: unknown): boolean {
+  for (let at: unknown = error; at instanceof Error; at = at.cause) {
+    const { code } = at as { code?: unknown };
+    if (typeof code === "string" && (CONNECTION_LOSS.has(code) || code.startsWith("08"))) return true;
+  }
+  return false;
 }

@@ -58,3 +58,11 @@ export interface Plan {
   readonly bestEffort: boolean;
   readonly steps: readonly PlannedStep[];
 }
+
+/** What a verb was given besides nodes, policy and variables. */
+export interface VerbOptions {
+  readonly until?: "AVAILABLE" | "ACTIVE";
+  readonly force?: boolean;
+  readonly powerAction?: "ON" | "OFF" | "SOFT_OFF" | "REBOOT";
+  readonly cleanSteps?: readonly { readonly interface: "power" | "inspect" | "deploy" | "clean"; readonly name: string; readonly args: JsonObject }[];
+}

@@ -9,7 +9,7 @@ import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
 import type { FailurePolicy, OperationState, RunState, Wish } from "../lifecycle/operation-states.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
-import type { Failure, JsonObject, LeftAs, Plan, StoredJson } from "./records.ts";
+import type { Failure, JsonObject, LeftAs, Plan, StoredJson, VerbOptions } from "./records.ts";
 
 const at = (name: string) => timestamp(name, { withTimezone: true, precision: 3 });
 const now = sql`now()`;
@@ -97,6 +97,8 @@ export const operations = pgTable(
     restartOf: uuid("restart_of"),
     idempotencyKey: text("idempotency_key"),
     inputHash: text("input_hash"),
+    /** What the verb was given besides nodes and policy; a restart is planned from it again. */
+    options: jsonb("options").$type<VerbOptions>().notNull(),
     onFailure: text("on_failure").$type<FailurePolicy>().notNull(),
     maxParallel: integer("max_parallel"),
     /** Variables of the request alone; a restart overlays the cluster's settings of then with them. */
@@ -141,6 +143,8 @@ export const runs = pgTable(
     state: text("state").$type<RunState>().notNull(),
     planHash: text("plan_hash").notNull().references(() => plans.hash),
     variables: jsonb("variables").$type<JsonObject>().notNull(),
+    /** The leg of the plan the node has entered. */
+    leg: integer("leg").notNull().default(0),
     /** The step that is next or under way; the number of steps when all are done. */
     position: integer("position").notNull().default(0),
     target: text("target").$type<NodeState>().notNull(),
@@ -174,8 +178,10 @@ export const runs = pgTable(
   (table) => [
     uniqueIndex("runs_one_unfinished").on(table.nodeId).where(sql`${table.finishedAt} is null`),
     index("runs_operation").on(table.operationId, table.ordinal),
+    index("runs_unfinished").on(table.operationId).where(sql`${table.finishedAt} is null`),
     index("runs_changed").on(table.operationId, table.updatedAt),
     index("runs_node").on(table.nodeId, table.createdAt),
+    index("runs_callback").on(table.callbackToken).where(sql`${table.callbackToken} is not null`),
     check("runs_finished", sql`(${table.finishedAt} is not null) = (${table.state} in ('SUCCEEDED', 'FAILED', 'ABORTED', 'STOPPED'))`),
   ],
 );

@@ -87,6 +87,7 @@ CREATE TABLE "operations" (
 	"restart_of" uuid,
 	"idempotency_key" text,
 	"input_hash" text,
+	"options" jsonb NOT NULL,
 	"on_failure" text NOT NULL,
 	"max_parallel" integer,
 	"variables" jsonb NOT NULL,
@@ -117,6 +118,7 @@ CREATE TABLE "runs" (
 	"state" text NOT NULL,
 	"plan_hash" text NOT NULL,
 	"variables" jsonb NOT NULL,
+	"leg" integer DEFAULT 0 NOT NULL,
 	"position" integer DEFAULT 0 NOT NULL,
 	"target" text NOT NULL,
 	"moves_state" boolean NOT NULL,
@@ -174,8 +176,10 @@ CREATE INDEX "operations_cluster" ON "operations" ("cluster_id");--> statement-b
 CREATE INDEX "operations_unfinished" ON "operations" ("state") WHERE "finished_at" is null;--> statement-breakpoint
 CREATE UNIQUE INDEX "runs_one_unfinished" ON "runs" ("node_id") WHERE "finished_at" is null;--> statement-breakpoint
 CREATE INDEX "runs_operation" ON "runs" ("operation_id","ordinal");--> statement-breakpoint
+CREATE INDEX "runs_unfinished" ON "runs" ("operation_id") WHERE "finished_at" is null;--> statement-breakpoint
 CREATE INDEX "runs_changed" ON "runs" ("operation_id","updated_at");--> statement-breakpoint
 CREATE INDEX "runs_node" ON "runs" ("node_id","created_at");--> statement-breakpoint
+CREATE INDEX "runs_callback" ON "runs" ("callback_token") WHERE "callback_token" is not null;--> statement-breakpoint
 CREATE INDEX "transitions_operation" ON "transitions" ("operation_id","position");--> statement-breakpoint
 ALTER TABLE "attempts" ADD CONSTRAINT "attempts_run_id_runs_id_fkey" FOREIGN KEY ("run_id") REFERENCES "runs"("id");--> statement-breakpoint
 ALTER TABLE "inventories" ADD CONSTRAINT "inventories_node_id_nodes_id_fkey" FOREIGN KEY ("node_id") REFERENCES "nodes"("id") ON DELETE CASCADE;--> statement-breakpoint

@@ -1,0 +1,89 @@
+/**
+ * Loads driver plugins by the words of the configuration: a name (`fake`: a file or folder of `plugins/`), a path, or an
+ * installed package. A plugin that is enabled and broken stops the start: a fleet without its driver is no fleet.
+ */
+import { existsSync } from "node:fs";
+import { isAbsolute, resolve } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { messageOf } from "../errors.ts";
+import type { Log } from "../log.ts";
+import type { Driver, DriverFactory } from "./driver.ts";
+import { createRegistry } from "./registry.ts";
+import type { Registry } from "./registry.ts";
+
+const CONTRACT = 1;
+const BUNDLED = fileURLToPath(new URL("../../plugins", import.meta.url));
+const NAME = /^[a-z][a-z0-9_-]*$/;
+
+/** Loads every plugin named, in order. Throws one sentence for the first that cannot be used. */
+export async function loadPlugins(words: readonly string[], log: Log): Promise<Registry> {
+  const drivers: Driver<unknown>[] = [];
+  for (const word of words) {
+    const driver = await loadPlugin(word, log);
+    if (drivers.some(({ name }) => name === driver.name)) {
+      throw new Error(`Plugin "${word}" makes a driver "${driver.name}", and another plugin made one of that name already; take one of them out of OSTLER_PLUGINS.`);
+    }
+    drivers.push(driver);
+    log.info({ driver: driver.name, version: driver.version, plugin: word }, "driver loaded");
+  }
+  return createRegistry(drivers);
+}
+
+async function loadPlugin(word: string, log: Log): Promise<Driver<unknown>> {
+  const refuse = (what: string, cause?: unknown): never => {
+    throw new Error(`Plugin "${word}" cannot be used: ${what} Repair it or take it out of OSTLER_PLUGINS.`, { cause });
+  };
+  let module: Record<string, unknown>;
+  try {
+    module = (await import(moduleOf(word))) as Record<string, unknown>;
+  } catch (error) {
+    return refuse(`it cannot be loaded (${messageOf(error)}).`, error);
+  }
+  const factory = module["default"];
+  if (typeof factory !== "function") return refuse("its default export is not a driver factory.");
+  let driver: unknown;
+  try {
+    driver = await (factory as DriverFactory<unknown>)({ log: (message) => log.info({ plugin: word }, message) });
+  } catch (error) {
+    return refuse(messageOf(error), error);
+  }
+  const flaw = flawOf(driver);
+  return flaw === null ? (driver as Driver<unknown>) : refuse(flaw);
+}
+
+/** What `import` takes: a bundled plugin's file, a path's URL, or the name of a package. */
+function moduleOf(word: string): string {
+  if (NAME.test(word)) {
+    for (const file of [`${word}.ts`, `${word}/index.ts`, `${word}.js`, `${word}/index.js`]) {
+      const path = resolve(BUNDLED, file);
+      if (existsSync(path)) return pathToFileURL(path).href;
+    }
+    return word;
+  }
+  return isAbsolute(word) || word.startsWith(".") ? pathToFileURL(resolve(word)).href : word;
+}
+
+/** Why a thing is no driver of our contract, or null. The conformance suite looks closer; this keeps the service safe. */
+function flawOf(made: unknown): string | null {
+  if (typeof made !== "object" || made === null) return "its factory made no driver.";
+  const driver = made as Partial<Driver<unknown>>;
+  if (driver.contract !== CONTRACT) return `it was made for driver contract ${String(driver.contract)}, and this service speaks ${CONTRACT}.`;
+  if (typeof driver.name !== "string" || !NAME.test(driver.name)) return `its driver's name ${JSON.stringify(driver.name)} is not lower-case letters, digits, - and _.`;
+  if (typeof driver.version !== "string" || typeof driver.description !== "string") return "its driver lacks a version or a description.";
+  const standard = driver.settings?.["~standard"];
+  if (!standard || typeof standard.validate !== "function" || typeof standard.jsonSchema?.input !== "function") {
+    return "its settings are no schema of Standard Schema with Standard JSON Schema.";
+  }
+  if (typeof driver.power?.read !== "function" || typeof driver.power.set !== "function") return "its driver lacks power.read or power.set.";
+  for (const kind of ["inspect", "deploy", "clean"] as const) {
+    const offered = driver[kind];
+    if (offered === undefined) continue;
+    if (!Array.isArray(offered.steps) || typeof offered.supportsAbort !== "boolean") return `its ${kind} interface lacks steps or supportsAbort.`;
+    for (const step of offered.steps) {
+      if (typeof step.name !== "string" || typeof step.run !== "function" || !(step.timeoutSeconds > 0) || typeof step.priority !== "number") {
+        return `step ${JSON.stringify(step.name)} of its ${kind} interface lacks a name, a run function, a priority or a timeout.`;
+      }
+    }
+  }
+  return null;
+}

@@ -1,0 +1,130 @@
+/**
+ * The drivers that are loaded, and what a node makes of them: one driver, with single interfaces taken from others.
+ * Also the one place that knows which settings are secret.
+ */
+import type { Driver, DriverPhase, InspectInterface, Json, Step, StepInterface } from "./driver.ts";
+
+export type AnyDriver = Driver<unknown>;
+export type AnyStep = Step<unknown>;
+
+export const INTERFACES = ["power", "inspect", "deploy", "clean"] as const;
+export type InterfaceName = (typeof INTERFACES)[number];
+
+/** Which interface declares the steps of a phase. */
+export const INTERFACE_OF_PHASE = { inspect: "inspect", clean: "clean", deploy: "deploy", undeploy: "deploy" } as const satisfies Record<DriverPhase, InterfaceName>;
+
+/** What a node says of its drivers. */
+export interface DriverChoice {
+  readonly driver: string;
+  /** Interface → driver it is taken from. */
+  readonly borrowed: Readonly<Record<string, string>>;
+}
+
+/** A node's drivers, resolved. */
+export interface Composition {
+  /** The driver that gives an interface, or null where none of them does. */
+  giver(name: InterfaceName): AnyDriver | null;
+  readonly inspect: InspectInterface<unknown> | null;
+  /** Every driver involved, each once: the ones whose settings the node must have. */
+  readonly drivers: readonly AnyDriver[];
+}
+
+export type SettingsVerdict =
+  | { readonly ok: true; readonly settings: { readonly [key: string]: Json }; readonly secrets: Readonly<Record<string, string>> }
+  | { readonly ok: false; readonly issues: readonly { readonly path: readonly string[]; readonly message: string }[] };
+
+export interface Registry extends AsyncDisposable {
+  readonly drivers: readonly AnyDriver[];
+  get(name: string): AnyDriver | undefined;
+  /** The node's composition, or a sentence that says what is missing. */
+  compose(choice: DriverChoice): { readonly composition: Composition } | { readonly problem: string };
+  /** Checks settings, secrets included, and splits them. */
+  checkSettings(driver: AnyDriver, settings: unknown): Promise<SettingsVerdict>;
+  secretFields(driver: AnyDriver): readonly string[];
+}
+
+export function createRegistry(drivers: readonly AnyDriver[]): Registry {
+  const byName = new Map(drivers.map((driver) => [driver.name, driver]));
+  const secretFieldsOf = new Map(drivers.map((driver) => [driver.name, readSecretFields(driver)]));
+  const names = () => [...byName.keys()].join(", ") || "none";
+
+  return {
+    drivers,
+    get: (name) => byName.get(name),
+    secretFields: (driver) => secretFieldsOf.get(driver.name) ?? [],
+    compose({ driver, borrowed }) {
+      const own = byName.get(driver);
+      if (!own) return { problem: `driver "${driver}" is not loaded (loaded: ${names()}); add its plugin to OSTLER_PLUGINS.` };
+      const givers = new Map<InterfaceName, AnyDriver | null>(INTERFACES.map((name) => [name, offers(own, name) ? own : null]));
+      for (const [name, from] of Object.entries(borrowed)) {
+        const giver = byName.get(from);
+        if (!isInterfaceName(name)) return { problem: `there is no interface "${name}" (there are ${INTERFACES.join(", ")}).` };
+        if (!giver) return { problem: `driver "${from}", from which it takes ${name}, is not loaded (loaded: ${names()}).` };
+        if (!offers(giver, name)) return { problem: `driver "${from}" offers no ${name} interface.` };
+        givers.set(name, giver);
+      }
+      const involved = [...new Set([own, ...[...givers.values()].filter((giver) => giver !== null)])];
+      return {
+        composition: {
+          giver: (name) => givers.get(name) ?? null,
+          inspect: givers.get("inspect")?.inspect ?? null,
+          drivers: involved,
+        },
+      };
+    },
+    async checkSettings(driver, settings) {
+      const result = await driver.settings["~standard"].validate(settings);
+      if (result.issues) {
+        return {
+          ok: false,
+          issues: result.issues.map(({ message, path }) => ({
+            message,
+            path: (path ?? []).map((part) => String(typeof part === "object" ? part.key : part)),
+          })),
+        };
+      }
+      const open: Record<string, Json> = {};
+      const secrets: Record<string, string> = {};
+      const secretNames = secretFieldsOf.get(driver.name) ?? [];
+      for (const [key, value] of Object.entries(result.value as Record<string, Json>)) {
+        if (value === undefined) continue;
+        if (secretNames.includes(key)) secrets[key] = String(value);
+        else open[key] = value;
+      }
+      return { ok: true, settings: open, secrets };
+    },
+    async [Symbol.asyncDispose]() {
+      await Promise.allSettled(drivers.map((driver) => driver.close?.()));
+    },
+  };
+}
+
+export function isInterfaceName(name: string): name is InterfaceName {
+  return (INTERFACES as readonly string[]).includes(name);
+}
+
+function offers(driver: AnyDriver, name: InterfaceName): boolean {
+  return driver[name] !== undefined;
+}
+
+/** The steps a driver declares for an interface; none for `power`, whose steps are the engine's own. */
+export function stepsOf(driver: AnyDriver, name: InterfaceName): StepInterface<unknown> | null {
+  return name === "power" ? null : (driver[name] ?? null);
+}
+
+/** A step by its phase and name. */
+export function findStep(driver: AnyDriver, phase: DriverPhase, name: string): AnyStep | undefined {
+  return stepsOf(driver, INTERFACE_OF_PHASE[phase])?.steps.find((step) => step.phase === phase && step.name === name);
+}
+
+/** JSON Schema of a driver's settings, as a client may send them. */
+export function settingsSchema(driver: AnyDriver): Record<string, unknown> {
+  return driver.settings["~standard"].jsonSchema.input({ target: "draft-2020-12" });
+}
+
+function readSecretFields(driver: AnyDriver): readonly string[] {
+  const { properties } = settingsSchema(driver) as { properties?: Record<string, { writeOnly?: boolean }> };
+  return Object.entries(properties ?? {})
+    .filter(([, property]) => property.writeOnly === true)
+    .map(([name]) => name);
+}

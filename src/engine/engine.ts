@@ -1,0 +1,92 @@
+/** The engine's face: everything that changes anything goes through here. */
+import type { Registry } from "../drivers/registry.ts";
+import type { Log } from "../log.ts";
+import type { Bell } from "../store/bell.ts";
+import type { Database } from "../store/database.ts";
+import { callBack } from "./callback.ts";
+import type { CallBackAnswer } from "./callback.ts";
+import { createCluster, deleteCluster, updateCluster } from "./clusters.ts";
+import type { ClusterChange, ClusterEdited, NewCluster } from "./clusters.ts";
+import { abort, restart, stop, stopTimeout } from "./interrupt.ts";
+import type { AbortAnswer, AbortRequest, RestartRequest, StopRequest } from "./interrupt.ts";
+import { deleteNodes, registerNodes, setMaintenance, updateNode } from "./nodes.ts";
+import type { Edited, NewNode, NodeChange } from "./nodes.ts";
+import { createQueue } from "./queue.ts";
+import { startRecovery } from "./recover.ts";
+import { createRunner } from "./runner.ts";
+import type { ClusterRef, NodeSelector } from "./select.ts";
+import { submitVerb } from "./submit.ts";
+import type { Caller, SubmitAnswer, VerbRequest } from "./submit.ts";
+import { createTransact } from "./transition.ts";
+import type { StoredJson } from "../store/records.ts";
+
+export interface Engine extends AsyncDisposable {
+  /** Begins to take work. Until then requests are admitted and wait. */
+  start(): Promise<void>;
+  submit(caller: Caller, request: VerbRequest): Promise<SubmitAnswer>;
+  abort(caller: Caller, request: AbortRequest): Promise<SubmitAnswer & { readonly results: readonly AbortAnswer[] }>;
+  stop(caller: Caller, request: StopRequest): Promise<SubmitAnswer>;
+  restart(caller: Caller, request: RestartRequest): Promise<SubmitAnswer>;
+  registerNodes(caller: Caller, nodes: readonly NewNode[]): Promise<Edited>;
+  updateNode(caller: Caller, nodeId: string, change: NodeChange): Promise<Edited>;
+  deleteNodes(caller: Caller, selector: NodeSelector): Promise<Edited>;
+  setMaintenance(caller: Caller, selector: NodeSelector, reason: string | null): Promise<Edited>;
+  createCluster(caller: Caller, cluster: NewCluster): Promise<ClusterEdited>;
+  updateCluster(caller: Caller, ref: ClusterRef, change: ClusterChange): Promise<ClusterEdited>;
+  deleteCluster(caller: Caller, ref: ClusterRef, ifRevision: number | undefined): Promise<ClusterEdited>;
+  /** A machine calls back; `token` is the last part of the path it was given. */
+  callBack(token: string, body: StoredJson): Promise<CallBackAnswer>;
+}
+
+export interface EngineOptions {
+  readonly database: Database;
+  readonly registry: Registry;
+  readonly bell: Bell;
+  readonly log: Log;
+  /** Runs worked on at the same time. */
+  readonly concurrency: number;
+  /** How long a step may take to end after its signal fired. */
+  readonly abortGraceMs?: number;
+  /** How long each part of a tear-down may take. */
+  readonly tearDownMs?: number;
+  /** How long running steps may take to end when the engine is disposed of. */
+  readonly drainMs?: number;
+}
+
+const ABORT_GRACE_MS = 10_000;
+const TEAR_DOWN_MS = 60_000;
+const DRAIN_MS = 5_000;
+
+export async function createEngine(options: EngineOptions): Promise<Engine> {
+  const { database, registry, bell, log, concurrency } = options;
+  const transact = createTransact(database, bell);
+  const queue = await createQueue({ connection: database.connection, bell, log, concurrency });
+  const runner = createRunner({ database, transact, registry, queue, bell, log, abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS });
+  const parts = { transact, registry, queue, checkWishes: runner.checkWishes };
+  let recovery: { close(): void } | undefined;
+  return {
+    async start() {
+      await queue.start({ run: runner.run, stopTimeout: (operationId) => stopTimeout(parts, operationId) });
+      recovery = startRecovery({ database, queue, log });
+    },
+    submit: (caller, request) => submitVerb(parts, caller, request),
+    abort: (caller, request) => abort(parts, caller, request),
+    stop: (caller, request) => stop(parts, caller, request),
+    restart: (caller, request) => restart(parts, caller, request),
+    registerNodes: (caller, nodes) => registerNodes(parts, caller, nodes),
+    updateNode: (_caller, nodeId, change) => updateNode(parts, nodeId, change),
+    deleteNodes: (caller, selector) => deleteNodes(parts, caller, selector),
+    setMaintenance: (caller, selector, reason) => setMaintenance(parts, caller, selector, reason),
+    createCluster: (caller, cluster) => createCluster(transact, caller, cluster),
+    updateCluster: (_caller, ref, change) => updateCluster(transact, ref, change),
+    deleteCluster: (_caller, ref, ifRevision) => deleteCluster(transact, ref, ifRevision),
+    callBack: (token, body) => callBack(parts, token, body),
+    async [Symbol.asyncDispose]() {
+      recovery?.close();
+      runner.drain();
+      const ended = await queue.stop(options.drainMs ?? DRAIN_MS);
+      if (!ended) log.warn("steps are still running; another process, or the next start, takes them up");
+      runner.close();
+    },
+  };
+}

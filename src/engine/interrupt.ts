@@ -1,0 +1,335 @@
+/**
+ * Abort, stop and restart. An abort and a stop are wishes: recorded here in one short transaction and carried out by
+ * whoever holds the run (runner.ts), or here and now where nobody does and nothing was begun. A restart is an ordinary
+ * submission whose plans come from the runs it takes up again.
+ */
+import type { Refusal } from "../errors.ts";
+import { judgeAbort } from "../lifecycle/interrupts.ts";
+import type { AbortEffect, AbortMode, RunFacts } from "../lifecycle/interrupts.ts";
+import { edge } from "../lifecycle/machine.ts";
+import { isFinalOperation } from "../lifecycle/operation-states.ts";
+import type { Reader } from "../store/database.ts";
+import { lockNodes, nodesByIds } from "../store/nodes.ts";
+import { lockOperation, operationsByIds, unfinishedOperationsOfCluster, updateOperation } from "../store/operations.ts";
+import type { Failure, Plan, PlannedStep } from "../store/records.ts";
+import { attemptsUnderWay, finishRuns, lockUnfinishedRuns, newestWork, plansByHashes, runsOfOperation, succeededSteps, updateRuns } from "../store/runs.ts";
+import type { AttemptRow, RunChange, RunRow } from "../store/runs.ts";
+import { stepKey, stepLabel } from "./plan.ts";
+import { isUuid, selectNodes } from "./select.ts";
+import type { NodeSelector } from "./select.ts";
+import { ENGINE, finishWhenDone, settleMany } from "./settle.ts";
+import type { SettleParts } from "./settle.ts";
+import { refusedWhole, submitRestart } from "./submit.ts";
+import type { Caller, NodeAnswer, SubmitAnswer, SubmitParts, Terms } from "./submit.ts";
+import { move } from "./transition.ts";
+import type { Work } from "./transition.ts";
+
+/** Whose work. Exactly one member: an operation, or whatever runs (or ran last) on nodes. */
+export type WorkSelector = { readonly operationId: string } | NodeSelector;
+
+export interface AbortRequest {
+  readonly work: WorkSelector;
+  readonly mode?: AbortMode | undefined;
+  /** Overrides the policy: off for clean and deploy, untouched otherwise. */
+  readonly powerOff?: boolean | undefined;
+  readonly reason?: string | undefined;
+}
+
+/** The answer to one node of an abort. */
+export interface AbortAnswer extends NodeAnswer {
+  readonly effect: AbortEffect | null;
+  readonly afterStep: string | null;
+}
+
+export interface StopRequest {
+  readonly work: WorkSelector;
+  /** How long running steps may go on, in seconds. */
+  readonly timeoutSeconds?: number | undefined;
+  readonly reason?: string | undefined;
+}
+
+/** How much of what was done a restart keeps. */
+export const RESTART_FROM = {
+  STAGE: "The stage reached is kept: an installed operating system is not installed again. Everything of the unfinished stage is run again.",
+  UNFINISHED_STEP: "Steps that succeeded stay done.",
+  BEGINNING: "Everything is run again.",
+} as const;
+export type RestartFrom = keyof typeof RESTART_FROM;
+
+export interface RestartRequest extends Terms {
+  readonly work: WorkSelector;
+  readonly from?: RestartFrom | undefined;
+}
+
+export interface InterruptParts extends SubmitParts {
+  /** Tells the runner of this process at once. */
+  readonly checkWishes: () => void;
+}
+
+const STOP_TIMEOUT_SECONDS = 600;
+const STOP_TIMEOUT_SECONDS_MAX = 86_400;
+
+// ---- abort
+
+export async function abort(parts: InterruptParts, caller: Caller, request: AbortRequest): Promise<SubmitAnswer & { readonly results: readonly AbortAnswer[] }> {
+  const answer = await parts.transact(async (work) => {
+    const found = await selectWork(work.tx, request.work, false);
+    if ("refusals" in found) return { ...refusedWhole(found.refusals), results: [] };
+    const nodeIds = found.nodes.map(({ nodeId }) => nodeId);
+    const runs = await lockUnfinishedRuns(work.tx, { nodeIds });
+    const runOf = new Map(runs.filter((run) => found.operationId === null || run.operationId === found.operationId).map((run) => [run.nodeId, run]));
+    const judged = await judgeAborts(work.tx, found.nodes, runOf, request.mode ?? "NOW");
+    const accepted = judged.flatMap(({ run, answer: { accepted: yes } }) => (run && yes ? [run] : []));
+    if (found.operationId !== null && accepted.length > 0) {
+      await lockOperation(work.tx, found.operationId);
+      await updateOperation(work.tx, found.operationId, { wish: "ABORT", wishBy: caller.actor, wishAt: new Date(), state: "ABORTING" });
+    }
+    const wish = { wish: "ABORT", wishBy: caller.actor, wishReason: request.reason ?? null, ...(request.powerOff !== undefined && { powerOff: request.powerOff }) } as const;
+    await carryOut(work, parts, accepted.filter((run) => run.wish !== "ABORT"), wish, "ABORTED");
+    const operationIds = [...new Set(accepted.map(({ operationId }) => operationId))];
+    const results = judged.map(({ answer: one }) => one);
+    return {
+      operationId: found.operationId ?? (operationIds.length === 1 ? (operationIds[0] ?? null) : null),
+      results,
+      refusals: accepted.length === 0 ? results.flatMap(({ refusal }) => (refusal ? [refusal] : [])) : [],
+      replayed: false,
+    };
+  });
+  parts.checkWishes();
+  return answer;
+}
+
+async function judgeAborts(
+  reader: Reader,
+  nodes: readonly { readonly ref: string; readonly nodeId: string }[],
+  runOf: ReadonlyMap<string, RunRow>,
+  mode: AbortMode,
+): Promise<{ readonly run: RunRow | undefined; readonly answer: AbortAnswer }[]> {
+  const runs = [...runOf.values()];
+  const plans = await plansByHashes(reader, [...new Set(runs.map(({ planHash }) => planHash))]);
+  const attempts = await attemptsUnderWay(reader, runs.map(({ id }) => id));
+  const refused = (ref: string, nodeId: string, refusal: Refusal): AbortAnswer => ({ ref, nodeId, runId: null, accepted: false, refusal, plan: null, effect: null, afterStep: null });
+  return nodes.map(({ ref, nodeId }) => {
+    const run = runOf.get(nodeId);
+    if (!run) return { run, answer: refused(ref, nodeId, { code: "NOTHING_RUNNING", message: `Nothing is running on node ${ref} that could be aborted.`, nodeId }) };
+    const step = stepUnderWay(plans.get(run.planHash)?.steps[run.position], attempts.get(run.id));
+    const verdict = judgeAbort({ id: nodeId, name: run.nodeName }, { state: run.state, wish: run.wish, step }, mode);
+    if (!verdict.accepted) return { run, answer: refused(ref, nodeId, verdict.refusal) };
+    return { run, answer: { ref, nodeId, runId: run.id, accepted: true, refusal: null, plan: null, effect: verdict.effect, afterStep: verdict.afterStep } };
+  });
+}
+
+/** The step that has begun and not ended, as lifecycle/interrupts.ts judges by it. */
+export function stepUnderWay(step: PlannedStep | undefined, attempt: Pick<AttemptRow, "state"> | undefined): RunFacts["step"] {
+  if (!step || !attempt || (attempt.state !== "RUNNING" && attempt.state !== "WAITING")) return null;
+  return { name: stepLabel(step) ?? "", interruptible: step.interruptible, running: attempt.state === "RUNNING", supportsAbort: step.supportsAbort };
+}
+
+/**
+ * Records a wish on locked runs. Those of which nothing was begun end here and now: queued ones, whose nodes were never
+ * touched, and those that have their first state but that nobody has claimed. The raised fence keeps their jobs, once
+ * they are taken, from doing anything. Parked ones are woken where the wish concerns a parked run.
+ */
+async function carryOut(work: Work, parts: SettleParts, runs: readonly RunRow[], wish: RunChange & { readonly wishBy: string; readonly wishReason: string | null }, end: "ABORTED" | "STOPPED"): Promise<void> {
+  const unbegun = runs.filter(({ state, fence }) => state === "QUEUED" || fence === 0);
+  await updateRuns(work.tx, runs.map(({ id }) => id), wish);
+  await leaveFirstState(work, unbegun.filter(({ state }) => state !== "QUEUED"), end, wish);
+  await finishRuns(work.tx, unbegun.map(({ id }) => id), end);
+  for (const run of runs) {
+    if (run.state === "WAITING" && (end === "ABORTED" || run.waitReason === "RETRY")) await parts.queue.wake(work, { runId: run.id, nodeId: run.nodeId });
+  }
+  for (const operationId of new Set(unbegun.map((run) => run.operationId))) await settleMany(work, parts, operationId);
+}
+
+async function leaveFirstState(work: Work, runs: readonly RunRow[], end: "ABORTED" | "STOPPED", wish: { readonly wishBy: string; readonly wishReason: string | null }): Promise<void> {
+  const event = end === "ABORTED" ? "abort" : "stop";
+  const nodes = new Map((await lockNodes(work.tx, runs.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
+  const groups = new Map<string, RunRow[]>();
+  for (const run of runs) {
+    const state = nodes.get(run.nodeId)?.state;
+    const key = JSON.stringify([state, run.target, run.operationId]);
+    if (state && edge(state, event)) groups.set(key, [...(groups.get(key) ?? []), run]);
+  }
+  for (const group of groups.values()) {
+    const [first] = group;
+    const state = first && nodes.get(first.nodeId)?.state;
+    if (!first || !state) continue;
+    const context = { actor: wish.wishBy, reason: wish.wishReason, target: first.target, operationId: first.operationId, runIds: new Map(group.map(({ nodeId, id }) => [nodeId, id])) };
+    await move(work, group.map(({ nodeId }) => nodeId), state, event, context);
+  }
+}
+
+// ---- stop
+
+/** Asks work to stop gracefully: an operation as a whole, or its share on some nodes. */
+export async function stop(parts: InterruptParts, caller: Caller, request: StopRequest): Promise<SubmitAnswer> {
+  const seconds = request.timeoutSeconds ?? STOP_TIMEOUT_SECONDS;
+  if (!Number.isFinite(seconds) || seconds < 1 || seconds > STOP_TIMEOUT_SECONDS_MAX) {
+    return refusedWhole([{ code: "INVALID_INPUT", message: `A stop's timeout is 1 to ${STOP_TIMEOUT_SECONDS_MAX} seconds.`, path: ["input", "timeoutSeconds"] }]);
+  }
+  return parts.transact(async (work) => {
+    const { work: selector } = request;
+    if ("operationId" in selector) return stopOperation(work, parts, caller, request, selector.operationId, seconds);
+    const found = await selectNodes(work.tx, selector, ["input", "work"]);
+    if ("refusals" in found) return refusedWhole(found.refusals);
+    const whole = found.clusterId === null ? undefined : (await unfinishedOperationsOfCluster(work.tx, found.clusterId)).find(({ clusterId }) => clusterId === found.clusterId);
+    return whole ? stopOperation(work, parts, caller, request, whole.id, seconds) : stopNodes(work, parts, caller, request, found.nodes, seconds);
+  });
+}
+
+async function stopOperation(work: Work, parts: InterruptParts, caller: Caller, request: StopRequest, id: string, seconds: number): Promise<SubmitAnswer> {
+  if (!isUuid(id)) return unknownOperation(id);
+  const runs = await lockUnfinishedRuns(work.tx, { operationId: id });
+  const operation = await lockOperation(work.tx, id);
+  if (!operation) return unknownOperation(id);
+  if (!isFinalOperation(operation.state) && operation.wish === null) {
+    await updateOperation(work.tx, id, { wish: "STOP", wishBy: caller.actor, wishAt: new Date(), state: "STOPPING" });
+    await carryOut(work, parts, runs.filter(({ wish, purpose }) => wish === null && purpose === "WORK"), stopWish(caller, request), "STOPPED");
+    await parts.queue.stopTimer(work, id, seconds);
+    await finishWhenDone(work, parts, id);
+  }
+  const all = await runsOfOperation(work.tx, id, "WORK");
+  return { operationId: id, results: all.map(({ id: runId, nodeId, nodeName }) => ({ ref: nodeName, nodeId, runId, accepted: true, refusal: null, plan: null })), refusals: [], replayed: false };
+}
+
+function stopWish(caller: Caller, request: StopRequest) {
+  return { wish: "STOP", wishBy: caller.actor, wishReason: request.reason ?? null } as const;
+}
+
+async function stopNodes(work: Work, parts: InterruptParts, caller: Caller, request: StopRequest, nodes: readonly { readonly ref: string; readonly nodeId: string }[], seconds: number): Promise<SubmitAnswer> {
+  const runs = await lockUnfinishedRuns(work.tx, { nodeIds: nodes.map(({ nodeId }) => nodeId) });
+  const runOf = new Map(runs.map((run) => [run.nodeId, run]));
+  const results = nodes.map(({ ref, nodeId }): NodeAnswer => {
+    const run = runOf.get(nodeId);
+    const refusal: Refusal | null = run ? null : { code: "NOTHING_RUNNING", message: `Nothing is running on node ${ref} that could be stopped.`, nodeId };
+    return { ref, nodeId, runId: run?.id ?? null, accepted: run !== undefined, refusal, plan: null };
+  });
+  await carryOut(work, parts, runs.filter(({ wish, purpose }) => wish === null && purpose === "WORK"), stopWish(caller, request), "STOPPED");
+  const operationIds = [...new Set(runs.map(({ operationId }) => operationId))];
+  for (const operationId of operationIds) await parts.queue.stopTimer(work, operationId, seconds);
+  const refusals = runs.length === 0 ? results.flatMap(({ refusal }) => (refusal ? [refusal] : [])) : [];
+  return { operationId: operationIds.length === 1 ? (operationIds[0] ?? null) : null, results, refusals, replayed: false };
+}
+
+/** The time for a graceful stop is over: what still runs fails with STOP_TIMEOUT, whatever it is doing. */
+export async function stopTimeout(parts: InterruptParts, operationId: string): Promise<void> {
+  await parts.transact(async (work) => {
+    const late = (await lockUnfinishedRuns(work.tx, { operationId })).filter(({ wish, purpose }) => wish === "STOP" && purpose === "WORK");
+    for (const run of late) {
+      const failure: Failure = {
+        code: "STOP_TIMEOUT",
+        message: `Node ${run.nodeName}: its step was still running when the time for the stop was over; restart it when you have looked at it.`,
+        step: null,
+        nodeId: run.nodeId,
+        nodeName: run.nodeName,
+        at: new Date().toISOString(),
+        retryable: true,
+      };
+      await updateRuns(work.tx, [run.id], { wish: "ABORT", wishBy: ENGINE, wishReason: failure.message, wishFailure: failure });
+      if (run.state === "WAITING") await parts.queue.wake(work, { runId: run.id, nodeId: run.nodeId });
+    }
+  });
+  parts.checkWishes();
+}
+
+// ---- restart
+
+export async function restart(parts: InterruptParts, caller: Caller, request: RestartRequest): Promise<SubmitAnswer> {
+  const prepared = await parts.transact((work) => prepareRestart(work.tx, request));
+  if ("refusals" in prepared) return { ...refusedWhole(prepared.refusals), results: prepared.results ?? [] };
+  const answer = await submitRestart(parts, caller, { ...request, ...prepared });
+  return { ...answer, results: [...answer.results, ...prepared.passedOver] };
+}
+
+const RESTARTABLE = new Set(["STOPPED", "FAILED", "ABORTED"]);
+
+async function prepareRestart(reader: Reader, request: RestartRequest) {
+  const found = await selectWork(reader, request.work, true);
+  if ("refusals" in found) return { refusals: found.refusals, results: [] };
+  const newest = new Map((await newestWork(reader, found.nodes.map(({ nodeId }) => nodeId))).map((run) => [run.nodeId, run]));
+  const passedOver: NodeAnswer[] = [];
+  const taken: { ref: string; nodeId: string; run: RunRow }[] = [];
+  for (const { ref, nodeId } of found.nodes) {
+    const run = newest.get(nodeId);
+    if (run && RESTARTABLE.has(run.state) && (found.operationId === null || run.operationId === found.operationId)) {
+      taken.push({ ref, nodeId, run });
+      continue;
+    }
+    const why = !run ? "nothing was ever run on it" : run.state === "SUCCEEDED" ? "its work is done" : run.finishedAt ? `operation ${run.operationId} has worked on it since` : `operation ${run.operationId} is at work on it`;
+    passedOver.push({ ref, nodeId, runId: null, accepted: false, refusal: { code: "NOTHING_TO_RESTART", message: `Node ${ref} has nothing to restart: ${why}.`, nodeId }, plan: null });
+  }
+  const operations = await operationsByIds(reader, [...new Set(taken.map(({ run }) => run.operationId))]);
+  const kinds = [...new Set(operations.map(({ kind }) => kind))];
+  const [operation] = operations.toSorted((a, b) => b.createdAt.getTime() - a.createdAt.getTime());
+  const [kind] = kinds;
+  if (!operation || !kind) {
+    return { refusals: [{ code: "NOTHING_TO_RESTART", message: "Nothing is stopped, failed or aborted there that could be restarted.", path: ["input", "work"] } satisfies Refusal], results: passedOver };
+  }
+  if (kinds.length > 1) {
+    const which = operations.map(({ id, kind: of }) => `${of} ${id}`).join(", ");
+    return { refusals: [{ code: "INVALID_INPUT", message: `These nodes were left by different kinds of work (${which}); restart them by operation.`, path: ["input", "work"] } satisfies Refusal], results: passedOver };
+  }
+  const plans = await plansByHashes(reader, [...new Set(taken.map(({ run }) => run.planHash))]);
+  const succeeded = await succeededSteps(reader, taken.map(({ run }) => run.id));
+  const nodes = new Map((await nodesByIds(reader, taken.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
+  const earlier = new Map(
+    taken.flatMap(({ nodeId, run }) => {
+      const plan = plans.get(run.planHash);
+      const node = nodes.get(nodeId);
+      return plan && node ? [[nodeId, { run, plan, ...keptOf(request.from ?? "STAGE", plan, succeeded.get(run.id) ?? new Set(), node.stage) }] as const] : [];
+    }),
+  );
+  return {
+    kind,
+    restartOf: operation.id,
+    selection: { nodes: taken.map(({ ref, nodeId }) => ({ ref, nodeId })), clusterId: operation.clusterId },
+    options: operation.options,
+    earlierVariables: operation.variables,
+    onFailure: request.onFailure ?? operation.onFailure,
+    earlier,
+    passedOver,
+  };
+}
+
+/** From which leg a restart goes, and which steps it keeps. */
+function keptOf(from: RestartFrom, plan: Plan, succeeded: ReadonlySet<number>, stage: "NONE" | "PROVISIONED" | "DEPLOYED"): { readonly firstLeg: number; readonly done: ReadonlySet<string> } {
+  const isDone = (index: number) => succeeded.has(index) || plan.steps[index]?.kept === true;
+  if (from === "BEGINNING") return { firstLeg: 0, done: new Set() };
+  if (from === "UNFINISHED_STEP") {
+    const unfinished = plan.steps.find((_, index) => !isDone(index));
+    return { firstLeg: unfinished?.leg ?? Math.max(0, plan.legs.length - 1), done: new Set(plan.steps.filter((_, index) => isDone(index)).map(stepKey)) };
+  }
+  const deploy = plan.legs.findIndex(({ phase }) => phase === "deploy");
+  const provisioned = plan.steps.findIndex(({ reaches }, index) => reaches === "PROVISIONED" && isDone(index));
+  if (stage !== "PROVISIONED" || deploy < 0 || provisioned < 0) return { firstLeg: 0, done: new Set() };
+  const kept = plan.steps.filter((step, index) => step.leg === deploy && index <= provisioned);
+  return { firstLeg: deploy, done: new Set(kept.map(stepKey)) };
+}
+
+// ---- selection
+
+async function selectWork(
+  reader: Reader,
+  selector: WorkSelector,
+  finished: boolean,
+): Promise<{ readonly nodes: readonly { readonly ref: string; readonly nodeId: string }[]; readonly operationId: string | null } | { readonly refusals: readonly Refusal[] }> {
+  if (!("operationId" in selector)) {
+    const found = await selectNodes(reader, selector, ["input", "work"]);
+    return "refusals" in found ? found : { nodes: found.nodes, operationId: null };
+  }
+  const [operation] = isUuid(selector.operationId) ? await operationsByIds(reader, [selector.operationId]) : [];
+  if (!operation) return { refusals: unknownOperation(selector.operationId).refusals };
+  if (!finished && operation.finishedAt) {
+    return { refusals: [{ code: "NOTHING_RUNNING", message: `Operation ${operation.id} has ended (${operation.state}); there is nothing to abort.`, path: ["input", "work", "operationId"], operationId: operation.id }] };
+  }
+  if (finished && !operation.finishedAt) {
+    return { refusals: [{ code: "BUSY", message: `Operation ${operation.id} has not ended (${operation.state}); stop it, or wait for its end, before you restart it.`, path: ["input", "work", "operationId"], operationId: operation.id }] };
+  }
+  const runs = await runsOfOperation(reader, operation.id);
+  const live = finished ? runs.filter(({ purpose }) => purpose === "WORK") : runs.filter(({ finishedAt }) => finishedAt === null);
+  return { nodes: live.map(({ nodeName, nodeId }) => ({ ref: nodeName, nodeId })), operationId: operation.id };
+}
+
+function unknownOperation(id: string): SubmitAnswer {
+  return refusedWhole([{ code: "NOT_FOUND", message: `There is no operation ${id}.`, path: ["input", "work", "operationId"], missing: [id] }]);
+}

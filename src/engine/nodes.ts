@@ -1,0 +1,298 @@
+/** Changes of nodes that are no work: register, edit, delete, maintenance, presence aside. All or none, like every request. */
+import { randomUUID } from "node:crypto";
+import type { Refusal } from "../errors.ts";
+import { Refused } from "../errors.ts";
+import { isInterfaceName } from "../drivers/registry.ts";
+import type { AnyDriver, Registry } from "../drivers/registry.ts";
+import { violatedConstraint } from "../store/database.ts";
+import { clustersByIds, clustersByNames } from "../store/clusters.ts";
+import { deleteNode, insertNodes, lockNodes, nodesByNames, putSecrets, secretsOf, updateNode as changeNode, updateNodes } from "../store/nodes.ts";
+import type { NodeRow, Secrets } from "../store/nodes.ts";
+import type { JsonObject } from "../store/records.ts";
+import { busyNodes } from "../store/runs.ts";
+import { isUuid, selectNodes } from "./select.ts";
+import type { ClusterRef, NodeSelector } from "./select.ts";
+import type { Caller } from "./submit.ts";
+import type { Transact, Work } from "./transition.ts";
+
+export interface NewNode {
+  readonly name: string;
+  readonly driver: string;
+  readonly settings?: unknown;
+  readonly interfaces?: readonly BorrowedInterface[] | undefined;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly cluster?: ClusterRef | undefined;
+}
+
+/** One interface taken from another driver, with that driver's settings. */
+export interface BorrowedInterface {
+  readonly kind: string;
+  readonly driver: string;
+  readonly settings?: unknown;
+}
+
+/** A change of one node. An absent field stays. */
+export interface NodeChange {
+  readonly ifRevision?: number | undefined;
+  readonly name?: string | undefined;
+  readonly driver?: string | undefined;
+  /** Replaces the settings of the node's own driver; secrets that are left out stay. */
+  readonly settings?: unknown;
+  readonly interfaces?: readonly BorrowedInterface[] | undefined;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly isProtected?: boolean | undefined;
+}
+
+export type Edited = { readonly nodeIds: readonly string[]; readonly refusals: readonly Refusal[] };
+
+export interface NodeParts {
+  readonly transact: Transact;
+  readonly registry: Registry;
+}
+
+const NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$/;
+const LABEL = /^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$/;
+const LABELS_MAX = 64;
+const REFUSALS_MAX = 100;
+
+export function nameFlaw(name: string, path: readonly string[]): Refusal[] {
+  if (NAME.test(name)) return [];
+  return [{ code: "INVALID_INPUT", message: `The name ${JSON.stringify(name)} does not do: letters, digits, dot, dash and underscore, 1 to 253 of them, with a letter or digit at either end.`, path }];
+}
+
+// ---- register
+
+export async function registerNodes(parts: NodeParts, caller: Caller, given: readonly NewNode[]): Promise<Edited> {
+  if (given.length === 0) return refused([{ code: "INVALID_INPUT", message: "An empty list registers nothing; name at least one node.", path: ["input", "nodes"] }]);
+  const prepared = await Promise.all(given.map((node, index) => prepare(parts.registry, node, ["input", "nodes", String(index)])));
+  const refusals = [...prepared.flatMap((one) => one.refusals), ...twice(given)];
+  if (refusals.length > 0) return refused(refusals);
+  try {
+    return await parts.transact(async (work) => {
+      const clusterIds = await clustersOf(work, given);
+      const taken = await nodesByNames(work.tx, given.map(({ name }) => name));
+      const late = [
+        ...clusterIds.refusals,
+        ...taken.map(({ name, id }): Refusal => ({ code: "INVALID_INPUT", message: `A node ${name} exists already.`, nodeId: id, path: ["input", "nodes", String(given.findIndex((node) => node.name === name)), "name"] })),
+      ];
+      if (late.length > 0) throw new Refused(late.slice(0, REFUSALS_MAX));
+      const rows = given.map((node, index) => ({
+        id: randomUUID(),
+        name: node.name,
+        project: caller.project,
+        state: "ENROLLED" as const,
+        driver: node.driver,
+        borrowed: borrowedOf(node.interfaces),
+        settings: prepared[index]?.settings ?? {},
+        labels: node.labels ?? {},
+        clusterId: clusterIds.of(node.cluster),
+        transitionCount: 1,
+      }));
+      await insertNodes(work.tx, rows);
+      await putSecrets(work.tx, rows.map(({ id }, index) => ({ nodeId: id, secrets: prepared[index]?.secrets ?? {} })).filter(({ secrets }) => Object.keys(secrets).length > 0));
+      for (const row of rows) {
+        work.log({ ...blank(caller), nodeId: row.id, nodeName: row.name, project: row.project, fromState: null, toState: row.state, event: "register", sequence: 1, nodeRevision: 1 });
+      }
+      return { nodeIds: rows.map(({ id }) => id), refusals: [] };
+    });
+  } catch (error) {
+    if (error instanceof Refused) return refused(error.refusals);
+    // Somebody registered one of the names between our look and our insert.
+    if (violatedConstraint(error)?.startsWith("nodes_name")) return registerNodes(parts, caller, given);
+    throw error;
+  }
+}
+
+function blank(caller: Caller) {
+  return { target: null, operationId: null, runId: null, step: null, actor: caller.actor, reason: null };
+}
+
+function twice(given: readonly NewNode[]): Refusal[] {
+  const seen = new Set<string>();
+  return given.flatMap(({ name }, index) => {
+    if (!seen.has(name)) {
+      seen.add(name);
+      return [];
+    }
+    return [{ code: "INVALID_INPUT", message: `The name ${name} is given twice.`, path: ["input", "nodes", String(index), "name"] } satisfies Refusal];
+  });
+}
+
+interface Prepared {
+  readonly settings: Readonly<Record<string, JsonObject>>;
+  readonly secrets: Secrets;
+  readonly refusals: readonly Refusal[];
+}
+
+/** Checks a node's drivers and settings, and splits secrets from the rest. `kept`: secrets that stay unless given anew. */
+async function prepare(registry: Registry, node: NewNode, path: readonly string[], kept: Secrets = {}): Promise<Prepared> {
+  const refusals: Refusal[] = [...nameFlaw(node.name, [...path, "name"]), ...labelFlaws(node.labels, path)];
+  const interfaces = node.interfaces ?? [];
+  for (const [index, { kind }] of interfaces.entries()) {
+    if (!isInterfaceName(kind)) refusals.push({ code: "INVALID_INPUT", message: `There is no interface ${kind}.`, path: [...path, "interfaces", String(index), "kind"] });
+  }
+  const composed = registry.compose({ driver: node.driver, borrowed: borrowedOf(interfaces) });
+  if ("problem" in composed) {
+    return { settings: {}, secrets: {}, refusals: [...refusals, { code: "INVALID_INPUT", message: `Node ${node.name}: ${composed.problem}`, path: [...path, "driver"] }] };
+  }
+  const settings: Record<string, JsonObject> = {};
+  const secrets: Record<string, Readonly<Record<string, string>>> = {};
+  for (const driver of composed.composition.drivers) {
+    const source = settingsFor(node, driver, path);
+    const given = source.value ?? {};
+    const isObject = typeof given === "object" && !Array.isArray(given);
+    const verdict = await registry.checkSettings(driver, isObject ? { ...kept[driver.name], ...given } : given);
+    if (!verdict.ok) {
+      for (const issue of verdict.issues.slice(0, 10)) {
+        refusals.push({ code: "INVALID_INPUT", message: `Node ${node.name}, settings of driver ${driver.name}${issue.path.length > 0 ? ` (${issue.path.join(".")})` : ""}: ${issue.message}.`, path: [...source.path, ...issue.path] });
+      }
+      continue;
+    }
+    settings[driver.name] = verdict.settings;
+    if (Object.keys(verdict.secrets).length > 0) secrets[driver.name] = verdict.secrets;
+  }
+  return { settings, secrets, refusals };
+}
+
+function settingsFor(node: NewNode, driver: AnyDriver, path: readonly string[]): { readonly value: unknown; readonly path: readonly string[] } {
+  if (driver.name === node.driver) return { value: node.settings, path: [...path, "settings"] };
+  const index = (node.interfaces ?? []).findIndex((one) => one.driver === driver.name && one.settings !== undefined && one.settings !== null);
+  return { value: index < 0 ? undefined : node.interfaces?.[index]?.settings, path: [...path, "interfaces", String(Math.max(0, index)), "settings"] };
+}
+
+function labelFlaws(labels: Readonly<Record<string, string>> | undefined, path: readonly string[]): Refusal[] {
+  const entries = Object.entries(labels ?? {});
+  if (entries.length > LABELS_MAX) return [{ code: "INVALID_INPUT", message: `A node has at most ${LABELS_MAX} labels.`, path: [...path, "labels"] }];
+  return entries
+    .filter(([key, value]) => !LABEL.test(key) || value.length > 253)
+    .map(([key]) => ({ code: "INVALID_INPUT", message: `The label ${JSON.stringify(key)} does not do: its key has letters, digits, dot, dash, slash and underscore, at most 63; its value at most 253 characters.`, path: [...path, "labels"] }));
+}
+
+function borrowedOf(interfaces: readonly BorrowedInterface[] | undefined): Record<string, string> {
+  return Object.fromEntries((interfaces ?? []).map(({ kind, driver }) => [kind, driver]));
+}
+
+async function clustersOf(work: Work, given: readonly NewNode[]) {
+  const refs = given.flatMap(({ cluster }) => (cluster ? [cluster] : []));
+  const byId = await clustersByIds(work.tx, [...new Set(refs.flatMap((ref) => ("id" in ref && isUuid(ref.id) ? [ref.id] : [])))]);
+  const byName = await clustersByNames(work.tx, [...new Set(refs.flatMap((ref) => ("name" in ref ? [ref.name] : [])))]);
+  const known = new Map<string, string>([...byId.map(({ id }) => [id, id] as const), ...byName.map(({ id, name }) => [name, id] as const)]);
+  const key = (ref: ClusterRef) => ("id" in ref ? ref.id : ref.name);
+  return {
+    of: (ref: ClusterRef | undefined) => (ref ? (known.get(key(ref)) ?? null) : null),
+    refusals: [...new Set(refs.map(key))]
+      .filter((name) => !known.has(name))
+      .map((name): Refusal => ({ code: "NOT_FOUND", message: `There is no cluster ${name}.`, missing: [name], path: ["input", "nodes"] })),
+  };
+}
+
+// ---- edit
+
+export async function updateNode(parts: NodeParts, nodeId: string, change: NodeChange): Promise<Edited> {
+  if (!isUuid(nodeId)) return refused([unknownNode(nodeId)]);
+  try {
+    return await parts.transact(async (work) => {
+      const [node] = await lockNodes(work.tx, [nodeId]);
+      if (!node) throw new Refused([unknownNode(nodeId)]);
+      if (change.ifRevision !== undefined && change.ifRevision !== node.revision) {
+        throw new Refused([{ code: "STALE_REVISION", message: `Node ${node.name} is at revision ${node.revision}, not ${change.ifRevision}; read it again and repeat the change.`, nodeId, path: ["input", "ifRevision"] }]);
+      }
+      const redrives = change.driver !== undefined || change.settings !== undefined || change.interfaces !== undefined;
+      const drivers = redrives ? await prepare(parts.registry, merged(node, change), ["input"], await secretsOf(work.tx, nodeId)) : null;
+      const flaws = [
+        ...(drivers?.refusals ?? [...(change.name === undefined ? [] : nameFlaw(change.name, ["input", "name"])), ...labelFlaws(change.labels, ["input"])]),
+        ...(await nameTaken(work, node, change)),
+      ];
+      if (flaws.length > 0) throw new Refused(flaws);
+      const next = merged(node, change);
+      await changeNode(work.tx, nodeId, {
+        ...(change.name !== undefined && { name: change.name }),
+        ...(change.labels !== undefined && { labels: change.labels }),
+        ...(change.isProtected !== undefined && { isProtected: change.isProtected }),
+        ...(drivers && { driver: next.driver, borrowed: borrowedOf(next.interfaces), settings: drivers.settings }),
+      });
+      if (drivers) await putSecrets(work.tx, [{ nodeId, secrets: drivers.secrets }]);
+      return { nodeIds: [nodeId], refusals: [] };
+    });
+  } catch (error) {
+    if (error instanceof Refused) return refused(error.refusals);
+    if (violatedConstraint(error)?.startsWith("nodes_name")) return updateNode(parts, nodeId, change);
+    throw error;
+  }
+}
+
+/** The node as a registration, with the change laid over it. */
+function merged(node: NodeRow, change: NodeChange): NewNode {
+  const interfaces = change.interfaces ?? Object.entries(node.borrowed).map(([kind, driver]) => ({ kind, driver, settings: node.settings[driver] }));
+  const driver = change.driver ?? node.driver;
+  return {
+    name: change.name ?? node.name,
+    driver,
+    settings: change.settings ?? node.settings[driver],
+    interfaces: interfaces.map((one) => ({ ...one, settings: one.settings ?? node.settings[one.driver] })),
+    labels: change.labels ?? node.labels,
+  };
+}
+
+async function nameTaken(work: Work, node: NodeRow, change: NodeChange): Promise<Refusal[]> {
+  if (change.name === undefined || change.name === node.name) return [];
+  const [other] = await nodesByNames(work.tx, [change.name]);
+  return other ? [{ code: "INVALID_INPUT", message: `A node ${change.name} exists already.`, nodeId: other.id, path: ["input", "name"] }] : [];
+}
+
+// ---- delete
+
+/** Deletes nodes at rest. Their transitions, runs and operations stay. */
+export async function deleteNodes(parts: NodeParts, caller: Caller, selector: NodeSelector): Promise<Edited> {
+  return edit(parts, selector, async (work, nodes) => {
+    const busy = new Map((await busyNodes(work.tx, nodes.map(({ id }) => id))).map((run) => [run.nodeId, run]));
+    const refusals = nodes.flatMap((node): Refusal[] => {
+      const run = busy.get(node.id);
+      if (run) return [{ code: "BUSY", message: `Node ${node.name} is busy with ${run.kind} operation ${run.operationId}; abort it or wait before you delete the node.`, nodeId: node.id, operationId: run.operationId }];
+      if (node.isProtected) return [{ code: "PROTECTED", message: `Node ${node.name} is protected; lift the protection with updateNode first.`, nodeId: node.id }];
+      if (node.state === "ACTIVE") return [{ code: "INVALID_STATE", message: `Node ${node.name} is ACTIVE; undeploy or decommission it before you delete it.`, nodeId: node.id, allowedStates: ["every state at rest but ACTIVE"] }];
+      return [];
+    });
+    if (refusals.length > 0) throw new Refused(refusals.slice(0, REFUSALS_MAX));
+    for (const node of nodes) {
+      await deleteNode(work.tx, node.id);
+      work.log({ ...blank(caller), nodeId: node.id, nodeName: node.name, project: node.project, fromState: node.state, toState: null, event: "delete", sequence: node.transitionCount + 1, nodeRevision: node.revision + 1 });
+    }
+  });
+}
+
+// ---- maintenance
+
+/** Sets the mark with a reason, or clears it with null. Starts no work. */
+export async function setMaintenance(parts: NodeParts, caller: Caller, selector: NodeSelector, reason: string | null): Promise<Edited> {
+  if (reason !== null && (reason.trim() === "" || reason.length > 1000)) {
+    return refused([{ code: "INVALID_INPUT", message: "A maintenance needs a reason of 1 to 1000 characters; null ends it.", path: ["input", "reason"] }]);
+  }
+  return edit(parts, selector, async (work, nodes) => {
+    const mark = reason === null ? { maintenanceReason: null, maintenanceSince: null, maintenanceBy: null } : { maintenanceReason: reason, maintenanceSince: new Date(), maintenanceBy: caller.actor };
+    await updateNodes(work.tx, nodes.map(({ id }) => id), mark);
+  });
+}
+
+async function edit(parts: NodeParts, selector: NodeSelector, change: (work: Work, nodes: readonly NodeRow[]) => Promise<void>): Promise<Edited> {
+  try {
+    return await parts.transact(async (work) => {
+      const found = await selectNodes(work.tx, selector);
+      if ("refusals" in found) throw new Refused(found.refusals);
+      const nodes = await lockNodes(work.tx, found.nodes.map(({ nodeId }) => nodeId));
+      await change(work, nodes);
+      return { nodeIds: found.nodes.map(({ nodeId }) => nodeId), refusals: [] };
+    });
+  } catch (error) {
+    if (error instanceof Refused) return refused(error.refusals);
+    throw error;
+  }
+}
+
+function unknownNode(id: string): Refusal {
+  return { code: "NOT_FOUND", message: `There is no node ${id}.`, missing: [id], path: ["input", "id"] };
+}
+
+function refused(refusals: readonly Refusal[]): Edited {
+  return { nodeIds: [], refusals: refusals.slice(0, REFUSALS_MAX) };
+}

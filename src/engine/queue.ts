@@ -1,0 +1,208 @@
+/**
+ * The durable queue's one door: pg-boss, and nothing of it shows outside this file. A job is the next stretch of work of
+ * one run; it is stored, ended and stored again inside our own transactions, so there is never a run without its job
+ * nor a job without its run.
+ *
+ * pg-boss decides who works (leases by heartbeat, take-over, delays, one active job a node). It does not decide who may
+ * write: that is the run's fence. Jobs are fetched in batches by a loop of ours rather than by pg-boss's workers, which
+ * would poll one by one and rest after each job.
+ *
+ * Modes of the loop: it fetches as long as batches come back full; then it sleeps until the doorbell, a delay that this
+ * process knows of, or the poll. `stop` ends fetching, waits for what is running, and hands back the rest.
+ */
+import { PgBoss } from "pg-boss";
+import type { Job } from "pg-boss";
+import type { Log } from "../log.ts";
+import type { Bell } from "../store/bell.ts";
+import { runStatement } from "../store/database.ts";
+import type { Connection, Tx } from "../store/database.ts";
+import type { Work } from "./transition.ts";
+
+export interface RunRef {
+  readonly runId: string;
+  readonly nodeId: string;
+}
+
+/** A job as its handler holds it. */
+export type HeldJob = { readonly id: string; readonly retryCount: number };
+
+export interface QueueHandlers {
+  /** Works on a run until it ends or parks. Must end the job in a transaction of its own (`park` or `end`). */
+  run(runId: string, job: HeldJob): Promise<void>;
+  /** The time for an operation's graceful stop is over. */
+  stopTimeout(operationId: string): Promise<void>;
+}
+
+export interface Queue {
+  start(handlers: QueueHandlers): Promise<void>;
+  /** Stores a job for each run, to be taken at once. */
+  enqueue(work: Work, runs: readonly RunRef[]): Promise<void>;
+  /** Ends this job and stores the next one of the run, to be taken after `seconds`. */
+  park(work: Work, job: HeldJob, run: RunRef, seconds: number): Promise<void>;
+  /** Ends this job; the run has no further one. */
+  end(work: Work, job: HeldJob): Promise<void>;
+  /** Brings a parked run's job forward to now, before others; stores one where none is left. */
+  wake(work: Work, run: RunRef): Promise<void>;
+  /** Stores the timer of a stop. */
+  stopTimer(work: Work, operationId: string, seconds: number): Promise<void>;
+  /** Stores jobs for those of the runs that have none. */
+  restore(runs: readonly RunRef[]): Promise<number>;
+  /** Stops taking work and waits, up to `graceMs`, for what is running. Answers whether all of it ended. */
+  stop(graceMs: number): Promise<boolean>;
+}
+
+export interface QueueOptions {
+  readonly connection: Connection;
+  readonly bell: Bell;
+  readonly log: Log;
+  /** Runs worked on at the same time by this process. */
+  readonly concurrency: number;
+}
+
+const RUNS = "runs";
+const STOPS = "stops";
+/** A dead owner's job is somebody else's after at most this and the supervision interval. pg-boss takes no less. */
+const HEARTBEAT_SECONDS = 10;
+const TOUCH_MS = 3_000;
+const POLL_MS = 2_000;
+const SUPERVISE_SECONDS = 2;
+
+export async function createQueue(options: QueueOptions): Promise<Queue> {
+  const { connection, bell, log, concurrency } = options;
+  const boss = new PgBoss({
+    ...("url" in connection ? { connectionString: connection.url } : connection),
+    schema: "pgboss",
+    application_name: "ostler-queue",
+    max: 5,
+    schedule: false,
+    superviseIntervalSeconds: SUPERVISE_SECONDS,
+    monitorIntervalSeconds: SUPERVISE_SECONDS,
+  });
+  boss.on("error", (error) => log.warn({ err: error }, "queue"));
+  await boss.start();
+  // Retried without end: only the engine decides that a run has failed.
+  const kept = { retryLimit: 1_000_000, retryDelay: 1, deleteAfterSeconds: 600, retentionSeconds: 10 * 365 * 86_400, expireInSeconds: 86_000 };
+  await boss.createQueue(RUNS, { policy: "stately", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
+  await boss.createQueue(STOPS, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
+
+  const db = (tx: Tx) => ({ db: { executeSql: (text: string, values?: unknown[]) => runStatement(tx, text, values) } });
+  const active = new Map<string, { readonly queue: string; readonly job: HeldJob; readonly done: Promise<void> }>();
+  let handlers: QueueHandlers | undefined;
+  let stopping = false;
+  let poke = () => {};
+  let loop: Promise<void> = Promise.resolve();
+
+  function begin(queue: string, job: Job<{ runId?: string; operationId?: string }>): void {
+    const { runId, operationId } = job.data;
+    const work = queue === RUNS ? handlers?.run(runId ?? "", job) : handlers?.stopTimeout(operationId ?? "").then(async () => void (await boss.complete(queue, job)));
+    const done = Promise.resolve(work)
+      .catch(async (error: unknown) => {
+        log.error({ err: error, runId, operationId }, "a job failed and is tried again");
+        await boss.fail(queue, job, { message: String(error) });
+      })
+      .catch((error: unknown) => log.error({ err: error, runId }, "a failed job could not be handed back; its lease will run out"))
+      .finally(() => {
+        active.delete(job.id);
+        poke();
+      });
+    active.set(job.id, { queue, job, done });
+  }
+
+  /** Takes as many jobs as there is room for. Answers whether there may be more. */
+  async function take(queue: string): Promise<boolean> {
+    const room = concurrency - active.size;
+    if (room <= 0) return false;
+    const jobs = await boss.fetch<{ runId?: string; operationId?: string }>(queue, { batchSize: room });
+    for (const job of jobs) begin(queue, job);
+    return jobs.length === room;
+  }
+
+  async function fetchLoop(): Promise<void> {
+    while (!stopping) {
+      let poked = false;
+      let more = false;
+      const rest = new Promise<void>((awake) => {
+        poke = () => {
+          poked = true;
+          awake();
+        };
+      });
+      try {
+        more = await take(RUNS);
+        if (!more) await take(STOPS);
+      } catch (error) {
+        log.warn({ err: error }, "the queue cannot be read; trying again");
+      }
+      if (more || poked || stopping) continue;
+      const timer = setTimeout(poke, POLL_MS);
+      await rest;
+      clearTimeout(timer);
+    }
+  }
+
+  async function touch(): Promise<void> {
+    for (const queue of [RUNS, STOPS]) {
+      const jobs = [...active.values()].filter((entry) => entry.queue === queue).map(({ job }) => ({ id: job.id, retryCount: job.retryCount }));
+      if (jobs.length > 0) await boss.touch(queue, jobs);
+    }
+  }
+
+  const attempt = ({ id, retryCount }: HeldJob) => ({ id, retryCount });
+  const pokeIn = (work: Work, seconds: number) => work.afterCommit(() => void setTimeout(() => poke(), Math.min(seconds * 1000 + 2, 2 ** 31 - 1)).unref());
+  const unring = bell.onRing(() => poke());
+  let heartbeat: NodeJS.Timeout | undefined;
+
+  return {
+    async start(given) {
+      handlers = given;
+      heartbeat = setInterval(() => void touch().catch((error: unknown) => log.warn({ err: error }, "a heartbeat could not be sent")), TOUCH_MS);
+      loop = fetchLoop();
+    },
+    async enqueue(work, runs) {
+      if (runs.length === 0) return;
+      await boss.insert(RUNS, runs.map(({ runId, nodeId }) => ({ data: { runId }, singletonKey: nodeId })), { ...db(work.tx), returnId: false });
+    },
+    async park(work, job, { runId, nodeId }, seconds) {
+      await boss.complete(RUNS, attempt(job), null, db(work.tx));
+      await boss.send(RUNS, { runId }, { singletonKey: nodeId, startAfter: String(seconds), ...db(work.tx) });
+      pokeIn(work, seconds);
+    },
+    async end(work, job) {
+      await boss.complete(RUNS, attempt(job), null, db(work.tx));
+    },
+    async wake(work, { runId, nodeId }) {
+      await boss.upsert(RUNS, { runId }, { singletonKey: nodeId, startAfter: "0", priority: 10, ...db(work.tx) });
+    },
+    async stopTimer(work, operationId, seconds) {
+      await boss.send(STOPS, { operationId }, { startAfter: String(seconds), ...db(work.tx) });
+      pokeIn(work, seconds);
+    },
+    async restore(runs) {
+      let restored = 0;
+      for (const { runId, nodeId } of runs) {
+        const jobs = await boss.findJobs(RUNS, { key: nodeId });
+        if (jobs.some(({ state }) => state === "created" || state === "retry" || state === "active")) continue;
+        await boss.send(RUNS, { runId }, { singletonKey: nodeId });
+        restored += 1;
+      }
+      if (restored > 0) poke();
+      return restored;
+    },
+    async stop(graceMs) {
+      stopping = true;
+      poke();
+      unring();
+      await loop;
+      const all = Promise.all([...active.values()].map(({ done }) => done)).then(() => true);
+      let timer: NodeJS.Timeout | undefined;
+      const late = new Promise<boolean>((give) => {
+        timer = setTimeout(() => give(false), graceMs);
+      });
+      const ended = await Promise.race([all, late]);
+      clearTimeout(timer);
+      clearInterval(heartbeat);
+      await boss.stop({ graceful: false });
+      return ended;
+    },
+  };
+}

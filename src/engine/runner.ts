@@ -1,0 +1,526 @@
+/**
+ * Works on runs: one job of the queue is the next stretch of one run. A stretch begins with a claim, goes from step to
+ * step, and ends when the run ends, parks, or is handed back because the process is leaving.
+ *
+ * Modes of a run in the hands of this process:
+ * - claimed: the fence is raised, so that whoever held it before can write no more. What was under way is looked at:
+ *   a step that crashed is entered again, or fails when it must not be; one that was parked is entered again.
+ * - in a step: the driver is called outside any transaction. Left by the step's outcome, its deadline, or an abort.
+ * - settling: one transaction ends the attempt and begins the next, parks, or ends the run. It checks the fence.
+ * - tearing down: an abort is carried out; the driver's `abort` and the power, then one transaction ends the run.
+ */
+import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { messageOf } from "../errors.ts";
+import type { ErrorCode } from "../errors.ts";
+import { atBoundary } from "../lifecycle/interrupts.ts";
+import { edge, kindOf } from "../lifecycle/machine.ts";
+import type { NodeEvent } from "../lifecycle/node-states.ts";
+import type { Wish } from "../lifecycle/operation-states.ts";
+import { powersOffOnAbort } from "../lifecycle/verbs.ts";
+import type { PowerState } from "../drivers/driver.ts";
+import type { Registry } from "../drivers/registry.ts";
+import type { Log } from "../log.ts";
+import type { Bell } from "../store/bell.ts";
+import { isConnectionLoss } from "../store/database.ts";
+import type { Database } from "../store/database.ts";
+import { insertInventory, lockNodes, secretsOf, updateNode } from "../store/nodes.ts";
+import type { NodeMove, NodeRow } from "../store/nodes.ts";
+import { operationBegins } from "../store/operations.ts";
+import type { Failure, JsonObject, Plan, PlannedStep, StoredJson } from "../store/records.ts";
+import { attemptsOf, beginAttempt, hasAttempts, latestAttempt, lockRun, noteProgress, parkRun, plansByHashes, reenterAttempt, updateAttempt, updateRun, wishesOf } from "../store/runs.ts";
+import type { AttemptRow, RunRow } from "../store/runs.ts";
+import { nextPosition, stepLabel } from "./plan.ts";
+import type { HeldJob, Queue } from "./queue.ts";
+import { ENGINE, endRun, stageOnEntering } from "./settle.ts";
+import { abortStep, openMachine, performStep, setPower } from "./step.ts";
+import type { Machine, StepOutcome, StepRequest } from "./step.ts";
+import { move } from "./transition.ts";
+import type { Transact, Work } from "./transition.ts";
+
+export interface RunnerParts {
+  readonly database: Database;
+  readonly transact: Transact;
+  readonly registry: Registry;
+  readonly queue: Queue;
+  readonly bell: Bell;
+  readonly log: Log;
+  /** How long a step may take to end after its signal fired, and how long a tear-down may take, in ms. */
+  readonly abortGraceMs: number;
+  readonly tearDownMs: number;
+}
+
+export interface Runner {
+  run(runId: string, job: HeldJob): Promise<void>;
+  /** Looks whether somebody wants a run that this process holds to be aborted. */
+  checkWishes(): void;
+  /** From now on runs are handed back between two steps. */
+  drain(): void;
+  close(): void;
+}
+
+/** A run in the hands of this process. */
+interface Held {
+  readonly run: RunRow;
+  readonly fence: number;
+  readonly plan: Plan;
+  readonly machine: Machine;
+  node: NodeRow;
+  leg: number;
+  position: number;
+}
+
+/** What a transaction leaves to be done outside of it. Null: nothing, the job is over. */
+type Next =
+  | { readonly do: "STEP"; readonly held: Held; readonly step: PlannedStep; readonly attempt: AttemptRow; readonly callbackToken: string }
+  | { readonly do: "ABORT"; readonly held: Held; readonly attempt: AttemptRow | null; readonly ignoredSignal: boolean; readonly power: PowerState | null }
+  | null;
+
+/** Somebody else holds the run by now: nothing of what we wanted to write counts. */
+class Fenced extends Error {}
+
+const WISH_POLL_MS = 1_000;
+const WISH_AFTER_BELL_MS = 100;
+const PROGRESS_EVERY_MS = 1_000;
+const DATABASE_RETRY_MS = 500;
+/** A wait for a call-back without a bound of its own: the attempt's deadline bounds it. */
+const CALLBACK_WAIT_SECONDS_MAX = 30 * 86_400;
+const PLANS_KEPT = 1_000;
+
+export function createRunner(parts: RunnerParts): Runner {
+  const { database, transact, registry, queue, log } = parts;
+  const holdings = new Map<string, { readonly fence: number; readonly cut: AbortController; readonly done: Promise<void>; interruptible: PlannedStep["interruptible"] | null }>();
+  const plans = new Map<string, Plan>();
+  let draining = false;
+
+  async function planOf(work: Work, hash: string): Promise<Plan> {
+    const known = plans.get(hash);
+    if (known) return known;
+    const plan = (await plansByHashes(work.tx, [hash])).get(hash);
+    if (!plan) throw new Error(`Plan ${hash} is gone.`);
+    if (plans.size >= PLANS_KEPT) plans.delete(plans.keys().next().value ?? "");
+    plans.set(hash, plan);
+    return plan;
+  }
+
+  // ---- claiming
+
+  async function claim(work: Work, runId: string, job: HeldJob): Promise<Next> {
+    const run = await lockRun(work.tx, runId);
+    const [node] = run && !run.finishedAt ? await lockNodes(work.tx, [run.nodeId]) : [];
+    if (!run || !node || run.finishedAt || run.state === "QUEUED") {
+      await queue.end(work, job);
+      return null;
+    }
+    const plan = await planOf(work, run.planHash);
+    const fence = run.fence + 1;
+    await updateRun(work.tx, runId, { fence, owner: job.id, state: "RUNNING", startedAt: run.startedAt ?? new Date(), wakeAt: null, waitReason: null });
+    if (run.startedAt === null) await operationBegins(work.tx, run.operationId);
+    const opened = await openMachine(registry, node, await secretsOf(work.tx, node.id));
+    const unusable: Machine = { node, composition: { giver: () => null, inspect: null, drivers: [] }, redactor: { text: (text) => text, json: (json) => json }, settingsOf: () => undefined };
+    const held: Held = { run, fence, plan, node, leg: run.leg, position: run.position, machine: "problem" in opened ? unusable : opened };
+    const wish = wishOf(run, run.operationWish);
+    const step = plan.steps[run.position];
+    const attempt = step ? await latestAttempt(work.tx, runId, run.position) : undefined;
+    if ("problem" in opened) {
+      return failRun(work, job, held, attempt ?? null, { code: "UNSUPPORTED_BY_DRIVER", reason: `Node ${node.name}: ${opened.problem}`, retryable: false });
+    }
+    if (!step || !attempt) return atTheBoundary(work, job, held, run.position, wish);
+    switch (attempt.state) {
+      case "RUNNING":
+        return recover(work, job, held, step, attempt, wish);
+      case "WAITING":
+        if (wish === "ABORT" && step.interruptible !== "NEVER") return tearDown(held, attempt);
+        await resume(work, held);
+        if (attempt.expired) return stepFailed(work, job, held, step, attempt, { code: "TIMEOUT", reason: `it did not end within ${step.timeoutSeconds} s`, retryable: true }, wish);
+        await reenterAttempt(work.tx, attempt);
+        return enterStep(work, held, step, attempt);
+      case "FAILED":
+        if (wish === "ABORT") return tearDown(held, null);
+        await resume(work, held);
+        if (wish === "STOP") return failRun(work, job, held, null, { code: attempt.failure?.code ?? "BACKEND_FAILED", reason: attempt.failure?.message ?? "The step failed.", retryable: true });
+        return beginStep(work, held, run.position, attempt.number + 1);
+      default:
+        return atTheBoundary(work, job, held, nextPosition(plan, run.position + 1), wish);
+    }
+  }
+
+  /** A process died inside the step. */
+  async function recover(work: Work, job: HeldJob, held: Held, step: PlannedStep, attempt: AttemptRow & { readonly expired: boolean }, wish: Wish | null): Promise<Next> {
+    if (wish === "ABORT") return tearDown(held, attempt);
+    if (!step.idempotent && attempt.memo === null) {
+      const reason = `the process that ran it ended, and the step must not be run twice. Find out how far it came, then restart the operation`;
+      return failRun(work, job, held, attempt, { code: "INTERRUPTED", reason: describe(held, step, reason), retryable: true });
+    }
+    await moveHeld(work, held, "recover", { reason: `the process that ran ${stepLabel(step)} ended; the step is entered again` });
+    if (attempt.expired) return stepFailed(work, job, held, step, attempt, { code: "TIMEOUT", reason: `it did not end within ${step.timeoutSeconds} s`, retryable: true }, wish);
+    await reenterAttempt(work.tx, attempt);
+    return enterStep(work, held, step, attempt);
+  }
+
+  async function resume(work: Work, held: Held): Promise<void> {
+    if (kindOf(held.node.state) === "wait") await moveHeld(work, held, "resume");
+  }
+
+  // ---- between two steps
+
+  async function atTheBoundary(work: Work, job: HeldJob, held: Held, position: number, wish: Wish | null): Promise<Next> {
+    const workLeft = position < held.plan.steps.length;
+    switch (atBoundary({ wish, workLeft })) {
+      case "ABORT":
+        return tearDown(held, null);
+      case "STOP":
+        if (edge(held.node.state, "stop")) await moveHeld(work, held, "stop", { reason: held.run.wishReason });
+        await updateRun(work.tx, held.run.id, { position, leg: held.leg });
+        return finish(work, job, held, "STOPPED");
+      case "FINISH":
+        await enterLegs(work, held, held.plan.legs.length - 1);
+        for (const event of held.plan.finish) await moveHeld(work, held, event, {}, event === "done" && held.node.state === "DEPLOYING" ? { stage: "DEPLOYED", lastError: null } : { lastError: null });
+        if (held.plan.finish.length === 0 && held.node.lastError) await updateNode(work.tx, held.node.id, { lastError: null });
+        await updateRun(work.tx, held.run.id, { position, leg: held.leg });
+        return finish(work, job, held, "SUCCEEDED");
+      case "GO_ON":
+        if (draining) {
+          await updateRun(work.tx, held.run.id, { position, leg: held.leg, owner: null });
+          await queue.park(work, job, refOf(held), 0);
+          return null;
+        }
+        return beginStep(work, held, position, 1);
+    }
+  }
+
+  async function beginStep(work: Work, held: Held, position: number, number: number): Promise<Next> {
+    const step = held.plan.steps[position];
+    if (!step) throw new Error(`Run ${held.run.id} has no step ${position}.`);
+    await enterLegs(work, held, step.leg);
+    const attempt = await beginAttempt(work.tx, { runId: held.run.id, step: position, number, timeoutSeconds: step.timeoutSeconds });
+    return enterStep(work, held, step, attempt);
+  }
+
+  async function enterStep(work: Work, held: Held, step: PlannedStep, attempt: AttemptRow): Promise<Next> {
+    const callbackToken = randomUUID();
+    held.position = attempt.step;
+    await updateRun(work.tx, held.run.id, { position: attempt.step, leg: held.leg, state: "RUNNING", callbackToken });
+    return { do: "STEP", held, step, attempt, callbackToken };
+  }
+
+  /** Enters the legs up to `leg`, those without steps included. */
+  async function enterLegs(work: Work, held: Held, leg: number): Promise<void> {
+    while (held.leg < leg) {
+      held.leg += 1;
+      for (const event of held.plan.legs[held.leg]?.enter ?? []) await moveHeld(work, held, event, {}, stageOnEntering(held.plan, held.leg));
+    }
+  }
+
+  async function moveHeld(work: Work, held: Held, event: NodeEvent, why: { readonly actor?: string; readonly reason?: string | null } = {}, change: NodeMove = {}): Promise<void> {
+    const { run, node, plan } = held;
+    const state = await move(
+      work,
+      [node.id],
+      node.state,
+      event,
+      {
+        actor: why.actor ?? ENGINE,
+        reason: why.reason ?? null,
+        target: run.target,
+        operationId: run.operationId,
+        step: stepLabel(plan.steps[held.position]),
+        runIds: new Map([[node.id, run.id]]),
+      },
+      change,
+    );
+    held.node = { ...node, ...change, state } as NodeRow;
+  }
+
+  // ---- after a step
+
+  async function settle(work: Work, job: HeldJob, held: Held, step: PlannedStep, attempt: AttemptRow, outcome: StepOutcome): Promise<Next> {
+    const run = await lockHeld(work, held);
+    const wish = wishOf(run, run.operationWish);
+    if (outcome.kind !== "wait" && outcome.powerState !== null) await notePower(work, held, outcome.powerState);
+    switch (outcome.kind) {
+      case "done":
+        await updateAttempt(work.tx, attempt, { state: "SUCCEEDED", output: outcome.output, ended: true });
+        if (step.reaches) await noteStage(work, held, step.reaches);
+        if (step.phase === "inspect") await noteInventory(work, held, attempt.step);
+        return atTheBoundary(work, job, held, nextPosition(held.plan, attempt.step + 1), wish);
+      case "wait":
+        return parkStep(work, job, held, step, attempt, outcome, wish);
+      case "failed":
+        return stepFailed(work, job, held, step, attempt, { ...outcome, reason: outcome.reason }, wish);
+      case "aborted":
+        return tearDown(held, attempt, outcome);
+    }
+  }
+
+  async function parkStep(work: Work, job: HeldJob, held: Held, step: PlannedStep, attempt: AttemptRow, outcome: Extract<StepOutcome, { kind: "wait" }>, wish: Wish | null): Promise<Next> {
+    if (wish === "ABORT" && step.interruptible !== "NEVER") {
+      await updateAttempt(work.tx, attempt, { memo: outcome.memo });
+      return tearDown(held, { ...attempt, memo: outcome.memo });
+    }
+    const now = await latestAttempt(work.tx, held.run.id, attempt.step);
+    if (outcome.onCallback && now && now.callback !== null) {
+      await updateAttempt(work.tx, attempt, { memo: outcome.memo });
+      await reenterAttempt(work.tx, attempt);
+      return enterStep(work, held, step, { ...now, memo: outcome.memo });
+    }
+    await updateAttempt(work.tx, attempt, { state: "WAITING", memo: outcome.memo });
+    if (edge(held.node.state, "wait")) await moveHeld(work, held, "wait");
+    const left = Math.max(0, (attempt.deadlineAt.getTime() - Date.now()) / 1000);
+    const seconds = Math.min(outcome.seconds, left, CALLBACK_WAIT_SECONDS_MAX);
+    await parkRun(work.tx, held.run.id, outcome.onCallback ? "CALLBACK" : "TIME", seconds);
+    await queue.park(work, job, refOf(held), seconds);
+    return null;
+  }
+
+  interface Fault {
+    readonly code: ErrorCode;
+    readonly reason: string;
+    readonly retryable: boolean;
+  }
+
+  async function stepFailed(work: Work, job: HeldJob, held: Held, step: PlannedStep, attempt: AttemptRow, fault: Fault, wish: Wish | null): Promise<Next> {
+    const failure = failureOf(held, step, { ...fault, reason: describe(held, step, fault.reason) });
+    if (wish === "ABORT") return tearDown(held, attempt);
+    await updateAttempt(work.tx, attempt, { state: "FAILED", failure, ended: true });
+    if (fault.retryable && attempt.number <= step.retries && wish === null) {
+      if (edge(held.node.state, "wait")) await moveHeld(work, held, "wait", { reason: failure.message });
+      await parkRun(work.tx, held.run.id, "RETRY", step.backoffSeconds);
+      await queue.park(work, job, refOf(held), step.backoffSeconds);
+      return null;
+    }
+    if (held.plan.bestEffort) {
+      const errors = [...held.run.errors, failure];
+      await updateRun(work.tx, held.run.id, { errors });
+      return atTheBoundary(work, job, { ...held, run: { ...held.run, errors } }, nextPosition(held.plan, attempt.step + 1), wish);
+    }
+    return endFailed(work, job, held, failure);
+  }
+
+  async function failRun(work: Work, job: HeldJob, held: Held, attempt: AttemptRow | null, fault: Fault): Promise<Next> {
+    const failure = failureOf(held, held.plan.steps[held.position], fault);
+    if (attempt && attempt.finishedAt === null) await updateAttempt(work.tx, attempt, { state: "FAILED", failure, ended: true });
+    return endFailed(work, job, held, failure);
+  }
+
+  async function endFailed(work: Work, job: HeldJob, held: Held, failure: Failure): Promise<Next> {
+    if (edge(held.node.state, "fail")) await moveHeld(work, held, "fail", { reason: failure.message }, { lastError: failure });
+    else await updateNode(work.tx, held.node.id, { lastError: failure });
+    return finish(work, job, held, "FAILED", { failure });
+  }
+
+  async function finish(work: Work, job: HeldJob, held: Held, state: "SUCCEEDED" | "FAILED" | "STOPPED", change: { readonly failure?: Failure } = {}): Promise<null> {
+    await endRun(work, parts, held.run, state, change);
+    await queue.end(work, job);
+    return null;
+  }
+
+  // ---- abort
+
+  function tearDown(held: Held, attempt: AttemptRow | null, outcome?: Extract<StepOutcome, { kind: "aborted" }>): Next {
+    return { do: "ABORT", held, attempt, ignoredSignal: outcome?.ignoredSignal ?? false, power: outcome?.powerState ?? null };
+  }
+
+  /** What an abort does to the machine. Never throws: what fails is reported with the run. */
+  async function tearDownMachine(next: Extract<Next, { do: "ABORT" }>): Promise<{ readonly power: PowerState; readonly error: string | null; readonly touched: boolean }> {
+    const { held, attempt } = next;
+    const { run, machine, plan } = held;
+    const errors: string[] = [];
+    const deadline = () => new Date(Date.now() + parts.tearDownMs);
+    let power = next.power ?? held.node.powerState;
+    const began = await hasAttempts(database.reader, run.id);
+    const step = attempt ? plan.steps[attempt.step] : undefined;
+    if (attempt && step) {
+      try {
+        await abortStep({ ...requestOf(held, step, attempt, ""), deadline: deadline() });
+      } catch (error) {
+        errors.push(`${stepLabel(step)} could not be undone: ${machine.redactor.text(messageOf(error))}`);
+      }
+    }
+    if (began && (run.powerOff ?? powersOffOnAbort(held.node.state))) {
+      try {
+        power = await setPower(machine, "OFF", deadline(), log);
+      } catch (error) {
+        power = "UNKNOWN";
+        errors.push(`the power could not be cut: ${machine.redactor.text(messageOf(error))}`);
+      }
+    }
+    const touched = (await attemptsOf(database.reader, [run.id])).some(({ step: index }) => ["clean", "deploy", "undeploy"].includes(plan.steps[index]?.phase ?? ""));
+    return { power, error: errors.length > 0 ? errors.join("; ") : null, touched };
+  }
+
+  async function settleAbort(work: Work, job: HeldJob, next: Extract<Next, { do: "ABORT" }>, left: { readonly power: PowerState; readonly error: string | null; readonly touched: boolean }): Promise<Next> {
+    const { held, attempt, ignoredSignal } = next;
+    const run = await lockHeld(work, held);
+    const step = held.plan.steps[run.position];
+    if (attempt && attempt.finishedAt === null) await updateAttempt(work.tx, attempt, { state: "ABORTED", ended: true });
+    const flaw = [
+      ignoredSignal ? `${stepLabel(step)} did not end within ${parts.abortGraceMs / 1000} s of the abort and may still be at work` : null,
+      left.error,
+    ].filter((text) => text !== null);
+    const failure = run.wishFailure ?? (flaw.length > 0 ? failureOf(held, step, { code: ignoredSignal ? "TIMEOUT" : "BACKEND_FAILED", reason: `Node ${held.node.name} was aborted, but ${flaw.join("; ")}. Look at the node before you use it again.`, retryable: false }) : null);
+    const event: NodeEvent = run.wishFailure ? "fail" : "abort";
+    if (edge(held.node.state, event)) await moveHeld(work, held, event, { actor: run.wishBy ?? ENGINE, reason: run.wishReason ?? failure?.message ?? null }, { lastError: failure });
+    else if (failure) await updateNode(work.tx, held.node.id, { lastError: failure });
+    await notePower(work, held, left.power);
+    await endRun(work, parts, run, run.wishFailure || ignoredSignal ? "FAILED" : "ABORTED", {
+      ...(failure && { failure }),
+      leftAs: { power: left.power, disksTouched: left.touched, tearDownError: left.error },
+    });
+    await queue.end(work, job);
+    return null;
+  }
+
+  // ---- what steps leave behind
+
+  async function notePower(work: Work, held: Held, power: PowerState): Promise<void> {
+    if (held.node.powerState === power && held.node.powerReadAt !== null) return;
+    await updateNode(work.tx, held.node.id, { powerState: power, powerReadAt: new Date() });
+    held.node = { ...held.node, powerState: power };
+  }
+
+  async function noteStage(work: Work, held: Held, stage: NodeRow["stage"]): Promise<void> {
+    await updateNode(work.tx, held.node.id, { stage });
+    held.node = { ...held.node, stage };
+  }
+
+  /** With the last inspect step of a leg the outputs of all of them become the inventory. */
+  async function noteInventory(work: Work, held: Held, position: number): Promise<void> {
+    const { plan, run, node } = held;
+    const leg = plan.steps[position]?.leg;
+    if (plan.steps[position + 1]?.leg === leg) return;
+    const outputs = (await attemptsOf(work.tx, [run.id])).filter(({ step, state }) => state === "SUCCEEDED" && plan.steps[step]?.leg === leg).map(({ output }) => output);
+    const data: JsonObject = Object.assign({}, ...outputs.filter((output): output is JsonObject => typeof output === "object" && output !== null && !Array.isArray(output)));
+    await insertInventory(work.tx, { id: randomUUID(), nodeId: node.id, runId: run.id, data });
+  }
+
+  async function lockHeld(work: Work, held: Held) {
+    const run = await lockRun(work.tx, held.run.id);
+    if (!run || run.finishedAt || run.fence !== held.fence) throw new Fenced();
+    return run;
+  }
+
+  // ---- one stretch
+
+  function requestOf(held: Held, step: PlannedStep, attempt: AttemptRow, callbackToken: string): Omit<StepRequest, "abort" | "graceMs"> {
+    let toldAt = 0;
+    return {
+      machine: { ...held.machine, node: held.node },
+      step,
+      deadline: attempt.deadlineAt,
+      memo: attempt.memo as StoredJson,
+      callback: attempt.callback as StoredJson,
+      callbackPath: `/callback/${callbackToken}`,
+      attemptKey: `${attempt.runId}:${attempt.step}:${attempt.number}`,
+      variables: held.run.variables,
+      log,
+      progress(percent, message) {
+        if (Date.now() - toldAt < PROGRESS_EVERY_MS) return;
+        toldAt = Date.now();
+        transact(({ tx }) => noteProgress(tx, attempt, percent, message)).catch((error: unknown) => log.debug({ err: error }, "progress was not stored"));
+      },
+    };
+  }
+
+  async function stretch(runId: string, job: HeldJob): Promise<void> {
+    let next = await transact((work) => claim(work, runId, job));
+    while (next !== null) {
+      const current: NonNullable<Next> = next;
+      if (current.do === "STEP") {
+        const { held, step, attempt, callbackToken } = current;
+        const cut = hold(held, step);
+        const outcome = await performStep({ ...requestOf(held, step, attempt, callbackToken), abort: cut.signal, graceMs: parts.abortGraceMs });
+        // A transaction may be run again, so each try begins with what was held before it.
+        next = await persist(() => transact((work) => settle(work, job, { ...held }, step, attempt, outcome)));
+      } else {
+        const left = await tearDownMachine(current);
+        next = await persist(() => transact((work) => settleAbort(work, job, { ...current, held: { ...current.held } }, left)));
+      }
+    }
+  }
+
+  /** While the database is away a result is kept in memory and offered again: an outage fails no operation. */
+  async function persist<T>(write: () => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await write();
+      } catch (error) {
+        if (!isConnectionLoss(error) || draining) throw error;
+        log.warn({ err: error }, "the database is away; a result waits to be stored");
+        await delay(DATABASE_RETRY_MS);
+      }
+    }
+  }
+
+  /** Notes that this process is inside a step, so that an abort finds it. */
+  function hold(held: Held, step: PlannedStep): AbortController {
+    const holding = holdings.get(held.run.id);
+    const cut = new AbortController();
+    holdings.set(held.run.id, { fence: held.fence, cut, done: holding?.done ?? Promise.resolve(), interruptible: step.interruptible });
+    return cut;
+  }
+
+  async function lookForWishes(): Promise<void> {
+    const ids = [...holdings].filter(([, { interruptible }]) => interruptible !== null).map(([id]) => id);
+    for (const { id, wish, fence } of await wishesOf(database.reader, ids)) {
+      const holding = holdings.get(id);
+      if (!holding || holding.interruptible === null) continue;
+      if (fence > holding.fence || (wish === "ABORT" && holding.interruptible === "ALWAYS")) holding.cut.abort(new Error("The step was aborted."));
+    }
+  }
+
+  let soon: NodeJS.Timeout | undefined;
+  const look = () => void lookForWishes().catch((error: unknown) => log.warn({ err: error }, "wishes could not be read"));
+  const poll = setInterval(look, WISH_POLL_MS);
+  const unring = parts.bell.onRing(() => {
+    soon ??= setTimeout(() => {
+      soon = undefined;
+      look();
+    }, WISH_AFTER_BELL_MS);
+  });
+
+  return {
+    async run(runId, job) {
+      // The same run twice in one process: its lease ran out while the database was away. The first goes on, or finds
+      // itself fenced off; the second waits for it.
+      await holdings.get(runId)?.done;
+      const done = stretch(runId, job)
+        .catch(async (error: unknown) => {
+          if (!(error instanceof Fenced)) throw error;
+          log.info({ runId }, "another process has taken over the run");
+          await transact((work) => queue.end(work, job));
+        })
+        .finally(() => holdings.delete(runId));
+      holdings.set(runId, { fence: 0, cut: new AbortController(), done: done.catch(() => {}), interruptible: null });
+      await done;
+    },
+    checkWishes: look,
+    drain() {
+      draining = true;
+    },
+    close() {
+      clearInterval(poll);
+      clearTimeout(soon);
+      unring();
+    },
+  };
+}
+
+/** A clean-up run is a consequence of its operation's stop, so that stop is not for it. */
+function wishOf(run: Pick<RunRow, "wish" | "purpose">, operationWish: Wish | null): Wish | null {
+  if (run.wish === "ABORT" || run.purpose === "CLEAN_UP") return run.wish;
+  return run.wish ?? operationWish;
+}
+
+function refOf({ run }: Held): { runId: string; nodeId: string } {
+  return { runId: run.id, nodeId: run.nodeId };
+}
+
+function describe({ node }: Held, step: PlannedStep, reason: string): string {
+  const sentence = /[.!?]$/.test(reason) ? reason : `${reason}.`;
+  return `Node ${node.name}: ${stepLabel(step)} failed: ${sentence}`;
+}
+
+function failureOf({ node }: Held, step: PlannedStep | undefined, fault: { readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean }): Failure {
+  return { code: fault.code, message: fault.reason, step: stepLabel(step), nodeId: node.id, nodeName: node.name, at: new Date().toISOString(), retryable: fault.retryable };
+}

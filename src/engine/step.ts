@@ -1,0 +1,258 @@
+/**
+ * Performs one step: calls the driver, bounds it, and turns whatever comes of it into one of five outcomes. Nothing is
+ * stored here, and a driver can do what it likes: throw, hang, return junk, ignore its signal. Each is an outcome.
+ */
+import { messageOf } from "../errors.ts";
+import type { ErrorCode } from "../errors.ts";
+import type { BootDevice, Call, Driver, DriverError, Json, NodePower, PowerAction, PowerState, StepCall, StepResult } from "../drivers/driver.ts";
+import { findStep } from "../drivers/registry.ts";
+import type { AnyDriver, Composition, Registry } from "../drivers/registry.ts";
+import type { Log } from "../log.ts";
+import type { NodeRow, Secrets } from "../store/nodes.ts";
+import type { JsonObject, PlannedStep, StoredJson } from "../store/records.ts";
+import { POWER_STEPS } from "./plan.ts";
+import { createRedactor } from "./redact.ts";
+import type { Redactor } from "./redact.ts";
+
+export type StepOutcome =
+  | { readonly kind: "done"; readonly output: StoredJson; readonly powerState: PowerState | null }
+  | { readonly kind: "wait"; readonly seconds: number; readonly onCallback: boolean; readonly memo: StoredJson }
+  | { readonly kind: "failed"; readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean; readonly powerState: PowerState | null }
+  | { readonly kind: "aborted"; readonly ignoredSignal: boolean; readonly powerState: PowerState | null };
+
+/** A node with its drivers and settings: what any call to a driver is made of. */
+export interface Machine {
+  readonly node: NodeRow;
+  readonly composition: Composition;
+  readonly redactor: Redactor;
+  settingsOf(driver: AnyDriver): unknown;
+}
+
+/** Opens a node for driving, or says in a sentence why it cannot be. */
+export async function openMachine(registry: Registry, node: NodeRow, secrets: Secrets): Promise<Machine | { readonly problem: string }> {
+  const composed = registry.compose(node);
+  if ("problem" in composed) return composed;
+  const settings = new Map<string, unknown>();
+  for (const driver of composed.composition.drivers) {
+    const full = { ...node.settings[driver.name], ...secrets[driver.name] };
+    const result = await driver.settings["~standard"].validate(full);
+    if (result.issues) return { problem: `its settings for driver "${driver.name}" do not fit that driver: ${result.issues.map(({ message }) => message).join("; ")}.` };
+    settings.set(driver.name, result.value);
+  }
+  return {
+    node,
+    composition: composed.composition,
+    redactor: createRedactor(Object.values(secrets).flatMap((fields) => Object.values(fields))),
+    settingsOf: (driver) => settings.get(driver.name),
+  };
+}
+
+export interface StepRequest {
+  readonly machine: Machine;
+  readonly step: PlannedStep;
+  readonly deadline: Date;
+  readonly memo: StoredJson;
+  readonly callback: StoredJson;
+  readonly callbackPath: string;
+  readonly attemptKey: string;
+  readonly variables: JsonObject;
+  /** Fires when the step is to be cut. */
+  readonly abort: AbortSignal;
+  /** How long a cut step may take to end before it is left to itself. */
+  readonly graceMs: number;
+  readonly log: Log;
+  progress(percent: number, message: string | null): void;
+}
+
+/** Longest delay of one timer; a longer one is waited for in pieces. */
+const TIMER_MAX_MS = 2 ** 31 - 1;
+/** An output is for people and later steps, not for files. */
+const OUTPUT_BYTES_MAX = 256 * 1024;
+
+export async function performStep(request: StepRequest): Promise<StepOutcome> {
+  const { step, machine, deadline, abort, graceMs } = request;
+  const power = { state: null as PowerState | null };
+  const end = new AbortController();
+  const signal = AbortSignal.any([abort, end.signal]);
+  const work = (async (): Promise<StepOutcome> => outcomeOf(await enter(request, signal, power), machine.redactor, power))().catch(
+    (error: unknown): StepOutcome => ({ ...failureOf(error, machine.redactor), powerState: power.state }),
+  );
+  const timers: NodeJS.Timeout[] = [];
+  const expired = new Promise<StepOutcome>((give) => {
+    const check = () => {
+      const left = deadline.getTime() - Date.now();
+      if (left > 0) return void timers.push(setTimeout(check, Math.min(left, TIMER_MAX_MS)));
+      end.abort(new Error("The step's time is over."));
+      give({ kind: "failed", code: "TIMEOUT", reason: `${step.interface}.${step.name} did not end within ${step.timeoutSeconds} s`, retryable: true, powerState: power.state });
+    };
+    check();
+  });
+  const cut = new Promise<StepOutcome>((give) => {
+    const onAbort = () => {
+      const obeyed = work.then((): StepOutcome => ({ kind: "aborted", ignoredSignal: false, powerState: power.state }));
+      const late = new Promise<StepOutcome>((leave) => {
+        timers.push(setTimeout(() => leave({ kind: "aborted", ignoredSignal: true, powerState: power.state }), graceMs));
+      });
+      give(Promise.race([obeyed, late]));
+    };
+    if (abort.aborted) onAbort();
+    else abort.addEventListener("abort", onAbort, { once: true });
+  });
+  try {
+    const outcome = await Promise.race([cut, work, expired]);
+    return abort.aborted && outcome.kind !== "aborted" ? await cut : outcome;
+  } finally {
+    for (const timer of timers) clearTimeout(timer);
+  }
+}
+
+/** Enters the step: the engine's own ones through power, the others where their driver declares them. */
+async function enter(request: StepRequest, signal: AbortSignal, power: { state: PowerState | null }): Promise<unknown> {
+  const { step, machine } = request;
+  const nodePower = powerOf(request, signal, power);
+  if (step.phase === "verify") {
+    await nodePower.read();
+    return { kind: "done" } satisfies StepResult;
+  }
+  if (step.phase === "power") {
+    const action = (Object.keys(POWER_STEPS) as PowerAction[]).find((name) => POWER_STEPS[name] === step.name);
+    if (!action) throw new Error(`There is no power action ${step.name}.`);
+    await nodePower.set(action);
+    return { kind: "done" } satisfies StepResult;
+  }
+  const driver = driverOf(machine.composition, step);
+  const declared = driver && findStep(driver, step.phase, step.name);
+  if (!driver || !declared) throw new Error(`Driver "${step.driver}" no longer has a step ${step.interface}.${step.name}.`);
+  return declared.run(stepCall(request, driver, signal, nodePower));
+}
+
+/** Calls the step's `abort`, if it has one; bounded by `deadline`. */
+export async function abortStep(request: Omit<StepRequest, "abort" | "graceMs">): Promise<void> {
+  const { step, machine } = request;
+  if (step.phase === "verify" || step.phase === "power") return;
+  const driver = driverOf(machine.composition, step);
+  const declared = driver && findStep(driver, step.phase, step.name);
+  if (!driver || !declared?.abort) return;
+  const signal = AbortSignal.timeout(Math.max(1, request.deadline.getTime() - Date.now()));
+  await bounded(declared.abort(stepCall(request, driver, signal, powerOf(request, signal, { state: null }))), signal);
+}
+
+/** Sets a node's power outside any step; bounded by `deadline`. Answers the state it is in then. */
+export async function setPower(machine: Machine, action: PowerAction, deadline: Date, log: Log): Promise<PowerState> {
+  const signal = AbortSignal.timeout(Math.max(1, deadline.getTime() - Date.now()));
+  const power = { state: null as PowerState | null };
+  await bounded(powerOf({ machine, deadline, log }, signal, power).set(action), signal);
+  return power.state ?? "UNKNOWN";
+}
+
+async function bounded<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const late = new Promise<never>((_, reject) => {
+    signal.addEventListener("abort", () => reject(new Error("it did not answer in time")), { once: true });
+  });
+  work.catch(() => {});
+  late.catch(() => {});
+  return Promise.race([work, late]);
+}
+
+type CallBasis = Pick<StepRequest, "machine" | "deadline" | "log">;
+
+function call(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<unknown> {
+  const { machine, deadline, log } = basis;
+  const { id, name, powerState, labels } = machine.node;
+  return {
+    node: { id, name, powerState, labels },
+    settings: machine.settingsOf(driver),
+    signal,
+    deadline,
+    log: (message) => log.info({ node: name, driver: driver.name }, machine.redactor.text(message)),
+  };
+}
+
+function stepCall(request: Omit<StepRequest, "abort" | "graceMs">, driver: AnyDriver, signal: AbortSignal, power: NodePower): StepCall<unknown> {
+  return {
+    ...call(request, driver, signal),
+    args: request.step.args,
+    memo: request.memo as Json,
+    callback: request.callback as Json,
+    callbackPath: request.callbackPath,
+    attemptKey: request.attemptKey,
+    variables: request.variables,
+    power,
+    progress(percent, message) {
+      const bound = Math.round(Math.min(100, Math.max(0, Number.isFinite(percent) ? percent : 0)));
+      request.progress(bound, message === undefined ? null : request.machine.redactor.text(String(message)).slice(0, 1000));
+    },
+  };
+}
+
+function powerOf(basis: CallBasis, signal: AbortSignal, seen: { state: PowerState | null }): NodePower {
+  const driver = basis.machine.composition.giver("power") as Driver<unknown>;
+  const given = call(basis, driver, signal);
+  const read = async () => {
+    seen.state = await driver.power.read(given);
+    return seen.state;
+  };
+  return {
+    read,
+    async set(action) {
+      const wanted: PowerState = action === "ON" || action === "REBOOT" ? "ON" : "OFF";
+      if (action !== "REBOOT" && (await read()) === wanted) return;
+      await driver.power.set(given, action);
+      seen.state = wanted;
+    },
+    async setBootDevice(device: BootDevice, options) {
+      if (!driver.power.setBootDevice) throw new Error(`Driver "${driver.name}" cannot set the boot device.`);
+      await driver.power.setBootDevice(given, device, { persistent: options?.persistent ?? false });
+    },
+  };
+}
+
+function driverOf(composition: Composition, step: PlannedStep): AnyDriver | undefined {
+  return composition.drivers.find(({ name }) => name === step.driver);
+}
+
+/** Checks what a driver returned: it is not ours, so it is not trusted. */
+function outcomeOf(result: unknown, redactor: Redactor, power: { readonly state: PowerState | null }): StepOutcome {
+  const junk = (what: string): StepOutcome => ({ kind: "failed", code: "BACKEND_FAILED", reason: `The driver returned ${what}`, retryable: false, powerState: power.state });
+  if (typeof result !== "object" || result === null) return junk(`${typeof result} in place of a result`);
+  const given = result as Record<string, unknown>;
+  switch (given["kind"]) {
+    case "done": {
+      const output = storable(given["output"]);
+      return output === undefined ? junk("an output that is no JSON or is too large") : { kind: "done", output: redactor.json(output), powerState: power.state };
+    }
+    case "wait": {
+      const seconds = given["seconds"] ?? (given["callback"] === true ? Number.POSITIVE_INFINITY : undefined);
+      const memo = storable(given["memo"]);
+      if (typeof seconds !== "number" || !(seconds >= 0)) return junk("a wait without seconds and without a call-back");
+      if (memo === undefined) return junk("a memo that is no JSON or is too large");
+      return { kind: "wait", seconds, onCallback: given["callback"] === true, memo };
+    }
+    case "failed":
+      if (typeof given["reason"] !== "string") return junk("a failure without a reason");
+      return { kind: "failed", code: "BACKEND_FAILED", reason: redactor.text(given["reason"]), retryable: given["retryable"] === true, powerState: power.state };
+    default:
+      return junk(`a result of kind ${JSON.stringify(given["kind"])}`);
+  }
+}
+
+/** A value as JSON holds it; undefined when it holds it not, or when it is too large. An absent value is null. */
+function storable(value: unknown): StoredJson | undefined {
+  if (value === undefined) return null;
+  try {
+    const text = JSON.stringify(value);
+    if (text === undefined || text.length > OUTPUT_BYTES_MAX) return undefined;
+    return JSON.parse(text) as StoredJson;
+  } catch {
+    return undefined;
+  }
+}
+
+function failureOf(error: unknown, redactor: Redactor): { readonly kind: "failed"; readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean } {
+  const reason = redactor.text(messageOf(error));
+  if (error instanceof Error && error.name === "DriverError") {
+    const { kind, retryable } = error as DriverError;
+    return { kind: "failed", code: kind === "TIMEOUT" || kind === "UNREACHABLE" ? "TIMEOUT" : "BACKEND_FAILED", reason, retryable };
+  }
+  return { kind: "failed", code: "BACKEND_FAILED", reason, retryable: false };
+}

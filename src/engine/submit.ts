@@ -1,0 +1,344 @@
+/**
+ * Admission: a request becomes an operation with its runs, or is refused and leaves no trace. Everything is judged
+ * before anything is written, in one transaction that holds the nodes locked in the order of their ids; so of two
+ * overlapping requests one wins and the other is told who is in the way.
+ */
+import { randomUUID } from "node:crypto";
+import type { Refusal } from "../errors.ts";
+import { judge } from "../lifecycle/admission.ts";
+import type { NodeFacts } from "../lifecycle/admission.ts";
+import { defaultFailurePolicy } from "../lifecycle/operation-states.ts";
+import type { FailurePolicy } from "../lifecycle/operation-states.ts";
+import { resumeRoute, route } from "../lifecycle/verbs.ts";
+import type { OperationKind, Route } from "../lifecycle/verbs.ts";
+import type { Composition, Registry } from "../drivers/registry.ts";
+import { hashOf, violatedConstraint } from "../store/database.ts";
+import type { Reader, Tx } from "../store/database.ts";
+import { clustersByIds } from "../store/clusters.ts";
+import { lockNodes } from "../store/nodes.ts";
+import type { NodeRow } from "../store/nodes.ts";
+import { insertOperation, operationByKey } from "../store/operations.ts";
+import type { JsonObject, Plan, VerbOptions } from "../store/records.ts";
+import { busyNodes, insertRuns, runsOfOperation, storePlans } from "../store/runs.ts";
+import type { NewRun, RunRow } from "../store/runs.ts";
+import { keepSteps, nextPosition, planSteps } from "./plan.ts";
+import type { PlanVerdict } from "./plan.ts";
+import type { Queue } from "./queue.ts";
+import { selectNodes } from "./select.ts";
+import type { NodeSelector, Selection } from "./select.ts";
+import { beginRuns, finishWhenDone } from "./settle.ts";
+import type { Beginning } from "./settle.ts";
+import type { Transact, Work } from "./transition.ts";
+import { isVariables, notVariables, overlay } from "./variables.ts";
+
+/** Who asks, and for which project. */
+export interface Caller {
+  readonly actor: string;
+  readonly project: string;
+}
+
+/** What one bad node does to the request as a whole, before any work starts. */
+export const ACCEPTANCES = {
+  ALL_OR_NOTHING: "Refuse all if one is refused.",
+  BEST_EFFORT: "Start on those that can.",
+} as const;
+export type Acceptance = keyof typeof ACCEPTANCES;
+
+/** The part of a request that every verb shares. */
+export interface Terms {
+  readonly acceptance?: Acceptance | undefined;
+  readonly idempotencyKey?: string | undefined;
+  readonly maxParallel?: number | undefined;
+  readonly onFailure?: FailurePolicy | undefined;
+  readonly variables?: unknown;
+  readonly reason?: string | undefined;
+  readonly dryRun?: boolean | undefined;
+}
+
+export interface VerbRequest extends Terms {
+  readonly kind: OperationKind;
+  readonly nodes: NodeSelector;
+  readonly options?: VerbOptions | undefined;
+}
+
+/** What a restart takes up again, node by node. */
+export interface RestartRequest extends Terms {
+  readonly kind: OperationKind;
+  readonly restartOf: string;
+  readonly selection: Selection;
+  readonly options: VerbOptions;
+  readonly earlierVariables: JsonObject;
+  /** By node: the run, its plan, and what of it is kept. */
+  readonly earlier: ReadonlyMap<string, { readonly run: RunRow; readonly plan: Plan; readonly firstLeg: number; readonly done: ReadonlySet<string> }>;
+}
+
+/** The answer to one node of a request, in the order asked. */
+export interface NodeAnswer {
+  readonly ref: string;
+  readonly nodeId: string | null;
+  readonly runId: string | null;
+  readonly accepted: boolean;
+  readonly refusal: Refusal | null;
+  /** What would be, or will be, done; null for a refused node and for a request answered again. */
+  readonly plan: Plan | null;
+}
+
+export interface SubmitAnswer {
+  /** Null when refused or only planned. */
+  readonly operationId: string | null;
+  readonly results: readonly NodeAnswer[];
+  readonly refusals: readonly Refusal[];
+  readonly replayed: boolean;
+}
+
+export interface SubmitParts {
+  readonly transact: Transact;
+  readonly registry: Registry;
+  readonly queue: Queue;
+}
+
+const REASON_LENGTH_MAX = 1_000;
+const KEY_LENGTH_MAX = 200;
+
+/** A verb on nodes. */
+export async function submitVerb(parts: SubmitParts, caller: Caller, request: VerbRequest): Promise<SubmitAnswer> {
+  const select = (work: Work) => selectNodes(work.tx, request.nodes);
+  return submit(parts, caller, request, { kind: request.kind, options: request.options ?? {}, restartOf: null, earlierVariables: {}, select, routeOf: null });
+}
+
+/** A new operation for what an earlier one left undone. */
+export async function submitRestart(parts: SubmitParts, caller: Caller, request: RestartRequest): Promise<SubmitAnswer> {
+  const { kind, options, restartOf, earlierVariables, earlier } = request;
+  const select = () => Promise.resolve(request.selection);
+  return submit(parts, caller, request, { kind, options, restartOf, earlierVariables, select, routeOf: (node) => earlier.get(node.id) ?? null });
+}
+
+interface Task {
+  readonly kind: OperationKind;
+  readonly options: VerbOptions;
+  readonly restartOf: string | null;
+  readonly earlierVariables: JsonObject;
+  readonly select: (work: Work) => Promise<Selection | { readonly refusals: readonly Refusal[] }>;
+  /** For a restart: what the node did before. */
+  readonly routeOf: ((node: NodeRow) => { readonly run: RunRow; readonly plan: Plan; readonly firstLeg: number; readonly done: ReadonlySet<string> } | null) | null;
+}
+
+async function submit(parts: SubmitParts, caller: Caller, terms: Terms, task: Task): Promise<SubmitAnswer> {
+  const flaws = flawsOf(terms);
+  if (flaws.length > 0) return refusedWhole(flaws);
+  const inputHash = hashOf({ ...terms, kind: task.kind, options: task.options, restartOf: task.restartOf, selection: undefined, earlier: undefined });
+  const admit = () => parts.transact((work) => admitAll(work, parts, caller, terms, task, inputHash));
+  try {
+    return await admit();
+  } catch (error) {
+    // The same key at the same moment: the other one won, so this one is its repetition.
+    if (violatedConstraint(error) === "operations_idempotency") return admit();
+    throw error;
+  }
+}
+
+async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: Terms, task: Task, inputHash: string): Promise<SubmitAnswer> {
+  const replay = await replayOf(work.tx, caller, terms, inputHash);
+  if (replay) return replay;
+  const selection = await task.select(work);
+  if ("refusals" in selection) return refusedWhole(selection.refusals);
+  const nodes = new Map((await lockNodes(work.tx, selection.nodes.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
+  const judged = await judgeAll(work.tx, parts.registry, nodes, task);
+  const answers = selection.nodes.map(({ ref, nodeId }): NodeAnswer & { readonly judged: Judged } => {
+    const found = judged.get(nodeId) ?? { refusal: goneRefusal(ref) };
+    const refusal = "refusal" in found ? found.refusal : null;
+    return { ref, nodeId, runId: null, accepted: refusal === null, refusal, plan: "plan" in found ? found.plan : null, judged: found };
+  });
+  const refusals = answers.flatMap(({ refusal }) => (refusal ? [refusal] : []));
+  const admitted = answers.flatMap((answer) => {
+    const node = answer.nodeId === null ? undefined : nodes.get(answer.nodeId);
+    return "plan" in answer.judged && node ? [{ answer, node, ...answer.judged }] : [];
+  });
+  const refuseAll = admitted.length === 0 || (refusals.length > 0 && (terms.acceptance ?? "ALL_OR_NOTHING") === "ALL_OR_NOTHING");
+  if (refuseAll) return { operationId: null, results: answers.map((answer) => ({ ...answer, accepted: false })), refusals, replayed: false };
+  if (terms.dryRun) return { operationId: null, results: answers, refusals: [], replayed: false };
+
+  const operationId = randomUUID();
+  const variables = overlayKeepingNulls(task.earlierVariables, terms.variables);
+  const clusterVariables = await variablesOfClusters(work.tx, admitted.map(({ node }) => node));
+  await insertOperation(work.tx, {
+    id: operationId,
+    kind: task.kind,
+    state: "QUEUED",
+    project: caller.project,
+    actor: caller.actor,
+    reason: terms.reason ?? null,
+    clusterId: selection.clusterId,
+    restartOf: task.restartOf,
+    idempotencyKey: terms.idempotencyKey ?? null,
+    inputHash,
+    options: task.options,
+    onFailure: terms.onFailure ?? defaultFailurePolicy(task.kind),
+    maxParallel: terms.maxParallel ?? null,
+    variables,
+    totalCount: admitted.length,
+  });
+  const hashes = await storePlans(work.tx, admitted.map(({ plan }) => plan));
+  const startNow = terms.maxParallel ?? admitted.length;
+  const runIds = new Map(admitted.map(({ node }) => [node.id, randomUUID()]));
+  const rows = admitted.map(({ node, plan, target, earlier }, index): NewRun => ({
+    id: runIds.get(node.id) ?? "",
+    operationId,
+    nodeId: node.id,
+    nodeName: node.name,
+    ordinal: index,
+    state: index < startNow ? "RUNNING" : "QUEUED",
+    planHash: hashes[index] ?? "",
+    variables: overlay(clusterVariables.get(node.clusterId ?? ""), variables),
+    position: nextPosition(plan, 0),
+    target,
+    movesState: plan.finish.length > 0 || plan.legs.some(({ enter }) => enter.length > 0),
+    attempt: (earlier?.attempt ?? 0) + 1,
+    restartOf: earlier?.id ?? null,
+  }));
+  await insertRuns(work.tx, rows);
+  const beginnings = admitted.slice(0, startNow).map(({ node, plan, target }): Beginning => ({ runId: runIds.get(node.id) ?? "", node, plan, target }));
+  await beginRuns(work, parts.queue, { id: operationId, reason: terms.reason ?? null }, caller.actor, beginnings);
+  await finishWhenDone(work, parts, operationId);
+  return {
+    operationId,
+    results: answers.map((answer) => ({ ...answer, runId: (answer.nodeId !== null && runIds.get(answer.nodeId)) || null })),
+    refusals: [],
+    replayed: false,
+  };
+}
+
+type Judged = { readonly plan: Plan; readonly target: NodeRow["state"]; readonly earlier: RunRow | null } | { readonly refusal: Refusal };
+
+/** Judges and plans each node. Nodes with the same drivers on the same route share one plan. */
+async function judgeAll(tx: Tx, registry: Registry, nodes: ReadonlyMap<string, NodeRow>, task: Task): Promise<Map<string, Judged>> {
+  const busy = new Map((await busyNodes(tx, [...nodes.keys()])).map((run) => [run.nodeId, run]));
+  const planned = new Map<string, Promise<PlanVerdict>>();
+  const judged = new Map<string, Judged>();
+  for (const node of nodes.values()) {
+    const composed = registry.compose(node);
+    const facts = factsOf(node, composed, busy.get(node.id) ?? null);
+    const earlier = task.routeOf?.(node) ?? null;
+    const found = routeFor(facts, task, earlier);
+    if ("refusal" in found) {
+      judged.set(node.id, found);
+      continue;
+    }
+    const key = hashOf([node.driver, node.borrowed, found.route]);
+    const request = {
+      nodeName: node.name,
+      route: found.route,
+      composition: "composition" in composed ? composed.composition : NO_DRIVERS,
+      cleanSteps: task.kind === "CLEAN" ? task.options.cleanSteps : undefined,
+      powerAction: task.options.powerAction,
+    };
+    const verdict = await (planned.get(key) ?? remember(planned, key, planSteps(request)));
+    if ("refusals" in verdict) {
+      const [first] = verdict.refusals;
+      judged.set(node.id, { refusal: { ...(first ?? goneRefusal(node.name)), message: verdict.refusals.map(({ message }) => message).join(" "), nodeId: node.id } });
+      continue;
+    }
+    const plan = earlier && earlier.done.size > 0 ? keepSteps(verdict.plan, earlier.done) : verdict.plan;
+    judged.set(node.id, { plan, target: found.route.target, earlier: earlier?.run ?? null });
+  }
+  return judged;
+}
+
+const NO_DRIVERS: Composition = { giver: () => null, inspect: null, drivers: [] };
+
+function remember<T>(map: Map<string, T>, key: string, value: T): T {
+  map.set(key, value);
+  return value;
+}
+
+/** What admission goes by, read from a locked node. */
+export function factsOf(
+  node: NodeRow,
+  composed: ReturnType<Registry["compose"]>,
+  busy: { readonly operationId: string; readonly kind: OperationKind } | null,
+): NodeFacts {
+  const composition = "composition" in composed ? composed.composition : NO_DRIVERS;
+  return {
+    id: node.id,
+    name: node.name,
+    state: node.state,
+    inMaintenance: node.maintenanceSince !== null,
+    isProtected: node.isProtected,
+    hasDisappeared: node.presence === "DISAPPEARED",
+    busyWith: busy,
+    driverProblem: "problem" in composed ? composed.problem : null,
+    can: { inspect: composition.inspect !== null, clean: composition.giver("clean") !== null, deploy: composition.giver("deploy") !== null },
+    inspectsWithoutReboot: composition.inspect?.withoutReboot ?? false,
+    driver: node.driver,
+  };
+}
+
+function routeFor(facts: NodeFacts, task: Task, earlier: { readonly plan: Plan; readonly firstLeg: number } | null): { readonly route: Route } | { readonly refusal: Refusal } {
+  const options = { ...(task.options.until && { until: task.options.until }), manualCleaning: task.options.cleanSteps !== undefined };
+  const request = { verb: task.kind, options, force: task.options.force ?? false };
+  if (!earlier) {
+    const verdict = judge(facts, request);
+    return verdict.admitted ? { route: verdict.route } : { refusal: verdict.refusal };
+  }
+  const resumed = resumeRoute(earlier.plan, facts.state, earlier.firstLeg);
+  // The route is the earlier run's; everything else a verb is refused for counts as ever.
+  const verdict = judge({ ...facts, state: anyAllowedState(task.kind) }, request);
+  if (!verdict.admitted) return { refusal: verdict.refusal };
+  if (!resumed) {
+    return { refusal: { code: "NOTHING_TO_RESTART", message: `Node ${facts.name} is ${facts.state}, and from there nothing of the earlier work can be taken up; give it a verb of its own.`, nodeId: facts.id } };
+  }
+  return { route: resumed.route };
+}
+
+const ALLOWED_SOMEWHERE = ["ENROLLED", "MANAGEABLE", "AVAILABLE", "ACTIVE"] as const;
+
+function anyAllowedState(kind: OperationKind): NodeRow["state"] {
+  return ALLOWED_SOMEWHERE.find((state) => route(kind, state) !== null) ?? "MANAGEABLE";
+}
+
+function goneRefusal(ref: string): Refusal {
+  return { code: "NOT_FOUND", message: `There is no node ${ref}.`, missing: [ref] };
+}
+
+/** The earlier answer to the same key: replayed for the same input, refused for another. */
+async function replayOf(reader: Reader, caller: Caller, terms: Terms, inputHash: string): Promise<SubmitAnswer | null> {
+  if (terms.idempotencyKey === undefined || terms.dryRun) return null;
+  const operation = await operationByKey(reader, caller.actor, terms.idempotencyKey);
+  if (!operation) return null;
+  if (operation.inputHash === inputHash) {
+    const runs = await runsOfOperation(reader, operation.id, "WORK");
+    const results = runs.map(({ nodeName, nodeId, id }): NodeAnswer => ({ ref: nodeName, nodeId, runId: id, accepted: true, refusal: null, plan: null }));
+    return { operationId: operation.id, results, refusals: [], replayed: true };
+  }
+  return refusedWhole([
+    {
+      code: "IDEMPOTENCY_MISMATCH",
+      message: `The idempotency key "${terms.idempotencyKey}" was used for operation ${operation.id} with another input; take a new key for a new request.`,
+      path: ["input", "idempotencyKey"],
+      operationId: operation.id,
+    },
+  ]);
+}
+
+function flawsOf(terms: Terms): Refusal[] {
+  const flaws: Refusal[] = [];
+  const invalid = (field: string, message: string) => flaws.push({ code: "INVALID_INPUT", message, path: ["input", field] });
+  if (terms.maxParallel !== undefined && !(Number.isInteger(terms.maxParallel) && terms.maxParallel >= 1)) invalid("maxParallel", "maxParallel is a whole number of nodes, 1 or more; leave it out for no limit.");
+  if (terms.idempotencyKey !== undefined && (terms.idempotencyKey.length === 0 || terms.idempotencyKey.length > KEY_LENGTH_MAX)) invalid("idempotencyKey", `An idempotency key has 1 to ${KEY_LENGTH_MAX} characters.`);
+  if ((terms.reason?.length ?? 0) > REASON_LENGTH_MAX) invalid("reason", `A reason has at most ${REASON_LENGTH_MAX} characters.`);
+  if (terms.variables !== undefined && terms.variables !== null && !isVariables(terms.variables)) flaws.push(notVariables(["input", "variables"]));
+  return flaws;
+}
+
+function overlayKeepingNulls(earlier: JsonObject, given: unknown): JsonObject {
+  return { ...earlier, ...(isVariables(given) ? given : {}) };
+}
+
+async function variablesOfClusters(reader: Reader, nodes: readonly NodeRow[]): Promise<Map<string, JsonObject>> {
+  const ids = [...new Set(nodes.flatMap(({ clusterId }) => (clusterId === null ? [] : [clusterId])))];
+  return new Map((await clustersByIds(reader, ids)).map(({ id, variables }) => [id, variables]));
+}
+
+export function refusedWhole(refusals: readonly Refusal[]): SubmitAnswer {
+  return { operationId: null, results: [], refusals, replayed: false };
+}

@@ -1,0 +1,26 @@
+/**
+ * Variables: JSON objects overlaid one over the other (semantics.md, section 10). A shallow merge: later wins, empty
+ * values override, `null` removes the key, absent and `{}` change nothing.
+ */
+import type { Refusal } from "../errors.ts";
+import type { JsonObject, StoredJson } from "../store/records.ts";
+
+export function overlay(...layers: readonly (JsonObject | null | undefined)[]): JsonObject {
+  const merged: Record<string, StoredJson> = {};
+  for (const layer of layers) {
+    for (const [key, value] of Object.entries(layer ?? {})) {
+      if (value === null) delete merged[key];
+      else merged[key] = value;
+    }
+  }
+  return merged;
+}
+
+/** An overlay that keeps its `null`s: what is stored of a request, to be laid over other settings later. */
+export function isVariables(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export function notVariables(path: readonly string[]): Refusal {
+  return { code: "INVALID_INPUT", message: "Variables are a JSON object, as in { \"ntp\": \"10.0.0.1\" }.", path };
+}

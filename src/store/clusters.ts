@@ -1,0 +1,68 @@
+/** Clusters: named sets of nodes with settings. */
+import { and, asc, eq, inArray, sql } from "drizzle-orm";
+import type { NodeState } from "../lifecycle/node-states.ts";
+import type { Stage } from "../lifecycle/cluster-state.ts";
+import type { Reader, Tx } from "./database.ts";
+import { cutPage, pageClauses } from "./page.ts";
+import type { Page, PageRequest } from "./page.ts";
+import { clusters, nodes } from "./tables.ts";
+
+export type ClusterRow = typeof clusters.$inferSelect;
+
+export async function clustersByIds(reader: Reader, ids: readonly string[]): Promise<ClusterRow[]> {
+  return ids.length === 0 ? [] : reader.select().from(clusters).where(inArray(clusters.id, [...ids]));
+}
+
+export async function clusterByName(reader: Reader, name: string): Promise<ClusterRow | undefined> {
+  const [row] = await reader.select().from(clusters).where(eq(clusters.name, name));
+  return row;
+}
+
+export async function clustersByNames(reader: Reader, names: readonly string[]): Promise<ClusterRow[]> {
+  return names.length === 0 ? [] : reader.select().from(clusters).where(inArray(clusters.name, [...names]));
+}
+
+export async function clustersPage(reader: Reader, request: PageRequest): Promise<Page<ClusterRow>> {
+  const { where, orderBy } = pageClauses(request, { column: clusters.name, id: clusters.id, descending: false });
+  const rows = await reader
+    .select()
+    .from(clusters)
+    .where(where)
+    .orderBy(...orderBy)
+    .limit(request.limit + 1);
+  return cutPage(rows, request);
+}
+
+export async function lockCluster(tx: Tx, id: string): Promise<ClusterRow | undefined> {
+  const [row] = await tx.select().from(clusters).where(eq(clusters.id, id)).for("no key update");
+  return row;
+}
+
+export async function insertCluster(tx: Tx, row: typeof clusters.$inferInsert): Promise<void> {
+  await tx.insert(clusters).values(row);
+}
+
+export async function updateCluster(tx: Tx, id: string, change: Partial<Pick<ClusterRow, "name" | "variables">>): Promise<void> {
+  await tx
+    .update(clusters)
+    .set({ ...change, revision: sql`${clusters.revision} + 1`, updatedAt: sql`now()` })
+    .where(eq(clusters.id, id));
+}
+
+export async function deleteCluster(tx: Tx, id: string): Promise<void> {
+  await tx.delete(clusters).where(eq(clusters.id, id));
+}
+
+/** How many nodes of each cluster are in each state and stage: what a cluster's state is derived from. */
+export async function nodeCountsOf(
+  reader: Reader,
+  clusterIds: readonly string[],
+): Promise<{ clusterId: string | null; state: NodeState; stage: Stage; count: number }[]> {
+  if (clusterIds.length === 0) return [];
+  return reader
+    .select({ clusterId: nodes.clusterId, state: nodes.state, stage: nodes.stage, count: sql<number>`count(*)::int` })
+    .from(nodes)
+    .where(and(inArray(nodes.clusterId, [...clusterIds])))
+    .groupBy(nodes.clusterId, nodes.state, nodes.stage)
+    .orderBy(asc(nodes.state));
+}

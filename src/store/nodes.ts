@@ -1,0 +1,208 @@
+/** Nodes: who they are, what state they are in, what inspection found. `state` is changed through `moveNodes` alone. */
+import { and, asc, desc, eq, gt, ilike, inArray, isNotNull, isNull, like, not, or, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import type { NodeState } from "../lifecycle/node-states.ts";
+import type { Reader, Tx } from "./database.ts";
+import { cutPage, pageClauses } from "./page.ts";
+import type { Page, PageRequest } from "./page.ts";
+import type { Failure, JsonObject } from "./records.ts";
+import { clusters, inventories, nodeSecrets, nodes } from "./tables.ts";
+
+export type NodeRow = typeof nodes.$inferSelect;
+export type InventoryRow = typeof inventories.$inferSelect;
+export type Secrets = Readonly<Record<string, Readonly<Record<string, string>>>>;
+
+/** A test of a text; given fields are combined with AND. */
+export interface StringTest {
+  readonly eq?: string | undefined;
+  readonly in?: readonly string[] | undefined;
+  readonly startsWith?: string | undefined;
+  readonly contains?: string | undefined;
+}
+
+/** Which nodes; given fields are combined with AND, an absent one matches all. */
+export interface NodeFilter {
+  readonly ids?: readonly string[] | undefined;
+  readonly name?: StringTest | undefined;
+  readonly states?: readonly NodeState[] | undefined;
+  readonly powerStates?: readonly NodeRow["powerState"][] | undefined;
+  readonly presence?: readonly NodeRow["presence"][] | undefined;
+  readonly maintenance?: boolean | undefined;
+  readonly clusterId?: string | undefined;
+  readonly clusterName?: string | undefined;
+  readonly driver?: string | undefined;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly or?: readonly NodeFilter[] | undefined;
+  readonly not?: NodeFilter | undefined;
+}
+
+/** The filter as a condition on `nodes`; undefined when it matches all. */
+export function nodeCondition(filter: NodeFilter | undefined): SQL | undefined {
+  if (!filter) return undefined;
+  const { ids, name, states, powerStates, presence, maintenance, clusterId, clusterName, driver, labels } = filter;
+  return and(
+    ids && inArray(nodes.id, [...ids]),
+    name && stringCondition(name),
+    states && inArray(nodes.state, [...states]),
+    powerStates && inArray(nodes.powerState, [...powerStates]),
+    presence && inArray(nodes.presence, [...presence]),
+    maintenance === undefined ? undefined : maintenance ? isNotNull(nodes.maintenanceSince) : isNull(nodes.maintenanceSince),
+    clusterId === undefined ? undefined : eq(nodes.clusterId, clusterId),
+    clusterName === undefined ? undefined : sql`${nodes.clusterId} = (select ${clusters.id} from ${clusters} where ${clusters.name} = ${clusterName})`,
+    driver === undefined ? undefined : eq(nodes.driver, driver),
+    labels && sql`${nodes.labels} @> ${JSON.stringify(labels)}::text::jsonb`,
+    filter.or && (filter.or.length === 0 ? sql`false` : or(...filter.or.map((one) => nodeCondition(one) ?? sql`true`))),
+    filter.not && not(nodeCondition(filter.not) ?? sql`true`),
+  );
+}
+
+function stringCondition(test: StringTest): SQL | undefined {
+  return and(
+    test.eq === undefined ? undefined : eq(nodes.name, test.eq),
+    test.in && inArray(nodes.name, [...test.in]),
+    test.startsWith === undefined ? undefined : like(nodes.name, `${escapePattern(test.startsWith)}%`),
+    test.contains === undefined ? undefined : ilike(nodes.name, `%${escapePattern(test.contains)}%`),
+  );
+}
+
+function escapePattern(text: string): string {
+  return text.replace(/[\\%_]/g, "\\$&");
+}
+
+export async function nodesByIds(reader: Reader, ids: readonly string[]): Promise<NodeRow[]> {
+  return ids.length === 0 ? [] : reader.select().from(nodes).where(inArray(nodes.id, [...ids]));
+}
+
+export async function nodesByNames(reader: Reader, names: readonly string[]): Promise<NodeRow[]> {
+  return names.length === 0 ? [] : reader.select().from(nodes).where(inArray(nodes.name, [...names]));
+}
+
+/** Id and name of every node that matches, by name. */
+export async function nodeKeys(reader: Reader, filter: NodeFilter): Promise<{ id: string; name: string }[]> {
+  return reader.select({ id: nodes.id, name: nodes.name }).from(nodes).where(nodeCondition(filter)).orderBy(asc(nodes.name));
+}
+
+/**
+ * Locks the nodes in the order of their ids, the order that keeps two requests from waiting for each other.
+ *
+ * All row locks of this room are NO KEY UPDATE: the second update of a row in one transaction takes a KEY SHARE lock on
+ * the rows that it references, so with FOR UPDATE two runs of one operation that end together would lock each other out.
+ */
+export async function lockNodes(tx: Tx, ids: readonly string[]): Promise<NodeRow[]> {
+  if (ids.length === 0) return [];
+  return tx.select().from(nodes).where(inArray(nodes.id, [...ids])).orderBy(asc(nodes.id)).for("no key update");
+}
+
+export const NODE_ORDERS = { NAME: nodes.name, CREATED_AT: nodes.createdAt, UPDATED_AT: nodes.updatedAt } as const;
+export type NodeOrder = { readonly by: keyof typeof NODE_ORDERS; readonly descending: boolean };
+
+export async function nodesPage(reader: Reader, filter: NodeFilter | undefined, order: NodeOrder, request: PageRequest): Promise<Page<NodeRow>> {
+  const { where, orderBy } = pageClauses(request, { column: NODE_ORDERS[order.by], id: nodes.id, descending: order.descending });
+  const rows = await reader
+    .select()
+    .from(nodes)
+    .where(and(nodeCondition(filter), where))
+    .orderBy(...orderBy)
+    .limit(request.limit + 1);
+  return cutPage(rows, request);
+}
+
+export async function countNodes(reader: Reader, filter: NodeFilter | undefined): Promise<number> {
+  return reader.$count(nodes, nodeCondition(filter));
+}
+
+/** All matching nodes after a name, by name: for readers that go through everything. */
+export async function nodesAfterName(reader: Reader, filter: NodeFilter | undefined, name: string | null, limit: number): Promise<NodeRow[]> {
+  return reader
+    .select()
+    .from(nodes)
+    .where(and(nodeCondition(filter), name === null ? undefined : gt(nodes.name, name)))
+    .orderBy(asc(nodes.name))
+    .limit(limit);
+}
+
+const ROWS_A_STATEMENT = 1000;
+
+export async function insertNodes(tx: Tx, rows: readonly (typeof nodes.$inferInsert)[]): Promise<void> {
+  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
+    await tx.insert(nodes).values(rows.slice(from, from + ROWS_A_STATEMENT));
+  }
+}
+
+export async function deleteNode(tx: Tx, id: string): Promise<void> {
+  await tx.delete(nodes).where(eq(nodes.id, id));
+}
+
+/** Changes fields that are not the state. Raises the revision. */
+export async function updateNode(tx: Tx, id: string, change: Partial<Omit<NodeRow, "id" | "state" | "transitionCount" | "revision">>): Promise<void> {
+  await tx
+    .update(nodes)
+    .set({ ...change, revision: sql`${nodes.revision} + 1`, updatedAt: sql`now()` })
+    .where(eq(nodes.id, id));
+}
+
+export async function updateNodes(tx: Tx, ids: readonly string[], change: Partial<Pick<NodeRow, "clusterId" | "maintenanceReason" | "maintenanceSince" | "maintenanceBy">>): Promise<void> {
+  if (ids.length === 0) return;
+  await tx
+    .update(nodes)
+    .set({ ...change, revision: sql`${nodes.revision} + 1`, updatedAt: sql`now()` })
+    .where(inArray(nodes.id, [...ids]));
+}
+
+/** What goes with a change of state. */
+export interface NodeMove {
+  readonly stage?: NodeRow["stage"];
+  readonly lastError?: Failure | null;
+}
+
+/** A node after a move, with what its transition needs. */
+export type MovedNode = Pick<NodeRow, "id" | "name" | "project" | "transitionCount" | "revision">;
+
+/**
+ * Moves nodes from one state to another and counts the transition; only `engine/transition.ts` calls it. Answers the
+ * nodes that were in `from`; the database refuses an edge that is not in the table.
+ */
+export async function moveNodes(tx: Tx, ids: readonly string[], from: NodeState, to: NodeState, change: NodeMove = {}): Promise<MovedNode[]> {
+  return tx
+    .update(nodes)
+    .set({ ...change, state: to, transitionCount: sql`${nodes.transitionCount} + 1`, revision: sql`${nodes.revision} + 1`, updatedAt: sql`now()` })
+    .where(and(inArray(nodes.id, [...ids]), eq(nodes.state, from)))
+    .returning({ id: nodes.id, name: nodes.name, project: nodes.project, transitionCount: nodes.transitionCount, revision: nodes.revision });
+}
+
+export async function putSecrets(tx: Tx, rows: readonly { readonly nodeId: string; readonly secrets: Secrets }[]): Promise<void> {
+  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
+    await tx
+      .insert(nodeSecrets)
+      .values(rows.slice(from, from + ROWS_A_STATEMENT))
+      .onConflictDoUpdate({ target: nodeSecrets.nodeId, set: { secrets: sql`excluded.secrets` } });
+  }
+}
+
+/** Secrets of a node, for the one who calls its driver. */
+export async function secretsOf(reader: Reader, nodeId: string): Promise<Secrets> {
+  const [row] = await reader.select({ secrets: nodeSecrets.secrets }).from(nodeSecrets).where(eq(nodeSecrets.nodeId, nodeId));
+  return row?.secrets ?? {};
+}
+
+/** Node → names of the secret fields that are set, by driver. The values stay where they are. */
+export async function secretFieldsOf(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, Record<string, string[]>>> {
+  if (nodeIds.length === 0) return new Map();
+  const rows = await reader.select().from(nodeSecrets).where(inArray(nodeSecrets.nodeId, [...nodeIds]));
+  return new Map(rows.map(({ nodeId, secrets }) => [nodeId, Object.fromEntries(Object.entries(secrets).map(([driver, fields]) => [driver, Object.keys(fields)]))]));
+}
+
+export async function insertInventory(tx: Tx, row: { readonly id: string; readonly nodeId: string; readonly runId: string; readonly data: JsonObject }): Promise<void> {
+  await tx.insert(inventories).values(row);
+}
+
+/** The newest inventory of each node that has one. */
+export async function newestInventories(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, InventoryRow>> {
+  if (nodeIds.length === 0) return new Map();
+  const rows = await reader
+    .select()
+    .from(inventories)
+    .where(sql`(${inventories.nodeId}, ${inventories.takenAt}) in (select node_id, max(taken_at) from inventories where ${inArray(inventories.nodeId, [...nodeIds])} group by node_id)`)
+    .orderBy(desc(inventories.id));
+  return new Map(rows.map((row) => [row.nodeId, row]));
+}

@@ -1,0 +1,163 @@
+/** Operations: accepted requests and how far they have come. */
+import { and, desc, eq, inArray, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import type { FinalRunState, OperationState, RunCounts, RunState, Wish } from "../lifecycle/operation-states.ts";
+import type { OperationKind } from "../lifecycle/verbs.ts";
+import type { Reader, Tx } from "./database.ts";
+import { cutPage, pageClauses } from "./page.ts";
+import type { Page, PageRequest } from "./page.ts";
+import type { Failure } from "./records.ts";
+import { operations, runs } from "./tables.ts";
+
+export type OperationRow = typeof operations.$inferSelect;
+
+export interface OperationFilter {
+  readonly kinds?: readonly OperationKind[] | undefined;
+  readonly states?: readonly OperationState[] | undefined;
+  readonly nodeId?: string | undefined;
+  readonly clusterId?: string | undefined;
+}
+
+function operationCondition(filter: OperationFilter | undefined): SQL | undefined {
+  if (!filter) return undefined;
+  return and(
+    filter.kinds && inArray(operations.kind, [...filter.kinds]),
+    filter.states && inArray(operations.state, [...filter.states]),
+    filter.nodeId === undefined ? undefined : sql`${operations.id} in (select operation_id from runs where node_id = ${filter.nodeId})`,
+    filter.clusterId === undefined ? undefined : eq(operations.clusterId, filter.clusterId),
+  );
+}
+
+export async function insertOperation(tx: Tx, row: typeof operations.$inferInsert): Promise<void> {
+  await tx.insert(operations).values(row);
+}
+
+export async function operationsByIds(reader: Reader, ids: readonly string[]): Promise<OperationRow[]> {
+  return ids.length === 0 ? [] : reader.select().from(operations).where(inArray(operations.id, [...ids]));
+}
+
+export async function operationsPage(reader: Reader, filter: OperationFilter | undefined, request: PageRequest): Promise<Page<OperationRow>> {
+  const { where, orderBy } = pageClauses(request, { column: operations.createdAt, id: operations.id, descending: true });
+  const rows = await reader
+    .select()
+    .from(operations)
+    .where(and(operationCondition(filter), where))
+    .orderBy(...orderBy)
+    .limit(request.limit + 1);
+  return cutPage(rows, request);
+}
+
+export async function operationByKey(reader: Reader, actor: string, idempotencyKey: string): Promise<OperationRow | undefined> {
+  const [row] = await reader
+    .select()
+    .from(operations)
+    .where(and(eq(operations.actor, actor), eq(operations.idempotencyKey, idempotencyKey)));
+  return row;
+}
+
+export async function lockOperation(tx: Tx, id: string): Promise<OperationRow | undefined> {
+  const [row] = await tx.select().from(operations).where(eq(operations.id, id)).for("no key update");
+  return row;
+}
+
+export async function updateOperation(tx: Tx, id: string, change: Partial<OperationRow>): Promise<void> {
+  await tx
+    .update(operations)
+    .set({ ...change, revision: sql`${operations.revision} + 1` })
+    .where(eq(operations.id, id));
+}
+
+/** QUEUED → RUNNING, once, when the first run begins. */
+export async function operationBegins(tx: Tx, id: string): Promise<void> {
+  await tx
+    .update(operations)
+    .set({ state: "RUNNING", startedAt: sql`now()`, revision: sql`${operations.revision} + 1` })
+    .where(and(eq(operations.id, id), eq(operations.state, "QUEUED")));
+}
+
+/** The wish on an operation: what a process checks between two steps of a run. */
+export async function operationWish(reader: Reader, id: string): Promise<Wish | null> {
+  const [row] = await reader.select({ wish: operations.wish }).from(operations).where(eq(operations.id, id));
+  return row?.wish ?? null;
+}
+
+/** Sets the operation's end when its last run has ended. */
+export async function finishOperation(tx: Tx, id: string, state: OperationState): Promise<void> {
+  await updateOperation(tx, id, { state, finishedAt: sql`now()` as never });
+}
+
+/** The first failure is the one people look for; later ones do not replace it. */
+export async function noteFirstFailure(tx: Tx, id: string, failure: Failure): Promise<void> {
+  await tx
+    .update(operations)
+    .set({ firstFailure: sql`coalesce(${operations.firstFailure}, ${JSON.stringify(failure)}::text::jsonb)` })
+    .where(eq(operations.id, id));
+}
+
+/** Runs of each operation by state, clean-up runs not counted. */
+export async function runStateCounts(reader: Reader, operationIds: readonly string[]): Promise<Map<string, Partial<Record<RunState, number>>>> {
+  if (operationIds.length === 0) return new Map();
+  const rows = await reader
+    .select({ operationId: runs.operationId, state: runs.state, count: sql<number>`count(*)::int` })
+    .from(runs)
+    .where(and(inArray(runs.operationId, [...operationIds]), eq(runs.purpose, "WORK")))
+    .groupBy(runs.operationId, runs.state);
+  const counts = new Map<string, Partial<Record<RunState, number>>>();
+  for (const { operationId, state, count } of rows) counts.set(operationId, { ...counts.get(operationId), [state]: count });
+  return counts;
+}
+
+/** What the outcome of an operation is made of. */
+export async function finalCounts(tx: Tx, operationId: string): Promise<RunCounts & { readonly unfinished: number; readonly cleanUps: number }> {
+  const ended = (state: FinalRunState) => sql<number>`count(*) filter (where ${runs.state} = ${state} and ${runs.purpose} = 'WORK')::int`;
+  const [row] = await tx
+    .select({
+      succeeded: ended("SUCCEEDED"),
+      failed: ended("FAILED"),
+      aborted: ended("ABORTED"),
+      stopped: ended("STOPPED"),
+      succeededWithErrors: sql<number>`count(*) filter (where ${runs.state} = 'SUCCEEDED' and ${runs.purpose} = 'WORK' and jsonb_array_length(${runs.errors}) > 0)::int`,
+      unfinished: sql<number>`count(*) filter (where ${runs.finishedAt} is null)::int`,
+      cleanUps: sql<number>`count(*) filter (where ${runs.purpose} = 'CLEAN_UP')::int`,
+    })
+    .from(runs)
+    .where(eq(runs.operationId, operationId));
+  return row ?? { succeeded: 0, failed: 0, aborted: 0, stopped: 0, succeededWithErrors: 0, unfinished: 0, cleanUps: 0 };
+}
+
+/** How many runs of an operation have begun and not ended: what `maxParallel` bounds. */
+export async function countBegunRuns(tx: Tx, operationId: string): Promise<number> {
+  return tx.$count(runs, and(eq(runs.operationId, operationId), sql`${runs.finishedAt} is null`, sql`${runs.state} <> 'QUEUED'`));
+}
+
+/** Whether any run of the operation is unfinished: one look at an index, unlike counting. */
+export async function hasUnfinishedRun(tx: Tx, operationId: string): Promise<boolean> {
+  const found = await tx
+    .select({ id: runs.id })
+    .from(runs)
+    .where(and(eq(runs.operationId, operationId), sql`${runs.finishedAt} is null`))
+    .limit(1);
+  return found.length > 0;
+}
+
+/** Unfinished operations that work on nodes of a cluster and move their state, and operations asked for the cluster itself. */
+export async function workOnClusters(
+  reader: Reader,
+  clusterIds: readonly string[],
+): Promise<{ clusterId: string; operationId: string; kind: OperationKind; stopping: boolean }[]> {
+  if (clusterIds.length === 0) return [];
+  const rows = await reader.execute(sql`
+    select distinct n.cluster_id as "clusterId", o.id as "operationId", o.kind, coalesce(o.wish, r.wish) is not null as stopping
+    from nodes n join runs r on r.node_id = n.id and r.finished_at is null and r.moves_state join operations o on o.id = r.operation_id
+    where n.cluster_id in (${sql.join(clusterIds.map((id) => sql`${id}::uuid`), sql`, `)})`);
+  return [...rows] as never;
+}
+
+/** The newest operations on a cluster's nodes or asked for the cluster, unfinished ones only. */
+export async function unfinishedOperationsOfCluster(reader: Reader, clusterId: string): Promise<OperationRow[]> {
+  return reader
+    .select()
+    .from(operations)
+    .where(and(sql`${operations.finishedAt} is null`, sql`${operations.id} in (select r.operation_id from runs r join nodes n on n.id = r.node_id where n.cluster_id = ${clusterId}::uuid and r.finished_at is null)`))
+    .orderBy(desc(operations.createdAt));
+}

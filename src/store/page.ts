@@ -1,0 +1,55 @@
+/** Pages by key, not by offset: what every list of this room is cut with. */
+import { and, asc, desc, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import type { PgColumn } from "drizzle-orm/pg-core";
+
+/** A page asked for. `after` and `before` hold the sort key and the id of the row next to it. */
+export interface PageRequest {
+  readonly limit: number;
+  readonly after?: PageKey | undefined;
+  readonly before?: PageKey | undefined;
+  /** The last `limit` rows, not the first. */
+  readonly fromEnd?: boolean;
+}
+
+export interface PageKey {
+  readonly key: string;
+  readonly id: string;
+}
+
+export interface Page<Row> {
+  readonly rows: readonly Row[];
+  readonly hasNext: boolean;
+  readonly hasPrevious: boolean;
+}
+
+/** The order of a list: by one column, ties by id. */
+export interface PageOrder {
+  readonly column: PgColumn;
+  readonly id: PgColumn;
+  readonly descending: boolean;
+}
+
+/** WHERE and ORDER BY of a page. One row more than asked is to be read, so that `cutPage` can tell whether more follow. */
+export function pageClauses(request: PageRequest, order: PageOrder): { where: SQL | undefined; orderBy: SQL[] } {
+  const { column, id, descending } = order;
+  const type = sql.raw(column.getSQLType().replace(/\(\d+\)/, ""));
+  const beyond = ({ key, id: rowId }: PageKey, forward: boolean): SQL =>
+    forward !== descending
+      ? sql`(${column}, ${id}) > (${key}::${type}, ${rowId}::uuid)`
+      : sql`(${column}, ${id}) < (${key}::${type}, ${rowId}::uuid)`;
+  const way = descending !== (request.fromEnd ?? false) ? desc : asc;
+  return {
+    where: and(request.after && beyond(request.after, true), request.before && beyond(request.before, false)),
+    orderBy: [way(column), way(id)],
+  };
+}
+
+/** Cuts the surplus row off and puts a page that was read from the end back in order. */
+export function cutPage<Row>(rows: readonly Row[], request: PageRequest): Page<Row> {
+  const surplus = rows.length > request.limit;
+  const kept = rows.slice(0, request.limit);
+  return request.fromEnd
+    ? { rows: kept.toReversed(), hasNext: request.before !== undefined, hasPrevious: surplus }
+    : { rows: kept, hasNext: surplus, hasPrevious: request.after !== undefined };
+}

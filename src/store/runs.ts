@@ -1,0 +1,302 @@
+/** Runs and the attempts at their steps. A process that works on a run holds its fence, and every write names it. */
+import { and, asc, desc, eq, gt, inArray, isNull, lte, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import type { FinalRunState, RunState } from "../lifecycle/operation-states.ts";
+import type { Reader, Tx } from "./database.ts";
+import { hashOf } from "./database.ts";
+import { cutPage } from "./page.ts";
+import type { Page } from "./page.ts";
+import type { Failure, Plan, StoredJson } from "./records.ts";
+import { attempts, operations, plans, runs } from "./tables.ts";
+
+export type RunRow = typeof runs.$inferSelect;
+export type AttemptRow = typeof attempts.$inferSelect;
+export type NewRun = typeof runs.$inferInsert;
+
+/** A change of a run: plain values, or SQL for what the database's clock decides. */
+export type RunChange = { readonly [Field in keyof Omit<RunRow, "id" | "revision" | "updatedAt">]?: RunRow[Field] | SQL };
+
+const ROWS_A_STATEMENT = 500;
+
+/** Stores plans that are not stored yet and answers the hash of each, in order. */
+export async function storePlans(tx: Tx, wanted: readonly Plan[]): Promise<string[]> {
+  const known = new Map<Plan, string>();
+  for (const plan of wanted) if (!known.has(plan)) known.set(plan, hashOf(plan));
+  const unique = new Map([...known].map(([plan, hash]) => [hash, plan]));
+  const rows = [...unique].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([hash, plan]) => ({ hash, plan }));
+  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
+    await tx.insert(plans).values(rows.slice(from, from + ROWS_A_STATEMENT)).onConflictDoNothing();
+  }
+  return wanted.map((plan) => known.get(plan) ?? "");
+}
+
+/** Plans never change, so whoever reads them may keep them. */
+export async function plansByHashes(reader: Reader, hashes: readonly string[]): Promise<Map<string, Plan>> {
+  if (hashes.length === 0) return new Map();
+  const rows = await reader.select().from(plans).where(inArray(plans.hash, [...hashes]));
+  return new Map(rows.map(({ hash, plan }) => [hash, plan]));
+}
+
+export async function insertRuns(tx: Tx, rows: readonly NewRun[]): Promise<void> {
+  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
+    await tx.insert(runs).values(rows.slice(from, from + ROWS_A_STATEMENT));
+  }
+}
+
+/** The run, locked, with the wish on its operation. */
+export async function lockRun(tx: Tx, id: string): Promise<(RunRow & { readonly operationWish: "STOP" | "ABORT" | null }) | undefined> {
+  const [row] = await tx
+    .select({ run: runs, operationWish: operations.wish })
+    .from(runs)
+    .innerJoin(operations, eq(operations.id, runs.operationId))
+    .where(eq(runs.id, id))
+    .for("no key update", { of: runs });
+  return row && { ...row.run, operationWish: row.operationWish };
+}
+
+/** Locks unfinished runs, of nodes or of an operation, in the order of their nodes. */
+export async function lockUnfinishedRuns(tx: Tx, of: { readonly nodeIds: readonly string[] } | { readonly operationId: string }): Promise<RunRow[]> {
+  const which = "nodeIds" in of ? (of.nodeIds.length === 0 ? sql`false` : inArray(runs.nodeId, [...of.nodeIds])) : eq(runs.operationId, of.operationId);
+  return tx
+    .select()
+    .from(runs)
+    .where(and(which, isNull(runs.finishedAt)))
+    .orderBy(asc(runs.nodeId))
+    .for("no key update");
+}
+
+export async function updateRun(tx: Tx, id: string, change: RunChange): Promise<void> {
+  await updateRuns(tx, [id], change);
+}
+
+/** Changes several runs alike. */
+export async function updateRuns(tx: Tx, ids: readonly string[], change: RunChange): Promise<void> {
+  if (ids.length === 0) return;
+  await tx
+    .update(runs)
+    .set({ ...(change as Partial<RunRow>), revision: sql`${runs.revision} + 1`, updatedAt: sql`clock_timestamp()` })
+    .where(inArray(runs.id, [...ids]));
+}
+
+/** Ends runs. Their fence rises, so that whoever held one can write no more. */
+export async function finishRuns(tx: Tx, ids: readonly string[], state: FinalRunState, change: RunChange = {}): Promise<void> {
+  await updateRuns(tx, ids, {
+    ...change,
+    state,
+    finishedAt: sql`now()`,
+    owner: null,
+    wakeAt: null,
+    waitReason: null,
+    callbackToken: null,
+    fence: sql`${runs.fence} + 1`,
+  });
+}
+
+/** Parks the run until `seconds` from now by the database's clock. Answers that moment. */
+export async function parkRun(tx: Tx, id: string, reason: NonNullable<RunRow["waitReason"]>, seconds: number): Promise<void> {
+  await updateRun(tx, id, { state: "WAITING", owner: null, waitReason: reason, wakeAt: sql`now() + make_interval(secs => ${seconds})` });
+}
+
+export async function runsByIds(reader: Reader, ids: readonly string[]): Promise<RunRow[]> {
+  return ids.length === 0 ? [] : reader.select().from(runs).where(inArray(runs.id, [...ids]));
+}
+
+export async function unfinishedRuns(reader: Reader, nodeIds: readonly string[]): Promise<RunRow[]> {
+  if (nodeIds.length === 0) return [];
+  return reader.select().from(runs).where(and(inArray(runs.nodeId, [...nodeIds]), isNull(runs.finishedAt)));
+}
+
+/** Kind of the operation that keeps each busy node busy. */
+export async function busyNodes(reader: Reader, nodeIds: readonly string[]) {
+  if (nodeIds.length === 0) return [];
+  return reader
+    .select({ nodeId: runs.nodeId, operationId: runs.operationId, kind: operations.kind })
+    .from(runs)
+    .innerJoin(operations, eq(operations.id, runs.operationId))
+    .where(and(inArray(runs.nodeId, [...nodeIds]), isNull(runs.finishedAt)));
+}
+
+/** The newest run of each node that is work and not clean-up. */
+export async function newestWork(reader: Reader, nodeIds: readonly string[]): Promise<RunRow[]> {
+  if (nodeIds.length === 0) return [];
+  return reader
+    .select()
+    .from(runs)
+    .where(sql`${runs.id} in (select distinct on (node_id) id from runs where ${inArray(runs.nodeId, [...nodeIds])} and purpose = 'WORK' order by node_id, created_at desc, id)`);
+}
+
+/** Runs of an operation in the order of the request. */
+export async function runsOfOperation(reader: Reader, operationId: string, purpose?: RunRow["purpose"]): Promise<RunRow[]> {
+  return reader
+    .select()
+    .from(runs)
+    .where(and(eq(runs.operationId, operationId), purpose && eq(runs.purpose, purpose)))
+    .orderBy(asc(runs.ordinal), asc(runs.createdAt));
+}
+
+/** A page of an operation's runs by their place in the request (clean-up runs follow the work). */
+export async function runsPage(
+  reader: Reader,
+  operationId: string,
+  filter: { readonly states?: readonly RunState[] | undefined },
+  request: { readonly limit: number; readonly after?: number; readonly before?: number; readonly fromEnd?: boolean },
+): Promise<Page<RunRow>> {
+  const way = request.fromEnd ? desc : asc;
+  const rows = await reader
+    .select()
+    .from(runs)
+    .where(
+      and(
+        eq(runs.operationId, operationId),
+        filter.states && inArray(runs.state, [...filter.states]),
+        request.after === undefined ? undefined : gt(runs.ordinal, request.after),
+        request.before === undefined ? undefined : sql`${runs.ordinal} < ${request.before}`,
+      ),
+    )
+    .orderBy(way(runs.ordinal))
+    .limit(request.limit + 1);
+  return cutPage(rows, { limit: request.limit, fromEnd: request.fromEnd ?? false, after: request.after === undefined ? undefined : { key: "", id: "" }, before: request.before === undefined ? undefined : { key: "", id: "" } });
+}
+
+/** Runs of an operation that changed since a moment, oldest change first, with the moment of the read. */
+export async function runsChangedSince(reader: Reader, operationId: string, since: Date | null, limit: number): Promise<RunRow[]> {
+  return reader
+    .select()
+    .from(runs)
+    .where(and(eq(runs.operationId, operationId), since ? sql`${runs.updatedAt} >= ${since.toISOString()}::timestamptz` : undefined))
+    .orderBy(asc(runs.updatedAt), asc(runs.id))
+    .limit(limit);
+}
+
+/** QUEUED runs of an operation whose turn it is, locked; runs that somebody else is ending just now are passed over. */
+export async function lockQueuedRuns(tx: Tx, operationId: string, limit?: number): Promise<RunRow[]> {
+  const query = tx
+    .select()
+    .from(runs)
+    .where(and(eq(runs.operationId, operationId), eq(runs.state, "QUEUED")))
+    .orderBy(asc(runs.ordinal));
+  return limit === undefined ? query.for("no key update", { skipLocked: true }) : query.limit(limit).for("no key update", { skipLocked: true });
+}
+
+/** Runs whose owner is among `ids`, with what their holder has to know of wishes. */
+export async function wishesOf(reader: Reader, ids: readonly string[]): Promise<{ id: string; wish: RunRow["wish"]; fence: number }[]> {
+  if (ids.length === 0) return [];
+  return reader.select({ id: runs.id, wish: runs.wish, fence: runs.fence }).from(runs).where(inArray(runs.id, [...ids]));
+}
+
+/** Unfinished runs that somebody should have touched by now: recovery gives them a job again. */
+export async function neglectedRuns(reader: Reader, afterSeconds: number, limit: number): Promise<Pick<RunRow, "id" | "nodeId">[]> {
+  return reader
+    .select({ id: runs.id, nodeId: runs.nodeId })
+    .from(runs)
+    .where(
+      and(
+        isNull(runs.finishedAt),
+        sql`${runs.state} <> 'QUEUED'`,
+        sql`greatest(${runs.updatedAt}, coalesce(${runs.wakeAt}, ${runs.updatedAt})) < now() - make_interval(secs => ${afterSeconds})`,
+      ),
+    )
+    .orderBy(asc(runs.updatedAt))
+    .limit(limit);
+}
+
+/** The run that a call-back token belongs to, locked. */
+export async function lockRunByToken(tx: Tx, token: string): Promise<RunRow | undefined> {
+  const [row] = await tx.select().from(runs).where(and(eq(runs.callbackToken, token), isNull(runs.finishedAt))).for("no key update");
+  return row;
+}
+
+/** A new attempt at a step, running. */
+export async function beginAttempt(tx: Tx, attempt: { readonly runId: string; readonly step: number; readonly number: number; readonly timeoutSeconds: number }): Promise<AttemptRow> {
+  const { runId, step, number, timeoutSeconds } = attempt;
+  const [row] = await tx
+    .insert(attempts)
+    .values({ runId, step, number, state: "RUNNING", deadlineAt: sql`now() + make_interval(secs => ${timeoutSeconds})` })
+    .returning();
+  if (!row) throw new Error(`Attempt ${number} of step ${step} of run ${runId} was not stored.`);
+  return row;
+}
+
+/** The parked or crashed attempt is entered again. Answers it as it was before, with `callback` taken out. */
+export async function reenterAttempt(tx: Tx, { runId, step, number }: AttemptRow): Promise<void> {
+  await tx
+    .update(attempts)
+    .set({ state: "RUNNING", entries: sql`${attempts.entries} + 1`, callback: null })
+    .where(attemptIs(runId, step, number));
+}
+
+/** Ends or parks an attempt. */
+export async function updateAttempt(
+  tx: Tx,
+  { runId, step, number }: AttemptRow,
+  change: { readonly state?: AttemptRow["state"]; readonly memo?: StoredJson; readonly output?: StoredJson; readonly failure?: Failure; readonly callback?: StoredJson; readonly ended?: true },
+): Promise<void> {
+  const { ended, ...fields } = change;
+  await tx
+    .update(attempts)
+    .set({ ...fields, ...(ended && { finishedAt: sql`now()` }) })
+    .where(attemptIs(runId, step, number));
+}
+
+/** Progress is for people: written outside any transaction, and only while the attempt runs. */
+export async function noteProgress(tx: Tx, { runId, step, number }: AttemptRow, percent: number, message: string | null): Promise<void> {
+  await tx
+    .update(attempts)
+    .set({ progressPercent: percent, progressMessage: message })
+    .where(and(attemptIs(runId, step, number), eq(attempts.state, "RUNNING")));
+  await tx.update(runs).set({ revision: sql`${runs.revision} + 1`, updatedAt: sql`clock_timestamp()` }).where(eq(runs.id, runId));
+}
+
+function attemptIs(runId: string, step: number, number: number): SQL | undefined {
+  return and(eq(attempts.runId, runId), eq(attempts.step, step), eq(attempts.number, number));
+}
+
+/** The newest attempt at one step of a run. */
+export async function latestAttempt(reader: Reader, runId: string, step: number): Promise<(AttemptRow & { readonly expired: boolean }) | undefined> {
+  const [row] = await reader
+    .select({ attempt: attempts, expired: sql<boolean>`${lte(attempts.deadlineAt, sql`now()`)}` })
+    .from(attempts)
+    .where(and(eq(attempts.runId, runId), eq(attempts.step, step)))
+    .orderBy(desc(attempts.number))
+    .limit(1);
+  return row && { ...row.attempt, expired: row.expired };
+}
+
+/** The newest attempt at the step that each run is at. */
+export async function attemptsUnderWay(reader: Reader, runIds: readonly string[]): Promise<Map<string, AttemptRow>> {
+  if (runIds.length === 0) return new Map();
+  const rows = await reader
+    .select({ attempt: attempts })
+    .from(attempts)
+    .innerJoin(runs, and(eq(runs.id, attempts.runId), eq(runs.position, attempts.step)))
+    .where(inArray(runs.id, [...runIds]))
+    .orderBy(asc(attempts.number));
+  return new Map(rows.map(({ attempt }) => [attempt.runId, attempt]));
+}
+
+/** All attempts of some runs, in the order they were made. */
+export async function attemptsOf(reader: Reader, runIds: readonly string[]): Promise<AttemptRow[]> {
+  if (runIds.length === 0) return [];
+  return reader.select().from(attempts).where(inArray(attempts.runId, [...runIds])).orderBy(asc(attempts.runId), asc(attempts.step), asc(attempts.number));
+}
+
+/** Steps of some runs that succeeded, by run: what a restart need not do again. */
+export async function succeededSteps(reader: Reader, runIds: readonly string[]): Promise<Map<string, Set<number>>> {
+  if (runIds.length === 0) return new Map();
+  const rows = await reader
+    .select({ runId: attempts.runId, step: attempts.step })
+    .from(attempts)
+    .where(and(inArray(attempts.runId, [...runIds]), eq(attempts.state, "SUCCEEDED")));
+  const found = new Map<string, Set<number>>();
+  for (const { runId, step } of rows) {
+    const steps = found.get(runId) ?? new Set<number>();
+    found.set(runId, steps.add(step));
+  }
+  return found;
+}
+
+/** Whether anything of the run was begun at all. */
+export async function hasAttempts(reader: Reader, runId: string): Promise<boolean> {
+  const rows = await reader.select({ step: attempts.step }).from(attempts).where(eq(attempts.runId, runId)).limit(1);
+  return rows.length > 0;
+}

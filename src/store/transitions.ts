@@ -1,0 +1,83 @@
+/** The log of changes of state: written as the last statement of a transaction, read by position. */
+import { and, asc, desc, eq, gt, inArray, lt, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import type { Reader, Tx } from "./database.ts";
+import { feedPosition, transitions } from "./tables.ts";
+
+export type TransitionRow = typeof transitions.$inferSelect;
+
+/** A transition before its position and time are known. */
+export type NewTransition = Omit<TransitionRow, "position" | "at">;
+
+/**
+ * Appends rows in their order. Must be the last statement before the commit: it locks the one row that positions are
+ * drawn from, so positions follow the order of commits and have no holes, and a reader who has seen position p never
+ * finds a new row at or below p.
+ */
+export async function appendTransitions(tx: Tx, rows: readonly NewTransition[]): Promise<void> {
+  const json = JSON.stringify(rows.map((row, index) => ({ ...row, ord: index + 1 })));
+  await tx.execute(sql`
+    with drawn as (update feed_position set position = position + ${rows.length} returning position)
+    insert into transitions (position, node_id, node_name, project, from_state, to_state, event, sequence, node_revision,
+                             target, operation_id, run_id, step, actor, reason, at)
+    select drawn.position - ${rows.length} + r.ord, r."nodeId", r."nodeName", r.project, r."fromState", r."toState", r.event,
+           r.sequence, r."nodeRevision", r.target, r."operationId", r."runId", r.step, r.actor, r.reason, clock_timestamp()
+    from drawn, jsonb_to_recordset(${json}::text::jsonb) as r(
+      ord bigint, "nodeId" uuid, "nodeName" text, project text, "fromState" text, "toState" text, event text, sequence int,
+      "nodeRevision" int, target text, "operationId" uuid, "runId" uuid, step text, actor text, reason text)`);
+}
+
+/** Position of the newest transition; 0 when there is none. */
+export async function newestPosition(reader: Reader): Promise<number> {
+  const [row] = await reader.select({ position: feedPosition.position }).from(feedPosition);
+  return row?.position ?? 0;
+}
+
+/** Position of the oldest transition still kept, or one past the newest when none is. */
+export async function oldestPosition(reader: Reader): Promise<number> {
+  const [row] = await reader.select({ position: transitions.position }).from(transitions).orderBy(asc(transitions.position)).limit(1);
+  return row?.position ?? (await newestPosition(reader)) + 1;
+}
+
+/** Which transitions: those of nodes (by a condition on `nodes`, or by id), of an operation. */
+export interface TransitionFilter {
+  readonly nodeIds?: readonly string[];
+  readonly operationId?: string;
+  /** Nodes that match now. */
+  readonly nodes?: SQL | undefined;
+}
+
+/** Up to `limit` transitions after a position, oldest first; up to and including `until` where given. */
+export async function transitionsAfter(
+  reader: Reader,
+  range: { readonly after: number; readonly until?: number; readonly limit: number; readonly filter?: TransitionFilter },
+): Promise<TransitionRow[]> {
+  return reader
+    .select()
+    .from(transitions)
+    .where(and(gt(transitions.position, range.after), range.until === undefined ? undefined : sql`${transitions.position} <= ${range.until}`, condition(range.filter)))
+    .orderBy(asc(transitions.position))
+    .limit(range.limit);
+}
+
+/** Up to `limit` transitions before a position, newest first. */
+export async function transitionsBefore(
+  reader: Reader,
+  range: { readonly before: number | null; readonly limit: number; readonly filter?: TransitionFilter },
+): Promise<TransitionRow[]> {
+  return reader
+    .select()
+    .from(transitions)
+    .where(and(range.before === null ? undefined : lt(transitions.position, range.before), condition(range.filter)))
+    .orderBy(desc(transitions.position))
+    .limit(range.limit);
+}
+
+function condition(filter: TransitionFilter | undefined): SQL | undefined {
+  if (!filter) return undefined;
+  return and(
+    filter.nodeIds && inArray(transitions.nodeId, [...filter.nodeIds]),
+    filter.operationId === undefined ? undefined : eq(transitions.operationId, filter.operationId),
+    filter.nodes && sql`${transitions.nodeId} in (select id from nodes where ${filter.nodes})`,
+  );
+}
