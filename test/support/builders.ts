@@ -1,0 +1,349 @@
+/**
+ * What tests are built from: an engine with a database of its own (`engineUnderTest`), nodes in whatever state a test
+ * begins with (`aNode().in("AVAILABLE")`), gates that hold a step until the test opens them, and questions that wait for
+ * their answer.
+ */
+import { randomUUID } from "node:crypto";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import createFake from "../../plugins/fake/index.ts";
+import { arrivedAt, openGate } from "../../plugins/fake/gates.ts";
+import type { Script } from "../../plugins/fake/settings.ts";
+import type { Driver } from "../../src/drivers/driver.ts";
+import { createRegistry } from "../../src/drivers/registry.ts";
+import type { AnyDriver } from "../../src/drivers/registry.ts";
+import { createEngine } from "../../src/engine/engine.ts";
+import type { Engine } from "../../src/engine/engine.ts";
+import type { BorrowedInterface } from "../../src/engine/nodes.ts";
+import type { Caller, SubmitAnswer, VerbRequest } from "../../src/engine/submit.ts";
+import { createTransact, move } from "../../src/engine/transition.ts";
+import type { Transact } from "../../src/engine/transition.ts";
+import { NODE_EDGES } from "../../src/lifecycle/node-states.ts";
+import type { NodeEvent, NodeState } from "../../src/lifecycle/node-states.ts";
+import { createLog } from "../../src/log.ts";
+import { createBell } from "../../src/store/bell.ts";
+import { openDatabase } from "../../src/store/database.ts";
+import type { Connection, Database } from "../../src/store/database.ts";
+import { nodesByIds } from "../../src/store/nodes.ts";
+import type { NodeRow } from "../../src/store/nodes.ts";
+import { operationsByIds } from "../../src/store/operations.ts";
+import type { OperationRow } from "../../src/store/operations.ts";
+import { attemptsOf, plansByHashes, runsOfOperation } from "../../src/store/runs.ts";
+import type { AttemptRow, RunRow } from "../../src/store/runs.ts";
+import { transitionsAfter } from "../../src/store/transitions.ts";
+import type { TransitionRow } from "../../src/store/transitions.ts";
+import { testDatabase } from "./database.ts";
+import type { TestDatabase } from "./database.ts";
+import { eventually } from "./eventually.ts";
+
+export const ALICE: Caller = { actor: "alice", project: "default" };
+
+/** A node as tests hold it: what it is called, and its id. */
+export interface TestNode {
+  readonly id: string;
+  readonly name: string;
+}
+
+/** One entry of the fake driver's journal: it was inside a step, an abort, or a change of power. */
+export interface Entry {
+  readonly node: string;
+  readonly step?: string;
+  readonly memo?: unknown;
+  readonly done?: true;
+  readonly abort?: true;
+  readonly power?: string;
+}
+
+/** A step as a run shows it: the plan's, with the newest attempt at it. */
+export interface SeenStep {
+  readonly name: string;
+  readonly phase: string;
+  readonly kept: boolean;
+  readonly attempts: readonly AttemptRow[];
+}
+
+// ---- nodes
+
+/** The way from ENROLLED to a state along legal edges, shortest first. */
+function wayTo(state: NodeState): readonly NodeEvent[] {
+  const ways = new Map<NodeState, readonly NodeEvent[]>([["ENROLLED", []]]);
+  for (const [from, way] of ways) {
+    for (const edge of NODE_EDGES) {
+      if (edge.from === from && !ways.has(edge.to)) ways.set(edge.to, [...way, edge.event]);
+    }
+  }
+  const way = ways.get(state);
+  if (!way) throw new Error(`No way leads to ${state}.`);
+  return way;
+}
+
+let nodesMade = 0;
+
+export interface NodeBuilder {
+  named(name: string): NodeBuilder;
+  /** The state it begins in; ENROLLED unless said. */
+  in(state: NodeState): NodeBuilder;
+  /** Its driver, `fake` unless said, and settings. */
+  with(driver: string, settings?: Record<string, unknown>): NodeBuilder;
+  /** What the machine does in steps: `interface.name` → script. */
+  scripted(steps: Readonly<Record<string, Script>>): NodeBuilder;
+  borrowing(interfaces: readonly BorrowedInterface[]): NodeBuilder;
+  labelled(labels: Readonly<Record<string, string>>): NodeBuilder;
+  inCluster(name: string): NodeBuilder;
+  made(): Promise<TestNode>;
+  /** Several alike. */
+  times(count: number): Promise<TestNode[]>;
+}
+
+interface NodeWish {
+  readonly name?: string;
+  readonly state: NodeState;
+  readonly driver: string;
+  readonly settings: Record<string, unknown>;
+  readonly interfaces: readonly BorrowedInterface[];
+  readonly labels: Readonly<Record<string, string>>;
+  readonly cluster?: string;
+}
+
+function nodeBuilder(make: (wish: NodeWish, count: number) => Promise<TestNode[]>, wish: NodeWish): NodeBuilder {
+  const but = (change: Partial<NodeWish>) => nodeBuilder(make, { ...wish, ...change });
+  return {
+    named: (name) => but({ name }),
+    in: (state) => but({ state }),
+    with: (driver, settings = {}) => but({ driver, settings }),
+    scripted: (steps) => but({ settings: { ...wish.settings, steps } }),
+    borrowing: (interfaces) => but({ interfaces }),
+    labelled: (labels) => but({ labels }),
+    inCluster: (cluster) => but({ cluster }),
+    async made() {
+      const [node] = await make(wish, 1);
+      if (!node) throw new Error("No node was made.");
+      return node;
+    },
+    times: (count) => make(wish, count),
+  };
+}
+
+// ---- gates
+
+/** A place where scripted steps wait: `{ gate: gate.name }`. */
+export interface TestGate {
+  readonly name: string;
+  /** Lets all through, now and later. */
+  open(): void;
+  /** Names of the nodes that wait, as soon as there are so many. */
+  arrivals(count?: number): Promise<readonly string[]>;
+}
+
+export function aGate(): TestGate {
+  const name = `gate-${randomUUID()}`;
+  return { name, open: () => openGate(name), arrivals: (count = 1) => arrivedAt(name, count) };
+}
+
+// ---- the engine
+
+export interface EngineUnderTest extends AsyncDisposable {
+  readonly engine: Engine;
+  readonly database: Database;
+  readonly test: TestDatabase;
+  readonly transact: Transact;
+  aNode(): NodeBuilder;
+  /** Submits a verb on nodes and answers the id of the operation; fails the test when it is refused. */
+  begin(kind: VerbRequest["kind"], nodes: readonly TestNode[], more?: Partial<VerbRequest>): Promise<string>;
+  submit(kind: VerbRequest["kind"], nodes: readonly TestNode[], more?: Partial<VerbRequest>): Promise<SubmitAnswer>;
+  operation(id: string): Promise<OperationRow>;
+  /** The operation, as soon as it has ended. */
+  operationEnds(id: string): Promise<OperationRow>;
+  node(node: TestNode): Promise<NodeRow>;
+  nodeState(node: TestNode): Promise<NodeState>;
+  /** Resolves when the node is in the state. */
+  nodeBecomes(node: TestNode, state: NodeState): Promise<void>;
+  /** Runs of an operation in their order, clean-up last. */
+  runs(operationId: string): Promise<RunRow[]>;
+  /** The run of an operation on a node; the clean-up run with `purpose`. */
+  run(operationId: string, node: TestNode, purpose?: RunRow["purpose"]): Promise<RunRow>;
+  steps(run: RunRow): Promise<SeenStep[]>;
+  /** The node's transitions, oldest first. */
+  transitions(node: TestNode): Promise<TransitionRow[]>;
+  /** What happened to the node in an operation, as in "verify → VERIFYING". */
+  story(node: TestNode, operationId?: string): Promise<string[]>;
+  /** The driver's journal: what it was asked to do on a node. */
+  journal(node: TestNode): Entry[];
+  /** Steps that the driver was inside of on a node, every entry, in order. */
+  entered(node: TestNode): string[];
+  /** Calls that changed the power of a node. */
+  powerCalls(node: TestNode): string[];
+  /** State of every node that the transitions tell, by name. */
+  foldedLog(): Promise<Record<string, NodeState>>;
+  /** State of every node, by name. */
+  nodeStates(): Promise<Record<string, NodeState>>;
+  /** Every row of every table of ours, and the queue's jobs: to show that something wrote nothing. */
+  dump(): Promise<string>;
+  /** Another engine on the same database: a second process, as far as the database can tell. */
+  another(options?: EngineSetup): Promise<RunningEngine>;
+  /** Makes the leases of all jobs that are held run out now, as if their owner had been silent for a minute. */
+  leasesRunOut(): Promise<void>;
+}
+
+export interface EngineSetup {
+  readonly concurrency?: number;
+  /** Drivers besides `fake`. */
+  readonly drivers?: readonly Driver<never>[];
+  /** false: requests are admitted and wait. */
+  readonly started?: boolean;
+  readonly abortGraceMs?: number;
+}
+
+export interface RunningEngine extends AsyncDisposable {
+  readonly engine: Engine;
+  readonly database: Database;
+  readonly transact: Transact;
+}
+
+const ABORT_GRACE_MS = 200;
+const TEAR_DOWN_MS = 1_000;
+const DRAIN_MS = 500;
+
+/** An engine with all it needs, on a database that is there already. */
+export async function runEngine(connection: Connection, setup: EngineSetup = {}): Promise<RunningEngine> {
+  const owned = new AsyncDisposableStack();
+  const log = createLog((process.env["TEST_LOG"] as "debug") ?? "silent");
+  const database = owned.use(await openDatabase({ connection, connectionsMax: 8 }));
+  const bell = owned.use(await createBell(database, () => {}));
+  const fake = createFake({ log: () => {} }) as unknown as AnyDriver;
+  const registry = owned.use(createRegistry([fake, ...((setup.drivers ?? []) as unknown as AnyDriver[])]));
+  const engine = owned.use(
+    await createEngine({ database, registry, bell, log, concurrency: setup.concurrency ?? 32, abortGraceMs: setup.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: TEAR_DOWN_MS, drainMs: DRAIN_MS }),
+  );
+  if (setup.started ?? true) await engine.start();
+  return { engine, database, transact: createTransact(database, bell), [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUnderTest> {
+  const owned = new AsyncDisposableStack();
+  const folder = mkdtempSync(join(tmpdir(), "ostler-journal-"));
+  owned.defer(() => rmSync(folder, { recursive: true, force: true }));
+  const journalFile = join(folder, "journal");
+  // Read by the driver when it is made, here and in `another`.
+  process.env["FAKE_DRIVER_JOURNAL"] = journalFile;
+  const test = owned.use(await testDatabase());
+  const running = owned.use(await runEngine(test.connection, setup));
+  const { engine, database, transact } = running;
+  const { reader } = database;
+
+  async function make(wish: NodeWish, count: number): Promise<TestNode[]> {
+    const names = Array.from({ length: count }, () => (wish.name !== undefined && count === 1 ? wish.name : `${wish.name ?? "node"}-${(nodesMade += 1)}`));
+    const answer = await engine.registerNodes(
+      ALICE,
+      names.map((name) => ({ name, driver: wish.driver, settings: wish.settings, interfaces: wish.interfaces, labels: wish.labels, ...(wish.cluster !== undefined && { cluster: { name: wish.cluster } }) })),
+    );
+    if (answer.refusals.length > 0) throw new Error(answer.refusals.map(({ message }) => message).join(" "));
+    const made = names.map((name, index) => ({ name, id: answer.nodeIds[index] ?? "" }));
+    await bring(made.map(({ id }) => id), wish.state);
+    return made;
+  }
+
+  async function bring(ids: readonly string[], state: NodeState): Promise<void> {
+    await transact(async (work) => {
+      let at: NodeState = "ENROLLED";
+      for (const event of wayTo(state)) {
+        const arrived: NodeState = event === "done" && at === "DEPLOYING" ? "ACTIVE" : at;
+        at = await move(work, ids, at, event, { actor: "test" }, arrived === "ACTIVE" ? { stage: "DEPLOYED" } : {});
+      }
+    });
+  }
+
+  const operation = async (id: string): Promise<OperationRow> => {
+    const [row] = await operationsByIds(reader, [id]);
+    if (!row) throw new Error(`There is no operation ${id}.`);
+    return row;
+  };
+
+  const node = async ({ id, name }: TestNode): Promise<NodeRow> => {
+    const [row] = await nodesByIds(reader, [id]);
+    if (!row) throw new Error(`There is no node ${name}.`);
+    return row;
+  };
+
+  const transitions = (nodes?: readonly TestNode[]) =>
+    transitionsAfter(reader, { after: 0, limit: 100_000, ...(nodes && { filter: { nodeIds: nodes.map(({ id }) => id) } }) });
+
+  const submit: EngineUnderTest["submit"] = (kind, nodes, more = {}) => engine.submit(ALICE, { kind, nodes: { ids: nodes.map(({ id }) => id) }, ...more });
+
+  const journal = ({ name }: TestNode): Entry[] => {
+    if (!existsSync(journalFile)) return [];
+    const lines = readFileSync(journalFile, "utf8").split("\n").filter((line) => line !== "");
+    return lines.map((line) => JSON.parse(line) as Entry).filter((entry) => entry.node === name);
+  };
+
+  return {
+    engine,
+    database,
+    test,
+    transact,
+    submit,
+    operation,
+    node,
+    journal,
+    aNode: () => nodeBuilder(make, { state: "ENROLLED", driver: "fake", settings: {}, interfaces: [], labels: {} }),
+    async begin(kind, nodes, more) {
+      const answer = await submit(kind, nodes, more);
+      if (answer.operationId === null) throw new Error(`${kind} was refused: ${answer.refusals.map(({ message }) => message).join(" ")}`);
+      return answer.operationId;
+    },
+    operationEnds: (id) =>
+      eventually(`operation ${id} ends`, async () => {
+        const row = await operation(id);
+        return row.finishedAt !== null && row;
+      }),
+    nodeState: async (of) => (await node(of)).state,
+    nodeBecomes: (of, state) => eventually(`${of.name} becomes ${state}`, async () => (await node(of)).state === state).then(() => {}),
+    runs: (operationId) => runsOfOperation(reader, operationId),
+    async run(operationId, of, purpose = "WORK") {
+      const found = (await runsOfOperation(reader, operationId, purpose)).find(({ nodeId }) => nodeId === of.id);
+      if (!found) throw new Error(`Operation ${operationId} has no ${purpose} run on ${of.name}.`);
+      return found;
+    },
+    async steps(run) {
+      const plan = (await plansByHashes(reader, [run.planHash])).get(run.planHash);
+      const attempts = await attemptsOf(reader, [run.id]);
+      return (plan?.steps ?? []).map((step, index) => ({ name: `${step.interface}.${step.name}`, phase: step.phase, kept: step.kept, attempts: attempts.filter((attempt) => attempt.step === index) }));
+    },
+    transitions: (of) => transitions([of]),
+    async story(of, operationId) {
+      const rows = await transitions([of]);
+      return rows.filter((row) => operationId === undefined || row.operationId === operationId).map(({ event, toState }) => `${event} → ${toState}`);
+    },
+    entered: (of) => journal(of).flatMap(({ step, done, abort }) => (step !== undefined && !done && !abort ? [step] : [])),
+    powerCalls: (of) => journal(of).flatMap(({ power }) => (power === undefined ? [] : [power])),
+    async foldedLog() {
+      const states = new Map<string, { name: string; state: NodeState }>();
+      for (const { nodeId, nodeName, fromState, toState, position } of await transitions()) {
+        if ((states.get(nodeId)?.state ?? null) !== fromState) throw new Error(`Transition ${position} of ${nodeName} leaves ${fromState}, but the log had brought it to ${states.get(nodeId)?.state}.`);
+        if (toState === null) states.delete(nodeId);
+        else states.set(nodeId, { name: nodeName, state: toState });
+      }
+      return Object.fromEntries([...states.values()].map(({ name, state }) => [name, state]).toSorted());
+    },
+    async nodeStates() {
+      const rows = await test.sql<{ name: string; state: NodeState }[]>`select name, state from nodes`;
+      return Object.fromEntries(rows.map(({ name, state }) => [name, state]).toSorted());
+    },
+    async dump() {
+      const tables = await test.sql<{ name: string }[]>`select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE' order by 1`;
+      const parts = [];
+      for (const { name } of tables) {
+        const [row] = await test.sql`select jsonb_agg(t order by t::text) as rows from ${test.sql(name)} t`;
+        parts.push(`${name} ${JSON.stringify(row?.["rows"])}`);
+      }
+      const [jobs] = await test.sql`select jsonb_agg(jsonb_build_array(id, name, state, data) order by id) as rows from pgboss.job`;
+      return [...parts, `jobs ${JSON.stringify(jobs?.["rows"])}`].join("\n");
+    },
+    another: async (more = {}) => owned.use(await runEngine(test.connection, { ...setup, ...more })),
+    async leasesRunOut() {
+      await test.sql`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where state = 'active'`;
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}

@@ -1,0 +1,102 @@
+/**
+ * Once for the whole of `vitest run`: a throw-away PostgreSQL, and in it a template database with all migrations and
+ * the queue's tables, from which each test file clones its own. At the end everything is gone again.
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import postgres from "postgres";
+import type { TestProject } from "vitest/node";
+import { createRegistry } from "../../src/drivers/registry.ts";
+import { createEngine } from "../../src/engine/engine.ts";
+import { createLog } from "../../src/log.ts";
+import { createBell } from "../../src/store/bell.ts";
+import { migrateDatabase, openDatabase } from "../../src/store/database.ts";
+import type { Connection } from "../../src/store/database.ts";
+import { startEmbedded } from "../../src/store/embedded.ts";
+
+/** Where tests find the server, and the database that they clone. */
+export interface TestServer {
+  /** The socket of the embedded server; null where TEST_DATABASE_URL names another. */
+  readonly socket: { readonly host: string; readonly port: number; readonly user: string } | null;
+  /** URL of the server's database `postgres`. */
+  readonly url: string;
+  readonly template: string;
+}
+
+declare module "vitest" {
+  interface ProvidedContext {
+    server: TestServer;
+    /** How the tests of a project reach the server. */
+    reachedBy: "socket" | "tcp";
+  }
+}
+
+export default async function setUp(project: TestProject): Promise<() => Promise<void>> {
+  const template = `ostler_template_${process.pid}`;
+  const given = process.env["TEST_DATABASE_URL"];
+  const started = given ? null : await startThrowAway();
+  const url = given ?? `postgres://ostler@127.0.0.1:${started?.port}/postgres`;
+  const admin = postgres(url, { max: 1, onnotice: () => {} });
+  await admin`create database ${admin(template)}`;
+  await fill({ url: urlOf(url, template) });
+  project.provide("server", { socket: started?.socket ?? null, url, template });
+  return async () => {
+    const left = await admin`select datname from pg_database where datname like 'ostler_test_%' and ${started !== null}`;
+    await admin`drop database ${admin(template)}`;
+    await admin.end();
+    await started?.end();
+    if (left.length > 0) throw new Error(`Test databases were left behind: ${left.map(({ datname }) => String(datname)).join(", ")}.`);
+  };
+}
+
+/** The URL of another database on the same server. */
+export function urlOf(server: string, database: string): string {
+  const url = new URL(server);
+  url.pathname = `/${database}`;
+  return url.href;
+}
+
+async function startThrowAway() {
+  const folder = mkdtempSync(join(tmpdir(), "ostler-test-"));
+  const port = await freePort();
+  const embedded = await startEmbedded({ folder, durable: false, tcpPort: port });
+  const { connection } = embedded;
+  if ("url" in connection) throw new Error("The embedded database is reached by its socket.");
+  const { host, user } = connection;
+  return {
+    port,
+    socket: { host, port: connection.port, user },
+    async end() {
+      await embedded[Symbol.asyncDispose]();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Migrations, and the queue's own tables: making those takes a third of a second, which no test file should pay. */
+async function fill(connection: Connection): Promise<void> {
+  await migrateDatabase(connection);
+  await using database = await openDatabase({ connection, connectionsMax: 2 });
+  await using bell = await createBell(database, () => {});
+  await using registry = createRegistry([]);
+  await using _engine = await createEngine({ database, registry, bell, log: createLog("silent"), concurrency: 1 });
+}
+
+/** A port that is free now, below those that the kernel gives to outgoing connections. */
+async function freePort(): Promise<number> {
+  for (let tries = 0; tries < 100; tries += 1) {
+    const port = 20_000 + Math.floor(Math.random() * 12_000);
+    if (await isFree(port)) return port;
+  }
+  throw new Error("No free port between 20000 and 32000 was found for the test database.");
+}
+
+function isFree(port: number): Promise<boolean> {
+  return new Promise((answer) => {
+    const server = createServer();
+    server.once("error", () => answer(false));
+    server.listen(port, "127.0.0.1", () => server.close(() => answer(true)));
+  });
+}
