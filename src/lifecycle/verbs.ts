@@ -82,7 +82,7 @@ const DECOMMISSION: Partial<Record<NodeState, readonly Phase[]>> = {
 export function route(verb: OperationKind, state: NodeState, options: RouteOptions = {}): Route | null {
   switch (verb) {
     case "MANAGE":
-      return state === "ENROLLED" || edge(state, "manage") ? travel(state, ["verify"], ["done"]) : null;
+      return state === "ENROLLED" || (edge(state, "manage") && isAtRest(state)) ? travel(state, ["verify"], ["done"]) : null;
     case "INSPECT":
       if (state === "MANAGEABLE" || state === "INSPECT_FAILED") return travel(state, ["inspect"], ["done"]);
       return options.inspectsWithoutReboot && (state === "AVAILABLE" || state === "ACTIVE") ? inPlace("inspect", state) : null;
