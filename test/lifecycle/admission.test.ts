@@ -1,0 +1,92 @@
+/** Why a verb may not start on a node: each reason by its code, and which one a node with several is told. */
+import { describe, expect, test } from "vitest";
+import { judge } from "../../src/lifecycle/admission.ts";
+import type { NodeFacts, VerbRequest } from "../../src/lifecycle/admission.ts";
+import { NODE_STATE_NAMES } from "../../src/lifecycle/node-states.ts";
+import { OPERATION_KINDS, route } from "../../src/lifecycle/verbs.ts";
+import type { OperationKind } from "../../src/lifecycle/verbs.ts";
+
+const AVAILABLE: NodeFacts = {
+  id: "1",
+  name: "rack3-u12",
+  state: "AVAILABLE",
+  inMaintenance: false,
+  isProtected: false,
+  hasDisappeared: false,
+  busyWith: null,
+  driverProblem: null,
+  can: { inspect: true, clean: true, deploy: true },
+  inspectsWithoutReboot: false,
+  driver: "ipmi",
+};
+
+const asked = (verb: OperationKind, more: Partial<VerbRequest> = {}): VerbRequest => ({ verb, options: {}, force: false, ...more });
+
+const BUSY = { operationId: "7f2", kind: "DEPLOY" } as const;
+const CANNOT = { inspect: false, clean: false, deploy: false };
+
+describe("a verb is refused", () => {
+  test.each<{ why: string; node: Partial<NodeFacts>; request: VerbRequest; code: string; says: string }>([
+    { why: "while other work is unfinished", node: { busyWith: BUSY }, request: asked("CLEAN"), code: "BUSY", says: "busy with DEPLOY operation 7f2; wait for it, stop it or abort it" },
+    { why: "in maintenance", node: { inMaintenance: true }, request: asked("DEPLOY"), code: "IN_MAINTENANCE", says: "clear the mark with setMaintenance" },
+    { why: "on a protected node that it would destroy", node: { isProtected: true }, request: asked("DEPLOY"), code: "PROTECTED", says: "lift the protection with updateNode" },
+    { why: "to decommission what has disappeared", node: { hasDisappeared: true }, request: asked("DECOMMISSION"), code: "INVALID_STATE", says: "force: true" },
+    { why: "without its driver", node: { driverProblem: 'driver "ipmi" is not loaded.' }, request: asked("POWER"), code: "UNSUPPORTED_BY_DRIVER", says: 'driver "ipmi" is not loaded' },
+    { why: "in the wrong state", node: { state: "ENROLLED" }, request: asked("DEPLOY"), code: "INVALID_STATE", says: "is ENROLLED; DEPLOY is allowed from AVAILABLE, ACTIVE, DEPLOY_FAILED" },
+    { why: "where the driver cannot inspect", node: { state: "MANAGEABLE", can: CANNOT }, request: asked("INSPECT"), code: "UNSUPPORTED_BY_DRIVER", says: "driver ipmi cannot inspect; take that interface from another driver (interfaces: [{ kind: INSPECT" },
+    { why: "where the driver cannot clean", node: { can: CANNOT }, request: asked("CLEAN"), code: "UNSUPPORTED_BY_DRIVER", says: "cannot clean" },
+    { why: "where the driver cannot deploy", node: { can: CANNOT }, request: asked("DEPLOY"), code: "UNSUPPORTED_BY_DRIVER", says: "cannot deploy" },
+    { why: "where the driver cannot undo a deployment", node: { state: "ACTIVE", can: CANNOT }, request: asked("UNDEPLOY"), code: "UNSUPPORTED_BY_DRIVER", says: "cannot deploy" },
+  ])("$why: $code", ({ node, request, code, says }) => {
+    const verdict = judge({ ...AVAILABLE, ...node }, request);
+    expect(verdict).toMatchObject({ admitted: false, refusal: { code, nodeId: "1" } });
+    expect(verdict.admitted === false && verdict.refusal.message).toContain(says);
+    expect(verdict.admitted === false && verdict.refusal.message).toContain("rack3-u12");
+  });
+
+  test("with the states in which it is allowed", () => {
+    expect(judge({ ...AVAILABLE, state: "ENROLLED" }, asked("DEPLOY"))).toMatchObject({ refusal: { allowedStates: ["AVAILABLE", "ACTIVE", "DEPLOY_FAILED"] } });
+  });
+
+  test("with the operation in the way", () => {
+    expect(judge({ ...AVAILABLE, busyWith: BUSY }, asked("DEPLOY"))).toMatchObject({ refusal: { operationId: "7f2" } });
+  });
+
+  test("as busy before anything else, because that passes by itself", () => {
+    const troubled: NodeFacts = { ...AVAILABLE, busyWith: BUSY, inMaintenance: true, isProtected: true, state: "ENROLLED", driverProblem: "no driver." };
+    expect(judge(troubled, asked("DEPLOY"))).toMatchObject({ refusal: { code: "BUSY" } });
+    expect(judge({ ...troubled, busyWith: null }, asked("DEPLOY"))).toMatchObject({ refusal: { code: "IN_MAINTENANCE" } });
+    expect(judge({ ...troubled, busyWith: null, inMaintenance: false }, asked("DEPLOY"))).toMatchObject({ refusal: { code: "PROTECTED" } });
+    expect(judge({ ...troubled, busyWith: null, inMaintenance: false, isProtected: false }, asked("DEPLOY"))).toMatchObject({ refusal: { code: "UNSUPPORTED_BY_DRIVER" } });
+  });
+});
+
+describe("a verb is admitted", () => {
+  test("in exactly the states that have a route, with that route", () => {
+    for (const verb of Object.keys(OPERATION_KINDS) as OperationKind[]) {
+      for (const state of NODE_STATE_NAMES) {
+        const found = route(verb, state, { inspectsWithoutReboot: false });
+        const verdict = judge({ ...AVAILABLE, state }, asked(verb));
+        expect(verdict.admitted, `${verb} ${state}`).toBe(found !== null);
+        if (verdict.admitted) expect(verdict.route).toEqual(found);
+      }
+    }
+  });
+
+  test.each(["INSPECT", "POWER", "MANAGE"] as const)("on a protected node when it is %s, which destroys nothing", (verb) => {
+    expect(judge({ ...AVAILABLE, isProtected: true, inspectsWithoutReboot: true }, asked(verb)).admitted).toBe(true);
+  });
+
+  test("to decommission what has disappeared, by force", () => {
+    expect(judge({ ...AVAILABLE, hasDisappeared: true }, asked("DECOMMISSION", { force: true })).admitted).toBe(true);
+  });
+
+  test("to decommission where the driver can neither clean nor deploy: what it can is enough", () => {
+    expect(judge({ ...AVAILABLE, state: "ACTIVE", can: CANNOT }, asked("DECOMMISSION")).admitted).toBe(true);
+  });
+
+  test("on an ACTIVE node in place, where the driver inspects without a reboot", () => {
+    expect(judge({ ...AVAILABLE, state: "ACTIVE", inspectsWithoutReboot: true }, asked("INSPECT")).admitted).toBe(true);
+    expect(judge({ ...AVAILABLE, state: "ACTIVE" }, asked("INSPECT")).admitted).toBe(false);
+  });
+});

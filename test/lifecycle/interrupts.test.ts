@@ -1,0 +1,43 @@
+/** What an abort and a stop mean for a run as it stands. */
+import { describe, expect, test } from "vitest";
+import { atBoundary, judgeAbort } from "../../src/lifecycle/interrupts.ts";
+import type { RunFacts } from "../../src/lifecycle/interrupts.ts";
+
+const NODE = { id: "1", name: "rack3-u12" };
+const run = (change: Partial<RunFacts>): RunFacts => ({ state: "RUNNING", wish: null, step: null, ...change });
+const inStep = (interruptible: "ALWAYS" | "AT_BOUNDARY" | "NEVER", running = true, supportsAbort = true): RunFacts["step"] => ({ name: "clean.step", interruptible, running, supportsAbort });
+
+describe("an abort of a run that is", () => {
+  test.each([
+    { is: "queued", facts: run({ state: "QUEUED" }), mode: "NOW", answer: "BEFORE_START" },
+    { is: "between two steps", facts: run({}), mode: "NOW", answer: "NOW" },
+    { is: "in a step that is interruptible ALWAYS", facts: run({ step: inStep("ALWAYS") }), mode: "NOW", answer: "NOW" },
+    { is: "parked in a step that is interruptible ALWAYS", facts: run({ state: "WAITING", step: inStep("ALWAYS", false) }), mode: "NOW", answer: "NOW" },
+    { is: "in a step that is interruptible AT_BOUNDARY", facts: run({ step: inStep("AT_BOUNDARY") }), mode: "NOW", answer: "PENDING after clean.step" },
+    { is: "parked in a step that is interruptible AT_BOUNDARY", facts: run({ state: "WAITING", step: inStep("AT_BOUNDARY", false) }), mode: "NOW", answer: "NOW" },
+    { is: "in a step that is interruptible NEVER", facts: run({ step: inStep("NEVER") }), mode: "NOW", answer: "NOT_INTERRUPTIBLE" },
+    { is: "parked in a step that is interruptible NEVER", facts: run({ state: "WAITING", step: inStep("NEVER", false) }), mode: "NOW", answer: "NOT_INTERRUPTIBLE" },
+    { is: "in a step that is interruptible NEVER, meant for its end,", facts: run({ step: inStep("NEVER") }), mode: "AFTER_STEP", answer: "PENDING after clean.step" },
+    { is: "in a step that is interruptible NEVER and has been aborted already", facts: run({ wish: "ABORT", step: inStep("NEVER") }), mode: "NOW", answer: "PENDING after clean.step" },
+    { is: "in a step whose interface has no abort", facts: run({ step: inStep("ALWAYS", true, false) }), mode: "NOW", answer: "UNSUPPORTED_BY_DRIVER" },
+    { is: "stopping, in a step that is interruptible ALWAYS,", facts: run({ wish: "STOP", step: inStep("ALWAYS") }), mode: "NOW", answer: "NOW" },
+  ] as const)("$is answers $answer", ({ facts, mode, answer }) => {
+    const verdict = judgeAbort(NODE, facts, mode);
+    const text = verdict.accepted ? `${verdict.effect}${verdict.afterStep === null ? "" : ` after ${verdict.afterStep}`}` : verdict.refusal.code;
+    expect(text).toBe(answer);
+    if (!verdict.accepted) expect(verdict.refusal).toMatchObject({ nodeId: "1", step: "clean.step", message: expect.stringContaining("rack3-u12") });
+  });
+});
+
+describe("between two steps a run", () => {
+  test.each([
+    { wish: null, workLeft: true, does: "GO_ON" },
+    { wish: null, workLeft: false, does: "FINISH" },
+    { wish: "STOP", workLeft: true, does: "STOP" },
+    { wish: "STOP", workLeft: false, does: "FINISH" },
+    { wish: "ABORT", workLeft: true, does: "ABORT" },
+    { wish: "ABORT", workLeft: false, does: "ABORT" },
+  ] as const)("with wish $wish and work left $workLeft does $does", ({ wish, workLeft, does }) => {
+    expect(atBoundary({ wish, workLeft })).toBe(does);
+  });
+});

@@ -1,0 +1,124 @@
+/** The table of node states against a copy of the expectation that was written apart from it. */
+import { afterAll, describe, expect, test } from "vitest";
+import { edge, follow, isAtRest, kindOf, next } from "../../src/lifecycle/machine.ts";
+import { NODE_EDGES, NODE_EVENTS, NODE_EVENT_NAMES, NODE_STATES, NODE_STATE_NAMES } from "../../src/lifecycle/node-states.ts";
+import type { NodeEvent, NodeState } from "../../src/lifecycle/node-states.ts";
+import { testDatabase } from "../support/database.ts";
+
+/** From → `event>TO`; a `!` before the event marks what a user's verb causes. */
+const EXPECTED: Readonly<Record<string, string>> = {
+  ENROLLED: "!verify>VERIFYING !retire>DECOMMISSIONED recover>ENROLLED",
+  VERIFYING: "done>MANAGEABLE fail>ENROLLED !abort>ENROLLED stop>STOPPED recover>VERIFYING",
+  MANAGEABLE: "!inspect>INSPECTING !clean>CLEANING !retire>DECOMMISSIONED recover>MANAGEABLE",
+  INSPECTING: "wait>INSPECT_WAIT done>MANAGEABLE fail>INSPECT_FAILED !abort>INSPECT_FAILED stop>STOPPED recover>INSPECTING",
+  INSPECT_WAIT: "resume>INSPECTING done>MANAGEABLE fail>INSPECT_FAILED !abort>INSPECT_FAILED stop>STOPPED",
+  INSPECT_FAILED: "!inspect>INSPECTING !manage>MANAGEABLE recover>INSPECT_FAILED",
+  CLEANING: "wait>CLEAN_WAIT hold>CLEAN_HOLD done>AVAILABLE manage>MANAGEABLE retire>DECOMMISSIONED fail>CLEAN_FAILED !abort>CLEAN_FAILED stop>STOPPED recover>CLEANING",
+  CLEAN_WAIT: "resume>CLEANING hold>CLEAN_HOLD done>AVAILABLE manage>MANAGEABLE retire>DECOMMISSIONED fail>CLEAN_FAILED !abort>CLEAN_FAILED stop>STOPPED",
+  CLEAN_HOLD: "!unhold>CLEAN_WAIT fail>CLEAN_FAILED !abort>CLEAN_FAILED stop>STOPPED",
+  CLEAN_FAILED: "!clean>CLEANING !manage>MANAGEABLE retire>DECOMMISSIONED recover>CLEAN_FAILED",
+  AVAILABLE: "!clean>CLEANING !deploy>DEPLOYING !manage>MANAGEABLE !retire>DECOMMISSIONED recover>AVAILABLE",
+  DEPLOYING: "wait>DEPLOY_WAIT hold>DEPLOY_HOLD done>ACTIVE fail>DEPLOY_FAILED !abort>DEPLOY_FAILED stop>STOPPED recover>DEPLOYING",
+  DEPLOY_WAIT: "resume>DEPLOYING hold>DEPLOY_HOLD done>ACTIVE fail>DEPLOY_FAILED !abort>DEPLOY_FAILED stop>STOPPED",
+  DEPLOY_HOLD: "!unhold>DEPLOY_WAIT fail>DEPLOY_FAILED !abort>DEPLOY_FAILED stop>STOPPED",
+  DEPLOY_FAILED: "!deploy>DEPLOYING !undeploy>UNDEPLOYING recover>DEPLOY_FAILED",
+  ACTIVE: "!deploy>DEPLOYING !undeploy>UNDEPLOYING recover>ACTIVE",
+  UNDEPLOYING: "wait>UNDEPLOY_WAIT clean>CLEANING retire>DECOMMISSIONED fail>UNDEPLOY_FAILED !abort>UNDEPLOY_FAILED stop>STOPPED recover>UNDEPLOYING",
+  UNDEPLOY_WAIT: "resume>UNDEPLOYING clean>CLEANING retire>DECOMMISSIONED fail>UNDEPLOY_FAILED !abort>UNDEPLOY_FAILED stop>STOPPED",
+  UNDEPLOY_FAILED: "!undeploy>UNDEPLOYING retire>DECOMMISSIONED recover>UNDEPLOY_FAILED",
+  STOPPED: "!verify>VERIFYING !inspect>INSPECTING !clean>CLEANING !deploy>DEPLOYING !undeploy>UNDEPLOYING !manage>MANAGEABLE recover>STOPPED",
+  DECOMMISSIONED: "!clean>CLEANING !manage>MANAGEABLE recover>DECOMMISSIONED",
+};
+
+const KINDS: Readonly<Record<string, string>> = {
+  stable: "ENROLLED MANAGEABLE AVAILABLE ACTIVE STOPPED DECOMMISSIONED",
+  running: "VERIFYING INSPECTING CLEANING DEPLOYING UNDEPLOYING",
+  wait: "INSPECT_WAIT CLEAN_WAIT DEPLOY_WAIT UNDEPLOY_WAIT",
+  hold: "CLEAN_HOLD DEPLOY_HOLD",
+  failed: "INSPECT_FAILED CLEAN_FAILED DEPLOY_FAILED UNDEPLOY_FAILED",
+};
+
+interface Expected {
+  readonly to: string;
+  readonly by: string;
+}
+
+function expectedEdges(state: string): Map<string, Expected> {
+  const words = (EXPECTED[state] ?? "").split(" ");
+  return new Map(
+    words.map((word) => {
+      const [event = "", to = ""] = word.replace("!", "").split(">");
+      return [event, { to, by: word.startsWith("!") ? "verb" : "engine" }] as const;
+    }),
+  );
+}
+
+const PAIRS = NODE_STATE_NAMES.flatMap((state) => NODE_EVENT_NAMES.map((event) => ({ state, event, expected: expectedEdges(state).get(event) })));
+const LEGAL = PAIRS.filter((pair): pair is { state: NodeState; event: NodeEvent; expected: Expected } => pair.expected !== undefined);
+const ILLEGAL = PAIRS.filter(({ expected }) => expected === undefined);
+
+describe("the table of node states", () => {
+  test("has exactly the states expected", () => {
+    expect([...NODE_STATE_NAMES].toSorted()).toEqual(Object.keys(EXPECTED).toSorted());
+  });
+
+  test("has as many edges as expected, no two alike", () => {
+    expect(NODE_EDGES).toHaveLength(LEGAL.length);
+    expect(new Set(NODE_EDGES.map(({ from, event }) => `${from} ${event}`)).size).toBe(NODE_EDGES.length);
+  });
+
+  test.each(LEGAL)("$state leads by $event to $expected.to, caused by $expected.by", ({ state, event, expected }) => {
+    expect(edge(state, event)).toEqual({ from: state, event, ...expected });
+    expect(next(state, event)).toBe(expected.to);
+  });
+
+  test(`refuses each of the other ${ILLEGAL.length} pairs of state and event`, () => {
+    for (const { state, event } of ILLEGAL) {
+      expect(edge(state, event), `${state} ${event}`).toBeUndefined();
+      expect(() => next(state, event)).toThrow(`no edge "${event}" leads from ${state}`);
+    }
+  });
+
+  test.each(Object.entries(KINDS))("the %s states are %s", (kind, states) => {
+    expect(NODE_STATE_NAMES.filter((state) => kindOf(state) === kind).toSorted()).toEqual(states.split(" ").toSorted());
+  });
+
+  test("every state and every event says what it means", () => {
+    for (const { description } of Object.values(NODE_STATES)) expect(description).toMatch(/^[A-Z].+\.$/);
+    for (const sentence of Object.values(NODE_EVENTS)) expect(sentence).toMatch(/^[A-Z].+\.$/);
+  });
+
+  test("every activity belongs to a phase, and nothing stable does", () => {
+    for (const state of NODE_STATE_NAMES) expect(NODE_STATES[state].phase === null, state).toBe(kindOf(state) === "stable");
+  });
+
+  test("no state is a dead end, and every one can be reached from ENROLLED", () => {
+    const reached = new Set<NodeState>(["ENROLLED"]);
+    for (const from of reached) for (const { to } of NODE_EDGES.filter((one) => one.from === from)) reached.add(to);
+    expect([...reached].toSorted()).toEqual([...NODE_STATE_NAMES].toSorted());
+    for (const state of NODE_STATE_NAMES) expect(NODE_EDGES.some(({ from, to }) => from === state && to !== state), state).toBe(true);
+  });
+
+  test("work that is going on can always be aborted, stopped and fail", () => {
+    for (const state of NODE_STATE_NAMES.filter((one) => !isAtRest(one))) {
+      expect(isAtRest(next(state, "abort")), state).toBe(true);
+      expect(isAtRest(next(state, "fail")), state).toBe(true);
+      expect(next(state, "stop"), state).toBe("STOPPED");
+    }
+  });
+
+  test("a chain of events ends where its edges lead, and breaks at an illegal one", () => {
+    expect(follow("ENROLLED", ["verify", "done", "inspect", "wait", "resume", "done", "clean", "done", "deploy", "done"])).toBe("ACTIVE");
+    expect(() => follow("ENROLLED", ["verify", "deploy"])).toThrow('no edge "deploy" leads from VERIFYING');
+  });
+});
+
+describe("the database", async () => {
+  const database = await testDatabase();
+  afterAll(() => database[Symbol.asyncDispose]());
+
+  test("holds the same edges as the code, no more and no fewer", async () => {
+    const rows = await database.sql<{ edge: string }[]>`select from_state || ' ' || event || ' ' || to_state as edge from lifecycle_edges`;
+    expect(rows.map(({ edge: one }) => one).toSorted()).toEqual(NODE_EDGES.map(({ from, event, to }) => `${from} ${event} ${to}`).toSorted());
+  });
+});

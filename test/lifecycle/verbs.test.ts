@@ -1,0 +1,164 @@
+/** What each verb means in each state: which phases it goes through, and where it ends. */
+import { describe, expect, test } from "vitest";
+import { follow, isAtRest } from "../../src/lifecycle/machine.ts";
+import { NODE_STATE_NAMES } from "../../src/lifecycle/node-states.ts";
+import type { NodeState } from "../../src/lifecycle/node-states.ts";
+import { OPERATION_KINDS, allowedStates, cleanUpRoute, resumeRoute, route } from "../../src/lifecycle/verbs.ts";
+import type { OperationKind, Route, RouteOptions } from "../../src/lifecycle/verbs.ts";
+
+const KINDS = Object.keys(OPERATION_KINDS) as OperationKind[];
+const OPTIONS: readonly RouteOptions[] = [undefined, "AVAILABLE", "ACTIVE"].flatMap((until) =>
+  [false, true].flatMap((inspectsWithoutReboot) => [false, true].map((manualCleaning) => ({ ...(until && { until: until as "AVAILABLE" | "ACTIVE" }), inspectsWithoutReboot, manualCleaning }))),
+);
+
+/** Where a route's events lead: throws at the first illegal one. */
+function endOf(state: NodeState, { legs, finish }: Pick<Route, "legs" | "finish">): NodeState {
+  return follow(state, [...legs.flatMap(({ enter }) => enter), ...finish]);
+}
+
+/** Verb → state → `phases > target`; what is missing is refused. */
+const EXPECTED: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  MANAGE: {
+    ENROLLED: "verify > MANAGEABLE",
+    AVAILABLE: "verify > MANAGEABLE",
+    INSPECT_FAILED: "verify > MANAGEABLE",
+    CLEAN_FAILED: "verify > MANAGEABLE",
+    STOPPED: "verify > MANAGEABLE",
+    DECOMMISSIONED: "verify > MANAGEABLE",
+  },
+  INSPECT: { MANAGEABLE: "inspect > MANAGEABLE", INSPECT_FAILED: "inspect > MANAGEABLE" },
+  CLEAN: { MANAGEABLE: "clean > MANAGEABLE", AVAILABLE: "clean > AVAILABLE", CLEAN_FAILED: "clean > AVAILABLE", DECOMMISSIONED: "clean > DECOMMISSIONED" },
+  COMMISSION: {
+    ENROLLED: "verify inspect clean deploy > ACTIVE",
+    MANAGEABLE: "inspect clean deploy > ACTIVE",
+    INSPECT_FAILED: "inspect clean deploy > ACTIVE",
+    CLEAN_FAILED: "clean deploy > ACTIVE",
+    AVAILABLE: "deploy > ACTIVE",
+    DEPLOY_FAILED: "deploy > ACTIVE",
+    UNDEPLOY_FAILED: "undeploy clean deploy > ACTIVE",
+    STOPPED: "verify inspect clean deploy > ACTIVE",
+    DECOMMISSIONED: "verify inspect clean deploy > ACTIVE",
+  },
+  DEPLOY: { AVAILABLE: "deploy > ACTIVE", ACTIVE: "deploy > ACTIVE", DEPLOY_FAILED: "deploy > ACTIVE" },
+  UNDEPLOY: {
+    ACTIVE: "undeploy clean > AVAILABLE",
+    DEPLOY_FAILED: "undeploy clean > AVAILABLE",
+    UNDEPLOY_FAILED: "undeploy clean > AVAILABLE",
+    STOPPED: "undeploy clean > AVAILABLE",
+  },
+  DECOMMISSION: {
+    ENROLLED: "> DECOMMISSIONED",
+    MANAGEABLE: "clean > DECOMMISSIONED",
+    INSPECT_FAILED: "clean > DECOMMISSIONED",
+    CLEAN_FAILED: "clean > DECOMMISSIONED",
+    AVAILABLE: "> DECOMMISSIONED",
+    ACTIVE: "undeploy clean > DECOMMISSIONED",
+    STOPPED: "undeploy clean > DECOMMISSIONED",
+    DEPLOY_FAILED: "undeploy clean > DECOMMISSIONED",
+    UNDEPLOY_FAILED: "undeploy clean > DECOMMISSIONED",
+    DECOMMISSIONED: "> DECOMMISSIONED",
+  },
+  POWER: Object.fromEntries(NODE_STATE_NAMES.filter(isAtRest).map((state) => [state, `power > ${state}`])),
+};
+
+describe("a route", () => {
+  test.each(KINDS.flatMap((verb) => NODE_STATE_NAMES.map((state) => ({ verb, state, expected: EXPECTED[verb]?.[state] ?? "refused" }))))("of $verb from $state: $expected", ({ verb, state, expected }) => {
+    const found = route(verb, state);
+    const text = found ? `${found.legs.map(({ phase }) => phase).join(" ")} > ${found.target}`.trim() : "refused";
+    expect(text).toBe(expected);
+  });
+
+  test.each(KINDS)("of %s is a chain of legal edges that ends in its target, whatever the options", (verb) => {
+    let routes = 0;
+    for (const options of OPTIONS) {
+      for (const state of NODE_STATE_NAMES) {
+        const found = route(verb, state, options);
+        if (!found) continue;
+        routes += 1;
+        expect(endOf(state, found), `${verb} from ${state} ${JSON.stringify(options)}`).toBe(found.target);
+        expect(isAtRest(found.target)).toBe(true);
+        expect(isAtRest(state), `${verb} begins in ${state}, where work is going on`).toBe(true);
+      }
+    }
+    expect(routes).toBeGreaterThan(0);
+  });
+
+  test("inspects AVAILABLE and ACTIVE nodes in place where the driver needs no reboot", () => {
+    for (const state of ["AVAILABLE", "ACTIVE"] as const) {
+      expect(route("INSPECT", state, { inspectsWithoutReboot: true })).toMatchObject({ legs: [{ phase: "inspect", enter: [] }], finish: [], target: state });
+      expect(route("INSPECT", state, { inspectsWithoutReboot: false })).toBeNull();
+    }
+  });
+
+  test("of a commission until AVAILABLE leaves the deployment out, and undoes a failed one", () => {
+    expect(route("COMMISSION", "ENROLLED", { until: "AVAILABLE" })).toMatchObject({ legs: [{ phase: "verify" }, { phase: "inspect" }, { phase: "clean" }], target: "AVAILABLE" });
+    expect(route("COMMISSION", "AVAILABLE", { until: "AVAILABLE" })).toMatchObject({ legs: [], target: "AVAILABLE" });
+    expect(route("COMMISSION", "DEPLOY_FAILED", { until: "AVAILABLE" })).toMatchObject({ legs: [{ phase: "undeploy" }, { phase: "clean" }], target: "AVAILABLE" });
+  });
+
+  test("of explicit clean steps on a failed node hands it back to its operator", () => {
+    expect(route("CLEAN", "CLEAN_FAILED", { manualCleaning: true })?.target).toBe("MANAGEABLE");
+  });
+
+  test("of a decommission goes on whatever fails, and no other does", () => {
+    for (const verb of KINDS) expect(route(verb, "AVAILABLE", { inspectsWithoutReboot: true })?.bestEffort ?? false, verb).toBe(verb === "DECOMMISSION");
+  });
+});
+
+test("the states that a refusal names are those in which the verb is allowed", () => {
+  for (const verb of KINDS) expect(allowedStates(verb)).toEqual(NODE_STATE_NAMES.filter((state) => EXPECTED[verb]?.[state] !== undefined));
+});
+
+/** State → phases of its clean-up; what is missing needs none, or has no way. */
+const CLEAN_UPS: Readonly<Record<string, string>> = {
+  MANAGEABLE: "clean",
+  INSPECT_FAILED: "clean",
+  CLEAN_FAILED: "clean",
+  ACTIVE: "undeploy clean",
+  STOPPED: "undeploy clean",
+  DEPLOY_FAILED: "undeploy clean",
+  UNDEPLOY_FAILED: "undeploy clean",
+};
+
+test.each(NODE_STATE_NAMES.filter(isAtRest).map((state) => ({ state, phases: CLEAN_UPS[state] ?? "nothing" })))("the clean-up of a node that is $state: $phases", ({ state, phases }) => {
+  const found = cleanUpRoute(state);
+  expect(found ? found.legs.map(({ phase }) => phase).join(" ") : "nothing").toBe(phases);
+  if (found) expect(endOf(state, found)).toBe("AVAILABLE");
+});
+
+describe("a restart's route", () => {
+  test("from any state, at any leg, is a chain of legal edges", () => {
+    for (const verb of KINDS) {
+      for (const first of NODE_STATE_NAMES) {
+        const earlier = route(verb, first, { inspectsWithoutReboot: true });
+        if (!earlier) continue;
+        for (const now of NODE_STATE_NAMES.filter(isAtRest)) {
+          for (let leg = 0; leg <= earlier.legs.length; leg += 1) {
+            const resumed = resumeRoute(earlier, now, leg);
+            if (!resumed) continue;
+            expect(endOf(now, resumed.route), `${verb} begun ${first}, taken up ${now} at leg ${leg}`).toBe(resumed.route.target);
+          }
+        }
+      }
+    }
+  });
+
+  test.each([
+    { now: "STOPPED", leg: 0, phases: "verify inspect clean deploy" },
+    { now: "STOPPED", leg: 2, phases: "clean deploy" },
+    { now: "STOPPED", leg: 3, phases: "deploy" },
+    { now: "DEPLOY_FAILED", leg: 0, phases: "deploy" },
+    { now: "CLEAN_FAILED", leg: 0, phases: "verify inspect clean deploy" },
+    { now: "INSPECT_FAILED", leg: 1, phases: "inspect clean deploy" },
+  ] as const)("of a commission that left the node $now, from leg $leg on: $phases", ({ now, leg, phases }) => {
+    const earlier = route("COMMISSION", "ENROLLED");
+    const resumed = earlier && resumeRoute(earlier, now, leg);
+    expect(resumed?.route.legs.map(({ phase }) => phase).join(" ")).toBe(phases);
+    expect(resumed?.route.target).toBe("ACTIVE");
+  });
+
+  test("is none where the node can no longer enter what is left", () => {
+    const deployed = route("DEPLOY", "AVAILABLE");
+    expect(deployed && resumeRoute(deployed, "ENROLLED", 0)).toBeNull();
+  });
+});
