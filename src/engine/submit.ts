@@ -143,6 +143,9 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
   const selection = await task.select(work);
   if ("refusals" in selection) return refusedWhole(selection.refusals);
   const nodes = new Map((await lockNodes(work.tx, selection.nodes.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
+  // Whoever held the nodes just now may have been the same request: without this look it would be told that it is BUSY.
+  const replayAfterAll = await replayOf(work.tx, caller, terms, inputHash);
+  if (replayAfterAll) return replayAfterAll;
   const judged = await judgeAll(work.tx, parts.registry, nodes, task);
   const answers = selection.nodes.map(({ ref, nodeId }): NodeAnswer & { readonly judged: Judged } => {
     const found = judged.get(nodeId) ?? { refusal: goneRefusal(ref) };
