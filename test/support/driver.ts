@@ -1,0 +1,41 @@
+/** Drivers made in a test, for what the scripts of `fake` cannot say: short timeouts, odd results, no abort. */
+import * as z from "zod";
+import type { Driver, InspectInterface, PowerState, Step, StepCall, StepInterface } from "../../src/drivers/driver.ts";
+
+export type AnySettings = Record<string, unknown>;
+export type AnyCall = StepCall<AnySettings>;
+
+interface Parts {
+  readonly inspect?: InspectInterface<AnySettings>;
+  readonly clean?: StepInterface<AnySettings>;
+  readonly deploy?: StepInterface<AnySettings>;
+  readonly secret?: true;
+}
+
+/** A driver with working power and the interfaces given. */
+export function aDriver(name: string, parts: Parts = {}): Driver<never> {
+  const { secret, ...interfaces } = parts;
+  const power = new Map<string, PowerState>();
+  const settings = secret ? z.looseObject({ password: z.string().optional().meta({ writeOnly: true }) }) : z.looseObject({});
+  return {
+    contract: 1,
+    name,
+    version: "0.0.1",
+    description: "Made for a test.",
+    settings,
+    power: {
+      read: async ({ node }) => power.get(node.id) ?? "OFF",
+      async set({ node }, action) {
+        power.set(node.id, action === "ON" || action === "REBOOT" ? "ON" : "OFF");
+      },
+    },
+    ...interfaces,
+  } as unknown as Driver<never>;
+}
+
+/** A step of a driver made in a test: interruptible, idempotent, with a minute's time, unless said otherwise. */
+export function aStep(name: string, phase: Step<AnySettings>["phase"], run: Step<AnySettings>["run"], more: Partial<Step<AnySettings>> = {}): Step<AnySettings> {
+  return { name, title: name, phase, priority: 10, interruptible: "ALWAYS", timeoutSeconds: 60, idempotent: true, run, ...more };
+}
+
+export const steps = (...list: Step<AnySettings>[]): StepInterface<AnySettings> => ({ supportsAbort: true, steps: list });
