@@ -1,9 +1,12 @@
-/** Commissioning: what a node goes through, what of it is kept, and what a failure does to the others. */
+/** Commissioning: what a node goes through, in which order, and what of it is kept. */
 import { afterAll, describe, expect, test } from "vitest";
+import { newestInventories } from "../../src/store/nodes.ts";
 import { engineUnderTest } from "../support/builders.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
+
+const ALL_STEPS = ["power.verify", "inspect.collect_inventory", "clean.erase_metadata", "clean.erase_disks", "deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"];
 
 describe("a commission", () => {
   test("leads a new node through every phase to ACTIVE", async () => {
@@ -21,5 +24,88 @@ describe("a commission", () => {
       "deploy → DEPLOYING",
       "done → ACTIVE",
     ]);
+    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED", powerState: "ON", lastError: null });
+    expect(await ostler.run(id, node)).toMatchObject({ state: "SUCCEEDED", target: "ACTIVE", failure: null, attempt: 1 });
+  });
+
+  test("runs each step once, in the order of its priority", async () => {
+    const node = await ostler.aNode().made();
+    const id = await ostler.begin("COMMISSION", [node]);
+    await ostler.operationEnds(id);
+    const steps = await ostler.steps(await ostler.run(id, node));
+    expect(steps.map(({ name }) => name)).toEqual(ALL_STEPS);
+    expect(steps.map(({ attempts }) => attempts.map(({ state, entries }) => `${state} ${entries}`).join())).toEqual(ALL_STEPS.map(() => "SUCCEEDED 1"));
+    expect(ostler.entered(node)).toEqual(ALL_STEPS.slice(1));
+  });
+
+  test("stores what inspection found", async () => {
+    const node = await ostler.aNode().with("fake", { serial: "SN-4711" }).made();
+    await ostler.operationEnds(await ostler.begin("COMMISSION", [node]));
+    const inventory = (await newestInventories(ostler.database.reader, [node.id])).get(node.id);
+    expect(inventory?.data).toMatchObject({ serial: "SN-4711", model: "Fake 1000" });
+  });
+
+  test("leaves with every transition who caused it, for which operation, where it was going", async () => {
+    const node = await ostler.aNode().made();
+    const id = await ostler.begin("COMMISSION", [node], { reason: "new rack" });
+    await ostler.operationEnds(id);
+    const [, first, ...rest] = await ostler.transitions(node);
+    const run = await ostler.run(id, node);
+    expect(first).toMatchObject({ fromState: "ENROLLED", toState: "VERIFYING", actor: "alice", reason: "new rack" });
+    for (const row of [first, ...rest]) expect(row).toMatchObject({ operationId: id, runId: run.id, target: "ACTIVE", nodeName: node.name });
+    for (const row of rest) expect(row.actor).toBe("engine");
+    expect((await ostler.transitions(node)).map(({ sequence }) => sequence)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  });
+
+  test("goes through what is missing, and no more", async () => {
+    const node = await ostler.aNode().in("MANAGEABLE").made();
+    const id = await ostler.begin("COMMISSION", [node]);
+    await ostler.operationEnds(id);
+    expect(ostler.entered(node)).toEqual(ALL_STEPS.slice(1));
+    expect(await ostler.story(node, id)).toEqual(["inspect → INSPECTING", "done → MANAGEABLE", "clean → CLEANING", "done → AVAILABLE", "deploy → DEPLOYING", "done → ACTIVE"]);
+  });
+
+  test("until AVAILABLE ends there", async () => {
+    const node = await ostler.aNode().made();
+    await ostler.operationEnds(await ostler.begin("COMMISSION", [node], { options: { until: "AVAILABLE" } }));
+    expect(await ostler.node(node)).toMatchObject({ state: "AVAILABLE", stage: "NONE" });
+    expect(ostler.entered(node)).toEqual(ALL_STEPS.slice(1, 4));
+  });
+
+  test("of a node that is where it should be succeeds at once, and nothing happens to it", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").made();
+    const id = await ostler.begin("COMMISSION", [node], { options: { until: "AVAILABLE" } });
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await ostler.story(node, id)).toEqual([]);
+  });
+
+  test("of a hundred nodes brings each to ACTIVE, and the log tells so", async () => {
+    const nodes = await ostler.aNode().times(100);
+    expect((await ostler.operationEnds(await ostler.begin("COMMISSION", nodes))).state).toBe("SUCCEEDED");
+    const states = await ostler.nodeStates();
+    expect(nodes.filter(({ name }) => states[name] !== "ACTIVE")).toEqual([]);
+    expect(await ostler.foldedLog()).toEqual(states);
+  });
+
+  test("parks a node that has to start, and takes it up again when its time has come", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").with("fake", { waitSeconds: 0.2 }).made();
+    const id = await ostler.begin("COMMISSION", [node]);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await ostler.story(node, id)).toEqual(["deploy → DEPLOYING", "wait → DEPLOY_WAIT", "resume → DEPLOYING", "done → ACTIVE"]);
+    expect(ostler.journal(node).filter(({ step, done }) => step === "deploy.boot_system" && !done).map(({ memo }) => memo)).toEqual([null, "waited"]);
+  });
+
+  test("that is parked is held by nobody", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").with("fake", { waitSeconds: 3600 }).made();
+    const id = await ostler.begin("COMMISSION", [node]);
+    await ostler.nodeBecomes(node, "DEPLOY_WAIT");
+    const run = await ostler.run(id, node);
+    expect(run).toMatchObject({ state: "WAITING", waitReason: "TIME", owner: null });
+    const seconds = ((run.wakeAt?.getTime() ?? 0) - Date.now()) / 1000;
+    // The step's own ten minutes end before its hour of waiting.
+    expect(seconds).toBeGreaterThan(590);
+    expect(seconds).toBeLessThan(601);
+    await ostler.engine.abort({ actor: "alice", project: "default" }, { work: { operationId: id } });
+    await ostler.operationEnds(id);
   });
 });

@@ -1,6 +1,6 @@
 /** Drivers made in a test, for what the scripts of `fake` cannot say: short timeouts, odd results, no abort. */
 import * as z from "zod";
-import type { Driver, InspectInterface, PowerState, Step, StepCall, StepInterface } from "../../src/drivers/driver.ts";
+import type { Driver, InspectInterface, PowerInterface, PowerState, Step, StepCall, StepInterface } from "../../src/drivers/driver.ts";
 
 export type AnySettings = Record<string, unknown>;
 export type AnyCall = StepCall<AnySettings>;
@@ -15,7 +15,13 @@ interface Parts {
 /** A driver with working power and the interfaces given. */
 export function aDriver(name: string, parts: Parts = {}): Driver<never> {
   const { secret, ...interfaces } = parts;
-  const power = new Map<string, PowerState>();
+  const states = new Map<string, PowerState>();
+  const power: PowerInterface<AnySettings> = {
+    read: async ({ node }) => states.get(node.id) ?? "OFF",
+    async set({ node }, action) {
+      states.set(node.id, action === "ON" || action === "REBOOT" ? "ON" : "OFF");
+    },
+  };
   const settings = secret ? z.looseObject({ password: z.string().optional().meta({ writeOnly: true }) }) : z.looseObject({});
   return {
     contract: 1,
@@ -23,12 +29,7 @@ export function aDriver(name: string, parts: Parts = {}): Driver<never> {
     version: "0.0.1",
     description: "Made for a test.",
     settings,
-    power: {
-      read: async ({ node }) => power.get(node.id) ?? "OFF",
-      async set({ node }, action) {
-        power.set(node.id, action === "ON" || action === "REBOOT" ? "ON" : "OFF");
-      },
-    },
+    power,
     ...interfaces,
   } as unknown as Driver<never>;
 }

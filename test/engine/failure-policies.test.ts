@@ -1,0 +1,99 @@
+/** What the failure of one node does to it and to the others of its operation. */
+import { afterAll, describe, expect, test } from "vitest";
+import { aGate, engineUnderTest } from "../support/builders.ts";
+
+const ostler = await engineUnderTest();
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+const failing = () => ostler.aNode().in("AVAILABLE").scripted({ "deploy.configure": { fail: "the disk is full" } });
+const sound = () => ostler.aNode().in("AVAILABLE");
+
+describe("CLEAN_UP_ALL", () => {
+  test("is what a commission does unless told otherwise: one failure, and every node is AVAILABLE again", async () => {
+    const others = await sound().times(2);
+    const bad = await failing().made();
+    const id = await ostler.begin("COMMISSION", [...others, bad]);
+    const operation = await ostler.operationEnds(id);
+    expect(operation.state).toBe("FAILED");
+    expect(operation.firstFailure).toMatchObject({ nodeName: bad.name, step: "deploy.configure", code: "BACKEND_FAILED", message: expect.stringContaining("the disk is full") });
+    for (const node of [...others, bad]) expect(await ostler.node(node)).toMatchObject({ state: "AVAILABLE", stage: "NONE" });
+  });
+
+  test("lets a running step of the others end, keeps its result, and begins no new one before the clean-up", async () => {
+    const gate = aGate();
+    const other = await sound().scripted({ "deploy.write_image": { gate: gate.name } }).made();
+    const bad = await sound().scripted({ "deploy.prepare": { fail: "no luck" } }).made();
+    const id = await ostler.begin("COMMISSION", [other, bad]);
+    await gate.arrivals();
+    await ostler.nodeBecomes(bad, "DEPLOY_FAILED");
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    expect(await ostler.run(id, other)).toMatchObject({ state: "STOPPED" });
+    expect(ostler.entered(other)).toEqual(["deploy.prepare", "deploy.write_image", "deploy.remove_system", "clean.erase_metadata", "clean.erase_disks"]);
+    expect(await ostler.story(other, id)).toEqual(["deploy → DEPLOYING", "stop → STOPPED", "undeploy → UNDEPLOYING", "clean → CLEANING", "done → AVAILABLE"]);
+    expect(await ostler.run(id, other, "CLEAN_UP")).toMatchObject({ state: "SUCCEEDED", target: "AVAILABLE" });
+  });
+
+  test("leaves alone those that had not had their turn", async () => {
+    const bad = await failing().made();
+    const queued = await sound().times(2);
+    const id = await ostler.begin("COMMISSION", [bad, ...queued], { maxParallel: 1 });
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    for (const node of queued) {
+      expect(await ostler.run(id, node)).toMatchObject({ state: "STOPPED", startedAt: null });
+      expect(ostler.journal(node)).toEqual([]);
+      expect(await ostler.story(node, id)).toEqual([]);
+    }
+  });
+
+  test("leaves a node in its failed state when its clean-up fails too, and says so", async () => {
+    const bad = await sound().scripted({ "deploy.configure": { fail: "the disk is full" }, "clean.erase_disks": { fail: "the disk is dead" } }).made();
+    const other = await sound().made();
+    const id = await ostler.begin("COMMISSION", [bad, other]);
+    const operation = await ostler.operationEnds(id);
+    expect(operation.state).toBe("FAILED");
+    expect(operation.firstFailure?.message).toContain("the disk is full");
+    expect(await ostler.node(bad)).toMatchObject({ state: "CLEAN_FAILED", lastError: { message: expect.stringContaining("the disk is dead") } });
+    expect(await ostler.nodeState(other)).toBe("AVAILABLE");
+  });
+
+  test("leaves nothing behind that keeps the same request from being posted again", async () => {
+    const node = await failing().made();
+    await ostler.operationEnds(await ostler.begin("COMMISSION", [node]));
+    await ostler.engine.updateNode({ actor: "alice", project: "default" }, node.id, { settings: {} });
+    expect((await ostler.operationEnds(await ostler.begin("COMMISSION", [node]))).state).toBe("SUCCEEDED");
+    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", lastError: null });
+  });
+});
+
+test("CLEAN_UP_FAILED cleans up the failed node and goes on with the others", async () => {
+  const [first, last] = [await sound().made(), await sound().made()];
+  const bad = await failing().made();
+  const id = await ostler.begin("COMMISSION", [first, bad, last], { onFailure: "CLEAN_UP_FAILED", maxParallel: 1 });
+  expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
+  expect([await ostler.nodeState(first), await ostler.nodeState(bad), await ostler.nodeState(last)]).toEqual(["ACTIVE", "AVAILABLE", "ACTIVE"]);
+  expect(await ostler.run(id, bad)).toMatchObject({ state: "FAILED" });
+  expect(await ostler.run(id, bad, "CLEAN_UP")).toMatchObject({ state: "SUCCEEDED" });
+});
+
+test("LEAVE leaves the failed node as it is and goes on with the others", async () => {
+  const bad = await failing().made();
+  const other = await sound().made();
+  const id = await ostler.begin("COMMISSION", [bad, other], { onFailure: "LEAVE", maxParallel: 1 });
+  expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
+  expect(await ostler.node(bad)).toMatchObject({ state: "DEPLOY_FAILED", stage: "PROVISIONED", lastError: { step: "deploy.configure", nodeName: bad.name } });
+  expect(await ostler.nodeState(other)).toBe("ACTIVE");
+});
+
+test.each([
+  { at: "verify", node: () => ostler.aNode().with("fake", { dead: true }), state: "ENROLLED", code: "TIMEOUT" },
+  { at: "verify, at the login,", node: () => ostler.aNode().with("fake", { refusesLogin: true }), state: "ENROLLED", code: "BACKEND_FAILED" },
+  { at: "inspect", node: () => ostler.aNode().scripted({ "inspect.collect_inventory": { fail: "no answer" } }), state: "INSPECT_FAILED", code: "BACKEND_FAILED" },
+  { at: "clean", node: () => ostler.aNode().scripted({ "clean.erase_disks": { fail: "no answer" } }), state: "CLEAN_FAILED", code: "BACKEND_FAILED" },
+  { at: "deploy", node: () => ostler.aNode().scripted({ "deploy.prepare": { fail: "no answer" } }), state: "DEPLOY_FAILED", code: "BACKEND_FAILED" },
+])("a node that fails in $at is left $state with $code", async ({ node, state, code }) => {
+  const made = await node().made();
+  const id = await ostler.begin("COMMISSION", [made], { onFailure: "LEAVE" });
+  expect(await ostler.operationEnds(id)).toMatchObject({ state: "FAILED", firstFailure: { code, nodeId: made.id } });
+  expect(await ostler.nodeState(made)).toBe(state);
+});
