@@ -8,7 +8,7 @@ import type { CallBackAnswer } from "./callback.ts";
 import { createCluster, deleteCluster, updateCluster } from "./clusters.ts";
 import type { ClusterChange, ClusterEdited, NewCluster } from "./clusters.ts";
 import { abort, restart, stop, stopTimeout } from "./interrupt.ts";
-import type { AbortAnswer, AbortRequest, RestartRequest, StopRequest } from "./interrupt.ts";
+import type { AbortRequest, AbortResult, RestartRequest, StopRequest } from "./interrupt.ts";
 import { deleteNodes, registerNodes, setMaintenance, updateNode } from "./nodes.ts";
 import type { Edited, NewNode, NodeChange } from "./nodes.ts";
 import { createQueue } from "./queue.ts";
@@ -24,7 +24,7 @@ export interface Engine extends AsyncDisposable {
   /** Begins to take work. Until then requests are admitted and wait. */
   start(): Promise<void>;
   submit(caller: Caller, request: VerbRequest): Promise<SubmitAnswer>;
-  abort(caller: Caller, request: AbortRequest): Promise<SubmitAnswer & { readonly results: readonly AbortAnswer[] }>;
+  abort(caller: Caller, request: AbortRequest): Promise<AbortResult>;
   stop(caller: Caller, request: StopRequest): Promise<SubmitAnswer>;
   restart(caller: Caller, request: RestartRequest): Promise<SubmitAnswer>;
   registerNodes(caller: Caller, nodes: readonly NewNode[]): Promise<Edited>;

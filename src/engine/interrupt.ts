@@ -41,6 +41,10 @@ export interface AbortAnswer extends NodeAnswer {
   readonly afterStep: string | null;
 }
 
+export interface AbortResult extends SubmitAnswer {
+  readonly results: readonly AbortAnswer[];
+}
+
 export interface StopRequest {
   readonly work: WorkSelector;
   /** How long running steps may go on, in seconds. */
@@ -71,7 +75,7 @@ const STOP_TIMEOUT_SECONDS_MAX = 86_400;
 
 // ---- abort
 
-export async function abort(parts: InterruptParts, caller: Caller, request: AbortRequest): Promise<SubmitAnswer & { readonly results: readonly AbortAnswer[] }> {
+export async function abort(parts: InterruptParts, caller: Caller, request: AbortRequest): Promise<AbortResult> {
   const answer = await parts.transact(async (work) => {
     const found = await selectWork(work.tx, request.work, false);
     if ("refusals" in found) return { ...refusedWhole(found.refusals), results: [] };

@@ -28,7 +28,7 @@ import { insertInventory, lockNodes, secretsOf, updateNode } from "../store/node
 import type { NodeMove, NodeRow } from "../store/nodes.ts";
 import { operationBegins } from "../store/operations.ts";
 import type { Failure, JsonObject, Plan, PlannedStep, StoredJson } from "../store/records.ts";
-import { attemptsOf, beginAttempt, hasAttempts, latestAttempt, lockRun, noteProgress, parkRun, plansByHashes, reenterAttempt, updateAttempt, updateRun, wishesOf } from "../store/runs.ts";
+import { attemptsOf, beginAttempt, hasAttempts, latestAttempt, lockRun, noteProgress, parkRun, plansByHashes, reenterAttempt, runsByIds, updateAttempt, updateRun, wishesOf } from "../store/runs.ts";
 import type { AttemptRow, RunRow } from "../store/runs.ts";
 import { nextPosition, stepLabel } from "./plan.ts";
 import type { HeldJob, Queue } from "./queue.ts";
@@ -329,6 +329,8 @@ export function createRunner(parts: RunnerParts): Runner {
     const deadline = () => new Date(Date.now() + parts.tearDownMs);
     let power = next.power ?? held.node.powerState;
     const began = await hasAttempts(database.reader, run.id);
+    // What the abort asked for came after the claim.
+    const powerOff = (await runsByIds(database.reader, [run.id]))[0]?.powerOff ?? powersOffOnAbort(held.node.state);
     const step = attempt ? plan.steps[attempt.step] : undefined;
     if (attempt && step) {
       try {
@@ -337,7 +339,7 @@ export function createRunner(parts: RunnerParts): Runner {
         errors.push(`${stepLabel(step)} could not be undone: ${machine.redactor.text(messageOf(error))}`);
       }
     }
-    if (began && (run.powerOff ?? powersOffOnAbort(held.node.state))) {
+    if (began && powerOff) {
       try {
         power = await setPower(machine, "OFF", deadline(), log);
       } catch (error) {

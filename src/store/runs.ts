@@ -158,12 +158,14 @@ export async function runsPage(
   return cutPage(rows, { limit: request.limit, fromEnd: request.fromEnd ?? false, after: request.after === undefined ? undefined : { key: "", id: "" }, before: request.before === undefined ? undefined : { key: "", id: "" } });
 }
 
-/** Runs of an operation that changed since a moment, oldest change first, with the moment of the read. */
-export async function runsChangedSince(reader: Reader, operationId: string, since: Date | null, limit: number): Promise<RunRow[]> {
+/** Runs of an operation that changed after a moment (and, at that moment, after an id), oldest change first. */
+export async function runsChangedSince(reader: Reader, operationId: string, since: { readonly updatedAt: Date; readonly id: string } | null, limit: number): Promise<RunRow[]> {
+  const moment = since && sql`${since.updatedAt.toISOString()}::timestamptz`;
+  const later = since && (since.id === "" ? sql`${runs.updatedAt} >= ${moment}` : sql`(${runs.updatedAt}, ${runs.id}) > (${moment}, ${since.id}::uuid)`);
   return reader
     .select()
     .from(runs)
-    .where(and(eq(runs.operationId, operationId), since ? sql`${runs.updatedAt} >= ${since.toISOString()}::timestamptz` : undefined))
+    .where(and(eq(runs.operationId, operationId), later ?? undefined))
     .orderBy(asc(runs.updatedAt), asc(runs.id))
     .limit(limit);
 }

@@ -1,0 +1,110 @@
+/** The configuration: one frozen object from the environment and the command line, checked before anything starts. */
+import { parseArgs } from "node:util";
+import { resolve } from "node:path";
+import type { LogLevel } from "./log.ts";
+import { LOG_LEVELS } from "./log.ts";
+
+export interface Config {
+  readonly host: string;
+  readonly port: number;
+  /** Folder of the embedded database. */
+  readonly data: string;
+  /** A PostgreSQL server; null: the embedded database. */
+  readonly databaseUrl: string | null;
+  readonly plugins: readonly string[];
+  /** What callers must present as a bearer token; null: nothing, and only on loopback. */
+  readonly token: string | null;
+  readonly log: LogLevel;
+  /** Runs worked on at the same time. */
+  readonly concurrency: number;
+  /** Whether an empty service is given a demonstration fleet; flag --demo only. */
+  readonly demo: boolean;
+}
+
+/** A mistake in the configuration, as a sentence for whoever started the service. */
+export class ConfigError extends Error {}
+
+interface Variable {
+  readonly flag: string;
+  readonly fallback: string;
+  readonly help: string;
+}
+
+/** Every variable there is. Another one that begins with OSTLER_ is refused: it would be a typing error unnoticed. */
+export const VARIABLES: Readonly<Record<string, Variable>> = {
+  OSTLER_HOST: { flag: "host", fallback: "127.0.0.1", help: "address to listen on; anything but loopback needs OSTLER_TOKEN" },
+  OSTLER_PORT: { flag: "port", fallback: "4000", help: "port; the API is at /graphql; 0 takes a free one" },
+  OSTLER_DATA: { flag: "data", fallback: "./data", help: "folder of the embedded database" },
+  DATABASE_URL: { flag: "database-url", fallback: "", help: "a PostgreSQL 15 or later, as postgres://user@host/name; absent: the embedded database" },
+  OSTLER_PLUGINS: { flag: "plugins", fallback: "fake", help: "driver plugins, separated by commas: bundled names, paths, or installed packages" },
+  OSTLER_TOKEN: { flag: "token", fallback: "", help: "token that callers present as Authorization: Bearer …; at least 16 characters" },
+  OSTLER_LOG: { flag: "log", fallback: "info", help: `least severe level that is logged: ${LOG_LEVELS.join(", ")}` },
+  OSTLER_CONCURRENCY: { flag: "concurrency", fallback: "32", help: "nodes worked on at the same time by this process, 1 to 512" },
+};
+
+const TOKEN_LENGTH_MIN = 16;
+const CONCURRENCY_MAX = 512;
+
+/** Reads the configuration; flags win over variables. Throws a `ConfigError` that names the variable. */
+export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string[]): Config {
+  const unknown = Object.keys(environment).filter((name) => name.startsWith("OSTLER_") && !(name in VARIABLES));
+  if (unknown.length > 0) throw new ConfigError(`There is no variable ${unknown.join(", ")}. There are ${Object.keys(VARIABLES).join(", ")}.`);
+  const flags = readFlags(args);
+  const value = (name: string): string => {
+    const variable = VARIABLES[name];
+    return flags.values[variable?.flag ?? ""] ?? (environment[name] || (variable?.fallback ?? ""));
+  };
+  const host = value("OSTLER_HOST");
+  const token = value("OSTLER_TOKEN") || null;
+  if (token !== null && token.length < TOKEN_LENGTH_MIN) throw new ConfigError(`OSTLER_TOKEN has ${token.length} characters; take at least ${TOKEN_LENGTH_MIN}, at random.`);
+  if (!isLoopback(host) && token === null) {
+    throw new ConfigError(`OSTLER_HOST is ${host}, where others can reach the service, and OSTLER_TOKEN is not set. Set a token, or listen on 127.0.0.1.`);
+  }
+  const databaseUrl = value("DATABASE_URL") || null;
+  if (databaseUrl !== null && !/^postgres(ql)?:\/\//.test(databaseUrl)) throw new ConfigError("DATABASE_URL does not begin with postgres://.");
+  const log = value("OSTLER_LOG");
+  if (!isLogLevel(log)) throw new ConfigError(`OSTLER_LOG is ${log}; it is one of ${LOG_LEVELS.join(", ")}.`);
+  return Object.freeze({
+    host,
+    port: wholeNumber("OSTLER_PORT", value("OSTLER_PORT"), 0, 65_535),
+    data: resolve(value("OSTLER_DATA")),
+    databaseUrl,
+    plugins: Object.freeze(value("OSTLER_PLUGINS").split(",").map((word) => word.trim()).filter((word) => word !== "")),
+    token,
+    log,
+    concurrency: wholeNumber("OSTLER_CONCURRENCY", value("OSTLER_CONCURRENCY"), 1, CONCURRENCY_MAX),
+    demo: flags.demo,
+  });
+}
+
+function readFlags(args: readonly string[]): { readonly values: Readonly<Record<string, string | undefined>>; readonly demo: boolean } {
+  const options = Object.fromEntries(Object.values(VARIABLES).map(({ flag }) => [flag, { type: "string" as const }]));
+  try {
+    const { demo, ...values } = parseArgs({ args: [...args], options: { ...options, demo: { type: "boolean" } }, allowPositionals: false }).values as Record<string, string | boolean | undefined>;
+    return { values: values as Record<string, string | undefined>, demo: demo === true };
+  } catch (error) {
+    const flags = Object.values(VARIABLES).map(({ flag }) => `--${flag}`);
+    throw new ConfigError(`${error instanceof Error ? error.message : String(error)} There are ${flags.join(", ")} and --demo.`);
+  }
+}
+
+function wholeNumber(name: string, text: string, least: number, most: number): number {
+  const number = Number(text);
+  if (!/^\d+$/.test(text) || number < least || number > most) throw new ConfigError(`${name} is ${JSON.stringify(text)}; it is a whole number from ${least} to ${most}.`);
+  return number;
+}
+
+function isLogLevel(text: string): text is LogLevel {
+  return (LOG_LEVELS as readonly string[]).includes(text);
+}
+
+/** Whether only this machine can reach an address. */
+export function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host);
+}
+
+/** The configuration without its secrets, for the log. */
+export function shownConfig(config: Config): Record<string, unknown> {
+  const { token, databaseUrl, ...open } = config;
+  return { ...open, token: token === null ? null : "***", databaseUrl: databaseUrl?.replace(/\/\/([^:/@]*):[^@]*@/, "//$1:***@") ?? null };
+}

@@ -1,0 +1,72 @@
+/**
+ * The stream of one operation: its present state first, then every run that has changed, until the operation has ended.
+ * It tells states, not steps between them: a run that changes twice between two looks is told once, as it is then. So it
+ * can begin anywhere, and a client that comes back has missed nothing that still matters.
+ */
+import { setTimeout as delay } from "node:timers/promises";
+import type { Database } from "../store/database.ts";
+import { operationsByIds } from "../store/operations.ts";
+import type { OperationRow } from "../store/operations.ts";
+import { runsChangedSince } from "../store/runs.ts";
+import type { RunRow } from "../store/runs.ts";
+import { pulled } from "./pull.ts";
+import type { Tail } from "./tail.ts";
+
+export interface OperationUpdate {
+  readonly position: number;
+  readonly operation: OperationRow;
+  /** The run that changed; null when the operation itself did. */
+  readonly run: RunRow | null;
+}
+
+const PAGE = 200;
+const LOOK_EVERY_MS = 100;
+const POLL_MS = 1_000;
+/** A change is stamped before it is committed; for so long we look back for ones that came late. */
+const OVERLAP_MS = 10_000;
+
+export function operationStream(parts: { readonly database: Database; readonly tail: Tail }, operationId: string): AsyncIterableIterator<OperationUpdate> {
+  const { database, tail } = parts;
+  const known = new Map<string, number>();
+  let told = -1;
+  let over = false;
+  let lookedAt = 0;
+  let since: Date | null = null;
+
+  /** Runs whose revision is new to the reader. */
+  async function changes(): Promise<RunRow[]> {
+    const changed: RunRow[] = [];
+    let page: { readonly updatedAt: Date; readonly id: string } | null = since ? { updatedAt: new Date(since.getTime() - OVERLAP_MS), id: "" } : null;
+    for (;;) {
+      const rows = await runsChangedSince(database.reader, operationId, page, PAGE);
+      for (const run of rows) {
+        if (known.get(run.id) !== run.revision) changed.push(run);
+        known.set(run.id, run.revision);
+        since = run.updatedAt;
+      }
+      const last = rows.at(-1);
+      if (!last || rows.length < PAGE) return changed;
+      page = last;
+    }
+  }
+
+  return pulled(tail.onWrite, async (patience) => {
+    for (;;) {
+      if (over || patience.left) return [];
+      const early = LOOK_EVERY_MS - (Date.now() - lookedAt);
+      if (told >= 0 && early > 0) await delay(early);
+      lookedAt = Date.now();
+      const [operation] = await operationsByIds(database.reader, [operationId]);
+      if (!operation) return [];
+      const position = tail.head;
+      const first = told < 0;
+      const runs = first ? (await changes(), []) : await changes();
+      const items: OperationUpdate[] = runs.map((run) => ({ position, operation, run }));
+      if (operation.revision !== told) items.push({ position, operation, run: null });
+      told = operation.revision;
+      over = operation.finishedAt !== null || tail.closed;
+      if (items.length > 0) return items;
+      await patience.wait(POLL_MS);
+    }
+  });
+}

@@ -1,0 +1,86 @@
+/**
+ * An asynchronous iterator that is pulled: it produces a batch when it is asked for the next item and has none, and
+ * holds no more than that batch. Written by hand, because an async generator that waits on a promise is not ended by
+ * `return()` until that promise settles, and a client that has gone would never be let go.
+ */
+
+/** What a producer waits with between two looks. */
+export interface Patience {
+  /** Waits for a change, at most so long. Resolves at once when the reader has left. */
+  wait(milliseconds: number): Promise<void>;
+  readonly left: boolean;
+}
+
+/** The next items; an empty batch ends the stream. */
+export type Producer<Item> = (patience: Patience) => Promise<readonly Item[]>;
+
+export function pulled<Item>(onChange: (listener: () => void) => () => void, produce: Producer<Item>): AsyncIterableIterator<Item> {
+  let batch: readonly Item[] = [];
+  let at = 0;
+  let ended = false;
+  let wake = () => {};
+  let changed = false;
+  const unsubscribe = onChange(() => {
+    changed = true;
+    wake();
+  });
+  let turn: Promise<unknown> = Promise.resolve();
+
+  const patience: Patience = {
+    get left() {
+      return ended;
+    },
+    async wait(milliseconds) {
+      if (!changed && !ended) {
+        await new Promise<void>((resolve) => {
+          const timer = setTimeout(resolve, milliseconds);
+          wake = () => {
+            clearTimeout(timer);
+            resolve();
+          };
+        });
+        wake = () => {};
+      }
+      changed = false;
+    },
+  };
+
+  function end(): IteratorResult<Item> {
+    ended = true;
+    unsubscribe();
+    wake();
+    return { done: true, value: undefined };
+  }
+
+  async function next(): Promise<IteratorResult<Item>> {
+    if (at >= batch.length && !ended) {
+      batch = await produce(patience);
+      at = 0;
+    }
+    if (ended) return end();
+    const item = batch[at];
+    if (item === undefined) return end();
+    at += 1;
+    return { done: false, value: item };
+  }
+
+  return {
+    // One at a time, in the order asked, whoever asks.
+    next() {
+      const mine = turn.then(next, next).catch((error: unknown) => {
+        end();
+        throw error;
+      });
+      turn = mine.catch(() => {});
+      return mine;
+    },
+    return: () => Promise.resolve(end()),
+    throw(error: unknown) {
+      end();
+      return Promise.reject(error);
+    },
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+  };
+}

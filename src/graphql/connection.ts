@@ -1,0 +1,120 @@
+/**
+ * Connections as Relay's specification has them: edges with cursors, page info, and the arguments that ask for a page.
+ * The types are made here because everything of the schema has a description and a fixed nullability, arguments included.
+ */
+import { GraphQLError } from "graphql";
+import type { ObjectRef } from "@pothos/core";
+import type { Page, PageKey, PageRequest } from "../store/page.ts";
+import { builder } from "./builder.ts";
+
+export interface Connection<Row> {
+  readonly edges: readonly { readonly cursor: string; readonly node: Row }[];
+  readonly pageInfo: { readonly hasNextPage: boolean; readonly hasPreviousPage: boolean; readonly startCursor: string | null; readonly endCursor: string | null };
+  /** Counted only when asked for. */
+  readonly totalCount?: () => Promise<number>;
+}
+
+const PageInfoRef = builder.objectRef<Connection<unknown>["pageInfo"]>("PageInfo").implement({
+  description: "Where a page is in its list.",
+  fields: (t) => ({
+    hasNextPage: t.exposeBoolean("hasNextPage", { description: "More items follow `endCursor`." }),
+    hasPreviousPage: t.exposeBoolean("hasPreviousPage", { description: "Items precede `startCursor`." }),
+    startCursor: t.exposeString("startCursor", { nullable: true, description: "Cursor of the first edge, null on an empty page." }),
+    endCursor: t.exposeString("endCursor", { nullable: true, description: "Cursor of the last edge, null on an empty page." }),
+  }),
+});
+
+/** The connection and edge types of an object type. */
+export function connectionType<Row extends object>(name: string, row: ObjectRef<never, Row> | ObjectRef<any, Row>, options: { readonly counted?: boolean } = {}) {
+  const edge = builder.objectRef<{ readonly cursor: string; readonly node: Row }>(`${name}Edge`).implement({
+    description: `${name} in a page.`,
+    fields: (t) => ({
+      cursor: t.exposeString("cursor", { description: "Cursor of this item." }),
+      node: t.field({ type: row as never, description: "The item.", resolve: (parent) => parent.node as never }),
+    }),
+  });
+  return builder.objectRef<Connection<Row>>(`${name}Connection`).implement({
+    description: `Page of a list of ${name}.`,
+    fields: (t) => ({
+      edges: t.field({ type: [edge], description: "Items with cursors.", resolve: ({ edges }) => [...edges] }),
+      pageInfo: t.field({ type: PageInfoRef, description: "Where the page is.", resolve: ({ pageInfo }) => pageInfo }),
+      ...(options.counted && {
+        totalCount: t.int({ description: "Number of all matching items; counted only when asked for.", resolve: async ({ totalCount }) => (await totalCount?.()) ?? 0 }),
+      }),
+    }),
+  });
+}
+
+export interface PageArgs {
+  readonly first?: number | null | undefined;
+  readonly after?: string | null | undefined;
+  readonly last?: number | null | undefined;
+  readonly before?: string | null | undefined;
+}
+
+const PAGE_DEFAULT = 50;
+export const PAGE_MAX = 100;
+export const TRANSITIONS_PAGE_MAX = 500;
+
+/** The arguments of a connection field. */
+export function pageArgs(t: Parameters<Parameters<typeof builder.queryField>[1]>[0], most = PAGE_MAX) {
+  return {
+    first: t.arg.int({ description: `Number of items from the start, 1 to ${most}; ${PAGE_DEFAULT} when neither \`first\` nor \`last\` is given.` }),
+    after: t.arg.string({ description: "Only items after this cursor." }),
+    last: t.arg.int({ description: `Number of items from the end, 1 to ${most}.` }),
+    before: t.arg.string({ description: "Only items before this cursor." }),
+  };
+}
+
+function badInput(message: string): GraphQLError {
+  return new GraphQLError(message, { extensions: { code: "BAD_USER_INPUT" } });
+}
+
+/** How many items are asked for, and from which end. */
+export function pageSize(args: PageArgs, most = PAGE_MAX): { readonly limit: number; readonly fromEnd: boolean } {
+  if (args.first != null && args.last != null) throw badInput("Give `first` or `last`, not both.");
+  const limit = args.first ?? args.last ?? Math.min(PAGE_DEFAULT, most);
+  if (limit < 1 || limit > most) throw badInput(`\`${args.last == null ? "first" : "last"}\` is ${limit}; a page has 1 to ${most} items.`);
+  return { limit, fromEnd: args.last != null };
+}
+
+/** The page asked for, of a list that is ordered by a key and the id. */
+export function pageRequest(args: PageArgs): PageRequest {
+  const { limit, fromEnd } = pageSize(args);
+  return { limit, fromEnd, after: readCursor(args.after), before: readCursor(args.before) };
+}
+
+function readCursor(cursor: string | null | undefined): PageKey | undefined {
+  if (cursor == null) return undefined;
+  try {
+    const [key, id] = JSON.parse(Buffer.from(cursor, "base64url").toString("utf8")) as unknown[];
+    if (typeof key === "string" && typeof id === "string") return { key, id };
+  } catch {
+    // Refused below, like every other text that is no cursor of ours.
+  }
+  throw badInput(`${JSON.stringify(cursor)} is no cursor of this list.`);
+}
+
+/** A position in the log as a cursor, and back. */
+export function positionOf(cursor: string | null | undefined): number | undefined {
+  if (cursor == null) return undefined;
+  if (!/^\d{1,15}$/.test(cursor)) throw badInput(`${JSON.stringify(cursor)} is no cursor of a stream.`);
+  return Number(cursor);
+}
+
+/** A page as a connection. */
+export function connectionOf<Row extends { readonly id: string }>(page: Page<Row>, keyOf: (row: Row) => string | Date, totalCount?: () => Promise<number>): Connection<Row> {
+  return connectionWith(page, (row) => {
+    const key = keyOf(row);
+    return Buffer.from(JSON.stringify([key instanceof Date ? key.toISOString() : key, row.id])).toString("base64url");
+  }, totalCount);
+}
+
+export function connectionWith<Row>(page: Page<Row>, cursorOf: (row: Row) => string, totalCount?: () => Promise<number>): Connection<Row> {
+  const edges = page.rows.map((node) => ({ cursor: cursorOf(node), node }));
+  return {
+    edges,
+    pageInfo: { hasNextPage: page.hasNext, hasPreviousPage: page.hasPrevious, startCursor: edges[0]?.cursor ?? null, endCursor: edges.at(-1)?.cursor ?? null },
+    ...(totalCount && { totalCount }),
+  };
+}

@@ -1,0 +1,114 @@
+/** What every resolver is given: who asks, where to read, whom to ask for changes. One for each request or subscription. */
+import DataLoader from "dataloader";
+import type { Actor } from "../access/access.ts";
+import type { Registry } from "../drivers/registry.ts";
+import type { Engine } from "../engine/engine.ts";
+import type { Caller } from "../engine/submit.ts";
+import type { Tail } from "../feed/tail.ts";
+import { clusterState } from "../lifecycle/cluster-state.ts";
+import type { ClusterState } from "../lifecycle/cluster-state.ts";
+import type { NodeState } from "../lifecycle/node-states.ts";
+import type { RunState } from "../lifecycle/operation-states.ts";
+import type { Database } from "../store/database.ts";
+import { clustersByIds, nodeCountsOf } from "../store/clusters.ts";
+import type { ClusterRow } from "../store/clusters.ts";
+import { newestInventories, nodesByIds, secretFieldsOf } from "../store/nodes.ts";
+import type { InventoryRow, NodeRow } from "../store/nodes.ts";
+import { operationsByIds, runStateCounts, workOnClusters } from "../store/operations.ts";
+import type { OperationRow } from "../store/operations.ts";
+import type { Plan } from "../store/records.ts";
+import { attemptsOf, plansByHashes, runsByIds, unfinishedRuns } from "../store/runs.ts";
+import type { AttemptRow, RunRow } from "../store/runs.ts";
+
+/** What the schema is built on, the same for all requests. */
+export interface Services {
+  readonly database: Database;
+  readonly registry: Registry;
+  readonly engine: Engine;
+  readonly tail: Tail;
+  readonly version: string;
+  readonly schemaHash: string;
+}
+
+export interface Context {
+  readonly services: Services;
+  readonly actor: Actor;
+  readonly requestId: string;
+  readonly load: Loaders;
+}
+
+export interface ClusterFacts {
+  readonly state: ClusterState;
+  readonly counts: readonly { readonly state: NodeState; readonly count: number }[];
+}
+
+/** Batched reads by key. They remember nothing, so a subscription never sees an old row. */
+export interface Loaders {
+  readonly node: DataLoader<string, NodeRow | null>;
+  readonly cluster: DataLoader<string, ClusterRow | null>;
+  readonly clusterFacts: DataLoader<string, ClusterFacts>;
+  readonly operation: DataLoader<string, OperationRow | null>;
+  readonly runCounts: DataLoader<string, Partial<Record<RunState, number>>>;
+  readonly run: DataLoader<string, RunRow | null>;
+  /** The unfinished run of a node. */
+  readonly currentRun: DataLoader<string, RunRow | null>;
+  readonly plan: DataLoader<string, Plan | null>;
+  readonly attempts: DataLoader<string, readonly AttemptRow[]>;
+  readonly inventory: DataLoader<string, InventoryRow | null>;
+  readonly secretFields: DataLoader<string, Readonly<Record<string, readonly string[]>>>;
+}
+
+export function createContext(services: Services, actor: Actor, requestId: string): Context {
+  return { services, actor, requestId, load: createLoaders(services.database) };
+}
+
+export function callerOf({ actor }: Context): Caller {
+  return { actor: actor.subject, project: actor.project };
+}
+
+function createLoaders({ reader }: Database): Loaders {
+  return {
+    node: byKey(async (ids) => keyed(await nodesByIds(reader, ids)), null),
+    cluster: byKey(async (ids) => keyed(await clustersByIds(reader, ids)), null),
+    clusterFacts: byKey(
+      async (ids) => {
+        const [counts, work] = await Promise.all([nodeCountsOf(reader, ids), workOnClusters(reader, ids)]);
+        return new Map(ids.map((id) => [id, factsOf(counts.filter(({ clusterId }) => clusterId === id), work.filter(({ clusterId }) => clusterId === id))]));
+      },
+      { state: "NEW", counts: [] },
+    ),
+    operation: byKey(async (ids) => keyed(await operationsByIds(reader, ids)), null),
+    runCounts: byKey((ids) => runStateCounts(reader, ids), {}),
+    run: byKey(async (ids) => keyed(await runsByIds(reader, ids)), null),
+    currentRun: byKey(async (nodeIds) => new Map((await unfinishedRuns(reader, nodeIds)).map((run) => [run.nodeId, run])), null),
+    plan: byKey((hashes) => plansByHashes(reader, hashes), null),
+    attempts: byKey(async (runIds) => Map.groupBy(await attemptsOf(reader, runIds), ({ runId }) => runId), []),
+    inventory: byKey((nodeIds) => newestInventories(reader, nodeIds), null),
+    secretFields: byKey((nodeIds) => secretFieldsOf(reader, nodeIds), {}),
+  };
+}
+
+function factsOf(
+  counts: Awaited<ReturnType<typeof nodeCountsOf>>,
+  work: Awaited<ReturnType<typeof workOnClusters>>,
+): ClusterFacts {
+  const byState = Map.groupBy(counts, ({ state }) => state);
+  return {
+    state: clusterState({ nodes: counts, work }),
+    counts: [...byState].map(([state, rows]) => ({ state, count: rows.reduce((sum, { count }) => sum + count, 0) })),
+  };
+}
+
+function keyed<Row extends { readonly id: string }>(rows: readonly Row[]): Map<string, Row> {
+  return new Map(rows.map((row) => [row.id, row]));
+}
+
+function byKey<Value>(read: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>, absent: Value): DataLoader<string, Value> {
+  return new DataLoader(
+    async (keys) => {
+      const found = await read([...new Set(keys)]);
+      return keys.map((key) => found.get(key) ?? absent);
+    },
+    { cache: false },
+  );
+}

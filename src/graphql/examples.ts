@@ -1,0 +1,141 @@
+/** Example tabs of GraphiQL: the main job, one tab a step, on the demonstration fleet. They work one after another. */
+
+export interface Example {
+  readonly query: string;
+  readonly variables?: string;
+}
+
+export const EXAMPLES: readonly Example[] = [
+  {
+    query: `# 1. What is there: clusters, nodes and what could be asked of them.
+query LookAround {
+  clusters(first: 10) {
+    edges { node { name state nodeCounts { state count } variables } }
+  }
+  nodes(first: 5, filter: { cluster: { name: "berlin" } }) {
+    totalCount
+    edges { node { name state powerState verbs { verb allowed reason } } }
+  }
+  drivers { name description interfaces { kind steps { name phase priority interruptible } } }
+}
+`,
+  },
+  {
+    query: `# 2. Leave this running in a tab of its own: every change of state, live.
+subscription Watch {
+  nodeTransitions(filter: { cluster: { name: "berlin" } }, snapshot: true) {
+    __typename
+    ... on NodeSnapshot { cursor node { name state } }
+    ... on Transition { cursor nodeName from to event step at }
+    ... on StreamBookmark { cursor snapshotComplete }
+    ... on StreamReset { cursor reason }
+  }
+}
+`,
+  },
+  {
+    query: `# 3. What would happen: each node's steps. Nothing is written.
+mutation PlanCommission {
+  commissionNodes(input: { nodes: { cluster: { name: "berlin" } }, dryRun: true }) {
+    results { ref accepted error { code message } steps { phase interface name interruptible } }
+    errors { code message }
+  }
+}
+`,
+  },
+  {
+    query: `# 4. Verify, inspect, clean and deploy every node of the cluster.
+mutation Commission {
+  commissionNodes(input: { nodes: { cluster: { name: "berlin" } }, reason: "first commissioning" }) {
+    operation { id uuid state totalCount }
+    errors { code message }
+  }
+}
+`,
+  },
+  {
+    query: `# 5. Stop while it runs: running steps end, no new one starts.
+mutation Stop {
+  stop(input: { work: { cluster: { name: "berlin" } }, reason: "wrong time server" }) {
+    operation { uuid state }
+    errors { code message }
+  }
+}
+`,
+  },
+  {
+    query: `# 6. How far did it come? Repeat until the operation is STOPPED.
+query HowFar {
+  cluster(by: { name: "berlin" }) { state nodeCounts { state count } }
+  operations(first: 1) {
+    edges {
+      node {
+        kind state finishedCount totalCount
+        runs(first: 3) { edges { node { nodeName state steps { name state startedAt finishedAt } } } }
+      }
+    }
+  }
+}
+`,
+  },
+  {
+    query: `# 7. Change what it was stopped for.
+mutation ChangeSettings {
+  updateCluster(input: { cluster: { name: "berlin" }, variables: { ntp: "10.0.0.2" } }) {
+    cluster { variables revision }
+    errors { code message }
+  }
+}
+`,
+  },
+  {
+    query: `# 8. Go on with the new settings. What is installed is not installed again.
+mutation Restart {
+  restart(input: { work: { cluster: { name: "berlin" } }, acceptance: BEST_EFFORT }) {
+    operation { uuid state totalCount restartOf { uuid } }
+    results { ref accepted steps { name state } }
+    errors { code message }
+  }
+}
+`,
+  },
+  {
+    query: `# 9. Register nodes of your own; the settings are those of their driver.
+mutation Register {
+  registerNodes(input: { nodes: [
+    { name: "own-01", driver: "fake", labels: [{ key: "room", value: "2" }] }
+    { name: "own-02", driver: "fake", settings: { delayMs: 1000 } }
+  ] }) {
+    nodes { name state }
+    errors { code message path }
+  }
+}
+`,
+  },
+  {
+    query: `# 10. Start a deployment and give it up.
+mutation DeployOslo {
+  commissionNodes(input: { nodes: { cluster: { name: "oslo" } }, onFailure: LEAVE, maxParallel: 4 }) {
+    operation { uuid }
+    errors { code message }
+  }
+}
+
+mutation AbortOslo {
+  abort(input: { work: { cluster: { name: "oslo" } }, mode: AFTER_STEP }) {
+    results { ref accepted abortEffect abortPendingAfterStep error { code message } }
+    errors { code message }
+  }
+}
+`,
+  },
+  {
+    query: `# 11. The log: every change of state, in the order of commits, positions without a hole.
+query Log {
+  transitions(last: 20) {
+    edges { node { cursor nodeName sequence from to event step actor reason at } }
+  }
+}
+`,
+  },
+];

@@ -1,0 +1,349 @@
+/** Nodes: the type, its queries and the mutations that are no work. */
+import type { ErrorCode, Refusal } from "../errors.ts";
+import { factsOf } from "../engine/submit.ts";
+import { judge } from "../lifecycle/admission.ts";
+import { OPERATION_KINDS } from "../lifecycle/verbs.ts";
+import type { OperationKind } from "../lifecycle/verbs.ts";
+import { countNodes, nodesByIds, nodesByNames, nodesPage } from "../store/nodes.ts";
+import type { InventoryRow, NodeRow } from "../store/nodes.ts";
+import { operationsPage } from "../store/operations.ts";
+import { QueryRef, builder, given, needs } from "./builder.ts";
+import { connectionOf, connectionType, pageArgs, pageRequest, TRANSITIONS_PAGE_MAX } from "./connection.ts";
+import type { PageArgs } from "./connection.ts";
+import { callerOf } from "./context.ts";
+import type { Context } from "./context.ts";
+import { DriverInterfaceEnum, ErrorCodeEnum, NodeOrderFieldEnum, NodeStateEnum, OperationKindEnum, OrderDirectionEnum, PowerStateEnum, PresenceEnum, StageEnum } from "./enums.ts";
+import { UserErrorRef } from "./errors.ts";
+import { globalId, keyOf } from "./ids.ts";
+import { OperationConnection } from "./operation.ts";
+import { ClusterRef, FailureRef, NodeRef, ResourceRef, RunRef } from "./refs.ts";
+import { ClusterRefInput, LabelInput, NodeFilterInput, NodeRefInput, NodeSelectorInput, clusterChoice, nodeFilter, nodeSelector } from "./selectors.ts";
+import { TransitionConnection, transitionsOf } from "./transition.ts";
+
+const LabelRef = builder.objectRef<{ readonly key: string; readonly value: string }>("Label").implement({
+  description: "One label.",
+  fields: (t) => ({
+    key: t.exposeString("key", { description: "Key, unique per node." }),
+    value: t.exposeString("value", { description: "Value." }),
+  }),
+});
+
+const MaintenanceRef = builder.objectRef<{ readonly reason: string; readonly since: Date; readonly by: string }>("Maintenance").implement({
+  description: "Maintenance mark.",
+  fields: (t) => ({
+    reason: t.exposeString("reason", { description: "Why, in the operator's words." }),
+    since: t.expose("since", { type: "DateTime", description: "Since when." }),
+    by: t.exposeString("by", { description: "Who set it." }),
+  }),
+});
+
+const InventoryRef = builder.objectRef<InventoryRow>("Inventory").implement({
+  description: "What an inspection found.",
+  fields: (t) => ({
+    takenAt: t.expose("takenAt", { type: "DateTime", description: "When the inspection ended." }),
+    data: t.field({ type: "JSON", description: "What the driver's inspect steps put out, merged in their order.", resolve: ({ data }) => data }),
+  }),
+});
+
+interface DriverShare {
+  readonly node: NodeRow;
+  readonly driver: string;
+  readonly interfaces: readonly ("power" | "inspect" | "deploy" | "clean")[];
+}
+
+const NodeDriverRef = builder.objectRef<DriverShare>("NodeDriver").implement({
+  description: "A driver that works on a node, with the node's settings for it.",
+  fields: (t) => ({
+    name: t.exposeString("driver", { description: "Name of the driver." }),
+    interfaces: t.field({ type: [DriverInterfaceEnum], description: "Interfaces that the node takes from it.", resolve: ({ interfaces }) => [...interfaces] }),
+    settings: t.field({ type: "JSON", description: "Settings, without their secrets.", resolve: ({ node, driver }) => node.settings[driver] ?? {} }),
+    secretsSet: t.stringList({
+      description: "Names of the secret settings that are set. Their values never come back.",
+      resolve: async ({ node, driver }, _args, { load }) => [...((await load.secretFields.load(node.id))[driver] ?? [])],
+    }),
+  }),
+});
+
+interface VerbVerdict {
+  readonly verb: OperationKind;
+  readonly refusal: { readonly code: ErrorCode; readonly message: string } | null;
+}
+
+const VerbVerdictRef = builder.objectRef<VerbVerdict>("VerbVerdict").implement({
+  description: "Whether a verb would be accepted for a node now.",
+  fields: (t) => ({
+    verb: t.field({ type: OperationKindEnum, description: "The verb.", resolve: ({ verb }) => verb }),
+    allowed: t.boolean({ description: "Whether it would be accepted.", resolve: ({ refusal }) => refusal === null }),
+    code: t.field({ type: ErrorCodeEnum, nullable: true, description: "Why not.", resolve: ({ refusal }) => refusal?.code ?? null }),
+    reason: t.string({ nullable: true, description: "Why not, for people.", resolve: ({ refusal }) => refusal?.message ?? null }),
+  }),
+});
+
+builder.objectType(NodeRef, {
+  description: "A bare-metal machine.",
+  interfaces: [ResourceRef],
+  isTypeOf: (value) => typeof value === "object" && value !== null && "powerState" in value && "borrowed" in value,
+  fields: (t) => ({
+    id: t.id({ description: "Global ID.", resolve: ({ id }) => globalId("Node", id) }),
+    uuid: t.field({ type: "UUID", description: "Raw UUID, as in logs and on the wire to drivers.", resolve: ({ id }) => id }),
+    name: t.exposeString("name", { description: "Unique, human-chosen name." }),
+    project: t.exposeString("project", { description: "Owning project." }),
+    state: t.field({ type: NodeStateEnum, description: "Current lifecycle state.", resolve: ({ state }) => state }),
+    targetState: t.field({
+      type: NodeStateEnum,
+      nullable: true,
+      description: "State that the unfinished run is heading for, null when there is none.",
+      resolve: async ({ id }, _args, { load }) => (await load.currentRun.load(id))?.target ?? null,
+    }),
+    stage: t.field({ type: StageEnum, description: "How far the node has come; a restart decides by it.", resolve: ({ stage }) => stage }),
+    powerState: t.field({ type: PowerStateEnum, description: "Power as last read.", resolve: ({ powerState }) => powerState }),
+    powerReadAt: t.expose("powerReadAt", { type: "DateTime", nullable: true, description: "When the power was last seen to change or first read." }),
+    presence: t.field({ type: PresenceEnum, description: "Presence as told by monitoring.", resolve: ({ presence }) => presence }),
+    maintenance: t.field({
+      type: MaintenanceRef,
+      nullable: true,
+      description: "The maintenance mark; null when the node is in service.",
+      resolve: ({ maintenanceReason: reason, maintenanceSince: since, maintenanceBy: by }) => (since ? { reason: reason ?? "", since, by: by ?? "" } : null),
+    }),
+    protected: t.exposeBoolean("isProtected", { description: "Whether verbs that end what runs on the node are refused." }),
+    lastError: t.field({ type: FailureRef, nullable: true, description: "Why the last work on this node ended badly; null after a success.", resolve: ({ lastError }) => lastError }),
+    revision: t.exposeInt("revision", { description: "Increases with every change; send it back as `ifRevision`." }),
+    transitionCount: t.exposeInt("transitionCount", { description: "Number of transitions so far: the `sequence` of the newest one." }),
+    createdAt: t.expose("createdAt", { type: "DateTime", description: "When the node was registered." }),
+    updatedAt: t.expose("updatedAt", { type: "DateTime", description: "When the node last changed." }),
+    labels: t.field({ type: [LabelRef], description: "Free key/value pairs for selection.", resolve: ({ labels }) => Object.entries(labels).map(([key, value]) => ({ key, value })) }),
+    drivers: t.field({ type: [NodeDriverRef], description: "Drivers that work on this node: its own first, then those it takes single interfaces from.", resolve: (node, _args, { services }) => driverShares(node, services.registry) }),
+    cluster: t.field({ type: ClusterRef, nullable: true, description: "Cluster the node belongs to.", resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)) }),
+    inventory: t.field({ type: InventoryRef, nullable: true, description: "What the newest inspection found, null before the first one.", resolve: ({ id }, _args, { load }) => load.inventory.load(id) }),
+    currentRun: t.field({ type: RunRef, nullable: true, description: "The unfinished run, null when there is none. At most one per node.", resolve: ({ id }, _args, { load }) => load.currentRun.load(id) }),
+    verbs: t.field({ type: [VerbVerdictRef], description: "What could be asked of the node now, and why the rest would be refused.", resolve: (node, _args, context) => verdicts(node, context) }),
+    operations: t.field({
+      type: OperationConnection,
+      description: "Operations that work or worked on this node, newest first.",
+      args: pageArgs(t as never),
+      resolve: async ({ id }, args, { services }) => connectionOf(await operationsPage(services.database.reader, { nodeId: id }, pageRequest(args)), ({ createdAt }) => createdAt),
+    }),
+    transitions: t.field({
+      type: TransitionConnection,
+      description: "State changes of this node, oldest first.",
+      args: pageArgs(t as never, TRANSITIONS_PAGE_MAX),
+      resolve: ({ id }, args, { services }) => transitionsOf(services.database.reader, { nodeIds: [id] }, args),
+    }),
+  }),
+});
+
+function driverShares(node: NodeRow, registry: Context["services"]["registry"]): DriverShare[] {
+  const composed = registry.compose(node);
+  if ("problem" in composed) return [{ node, driver: node.driver, interfaces: [] }];
+  const { composition } = composed;
+  const names = ["power", "inspect", "deploy", "clean"] as const;
+  return composition.drivers.map(({ name: driver }) => ({ node, driver, interfaces: names.filter((name) => composition.giver(name)?.name === driver) }));
+}
+
+async function verdicts(node: NodeRow, { load, services }: Context): Promise<VerbVerdict[]> {
+  const run = await load.currentRun.load(node.id);
+  const operation = run && (await load.operation.load(run.operationId));
+  const facts = factsOf(node, services.registry.compose(node), operation && { operationId: operation.id, kind: operation.kind });
+  return (Object.keys(OPERATION_KINDS) as OperationKind[]).map((verb) => {
+    const verdict = judge(facts, { verb, options: {}, force: false });
+    return { verb, refusal: verdict.admitted ? null : verdict.refusal };
+  });
+}
+
+export const NodeConnection = connectionType("Node", NodeRef, { counted: true });
+
+const NodeOrderInput = builder.inputType("NodeOrder", {
+  description: "Order of node lists.",
+  fields: (t) => ({
+    field: t.field({ type: NodeOrderFieldEnum, required: true, defaultValue: "NAME", description: "Key." }),
+    direction: t.field({ type: OrderDirectionEnum, required: true, defaultValue: "ASC", description: "Direction." }),
+  }),
+});
+
+const NODE_KEYS = { NAME: ({ name }: NodeRow) => name, CREATED_AT: ({ createdAt }: NodeRow) => createdAt, UPDATED_AT: ({ updatedAt }: NodeRow) => updatedAt } as const;
+
+/** Arguments of a list of nodes. */
+export function nodeListArgs(t: Parameters<Parameters<typeof builder.queryField>[1]>[0]) {
+  return {
+    filter: t.arg({ type: NodeFilterInput, description: "Which nodes; absent: all." }),
+    orderBy: t.arg({ type: NodeOrderInput, description: "In which order; absent: by name." }),
+    ...pageArgs(t),
+  };
+}
+
+interface NodeListArgs extends PageArgs {
+  readonly filter?: Parameters<typeof nodeFilter>[0];
+  readonly orderBy?: { readonly field: keyof typeof NODE_KEYS; readonly direction: "ASC" | "DESC" } | null | undefined;
+}
+
+export async function nodeList(args: NodeListArgs, { services }: Context, clusterId?: string) {
+  const asked = nodeFilter(args.filter);
+  const filter = clusterId === undefined ? asked : { ...(asked ?? {}), clusterId };
+  const by = args.orderBy?.field ?? "NAME";
+  const page = await nodesPage(services.database.reader, filter, { by, descending: args.orderBy?.direction === "DESC" }, pageRequest(args));
+  return connectionOf(page, NODE_KEYS[by], () => countNodes(services.database.reader, filter));
+}
+
+builder.queryField("node", (t) =>
+  t.field({
+    type: NodeRef,
+    nullable: true,
+    ...needs("READ"),
+    description: "One node; null if it does not exist.",
+    args: { by: t.arg({ type: NodeRefInput, required: true, description: "Which node." }) },
+    resolve: async (_root, { by }, { services, load }) => {
+      if (by.name != null) return (await nodesByNames(services.database.reader, [by.name]))[0] ?? null;
+      const id = by.uuid ?? keyOf("Node", by.id ?? "");
+      return /^[0-9a-f-]{36}$/.test(id) ? load.node.load(id) : null;
+    },
+  }),
+);
+
+builder.queryField("nodes", (t) =>
+  t.field({ type: NodeConnection, ...needs("READ"), description: "Nodes. Without a filter: all.", args: nodeListArgs(t), resolve: (_root, args, context) => nodeList(args, context) }),
+);
+
+// ---- mutations
+
+const InterfaceFromInput = builder.inputType("InterfaceFromInput", {
+  description: "One interface that a node takes from another driver than its own.",
+  fields: (t) => ({
+    kind: t.field({ type: DriverInterfaceEnum, required: true, description: "Which interface." }),
+    driver: t.string({ required: true, description: "From which driver." }),
+    settings: t.field({ type: "JSON", description: "The node's settings for that driver, checked against `Driver.settingsSchema`; secrets are write-only." }),
+  }),
+});
+
+const RegisterNodeInput = builder.inputType("RegisterNodeInput", {
+  description: "Register one node.",
+  fields: (t) => ({
+    name: t.string({ required: true, description: "Unique name: letters, digits, dot, dash, underscore; at most 253." }),
+    driver: t.string({ required: true, description: "Name of its driver." }),
+    settings: t.field({ type: "JSON", description: "Settings for its driver, checked against `Driver.settingsSchema`; secrets are write-only." }),
+    interfaces: t.field({ type: [InterfaceFromInput], description: "Interfaces that it takes from other drivers." }),
+    labels: t.field({ type: [LabelInput], description: "Labels." }),
+    cluster: t.field({ type: ClusterRefInput, description: "Cluster it belongs to." }),
+  }),
+});
+
+const RegisterNodesInput = builder.inputType("RegisterNodesInput", {
+  description: "Register nodes; all or none.",
+  fields: (t) => ({ nodes: t.field({ type: [RegisterNodeInput], required: true, description: "The nodes, at least one." }) }),
+});
+
+const UpdateNodeInput = builder.inputType("UpdateNodeInput", {
+  description: "Change one node. An omitted field stays.",
+  fields: (t) => ({
+    id: t.id({ required: true, description: "Which node." }),
+    ifRevision: t.int({ description: "Refuse if the node has another revision by now." }),
+    name: t.string({ description: "New name." }),
+    driver: t.string({ description: "New driver." }),
+    settings: t.field({ type: "JSON", description: "New settings for its own driver, all of them; secrets that are left out stay. A run that is under way sees them when its next step is entered." }),
+    interfaces: t.field({ type: [InterfaceFromInput], description: "Interfaces from other drivers, all of them." }),
+    labels: t.field({ type: [LabelInput], description: "New labels, all of them." }),
+    protected: t.boolean({ description: "Protect the node, or lift its protection." }),
+  }),
+});
+
+const DeleteNodesInput = builder.inputType("DeleteNodesInput", {
+  description: "Delete nodes; all or none.",
+  fields: (t) => ({ nodes: t.field({ type: NodeSelectorInput, required: true, description: "Which nodes. None may be busy, protected or ACTIVE." }) }),
+});
+
+const SetMaintenanceInput = builder.inputType("SetMaintenanceInput", {
+  description: "Set or clear the maintenance mark.",
+  fields: (t) => ({
+    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Which nodes." }),
+    reason: t.string({ description: "Why; null or absent ends the maintenance." }),
+  }),
+});
+
+interface NodesPayload {
+  readonly nodeIds: readonly string[];
+  readonly refusals: readonly Refusal[];
+}
+
+const NodesPayloadRef = builder.objectRef<NodesPayload>("NodesPayload").implement({
+  description: "Answer to a change of nodes.",
+  fields: (t) => ({
+    nodes: t.field({
+      type: [NodeRef],
+      description: "The nodes as they are now, in the order asked; empty after a refusal and after a deletion.",
+      resolve: async ({ nodeIds }, _args, { services }) => {
+        const rows = new Map((await nodesByIds(services.database.reader, nodeIds)).map((row) => [row.id, row]));
+        return nodeIds.flatMap((id) => rows.get(id) ?? []);
+      },
+    }),
+    count: t.int({ description: "How many nodes were changed.", resolve: ({ nodeIds }) => nodeIds.length }),
+    errors: t.field({ type: [UserErrorRef], description: "Why the request was refused; empty when it was carried out.", resolve: ({ refusals }) => [...refusals] }),
+    query: t.field({ type: QueryRef, description: "Root query, to read on in the same request.", resolve: () => ({}) }),
+  }),
+});
+
+function labelsOf(labels: readonly { readonly key: string; readonly value: string }[] | null | undefined) {
+  return labels ? Object.fromEntries(labels.map(({ key, value }) => [key, value])) : undefined;
+}
+
+builder.mutationField("registerNodes", (t) =>
+  t.field({
+    type: NodesPayloadRef,
+    nullable: true,
+    ...needs("MANAGE"),
+    description: "Register nodes: they begin ENROLLED. All or none; every flaw of every node is named.",
+    args: { input: t.arg({ type: RegisterNodesInput, required: true, description: "The nodes." }) },
+    resolve: (_root, { input }, context) =>
+      context.services.engine.registerNodes(
+        callerOf(context),
+        input.nodes.map((node) => ({
+          name: node.name,
+          driver: node.driver,
+          settings: given(node.settings),
+          interfaces: given(node.interfaces),
+          labels: labelsOf(node.labels),
+          cluster: node.cluster ? clusterChoice(node.cluster) : undefined,
+        })),
+      ),
+  }),
+);
+
+builder.mutationField("updateNode", (t) =>
+  t.field({
+    type: NodesPayloadRef,
+    nullable: true,
+    ...needs("MANAGE"),
+    description: "Change one node.",
+    args: { input: t.arg({ type: UpdateNodeInput, required: true, description: "The change." }) },
+    resolve: (_root, { input }, context) =>
+      context.services.engine.updateNode(callerOf(context), keyOf("Node", input.id), {
+        ifRevision: given(input.ifRevision),
+        name: given(input.name),
+        driver: given(input.driver),
+        settings: given(input.settings),
+        interfaces: given(input.interfaces),
+        labels: labelsOf(input.labels),
+        isProtected: given(input.protected),
+      }),
+  }),
+);
+
+builder.mutationField("deleteNodes", (t) =>
+  t.field({
+    type: NodesPayloadRef,
+    nullable: true,
+    ...needs("MANAGE"),
+    description: "Delete nodes. Their transitions and operations stay.",
+    args: { input: t.arg({ type: DeleteNodesInput, required: true, description: "Which nodes." }) },
+    resolve: (_root, { input }, context) => context.services.engine.deleteNodes(callerOf(context), nodeSelector(input.nodes)),
+  }),
+);
+
+builder.mutationField("setMaintenance", (t) =>
+  t.field({
+    type: NodesPayloadRef,
+    nullable: true,
+    ...needs("OPERATE"),
+    description: "Put nodes in maintenance (a reason) or back in service (none). Starts no work and stops none.",
+    args: { input: t.arg({ type: SetMaintenanceInput, required: true, description: "Which nodes, and why." }) },
+    resolve: (_root, { input }, context) => context.services.engine.setMaintenance(callerOf(context), nodeSelector(input.nodes), input.reason ?? null),
+  }),
+);

@@ -1,0 +1,133 @@
+/** Operations: the type and its queries. The mutations that make them are in verbs.ts. */
+import { UNFINISHED_RUN_STATES } from "../lifecycle/operation-states.ts";
+import type { RunState } from "../lifecycle/operation-states.ts";
+import { operationsPage } from "../store/operations.ts";
+import type { OperationRow } from "../store/operations.ts";
+import { runsPage } from "../store/runs.ts";
+import { builder, given, needs } from "./builder.ts";
+import { connectionOf, connectionType, connectionWith, pageArgs, pageRequest, pageSize, TRANSITIONS_PAGE_MAX } from "./connection.ts";
+import type { Context } from "./context.ts";
+import { FailurePolicyEnum, OperationKindEnum, OperationStateEnum, RunStateEnum, WishEnum } from "./enums.ts";
+import { globalId, keyOf } from "./ids.ts";
+import { ClusterRef, FailureRef, OperationRef, ResourceRef } from "./refs.ts";
+import { RunConnection } from "./run.ts";
+import { clusterChoice, ClusterRefInput } from "./selectors.ts";
+import { TransitionConnection, transitionsOf } from "./transition.ts";
+import { findCluster } from "../engine/select.ts";
+
+const RunStateCountRef = builder.objectRef<{ readonly state: RunState; readonly count: number }>("RunStateCount").implement({
+  description: "Number of an operation's runs in one state.",
+  fields: (t) => ({
+    state: t.field({ type: RunStateEnum, description: "State.", resolve: ({ state }) => state }),
+    count: t.exposeInt("count", { description: "How many runs." }),
+  }),
+});
+
+async function countOf(operation: OperationRow, { load }: Context, states: (state: RunState) => boolean): Promise<number> {
+  const counts = await load.runCounts.load(operation.id);
+  return (Object.entries(counts) as [RunState, number][]).filter(([state]) => states(state)).reduce((sum, [, count]) => sum + count, 0);
+}
+
+const isFinal = (state: RunState) => !(UNFINISHED_RUN_STATES as readonly RunState[]).includes(state);
+
+builder.objectType(OperationRef, {
+  description: "One accepted request, on one or many nodes. Stored before the mutation answers.",
+  interfaces: [ResourceRef],
+  isTypeOf: (value) => typeof value === "object" && value !== null && "inputHash" in value,
+  fields: (t) => ({
+    id: t.id({ description: "Global ID.", resolve: ({ id }) => globalId("Operation", id) }),
+    uuid: t.field({ type: "UUID", description: "Raw UUID, as in messages and logs.", resolve: ({ id }) => id }),
+    kind: t.field({ type: OperationKindEnum, description: "Kind of work.", resolve: ({ kind }) => kind }),
+    state: t.field({ type: OperationStateEnum, description: "Where it stands.", resolve: ({ state }) => state }),
+    requestedBy: t.exposeString("actor", { description: "Who asked for it." }),
+    reason: t.exposeString("reason", { nullable: true, description: "Why, in their words." }),
+    idempotencyKey: t.exposeString("idempotencyKey", { nullable: true, description: "Key that makes a repeated request harmless." }),
+    onFailure: t.field({ type: FailurePolicyEnum, description: "What a failed node does to the others.", resolve: ({ onFailure }) => onFailure }),
+    maxParallel: t.exposeInt("maxParallel", { nullable: true, description: "At most so many nodes at the same time; null: no limit." }),
+    variables: t.field({ type: "JSON", description: "Variables of the request, before they were laid over a cluster's settings.", resolve: ({ variables }) => variables }),
+    wish: t.field({ type: WishEnum, nullable: true, description: "What was asked of it since: a stop or an abort.", resolve: ({ wish }) => wish }),
+    wishBy: t.exposeString("wishBy", { nullable: true, description: "Who asked for that; `engine` when the failure policy did." }),
+    cluster: t.field({ type: ClusterRef, nullable: true, description: "Cluster it was asked for, if it was asked for a cluster.", resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)) }),
+    restartOf: t.field({ type: OperationRef, nullable: true, description: "Operation that it takes up again.", resolve: ({ restartOf }, _args, { load }) => (restartOf === null ? null : load.operation.load(restartOf)) }),
+    firstFailure: t.field({ type: FailureRef, nullable: true, description: "The first cause: the failure that came before all others.", resolve: ({ firstFailure }) => firstFailure }),
+    totalCount: t.exposeInt("totalCount", { description: "Number of nodes." }),
+    finishedCount: t.int({ description: "Number of runs in a final state.", resolve: (operation, _args, context) => countOf(operation, context, isFinal) }),
+    failedCount: t.int({ description: "Number of runs that failed.", resolve: (operation, _args, context) => countOf(operation, context, (state) => state === "FAILED") }),
+    progress: t.float({ description: "Share of the runs that have ended, 0 to 1.", resolve: async (operation, _args, context) => (await countOf(operation, context, isFinal)) / operation.totalCount }),
+    runCounts: t.field({
+      type: [RunStateCountRef],
+      description: "Number of runs in each state that occurs; clean-up runs are not counted.",
+      resolve: async ({ id }, _args, { load }) => (Object.entries(await load.runCounts.load(id)) as [RunState, number][]).map(([state, count]) => ({ state, count })),
+    }),
+    runs: t.field({
+      type: RunConnection,
+      description: "One run per node, in the order of the request; then the clean-up runs.",
+      args: { states: t.arg({ type: [RunStateEnum], description: "Only runs in these states." }), ...pageArgs(t as never) },
+      resolve: async ({ id }, args, { services }) => {
+        const { limit, fromEnd } = pageSize(args);
+        const place = (cursor: string | null | undefined) => (cursor == null ? undefined : Number.parseInt(cursor, 10));
+        const after = place(args.after);
+        const before = place(args.before);
+        const page = await runsPage(services.database.reader, id, { states: given(args.states) }, { limit, fromEnd, ...(after !== undefined && { after }), ...(before !== undefined && { before }) });
+        return connectionWith(page, ({ ordinal }) => String(ordinal));
+      },
+    }),
+    transitions: t.field({
+      type: TransitionConnection,
+      description: "State changes that this operation caused, oldest first.",
+      args: pageArgs(t as never, TRANSITIONS_PAGE_MAX),
+      resolve: ({ id }, args, { services }) => transitionsOf(services.database.reader, { operationId: id }, args),
+    }),
+    createdAt: t.expose("createdAt", { type: "DateTime", description: "When it was accepted." }),
+    startedAt: t.expose("startedAt", { type: "DateTime", nullable: true, description: "When the first run began." }),
+    finishedAt: t.expose("finishedAt", { type: "DateTime", nullable: true, description: "When it reached a final state." }),
+  }),
+});
+
+export const OperationConnection = connectionType("Operation", OperationRef);
+
+const OperationFilterInput = builder.inputType("OperationFilter", {
+  description: "Operation selection; given fields are combined with AND.",
+  fields: (t) => ({
+    kinds: t.field({ type: [OperationKindEnum], description: "One of these kinds." }),
+    states: t.field({ type: [OperationStateEnum], description: "In one of these states." }),
+    nodeId: t.id({ description: "Touching this node." }),
+    cluster: t.field({ type: ClusterRefInput, description: "Asked for this cluster." }),
+  }),
+});
+
+builder.queryField("operation", (t) =>
+  t.field({
+    type: OperationRef,
+    nullable: true,
+    ...needs("READ"),
+    description: "One operation, by global ID or raw UUID; null if it does not exist.",
+    args: { id: t.arg.id({ required: true, description: "Which operation." }) },
+    resolve: (_root, { id }, { load }) => {
+      const key = keyOf("Operation", id);
+      return /^[0-9a-f-]{36}$/.test(key) ? load.operation.load(key) : null;
+    },
+  }),
+);
+
+builder.queryField("operations", (t) =>
+  t.field({
+    type: OperationConnection,
+    ...needs("READ"),
+    description: "Operations, newest first.",
+    args: { filter: t.arg({ type: OperationFilterInput, description: "Which operations; absent: all." }), ...pageArgs(t) },
+    resolve: async (_root, args, { services }) => {
+      const { reader } = services.database;
+      const clusterId = args.filter?.cluster ? ((await findCluster(reader, clusterChoice(args.filter.cluster))) ?? NO_ID) : undefined;
+      const filter = { kinds: given(args.filter?.kinds), states: given(args.filter?.states), nodeId: args.filter?.nodeId == null ? undefined : idOrNone(keyOf("Node", args.filter.nodeId)), clusterId };
+      return connectionOf(await operationsPage(reader, filter, pageRequest(args)), ({ createdAt }) => createdAt);
+    },
+  }),
+);
+
+/** Matches nothing: what a filter makes of a name or ID that does not exist. */
+const NO_ID = "00000000-0000-0000-0000-000000000000";
+
+function idOrNone(id: string): string {
+  return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id) ? id : NO_ID;
+}

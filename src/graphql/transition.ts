@@ -1,0 +1,71 @@
+/** Transitions: the log as a type, as a list, and as the list's cursors, which are the stream's. */
+import type { Reader } from "../store/database.ts";
+import { transitionsAfter, transitionsBefore } from "../store/transitions.ts";
+import type { TransitionFilter } from "../store/transitions.ts";
+import { nodeCondition } from "../store/nodes.ts";
+import { builder, needs } from "./builder.ts";
+import { connectionType, connectionWith, pageArgs, pageSize, positionOf, TRANSITIONS_PAGE_MAX } from "./connection.ts";
+import type { PageArgs } from "./connection.ts";
+import { NodeEventEnum, NodeStateEnum } from "./enums.ts";
+import { globalId } from "./ids.ts";
+import { NodeRef, OperationRef, ResourceRef, RunRef, TransitionRef } from "./refs.ts";
+import { NodeFilterInput, nodeFilter } from "./selectors.ts";
+
+builder.objectType(TransitionRef, {
+  description: "One change of state of one node, written in the same transaction as the change itself.",
+  interfaces: [ResourceRef],
+  isTypeOf: (value) => typeof value === "object" && value !== null && "toState" in value,
+  fields: (t) => ({
+    id: t.id({ description: "Global ID; the same on every delivery.", resolve: ({ position }) => globalId("Transition", String(position)) }),
+    cursor: t.string({
+      description: "Position in the log, a decimal number: pass it as `after`. Positions follow the order of commits and have no holes, so an unfiltered stream can prove that it missed nothing.",
+      resolve: ({ position }) => String(position),
+    }),
+    node: t.field({ type: NodeRef, nullable: true, description: "The node as it is now, null if it has been deleted since.", resolve: ({ nodeId }, _args, { load }) => load.node.load(nodeId) }),
+    nodeUuid: t.field({ type: "UUID", description: "UUID of the node, kept after deletion.", resolve: ({ nodeId }) => nodeId }),
+    nodeName: t.exposeString("nodeName", { description: "Name of the node at that time." }),
+    sequence: t.exposeInt("sequence", { description: "1 for the registration, then up by one without holes for each node: so a filtered stream can prove it too." }),
+    nodeRevision: t.exposeInt("nodeRevision", { description: "Revision of the node after the change." }),
+    from: t.field({ type: NodeStateEnum, nullable: true, description: "State before, null for the registration.", resolve: ({ fromState }) => fromState }),
+    to: t.field({ type: NodeStateEnum, nullable: true, description: "State after, null for the deletion.", resolve: ({ toState }) => toState }),
+    event: t.field({ type: NodeEventEnum, description: "What happened.", resolve: ({ event }) => event }),
+    target: t.field({ type: NodeStateEnum, nullable: true, description: "Where the node was heading, null when at rest.", resolve: ({ target }) => target }),
+    operation: t.field({ type: OperationRef, nullable: true, description: "Operation it belongs to.", resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)) }),
+    run: t.field({ type: RunRef, nullable: true, description: "Run it belongs to.", resolve: ({ runId }, _args, { load }) => (runId === null ? null : load.run.load(runId)) }),
+    step: t.exposeString("step", { nullable: true, description: "Step that was under way, as `interface.name`." }),
+    actor: t.exposeString("actor", { description: "Who acted; `engine` for what follows from the work itself." }),
+    reason: t.exposeString("reason", { nullable: true, description: "Why, for people." }),
+    at: t.expose("at", { type: "DateTime", description: "When it was committed." }),
+  }),
+});
+
+export const TransitionConnection = connectionType("Transition", TransitionRef);
+
+export async function transitionsOf(reader: Reader, filter: TransitionFilter | undefined, args: PageArgs) {
+  const { limit, fromEnd } = pageSize(args, TRANSITIONS_PAGE_MAX);
+  const after = positionOf(args.after);
+  const before = positionOf(args.before);
+  const scope = filter && { filter };
+  const rows = fromEnd
+    ? (await transitionsBefore(reader, { before: before ?? null, limit: limit + 1, ...scope })).filter(({ position }) => position > (after ?? 0))
+    : await transitionsAfter(reader, { after: after ?? 0, limit: limit + 1, ...(before !== undefined && { until: before - 1 }), ...scope });
+  const kept = rows.slice(0, limit);
+  const surplus = rows.length > limit;
+  return connectionWith(
+    fromEnd ? { rows: kept.toReversed(), hasNext: before !== undefined, hasPrevious: surplus } : { rows: kept, hasNext: surplus, hasPrevious: after !== undefined },
+    ({ position }) => String(position),
+  );
+}
+
+builder.queryField("transitions", (t) =>
+  t.field({
+    type: TransitionConnection,
+    ...needs("READ"),
+    description: "State changes, oldest first: the same rows and cursors as the subscription, to fill a gap or to look back.",
+    args: { filter: t.arg({ type: NodeFilterInput, description: "Of nodes that match now; absent: of all, deleted ones included." }), ...pageArgs(t, TRANSITIONS_PAGE_MAX) },
+    resolve: (_root, args, { services }) => {
+      const nodes = nodeCondition(nodeFilter(args.filter));
+      return transitionsOf(services.database.reader, nodes && { nodes }, args);
+    },
+  }),
+);

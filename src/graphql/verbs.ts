@@ -1,0 +1,261 @@
+/** The mutations that are work: each verb over many nodes, and abort, stop and restart. */
+import type { AbortEffect } from "../lifecycle/interrupts.ts";
+import type { OperationKind } from "../lifecycle/verbs.ts";
+import type { NodeAnswer, SubmitAnswer, Terms } from "../engine/submit.ts";
+import type { FailurePolicy } from "../lifecycle/operation-states.ts";
+import type { VerbOptions, JsonObject } from "../store/records.ts";
+import { QueryRef, builder, given, needs } from "./builder.ts";
+import { callerOf } from "./context.ts";
+import type { Context } from "./context.ts";
+import { AbortEffectEnum, AbortModeEnum, AcceptanceEnum, DriverInterfaceEnum, FailurePolicyEnum, PowerActionEnum, RestartFromEnum, UntilEnum } from "./enums.ts";
+import { UserErrorRef } from "./errors.ts";
+import { NodeRef, OperationRef, RunRef } from "./refs.ts";
+import { StepRef } from "./run.ts";
+import { NodeSelectorInput, WorkSelectorInput, nodeSelector, workSelector } from "./selectors.ts";
+import type { NodeSelectorShape } from "./selectors.ts";
+
+type InputFields = Parameters<NonNullable<Parameters<typeof builder.inputType>[1]["fields"]>>[0];
+
+/** The terms that every verb takes. */
+const termFields = (t: InputFields) => ({
+  acceptance: t.field({ type: AcceptanceEnum, required: true, defaultValue: "ALL_OR_NOTHING", description: "What one bad node does to the request." }),
+  idempotencyKey: t.string({ description: "The same key with the same input, by the same caller, answers the same operation and starts nothing twice; 1 to 200 characters." }),
+  onFailure: t.field({ type: FailurePolicyEnum, description: "What a failed node does to the others; CLEAN_UP_ALL for a commission unless told otherwise, LEAVE for the rest." }),
+  variables: t.field({ type: "JSON", description: "Variables handed to the drivers, laid over the cluster's settings: a JSON object; null removes a key." }),
+  maxParallel: t.int({ description: "At most so many nodes at the same time; the others are QUEUED, in order." }),
+  dryRun: t.boolean({ required: true, defaultValue: false, description: "Only judge and plan: each node's steps, or why it would be refused. Nothing is written." }),
+  reason: t.string({ description: "Why; goes into the transitions." }),
+});
+
+const workFields = (t: InputFields) => ({
+  nodes: t.field({ type: NodeSelectorInput, required: true, description: "Which nodes." }),
+  ...termFields(t),
+});
+
+const NodeWorkInput = builder.inputType("NodeWorkInput", { description: "Start a verb on many nodes.", fields: (t) => workFields(t as never) });
+
+const CommissionNodesInput = builder.inputType("CommissionNodesInput", {
+  description: "Commission many nodes.",
+  fields: (t) => ({
+    ...workFields(t as never),
+    until: t.field({ type: UntilEnum, required: true, defaultValue: "ACTIVE", description: "How far." }),
+  }),
+});
+
+const StepInput = builder.inputType("StepInput", {
+  description: "One step, with its arguments.",
+  fields: (t) => ({
+    interface: t.field({ type: DriverInterfaceEnum, required: true, defaultValue: "clean", description: "Interface that offers it." }),
+    name: t.string({ required: true, description: "Its name." }),
+    args: t.field({ type: "JSON", description: "Its arguments, checked against `StepDefinition.argsSchema` before anything starts." }),
+  }),
+});
+
+const CleanNodesInput = builder.inputType("CleanNodesInput", {
+  description: "Clean many nodes.",
+  fields: (t) => ({
+    ...workFields(t as never),
+    steps: t.field({ type: [StepInput], description: "Clean steps to run in this order, in place of the automatic ones." }),
+  }),
+});
+
+const DecommissionNodesInput = builder.inputType("DecommissionNodesInput", {
+  description: "Take many nodes out of service.",
+  fields: (t) => ({
+    ...workFields(t as never),
+    force: t.boolean({ required: true, defaultValue: false, description: "Also nodes that have disappeared: their steps will fail, and they end DECOMMISSIONED all the same." }),
+  }),
+});
+
+const SetPowerInput = builder.inputType("SetPowerInput", {
+  description: "Change the power of many nodes.",
+  fields: (t) => ({
+    ...workFields(t as never),
+    action: t.field({ type: PowerActionEnum, required: true, description: "What to do." }),
+  }),
+});
+
+const AbortInput = builder.inputType("AbortInput", {
+  description: "Abort unfinished work.",
+  fields: (t) => ({
+    work: t.field({ type: WorkSelectorInput, required: true, description: "Whose work." }),
+    mode: t.field({ type: AbortModeEnum, required: true, defaultValue: "NOW", description: "What to do where the running step must not be interrupted." }),
+    powerOff: t.boolean({ description: "Whether nodes are powered off; absent: those being cleaned or deployed are." }),
+    reason: t.string({ description: "Why; goes into the transitions." }),
+  }),
+});
+
+const StopInput = builder.inputType("StopInput", {
+  description: "Stop work gracefully.",
+  fields: (t) => ({
+    work: t.field({ type: WorkSelectorInput, required: true, description: "Whose work. A stop of an operation, or of a cluster that an operation was asked for, is of the whole operation." }),
+    timeoutSeconds: t.float({ description: "How long running steps may go on; then they fail with STOP_TIMEOUT. 1 to 86400; 600 if absent." }),
+    reason: t.string({ description: "Why; goes into the transitions." }),
+  }),
+});
+
+const RestartInput = builder.inputType("RestartInput", {
+  description: "Take up stopped, failed or aborted work again.",
+  fields: (t) => ({
+    work: t.field({ type: WorkSelectorInput, required: true, description: "Whose work." }),
+    from: t.field({ type: RestartFromEnum, required: true, defaultValue: "STAGE", description: "How much of what was done is kept." }),
+    ...termFields(t as never),
+  }),
+});
+
+type ResultShape = NodeAnswer & { readonly effect?: AbortEffect | null; readonly afterStep?: string | null };
+
+const NodeResultRef = builder.objectRef<ResultShape>("NodeResult").implement({
+  description: "Answer to one node of a request, in the order asked.",
+  fields: (t) => ({
+    ref: t.exposeString("ref", { description: "What the request called the node: name or UUID." }),
+    node: t.field({ type: NodeRef, nullable: true, description: "The node.", resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)) }),
+    run: t.field({ type: RunRef, nullable: true, description: "The run; null if refused or only planned.", resolve: ({ runId }, _args, { load }) => (runId === null ? null : load.run.load(runId)) }),
+    accepted: t.exposeBoolean("accepted", { description: "Whether work was (with `dryRun`: would be) started, or the wish recorded." }),
+    error: t.field({ type: UserErrorRef, nullable: true, description: "Why the node was refused.", resolve: ({ refusal }) => refusal }),
+    steps: t.field({
+      type: [StepRef],
+      nullable: true,
+      description: "Steps that will (with `dryRun`: would) run, in order; null for a refused node and for abort and stop.",
+      resolve: ({ plan }) => plan?.steps.map((planned, index) => ({ index, planned, attempts: [], open: true })) ?? null,
+    }),
+    abortEffect: t.field({ type: AbortEffectEnum, nullable: true, description: "Of an accepted abort: when it takes effect.", resolve: ({ effect }) => effect ?? null }),
+    abortPendingAfterStep: t.string({ nullable: true, description: "Of a pending abort: the step that must end first.", resolve: ({ afterStep }) => afterStep ?? null }),
+  }),
+});
+
+const NodeWorkPayloadRef = builder.objectRef<SubmitAnswer>("NodeWorkPayload").implement({
+  description: "Answer to a verb. `errors` is empty when the request was accepted.",
+  fields: (t) => ({
+    operation: t.field({ type: OperationRef, nullable: true, description: "The stored operation; null when refused or only planned.", resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)) }),
+    results: t.field({ type: [NodeResultRef], description: "One answer per node.", resolve: ({ results }) => [...results] }),
+    errors: t.field({ type: [UserErrorRef], description: "Why the request as a whole was refused.", resolve: ({ refusals }) => [...refusals] }),
+    replayed: t.exposeBoolean("replayed", { description: "Whether an earlier request with the same key is answered again." }),
+    query: t.field({ type: QueryRef, description: "Root query, to read on in the same request.", resolve: () => ({}) }),
+  }),
+});
+
+interface TermsInput {
+  acceptance: "ALL_OR_NOTHING" | "BEST_EFFORT";
+  idempotencyKey?: string | null | undefined;
+  onFailure?: FailurePolicy | null | undefined;
+  variables?: unknown;
+  maxParallel?: number | null | undefined;
+  dryRun: boolean;
+  reason?: string | null | undefined;
+}
+
+function termsOf(input: TermsInput): Terms {
+  return {
+    acceptance: input.acceptance,
+    idempotencyKey: given(input.idempotencyKey),
+    onFailure: given(input.onFailure),
+    variables: given(input.variables),
+    maxParallel: given(input.maxParallel),
+    dryRun: input.dryRun,
+    reason: given(input.reason),
+  };
+}
+
+function submit(context: Context, kind: OperationKind, input: TermsInput & { nodes: NodeSelectorShape }, options: VerbOptions = {}): Promise<SubmitAnswer> {
+  return context.services.engine.submit(callerOf(context), { ...termsOf(input), kind, nodes: nodeSelector(input.nodes), options });
+}
+
+const SIMPLE_VERBS = [
+  ["manageNodes", "MANAGE", "Verify power and credentials, up to MANAGEABLE. From ENROLLED, STOPPED, AVAILABLE, DECOMMISSIONED and the failed states of inspection and cleaning."],
+  ["inspectNodes", "INSPECT", "Collect the inventory. From MANAGEABLE and INSPECT_FAILED; in place on AVAILABLE and ACTIVE where the driver inspects without a reboot."],
+  ["deployNodes", "DEPLOY", "Install, up to ACTIVE. From AVAILABLE, DEPLOY_FAILED, and again from ACTIVE."],
+  ["undeployNodes", "UNDEPLOY", "Remove the workload, then clean, up to AVAILABLE. From ACTIVE, STOPPED, DEPLOY_FAILED and UNDEPLOY_FAILED."],
+] as const;
+
+for (const [name, kind, description] of SIMPLE_VERBS) {
+  builder.mutationField(name, (t) =>
+    t.field({
+      type: NodeWorkPayloadRef,
+      nullable: true,
+      ...needs("OPERATE"),
+      description,
+      args: { input: t.arg({ type: NodeWorkInput, required: true, description: "Which nodes, on which terms." }) },
+      resolve: (_root, { input }, context) => submit(context, kind, input as never),
+    }),
+  );
+}
+
+builder.mutationField("commissionNodes", (t) =>
+  t.field({
+    type: NodeWorkPayloadRef,
+    nullable: true,
+    ...needs("OPERATE"),
+    description: "Whatever is missing of verify, inspect, clean and deploy. From every state at rest but ACTIVE. On a failure every node is cleaned up, unless `onFailure` says otherwise.",
+    args: { input: t.arg({ type: CommissionNodesInput, required: true, description: "Which nodes, how far, on which terms." }) },
+    resolve: (_root, { input }, context) => submit(context, "COMMISSION", input as never, { until: input.until }),
+  }),
+);
+
+builder.mutationField("cleanNodes", (t) =>
+  t.field({
+    type: NodeWorkPayloadRef,
+    nullable: true,
+    ...needs("OPERATE"),
+    description: "Run clean steps: the automatic ones, or those given. A node ends where it began.",
+    args: { input: t.arg({ type: CleanNodesInput, required: true, description: "Which nodes, which steps, on which terms." }) },
+    resolve: (_root, { input }, context) =>
+      submit(context, "CLEAN", input as never, input.steps ? { cleanSteps: input.steps.map(({ interface: from, name, args }) => ({ interface: from, name, args: (args ?? {}) as JsonObject })) } : {}),
+  }),
+);
+
+builder.mutationField("decommissionNodes", (t) =>
+  t.field({
+    type: NodeWorkPayloadRef,
+    nullable: true,
+    ...needs("OPERATE"),
+    description: "Take out of service: tear-down and cleaning, best effort. A node always ends DECOMMISSIONED; what failed is recorded.",
+    args: { input: t.arg({ type: DecommissionNodesInput, required: true, description: "Which nodes, on which terms." }) },
+    resolve: (_root, { input }, context) => submit(context, "DECOMMISSION", input as never, { force: input.force }),
+  }),
+);
+
+builder.mutationField("setPower", (t) =>
+  t.field({
+    type: NodeWorkPayloadRef,
+    nullable: true,
+    ...needs("OPERATE"),
+    description: "Change power. Refused with BUSY while a run on the node is unfinished.",
+    args: { input: t.arg({ type: SetPowerInput, required: true, description: "Which nodes, and what to do." }) },
+    resolve: (_root, { input }, context) => submit(context, "POWER", input as never, { powerAction: input.action }),
+  }),
+);
+
+builder.mutationField("abort", (t) =>
+  t.field({
+    type: NodeWorkPayloadRef,
+    nullable: true,
+    ...needs("OPERATE"),
+    description: "Give up now: nodes end in a failed state. Each node is answered: accepted, or NOTHING_RUNNING, NOT_INTERRUPTIBLE, UNSUPPORTED_BY_DRIVER.",
+    args: { input: t.arg({ type: AbortInput, required: true, description: "Whose work, and how." }) },
+    resolve: (_root, { input }, context) =>
+      context.services.engine.abort(callerOf(context), { work: workSelector(input.work), mode: input.mode, powerOff: given(input.powerOff), reason: given(input.reason) }),
+  }),
+);
+
+builder.mutationField("stop", (t) =>
+  t.field({
+    type: NodeWorkPayloadRef,
+    nullable: true,
+    ...needs("OPERATE"),
+    description: "Give up later: running steps end, no new one starts, and nodes with work left end STOPPED, to be restarted. A stop of what has ended answers it as it ended.",
+    args: { input: t.arg({ type: StopInput, required: true, description: "Whose work." }) },
+    resolve: (_root, { input }, context) => context.services.engine.stop(callerOf(context), { work: workSelector(input.work), timeoutSeconds: given(input.timeoutSeconds), reason: given(input.reason) }),
+  }),
+);
+
+builder.mutationField("restart", (t) =>
+  t.field({
+    type: NodeWorkPayloadRef,
+    nullable: true,
+    ...needs("OPERATE"),
+    description: "Go on: a new operation for what is stopped, failed or aborted, with the settings as they are now. Nodes whose work is done are left alone.",
+    args: { input: t.arg({ type: RestartInput, required: true, description: "Whose work, from where, on which terms." }) },
+    resolve: (_root, { input }, context) => context.services.engine.restart(callerOf(context), { ...termsOf(input as never), work: workSelector(input.work), from: input.from }),
+  }),
+);
