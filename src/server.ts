@@ -164,7 +164,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
             variableValues: payload.variables,
             contextValue: await contextFactory(),
             rootValue: { execute, subscribe },
-          } as never;
+          };
         } catch (error) {
           return [error instanceof GraphQLError ? error : new GraphQLError("Unexpected error.")];
         }

@@ -6,7 +6,7 @@ import { createSocket } from "node:dgram";
 import { lookup } from "node:dns/promises";
 
 /** RMCP header for IPMI, no session, then the request to the BMC (0x20): this channel, IPMI 2.0 data, administrator. */
-const QUESTION = Buffer.from("0600ff07" + "000000000000000000" + "09" + "2018c8" + "8100388e04b5", "hex");
+const QUESTION = Buffer.from("0600ff07000000000000000000092018c88100388e04b5", "hex");
 const ASK_EVERY_MS = 500;
 
 /** True when anything that speaks IPMI answers within `milliseconds`; false also where the address leads nowhere. */

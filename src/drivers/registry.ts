@@ -88,13 +88,13 @@ export function createRegistry(drivers: readonly AnyDriver[]): Registry {
       const secretNames = secretFieldsOf.get(driver.name) ?? [];
       for (const [key, value] of Object.entries(result.value as Record<string, Json>)) {
         if (value === undefined) continue;
-        if (secretNames.includes(key)) secrets[key] = String(value);
+        if (secretNames.includes(key)) secrets[key] = typeof value === "string" ? value : JSON.stringify(value);
         else open[key] = value;
       }
       return { ok: true, settings: open, secrets };
     },
     async [Symbol.asyncDispose]() {
-      await Promise.allSettled(drivers.map((driver) => driver.close?.()));
+      await Promise.allSettled(drivers.map(async (driver) => driver.close?.()));
     },
   };
 }

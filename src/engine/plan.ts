@@ -7,7 +7,7 @@
  */
 import type { Refusal } from "../errors.ts";
 import type { LegPhase, Route } from "../lifecycle/verbs.ts";
-import type { DriverPhase, Json, PowerAction } from "../drivers/driver.ts";
+import type { DriverPhase, PowerAction } from "../drivers/driver.ts";
 import { INTERFACE_OF_PHASE, stepsOf } from "../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, InterfaceName } from "../drivers/registry.ts";
 import type { JsonObject, Plan, PlannedStep } from "../store/records.ts";
@@ -181,7 +181,7 @@ async function checkArgs(
     return { refusals: [{ code: "INVALID_INPUT", message: `Step ${interfaceName}.${step.name} takes no arguments, and ${surplus.join(", ")} was given.`, path }] };
   }
   const result = await step.args["~standard"].validate(args);
-  if (!result.issues) return { args: result.value as Readonly<Record<string, Json>> };
+  if (!result.issues) return { args: result.value };
   return {
     refusals: result.issues.map(({ message, path: at }) => ({
       code: "INVALID_INPUT",

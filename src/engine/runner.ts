@@ -27,7 +27,7 @@ import type { Database } from "../store/database.ts";
 import { insertInventory, lockNodes, secretsOf, updateNode } from "../store/nodes.ts";
 import type { NodeMove, NodeRow } from "../store/nodes.ts";
 import { operationBegins } from "../store/operations.ts";
-import type { Failure, JsonObject, Plan, PlannedStep, StoredJson } from "../store/records.ts";
+import type { Failure, JsonObject, Plan, PlannedStep } from "../store/records.ts";
 import { attemptsOf, beginAttempt, hasAttempts, latestAttempt, lockRun, noteProgress, parkRun, plansByHashes, reenterAttempt, runsByIds, updateAttempt, updateRun, wishesOf } from "../store/runs.ts";
 import type { AttemptRow, RunRow } from "../store/runs.ts";
 import { nextPosition, stepLabel } from "./plan.ts";
@@ -229,7 +229,7 @@ export function createRunner(parts: RunnerParts): Runner {
       },
       change,
     );
-    held.node = { ...node, ...change, state } as NodeRow;
+    held.node = { ...node, ...change, state };
   }
 
   // ---- after a step
@@ -410,8 +410,8 @@ export function createRunner(parts: RunnerParts): Runner {
       machine: { ...held.machine, node: held.node },
       step,
       deadline: attempt.deadlineAt,
-      memo: attempt.memo as StoredJson,
-      callback: attempt.callback as StoredJson,
+      memo: attempt.memo,
+      callback: attempt.callback,
       callbackPath: `/callback/${callbackToken}`,
       attemptKey: `${attempt.runId}:${attempt.step}:${attempt.number}`,
       variables: held.run.variables,

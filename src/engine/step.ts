@@ -4,7 +4,7 @@
  */
 import { messageOf } from "../errors.ts";
 import type { ErrorCode } from "../errors.ts";
-import type { BootDevice, Call, Driver, DriverError, Json, NodePower, PowerAction, PowerState, StepCall, StepResult } from "../drivers/driver.ts";
+import type { BootDevice, Call, Driver, DriverError, NodePower, PowerAction, PowerState, StepCall, StepResult } from "../drivers/driver.ts";
 import { findStep } from "../drivers/registry.ts";
 import type { AnyDriver, Composition, Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
@@ -172,15 +172,15 @@ function stepCall(request: Omit<StepRequest, "abort" | "graceMs">, driver: AnyDr
   return {
     ...call(request, driver, signal),
     args: request.step.args,
-    memo: request.memo as Json,
-    callback: request.callback as Json,
+    memo: request.memo,
+    callback: request.callback,
     callbackPath: request.callbackPath,
     attemptKey: request.attemptKey,
     variables: request.variables,
     power,
     progress(percent, message) {
       const bound = Math.round(Math.min(100, Math.max(0, Number.isFinite(percent) ? percent : 0)));
-      request.progress(bound, message === undefined ? null : request.machine.redactor.text(String(message)).slice(0, 1000));
+      request.progress(bound, message === undefined ? null : request.machine.redactor.text(`${message}`).slice(0, 1000));
     },
   };
 }

@@ -35,7 +35,7 @@ builder.scalarType("DateTime", {
 builder.scalarType("UUID", {
   description: "RFC 9562 UUID in lower case.",
   specifiedByURL: "https://www.rfc-editor.org/rfc/rfc9562",
-  serialize: (value) => String(value),
+  serialize: (value) => value,
   parseValue: (value) => {
     if (typeof value !== "string" || !/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(value)) throw new GraphQLError(`${JSON.stringify(value)} is no UUID.`);
     return value.toLowerCase();

@@ -3,7 +3,6 @@
  * The types are made here because everything of the schema has a description and a fixed nullability, arguments included.
  */
 import { GraphQLError } from "graphql";
-import type { ObjectRef } from "@pothos/core";
 import type { Page, PageKey, PageRequest } from "../store/page.ts";
 import { builder } from "./builder.ts";
 
@@ -25,7 +24,7 @@ const PageInfoRef = builder.objectRef<Connection<unknown>["pageInfo"]>("PageInfo
 });
 
 /** The connection and edge types of an object type. */
-export function connectionType<Row extends object>(name: string, row: ObjectRef<never, Row> | ObjectRef<any, Row>, options: { readonly counted?: boolean } = {}) {
+export function connectionType<Row extends object>(name: string, row: ReturnType<typeof builder.objectRef<Row>>, options: { readonly counted?: boolean } = {}) {
   const edge = builder.objectRef<{ readonly cursor: string; readonly node: Row }>(`${name}Edge`).implement({
     description: `${name} in a page.`,
     fields: (t) => ({

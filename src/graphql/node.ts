@@ -178,7 +178,7 @@ interface NodeListArgs extends PageArgs {
 
 export async function nodeList(args: NodeListArgs, { services }: Context, clusterId?: string) {
   const asked = nodeFilter(args.filter);
-  const filter = clusterId === undefined ? asked : { ...(asked ?? {}), clusterId };
+  const filter = clusterId === undefined ? asked : { ...asked, clusterId };
   const by = args.orderBy?.field ?? "NAME";
   const page = await nodesPage(services.database.reader, filter, { by, descending: args.orderBy?.direction === "DESC" }, pageRequest(args));
   return connectionOf(page, NODE_KEYS[by], () => countNodes(services.database.reader, filter));

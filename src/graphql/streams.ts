@@ -38,17 +38,11 @@ const StreamResetRef = builder.objectRef<Of<"reset">>("StreamReset").implement({
   }),
 });
 
-/** A transition in a stream is its row itself, so that it has the fields of any other transition. */
-type Shown = Of<"snapshot"> | Of<"bookmark"> | Of<"reset"> | Of<"transition">["row"];
-
 const NodeStreamItemRef = builder.unionType("NodeStreamItem", {
   description: "Item of a node stream. Every item has a cursor; after a break subscribe again with `after: <last cursor>`.",
   types: [NodeSnapshotRef, TransitionRef, StreamBookmarkRef, StreamResetRef],
-  resolveType: (item) => {
-    const shown = item as Shown;
-    if (!("kind" in shown)) return "Transition";
-    return { snapshot: "NodeSnapshot", bookmark: "StreamBookmark", reset: "StreamReset" }[shown.kind];
-  },
+  // A transition in a stream is its row itself, so that it has the fields of any other transition.
+  resolveType: (item) => ("kind" in item ? { snapshot: "NodeSnapshot", bookmark: "StreamBookmark", reset: "StreamReset" }[item.kind] : "Transition"),
 });
 
 builder.subscriptionField("nodeTransitions", (t) =>

@@ -5,7 +5,7 @@ import type { Edge, NodeEvent, NodeState, Phase, StateKind } from "./node-states
 const EDGES_BY_STATE = new Map<NodeState, ReadonlyMap<NodeEvent, Edge>>(
   NODE_STATE_NAMES.map((state) => [
     state,
-    new Map(NODE_EDGES.filter((edge) => edge.from === state).map((edge) => [edge.event, edge])),
+    new Map(NODE_EDGES.filter(({ from }) => from === state).map((row) => [row.event, row])),
   ]),
 );
 

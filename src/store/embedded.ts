@@ -171,7 +171,7 @@ interface Unprivileged {
 function unprivileged(folder: string): Unprivileged {
   if (process.getuid?.() !== 0) return { prefix: [], identity: {} };
   const namespace = ["unshare", "--user", `--map-user=${NOBODY}`, `--map-group=${NOBODY}`];
-  if (spawnSync(namespace[0] ?? "", [...namespace.slice(1), "true"]).status === 0) return { prefix: namespace, identity: {} };
+  if (spawnSync("unshare", [...namespace.slice(1), "true"]).status === 0) return { prefix: namespace, identity: {} };
   chownTree(folder, NOBODY);
   return { prefix: [], identity: { uid: NOBODY, gid: NOBODY } };
 }
@@ -191,7 +191,7 @@ function environment(programs: Programs): NodeJS.ProcessEnv {
 function initialise(programs: Programs, data: string, { prefix, identity }: Unprivileged): void {
   const unfinished = `${data}.new`;
   rmSync(unfinished, { recursive: true, force: true });
-  const [command = "", ...rest] = [...prefix, programs.initdb, "-D", unfinished, "-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions"];
+  const [command, ...rest] = [...prefix, programs.initdb, "-D", unfinished, "-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions"];
   const result = spawnSync(command, rest, { env: environment(programs), encoding: "utf8", ...identity });
   if (result.status !== 0) {
     throw new Error(`The embedded PostgreSQL could not be set up in ${data}: ${(result.stderr || String(result.error ?? "")).trim()}. Set DATABASE_URL to use a server instead.`);
@@ -213,7 +213,7 @@ function launch(
   if (at.options.durable === false) Object.assign(settings, { fsync: "off", synchronous_commit: "off", full_page_writes: "off" });
   const words = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   const dieWithUs = spawnSync("setpriv", ["--pdeathsig", "INT", "true"]).status === 0 ? ["setpriv", "--pdeathsig", "INT"] : [];
-  const [command = "", ...rest] = [...at.asUser.prefix, ...dieWithUs, programs.postgres, "-D", at.data, ...words];
+  const [command, ...rest] = [...at.asUser.prefix, ...dieWithUs, programs.postgres, "-D", at.data, ...words];
   const logFile = openSync(join(at.folder, "postgres.log"), "w", 0o600);
   try {
     return spawn(command, rest, { stdio: ["ignore", logFile, logFile], env: environment(programs), cwd: at.folder, ...at.asUser.identity });

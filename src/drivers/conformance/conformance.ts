@@ -189,7 +189,7 @@ function provesSteps({ driver }: Subject): void {
       seen.add(key);
       hold(step.title.trim() !== "", `${where} has no title.`);
       hold(isCount(step.priority), `${where}: priority ${step.priority} is not a whole number from 0 up.`);
-      hold(INTERRUPTIBLE.includes(step.interruptible), `${where}: interruptible is ${String(step.interruptible)}.`);
+      hold(INTERRUPTIBLE.includes(step.interruptible), `${where}: interruptible is ${step.interruptible}.`);
       hold(Number.isFinite(step.timeoutSeconds) && step.timeoutSeconds > 0, `${where}: timeoutSeconds ${step.timeoutSeconds} is not above 0.`);
       hold(typeof step.idempotent === "boolean", `${where} does not say whether it is idempotent.`);
       hold(step.retries === undefined || isCount(step.retries.times), `${where}: retries.times is not a whole number from 0 up.`);
@@ -331,7 +331,7 @@ async function provesRefusedLogin(subject: Subject): Promise<void> {
 
 async function read(subject: Subject): Promise<PowerState> {
   const state = await subject.driver.power.read(await makeCall(subject));
-  hold(POWER_STATES.includes(state), `The driver reads the power as ${String(state)}.`);
+  hold(POWER_STATES.includes(state), `The driver reads the power as ${state}.`);
   return state;
 }
 
@@ -448,7 +448,7 @@ function replaceAt(value: Readonly<Record<string, unknown>>, path: string, repla
 
 /** JSON with sorted keys, to compare by. */
 function canonical(value: unknown): string {
-  return JSON.stringify(value, (_key, inside: unknown) => (isRecord(inside) ? Object.fromEntries(Object.entries(inside).sort(([a], [b]) => (a < b ? -1 : 1))) : inside)) ?? "undefined";
+  return JSON.stringify(value, (_key, inside: unknown) => (isRecord(inside) ? Object.fromEntries(Object.entries(inside).toSorted(([a], [b]) => (a < b ? -1 : 1))) : inside)) ?? "undefined";
 }
 
 /** Whether a value comes back from JSON as it went in: no dates, no undefined, no NaN. */
