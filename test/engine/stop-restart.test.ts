@@ -1,0 +1,345 @@
+/** Stopping gracefully, and going on later: what a stop keeps, and what a restart does again. */
+import { afterAll, describe, expect, test } from "vitest";
+import type { RestartFrom } from "../../src/engine/interrupt.ts";
+import type { Script } from "../../plugins/fake/settings.ts";
+import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import type { TestNode } from "../support/builders.ts";
+import { eventually } from "../support/eventually.ts";
+
+const ostler = await engineUnderTest();
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+const stop = (operationId: string, timeoutSeconds?: number) => ostler.engine.stop(ALICE, { work: { operationId }, timeoutSeconds });
+const restart = (operationId: string, from?: RestartFrom) => ostler.engine.restart(ALICE, { work: { operationId }, from });
+
+async function heldIn(step: string, script: Script = {}, kind: "DEPLOY" | "COMMISSION" = "DEPLOY") {
+  const gate = aGate();
+  const node = await ostler.aNode().in(kind === "DEPLOY" ? "AVAILABLE" : "ENROLLED").scripted({ [step]: { gate: gate.name, ...script } }).made();
+  const id = await ostler.begin(kind, [node]);
+  await gate.arrivals();
+  return { gate, node, id };
+}
+
+/** A node that was stopped when a step had ended. */
+async function stoppedAfter(step: string, kind: "DEPLOY" | "COMMISSION" = "DEPLOY") {
+  const { gate, node, id } = await heldIn(step, {}, kind);
+  await stop(id);
+  gate.open();
+  await ostler.operationEnds(id);
+  return { node, id };
+}
+
+/** Steps that the driver entered on a node since a moment of its journal. */
+function enteredSince(node: TestNode, mark: number): string[] {
+  return ostler.entered(node).slice(mark);
+}
+
+describe("a stop", () => {
+  test("lets the running step end, keeps its result, and begins no new one", async () => {
+    const { gate, node, id } = await heldIn("deploy.write_image");
+    expect(await stop(id)).toMatchObject({ operationId: id, refusals: [], results: [{ nodeId: node.id, accepted: true }] });
+    expect((await ostler.operation(id)).state).toBe("STOPPING");
+    expect(await ostler.nodeState(node)).toBe("DEPLOYING");
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
+    expect(await ostler.node(node)).toMatchObject({ state: "STOPPED", stage: "PROVISIONED" });
+    expect(ostler.entered(node)).toEqual(["deploy.prepare", "deploy.write_image"]);
+    expect((await ostler.steps(await ostler.run(id, node)))[1]?.attempts.map(({ state }) => state)).toEqual(["SUCCEEDED"]);
+    expect(await ostler.story(node, id)).toEqual(["deploy → DEPLOYING", "stop → STOPPED"]);
+  });
+
+  test("during the last step ends in success: no work is left", async () => {
+    const { node, id } = await stoppedAfter("deploy.configure");
+    expect((await ostler.operation(id)).state).toBe("SUCCEEDED");
+    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED" });
+  });
+
+  test("leaves a queued node back where it was, without a call", async () => {
+    const gate = aGate();
+    const first = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const queued = await ostler.aNode().in("AVAILABLE").made();
+    const id = await ostler.begin("DEPLOY", [first, queued], { maxParallel: 1 });
+    await gate.arrivals();
+    await stop(id);
+    expect(await ostler.run(id, queued)).toMatchObject({ state: "STOPPED", startedAt: null });
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
+    expect(await ostler.nodeState(queued)).toBe("AVAILABLE");
+    expect([ostler.journal(queued), await ostler.story(queued, id)]).toEqual([[], []]);
+  });
+
+  test("of what nobody has claimed yet ends it here and now, with nothing run", async () => {
+    await using waiting = await engineUnderTest({ started: false });
+    const node = await waiting.aNode().in("AVAILABLE").made();
+    const id = await waiting.begin("DEPLOY", [node]);
+    await waiting.engine.stop(ALICE, { work: { operationId: id } });
+    expect((await waiting.operation(id)).state).toBe("STOPPED");
+    expect(await waiting.nodeState(node)).toBe("STOPPED");
+    expect(waiting.entered(node)).toEqual([]);
+  });
+
+  test("makes no new attempt of a step that fails", async () => {
+    const { gate, node, id } = await heldIn("deploy.write_image", { failures: 1 });
+    await stop(id);
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    expect(await ostler.nodeState(node)).toBe("DEPLOY_FAILED");
+    expect((await ostler.steps(await ostler.run(id, node)))[1]?.attempts.map(({ state }) => state)).toEqual(["FAILED"]);
+  });
+
+  test("of a step that waits to be tried again ends it as failed, at once", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { failures: 9 } }).made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await ostler.nodeBecomes(node, "DEPLOY_WAIT");
+    await stop(id);
+    await ostler.operationEnds(id);
+    expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", failure: { message: expect.stringContaining("failure 1 of 9") } });
+    expect(await ostler.nodeState(node)).toBe("DEPLOY_FAILED");
+  });
+
+  test("of a step that is parked waits for its real end", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").with("fake", { waitSeconds: 0.5 }).made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await ostler.nodeBecomes(node, "DEPLOY_WAIT");
+    await stop(id);
+    expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
+    expect(await ostler.story(node, id)).toEqual(["deploy → DEPLOYING", "wait → DEPLOY_WAIT", "resume → DEPLOYING", "stop → STOPPED"]);
+    expect((await ostler.steps(await ostler.run(id, node)))[2]?.attempts.map(({ state }) => state)).toEqual(["SUCCEEDED"]);
+  });
+
+  test("over its time fails what still runs with STOP_TIMEOUT, and it can be restarted", async () => {
+    const { gate, node, id } = await heldIn("deploy.write_image");
+    await stop(id, 1);
+    const operation = await ostler.operationEnds(id);
+    expect(operation).toMatchObject({ state: "FAILED", firstFailure: { code: "STOP_TIMEOUT", nodeName: node.name } });
+    expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", failure: { code: "STOP_TIMEOUT", retryable: true } });
+    expect(await ostler.nodeState(node)).toBe("DEPLOY_FAILED");
+    gate.open();
+    const again = await restart(id);
+    expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
+  });
+
+  test("that is repeated answers the same operation", async () => {
+    const { gate, id } = await heldIn("deploy.prepare");
+    const first = await stop(id);
+    expect(await stop(id)).toEqual(first);
+    gate.open();
+    await ostler.operationEnds(id);
+  });
+
+  test("of an operation that has ended answers it, and changes nothing", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await ostler.operationEnds(id);
+    expect(await stop(id)).toMatchObject({ operationId: id, refusals: [] });
+    expect((await ostler.operation(id)).state).toBe("SUCCEEDED");
+  });
+
+  test("at the same moment as the end hangs neither", async () => {
+    for (let round = 0; round < 10; round += 1) {
+      const { gate, node, id } = await heldIn("deploy.configure");
+      gate.open();
+      await stop(id);
+      expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+      expect(await ostler.nodeState(node)).toBe("ACTIVE");
+    }
+  });
+
+  test("of one node of an operation leaves the others at work", async () => {
+    const gate = aGate();
+    const [one, two] = (await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(2)) as [TestNode, TestNode];
+    const id = await ostler.begin("DEPLOY", [one, two]);
+    await gate.arrivals(2);
+    expect(await ostler.engine.stop(ALICE, { work: { ids: [one.id] } })).toMatchObject({ operationId: id, results: [{ accepted: true }] });
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
+    expect([await ostler.nodeState(one), await ostler.nodeState(two)]).toEqual(["STOPPED", "ACTIVE"]);
+  });
+
+  test("of a cluster stops its operation, and no other", async () => {
+    const gate = aGate();
+    await ostler.engine.createCluster(ALICE, { name: "stopped" });
+    const member = await ostler.aNode().inCluster("stopped").in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const stranger = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const answer = await ostler.engine.submit(ALICE, { kind: "DEPLOY", nodes: { cluster: { name: "stopped" } } });
+    const other = await ostler.begin("DEPLOY", [stranger]);
+    await gate.arrivals(2);
+    expect(await ostler.engine.stop(ALICE, { work: { cluster: { name: "stopped" } } })).toMatchObject({ operationId: answer.operationId });
+    gate.open();
+    expect((await ostler.operationEnds(answer.operationId ?? "")).state).toBe("STOPPED");
+    expect((await ostler.operationEnds(other)).state).toBe("SUCCEEDED");
+    expect(await ostler.nodeState(member)).toBe("STOPPED");
+  });
+
+  test("where nothing runs is refused", async () => {
+    const node = await ostler.aNode().made();
+    expect((await ostler.engine.stop(ALICE, { work: { ids: [node.id] } })).refusals).toMatchObject([{ code: "NOTHING_RUNNING", nodeId: node.id }]);
+    expect((await stop("7f2")).refusals).toMatchObject([{ code: "NOT_FOUND" }]);
+    expect((await stop("7f2", 0)).refusals).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "timeoutSeconds"] }]);
+  });
+
+  test("does not stand in the way of an abort", async () => {
+    const { node, id } = await heldIn("deploy.write_image");
+    await stop(id);
+    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
+    expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+    expect(await ostler.nodeState(node)).toBe("DEPLOY_FAILED");
+  });
+});
+
+describe("a restart", () => {
+  test("is a new operation that says what it restarts", async () => {
+    const { node, id } = await stoppedAfter("deploy.write_image");
+    const answer = await restart(id);
+    expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({ state: "SUCCEEDED", restartOf: id, kind: "DEPLOY" });
+    const earlier = await ostler.run(id, node);
+    expect(await ostler.run(answer.operationId ?? "", node)).toMatchObject({ restartOf: earlier.id, attempt: 2 });
+    expect((await ostler.operation(id)).state).toBe("STOPPED");
+  });
+
+  test("keeps an installed system: the image is not written again", async () => {
+    const { node, id } = await stoppedAfter("deploy.write_image", "COMMISSION");
+    const mark = ostler.entered(node).length;
+    const answer = await restart(id);
+    await ostler.operationEnds(answer.operationId ?? "");
+    expect(enteredSince(node, mark)).toEqual(["deploy.boot_system", "deploy.configure"]);
+    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED" });
+    const kept = (await ostler.steps(await ostler.run(answer.operationId ?? "", node))).filter((step) => step.kept).map(({ name }) => name);
+    expect(kept).toEqual(["deploy.prepare", "deploy.write_image"]);
+  });
+
+  test("runs the whole unfinished stage again, where no system stands yet", async () => {
+    const { node, id } = await stoppedAfter("clean.erase_metadata", "COMMISSION");
+    const mark = ostler.entered(node).length;
+    await ostler.operationEnds((await restart(id)).operationId ?? "");
+    expect(enteredSince(node, mark)).toEqual(["inspect.collect_inventory", "clean.erase_metadata", "clean.erase_disks", "deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"]);
+  });
+
+  test("from UNFINISHED_STEP runs only what has not succeeded", async () => {
+    const { node, id } = await stoppedAfter("clean.erase_metadata", "COMMISSION");
+    const mark = ostler.entered(node).length;
+    await ostler.operationEnds((await restart(id, "UNFINISHED_STEP")).operationId ?? "");
+    expect(enteredSince(node, mark)).toEqual(["clean.erase_disks", "deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"]);
+    expect(await ostler.nodeState(node)).toBe("ACTIVE");
+  });
+
+  test("from BEGINNING runs everything", async () => {
+    const { node, id } = await stoppedAfter("deploy.boot_system", "COMMISSION");
+    const mark = ostler.entered(node).length;
+    await ostler.operationEnds((await restart(id, "BEGINNING")).operationId ?? "");
+    expect(enteredSince(node, mark)).toHaveLength(7);
+    expect(await ostler.nodeState(node)).toBe("ACTIVE");
+  });
+
+  test("takes up what failed, and leaves alone what is ACTIVE", async () => {
+    const bad = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.configure": { failures: 1 } }).made();
+    const sound = await ostler.aNode().in("AVAILABLE").made();
+    const id = await ostler.begin("DEPLOY", [bad, sound]);
+    expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
+    const marks = [bad, sound].map((node) => ostler.entered(node).length);
+    const answer = await restart(id);
+    expect(answer.results.map(({ ref, accepted, refusal }) => [ref, accepted, refusal?.code])).toEqual([
+      [bad.name, true, undefined],
+      [sound.name, false, "NOTHING_TO_RESTART"],
+    ]);
+    expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({ state: "SUCCEEDED", totalCount: 1 });
+    expect(enteredSince(bad, marks[0] ?? 0)).toEqual(["deploy.boot_system", "deploy.configure"]);
+    expect(enteredSince(sound, marks[1] ?? 0)).toEqual([]);
+    expect(await ostler.nodeState(bad)).toBe("ACTIVE");
+  });
+
+  test("takes up what was aborted", async () => {
+    const { gate, node, id } = await heldIn("deploy.write_image");
+    await ostler.engine.abort(ALICE, { work: { operationId: id } });
+    await ostler.operationEnds(id);
+    gate.open();
+    await ostler.operationEnds((await restart(id)).operationId ?? "");
+    expect(await ostler.nodeState(node)).toBe("ACTIVE");
+  });
+
+  test("takes up nodes that were stopped while they were queued", async () => {
+    const gate = aGate();
+    const first = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const queued = await ostler.aNode().in("AVAILABLE").made();
+    const id = await ostler.begin("DEPLOY", [first, queued], { maxParallel: 1 });
+    await gate.arrivals();
+    await stop(id);
+    gate.open();
+    await ostler.operationEnds(id);
+    expect((await ostler.operationEnds((await restart(id)).operationId ?? "")).state).toBe("SUCCEEDED");
+    expect([await ostler.nodeState(first), await ostler.nodeState(queued)]).toEqual(["ACTIVE", "ACTIVE"]);
+  });
+
+  test("goes by the settings as they are now", async () => {
+    await ostler.engine.createCluster(ALICE, { name: "edited", variables: { ntp: "old", dns: "kept" } });
+    const gate = aGate();
+    const node = await ostler.aNode().inCluster("edited").in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const id = await ostler.begin("DEPLOY", [node], { variables: { image: "debian-13" } });
+    await gate.arrivals();
+    await stop(id);
+    gate.open();
+    await ostler.operationEnds(id);
+    expect((await ostler.engine.updateCluster(ALICE, { name: "edited" }, { variables: { ntp: "new" } })).refusals).toEqual([]);
+    const answer = await restart(id);
+    await ostler.operationEnds(answer.operationId ?? "");
+    const steps = await ostler.steps(await ostler.run(answer.operationId ?? "", node));
+    expect(steps.at(-1)?.attempts[0]?.output).toEqual({ variables: { ntp: "new", dns: "kept", image: "debian-13" } });
+  });
+
+  test("of restarts goes on as the first did", async () => {
+    const { gate, node, id } = await heldIn("deploy.configure", { failures: 2 });
+    gate.open();
+    await ostler.operationEnds(id);
+    const second = (await restart(id, "UNFINISHED_STEP")).operationId ?? "";
+    expect((await ostler.operationEnds(second)).state).toBe("FAILED");
+    const third = (await restart(second, "UNFINISHED_STEP")).operationId ?? "";
+    expect((await ostler.operationEnds(third)).state).toBe("SUCCEEDED");
+    expect(ostler.entered(node)).toEqual(["deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure", "deploy.configure", "deploy.configure"]);
+    expect(await ostler.run(third, node)).toMatchObject({ attempt: 3 });
+  });
+
+  test("of work that succeeded is refused, and so is one of work that goes on", async () => {
+    const { gate, node, id } = await heldIn("deploy.prepare");
+    expect((await restart(id)).refusals).toMatchObject([{ code: "BUSY", operationId: id }]);
+    gate.open();
+    await ostler.operationEnds(id);
+    expect((await restart(id)).refusals).toMatchObject([{ code: "NOTHING_TO_RESTART" }]);
+    const fresh = await ostler.aNode().made();
+    expect((await ostler.engine.restart(ALICE, { work: { ids: [fresh.id, node.id] } })).refusals).toMatchObject([{ code: "NOTHING_TO_RESTART" }]);
+  });
+
+  test("is refused for a node that other work has changed since", async () => {
+    const { node, id } = await stoppedAfter("deploy.write_image");
+    await ostler.operationEnds(await ostler.begin("UNDEPLOY", [node]));
+    const answer = await restart(id);
+    expect(answer).toMatchObject({ operationId: null, results: [{ accepted: false, refusal: { code: "NOTHING_TO_RESTART" } }] });
+  });
+
+  test("heeds what any verb heeds", async () => {
+    const { node, id } = await stoppedAfter("deploy.write_image");
+    await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, "new fan");
+    expect((await restart(id)).refusals).toMatchObject([{ code: "IN_MAINTENANCE", nodeId: node.id }]);
+  });
+
+  test("with the same key at the same moment makes one operation", async () => {
+    const { id } = await stoppedAfter("deploy.write_image");
+    const answers = await Promise.all([1, 2, 3].map(() => ostler.engine.restart(ALICE, { work: { operationId: id }, idempotencyKey: `restart-${id}` })));
+    const ids = new Set(answers.map(({ operationId }) => operationId));
+    expect([...ids]).toEqual([expect.any(String)]);
+    await ostler.operationEnds([...ids][0] ?? "");
+  });
+});
+
+test("what is stopped and restarted many times tells its whole story in the log", async () => {
+  const nodes = await ostler.aNode().in("AVAILABLE").with("fake", { delayMs: 5 }).times(10);
+  let id = await ostler.begin("DEPLOY", nodes);
+  for (let round = 0; round < 3; round += 1) {
+    await eventually("some step is entered", () => nodes.some((node) => ostler.entered(node).length > 0));
+    await stop(id);
+    const ended = await ostler.operationEnds(id);
+    if (ended.state === "SUCCEEDED") break;
+    id = (await restart(id)).operationId ?? "";
+  }
+  expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  expect(await ostler.foldedLog()).toEqual(await ostler.nodeStates());
+});
