@@ -180,7 +180,7 @@ function stepCall(request: Omit<StepRequest, "abort" | "graceMs">, driver: AnyDr
     power,
     progress(percent, message) {
       const bound = Math.round(Math.min(100, Math.max(0, Number.isFinite(percent) ? percent : 0)));
-      request.progress(bound, message === undefined ? null : request.machine.redactor.text(`${message}`).slice(0, 1000));
+      request.progress(bound, typeof message === "string" ? request.machine.redactor.text(message).slice(0, 1000) : null);
     },
   };
 }

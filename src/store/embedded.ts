@@ -213,7 +213,7 @@ function launch(
   if (at.options.durable === false) Object.assign(settings, { fsync: "off", synchronous_commit: "off", full_page_writes: "off" });
   const words = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   const dieWithUs = spawnSync("setpriv", ["--pdeathsig", "INT", "true"]).status === 0 ? ["setpriv", "--pdeathsig", "INT"] : [];
-  const [command, ...rest] = [...at.asUser.prefix, ...dieWithUs, programs.postgres, "-D", at.data, ...words];
+  const [command = programs.postgres, ...rest] = [...at.asUser.prefix, ...dieWithUs, programs.postgres, "-D", at.data, ...words];
   const logFile = openSync(join(at.folder, "postgres.log"), "w", 0o600);
   try {
     return spawn(command, rest, { stdio: ["ignore", logFile, logFile], env: environment(programs), cwd: at.folder, ...at.asUser.identity });
