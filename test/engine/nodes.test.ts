@@ -1,0 +1,134 @@
+/** Registering, editing and deleting nodes: all or none, and nothing that others rely on is pulled away. */
+import { afterAll, describe, expect, test } from "vitest";
+import { secretFieldsOf, secretsOf } from "../../src/store/nodes.ts";
+import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import { aDriver, aStep, steps } from "../support/driver.ts";
+
+const cleaner = aDriver("cleaner", { clean: steps(aStep("rinse", "clean", async ({ settings }) => ({ kind: "done", output: { with: String(settings["soap"]) } }))) });
+const bare = aDriver("bare");
+
+const ostler = await engineUnderTest({ drivers: [cleaner, bare] });
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+const count = async () => (await ostler.test.sql`select count(*)::int from nodes`)[0]?.["count"];
+
+describe("registering", () => {
+  test("makes every node ENROLLED, with its transition", async () => {
+    const answer = await ostler.engine.registerNodes(ALICE, [{ name: "rack1-u1", driver: "fake", labels: { rack: "1" } }, { name: "rack1-u2", driver: "fake" }]);
+    expect(answer).toMatchObject({ refusals: [], nodeIds: [expect.any(String), expect.any(String)] });
+    const node = { id: answer.nodeIds[0] ?? "", name: "rack1-u1" };
+    expect(await ostler.node(node)).toMatchObject({ state: "ENROLLED", labels: { rack: "1" }, powerState: "UNKNOWN", presence: "UNSEEN", stage: "NONE" });
+    expect(await ostler.transitions(node)).toMatchObject([{ event: "register", fromState: null, toState: "ENROLLED", sequence: 1, actor: "alice" }]);
+  });
+
+  test("is refused whole, with everything that is wrong", async () => {
+    const before = await count();
+    const answer = await ostler.engine.registerNodes(ALICE, [
+      { name: "sound", driver: "fake" },
+      { name: "-bad-", driver: "fake" },
+      { name: "twice", driver: "fake" },
+      { name: "twice", driver: "fake" },
+      { name: "lost", driver: "tape" },
+      { name: "typo", driver: "fake", settings: { delayMS: 5 } },
+      { name: "odd", driver: "fake", interfaces: [{ kind: "wheels", driver: "fake" }] },
+      { name: "lacking", driver: "fake", interfaces: [{ kind: "clean", driver: "bare" }] },
+      { name: "labelled", driver: "fake", labels: { "no good": "x" } },
+    ]);
+    expect(answer.nodeIds).toEqual([]);
+    const flawed = new Set(answer.refusals.map(({ path }) => Number(path?.[2])));
+    expect([...flawed].toSorted()).toEqual([1, 3, 4, 5, 6, 7, 8]);
+    expect(new Set(answer.refusals.map(({ code }) => code))).toEqual(new Set(["INVALID_INPUT"]));
+    expect(await count()).toBe(before);
+  });
+
+  test("of no nodes, of a name that is taken, or into a cluster that is not there is refused", async () => {
+    const node = await ostler.aNode().made();
+    const answers = await Promise.all([
+      ostler.engine.registerNodes(ALICE, []),
+      ostler.engine.registerNodes(ALICE, [{ name: node.name, driver: "fake" }]),
+      ostler.engine.registerNodes(ALICE, [{ name: "homeless", driver: "fake", cluster: { name: "ghost" } }]),
+    ]);
+    expect(answers.map(({ refusals }) => refusals.map(({ code }) => code))).toEqual([["INVALID_INPUT"], ["INVALID_INPUT"], ["NOT_FOUND"]]);
+  });
+
+  test("of one name at the same moment succeeds once", async () => {
+    const answers = await Promise.all(Array.from({ length: 5 }, () => ostler.engine.registerNodes(ALICE, [{ name: "contested", driver: "fake" }])));
+    expect(answers.filter(({ refusals }) => refusals.length === 0)).toHaveLength(1);
+    expect(answers.flatMap(({ refusals }) => refusals).map(({ message }) => message)).toEqual(Array.from({ length: 4 }, () => "A node contested exists already."));
+  });
+
+  test("keeps secrets apart from the settings", async () => {
+    const node = await ostler.aNode().with("fake", { password: "correct-horse" }).made();
+    expect((await ostler.node(node)).settings).toEqual({ fake: expect.not.objectContaining({ password: expect.anything() }) });
+    expect(await secretsOf(ostler.database.reader, node.id)).toEqual({ fake: { password: "correct-horse" } });
+    expect((await secretFieldsOf(ostler.database.reader, [node.id])).get(node.id)).toEqual({ fake: ["password"] });
+  });
+});
+
+describe("a node that takes an interface from another driver", () => {
+  test("is cleaned by that one, with that one's settings", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").borrowing([{ kind: "clean", driver: "cleaner", settings: { soap: "green" } }]).made();
+    const id = await ostler.begin("CLEAN", [node]);
+    await ostler.operationEnds(id);
+    const steps = await ostler.steps(await ostler.run(id, node));
+    expect(steps.map(({ name, attempts: [attempt] }) => [name, attempt?.output])).toEqual([["clean.rinse", { with: "green" }]]);
+  });
+
+  test("can do what its own driver cannot", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").with("bare").made();
+    expect((await ostler.submit("CLEAN", [node])).refusals).toMatchObject([{ code: "UNSUPPORTED_BY_DRIVER" }]);
+    await ostler.engine.updateNode(ALICE, node.id, { interfaces: [{ kind: "clean", driver: "cleaner", settings: { soap: "red" } }] });
+    expect((await ostler.operationEnds(await ostler.begin("CLEAN", [node]))).state).toBe("SUCCEEDED");
+  });
+});
+
+describe("editing a node", () => {
+  test("changes what is given and nothing else, secrets included", async () => {
+    const node = await ostler.aNode().with("fake", { password: "correct-horse", delayMs: 5 }).labelled({ rack: "1" }).made();
+    await ostler.engine.updateNode(ALICE, node.id, { settings: { delayMs: 9 } });
+    expect(await ostler.node(node)).toMatchObject({ name: node.name, labels: { rack: "1" }, settings: { fake: { delayMs: 9 } } });
+    expect(await secretsOf(ostler.database.reader, node.id)).toEqual({ fake: { password: "correct-horse" } });
+  });
+
+  test("of a revision that has passed is STALE_REVISION", async () => {
+    const node = await ostler.aNode().made();
+    const { revision } = await ostler.node(node);
+    expect((await ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, labels: { a: "1" } })).refusals).toEqual([]);
+    expect((await ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, labels: { a: "2" } })).refusals).toMatchObject([{ code: "STALE_REVISION", nodeId: node.id }]);
+    expect((await ostler.node(node)).labels).toEqual({ a: "1" });
+  });
+
+  test("to a taken name, or of a node that is not there, is refused", async () => {
+    const [one, two] = await ostler.aNode().times(2);
+    expect((await ostler.engine.updateNode(ALICE, one?.id ?? "", { name: two?.name ?? "" })).refusals).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "name"] }]);
+    expect((await ostler.engine.updateNode(ALICE, "7", { name: "x" })).refusals).toMatchObject([{ code: "NOT_FOUND", missing: ["7"] }]);
+  });
+});
+
+describe("deleting nodes", () => {
+  test("ends them in the log, and keeps what they did", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").made();
+    const id = await ostler.begin("CLEAN", [node]);
+    await ostler.operationEnds(id);
+    expect((await ostler.engine.deleteNodes(ALICE, { ids: [node.id] })).refusals).toEqual([]);
+    expect((await ostler.transitions(node)).at(-1)).toMatchObject({ event: "delete", fromState: "AVAILABLE", toState: null });
+    expect(await ostler.run(id, node)).toMatchObject({ nodeName: node.name });
+    expect(await ostler.foldedLog()).toEqual(await ostler.nodeStates());
+  });
+
+  test("of which one is busy, protected or ACTIVE is refused for all", async () => {
+    const gate = aGate();
+    const busy = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { gate: gate.name } }).made();
+    const guarded = await ostler.aNode().made();
+    const active = await ostler.aNode().in("ACTIVE").made();
+    const free = await ostler.aNode().made();
+    await ostler.engine.updateNode(ALICE, guarded.id, { isProtected: true });
+    const id = await ostler.begin("CLEAN", [busy]);
+    await gate.arrivals();
+    const answer = await ostler.engine.deleteNodes(ALICE, { ids: [busy, guarded, active, free].map((node) => node.id) });
+    expect(answer.refusals.map(({ code, nodeId }) => [code, nodeId]).toSorted()).toEqual([["BUSY", busy.id], ["INVALID_STATE", active.id], ["PROTECTED", guarded.id]]);
+    expect(await ostler.nodeState(free)).toBe("ENROLLED");
+    gate.open();
+    await ostler.operationEnds(id);
+  });
+});

@@ -1,0 +1,185 @@
+/** The verbs besides commission: decommission, inspection in place, power, deployment and its undoing, maintenance. */
+import { afterAll, describe, expect, test } from "vitest";
+import { newestInventories } from "../../src/store/nodes.ts";
+import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import type { TestNode } from "../support/builders.ts";
+
+const ostler = await engineUnderTest();
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+describe("a decommission", () => {
+  test("of an ACTIVE node takes its system down, cleans it, and ends DECOMMISSIONED", async () => {
+    const node = await ostler.aNode().in("ACTIVE").made();
+    const id = await ostler.begin("DECOMMISSION", [node]);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(ostler.entered(node)).toEqual(["deploy.remove_system", "clean.erase_metadata", "clean.erase_disks"]);
+    expect(await ostler.story(node, id)).toEqual(["undeploy → UNDEPLOYING", "clean → CLEANING", "retire → DECOMMISSIONED"]);
+    expect((await ostler.node(node)).stage).toBe("NONE");
+  });
+
+  test("goes on past what fails, records it, and still ends DECOMMISSIONED", async () => {
+    const node = await ostler.aNode().in("ACTIVE").scripted({ "deploy.remove_system": { fail: "no agent" }, "clean.erase_disks": { throws: "dead disk" } }).made();
+    const id = await ostler.begin("DECOMMISSION", [node]);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED_WITH_ERRORS");
+    expect(await ostler.nodeState(node)).toBe("DECOMMISSIONED");
+    const run = await ostler.run(id, node);
+    expect(run).toMatchObject({ state: "SUCCEEDED", errors: [{ step: "deploy.remove_system" }, { step: "clean.erase_disks" }] });
+    expect(ostler.entered(node)).toEqual(["deploy.remove_system", "clean.erase_metadata", "clean.erase_disks"]);
+  });
+
+  test("of a node that cannot be reached at all ends DECOMMISSIONED too", async () => {
+    const node = await ostler.aNode().in("ACTIVE").with("fake", { dead: true }).made();
+    const id = await ostler.begin("DECOMMISSION", [node]);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED_WITH_ERRORS");
+    expect(await ostler.nodeState(node)).toBe("DECOMMISSIONED");
+  });
+
+  test("of a new node has nothing to do, and does it at once", async () => {
+    const node = await ostler.aNode().made();
+    const id = await ostler.begin("DECOMMISSION", [node]);
+    await ostler.operationEnds(id);
+    expect(await ostler.story(node, id)).toEqual(["retire → DECOMMISSIONED"]);
+    expect(ostler.journal(node)).toEqual([]);
+  });
+
+  test("of a node that has disappeared is refused, unless by force", async () => {
+    const node = await ostler.aNode().in("ACTIVE").made();
+    await ostler.test.sql`update nodes set presence = 'DISAPPEARED' where id = ${node.id}`;
+    expect((await ostler.submit("DECOMMISSION", [node])).refusals).toMatchObject([{ code: "INVALID_STATE" }]);
+    await ostler.operationEnds(await ostler.begin("DECOMMISSION", [node], { options: { force: true } }));
+    expect(await ostler.nodeState(node)).toBe("DECOMMISSIONED");
+  });
+});
+
+describe("an inspection", () => {
+  test("of an ACTIVE node in place stores a new inventory and leaves its state as it is", async () => {
+    const node = await ostler.aNode().in("ACTIVE").with("fake", { serial: "first" }).made();
+    await ostler.operationEnds(await ostler.begin("INSPECT", [node]));
+    await ostler.engine.updateNode(ALICE, node.id, { settings: { serial: "second" } });
+    const id = await ostler.begin("INSPECT", [node]);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await ostler.story(node, id)).toEqual([]);
+    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED" });
+    expect((await newestInventories(ostler.database.reader, [node.id])).get(node.id)?.data).toMatchObject({ serial: "second" });
+    expect(await ostler.test.sql`select count(*)::int from inventories where node_id = ${node.id}`).toEqual([{ count: 2 }]);
+  });
+
+  test("in place that fails leaves the state as it is, and the error with the node", async () => {
+    const node = await ostler.aNode().in("ACTIVE").scripted({ "inspect.collect_inventory": { fail: "no answer" } }).made();
+    const id = await ostler.begin("INSPECT", [node]);
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", lastError: { step: "inspect.collect_inventory" } });
+    expect(await ostler.story(node, id)).toEqual([]);
+  });
+
+  test("in place that is parked and comes back does not move the state", async () => {
+    const node = await ostler.aNode().in("ACTIVE").scripted({ "inspect.collect_inventory": { waitSeconds: 0.1 } }).made();
+    const id = await ostler.begin("INSPECT", [node]);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await ostler.story(node, id)).toEqual([]);
+  });
+
+  test("of a node that failed one brings it back to MANAGEABLE", async () => {
+    const node = await ostler.aNode().in("INSPECT_FAILED").made();
+    await ostler.operationEnds(await ostler.begin("INSPECT", [node]));
+    expect(await ostler.nodeState(node)).toBe("MANAGEABLE");
+  });
+});
+
+describe("power", () => {
+  const power = async (node: TestNode, powerAction: "ON" | "OFF" | "SOFT_OFF" | "REBOOT") => {
+    const id = await ostler.begin("POWER", [node], { options: { powerAction } });
+    return ostler.operationEnds(id);
+  };
+
+  test("is changed by a call, and not by one when it is so already", async () => {
+    const node = await ostler.aNode().in("ACTIVE").made();
+    for (const action of ["ON", "ON", "OFF", "SOFT_OFF", "OFF", "ON", "SOFT_OFF"] as const) expect((await power(node, action)).state).toBe("SUCCEEDED");
+    expect(ostler.powerCalls(node)).toEqual(["ON", "OFF", "ON", "SOFT_OFF"]);
+    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", powerState: "OFF" });
+  });
+
+  test("is always cycled by a reboot", async () => {
+    const node = await ostler.aNode().in("ACTIVE").made();
+    await power(node, "REBOOT");
+    await power(node, "REBOOT");
+    expect(ostler.powerCalls(node)).toEqual(["REBOOT", "REBOOT"]);
+    expect((await ostler.node(node)).powerState).toBe("ON");
+  });
+
+  test("of a node whose BMC is silent fails, and its state stays", async () => {
+    const node = await ostler.aNode().in("ACTIVE").with("fake", { dead: true }).made();
+    expect(await power(node, "OFF")).toMatchObject({ state: "FAILED", firstFailure: { code: "TIMEOUT", step: "power.power_off" } });
+    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", lastError: { code: "TIMEOUT" } });
+  });
+
+  test("moves no state, so it tells no transition", async () => {
+    const node = await ostler.aNode().made();
+    await power(node, "ON");
+    expect(await ostler.story(node)).toEqual(["register → ENROLLED"]);
+  });
+});
+
+describe("a deployment", () => {
+  test("of an ACTIVE node is made again, and its undoing ends AVAILABLE", async () => {
+    const node = await ostler.aNode().in("ACTIVE").made();
+    await ostler.operationEnds(await ostler.begin("DEPLOY", [node], { variables: { image: "debian-13" } }));
+    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED" });
+    const id = await ostler.begin("UNDEPLOY", [node]);
+    await ostler.operationEnds(id);
+    expect(await ostler.story(node, id)).toEqual(["undeploy → UNDEPLOYING", "clean → CLEANING", "done → AVAILABLE"]);
+    expect(await ostler.node(node)).toMatchObject({ state: "AVAILABLE", stage: "NONE", powerState: "OFF" });
+  });
+
+  test("hands the variables to its steps", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").made();
+    const id = await ostler.begin("DEPLOY", [node], { variables: { image: "debian-13" } });
+    await ostler.operationEnds(id);
+    const steps = await ostler.steps(await ostler.run(id, node));
+    expect(steps.map(({ attempts: [attempt] }) => attempt?.output)).toEqual([{ image: "debian-13" }, { image: "debian-13" }, null, { variables: { image: "debian-13" } }]);
+  });
+});
+
+describe("manage", () => {
+  test.each(["ENROLLED", "AVAILABLE", "INSPECT_FAILED", "CLEAN_FAILED", "STOPPED", "DECOMMISSIONED"] as const)("of a node that is %s verifies it and ends MANAGEABLE", async (state) => {
+    const node = await ostler.aNode().in(state).made();
+    expect((await ostler.operationEnds(await ostler.begin("MANAGE", [node]))).state).toBe("SUCCEEDED");
+    expect(await ostler.nodeState(node)).toBe("MANAGEABLE");
+  });
+
+  test("that fails leaves a node that was AVAILABLE as it was", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").with("fake", { refusesLogin: true }).made();
+    expect((await ostler.operationEnds(await ostler.begin("MANAGE", [node]))).state).toBe("FAILED");
+    expect(await ostler.node(node)).toMatchObject({ state: "AVAILABLE", lastError: { message: expect.stringContaining("refuses the login") } });
+  });
+});
+
+describe("maintenance", () => {
+  test("is a mark with a reason, by somebody, since a moment; it starts no work and lets none in", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").made();
+    await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, "new disk");
+    expect(await ostler.node(node)).toMatchObject({ maintenanceReason: "new disk", maintenanceBy: "alice", maintenanceSince: expect.any(Date), state: "AVAILABLE" });
+    expect((await ostler.submit("POWER", [node], { options: { powerAction: "ON" } })).refusals).toMatchObject([{ code: "IN_MAINTENANCE" }]);
+    await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, null);
+    expect(await ostler.node(node)).toMatchObject({ maintenanceReason: null, maintenanceBy: null, maintenanceSince: null });
+    expect((await ostler.operationEnds(await ostler.begin("DEPLOY", [node]))).state).toBe("SUCCEEDED");
+  });
+
+  test("is set on all of its nodes or on none", async () => {
+    const node = await ostler.aNode().made();
+    expect((await ostler.engine.setMaintenance(ALICE, { names: [node.name, "ghost"] }, "why")).refusals).toMatchObject([{ code: "NOT_FOUND", missing: ["ghost"] }]);
+    expect((await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, " ")).refusals).toMatchObject([{ code: "INVALID_INPUT" }]);
+    expect((await ostler.node(node)).maintenanceSince).toBeNull();
+  });
+
+  test("does not freeze work that is running", async () => {
+    const gate = aGate();
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.configure": { gate: gate.name } }).made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await gate.arrivals();
+    await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, "new fan");
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", maintenanceReason: "new fan" });
+  });
+});
