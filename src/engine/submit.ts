@@ -9,7 +9,7 @@ import { judge } from "../lifecycle/admission.ts";
 import type { NodeFacts } from "../lifecycle/admission.ts";
 import { defaultFailurePolicy } from "../lifecycle/operation-states.ts";
 import type { FailurePolicy } from "../lifecycle/operation-states.ts";
-import { resumeRoute, route } from "../lifecycle/verbs.ts";
+import { resumeRoute } from "../lifecycle/verbs.ts";
 import type { OperationKind, Route } from "../lifecycle/verbs.ts";
 import type { Composition, Registry } from "../drivers/registry.ts";
 import { hashOf, violatedConstraint } from "../store/database.ts";
@@ -279,24 +279,8 @@ export function factsOf(
 function routeFor(facts: NodeFacts, task: Task, earlier: { readonly plan: Plan; readonly firstLeg: number } | null): { readonly route: Route } | { readonly refusal: Refusal } {
   const options = { ...(task.options.until && { until: task.options.until }), manualCleaning: task.options.cleanSteps !== undefined };
   const request = { verb: task.kind, options, force: task.options.force ?? false };
-  if (!earlier) {
-    const verdict = judge(facts, request);
-    return verdict.admitted ? { route: verdict.route } : { refusal: verdict.refusal };
-  }
-  const resumed = resumeRoute(earlier.plan, facts.state, earlier.firstLeg);
-  // The route is the earlier run's; everything else a verb is refused for counts as ever.
-  const verdict = judge({ ...facts, state: anyAllowedState(task.kind) }, request);
-  if (!verdict.admitted) return { refusal: verdict.refusal };
-  if (!resumed) {
-    return { refusal: { code: "NOTHING_TO_RESTART", message: `Node ${facts.name} is ${facts.state}, and from there nothing of the earlier work can be taken up; give it a verb of its own.`, nodeId: facts.id } };
-  }
-  return { route: resumed.route };
-}
-
-const ALLOWED_SOMEWHERE = ["ENROLLED", "MANAGEABLE", "AVAILABLE", "ACTIVE"] as const;
-
-function anyAllowedState(kind: OperationKind): NodeRow["state"] {
-  return ALLOWED_SOMEWHERE.find((state) => route(kind, state) !== null) ?? "MANAGEABLE";
+  const verdict = judge(facts, earlier ? { ...request, resumed: resumeRoute(earlier.plan, facts.state, earlier.firstLeg)?.route ?? null } : request);
+  return verdict.admitted ? { route: verdict.route } : { refusal: verdict.refusal };
 }
 
 function goneRefusal(ref: string): Refusal {

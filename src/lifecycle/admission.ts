@@ -30,6 +30,8 @@ export interface VerbRequest {
   readonly options: Pick<RouteOptions, "until" | "manualCleaning">;
   /** Decommission even what monitoring says has disappeared. */
   readonly force: boolean;
+  /** Of a restart: the way that takes the earlier work up from the node's state, in place of the verb's own; null where there is none. */
+  readonly resumed?: Route | null;
 }
 
 export type Verdict = { readonly admitted: true; readonly route: Route } | { readonly admitted: false; readonly refusal: Refusal };
@@ -57,7 +59,10 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
   }
   if (node.driverProblem) return refuse("UNSUPPORTED_BY_DRIVER", `Node ${node.name}: ${node.driverProblem}`);
   const options: RouteOptions = { ...request.options, inspectsWithoutReboot: node.inspectsWithoutReboot };
-  const found = route(request.verb, node.state, options);
+  const found = request.resumed === undefined ? route(request.verb, node.state, options) : request.resumed;
+  if (!found && request.resumed === null) {
+    return refuse("NOTHING_TO_RESTART", `Node ${node.name} is ${node.state}, and from there nothing of the earlier work can be taken up; give it a verb of its own.`);
+  }
   if (!found) {
     const allowed = allowedStates(request.verb, options);
     const what = kindOf(node.state) === "stable" || kindOf(node.state) === "failed" ? "" : " and has no unfinished run";

@@ -166,7 +166,9 @@ function entryOf(state: NodeState, phase: Phase): readonly NodeEvent[] | undefin
 
 /**
  * The route of a restart: the earlier route's phases from the first one, at or after `firstLeg`, that the node can
- * enter as it stands now. Null where there is none: the work cannot be taken up again from here.
+ * enter as it stands now. Where it can enter none of those, the nearest one before: an abort that took effect at the end
+ * of a phase leaves the node failed in it, and the way on leads through it, with its steps kept. Null where there is
+ * none at all: the work cannot be taken up again from here.
  */
 export function resumeRoute(
   earlier: { readonly legs: readonly Leg[]; readonly finish: readonly NodeEvent[]; readonly bestEffort: boolean },
@@ -178,7 +180,9 @@ export function resumeRoute(
     return phase && isAtRest(state) ? { route: inPlace(phase, state), firstLeg: 0 } : null;
   }
   const phases = earlier.legs.map((leg) => leg.phase).filter((phase): phase is Phase => phase !== "power");
-  const start = phases.findIndex((phase, index) => index >= firstLeg && entryOf(state, phase) !== undefined);
+  const open = phases.map((phase) => entryOf(state, phase) !== undefined);
+  const next = open.findIndex((canEnter, index) => canEnter && index >= firstLeg);
+  const start = next >= 0 ? next : open.lastIndexOf(true);
   if (start < 0) return null;
   const finish = earlier.finish[0] === "manage" && phases[0] === "verify" ? (["done"] as const) : earlier.finish;
   return { route: { ...travel(state, phases.slice(start), finish), bestEffort: earlier.bestEffort }, firstLeg: start };

@@ -1,12 +1,25 @@
 /** Stopping gracefully, and going on later: what a stop keeps, and what a restart does again. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { RestartFrom } from "../../src/engine/interrupt.ts";
+import { passGate } from "../../plugins/fake/gates.ts";
 import type { Script } from "../../plugins/fake/settings.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
+import { aDriver, aStep, steps } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 
-const ostler = await engineUnderTest();
+const endOfCleaning = aGate();
+const careful = aDriver("careful", {
+  clean: steps(
+    aStep("wipe", "clean", async ({ node }) => {
+      await passGate(endOfCleaning.name, node.name, null);
+      return { kind: "done" };
+    }, { interruptible: "AT_BOUNDARY" }),
+  ),
+  deploy: steps(aStep("install", "deploy", async () => ({ kind: "done" })), aStep("remove", "undeploy", async () => ({ kind: "done" }))),
+});
+
+const ostler = await engineUnderTest({ drivers: [careful] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 const stop = (operationId: string, timeoutSeconds?: number) => ostler.engine.stop(ALICE, { work: { operationId }, timeoutSeconds });
@@ -221,6 +234,21 @@ describe("a restart", () => {
     await ostler.operationEnds((await restart(id, "UNFINISHED_STEP")).operationId ?? "");
     expect(enteredSince(node, mark)).toEqual(["clean.erase_disks", "deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"]);
     expect(await ostler.nodeState(node)).toBe("ACTIVE");
+  });
+
+  // An abort at the end of a phase used to leave the node in a state from which no restart led on.
+  test("from UNFINISHED_STEP goes on with the next phase, where an abort had taken effect at the end of one", async () => {
+    const node = await ostler.aNode().in("CLEAN_FAILED").with("careful").made();
+    const id = await ostler.begin("COMMISSION", [node], { onFailure: "LEAVE" });
+    await endOfCleaning.arrivals();
+    await ostler.engine.abort(ALICE, { work: { operationId: id } });
+    endOfCleaning.open();
+    await ostler.operationEnds(id);
+    expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
+    const again = await restart(id, "UNFINISHED_STEP");
+    expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
+    expect(await endOfCleaning.arrivals()).toEqual([node.name]);
+    expect(await ostler.story(node, again.operationId ?? "")).toEqual(["clean → CLEANING", "done → AVAILABLE", "deploy → DEPLOYING", "done → ACTIVE"]);
   });
 
   test("from BEGINNING runs everything", async () => {

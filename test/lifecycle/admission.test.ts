@@ -61,6 +61,22 @@ describe("a verb is refused", () => {
   });
 });
 
+describe("a restart is judged", () => {
+  const clean = route("CLEAN", "AVAILABLE");
+
+  test("by the way that is left, not by the whole of what its verb would do", () => {
+    const cleaner: NodeFacts = { ...AVAILABLE, can: { ...CANNOT, clean: true } };
+    expect(judge(cleaner, asked("COMMISSION", { resumed: clean }))).toEqual({ admitted: true, route: clean });
+    expect(judge({ ...cleaner, can: CANNOT }, asked("COMMISSION", { resumed: clean }))).toMatchObject({ refusal: { code: "UNSUPPORTED_BY_DRIVER" } });
+  });
+
+  test("NOTHING_TO_RESTART where no way is left, and by everything else as ever", () => {
+    expect(judge(AVAILABLE, asked("DEPLOY", { resumed: null }))).toMatchObject({ refusal: { code: "NOTHING_TO_RESTART", nodeId: "1" } });
+    expect(judge({ ...AVAILABLE, busyWith: BUSY }, asked("DEPLOY", { resumed: clean }))).toMatchObject({ refusal: { code: "BUSY" } });
+    expect(judge({ ...AVAILABLE, inMaintenance: true }, asked("DEPLOY", { resumed: clean }))).toMatchObject({ refusal: { code: "IN_MAINTENANCE" } });
+  });
+});
+
 describe("a verb is admitted", () => {
   test("in exactly the states that have a route, with that route", () => {
     for (const verb of Object.keys(OPERATION_KINDS) as OperationKind[]) {

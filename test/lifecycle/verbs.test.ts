@@ -150,6 +150,8 @@ describe("a restart's route", () => {
     { now: "DEPLOY_FAILED", leg: 0, phases: "deploy" },
     { now: "CLEAN_FAILED", leg: 0, phases: "verify inspect clean deploy" },
     { now: "INSPECT_FAILED", leg: 1, phases: "inspect clean deploy" },
+    { now: "CLEAN_FAILED", leg: 3, phases: "clean deploy" },
+    { now: "ENROLLED", leg: 1, phases: "verify inspect clean deploy" },
   ] as const)("of a commission that left the node $now, from leg $leg on: $phases", ({ now, leg, phases }) => {
     const earlier = route("COMMISSION", "ENROLLED");
     const resumed = earlier && resumeRoute(earlier, now, leg);
