@@ -7,24 +7,16 @@ import { randomUUID } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import createFake from "../../plugins/fake/index.ts";
 import { arrivedAt, openGate } from "../../plugins/fake/gates.ts";
 import type { Script } from "../../plugins/fake/settings.ts";
-import type { Driver } from "../../src/drivers/driver.ts";
-import { createRegistry } from "../../src/drivers/registry.ts";
-import type { AnyDriver } from "../../src/drivers/registry.ts";
-import { createEngine } from "../../src/engine/engine.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import type { BorrowedInterface } from "../../src/engine/nodes.ts";
 import type { Caller, SubmitAnswer, VerbRequest } from "../../src/engine/submit.ts";
-import { createTransact, move } from "../../src/engine/transition.ts";
+import { move } from "../../src/engine/transition.ts";
 import type { Transact } from "../../src/engine/transition.ts";
 import { NODE_EDGES } from "../../src/lifecycle/node-states.ts";
 import type { NodeEvent, NodeState } from "../../src/lifecycle/node-states.ts";
-import { createLog } from "../../src/log.ts";
-import { createBell } from "../../src/store/bell.ts";
-import { openDatabase } from "../../src/store/database.ts";
-import type { Connection, Database } from "../../src/store/database.ts";
+import type { Database } from "../../src/store/database.ts";
 import { nodesByIds } from "../../src/store/nodes.ts";
 import type { NodeRow } from "../../src/store/nodes.ts";
 import { operationsByIds } from "../../src/store/operations.ts";
@@ -35,7 +27,11 @@ import { transitionsAfter } from "../../src/store/transitions.ts";
 import type { TransitionRow } from "../../src/store/transitions.ts";
 import { testDatabase } from "./database.ts";
 import type { TestDatabase } from "./database.ts";
+import { startEngineProcess } from "./engine-process.ts";
+import type { EngineProcess } from "./engine-process.ts";
 import { eventually } from "./eventually.ts";
+import { runEngine } from "./running-engine.ts";
+import type { EngineSetup, RunningEngine } from "./running-engine.ts";
 
 export const ALICE: Caller = { actor: "alice", project: "default" };
 
@@ -166,6 +162,8 @@ export interface EngineUnderTest extends AsyncDisposable {
   steps(run: RunRow): Promise<SeenStep[]>;
   /** The node's transitions, oldest first. */
   transitions(node: TestNode): Promise<TransitionRow[]>;
+  /** How many times the driver was entered so far, on whatever node. */
+  entriesInAll(): number;
   /** What happened to the node in an operation, as in "verify → VERIFYING". */
   story(node: TestNode, operationId?: string): Promise<string[]>;
   /** The driver's journal: what it was asked to do on a node. */
@@ -182,42 +180,10 @@ export interface EngineUnderTest extends AsyncDisposable {
   dump(): Promise<string>;
   /** Another engine on the same database: a second process, as far as the database can tell. */
   another(options?: EngineSetup): Promise<RunningEngine>;
+  /** An engine in a process of its own, to be killed. */
+  inAnotherProcess(): Promise<EngineProcess>;
   /** Makes the leases of all jobs that are held run out now, as if their owner had been silent for a minute. */
-  leasesRunOut(): Promise<void>;
-}
-
-export interface EngineSetup {
-  readonly concurrency?: number;
-  /** Drivers besides `fake`. */
-  readonly drivers?: readonly Driver<never>[];
-  /** false: requests are admitted and wait. */
-  readonly started?: boolean;
-  readonly abortGraceMs?: number;
-}
-
-export interface RunningEngine extends AsyncDisposable {
-  readonly engine: Engine;
-  readonly database: Database;
-  readonly transact: Transact;
-}
-
-const ABORT_GRACE_MS = 200;
-const TEAR_DOWN_MS = 1_000;
-const DRAIN_MS = 500;
-
-/** An engine with all it needs, on a database that is there already. */
-export async function runEngine(connection: Connection, setup: EngineSetup = {}): Promise<RunningEngine> {
-  const owned = new AsyncDisposableStack();
-  const log = createLog((process.env["TEST_LOG"] as "debug") ?? "silent");
-  const database = owned.use(await openDatabase({ connection, connectionsMax: 8 }));
-  const bell = owned.use(await createBell(database, () => {}));
-  const fake = createFake({ log: () => {} }) as unknown as AnyDriver;
-  const registry = owned.use(createRegistry([fake, ...((setup.drivers ?? []) as unknown as AnyDriver[])]));
-  const engine = owned.use(
-    await createEngine({ database, registry, bell, log, concurrency: setup.concurrency ?? 32, abortGraceMs: setup.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: TEAR_DOWN_MS, drainMs: DRAIN_MS }),
-  );
-  if (setup.started ?? true) await engine.start();
-  return { engine, database, transact: createTransact(database, bell), [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  leasesRunOut(of?: "all" | "first owners"): Promise<void>;
 }
 
 export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUnderTest> {
@@ -340,9 +306,11 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
       const [jobs] = await test.sql`select jsonb_agg(jsonb_build_array(id, name, state, data) order by id) as rows from pgboss.job`;
       return [...parts, `jobs ${JSON.stringify(jobs?.["rows"])}`].join("\n");
     },
+    entriesInAll: () => (existsSync(journalFile) ? readFileSync(journalFile, "utf8").split("\n").length - 1 : 0),
+    inAnotherProcess: async () => owned.use(await startEngineProcess(test.connection, journalFile)),
     another: async (more = {}) => owned.use(await runEngine(test.connection, { ...setup, ...more })),
-    async leasesRunOut() {
-      await test.sql`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where state = 'active'`;
+    async leasesRunOut(of = "all") {
+      await test.sql`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where state = 'active' and (${of === "all"} or retry_count = 0)`;
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };

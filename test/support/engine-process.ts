@@ -1,0 +1,33 @@
+/** An engine in a process of its own: what a SIGKILL is for. Run as a script it is that process. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import type { Connection } from "../../src/store/database.ts";
+import { runEngine } from "./running-engine.ts";
+
+export interface EngineProcess extends AsyncDisposable {
+  /** Ends it as a power cut would. */
+  kill(): Promise<void>;
+}
+
+/** Starts one on a database; resolves when it takes work. */
+export async function startEngineProcess(connection: Connection, journalFile: string): Promise<EngineProcess> {
+  const child = spawn(process.execPath, [fileURLToPath(import.meta.url), JSON.stringify(connection)], {
+    env: { ...process.env, FAKE_DRIVER_JOURNAL: journalFile },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const exited = once(child, "exit");
+  const failed = exited.then(([code]) => Promise.reject(new Error(`The engine's process ended with ${String(code)} before it was ready.`)));
+  await Promise.race([once(child.stdout, "data"), failed]);
+  failed.catch(() => {});
+  const kill = async () => {
+    child.kill("SIGKILL");
+    await exited;
+  };
+  return { kill, [Symbol.asyncDispose]: kill };
+}
+
+if (import.meta.main) {
+  await runEngine(JSON.parse(process.argv[2] ?? "") as Connection);
+  process.stdout.write("ready\n");
+}

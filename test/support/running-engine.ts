@@ -1,0 +1,47 @@
+/** An engine with all it needs, on a database that is there already. Knows no test runner: a child process uses it too. */
+import createFake from "../../plugins/fake/index.ts";
+import type { Driver } from "../../src/drivers/driver.ts";
+import { createRegistry } from "../../src/drivers/registry.ts";
+import type { AnyDriver } from "../../src/drivers/registry.ts";
+import { createEngine } from "../../src/engine/engine.ts";
+import type { Engine } from "../../src/engine/engine.ts";
+import { createTransact } from "../../src/engine/transition.ts";
+import type { Transact } from "../../src/engine/transition.ts";
+import { createLog } from "../../src/log.ts";
+import { createBell } from "../../src/store/bell.ts";
+import { openDatabase } from "../../src/store/database.ts";
+import type { Connection, Database } from "../../src/store/database.ts";
+
+export interface EngineSetup {
+  readonly concurrency?: number;
+  /** Drivers besides `fake`. */
+  readonly drivers?: readonly Driver<never>[];
+  /** false: requests are admitted and wait. */
+  readonly started?: boolean;
+  readonly abortGraceMs?: number;
+}
+
+export interface RunningEngine extends AsyncDisposable {
+  readonly engine: Engine;
+  readonly database: Database;
+  readonly transact: Transact;
+}
+
+const ABORT_GRACE_MS = 200;
+const TEAR_DOWN_MS = 1_000;
+const DRAIN_MS = 500;
+
+/** The fake driver writes its journal to the file that FAKE_DRIVER_JOURNAL names at this moment. */
+export async function runEngine(connection: Connection, setup: EngineSetup = {}): Promise<RunningEngine> {
+  const owned = new AsyncDisposableStack();
+  const log = createLog((process.env["TEST_LOG"] as "debug") ?? "silent");
+  const database = owned.use(await openDatabase({ connection, connectionsMax: 8 }));
+  const bell = owned.use(await createBell(database, () => {}));
+  const fake = createFake({ log: () => {} }) as unknown as AnyDriver;
+  const registry = owned.use(createRegistry([fake, ...((setup.drivers ?? []) as unknown as AnyDriver[])]));
+  const engine = owned.use(
+    await createEngine({ database, registry, bell, log, concurrency: setup.concurrency ?? 32, abortGraceMs: setup.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: TEAR_DOWN_MS, drainMs: DRAIN_MS }),
+  );
+  if (setup.started ?? true) await engine.start();
+  return { engine, database, transact: createTransact(database, bell), [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
