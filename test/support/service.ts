@@ -1,0 +1,277 @@
+/**
+ * The service as its clients meet it, in this process: server, engine and feed on a database of the test's own, and the
+ * three ways to talk to it: HTTP, WebSocket (graphql-ws) and server-sent events.
+ */
+import { createClient } from "graphql-ws";
+import type { Client } from "graphql-ws";
+import type { FormattedExecutionResult } from "graphql";
+import { pino } from "pino";
+import { expect } from "vitest";
+import { WebSocket } from "ws";
+import createFake from "../../plugins/fake/index.ts";
+import type { Driver } from "../../src/drivers/driver.ts";
+import { createRegistry } from "../../src/drivers/registry.ts";
+import type { AnyDriver } from "../../src/drivers/registry.ts";
+import { createEngine } from "../../src/engine/engine.ts";
+import type { Engine } from "../../src/engine/engine.ts";
+import { createTransact } from "../../src/engine/transition.ts";
+import type { Transact } from "../../src/engine/transition.ts";
+import { createTail } from "../../src/feed/tail.ts";
+import type { Tail } from "../../src/feed/tail.ts";
+import { buildSchema, hashOfSchema, schemaText } from "../../src/graphql/schema.ts";
+import type { Log } from "../../src/log.ts";
+import { startServer } from "../../src/server.ts";
+import type { RunningServer } from "../../src/server.ts";
+import { createBell } from "../../src/store/bell.ts";
+import { openDatabase } from "../../src/store/database.ts";
+import type { Database } from "../../src/store/database.ts";
+import { testDatabase } from "./database.ts";
+import type { TestDatabase } from "./database.ts";
+import { eventually } from "./eventually.ts";
+
+export type Variables = Readonly<Record<string, unknown>>;
+
+/** What came back for one request, down to the bytes. */
+export interface Answer<Data = Record<string, unknown>> {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  readonly data: Data | null | undefined;
+  readonly errors: readonly { readonly message: string; readonly path?: readonly (string | number)[]; readonly extensions?: Readonly<Record<string, unknown>> }[];
+}
+
+/** A subscription. `return()` leaves it, as a client does that goes away. */
+export type Items<Data> = AsyncIterableIterator<Data>;
+
+export interface ServiceSetup {
+  readonly token?: string;
+  /** Drivers besides `fake`. */
+  readonly drivers?: readonly Driver<never>[];
+  readonly concurrency?: number;
+  /** false: requests are admitted and wait. */
+  readonly started?: boolean;
+}
+
+export interface ServiceUnderTest extends AsyncDisposable {
+  readonly url: string;
+  readonly engine: Engine;
+  readonly database: Database;
+  readonly tail: Tail;
+  readonly transact: Transact;
+  readonly test: TestDatabase;
+  /** Every line that was logged so far, of every level. */
+  readonly logLines: readonly string[];
+  /** The data of an answer without errors; anything else fails the test. */
+  query<Data = Record<string, unknown>>(text: string, variables?: Variables): Promise<Data>;
+  /** The whole answer, whatever it is. */
+  ask<Data = Record<string, unknown>>(text: string, variables?: Variables, headers?: Readonly<Record<string, string>>): Promise<Answer<Data>>;
+  /** A client of graphql-ws, which does not come back by itself. */
+  client(): Client;
+  /** A subscription over a WebSocket of its own. */
+  overSocket<Data>(text: string, variables?: Variables): Items<Data>;
+  /** A subscription over server-sent events. */
+  overEvents<Data>(text: string, variables?: Variables): Items<Data>;
+  /** Registers fake nodes: so many, or by name; with settings. Answers their names. */
+  register(names: readonly string[] | number, settings?: unknown): Promise<string[]>;
+  /** Starts a verb on named nodes; fails the test when it is refused. Answers the operation's UUID. */
+  begin(verb: string, names: readonly string[], more?: Variables): Promise<string>;
+  /** The operation's final state, as soon as it has one. */
+  operationEnds(uuid: string, withinMs?: number): Promise<string>;
+  /** Takes nodes through a commission and waits for its end. */
+  commission(names: readonly string[], until?: "AVAILABLE" | "ACTIVE"): Promise<void>;
+  /** Every byte of every table of ours but those named, and of the queue. */
+  dump(except?: readonly string[]): Promise<string>;
+  /** Ends the server, and leaves database and engine for a look afterwards. */
+  close(): Promise<void>;
+}
+
+const ABORT_GRACE_MS = 200;
+const TEAR_DOWN_MS = 1_000;
+const DRAIN_MS = 500;
+
+/** Input types of the mutations that take nodes. */
+const INPUTS: Readonly<Record<string, string>> = { commissionNodes: "CommissionNodesInput", cleanNodes: "CleanNodesInput", decommissionNodes: "DecommissionNodesInput", setPower: "SetPowerInput" };
+
+let nodesMade = 0;
+
+export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<ServiceUnderTest> {
+  await using making = new AsyncDisposableStack();
+  const logLines: string[] = [];
+  const log: Log = pino({ level: "trace", base: null }, { write: (line: string) => void logLines.push(line) });
+  const test = making.use(await testDatabase());
+  const database = making.use(await openDatabase({ connection: test.connection, connectionsMax: 10 }));
+  const bell = making.use(await createBell(database, (error) => log.warn({ err: error }, "bell")));
+  const tail = making.use(await createTail({ database, bell, log }));
+  const fake = createFake({ log: (message) => log.info(message) }) as unknown as AnyDriver;
+  const registry = making.use(createRegistry([fake, ...((setup.drivers ?? []) as unknown as AnyDriver[])]));
+  const engine = making.use(await createEngine({ database, registry, bell, log, concurrency: setup.concurrency ?? 32, abortGraceMs: ABORT_GRACE_MS, tearDownMs: TEAR_DOWN_MS, drainMs: DRAIN_MS }));
+  const schema = buildSchema();
+  const text = schemaText(schema);
+  const services = { database, registry, engine, tail, version: "0.0.0-test", schemaHash: hashOfSchema(text) };
+  let server: RunningServer | null = await startServer({ host: "127.0.0.1", port: 0, token: setup.token ?? null, schema, schemaText: text, services, log });
+  const { url } = server;
+  const close = async () => {
+    const open = server;
+    server = null;
+    await open?.[Symbol.asyncDispose]();
+  };
+  making.defer(close);
+  if (setup.started ?? true) await engine.start();
+  const owned = making.move();
+  const clients = new Set<Client>();
+  const authorization: Readonly<Record<string, string>> = setup.token === undefined ? {} : { authorization: `Bearer ${setup.token}` };
+
+  const ask = async <Data>(query: string, variables: Variables = {}, headers: Readonly<Record<string, string>> = {}): Promise<Answer<Data>> => {
+    const response = await fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json", ...authorization, ...headers }, body: JSON.stringify({ query, variables }) });
+    const body = await response.text();
+    const read = (response.headers.get("content-type")?.includes("json") ? JSON.parse(body) : {}) as FormattedExecutionResult;
+    return { status: response.status, headers: response.headers, text: body, data: read.data as Data | null | undefined, errors: (read.errors ?? []) as Answer["errors"] };
+  };
+
+  const query = async <Data>(request: string, variables?: Variables): Promise<Data> => {
+    const answer = await ask<Data>(request, variables);
+    expect(answer.errors, request).toEqual([]);
+    return answer.data as Data;
+  };
+
+  const client = () => {
+    const made = createClient({ url: `${url.replace("http", "ws")}/graphql`, webSocketImpl: WebSocket, retryAttempts: 0, lazy: true, ...(setup.token !== undefined && { connectionParams: authorization }) });
+    clients.add(made);
+    return made;
+  };
+
+  const begin: ServiceUnderTest["begin"] = async (verb, names, more = {}) => {
+    const data = await query<Record<string, { operation: { uuid: string } | null; errors: unknown[] }>>(`mutation Begin($input: ${INPUTS[verb] ?? "NodeWorkInput"}!) { ${verb}(input: $input) { operation { uuid } errors { code message } } }`, {
+      input: { nodes: { names }, ...more },
+    });
+    expect(data[verb]?.errors).toEqual([]);
+    return data[verb]?.operation?.uuid ?? "";
+  };
+
+  const operationEnds: ServiceUnderTest["operationEnds"] = (uuid, withinMs) =>
+    eventually(
+      `operation ${uuid} ends`,
+      async () => {
+        const { operation } = await query<{ operation: { state: string; finishedAt: string | null } }>("query State($id: ID!) { operation(id: $id) { state finishedAt } }", { id: uuid });
+        return operation.finishedAt !== null && operation.state;
+      },
+      withinMs,
+    );
+
+  return {
+    url,
+    engine,
+    database,
+    tail,
+    transact: createTransact(database, bell),
+    test,
+    logLines,
+    ask,
+    query,
+    client,
+    overSocket: <Data>(request: string, variables: Variables = {}) => dataOf(client().iterate({ query: request, variables }) as AsyncIterableIterator<FormattedExecutionResult<Data>>),
+    overEvents: <Data>(request: string, variables: Variables = {}) => events<Data>(`${url}/graphql`, { query: request, variables }, authorization),
+    async register(names, settings) {
+      const list = typeof names === "number" ? Array.from({ length: names }, () => `node-${String((nodesMade += 1)).padStart(4, "0")}`) : [...names];
+      const { registerNodes } = await query<{ registerNodes: { errors: unknown[] } }>("mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }", {
+        input: { nodes: list.map((name) => ({ name, driver: "fake", settings })) },
+      });
+      expect(registerNodes.errors).toEqual([]);
+      return list;
+    },
+    begin,
+    operationEnds,
+    async commission(names, until = "ACTIVE") {
+      expect(await operationEnds(await begin("commissionNodes", names, { until }))).toBe("SUCCEEDED");
+    },
+    async dump(except = []) {
+      const tables = await test.sql<{ schema: string; name: string }[]>`select table_schema as schema, table_name as name from information_schema.tables where table_schema in ('public', 'pgboss') and table_type = 'BASE TABLE' order by 1, 2`;
+      const parts: string[] = [];
+      for (const { schema: of, name } of tables.filter((table) => !except.includes(table.name))) {
+        const [row] = await test.sql`select jsonb_agg(t order by t::text)::text as rows from ${test.sql(of)}.${test.sql(name)} t`;
+        parts.push(`${of}.${name} ${String(row?.["rows"])}`);
+      }
+      return parts.join("\n");
+    },
+    close,
+    async [Symbol.asyncDispose]() {
+      for (const made of clients) await made.dispose();
+      await owned.disposeAsync();
+    },
+  };
+}
+
+/** The data of each item of a graphql-ws subscription; errors end it. */
+function dataOf<Data>(results: AsyncIterableIterator<FormattedExecutionResult<Data>>): Items<Data> {
+  return {
+    async next() {
+      const { done, value } = await results.next();
+      return done ? { done, value: undefined } : { done: false, value: dataOrThrow(value) };
+    },
+    async return() {
+      await results.return?.();
+      return { done: true, value: undefined };
+    },
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+  };
+}
+
+function dataOrThrow<Data>({ data, errors }: FormattedExecutionResult<Data>): Data {
+  if (errors) throw new Error(errors.map(({ message, extensions }) => `${String(extensions?.["code"])}: ${message}`).join(" "));
+  return data as Data;
+}
+
+/** Reads `text/event-stream` as graphql-sse's distinct connections mode has it. `return()` cuts the connection. */
+function events<Data>(url: string, request: { readonly query: string; readonly variables: Variables }, headers: Readonly<Record<string, string>>): Items<Data> {
+  const leave = new AbortController();
+  const read = eventsUntil<Data>(url, request, headers, leave.signal);
+  return {
+    next: () => read.next(),
+    return() {
+      leave.abort();
+      return Promise.resolve({ done: true, value: undefined });
+    },
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+  };
+}
+
+async function* eventsUntil<Data>(url: string, request: { readonly query: string; readonly variables: Variables }, headers: Readonly<Record<string, string>>, signal: AbortSignal): Items<Data> {
+  const response = await fetch(url, { method: "POST", signal, headers: { "content-type": "application/json", accept: "text/event-stream", ...headers }, body: JSON.stringify(request) });
+  if (!response.ok || !response.body) throw new Error(`The stream was answered with ${response.status}: ${await response.text()}`);
+  let pending = "";
+  for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
+    const whole = (pending + chunk).split("\n\n");
+    pending = whole.pop() ?? "";
+    for (const event of whole) {
+      if (/^event: complete/m.test(event)) return;
+      const data = /^data: (.*)$/m.exec(event)?.[1];
+      if (data !== undefined) yield dataOrThrow(JSON.parse(data) as FormattedExecutionResult<Data>);
+    }
+  }
+  throw new Error("The stream broke off.");
+}
+
+/** Takes items until one fits, and answers all of them, that one last. The stream goes on. */
+export async function takeUntil<Item>(items: AsyncIterator<Item>, fits: (item: Item) => boolean): Promise<Item[]> {
+  const taken: Item[] = [];
+  for (;;) {
+    const { done, value } = await items.next();
+    if (done) throw new Error(`The stream ended after ${taken.length} items, before what was waited for: ${JSON.stringify(taken.at(-1))}.`);
+    taken.push(value);
+    if (fits(value)) return taken;
+  }
+}
+
+/** Takes all items until the stream ends by itself. */
+export async function takeAll<Item>(items: AsyncIterator<Item>): Promise<Item[]> {
+  const taken: Item[] = [];
+  for (;;) {
+    const { done, value } = await items.next();
+    if (done) return taken;
+    taken.push(value);
+  }
+}
