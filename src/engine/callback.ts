@@ -16,7 +16,7 @@ export async function callBack(parts: SubmitParts, token: string, body: StoredJs
     // A body of null would look like no call-back at all.
     await updateAttempt(work.tx, attempt, { callback: body ?? {} });
     await updateRun(work.tx, run.id, { callbackToken: null });
-    if (run.state === "WAITING" && run.waitReason === "CALLBACK") await parts.queue.wake(work, { runId: run.id, nodeId: run.nodeId });
+    if (run.state === "WAITING" && run.waitReason === "CALLBACK") await parts.queue.wake(work, run.id);
     return "TAKEN";
   });
 }

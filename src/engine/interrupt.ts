@@ -140,7 +140,7 @@ async function carryOut(work: Work, parts: SettleParts, runs: readonly RunRow[],
   await leaveFirstState(work, unbegun.filter(({ state }) => state !== "QUEUED"), end, wish);
   await finishRuns(work.tx, unbegun.map(({ id }) => id), end);
   for (const run of runs) {
-    if (run.state === "WAITING" && (end === "ABORTED" || run.waitReason === "RETRY")) await parts.queue.wake(work, { runId: run.id, nodeId: run.nodeId });
+    if (run.state === "WAITING" && (end === "ABORTED" || run.waitReason === "RETRY")) await parts.queue.wake(work, run.id);
   }
   for (const operationId of new Set(unbegun.map((run) => run.operationId))) await settleMany(work, parts, operationId);
 }
@@ -230,7 +230,7 @@ export async function stopTimeout(parts: InterruptParts, operationId: string): P
         retryable: true,
       };
       await updateRuns(work.tx, [run.id], { wish: "ABORT", wishBy: ENGINE, wishReason: failure.message, wishFailure: failure });
-      if (run.state === "WAITING") await parts.queue.wake(work, { runId: run.id, nodeId: run.nodeId });
+      if (run.state === "WAITING") await parts.queue.wake(work, run.id);
     }
   });
   parts.checkWishes();

@@ -3,9 +3,10 @@
  * one run; it is stored, ended and stored again inside our own transactions, so there is never a run without its job
  * nor a job without its run.
  *
- * pg-boss decides who works (leases by heartbeat, take-over, delays, one active job a node). It does not decide who may
- * write: that is the run's fence. Jobs are fetched in batches by a loop of ours rather than by pg-boss's workers, which
- * would poll one by one and rest after each job.
+ * pg-boss decides who works (leases by heartbeat, take-over, delays). It does not decide who may write: that is the run's
+ * fence. The queue's policy is `standard`, not `stately`: there pg-boss leaves out jobs whose key was active when its
+ * statistics were last read, so a run that parks or is taken over may wait a minute for nothing. Jobs are fetched in
+ * batches by a loop of ours rather than by pg-boss's workers, which would poll one by one and rest after each job.
  *
  * Modes of the loop: it fetches as long as batches come back full; then it sleeps until the doorbell, a delay that this
  * process knows of, or the poll. `stop` ends fetching, waits for what is running, and hands back the rest.
@@ -17,11 +18,6 @@ import type { Bell } from "../store/bell.ts";
 import { runStatement } from "../store/database.ts";
 import type { Connection, Tx } from "../store/database.ts";
 import type { Work } from "./transition.ts";
-
-export interface RunRef {
-  readonly runId: string;
-  readonly nodeId: string;
-}
 
 /** A job as its handler holds it. */
 export type HeldJob = { readonly id: string; readonly retryCount: number };
@@ -36,17 +32,19 @@ export interface QueueHandlers {
 export interface Queue {
   start(handlers: QueueHandlers): Promise<void>;
   /** Stores a job for each run, to be taken at once. */
-  enqueue(work: Work, runs: readonly RunRef[]): Promise<void>;
+  enqueue(work: Work, runIds: readonly string[]): Promise<void>;
   /** Ends this job and stores the next one of the run, to be taken after `seconds`. */
-  park(work: Work, job: HeldJob, run: RunRef, seconds: number): Promise<void>;
+  park(work: Work, job: HeldJob, runId: string, seconds: number): Promise<void>;
   /** Ends this job; the run has no further one. */
   end(work: Work, job: HeldJob): Promise<void>;
   /** Brings a parked run's job forward to now, before others; stores one where none is left. */
-  wake(work: Work, run: RunRef): Promise<void>;
+  wake(work: Work, runId: string): Promise<void>;
+  /** Whether a job is being worked on, as far as its lease tells. */
+  isHeld(jobId: string): Promise<boolean>;
   /** Stores the timer of a stop. */
   stopTimer(work: Work, operationId: string, seconds: number): Promise<void>;
   /** Stores jobs for those of the runs that have none. */
-  restore(runs: readonly RunRef[]): Promise<number>;
+  restore(runIds: readonly string[]): Promise<number>;
   /** Stops taking work and waits, up to `graceMs`, for what is running. Answers whether all of it ended. */
   stop(graceMs: number): Promise<boolean>;
 }
@@ -82,7 +80,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   await boss.start();
   // Retried without end: only the engine decides that a run has failed.
   const kept = { retryLimit: 1_000_000, retryDelay: 1, deleteAfterSeconds: 600, retentionSeconds: 10 * 365 * 86_400, expireInSeconds: 86_000 };
-  await boss.createQueue(RUNS, { policy: "stately", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
+  await boss.createQueue(RUNS, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
   await boss.createQueue(STOPS, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
 
   const db = (tx: Tx) => ({ db: { executeSql: (text: string, values?: unknown[]) => runStatement(tx, text, values) } });
@@ -158,31 +156,34 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       heartbeat = setInterval(() => void touch().catch((error: unknown) => log.warn({ err: error }, "a heartbeat could not be sent")), TOUCH_MS);
       loop = fetchLoop();
     },
-    async enqueue(work, runs) {
-      if (runs.length === 0) return;
-      await boss.insert(RUNS, runs.map(({ runId, nodeId }) => ({ data: { runId }, singletonKey: nodeId })), { ...db(work.tx), returnId: false });
+    async enqueue(work, runIds) {
+      if (runIds.length === 0) return;
+      await boss.insert(RUNS, runIds.map((runId) => ({ data: { runId }, singletonKey: runId })), { ...db(work.tx), returnId: false });
     },
-    async park(work, job, { runId, nodeId }, seconds) {
+    async park(work, job, runId, seconds) {
       await boss.complete(RUNS, attempt(job), null, db(work.tx));
-      await boss.send(RUNS, { runId }, { singletonKey: nodeId, startAfter: String(seconds), ...db(work.tx) });
+      await boss.send(RUNS, { runId }, { singletonKey: runId, startAfter: String(seconds), ...db(work.tx) });
       pokeIn(work, seconds);
     },
     async end(work, job) {
       await boss.complete(RUNS, attempt(job), null, db(work.tx));
     },
-    async wake(work, { runId, nodeId }) {
-      await boss.upsert(RUNS, { runId }, { singletonKey: nodeId, startAfter: "0", priority: 10, ...db(work.tx) });
+    async wake(work, runId) {
+      await boss.upsert(RUNS, { runId }, { singletonKey: runId, startAfter: "0", priority: 10, ...db(work.tx) });
+    },
+    async isHeld(jobId) {
+      return (await boss.findJobs(RUNS, { id: jobId })).some(({ state }) => state === "active");
     },
     async stopTimer(work, operationId, seconds) {
       await boss.send(STOPS, { operationId }, { startAfter: String(seconds), ...db(work.tx) });
       pokeIn(work, seconds);
     },
-    async restore(runs) {
+    async restore(runIds) {
       let restored = 0;
-      for (const { runId, nodeId } of runs) {
-        const jobs = await boss.findJobs(RUNS, { key: nodeId });
+      for (const runId of runIds) {
+        const jobs = await boss.findJobs(RUNS, { key: runId });
         if (jobs.some(({ state }) => state === "created" || state === "retry" || state === "active")) continue;
-        await boss.send(RUNS, { runId }, { singletonKey: nodeId });
+        await boss.send(RUNS, { runId }, { singletonKey: runId });
         restored += 1;
       }
       if (restored > 0) poke();

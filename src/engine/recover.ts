@@ -21,7 +21,7 @@ export function startRecovery(parts: { readonly database: Database; readonly que
   const { database, queue, log } = parts;
   const sweep = async () => {
     const found = await neglectedRuns(database.reader, NEGLECTED_SECONDS, PAGE);
-    const restored = await queue.restore(found.map(({ id, nodeId }) => ({ runId: id, nodeId })));
+    const restored = await queue.restore(found);
     if (restored > 0) log.warn({ runs: restored }, "runs without a job were given one");
   };
   const attempt = () => void sweep().catch((error: unknown) => log.warn({ err: error }, "the search for lost runs failed; it is repeated"));

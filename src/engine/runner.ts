@@ -108,7 +108,7 @@ export function createRunner(parts: RunnerParts): Runner {
   async function claim(work: Work, runId: string, job: HeldJob): Promise<Next> {
     const run = await lockRun(work.tx, runId);
     const [node] = run && !run.finishedAt ? await lockNodes(work.tx, [run.nodeId]) : [];
-    if (!run || !node || run.finishedAt || run.state === "QUEUED") {
+    if (!run || !node || run.finishedAt || run.state === "QUEUED" || (await isHeldByOther(run, job))) {
       await queue.end(work, job);
       return null;
     }
@@ -143,6 +143,11 @@ export function createRunner(parts: RunnerParts): Runner {
       default:
         return atTheBoundary(work, job, held, nextPosition(plan, run.position + 1), wish);
     }
+  }
+
+  /** A run that was woken while its job was being fetched has two jobs: the one that came first works, the other ends. */
+  async function isHeldByOther(run: RunRow, job: HeldJob): Promise<boolean> {
+    return run.state === "RUNNING" && run.owner !== null && run.owner !== job.id && queue.isHeld(run.owner);
   }
 
   /** A process died inside the step. */
@@ -182,7 +187,7 @@ export function createRunner(parts: RunnerParts): Runner {
       case "GO_ON":
         if (draining) {
           await updateRun(work.tx, held.run.id, { position, leg: held.leg, owner: null });
-          await queue.park(work, job, refOf(held), 0);
+          await queue.park(work, job, held.run.id, 0);
           return null;
         }
         return beginStep(work, held, position, 1);
@@ -269,7 +274,7 @@ export function createRunner(parts: RunnerParts): Runner {
     const left = Math.max(0, (attempt.deadlineAt.getTime() - Date.now()) / 1000);
     const seconds = Math.min(outcome.seconds, left, CALLBACK_WAIT_SECONDS_MAX);
     await parkRun(work.tx, held.run.id, outcome.onCallback ? "CALLBACK" : "TIME", seconds);
-    await queue.park(work, job, refOf(held), seconds);
+    await queue.park(work, job, held.run.id, seconds);
     return null;
   }
 
@@ -286,7 +291,7 @@ export function createRunner(parts: RunnerParts): Runner {
     if (fault.retryable && attempt.number <= step.retries && wish === null) {
       if (edge(held.node.state, "wait")) await moveHeld(work, held, "wait", { reason: failure.message });
       await parkRun(work.tx, held.run.id, "RETRY", step.backoffSeconds);
-      await queue.park(work, job, refOf(held), step.backoffSeconds);
+      await queue.park(work, job, held.run.id, step.backoffSeconds);
       return null;
     }
     if (held.plan.bestEffort) {
@@ -512,10 +517,6 @@ export function createRunner(parts: RunnerParts): Runner {
 function wishOf(run: Pick<RunRow, "wish" | "purpose">, operationWish: Wish | null): Wish | null {
   if (run.wish === "ABORT" || run.purpose === "CLEAN_UP") return run.wish;
   return run.wish ?? operationWish;
-}
-
-function refOf({ run }: Held): { runId: string; nodeId: string } {
-  return { runId: run.id, nodeId: run.nodeId };
 }
 
 function describe({ node }: Held, step: PlannedStep, reason: string): string {

@@ -58,7 +58,7 @@ export async function beginRuns(work: Work, queue: Queue, operation: { readonly 
       state = await move(work, group.map(({ node }) => node.id), state, event, context, stageOnEntering(first.plan, 0));
     }
   }
-  await queue.enqueue(work, beginnings.map(({ runId, node }) => ({ runId, nodeId: node.id })));
+  await queue.enqueue(work, beginnings.map(({ runId }) => runId));
 }
 
 /** What entering a leg makes of the node's stage: work on the disks undoes it, unless the plan keeps what stands. */

@@ -187,9 +187,9 @@ export async function wishesOf(reader: Reader, ids: readonly string[]): Promise<
 }
 
 /** Unfinished runs that somebody should have touched by now: recovery gives them a job again. */
-export async function neglectedRuns(reader: Reader, afterSeconds: number, limit: number): Promise<Pick<RunRow, "id" | "nodeId">[]> {
-  return reader
-    .select({ id: runs.id, nodeId: runs.nodeId })
+export async function neglectedRuns(reader: Reader, afterSeconds: number, limit: number): Promise<string[]> {
+  const rows = await reader
+    .select({ id: runs.id })
     .from(runs)
     .where(
       and(
@@ -200,6 +200,7 @@ export async function neglectedRuns(reader: Reader, afterSeconds: number, limit:
     )
     .orderBy(asc(runs.updatedAt))
     .limit(limit);
+  return rows.map(({ id }) => id);
 }
 
 /** The run that a call-back token belongs to, locked. */
