@@ -37,7 +37,7 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
 const code = (text: string) => `\`${text}\``;
 const codes = (texts: readonly string[]) => texts.map(code).join(", ");
 const paragraphs = (...parts: readonly string[]) => `${parts.join("\n\n")}\n`;
-const meanings = (what: string, meaningOf: Readonly<Record<string, string>>) => table([what, "meaning"], Object.entries(meaningOf).map(([name, meaning]) => [code(name), meaning]));
+const meanings = (what: string, given: Readonly<Record<string, string>>) => table([what, "meaning"], Object.entries(given).map(([name, meaning]) => [code(name), meaning]));
 
 /** Values of a list under the keys they share, both in the order they first come in. */
 function grouped<T>(items: readonly T[], keyOf: (item: T) => string): readonly (readonly [T, ...T[]])[] {

@@ -1,0 +1,40 @@
+/** The engine with its parts on a database, and a fleet of nodes of the benchmark's driver. */
+import { fileURLToPath } from "node:url";
+import { loadPlugins } from "../src/drivers/load.ts";
+import { createEngine } from "../src/engine/engine.ts";
+import type { Engine } from "../src/engine/engine.ts";
+import { createLog } from "../src/log.ts";
+import { createBell } from "../src/store/bell.ts";
+import { openDatabase } from "../src/store/database.ts";
+import type { Connection, Database } from "../src/store/database.ts";
+import { DRIVER } from "./six-step-driver.ts";
+
+export const CALLER = { actor: "benchmark", project: "default" };
+export const PLUGIN = fileURLToPath(new URL("six-step-driver.ts", import.meta.url));
+const REGISTERED_AT_ONCE = 1_000;
+
+export interface Fleet extends AsyncDisposable {
+  readonly engine: Engine;
+  readonly database: Database;
+}
+
+/** The parts as src/app.ts assembles them, less the API. The engine has not been started. */
+export async function openFleet({ connection, concurrency }: { readonly connection: Connection; readonly concurrency: number }): Promise<Fleet> {
+  const log = createLog("error");
+  await using parts = new AsyncDisposableStack();
+  const registry = parts.use(await loadPlugins([PLUGIN], createLog("silent")));
+  const database = parts.use(await openDatabase({ connection }));
+  const bell = parts.use(await createBell(database, () => {}));
+  const engine = parts.use(await createEngine({ database, registry, bell, log, concurrency }));
+  const opened = parts.move();
+  return { engine, database, [Symbol.asyncDispose]: () => opened.disposeAsync() };
+}
+
+/** Registers nodes `n00000` and on. */
+export async function registerFleet(engine: Engine, count: number): Promise<void> {
+  for (let from = 0; from < count; from += REGISTERED_AT_ONCE) {
+    const nodes = Array.from({ length: Math.min(REGISTERED_AT_ONCE, count - from) }, (_, index) => ({ name: `n${String(from + index).padStart(5, "0")}`, driver: DRIVER }));
+    const { refusals } = await engine.registerNodes(CALLER, nodes);
+    if (refusals.length > 0) throw new Error(refusals[0]?.message);
+  }
+}
