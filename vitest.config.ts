@@ -8,6 +8,8 @@
 import { configDefaults, defineConfig } from "vitest/config";
 
 const HARDWARE = "test/hardware/**";
+/** Starts servers of its own. */
+const EMBEDDED_ALONE = "test/store/embedded.test.ts";
 
 export default defineConfig({
   test: {
@@ -21,7 +23,7 @@ export default defineConfig({
       },
       {
         extends: true,
-        test: { name: "served", include: ["test/{store,engine,feed}/**/*.test.ts"], exclude: [...configDefaults.exclude, HARDWARE], provide: { reachedBy: "tcp" } },
+        test: { name: "served", include: ["test/{store,engine,feed}/**/*.test.ts"], exclude: [...configDefaults.exclude, EMBEDDED_ALONE], provide: { reachedBy: "tcp" } },
       },
     ],
     testTimeout: 20_000,

@@ -1,0 +1,131 @@
+/** Opening, migrating and transacting: what every question of the store stands on. */
+import { globSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { createBell } from "../../src/store/bell.ts";
+import { hashOf, isConnectionLoss, migrateDatabase, openDatabase, sqlState, violatedConstraint } from "../../src/store/database.ts";
+import { plans } from "../../src/store/tables.ts";
+import { testDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
+
+const MIGRATIONS = globSync("*/migration.sql", { cwd: fileURLToPath(new URL("../../drizzle", import.meta.url)) }).length;
+
+describe("migrating", () => {
+  test("is done once, however many processes start together", async () => {
+    await using empty = await testDatabase({ empty: true });
+    await Promise.all(Array.from({ length: 8 }, () => migrateDatabase(empty.connection)));
+    expect(await empty.sql`select count(*)::int from drizzle.__drizzle_migrations`).toEqual([{ count: MIGRATIONS }]);
+    expect(await empty.sql`select position::int from feed_position`).toEqual([{ position: 0 }]);
+  });
+
+  test("changes nothing where there is nothing to do", async () => {
+    await using filled = await testDatabase();
+    await migrateDatabase(filled.connection);
+    expect(await filled.sql`select count(*)::int from drizzle.__drizzle_migrations`).toEqual([{ count: MIGRATIONS }]);
+  });
+});
+
+describe("a transaction", () => {
+  test("that throws leaves nothing", async () => {
+    await using given = await testDatabase();
+    await using database = await openDatabase({ connection: given.connection });
+    await given.sql`create table t (id int)`;
+    const failed = database.transaction(async (tx) => {
+      await tx.execute(sql`insert into t values (1)`);
+      throw new Error("no");
+    });
+    await expect(failed).rejects.toThrow("no");
+    expect(await given.sql`select * from t`).toHaveLength(0);
+  });
+
+  test("that runs into a deadlock is run again", async () => {
+    await using given = await testDatabase();
+    await using database = await openDatabase({ connection: given.connection });
+    await given.sql`create table t (id int primary key, n int default 0)`;
+    await given.sql`insert into t values (1), (2)`;
+    let tries = 0;
+    const bothHold = Promise.withResolvers<void>();
+    let holding = 0;
+    const crossing = ([first, second]: readonly [number, number]) =>
+      database.transaction(async (tx) => {
+        tries += 1;
+        await tx.execute(sql`update t set n = n + 1 where id = ${first}`);
+        if ((holding += 1) === 2) bothHold.resolve();
+        await bothHold.promise;
+        await tx.execute(sql`update t set n = n + 1 where id = ${second}`);
+      });
+    await Promise.all([crossing([1, 2]), crossing([2, 1])]);
+    expect(tries).toBeGreaterThan(2);
+    expect(await given.sql`select n from t`).toEqual([{ n: 2 }, { n: 2 }]);
+  });
+
+  test("tells which constraint was violated, and by which code", async () => {
+    await using given = await testDatabase();
+    await using database = await openDatabase({ connection: given.connection });
+    const clash = database.transaction((tx) => tx.execute(sql`insert into plans values ('a', '{}'), ('a', '{}')`));
+    const error: unknown = await clash.catch((thrown: unknown) => thrown);
+    expect([violatedConstraint(error), sqlState(error), isConnectionLoss(error)]).toEqual(["plans_pkey", "23505", false]);
+  });
+});
+
+test("a snapshot sees one moment, and cannot write", async () => {
+  await using given = await testDatabase();
+  await using database = await openDatabase({ connection: given.connection });
+  const counts = await database.snapshot(async (reader) => {
+    const first = await reader.$count(plans);
+    await given.sql`insert into plans values ('a', '{}')`;
+    return [first, await reader.$count(plans)];
+  });
+  expect(counts).toEqual([0, 0]);
+  await expect(database.snapshot((reader) => reader.execute(sql`insert into plans values ('b', '{}')`))).rejects.toThrow();
+  expect(await database.reader.$count(plans)).toBe(1);
+});
+
+test("a database that is not there is told from a query that is wrong", async () => {
+  const error: unknown = await openDatabase({ connection: { url: "postgres://ostler@127.0.0.1:1/none" } }).catch((thrown: unknown) => thrown);
+  expect(isConnectionLoss(error)).toBe(true);
+});
+
+test("the bell is heard by its own process, by others, and again after its connection was cut", async () => {
+  await using given = await testDatabase();
+  await using one = await openDatabase({ connection: given.connection, connectionsMax: 2 });
+  await using two = await openDatabase({ connection: given.connection, connectionsMax: 2 });
+  await using here = await createBell(one, () => {});
+  await using there = await createBell(two, () => {});
+  const heard = { here: 0, there: 0 };
+  here.onRing(() => (heard.here += 1));
+  there.onRing(() => (heard.there += 1));
+  here.ring();
+  await eventually("both hear the bell", () => heard.here > 0 && heard.there > 0);
+  const before = heard.there;
+  await given.sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and query ilike 'listen%'`;
+  await eventually("the loss of the connection rings, for what was missed", () => heard.there > before);
+  const restored = heard.there;
+  await eventually("a ring is heard again", () => {
+    here.ring();
+    return heard.there > restored;
+  });
+});
+
+describe("the hash of a value", () => {
+  test.each([
+    ["the order of keys", { a: 1, b: { c: 2, d: 3 } }, { b: { d: 3, c: 2 }, a: 1 }],
+    ["members that are undefined", { a: 1, b: undefined }, { a: 1 }],
+    ["nothing at all and null", undefined, null],
+  ])("does not depend on %s", (_what, one, other) => {
+    expect(hashOf(one)).toBe(hashOf(other));
+  });
+
+  test.each([
+    ["values", { a: 1 }, { a: 2 }],
+    ["types", { a: 1 }, { a: "1" }],
+    ["the order of a list", [1, 2], [2, 1]],
+    ["where things are", { a: { b: 1 } }, { a: 1, b: 1 }],
+    ["keys that need quotes", { 'a":1,"b': 1 }, { a: 1, b: 1 }],
+    ["null and absent", { a: null }, {}],
+    ["empty list and empty object", [], {}],
+  ])("tells %s apart", (_what, one, other) => {
+    expect(hashOf(one)).not.toBe(hashOf(other));
+  });
+});

@@ -1,0 +1,118 @@
+/** The embedded PostgreSQL: one owner a folder, and what it has acknowledged survives the death of that owner. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import postgres from "postgres";
+import { afterAll, describe, expect, test } from "vitest";
+import type { Connection } from "../../src/store/database.ts";
+import { startEmbedded } from "../../src/store/embedded.ts";
+import { eventually } from "../support/eventually.ts";
+
+const SCRIPT = fileURLToPath(new URL("../support/embedded-process.ts", import.meta.url));
+const folders: string[] = [];
+const aFolder = (name = "ostler-embedded-") => {
+  const folder = mkdtempSync(join(tmpdir(), name));
+  folders.push(folder);
+  return folder;
+};
+afterAll(() => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+});
+
+function connect(connection: Connection) {
+  if ("url" in connection) throw new Error("The embedded database is reached by its socket.");
+  return postgres({ ...connection, max: 1, onnotice: () => {} });
+}
+
+/** Starts an owner in a process of its own and collects what it says. */
+function startOwner(folder: string) {
+  const child = spawn(process.execPath, [SCRIPT, folder], { stdio: ["ignore", "pipe", "inherit"] });
+  const said: { postmaster?: number; row?: number; refused?: string }[] = [];
+  const lines = createInterface({ input: child.stdout });
+  lines.on("line", (line) => said.push(JSON.parse(line) as (typeof said)[number]));
+  const closed = once(lines, "close");
+  return {
+    said,
+    async kill() {
+      child.kill("SIGKILL");
+      await closed;
+    },
+    ended: closed,
+  };
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+describe("the embedded database", () => {
+  test("starts in a folder that is not there, keeps what it is told, and starts again", async () => {
+    const folder = join(aFolder(), "new", "folder");
+    {
+      await using first = await startEmbedded({ folder, durable: false });
+      const sql = connect(first.connection);
+      await sql`create table kept (id int)`;
+      await sql`insert into kept values (7)`;
+      await sql.end();
+    }
+    expect(existsSync(join(folder, "owner.pid"))).toBe(false);
+    await using second = await startEmbedded({ folder, durable: false });
+    const sql = connect(second.connection);
+    expect(await sql`select id from kept`).toEqual([{ id: 7 }]);
+    const [version] = await sql`show server_version_num`;
+    expect(Number(version?.["server_version_num"])).toBeGreaterThanOrEqual(180_000);
+    await sql.end();
+  });
+
+  test("listens on no port, unless it is given one", async () => {
+    await using quiet = await startEmbedded({ folder: aFolder(), durable: false });
+    const sql = connect(quiet.connection);
+    expect(await sql`show listen_addresses`).toEqual([{ listen_addresses: "" }]);
+    await sql.end();
+  });
+
+  test("runs in a folder whose path is too long for a socket", async () => {
+    await using deep = await startEmbedded({ folder: join(aFolder(), "x".repeat(120)), durable: false });
+    const sql = connect(deep.connection);
+    expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
+    await sql.end();
+    if (!("url" in deep.connection)) folders.push(deep.connection.host);
+  });
+
+  test("refuses a second owner of the same folder, and goes on with the first", async () => {
+    const folder = aFolder();
+    await using first = await startEmbedded({ folder, durable: false });
+    const second = startOwner(folder);
+    await second.ended;
+    expect(second.said).toEqual([{ refused: expect.stringContaining(`Another Ostler (process ${process.pid}) uses the data folder ${folder}`) }]);
+    const sql = connect(first.connection);
+    expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
+    await sql.end();
+  });
+
+  test("dies with its owner, and every row that was acknowledged before is there again", async () => {
+    const folder = aFolder();
+    const owner = startOwner(folder);
+    await eventually("two hundred rows are acknowledged", () => owner.said.length > 200);
+    await owner.kill();
+    const postmaster = owner.said[0]?.postmaster ?? 0;
+    await eventually("the postmaster is gone", () => !isRunning(postmaster));
+    const acknowledged = owner.said.flatMap(({ row }) => (row === undefined ? [] : [row]));
+    await using again = await startEmbedded({ folder });
+    const sql = connect(again.connection);
+    const rows = await sql<{ id: number }[]>`select id from rows`;
+    const there = new Set(rows.map(({ id }) => id));
+    expect(acknowledged.length).toBeGreaterThan(150);
+    expect(acknowledged.filter((row) => !there.has(row))).toEqual([]);
+    await sql.end();
+  });
+});

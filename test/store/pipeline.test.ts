@@ -1,0 +1,35 @@
+/**
+ * postgres.js 3.4.9 with its default `max_pipeline`: a BEGIN that fills the pipeline of a connection leaves that connection
+ * in an open transaction in the pool, and what it acknowledges afterwards is lost (its issues 823, 1189, 1210). These
+ * tests fail when src/store/database.ts leaves the option out.
+ */
+import { sql } from "drizzle-orm";
+import { afterAll, describe, expect, test } from "vitest";
+import { openDatabase } from "../../src/store/database.ts";
+import { testDatabase } from "../support/database.ts";
+
+const given = await testDatabase();
+afterAll(() => given[Symbol.asyncDispose]());
+await given.sql`create table kept (line int, id int, primary key (line, id))`;
+
+/** Lets everything that was asked for reach the pool, and nothing come back. */
+async function handOver(): Promise<void> {
+  for (let turn = 0; turn < 50; turn += 1) await Promise.resolve();
+}
+
+describe("a transaction begun behind a line of queries", () => {
+  // The neighbourhood of the default of 100, for the first connection of the pool and for the second.
+  test.each([98, 99, 100, 101, 102, 103, 199, 200, 201, 202, 203, 204])("of %i leaves no connection in an open transaction, and nothing acknowledged is lost", async (length) => {
+    await using database = await openDatabase({ connection: given.connection, connectionsMax: 2 });
+    const { reader } = database;
+    const line = Array.from({ length }, async () => reader.execute(sql`select 1`));
+    await handOver();
+    const inside = database.transaction(async (tx) => {
+      await tx.execute(sql`insert into kept values (${length}, 0)`);
+    });
+    await Promise.all([...line, inside]);
+    for (let id = 1; id <= 20; id += 1) await reader.execute(sql`insert into kept values (${length}, ${id})`);
+    expect(await given.sql`select count(*)::int from kept where line = ${length}`).toEqual([{ count: 21 }]);
+    expect(await given.sql`select query from pg_stat_activity where datname = current_database() and state like 'idle in transaction%'`).toHaveLength(0);
+  });
+});

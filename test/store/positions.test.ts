@@ -1,0 +1,127 @@
+/** Positions of the log follow the order of commits and have no holes, however many write and however many give up. */
+import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, expect, test } from "vitest";
+import { openDatabase } from "../../src/store/database.ts";
+import type { Tx } from "../../src/store/database.ts";
+import { insertNodes, moveNodes } from "../../src/store/nodes.ts";
+import { appendTransitions, newestPosition, oldestPosition, transitionsAfter, transitionsBefore } from "../../src/store/transitions.ts";
+import type { NewTransition } from "../../src/store/transitions.ts";
+import { testDatabase } from "../support/database.ts";
+
+const given = await testDatabase();
+const database = await openDatabase({ connection: given.connection, connectionsMax: 14 });
+afterAll(async () => {
+  await database[Symbol.asyncDispose]();
+  await given[Symbol.asyncDispose]();
+});
+
+const row = (nodeId: string, sequence: number, more: Partial<NewTransition> = {}): NewTransition => ({
+  nodeId,
+  nodeName: "n",
+  project: "default",
+  fromState: sequence === 1 ? null : "ENROLLED",
+  toState: "ENROLLED",
+  event: sequence === 1 ? "register" : "recover",
+  sequence,
+  nodeRevision: sequence,
+  target: null,
+  operationId: null,
+  runId: null,
+  step: null,
+  actor: "test",
+  reason: null,
+  ...more,
+});
+
+async function register(tx: Tx, ids: readonly string[]): Promise<void> {
+  await insertNodes(tx, ids.map((id) => ({ id, name: id, project: "default", state: "ENROLLED" as const, driver: "fake", borrowed: {}, settings: {}, labels: {}, transitionCount: 1 })));
+  await appendTransitions(tx, ids.map((id) => row(id, 1)));
+}
+
+const WRITERS = 12;
+const TRANSACTIONS = 25;
+
+test("a reader who has seen a position never finds a later row at or below it, and sees every one", async () => {
+  const nodes = Array.from({ length: WRITERS }, () => randomUUID());
+  await database.transaction((tx) => register(tx, nodes));
+  let writing = true;
+  let rolledBack = 0;
+
+  async function write(writer: number): Promise<void> {
+    const id = nodes[writer] ?? "";
+    for (let turn = 0, sequence = 2; turn < TRANSACTIONS; turn += 1) {
+      const rows = 1 + ((writer + turn) % 3);
+      const givesUp = (writer * 7 + turn * 3) % 4 === 0;
+      const done = database.transaction(async (tx) => {
+        for (let index = 0; index < rows; index += 1) await moveNodes(tx, [id], "ENROLLED", "ENROLLED");
+        await delay(Math.random() * 2);
+        await appendTransitions(tx, Array.from({ length: rows }, (_, index) => row(id, sequence + index)));
+        if (givesUp) throw new Error("gives up");
+      });
+      if (givesUp) {
+        await expect(done).rejects.toThrow("gives up");
+        rolledBack += 1;
+      } else {
+        await done;
+        sequence += rows;
+      }
+    }
+  }
+
+  async function read(): Promise<number[]> {
+    const seen: number[] = [];
+    for (;;) {
+      const last = !writing;
+      const found = await transitionsAfter(database.reader, { after: seen.at(-1) ?? 0, limit: 7 });
+      seen.push(...found.map(({ position }) => position));
+      if (last && found.length === 0) return seen;
+    }
+  }
+
+  const readers = [read(), read()];
+  await Promise.all(nodes.map((_, writer) => write(writer)));
+  writing = false;
+  const newest = await newestPosition(database.reader);
+  for (const seen of await Promise.all(readers)) expect(seen).toEqual(Array.from({ length: newest }, (_, index) => index + 1));
+  expect(rolledBack).toBeGreaterThan(WRITERS);
+});
+
+test("rows that are appended together keep their order, and one that is given up leaves no hole", async () => {
+  const id = randomUUID();
+  const before = await newestPosition(database.reader);
+  await database.transaction((tx) => register(tx, [id]));
+  await expect(
+    database.transaction(async (tx) => {
+      await appendTransitions(tx, [row(id, 2), row(id, 3)]);
+      throw new Error("gives up");
+    }),
+  ).rejects.toThrow("gives up");
+  await database.transaction(async (tx) => {
+    for (let index = 0; index < 3; index += 1) await moveNodes(tx, [id], "ENROLLED", "ENROLLED");
+    await appendTransitions(tx, [row(id, 2, { reason: "first" }), row(id, 3, { reason: 'it\'s "second"' }), row(id, 4, { reason: null })]);
+  });
+  const rows = await transitionsAfter(database.reader, { after: before, limit: 10 });
+  expect(rows.map(({ position, reason }) => [position - before, reason])).toEqual([[1, null], [2, "first"], [3, 'it\'s "second"'], [4, null]]);
+});
+
+test("the log is read by pages, forward and backward, for a node, up to a position", async () => {
+  const [one, two] = [randomUUID(), randomUUID()];
+  const before = await newestPosition(database.reader);
+  await database.transaction((tx) => register(tx, [one, two]));
+  const positions = async (found: Promise<{ position: number }[]>) => (await found).map(({ position }) => position - before);
+  expect(await positions(transitionsAfter(database.reader, { after: before, limit: 1 }))).toEqual([1]);
+  expect(await positions(transitionsAfter(database.reader, { after: before, until: before + 1, limit: 9 }))).toEqual([1]);
+  expect(await positions(transitionsAfter(database.reader, { after: 0, limit: 9, filter: { nodeIds: [two] } }))).toEqual([2]);
+  expect(await positions(transitionsBefore(database.reader, { before: null, limit: 2 }))).toEqual([2, 1]);
+  expect(await positions(transitionsBefore(database.reader, { before: before + 2, limit: 1 }))).toEqual([1]);
+});
+
+test("the oldest position is that of the first row still kept", async () => {
+  const newest = await newestPosition(database.reader);
+  expect(await oldestPosition(database.reader)).toBe(1);
+  await given.sql`delete from transitions where position <= 3`;
+  expect(await oldestPosition(database.reader)).toBe(4);
+  await given.sql`delete from transitions`;
+  expect(await oldestPosition(database.reader)).toBe(newest + 1);
+});
