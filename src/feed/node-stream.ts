@@ -44,6 +44,8 @@ export function nodeStream(parts: { readonly database: Database; readonly tail: 
   const { database, tail } = parts;
   const filter = transitionFilter(request.filter);
   let cursor: number | null = null;
+  /** What was there when the stream began; it may be ahead of what the tail has seen. */
+  let goal = 0;
   let snapshot: { readonly nodes: readonly NodeRow[]; at: number } | null = null;
   let caughtUp = false;
   let over = false;
@@ -56,6 +58,7 @@ export function nodeStream(parts: { readonly database: Database; readonly tail: 
     snapshotComplete: marks.snapshotComplete ?? false,
     caughtUp: marks.caughtUp ?? false,
   });
+  const newestSeen = () => Math.max(tail.head, goal);
   const end = (position: number, reason: ResetReason): readonly NodeStreamItem[] => {
     over = true;
     return [{ kind: "reset", position, reason }];
@@ -77,6 +80,7 @@ export function nodeStream(parts: { readonly database: Database; readonly tail: 
     const oldest = await oldestPosition(database.reader);
     if (request.after > newest || request.after < oldest - 1) return end(oldest - 1, "CURSOR_EXPIRED");
     cursor = request.after;
+    goal = newest;
     return [];
   }
 
@@ -93,9 +97,9 @@ export function nodeStream(parts: { readonly database: Database; readonly tail: 
 
   /** Matching rows after the cursor, which moves over those that do not match as well. */
   async function advance(from: number): Promise<readonly NodeStreamItem[]> {
-    const head = tail.head;
+    const head = newestSeen();
     if (from >= head) return [];
-    const rows = (filter ? null : tail.recent(from, BATCH)) ?? (await transitionsAfter(database.reader, { after: from, until: head, limit: BATCH, ...(filter && { filter }) }));
+    const rows = (filter || head > tail.head ? null : tail.recent(from, BATCH)) ?? (await transitionsAfter(database.reader, { after: from, until: head, limit: BATCH, ...(filter && { filter }) }));
     cursor = rows.length < BATCH ? Math.max(head, rows.at(-1)?.position ?? 0) : (rows.at(-1)?.position ?? head);
     return rows.map((row) => ({ kind: "transition", position: row.position, row }));
   }
@@ -108,7 +112,7 @@ export function nodeStream(parts: { readonly database: Database; readonly tail: 
         spokeAt = Date.now();
         return items;
       }
-      if (cursor === null || cursor < tail.head) continue;
+      if (cursor === null || cursor < newestSeen()) continue;
       if (!caughtUp) {
         caughtUp = true;
         spokeAt = Date.now();
