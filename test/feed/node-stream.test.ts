@@ -1,0 +1,219 @@
+/** The stream of transitions: nothing missing, nothing repeated, nothing out of order, whenever a reader comes or goes. */
+import { afterAll, describe, expect, test } from "vitest";
+import { move } from "../../src/engine/transition.ts";
+import type { NodeStreamItem } from "../../src/feed/node-stream.ts";
+import { feedUnderTest, positionsOf, range } from "../support/feed.ts";
+import type { TestNode } from "../support/builders.ts";
+import { takeAll, takeUntil } from "../support/service.ts";
+
+const feed = await feedUnderTest();
+afterAll(() => feed[Symbol.asyncDispose]());
+const { ostler } = feed;
+
+const isCaughtUp = (item: NodeStreamItem) => item.kind === "bookmark" && item.caughtUp;
+const isAt = (position: number) => (item: NodeStreamItem) => item.position >= position;
+const newest = async () => (await feed.log()).at(-1)?.position ?? 0;
+
+/** Eight writers at the same time, each on nodes of its own; some move one node a transaction, some many. */
+async function severalWriters(rounds: number): Promise<{ readonly from: number; readonly until: number; readonly done: Promise<void> }> {
+  const groups = await Promise.all([1, 1, 1, 1, 2, 5, 10, 30].map((count) => ostler.aNode().in("AVAILABLE").times(count)));
+  const from = await newest();
+  const done = Promise.all(groups.map((group) => feed.goRound(group, rounds))).then(() => {});
+  return { from, until: from + groups.flat().length * rounds * 3, done };
+}
+
+describe("a stream that begins now", () => {
+  test("says at once where it is, and that it has caught up", async () => {
+    await ostler.aNode().made();
+    const stream = feed.stream();
+    const first = await stream.next();
+    await stream.return?.();
+    expect(first.value).toMatchObject({ kind: "bookmark", position: await newest(), caughtUp: true, snapshotComplete: false });
+  });
+
+  test("tells every later transition once, in order and without a hole, while eight write", async () => {
+    const stream = feed.stream();
+    const { value: first } = (await stream.next()) as { value: NodeStreamItem };
+    const { until, done } = await severalWriters(10);
+    const [items] = await Promise.all([takeUntil(stream, isAt(until)), done]);
+    await stream.return?.();
+    expect(positionsOf(items)).toEqual(range(first.position + 1, await newest()));
+  });
+
+  test("tells of each node what happened to it, one after the other", async () => {
+    const nodes = await ostler.aNode().in("AVAILABLE").times(3);
+    const stream = feed.stream();
+    await stream.next();
+    await feed.goRound(nodes, 2);
+    const items = await takeUntil(stream, isAt(await newest()));
+    await stream.return?.();
+    for (const { id } of nodes) {
+      const rows = items.flatMap((item) => (item.kind === "transition" && item.row.nodeId === id ? [item.row] : []));
+      expect(rows.map(({ event }) => event)).toEqual(["manage", "clean", "done", "manage", "clean", "done"]);
+      expect(rows.map(({ sequence }) => sequence)).toEqual(range(rows[0]?.sequence ?? 0, (rows[0]?.sequence ?? 0) + 5));
+    }
+  });
+});
+
+describe("a stream from a cursor", () => {
+  test("replays, says once that it has caught up, and goes on live", async () => {
+    const nodes = await ostler.aNode().in("AVAILABLE").times(40);
+    await feed.goRound(nodes, 3);
+    const was = await newest();
+    const stream = feed.stream({ after: 0 });
+    const replayed = await takeUntil(stream, isCaughtUp);
+    expect(positionsOf(replayed)).toEqual(range(1, was));
+    await feed.goRound(nodes);
+    const live = await takeUntil(stream, isAt(was + 120));
+    await stream.return?.();
+    expect(positionsOf(live)).toEqual(range(was + 1, was + 120));
+    expect(live.filter(isCaughtUp)).toEqual([]);
+  });
+
+  test("goes on from any cut, while eight write", async () => {
+    const { from, until, done } = await severalWriters(20);
+    const seen: number[] = [];
+    let cuts = 0;
+    for (let cursor = from; cursor < until; cuts += 1) {
+      const stream = feed.stream({ after: cursor });
+      const items = Math.floor(Math.random() * 100);
+      for (let taken = 0; taken < items && cursor < until; taken += 1) {
+        const { value } = (await stream.next()) as { value: NodeStreamItem };
+        cursor = value.position;
+        if (value.kind === "transition") seen.push(value.position);
+      }
+      await stream.return?.();
+    }
+    await done;
+    expect(cuts).toBeGreaterThan(20);
+    expect(seen).toEqual(range(from + 1, until));
+  });
+
+  test("goes on from the cursor of a bookmark as from that of a transition", async () => {
+    const nodes = await ostler.aNode().in("AVAILABLE").times(5);
+    const stream = feed.stream({ after: 0 });
+    const bookmark = (await takeUntil(stream, isCaughtUp)).at(-1);
+    await stream.return?.();
+    await feed.goRound(nodes);
+    const again = feed.stream({ after: bookmark?.position ?? 0 });
+    const items = await takeUntil(again, isCaughtUp);
+    await again.return?.();
+    expect(positionsOf(items)).toEqual(range((bookmark?.position ?? 0) + 1, (bookmark?.position ?? 0) + 15));
+  });
+
+  test("of the future ends at once with CURSOR_EXPIRED", async () => {
+    const position = await newest();
+    expect(await takeAll(feed.stream({ after: position + 1 }))).toEqual([{ kind: "reset", reason: "CURSOR_EXPIRED", position: 0 }]);
+  });
+});
+
+describe("a stream with a snapshot", () => {
+  test("is, folded, what the nodes are, while eight write", async () => {
+    const { until, done } = await severalWriters(10);
+    const stream = feed.stream({ snapshot: true });
+    const states = new Map<string, string | null>();
+    const revisions = new Map<string, number>();
+    const taken = await takeUntil(stream, (item) => item.kind === "bookmark" && item.snapshotComplete);
+    for (const item of taken) {
+      if (item.kind !== "snapshot") continue;
+      states.set(item.node.name, item.node.state);
+      revisions.set(item.node.name, item.node.transitionCount);
+    }
+    expect(states.size).toBe(taken.length - 1);
+    await done;
+    const deltas = await takeUntil(stream, isAt(until));
+    await stream.return?.();
+    expect(positionsOf(deltas)).toEqual(range((taken.at(-1)?.position ?? 0) + 1, until));
+    for (const item of deltas) {
+      if (item.kind !== "transition") continue;
+      expect(item.row.fromState).toBe(states.get(item.row.nodeName));
+      expect(item.row.sequence).toBe((revisions.get(item.row.nodeName) ?? 0) + 1);
+      states.set(item.row.nodeName, item.row.toState);
+      revisions.set(item.row.nodeName, item.row.sequence);
+    }
+    expect(Object.fromEntries(states)).toEqual(await ostler.nodeStates());
+  });
+
+  test("has every node once, by name, all as of one position, and the mark after the last", async () => {
+    const stream = feed.stream({ snapshot: true });
+    const taken = await takeUntil(stream, (item) => item.kind === "bookmark");
+    await stream.return?.();
+    const nodes = taken.slice(0, -1).map((item) => (item.kind === "snapshot" ? item.node.name : item.kind));
+    const rows = await ostler.test.sql<{ name: string }[]>`select name from nodes order by name`;
+    expect(nodes).toEqual(rows.map(({ name }) => name));
+    expect(new Set(taken.map(({ position }) => position)).size).toBe(1);
+    expect(taken.at(-1)).toMatchObject({ kind: "bookmark", snapshotComplete: true });
+  });
+
+  test("of no node is the mark alone", async () => {
+    const stream = feed.stream({ snapshot: true, filter: { name: { eq: "nobody" } } });
+    expect((await stream.next()).value).toMatchObject({ kind: "bookmark", snapshotComplete: true });
+    await stream.return?.();
+  });
+});
+
+describe("a filtered stream", () => {
+  test.each<{ by: string; filter: (node: TestNode) => object }>([
+    { by: "id", filter: ({ id }) => ({ ids: [id] }) },
+    { by: "name", filter: ({ name }) => ({ name: { eq: name } }) },
+    { by: "label", filter: () => ({ labels: { room: "7" } }) },
+    { by: "cluster", filter: () => ({ clusterName: "paris" }) },
+  ])("by $by tells the matching node alone, and moves its cursor over the others", async ({ by, filter }) => {
+    await ostler.engine.createCluster({ actor: "alice", project: "default" }, { name: "paris" });
+    const others = await ostler.aNode().in("AVAILABLE").times(3);
+    const from = await newest();
+    const node = await ostler.aNode().labelled(by === "label" ? { room: "7" } : {}).in("AVAILABLE").made();
+    if (by === "cluster") await ostler.engine.updateCluster({ actor: "alice", project: "default" }, { name: "paris" }, { add: { ids: [node.id] } });
+    await feed.goRound([node]);
+    await feed.goRound(others);
+    const stream = feed.stream({ after: from, filter: filter(node) });
+    const items = await takeUntil(stream, isCaughtUp);
+    await stream.return?.();
+    expect(items.flatMap((item) => (item.kind === "transition" ? [item.row.nodeName] : []))).toEqual(Array.from({ length: by === "cluster" ? 3 + 4 : 7 }, () => node.name));
+    expect(items.at(-1)?.position).toBe(await newest());
+    if (by === "cluster") await ostler.engine.updateCluster({ actor: "alice", project: "default" }, { name: "paris" }, { remove: { ids: [node.id] } });
+  });
+
+  test("by state tells a change only while the node is in the state", async () => {
+    const resting = await ostler.aNode().in("AVAILABLE").made();
+    const gone = await ostler.aNode().in("AVAILABLE").made();
+    const from = await newest();
+    await feed.goRound([resting, gone]);
+    await ostler.transact(async (work) => void (await move(work, [gone.id], "AVAILABLE", "manage", { actor: "test" })));
+    const stream = feed.stream({ after: from, filter: { states: ["AVAILABLE"], ids: [resting.id, gone.id] } });
+    const items = await takeUntil(stream, isCaughtUp);
+    await stream.return?.();
+    expect(items.flatMap((item) => (item.kind === "transition" ? [item.row.nodeName] : []))).toEqual([resting.name, resting.name, resting.name]);
+  });
+
+  test("by ids alone tells of deletions, and of what went before", async () => {
+    const node = await ostler.aNode().made();
+    const stream = feed.stream({ filter: { ids: [node.id] } });
+    await stream.next();
+    await ostler.engine.deleteNodes({ actor: "alice", project: "default" }, { ids: [node.id] });
+    const live = await stream.next();
+    await stream.return?.();
+    expect(live.value).toMatchObject({ kind: "transition", row: { event: "delete", fromState: "ENROLLED", toState: null, nodeName: node.name } });
+    const replay = feed.stream({ after: 0, filter: { ids: [node.id] } });
+    const items = await takeUntil(replay, isCaughtUp);
+    await replay.return?.();
+    expect(items.flatMap((item) => (item.kind === "transition" ? [item.row.event] : []))).toEqual(["register", "delete"]);
+  });
+});
+
+describe("many streams", () => {
+  test("see the same, whatever their pace", async () => {
+    const { from, until, done } = await severalWriters(5);
+    const streams = Array.from({ length: 50 }, () => feed.stream({ after: from }));
+    const seen = await Promise.all(
+      streams.map(async (stream, index) => {
+        // Half of them begin when all has been written; the others are there while it is.
+        if (index % 2 === 1) await done;
+        const items = await takeUntil(stream, isAt(until));
+        await stream.return?.();
+        return positionsOf(items);
+      }),
+    );
+    for (const positions of seen) expect(positions).toEqual(range(from + 1, until));
+  });
+});

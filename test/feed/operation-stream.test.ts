@@ -1,0 +1,102 @@
+/** The stream of one operation: where it stands, every change after that, the end. */
+import { afterAll, describe, expect, test } from "vitest";
+import { operationStream } from "../../src/feed/operation-stream.ts";
+import type { OperationUpdate } from "../../src/feed/operation-stream.ts";
+import { createTail } from "../../src/feed/tail.ts";
+import { createLog } from "../../src/log.ts";
+import { createBell } from "../../src/store/bell.ts";
+import { aGate, engineUnderTest } from "../support/builders.ts";
+import { takeAll, takeUntil } from "../support/service.ts";
+
+const owned = new AsyncDisposableStack();
+afterAll(() => owned.disposeAsync());
+const ostler = owned.use(await engineUnderTest());
+const { database } = ostler;
+const bell = owned.use(await createBell(database, () => {}));
+const tail = owned.use(await createTail({ database, bell, log: createLog("silent") }));
+
+const stream = (id: string) => operationStream({ database, tail }, id);
+
+/** The last that was told of each run: its state by the name of its node. */
+const lastStates = (updates: readonly OperationUpdate[]) => Object.fromEntries(updates.flatMap(({ run }) => (run ? [[run.nodeName, run.state]] : [])));
+
+describe("the stream of an operation", () => {
+  test("begins with its present state, tells each run as it changes, and completes with its end", async () => {
+    const gate = aGate();
+    const nodes = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(5);
+    const id = await ostler.begin("DEPLOY", nodes);
+    await gate.arrivals(5);
+    const updates = stream(id);
+    const { value: first } = (await updates.next()) as { value: OperationUpdate };
+    expect(first).toMatchObject({ operation: { id, state: "RUNNING" }, run: null });
+    gate.open();
+    const rest = await takeAll(updates);
+    expect(lastStates(rest)).toEqual(Object.fromEntries(nodes.map(({ name }) => [name, "SUCCEEDED"])));
+    expect(rest.at(-1)).toMatchObject({ operation: { id, state: "SUCCEEDED" }, run: null });
+    expect(rest.at(-1)?.operation.finishedAt).not.toBeNull();
+  });
+
+  test("tells failures and their cause, and the clean-up runs that follow", async () => {
+    const good = await ostler.aNode().made();
+    const bad = await ostler.aNode().scripted({ "clean.erase_disks": { fail: "no disk" } }).made();
+    const id = await ostler.begin("COMMISSION", [good, bad]);
+    const updates = await takeAll(stream(id));
+    const ends = new Map(updates.flatMap(({ run }) => (run ? [[`${run.purpose} ${run.nodeName}`, run] as const] : [])));
+    const runs = await ostler.runs(id);
+    expect([...ends.keys()].toSorted()).toEqual(runs.map(({ purpose, nodeName }) => `${purpose} ${nodeName}`).toSorted());
+    for (const run of runs) expect(ends.get(`${run.purpose} ${run.nodeName}`)).toMatchObject({ state: run.state, failure: run.failure });
+    expect(ends.get(`WORK ${bad.name}`)).toMatchObject({ state: "FAILED", failure: { step: "clean.erase_disks" } });
+    expect(updates.at(-1)?.operation).toMatchObject({ state: "FAILED" });
+  });
+
+  test("of one that has ended is its end alone", async () => {
+    const node = await ostler.aNode().made();
+    const id = await ostler.begin("MANAGE", [node]);
+    await ostler.operationEnds(id);
+    const updates = await takeAll(stream(id));
+    expect(updates).toMatchObject([{ operation: { id, state: "SUCCEEDED" }, run: null }]);
+  });
+
+  test("of one that does not exist completes at once", async () => {
+    expect(await takeAll(stream("00000000-0000-0000-0000-000000000000"))).toEqual([]);
+  });
+
+  test("of many runs tells the end of each", async () => {
+    const gate = aGate();
+    const nodes = await ostler.aNode().scripted({ "power.read": { gate: gate.name } }).times(450);
+    const id = await ostler.begin("MANAGE", nodes);
+    const updates = stream(id);
+    await updates.next();
+    gate.open();
+    const ends = lastStates(await takeAll(updates));
+    expect(Object.keys(ends)).toHaveLength(450);
+    expect(new Set(Object.values(ends))).toEqual(new Set(["SUCCEEDED"]));
+  });
+
+  test("tells a stop as soon as it is asked for, and the operation as it stopped", async () => {
+    const gate = aGate();
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await gate.arrivals();
+    const updates = stream(id);
+    await updates.next();
+    await ostler.engine.stop({ actor: "alice", project: "default" }, { work: { operationId: id } });
+    await takeUntil(updates, ({ operation }) => operation.state === "STOPPING");
+    gate.open();
+    expect((await takeAll(updates)).at(-1)?.operation.state).toBe("STOPPED");
+  });
+
+  test("ends at once when its client leaves, although nothing happens", async () => {
+    const gate = aGate();
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await gate.arrivals();
+    const updates = stream(id);
+    await updates.next();
+    const waiting = updates.next();
+    expect(await updates.return?.()).toEqual({ done: true, value: undefined });
+    expect(await waiting).toEqual({ done: true, value: undefined });
+    gate.open();
+    await ostler.operationEnds(id);
+  });
+});

@@ -1,0 +1,71 @@
+/** The log and its streams without server and engine, and writers that fill the log as fast as the database takes it. */
+import { createTail } from "../../src/feed/tail.ts";
+import type { Tail } from "../../src/feed/tail.ts";
+import { nodeStream } from "../../src/feed/node-stream.ts";
+import type { NodeStreamItem, NodeStreamRequest } from "../../src/feed/node-stream.ts";
+import { move } from "../../src/engine/transition.ts";
+import { createLog } from "../../src/log.ts";
+import { createBell } from "../../src/store/bell.ts";
+import { transitionsAfter } from "../../src/store/transitions.ts";
+import type { TransitionRow } from "../../src/store/transitions.ts";
+import { engineUnderTest } from "./builders.ts";
+import type { EngineUnderTest, TestNode } from "./builders.ts";
+
+export interface FeedUnderTest extends AsyncDisposable {
+  readonly ostler: EngineUnderTest;
+  readonly tail: Tail;
+  /** How many listen to the tail at this moment. */
+  readonly listeners: number;
+  stream(request?: Partial<NodeStreamRequest>): AsyncIterableIterator<NodeStreamItem>;
+  /** Takes AVAILABLE nodes round: manage, clean, done. Each round writes three transitions a node, in three transactions. */
+  goRound(nodes: readonly TestNode[], rounds?: number): Promise<void>;
+  /** The whole log as it is in the database. */
+  log(): Promise<TransitionRow[]>;
+}
+
+const ROUND = [
+  ["AVAILABLE", "manage"],
+  ["MANAGEABLE", "clean"],
+  ["CLEANING", "done"],
+] as const;
+
+export async function feedUnderTest(): Promise<FeedUnderTest> {
+  const owned = new AsyncDisposableStack();
+  const ostler = owned.use(await engineUnderTest({ started: false }));
+  const { database, transact } = ostler;
+  const bell = owned.use(await createBell(database, () => {}));
+  const tail = owned.use(await createTail({ database, bell, log: createLog("silent") }));
+  let listeners = 0;
+  const counting = (listen: Tail["onAdvance"]): Tail["onAdvance"] => (listener) => {
+    const leave = listen(listener);
+    let here = 1;
+    listeners += 1;
+    return () => {
+      listeners -= here;
+      here = 0;
+      leave();
+    };
+  };
+  const counted = new Proxy(tail, { get: (of, name) => (name === "onAdvance" || name === "onWrite" ? counting(of[name]) : Reflect.get(of, name)) });
+  return {
+    ostler,
+    tail: counted,
+    get listeners() {
+      return listeners;
+    },
+    stream: (request = {}) => nodeStream({ database, tail: counted }, { snapshot: false, ...request }),
+    async goRound(nodes, rounds = 1) {
+      const ids = nodes.map(({ id }) => id);
+      for (let round = 0; round < rounds; round += 1) {
+        for (const [from, event] of ROUND) await transact(async (work) => void (await move(work, ids, from, event, { actor: "writer" })));
+      }
+    },
+    log: () => transitionsAfter(database.reader, { after: 0, limit: 1_000_000 }),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+export const positionsOf = (items: readonly NodeStreamItem[]): number[] => items.flatMap((item) => (item.kind === "transition" ? [item.position] : []));
+
+/** The whole numbers from one to another, both included. */
+export const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, index) => from + index);
