@@ -43,7 +43,8 @@ export default function createFake(_host: PluginHost): Driver<FakeSettings> {
     return power.get(node.id) ?? (node.powerState === "ON" ? "ON" : "OFF");
   }
 
-  function answer({ settings, node }: Call<FakeSettings>): void {
+  function answer({ settings, node, signal }: Call<FakeSettings>): void {
+    signal.throwIfAborted();
     if (settings.dead) throw new FakeError(`The BMC of ${node.name} does not answer; look at its power and its cable.`, "UNREACHABLE", true);
     if (settings.refusesLogin) throw new FakeError(`The BMC of ${node.name} refuses the login; set its credentials with updateNode.`, "AUTHENTICATION", false);
   }
