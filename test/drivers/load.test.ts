@@ -1,0 +1,108 @@
+/** Loading plugins: by name, path or package; and every way in which one can be broken stops the start with a sentence. */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, test } from "vitest";
+import { loadPlugins } from "../../src/drivers/load.ts";
+import { createLog } from "../../src/log.ts";
+
+const log = createLog("silent");
+const folder = mkdtempSync(join(tmpdir(), "ostler-plugins-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+let written = 0;
+function aPlugin(source: string): string {
+  const file = join(folder, `plugin-${(written += 1)}.mjs`);
+  writeFileSync(file, source);
+  return file;
+}
+
+const SCHEMA = `{ "~standard": { version: 1, vendor: "test", validate: (value) => ({ value }), jsonSchema: { input: () => ({ type: "object", properties: {} }), output: () => ({}) } } }`;
+const POWER = `{ read: async () => "OFF", set: async () => {} }`;
+
+/** The source of a plugin whose driver is sound but for `flaw`. */
+function withDriver(flaw: Record<string, string | undefined> = {}): string {
+  const members = { contract: "1", name: '"sound"', version: '"1.0.0"', description: '"Made for a test."', settings: SCHEMA, power: POWER, ...flaw };
+  const body = Object.entries(members).flatMap(([key, value]) => (value === undefined ? [] : [`${key}: ${value}`]));
+  return `export default (host) => { host.log("loading"); return { ${body.join(", ")} }; };`;
+}
+
+const step = (members: string) => `{ supportsAbort: true, steps: [{ ${members} }] }`;
+
+describe("a plugin is loaded", () => {
+  test("by its name, from those that come with the service", async () => {
+    await using registry = await loadPlugins(["fake", "ipmi"], log);
+    expect(registry.drivers.map(({ name }) => name)).toEqual(["fake", "ipmi"]);
+    expect(registry.get("fake")?.description).toContain("Machines that are not there");
+  });
+
+  test("by its path, and makes its driver in its own time", async () => {
+    const slow = aPlugin(`const made = (${withDriver().replace("export default ", "").replace(/;$/, "")}); export default async (host) => made(host);`);
+    await using registry = await loadPlugins([slow], log);
+    expect(registry.drivers.map(({ name }) => name)).toEqual(["sound"]);
+  });
+
+  test("in the order given, none is a fleet too", async () => {
+    await using registry = await loadPlugins([], log);
+    expect(registry.drivers).toEqual([]);
+  });
+
+  test("and closed with the registry, whatever one of them does", async () => {
+    const file = join(folder, "closed");
+    const closing = aPlugin(withDriver({ close: `async () => (await import("node:fs")).writeFileSync(${JSON.stringify(file)}, "closed")` }));
+    const failing = aPlugin(withDriver({ name: '"failing"', close: `async () => { throw new Error("no"); }` }));
+    {
+      await using registry = await loadPlugins([failing, closing], log);
+      expect(registry.drivers).toHaveLength(2);
+    }
+    const { readFileSync } = await import("node:fs");
+    expect(readFileSync(file, "utf8")).toBe("closed");
+  });
+});
+
+describe("the start is stopped by a plugin", () => {
+  test.each<{ what: string; source: string; says: string }>([
+    { what: "that is no module", source: "export default {{", says: "it cannot be loaded" },
+    { what: "that throws when it is imported", source: `throw new Error("libfoo is missing.")`, says: "it cannot be loaded (libfoo is missing.)" },
+    { what: "that imports what is not there", source: `import "no-such-package"; export default () => {};`, says: "it cannot be loaded (Cannot find package 'no-such-package'" },
+    { what: "without a default export", source: "export const driver = 1;", says: "its default export is not a driver factory" },
+    { what: "whose default export is no function", source: "export default { name: 'x' };", says: "its default export is not a driver factory" },
+    { what: "whose factory throws", source: `export default () => { throw new Error("Set FOO_HOME."); };`, says: "Set FOO_HOME." },
+    { what: "whose factory rejects", source: `export default async () => { throw new Error("Set FOO_HOME."); };`, says: "Set FOO_HOME." },
+    { what: "whose factory makes nothing", source: "export default () => null;", says: "its factory made no driver" },
+    { what: "of another contract", source: withDriver({ contract: "2" }), says: "it was made for driver contract 2, and this service speaks 1" },
+    { what: "of no contract", source: withDriver({ contract: undefined }), says: "driver contract undefined" },
+    { what: "whose driver has a bad name", source: withDriver({ name: '"No Good"' }), says: `name "No Good" is not lower-case` },
+    { what: "whose driver has no name", source: withDriver({ name: undefined }), says: "its driver's name undefined" },
+    { what: "whose driver has no version", source: withDriver({ version: undefined }), says: "lacks a version or a description" },
+    { what: "whose settings are no schema", source: withDriver({ settings: "{}" }), says: "its settings are no schema" },
+    { what: "whose schema has no JSON Schema", source: withDriver({ settings: `{ "~standard": { version: 1, vendor: "x", validate: () => {} } }` }), says: "its settings are no schema" },
+    { what: "without power", source: withDriver({ power: undefined }), says: "lacks power.read or power.set" },
+    { what: "that cannot set power", source: withDriver({ power: `{ read: async () => "ON" }` }), says: "lacks power.read or power.set" },
+    { what: "with an interface without steps", source: withDriver({ clean: "{ supportsAbort: true }" }), says: "its clean interface lacks steps or supportsAbort" },
+    { what: "with an interface that does not say whether it can be aborted", source: withDriver({ deploy: "{ steps: [] }" }), says: "its deploy interface lacks steps or supportsAbort" },
+    { what: "with a step that cannot be run", source: withDriver({ clean: step(`name: "wipe", priority: 1, timeoutSeconds: 1`) }), says: `step "wipe" of its clean interface lacks` },
+    { what: "with a step that has no time", source: withDriver({ inspect: step(`name: "look", priority: 1, timeoutSeconds: 0, run() {}`) }), says: `step "look" of its inspect interface lacks` },
+  ])("$what, and the sentence names the plugin", async ({ source, says }) => {
+    const file = aPlugin(source);
+    const error: unknown = await loadPlugins([file], log).catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(Error);
+    const { message } = error as Error;
+    expect(message).toContain(`Plugin "${file}" cannot be used: `);
+    expect(message).toContain(says);
+    expect(message).toContain("OSTLER_PLUGINS");
+  });
+
+  test.each(["no-such-plugin", "./no/such/file.mjs", "@no/such-package"])("that is nowhere: %s", async (word) => {
+    await expect(loadPlugins([word], log)).rejects.toThrow(`Plugin "${word}" cannot be used: it cannot be loaded`);
+  });
+
+  test("that makes a driver of a name that is taken", async () => {
+    const [one, two] = [aPlugin(withDriver()), aPlugin(withDriver())];
+    await expect(loadPlugins([one, two], log)).rejects.toThrow(`Plugin "${two}" makes a driver "sound", and another plugin made one of that name already`);
+  });
+
+  test("that is broken, be the others ever so sound", async () => {
+    await expect(loadPlugins(["fake", aPlugin("export default 7;")], log)).rejects.toThrow("is not a driver factory");
+  });
+});

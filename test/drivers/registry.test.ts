@@ -1,0 +1,76 @@
+/** What a node makes of the drivers that are loaded, and which of its settings are secret. */
+import { describe, expect, test } from "vitest";
+import * as z from "zod";
+import { createRegistry, findStep, settingsSchema } from "../../src/drivers/registry.ts";
+import type { AnyDriver } from "../../src/drivers/registry.ts";
+import { aDriver, aStep, steps } from "../support/driver.ts";
+
+const done = async () => ({ kind: "done" }) as const;
+const washer = aDriver("washer", { clean: steps(aStep("rinse", "clean", done)) }) as unknown as AnyDriver;
+const installer = aDriver("installer", { deploy: steps(aStep("install", "deploy", done), aStep("remove", "undeploy", done)), inspect: { supportsAbort: true, withoutReboot: true, steps: [aStep("look", "inspect", done)] } }) as unknown as AnyDriver;
+const bare = aDriver("bare") as unknown as AnyDriver;
+const registry = createRegistry([washer, installer, bare]);
+
+describe("a node's drivers", () => {
+  test("are its own one for everything that it offers", () => {
+    const composed = registry.compose({ driver: "installer", borrowed: {} });
+    if ("problem" in composed) throw new Error(composed.problem);
+    const { composition } = composed;
+    expect((["power", "inspect", "deploy", "clean"] as const).map((name) => composition.giver(name)?.name ?? null)).toEqual(["installer", "installer", "installer", null]);
+    expect(composition.inspect?.withoutReboot).toBe(true);
+    expect(composition.drivers.map(({ name }) => name)).toEqual(["installer"]);
+  });
+
+  test("are others for what it takes from them, each driver once", () => {
+    const composed = registry.compose({ driver: "bare", borrowed: { clean: "washer", deploy: "installer", inspect: "installer" } });
+    if ("problem" in composed) throw new Error(composed.problem);
+    const { composition } = composed;
+    expect((["power", "inspect", "deploy", "clean"] as const).map((name) => composition.giver(name)?.name)).toEqual(["bare", "installer", "installer", "washer"]);
+    expect(composition.drivers.map(({ name }) => name).toSorted()).toEqual(["bare", "installer", "washer"]);
+  });
+
+  test.each<{ what: string; choice: { driver: string; borrowed: Record<string, string> }; says: string }>([
+    { what: "a driver that is not loaded", choice: { driver: "redfish", borrowed: {} }, says: 'driver "redfish" is not loaded (loaded: washer, installer, bare); add its plugin to OSTLER_PLUGINS.' },
+    { what: "an interface of a driver that is not loaded", choice: { driver: "bare", borrowed: { clean: "redfish" } }, says: 'driver "redfish", from which it takes clean, is not loaded' },
+    { what: "an interface that the driver does not offer", choice: { driver: "bare", borrowed: { deploy: "washer" } }, says: 'driver "washer" offers no deploy interface.' },
+    { what: "an interface that there is not", choice: { driver: "bare", borrowed: { wheels: "washer" } }, says: 'there is no interface "wheels"' },
+  ])("cannot be $what", ({ choice, says }) => {
+    expect(registry.compose(choice)).toEqual({ problem: expect.stringContaining(says) });
+  });
+
+  test("have steps that are found by phase and name, and by nothing less", () => {
+    expect(findStep(installer, "undeploy", "remove")?.name).toBe("remove");
+    expect([findStep(installer, "deploy", "remove"), findStep(installer, "clean", "install"), findStep(bare, "deploy", "install")]).toEqual([undefined, undefined, undefined]);
+  });
+});
+
+describe("settings", () => {
+  const schema = z.strictObject({
+    address: z.string().meta({ description: "Address." }),
+    port: z.int().min(1).default(623).meta({ description: "Port." }),
+    password: z.string().min(4).optional().meta({ writeOnly: true, description: "Password." }),
+    token: z.string().optional().meta({ writeOnly: true, description: "Token." }),
+  });
+  const driver = { ...bare, name: "locked", settings: schema } as AnyDriver;
+  const locked = createRegistry([driver]);
+
+  test("are checked, filled up, and parted from what is secret", async () => {
+    expect(locked.secretFields(driver)).toEqual(["password", "token"]);
+    expect(await locked.checkSettings(driver, { address: "10.0.0.7", password: "secret" })).toEqual({ ok: true, settings: { address: "10.0.0.7", port: 623 }, secrets: { password: "secret" } });
+  });
+
+  test("are refused with the path of every flaw", async () => {
+    const verdict = await locked.checkSettings(driver, { port: 0, password: "abc", colour: "red" });
+    expect(verdict.ok).toBe(false);
+    const paths = verdict.ok ? [] : verdict.issues.map(({ path }) => path.join("."));
+    expect(paths.toSorted((a, b) => a.localeCompare(b))).toEqual(["", "address", "password", "port"]);
+  });
+
+  test("that are refused do not give away what is secret", async () => {
+    expect(JSON.stringify(await locked.checkSettings(driver, { address: "10.0.0.7", password: "abc" }))).not.toContain("abc");
+  });
+
+  test("are described by the JSON Schema of the driver", () => {
+    expect(settingsSchema(driver)).toMatchObject({ type: "object", properties: { password: { writeOnly: true }, port: { default: 623 } } });
+  });
+});

@@ -1,0 +1,34 @@
+/** The driver `fake` holds the contract like any other. */
+import { describe, expect, test } from "vitest";
+import createFake from "../../plugins/fake/index.ts";
+import { fakeSettings } from "../../plugins/fake/settings.ts";
+import { conformance } from "../../src/drivers/conformance/conformance.ts";
+
+describe("the driver fake", () => {
+  for (const check of conformance({
+    factory: createFake as never,
+    settings: { password: "correct-horse" },
+    live: true,
+    refused: { refusesLogin: true, password: "wrong-horse" },
+    liveSeconds: 5,
+  })) {
+    // The check itself throws a sentence about the driver.
+    test(check.title, async () => expect(check.run()).resolves.toBeUndefined(), check.timeoutSeconds * 1000);
+  }
+});
+
+describe("settings of the driver fake", () => {
+  test("may be left out altogether", () => {
+    expect(fakeSettings.parse({})).toEqual({ delayMs: 0, waitSeconds: 0, steps: {}, dead: false, refusesLogin: false, powerDelayMs: 0 });
+  });
+
+  test.each([
+    ["a misspelt field", { delayMS: 5 }],
+    ["a step that is no step's name", { steps: { write_image: {} } }],
+    ["a script of a misspelt word", { steps: { "deploy.write_image": { fails: "x" } } }],
+    ["a negative delay", { delayMs: -1 }],
+    ["an empty password", { password: "" }],
+  ])("with %s are refused", (_what, settings) => {
+    expect(fakeSettings.safeParse(settings).success).toBe(false);
+  });
+});
