@@ -113,14 +113,17 @@ mutation Register {
 `,
   },
   {
-    query: `# 10. Start a deployment and give it up.
-mutation DeployOslo {
+    query: `# 10. Commission the other cluster, four nodes at a time.
+mutation CommissionOslo {
   commissionNodes(input: { nodes: { cluster: { name: "oslo" } }, onFailure: LEAVE, maxParallel: 4 }) {
     operation { uuid }
     errors { code message }
   }
 }
-
+`,
+  },
+  {
+    query: `# 11. Give it up: nodes that wait or can be cut end now, the others after their step.
 mutation AbortOslo {
   abort(input: { work: { cluster: { name: "oslo" } }, mode: AFTER_STEP }) {
     results { ref accepted abortEffect abortPendingAfterStep error { code message } }
@@ -130,7 +133,7 @@ mutation AbortOslo {
 `,
   },
   {
-    query: `# 11. The log: every change of state, in the order of commits, positions without a hole.
+    query: `# 12. The log: every change of state, in the order of commits, positions without a hole.
 query Log {
   transitions(last: 20) {
     edges { node { cursor nodeName sequence from to event step actor reason at } }
