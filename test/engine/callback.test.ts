@@ -103,14 +103,14 @@ describe("a call-back", () => {
     await ostler.operationEnds(id);
     const before = await ostler.dump();
     expect(await ostler.engine.callBack(second, {})).toBe("UNKNOWN");
-    expect(await ostler.dump()).toBe(before);
+    expect(await ostler.changesSince(before)).toEqual([]);
   });
 
   test.each(["", "7", "'; drop table nodes; --", randomUUID()])("with the forged token %j changes nothing", async (forged) => {
     const { node, id } = await waiting();
     const before = await ostler.dump();
     expect(await ostler.engine.callBack(forged, { ip: "6.6.6.6" })).toBe("UNKNOWN");
-    expect(await ostler.dump()).toBe(before);
+    expect(await ostler.changesSince(before)).toEqual([]);
     expect(await ostler.nodeState(node)).toBe("CLEAN_WAIT");
     await ostler.engine.abort(ALICE, { work: { operationId: id } });
     await ostler.operationEnds(id);

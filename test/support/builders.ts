@@ -121,6 +121,10 @@ function nodeBuilder(make: (wish: NodeWish, count: number) => Promise<TestNode[]
   };
 }
 
+function byName(nodes: readonly { readonly name: string; readonly state: NodeState }[]): Record<string, NodeState> {
+  return Object.fromEntries(nodes.map(({ name, state }) => [name, state] as const).toSorted(([a], [b]) => a.localeCompare(b)));
+}
+
 // ---- gates
 
 /** A place where scripted steps wait: `{ gate: gate.name }`. */
@@ -176,8 +180,10 @@ export interface EngineUnderTest extends AsyncDisposable {
   foldedLog(): Promise<Record<string, NodeState>>;
   /** State of every node, by name. */
   nodeStates(): Promise<Record<string, NodeState>>;
-  /** Every row of every table of ours, and the queue's jobs: to show that something wrote nothing. */
-  dump(): Promise<string>;
+  /** Every row of every table of ours, and the queue's jobs. */
+  dump(): Promise<readonly string[]>;
+  /** Rows that are not as they were, before and after: to show that something wrote nothing. */
+  changesSince(dump: readonly string[]): Promise<readonly string[]>;
   /** Another engine on the same database: a second process, as far as the database can tell. */
   another(options?: EngineSetup): Promise<RunningEngine>;
   /** An engine in a process of its own, to be killed. */
@@ -237,6 +243,17 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
 
   const submit: EngineUnderTest["submit"] = (kind, nodes, more = {}) => engine.submit(ALICE, { kind, nodes: { ids: nodes.map(({ id }) => id) }, ...more });
 
+  async function dump(): Promise<string[]> {
+    const tables = await test.sql<{ name: string }[]>`select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'`;
+    const rows: string[] = [];
+    for (const { name } of tables) {
+      const found = await test.sql<{ row: unknown }[]>`select to_jsonb(t) as row from ${test.sql(name)} t`;
+      rows.push(...found.map(({ row }) => `${name} ${JSON.stringify(row)}`));
+    }
+    const jobs = await test.sql<{ row: unknown }[]>`select jsonb_build_array(id, name, state, data) as row from pgboss.job`;
+    return [...rows, ...jobs.map(({ row }) => `job ${JSON.stringify(row)}`)];
+  }
+
   const journal = ({ name }: TestNode): Entry[] => {
     if (!existsSync(journalFile)) return [];
     const lines = readFileSync(journalFile, "utf8").split("\n").filter((line) => line !== "");
@@ -264,7 +281,9 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
         return row.finishedAt !== null && row;
       }),
     nodeState: async (of) => (await node(of)).state,
-    nodeBecomes: (of, state) => eventually(`${of.name} becomes ${state}`, async () => (await node(of)).state === state).then(() => {}),
+    async nodeBecomes(of, state) {
+      await eventually(`${of.name} becomes ${state}`, async () => (await node(of)).state === state);
+    },
     runs: (operationId) => runsOfOperation(reader, operationId),
     async run(operationId, of, purpose = "WORK") {
       const found = (await runsOfOperation(reader, operationId, purpose)).find(({ nodeId }) => nodeId === of.id);
@@ -290,21 +309,17 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
         if (toState === null) states.delete(nodeId);
         else states.set(nodeId, { name: nodeName, state: toState });
       }
-      return Object.fromEntries([...states.values()].map(({ name, state }) => [name, state]).toSorted());
+      return byName([...states.values()]);
     },
     async nodeStates() {
       const rows = await test.sql<{ name: string; state: NodeState }[]>`select name, state from nodes`;
-      return Object.fromEntries(rows.map(({ name, state }) => [name, state]).toSorted());
+      return byName(rows);
     },
-    async dump() {
-      const tables = await test.sql<{ name: string }[]>`select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE' order by 1`;
-      const parts = [];
-      for (const { name } of tables) {
-        const [row] = await test.sql`select jsonb_agg(t order by t::text) as rows from ${test.sql(name)} t`;
-        parts.push(`${name} ${JSON.stringify(row?.["rows"])}`);
-      }
-      const [jobs] = await test.sql`select jsonb_agg(jsonb_build_array(id, name, state, data) order by id) as rows from pgboss.job`;
-      return [...parts, `jobs ${JSON.stringify(jobs?.["rows"])}`].join("\n");
+    dump,
+    async changesSince(before) {
+      const after = await dump();
+      const [was, is] = [new Set(before), new Set(after)];
+      return [...before.filter((row) => !is.has(row)).map((row) => `- ${row}`), ...after.filter((row) => !was.has(row)).map((row) => `+ ${row}`)];
     },
     entriesInAll: () => (existsSync(journalFile) ? readFileSync(journalFile, "utf8").split("\n").length - 1 : 0),
     inAnotherProcess: async () => owned.use(await startEngineProcess(test.connection, journalFile)),
