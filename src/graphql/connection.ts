@@ -65,7 +65,8 @@ export function pageArgs(t: Parameters<Parameters<typeof builder.queryField>[1]>
   };
 }
 
-function badInput(message: string): GraphQLError {
+/** What a request that cannot be meant is answered with. */
+export function badInput(message: string): GraphQLError {
   return new GraphQLError(message, { extensions: { code: "BAD_USER_INPUT" } });
 }
 

@@ -28,7 +28,7 @@ subscription Watch {
     ... on NodeSnapshot { cursor node { name state } }
     ... on Transition { cursor nodeName from to event step at }
     ... on StreamBookmark { cursor snapshotComplete }
-    ... on StreamReset { cursor reason }
+    ... on StreamReset { cursor code }
   }
 }
 `,

@@ -4,7 +4,7 @@ import type { NodeStreamItem } from "../feed/node-stream.ts";
 import { operationStream } from "../feed/operation-stream.ts";
 import type { OperationUpdate } from "../feed/operation-stream.ts";
 import { builder, needs } from "./builder.ts";
-import { positionOf } from "./connection.ts";
+import { badInput, positionOf } from "./connection.ts";
 import { StreamResetReasonEnum } from "./enums.ts";
 import { keyOf } from "./ids.ts";
 import { NodeRef, OperationRef, RunRef, TransitionRef } from "./refs.ts";
@@ -34,7 +34,8 @@ const StreamResetRef = builder.objectRef<Of<"reset">>("StreamReset").implement({
   description: "The stream cannot go on. It is the last item.",
   fields: (t) => ({
     cursor: t.string({ description: "Earliest cursor that is still good; after SHUTTING_DOWN the one to go on from.", resolve: ({ position }) => String(position) }),
-    reason: t.field({ type: StreamResetReasonEnum, description: "Why. After CURSOR_EXPIRED subscribe again with `snapshot: true`.", resolve: ({ reason }) => reason }),
+    // Not `reason`: `Transition.reason` is a text, and a query that selects both from the union would be invalid.
+    code: t.field({ type: StreamResetReasonEnum, description: "Why. After CURSOR_EXPIRED subscribe again with `snapshot: true`.", resolve: ({ reason }) => reason }),
   }),
 });
 
@@ -55,8 +56,10 @@ builder.subscriptionField("nodeTransitions", (t) =>
       after: t.arg.string({ description: "Cursor of the last item seen. Not together with `snapshot`." }),
       snapshot: t.arg.boolean({ required: true, defaultValue: false, description: "Begin with every matching node." }),
     },
-    subscribe: (_root, { filter, after, snapshot }, { services }) =>
-      nodeStream(services, { filter: nodeFilter(filter), after: snapshot ? undefined : positionOf(after), snapshot }),
+    subscribe: (_root, { filter, after, snapshot }, { services }) => {
+      if (snapshot && after != null) throw badInput("Give `after` to go on from a cursor, or `snapshot` to begin anew, not both.");
+      return nodeStream(services, { filter: nodeFilter(filter), after: positionOf(after), snapshot });
+    },
     resolve: (item) => (item.kind === "transition" ? item.row : item) as never,
   }),
 );

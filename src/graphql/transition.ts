@@ -8,12 +8,12 @@ import { connectionType, connectionWith, pageArgs, pageSize, positionOf, TRANSIT
 import type { PageArgs } from "./connection.ts";
 import { NodeEventEnum, NodeStateEnum } from "./enums.ts";
 import { globalId } from "./ids.ts";
-import { NodeRef, OperationRef, ResourceRef, RunRef, TransitionRef } from "./refs.ts";
+import { NodeRef, OperationRef, RunRef, TransitionRef } from "./refs.ts";
 import { NodeFilterInput, nodeFilter } from "./selectors.ts";
 
 builder.objectType(TransitionRef, {
+  // No `Resource`: it is not fetched by its ID, and its `operation` and `target` may be null where a run's may not.
   description: "One change of state of one node, written in the same transaction as the change itself.",
-  interfaces: [ResourceRef],
   isTypeOf: (value) => typeof value === "object" && value !== null && "toState" in value,
   fields: (t) => ({
     id: t.id({ description: "Global ID; the same on every delivery.", resolve: ({ position }) => globalId("Transition", String(position)) }),
