@@ -8,6 +8,7 @@ import { createServer as createHttpServer } from "node:http";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { AsyncLocalStorage } from "node:async_hooks";
+import { setTimeout as delay } from "node:timers/promises";
 import { renderGraphiQL } from "@graphql-yoga/render-graphiql";
 import { GraphQLError } from "graphql";
 import type { GraphQLSchema } from "graphql";
@@ -39,8 +40,11 @@ export interface RunningServer extends AsyncDisposable {
 const BODY_BYTES_MAX = 1024 * 1024;
 const CALLBACK_BYTES_MAX = 64 * 1024;
 const GRAPHQL = "/graphql";
-/** How long sockets may take to close by themselves. */
+/** How long streams may take to say their last word, when the service ends. */
+const LAST_WORD_MS = 1_000;
+/** How long after that sockets may take to close by themselves, and requests to be answered. */
 const CLOSE_SOCKETS_MS = 2_000;
+const LOOK_EVERY_MS = 20;
 const KEEP_ALIVE_MS = 12_000;
 const REQUEST_MS = 30_000;
 const HEADERS_MS = 10_000;
@@ -143,11 +147,18 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     return answer === "TAKEN" ? sendJson(response, 202, { taken: true }) : sendJson(response, 404, { error: "Nobody waits for this call-back: it is late, was made before, or was never expected." });
   }
 
+  /** Clients with a socket, each with its running subscriptions. */
+  const talking = new Set<{ readonly subscriptions: object }>();
   const sockets = new WebSocketServer({ noServer: true, maxPayload: BODY_BYTES_MAX, perMessageDeflate: false });
   const streams = useServer<Record<string, unknown>, { readonly request: IncomingMessage }>(
     {
       connectionInitWaitTimeout: 3_000,
-      onConnect: ({ connectionParams, extra }) => identify(authorizationOf(connectionParams) ?? extra.request.headers.authorization, token) !== null,
+      onConnect: (client) => {
+        const known = identify(authorizationOf(client.connectionParams) ?? client.extra.request.headers.authorization, token) !== null;
+        if (known) talking.add(client);
+        return known;
+      },
+      onClose: (client) => void talking.delete(client),
       onSubscribe: async ({ connectionParams, extra }, _id, payload) => {
         const actor = identify(authorizationOf(connectionParams) ?? extra.request.headers.authorization, token);
         if (!actor) return [new GraphQLError("The token is not good any more.", { extensions: { code: "UNAUTHENTICATED" } })];
@@ -179,6 +190,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   server.on("upgrade", (request, socket, head) => {
     const path = (request.url ?? "").split("?")[0];
     if (path !== GRAPHQL || !ready || !isOwnOrigin(request)) {
+      // Nobody else listens to this socket any more: one that is reset now would end the process.
+      socket.on("error", () => socket.destroy());
       socket.end(`HTTP/1.1 ${path === GRAPHQL ? (ready ? "403 Forbidden" : "503 Service Unavailable") : "404 Not Found"}\r\nconnection: close\r\n\r\n`);
       return;
     }
@@ -194,7 +207,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       ready = false;
       services.tail.close();
       const closed = new Promise<void>((done) => server.close(() => done()));
-      server.closeIdleConnections();
+      // A connection whose answer ends only now would be kept for a next request.
+      const sweep = setInterval(() => server.closeIdleConnections(), LOOK_EVERY_MS);
+      const lastWords = Date.now() + LAST_WORD_MS;
+      while (Date.now() < lastWords && [...talking].some(({ subscriptions }) => Object.keys(subscriptions).length > 0)) await delay(LOOK_EVERY_MS);
       const terminate = setTimeout(() => {
         for (const client of sockets.clients) client.terminate();
         server.closeAllConnections();
@@ -203,6 +219,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       await streams.dispose();
       await closed;
       clearTimeout(terminate);
+      clearInterval(sweep);
       await yoga.dispose();
     },
   };
