@@ -65,7 +65,7 @@ export function operationStream(parts: { readonly database: Database; readonly t
       if (operation.revision !== told) items.push({ position, operation, run: null });
       told = operation.revision;
       over = operation.finishedAt !== null || tail.closed;
-      if (items.length > 0) return items;
+      if (items.length > 0 || over) return items;
       await patience.wait(POLL_MS);
     }
   });
