@@ -35,6 +35,27 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
   const { database, transact } = ostler;
   const bell = owned.use(await createBell(database, () => {}));
   const tail = owned.use(await createTail({ database, bell, log: createLog("silent") }));
+  const counted = countListeners(tail);
+  return {
+    ostler,
+    tail: counted.tail,
+    get listeners() {
+      return counted.listeners();
+    },
+    stream: (request = {}) => nodeStream({ database, tail: counted.tail }, { snapshot: false, ...request }),
+    async goRound(nodes, rounds = 1) {
+      const ids = nodes.map(({ id }) => id);
+      for (let round = 0; round < rounds; round += 1) {
+        for (const [from, event] of ROUND) await transact(async (work) => void (await move(work, ids, from, event, { actor: "writer" })));
+      }
+    },
+    log: () => transitionsAfter(database.reader, { after: 0, limit: 1_000_000 }),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+/** The same tail, and how many listen to it: none may be left behind by a stream that has ended. */
+export function countListeners(tail: Tail): { readonly tail: Tail; listeners(): number } {
   let listeners = 0;
   const counting = (listen: Tail["onAdvance"]): Tail["onAdvance"] => (listener) => {
     const leave = listen(listener);
@@ -46,22 +67,9 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
       leave();
     };
   };
-  const counted = new Proxy(tail, { get: (of, name) => (name === "onAdvance" || name === "onWrite" ? counting(of[name]) : Reflect.get(of, name)) });
   return {
-    ostler,
-    tail: counted,
-    get listeners() {
-      return listeners;
-    },
-    stream: (request = {}) => nodeStream({ database, tail: counted }, { snapshot: false, ...request }),
-    async goRound(nodes, rounds = 1) {
-      const ids = nodes.map(({ id }) => id);
-      for (let round = 0; round < rounds; round += 1) {
-        for (const [from, event] of ROUND) await transact(async (work) => void (await move(work, ids, from, event, { actor: "writer" })));
-      }
-    },
-    log: () => transitionsAfter(database.reader, { after: 0, limit: 1_000_000 }),
-    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+    tail: new Proxy(tail, { get: (of, name) => (name === "onAdvance" || name === "onWrite" ? counting(of[name]) : Reflect.get(of, name)) }),
+    listeners: () => listeners,
   };
 }
 

@@ -28,6 +28,7 @@ import type { Database } from "../../src/store/database.ts";
 import { testDatabase } from "./database.ts";
 import type { TestDatabase } from "./database.ts";
 import { eventually } from "./eventually.ts";
+import { countListeners } from "./feed.ts";
 
 export type Variables = Readonly<Record<string, unknown>>;
 
@@ -57,6 +58,8 @@ export interface ServiceUnderTest extends AsyncDisposable {
   readonly engine: Engine;
   readonly database: Database;
   readonly tail: Tail;
+  /** How many streams listen at this moment. */
+  listeners(): number;
   readonly transact: Transact;
   readonly test: TestDatabase;
   /** Every line that was logged so far, of every level. */
@@ -101,7 +104,8 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
   const test = making.use(await testDatabase());
   const database = making.use(await openDatabase({ connection: test.connection, connectionsMax: 10 }));
   const bell = making.use(await createBell(database, (error) => log.warn({ err: error }, "bell")));
-  const tail = making.use(await createTail({ database, bell, log }));
+  const counted = countListeners(making.use(await createTail({ database, bell, log })));
+  const { tail } = counted;
   const fake = createFake({ log: (message) => log.info(message) }) as unknown as AnyDriver;
   const registry = making.use(createRegistry([fake, ...((setup.drivers ?? []) as unknown as AnyDriver[])]));
   const engine = making.use(await createEngine({ database, registry, bell, log, concurrency: setup.concurrency ?? 32, abortGraceMs: ABORT_GRACE_MS, tearDownMs: TEAR_DOWN_MS, drainMs: DRAIN_MS }));
@@ -163,6 +167,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     engine,
     database,
     tail,
+    listeners: counted.listeners,
     transact: createTransact(database, bell),
     test,
     logLines,
@@ -205,7 +210,9 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
 function dataOf<Data>(results: AsyncIterableIterator<FormattedExecutionResult<Data>>): Items<Data> {
   return {
     async next() {
-      const { done, value } = await results.next();
+      const { done, value } = await results.next().catch((errors: unknown) => {
+        throw Array.isArray(errors) ? new Error(sentence(errors as Answer["errors"])) : errors;
+      });
       return done ? { done, value: undefined } : { done: false, value: dataOrThrow(value) };
     },
     async return() {
@@ -219,8 +226,12 @@ function dataOf<Data>(results: AsyncIterableIterator<FormattedExecutionResult<Da
 }
 
 function dataOrThrow<Data>({ data, errors }: FormattedExecutionResult<Data>): Data {
-  if (errors) throw new Error(errors.map(({ message, extensions }) => `${String(extensions?.["code"])}: ${message}`).join(" "));
+  if (errors) throw new Error(sentence(errors as unknown as Answer["errors"]));
   return data as Data;
+}
+
+function sentence(errors: Answer["errors"]): string {
+  return errors.map(({ message, extensions }) => `${String(extensions?.["code"])}: ${message}`).join(" ");
 }
 
 /** Reads `text/event-stream` as graphql-sse's distinct connections mode has it. `return()` cuts the connection. */

@@ -1,0 +1,269 @@
+/** Streams as clients read them, over WebSocket and over server-sent events: the same by both, and hard on nobody. */
+import { connect } from "node:net";
+import { afterAll, describe, expect, test, vi } from "vitest";
+import { WebSocket } from "ws";
+import { aGate } from "../support/builders.ts";
+import { eventually } from "../support/eventually.ts";
+import { range } from "../support/feed.ts";
+import { serviceUnderTest, takeAll, takeUntil } from "../support/service.ts";
+import type { Items, ServiceUnderTest, Variables } from "../support/service.ts";
+
+const ostler = await serviceUnderTest();
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+const NODE_TRANSITIONS = `
+  subscription Watch($filter: NodeFilter, $after: String, $snapshot: Boolean! = false) {
+    nodeTransitions(filter: $filter, after: $after, snapshot: $snapshot) {
+      type: __typename
+      ... on NodeSnapshot { cursor node { name state transitionCount } }
+      ... on Transition { cursor nodeName from to event sequence step reason at }
+      ... on StreamBookmark { cursor caughtUp snapshotComplete }
+      ... on StreamReset { cursor code }
+    }
+  }`;
+
+const OPERATION_UPDATES = `
+  subscription Follow($id: ID!) {
+    operationUpdates(id: $id) { cursor operation { uuid state finishedCount totalCount } run { nodeName state } }
+  }`;
+
+interface Item {
+  readonly type: "NodeSnapshot" | "Transition" | "StreamBookmark" | "StreamReset";
+  readonly cursor: string;
+  readonly nodeName?: string;
+  readonly to?: string;
+  readonly caughtUp?: boolean;
+  readonly snapshotComplete?: boolean;
+}
+
+interface Update {
+  readonly operation: { readonly state: string; readonly finishedCount: number };
+  readonly run: { readonly nodeName: string; readonly state: string } | null;
+}
+
+type Way = "overSocket" | "overEvents";
+const WAYS = [
+  { way: "overSocket", over: "a WebSocket" },
+  { way: "overEvents", over: "server-sent events" },
+] as const;
+
+/** The items of a field that is alone in its subscription. */
+function itemsOf<Field>(from: ServiceUnderTest, way: Way, text: string, variables: Variables = {}): Items<Field> {
+  const answers = from[way]<Record<string, Field>>(text, variables);
+  return {
+    async next() {
+      const { done, value } = await answers.next();
+      return done ? { done, value: undefined } : { done: false, value: Object.values(value)[0] as Field };
+    },
+    return: async () => (await answers.return?.()) as never,
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+  };
+}
+
+const transitions = (way: Way, variables: Variables = {}, from = ostler) => itemsOf<Item>(from, way, NODE_TRANSITIONS, variables);
+const updates = (way: Way, id: string) => itemsOf<Update>(ostler, way, OPERATION_UPDATES, { id });
+const cursorsOf = (items: readonly Item[]) => items.flatMap(({ type, cursor }) => (type === "Transition" ? [Number(cursor)] : []));
+const isCaughtUp = ({ caughtUp }: Item) => caughtUp === true;
+const newest = async () => Number((await ostler.test.sql`select position from feed_position`)[0]?.["position"]);
+
+describe("200 nodes that are commissioned", () => {
+  test("are seen by every stream in all their transitions, in order, without a hole, and the same by all", async () => {
+    const names = await ostler.register(200);
+    const from = await newest();
+    const filter = { name: { in: names } };
+    const live = [transitions("overSocket"), transitions("overEvents"), transitions("overSocket", { filter }), transitions("overEvents", { filter })];
+    for (const stream of live) await stream.next();
+    const uuid = await ostler.begin("commissionNodes", names);
+    const seeing = live.map((stream) => {
+      let active = 0;
+      return takeUntil(stream, ({ to }) => to === "ACTIVE" && (active += 1) === 200);
+    });
+    const [bySocket = [], byEvents, bySocketFiltered, byEventsFiltered] = await Promise.all(seeing);
+    expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
+    for (const stream of live) await stream.return?.();
+    expect(cursorsOf(bySocket)).toEqual(range(from + 1, from + 200 * 8));
+    expect(byEvents).toEqual(bySocket);
+    expect(bySocketFiltered).toEqual(bySocket);
+    expect(byEventsFiltered).toEqual(bySocket);
+    const story = bySocket.filter(({ nodeName }) => nodeName === names[77]).map(({ to }) => to);
+    expect(story).toEqual(["VERIFYING", "MANAGEABLE", "INSPECTING", "MANAGEABLE", "CLEANING", "AVAILABLE", "DEPLOYING", "ACTIVE"]);
+    const replayed = transitions("overSocket", { after: String(from) });
+    expect(await takeUntil(replayed, isCaughtUp)).toEqual([...bySocket, { type: "StreamBookmark", cursor: String(from + 1600), caughtUp: true, snapshotComplete: false }]);
+    await replayed.return?.();
+  }, 60_000);
+});
+
+describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
+  test("begins with a snapshot when asked to, and goes on with what follows it", async () => {
+    const names = await ostler.register(3);
+    const stream = transitions(way, { snapshot: true, filter: { name: { in: names } } });
+    const snapshot = await takeUntil(stream, ({ snapshotComplete }) => snapshotComplete === true);
+    expect(snapshot.slice(0, -1)).toEqual(names.map((name) => ({ type: "NodeSnapshot", cursor: snapshot[0]?.cursor, node: { name, state: "ENROLLED", transitionCount: 1 } })));
+    expect(snapshot.at(-1)?.cursor).toBe(snapshot[0]?.cursor);
+    await ostler.commission(names, "AVAILABLE");
+    const deltas = await takeUntil(stream, ({ to, cursor }) => to === "AVAILABLE" && Number(cursor) === Number(snapshot[0]?.cursor) + 18);
+    await stream.return?.();
+    expect(cursorsOf(deltas)).toEqual(range(Number(snapshot[0]?.cursor) + 1, Number(snapshot[0]?.cursor) + 18));
+  });
+
+  test("goes on from any cut: nothing is missing, nothing comes twice", async () => {
+    const names = await ostler.register(40);
+    const from = await newest();
+    const ended = ostler.commission(names, "AVAILABLE");
+    const seen: number[] = [];
+    let cuts = 0;
+    for (let cursor = from; cursor < from + 240; cuts += 1) {
+      const stream = transitions(way, { after: String(cursor) });
+      const items = Math.floor(Math.random() * 20);
+      for (let taken = 0; taken < items && cursor < from + 240; taken += 1) {
+        const { value } = (await stream.next()) as { value: Item };
+        cursor = Number(value.cursor);
+        if (value.type === "Transition") seen.push(cursor);
+      }
+      await stream.return?.();
+    }
+    await ended;
+    expect(cuts).toBeGreaterThan(10);
+    expect(seen).toEqual(range(from + 1, from + 240));
+  });
+
+  test("answers a cursor of the future with CURSOR_EXPIRED, and that is all", async () => {
+    expect(await takeAll(transitions(way, { after: "999999999" }))).toEqual([{ type: "StreamReset", cursor: "0", code: "CURSOR_EXPIRED" }]);
+  });
+
+  test.each(["abc", "-1", "1.5", "", "99999999999999999999", "Tm9kZTox"])("refuses %j, which is no cursor", async (after) => {
+    await expect(takeAll(transitions(way, { after }))).rejects.toThrow(/BAD_USER_INPUT: .*is no cursor of a stream/);
+  });
+
+  test("refuses a cursor together with a snapshot", async () => {
+    await expect(takeAll(transitions(way, { after: "0", snapshot: true }))).rejects.toThrow(/BAD_USER_INPUT: .*`after`.*`snapshot`/);
+  });
+
+  test("tells of nodes by id when they are deleted, and the node is null then", async () => {
+    const [name = ""] = await ostler.register(1);
+    const { node } = await ostler.query<{ node: { id: string } }>("query Id($name: String!) { node(by: { name: $name }) { id } }", { name });
+    const stream = itemsOf<Item>(ostler, way, "subscription Gone($id: ID!) { nodeTransitions(filter: { ids: [$id] }) { type: __typename ... on Transition { event to nodeName node { name } } } }", { id: node.id });
+    await stream.next();
+    await ostler.query("mutation Delete($name: String!) { deleteNodes(input: { nodes: { names: [$name] } }) { errors { code } } }", { name });
+    const { value } = await stream.next();
+    await stream.return?.();
+    expect(value).toEqual({ type: "Transition", event: "delete", to: null, nodeName: name, node: null });
+  });
+
+  test("leaves nothing behind when its client goes while it waits", async () => {
+    await eventually("earlier streams are gone", () => ostler.listeners() === 0);
+    const streams = Array.from({ length: 10 }, () => transitions(way));
+    for (const stream of streams) await stream.next();
+    expect(ostler.listeners()).toBe(10);
+    for (const stream of streams) await stream.return?.();
+    await eventually("no stream listens", () => ostler.listeners() === 0, 2_000);
+  });
+});
+
+describe.each(WAYS)("operationUpdates over $over", ({ way }) => {
+  test("gives the present state, every run's final state, and completes with the operation", async () => {
+    const gate = aGate();
+    const names = await ostler.register(6, { steps: { "clean.erase_metadata": { gate: gate.name } } });
+    const uuid = await ostler.begin("commissionNodes", names, { until: "AVAILABLE" });
+    await gate.arrivals(6);
+    const stream = updates(way, uuid);
+    expect((await stream.next()).value).toMatchObject({ operation: { uuid, state: "RUNNING", finishedCount: 0, totalCount: 6 }, run: null });
+    gate.open();
+    const rest = await takeAll(stream);
+    const ends = Object.fromEntries(rest.flatMap(({ run }) => (run ? [[run.nodeName, run.state]] : [])));
+    expect(ends).toEqual(Object.fromEntries(names.map((name) => [name, "SUCCEEDED"])));
+    expect(rest.at(-1)).toMatchObject({ operation: { state: "SUCCEEDED", finishedCount: 6 }, run: null });
+  });
+
+  test.each(["00000000-0000-0000-0000-000000000000", "no-such-operation", "T3BlcmF0aW9uOng"])("completes at once for %j, which does not exist", async (id) => {
+    expect(await takeAll(updates(way, id))).toEqual([]);
+  });
+});
+
+describe.each(WAYS)("when the server closes, a stream over $over", ({ way }) => {
+  test("ends with SHUTTING_DOWN and the cursor to go on from", async () => {
+    await using leaving = await serviceUnderTest();
+    await leaving.register(2);
+    const streams = [transitions(way, {}, leaving), transitions(way, { after: "0" }, leaving), transitions(way, { filter: { name: { eq: "nobody" } } }, leaving)];
+    for (const stream of streams) await takeUntil(stream, isCaughtUp);
+    const rest = streams.map((stream) => takeAll(stream));
+    const began = Date.now();
+    await leaving.close();
+    expect(Date.now() - began).toBeLessThan(4_000);
+    for (const items of await Promise.all(rest)) expect(items).toEqual([{ type: "StreamReset", cursor: "2", code: "SHUTTING_DOWN" }]);
+    expect(leaving.listeners()).toBe(0);
+  });
+});
+
+describe("a client that does not read", () => {
+  /** Each item carries so much that no buffer between here and there holds them all. */
+  const HEAVY = "subscription Heavy { nodeTransitions { ... on Transition { cursor node { cluster { variables } } } } }";
+  const TRANSITIONS = 900;
+
+  async function heavyService() {
+    const heavy = await serviceUnderTest();
+    const names = await heavy.register(100);
+    await heavy.query("mutation Create($input: CreateClusterInput!) { createCluster(input: $input) { errors { message } } }", { input: { name: "heavy", variables: { ballast: "x".repeat(100_000) }, nodes: { names } } });
+    return { heavy, names };
+  }
+
+  /** How far the server has read the log for the stream that has no filter. */
+  function readAhead(heavy: ServiceUnderTest): () => number {
+    const recent = vi.spyOn(heavy.tail, "recent");
+    return () => Math.max(0, ...recent.mock.calls.map(([after]) => after));
+  }
+
+  async function othersSeeAll(heavy: ServiceUnderTest, names: readonly string[]): Promise<void> {
+    const other = transitions("overSocket", { filter: { driver: "fake" } }, heavy);
+    await other.next();
+    const seen = takeUntil(other, ({ cursor }) => cursor === String(TRANSITIONS));
+    await heavy.commission(names);
+    expect(cursorsOf(await seen)).toEqual(range(101, TRANSITIONS));
+    await other.return?.();
+  }
+
+  test("over a WebSocket costs a bounded number of items, stops nobody, and gets everything when it reads on", async () => {
+    const { heavy, names } = await heavyService();
+    await using _ = heavy;
+    const ahead = readAhead(heavy);
+    const socket = new WebSocket(`${heavy.url.replace("http", "ws")}/graphql`, "graphql-transport-ws");
+    const seen: number[] = [];
+    const begun = Promise.withResolvers<void>();
+    socket.on("message", (bytes: Buffer) => {
+      const { type, payload } = JSON.parse(bytes.toString()) as { type: string; payload?: { data: { nodeTransitions: { cursor?: string } } } };
+      if (type === "connection_ack") socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: { query: HEAVY } }));
+      if (type === "next" && payload?.data.nodeTransitions.cursor !== undefined) seen.push(Number(payload.data.nodeTransitions.cursor));
+      if (type === "next") begun.resolve();
+    });
+    await new Promise((open) => socket.once("open", open));
+    socket.send(JSON.stringify({ type: "connection_init" }));
+    await begun.promise;
+    socket.pause();
+    await othersSeeAll(heavy, names);
+    expect(ahead()).toBeLessThan(TRANSITIONS - 300);
+    socket.resume();
+    await eventually("it has read everything", () => seen.at(-1) === TRANSITIONS);
+    expect(seen).toEqual(range(101, TRANSITIONS));
+    socket.terminate();
+    await eventually("no stream listens", () => heavy.listeners() === 0);
+  }, 60_000);
+
+  test("over server-sent events costs a bounded number of items, and is let go when it is gone", async () => {
+    const { heavy, names } = await heavyService();
+    await using _ = heavy;
+    const ahead = readAhead(heavy);
+    const { hostname, port } = new URL(heavy.url);
+    const socket = connect(Number(port), hostname);
+    const body = JSON.stringify({ query: HEAVY });
+    socket.write(`POST /graphql HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\ncontent-length: ${body.length}\r\n\r\n${body}`);
+    await new Promise((first) => socket.once("data", first));
+    socket.pause();
+    await eventually("the stream has begun", () => heavy.listeners() === 1);
+    await othersSeeAll(heavy, names);
+    expect(ahead()).toBeLessThan(TRANSITIONS - 300);
+    socket.destroy();
+    await eventually("no stream listens", () => heavy.listeners() === 0);
+  }, 60_000);
+});
