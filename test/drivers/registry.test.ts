@@ -3,11 +3,11 @@ import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { createRegistry, findStep, settingsSchema } from "../../src/drivers/registry.ts";
 import type { AnyDriver } from "../../src/drivers/registry.ts";
-import { aDriver, aStep, steps } from "../support/driver.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 
 const done = async () => ({ kind: "done" }) as const;
-const washer = aDriver("washer", { clean: steps(aStep("rinse", "clean", done)) }) as unknown as AnyDriver;
-const installer = aDriver("installer", { deploy: steps(aStep("install", "deploy", done), aStep("remove", "undeploy", done)), inspect: { supportsAbort: true, withoutReboot: true, steps: [aStep("look", "inspect", done)] } }) as unknown as AnyDriver;
+const washer = aDriver("washer", { clean: stepsOf(aStep("rinse", "clean", done)) }) as unknown as AnyDriver;
+const installer = aDriver("installer", { deploy: stepsOf(aStep("install", "deploy", done), aStep("remove", "undeploy", done)), inspect: { supportsAbort: true, withoutReboot: true, steps: [aStep("look", "inspect", done)] } }) as unknown as AnyDriver;
 const bare = aDriver("bare") as unknown as AnyDriver;
 const registry = createRegistry([washer, installer, bare]);
 

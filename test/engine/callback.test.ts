@@ -4,7 +4,8 @@ import { afterAll, describe, expect, test } from "vitest";
 import { passGate } from "../../plugins/fake/gates.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
-import { aDriver, aStep, steps } from "../support/driver.ts";
+import { eventually } from "../support/eventually.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 
 const paths = new Map<string, string[]>();
 const gateBeforeWait = aGate();
@@ -12,7 +13,7 @@ const atTheDoor = aGate();
 
 const DRIVERS = [
   aDriver("caller", {
-    clean: steps(
+    clean: stepsOf(
       aStep("listen", "clean", async (call) => {
         paths.set(call.node.name, [...(paths.get(call.node.name) ?? []), call.callbackPath]);
         if (call.memo === null) return { kind: "wait", callback: true, seconds: 600, memo: 1 };
@@ -22,7 +23,7 @@ const DRIVERS = [
     ),
   }),
   aDriver("silenced", {
-    clean: steps(
+    clean: stepsOf(
       aStep("listen", "clean", async ({ memo, callback }) => {
         if (memo === null) return { kind: "wait", callback: true, seconds: 0.1, memo: 1 };
         return { kind: "done", output: { heard: callback } };
@@ -30,7 +31,7 @@ const DRIVERS = [
     ),
   }),
   aDriver("hasty", {
-    clean: steps(
+    clean: stepsOf(
       aStep("listen", "clean", async (call) => {
         if (call.memo !== null) return { kind: "done", output: { heard: call.callback } };
         paths.set(call.node.name, [call.callbackPath]);
@@ -57,7 +58,7 @@ async function waiting() {
   return { node, id };
 }
 
-const waitsAgain = async (node: TestNode, entries: number) => expect.poll(() => paths.get(node.name)?.length).toBe(entries);
+const waitsAgain = (node: TestNode, entries: number) => eventually(`the step is entered ${entries} times`, () => paths.get(node.name)?.length === entries);
 
 describe("a call-back", () => {
   test("wakes the step that waits for it, with its body", async () => {

@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import type { StepResult } from "../../src/drivers/driver.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
-import { aDriver, aStep, steps } from "../support/driver.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnyCall } from "../support/driver.ts";
 
 const done: StepResult = { kind: "done" };
@@ -16,10 +16,10 @@ const quick = { retries: { times: 2, backoffSeconds: 0 } } as const;
 
 const DRIVERS = [
   aDriver("ordered", {
-    clean: steps(aStep("low", "clean", async () => done, { priority: 1 }), aStep("high", "clean", async () => done, { priority: 9 }), aStep("off", "clean", async () => done, { priority: 0 }), aStep("also_high", "clean", async () => done, { priority: 9 })),
+    clean: stepsOf(aStep("low", "clean", async () => done, { priority: 1 }), aStep("high", "clean", async () => done, { priority: 9 }), aStep("off", "clean", async () => done, { priority: 0 }), aStep("also_high", "clean", async () => done, { priority: 9 })),
   }),
   aDriver("flaky", {
-    clean: steps(
+    clean: stepsOf(
       aStep("flaky", "clean", async (call) => {
         noteKey(call);
         tries += 1;
@@ -27,13 +27,13 @@ const DRIVERS = [
       }, quick),
     ),
   }),
-  aDriver("hopeless", { clean: steps(aStep("hopeless", "clean", async () => ({ kind: "failed", reason: "not today", retryable: true }), quick)) }),
-  aDriver("final", { clean: steps(aStep("final", "clean", async () => ({ kind: "failed", reason: "never", retryable: false }), quick)) }),
-  aDriver("slow", { clean: steps(aStep("slow", "clean", async ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error))), { timeoutSeconds: 0.2 })) }),
-  aDriver("deaf", { clean: steps(aStep("deaf", "clean", async () => new Promise(() => {}), { timeoutSeconds: 0.2 })) }),
-  aDriver("patient", { clean: steps(aStep("patient", "clean", async () => ({ kind: "wait", seconds: 0.05, memo: null }), { timeoutSeconds: 0.3 })) }),
+  aDriver("hopeless", { clean: stepsOf(aStep("hopeless", "clean", async () => ({ kind: "failed", reason: "not today", retryable: true }), quick)) }),
+  aDriver("final", { clean: stepsOf(aStep("final", "clean", async () => ({ kind: "failed", reason: "never", retryable: false }), quick)) }),
+  aDriver("slow", { clean: stepsOf(aStep("slow", "clean", async ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error))), { timeoutSeconds: 0.2 })) }),
+  aDriver("deaf", { clean: stepsOf(aStep("deaf", "clean", async () => new Promise(() => {}), { timeoutSeconds: 0.2 })) }),
+  aDriver("patient", { clean: stepsOf(aStep("patient", "clean", async () => ({ kind: "wait", seconds: 0.05, memo: null }), { timeoutSeconds: 0.3 })) }),
   aDriver("counting", {
-    clean: steps(
+    clean: stepsOf(
       aStep("counting", "clean", async (call) => {
         noteKey(call);
         memos.push(call.memo);
@@ -44,14 +44,14 @@ const DRIVERS = [
   }),
   aDriver("talkative", {
     secret: true,
-    clean: steps(
+    clean: stepsOf(
       aStep("talkative", "clean", async ({ settings, progress }) => {
         progress(250, `logging in with ${String(settings["password"])}`);
         return { kind: "failed", reason: `login ${String(settings["password"])} was refused`, retryable: false };
       }),
     ),
   }),
-  aDriver("chatty", { secret: true, clean: steps(aStep("chatty", "clean", async ({ settings }) => ({ kind: "done", output: { said: [`it is ${String(settings["password"])}`] } }))) }),
+  aDriver("chatty", { secret: true, clean: stepsOf(aStep("chatty", "clean", async ({ settings }) => ({ kind: "done", output: { said: [`it is ${String(settings["password"])}`] } }))) }),
 ];
 
 /** What drivers may return that is no result. */
@@ -66,7 +66,7 @@ const JUNK: readonly { what: string; result: unknown }[] = [
   { what: "an output of a megabyte", result: { kind: "done", output: "x".repeat(1_000_000) } },
   { what: "a memo that is a function", result: { kind: "wait", seconds: 1, memo: () => {} } },
 ];
-const junkDrivers = JUNK.map(({ result }, index) => aDriver(`junk${index}`, { clean: steps(aStep("junk", "clean", async () => result as StepResult)) }));
+const junkDrivers = JUNK.map(({ result }, index) => aDriver(`junk${index}`, { clean: stepsOf(aStep("junk", "clean", async () => result as StepResult)) }));
 
 const ostler = await engineUnderTest({ drivers: [...DRIVERS, ...junkDrivers] });
 afterAll(() => ostler[Symbol.asyncDispose]());

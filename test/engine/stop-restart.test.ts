@@ -5,18 +5,18 @@ import { passGate } from "../../plugins/fake/gates.ts";
 import type { Script } from "../../plugins/fake/settings.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
-import { aDriver, aStep, steps } from "../support/driver.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 
 const endOfCleaning = aGate();
 const careful = aDriver("careful", {
-  clean: steps(
+  clean: stepsOf(
     aStep("wipe", "clean", async ({ node }) => {
       await passGate(endOfCleaning.name, node.name, null);
       return { kind: "done" };
     }, { interruptible: "AT_BOUNDARY" }),
   ),
-  deploy: steps(aStep("install", "deploy", async () => ({ kind: "done" })), aStep("remove", "undeploy", async () => ({ kind: "done" }))),
+  deploy: stepsOf(aStep("install", "deploy", async () => ({ kind: "done" })), aStep("remove", "undeploy", async () => ({ kind: "done" }))),
 });
 
 const ostler = await engineUnderTest({ drivers: [careful] });

@@ -126,8 +126,9 @@ describe("at every step of a commission", () => {
     expect(again.refusals).toEqual([]);
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
     for (const [index, node] of nodes.entries()) {
-      const twice = STEPS[index]?.boundary || index === 0 ? [] : [STEPS[index]?.step];
-      expect(ostler.entered(node).toSorted(), node.name).toEqual([...STEPS.slice(1).map(({ step }) => step), ...twice].toSorted());
+      const times = Map.groupBy(ostler.entered(node), (step) => step);
+      const cut = (step: number) => step === index && !STEPS[step]?.boundary;
+      expect(STEPS.slice(1).map(({ step }) => times.get(step)?.length), node.name).toEqual(STEPS.slice(1).map((_, step) => (cut(step + 1) ? 2 : 1)));
     }
     expect(Object.values(await ostler.nodeStates())).toEqual(STEPS.map(() => "ACTIVE"));
     expect(await unsound(ostler)).toEqual([]);

@@ -39,9 +39,8 @@ describe("a verb is refused", () => {
     { why: "where the driver cannot undo a deployment", node: { state: "ACTIVE", can: CANNOT }, request: asked("UNDEPLOY"), code: "UNSUPPORTED_BY_DRIVER", says: "cannot deploy" },
   ])("$why: $code", ({ node, request, code, says }) => {
     const verdict = judge({ ...AVAILABLE, ...node }, request);
-    expect(verdict).toMatchObject({ admitted: false, refusal: { code, nodeId: "1" } });
-    expect(verdict.admitted === false && verdict.refusal.message).toContain(says);
-    expect(verdict.admitted === false && verdict.refusal.message).toContain("rack3-u12");
+    expect(verdict).toMatchObject({ admitted: false, refusal: { code, nodeId: "1", message: expect.stringContaining(says) } });
+    expect(verdict).toMatchObject({ refusal: { message: expect.stringContaining("rack3-u12") } });
   });
 
   test("with the states in which it is allowed", () => {
@@ -83,8 +82,7 @@ describe("a verb is admitted", () => {
       for (const state of NODE_STATE_NAMES) {
         const found = route(verb, state, { inspectsWithoutReboot: false });
         const verdict = judge({ ...AVAILABLE, state }, asked(verb));
-        expect(verdict.admitted, `${verb} ${state}`).toBe(found !== null);
-        if (verdict.admitted) expect(verdict.route).toEqual(found);
+        expect(verdict.admitted ? verdict.route : null, `${verb} ${state}`).toEqual(found);
       }
     }
   });

@@ -25,8 +25,14 @@ describe("an abort of a run that is", () => {
     const verdict = judgeAbort(NODE, facts, mode);
     const text = verdict.accepted ? `${verdict.effect}${verdict.afterStep === null ? "" : ` after ${verdict.afterStep}`}` : verdict.refusal.code;
     expect(text).toBe(answer);
-    if (!verdict.accepted) expect(verdict.refusal).toMatchObject({ nodeId: "1", step: "clean.step", message: expect.stringContaining("rack3-u12") });
   });
+});
+
+test.each([
+  { code: "NOT_INTERRUPTIBLE", step: inStep("NEVER") },
+  { code: "UNSUPPORTED_BY_DRIVER", step: inStep("ALWAYS", true, false) },
+])("an abort that is refused with $code names the node and the step", ({ code, step }) => {
+  expect(judgeAbort(NODE, run({ step }), "NOW")).toMatchObject({ accepted: false, refusal: { code, nodeId: "1", step: "clean.step", message: expect.stringContaining("Node rack3-u12 runs clean.step") } });
 });
 
 describe("between two steps a run", () => {

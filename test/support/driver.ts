@@ -39,4 +39,5 @@ export function aStep(name: string, phase: Step<AnySettings>["phase"], run: Step
   return { name, title: name, phase, priority: 10, interruptible: "ALWAYS", timeoutSeconds: 60, idempotent: true, run, ...more };
 }
 
-export const steps = (...list: Step<AnySettings>[]): StepInterface<AnySettings> => ({ supportsAbort: true, steps: list });
+/** An interface with these steps that can be aborted. */
+export const stepsOf = (...list: Step<AnySettings>[]): StepInterface<AnySettings> => ({ supportsAbort: true, steps: list });

@@ -81,7 +81,8 @@ async function fill(connection: Connection): Promise<void> {
   await using database = await openDatabase({ connection, connectionsMax: 2 });
   await using bell = await createBell(database, () => {});
   await using registry = createRegistry([]);
-  await using _engine = await createEngine({ database, registry, bell, log: createLog("silent"), concurrency: 1 });
+  const engine = await createEngine({ database, registry, bell, log: createLog("silent"), concurrency: 1 });
+  await engine[Symbol.asyncDispose]();
 }
 
 /** A port that is free now, below those that the kernel gives to outgoing connections. */
