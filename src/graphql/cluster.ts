@@ -8,7 +8,7 @@ import { connectionOf, connectionType, pageArgs, pageRequest } from "./connectio
 import { callerOf } from "./context.ts";
 import { ClusterStateEnum, NodeStateEnum } from "./enums.ts";
 import { UserErrorRef } from "./errors.ts";
-import { globalId } from "./ids.ts";
+import { globalId, isUuid } from "./ids.ts";
 import { NodeConnection, nodeList, nodeListArgs } from "./node.ts";
 import { OperationConnection } from "./operation.ts";
 import { ClusterRef, ResourceRef } from "./refs.ts";
@@ -41,7 +41,7 @@ builder.objectType(ClusterRef, {
       type: OperationConnection,
       description: "Operations asked for the cluster, newest first.",
       args: pageArgs(t as never),
-      resolve: async ({ id }, args, { services }) => connectionOf(await operationsPage(services.database.reader, { clusterId: id }, pageRequest(args)), ({ createdAt }) => createdAt),
+      resolve: async ({ id }, args, { services }) => connectionOf(await operationsPage(services.database.reader, { clusterId: id }, pageRequest(args, "instant")), ({ createdAt }) => createdAt),
     }),
   }),
 });
@@ -58,7 +58,7 @@ builder.queryField("cluster", (t) =>
     resolve: async (_root, { by }, { services, load }) => {
       const choice = clusterChoice(by);
       if ("name" in choice) return (await clusterByName(services.database.reader, choice.name)) ?? null;
-      return /^[0-9a-f-]{36}$/.test(choice.id) ? load.cluster.load(choice.id) : null;
+      return isUuid(choice.id) ? load.cluster.load(choice.id) : null;
     },
   }),
 );
@@ -69,7 +69,7 @@ builder.queryField("clusters", (t) =>
     ...needs("READ"),
     description: "Clusters by name.",
     args: pageArgs(t),
-    resolve: async (_root, args, { services }) => connectionOf(await clustersPage(services.database.reader, pageRequest(args)), ({ name }) => name),
+    resolve: async (_root, args, { services }) => connectionOf(await clustersPage(services.database.reader, pageRequest(args, "text")), ({ name }) => name),
   }),
 );
 

@@ -5,6 +5,7 @@
 import { GraphQLError } from "graphql";
 import type { Page, PageKey, PageRequest } from "../store/page.ts";
 import { builder } from "./builder.ts";
+import { isUuid } from "./ids.ts";
 
 export interface Connection<Row> {
   readonly edges: readonly { readonly cursor: string; readonly node: Row }[];
@@ -78,21 +79,33 @@ export function pageSize(args: PageArgs, most = PAGE_MAX): { readonly limit: num
   return { limit, fromEnd: args.last != null };
 }
 
-/** The page asked for, of a list that is ordered by a key and the id. */
-export function pageRequest(args: PageArgs): PageRequest {
+/** The page asked for, of a list that is ordered by a key, a text or an instant, and the id. */
+export function pageRequest(args: PageArgs, key: "text" | "instant"): PageRequest {
   const { limit, fromEnd } = pageSize(args);
-  return { limit, fromEnd, after: readCursor(args.after), before: readCursor(args.before) };
+  return { limit, fromEnd, after: readCursor(args.after, key), before: readCursor(args.before, key) };
 }
 
-function readCursor(cursor: string | null | undefined): PageKey | undefined {
+function readCursor(cursor: string | null | undefined, kind: "text" | "instant"): PageKey | undefined {
   if (cursor == null) return undefined;
   try {
     const [key, id] = JSON.parse(Buffer.from(cursor, "base64url").toString("utf8")) as unknown[];
-    if (typeof key === "string" && typeof id === "string") return { key, id };
+    if (typeof key === "string" && typeof id === "string" && isUuid(id) && (kind === "text" ? isStorable(key) : new Date(key).toISOString() === key)) return { key, id };
   } catch {
     // Refused below, like every other text that is no cursor of ours.
   }
   throw badInput(`${JSON.stringify(cursor)} is no cursor of this list.`);
+}
+
+/** Whether the database can hold a text: it takes neither U+0000 nor half of a surrogate pair. */
+export function isStorable(text: string): boolean {
+  return !text.includes("\0") && text.isWellFormed();
+}
+
+/** A place in an operation as a cursor. */
+export function placeOf(cursor: string | null | undefined): number | undefined {
+  if (cursor == null) return undefined;
+  if (!/^\d{1,9}$/.test(cursor)) throw badInput(`${JSON.stringify(cursor)} is no cursor of this list.`);
+  return Number(cursor);
 }
 
 /** A position in the log as a cursor, and back. */

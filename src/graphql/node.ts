@@ -14,7 +14,7 @@ import { callerOf } from "./context.ts";
 import type { Context } from "./context.ts";
 import { DriverInterfaceEnum, ErrorCodeEnum, NodeOrderFieldEnum, NodeStateEnum, OperationKindEnum, OrderDirectionEnum, PowerStateEnum, PresenceEnum, StageEnum } from "./enums.ts";
 import { UserErrorRef } from "./errors.ts";
-import { globalId, keyOf } from "./ids.ts";
+import { globalId, isUuid, keyOf } from "./ids.ts";
 import { OperationConnection } from "./operation.ts";
 import { ClusterRef, FailureRef, NodeRef, ResourceRef, RunRef } from "./refs.ts";
 import { ClusterRefInput, LabelInput, NodeFilterInput, NodeRefInput, NodeSelectorInput, clusterChoice, nodeFilter, nodeSelector } from "./selectors.ts";
@@ -121,7 +121,7 @@ builder.objectType(NodeRef, {
       type: OperationConnection,
       description: "Operations that work or worked on this node, newest first.",
       args: pageArgs(t as never),
-      resolve: async ({ id }, args, { services }) => connectionOf(await operationsPage(services.database.reader, { nodeId: id }, pageRequest(args)), ({ createdAt }) => createdAt),
+      resolve: async ({ id }, args, { services }) => connectionOf(await operationsPage(services.database.reader, { nodeId: id }, pageRequest(args, "instant")), ({ createdAt }) => createdAt),
     }),
     transitions: t.field({
       type: TransitionConnection,
@@ -180,7 +180,7 @@ export async function nodeList(args: NodeListArgs, { services }: Context, cluste
   const asked = nodeFilter(args.filter);
   const filter = clusterId === undefined ? asked : { ...asked, clusterId };
   const by = args.orderBy?.field ?? "NAME";
-  const page = await nodesPage(services.database.reader, filter, { by, descending: args.orderBy?.direction === "DESC" }, pageRequest(args));
+  const page = await nodesPage(services.database.reader, filter, { by, descending: args.orderBy?.direction === "DESC" }, pageRequest(args, by === "NAME" ? "text" : "instant"));
   return connectionOf(page, NODE_KEYS[by], () => countNodes(services.database.reader, filter));
 }
 
@@ -194,7 +194,7 @@ builder.queryField("node", (t) =>
     resolve: async (_root, { by }, { services, load }) => {
       if (by.name != null) return (await nodesByNames(services.database.reader, [by.name]))[0] ?? null;
       const id = by.uuid ?? keyOf("Node", by.id ?? "");
-      return /^[0-9a-f-]{36}$/.test(id) ? load.node.load(id) : null;
+      return isUuid(id) ? load.node.load(id) : null;
     },
   }),
 );

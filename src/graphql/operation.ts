@@ -5,10 +5,10 @@ import { operationsPage } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import { runsPage } from "../store/runs.ts";
 import { builder, given, needs } from "./builder.ts";
-import { connectionOf, connectionType, connectionWith, pageArgs, pageRequest, pageSize, TRANSITIONS_PAGE_MAX } from "./connection.ts";
+import { connectionOf, connectionType, connectionWith, pageArgs, pageRequest, pageSize, placeOf, TRANSITIONS_PAGE_MAX } from "./connection.ts";
 import type { Context } from "./context.ts";
 import { FailurePolicyEnum, OperationKindEnum, OperationStateEnum, RunStateEnum, WishEnum } from "./enums.ts";
-import { globalId, keyOf } from "./ids.ts";
+import { globalId, isUuid, keyOf, uuidOrNone } from "./ids.ts";
 import { ClusterRef, FailureRef, OperationRef, ResourceRef } from "./refs.ts";
 import { RunConnection } from "./run.ts";
 import { clusterChoice, ClusterRefInput } from "./selectors.ts";
@@ -65,9 +65,8 @@ builder.objectType(OperationRef, {
       args: { states: t.arg({ type: [RunStateEnum], description: "Only runs in these states." }), ...pageArgs(t as never) },
       resolve: async ({ id }, args, { services }) => {
         const { limit, fromEnd } = pageSize(args);
-        const place = (cursor: string | null | undefined) => (cursor == null ? undefined : Number.parseInt(cursor, 10));
-        const after = place(args.after);
-        const before = place(args.before);
+        const after = placeOf(args.after);
+        const before = placeOf(args.before);
         const page = await runsPage(services.database.reader, id, { states: given(args.states) }, { limit, fromEnd, ...(after !== undefined && { after }), ...(before !== undefined && { before }) });
         return connectionWith(page, ({ ordinal }) => String(ordinal));
       },
@@ -105,7 +104,7 @@ builder.queryField("operation", (t) =>
     args: { id: t.arg.id({ required: true, description: "Which operation." }) },
     resolve: (_root, { id }, { load }) => {
       const key = keyOf("Operation", id);
-      return /^[0-9a-f-]{36}$/.test(key) ? load.operation.load(key) : null;
+      return isUuid(key) ? load.operation.load(key) : null;
     },
   }),
 );
@@ -118,16 +117,9 @@ builder.queryField("operations", (t) =>
     args: { filter: t.arg({ type: OperationFilterInput, description: "Which operations; absent: all." }), ...pageArgs(t) },
     resolve: async (_root, args, { services }) => {
       const { reader } = services.database;
-      const clusterId = args.filter?.cluster ? ((await findCluster(reader, clusterChoice(args.filter.cluster))) ?? NO_ID) : undefined;
-      const filter = { kinds: given(args.filter?.kinds), states: given(args.filter?.states), nodeId: args.filter?.nodeId == null ? undefined : idOrNone(keyOf("Node", args.filter.nodeId)), clusterId };
-      return connectionOf(await operationsPage(reader, filter, pageRequest(args)), ({ createdAt }) => createdAt);
+      const clusterId = args.filter?.cluster ? ((await findCluster(reader, clusterChoice(args.filter.cluster))) ?? uuidOrNone("")) : undefined;
+      const filter = { kinds: given(args.filter?.kinds), states: given(args.filter?.states), nodeId: args.filter?.nodeId == null ? undefined : uuidOrNone(keyOf("Node", args.filter.nodeId)), clusterId };
+      return connectionOf(await operationsPage(reader, filter, pageRequest(args, "instant")), ({ createdAt }) => createdAt);
     },
   }),
 );
-
-/** Matches nothing: what a filter makes of a name or ID that does not exist. */
-const NO_ID = "00000000-0000-0000-0000-000000000000";
-
-function idOrNone(id: string): string {
-  return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id) ? id : NO_ID;
-}

@@ -5,7 +5,7 @@ import type { NodeState } from "../lifecycle/node-states.ts";
 import type { NodeFilter, NodeRow } from "../store/nodes.ts";
 import { builder, given } from "./builder.ts";
 import { NodeStateEnum, PowerStateEnum, PresenceEnum } from "./enums.ts";
-import { keyOf } from "./ids.ts";
+import { keyOf, uuidOrNone } from "./ids.ts";
 
 export const LabelInput = builder.inputType("LabelInput", {
   description: "Label to set or to match.",
@@ -121,11 +121,6 @@ export function nodeFilter(filter: NodeFilterShape | null | undefined): NodeFilt
     or: filter.or?.map((one) => nodeFilter(one) ?? {}),
     not: filter.not ? nodeFilter(filter.not) : undefined,
   };
-}
-
-/** In a filter an ID that is none of ours matches nothing. */
-function uuidOrNone(id: string): string {
-  return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id) ? id : "00000000-0000-0000-0000-000000000000";
 }
 
 export interface NodeSelectorShape {

@@ -6,7 +6,7 @@ import { runsByIds } from "../store/runs.ts";
 import { builder, needs } from "./builder.ts";
 import { PAGE_MAX, TRANSITIONS_PAGE_MAX } from "./connection.ts";
 import type { Context } from "./context.ts";
-import { readId } from "./ids.ts";
+import { isUuid, readId } from "./ids.ts";
 import { ClusterRef, NodeRef, OperationRef, ResourceRef } from "./refs.ts";
 
 const ServiceInfoRef = builder.objectRef<object>("ServiceInfo").implement({
@@ -33,7 +33,7 @@ builder.queryField("viewer", (t) => t.field({ type: ActorRef, ...needs("READ"), 
 
 async function resourceOf(id: string, { services }: Context): Promise<object | null> {
   const read = readId(id);
-  if (!read || !/^[0-9a-f-]{36}$/.test(read.key)) return null;
+  if (!read || !isUuid(read.key)) return null;
   const { reader } = services.database;
   const find = { Node: nodesByIds, Cluster: clustersByIds, Operation: operationsByIds, Run: runsByIds, Driver: null, Transition: null }[read.type];
   return (find && (await find(reader, [read.key]))[0]) ?? null;

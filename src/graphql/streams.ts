@@ -6,7 +6,7 @@ import type { OperationUpdate } from "../feed/operation-stream.ts";
 import { builder, needs } from "./builder.ts";
 import { badInput, positionOf } from "./connection.ts";
 import { StreamResetReasonEnum } from "./enums.ts";
-import { keyOf } from "./ids.ts";
+import { keyOf, uuidOrNone } from "./ids.ts";
 import { NodeRef, OperationRef, RunRef, TransitionRef } from "./refs.ts";
 import { NodeFilterInput, nodeFilter } from "./selectors.ts";
 
@@ -79,10 +79,7 @@ builder.subscriptionField("operationUpdates", (t) =>
     ...needs("READ"),
     description: "One operation until it is final; then the stream completes. The first item is the present state, so a client that comes back has missed nothing that still matters. An unknown operation completes at once.",
     args: { id: t.arg.id({ required: true, description: "Global ID or raw UUID of the operation." }) },
-    subscribe: (_root, { id }, { services }) => {
-      const key = keyOf("Operation", id);
-      return operationStream(services, /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(key) ? key : "00000000-0000-0000-0000-000000000000");
-    },
+    subscribe: (_root, { id }, { services }) => operationStream(services, uuidOrNone(keyOf("Operation", id))),
     resolve: (update) => update,
   }),
 );
