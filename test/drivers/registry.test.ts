@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { createRegistry, findStep, settingsSchema } from "../../src/drivers/registry.ts";
 import type { AnyDriver } from "../../src/drivers/registry.ts";
-import { aDriver, aStep, steps as stepsOf } from "../support/driver.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 
 const done = async () => ({ kind: "done" }) as const;
 const washer = aDriver("washer", { clean: stepsOf(aStep("rinse", "clean", done)) }) as unknown as AnyDriver;

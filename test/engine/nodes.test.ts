@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { secretFieldsOf, secretsOf } from "../../src/store/nodes.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
-import { aDriver, aStep, steps as stepsOf } from "../support/driver.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 
 const cleaner = aDriver("cleaner", { clean: stepsOf(aStep("rinse", "clean", async ({ settings }) => ({ kind: "done", output: { with: String(settings["soap"]) } }))) });
 const bare = aDriver("bare");

@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import type { StepResult } from "../../src/drivers/driver.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
-import { aDriver, aStep, steps as stepsOf } from "../support/driver.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnyCall } from "../support/driver.ts";
 
 const done: StepResult = { kind: "done" };

@@ -5,7 +5,7 @@ import { passGate } from "../../plugins/fake/gates.ts";
 import type { Script } from "../../plugins/fake/settings.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
-import { aDriver, aStep, steps as stepsOf } from "../support/driver.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 
 const endOfCleaning = aGate();

@@ -40,4 +40,4 @@ export function aStep(name: string, phase: Step<AnySettings>["phase"], run: Step
 }
 
 /** An interface with these steps that can be aborted. */
-export const steps = (...list: Step<AnySettings>[]): StepInterface<AnySettings> => ({ supportsAbort: true, steps: list });
+export const stepsOf = (...list: Step<AnySettings>[]): StepInterface<AnySettings> => ({ supportsAbort: true, steps: list });
