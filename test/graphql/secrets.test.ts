@@ -1,0 +1,159 @@
+/**
+ * Secrets never come back out: nodes get a password, their driver puts it wherever a driver can put anything, and then
+ * every byte that the service gives away or keeps is searched for it, but for the one table that holds it.
+ */
+import { getNamedType, isInterfaceType, isNonNullType, isObjectType, isUnionType } from "graphql";
+import type { GraphQLField, GraphQLNamedType, GraphQLSchema } from "graphql";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { buildSchema } from "../../src/graphql/schema.ts";
+import type { AnyCall, AnySettings } from "../support/driver.ts";
+import { aDriver, aStep } from "../support/driver.ts";
+import { serviceUnderTest, takeAll, takeUntil } from "../support/service.ts";
+import type { Driver } from "../../src/drivers/driver.ts";
+
+const PASSWORD = "Xyzzy-plugh-7#!";
+const NEWER = "Frotz-ozmoo-9?$";
+
+const passwordOf = ({ settings }: Pick<AnyCall, "settings">) => String(settings["password"]);
+
+const offering = (...steps: ReturnType<typeof aStep>[]) => ({ supportsAbort: true, steps });
+
+/** A driver whose every word holds the password. */
+function aLeakyDriver(): Driver<never> {
+  const driver = aDriver("leaky", {
+    secret: true,
+    clean: offering(
+      aStep("tell", "clean", async (call) => {
+        call.log(`logging in with ${passwordOf(call)}`);
+        call.progress(50, `half way with ${passwordOf(call)}`);
+        return { kind: "done", output: { url: `https://root:${passwordOf(call)}@bmc/`, list: [passwordOf(call)], [`key`]: passwordOf(call) } };
+      }, { priority: 30 }),
+      aStep("refuse", "clean", async (call) => ({ kind: "failed", reason: `login root/${passwordOf(call)} was refused`, retryable: false }), { priority: 0 }),
+    ),
+    inspect: {
+      ...offering(aStep("look", "inspect", async (call) => ({ kind: "done", output: { account: { password: passwordOf(call) } } }))),
+      withoutReboot: true,
+    },
+    deploy: offering(
+      aStep("install", "deploy", async (call) => {
+        throw new Error(`curl -u root:${passwordOf(call)} failed`, { cause: new Error(passwordOf(call)) });
+      }),
+      aStep("remove", "undeploy", async () => ({ kind: "done" }), {
+        abort: async (call) => {
+          throw new Error(`cannot log out ${passwordOf(call)}`);
+        },
+      }),
+    ),
+  }) as unknown as Driver<AnySettings>;
+  const { read } = driver.power;
+  return {
+    ...driver,
+    power: {
+      ...driver.power,
+      async read(call: AnyCall) {
+        if (call.node.name !== "leaky-locked") return read(call);
+        throw Object.assign(new Error(`${passwordOf(call)} is wrong`), { name: "DriverError", kind: "AUTHENTICATION", retryable: false });
+      },
+    },
+  } as unknown as Driver<never>;
+}
+
+const ostler = await serviceUnderTest({ drivers: [aLeakyDriver()] });
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+/** Every byte that came out of the service so far. */
+const answers: string[] = [];
+const ask = async (text: string, variables: Record<string, unknown> = {}) => {
+  const answer = await ostler.ask(text, variables);
+  answers.push(answer.text);
+  expect(answer.errors).toEqual([]);
+  return answer.data ?? {};
+};
+
+/** A selection of every field below a type; a type is not entered again below itself. */
+function everything(schema: GraphQLSchema, type: GraphQLNamedType, above: readonly string[] = []): string {
+  const below = [...above, type.name];
+  if (isUnionType(type)) return `{ __typename ${type.getTypes().map((member) => `... on ${member.name} ${everything(schema, member, below)}`).join(" ")} }`;
+  if (isInterfaceType(type)) return `{ __typename ${schema.getPossibleTypes(type).map((member) => `... on ${member.name} { ${fieldsOf(schema, member.getFields(), below).filter((field) => !/^(state|kind|name|node|operation|target|variables|nodes|operations|transitions|drivers|interfaces)\b/.test(field)).join(" ")} }`).join(" ")} }`;
+  return isObjectType(type) ? `{ ${fieldsOf(schema, type.getFields(), below).join(" ")} }` : "";
+}
+
+function fieldsOf(schema: GraphQLSchema, fields: Readonly<Record<string, GraphQLField<unknown, unknown>>>, above: readonly string[]): string[] {
+  return Object.values(fields).flatMap((field) => {
+    const type = getNamedType(field.type);
+    if (above.includes(type.name) || type.name === "Query" || field.args.some((arg) => isNonNullType(arg.type) && arg.defaultValue === undefined && arg.default === undefined)) return [];
+    return [`${field.name} ${everything(schema, type, above)}`];
+  });
+}
+
+const schema = buildSchema();
+const all = (name: string) => everything(schema, schema.getType(name) as GraphQLNamedType);
+
+beforeAll(async () => {
+  const stream = ostler.overSocket(`subscription { nodeTransitions ${all("NodeStreamItem")} }`);
+  answers.push(JSON.stringify(await stream.next()));
+  const following = (async () => answers.push(...(await takeUntil(stream, (item) => JSON.stringify(item).includes('"the end"'))).map((item) => JSON.stringify(item))))();
+
+  await ask("mutation Register($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { nodes { id } errors { message path } } }", {
+    nodes: ["leaky-1", "leaky-2", "leaky-locked"].map((name) => ({ name, driver: "leaky", settings: { password: PASSWORD } })),
+  });
+  await ask("mutation Register($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { nodes { id } errors { message path } } }", {
+    nodes: [
+      { name: "refused-1", driver: "fake", settings: { password: PASSWORD, delayMs: -1, colour: PASSWORD.length } },
+      { name: "refused-2", driver: "fake", settings: { password: [PASSWORD] } },
+      { name: "refused-3", driver: "fake", settings: { password: PASSWORD.repeat(20) } },
+    ],
+  });
+  for (const [verb, names, more] of [
+    ["manageNodes", ["leaky-1", "leaky-2", "leaky-locked"]],
+    ["inspectNodes", ["leaky-1"]],
+    ["cleanNodes", ["leaky-1"], { steps: [{ name: "refuse" }] }],
+    ["commissionNodes", ["leaky-2"], { onFailure: "LEAVE" }],
+    ["decommissionNodes", ["leaky-1"]],
+    ["setPower", ["leaky-locked"], { action: "ON" }],
+  ] as const) {
+    const uuid = await ostler.begin(verb, names, more);
+    answers.push(JSON.stringify(await takeAll(ostler.overEvents(`subscription { operationUpdates(id: "${uuid}") ${all("OperationUpdate")} }`))));
+  }
+  const { node } = (await ask(`{ node(by: { name: "leaky-1" }) ${all("Node")} }`)) as { node: { id: string } };
+  await ask("mutation Change($id: ID!, $settings: JSON) { updateNode(input: { id: $id, settings: $settings }) { nodes { drivers { settings secretsSet } } errors { message } } }", { id: node.id, settings: { password: NEWER, note: "open" } });
+  await ask(`{ nodes ${all("NodeConnection")} operations ${all("OperationConnection")} }`);
+  await ask(`{ transitions ${all("TransitionConnection")} drivers ${all("Driver")} }`);
+  await ask(`mutation { setMaintenance(input: { nodes: { names: ["leaky-1"] }, reason: "over" }) { errors { message } } }`);
+  const last = await ostler.register(["the end"].map((name) => name.replace(" ", "-")));
+  await ask(`mutation { manageNodes(input: { nodes: { names: ["${last[0]}"] }, reason: "the end" }) { errors { message } } }`);
+  await following;
+}, 60_000);
+
+describe("a password that the driver puts everywhere", () => {
+  test("was masked in what failed, what was put out, what was told of progress, and what was logged", () => {
+    const told = answers.join("\n");
+    const masked = ["login root/*** was refused", "curl -u root:*** failed", "*** is wrong", "https://root:***@bmc/", "half way with ***", '"secretsSet":["password"]'];
+    expect(masked.filter((text) => !told.includes(text))).toEqual([]);
+    expect(ostler.logLines.some((line) => line.includes("logging in with ***"))).toBe(true);
+  });
+
+  test.each([PASSWORD, NEWER])("%j is in no answer and no item of a stream", (password) => {
+    expect(answers.length).toBeGreaterThan(30);
+    expect(answers.filter((answer) => answer.includes(password)).map((answer) => answer.slice(0, 200))).toEqual([]);
+  });
+
+  test.each([PASSWORD, NEWER])("%j is in no line of the log", (password) => {
+    expect(ostler.logLines.length).toBeGreaterThan(0);
+    expect(ostler.logLines.filter((line) => line.includes(password))).toEqual([]);
+  });
+
+  test("is in the table of secrets, and in no other", async () => {
+    expect((await ostler.dump()).includes(PASSWORD)).toBe(true);
+    const rest = await ostler.dump(["node_secrets"]);
+    for (const password of [PASSWORD, NEWER]) expect(rest.split("\n").filter((table) => table.includes(password)).map((table) => table.split(" ")[0])).toEqual([]);
+  });
+});
+
+describe("a password that the database cannot hold", () => {
+  test.each(["nul\u0000byte", "half\ud800pair"])("is refused without being repeated (%j)", async (password) => {
+    const answer = await ostler.ask("mutation Register($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { errors { message } } }", { nodes: [{ name: "odd", driver: "fake", settings: { password: `secret-${password}` } }] });
+    expect(answer.errors).toMatchObject([{ message: expect.stringContaining("input.nodes.0.settings.password holds a character that cannot be stored") as string, extensions: { code: "BAD_USER_INPUT" } }]);
+    expect(answer.text + ostler.logLines.join("")).not.toContain("secret-");
+  });
+});
