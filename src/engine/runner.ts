@@ -11,31 +11,30 @@
  */
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
-import { messageOf } from "../errors.ts";
-import type { ErrorCode } from "../errors.ts";
 import { atBoundary } from "../lifecycle/interrupts.ts";
 import { edge, kindOf } from "../lifecycle/machine.ts";
 import type { NodeEvent } from "../lifecycle/node-states.ts";
 import type { Wish } from "../lifecycle/operation-states.ts";
-import { powersOffOnAbort } from "../lifecycle/verbs.ts";
 import type { PowerState } from "../drivers/driver.ts";
 import type { Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
 import type { Bell } from "../store/bell.ts";
 import { isConnectionLoss } from "../store/database.ts";
 import type { Database } from "../store/database.ts";
-import { insertInventory, lockNodes, secretsOf, updateNode } from "../store/nodes.ts";
-import type { NodeMove, NodeRow } from "../store/nodes.ts";
+import { lockNodes, secretsOf, updateNode } from "../store/nodes.ts";
 import { operationBegins } from "../store/operations.ts";
-import type { Failure, JsonObject, Plan, PlannedStep } from "../store/records.ts";
-import { attemptsOf, beginAttempt, hasAttempts, latestAttempt, lockRun, noteProgress, parkRun, plansByHashes, reenterAttempt, runsByIds, updateAttempt, updateRun, wishesOf } from "../store/runs.ts";
+import type { Failure, Plan, PlannedStep } from "../store/records.ts";
+import { beginAttempt, latestAttempt, lockRun, noteProgress, parkRun, plansByHashes, reenterAttempt, updateAttempt, updateRun, wishesOf } from "../store/runs.ts";
 import type { AttemptRow, RunRow } from "../store/runs.ts";
+import { Fenced, describe, enterLegs, failureOf, lockHeld, moveHeld, noteInventory, notePower, noteStage, wishOf } from "./held.ts";
+import type { Fault, Held } from "./held.ts";
 import { nextPosition, stepLabel } from "./plan.ts";
 import type { HeldJob, Queue } from "./queue.ts";
-import { ENGINE, endRun, stageOnEntering } from "./settle.ts";
-import { abortStep, openMachine, performStep, setPower } from "./step.ts";
+import { ENGINE, endRun } from "./settle.ts";
+import { openMachine, performStep } from "./step.ts";
 import type { Machine, StepOutcome, StepRequest } from "./step.ts";
-import { move } from "./transition.ts";
+import { tearDownMachine } from "./tear-down.ts";
+import type { Remains } from "./tear-down.ts";
 import type { Transact, Work } from "./transition.ts";
 
 export interface RunnerParts {
@@ -59,25 +58,11 @@ export interface Runner {
   close(): void;
 }
 
-/** A run in the hands of this process. */
-interface Held {
-  readonly run: RunRow;
-  readonly fence: number;
-  readonly plan: Plan;
-  readonly machine: Machine;
-  node: NodeRow;
-  leg: number;
-  position: number;
-}
-
 /** What a transaction leaves to be done outside of it. Null: nothing, the job is over. */
 type Next =
   | { readonly do: "STEP"; readonly held: Held; readonly step: PlannedStep; readonly attempt: AttemptRow; readonly callbackToken: string }
   | { readonly do: "ABORT"; readonly held: Held; readonly attempt: AttemptRow | null; readonly ignoredSignal: boolean; readonly power: PowerState | null }
   | null;
-
-/** Somebody else holds the run by now: nothing of what we wanted to write counts. */
-class Fenced extends Error {}
 
 const WISH_POLL_MS = 1_000;
 const WISH_AFTER_BELL_MS = 100;
@@ -209,34 +194,6 @@ export function createRunner(parts: RunnerParts): Runner {
     return { do: "STEP", held, step, attempt, callbackToken };
   }
 
-  /** Enters the legs up to `leg`, those without steps included. */
-  async function enterLegs(work: Work, held: Held, leg: number): Promise<void> {
-    while (held.leg < leg) {
-      held.leg += 1;
-      for (const event of held.plan.legs[held.leg]?.enter ?? []) await moveHeld(work, held, event, {}, stageOnEntering(held.plan, held.leg));
-    }
-  }
-
-  async function moveHeld(work: Work, held: Held, event: NodeEvent, why: { readonly actor?: string; readonly reason?: string | null } = {}, change: NodeMove = {}): Promise<void> {
-    const { run, node, plan } = held;
-    const state = await move(
-      work,
-      [node.id],
-      node.state,
-      event,
-      {
-        actor: why.actor ?? ENGINE,
-        reason: why.reason ?? null,
-        target: run.target,
-        operationId: run.operationId,
-        step: stepLabel(plan.steps[held.position]),
-        runIds: new Map([[node.id, run.id]]),
-      },
-      change,
-    );
-    held.node = { ...node, ...change, state };
-  }
-
   // ---- after a step
 
   async function settle(work: Work, job: HeldJob, held: Held, step: PlannedStep, attempt: AttemptRow, outcome: StepOutcome): Promise<Next> {
@@ -276,12 +233,6 @@ export function createRunner(parts: RunnerParts): Runner {
     await parkRun(work.tx, held.run.id, outcome.onCallback ? "CALLBACK" : "TIME", seconds);
     await queue.park(work, job, held.run.id, seconds);
     return null;
-  }
-
-  interface Fault {
-    readonly code: ErrorCode;
-    readonly reason: string;
-    readonly retryable: boolean;
   }
 
   async function stepFailed(work: Work, job: HeldJob, held: Held, step: PlannedStep, attempt: AttemptRow, fault: Fault, wish: Wish | null): Promise<Next> {
@@ -326,37 +277,7 @@ export function createRunner(parts: RunnerParts): Runner {
     return { do: "ABORT", held, attempt, ignoredSignal: outcome?.ignoredSignal ?? false, power: outcome?.powerState ?? null };
   }
 
-  /** What an abort does to the machine. Never throws: what fails is reported with the run. */
-  async function tearDownMachine(next: Extract<Next, { do: "ABORT" }>): Promise<{ readonly power: PowerState; readonly error: string | null; readonly touched: boolean }> {
-    const { held, attempt } = next;
-    const { run, machine, plan } = held;
-    const errors: string[] = [];
-    const deadline = () => new Date(Date.now() + parts.tearDownMs);
-    let power = next.power ?? held.node.powerState;
-    const began = await hasAttempts(database.reader, run.id);
-    // What the abort asked for came after the claim.
-    const powerOff = (await runsByIds(database.reader, [run.id]))[0]?.powerOff ?? powersOffOnAbort(held.node.state);
-    const step = attempt ? plan.steps[attempt.step] : undefined;
-    if (attempt && step) {
-      try {
-        await abortStep({ ...requestOf(held, step, attempt, ""), deadline: deadline() });
-      } catch (error) {
-        errors.push(`${stepLabel(step)} could not be undone: ${machine.redactor.text(messageOf(error))}`);
-      }
-    }
-    if (began && powerOff) {
-      try {
-        power = await setPower(machine, "OFF", deadline(), log);
-      } catch (error) {
-        power = "UNKNOWN";
-        errors.push(`the power could not be cut: ${machine.redactor.text(messageOf(error))}`);
-      }
-    }
-    const touched = (await attemptsOf(database.reader, [run.id])).some(({ step: index }) => ["clean", "deploy", "undeploy"].includes(plan.steps[index]?.phase ?? ""));
-    return { power, error: errors.length > 0 ? errors.join("; ") : null, touched };
-  }
-
-  async function settleAbort(work: Work, job: HeldJob, next: Extract<Next, { do: "ABORT" }>, left: { readonly power: PowerState; readonly error: string | null; readonly touched: boolean }): Promise<Next> {
+  async function settleAbort(work: Work, job: HeldJob, next: Extract<Next, { do: "ABORT" }>, left: Remains): Promise<Next> {
     const { held, attempt, ignoredSignal } = next;
     const run = await lockHeld(work, held);
     const step = held.plan.steps[run.position];
@@ -376,35 +297,6 @@ export function createRunner(parts: RunnerParts): Runner {
     });
     await queue.end(work, job);
     return null;
-  }
-
-  // ---- what steps leave behind
-
-  async function notePower(work: Work, held: Held, power: PowerState): Promise<void> {
-    if (held.node.powerState === power && held.node.powerReadAt !== null) return;
-    await updateNode(work.tx, held.node.id, { powerState: power, powerReadAt: new Date() });
-    held.node = { ...held.node, powerState: power };
-  }
-
-  async function noteStage(work: Work, held: Held, stage: NodeRow["stage"]): Promise<void> {
-    await updateNode(work.tx, held.node.id, { stage });
-    held.node = { ...held.node, stage };
-  }
-
-  /** With the last inspect step of a leg the outputs of all of them become the inventory. */
-  async function noteInventory(work: Work, held: Held, position: number): Promise<void> {
-    const { plan, run, node } = held;
-    const leg = plan.steps[position]?.leg;
-    if (plan.steps[position + 1]?.leg === leg) return;
-    const outputs = (await attemptsOf(work.tx, [run.id])).filter(({ step, state }) => state === "SUCCEEDED" && plan.steps[step]?.leg === leg).map(({ output }) => output);
-    const data: JsonObject = Object.assign({}, ...outputs.filter((output): output is JsonObject => typeof output === "object" && output !== null && !Array.isArray(output)));
-    await insertInventory(work.tx, { id: randomUUID(), nodeId: node.id, runId: run.id, data });
-  }
-
-  async function lockHeld(work: Work, held: Held) {
-    const run = await lockRun(work.tx, held.run.id);
-    if (!run || run.finishedAt || run.fence !== held.fence) throw new Fenced();
-    return run;
   }
 
   // ---- one stretch
@@ -440,7 +332,10 @@ export function createRunner(parts: RunnerParts): Runner {
         // A transaction may be run again, so each try begins with what was held before it.
         next = await persist(() => transact((work) => settle(work, job, { ...held }, step, attempt, outcome)));
       } else {
-        const left = await tearDownMachine(current);
+        const { held, attempt } = current;
+        const step = attempt && held.plan.steps[attempt.step];
+        const request = attempt && step ? requestOf(held, step, attempt, "") : null;
+        const left = await tearDownMachine(parts, { held, attempt, request, power: current.power });
         next = await persist(() => transact((work) => settleAbort(work, job, { ...current, held: { ...current.held } }, left)));
       }
     }
@@ -511,19 +406,4 @@ export function createRunner(parts: RunnerParts): Runner {
       unring();
     },
   };
-}
-
-/** A clean-up run is a consequence of its operation's stop, so that stop is not for it. */
-function wishOf(run: Pick<RunRow, "wish" | "purpose">, operationWish: Wish | null): Wish | null {
-  if (run.wish === "ABORT" || run.purpose === "CLEAN_UP") return run.wish;
-  return run.wish ?? operationWish;
-}
-
-function describe({ node }: Held, step: PlannedStep, reason: string): string {
-  const sentence = /[.!?]$/.test(reason) ? reason : `${reason}.`;
-  return `Node ${node.name}: ${stepLabel(step)} failed: ${sentence}`;
-}
-
-function failureOf({ node }: Held, step: PlannedStep | undefined, fault: { readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean }): Failure {
-  return { code: fault.code, message: fault.reason, step: stepLabel(step), nodeId: node.id, nodeName: node.name, at: new Date().toISOString(), retryable: fault.retryable };
 }

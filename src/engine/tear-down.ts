@@ -1,0 +1,68 @@
+/** Carrying out an abort on the machine: the step's own `abort`, then the power, each bounded. */
+import { messageOf } from "../errors.ts";
+import { powersOffOnAbort } from "../lifecycle/verbs.ts";
+import type { PowerState } from "../drivers/driver.ts";
+import type { Log } from "../log.ts";
+import type { Database } from "../store/database.ts";
+import { attemptsOf, hasAttempts, runsByIds } from "../store/runs.ts";
+import type { AttemptRow } from "../store/runs.ts";
+import type { Held } from "./held.ts";
+import { stepLabel } from "./plan.ts";
+import { abortStep, setPower } from "./step.ts";
+import type { StepRequest } from "./step.ts";
+
+export interface TearDownParts {
+  readonly database: Database;
+  readonly log: Log;
+  /** How long each part of it may take. */
+  readonly tearDownMs: number;
+}
+
+export interface Abort {
+  readonly held: Held;
+  /** The attempt that was under way, and how its step is called. Null: none was. */
+  readonly attempt: AttemptRow | null;
+  readonly request: Omit<StepRequest, "abort" | "graceMs"> | null;
+  /** Power as the step saw it last. */
+  readonly power: PowerState | null;
+}
+
+/** What is left of the machine. */
+export interface Remains {
+  readonly power: PowerState;
+  /** What the tear-down itself failed with. */
+  readonly error: string | null;
+  /** Whether a clean, deploy or undeploy step had begun. */
+  readonly touched: boolean;
+}
+
+/** Never throws for what the machine does: that is reported with the run. */
+export async function tearDownMachine(parts: TearDownParts, abort: Abort): Promise<Remains> {
+  const { database, log, tearDownMs } = parts;
+  const { held, attempt, request } = abort;
+  const { run, machine, plan } = held;
+  const errors: string[] = [];
+  const deadline = () => new Date(Date.now() + tearDownMs);
+  let power = abort.power ?? held.node.powerState;
+  const began = await hasAttempts(database.reader, run.id);
+  // What the abort asked for came after the claim.
+  const powerOff = (await runsByIds(database.reader, [run.id]))[0]?.powerOff ?? powersOffOnAbort(held.node.state);
+  const step = attempt ? plan.steps[attempt.step] : undefined;
+  if (request && step) {
+    try {
+      await abortStep({ ...request, deadline: deadline() });
+    } catch (error) {
+      errors.push(`${stepLabel(step)} could not be undone: ${machine.redactor.text(messageOf(error))}`);
+    }
+  }
+  if (began && powerOff) {
+    try {
+      power = await setPower(machine, "OFF", deadline(), log);
+    } catch (error) {
+      power = "UNKNOWN";
+      errors.push(`the power could not be cut: ${machine.redactor.text(messageOf(error))}`);
+    }
+  }
+  const touched = (await attemptsOf(database.reader, [run.id])).some(({ step: index }) => ["clean", "deploy", "undeploy"].includes(plan.steps[index]?.phase ?? ""));
+  return { power, error: errors.length > 0 ? errors.join("; ") : null, touched };
+}
