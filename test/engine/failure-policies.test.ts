@@ -21,10 +21,12 @@ describe("CLEAN_UP_ALL", () => {
 
   test("lets a running step of the others end, keeps its result, and begins no new one before the clean-up", async () => {
     const gate = aGate();
+    const misfortune = aGate();
     const other = await sound().scripted({ "deploy.write_image": { gate: gate.name } }).made();
-    const bad = await sound().scripted({ "deploy.prepare": { fail: "no luck" } }).made();
+    const bad = await sound().scripted({ "deploy.prepare": { gate: misfortune.name, fail: "no luck" } }).made();
     const id = await ostler.begin("COMMISSION", [other, bad]);
     await gate.arrivals();
+    misfortune.open();
     await ostler.nodeBecomes(bad, "DEPLOY_FAILED");
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
