@@ -5,7 +5,10 @@
 import { getNamedType, isInterfaceType, isNonNullType, isObjectType, isUnionType } from "graphql";
 import type { GraphQLField, GraphQLNamedType, GraphQLSchema } from "graphql";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { passGate } from "../../plugins/fake/gates.ts";
 import { buildSchema } from "../../src/graphql/schema.ts";
+import { aGate } from "../support/builders.ts";
+import { eventually } from "../support/eventually.ts";
 import type { AnyCall, AnySettings } from "../support/driver.ts";
 import { aDriver, aStep } from "../support/driver.ts";
 import { serviceUnderTest, takeAll, takeUntil } from "../support/service.ts";
@@ -13,6 +16,9 @@ import type { Driver } from "../../src/drivers/driver.ts";
 
 const PASSWORD = "Xyzzy-plugh-7#!";
 const NEWER = "Frotz-ozmoo-9?$";
+
+/** Where a step waits until its progress has been seen. */
+const halfWay = aGate();
 
 const passwordOf = ({ settings }: Pick<AnyCall, "settings">) => String(settings["password"]);
 
@@ -26,6 +32,7 @@ function aLeakyDriver(): Driver<never> {
       aStep("tell", "clean", async (call) => {
         call.log(`logging in with ${passwordOf(call)}`);
         call.progress(50, `half way with ${passwordOf(call)}`);
+        await passGate(halfWay.name, call.node.name, call.signal);
         return { kind: "done", output: { url: `https://root:${passwordOf(call)}@bmc/`, list: [passwordOf(call)], [`key`]: passwordOf(call) } };
       }, { priority: 30 }),
       aStep("refuse", "clean", async (call) => ({ kind: "failed", reason: `login root/${passwordOf(call)} was refused`, retryable: false }), { priority: 0 }),
@@ -113,6 +120,10 @@ beforeAll(async () => {
     ["setPower", ["leaky-locked"], { action: "ON" }],
   ] as const) {
     const uuid = await ostler.begin(verb, names, more);
+    if (verb === "commissionNodes") {
+      await eventually("the progress is shown", async () => JSON.stringify(await ask(`{ node(by: { name: "leaky-2" }) { currentRun { currentStep { progressMessage } } } }`)).includes("half way"));
+      halfWay.open();
+    }
     answers.push(JSON.stringify(await takeAll(ostler.overEvents(`subscription { operationUpdates(id: "${uuid}") ${all("OperationUpdate")} }`))));
   }
   const { node } = (await ask(`{ node(by: { name: "leaky-1" }) ${all("Node")} }`)) as { node: { id: string } };
