@@ -1,0 +1,171 @@
+/**
+ * An example of a driver, complete and small: machines behind a controller that speaks HTTP. Explained in
+ * docs/drivers.md. The controller:
+ *
+ *     GET  /power              -> { "on": true }
+ *     PUT  /power              <- { "on": true }
+ *     GET  /about              -> { "model": "…", "cpus": 8 }
+ *     PUT  /images/<key>       <- { "image": "…", "reportTo": "http://…/callback/…" }   begins, or finds, the job <key>
+ *     GET  /images/<key>       -> { "state": "WRITING" | "WRITTEN" | "BROKEN", "percent": 40 }
+ *     DELETE /images/<key>     gives the job up
+ *     DELETE /disk             wipes the disk
+ */
+import * as z from "zod";
+import type { Call, Driver, DriverError, DriverErrorKind, Json, PluginHost, StepCall, StepResult } from "../../src/drivers/driver.ts";
+
+const settings = z.strictObject({
+  url: z.url({ protocol: /^https?$/ }).meta({ description: "Address of the controller, as in http://10.0.0.7." }),
+  token: z.string().min(8, { abort: true }).max(200, { abort: true }).meta({ writeOnly: true, description: "Token that the controller asks for." }),
+  serviceUrl: z.url({ protocol: /^https?$/ }).meta({ description: "Address at which the machine reaches this service, for its call-backs." }),
+});
+
+type Settings = z.infer<typeof settings>;
+
+/** Says whom to ask: the login, the wire, the time, or the machine. */
+class LampError extends Error implements DriverError {
+  override readonly name = "DriverError";
+  readonly kind: DriverErrorKind;
+  readonly retryable: boolean;
+  constructor(message: string, kind: DriverErrorKind, options: { readonly retryable: boolean; readonly cause?: unknown }) {
+    super(message, { cause: options.cause });
+    this.kind = kind;
+    this.retryable = options.retryable;
+  }
+}
+
+/** One request to the controller. Its signal is the call's, so that an abort or the deadline ends it. */
+async function ask(call: Call<Settings>, method: string, path: string, body?: Json): Promise<Record<string, Json>> {
+  const { url, token } = call.settings;
+  let response: Response;
+  try {
+    response = await fetch(new URL(path, url), {
+      method,
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      signal: call.signal,
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+  } catch (cause) {
+    if (call.signal.aborted) throw cause;
+    throw new LampError(`The controller of ${call.node.name} at ${url} does not answer; look at its power and its cable.`, "UNREACHABLE", { retryable: true, cause });
+  }
+  if (response.status === 401) throw new LampError(`The controller of ${call.node.name} refuses the token; set it with updateNode.`, "AUTHENTICATION", { retryable: false });
+  if (!response.ok) throw new LampError(`The controller of ${call.node.name} answers ${method} ${path} with ${response.status}.`, "REFUSED", { retryable: response.status >= 500 });
+  return (await response.json()) as Record<string, Json>;
+}
+
+/** Entered three times as a rule: to begin the job, when the machine has called back, or when it has been silent too long. */
+async function writeImage(call: StepCall<Settings>): Promise<StepResult> {
+  const job = `images/${encodeURIComponent(call.attemptKey)}`;
+  if (call.memo === null) {
+    // The same key in every entry of this attempt: entered again after a crash, it finds the job that it has begun.
+    await ask(call, "PUT", job, { image: call.variables["image"] ?? "default", reportTo: new URL(call.callbackPath, call.settings.serviceUrl).href });
+    return { kind: "wait", callback: true, seconds: 60, memo: { begun: true } };
+  }
+  // A call-back is a hint; what counts is what the controller says.
+  const { state, percent } = await ask(call, "GET", job);
+  if (state === "WRITTEN") return { kind: "done", output: { image: call.variables["image"] ?? "default" } };
+  if (state === "BROKEN") return { kind: "failed", reason: "the controller could not write the image", retryable: true };
+  call.progress(Number(percent), "writing");
+  return { kind: "wait", callback: true, seconds: 60, memo: call.memo };
+}
+
+export default function createLamp(_host: PluginHost): Driver<Settings> {
+  return {
+    contract: 1,
+    name: "lamp",
+    version: "1.0.0",
+    description: "Machines behind a controller that speaks HTTP; the example of docs/drivers.md.",
+    settings,
+    power: {
+      async read(call) {
+        return (await ask(call, "GET", "power"))["on"] === true ? "ON" : "OFF";
+      },
+      async set(call, action) {
+        if (action === "REBOOT") await ask(call, "PUT", "power", { on: false });
+        await ask(call, "PUT", "power", { on: action === "ON" || action === "REBOOT" });
+      },
+    },
+    inspect: {
+      supportsAbort: true,
+      withoutReboot: true,
+      steps: [
+        {
+          name: "read_about",
+          title: "Ask the controller what it drives",
+          phase: "inspect",
+          priority: 10,
+          interruptible: "ALWAYS",
+          timeoutSeconds: 60,
+          idempotent: true,
+          run: async (call) => ({ kind: "done", output: await ask(call, "GET", "about") }),
+        },
+      ],
+    },
+    clean: {
+      supportsAbort: true,
+      steps: [
+        {
+          name: "wipe_disk",
+          title: "Wipe the disk",
+          phase: "clean",
+          priority: 10,
+          interruptible: "AT_BOUNDARY",
+          timeoutSeconds: 600,
+          idempotent: true,
+          retries: { times: 2, backoffSeconds: 5 },
+          async run(call) {
+            await ask(call, "DELETE", "disk");
+            return { kind: "done" };
+          },
+        },
+      ],
+    },
+    deploy: {
+      supportsAbort: true,
+      steps: [
+        {
+          name: "write_image",
+          title: "Write the operating system to disk",
+          phase: "deploy",
+          priority: 20,
+          interruptible: "ALWAYS",
+          timeoutSeconds: 1800,
+          idempotent: true,
+          retries: { times: 1, backoffSeconds: 10 },
+          reaches: "PROVISIONED",
+          run: writeImage,
+          async abort(call) {
+            await ask(call, "DELETE", `images/${encodeURIComponent(call.attemptKey)}`);
+          },
+        },
+        {
+          name: "boot_system",
+          title: "Start the installed system",
+          phase: "deploy",
+          priority: 10,
+          interruptible: "ALWAYS",
+          timeoutSeconds: 120,
+          idempotent: true,
+          async run(call) {
+            // Through the node's power, which may be another driver's.
+            await call.power.set("ON");
+            return { kind: "done" };
+          },
+        },
+        {
+          name: "remove_system",
+          title: "Switch the machine off",
+          phase: "undeploy",
+          priority: 10,
+          interruptible: "ALWAYS",
+          timeoutSeconds: 60,
+          idempotent: true,
+          async run(call) {
+            await call.power.set("OFF");
+            return { kind: "done" };
+          },
+        },
+      ],
+    },
+  };
+}
