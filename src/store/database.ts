@@ -8,7 +8,7 @@ import { drizzle } from "drizzle-orm/postgres-js";
 import type { PostgresJsDatabase } from "drizzle-orm/postgres-js";
 import { migrate } from "drizzle-orm/postgres-js/migrator";
 import postgres from "postgres";
-import type { Sql } from "postgres";
+import type { Sql, TransactionSql } from "postgres";
 
 /** Where a server listens. `host` may be the folder of a Unix socket. */
 export type Connection = { readonly url: string } | { readonly host: string; readonly port: number; readonly user: string; readonly database: string };
@@ -110,7 +110,41 @@ function connect(connection: Connection, max: number): Sql {
     max_pipeline: 1e9,
     connection: { application_name: "ostler" },
   };
-  return "url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options });
+  return sparedAfterLoss("url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options }));
+}
+
+/**
+ * postgres.js 3.4.9 writes to a connection that was lost under a transaction, its own ROLLBACK first of all: an exception
+ * that nobody can catch, and the process dies. So a transaction whose connection is gone issues nothing any more, and
+ * its end is left to postgres.js, which rejects it when the connection closes.
+ */
+function sparedAfterLoss(sql: Sql): Sql {
+  const begin = sql.begin.bind(sql) as (options: string, work: (tx: TransactionSql) => unknown) => Promise<unknown>;
+  const spared = async (...given: [string, (tx: TransactionSql) => unknown] | [(tx: TransactionSql) => unknown]) => {
+    const [options, work] = given.length === 1 ? ["", given[0]] : given;
+    let lost: unknown;
+    const guard = (tx: TransactionSql): TransactionSql =>
+      new Proxy(tx, {
+        get(target, key) {
+          if (lost !== undefined && key === "unsafe") throw lost;
+          return Reflect.get(target, key, target) as unknown;
+        },
+      });
+    const ended = begin(options, async (tx) => {
+      try {
+        return await work(guard(tx));
+      } catch (error) {
+        if (!isConnectionLoss(error)) throw error;
+        lost ??= error;
+        return new Promise<never>(() => {});
+      }
+    });
+    ended.catch((error: unknown) => {
+      lost ??= error;
+    });
+    return ended;
+  };
+  return Object.assign(sql, { begin: spared });
 }
 
 async function requireVersion(sql: Sql): Promise<void> {
