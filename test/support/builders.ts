@@ -166,8 +166,8 @@ export interface EngineUnderTest extends AsyncDisposable {
   steps(run: RunRow): Promise<SeenStep[]>;
   /** The node's transitions, oldest first. */
   transitions(node: TestNode): Promise<TransitionRow[]>;
-  /** How many times the driver was entered so far, on whatever node. */
-  entriesInAll(): number;
+  /** How many times a step was entered so far, on whatever node. */
+  entriesOfSteps(): number;
   /** What happened to the node in an operation, as in "verify → VERIFYING". */
   story(node: TestNode, operationId?: string): Promise<string[]>;
   /** The driver's journal: what it was asked to do on a node. */
@@ -254,11 +254,14 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
     return [...rows, ...jobs.map(({ row }) => `job ${JSON.stringify(row)}`)];
   }
 
-  const journal = ({ name }: TestNode): Entry[] => {
+  const wholeJournal = (): Entry[] => {
     if (!existsSync(journalFile)) return [];
-    const lines = readFileSync(journalFile, "utf8").split("\n").filter((line) => line !== "");
-    return lines.map((line) => JSON.parse(line) as Entry).filter((entry) => entry.node === name);
+    // A process that is killed may leave half a line.
+    const lines = readFileSync(journalFile, "utf8").split("\n").slice(0, -1);
+    return lines.map((line) => JSON.parse(line) as Entry);
   };
+  const journal = ({ name }: TestNode): Entry[] => wholeJournal().filter((entry) => entry.node === name);
+  const isEntered = ({ step, done, abort }: Entry) => step !== undefined && !done && !abort;
 
   return {
     engine,
@@ -300,7 +303,7 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
       const rows = await transitions([of]);
       return rows.filter((row) => operationId === undefined || row.operationId === operationId).map(({ event, toState }) => `${event} → ${toState}`);
     },
-    entered: (of) => journal(of).flatMap(({ step, done, abort }) => (step !== undefined && !done && !abort ? [step] : [])),
+    entered: (of) => journal(of).filter(isEntered).map(({ step }) => step ?? ""),
     powerCalls: (of) => journal(of).flatMap(({ power }) => (power === undefined ? [] : [power])),
     async foldedLog() {
       const states = new Map<string, { name: string; state: NodeState }>();
@@ -321,7 +324,7 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
       const [was, is] = [new Set(before), new Set(after)];
       return [...before.filter((row) => !is.has(row)).map((row) => `- ${row}`), ...after.filter((row) => !was.has(row)).map((row) => `+ ${row}`)];
     },
-    entriesInAll: () => (existsSync(journalFile) ? readFileSync(journalFile, "utf8").split("\n").length - 1 : 0),
+    entriesOfSteps: () => wholeJournal().filter(isEntered).length,
     inAnotherProcess: async () => owned.use(await startEngineProcess(test.connection, journalFile)),
     another: async (more = {}) => owned.use(await runEngine(test.connection, { ...setup, ...more })),
     async leasesRunOut(of = "all") {

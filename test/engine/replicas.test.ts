@@ -1,0 +1,115 @@
+/** Several processes on one database, and what happens between them: sharing, wishes, leaving, losing the database. */
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import type { EngineUnderTest } from "../support/builders.ts";
+import { eventually } from "../support/eventually.ts";
+import { unsound } from "../support/soundness.ts";
+
+let ostler: EngineUnderTest;
+beforeEach(async () => {
+  ostler = await engineUnderTest({ started: false });
+});
+afterEach(() => ostler[Symbol.asyncDispose]());
+
+const STEPS_ENTERED = 7;
+
+describe("two processes", () => {
+  test("share the work, and no step is entered twice", async () => {
+    await Promise.all([ostler.another({ started: true, concurrency: 5 }), ostler.another({ started: true, concurrency: 5 })]);
+    const nodes = await ostler.aNode().with("fake", { delayMs: 2 }).times(40);
+    const id = await ostler.begin("COMMISSION", nodes);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(ostler.entriesOfSteps()).toBe(nodes.length * STEPS_ENTERED);
+    for (const run of await ostler.runs(id)) expect(run.fence).toBe(2);
+    expect(await unsound(ostler)).toEqual([]);
+  });
+
+  test("pass wishes on: an abort that one is asked for reaches the step in the other", async () => {
+    const worker = await ostler.another({ started: true });
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { silent: true } }).made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await eventually("the step is entered", () => ostler.entered(node).includes("deploy.write_image"));
+    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([{ effect: "NOW" }]);
+    expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+    await worker[Symbol.asyncDispose]();
+  });
+
+  test("take over a parked run from each other as if it were their own", async () => {
+    const first = await ostler.another({ started: true });
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { waitSeconds: 0.5 } }).made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await ostler.nodeBecomes(node, "DEPLOY_WAIT");
+    await first[Symbol.asyncDispose]();
+    await ostler.engine.start();
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await ostler.story(node, id)).toEqual(["deploy → DEPLOYING", "wait → DEPLOY_WAIT", "resume → DEPLOYING", "done → ACTIVE"]);
+  });
+});
+
+describe("a process that leaves", () => {
+  test("lets a running step end, and hands the rest back: nothing has to be recovered", async () => {
+    const gate = aGate();
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).made();
+    const leaving = await ostler.another({ started: true });
+    const id = await ostler.begin("DEPLOY", [node]);
+    await gate.arrivals();
+    const left = leaving[Symbol.asyncDispose]();
+    gate.open();
+    await left;
+    expect(await unsound(ostler)).toEqual([]);
+    expect(ostler.entered(node)).toEqual(["deploy.prepare", "deploy.write_image"]);
+    await ostler.engine.start();
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(ostler.entered(node)).toEqual(["deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"]);
+    expect(await ostler.story(node, id)).toEqual(["deploy → DEPLOYING", "done → ACTIVE"]);
+  });
+
+  test("takes no new work", async () => {
+    const leaving = await ostler.another({ started: true });
+    await leaving[Symbol.asyncDispose]();
+    const node = await ostler.aNode().in("AVAILABLE").made();
+    await ostler.begin("DEPLOY", [node]);
+    await ostler.engine.start();
+    await ostler.nodeBecomes(node, "ACTIVE");
+    expect(ostler.entered(node)).toHaveLength(4);
+  });
+});
+
+test("no more runs than its room are worked on by a process at once, and all get their turn", async () => {
+  const gate = aGate();
+  await ostler.another({ started: true, concurrency: 3 });
+  const nodes = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(8);
+  const id = await ostler.begin("DEPLOY", nodes);
+  expect(await gate.arrivals(3)).toHaveLength(3);
+  const other = await ostler.aNode().in("AVAILABLE").made();
+  const later = await ostler.begin("DEPLOY", [other]);
+  expect((await ostler.runs(id)).filter(({ owner }) => owner !== null)).toHaveLength(3);
+  expect(ostler.entered(other)).toEqual([]);
+  gate.open();
+  expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  expect((await ostler.operationEnds(later)).state).toBe("SUCCEEDED");
+});
+
+test("a run whose job was lost is given one when a process starts", async () => {
+  const node = await ostler.aNode().in("AVAILABLE").made();
+  const id = await ostler.begin("DEPLOY", [node]);
+  await ostler.test.sql`delete from pgboss.job where name = 'runs'`;
+  await ostler.test.sql`update runs set updated_at = now() - interval '5 minutes'`;
+  await ostler.engine.start();
+  expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  expect(await unsound(ostler)).toEqual([]);
+});
+
+test("every connection to the database is cut while steps run, and no operation fails for it", async () => {
+  const gate = aGate();
+  await ostler.engine.start();
+  const nodes = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).times(5);
+  await ostler.begin("DEPLOY", nodes);
+  await gate.arrivals(5);
+  await ostler.test.sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'`;
+  gate.open();
+  const ended = await eventually("the operation ends", async () => (await ostler.test.sql<{ state: string }[]>`select state from operations where finished_at is not null`)[0]);
+  expect(ended.state).toBe("SUCCEEDED");
+  for (const node of nodes) expect(ostler.entered(node)).toEqual(["deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"]);
+  expect(await unsound(ostler)).toEqual([]);
+});
