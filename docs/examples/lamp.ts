@@ -5,8 +5,9 @@
  *     GET  /power              -> { "on": true }
  *     PUT  /power              <- { "on": true }
  *     GET  /about              -> { "model": "…", "cpus": 8 }
- *     PUT  /images/<key>       <- { "image": "…", "reportTo": "http://…/callback/…" }   begins, or finds, the job <key>
- *     GET  /images/<key>       -> { "state": "WRITING" | "WRITTEN" | "BROKEN", "percent": 40 }
+ *     PUT  /images/<key>       <- { "image": "…", "reportTo": "http://…/callback/…" }
+ *                              -> { "state": "WRITING" | "WRITTEN" | "BROKEN", "percent": 40 }
+ *                              begins the job <key> or finds it, and from now on reports its end there
  *     DELETE /images/<key>     gives the job up
  *     DELETE /disk             wipes the disk
  */
@@ -53,20 +54,24 @@ async function ask(call: Call<Settings>, method: string, path: string, body?: Js
   return (await response.json()) as Record<string, Json>;
 }
 
-/** Entered three times as a rule: to begin the job, when the machine has called back, or when it has been silent too long. */
+/**
+ * Entered to begin the job, when the machine has called back, and after each minute of silence. The key is the same in
+ * every entry of an attempt: entered again after a crash, it finds the job that it has begun.
+ */
 async function writeImage(call: StepCall<Settings>): Promise<StepResult> {
-  const job = `images/${encodeURIComponent(call.attemptKey)}`;
-  if (call.memo === null) {
-    // The same key in every entry of this attempt: entered again after a crash, it finds the job that it has begun.
-    await ask(call, "PUT", job, { image: call.variables["image"] ?? "default", reportTo: new URL(call.callbackPath, call.settings.serviceUrl).href });
-    return { kind: "wait", callback: true, seconds: 60, memo: { begun: true } };
+  const image = call.variables["image"] ?? "default";
+  // Each entry has a call-back path of its own, so the controller is told anew. What is done it says itself: a call-back is a hint.
+  const reportTo = new URL(call.callbackPath, call.settings.serviceUrl).href;
+  const { state, percent } = await ask(call, "PUT", `images/${encodeURIComponent(call.attemptKey)}`, { image, reportTo });
+  switch (state) {
+    case "WRITTEN":
+      return { kind: "done", output: { image } };
+    case "BROKEN":
+      return { kind: "failed", reason: "the controller could not write the image", retryable: true };
+    default:
+      call.progress(Number(percent), "writing");
+      return { kind: "wait", callback: true, seconds: 60, memo: { percent: percent ?? 0 } };
   }
-  // A call-back is a hint; what counts is what the controller says.
-  const { state, percent } = await ask(call, "GET", job);
-  if (state === "WRITTEN") return { kind: "done", output: { image: call.variables["image"] ?? "default" } };
-  if (state === "BROKEN") return { kind: "failed", reason: "the controller could not write the image", retryable: true };
-  call.progress(Number(percent), "writing");
-  return { kind: "wait", callback: true, seconds: 60, memo: call.memo };
 }
 
 export default function createLamp(_host: PluginHost): Driver<Settings> {
