@@ -47,9 +47,9 @@ async function start(): Promise<void> {
     stdio: ["ignore", "pipe", "inherit"],
   });
   service = child;
-  await new Promise<void>((ready, ended) => {
+  await new Promise<void>((ready, refuse) => {
     child.stdout.once("data", () => ready());
-    child.once("exit", (code) => ended(new Error(`The service ended (${code}) before it was ready.`)));
+    child.once("exit", (code) => refuse(new Error(`The service ended (${code}) before it was ready.`)));
   });
 }
 
@@ -181,12 +181,11 @@ async function main(): Promise<void> {
     await delay(1_500 + random() * 3_000);
     const early = !(await ended("{ kinds: [COMMISSION] }"));
     await kill();
-    const { state } = { state: early ? "in the middle" : "after the end" };
     await start();
-    console.log(`     kill ${count} ${state}, ${((Date.now() - began) / 1000).toFixed(1)} s after the beginning`);
+    console.log(`     kill ${count} ${early ? "in the middle" : "after the end"}, ${((Date.now() - began) / 1000).toFixed(1)} s after the beginning`);
     if (count === 1) check("the first kill came in the middle of the work", early);
   }
-  check("both operations end", (await untilEnded("{ kinds: [COMMISSION, CLEAN] }")) === true, `${((Date.now() - began) / 1000).toFixed(1)} s`);
+  check("both operations end", await untilEnded("{ kinds: [COMMISSION, CLEAN] }"), `${((Date.now() - began) / 1000).toFixed(1)} s`);
 
   const { operations: commissions } = await query<{ operations: { edges: readonly { node: { state: string; firstFailure: { message: string } | null } }[] } }>(
     "{ operations(filter: { kinds: [COMMISSION] }, first: 1) { edges { node { state firstFailure { message } } } } }",
