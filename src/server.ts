@@ -19,6 +19,7 @@ import { identify } from "./access/access.ts";
 import { createContext } from "./graphql/context.ts";
 import type { Context, Services } from "./graphql/context.ts";
 import { EXAMPLES } from "./graphql/examples.ts";
+import { unstorable } from "./graphql/storable.ts";
 import type { Log } from "./log.ts";
 import type { StoredJson } from "./store/records.ts";
 
@@ -143,6 +144,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     } catch {
       return sendJson(response, 400, { error: "A call-back's body is JSON, or empty." });
     }
+    const flaw = unstorable(value);
+    if (flaw !== null) return sendJson(response, 400, { error: flaw });
     const answer = await services.engine.callBack(callbackToken, value);
     return answer === "TAKEN" ? sendJson(response, 202, { taken: true }) : sendJson(response, 404, { error: "Nobody waits for this call-back: it is late, was made before, or was never expected." });
   }

@@ -6,6 +6,7 @@ import { GraphQLError } from "graphql";
 import type { Page, PageKey, PageRequest } from "../store/page.ts";
 import { builder } from "./builder.ts";
 import { isUuid } from "./ids.ts";
+import { isStorable } from "./storable.ts";
 
 export interface Connection<Row> {
   readonly edges: readonly { readonly cursor: string; readonly node: Row }[];
@@ -94,11 +95,6 @@ function readCursor(cursor: string | null | undefined, kind: "text" | "instant")
     // Refused below, like every other text that is no cursor of ours.
   }
   throw badInput(`${JSON.stringify(cursor)} is no cursor of this list.`);
-}
-
-/** Whether the database can hold a text: it takes neither U+0000 nor half of a surrogate pair. */
-export function isStorable(text: string): boolean {
-  return !text.includes("\0") && text.isWellFormed();
 }
 
 /** A place in an operation as a cursor. */

@@ -5,8 +5,9 @@ import type { GraphQLObjectType, GraphQLSchema } from "graphql";
 import { hasScope } from "../access/access.ts";
 import type { Scope } from "../access/access.ts";
 import { builder } from "./builder.ts";
-import { badInput, isStorable } from "./connection.ts";
+import { badInput } from "./connection.ts";
 import type { Context } from "./context.ts";
+import { unstorable } from "./storable.ts";
 import "./cluster.ts";
 import "./driver.ts";
 import "./node.ts";
@@ -25,9 +26,6 @@ export function buildSchema(): GraphQLSchema {
   return schema;
 }
 
-/** Of arguments, input objects and JSON values together. */
-const NESTING_MAX = 32;
-
 /** Puts before each field a check that its arguments are something that the database can hold, whatever their types. */
 function checkArguments(type: GraphQLObjectType): void {
   for (const field of Object.values(type.getFields())) {
@@ -35,22 +33,11 @@ function checkArguments(type: GraphQLObjectType): void {
     const inner = field[first];
     if (!inner || field.args.length === 0) continue;
     field[first] = (source, args: Record<string, unknown>, context: Context, info) => {
-      const flaw = flawOf(args, []);
+      const flaw = unstorable(args);
       if (flaw !== null) throw badInput(flaw);
       return inner(source, args, context, info);
     };
   }
-}
-
-function flawOf(value: unknown, path: readonly string[]): string | null {
-  if (path.length > NESTING_MAX) return `${path.slice(0, 3).join(".")} is nested deeper than ${NESTING_MAX} levels.`;
-  if (typeof value === "string") return isStorable(value) ? null : `${path.join(".")} holds a character that cannot be stored: U+0000, or half of a surrogate pair.`;
-  if (typeof value !== "object" || value === null || value instanceof Date) return null;
-  for (const [key, member] of Object.entries(value)) {
-    const flaw = isStorable(key) ? flawOf(member, [...path, key]) : `${path.join(".")} has a key that cannot be stored.`;
-    if (flaw !== null) return flaw;
-  }
-  return null;
 }
 
 /** Puts the check of the caller's scope before each root field. */
