@@ -18,17 +18,18 @@ export const ipmiSettings = z.strictObject({
     .regex(ADDRESS, "is not a host name or IP address")
     .meta({ description: "Host name or IP address of the BMC, without a port." }),
   port: z.int().min(1).max(65535).default(623).meta({ description: "UDP port of the BMC." }),
+  // A length that does not fit ends the look at a text, so that one flaw is told once.
   username: z
     .string()
-    .min(1)
-    .max(16)
+    .min(1, { abort: true })
+    .max(16, { abort: true })
     .regex(PRINTABLE, "holds a control character")
     .refine(bytesAtMost(16), "is longer than the 16 bytes of IPMI 2.0")
     .meta({ description: "User name on the BMC, at most 16 bytes." }),
   password: z
     .string()
-    .min(1)
-    .max(20)
+    .min(1, { abort: true })
+    .max(20, { abort: true })
     .regex(PRINTABLE, "holds a control character")
     .refine(bytesAtMost(20), "is longer than the 20 bytes of IPMI 2.0")
     .meta({ writeOnly: true, description: "Password of that user, at most 20 bytes." }),
