@@ -1,0 +1,406 @@
+/** The server around the API: who is let in, what is let in, what comes out when something breaks, and how it ends. */
+import { connect } from "node:net";
+import { request as httpRequest } from "node:http";
+import { afterAll, describe, expect, test } from "vitest";
+import { createClient } from "graphql-ws";
+import { WebSocket } from "ws";
+import createFake from "../plugins/fake/index.ts";
+import type { FakeSettings } from "../plugins/fake/settings.ts";
+import type { Driver, StepCall } from "../src/drivers/driver.ts";
+import { eventually } from "./support/eventually.ts";
+import { serviceUnderTest, takeAll } from "./support/service.ts";
+import type { ServiceUnderTest } from "./support/service.ts";
+
+const TOKEN = "correct-horse-battery-staple";
+/** Where each node's machine was told to call back. */
+const told = new Map<string, string>();
+
+/** The fake driver under another name, which tells what only a machine would know. */
+function aTellingFake(): Driver<never> {
+  const fake = createFake({ log: () => {} });
+  const steps = (fake.clean?.steps ?? []).map((step) => ({
+    ...step,
+    run(call: StepCall<FakeSettings>) {
+      told.set(call.node.name, call.callbackPath);
+      return step.run(call);
+    },
+  }));
+  return { ...fake, name: "telling", clean: { supportsAbort: true, steps } } as unknown as Driver<never>;
+}
+
+const open = await serviceUnderTest({ drivers: [aTellingFake()] });
+const guarded = await serviceUnderTest({ token: TOKEN });
+afterAll(async () => {
+  await open[Symbol.asyncDispose]();
+  await guarded[Symbol.asyncDispose]();
+});
+
+const VIEWER = JSON.stringify({ query: "{ viewer { subject project } }" });
+const JSON_TYPE = { "content-type": "application/json" };
+const post = (to: ServiceUnderTest, body: BodyInit, headers: Readonly<Record<string, string>> = JSON_TYPE) => fetch(`${to.url}/graphql`, { method: "POST", headers, body });
+const webSocketUrl = (of: ServiceUnderTest) => `${of.url.replace("http", "ws")}/graphql`;
+
+/** How a WebSocket that wants in is answered: "open", or the status of the refusal. */
+function knock(url: string, headers: Readonly<Record<string, string>> = {}): Promise<string> {
+  const socket = new WebSocket(url, "graphql-transport-ws", { headers });
+  return new Promise((answer) => {
+    socket.once("open", () => {
+      answer("open");
+      socket.terminate();
+    });
+    socket.once("unexpected-response", (_request, response) => {
+      answer(String(response.statusCode));
+      socket.terminate();
+    });
+    socket.on("error", () => {});
+  });
+}
+
+/** What comes of one query over a WebSocket: its data, or the code with which the socket is closed. */
+async function overSocket(of: ServiceUnderTest, connectionParams: Record<string, unknown> | undefined, headers: Readonly<Record<string, string>> = {}): Promise<unknown> {
+  class WithHeaders extends WebSocket {
+    constructor(url: string, protocols: string[]) {
+      super(url, protocols, { headers });
+    }
+  }
+  const client = createClient({ url: webSocketUrl(of), webSocketImpl: WithHeaders, retryAttempts: 0, ...(connectionParams && { connectionParams }) });
+  try {
+    const { value } = await client.iterate({ query: "{ viewer { subject } }" }).next();
+    return (value as { data: unknown }).data;
+  } catch (closed) {
+    return (closed as { code: number }).code;
+  } finally {
+    await client.dispose();
+  }
+}
+
+describe("a service with a token", () => {
+  test.each([
+    { what: "no token", headers: {} },
+    { what: "a wrong token", headers: { authorization: `Bearer ${TOKEN}x` } },
+    { what: "an empty token", headers: { authorization: "Bearer " } },
+    { what: "another scheme", headers: { authorization: `Basic ${TOKEN}` } },
+  ])("answers 401 to $what, over HTTP and as a stream of events", async ({ headers }) => {
+    for (const accept of ["application/json", "text/event-stream"]) {
+      const response = await post(guarded, VIEWER, { ...JSON_TYPE, ...headers, accept });
+      expect(response.status).toBe(401);
+      expect(response.headers.get("www-authenticate")).toBe("Bearer");
+      expect(await response.json()).toMatchObject({ errors: [{ extensions: { code: "UNAUTHENTICATED" } }] });
+    }
+    expect((await fetch(`${guarded.url}/graphql?query={viewer{subject}}`, { headers })).status).toBe(401);
+  });
+
+  test("answers 401 before it looks at anything else", async () => {
+    expect((await post(guarded, "x".repeat(2_000_000), { "content-type": "text/plain" })).status).toBe(401);
+  });
+
+  test("lets in who has it", async () => {
+    expect(await guarded.query("{ viewer { subject project } }")).toEqual({ viewer: { subject: "token", project: "default" } });
+  });
+
+  test("closes a WebSocket that has none or a wrong one, and serves one that has it, in its first message or its header", async () => {
+    expect(await overSocket(guarded, undefined)).toBe(4403);
+    expect(await overSocket(guarded, { authorization: "Bearer wrong" })).toBe(4403);
+    expect(await overSocket(guarded, { authorization: `Bearer ${TOKEN}` })).toEqual({ viewer: { subject: "token" } });
+    expect(await overSocket(guarded, { Authorization: `Bearer ${TOKEN}` })).toEqual({ viewer: { subject: "token" } });
+    expect(await overSocket(guarded, undefined, { authorization: `Bearer ${TOKEN}` })).toEqual({ viewer: { subject: "token" } });
+  });
+
+  test("gives a page, not data, to a browser without one", async () => {
+    const page = await fetch(`${guarded.url}/graphql`, { headers: { accept: "text/html" } });
+    expect(page.status).toBe(200);
+    expect(page.headers.get("content-security-policy")).toContain("default-src 'none'");
+    for (const query of ["?query={viewer{subject}}", "?x=1&query={viewer{subject}}"]) {
+      const text = await (await fetch(`${guarded.url}/graphql${query}`, { headers: { accept: "text/html,application/json" } })).text();
+      expect(text).not.toContain('"subject":');
+    }
+  });
+
+  test("is found alive and ready without one", async () => {
+    for (const path of ["/livez", "/readyz"]) {
+      const response = await fetch(guarded.url + path);
+      expect([response.status, await response.text()]).toEqual([200, "ok\n"]);
+    }
+  });
+});
+
+describe("paths", () => {
+  test("the root leads to the API, the schema is text, anything else is not there", async () => {
+    const root = await fetch(open.url, { redirect: "manual" });
+    expect([root.status, root.headers.get("location")]).toEqual([302, "/graphql"]);
+    expect(await (await fetch(`${open.url}/schema.graphql`)).text()).toContain("type Mutation {");
+    for (const path of ["/nothing", "/graphql/x", "/livez/x", "/callback"]) expect((await fetch(open.url + path)).status, path).toBe(404);
+    expect((await fetch(`${open.url}/livez`, { method: "POST" })).status).toBe(404);
+  });
+
+  test("readiness fails while the database is away; life goes on", async () => {
+    await using failing = await serviceUnderTest({ started: false });
+    await failing.database[Symbol.asyncDispose]();
+    expect((await fetch(`${failing.url}/readyz`)).status).toBe(503);
+    expect((await fetch(`${failing.url}/livez`)).status).toBe(200);
+  });
+});
+
+describe("a request", () => {
+  test.each(["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonx", ""])("of type %j is refused: a page of somebody else's could send it", async (type) => {
+    const response = await post(open, new Blob([VIEWER]), type === "" ? {} : { "content-type": type });
+    expect(response.status).toBe(415);
+    expect(await response.json()).toMatchObject({ errors: [{ extensions: { code: "BAD_REQUEST" } }] });
+  });
+
+  test("that would change something is refused as a GET", async () => {
+    const response = await fetch(`${open.url}/graphql?query=${encodeURIComponent(`mutation { createCluster(input: { name: "by-get" }) { errors { code } } }`)}`, { headers: { accept: "application/json" } });
+    expect(response.status).toBe(405);
+    expect(await open.query(`{ cluster(by: { name: "by-get" }) { name } }`)).toEqual({ cluster: null });
+  });
+
+  test("may read as a GET", async () => {
+    const response = await fetch(`${open.url}/graphql?query={viewer{subject}}`, { headers: { accept: "application/json" } });
+    expect(await response.json()).toEqual({ data: { viewer: { subject: "anonymous" } } });
+  });
+
+  test("gives no other page the right to read the answer", async () => {
+    const response = await post(open, VIEWER, { ...JSON_TYPE, origin: "https://evil.example" });
+    expect(response.headers.get("access-control-allow-origin")).toBeNull();
+    const preflight = await fetch(`${open.url}/graphql`, { method: "OPTIONS", headers: { origin: "https://evil.example", "access-control-request-method": "POST" } });
+    expect(preflight.headers.get("access-control-allow-origin")).toBeNull();
+  });
+
+  test.each(["", "{", "null", "7", "[]", '"x"', '{"query":7}', '{"variables":{}}', '{"query":"{viewer{subject}}","variables":[1]}', `[${VIEWER}]`])("whose body is %j is refused, and is no unexpected error", async (body) => {
+    const response = await post(open, body, { ...JSON_TYPE, accept: "application/graphql-response+json" });
+    expect(response.status).toBe(400);
+    const { errors } = (await response.json()) as { errors: { extensions?: { code?: string } }[] };
+    expect(errors.length).toBeGreaterThan(0);
+    for (const { extensions } of errors) expect(extensions?.code).not.toBe("INTERNAL");
+  });
+
+  test("as deep as a body can be is refused, and the service goes on", async () => {
+    const deepVariable = `{"query":"query Q($t: JSON) { viewer { subject } }","variables":{"t":${"[".repeat(200_000)}${"]".repeat(200_000)}}}`;
+    const deepDocument = JSON.stringify({ query: `mutation { createCluster(input: { name: "deep", variables: { a: ${"[".repeat(100_000)}${"]".repeat(100_000)} } }) { errors { code } } }` });
+    const deepSelection = JSON.stringify({ query: `{ ${"nodes { edges { node { cluster { ".repeat(20_000)}` });
+    for (const body of [deepVariable, deepDocument, deepSelection]) await (await post(open, body)).text();
+    expect(await open.query("{ viewer { subject } }")).toEqual({ viewer: { subject: "anonymous" } });
+  });
+
+  test("that says it is too large is refused", async () => {
+    const response = await post(open, `{"query":"{ viewer { subject } }","x":"${"x".repeat(1024 * 1024)}"}`);
+    expect(response.status).toBe(413);
+  });
+
+  test("that grows too large without saying so is cut off", async () => {
+    const { hostname, port } = new URL(open.url);
+    const request = httpRequest({ hostname, port, path: "/graphql", method: "POST", headers: { ...JSON_TYPE, "transfer-encoding": "chunked" } });
+    const answered = new Promise<number | string>((answer) => {
+      request.on("response", (response) => answer(response.statusCode ?? 0));
+      request.on("error", (error: NodeJS.ErrnoException) => answer(error.code ?? ""));
+    });
+    const chunk = "x".repeat(64 * 1024);
+    request.write(`{"query":"`);
+    for (let sent = 0; sent < 40 && !request.destroyed; sent += 1) await new Promise<void>((done) => void request.write(chunk, () => done()));
+    expect([413, "ECONNRESET", "EPIPE"]).toContain(await answered);
+    request.destroy();
+  });
+
+  test("in small pieces is read whole", async () => {
+    const { hostname, port } = new URL(open.url);
+    const request = httpRequest({ hostname, port, path: "/graphql", method: "POST", headers: { ...JSON_TYPE, "transfer-encoding": "chunked" } });
+    for (const letter of VIEWER) await new Promise<void>((done) => void request.write(letter, () => done()));
+    const text = await new Promise<string>((answer) => {
+      request.on("response", (response) => {
+        let body = "";
+        response.on("data", (part: Buffer) => (body += part.toString())).on("end", () => answer(body));
+      });
+      request.end();
+    });
+    expect(JSON.parse(text)).toEqual({ data: { viewer: { subject: "anonymous", project: "default" } } });
+  });
+
+  test("keeps its ID, or is given one", async () => {
+    expect((await post(open, VIEWER, { ...JSON_TYPE, "x-request-id": "my-request.7" })).headers.get("x-request-id")).toBe("my-request.7");
+    expect((await post(open, VIEWER, { ...JSON_TYPE, "x-request-id": "<script>" })).headers.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
+    expect((await fetch(`${open.url}/livez`)).headers.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
+  });
+});
+
+describe("a WebSocket", () => {
+  test("is refused to a page of another origin, and at another path", async () => {
+    const url = webSocketUrl(open);
+    expect(await knock(url, { origin: "https://evil.example" })).toBe("403");
+    expect(await knock(url, { origin: "null" })).toBe("403");
+    expect(await knock(url, { origin: open.url })).toBe("open");
+    expect(await knock(url)).toBe("open");
+    expect(await knock(`${url}/x`)).toBe("404");
+  });
+
+  test("that is refused and reset at once does not end the service", async () => {
+    const { hostname, port } = new URL(open.url);
+    for (let time = 0; time < 20; time += 1) {
+      const socket = connect(Number(port), hostname);
+      socket.on("error", () => {});
+      socket.write(`GET /graphql HTTP/1.1\r\nhost: ${hostname}\r\nupgrade: websocket\r\nconnection: upgrade\r\norigin: https://evil.example\r\n\r\n`, () => socket.resetAndDestroy());
+      await new Promise((closed) => socket.once("close", closed));
+    }
+    expect(await open.query("{ viewer { subject } }")).toEqual({ viewer: { subject: "anonymous" } });
+  });
+
+  test("keeps its streams when another query on it is nonsense", async () => {
+    const client = open.client();
+    const stream = client.iterate({ query: "subscription { nodeTransitions { ... on Transition { nodeName } } }" });
+    await stream.next();
+    for (const query of ["subscription {", "{ nonsense }", "", "subscription { nodeTransitions(after: \"x\") { __typename } }", "query A { viewer { subject } } query B { viewer { subject } }"]) {
+      const errors = await takeAll(client.iterate({ query })).then(
+        (results) => results.flatMap((result) => result.errors ?? []),
+        (thrown: unknown) => thrown,
+      );
+      expect(Array.isArray(errors), `${query}: ${String(errors)}`).toBe(true);
+      expect(errors).not.toEqual([]);
+    }
+    const [name] = await open.register(1);
+    expect((await stream.next()).value).toMatchObject({ data: { nodeTransitions: { nodeName: name } } });
+    await stream.return?.();
+  });
+
+  test("answers queries and mutations as well", async () => {
+    const client = open.client();
+    const [result] = await takeAll(client.iterate({ query: `mutation { createCluster(input: { name: "by-socket" }) { cluster { name } errors { code } } }` }));
+    expect(result).toEqual({ data: { createCluster: { cluster: { name: "by-socket" }, errors: [] } } });
+  });
+});
+
+describe("what nobody should meet", () => {
+  test("is masked, with the ID under which the log has it", async () => {
+    await using broken = await serviceUnderTest({ started: false });
+    await broken.test.sql`alter table clusters rename to hidden_clusters`;
+    const answer = await broken.ask("{ viewer { subject } clusters { edges { cursor } } }", {}, { "x-request-id": "find-me-7" });
+    expect(answer.errors).toEqual([{ message: "Unexpected error; the log has it under request find-me-7.", path: ["clusters"], extensions: { code: "INTERNAL", requestId: "find-me-7" } }]);
+    expect(answer.text).not.toMatch(/select|hidden|relation|stack/i);
+    expect(broken.logLines.some((line) => line.includes("find-me-7") && line.includes("does not exist"))).toBe(true);
+  });
+
+  test("in a mutation leaves what the others answered", async () => {
+    await using broken = await serviceUnderTest({ started: false });
+    await broken.test.sql`alter table clusters rename to hidden_clusters`;
+    const answer = await broken.ask(`mutation {
+      fine: registerNodes(input: { nodes: [{ name: "stays", driver: "fake" }] }) { nodes { name } errors { code } }
+      broken: createCluster(input: { name: "x" }) { errors { code } }
+    }`);
+    expect(answer.data).toEqual({ fine: { nodes: [{ name: "stays" }], errors: [] }, broken: null });
+    expect(answer.errors).toMatchObject([{ path: ["broken"], extensions: { code: "INTERNAL" } }]);
+  });
+
+  test("in a stream ends that stream with a masked error, and no other of its socket", async () => {
+    await using broken = await serviceUnderTest({ started: false });
+    const client = broken.client();
+    const other = client.iterate({ query: "subscription { nodeTransitions { ... on Transition { nodeName } } }" });
+    await other.next();
+    await broken.test.sql`alter table operations rename to hidden_operations`;
+    const errors = await takeAll(client.iterate({ query: `subscription { operationUpdates(id: "1b671a64-40d5-491e-99b0-da01ff1f3341") { cursor } }` })).then(
+      (results) => results.flatMap((result) => result.errors ?? []),
+      (thrown: unknown) => thrown,
+    );
+    expect(errors).toMatchObject([{ message: expect.stringMatching(/^Unexpected error/) as string, extensions: { code: "INTERNAL" } }]);
+    await broken.register(["still-there"]);
+    expect((await other.next()).value).toMatchObject({ data: { nodeTransitions: { nodeName: "still-there" } } });
+    await other.return?.();
+    const events = broken.overEvents(`subscription { operationUpdates(id: "1b671a64-40d5-491e-99b0-da01ff1f3341") { cursor } }`);
+    await expect(takeAll(events)).rejects.toThrow(/INTERNAL: Unexpected error|broke off|terminated/);
+  });
+});
+
+describe("a call-back", () => {
+  const callBack = (path: string, body: string, headers: Readonly<Record<string, string>> = JSON_TYPE) => fetch(open.url + path, { method: "POST", headers, body });
+
+  async function waiting(): Promise<{ readonly path: string; readonly uuid: string }> {
+    const name = `calling-${told.size}`;
+    await open.query("mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }", { input: { nodes: [{ name, driver: "telling", settings: { steps: { "clean.erase_disks": { callback: true } } } }] } });
+    const uuid = await open.begin("commissionNodes", [name], { until: "AVAILABLE" });
+    await eventually("it waits", async () => (await open.query<{ node: { state: string } }>("query State($name: String!) { node(by: { name: $name }) { state } }", { name })).node.state === "CLEAN_WAIT");
+    return { path: told.get(name) ?? "", uuid };
+  }
+
+  test("to a waiting step is taken once, and the step goes on", async () => {
+    const { path, uuid } = await waiting();
+    const { operation } = await open.query("query Wait($uuid: ID!) { operation(id: $uuid) { runs { edges { node { state waitReason } } } } }", { uuid });
+    expect(operation).toEqual({ runs: { edges: [{ node: { state: "WAITING", waitReason: "CALLBACK" } }] } });
+    const taken = await callBack(path, '{"disks":2}');
+    expect([taken.status, await taken.json()]).toEqual([202, { taken: true }]);
+    expect((await callBack(path, "{}")).status).toBe(404);
+    expect(await open.operationEnds(uuid)).toBe("SUCCEEDED");
+    expect((await callBack(path, "{}")).status).toBe(404);
+  });
+
+  test("without a body counts", async () => {
+    const { path, uuid } = await waiting();
+    expect((await callBack(path, "", {})).status).toBe(202);
+    expect(await open.operationEnds(uuid)).toBe("SUCCEEDED");
+  });
+
+  test("that is no JSON, too large or holds what cannot be stored is refused, and the step waits on", async () => {
+    const { path, uuid } = await waiting();
+    expect((await callBack(path, "{")).status).toBe(400);
+    expect((await callBack(path, '{"a":"\\u0000"}')).status).toBe(400);
+    const large = await callBack(path, JSON.stringify("x".repeat(100_000))).then(({ status }) => status, () => "closed");
+    expect([413, "closed"]).toContain(large);
+    expect((await callBack(path, "{}")).status).toBe(202);
+    expect(await open.operationEnds(uuid)).toBe("SUCCEEDED");
+  });
+
+  test.each(["1b671a64-40d5-491e-99b0-da01ff1f3341", "x", "%00", "", "..%2Fgraphql", "a/b", "-".repeat(36)])("with the forged token %j finds nobody", async (token) => {
+    expect((await callBack(`/callback/${token}`, "{}")).status).toBe(404);
+  });
+});
+
+describe("the end of the service", () => {
+  test("gives the answer of a request in flight, and takes no new one", async () => {
+    await using ending = await serviceUnderTest();
+    const [name = ""] = await ending.register(1);
+    const { node } = await ending.query<{ node: { id: string } }>("query Id($name: String!) { node(by: { name: $name }) { id } }", { name });
+    const held = Promise.withResolvers<void>();
+    const locked = Promise.withResolvers<void>();
+    const holding = ending.test.sql.begin(async (sql) => {
+      await sql`select from nodes for update`;
+      locked.resolve();
+      await held.promise;
+    });
+    await locked.promise;
+    const answer = ending.query("mutation Late($id: ID!) { updateNode(input: { id: $id, labels: [{ key: \"late\", value: \"yes\" }] }) { nodes { labels { value } } errors { code } } }", { id: node.id });
+    await eventually("the request waits for the lock", async () => {
+      const rows = await ending.database.reader.execute<{ count: number }>("select count(*)::int as count from pg_locks where not granted");
+      return Number([...rows][0]?.["count"]) > 0;
+    });
+    const closed = ending.close();
+    await eventually("nobody is let in", () => fetch(`${ending.url}/livez`).then(() => false, () => true));
+    held.resolve();
+    await holding;
+    expect(await answer).toEqual({ updateNode: { nodes: [{ labels: [{ value: "yes" }] }], errors: [] } });
+    await closed;
+  });
+
+  test("does not wait for clients that keep their connection, or never say a word", async () => {
+    await using ending = await serviceUnderTest();
+    const { hostname, port } = new URL(ending.url);
+    const silent = connect(Number(port), hostname);
+    silent.on("error", () => {});
+    await new Promise((connected) => silent.once("connect", connected));
+    const socket = new WebSocket(webSocketUrl(ending), "graphql-transport-ws");
+    const closing = new Promise<number>((code) => socket.once("close", code));
+    await new Promise((opened) => socket.once("open", opened));
+    await ending.query("{ viewer { subject } }");
+    const began = Date.now();
+    await ending.close();
+    expect(Date.now() - began).toBeLessThan(4_000);
+    expect(await closing).toBe(1001);
+    silent.destroy();
+  });
+
+  test("cuts a client that does not even answer the close", async () => {
+    await using ending = await serviceUnderTest();
+    const socket = new WebSocket(webSocketUrl(ending), "graphql-transport-ws");
+    await new Promise((opened) => socket.once("open", opened));
+    socket.pause();
+    const began = Date.now();
+    await ending.close();
+    expect(Date.now() - began).toBeLessThan(4_000);
+    socket.terminate();
+  });
+});
