@@ -29,6 +29,8 @@ async function main(): Promise<void> {
       },
     );
   };
+  // Left behind by a driver or a library, long after whoever waited for it has gone: worth a line, not the process.
+  process.on("unhandledRejection", (error) => log.error({ err: error }, "a promise was rejected and nobody had waited for it"));
   process.on("SIGTERM", end);
   process.on("SIGINT", end);
 }

@@ -20,6 +20,11 @@ import type { Caller, SubmitAnswer, VerbRequest } from "./submit.ts";
 import { createTransact } from "./transition.ts";
 import type { StoredJson } from "../store/records.ts";
 
+// What the API shows of how the engine decides.
+export { RESTART_FROM, stepUnderWay } from "./interrupt.ts";
+export { findCluster } from "./select.ts";
+export { ACCEPTANCES, factsOf } from "./submit.ts";
+
 export interface Engine extends AsyncDisposable {
   /** Begins to take work. Until then requests are admitted and wait. */
   start(): Promise<void>;

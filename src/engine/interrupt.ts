@@ -229,7 +229,7 @@ export async function stopTimeout(parts: InterruptParts, operationId: string): P
         at: new Date().toISOString(),
         retryable: true,
       };
-      await updateRuns(work.tx, [run.id], { wish: "ABORT", wishBy: ENGINE, wishReason: failure.message, wishFailure: failure });
+      await updateRuns(work.tx, [run.id], { wish: "ABORT", wishBy: ENGINE, wishReason: failure.message, wishFailure: failure, powerOff: false });
       if (run.state === "WAITING") await parts.queue.wake(work, run.id);
     }
   });

@@ -32,7 +32,7 @@ import { nextPosition, stepLabel } from "./plan.ts";
 import type { HeldJob, Queue } from "./queue.ts";
 import { ENGINE, endRun } from "./settle.ts";
 import { openMachine, performStep } from "./step.ts";
-import type { Machine, StepOutcome, StepRequest } from "./step.ts";
+import type { Machine, StepBasis, StepOutcome } from "./step.ts";
 import { tearDownMachine } from "./tear-down.ts";
 import type { Remains } from "./tear-down.ts";
 import type { Transact, Work } from "./transition.ts";
@@ -58,6 +58,16 @@ export interface Runner {
   close(): void;
 }
 
+/** A run that this process works on, as an abort has to find it. */
+interface Holding {
+  readonly fence: number;
+  readonly cut: AbortController;
+  readonly abandon: AbortController;
+  readonly done: Promise<void>;
+  /** Of the step it is in; null between two steps. */
+  readonly interruptible: PlannedStep["interruptible"] | null;
+}
+
 /** What a transaction leaves to be done outside of it. Null: nothing, the job is over. */
 type Next =
   | { readonly do: "STEP"; readonly held: Held; readonly step: PlannedStep; readonly attempt: AttemptRow; readonly callbackToken: string }
@@ -74,7 +84,7 @@ const PLANS_KEPT = 1_000;
 
 export function createRunner(parts: RunnerParts): Runner {
   const { database, transact, registry, queue, log } = parts;
-  const holdings = new Map<string, { readonly fence: number; readonly cut: AbortController; readonly done: Promise<void>; interruptible: PlannedStep["interruptible"] | null }>();
+  const holdings = new Map<string, Holding>();
   const plans = new Map<string, Plan>();
   let draining = false;
 
@@ -115,7 +125,7 @@ export function createRunner(parts: RunnerParts): Runner {
       case "RUNNING":
         return recover(work, job, held, step, attempt, wish);
       case "WAITING":
-        if (wish === "ABORT" && step.interruptible !== "NEVER") return tearDown(held, attempt);
+        if (wish === "ABORT" && (step.interruptible !== "NEVER" || run.wishFailure)) return tearDown(held, attempt);
         await resume(work, held);
         if (attempt.expired) return stepFailed(work, job, held, step, attempt, { code: "TIMEOUT", reason: `it did not end within ${step.timeoutSeconds} s`, retryable: true }, wish);
         await reenterAttempt(work.tx, attempt);
@@ -301,7 +311,7 @@ export function createRunner(parts: RunnerParts): Runner {
 
   // ---- one stretch
 
-  function requestOf(held: Held, step: PlannedStep, attempt: AttemptRow, callbackToken: string): Omit<StepRequest, "abort" | "graceMs"> {
+  function requestOf(held: Held, step: PlannedStep, attempt: AttemptRow, callbackToken: string): StepBasis {
     let toldAt = 0;
     return {
       machine: { ...held.machine, node: held.node },
@@ -327,14 +337,15 @@ export function createRunner(parts: RunnerParts): Runner {
       const current: NonNullable<Next> = next;
       if (current.do === "STEP") {
         const { held, step, attempt, callbackToken } = current;
-        const cut = hold(held, step);
-        const outcome = await performStep({ ...requestOf(held, step, attempt, callbackToken), abort: cut.signal, graceMs: parts.abortGraceMs });
+        const { cut, abandon } = hold(held, step);
+        const outcome = await performStep({ ...requestOf(held, step, attempt, callbackToken), abort: cut.signal, abandon: abandon.signal, graceMs: parts.abortGraceMs });
         // A transaction may be run again, so each try begins with what was held before it.
         next = await persist(() => transact((work) => settle(work, job, { ...held }, step, attempt, outcome)));
       } else {
         const { held, attempt } = current;
         const step = attempt && held.plan.steps[attempt.step];
-        const request = attempt && step ? requestOf(held, step, attempt, "") : null;
+        // A step that may still be at work, though it must not be cut, is not undone under its own hands.
+        const request = attempt && step && !(current.ignoredSignal && step.interruptible !== "ALWAYS") ? requestOf(held, step, attempt, "") : null;
         const left = await tearDownMachine(parts, { held, attempt, request, power: current.power });
         next = await persist(() => transact((work) => settleAbort(work, job, { ...current, held: { ...current.held } }, left)));
       }
@@ -355,19 +366,20 @@ export function createRunner(parts: RunnerParts): Runner {
   }
 
   /** Notes that this process is inside a step, so that an abort finds it. */
-  function hold(held: Held, step: PlannedStep): AbortController {
-    const holding = holdings.get(held.run.id);
-    const cut = new AbortController();
-    holdings.set(held.run.id, { fence: held.fence, cut, done: holding?.done ?? Promise.resolve(), interruptible: step.interruptible });
-    return cut;
+  function hold(held: Held, step: PlannedStep): Holding {
+    const { done } = holdings.get(held.run.id) ?? { done: Promise.resolve() };
+    const holding = { fence: held.fence, cut: new AbortController(), abandon: new AbortController(), done, interruptible: step.interruptible };
+    holdings.set(held.run.id, holding);
+    return holding;
   }
 
   async function lookForWishes(): Promise<void> {
     const ids = [...holdings].filter(([, { interruptible }]) => interruptible !== null).map(([id]) => id);
-    for (const { id, wish, fence } of await wishesOf(database.reader, ids)) {
+    for (const { id, wish, fence, overdue } of await wishesOf(database.reader, ids)) {
       const holding = holdings.get(id);
       if (!holding || holding.interruptible === null) continue;
       if (fence > holding.fence || (wish === "ABORT" && holding.interruptible === "ALWAYS")) holding.cut.abort(new Error("The step was aborted."));
+      else if (overdue) holding.abandon.abort();
     }
   }
 
@@ -393,7 +405,7 @@ export function createRunner(parts: RunnerParts): Runner {
           await transact((work) => queue.end(work, job));
         })
         .finally(() => holdings.delete(runId));
-      holdings.set(runId, { fence: 0, cut: new AbortController(), done: done.catch(() => {}), interruptible: null });
+      holdings.set(runId, { fence: 0, cut: new AbortController(), abandon: new AbortController(), done: done.catch(() => {}), interruptible: null });
       await done;
     },
     checkWishes: look,

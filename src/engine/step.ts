@@ -47,6 +47,9 @@ export async function openMachine(registry: Registry, node: NodeRow, secrets: Se
   };
 }
 
+/** A step to be called, without how it may be ended. */
+export type StepBasis = Omit<StepRequest, "abort" | "abandon" | "graceMs">;
+
 export interface StepRequest {
   readonly machine: Machine;
   readonly step: PlannedStep;
@@ -58,6 +61,8 @@ export interface StepRequest {
   readonly variables: JsonObject;
   /** Fires when the step is to be cut. */
   readonly abort: AbortSignal;
+  /** Fires when nobody waits for the step any longer, though it must not be cut: it is left to itself. */
+  readonly abandon: AbortSignal;
   /** How long a cut step may take to end before it is left to itself. */
   readonly graceMs: number;
   readonly log: Log;
@@ -98,8 +103,13 @@ export async function performStep(request: StepRequest): Promise<StepOutcome> {
     if (abort.aborted) onAbort();
     else abort.addEventListener("abort", onAbort, { once: true });
   });
+  const abandoned = new Promise<StepOutcome>((give) => {
+    const leave = () => give({ kind: "aborted", ignoredSignal: true, powerState: power.state });
+    if (request.abandon.aborted) leave();
+    else request.abandon.addEventListener("abort", leave, { once: true });
+  });
   try {
-    const outcome = await Promise.race([cut, work, expired]);
+    const outcome = await Promise.race([cut, abandoned, work, expired]);
     return abort.aborted && outcome.kind !== "aborted" ? await cut : outcome;
   } finally {
     for (const timer of timers) clearTimeout(timer);
@@ -127,7 +137,7 @@ async function enter(request: StepRequest, signal: AbortSignal, power: { state: 
 }
 
 /** Calls the step's `abort`, if it has one; bounded by `deadline`. */
-export async function abortStep(request: Omit<StepRequest, "abort" | "graceMs">): Promise<void> {
+export async function abortStep(request: StepBasis): Promise<void> {
   const { step, machine } = request;
   if (step.phase === "verify" || step.phase === "power") return;
   const driver = driverOf(machine.composition, step);
@@ -168,7 +178,7 @@ function call(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<un
   };
 }
 
-function stepCall(request: Omit<StepRequest, "abort" | "graceMs">, driver: AnyDriver, signal: AbortSignal, power: NodePower): StepCall<unknown> {
+function stepCall(request: StepBasis, driver: AnyDriver, signal: AbortSignal, power: NodePower): StepCall<unknown> {
   return {
     ...call(request, driver, signal),
     args: request.step.args,

@@ -9,7 +9,7 @@ import type { AttemptRow } from "../store/runs.ts";
 import type { Held } from "./held.ts";
 import { stepLabel } from "./plan.ts";
 import { abortStep, setPower } from "./step.ts";
-import type { StepRequest } from "./step.ts";
+import type { StepBasis } from "./step.ts";
 
 export interface TearDownParts {
   readonly database: Database;
@@ -22,7 +22,7 @@ export interface Abort {
   readonly held: Held;
   /** The attempt that was under way, and how its step is called. Null: none was. */
   readonly attempt: AttemptRow | null;
-  readonly request: Omit<StepRequest, "abort" | "graceMs"> | null;
+  readonly request: StepBasis | null;
   /** Power as the step saw it last. */
   readonly power: PowerState | null;
 }

@@ -1,7 +1,6 @@
 /** Enums, each from the table that the code itself goes by. */
 import { ERROR_MEANING } from "../errors.ts";
-import { RESTART_FROM } from "../engine/interrupt.ts";
-import { ACCEPTANCES } from "../engine/submit.ts";
+import { ACCEPTANCES, RESTART_FROM } from "../engine/engine.ts";
 import { RESET_REASONS } from "../feed/node-stream.ts";
 import { CLUSTER_STATES, STAGES } from "../lifecycle/cluster-state.ts";
 import { ABORT_MODES } from "../lifecycle/interrupts.ts";

@@ -1,6 +1,6 @@
 /** Nodes: the type, its queries and the mutations that are no work. */
 import type { ErrorCode, Refusal } from "../errors.ts";
-import { factsOf } from "../engine/submit.ts";
+import { factsOf } from "../engine/engine.ts";
 import { judge } from "../lifecycle/admission.ts";
 import { OPERATION_KINDS } from "../lifecycle/verbs.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";

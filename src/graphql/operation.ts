@@ -1,4 +1,5 @@
 /** Operations: the type and its queries. The mutations that make them are in verbs.ts. */
+import { findCluster } from "../engine/engine.ts";
 import { UNFINISHED_RUN_STATES } from "../lifecycle/operation-states.ts";
 import type { RunState } from "../lifecycle/operation-states.ts";
 import { operationsPage } from "../store/operations.ts";
@@ -13,7 +14,6 @@ import { ClusterRef, FailureRef, OperationRef, ResourceRef } from "./refs.ts";
 import { RunConnection } from "./run.ts";
 import { clusterChoice, ClusterRefInput } from "./selectors.ts";
 import { TransitionConnection, transitionsOf } from "./transition.ts";
-import { findCluster } from "../engine/select.ts";
 
 const RunStateCountRef = builder.objectRef<{ readonly state: RunState; readonly count: number }>("RunStateCount").implement({
   description: "Number of an operation's runs in one state.",

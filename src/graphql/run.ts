@@ -1,5 +1,5 @@
 /** Runs and their steps: what one operation does, did and will do on one node. */
-import { stepUnderWay } from "../engine/interrupt.ts";
+import { stepUnderWay } from "../engine/engine.ts";
 import { judgeAbort } from "../lifecycle/interrupts.ts";
 import { isUnfinished } from "../lifecycle/operation-states.ts";
 import type { Failure, LeftAs, PlannedStep } from "../store/records.ts";

@@ -180,10 +180,10 @@ export async function lockQueuedRuns(tx: Tx, operationId: string, limit?: number
   return limit === undefined ? query.for("no key update", { skipLocked: true }) : query.limit(limit).for("no key update", { skipLocked: true });
 }
 
-/** Runs whose owner is among `ids`, with what their holder has to know of wishes. */
-export async function wishesOf(reader: Reader, ids: readonly string[]): Promise<{ id: string; wish: RunRow["wish"]; fence: number }[]> {
+/** What the holder of some runs has to know of wishes. `overdue`: the time of a stop is over. */
+export async function wishesOf(reader: Reader, ids: readonly string[]): Promise<{ id: string; wish: RunRow["wish"]; fence: number; overdue: boolean }[]> {
   if (ids.length === 0) return [];
-  return reader.select({ id: runs.id, wish: runs.wish, fence: runs.fence }).from(runs).where(inArray(runs.id, [...ids]));
+  return reader.select({ id: runs.id, wish: runs.wish, fence: runs.fence, overdue: sql<boolean>`${runs.wishFailure} is not null` }).from(runs).where(inArray(runs.id, [...ids]));
 }
 
 /** Unfinished runs that somebody should have touched by now: recovery gives them a job again. */

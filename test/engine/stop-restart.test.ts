@@ -132,6 +132,18 @@ describe("a stop", () => {
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
   });
 
+  test("over its time fails a step that must not be cut as well, without cutting it or touching the power", async () => {
+    const gate = aGate();
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.update_firmware": { gate: gate.name } }).made();
+    const id = await ostler.begin("CLEAN", [node], { options: { cleanSteps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] } });
+    await gate.arrivals();
+    await stop(id, 1);
+    expect((await ostler.operationEnds(id)).firstFailure).toMatchObject({ code: "STOP_TIMEOUT" });
+    expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
+    expect(ostler.journal(node).some((entry) => "abort" in entry || "power" in entry)).toBe(false);
+    gate.open();
+  });
+
   test("that is repeated answers the same operation", async () => {
     const { gate, id } = await heldIn("deploy.prepare");
     const first = await stop(id);
