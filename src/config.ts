@@ -106,5 +106,13 @@ export function isLoopback(host: string): boolean {
 /** The configuration without its secrets, for the log. */
 export function shownConfig(config: Config): Record<string, unknown> {
   const { token, databaseUrl, ...open } = config;
-  return { ...open, token: token === null ? null : "***", databaseUrl: databaseUrl?.replace(/\/\/([^:/@]*):[^@]*@/, "//$1:***@") ?? null };
+  return { ...open, token: token === null ? null : "***", databaseUrl: databaseUrl === null ? null : shownUrl(databaseUrl) };
+}
+
+/** Where a database is, without its password and without its parameters, which may hold one too. */
+function shownUrl(databaseUrl: string): string {
+  if (!URL.canParse(databaseUrl)) return "***";
+  const { protocol, username, password, host, pathname } = new URL(databaseUrl);
+  const user = username + (password === "" ? "" : ":***");
+  return `${protocol}//${user === "" ? "" : `${user}@`}${host}${pathname}`;
 }
