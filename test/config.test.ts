@@ -1,0 +1,126 @@
+/** The configuration: every variable with its bounds, flags before variables, mistakes named, secrets kept. */
+import { resolve } from "node:path";
+import { describe, expect, test } from "vitest";
+import { ConfigError, VARIABLES, isLoopback, readConfig, shownConfig } from "../src/config.ts";
+
+const TOKEN = "0123456789abcdef";
+
+/** The sentence with which a configuration is refused. */
+function refusalOf(environment: Record<string, string>, args: readonly string[] = []): string {
+  try {
+    readConfig(environment, args);
+  } catch (error) {
+    expect(error).toBeInstanceOf(ConfigError);
+    return (error as ConfigError).message;
+  }
+  throw new Error("The configuration was accepted.");
+}
+
+describe("without anything set", () => {
+  test("the service listens on this machine alone, with an embedded database and the fake driver", () => {
+    expect(readConfig({}, [])).toEqual({ host: "127.0.0.1", port: 4000, data: resolve("./data"), databaseUrl: null, plugins: ["fake"], token: null, log: "info", concurrency: 32, demo: false });
+  });
+
+  test("the configuration cannot be changed afterwards", () => {
+    const config = readConfig({}, []);
+    expect(Object.isFrozen(config) && Object.isFrozen(config.plugins)).toBe(true);
+  });
+
+  test("a variable that is set to nothing is as if it were not set", () => {
+    expect(readConfig(Object.fromEntries(Object.keys(VARIABLES).map((name) => [name, ""])), [])).toEqual(readConfig({}, []));
+  });
+
+  test("variables of others do not matter", () => {
+    expect(readConfig({ PATH: "/bin", PORT: "1", NODE_OPTIONS: "x", ostler_port: "1" }, [])).toEqual(readConfig({}, []));
+  });
+});
+
+describe("each variable", () => {
+  test.each([
+    { name: "OSTLER_HOST", value: "::1", flag: "host", other: "localhost", field: "host", read: "::1", readOther: "localhost" },
+    { name: "OSTLER_PORT", value: "0", flag: "port", other: "65535", field: "port", read: 0, readOther: 65_535 },
+    { name: "OSTLER_DATA", value: "/var/lib/ostler", flag: "data", other: "there", field: "data", read: "/var/lib/ostler", readOther: resolve("there") },
+    { name: "DATABASE_URL", value: "postgres://o@db/ostler", flag: "database-url", other: "postgresql://o@db2/x", field: "databaseUrl", read: "postgres://o@db/ostler", readOther: "postgresql://o@db2/x" },
+    { name: "OSTLER_PLUGINS", value: "fake, ipmi,,./mine.ts", flag: "plugins", other: "ipmi", field: "plugins", read: ["fake", "ipmi", "./mine.ts"], readOther: ["ipmi"] },
+    { name: "OSTLER_TOKEN", value: TOKEN, flag: "token", other: `${TOKEN}2`, field: "token", read: TOKEN, readOther: `${TOKEN}2` },
+    { name: "OSTLER_LOG", value: "debug", flag: "log", other: "silent", field: "log", read: "debug", readOther: "silent" },
+    { name: "OSTLER_CONCURRENCY", value: "1", flag: "concurrency", other: "512", field: "concurrency", read: 1, readOther: 512 },
+  ])("$name is read, and --$flag wins over it", ({ name, value, flag, other, field, read, readOther }) => {
+    expect(readConfig({ [name]: value }, [])).toEqual({ ...readConfig({}, []), [field]: read });
+    expect(readConfig({ [name]: value }, [`--${flag}`, other])).toEqual({ ...readConfig({}, []), [field]: readOther });
+    expect(readConfig({}, [`--${flag}=${other}`])).toEqual({ ...readConfig({}, []), [field]: readOther });
+  });
+
+  test("there is, has been tried here", () => {
+    expect(Object.keys(VARIABLES).toSorted()).toEqual(["DATABASE_URL", "OSTLER_CONCURRENCY", "OSTLER_DATA", "OSTLER_HOST", "OSTLER_LOG", "OSTLER_PLUGINS", "OSTLER_PORT", "OSTLER_TOKEN"]);
+  });
+
+  test("has a sentence of help", () => {
+    for (const [name, { help }] of Object.entries(VARIABLES)) expect(help.length, name).toBeGreaterThan(10);
+  });
+
+  test("but the demonstration has a flag alone", () => {
+    expect(readConfig({}, ["--demo"]).demo).toBe(true);
+    expect(refusalOf({ OSTLER_DEMO: "1" })).toContain("OSTLER_DEMO");
+  });
+});
+
+describe("a mistake is refused with its name:", () => {
+  test.each([
+    ["OSTLER_PORT", "65536"],
+    ["OSTLER_PORT", "-1"],
+    ["OSTLER_PORT", "4e3"],
+    ["OSTLER_PORT", "80.5"],
+    ["OSTLER_PORT", "http"],
+    ["OSTLER_PORT", " "],
+    ["OSTLER_CONCURRENCY", "0"],
+    ["OSTLER_CONCURRENCY", "513"],
+    ["OSTLER_CONCURRENCY", "many"],
+    ["OSTLER_LOG", "loud"],
+    ["OSTLER_LOG", "INFO"],
+    ["DATABASE_URL", "mysql://db/ostler"],
+    ["DATABASE_URL", "db:5432"],
+    ["OSTLER_TOKEN", "short"],
+    ["OSTLER_TOKEN", "123456789012345"],
+  ])("%s=%s", (name, value) => {
+    expect(refusalOf({ [name]: value })).toContain(name);
+  });
+
+  test("every unknown variable of ours, and what there is", () => {
+    const message = refusalOf({ OSTLER_PROT: "1", OSTLER_TOKENS: "x", OSTLER_PORT: "1" });
+    expect(message).toContain("OSTLER_PROT, OSTLER_TOKENS");
+    for (const name of Object.keys(VARIABLES)) expect(message).toContain(name);
+  });
+
+  test.each([[["--prot", "1"]], [["--port"]], [["1"]], [["--demo=yes"]], [["-p", "1"]]])("the arguments %j", (args) => {
+    const message = refusalOf({}, args);
+    expect(message).toContain("--port");
+    expect(message).toContain("--demo");
+  });
+});
+
+describe("an address that others can reach", () => {
+  test.each(["0.0.0.0", "::", "10.0.0.1", "ostler.example.org", "127.0.0.1.example.org", "[::1]", "127.1"])("%s needs a token", (host) => {
+    expect(refusalOf({ OSTLER_HOST: host })).toMatch(/OSTLER_HOST .*OSTLER_TOKEN/);
+    expect(refusalOf({}, ["--host", host])).toMatch(/OSTLER_TOKEN/);
+    expect(readConfig({ OSTLER_HOST: host, OSTLER_TOKEN: TOKEN }, [])).toMatchObject({ host, token: TOKEN });
+  });
+
+  test.each(["127.0.0.1", "127.8.9.10", "localhost", "::1"])("is not %s", (host) => {
+    expect(isLoopback(host)).toBe(true);
+    expect(readConfig({ OSTLER_HOST: host }, []).token).toBeNull();
+  });
+});
+
+describe("what is shown of the configuration", () => {
+  test.each(["postgres://ostler:s3cret@db:5432/ostler", "postgresql://ostler:s3cret:with:colons@db/x", "postgres://ostler:s3cr@t@db/x", "postgres://db/x?user=ostler&password=s3cret", "postgres://:s3cret@db/x"])("holds neither the token nor the password of %s", (databaseUrl) => {
+    const shown = JSON.stringify(shownConfig(readConfig({ OSTLER_TOKEN: TOKEN, DATABASE_URL: databaseUrl }, [])));
+    expect(shown).not.toContain(TOKEN);
+    expect(shown).not.toMatch(/s3cr|t@db/);
+    expect(shown).toContain("db");
+  });
+
+  test("holds everything else", () => {
+    expect(shownConfig(readConfig({ OSTLER_PLUGINS: "fake,ipmi" }, ["--port", "7"]))).toEqual({ ...readConfig({}, []), plugins: ["fake", "ipmi"], port: 7 });
+  });
+});
