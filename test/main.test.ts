@@ -1,0 +1,160 @@
+/** The process: it starts on an empty folder, survives a kill, ends in order, and says in one sentence why it cannot start. */
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, describe, expect, test } from "vitest";
+import { eventually } from "./support/eventually.ts";
+
+const MAIN = fileURLToPath(new URL("../src/main.ts", import.meta.url));
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "ostler-main-"));
+const children = new Set<ChildProcess>();
+afterAll(async () => {
+  for (const child of children) {
+    if (child.exitCode !== null || child.signalCode !== null) continue;
+    child.kill("SIGKILL");
+    await once(child, "exit");
+  }
+  rmSync(folder, { recursive: true, force: true });
+});
+
+interface Process {
+  readonly child: ChildProcess;
+  readonly output: { stdout: string; stderr: string };
+  /** Code and signal that it ended with. */
+  readonly exited: Promise<readonly [number | null, string | null]>;
+}
+
+function run(args: readonly string[], environment: Readonly<Record<string, string>> = {}): Process {
+  const child = spawn(process.execPath, [MAIN, ...args], { cwd: ROOT, env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...environment } as NodeJS.ProcessEnv, stdio: ["ignore", "pipe", "pipe"] });
+  children.add(child);
+  const output = { stdout: "", stderr: "" };
+  child.stdout.on("data", (part: Buffer) => (output.stdout += part.toString()));
+  child.stderr.on("data", (part: Buffer) => (output.stderr += part.toString()));
+  return { child, output, exited: once(child, "close").then(([code, signal]) => [code as number | null, signal as string | null] as const) };
+}
+
+/** Starts a service on a data folder; answers it and the URL of its API as soon as it says that it is ready. */
+async function start(data: string, ...more: readonly string[]): Promise<Process & { readonly url: string }> {
+  const started = run(["--data", data, "--port", "0", ...more]);
+  const url = await Promise.race([
+    eventually("the service is ready", () => /^Ostler is ready: (http:\/\/127\.0\.0\.1:\d+\/graphql)\n/.exec(started.output.stdout)?.[1], 60_000),
+    started.exited.then(([code]) => Promise.reject(new Error(`It ended with ${code}: ${started.output.stderr}`))),
+  ]);
+  return { ...started, url };
+}
+
+async function query(url: string, text: string): Promise<Record<string, unknown>> {
+  const response = await fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ query: text }) });
+  const { data, errors } = (await response.json()) as { data: Record<string, unknown>; errors?: unknown };
+  expect(errors).toBeUndefined();
+  return data;
+}
+
+describe("the service", () => {
+  const data = join(folder, "data");
+
+  test("starts on an empty folder, answers, and ends at SIGTERM with 0", async () => {
+    const { url, child, exited, output } = await start(data);
+    expect(await query(url, `mutation { registerNodes(input: { nodes: [{ name: "first", driver: "fake" }] }) { nodes { name } errors { message } } }`)).toEqual({ registerNodes: { nodes: [{ name: "first" }], errors: [] } });
+    expect(output.stdout).toBe(`Ostler is ready: ${url}\n`);
+    const began = Date.now();
+    child.kill("SIGTERM");
+    expect(await exited).toEqual([0, null]);
+    expect(Date.now() - began).toBeLessThan(10_000);
+    for (const line of output.stderr.trim().split("\n")) expect(() => JSON.parse(line) as unknown, line).not.toThrow();
+  }, 60_000);
+
+  test("goes on where it was when it is killed under work", async () => {
+    const first = await start(data);
+    await query(first.url, `mutation { registerNodes(input: { nodes: [{ name: "slow", driver: "fake", settings: { waitSeconds: 1 } }] }) { errors { message } } }`);
+    const { commissionNodes } = await query(first.url, `mutation { commissionNodes(input: { nodes: { names: ["first", "slow"] } }) { operation { uuid } errors { message } } }`);
+    const { uuid } = (commissionNodes as { operation: { uuid: string } }).operation;
+    first.child.kill("SIGKILL");
+    expect(await first.exited).toEqual([null, "SIGKILL"]);
+    const second = await start(data);
+    expect(await query(second.url, "{ nodes { edges { node { name } } } }")).toEqual({ nodes: { edges: [{ node: { name: "first" } }, { node: { name: "slow" } }] } });
+    const operation = await eventually(
+      "the operation ends",
+      async () => {
+        const { operation: seen } = (await query(second.url, `{ operation(id: "${uuid}") { state finishedAt } }`)) as { operation: { state: string; finishedAt: string | null } };
+        return seen.finishedAt !== null && seen;
+      },
+      60_000,
+    );
+    expect(operation.state).toBe("SUCCEEDED");
+    second.child.kill("SIGINT");
+    expect(await second.exited).toEqual([0, null]);
+  }, 150_000);
+
+  test("has the demonstration fleet when asked for one, once, and plugins of one's own", async () => {
+    const plugin = join(folder, "own.mjs");
+    writeFileSync(plugin, `
+      const shape = { properties: {} };
+      export default () => ({
+        contract: 1, name: "own", version: "1.0.0", description: "Made for a test.",
+        settings: { "~standard": { version: 1, vendor: "none", validate: (value) => ({ value: value ?? {} }), jsonSchema: { input: () => shape, output: () => shape } } },
+        power: { async read() { return "ON"; }, async set() {} },
+      });
+    `);
+    const demo = join(folder, "demo");
+    for (const time of ["first", "second"]) {
+      const { url, child, exited } = await start(demo, "--demo", "--plugins", `fake,${plugin}`);
+      const seen = await query(url, "{ nodes { totalCount } clusters { edges { node { name } } } drivers { name } }");
+      expect(seen, time).toEqual({ nodes: { totalCount: 20 }, clusters: { edges: [{ node: { name: "berlin" } }, { node: { name: "oslo" } }] }, drivers: [{ name: "fake" }, { name: "own" }] });
+      child.kill("SIGTERM");
+      expect(await exited).toEqual([0, null]);
+    }
+  }, 120_000);
+});
+
+describe("a start that cannot be", () => {
+  const broken = (name: string, text: string) => {
+    const path = join(folder, name);
+    writeFileSync(path, text);
+    return path;
+  };
+
+  test.each<{ what: string; args?: () => string[]; environment?: Record<string, string>; says: RegExp }>([
+    { what: "an unknown variable", environment: { OSTLER_PROT: "1" }, says: /^There is no variable OSTLER_PROT\. There are .*OSTLER_PORT.*\.\n$/ },
+    { what: "an unknown flag", args: () => ["--prot", "1"], says: /--prot.*--port.*\n$/ },
+    { what: "a bad port", environment: { OSTLER_PORT: "high" }, says: /^OSTLER_PORT is "high"; .*\n$/ },
+    { what: "an open address without a token", environment: { OSTLER_HOST: "0.0.0.0" }, says: /^OSTLER_HOST is 0\.0\.0\.0, .*OSTLER_TOKEN.*\n$/ },
+    { what: "a plugin that is not there", args: () => ["--plugins", join(folder, "nowhere.mjs")], says: /Plugin ".*nowhere\.mjs" cannot be used: .*\n$/ },
+    { what: "a plugin that throws", args: () => ["--plugins", broken("throws.mjs", `export default () => { throw new Error("ipmitool is not installed."); };`)], says: /Plugin ".*throws\.mjs" cannot be used: ipmitool is not installed\. Repair it or take it out of OSTLER_PLUGINS\.\n$/ },
+    { what: "a plugin with a syntax error", args: () => ["--plugins", broken("syntax.mjs", "export default (")], says: /Plugin ".*syntax\.mjs" cannot be used: it cannot be loaded .*\n$/ },
+    { what: "a plugin that makes no driver", args: () => ["--plugins", broken("none.mjs", "export default () => ({});")], says: /Plugin ".*none\.mjs" cannot be used: .*contract undefined.*\n$/ },
+    { what: "a database that is not there", environment: { DATABASE_URL: "postgres://ostler:s3cret@127.0.0.1:1/ostler" }, says: /^Ostler cannot start: .*\n$/ },
+  ])("for $what ends with 1 and one sentence", async ({ args, environment, says }) => {
+    const { exited, output } = run(["--data", join(folder, "never"), "--log", "silent", ...(args?.() ?? [])], { OSTLER_PORT: "0", ...environment });
+    expect(await exited).toEqual([1, null]);
+    expect(output.stdout).toBe("");
+    expect(output.stderr).toMatch(says);
+    expect(output.stderr.trim().split("\n")).toHaveLength(1);
+    expect(output.stderr).not.toMatch(/\n\s+at |s3cret/);
+  }, 30_000);
+
+  test("on a folder that another process has is refused, and the other goes on", async () => {
+    const data = join(folder, "data");
+    const { url, child, exited } = await start(data);
+    const second = run(["--data", data, "--port", "0", "--log", "silent"]);
+    expect(await second.exited).toEqual([1, null]);
+    expect(second.output.stderr).toMatch(/^Ostler cannot start: .*\n$/);
+    expect(await query(url, "{ viewer { subject } }")).toEqual({ viewer: { subject: "anonymous" } });
+    child.kill("SIGTERM");
+    expect(await exited).toEqual([0, null]);
+  }, 60_000);
+
+  test("on a port that is taken is refused", async () => {
+    const { url, child, exited } = await start(join(folder, "data"));
+    const { exited: refused, output } = run(["--data", join(folder, "other"), "--port", new URL(url).port, "--log", "silent"]);
+    expect(await refused).toEqual([1, null]);
+    expect(output.stderr).toMatch(/^Ostler cannot start: .*EADDRINUSE.*\n$/);
+    child.kill("SIGTERM");
+    expect(await exited).toEqual([0, null]);
+  }, 60_000);
+});
