@@ -13,12 +13,14 @@ import { renderGraphiQL } from "@graphql-yoga/render-graphiql";
 import { GraphQLError } from "graphql";
 import type { GraphQLSchema } from "graphql";
 import { createYoga } from "graphql-yoga";
+import type { Plugin } from "graphql-yoga";
 import { useServer } from "graphql-ws/use/ws";
 import { WebSocketServer } from "ws";
 import { identify } from "./access/access.ts";
 import { createContext } from "./graphql/context.ts";
 import type { Context, Services } from "./graphql/context.ts";
 import { EXAMPLES } from "./graphql/examples.ts";
+import { maskError, shown } from "./graphql/mask.ts";
 import { unstorable } from "./graphql/storable.ts";
 import type { Log } from "./log.ts";
 import type { StoredJson } from "./store/records.ts";
@@ -70,6 +72,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     graphiql: { title: "Ostler", defaultTabs: EXAMPLES.map(({ query, variables }) => ({ query, ...(variables !== undefined && { variables }) })) },
     renderGraphiQL,
     context: (initial) => initial.context ?? refuseUnknown(),
+    plugins: [showWithoutValues],
     maskedErrors: { maskError: (error) => maskError(error, current.getStore()?.requestId ?? randomUUID(), log) },
   });
 
@@ -180,7 +183,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
             rootValue: { execute, subscribe },
           };
         } catch (error) {
-          return [error instanceof GraphQLError ? error : new GraphQLError("Unexpected error.")];
+          return [error instanceof GraphQLError ? shown(error) : new GraphQLError("Unexpected error.")];
         }
       },
       execute: (args) => (args.rootValue as { execute: (given: unknown) => never }).execute(args),
@@ -238,20 +241,18 @@ function listen(server: Server, port: number, host: string): Promise<void> {
   });
 }
 
+/** What validation refuses goes round the masking of errors, so it is seen to here, for every transport. */
+const showWithoutValues: Plugin = {
+  onValidate:
+    () =>
+    ({ valid, result, setResult }) => {
+      if (!valid) setResult((result as readonly GraphQLError[]).map(shown));
+    },
+};
+
 /** Yoga asks for a context also where there is none to give: a page is shown to anybody, a query is not. */
 function refuseUnknown(): never {
   throw new GraphQLError("Present the token as `Authorization: Bearer …`.", { extensions: { code: "UNAUTHENTICATED" } });
-}
-
-/** Errors that were meant for the caller go out as they are; any other is logged and masked. */
-function maskError(error: unknown, requestId: string, log: Log): Error {
-  if (error instanceof GraphQLError && (error.originalError === undefined || error.originalError === null || error.originalError instanceof GraphQLError)) {
-    const code = (error.extensions["code"] ?? (error.path ? "BAD_USER_INPUT" : "GRAPHQL_VALIDATION_FAILED")) as string;
-    return new GraphQLError(error.message, { nodes: error.nodes ?? null, source: error.source ?? null, positions: error.positions ?? null, path: error.path ?? null, extensions: { ...error.extensions, code } });
-  }
-  log.error({ err: error, requestId }, "unexpected error");
-  const path = error instanceof GraphQLError ? (error.path ?? null) : null;
-  return new GraphQLError(`Unexpected error; the log has it under request ${requestId}.`, { path, extensions: { code: "INTERNAL", requestId } });
 }
 
 function requestIdOf(request: IncomingMessage): string {

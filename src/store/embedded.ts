@@ -216,7 +216,9 @@ function launch(
   const [command = programs.postgres, ...rest] = [...at.asUser.prefix, ...dieWithUs, programs.postgres, "-D", at.data, ...words];
   const logFile = openSync(join(at.folder, "postgres.log"), "w", 0o600);
   try {
-    return spawn(command, rest, { stdio: ["ignore", logFile, logFile], env: environment(programs), cwd: at.folder, ...at.asUser.identity });
+    // In a group of its own: a terminal's Ctrl-C goes to the whole group, and would take the database from under the
+    // service while that is still storing what its last steps came to.
+    return spawn(command, rest, { detached: true, stdio: ["ignore", logFile, logFile], env: environment(programs), cwd: at.folder, ...at.asUser.identity });
   } finally {
     closeSync(logFile);
   }

@@ -1,0 +1,57 @@
+/**
+ * Errors on their way out. What was meant for the caller goes out, but without the values that graphql-js prints into
+ * its messages: an input with a typing error may hold a password beside it. Anything else is logged and masked.
+ */
+import { GraphQLError } from "graphql";
+import type { Log } from "../log.ts";
+
+/** An error as the caller may see it. */
+export function maskError(error: unknown, requestId: string, log: Log): GraphQLError {
+  if (error instanceof GraphQLError && (error.originalError === undefined || error.originalError === null || error.originalError instanceof GraphQLError)) return shown(error);
+  log.error({ err: error, requestId }, "unexpected error");
+  const path = error instanceof GraphQLError ? (error.path ?? null) : null;
+  return new GraphQLError(`Unexpected error; the log has it under request ${requestId}.`, { path, extensions: { code: "INTERNAL", requestId } });
+}
+
+/** An error that was meant for the caller, with a code and without values. */
+export function shown(error: GraphQLError): GraphQLError {
+  const code = error.extensions["code"] ?? (error.path ? "BAD_USER_INPUT" : "GRAPHQL_VALIDATION_FAILED");
+  return new GraphQLError(withoutValues(error.message), {
+    nodes: error.nodes ?? null,
+    source: error.source ?? null,
+    positions: error.positions ?? null,
+    path: error.path ?? null,
+    extensions: { ...error.extensions, code },
+  });
+}
+
+/** The message with every printed object and list cut out: `{…}`, `[…]`. Type names and paths stand in quotes and stay. */
+export function withoutValues(message: string): string {
+  let kept = "";
+  let depth = 0;
+  for (let at = 0; at < message.length; at += 1) {
+    const character = message[at] ?? "";
+    if (character === '"') {
+      const end = endOfString(message, at);
+      if (depth === 0) kept += message.slice(at, end + 1);
+      at = end;
+    } else if (character === "{" || character === "[") {
+      if (depth === 0) kept += `${character}…${character === "{" ? "}" : "]"}`;
+      depth += 1;
+    } else if (character === "}" || character === "]") {
+      depth = Math.max(0, depth - 1);
+    } else if (depth === 0) {
+      kept += character;
+    }
+  }
+  return kept;
+}
+
+/** Where the string that begins at a quotation mark ends; a string that does not end takes the rest of the message. */
+function endOfString(message: string, start: number): number {
+  for (let at = start + 1; at < message.length; at += 1) {
+    if (message[at] === "\\") at += 1;
+    else if (message[at] === '"') return at;
+  }
+  return message.length;
+}
