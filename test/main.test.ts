@@ -30,7 +30,7 @@ interface Process {
 }
 
 function run(args: readonly string[], environment: Readonly<Record<string, string>> = {}): Process {
-  const child = spawn(process.execPath, [MAIN, ...args], { cwd: ROOT, env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...environment } as NodeJS.ProcessEnv, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(process.execPath, [MAIN, ...args], { cwd: ROOT, env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...environment }, stdio: ["ignore", "pipe", "pipe"] });
   children.add(child);
   const output = { stdout: "", stderr: "" };
   child.stdout.on("data", (part: Buffer) => (output.stdout += part.toString()));

@@ -116,7 +116,7 @@ describe("registering nodes", () => {
 
   test("by two at the same moment gives a name to one of them", async () => {
     const answers = await Promise.all(Array.from({ length: 6 }, () => register([{ name: "wanted", driver: "fake" }])));
-    expect(answers.map(({ count }) => count).toSorted()).toEqual([0, 0, 0, 0, 0, 1]);
+    expect(answers.filter(({ count }) => count === 1)).toHaveLength(1);
     expect(new Set(answers.flatMap(({ errors }) => errors.map(({ message }) => message)))).toEqual(new Set(["A node wanted exists already."]));
   });
 });
@@ -255,7 +255,7 @@ describe("deleting nodes", () => {
     await gate.arrivals();
     const { errors, count } = await remove({ names: [busy.name, guarded.name, active.name, free.name] });
     expect(count).toBe(0);
-    expect(Object.fromEntries(errors.map(({ message, ...rest }) => [rest.code, rest]))).toMatchObject({
+    expect(Object.fromEntries(errors.map((error) => [error.code, error]))).toMatchObject({
       BUSY: { type: "ConflictError", status: 409, node: { name: busy.name }, operation: { uuid } },
       PROTECTED: { type: "ConflictError", status: 403, node: { name: guarded.name } },
       INVALID_STATE: { type: "ConflictError", status: 409, node: { name: active.name } },

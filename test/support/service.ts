@@ -129,7 +129,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     const response = await fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json", ...authorization, ...headers }, body: JSON.stringify({ query, variables }) });
     const body = await response.text();
     const read = (response.headers.get("content-type")?.includes("json") ? JSON.parse(body) : {}) as FormattedExecutionResult;
-    return { status: response.status, headers: response.headers, text: body, data: read.data as Data | null | undefined, errors: (read.errors ?? []) as Answer["errors"] };
+    return { status: response.status, headers: response.headers, text: body, data: read.data as Data | null | undefined, errors: read.errors ?? [] };
   };
 
   const query = async <Data>(request: string, variables?: Variables): Promise<Data> => {
@@ -226,7 +226,7 @@ function dataOf<Data>(results: AsyncIterableIterator<FormattedExecutionResult<Da
 }
 
 function dataOrThrow<Data>({ data, errors }: FormattedExecutionResult<Data>): Data {
-  if (errors) throw new Error(sentence(errors as unknown as Answer["errors"]));
+  if (errors) throw new Error(sentence(errors));
   return data as Data;
 }
 
