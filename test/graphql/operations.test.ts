@@ -152,6 +152,12 @@ describe("the log", () => {
     }
     expect(seen).toEqual(range(1, Number((await ostler.test.sql`select position from feed_position`)[0]?.["position"])));
   });
+
+  test("gives 500 at a time and no more, as the service says", async () => {
+    expect(await ostler.query("{ service { maxPageSize maxTransitionsPageSize } }")).toEqual({ service: { maxPageSize: 100, maxTransitionsPageSize: 500 } });
+    expect((await ostler.ask("{ transitions(first: 501) { edges { cursor } } }")).errors).toMatchObject([{ message: expect.stringContaining("1 to 500") as string, extensions: { code: "BAD_USER_INPUT" } }]);
+    expect((await ostler.ask("{ transitions(last: 500) { edges { cursor } } }")).errors).toEqual([]);
+  });
 });
 
 describe("garbage", () => {
