@@ -60,7 +60,8 @@ export type StepResult =
   | { readonly kind: "done"; readonly output?: Json }
   /**
    * Not finished: entered again with `memo` after `seconds`, or, with `callback`, when the machine calls back or after
-   * `seconds` of silence (`StepCall.callback` then is null). Nothing of this process need live until then.
+   * `seconds` of silence (`StepCall.callback` then is null). Nothing of this process need live until then. A memo is
+   * stored as it is and comes back as it was, so it must hold no secret; the settings are there again.
    */
   | { readonly kind: "wait"; readonly seconds?: number; readonly callback?: true; readonly memo: Json }
   /** Failed. A retryable failure is tried again as often as `Step.retries` allows. */

@@ -2,6 +2,7 @@
 import { randomUUID } from "node:crypto";
 import type { Refusal } from "../errors.ts";
 import { Refused } from "../errors.ts";
+import { STATES_AT_REST } from "../lifecycle/machine.ts";
 import { isInterfaceName } from "../drivers/registry.ts";
 import type { AnyDriver, Registry } from "../drivers/registry.ts";
 import { violatedConstraint } from "../store/database.ts";
@@ -250,7 +251,7 @@ export async function deleteNodes(parts: NodeParts, caller: Caller, selector: No
       const run = busy.get(node.id);
       if (run) return [{ code: "BUSY", message: `Node ${node.name} is busy with ${run.kind} operation ${run.operationId}; abort it or wait before you delete the node.`, nodeId: node.id, operationId: run.operationId }];
       if (node.isProtected) return [{ code: "PROTECTED", message: `Node ${node.name} is protected; lift the protection with updateNode first.`, nodeId: node.id }];
-      if (node.state === "ACTIVE") return [{ code: "INVALID_STATE", message: `Node ${node.name} is ACTIVE; undeploy or decommission it before you delete it.`, nodeId: node.id, allowedStates: ["every state at rest but ACTIVE"] }];
+      if (node.state === "ACTIVE") return [{ code: "INVALID_STATE", message: `Node ${node.name} is ACTIVE; undeploy or decommission it before you delete it.`, nodeId: node.id, allowedStates: STATES_AT_REST.filter((state) => state !== "ACTIVE") }];
       return [];
     });
     if (refusals.length > 0) throw new Refused(refusals.slice(0, REFUSALS_MAX));

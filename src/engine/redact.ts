@@ -1,4 +1,7 @@
-/** Masks the secrets of a node in any text or JSON before it is stored, logged or shown. */
+/**
+ * What a driver says, made fit to be stored, logged and shown: the node's secrets are masked, and characters that
+ * PostgreSQL stores in no text (U+0000 and halves of surrogate pairs) are replaced.
+ */
 import type { StoredJson } from "../store/records.ts";
 
 const MASK = "***";
@@ -12,12 +15,24 @@ export interface Redactor {
 
 export function createRedactor(secrets: readonly string[]): Redactor {
   const long = secrets.filter((secret) => secret.length >= SECRET_LENGTH_MIN).toSorted((a, b) => b.length - a.length);
-  const text = (given: string) => long.reduce((masked, secret) => masked.replaceAll(secret, MASK), given);
+  const text = (given: string) => long.reduce((masked, secret) => masked.replaceAll(secret, MASK), storableText(given));
   const json = (value: StoredJson): StoredJson => {
     if (typeof value === "string") return text(value);
     if (Array.isArray(value)) return value.map(json);
-    if (value !== null && typeof value === "object") return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, json(member)]));
+    if (value !== null && typeof value === "object") return Object.fromEntries(Object.entries(value).map(([key, member]) => [text(key), json(member)]));
     return value;
   };
-  return { text, json: long.length === 0 ? (value) => value : json };
+  return { text, json };
+}
+
+function storableText(text: string): string {
+  return text.toWellFormed().replaceAll("\0", "\uFFFD");
+}
+
+/** Whether a JSON value can be stored as it is. */
+export function isStorable(value: StoredJson): boolean {
+  if (typeof value === "string") return storableText(value) === value;
+  if (Array.isArray(value)) return value.every(isStorable);
+  if (value !== null && typeof value === "object") return Object.entries(value).every(([key, member]) => storableText(key) === key && isStorable(member));
+  return true;
 }

@@ -11,7 +11,7 @@ import type { Log } from "../log.ts";
 import type { NodeRow, Secrets } from "../store/nodes.ts";
 import type { JsonObject, PlannedStep, StoredJson } from "../store/records.ts";
 import { POWER_STEPS } from "./plan.ts";
-import { createRedactor } from "./redact.ts";
+import { createRedactor, isStorable } from "./redact.ts";
 import type { Redactor } from "./redact.ts";
 
 export type StepOutcome =
@@ -73,6 +73,7 @@ export interface StepRequest {
 const TIMER_MAX_MS = 2 ** 31 - 1;
 /** An output is for people and later steps, not for files. */
 const OUTPUT_BYTES_MAX = 256 * 1024;
+const REASON_LENGTH_MAX = 2_000;
 
 export async function performStep(request: StepRequest): Promise<StepOutcome> {
   const { step, machine, deadline, abort, graceMs } = request;
@@ -199,8 +200,10 @@ function powerOf(basis: CallBasis, signal: AbortSignal, seen: { state: PowerStat
   const driver = basis.machine.composition.giver("power") as Driver<unknown>;
   const given = call(basis, driver, signal);
   const read = async () => {
-    seen.state = await driver.power.read(given);
-    return seen.state;
+    const state: unknown = await driver.power.read(given);
+    if (state !== "ON" && state !== "OFF" && state !== "UNKNOWN") throw new Error(`The driver read the power as ${JSON.stringify(state)}, which is no power state.`);
+    seen.state = state;
+    return state;
   };
   return {
     read,
@@ -223,7 +226,7 @@ function driverOf(composition: Composition, step: PlannedStep): AnyDriver | unde
 
 /** Checks what a driver returned: it is not ours, so it is not trusted. */
 function outcomeOf(result: unknown, redactor: Redactor, power: { readonly state: PowerState | null }): StepOutcome {
-  const junk = (what: string): StepOutcome => ({ kind: "failed", code: "BACKEND_FAILED", reason: `The driver returned ${what}`, retryable: false, powerState: power.state });
+  const junk = (what: string): StepOutcome => ({ kind: "failed", code: "BACKEND_FAILED", reason: reasonOf(`The driver returned ${what}`, redactor), retryable: false, powerState: power.state });
   if (typeof result !== "object" || result === null) return junk(`${typeof result} in place of a result`);
   const given = result as Record<string, unknown>;
   switch (given["kind"]) {
@@ -235,15 +238,21 @@ function outcomeOf(result: unknown, redactor: Redactor, power: { readonly state:
       const seconds = given["seconds"] ?? (given["callback"] === true ? Number.POSITIVE_INFINITY : undefined);
       const memo = storable(given["memo"]);
       if (typeof seconds !== "number" || !(seconds >= 0)) return junk("a wait without seconds and without a call-back");
-      if (memo === undefined) return junk("a memo that is no JSON or is too large");
+      if (memo === undefined || !isStorable(memo)) return junk("a memo that is no JSON, is too large, or has characters that cannot be stored");
       return { kind: "wait", seconds, onCallback: given["callback"] === true, memo };
     }
     case "failed":
       if (typeof given["reason"] !== "string") return junk("a failure without a reason");
-      return { kind: "failed", code: "BACKEND_FAILED", reason: redactor.text(given["reason"]), retryable: given["retryable"] === true, powerState: power.state };
+      return { kind: "failed", code: "BACKEND_FAILED", reason: reasonOf(given["reason"], redactor), retryable: given["retryable"] === true, powerState: power.state };
     default:
       return junk(`a result of kind ${JSON.stringify(given["kind"])}`);
   }
+}
+
+/** A driver's words as they are stored: fit to be shown, and no longer than people read. */
+function reasonOf(text: string, redactor: Redactor): string {
+  const fit = redactor.text(text);
+  return fit.length > REASON_LENGTH_MAX ? `${fit.slice(0, REASON_LENGTH_MAX)}…` : fit;
 }
 
 /** A value as JSON holds it; undefined when it holds it not, or when it is too large. An absent value is null. */
@@ -259,7 +268,7 @@ function storable(value: unknown): StoredJson | undefined {
 }
 
 function failureOf(error: unknown, redactor: Redactor): { readonly kind: "failed"; readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean } {
-  const reason = redactor.text(messageOf(error));
+  const reason = reasonOf(messageOf(error), redactor);
   if (error instanceof Error && error.name === "DriverError") {
     const { kind, retryable } = error as DriverError;
     return { kind: "failed", code: kind === "TIMEOUT" || kind === "UNREACHABLE" ? "TIMEOUT" : "BACKEND_FAILED", reason, retryable };

@@ -241,13 +241,13 @@ export async function updateAttempt(
     .where(attemptIs(runId, step, number));
 }
 
-/** Progress is for people: written outside any transaction, and only while the attempt runs. */
+/** Progress is for people: written only while the attempt runs. The run is locked first, as by every other writer. */
 export async function noteProgress(tx: Tx, { runId, step, number }: AttemptRow, percent: number, message: string | null): Promise<void> {
+  await updateRun(tx, runId, {});
   await tx
     .update(attempts)
     .set({ progressPercent: percent, progressMessage: message })
     .where(and(attemptIs(runId, step, number), eq(attempts.state, "RUNNING")));
-  await tx.update(runs).set({ revision: sql`${runs.revision} + 1`, updatedAt: sql`clock_timestamp()` }).where(eq(runs.id, runId));
 }
 
 function attemptIs(runId: string, step: number, number: number): SQL | undefined {

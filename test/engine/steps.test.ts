@@ -51,6 +51,11 @@ const DRIVERS = [
       }),
     ),
   }),
+  aDriver("broken", { clean: stepsOf(aStep("broken", "clean", async () => ({ kind: "failed", reason: "half a \uD83D face, and \0 nothing", retryable: false }))) }),
+  aDriver("binary", { clean: stepsOf(aStep("binary", "clean", async ({ progress }) => {
+    progress(1, "\0");
+    return { kind: "done", output: { "\0": ["\uD800", "fine"] } };
+  })) }),
   aDriver("chatty", { secret: true, clean: stepsOf(aStep("chatty", "clean", async ({ settings }) => ({ kind: "done", output: { said: [`it is ${String(settings["password"])}`] } }))) }),
 ];
 
@@ -64,6 +69,8 @@ const JUNK: readonly { what: string; result: unknown }[] = [
   { what: "a failure without a reason", result: { kind: "failed", retryable: true } },
   { what: "an output that refers to itself", result: { kind: "done", output: (() => { const ring: Record<string, unknown> = {}; ring["self"] = ring; return ring; })() } },
   { what: "an output of a megabyte", result: { kind: "done", output: "x".repeat(1_000_000) } },
+  { what: "a memo with a character that no database stores", result: { kind: "wait", seconds: 0, memo: "\0" } },
+  { what: "a kind with half a character", result: { kind: "\uD800 a kind of its own" } },
   { what: "a memo that is a function", result: { kind: "wait", seconds: 1, memo: () => {} } },
 ];
 const junkDrivers = JUNK.map(({ result }, index) => aDriver(`junk${index}`, { clean: stepsOf(aStep("junk", "clean", async () => result as StepResult)) }));
@@ -110,6 +117,17 @@ describe("a step that fails", () => {
     const id = await ostler.begin("CLEAN", [node]);
     expect(await ostler.operationEnds(id)).toMatchObject({ state: "FAILED", firstFailure: { code: "BACKEND_FAILED", message: expect.stringContaining("segmentation fault") } });
     expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
+  });
+});
+
+describe("characters that no database stores are replaced", () => {
+  test("in the reason of a failure", async () => {
+    expect((await cleanedBy("broken")).run.failure?.message).toContain("half a \uFFFD face, and \uFFFD nothing");
+  });
+
+  test("in an output, its keys included", async () => {
+    const seen = await cleanedBy("binary");
+    expect(seen.steps[0]?.attempts.map(({ output }) => output)).toEqual([{ "\uFFFD": ["\uFFFD", "fine"] }]);
   });
 });
 

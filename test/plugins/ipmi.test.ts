@@ -381,7 +381,7 @@ describe("with a stand-in for ipmitool", () => {
     const failure: unknown = await driver.power.read(call()).catch((error: unknown) => error);
     expect(failure).toBeInstanceOf(IpmiError);
     expect(String((failure as Error).stack)).not.toContain(PASSWORD);
-    expect(String((failure as Error).message)).toContain("bad password ***");
+    expect((failure as Error).message).toContain("bad password ***");
   });
 
   test("power that the BMC does not tell is UNKNOWN", async () => {

@@ -181,8 +181,8 @@ async function end(child: ChildProcess): Promise<void> {
 }
 
 async function untilReady(identity: Identity, child: ChildProcess, home: string): Promise<void> {
-  const end = Date.now() + READY_SECONDS * 1000;
-  while (child.exitCode === null && child.signalCode === null && Date.now() < end) {
+  const giveUp = Date.now() + READY_SECONDS * 1000;
+  while (child.exitCode === null && child.signalCode === null && Date.now() < giveUp) {
     if (await answers(identity, 50)) return;
   }
   const log = await readFile(join(home, "log"), "utf8").catch(() => "");
