@@ -15,7 +15,7 @@ import { countStatements } from "./statements.ts";
 const FLAGS = {
   only: { type: "string", help: "subjects, separated by commas; all of them if absent" },
   runs: { type: "string", default: "2000", help: "runs: how many" },
-  rounds: { type: "string", default: "3", help: "runs, admission and start: how often each" },
+  rounds: { type: "string", default: "2", help: "runs, admission and start: how often each" },
   concurrency: { type: "string", default: "32", help: "runs, statements: how many at a time" },
   nodes: { type: "string", default: "2000,10000", help: "admission: sizes" },
   subscribers: { type: "string", default: "1,100", help: "latency: counts" },
@@ -52,8 +52,9 @@ async function main(): Promise<void> {
   const wanted = flags.only?.split(",") ?? Object.keys(SUBJECTS);
   const unknown = wanted.filter((name) => !(name in SUBJECTS));
   if (unknown.length > 0) throw new Error(`There is no subject ${unknown.join(", ")}. There are ${Object.keys(SUBJECTS).join(", ")}.`);
-  await using site = await openSite();
-  endWhenTold(site);
+  const opening = openSite();
+  endWhenTold(opening);
+  await using site = await opening;
   for (const name of wanted) {
     const subject = SUBJECTS[name];
     if (!subject) continue;
@@ -65,13 +66,13 @@ async function main(): Promise<void> {
 let ending = false;
 
 /** Takes everything down when the benchmark is interrupted; what then fails in the middle of its work is no news. */
-function endWhenTold(site: Site): void {
+function endWhenTold(opening: Promise<Site>): void {
+  const exit = () => process.exit(130);
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.on(signal, () => {
       if (ending) return;
       ending = true;
-      const end = () => process.exit(130);
-      site[Symbol.asyncDispose]().then(end, end);
+      opening.then((site) => site[Symbol.asyncDispose]()).then(exit, exit);
     });
   }
 }

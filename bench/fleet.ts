@@ -20,7 +20,7 @@ export interface Fleet extends AsyncDisposable {
 
 /** The parts as src/app.ts assembles them, less the API. The engine has not been started. */
 export async function openFleet({ connection, concurrency }: { readonly connection: Connection; readonly concurrency: number }): Promise<Fleet> {
-  const log = createLog("error");
+  const log = createLog("silent");
   await using parts = new AsyncDisposableStack();
   const registry = parts.use(await loadPlugins([PLUGIN], createLog("silent")));
   const database = parts.use(await openDatabase({ connection }));

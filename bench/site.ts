@@ -30,11 +30,13 @@ export interface Site extends AsyncDisposable {
   database(way: Way): Promise<AsyncDisposable & { readonly name: string; readonly connection: Connection }>;
   /** CPU time of all of PostgreSQL so far, in ms; null where the system does not tell. */
   postgresCpuMs(): number | null;
-  /** Has a child process killed at the end, if it is still there then. */
+  /** Has a child process ended with the site, if it is still there then. */
   watch(child: ChildProcess): void;
 }
 
 const TEMPLATE = "bench_template";
+/** How long a child may take to end. */
+const END_MS = 5_000;
 /** The unit of CPU times in /proc, everywhere that Node runs. */
 const TICK_MS = 10;
 
@@ -43,7 +45,8 @@ export async function openSite(): Promise<Site> {
   const children: ChildProcess[] = [];
   const clear = () => {
     for (const child of children) child.kill("SIGKILL");
-    rmSync(folder, { recursive: true, force: true });
+    // The child's database may be writing its last words.
+    rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
   };
   process.once("exit", clear);
   const port = await freePort();
@@ -74,11 +77,22 @@ export async function openSite(): Promise<Site> {
     postgresCpuMs: () => cpuMsOfTree(server.pid),
     watch: (child) => void children.push(child),
     async [Symbol.asyncDispose]() {
+      await Promise.all(children.map(end));
       await admin.end({ timeout: 1 });
       await server[Symbol.asyncDispose]();
       clear();
     },
   };
+}
+
+/** Tells a child to end, and waits until it has. */
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const ended = new Promise<void>((done) => child.once("exit", () => done()));
+  child.kill("SIGTERM");
+  const insist = setTimeout(() => child.kill("SIGKILL"), END_MS);
+  await ended;
+  clearTimeout(insist);
 }
 
 /** Migrations and the queue's tables. */
