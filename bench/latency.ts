@@ -61,7 +61,8 @@ async function latenciesMs(site: Site, options: { readonly where: Where; readonl
     for await (const item of nodeStream({ database, tail }, { snapshot: false })) {
       if (item.kind === "bookmark") ready += 1;
       if (item.kind !== "transition") continue;
-      latencies.push(performance.now() - (committedAt[seen] ?? Number.NaN));
+      // Read before the writer itself was told of its commit: as early as can be.
+      latencies.push(Math.max(0, performance.now() - (committedAt[seen] ?? Number.POSITIVE_INFINITY)));
       seen += 1;
       if (seen === options.transitions) return;
     }
