@@ -81,6 +81,8 @@ const DATABASE_RETRY_MS = 500;
 /** A wait for a call-back without a bound of its own: the attempt's deadline bounds it. */
 const CALLBACK_WAIT_SECONDS_MAX = 30 * 86_400;
 const PLANS_KEPT = 1_000;
+/** A step that is parked until its deadline may wake a moment before it: the one is our clock's, the other the database's. */
+const DEADLINE_TOLERANCE_MS = 1_000;
 
 export function createRunner(parts: RunnerParts): Runner {
   const { database, transact, registry, queue, log } = parts;
@@ -127,9 +129,10 @@ export function createRunner(parts: RunnerParts): Runner {
       case "WAITING":
         if (wish === "ABORT" && (step.interruptible !== "NEVER" || run.wishFailure)) return tearDown(held, attempt);
         await resume(work, held);
-        if (attempt.expired) return stepFailed(work, job, held, step, attempt, { code: "TIMEOUT", reason: `it did not end within ${step.timeoutSeconds} s`, retryable: true }, wish);
-        await reenterAttempt(work.tx, attempt);
-        return enterStep(work, held, step, attempt);
+        if (attempt.expired && isWokenByDeadline(run, attempt)) {
+          return stepFailed(work, job, held, step, attempt, { code: "TIMEOUT", reason: `it did not end within ${step.timeoutSeconds} s`, retryable: true }, wish);
+        }
+        return enterAgain(work, held, step, attempt);
       case "FAILED":
         if (wish === "ABORT") return tearDown(held, null);
         await resume(work, held);
@@ -138,6 +141,11 @@ export function createRunner(parts: RunnerParts): Runner {
       default:
         return atTheBoundary(work, job, held, nextPosition(plan, run.position + 1), wish);
     }
+  }
+
+  /** A parked step's time is over when its deadline woke it; one that was due earlier has only been waited on by nobody. */
+  function isWokenByDeadline(run: RunRow, attempt: AttemptRow): boolean {
+    return run.wakeAt === null || run.wakeAt.getTime() >= attempt.deadlineAt.getTime() - DEADLINE_TOLERANCE_MS;
   }
 
   /** A run that was woken while its job was being fetched has two jobs: the one that came first works, the other ends. */
@@ -153,9 +161,13 @@ export function createRunner(parts: RunnerParts): Runner {
       return failRun(work, job, held, attempt, { code: "INTERRUPTED", reason: describe(held, step, reason), retryable: true });
     }
     await moveHeld(work, held, "recover", { reason: `the process that ran ${stepLabel(step)} ended; the step is entered again` });
-    if (attempt.expired) return stepFailed(work, job, held, step, attempt, { code: "TIMEOUT", reason: `it did not end within ${step.timeoutSeconds} s`, retryable: true }, wish);
-    await reenterAttempt(work.tx, attempt);
-    return enterStep(work, held, step, attempt);
+    return enterAgain(work, held, step, { ...attempt, expired: true });
+  }
+
+  /** Enters the attempt once more. Time during which no process was there to work on it does not count against it. */
+  async function enterAgain(work: Work, held: Held, step: PlannedStep, attempt: AttemptRow & { readonly expired: boolean }): Promise<Next> {
+    const deadlineAt = await reenterAttempt(work.tx, attempt, attempt.expired ? step.timeoutSeconds : null);
+    return enterStep(work, held, step, { ...attempt, deadlineAt });
   }
 
   async function resume(work: Work, held: Held): Promise<void> {
@@ -233,8 +245,7 @@ export function createRunner(parts: RunnerParts): Runner {
     const now = await latestAttempt(work.tx, held.run.id, attempt.step);
     if (outcome.onCallback && now && now.callback !== null) {
       await updateAttempt(work.tx, attempt, { memo: outcome.memo });
-      await reenterAttempt(work.tx, attempt);
-      return enterStep(work, held, step, { ...now, memo: outcome.memo });
+      return enterAgain(work, held, step, { ...now, memo: outcome.memo, expired: false });
     }
     await updateAttempt(work.tx, attempt, { state: "WAITING", memo: outcome.memo });
     if (edge(held.node.state, "wait")) await moveHeld(work, held, "wait");

@@ -220,12 +220,14 @@ export async function beginAttempt(tx: Tx, attempt: { readonly runId: string; re
   return row;
 }
 
-/** The parked or crashed attempt is entered again. Answers it as it was before, with `callback` taken out. */
-export async function reenterAttempt(tx: Tx, { runId, step, number }: AttemptRow): Promise<void> {
-  await tx
+/** The parked or crashed attempt is entered again, with its time anew where `seconds` says so. Answers its deadline. */
+export async function reenterAttempt(tx: Tx, { runId, step, number, deadlineAt }: AttemptRow, seconds: number | null): Promise<Date> {
+  const [row] = await tx
     .update(attempts)
-    .set({ state: "RUNNING", entries: sql`${attempts.entries} + 1`, callback: null })
-    .where(attemptIs(runId, step, number));
+    .set({ state: "RUNNING", entries: sql`${attempts.entries} + 1`, callback: null, ...(seconds !== null && { deadlineAt: sql`now() + make_interval(secs => ${seconds})` }) })
+    .where(attemptIs(runId, step, number))
+    .returning({ deadlineAt: attempts.deadlineAt });
+  return row?.deadlineAt ?? deadlineAt;
 }
 
 /** Ends or parks an attempt. */

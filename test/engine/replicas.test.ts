@@ -90,6 +90,34 @@ test("no more runs than its room are worked on by a process at once, and all get
   expect((await ostler.operationEnds(later)).state).toBe("SUCCEEDED");
 });
 
+describe("time during which no process ran", () => {
+  test("does not count against a step that a crash interrupted", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    const { id: runId } = await ostler.run(id, node);
+    await ostler.test.sql`insert into attempts (run_id, step, number, state, started_at, deadline_at) values (${runId}, 0, 1, 'RUNNING', now() - interval '1 day', now() - interval '23 hours')`;
+    await ostler.engine.start();
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect((await ostler.steps(await ostler.run(id, node)))[0]?.attempts.map(({ state, entries }) => [state, entries])).toEqual([["SUCCEEDED", 2]]);
+  });
+
+  test.each([
+    ["does not count against a step that was due before its time was over", "1 hour", "SUCCEEDED"],
+    ["does count when it was its deadline that the step was parked for", "0 hours", "FAILED"],
+  ])("%s", async (_title, early, state) => {
+    const first = await ostler.another({ started: true });
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { waitSeconds: 600 } }).made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await ostler.nodeBecomes(node, "DEPLOY_WAIT");
+    await first[Symbol.asyncDispose]();
+    await ostler.test.sql`update attempts set deadline_at = now() - interval '20 hours' where finished_at is null`;
+    await ostler.test.sql`update runs set wake_at = now() - interval '20 hours' - ${early}::interval where finished_at is null`;
+    await ostler.test.sql`update pgboss.job set start_after = now() where name = 'runs' and state = 'created'`;
+    await ostler.engine.start();
+    expect((await ostler.operationEnds(id)).state).toBe(state);
+  });
+});
+
 test("a run whose job was lost is given one when a process starts", async () => {
   const node = await ostler.aNode().in("AVAILABLE").made();
   const id = await ostler.begin("DEPLOY", [node]);
