@@ -83,7 +83,7 @@ export interface Call<Settings> {
   readonly node: NodeView;
   /** Validated by `Driver.settings`, secrets included. */
   readonly settings: Settings;
-  /** Fires when the call should end: an abort, the deadline, or the end of the process. */
+  /** Fires when the call should end: an abort, or the deadline. */
   readonly signal: AbortSignal;
   /** When the engine gives up on this call. */
   readonly deadline: Date;

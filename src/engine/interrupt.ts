@@ -8,11 +8,12 @@ import { judgeAbort } from "../lifecycle/interrupts.ts";
 import type { AbortEffect, AbortMode, RunFacts } from "../lifecycle/interrupts.ts";
 import { edge } from "../lifecycle/machine.ts";
 import { isFinalOperation } from "../lifecycle/operation-states.ts";
+import type { Wish } from "../lifecycle/operation-states.ts";
 import type { Reader } from "../store/database.ts";
 import { lockNodes, nodesByIds } from "../store/nodes.ts";
 import { lockOperation, operationsByIds, unfinishedOperationsOfCluster, updateOperation } from "../store/operations.ts";
 import type { Failure, Plan, PlannedStep } from "../store/records.ts";
-import { attemptsUnderWay, finishRuns, lockUnfinishedRuns, newestWork, plansByHashes, runsOfOperation, succeededSteps, updateRuns } from "../store/runs.ts";
+import { attemptsUnderWay, cleanedUpNodes, countUnfinished, finishRuns, lockUnfinishedRuns, newestWork, plansByHashes, runsOfOperation, succeededSteps, updateRuns } from "../store/runs.ts";
 import type { AttemptRow, RunChange, RunRow } from "../store/runs.ts";
 import { stepKey, stepLabel } from "./plan.ts";
 import { isUuid, selectNodes } from "./select.ts";
@@ -84,10 +85,7 @@ export async function abort(parts: InterruptParts, caller: Caller, request: Abor
     const runOf = new Map(runs.filter((run) => found.operationId === null || run.operationId === found.operationId).map((run) => [run.nodeId, run]));
     const judged = await judgeAborts(work.tx, found.nodes, runOf, request.mode ?? "NOW");
     const accepted = judged.flatMap(({ run, answer: { accepted: yes } }) => (run && yes ? [run] : []));
-    if (found.operationId !== null && accepted.length > 0) {
-      await lockOperation(work.tx, found.operationId);
-      await updateOperation(work.tx, found.operationId, { wish: "ABORT", wishBy: caller.actor, wishAt: new Date(), state: "ABORTING" });
-    }
+    await wishOfWhole(work, caller, "ABORT", accepted, found.operationId);
     const wish = { wish: "ABORT", wishBy: caller.actor, wishReason: request.reason ?? null, ...(request.powerOff !== undefined && { powerOff: request.powerOff }) } as const;
     await carryOut(work, parts, accepted.filter((run) => run.wish !== "ABORT"), wish, "ABORTED");
     const operationIds = [...new Set(accepted.map(({ operationId }) => operationId))];
@@ -101,6 +99,19 @@ export async function abort(parts: InterruptParts, caller: Caller, request: Abor
   });
   parts.checkWishes();
   return answer;
+}
+
+/**
+ * A wish that concerns every unfinished run of an operation concerns the operation, whether it was asked for by name, by
+ * cluster or by nodes: then its state says so. An operation that was named has the wish in any case.
+ */
+async function wishOfWhole(work: Work, caller: Caller, wish: Wish, concerned: readonly RunRow[], named: string | null): Promise<void> {
+  for (const [operationId, runs] of Map.groupBy(concerned, (run) => run.operationId)) {
+    if (operationId !== named && runs.length < (await countUnfinished(work.tx, operationId))) continue;
+    const operation = await lockOperation(work.tx, operationId);
+    if (!operation || operation.finishedAt || operation.wish === wish) continue;
+    await updateOperation(work.tx, operationId, { wish, wishBy: caller.actor, wishAt: new Date(), state: wish === "ABORT" ? "ABORTING" : "STOPPING" });
+  }
 }
 
 async function judgeAborts(
@@ -205,14 +216,22 @@ async function stopNodes(work: Work, parts: InterruptParts, caller: Caller, requ
   const runOf = new Map(runs.map((run) => [run.nodeId, run]));
   const results = nodes.map(({ ref, nodeId }): NodeAnswer => {
     const run = runOf.get(nodeId);
-    const refusal: Refusal | null = run ? null : { code: "NOTHING_RUNNING", message: `Nothing is running on node ${ref} that could be stopped.`, nodeId };
-    return { ref, nodeId, runId: run?.id ?? null, accepted: run !== undefined, refusal, plan: null };
+    const refusal = refusalOfStop(ref, nodeId, run);
+    return { ref, nodeId, runId: refusal ? null : (run?.id ?? null), accepted: refusal === null, refusal, plan: null };
   });
-  await carryOut(work, parts, runs.filter(({ wish, purpose }) => wish === null && purpose === "WORK"), stopWish(caller, request), "STOPPED");
-  const operationIds = [...new Set(runs.map(({ operationId }) => operationId))];
+  const stopped = runs.filter(({ purpose }) => purpose === "WORK");
+  await wishOfWhole(work, caller, "STOP", stopped.filter(({ wish }) => wish !== "ABORT"), null);
+  await carryOut(work, parts, stopped.filter(({ wish }) => wish === null), stopWish(caller, request), "STOPPED");
+  const operationIds = [...new Set(stopped.map(({ operationId }) => operationId))];
   for (const operationId of operationIds) await parts.queue.stopTimer(work, operationId, seconds);
-  const refusals = runs.length === 0 ? results.flatMap(({ refusal }) => (refusal ? [refusal] : [])) : [];
+  const refusals = stopped.length === 0 ? results.flatMap(({ refusal }) => (refusal ? [refusal] : [])) : [];
   return { operationId: operationIds.length === 1 ? (operationIds[0] ?? null) : null, results, refusals, replayed: false };
+}
+
+function refusalOfStop(ref: string, nodeId: string, run: RunRow | undefined): Refusal | null {
+  if (!run) return { code: "NOTHING_RUNNING", message: `Nothing is running on node ${ref} that could be stopped.`, nodeId };
+  if (run.purpose === "WORK") return null;
+  return { code: "NOTHING_RUNNING", message: `Node ${ref} is only being cleaned up after a failure; wait for the end of it, or abort it.`, nodeId, operationId: run.operationId };
 }
 
 /** The time for a graceful stop is over: what still runs fails with STOP_TIMEOUT, whatever it is doing. */
@@ -251,11 +270,13 @@ async function prepareRestart(reader: Reader, request: RestartRequest) {
   const found = await selectWork(reader, request.work, true);
   if ("refusals" in found) return { refusals: found.refusals, results: [] };
   const newest = new Map((await newestWork(reader, found.nodes.map(({ nodeId }) => nodeId))).map((run) => [run.nodeId, run]));
+  const undone = new Set((await cleanedUpNodes(reader, [...new Set([...newest.values()].map(({ operationId }) => operationId))])).map(({ operationId, nodeId }) => `${operationId} ${nodeId}`));
+  const isUndone = (run: RunRow) => undone.has(`${run.operationId} ${run.nodeId}`);
   const passedOver: NodeAnswer[] = [];
   const taken: { ref: string; nodeId: string; run: RunRow }[] = [];
   for (const { ref, nodeId } of found.nodes) {
     const run = newest.get(nodeId);
-    if (run && RESTARTABLE.has(run.state) && (found.operationId === null || run.operationId === found.operationId)) {
+    if (run && (RESTARTABLE.has(run.state) || isUndone(run)) && (found.operationId === null || run.operationId === found.operationId)) {
       taken.push({ ref, nodeId, run });
       continue;
     }
@@ -280,7 +301,7 @@ async function prepareRestart(reader: Reader, request: RestartRequest) {
     taken.flatMap(({ nodeId, run }) => {
       const plan = plans.get(run.planHash);
       const node = nodes.get(nodeId);
-      return plan && node ? [[nodeId, { run, plan, ...keptOf(request.from ?? "STAGE", plan, succeeded.get(run.id) ?? new Set(), node.stage) }] as const] : [];
+      return plan && node ? [[nodeId, { run, plan, ...keptOf(isUndone(run) ? "BEGINNING" : (request.from ?? "STAGE"), plan, succeeded.get(run.id) ?? new Set(), node.stage) }] as const] : [];
     }),
   );
   return {

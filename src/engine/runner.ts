@@ -287,8 +287,9 @@ export function createRunner(parts: RunnerParts): Runner {
   }
 
   async function finish(work: Work, job: HeldJob, held: Held, state: "SUCCEEDED" | "FAILED" | "STOPPED", change: { readonly failure?: Failure } = {}): Promise<null> {
-    await endRun(work, parts, held.run, state, change);
+    // The operation's lock is taken by the last statement but the log's, since runs that end together wait for it.
     await queue.end(work, job);
+    await endRun(work, parts, held.run, state, change);
     return null;
   }
 
@@ -312,11 +313,11 @@ export function createRunner(parts: RunnerParts): Runner {
     if (edge(held.node.state, event)) await moveHeld(work, held, event, { actor: run.wishBy ?? ENGINE, reason: run.wishReason ?? failure?.message ?? null }, { lastError: failure });
     else if (failure) await updateNode(work.tx, held.node.id, { lastError: failure });
     await notePower(work, held, left.power);
+    await queue.end(work, job);
     await endRun(work, parts, run, run.wishFailure || ignoredSignal ? "FAILED" : "ABORTED", {
       ...(failure && { failure }),
       leftAs: { power: left.power, disksTouched: left.touched, tearDownError: left.error },
     });
-    await queue.end(work, job);
     return null;
   }
 

@@ -32,7 +32,7 @@ builder.objectType(TransitionRef, {
     target: t.field({ type: NodeStateEnum, nullable: true, description: "Where the node was heading, null when at rest.", resolve: ({ target }) => target }),
     operation: t.field({ type: OperationRef, nullable: true, description: "Operation it belongs to.", resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)) }),
     run: t.field({ type: RunRef, nullable: true, description: "Run it belongs to.", resolve: ({ runId }, _args, { load }) => (runId === null ? null : load.run.load(runId)) }),
-    step: t.exposeString("step", { nullable: true, description: "Step that was under way, as `interface.name`." }),
+    step: t.exposeString("step", { nullable: true, description: "Step that the run was at, as `interface.name`: the one under way, or the one whose end led here." }),
     actor: t.exposeString("actor", { description: "Who acted; `engine` for what follows from the work itself." }),
     reason: t.exposeString("reason", { nullable: true, description: "Why, for people." }),
     at: t.expose("at", { type: "DateTime", description: "When it was committed." }),

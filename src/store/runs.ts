@@ -180,6 +180,20 @@ export async function lockQueuedRuns(tx: Tx, operationId: string, limit?: number
   return limit === undefined ? query.for("no key update", { skipLocked: true }) : query.limit(limit).for("no key update", { skipLocked: true });
 }
 
+/** How many runs of an operation have not ended. */
+export async function countUnfinished(tx: Tx, operationId: string): Promise<number> {
+  return tx.$count(runs, and(eq(runs.operationId, operationId), isNull(runs.finishedAt)));
+}
+
+/** Nodes that each operation's failure policy has cleaned up, or is cleaning up. */
+export async function cleanedUpNodes(reader: Reader, operationIds: readonly string[]): Promise<{ operationId: string; nodeId: string }[]> {
+  if (operationIds.length === 0) return [];
+  return reader
+    .select({ operationId: runs.operationId, nodeId: runs.nodeId })
+    .from(runs)
+    .where(and(inArray(runs.operationId, [...operationIds]), eq(runs.purpose, "CLEAN_UP")));
+}
+
 /** What the holder of some runs has to know of wishes. `overdue`: the time of a stop is over. */
 export async function wishesOf(reader: Reader, ids: readonly string[]): Promise<{ id: string; wish: RunRow["wish"]; fence: number; overdue: boolean }[]> {
   if (ids.length === 0) return [];

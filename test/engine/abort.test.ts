@@ -184,6 +184,14 @@ describe("aborting", () => {
 });
 
 describe("an abort of a whole operation", () => {
+  test("is one as well when it names all its nodes, and the operation says so", async () => {
+    const { gate, node, id } = await heldIn("clean.erase_metadata", {}, "CLEAN");
+    await abort([node]);
+    expect(await ostler.operation(id)).toMatchObject({ state: "ABORTING", wish: "ABORT" });
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+  });
+
   test("answers each node by its own situation, and ends when the last of them has", async () => {
     const gate = aGate();
     const always = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).made();

@@ -66,6 +66,18 @@ describe("CLEAN_UP_ALL", () => {
     expect((await ostler.operationEnds(await ostler.begin("COMMISSION", [node]))).state).toBe("SUCCEEDED");
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", lastError: null });
   });
+
+  test("is undone by a restart on every node, those included whose work had succeeded before it was cleaned up", async () => {
+    const [good, bad] = [await sound().made(), await failing().made()];
+    const id = await ostler.begin("COMMISSION", [good, bad], { maxParallel: 1 });
+    await ostler.operationEnds(id);
+    expect(await ostler.run(id, good)).toMatchObject({ state: "SUCCEEDED" });
+    await ostler.engine.updateNode({ actor: "alice", project: "default" }, bad.id, { settings: {} });
+    const again = await ostler.engine.restart({ actor: "alice", project: "default" }, { work: { operationId: id } });
+    expect(again.results).toMatchObject([{ nodeId: good.id, accepted: true }, { nodeId: bad.id, accepted: true }]);
+    expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
+    expect([await ostler.nodeState(good), await ostler.nodeState(bad)]).toEqual(["ACTIVE", "ACTIVE"]);
+  });
 });
 
 test("CLEAN_UP_FAILED cleans up the failed node and goes on with the others", async () => {
