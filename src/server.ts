@@ -20,6 +20,7 @@ import { identify } from "./access/access.ts";
 import { createContext } from "./graphql/context.ts";
 import type { Context, Services } from "./graphql/context.ts";
 import { EXAMPLES } from "./graphql/examples.ts";
+import { depthRule } from "./graphql/limits.ts";
 import { maskError, shown } from "./graphql/mask.ts";
 import { unstorable } from "./graphql/storable.ts";
 import type { Log } from "./log.ts";
@@ -72,7 +73,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     graphiql: { title: "Ostler", defaultTabs: EXAMPLES.map(({ query, variables }) => ({ query, ...(variables !== undefined && { variables }) })) },
     renderGraphiQL,
     context: (initial) => initial.context ?? refuseUnknown(),
-    plugins: [showWithoutValues],
+    plugins: [boundAndShowWithoutValues],
     maskedErrors: { maskError: (error) => maskError(error, current.getStore()?.requestId ?? randomUUID(), log) },
   });
 
@@ -233,21 +234,24 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 
 function listen(server: Server, port: number, host: string): Promise<void> {
   return new Promise((done, failed) => {
-    server.once("error", failed);
+    server.once("error", (error: NodeJS.ErrnoException) => {
+      failed(error.code === "EADDRINUSE" ? new Error(`Port ${port} of ${host} is taken; choose another with OSTLER_PORT or --port.`, { cause: error }) : error);
+    });
     server.listen(port, host, () => {
-      server.off("error", failed);
+      server.removeAllListeners("error");
       done();
     });
   });
 }
 
 /** What validation refuses goes round the masking of errors, so it is seen to here, for every transport. */
-const showWithoutValues: Plugin = {
-  onValidate:
-    () =>
-    ({ valid, result, setResult }) => {
+const boundAndShowWithoutValues: Plugin = {
+  onValidate({ addValidationRule }) {
+    addValidationRule(depthRule);
+    return ({ valid, result, setResult }) => {
       if (!valid) setResult((result as readonly GraphQLError[]).map(shown));
-    },
+    };
+  },
 };
 
 /** Yoga asks for a context also where there is none to give: a page is shown to anybody, a query is not. */

@@ -19,7 +19,7 @@ import { move } from "./transition.ts";
 import type { Work } from "./transition.ts";
 
 export interface Held {
-  /** As it was when it was claimed. */
+  /** As it was when it was last locked. */
   readonly run: RunRow;
   readonly fence: number;
   readonly plan: Plan;

@@ -7,6 +7,7 @@ import type { Refusal } from "../errors.ts";
 import { judgeAbort } from "../lifecycle/interrupts.ts";
 import type { AbortEffect, AbortMode, RunFacts } from "../lifecycle/interrupts.ts";
 import { edge } from "../lifecycle/machine.ts";
+import type { Stage } from "../lifecycle/cluster-state.ts";
 import { isFinalOperation } from "../lifecycle/operation-states.ts";
 import type { Wish } from "../lifecycle/operation-states.ts";
 import type { Reader } from "../store/database.ts";
@@ -269,7 +270,7 @@ const RESTARTABLE = new Set(["STOPPED", "FAILED", "ABORTED"]);
 async function prepareRestart(reader: Reader, request: RestartRequest) {
   const found = await selectWork(reader, request.work, true);
   if ("refusals" in found) return { refusals: found.refusals, results: [] };
-  const newest = new Map((await newestWork(reader, found.nodes.map(({ nodeId }) => nodeId))).map((run) => [run.nodeId, run]));
+  const newest = new Map((await newestWork(reader, found.nodes.map(({ nodeId }) => nodeId), found.operationId)).map((run) => [run.nodeId, run]));
   const undone = new Set((await cleanedUpNodes(reader, [...new Set([...newest.values()].map(({ operationId }) => operationId))])).map(({ operationId, nodeId }) => `${operationId} ${nodeId}`));
   const isUndone = (run: RunRow) => undone.has(`${run.operationId} ${run.nodeId}`);
   const passedOver: NodeAnswer[] = [];
@@ -301,7 +302,7 @@ async function prepareRestart(reader: Reader, request: RestartRequest) {
     taken.flatMap(({ nodeId, run }) => {
       const plan = plans.get(run.planHash);
       const node = nodes.get(nodeId);
-      return plan && node ? [[nodeId, { run, plan, ...keptOf(isUndone(run) ? "BEGINNING" : (request.from ?? "STAGE"), plan, succeeded.get(run.id) ?? new Set(), node.stage) }] as const] : [];
+      return plan && node ? [[nodeId, { run, plan, ...keptOf(isUndone(run) ? "BEGINNING" : (request.from ?? "STAGE"), plan, succeeded.get(run.id) ?? new Set(), { stage: node.stage, poweredOff: run.leftAs?.power === "OFF" }) }] as const] : [];
     }),
   );
   return {
@@ -317,15 +318,18 @@ async function prepareRestart(reader: Reader, request: RestartRequest) {
 }
 
 /** From which leg a restart goes, and which steps it keeps. */
-function keptOf(from: RestartFrom, plan: Plan, succeeded: ReadonlySet<number>, stage: "NONE" | "PROVISIONED" | "DEPLOYED"): { readonly firstLeg: number; readonly done: ReadonlySet<string> } {
+function keptOf(from: RestartFrom, plan: Plan, succeeded: ReadonlySet<number>, { stage, poweredOff }: { readonly stage: Stage; readonly poweredOff: boolean }): { readonly firstLeg: number; readonly done: ReadonlySet<string> } {
   const isDone = (index: number) => succeeded.has(index) || plan.steps[index]?.kept === true;
   if (from === "BEGINNING") return { firstLeg: 0, done: new Set() };
-  if (from === "UNFINISHED_STEP") {
-    const unfinished = plan.steps.find((_, index) => !isDone(index));
-    return { firstLeg: unfinished?.leg ?? Math.max(0, plan.legs.length - 1), done: new Set(plan.steps.filter((_, index) => isDone(index)).map(stepKey)) };
-  }
   const deploy = plan.legs.findIndex(({ phase }) => phase === "deploy");
   const provisioned = plan.steps.findIndex(({ reaches }, index) => reaches === "PROVISIONED" && isDone(index));
+  if (from === "UNFINISHED_STEP") {
+    // What was done on the machine still holds only if its system stands, and what came after that only if it still runs.
+    const holds = (step: PlannedStep, index: number) =>
+      isDone(index) && (step.phase !== "deploy" || (provisioned < 0 || (stage !== "NONE" && (!poweredOff || index <= provisioned))));
+    const unfinished = plan.steps.find((step, index) => !holds(step, index));
+    return { firstLeg: unfinished?.leg ?? Math.max(0, plan.legs.length - 1), done: new Set(plan.steps.filter(holds).map(stepKey)) };
+  }
   if (stage !== "PROVISIONED" || deploy < 0 || provisioned < 0) return { firstLeg: 0, done: new Set() };
   const kept = plan.steps.filter((step, index) => step.leg === deploy && index <= provisioned);
   return { firstLeg: deploy, done: new Set(kept.map(stepKey)) };

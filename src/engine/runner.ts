@@ -182,13 +182,13 @@ export function createRunner(parts: RunnerParts): Runner {
       case "ABORT":
         return tearDown(held, null);
       case "STOP":
-        if (edge(held.node.state, "stop")) await moveHeld(work, held, "stop", { reason: held.run.wishReason });
+        if (edge(held.node.state, "stop")) await moveHeld(work, held, "stop", { actor: held.run.wishBy ?? ENGINE, reason: held.run.wishReason });
         await updateRun(work.tx, held.run.id, { position, leg: held.leg });
         return finish(work, job, held, "STOPPED");
       case "FINISH":
         await enterLegs(work, held, held.plan.legs.length - 1);
         for (const event of held.plan.finish) await moveHeld(work, held, event, {}, event === "done" && held.node.state === "DEPLOYING" ? { stage: "DEPLOYED", lastError: null } : { lastError: null });
-        if (held.plan.finish.length === 0 && held.node.lastError) await updateNode(work.tx, held.node.id, { lastError: null });
+        if (held.plan.finish.length === 0 && held.node.lastError && kindOf(held.node.state) !== "failed") await updateNode(work.tx, held.node.id, { lastError: null });
         await updateRun(work.tx, held.run.id, { position, leg: held.leg });
         return finish(work, job, held, "SUCCEEDED");
       case "GO_ON":
@@ -218,8 +218,10 @@ export function createRunner(parts: RunnerParts): Runner {
 
   // ---- after a step
 
-  async function settle(work: Work, job: HeldJob, held: Held, step: PlannedStep, attempt: AttemptRow, outcome: StepOutcome): Promise<Next> {
-    const run = await lockHeld(work, held);
+  async function settle(work: Work, job: HeldJob, claimed: Held, step: PlannedStep, attempt: AttemptRow, outcome: StepOutcome): Promise<Next> {
+    const run = await lockHeld(work, claimed);
+    // Wishes were recorded since the claim.
+    const held: Held = { ...claimed, run };
     const wish = wishOf(run, run.operationWish);
     if (outcome.kind !== "wait" && outcome.powerState !== null) await notePower(work, held, outcome.powerState);
     switch (outcome.kind) {

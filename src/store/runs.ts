@@ -116,13 +116,16 @@ export async function busyNodes(reader: Reader, nodeIds: readonly string[]) {
     .where(and(inArray(runs.nodeId, [...nodeIds]), isNull(runs.finishedAt)));
 }
 
-/** The newest run of each node that is work and not clean-up. */
-export async function newestWork(reader: Reader, nodeIds: readonly string[]): Promise<RunRow[]> {
+/**
+ * The newest run of each node that moved its state and was no clean-up: a change of power, or an inspection in place, does
+ * not stand between a node and its unfinished work. Runs of the operation named count in any case.
+ */
+export async function newestWork(reader: Reader, nodeIds: readonly string[], operationId: string | null): Promise<RunRow[]> {
   if (nodeIds.length === 0) return [];
   return reader
     .select()
     .from(runs)
-    .where(sql`${runs.id} in (select distinct on (node_id) id from runs where ${inArray(runs.nodeId, [...nodeIds])} and purpose = 'WORK' order by node_id, created_at desc, id)`);
+    .where(sql`${runs.id} in (select distinct on (node_id) id from runs where ${inArray(runs.nodeId, [...nodeIds])} and purpose = 'WORK' and (moves_state or operation_id = ${operationId}::uuid) order by node_id, created_at desc, id)`);
 }
 
 /** Runs of an operation in the order of the request. */

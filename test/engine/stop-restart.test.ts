@@ -370,6 +370,41 @@ describe("a restart", () => {
   });
 });
 
+describe("a restart from the unfinished step", () => {
+  test("starts a system again that an abort has switched off, and installs nothing twice", async () => {
+    const { gate, node, id } = await heldIn("deploy.configure");
+    await ostler.engine.abort(ALICE, { work: { operationId: id } });
+    gate.open();
+    await ostler.operationEnds(id);
+    expect(await ostler.node(node)).toMatchObject({ state: "DEPLOY_FAILED", powerState: "OFF" });
+    const again = await restart(id, "UNFINISHED_STEP");
+    expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
+    expect(ostler.entered(node).filter((step) => step === "deploy.write_image")).toHaveLength(1);
+    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", powerState: "ON" });
+  });
+
+  test("is not hindered by a change of power in between, which leaves the last error as well", async () => {
+    const { gate, node, id } = await heldIn("deploy.boot_system", { fail: "no boot device" });
+    gate.open();
+    await ostler.operationEnds(id);
+    await ostler.operationEnds(await ostler.begin("POWER", [node], { options: { powerAction: "REBOOT" } }));
+    expect((await ostler.node(node)).lastError?.message).toContain("no boot device");
+    await ostler.engine.updateNode(ALICE, node.id, { settings: {} });
+    const again = await ostler.engine.restart(ALICE, { work: { ids: [node.id] }, from: "UNFINISHED_STEP" });
+    expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
+    expect(await ostler.nodeState(node)).toBe("ACTIVE");
+  });
+});
+
+test("a stop is told by whom it was asked for, and why", async () => {
+  const { gate, node, id } = await heldIn("deploy.write_image");
+  await ostler.engine.stop(ALICE, { work: { operationId: id }, reason: "wrong image" });
+  gate.open();
+  await ostler.operationEnds(id);
+  const [last] = await ostler.test.sql`select actor, reason from transitions where node_id = ${node.id} order by position desc limit 1`;
+  expect(last).toEqual({ actor: ALICE.actor, reason: "wrong image" });
+});
+
 test("what is stopped and restarted many times tells its whole story in the log", async () => {
   const nodes = await ostler.aNode().in("AVAILABLE").with("fake", { delayMs: 5 }).times(10);
   let id = await ostler.begin("DEPLOY", nodes);
