@@ -8,10 +8,10 @@ import { ERROR_MEANING, ERROR_STATUS } from "../src/errors.ts";
 import type { ErrorCode } from "../src/errors.ts";
 import { CLUSTER_STATES, STAGES } from "../src/lifecycle/cluster-state.ts";
 import { isAtRest } from "../src/lifecycle/machine.ts";
-import { NODE_EDGES, NODE_EVENTS, NODE_STATES, NODE_STATE_NAMES } from "../src/lifecycle/node-states.ts";
+import { NODE_EDGES, NODE_EVENTS, NODE_STATES, NODE_STATE_NAMES, SELF_EVENTS } from "../src/lifecycle/node-states.ts";
 import type { Edge, NodeEvent, NodeState, Phase } from "../src/lifecycle/node-states.ts";
 import { FAILURE_POLICIES, OPERATION_STATES, RUN_STATES, UNFINISHED_OPERATION_STATES, UNFINISHED_RUN_STATES } from "../src/lifecycle/operation-states.ts";
-import { OPERATION_KINDS, cleanUpRoute, route } from "../src/lifecycle/verbs.ts";
+import { NODE_VERBS, cleanUpRoute, route } from "../src/lifecycle/verbs.ts";
 import type { OperationKind, Route, RouteOptions } from "../src/lifecycle/verbs.ts";
 
 interface Page {
@@ -55,7 +55,7 @@ function grouped<T>(items: readonly T[], keyOf: (item: T) => string): readonly (
 const PHASES: readonly Phase[] = ["verify", "inspect", "clean", "deploy", "undeploy"];
 /** Events that take a node off its way; the first diagram leaves them out. */
 const SETBACKS: ReadonlySet<NodeEvent> = new Set(["fail", "abort", "stop"]);
-const MOVES = NODE_EDGES.filter(({ event }) => event !== "recover");
+const MOVES = NODE_EDGES.filter(({ event }) => !SELF_EVENTS.has(event));
 
 function lifecyclePage(): string {
   return paragraphs(
@@ -73,7 +73,7 @@ function lifecyclePage(): string {
     "## Transitions",
     "“By verb” is what a user's request may cause; the rest only the engine causes. A node's registration (from nothing to `ENROLLED`) and its deletion are in the log as `register` and `delete`.",
     table(["from", "event", "to", "by"], MOVES.map(({ from, event, to, by }) => [code(from), event, code(to), by])),
-    `Besides, \`recover\` leads from a state to itself: a process died, and the run that it held on the node was taken up again. In ${codes(NODE_EDGES.filter(({ event }) => event === "recover").map(({ from }) => from))}.`,
+    `Besides, \`recover\` leads from a state to itself: a process died, and the run that it held on the node was taken up again. In ${codes(NODE_EDGES.filter(({ event }) => event === "recover").map(({ from }) => from))}. \`abort_pending\` and \`abort_withdrawn\` leave a node where it is as well, in every state: somebody asked for an abort that has to wait for the end of a step, or took it back.`,
     "## Verbs",
     "What each verb does to a node, by the state that it is in. A state that is not listed is refused with `INVALID_STATE`, any state with an unfinished run with `BUSY`. Phases in brackets run in place: the state stays as it is meanwhile. An inspection in place needs a driver that inspects without a reboot.",
     verbTable(),
@@ -144,7 +144,7 @@ function verbCases(): readonly VerbCase[] {
       { label: "until AVAILABLE", options: { until: "AVAILABLE" } },
     ],
   };
-  return (Object.keys(OPERATION_KINDS) as OperationKind[]).flatMap((kind) => (special[kind] ?? [{ label: "", options: {} }]).map((one) => ({ kind, ...one })));
+  return NODE_VERBS.flatMap((kind) => (special[kind] ?? [{ label: "", options: {} }]).map((one) => ({ kind, ...one })));
 }
 
 function verbTable(): string {

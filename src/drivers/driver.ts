@@ -41,6 +41,12 @@ export type DriverPhase = "inspect" | "clean" | "deploy" | "undeploy";
  */
 export type Interruptible = "ALWAYS" | "AT_BOUNDARY" | "NEVER";
 
+/**
+ * What a step changes on a machine: what is on its disks, its firmware, the networks it is attached to. From the first step
+ * that touches disks or firmware on, there is no way back to what was before; an abort tells what was touched.
+ */
+export type Touch = "DISKS" | "FIRMWARE" | "NETWORK";
+
 /** Told apart so that the operator knows whom to ask: the login, the wire, the time, or the machine itself. */
 export type DriverErrorKind = "AUTHENTICATION" | "UNREACHABLE" | "TIMEOUT" | "REFUSED" | "OTHER";
 
@@ -87,7 +93,7 @@ export interface Call<Settings> {
   readonly signal: AbortSignal;
   /** When the engine gives up on this call. */
   readonly deadline: Date;
-  /** A line for the service's log; secrets of the settings are masked. */
+  /** A line for the service's log and, within a step, for the step's own, which clients read; secrets of the settings are masked. */
   log(message: string): void;
 }
 
@@ -151,10 +157,17 @@ export interface Step<Settings> {
   readonly retries?: { readonly times: number; readonly backoffSeconds: number };
   /** With this step's success the operating system stands; a restart that keeps the stage begins after it. */
   readonly reaches?: "PROVISIONED";
+  /** What it changes. Absent: a clean, deploy or undeploy step is taken to touch the disks, an inspect step nothing. `[]`: nothing. */
+  readonly touches?: readonly Touch[];
   /** Schema of the arguments. Absent: takes none. */
   readonly args?: Schema<Readonly<Record<string, Json>>>;
   /** Does the work. May be entered twice with the same `attemptKey`, and must find its own earlier work. */
   run(call: StepCall<Settings>): Promise<StepResult>;
+  /**
+   * Looks whether the work of `run` has taken effect, when that has ended well. The step succeeds when this does; it may
+   * wait (its memo is its own), and its failure is the step's. What `run` put out stays the output.
+   */
+  verify?(call: StepCall<Settings>): Promise<StepResult>;
   /** Undoes what is under way, so that the node can be left alone. Called when the step was aborted, with its memo. */
   abort?(call: StepCall<Settings>): Promise<void>;
 }
@@ -170,6 +183,27 @@ export interface StepInterface<Settings> {
 export interface InspectInterface<Settings> extends StepInterface<Settings> {
   /** Whether it works without touching a running system; then AVAILABLE and ACTIVE nodes may be inspected as well. */
   readonly withoutReboot: boolean;
+}
+
+/** Finds machines. */
+export interface DiscoverInterface<Settings> {
+  /** Settings of a node at that address, without what is to be found: the credentials mostly. Secrets are marked as in `Driver.settings`. */
+  readonly settings: Schema<Readonly<Record<string, Json>>>;
+  /**
+   * Looks whether a machine that this driver can drive answers at a host name or IP address. Answers the settings that a node
+   * there has, and a name for it if the machine tells one; throws where nothing answers or the login is refused.
+   */
+  probe(call: DiscoverCall): Promise<{ readonly settings: Settings; readonly name?: string }>;
+}
+
+/** What a probe is given. */
+export interface DiscoverCall {
+  readonly address: string;
+  /** Validated by `DiscoverInterface.settings`, secrets included. */
+  readonly settings: Readonly<Record<string, Json>>;
+  readonly signal: AbortSignal;
+  readonly deadline: Date;
+  log(message: string): void;
 }
 
 /** A driver: what talks to a kind of machine. */
@@ -188,6 +222,12 @@ export interface Driver<Settings> {
   /** Steps of the phases `deploy` and `undeploy`. */
   readonly deploy?: StepInterface<Settings>;
   readonly clean?: StepInterface<Settings>;
+  readonly discover?: DiscoverInterface<Settings>;
+  /**
+   * What the node's management controller is reached by (host and port, say). Nodes for which it answers the same share that
+   * controller, and the site's limit for one. Absent: every node has one of its own. Holds no secret.
+   */
+  controllerOf?(settings: Settings): string;
   /** Ends what the driver holds open, when the service ends. */
   close?(): Promise<void>;
 }

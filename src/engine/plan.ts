@@ -3,29 +3,28 @@
  * asynchronous. What is planned is what runs: the plan is stored with the run and never changes.
  *
  * Order within a phase: priority descending, then by interface (vendor first, clean last), then as declared
- * (semantics.md, section 5; the order of interfaces is Ironic's).
+ * (semantics.md, section 5; the order of interfaces is Ironic's). A site may set other priorities, forbid steps, and switch
+ * automatic cleaning off.
  */
 import type { Refusal } from "../errors.ts";
 import type { LegPhase, Route } from "../lifecycle/verbs.ts";
 import type { DriverPhase, PowerAction } from "../drivers/driver.ts";
 import { INTERFACE_OF_PHASE, stepsOf } from "../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, InterfaceName } from "../drivers/registry.ts";
-import type { JsonObject, Plan, PlannedStep } from "../store/records.ts";
-
-/** A step asked for by name, in place of the automatic list. */
-export interface StepWish {
-  readonly interface: InterfaceName;
-  readonly name: string;
-  readonly args: JsonObject;
-}
+import type { JsonObject, Plan, PlannedStep, SitePolicy, StepChoice, StepPolicy } from "../store/records.ts";
 
 export interface PlanRequest {
   readonly nodeName: string;
   readonly route: Route;
   readonly composition: Composition;
-  /** Replaces the automatic clean list. */
-  readonly cleanSteps?: readonly StepWish[] | undefined;
+  readonly policy: SitePolicy;
+  /** Whether automatic clean steps run on this node. */
+  readonly automaticCleaning: boolean;
+  /** Replaces the automatic list of one phase. */
+  readonly chosen?: { readonly phase: LegPhase; readonly steps: readonly StepChoice[] } | undefined;
   readonly powerAction?: PowerAction | undefined;
+  /** How long a soft power off waits for the system. */
+  readonly softTimeoutSeconds?: number | undefined;
 }
 
 export type PlanVerdict = { readonly plan: Plan } | { readonly refusals: readonly Refusal[] };
@@ -34,8 +33,14 @@ const INTERFACE_ORDER = ["vendor", "power", "management", "firmware", "deploy", 
 
 /** Seconds (semantics.md, section 13). */
 const POWER_TIMEOUT = 60;
-const SOFT_OFF_TIMEOUT = 600;
+export const SOFT_OFF_TIMEOUT = 600;
 const VERIFY_TIMEOUT = 60;
+/** A reserved wait lasts as long as it says; this is for the way there and back. */
+const WAIT_MARGIN = 60;
+const WAIT_SECONDS_MAX = 30 * 86_400;
+const HOLD_REASON_MAX = 1_000;
+/** Holds never time out: this is past the life of the machine, and a date that every database can hold. */
+const HOLD_TIMEOUT = 100 * 365 * 86_400;
 
 /** Name of the engine's own step for each power action. */
 export const POWER_STEPS: Readonly<Record<PowerAction, string>> = { ON: "power_on", OFF: "power_off", SOFT_OFF: "soft_power_off", REBOOT: "reboot" };
@@ -46,6 +51,19 @@ const POWER_TITLES: Readonly<Record<PowerAction, string>> = {
   SOFT_OFF: "Shut the system down, then power off",
   REBOOT: "Power off, then on",
 };
+
+/** Interface of the reserved steps that no driver has a part in. */
+export const ENGINE_INTERFACE = "engine";
+export const WAIT_STEP = "wait";
+export const HOLD_STEP = "hold";
+
+export function isHold(step: Pick<PlannedStep, "interface" | "name">): boolean {
+  return step.interface === ENGINE_INTERFACE && step.name === HOLD_STEP;
+}
+
+export function isReservedWait(step: Pick<PlannedStep, "interface" | "name">): boolean {
+  return step.interface === ENGINE_INTERFACE && step.name === WAIT_STEP;
+}
 
 export async function planSteps(request: PlanRequest): Promise<PlanVerdict> {
   const { route } = request;
@@ -63,87 +81,164 @@ export async function planSteps(request: PlanRequest): Promise<PlanVerdict> {
 type Found = { readonly steps: readonly PlannedStep[] } | { readonly refusals: readonly Refusal[] };
 
 async function stepsOfLeg(request: PlanRequest, phase: LegPhase, leg: number): Promise<Found> {
+  if (request.chosen?.phase === phase) return explicit(request, request.chosen.steps, phase, leg);
   switch (phase) {
     case "verify":
-      return { steps: [ownStep(request.composition, leg, phase, { name: "verify", title: "Check power and credentials", timeoutSeconds: VERIFY_TIMEOUT, idempotent: true })] };
-    case "power": {
-      const action = request.powerAction ?? "OFF";
-      const timeoutSeconds = action === "SOFT_OFF" ? SOFT_OFF_TIMEOUT : POWER_TIMEOUT;
-      return { steps: [ownStep(request.composition, leg, phase, { name: POWER_STEPS[action], title: POWER_TITLES[action], timeoutSeconds, idempotent: action !== "REBOOT" })] };
-    }
-    case "inspect":
-    case "deploy":
-    case "undeploy":
+      return { steps: [ownStep(leg, phase, powerOwner(request.composition), { name: "verify", title: "Check power and credentials", timeoutSeconds: VERIFY_TIMEOUT, idempotent: true })] };
+    case "power":
+      return { steps: [powerStep(request.composition, leg, phase, request.powerAction ?? "OFF", request.softTimeoutSeconds)] };
+    default:
       return automatic(request, phase, leg);
-    case "clean":
-      return request.cleanSteps ? explicit(request, request.cleanSteps, leg) : automatic(request, phase, leg);
   }
 }
 
-/** A step that the engine itself runs, through the node's power interface. */
+/** A step that the engine itself runs. */
 function ownStep(
-  composition: Composition,
   leg: number,
   phase: LegPhase,
-  step: Pick<PlannedStep, "name" | "title" | "timeoutSeconds" | "idempotent">,
+  owner: Pick<PlannedStep, "interface" | "driver">,
+  step: Pick<PlannedStep, "name" | "title" | "timeoutSeconds" | "idempotent"> & { readonly args?: JsonObject },
 ): PlannedStep {
-  return {
-    ...step,
-    leg,
-    phase,
-    interface: "power",
-    driver: composition.giver("power")?.name ?? "",
-    args: {},
-    priority: 0,
-    interruptible: "ALWAYS",
-    supportsAbort: true,
-    retries: 0,
-    backoffSeconds: 0,
-    reaches: null,
-    kept: false,
-  };
+  return { args: {}, ...step, ...owner, leg, phase, priority: 0, interruptible: "ALWAYS", supportsAbort: true, retries: 0, backoffSeconds: 0, reaches: null, touches: [], kept: false };
 }
 
-async function automatic({ nodeName, composition }: PlanRequest, phase: DriverPhase, leg: number): Promise<Found> {
+function powerOwner(composition: Composition): Pick<PlannedStep, "interface" | "driver"> {
+  return { interface: "power", driver: composition.giver("power")?.name ?? "" };
+}
+
+function powerStep(composition: Composition, leg: number, phase: LegPhase, action: PowerAction, softTimeoutSeconds = SOFT_OFF_TIMEOUT): PlannedStep {
+  const isSoft = action === "SOFT_OFF";
+  return ownStep(leg, phase, powerOwner(composition), {
+    name: POWER_STEPS[action],
+    title: POWER_TITLES[action],
+    timeoutSeconds: isSoft ? softTimeoutSeconds + POWER_TIMEOUT : POWER_TIMEOUT,
+    idempotent: action !== "REBOOT",
+    args: isSoft ? { timeoutSeconds: softTimeoutSeconds } : {},
+  });
+}
+
+// ---- the automatic list
+
+/** Why a step of the catalogue does not run by itself. */
+export const OFF_REASONS = {
+  PRIORITY: "Its declared priority is 0: only when asked for by name.",
+  SITE_PRIORITY: "The site's policy sets its priority to 0.",
+  FORBIDDEN: "The site's policy forbids it, by name too.",
+  CLEANING_OFF: "Automatic cleaning is switched off for the node or the site.",
+} as const;
+export type OffReason = keyof typeof OFF_REASONS;
+
+/** A step that a driver offers, as a node and the site make of it. */
+export interface CatalogueEntry {
+  readonly driver: AnyDriver;
+  readonly interface: InterfaceName;
+  readonly step: AnyStep;
+  readonly supportsAbort: boolean;
+  /** The declared one, or the site's in its place. */
+  readonly priority: number;
+  /** Null: it runs by itself. */
+  readonly off: OffReason | null;
+}
+
+/** All steps of a phase: those that run by themselves in their order, then the others as declared. */
+export function catalogueOf({ composition, policy, automaticCleaning }: Pick<PlanRequest, "composition" | "policy" | "automaticCleaning">, phase: DriverPhase): readonly CatalogueEntry[] {
   const name = INTERFACE_OF_PHASE[phase];
   const driver = composition.giver(name);
   const offered = driver && stepsOf(driver, name);
-  if (!driver || !offered) return { steps: [] };
-  const steps: PlannedStep[] = [];
-  const refusals: Refusal[] = [];
-  for (const step of offered.steps) {
-    if (step.phase !== phase || step.priority <= 0) continue;
-    const checked = await checkArgs(nodeName, name, step, {});
-    if ("refusals" in checked) refusals.push(...checked.refusals);
-    else steps.push(planned(driver, name, step, leg, checked.args, offered.supportsAbort));
-  }
-  return refusals.length > 0 ? { refusals } : { steps: inOrder(steps) };
+  if (!driver || !offered) return [];
+  const entries = offered.steps
+    .filter((step) => step.phase === phase)
+    .map((step): CatalogueEntry => {
+      const said = policyOn(policy, driver, name, step);
+      const priority = said.priority ?? step.priority;
+      const off = said.forbidden ? "FORBIDDEN" : priority <= 0 ? (step.priority <= 0 && said.priority === undefined ? "PRIORITY" : "SITE_PRIORITY") : phase === "clean" && !automaticCleaning ? "CLEANING_OFF" : null;
+      return { driver, interface: name, step, supportsAbort: offered.supportsAbort, priority, off };
+    });
+  const running = entries.filter(({ off }) => off === null).toSorted((a, b) => b.priority - a.priority || INTERFACE_ORDER.indexOf(a.interface) - INTERFACE_ORDER.indexOf(b.interface));
+  return [...running, ...entries.filter(({ off }) => off !== null)];
 }
 
-async function explicit({ nodeName, composition }: PlanRequest, wishes: readonly StepWish[], leg: number): Promise<Found> {
+/** What the site says of a step; its word on one driver outranks that on all. */
+function policyOn(policy: SitePolicy, driver: AnyDriver, interfaceName: InterfaceName, step: AnyStep): Pick<StepPolicy, "priority" | "forbidden"> {
+  const label = `${interfaceName}.${step.name}`;
+  const said = (policy.steps ?? []).filter((one) => one.step === label && (one.driver === undefined || one.driver === driver.name));
+  return said.find((one) => one.driver !== undefined) ?? said[0] ?? {};
+}
+
+async function automatic(request: PlanRequest, phase: DriverPhase, leg: number): Promise<Found> {
   const steps: PlannedStep[] = [];
   const refusals: Refusal[] = [];
-  for (const [index, wish] of wishes.entries()) {
-    const driver = composition.giver(wish.interface);
-    const offered = driver && stepsOf(driver, wish.interface);
-    const step = offered?.steps.find(({ name, phase }) => name === wish.name && phase === "clean");
-    if (!driver || !offered || !step) {
-      const known = offered?.steps.filter(({ phase }) => phase === "clean").map(({ name }) => name) ?? [];
-      refusals.push({
-        code: "INVALID_INPUT",
-        message: `Node ${nodeName} has no clean step ${wish.interface}.${wish.name}; it has ${known.join(", ") || "none there"}.`,
-        path: ["input", "steps", String(index), "name"],
-      });
-      continue;
-    }
-    const checked = await checkArgs(nodeName, wish.interface, step, wish.args, ["input", "steps", String(index), "args"]);
+  for (const entry of catalogueOf(request, phase).filter(({ off }) => off === null)) {
+    const checked = await checkArgs(request.nodeName, entry.interface, entry.step, {});
     if ("refusals" in checked) refusals.push(...checked.refusals);
-    else steps.push(planned(driver, wish.interface, step, leg, checked.args, offered.supportsAbort));
+    else steps.push(planned(entry, leg, checked.args));
   }
   return refusals.length > 0 ? { refusals } : { steps };
 }
 
-function planned(driver: AnyDriver, name: InterfaceName, step: AnyStep, leg: number, args: JsonObject, supportsAbort: boolean): PlannedStep {
+// ---- chosen steps
+
+async function explicit(request: PlanRequest, choices: readonly StepChoice[], phase: LegPhase, leg: number): Promise<Found> {
+  const steps: PlannedStep[] = [];
+  const refusals: Refusal[] = [];
+  for (const [index, choice] of choices.entries()) {
+    const path = ["input", "steps", String(index)];
+    const found = choice.interface === "power" || choice.interface === ENGINE_INTERFACE ? reserved(request, choice, phase, leg, path) : await offeredStep(request, choice, phase, leg, path);
+    if ("refusals" in found) refusals.push(...found.refusals);
+    else steps.push(...found.steps);
+  }
+  return refusals.length > 0 ? { refusals } : { steps };
+}
+
+/** Steps that the service itself has, and that work in every list: power, wait, hold. */
+function reserved({ composition }: PlanRequest, { interface: from, name, args }: StepChoice, phase: LegPhase, leg: number, path: readonly string[]): Found {
+  const invalid = (message: string, field: "name" | "args"): Found => ({ refusals: [{ code: "INVALID_INPUT", message, path: [...path, field] }] });
+  const surplus = (...known: readonly string[]) => Object.keys(args).filter((key) => !known.includes(key));
+  const tooMany = (...known: readonly string[]) => {
+    const keys = surplus(...known);
+    return keys.length === 0 ? null : invalid(`The reserved step ${name} takes ${known.length === 0 ? "no arguments" : known.join(", ")}, and ${keys.join(", ")} was given.`, "args");
+  };
+  if (from === "power") {
+    const action = (Object.keys(POWER_STEPS) as PowerAction[]).find((one) => POWER_STEPS[one] === name);
+    if (!action) return invalid(`There is no reserved power step ${name}; there are ${Object.values(POWER_STEPS).join(", ")}.`, "name");
+    const seconds = args["timeoutSeconds"] ?? SOFT_OFF_TIMEOUT;
+    if (action === "SOFT_OFF" && !isSeconds(seconds, 1, 86_400)) return invalid("timeoutSeconds of soft_power_off is a number from 1 to 86400.", "args");
+    return tooMany(...(action === "SOFT_OFF" ? ["timeoutSeconds"] : [])) ?? { steps: [powerStep(composition, leg, phase, action, seconds as number)] };
+  }
+  const owner = { interface: ENGINE_INTERFACE, driver: "ostler" };
+  if (name === WAIT_STEP) {
+    const seconds = args["seconds"];
+    if (!isSeconds(seconds, 0, WAIT_SECONDS_MAX)) return invalid(`The reserved step wait takes seconds, a number from 0 to ${WAIT_SECONDS_MAX}.`, "args");
+    return tooMany("seconds") ?? { steps: [ownStep(leg, phase, owner, { name, title: `Wait ${seconds} s`, timeoutSeconds: seconds + WAIT_MARGIN, idempotent: true, args: { seconds } })] };
+  }
+  if (name === HOLD_STEP) {
+    const reason = args["reason"] ?? null;
+    if (reason !== null && (typeof reason !== "string" || reason.length > HOLD_REASON_MAX)) return invalid(`The reason of a hold is a text of at most ${HOLD_REASON_MAX} characters.`, "args");
+    return tooMany("reason") ?? { steps: [ownStep(leg, phase, owner, { name, title: "Hold until somebody lifts it", timeoutSeconds: HOLD_TIMEOUT, idempotent: true, args: reason === null ? {} : { reason } })] };
+  }
+  return invalid(`There is no reserved step ${name}; there are ${WAIT_STEP} and ${HOLD_STEP}.`, "name");
+}
+
+function isSeconds(value: unknown, least: number, most: number): value is number {
+  return typeof value === "number" && value >= least && value <= most;
+}
+
+async function offeredStep(request: PlanRequest, choice: StepChoice, phase: LegPhase, leg: number, path: readonly string[]): Promise<Found> {
+  const { nodeName } = request;
+  const offers = phase === "verify" || phase === "power" ? [] : catalogueOf(request, phase);
+  const entry = offers.find(({ interface: name, step }) => name === choice.interface && step.name === choice.name);
+  if (!entry) {
+    const known = offers.filter(({ interface: name }) => name === choice.interface).map(({ step }) => step.name);
+    return { refusals: [{ code: "INVALID_INPUT", message: `Node ${nodeName} has no ${phase} step ${choice.interface}.${choice.name}; it has ${known.join(", ") || "none there"}.`, path: [...path, "name"] }] };
+  }
+  if (entry.off === "FORBIDDEN") {
+    return { refusals: [{ code: "INVALID_INPUT", message: `Step ${choice.interface}.${choice.name} is forbidden by the site's policy; leave it out, or change the policy with updateSite.`, path: [...path, "name"] }] };
+  }
+  const checked = await checkArgs(nodeName, entry.interface, entry.step, choice.args, [...path, "args"]);
+  return "refusals" in checked ? checked : { steps: [planned(entry, leg, checked.args)] };
+}
+
+function planned({ driver, interface: name, step, supportsAbort, priority }: CatalogueEntry, leg: number, args: JsonObject): PlannedStep {
   return {
     leg,
     phase: step.phase,
@@ -152,7 +247,7 @@ function planned(driver: AnyDriver, name: InterfaceName, step: AnyStep, leg: num
     title: step.title,
     driver: driver.name,
     args,
-    priority: step.priority,
+    priority,
     interruptible: step.interruptible,
     supportsAbort,
     idempotent: step.idempotent,
@@ -160,12 +255,9 @@ function planned(driver: AnyDriver, name: InterfaceName, step: AnyStep, leg: num
     retries: step.retries?.times ?? 0,
     backoffSeconds: step.retries?.backoffSeconds ?? 0,
     reaches: step.reaches ?? null,
+    touches: step.touches ?? null,
     kept: false,
   };
-}
-
-function inOrder(steps: readonly PlannedStep[]): readonly PlannedStep[] {
-  return steps.toSorted((a, b) => b.priority - a.priority || INTERFACE_ORDER.indexOf(a.interface) - INTERFACE_ORDER.indexOf(b.interface));
 }
 
 async function checkArgs(

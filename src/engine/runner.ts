@@ -9,7 +9,6 @@
  * - settling: one transaction ends the attempt and begins the next, parks, or ends the run. It checks the fence.
  * - tearing down: an abort is carried out; the driver's `abort` and the power, then one transaction ends the run.
  */
-import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { atBoundary } from "../lifecycle/interrupts.ts";
 import { edge, kindOf } from "../lifecycle/machine.ts";
@@ -26,6 +25,7 @@ import { operationBegins } from "../store/operations.ts";
 import type { Failure, Plan, PlannedStep } from "../store/records.ts";
 import { beginAttempt, latestAttempt, lockRun, noteProgress, parkRun, plansByHashes, reenterAttempt, updateAttempt, updateRun, wishesOf } from "../store/runs.ts";
 import type { AttemptRow, RunRow } from "../store/runs.ts";
+import { callbackPath } from "./callback.ts";
 import { Fenced, describe, enterLegs, failureOf, lockHeld, moveHeld, noteInventory, notePower, noteStage, wishOf } from "./held.ts";
 import type { Fault, Held } from "./held.ts";
 import { nextPosition, stepLabel } from "./plan.ts";
@@ -70,7 +70,7 @@ interface Holding {
 
 /** What a transaction leaves to be done outside of it. Null: nothing, the job is over. */
 type Next =
-  | { readonly do: "STEP"; readonly held: Held; readonly step: PlannedStep; readonly attempt: AttemptRow; readonly callbackToken: string }
+  | { readonly do: "STEP"; readonly held: Held; readonly step: PlannedStep; readonly attempt: AttemptRow; readonly generation: number }
   | { readonly do: "ABORT"; readonly held: Held; readonly attempt: AttemptRow | null; readonly ignoredSignal: boolean; readonly power: PowerState | null }
   | null;
 
@@ -111,7 +111,7 @@ export function createRunner(parts: RunnerParts): Runner {
     }
     const plan = await planOf(work, run.planHash);
     const fence = run.fence + 1;
-    await updateRun(work.tx, runId, { fence, owner: job.id, state: "RUNNING", startedAt: run.startedAt ?? new Date(), wakeAt: null, waitReason: null });
+    await updateRun(work.tx, runId, { fence, owner: job.id, state: "RUNNING", startedAt: run.startedAt ?? new Date(), wakeAt: null, waitReason: null, waitingSince: null });
     if (run.startedAt === null) await operationBegins(work.tx, run.operationId);
     const opened = await openMachine(registry, node, await secretsOf(work.tx, node.id));
     const unusable: Machine = { node, composition: { giver: () => null, inspect: null, drivers: [] }, redactor: { text: (text) => text, json: (json) => json }, settingsOf: () => undefined };
@@ -210,10 +210,10 @@ export function createRunner(parts: RunnerParts): Runner {
   }
 
   async function enterStep(work: Work, held: Held, step: PlannedStep, attempt: AttemptRow): Promise<Next> {
-    const callbackToken = randomUUID();
+    const generation = held.run.generation + 1;
     held.position = attempt.step;
-    await updateRun(work.tx, held.run.id, { position: attempt.step, leg: held.leg, state: "RUNNING", callbackToken });
-    return { do: "STEP", held, step, attempt, callbackToken };
+    await updateRun(work.tx, held.run.id, { position: attempt.step, leg: held.leg, state: "RUNNING", generation, openGeneration: generation });
+    return { do: "STEP", held, step, attempt, generation };
   }
 
   // ---- after a step
@@ -325,7 +325,7 @@ export function createRunner(parts: RunnerParts): Runner {
 
   // ---- one stretch
 
-  function requestOf(held: Held, step: PlannedStep, attempt: AttemptRow, callbackToken: string): StepBasis {
+  function requestOf(held: Held, step: PlannedStep, attempt: AttemptRow, generation: number): StepBasis {
     let toldAt = 0;
     return {
       machine: { ...held.machine, node: held.node },
@@ -333,7 +333,7 @@ export function createRunner(parts: RunnerParts): Runner {
       deadline: attempt.deadlineAt,
       memo: attempt.memo,
       callback: attempt.callback,
-      callbackPath: `/callback/${callbackToken}`,
+      callbackPath: callbackPath(held.run, generation),
       attemptKey: `${attempt.runId}:${attempt.step}:${attempt.number}`,
       variables: held.run.variables,
       log,
@@ -350,16 +350,16 @@ export function createRunner(parts: RunnerParts): Runner {
     while (next !== null) {
       const current: NonNullable<Next> = next;
       if (current.do === "STEP") {
-        const { held, step, attempt, callbackToken } = current;
+        const { held, step, attempt, generation } = current;
         const { cut, abandon } = hold(held, step);
-        const outcome = await performStep({ ...requestOf(held, step, attempt, callbackToken), abort: cut.signal, abandon: abandon.signal, graceMs: parts.abortGraceMs });
+        const outcome = await performStep({ ...requestOf(held, step, attempt, generation), abort: cut.signal, abandon: abandon.signal, graceMs: parts.abortGraceMs });
         // A transaction may be run again, so each try begins with what was held before it.
         next = await persist(() => transact((work) => settle(work, job, { ...held }, step, attempt, outcome)));
       } else {
         const { held, attempt } = current;
         const step = attempt && held.plan.steps[attempt.step];
         // A step that may still be at work, though it must not be cut, is not undone under its own hands.
-        const request = attempt && step && !(current.ignoredSignal && step.interruptible !== "ALWAYS") ? requestOf(held, step, attempt, "") : null;
+        const request = attempt && step && !(current.ignoredSignal && step.interruptible !== "ALWAYS") ? requestOf(held, step, attempt, held.run.generation) : null;
         const left = await tearDownMachine(parts, { held, attempt, request, power: current.power });
         next = await persist(() => transact((work) => settleAbort(work, job, { ...current, held: { ...current.held } }, left)));
       }

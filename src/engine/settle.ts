@@ -16,6 +16,7 @@ import type { OperationRow } from "../store/operations.ts";
 import type { Failure, Plan } from "../store/records.ts";
 import { busyNodes, finishRuns, insertRuns, lockQueuedRuns, plansByHashes, runsOfOperation, storePlans, updateRun } from "../store/runs.ts";
 import type { NewRun, RunChange, RunRow } from "../store/runs.ts";
+import { cleansAutomatically, readSite } from "../store/site.ts";
 import { nextPosition, planSteps } from "./plan.ts";
 import type { Queue } from "./queue.ts";
 import { move } from "./transition.ts";
@@ -149,12 +150,13 @@ async function startCleanUps(work: Work, parts: SettleParts, operation: Operatio
   const nodes = await lockNodes(work.tx, of.map(({ nodeId }) => nodeId));
   const busy = new Set((await busyNodes(work.tx, nodes.map(({ id }) => id))).map(({ nodeId }) => nodeId));
   const byNode = new Map(of.map((run) => [run.nodeId, run]));
+  const { policy } = await readSite(work.tx);
   const beginnings: Beginning[] = [];
   for (const node of nodes) {
     const route = busy.has(node.id) ? null : cleanUpRoute(node.state);
     const composed = parts.registry.compose(node);
     if (!route || "problem" in composed) continue;
-    const planned = await planSteps({ nodeName: node.name, route, composition: composed.composition });
+    const planned = await planSteps({ nodeName: node.name, route, composition: composed.composition, policy, automaticCleaning: cleansAutomatically(policy, node) });
     if ("plan" in planned) beginnings.push({ runId: randomUUID(), node, plan: planned.plan, target: route.target });
   }
   const hashes = await storePlans(work.tx, beginnings.map(({ plan }) => plan));

@@ -18,9 +18,10 @@ import { clustersByIds } from "../store/clusters.ts";
 import { lockNodes } from "../store/nodes.ts";
 import type { NodeRow } from "../store/nodes.ts";
 import { insertOperation, operationByKey } from "../store/operations.ts";
-import type { JsonObject, Plan, VerbOptions } from "../store/records.ts";
+import type { JsonObject, Plan, SitePolicy, VerbOptions } from "../store/records.ts";
 import { busyNodes, insertRuns, runsOfOperation, storePlans } from "../store/runs.ts";
 import type { NewRun, RunRow } from "../store/runs.ts";
+import { cleansAutomatically, readSite } from "../store/site.ts";
 import { keepSteps, nextPosition, planSteps } from "./plan.ts";
 import type { PlanVerdict } from "./plan.ts";
 import type { Queue } from "./queue.ts";
@@ -79,6 +80,8 @@ export interface NodeAnswer {
   readonly runId: string | null;
   readonly accepted: boolean;
   readonly refusal: Refusal | null;
+  /** What is wrong with the node besides. */
+  readonly further?: readonly Refusal[];
   /** What would be, or will be, done; null for a refused node and for a request answered again. */
   readonly plan: Plan | null;
 }
@@ -146,13 +149,14 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
   // Whoever held the nodes just now may have been the same request: without this look it would be told that it is BUSY.
   const replayAfterAll = await replayOf(work.tx, caller, terms, inputHash);
   if (replayAfterAll) return replayAfterAll;
-  const judged = await judgeAll(work.tx, parts.registry, nodes, task);
+  const { policy } = await readSite(work.tx);
+  const judged = await judgeAll(work.tx, parts.registry, policy, nodes, task);
   const answers = selection.nodes.map(({ ref, nodeId }): NodeAnswer & { readonly judged: Judged } => {
     const found = judged.get(nodeId) ?? { refusal: goneRefusal(ref) };
     const refusal = "refusal" in found ? found.refusal : null;
-    return { ref, nodeId, runId: null, accepted: refusal === null, refusal, plan: "plan" in found ? found.plan : null, judged: found };
+    return { ref, nodeId, runId: null, accepted: refusal === null, refusal, further: ("further" in found && found.further) || [], plan: "plan" in found ? found.plan : null, judged: found };
   });
-  const refusals = answers.flatMap(({ refusal }) => (refusal ? [refusal] : []));
+  const refusals = answers.flatMap(({ refusal, further = [] }) => (refusal ? [refusal, ...further] : []));
   const admitted = answers.flatMap((answer) => {
     const node = answer.nodeId === null ? undefined : nodes.get(answer.nodeId);
     return "plan" in answer.judged && node ? [{ answer, node, ...answer.judged }] : [];
@@ -211,10 +215,13 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
   };
 }
 
-type Judged = { readonly plan: Plan; readonly target: NodeRow["state"]; readonly earlier: RunRow | null } | { readonly refusal: Refusal };
+type Judged = { readonly plan: Plan; readonly target: NodeRow["state"]; readonly earlier: RunRow | null } | { readonly refusal: Refusal; readonly further?: readonly Refusal[] };
+
+/** Verbs that take a list of steps, and the phase whose automatic list it replaces. */
+const CHOOSING: Partial<Record<OperationKind, "clean" | "deploy">> = { CLEAN: "clean", DEPLOY: "deploy" };
 
 /** Judges and plans each node. Nodes with the same drivers on the same route share one plan. */
-async function judgeAll(tx: Tx, registry: Registry, nodes: ReadonlyMap<string, NodeRow>, task: Task): Promise<Map<string, Judged>> {
+async function judgeAll(tx: Tx, registry: Registry, policy: SitePolicy, nodes: ReadonlyMap<string, NodeRow>, task: Task): Promise<Map<string, Judged>> {
   const busy = new Map((await busyNodes(tx, [...nodes.keys()])).map((run) => [run.nodeId, run]));
   const planned = new Map<string, Promise<PlanVerdict>>();
   const judged = new Map<string, Judged>();
@@ -227,18 +234,23 @@ async function judgeAll(tx: Tx, registry: Registry, nodes: ReadonlyMap<string, N
       judged.set(node.id, found);
       continue;
     }
-    const key = hashOf([node.driver, node.borrowed, found.route]);
+    const automaticCleaning = cleansAutomatically(policy, node);
+    const key = hashOf([node.driver, node.borrowed, found.route, automaticCleaning]);
+    const phase = CHOOSING[task.kind];
     const request = {
       nodeName: node.name,
       route: found.route,
       composition: "composition" in composed ? composed.composition : NO_DRIVERS,
-      cleanSteps: task.kind === "CLEAN" ? task.options.cleanSteps : undefined,
+      policy,
+      automaticCleaning,
+      chosen: phase && task.options.steps ? { phase, steps: task.options.steps } : undefined,
       powerAction: task.options.powerAction,
+      softTimeoutSeconds: task.options.softTimeoutSeconds,
     };
     const verdict = await (planned.get(key) ?? remember(planned, key, planSteps(request)));
     if ("refusals" in verdict) {
-      const [first] = verdict.refusals;
-      judged.set(node.id, { refusal: { ...(first ?? goneRefusal(node.name)), message: verdict.refusals.map(({ message }) => message).join(" "), nodeId: node.id } });
+      const [first = goneRefusal(node.name), ...further] = verdict.refusals.map((refusal) => ({ ...refusal, nodeId: node.id }));
+      judged.set(node.id, { refusal: first, further });
       continue;
     }
     const plan = earlier && earlier.done.size > 0 ? keepSteps(verdict.plan, earlier.done) : verdict.plan;
@@ -267,6 +279,7 @@ export function factsOf(
     state: node.state,
     inMaintenance: node.maintenanceSince !== null,
     isProtected: node.isProtected,
+    isRetired: node.retiredReason !== null,
     hasDisappeared: node.presence === "DISAPPEARED",
     busyWith: busy,
     driverProblem: "problem" in composed ? composed.problem : null,
@@ -277,7 +290,7 @@ export function factsOf(
 }
 
 function routeFor(facts: NodeFacts, task: Task, earlier: { readonly plan: Plan; readonly firstLeg: number } | null): { readonly route: Route } | { readonly refusal: Refusal } {
-  const options = { ...(task.options.until && { until: task.options.until }), manualCleaning: task.options.cleanSteps !== undefined };
+  const options = { ...(task.options.until && { until: task.options.until }), manualCleaning: task.options.steps !== undefined };
   const request = { verb: task.kind, options, force: task.options.force ?? false };
   const verdict = judge(facts, earlier ? { ...request, resumed: resumeRoute(earlier.plan, facts.state, earlier.firstLeg)?.route ?? null } : request);
   return verdict.admitted ? { route: verdict.route } : { refusal: verdict.refusal };

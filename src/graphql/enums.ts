@@ -34,7 +34,7 @@ export const AbortEffectEnum = named("AbortEffect", "When an accepted abort take
   PENDING: "When the running step has ended.",
 });
 export const RunPurposeEnum = named("RunPurpose", "Why a run is made.", { WORK: "What the operation was asked for.", CLEAN_UP: "The failure policy brings the node back to AVAILABLE." });
-export const WaitReasonEnum = named("WaitReason", "What a parked run waits for.", { TIME: "The time its step asked for.", CALLBACK: "The machine's call-back.", RETRY: "The next try of a failed step." });
+export const WaitReasonEnum = named("WaitReason", "What a parked run waits for.", { TIME: "The time its step asked for.", CALLBACK: "The machine's call-back.", RETRY: "The next try of a failed step.", HOLD: "Somebody who lifts the hold.", CAPACITY: "A place below a limit of the service.", MAINTENANCE: "The end of the node's maintenance." });
 export const StepStateEnum = named("StepState", "State of a step.", {
   PENDING: "Its turn has not come.",
   RUNNING: "Being run.",

@@ -2,7 +2,7 @@
 import type { ErrorCode, Refusal } from "../errors.ts";
 import { factsOf } from "../engine/engine.ts";
 import { judge } from "../lifecycle/admission.ts";
-import { OPERATION_KINDS } from "../lifecycle/verbs.ts";
+import { NODE_VERBS } from "../lifecycle/verbs.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
 import { countNodes, nodesByIds, nodesByNames, nodesPage } from "../store/nodes.ts";
 import type { InventoryRow, NodeRow } from "../store/nodes.ts";
@@ -144,7 +144,7 @@ async function verdicts(node: NodeRow, { load, services }: Context): Promise<Ver
   const run = await load.currentRun.load(node.id);
   const operation = run && (await load.operation.load(run.operationId));
   const facts = factsOf(node, services.registry.compose(node), operation && { operationId: operation.id, kind: operation.kind });
-  return (Object.keys(OPERATION_KINDS) as OperationKind[]).map((verb) => {
+  return NODE_VERBS.map((verb) => {
     const verdict = judge(facts, { verb, options: {}, force: false });
     return { verb, refusal: verdict.admitted ? null : verdict.refusal };
   });

@@ -200,7 +200,7 @@ builder.mutationField("cleanNodes", (t) =>
     description: "Run clean steps: the automatic ones, or those given. A node ends where it began.",
     args: { input: t.arg({ type: CleanNodesInput, required: true, description: "Which nodes, which steps, on which terms." }) },
     resolve: (_root, { input }, context) =>
-      submit(context, "CLEAN", input as never, input.steps ? { cleanSteps: input.steps.map(({ interface: from, name, args }) => ({ interface: from, name, args: (args ?? {}) as JsonObject })) } : {}),
+      submit(context, "CLEAN", input as never, input.steps ? { steps: input.steps.map(({ interface: from, name, args }) => ({ interface: from, name, args: (args ?? {}) as JsonObject })) } : {}),
   }),
 );
 

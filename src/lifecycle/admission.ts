@@ -15,6 +15,7 @@ export interface NodeFacts {
   readonly state: NodeState;
   readonly inMaintenance: boolean;
   readonly isProtected: boolean;
+  readonly isRetired: boolean;
   readonly hasDisappeared: boolean;
   /** The unfinished run's operation. */
   readonly busyWith: { readonly operationId: string; readonly kind: OperationKind } | null;
@@ -37,7 +38,10 @@ export interface VerbRequest {
 export type Verdict = { readonly admitted: true; readonly route: Route } | { readonly admitted: false; readonly refusal: Refusal };
 
 /** Verbs that a protected node refuses, because they end what runs on it. */
-const DESTRUCTIVE: ReadonlySet<OperationKind> = new Set(["CLEAN", "DEPLOY", "UNDEPLOY", "DECOMMISSION", "COMMISSION"]);
+const DESTRUCTIVE: ReadonlySet<OperationKind> = new Set(["CLEAN", "DEPLOY", "UNDEPLOY", "UPDATE", "DECOMMISSION", "COMMISSION"]);
+
+/** Verbs that a retired node refuses, because they put it in service. */
+const IN_SERVICE: ReadonlySet<OperationKind> = new Set(["COMMISSION", "DEPLOY", "UPDATE"]);
 
 export function judge(node: NodeFacts, request: VerbRequest): Verdict {
   const refuse = (code: Refusal["code"], message: string, more: Partial<Refusal> = {}): Verdict => ({
@@ -54,11 +58,14 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
   if (node.isProtected && DESTRUCTIVE.has(request.verb)) {
     return refuse("PROTECTED", `Node ${node.name} is protected; lift the protection with updateNode first.`);
   }
+  if (node.isRetired && IN_SERVICE.has(request.verb)) {
+    return refuse("PROTECTED", `Node ${node.name} is retired; take the mark away with updateNode first, or decommission the node.`);
+  }
   if (node.hasDisappeared && request.verb === "DECOMMISSION" && !request.force) {
     return refuse("INVALID_STATE", `Node ${node.name} has disappeared, so nothing on it can be cleaned; decommission it with force: true if it is gone for good.`);
   }
   if (node.driverProblem) return refuse("UNSUPPORTED_BY_DRIVER", `Node ${node.name}: ${node.driverProblem}`);
-  const options: RouteOptions = { ...request.options, inspectsWithoutReboot: node.inspectsWithoutReboot };
+  const options: RouteOptions = { ...request.options, inspectsWithoutReboot: node.inspectsWithoutReboot, retired: node.isRetired };
   const found = request.resumed === undefined ? route(request.verb, node.state, options) : request.resumed;
   if (!found && request.resumed === null) {
     return refuse("NOTHING_TO_RESTART", `Node ${node.name} is ${node.state}, and from there nothing of the earlier work can be taken up; give it a verb of its own.`);

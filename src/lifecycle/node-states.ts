@@ -62,6 +62,8 @@ export const NODE_EVENTS = {
   manage: "The node is handed back to its operator.",
   retire: "The node leaves service.",
   recover: "A run whose process died was taken up again.",
+  abort_pending: "An abort was asked for; it is carried out when the running step has ended.",
+  abort_withdrawn: "A pending abort was taken back.",
 } as const;
 
 export type NodeEvent = keyof typeof NODE_EVENTS;
@@ -185,13 +187,17 @@ const ROWS: readonly Row[] = [
 export const NODE_STATE_NAMES = Object.keys(NODE_STATES) as readonly NodeState[];
 export const NODE_EVENT_NAMES = Object.keys(NODE_EVENTS) as readonly NodeEvent[];
 
+/** Events that leave a node where it is; they are in the log because somebody may have to act on them. */
+export const SELF_EVENTS: ReadonlySet<NodeEvent> = new Set(["recover", "abort_pending", "abort_withdrawn"]);
+
 /**
- * `recover` leads from a state to itself, from every state in which a process may have held the run: all but those in
- * which the run is parked (wait, hold).
+ * `recover` is possible in every state in which a process may have held the run: all but those in which it is parked
+ * (wait, hold). A pending abort is possible in all states, since work in place leaves a node in whatever state it is in.
  */
-const RECOVERIES: readonly Row[] = NODE_STATE_NAMES.filter(
-  (state) => NODE_STATES[state].kind !== "wait" && NODE_STATES[state].kind !== "hold",
-).map((state) => [state, "recover", state, "engine"]);
+const SELF_EDGES: readonly Row[] = NODE_STATE_NAMES.flatMap((state): readonly Row[] => {
+  const isParked = NODE_STATES[state].kind === "wait" || NODE_STATES[state].kind === "hold";
+  return [...(isParked ? [] : [[state, "recover", state, "engine"] as const]), [state, "abort_pending", state, "verb"], [state, "abort_withdrawn", state, "verb"]];
+});
 
 /** Every legal edge. */
-export const NODE_EDGES: readonly Edge[] = [...ROWS, ...RECOVERIES].map(([from, event, to, by]) => ({ from, event, to, by }));
+export const NODE_EDGES: readonly Edge[] = [...ROWS, ...SELF_EDGES].map(([from, event, to, by]) => ({ from, event, to, by }));

@@ -15,11 +15,16 @@ export const OPERATION_KINDS = {
   COMMISSION: "Whatever is missing of verify, inspect, clean and deploy.",
   DEPLOY: "Install, up to ACTIVE.",
   UNDEPLOY: "Remove the workload, then clean, up to AVAILABLE.",
+  UPDATE: "Take the workload down, clean, and deploy again.",
   DECOMMISSION: "Take out of service: tear-down and cleaning as far as possible.",
   POWER: "Change power.",
+  DISCOVER: "Find machines at addresses and register them.",
 } as const;
 
 export type OperationKind = keyof typeof OPERATION_KINDS;
+
+/** Kinds that are asked for nodes; a discovery is asked for addresses. */
+export const NODE_VERBS = (Object.keys(OPERATION_KINDS) as OperationKind[]).filter((kind) => kind !== "DISCOVER");
 
 /** How far a commission goes. */
 export type Until = "AVAILABLE" | "ACTIVE";
@@ -51,6 +56,8 @@ export interface RouteOptions {
   readonly inspectsWithoutReboot?: boolean;
   /** Cleaning runs an explicit list of steps, not the automatic one. */
   readonly manualCleaning?: boolean;
+  /** The node is on its way out: after a tear-down it goes back to its operator in place of becoming available. */
+  readonly retired?: boolean;
 }
 
 const COMMISSION: Partial<Record<NodeState, readonly Phase[]>> = {
@@ -93,7 +100,9 @@ export function route(verb: OperationKind, state: NodeState, options: RouteOptio
     case "DEPLOY":
       return state === "AVAILABLE" || state === "ACTIVE" || state === "DEPLOY_FAILED" ? travel(state, ["deploy"], ["done"]) : null;
     case "UNDEPLOY":
-      return edge(state, "undeploy") ? travel(state, ["undeploy", "clean"], ["done"]) : null;
+      return edge(state, "undeploy") ? travel(state, ["undeploy", "clean"], [options.retired ? "manage" : "done"]) : null;
+    case "UPDATE":
+      return state === "ACTIVE" ? travel(state, ["undeploy", "clean", "deploy"], ["done"]) : null;
     case "DECOMMISSION": {
       const phases = DECOMMISSION[state];
       if (!phases) return null;
@@ -101,6 +110,8 @@ export function route(verb: OperationKind, state: NodeState, options: RouteOptio
     }
     case "POWER":
       return isAtRest(state) ? inPlace("power", state) : null;
+    case "DISCOVER":
+      return null;
   }
 }
 

@@ -7,7 +7,7 @@ import { hashOf } from "./database.ts";
 import { cutPage } from "./page.ts";
 import type { Page } from "./page.ts";
 import type { Failure, Plan, StoredJson } from "./records.ts";
-import { attempts, operations, plans, runs } from "./tables.ts";
+import { anomalies, attempts, operations, plans, runs } from "./tables.ts";
 
 export type RunRow = typeof runs.$inferSelect;
 export type AttemptRow = typeof attempts.$inferSelect;
@@ -87,14 +87,18 @@ export async function finishRuns(tx: Tx, ids: readonly string[], state: FinalRun
     owner: null,
     wakeAt: null,
     waitReason: null,
-    callbackToken: null,
+    waitingSince: null,
+    waitFor: null,
+    slotPhase: null,
+    slotController: null,
+    openGeneration: null,
     fence: sql`${runs.fence} + 1`,
   });
 }
 
 /** Parks the run until `seconds` from now by the database's clock. Answers that moment. */
 export async function parkRun(tx: Tx, id: string, reason: NonNullable<RunRow["waitReason"]>, seconds: number): Promise<void> {
-  await updateRun(tx, id, { state: "WAITING", owner: null, waitReason: reason, wakeAt: sql`now() + make_interval(secs => ${seconds})` });
+  await updateRun(tx, id, { state: "WAITING", owner: null, waitReason: reason, waitingSince: sql`now()`, wakeAt: sql`now() + make_interval(secs => ${seconds})` });
 }
 
 export async function runsByIds(reader: Reader, ids: readonly string[]): Promise<RunRow[]> {
@@ -220,10 +224,12 @@ export async function neglectedRuns(reader: Reader, afterSeconds: number, limit:
   return rows.map(({ id }) => id);
 }
 
-/** The run that a call-back token belongs to, locked. */
-export async function lockRunByToken(tx: Tx, token: string): Promise<RunRow | undefined> {
-  const [row] = await tx.select().from(runs).where(and(eq(runs.callbackToken, token), isNull(runs.finishedAt))).for("no key update");
-  return row;
+/** Why a call-back was not taken. */
+export type Anomaly = (typeof anomalies.$inferSelect)["kind"];
+
+/** Records a call-back that was not taken, unless the run has `most` of them already. */
+export async function noteAnomaly(tx: Tx, row: typeof anomalies.$inferInsert, most: number): Promise<void> {
+  if ((await tx.$count(anomalies, eq(anomalies.runId, row.runId))) < most) await tx.insert(anomalies).values(row);
 }
 
 /** A new attempt at a step, running. */

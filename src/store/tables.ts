@@ -8,8 +8,8 @@ import { bigint, boolean, check, foreignKey, index, integer, jsonb, pgTable, pri
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
 import type { FailurePolicy, OperationState, RunState, Wish } from "../lifecycle/operation-states.ts";
-import type { OperationKind } from "../lifecycle/verbs.ts";
-import type { Failure, JsonObject, LeftAs, Plan, StoredJson, VerbOptions } from "./records.ts";
+import type { OperationKind, LegPhase } from "../lifecycle/verbs.ts";
+import type { Failure, JsonObject, LeftAs, Plan, SitePolicy, StepChoice, StoredJson, VerbOptions, WaitReason, Waves } from "./records.ts";
 
 const at = (name: string) => timestamp(name, { withTimezone: true, precision: 3 });
 const now = sql`now()`;
@@ -41,6 +41,21 @@ export const nodes = pgTable(
     maintenanceSince: at("maintenance_since"),
     maintenanceBy: text("maintenance_by"),
     isProtected: boolean("is_protected").notNull().default(false),
+    /** Why the node is on its way out; null: it is not. A retired node is never made available or deployed. */
+    retiredReason: text("retired_reason"),
+    /** Whether automatic cleaning runs; null: as the site says. */
+    automaticCleaning: boolean("automatic_cleaning"),
+    /** Role in its cluster, in the operator's words. */
+    hostGroup: text("host_group"),
+    /** What inspection called the machine: estimates go by it. */
+    model: text("model"),
+    /** What its management controller is reached by, as the driver tells; nodes that share it share its limit. */
+    controller: text("controller"),
+    /** Power that the last change through Ostler left; what the reader compares with. */
+    wantedPower: text("wanted_power").$type<"ON" | "OFF">(),
+    /** When the power was last asked for by the reader, and what kept it from an answer. */
+    powerCheckedAt: at("power_checked_at"),
+    powerProblem: text("power_problem"),
     driver: text("driver").notNull(),
     /** Interfaces taken from another driver: interface → driver name. */
     borrowed: jsonb("borrowed").$type<Readonly<Record<string, string>>>().notNull(),
@@ -105,7 +120,17 @@ export const operations = pgTable(
     variables: jsonb("variables").$type<JsonObject>().notNull(),
     wish: text("wish").$type<Wish>(),
     wishBy: text("wish_by"),
+    wishReason: text("wish_reason"),
     wishAt: at("wish_at"),
+    /** How the nodes are taken on in waves; null: all at once. */
+    waves: jsonb("waves").$type<Waves>(),
+    /** The newest wave that may begin, from 0. */
+    wave: integer("wave").notNull().default(0),
+    waveState: text("wave_state").$type<"RUNNING" | "PAUSED" | "AWAITING" | "HALTED">(),
+    /** Why it is halted or paused, who did it, and until when a pause lasts. */
+    waveReason: text("wave_reason"),
+    waveBy: text("wave_by"),
+    waveUntil: at("wave_until"),
     /** The failure that made CLEAN_UP_ALL stop the rest, or the first one at all. */
     firstFailure: jsonb("first_failure").$type<Failure>(),
     totalCount: integer("total_count").notNull(),
@@ -155,16 +180,30 @@ export const runs = pgTable(
     wish: text("wish").$type<Wish>(),
     wishBy: text("wish_by"),
     wishReason: text("wish_reason"),
+    wishAt: at("wish_at"),
     /** Set with an abort that is the consequence of something: a stop's time-out. */
     wishFailure: jsonb("wish_failure").$type<Failure>(),
     powerOff: boolean("power_off"),
     /** Fencing token: raised by each claim, checked by each write of whoever claimed. */
     fence: integer("fence").notNull().default(0),
     owner: text("owner"),
-    /** What a call-back must carry to be taken; a new one with every wait. */
-    callbackToken: uuid("callback_token"),
+    /** Tokens of call-backs are made of this secret and the generation, which rises with every entry of a step. */
+    callbackSecret: uuid("callback_secret").notNull().defaultRandom(),
+    generation: integer("generation").notNull().default(0),
+    /** The generation whose call-back may still be taken; null: none. */
+    openGeneration: integer("open_generation"),
     wakeAt: at("wake_at"),
-    waitReason: text("wait_reason").$type<"TIME" | "CALLBACK" | "RETRY">(),
+    waitReason: text("wait_reason").$type<WaitReason>(),
+    /** Since when it waits, be it QUEUED, WAITING or HOLDING. */
+    waitingSince: at("waiting_since"),
+    /** The limit that it waits for, as in `phase:clean` or `controller:10.0.0.7`. */
+    waitFor: text("wait_for"),
+    /** Places that it has taken of the service's limits. */
+    slotPhase: text("slot_phase").$type<LegPhase>(),
+    slotController: text("slot_controller"),
+    /** The node's controller when the run was made. */
+    controller: text("controller"),
+    wave: integer("wave").notNull().default(0),
     failure: jsonb("failure").$type<Failure>(),
     /** Steps that failed on a best-effort route. */
     errors: jsonb("errors").$type<readonly Failure[]>().notNull().default([]),
@@ -181,7 +220,8 @@ export const runs = pgTable(
     index("runs_unfinished").on(table.operationId).where(sql`${table.finishedAt} is null`),
     index("runs_changed").on(table.operationId, table.updatedAt),
     index("runs_node").on(table.nodeId, table.createdAt),
-    index("runs_callback").on(table.callbackToken).where(sql`${table.callbackToken} is not null`),
+    index("runs_waiting").on(table.waitingSince, table.ordinal, table.id).where(sql`${table.waitFor} is not null`),
+    index("runs_slots").on(table.slotPhase, table.slotController).where(sql`${table.slotPhase} is not null or ${table.slotController} is not null`),
     check("runs_finished", sql`(${table.finishedAt} is not null) = (${table.state} in ('SUCCEEDED', 'FAILED', 'ABORTED', 'STOPPED'))`),
   ],
 );
@@ -207,9 +247,90 @@ export const attempts = pgTable(
     failure: jsonb("failure").$type<Failure>(),
     progressPercent: integer("progress_percent"),
     progressMessage: text("progress_message"),
+    /** VERIFY: the work is done, and is being looked over. */
+    part: text("part").$type<"RUN" | "VERIFY">().notNull().default("RUN"),
+    /** `interface.name`, driver and model, for the history that estimates are made of. */
+    label: text("label"),
+    driver: text("driver"),
+    model: text("model"),
   },
-  (table) => [primaryKey({ columns: [table.runId, table.step, table.number] })],
+  (table) => [
+    primaryKey({ columns: [table.runId, table.step, table.number] }),
+    index("attempts_history").on(table.driver, table.label, table.finishedAt).where(sql`${table.state} = 'SUCCEEDED'`),
+  ],
 );
+
+/** What drivers said while they worked, line by line. Bounded: a step's share is cut. */
+export const stepLog = pgTable(
+  "step_log",
+  {
+    runId: uuid("run_id").notNull().references(() => runs.id),
+    /** From 1, without holes, through all steps of the run. */
+    sequence: integer("sequence").notNull(),
+    step: integer("step").notNull(),
+    attempt: integer("attempt").notNull(),
+    at: at("at").notNull(),
+    text: text("text").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.runId, table.sequence] })],
+);
+
+/** Call-backs that were not taken. Recorded, never applied. */
+export const anomalies = pgTable(
+  "anomalies",
+  {
+    id: uuid("id").primaryKey(),
+    runId: uuid("run_id").notNull().references(() => runs.id),
+    /** LATE: an earlier entry's token. DUPLICATE: the token was used. FORGED: never given out. */
+    kind: text("kind").$type<"LATE" | "DUPLICATE" | "FORGED">().notNull(),
+    /** The step that the run was at. */
+    step: text("step"),
+    at: at("at").notNull().default(now),
+  },
+  (table) => [index("anomalies_run").on(table.runId, table.at)],
+);
+
+/** What holds for all nodes: one row. */
+export const site = pgTable("site", {
+  id: boolean("id").primaryKey().default(true),
+  policy: jsonb("policy").$type<SitePolicy>().notNull(),
+  revision: integer("revision").notNull().default(1),
+  updatedAt: at("updated_at").notNull().default(now),
+  updatedBy: text("updated_by"),
+});
+
+/** Named lists of clean steps. */
+export const runbooks = pgTable("runbooks", {
+  id: uuid("id").primaryKey(),
+  name: text("name").notNull().unique(),
+  description: text("description"),
+  steps: jsonb("steps").$type<readonly StepChoice[]>().notNull(),
+  revision: integer("revision").notNull().default(1),
+  createdAt: at("created_at").notNull().default(now),
+  updatedAt: at("updated_at").notNull().default(now),
+});
+
+/** Addresses of a discovery, each once, in the order of the request. */
+export const discoveries = pgTable(
+  "discoveries",
+  {
+    operationId: uuid("operation_id").notNull().references(() => operations.id),
+    ordinal: integer("ordinal").notNull(),
+    address: text("address").notNull(),
+    /** REGISTERED: a node was made. KNOWN: a node was there already. SKIPPED: the operation was ended before its turn. */
+    state: text("state").$type<"QUEUED" | "REGISTERED" | "KNOWN" | "FAILED" | "SKIPPED">().notNull().default("QUEUED"),
+    nodeId: uuid("node_id"),
+    failure: jsonb("failure").$type<Failure>(),
+    finishedAt: at("finished_at"),
+  },
+  (table) => [primaryKey({ columns: [table.operationId, table.ordinal] })],
+);
+
+/** What an unfinished discovery logs in with; gone with its end. */
+export const discoverySecrets = pgTable("discovery_secrets", {
+  operationId: uuid("operation_id").primaryKey().references(() => operations.id),
+  settings: jsonb("settings").$type<JsonObject>().notNull(),
+});
 
 /** The table of node-states.ts, for the database to refuse what it does not hold. Filled by migrations. */
 export const lifecycleEdges = pgTable(

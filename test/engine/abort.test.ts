@@ -41,7 +41,7 @@ async function heldInFirmware() {
   const gate = aGate();
   const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.update_firmware": { gate: gate.name } }).made();
   const id = await ostler.begin("CLEAN", [node], {
-    options: { cleanSteps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }, { interface: "clean", name: "erase_disks", args: {} }] },
+    options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }, { interface: "clean", name: "erase_disks", args: {} }] },
   });
   await gate.arrivals();
   return { gate, node, id };

@@ -122,8 +122,8 @@ describe("a refused request leaves no trace", async () => {
     { why: "an unknown node", request: { kind: "DEPLOY", nodes: { names: [ready.name, "ghost"] } } },
     { why: "a wrong state", request: { kind: "DEPLOY", nodes: { names: [ready.name, enrolled.name] } } },
     { why: "malformed variables", request: { kind: "DEPLOY", nodes: { names: [ready.name] }, variables: "x" } },
-    { why: "an unknown clean step", request: { kind: "CLEAN", nodes: { names: [ready.name] }, options: { cleanSteps: [{ interface: "clean", name: "polish", args: {} }] } } },
-    { why: "wrong arguments of a clean step", request: { kind: "CLEAN", nodes: { names: [ready.name] }, options: { cleanSteps: [{ interface: "clean", name: "update_firmware", args: { version: "new" } }] } } },
+    { why: "an unknown clean step", request: { kind: "CLEAN", nodes: { names: [ready.name] }, options: { steps: [{ interface: "clean", name: "polish", args: {} }] } } },
+    { why: "wrong arguments of a clean step", request: { kind: "CLEAN", nodes: { names: [ready.name] }, options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "new" } }] } } },
     { why: "a dry run", request: { kind: "DEPLOY", nodes: { names: [ready.name] }, dryRun: true } },
     { why: "a dry run with a key", request: { kind: "DEPLOY", nodes: { names: [ready.name] }, dryRun: true, idempotencyKey: "dry" } },
   ];

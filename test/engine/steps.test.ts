@@ -199,7 +199,7 @@ describe("explicit clean steps", () => {
   test("run in the order asked, with their arguments, and the node ends where it began", async () => {
     const node = await ostler.aNode().in("MANAGEABLE").made();
     const id = await ostler.begin("CLEAN", [node], {
-      options: { cleanSteps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }, { interface: "clean", name: "erase_metadata", args: {} }] },
+      options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }, { interface: "clean", name: "erase_metadata", args: {} }] },
     });
     await ostler.operationEnds(id);
     expect(ostler.entered(node)).toEqual(["clean.update_firmware", "clean.erase_metadata"]);
@@ -212,7 +212,7 @@ describe("explicit clean steps", () => {
     const answer = await ostler.engine.submit(ALICE, {
       kind: "CLEAN",
       nodes: { ids: [node.id] },
-      options: { cleanSteps: [{ interface: "clean", name: "polish", args: {} }, { interface: "clean", name: "update_firmware", args: { version: "new" } }, { interface: "clean", name: "erase_disks", args: { passes: 3 } }] },
+      options: { steps: [{ interface: "clean", name: "polish", args: {} }, { interface: "clean", name: "update_firmware", args: { version: "new" } }, { interface: "clean", name: "erase_disks", args: { passes: 3 } }] },
     });
     expect(answer.operationId).toBeNull();
     const said = answer.refusals.map(({ message }) => message).join(" ");

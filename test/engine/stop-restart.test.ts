@@ -135,7 +135,7 @@ describe("a stop", () => {
   test("over its time fails a step that must not be cut as well, without cutting it or touching the power", async () => {
     const gate = aGate();
     const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.update_firmware": { gate: gate.name } }).made();
-    const id = await ostler.begin("CLEAN", [node], { options: { cleanSteps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] } });
+    const id = await ostler.begin("CLEAN", [node], { options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] } });
     await gate.arrivals();
     await stop(id, 1);
     expect((await ostler.operationEnds(id)).firstFailure).toMatchObject({ code: "STOP_TIMEOUT" });

@@ -175,7 +175,7 @@ describe("when the process is killed", () => {
     gate.open();
     const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.update_firmware": { gate: gate.name } }).made();
     const victim = await ostler.inAnotherProcess();
-    const id = await ostler.begin("CLEAN", [node], { options: { cleanSteps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] } });
+    const id = await ostler.begin("CLEAN", [node], { options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] } });
     await eventually("the step is entered", () => ostler.entered(node).length === 1);
     await victim.kill();
     await ostler.leasesRunOut();

@@ -12,6 +12,7 @@ const AVAILABLE: NodeFacts = {
   state: "AVAILABLE",
   inMaintenance: false,
   isProtected: false,
+  isRetired: false,
   hasDisappeared: false,
   busyWith: null,
   driverProblem: null,

@@ -1,0 +1,29 @@
+/** The site's policy: one row, what holds for all nodes. */
+import { sql } from "drizzle-orm";
+import type { Reader, Tx } from "./database.ts";
+import type { SitePolicy } from "./records.ts";
+import { site } from "./tables.ts";
+
+export type SiteRow = typeof site.$inferSelect;
+
+export async function readSite(reader: Reader): Promise<SiteRow> {
+  const [row] = await reader.select().from(site);
+  if (!row) throw new Error("The site has lost its row.");
+  return row;
+}
+
+/** The site's row, locked, so that of two changes the second sees the first. */
+export async function lockSite(tx: Tx): Promise<SiteRow> {
+  const [row] = await tx.select().from(site).for("no key update");
+  if (!row) throw new Error("The site has lost its row.");
+  return row;
+}
+
+export async function changeSite(tx: Tx, policy: SitePolicy, by: string): Promise<void> {
+  await tx.update(site).set({ policy, updatedBy: by, updatedAt: sql`now()`, revision: sql`${site.revision} + 1` });
+}
+
+/** Whether automatic cleaning runs on a node: its own word counts before the site's. */
+export function cleansAutomatically(policy: SitePolicy, node: { readonly automaticCleaning: boolean | null }): boolean {
+  return node.automaticCleaning ?? policy.automaticCleaning ?? true;
+}
