@@ -17,6 +17,8 @@ export interface Config {
   readonly log: LogLevel;
   /** Runs worked on at the same time. */
   readonly concurrency: number;
+  /** How often the power of a node at rest is read, in seconds; 0: never. */
+  readonly powerSeconds: number;
   /** Whether an empty service is given a demonstration fleet; flag --demo only. */
   readonly demo: boolean;
 }
@@ -40,10 +42,12 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   OSTLER_TOKEN: { flag: "token", fallback: "", help: "token that callers present as Authorization: Bearer …; at least 16 characters" },
   OSTLER_LOG: { flag: "log", fallback: "info", help: `least severe level that is logged: ${LOG_LEVELS.join(", ")}` },
   OSTLER_CONCURRENCY: { flag: "concurrency", fallback: "32", help: "nodes worked on at the same time by this process, 1 to 512" },
+  OSTLER_POWER_SECONDS: { flag: "power-seconds", fallback: "60", help: "how often the power of nodes at rest is read, in seconds, up to 86400; 0 switches that off" },
 };
 
 const TOKEN_LENGTH_MIN = 16;
 const CONCURRENCY_MAX = 512;
+const POWER_SECONDS_MAX = 86_400;
 
 /** Reads the configuration; flags win over variables. Throws a `ConfigError` that names the variable. */
 export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string[]): Config {
@@ -73,6 +77,7 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     token,
     log,
     concurrency: wholeNumber("OSTLER_CONCURRENCY", value("OSTLER_CONCURRENCY"), 1, CONCURRENCY_MAX),
+    powerSeconds: wholeNumber("OSTLER_POWER_SECONDS", value("OSTLER_POWER_SECONDS"), 0, POWER_SECONDS_MAX),
     demo: flags.demo,
   });
 }

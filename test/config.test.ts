@@ -18,7 +18,7 @@ function refusalOf(environment: Record<string, string>, args: readonly string[] 
 
 describe("without anything set", () => {
   test("the service listens on this machine alone, with an embedded database and the fake driver", () => {
-    expect(readConfig({}, [])).toEqual({ host: "127.0.0.1", port: 4000, data: resolve("./data"), databaseUrl: null, plugins: ["fake"], token: null, log: "info", concurrency: 32, demo: false });
+    expect(readConfig({}, [])).toEqual({ host: "127.0.0.1", port: 4000, data: resolve("./data"), databaseUrl: null, plugins: ["fake"], token: null, log: "info", concurrency: 32, powerSeconds: 60, demo: false });
   });
 
   test("the configuration cannot be changed afterwards", () => {
@@ -45,6 +45,7 @@ describe("each variable", () => {
     { name: "OSTLER_TOKEN", value: TOKEN, flag: "token", other: `${TOKEN}2`, field: "token", read: TOKEN, readOther: `${TOKEN}2` },
     { name: "OSTLER_LOG", value: "debug", flag: "log", other: "silent", field: "log", read: "debug", readOther: "silent" },
     { name: "OSTLER_CONCURRENCY", value: "1", flag: "concurrency", other: "512", field: "concurrency", read: 1, readOther: 512 },
+    { name: "OSTLER_POWER_SECONDS", value: "0", flag: "power-seconds", other: "86400", field: "powerSeconds", read: 0, readOther: 86_400 },
   ])("$name is read, and --$flag wins over it", ({ name, value, flag, other, field, read, readOther }) => {
     expect(readConfig({ [name]: value }, [])).toEqual({ ...readConfig({}, []), [field]: read });
     expect(readConfig({ [name]: value }, [`--${flag}`, other])).toEqual({ ...readConfig({}, []), [field]: readOther });
@@ -52,7 +53,7 @@ describe("each variable", () => {
   });
 
   test("there is, has been tried here", () => {
-    expect(Object.keys(VARIABLES).toSorted()).toEqual(["DATABASE_URL", "OSTLER_CONCURRENCY", "OSTLER_DATA", "OSTLER_HOST", "OSTLER_LOG", "OSTLER_PLUGINS", "OSTLER_PORT", "OSTLER_TOKEN"]);
+    expect(Object.keys(VARIABLES).toSorted()).toEqual(["DATABASE_URL", "OSTLER_CONCURRENCY", "OSTLER_DATA", "OSTLER_HOST", "OSTLER_LOG", "OSTLER_PLUGINS", "OSTLER_PORT", "OSTLER_POWER_SECONDS", "OSTLER_TOKEN"]);
   });
 
   test("has a sentence of help", () => {
@@ -76,6 +77,9 @@ describe("a mistake is refused with its name:", () => {
     ["OSTLER_CONCURRENCY", "0"],
     ["OSTLER_CONCURRENCY", "513"],
     ["OSTLER_CONCURRENCY", "many"],
+    ["OSTLER_POWER_SECONDS", "86401"],
+    ["OSTLER_POWER_SECONDS", "1.5"],
+    ["OSTLER_POWER_SECONDS", "never"],
     ["OSTLER_LOG", "loud"],
     ["OSTLER_LOG", "INFO"],
     ["DATABASE_URL", "mysql://db/ostler"],
