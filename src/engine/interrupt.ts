@@ -16,7 +16,8 @@ import { lockOperation, operationsByIds, unfinishedOperationsOfCluster, updateOp
 import type { Failure, Plan, PlannedStep } from "../store/records.ts";
 import { attemptsUnderWay, cleanedUpNodes, countUnfinished, finishRuns, lockUnfinishedRuns, newestWork, plansByHashes, runsOfOperation, succeededSteps, updateRuns } from "../store/runs.ts";
 import type { AttemptRow, RunChange, RunRow } from "../store/runs.ts";
-import { stepKey, stepLabel } from "./plan.ts";
+import { keysOf, stepLabel } from "./plan.ts";
+import { isReservedPower } from "./reserved.ts";
 import { isUuid, selectNodes } from "./select.ts";
 import type { NodeSelector } from "./select.ts";
 import { ENGINE, finishWhenDone, settleMany } from "./settle.ts";
@@ -326,13 +327,19 @@ function keptOf(from: RestartFrom, plan: Plan, succeeded: ReadonlySet<number>, {
   if (from === "UNFINISHED_STEP") {
     // What was done on the machine still holds only if its system stands, and what came after that only if it still runs.
     const holds = (step: PlannedStep, index: number) =>
-      isDone(index) && (step.phase !== "deploy" || (provisioned < 0 || (stage !== "NONE" && (!poweredOff || index <= provisioned))));
+      isDone(index) &&
+      !(poweredOff && isReservedPower(step)) &&
+      (step.phase !== "deploy" || (provisioned < 0 || (stage !== "NONE" && (!poweredOff || index <= provisioned))));
     const unfinished = plan.steps.find((step, index) => !holds(step, index));
-    return { firstLeg: unfinished?.leg ?? Math.max(0, plan.legs.length - 1), done: new Set(plan.steps.filter(holds).map(stepKey)) };
+    return { firstLeg: unfinished?.leg ?? Math.max(0, plan.legs.length - 1), done: keysWhere(plan, holds) };
   }
   if (stage !== "PROVISIONED" || deploy < 0 || provisioned < 0) return { firstLeg: 0, done: new Set() };
-  const kept = plan.steps.filter((step, index) => step.leg === deploy && index <= provisioned);
-  return { firstLeg: deploy, done: new Set(kept.map(stepKey)) };
+  return { firstLeg: deploy, done: keysWhere(plan, (step, index) => step.leg === deploy && index <= provisioned) };
+}
+
+function keysWhere(plan: Plan, fits: (step: PlannedStep, index: number) => boolean): ReadonlySet<string> {
+  const keys = keysOf(plan);
+  return new Set(plan.steps.flatMap((step, index) => (fits(step, index) ? (keys[index] ?? []) : [])));
 }
 
 // ---- selection

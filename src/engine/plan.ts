@@ -12,6 +12,9 @@ import type { DriverPhase, PowerAction } from "../drivers/driver.ts";
 import { INTERFACE_OF_PHASE, stepsOf } from "../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, InterfaceName } from "../drivers/registry.ts";
 import type { JsonObject, Plan, PlannedStep, SitePolicy, StepChoice, StepPolicy } from "../store/records.ts";
+import { ENGINE_INTERFACE, HOLD_STEP, POWER_STEPS, POWER_TITLES, SOFT_OFF_TIMEOUT, isReserved, reservedFlaws } from "./reserved.ts";
+
+export { ENGINE_INTERFACE, HOLD_STEP, POWER_STEPS, SOFT_OFF_TIMEOUT, WAIT_STEP, isHold, isReservedWait } from "./reserved.ts";
 
 export interface PlanRequest {
   readonly nodeName: string;
@@ -20,8 +23,8 @@ export interface PlanRequest {
   readonly policy: SitePolicy;
   /** Whether automatic clean steps run on this node. */
   readonly automaticCleaning: boolean;
-  /** Replaces the automatic list of one phase. */
-  readonly chosen?: { readonly phase: LegPhase; readonly steps: readonly StepChoice[] } | undefined;
+  /** Replaces the automatic list of one phase. `path` leads to the list in the request; absent: the request does not hold it. */
+  readonly chosen?: { readonly phase: LegPhase; readonly steps: readonly StepChoice[]; readonly path?: readonly string[] | undefined } | undefined;
   readonly powerAction?: PowerAction | undefined;
   /** How long a soft power off waits for the system. */
   readonly softTimeoutSeconds?: number | undefined;
@@ -33,37 +36,13 @@ const INTERFACE_ORDER = ["vendor", "power", "management", "firmware", "deploy", 
 
 /** Seconds (semantics.md, section 13). */
 const POWER_TIMEOUT = 60;
-export const SOFT_OFF_TIMEOUT = 600;
 const VERIFY_TIMEOUT = 60;
 /** A reserved wait lasts as long as it says; this is for the way there and back. */
 const WAIT_MARGIN = 60;
-const WAIT_SECONDS_MAX = 30 * 86_400;
-const HOLD_REASON_MAX = 1_000;
 /** Holds never time out: this is past the life of the machine, and a date that every database can hold. */
 const HOLD_TIMEOUT = 100 * 365 * 86_400;
-
-/** Name of the engine's own step for each power action. */
-export const POWER_STEPS: Readonly<Record<PowerAction, string>> = { ON: "power_on", OFF: "power_off", SOFT_OFF: "soft_power_off", REBOOT: "reboot" };
-
-const POWER_TITLES: Readonly<Record<PowerAction, string>> = {
-  ON: "Power on",
-  OFF: "Power off",
-  SOFT_OFF: "Shut the system down, then power off",
-  REBOOT: "Power off, then on",
-};
-
-/** Interface of the reserved steps that no driver has a part in. */
-export const ENGINE_INTERFACE = "engine";
-export const WAIT_STEP = "wait";
-export const HOLD_STEP = "hold";
-
-export function isHold(step: Pick<PlannedStep, "interface" | "name">): boolean {
-  return step.interface === ENGINE_INTERFACE && step.name === HOLD_STEP;
-}
-
-export function isReservedWait(step: Pick<PlannedStep, "interface" | "name">): boolean {
-  return step.interface === ENGINE_INTERFACE && step.name === WAIT_STEP;
-}
+/** Steps in a list that somebody wrote. */
+const CHOICES_MAX = 100;
 
 export async function planSteps(request: PlanRequest): Promise<PlanVerdict> {
   const { route } = request;
@@ -81,7 +60,7 @@ export async function planSteps(request: PlanRequest): Promise<PlanVerdict> {
 type Found = { readonly steps: readonly PlannedStep[] } | { readonly refusals: readonly Refusal[] };
 
 async function stepsOfLeg(request: PlanRequest, phase: LegPhase, leg: number): Promise<Found> {
-  if (request.chosen?.phase === phase) return explicit(request, request.chosen.steps, phase, leg);
+  if (request.chosen?.phase === phase) return explicit(request, request.chosen, phase, leg);
   switch (phase) {
     case "verify":
       return { steps: [ownStep(leg, phase, powerOwner(request.composition), { name: "verify", title: "Check power and credentials", timeoutSeconds: VERIFY_TIMEOUT, idempotent: true })] };
@@ -124,7 +103,7 @@ export const OFF_REASONS = {
   PRIORITY: "Its declared priority is 0: only when asked for by name.",
   SITE_PRIORITY: "The site's policy sets its priority to 0.",
   FORBIDDEN: "The site's policy forbids it, by name too.",
-  CLEANING_OFF: "Automatic cleaning is switched off for the node or the site.",
+  CLEANING_OFF: "Automatic cleaning is switched off for the node or the site; `cleanNodes` runs it all the same.",
 } as const;
 export type OffReason = keyof typeof OFF_REASONS;
 
@@ -151,91 +130,109 @@ export function catalogueOf({ composition, policy, automaticCleaning }: Pick<Pla
     .map((step): CatalogueEntry => {
       const said = policyOn(policy, driver, name, step);
       const priority = said.priority ?? step.priority;
-      const off = said.forbidden ? "FORBIDDEN" : priority <= 0 ? (step.priority <= 0 && said.priority === undefined ? "PRIORITY" : "SITE_PRIORITY") : phase === "clean" && !automaticCleaning ? "CLEANING_OFF" : null;
+      const off = offReason({ forbidden: said.forbidden ?? false, priority, isSites: said.priority !== undefined, isCleaningOff: phase === "clean" && !automaticCleaning });
       return { driver, interface: name, step, supportsAbort: offered.supportsAbort, priority, off };
     });
-  const running = entries.filter(({ off }) => off === null).toSorted((a, b) => b.priority - a.priority || INTERFACE_ORDER.indexOf(a.interface) - INTERFACE_ORDER.indexOf(b.interface));
-  return [...running, ...entries.filter(({ off }) => off !== null)];
+  return [...entries.filter(({ off }) => off === null).toSorted(runningOrder), ...entries.filter(({ off }) => off !== null)];
 }
 
-/** What the site says of a step; its word on one driver outranks that on all. */
+function offReason({ forbidden, priority, isSites, isCleaningOff }: { readonly forbidden: boolean; readonly priority: number; readonly isSites: boolean; readonly isCleaningOff: boolean }): OffReason | null {
+  if (forbidden) return "FORBIDDEN";
+  if (priority <= 0) return isSites ? "SITE_PRIORITY" : "PRIORITY";
+  return isCleaningOff ? "CLEANING_OFF" : null;
+}
+
+/** Which of two steps runs first: negative for `a`, 0 where the order of their declaration decides. */
+export function runningOrder(a: { readonly priority: number; readonly interface: string }, b: { readonly priority: number; readonly interface: string }): number {
+  return b.priority - a.priority || INTERFACE_ORDER.indexOf(a.interface) - INTERFACE_ORDER.indexOf(b.interface);
+}
+
+/** What the site says of a step. Member by member its word on one driver outranks that on all. */
 function policyOn(policy: SitePolicy, driver: AnyDriver, interfaceName: InterfaceName, step: AnyStep): Pick<StepPolicy, "priority" | "forbidden"> {
   const label = `${interfaceName}.${step.name}`;
-  const said = (policy.steps ?? []).filter((one) => one.step === label && (one.driver === undefined || one.driver === driver.name));
-  return said.find((one) => one.driver !== undefined) ?? said[0] ?? {};
+  const said = (policy.steps ?? []).filter((one) => one.step === label);
+  const own = said.find((one) => one.driver === driver.name);
+  const general = said.find((one) => one.driver === undefined);
+  const priority = own?.priority ?? general?.priority;
+  const forbidden = own?.forbidden ?? general?.forbidden;
+  return { ...(priority !== undefined && { priority }), ...(forbidden !== undefined && { forbidden }) };
 }
 
 async function automatic(request: PlanRequest, phase: DriverPhase, leg: number): Promise<Found> {
   const steps: PlannedStep[] = [];
   const refusals: Refusal[] = [];
   for (const entry of catalogueOf(request, phase).filter(({ off }) => off === null)) {
-    const checked = await checkArgs(request.nodeName, entry.interface, entry.step, {});
-    if ("refusals" in checked) refusals.push(...checked.refusals);
-    else steps.push(planned(entry, leg, checked.args));
+    const checked = await checkArgs(entry.step, {});
+    if ("args" in checked) steps.push(planned(entry, leg, checked.args));
+    else refusals.push(needsArguments(request.nodeName, entry, checked.issues.map(({ what }) => what)));
   }
   return refusals.length > 0 ? { refusals } : { steps };
+}
+
+/** A step that somebody gave a priority though it cannot run without being told how. */
+function needsArguments(nodeName: string, { driver, interface: name, step, priority }: CatalogueEntry, issues: readonly string[]): Refusal {
+  const label = `${name}.${step.name}`;
+  const why = `Node ${nodeName} cannot run ${label} of driver ${driver.name} by itself, though its priority is ${priority}: it needs arguments (${issues.join("; ")}).`;
+  return { code: "INVALID_INPUT", message: `${why} Set its priority to 0 with updateSite, and ask for it by name.` };
 }
 
 // ---- chosen steps
 
-async function explicit(request: PlanRequest, choices: readonly StepChoice[], phase: LegPhase, leg: number): Promise<Found> {
-  const steps: PlannedStep[] = [];
-  const refusals: Refusal[] = [];
-  for (const [index, choice] of choices.entries()) {
-    const path = ["input", "steps", String(index)];
-    const found = choice.interface === "power" || choice.interface === ENGINE_INTERFACE ? reserved(request, choice, phase, leg, path) : await offeredStep(request, choice, phase, leg, path);
-    if ("refusals" in found) refusals.push(...found.refusals);
-    else steps.push(...found.steps);
-  }
-  return refusals.length > 0 ? { refusals } : { steps };
+/** Whether a list that somebody wrote may be so long. */
+export function lengthFlaws(steps: readonly StepChoice[], path: readonly string[]): Refusal[] {
+  if (steps.length === 0) return [{ code: "INVALID_INPUT", message: "An empty list of steps does nothing; name at least one step.", path }];
+  if (steps.length > CHOICES_MAX) return [{ code: "INVALID_INPUT", message: `A list has at most ${CHOICES_MAX} steps, and ${steps.length} were given.`, path }];
+  return [];
 }
 
-/** Steps that the service itself has, and that work in every list: power, wait, hold. */
-function reserved({ composition }: PlanRequest, { interface: from, name, args }: StepChoice, phase: LegPhase, leg: number, path: readonly string[]): Found {
-  const invalid = (message: string, field: "name" | "args"): Found => ({ refusals: [{ code: "INVALID_INPUT", message, path: [...path, field] }] });
-  const surplus = (...known: readonly string[]) => Object.keys(args).filter((key) => !known.includes(key));
-  const tooMany = (...known: readonly string[]) => {
-    const keys = surplus(...known);
-    return keys.length === 0 ? null : invalid(`The reserved step ${name} takes ${known.length === 0 ? "no arguments" : known.join(", ")}, and ${keys.join(", ")} was given.`, "args");
-  };
-  if (from === "power") {
-    const action = (Object.keys(POWER_STEPS) as PowerAction[]).find((one) => POWER_STEPS[one] === name);
-    if (!action) return invalid(`There is no reserved power step ${name}; there are ${Object.values(POWER_STEPS).join(", ")}.`, "name");
-    const seconds = args["timeoutSeconds"] ?? SOFT_OFF_TIMEOUT;
-    if (action === "SOFT_OFF" && !isSeconds(seconds, 1, 86_400)) return invalid("timeoutSeconds of soft_power_off is a number from 1 to 86400.", "args");
-    return tooMany(...(action === "SOFT_OFF" ? ["timeoutSeconds"] : [])) ?? { steps: [powerStep(composition, leg, phase, action, seconds as number)] };
-  }
-  const owner = { interface: ENGINE_INTERFACE, driver: "ostler" };
-  if (name === WAIT_STEP) {
-    const seconds = args["seconds"];
-    if (!isSeconds(seconds, 0, WAIT_SECONDS_MAX)) return invalid(`The reserved step wait takes seconds, a number from 0 to ${WAIT_SECONDS_MAX}.`, "args");
-    return tooMany("seconds") ?? { steps: [ownStep(leg, phase, owner, { name, title: `Wait ${seconds} s`, timeoutSeconds: seconds + WAIT_MARGIN, idempotent: true, args: { seconds } })] };
-  }
-  if (name === HOLD_STEP) {
-    const reason = args["reason"] ?? null;
-    if (reason !== null && (typeof reason !== "string" || reason.length > HOLD_REASON_MAX)) return invalid(`The reason of a hold is a text of at most ${HOLD_REASON_MAX} characters.`, "args");
-    return tooMany("reason") ?? { steps: [ownStep(leg, phase, owner, { name, title: "Hold until somebody lifts it", timeoutSeconds: HOLD_TIMEOUT, idempotent: true, args: reason === null ? {} : { reason } })] };
-  }
-  return invalid(`There is no reserved step ${name}; there are ${WAIT_STEP} and ${HOLD_STEP}.`, "name");
+/** What is wrong with a chosen step whatever the node. `where` begins the messages. */
+export function formFlaws(choice: StepChoice, path: readonly string[] | undefined, where: string): Refusal[] {
+  const invalid = (at: readonly string[], what: string): Refusal => ({ code: "INVALID_INPUT", message: `${where}: ${what}`, ...(path && { path: [...path, ...at] }) });
+  if (!isJsonObject(choice.args)) return [invalid(["args"], "its arguments are a JSON object, from name to value.")];
+  return isReserved(choice) ? reservedFlaws(choice).map(({ at, what }) => invalid(at, what)) : [];
 }
 
-function isSeconds(value: unknown, least: number, most: number): value is number {
-  return typeof value === "number" && value >= least && value <= most;
+function isJsonObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-async function offeredStep(request: PlanRequest, choice: StepChoice, phase: LegPhase, leg: number, path: readonly string[]): Promise<Found> {
-  const { nodeName } = request;
+async function explicit(request: PlanRequest, { steps: choices, path }: NonNullable<PlanRequest["chosen"]>, phase: LegPhase, leg: number): Promise<Found> {
+  const found = await Promise.all(choices.map((choice, index) => chosenStep(request, choice, phase, leg, path && [...path, String(index)])));
+  const refusals = found.flatMap((one) => ("refusals" in one ? one.refusals : []));
+  return refusals.length > 0 ? { refusals } : { steps: found.flatMap((one) => ("steps" in one ? one.steps : [])) };
+}
+
+async function chosenStep(request: PlanRequest, choice: StepChoice, phase: LegPhase, leg: number, path: readonly string[] | undefined): Promise<Found> {
+  const where = `Step ${stepLabel(choice)} on node ${request.nodeName}`;
+  const flaws = formFlaws(choice, path, where);
+  if (flaws.length > 0) return { refusals: flaws };
+  if (isReserved(choice)) return { steps: [reserved(request, choice, phase, leg)] };
+  const invalid = (at: readonly string[], what: string): Refusal => ({ code: "INVALID_INPUT", message: `${where}: ${what}`, ...(path && { path: [...path, ...at] }) });
   const offers = phase === "verify" || phase === "power" ? [] : catalogueOf(request, phase);
   const entry = offers.find(({ interface: name, step }) => name === choice.interface && step.name === choice.name);
   if (!entry) {
-    const known = offers.filter(({ interface: name }) => name === choice.interface).map(({ step }) => step.name);
-    return { refusals: [{ code: "INVALID_INPUT", message: `Node ${nodeName} has no ${phase} step ${choice.interface}.${choice.name}; it has ${known.join(", ") || "none there"}.`, path: [...path, "name"] }] };
+    const known = offers.map(({ interface: name, step }) => `${name}.${step.name}`);
+    return { refusals: [invalid(["name"], `its drivers offer no such ${phase} step; they offer ${known.join(", ") || "none"}.`)] };
   }
-  if (entry.off === "FORBIDDEN") {
-    return { refusals: [{ code: "INVALID_INPUT", message: `Step ${choice.interface}.${choice.name} is forbidden by the site's policy; leave it out, or change the policy with updateSite.`, path: [...path, "name"] }] };
+  if (entry.off === "FORBIDDEN") return { refusals: [invalid(["name"], "the site's policy forbids it; leave it out, or change the policy with updateSite.")] };
+  const checked = await checkArgs(entry.step, choice.args);
+  if ("args" in checked) return { steps: [planned(entry, leg, checked.args)] };
+  return { refusals: checked.issues.map(({ at, what }) => invalid(["args", ...at], `${what}.`)) };
+}
+
+/** A reserved step whose form has been found good. */
+function reserved({ composition }: PlanRequest, { interface: from, name, args }: StepChoice, phase: LegPhase, leg: number): PlannedStep {
+  if (from === "power") {
+    const action = (Object.keys(POWER_STEPS) as PowerAction[]).find((one) => POWER_STEPS[one] === name) ?? "OFF";
+    return powerStep(composition, leg, phase, action, Number(args["timeoutSeconds"] ?? SOFT_OFF_TIMEOUT));
   }
-  const checked = await checkArgs(nodeName, entry.interface, entry.step, choice.args, [...path, "args"]);
-  return "refusals" in checked ? checked : { steps: [planned(entry, leg, checked.args)] };
+  const owner = { interface: ENGINE_INTERFACE, driver: "ostler" };
+  if (name === HOLD_STEP) {
+    const reason = args["reason"] ?? null;
+    return ownStep(leg, phase, owner, { name, title: "Hold until somebody lifts it", timeoutSeconds: HOLD_TIMEOUT, idempotent: true, args: reason === null ? {} : { reason } });
+  }
+  const seconds = Number(args["seconds"]);
+  return ownStep(leg, phase, owner, { name, title: `Wait ${seconds} s`, timeoutSeconds: seconds + WAIT_MARGIN, idempotent: true, args: { seconds } });
 }
 
 function planned({ driver, interface: name, step, supportsAbort, priority }: CatalogueEntry, leg: number, args: JsonObject): PlannedStep {
@@ -260,39 +257,38 @@ function planned({ driver, interface: name, step, supportsAbort, priority }: Cat
   };
 }
 
-async function checkArgs(
-  nodeName: string,
-  interfaceName: string,
-  step: AnyStep,
-  args: JsonObject,
-  path: readonly string[] = [],
-): Promise<{ readonly args: JsonObject } | { readonly refusals: readonly Refusal[] }> {
+/** Checks arguments against the step's declaration; answers them as the step is to get them, or every flaw. */
+export async function checkArgs(step: AnyStep, args: JsonObject): Promise<{ readonly args: JsonObject } | { readonly issues: readonly { readonly at: readonly string[]; readonly what: string }[] }> {
   if (!step.args) {
     const surplus = Object.keys(args);
-    if (surplus.length === 0) return { args: {} };
-    return { refusals: [{ code: "INVALID_INPUT", message: `Step ${interfaceName}.${step.name} takes no arguments, and ${surplus.join(", ")} was given.`, path }] };
+    return surplus.length === 0 ? { args: {} } : { issues: surplus.map((key) => ({ at: [key], what: `it takes no arguments, and ${key} was given` })) };
   }
   const result = await step.args["~standard"].validate(args);
   if (!result.issues) return { args: result.value };
-  return {
-    refusals: result.issues.map(({ message, path: at }) => ({
-      code: "INVALID_INPUT",
-      message: `Arguments of step ${interfaceName}.${step.name} for node ${nodeName}: ${message}.`,
-      path: [...path, ...(at ?? []).map((part) => String(typeof part === "object" ? part.key : part))],
-    })),
-  };
+  return { issues: result.issues.map(({ message, path }) => ({ at: (path ?? []).map((part) => String(typeof part === "object" ? part.key : part)), what: message })) };
 }
 
 /**
- * The plan of a restart: a fresh plan, with the steps that need not be done again marked as kept. `done` holds
- * `phase interface.name` of the steps that succeeded before.
+ * The plan of a restart: a fresh plan, with the steps that need not be done again marked as kept. `done` holds the keys
+ * (`keysOf`) of the steps that succeeded before.
  */
 export function keepSteps(plan: Plan, done: ReadonlySet<string>): Plan {
-  return { ...plan, steps: plan.steps.map((step) => (done.has(stepKey(step)) ? { ...step, kept: true } : step)) };
+  const keys = keysOf(plan);
+  return { ...plan, steps: plan.steps.map((step, index) => (done.has(keys[index] ?? "") ? { ...step, kept: true } : step)) };
 }
 
-export function stepKey(step: Pick<PlannedStep, "phase" | "interface" | "name">): string {
-  return `${step.phase} ${step.interface}.${step.name}`;
+/**
+ * What each step of a plan is known by from one plan to the next: `phase interface.name`, and its number among those of
+ * the same name, because a list that somebody wrote may hold a step (a reboot, say) several times.
+ */
+export function keysOf(plan: Plan): readonly string[] {
+  const seen = new Map<string, number>();
+  return plan.steps.map(({ phase, interface: from, name }) => {
+    const key = `${phase} ${from}.${name}`;
+    const number = (seen.get(key) ?? 0) + 1;
+    seen.set(key, number);
+    return number === 1 ? key : `${key} ${number}`;
+  });
 }
 
 /** The first step from `from` on that is to be run; the number of steps when there is none. */

@@ -10,9 +10,9 @@ import type { AnyDriver, Composition, Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
 import type { NodeRow, Secrets } from "../store/nodes.ts";
 import type { JsonObject, PlannedStep, StoredJson } from "../store/records.ts";
-import { POWER_STEPS } from "./plan.ts";
 import { createRedactor, isStorable } from "./redact.ts";
 import type { Redactor } from "./redact.ts";
+import { POWER_STEPS, isReserved } from "./reserved.ts";
 
 export type StepOutcome =
   | { readonly kind: "done"; readonly output: StoredJson; readonly powerState: PowerState | null }
@@ -125,7 +125,7 @@ async function enter(request: StepRequest, signal: AbortSignal, power: { state: 
     await nodePower.read();
     return { kind: "done" } satisfies StepResult;
   }
-  if (step.phase === "power") {
+  if (step.phase === "power" || step.interface === "power") {
     const action = (Object.keys(POWER_STEPS) as PowerAction[]).find((name) => POWER_STEPS[name] === step.name);
     if (!action) throw new Error(`There is no power action ${step.name}.`);
     await nodePower.set(action);
@@ -137,10 +137,10 @@ async function enter(request: StepRequest, signal: AbortSignal, power: { state: 
   return declared.run(stepCall(request, driver, signal, nodePower));
 }
 
-/** Calls the step's `abort`, if it has one; bounded by `deadline`. */
+/** Calls the step's `abort`, if it has one; bounded by `deadline`. What the engine runs itself no driver can undo. */
 export async function abortStep(request: StepBasis): Promise<void> {
   const { step, machine } = request;
-  if (step.phase === "verify" || step.phase === "power") return;
+  if (step.phase === "verify" || step.phase === "power" || isReserved(step)) return;
   const driver = driverOf(machine.composition, step);
   const declared = driver && findStep(driver, step.phase, step.name);
   if (!driver || !declared?.abort) return;

@@ -22,8 +22,8 @@ import type { JsonObject, Plan, SitePolicy, VerbOptions } from "../store/records
 import { busyNodes, insertRuns, runsOfOperation, storePlans } from "../store/runs.ts";
 import type { NewRun, RunRow } from "../store/runs.ts";
 import { cleansAutomatically, readSite } from "../store/site.ts";
+import { choiceFlaws, choicePath, withRunbookSteps } from "./chosen.ts";
 import { keepSteps, nextPosition, planSteps } from "./plan.ts";
-import type { PlanVerdict } from "./plan.ts";
 import type { Queue } from "./queue.ts";
 import { selectNodes } from "./select.ts";
 import type { NodeSelector, Selection } from "./select.ts";
@@ -127,7 +127,7 @@ interface Task {
 }
 
 async function submit(parts: SubmitParts, caller: Caller, terms: Terms, task: Task): Promise<SubmitAnswer> {
-  const flaws = flawsOf(terms);
+  const flaws = [...flawsOf(terms), ...(task.restartOf === null ? choiceFlaws(task.options) : [])];
   if (flaws.length > 0) return refusedWhole(flaws);
   const inputHash = hashOf({ ...terms, kind: task.kind, options: task.options, restartOf: task.restartOf, selection: undefined, earlier: undefined });
   const admit = () => parts.transact((work) => admitAll(work, parts, caller, terms, task, inputHash));
@@ -140,11 +140,14 @@ async function submit(parts: SubmitParts, caller: Caller, terms: Terms, task: Ta
   }
 }
 
-async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: Terms, task: Task, inputHash: string): Promise<SubmitAnswer> {
+async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: Terms, asked: Task, inputHash: string): Promise<SubmitAnswer> {
   const replay = await replayOf(work.tx, caller, terms, inputHash);
   if (replay) return replay;
-  const selection = await task.select(work);
+  const chosen = await withRunbookSteps(work.tx, asked.options);
+  const selection = await asked.select(work);
+  if ("refusals" in chosen) return refusedWhole([...chosen.refusals, ...("refusals" in selection ? selection.refusals : [])]);
   if ("refusals" in selection) return refusedWhole(selection.refusals);
+  const task: Task = { ...asked, options: chosen.options };
   const nodes = new Map((await lockNodes(work.tx, selection.nodes.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
   // Whoever held the nodes just now may have been the same request: without this look it would be told that it is BUSY.
   const replayAfterAll = await replayOf(work.tx, caller, terms, inputHash);
@@ -223,7 +226,7 @@ const CHOOSING: Partial<Record<OperationKind, "clean" | "deploy">> = { CLEAN: "c
 /** Judges and plans each node. Nodes with the same drivers on the same route share one plan. */
 async function judgeAll(tx: Tx, registry: Registry, policy: SitePolicy, nodes: ReadonlyMap<string, NodeRow>, task: Task): Promise<Map<string, Judged>> {
   const busy = new Map((await busyNodes(tx, [...nodes.keys()])).map((run) => [run.nodeId, run]));
-  const planned = new Map<string, Promise<PlanVerdict>>();
+  const planned = new Map<string, Plan>();
   const judged = new Map<string, Judged>();
   for (const node of nodes.values()) {
     const composed = registry.compose(node);
@@ -234,7 +237,8 @@ async function judgeAll(tx: Tx, registry: Registry, policy: SitePolicy, nodes: R
       judged.set(node.id, found);
       continue;
     }
-    const automaticCleaning = cleansAutomatically(policy, node);
+    // Who asks for a cleaning means it, whatever happens by itself.
+    const automaticCleaning = task.kind === "CLEAN" || cleansAutomatically(policy, node);
     const key = hashOf([node.driver, node.borrowed, found.route, automaticCleaning]);
     const phase = CHOOSING[task.kind];
     const request = {
@@ -243,16 +247,19 @@ async function judgeAll(tx: Tx, registry: Registry, policy: SitePolicy, nodes: R
       composition: "composition" in composed ? composed.composition : NO_DRIVERS,
       policy,
       automaticCleaning,
-      chosen: phase && task.options.steps ? { phase, steps: task.options.steps } : undefined,
+      chosen: phase && task.options.steps ? { phase, steps: task.options.steps, path: task.restartOf === null ? choicePath(task.options) : undefined } : undefined,
       powerAction: task.options.powerAction,
       softTimeoutSeconds: task.options.softTimeoutSeconds,
     };
-    const verdict = await (planned.get(key) ?? remember(planned, key, planSteps(request)));
+    // A refusal is not shared: it names the node.
+    const known = planned.get(key);
+    const verdict = known ? { plan: known } : await planSteps(request);
     if ("refusals" in verdict) {
       const [first = goneRefusal(node.name), ...further] = verdict.refusals.map((refusal) => ({ ...refusal, nodeId: node.id }));
       judged.set(node.id, { refusal: first, further });
       continue;
     }
+    planned.set(key, verdict.plan);
     const plan = earlier && earlier.done.size > 0 ? keepSteps(verdict.plan, earlier.done) : verdict.plan;
     judged.set(node.id, { plan, target: found.route.target, earlier: earlier?.run ?? null });
   }
@@ -260,11 +267,6 @@ async function judgeAll(tx: Tx, registry: Registry, policy: SitePolicy, nodes: R
 }
 
 const NO_DRIVERS: Composition = { giver: () => null, inspect: null, drivers: [] };
-
-function remember<T>(map: Map<string, T>, key: string, value: T): T {
-  map.set(key, value);
-  return value;
-}
 
 /** What admission goes by, read from a locked node. */
 export function factsOf(

@@ -1,0 +1,41 @@
+/** Runbooks: named lists of clean steps. */
+import { asc, eq, sql } from "drizzle-orm";
+import type { Reader, Tx } from "./database.ts";
+import { runbooks } from "./tables.ts";
+
+export type RunbookRow = typeof runbooks.$inferSelect;
+
+/** All of them, by name. */
+export async function allRunbooks(reader: Reader): Promise<RunbookRow[]> {
+  return reader.select().from(runbooks).orderBy(asc(runbooks.name));
+}
+
+export async function runbookByName(reader: Reader, name: string): Promise<RunbookRow | undefined> {
+  const [row] = await reader.select().from(runbooks).where(eq(runbooks.name, name));
+  return row;
+}
+
+export async function runbookById(reader: Reader, id: string): Promise<RunbookRow | undefined> {
+  const [row] = await reader.select().from(runbooks).where(eq(runbooks.id, id));
+  return row;
+}
+
+export async function lockRunbook(tx: Tx, name: string): Promise<RunbookRow | undefined> {
+  const [row] = await tx.select().from(runbooks).where(eq(runbooks.name, name)).for("no key update");
+  return row;
+}
+
+export async function insertRunbook(tx: Tx, row: typeof runbooks.$inferInsert): Promise<void> {
+  await tx.insert(runbooks).values(row);
+}
+
+export async function updateRunbook(tx: Tx, id: string, change: Partial<Pick<RunbookRow, "name" | "description" | "steps">>): Promise<void> {
+  await tx
+    .update(runbooks)
+    .set({ ...change, revision: sql`${runbooks.revision} + 1`, updatedAt: sql`now()` })
+    .where(eq(runbooks.id, id));
+}
+
+export async function deleteRunbook(tx: Tx, id: string): Promise<void> {
+  await tx.delete(runbooks).where(eq(runbooks.id, id));
+}
