@@ -292,7 +292,7 @@ export function factsOf(
 }
 
 function routeFor(facts: NodeFacts, task: Task, earlier: { readonly plan: Plan; readonly firstLeg: number } | null): { readonly route: Route } | { readonly refusal: Refusal } {
-  const options = { ...(task.options.until && { until: task.options.until }), manualCleaning: task.options.steps !== undefined };
+  const options = { ...(task.options.until && { until: task.options.until }), manualCleaning: task.options.steps !== undefined, ...(task.options.powerAction && { powerAction: task.options.powerAction }) };
   const request = { verb: task.kind, options, force: task.options.force ?? false };
   const verdict = judge(facts, earlier ? { ...request, resumed: resumeRoute(earlier.plan, facts.state, earlier.firstLeg)?.route ?? null } : request);
   return verdict.admitted ? { route: verdict.route } : { refusal: verdict.refusal };

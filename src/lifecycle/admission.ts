@@ -26,9 +26,15 @@ export interface NodeFacts {
   readonly driver: string;
 }
 
+/** What is asked for, as far as admission goes by it. */
+export interface AskedOptions extends Pick<RouteOptions, "until" | "manualCleaning"> {
+  /** Of POWER; absent: as if the power were to be cut. */
+  readonly powerAction?: "ON" | "OFF" | "SOFT_OFF" | "REBOOT";
+}
+
 export interface VerbRequest {
   readonly verb: OperationKind;
-  readonly options: Pick<RouteOptions, "until" | "manualCleaning">;
+  readonly options: AskedOptions;
   /** Decommission even what monitoring says has disappeared. */
   readonly force: boolean;
   /** Of a restart: the way that takes the earlier work up from the node's state, in place of the verb's own; null where there is none. */
@@ -37,7 +43,7 @@ export interface VerbRequest {
 
 export type Verdict = { readonly admitted: true; readonly route: Route } | { readonly admitted: false; readonly refusal: Refusal };
 
-/** Verbs that a protected node refuses, because they end what runs on it. */
+/** Verbs that a protected node refuses in any case, because they end what runs on it. */
 const DESTRUCTIVE: ReadonlySet<OperationKind> = new Set(["CLEAN", "DEPLOY", "UNDEPLOY", "UPDATE", "DECOMMISSION", "COMMISSION"]);
 
 /** Verbs that a retired node refuses, because they put it in service. */
@@ -55,18 +61,19 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
   if (node.inMaintenance) {
     return refuse("IN_MAINTENANCE", `Node ${node.name} is in maintenance; clear the mark with setMaintenance first.`);
   }
-  if (node.isProtected && DESTRUCTIVE.has(request.verb)) {
+  if (node.isProtected && endsWhatRuns(request)) {
     return refuse("PROTECTED", `Node ${node.name} is protected; lift the protection with updateNode first.`);
   }
   if (node.isRetired && IN_SERVICE.has(request.verb)) {
-    return refuse("PROTECTED", `Node ${node.name} is retired; take the mark away with updateNode first, or decommission the node.`);
+    return refuse("PROTECTED", `Node ${node.name} is retired; take the mark away with setRetired first, or decommission the node.`);
   }
   if (node.hasDisappeared && request.verb === "DECOMMISSION" && !request.force) {
     return refuse("INVALID_STATE", `Node ${node.name} has disappeared, so nothing on it can be cleaned; decommission it with force: true if it is gone for good.`);
   }
   if (node.driverProblem) return refuse("UNSUPPORTED_BY_DRIVER", `Node ${node.name}: ${node.driverProblem}`);
   const options: RouteOptions = { ...request.options, inspectsWithoutReboot: node.inspectsWithoutReboot, retired: node.isRetired };
-  const found = request.resumed === undefined ? route(request.verb, node.state, options) : request.resumed;
+  const way = request.resumed === undefined ? route(request.verb, node.state, options) : request.resumed;
+  const found = way && node.isRetired ? outOfService(way, node.state) : way;
   if (!found && request.resumed === null) {
     return refuse("NOTHING_TO_RESTART", `Node ${node.name} is ${node.state}, and from there nothing of the earlier work can be taken up; give it a verb of its own.`);
   }
@@ -83,6 +90,17 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
     );
   }
   return { admitted: true, route: found };
+}
+
+/** Whether a request would end what runs on a node. Switching on what is off ends nothing. */
+function endsWhatRuns({ verb, options }: VerbRequest): boolean {
+  return DESTRUCTIVE.has(verb) || (verb === "POWER" && options.powerAction !== "ON");
+}
+
+/** The way of a node that is retired: one that would make it available again ends with its operator, as MANAGEABLE. */
+export function outOfService(way: Route, from: NodeState): Route {
+  if (way.target !== "AVAILABLE" || from === "AVAILABLE" || way.finish.at(-1) !== "done") return way;
+  return { ...way, finish: [...way.finish.slice(0, -1), "manage"], target: "MANAGEABLE" };
 }
 
 function missingAbility(node: NodeFacts, { legs }: Route): "inspect" | "clean" | "deploy" | undefined {

@@ -2,8 +2,9 @@
 import { describe, expect, test } from "vitest";
 import { judge } from "../../src/lifecycle/admission.ts";
 import type { NodeFacts, VerbRequest } from "../../src/lifecycle/admission.ts";
+import { follow } from "../../src/lifecycle/machine.ts";
 import { NODE_STATE_NAMES } from "../../src/lifecycle/node-states.ts";
-import { OPERATION_KINDS, route } from "../../src/lifecycle/verbs.ts";
+import { NODE_VERBS, OPERATION_KINDS, route } from "../../src/lifecycle/verbs.ts";
 import type { OperationKind } from "../../src/lifecycle/verbs.ts";
 
 const AVAILABLE: NodeFacts = {
@@ -31,6 +32,8 @@ describe("a verb is refused", () => {
     { why: "while other work is unfinished", node: { busyWith: BUSY }, request: asked("CLEAN"), code: "BUSY", says: "busy with DEPLOY operation 7f2; wait for it, stop it or abort it" },
     { why: "in maintenance", node: { inMaintenance: true }, request: asked("DEPLOY"), code: "IN_MAINTENANCE", says: "clear the mark with setMaintenance" },
     { why: "on a protected node that it would destroy", node: { isProtected: true }, request: asked("DEPLOY"), code: "PROTECTED", says: "lift the protection with updateNode" },
+    { why: "on a protected node that it would switch off", node: { isProtected: true }, request: asked("POWER", { options: { powerAction: "SOFT_OFF" } }), code: "PROTECTED", says: "lift the protection with updateNode" },
+    { why: "on a retired node that it would put in service", node: { isRetired: true }, request: asked("DEPLOY"), code: "PROTECTED", says: "is retired; take the mark away with setRetired first, or decommission the node" },
     { why: "to decommission what has disappeared", node: { hasDisappeared: true }, request: asked("DECOMMISSION"), code: "INVALID_STATE", says: "force: true" },
     { why: "without its driver", node: { driverProblem: 'driver "ipmi" is not loaded.' }, request: asked("POWER"), code: "UNSUPPORTED_BY_DRIVER", says: 'driver "ipmi" is not loaded' },
     { why: "in the wrong state", node: { state: "ENROLLED" }, request: asked("DEPLOY"), code: "INVALID_STATE", says: "is ENROLLED; DEPLOY is allowed from AVAILABLE, ACTIVE, DEPLOY_FAILED" },
@@ -77,6 +80,31 @@ describe("a restart is judged", () => {
   });
 });
 
+describe("a retired node", () => {
+  test("never becomes available, whatever is admitted on it, restarts included", () => {
+    const retired: NodeFacts = { ...AVAILABLE, isRetired: true };
+    for (const state of NODE_STATE_NAMES.filter((name) => name !== "AVAILABLE")) {
+      for (const verb of NODE_VERBS) {
+        for (const resumed of [undefined, route(verb, state)]) {
+          const verdict = judge({ ...retired, state }, asked(verb, resumed === undefined ? {} : { resumed }));
+          if (verdict.admitted) expect(verdict.route.target, `${verb} from ${state}`).not.toBe("AVAILABLE");
+        }
+      }
+    }
+  });
+
+  test("goes back to its operator after a tear-down, along edges that there are", () => {
+    const verdict = judge({ ...AVAILABLE, isRetired: true, state: "ACTIVE" }, asked("UNDEPLOY", { resumed: route("UNDEPLOY", "ACTIVE") }));
+    expect(verdict).toMatchObject({ admitted: true, route: { target: "MANAGEABLE", finish: ["manage"] } });
+    const clean = judge({ ...AVAILABLE, isRetired: true, state: "CLEAN_FAILED" }, asked("CLEAN"));
+    expect(clean.admitted && follow("CLEANING", clean.route.finish)).toBe("MANAGEABLE");
+  });
+
+  test("that is still AVAILABLE stays so when it is cleaned, as every node ends where it began", () => {
+    expect(judge({ ...AVAILABLE, isRetired: true }, asked("CLEAN"))).toMatchObject({ admitted: true, route: { target: "AVAILABLE" } });
+  });
+});
+
 describe("a verb is admitted", () => {
   test("in exactly the states that have a route, with that route", () => {
     for (const verb of Object.keys(OPERATION_KINDS) as OperationKind[]) {
@@ -88,8 +116,20 @@ describe("a verb is admitted", () => {
     }
   });
 
-  test.each(["INSPECT", "POWER", "MANAGE"] as const)("on a protected node when it is %s, which destroys nothing", (verb) => {
+  test.each(["INSPECT", "MANAGE"] as const)("on a protected node when it is %s, which destroys nothing", (verb) => {
     expect(judge({ ...AVAILABLE, isProtected: true, inspectsWithoutReboot: true }, asked(verb)).admitted).toBe(true);
+  });
+
+  test("on a protected node to switch it on, and in no other way to change its power", () => {
+    const admitted = (["ON", "OFF", "SOFT_OFF", "REBOOT"] as const).filter((powerAction) => judge({ ...AVAILABLE, isProtected: true }, asked("POWER", { options: { powerAction } })).admitted);
+    expect(admitted).toEqual(["ON"]);
+    expect(judge({ ...AVAILABLE, isProtected: true }, asked("POWER")).admitted).toBe(false);
+  });
+
+  test("on a retired node, unless it would put the node in service", () => {
+    const retired: NodeFacts = { ...AVAILABLE, isRetired: true, inspectsWithoutReboot: true };
+    const verdictOf = (verb: OperationKind) => NODE_STATE_NAMES.some((state) => judge({ ...retired, state }, asked(verb)).admitted);
+    expect(NODE_VERBS.filter((verb) => !verdictOf(verb))).toEqual(["COMMISSION", "DEPLOY", "UPDATE"]);
   });
 
   test("to decommission what has disappeared, by force", () => {
