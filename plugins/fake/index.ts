@@ -132,14 +132,14 @@ export default function createFake(_host: PluginHost): Driver<FakeSettings> {
       supportsAbort: true,
       withoutReboot: true,
       steps: [
-        step("inspect", { ...usual, name: "collect_inventory", title: "Collect the inventory", phase: "inspect", priority: 10, interruptible: "ALWAYS" }, async (call) => inventory(call)),
+        step("inspect", { ...usual, name: "collect_inventory", title: "Collect the inventory", phase: "inspect", priority: 10, interruptible: "ALWAYS", touches: [] }, async (call) => inventory(call)),
       ],
     },
     clean: {
       supportsAbort: true,
       steps: [
-        step("clean", { ...usual, name: "erase_metadata", title: "Erase partition tables", phase: "clean", priority: 20, interruptible: "AT_BOUNDARY" }, async () => undefined),
-        step("clean", { ...usual, name: "erase_disks", title: "Erase the disks", phase: "clean", priority: 10, interruptible: "ALWAYS", timeoutSeconds: 6 * 3600 }, async () => ({ erased: 2 })),
+        step("clean", { ...usual, name: "erase_metadata", title: "Erase partition tables", phase: "clean", priority: 20, interruptible: "AT_BOUNDARY", touches: ["DISKS"] }, async () => undefined),
+        step("clean", { ...usual, name: "erase_disks", title: "Erase the disks", phase: "clean", priority: 10, interruptible: "ALWAYS", timeoutSeconds: 6 * 3600, touches: ["DISKS"] }, async () => ({ erased: 2 })),
         step(
           "clean",
           {
@@ -150,6 +150,7 @@ export default function createFake(_host: PluginHost): Driver<FakeSettings> {
             priority: 0,
             interruptible: "NEVER",
             idempotent: false,
+            touches: ["FIRMWARE"],
             args: z.strictObject({ version: z.string().regex(/^\d+\.\d+$/).meta({ description: "Version to write, as in 2.1." }) }),
           },
           async (call) => ({ version: call.args["version"] ?? null }),
@@ -159,21 +160,21 @@ export default function createFake(_host: PluginHost): Driver<FakeSettings> {
     deploy: {
       supportsAbort: true,
       steps: [
-        step("deploy", { ...usual, name: "prepare", title: "Set the boot device and reserve the image", phase: "deploy", priority: 40, interruptible: "ALWAYS" }, async (call) => {
+        step("deploy", { ...usual, name: "prepare", title: "Set the boot device and reserve the image", phase: "deploy", priority: 40, interruptible: "ALWAYS", touches: ["NETWORK"] }, async (call) => {
           await call.power.setBootDevice("PXE");
           return { image: call.variables["image"] ?? "default" };
         }),
         step(
           "deploy",
-          { ...usual, name: "write_image", title: "Write the operating system to disk", phase: "deploy", priority: 30, interruptible: "ALWAYS", reaches: "PROVISIONED", retries: { times: 2, backoffSeconds: 1 } },
+          { ...usual, name: "write_image", title: "Write the operating system to disk", phase: "deploy", priority: 30, interruptible: "ALWAYS", reaches: "PROVISIONED", touches: ["DISKS"], retries: { times: 2, backoffSeconds: 1 } },
           async (call) => ({ image: call.variables["image"] ?? "default" }),
         ),
-        step("deploy", { ...usual, name: "boot_system", title: "Start the installed system", phase: "deploy", priority: 20, interruptible: "ALWAYS" }, async (call) => {
+        step("deploy", { ...usual, name: "boot_system", title: "Start the installed system", phase: "deploy", priority: 20, interruptible: "ALWAYS", touches: [] }, async (call) => {
           await call.power.set("ON");
           return undefined;
         }),
-        step("deploy", { ...usual, name: "configure", title: "Configure the system", phase: "deploy", priority: 10, interruptible: "AT_BOUNDARY" }, async (call) => ({ variables: { ...call.variables } })),
-        step("deploy", { ...usual, name: "remove_system", title: "Take the system out of service", phase: "undeploy", priority: 10, interruptible: "ALWAYS" }, async (call) => {
+        step("deploy", { ...usual, name: "configure", title: "Configure the system", phase: "deploy", priority: 10, interruptible: "AT_BOUNDARY", touches: [] }, async (call) => ({ variables: { ...call.variables } })),
+        step("deploy", { ...usual, name: "remove_system", title: "Take the system out of service", phase: "undeploy", priority: 10, interruptible: "ALWAYS", touches: [] }, async (call) => {
           await call.power.set("OFF");
           return undefined;
         }),

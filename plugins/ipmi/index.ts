@@ -126,6 +126,7 @@ function readInventory(ipmitool: Ipmitool): Step<IpmiSettings> {
     interruptible: "ALWAYS",
     timeoutSeconds: 90,
     idempotent: true,
+    touches: [],
     retries: { times: 2, backoffSeconds: 10 },
     run: (call) =>
       asResult(call, async () => {
@@ -151,6 +152,7 @@ function readSensors(ipmitool: Ipmitool): Step<IpmiSettings> {
     interruptible: "ALWAYS",
     timeoutSeconds: 180,
     idempotent: true,
+    touches: [],
     retries: { times: 2, backoffSeconds: 10 },
     run: (call) =>
       asResult(call, async () => {

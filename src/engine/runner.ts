@@ -22,7 +22,7 @@ import { isConnectionLoss } from "../store/database.ts";
 import type { Database } from "../store/database.ts";
 import { lockNodes, secretsOf, updateNode } from "../store/nodes.ts";
 import { operationBegins } from "../store/operations.ts";
-import type { Failure, Plan, PlannedStep } from "../store/records.ts";
+import type { Failure, LeftAs, Plan, PlannedStep } from "../store/records.ts";
 import { beginAttempt, latestAttempt, lockRun, noteProgress, parkRun, plansByHashes, reenterAttempt, updateAttempt, updateRun, wishesOf } from "../store/runs.ts";
 import type { AttemptRow, RunRow } from "../store/runs.ts";
 import { callbackPath } from "./callback.ts";
@@ -34,7 +34,6 @@ import { ENGINE, endRun } from "./settle.ts";
 import { openMachine, performStep } from "./step.ts";
 import type { Machine, StepBasis, StepOutcome } from "./step.ts";
 import { tearDownMachine } from "./tear-down.ts";
-import type { Remains } from "./tear-down.ts";
 import type { Transact, Work } from "./transition.ts";
 
 export interface RunnerParts {
@@ -205,7 +204,7 @@ export function createRunner(parts: RunnerParts): Runner {
     const step = held.plan.steps[position];
     if (!step) throw new Error(`Run ${held.run.id} has no step ${position}.`);
     await enterLegs(work, held, step.leg);
-    const attempt = await beginAttempt(work.tx, { runId: held.run.id, step: position, number, timeoutSeconds: step.timeoutSeconds });
+    const attempt = await beginAttempt(work.tx, { runId: held.run.id, step: position, number, timeoutSeconds: step.timeoutSeconds, label: `${step.interface}.${step.name}`, driver: step.driver, model: held.node.model });
     return enterStep(work, held, step, attempt);
   }
 
@@ -301,14 +300,14 @@ export function createRunner(parts: RunnerParts): Runner {
     return { do: "ABORT", held, attempt, ignoredSignal: outcome?.ignoredSignal ?? false, power: outcome?.powerState ?? null };
   }
 
-  async function settleAbort(work: Work, job: HeldJob, next: Extract<Next, { do: "ABORT" }>, left: Remains): Promise<Next> {
+  async function settleAbort(work: Work, job: HeldJob, next: Extract<Next, { do: "ABORT" }>, left: LeftAs): Promise<Next> {
     const { held, attempt, ignoredSignal } = next;
     const run = await lockHeld(work, held);
     const step = held.plan.steps[run.position];
     if (attempt && attempt.finishedAt === null) await updateAttempt(work.tx, attempt, { state: "ABORTED", ended: true });
     const flaw = [
       ignoredSignal ? `${stepLabel(step)} did not end within ${parts.abortGraceMs / 1000} s of the abort and may still be at work` : null,
-      left.error,
+      left.tearDownError,
     ].filter((text) => text !== null);
     const failure = run.wishFailure ?? (flaw.length > 0 ? failureOf(held, step, { code: ignoredSignal ? "TIMEOUT" : "BACKEND_FAILED", reason: `Node ${held.node.name} was aborted, but ${flaw.join("; ")}. Look at the node before you use it again.`, retryable: false }) : null);
     const event: NodeEvent = run.wishFailure ? "fail" : "abort";
@@ -318,7 +317,7 @@ export function createRunner(parts: RunnerParts): Runner {
     await queue.end(work, job);
     await endRun(work, parts, run, run.wishFailure || ignoredSignal ? "FAILED" : "ABORTED", {
       ...(failure && { failure }),
-      leftAs: { power: left.power, disksTouched: left.touched, tearDownError: left.error },
+      leftAs: left,
     });
     return null;
   }

@@ -1,10 +1,12 @@
 /** Carrying out an abort on the machine: the step's own `abort`, then the power, each bounded. */
 import { messageOf } from "../errors.ts";
+import { touchedBy } from "../lifecycle/touches.ts";
 import { powersOffOnAbort } from "../lifecycle/verbs.ts";
 import type { PowerState } from "../drivers/driver.ts";
 import type { Log } from "../log.ts";
 import type { Database } from "../store/database.ts";
-import { attemptsOf, hasAttempts, runsByIds } from "../store/runs.ts";
+import type { LeftAs } from "../store/records.ts";
+import { attemptsOf, runsByIds } from "../store/runs.ts";
 import type { AttemptRow } from "../store/runs.ts";
 import type { Held } from "./held.ts";
 import { stepLabel } from "./plan.ts";
@@ -27,24 +29,15 @@ export interface Abort {
   readonly power: PowerState | null;
 }
 
-/** What is left of the machine. */
-export interface Remains {
-  readonly power: PowerState;
-  /** What the tear-down itself failed with. */
-  readonly error: string | null;
-  /** Whether a clean, deploy or undeploy step had begun. */
-  readonly touched: boolean;
-}
-
-/** Never throws for what the machine does: that is reported with the run. */
-export async function tearDownMachine(parts: TearDownParts, abort: Abort): Promise<Remains> {
+/** Answers what is left of the machine. Never throws for what the machine does: that is reported with the run. */
+export async function tearDownMachine(parts: TearDownParts, abort: Abort): Promise<LeftAs> {
   const { database, log, tearDownMs } = parts;
   const { held, attempt, request } = abort;
   const { run, machine, plan } = held;
   const errors: string[] = [];
   const deadline = () => new Date(Date.now() + tearDownMs);
   let power = abort.power ?? held.node.powerState;
-  const began = await hasAttempts(database.reader, run.id);
+  const begun = new Set((await attemptsOf(database.reader, [run.id])).map(({ step: index }) => index));
   // What the abort asked for came after the claim.
   const powerOff = (await runsByIds(database.reader, [run.id]))[0]?.powerOff ?? powersOffOnAbort(held.node.state);
   const step = attempt ? plan.steps[attempt.step] : undefined;
@@ -55,7 +48,7 @@ export async function tearDownMachine(parts: TearDownParts, abort: Abort): Promi
       errors.push(`${stepLabel(step)} could not be undone: ${machine.redactor.text(messageOf(error))}`);
     }
   }
-  if (began && powerOff) {
+  if (begun.size > 0 && powerOff) {
     try {
       power = await setPower(machine, "OFF", deadline(), log);
     } catch (error) {
@@ -63,6 +56,12 @@ export async function tearDownMachine(parts: TearDownParts, abort: Abort): Promi
       errors.push(`the power could not be cut: ${machine.redactor.text(messageOf(error))}`);
     }
   }
-  const touched = (await attemptsOf(database.reader, [run.id])).some(({ step: index }) => ["clean", "deploy", "undeploy"].includes(plan.steps[index]?.phase ?? ""));
-  return { power, error: errors.length > 0 ? errors.join("; ") : null, touched };
+  const touched = touchedBy(plan.steps, begun);
+  return {
+    power,
+    disksTouched: touched.has("DISKS"),
+    firmwareTouched: touched.has("FIRMWARE"),
+    networkAttached: touched.has("NETWORK"),
+    tearDownError: errors.length > 0 ? errors.join("; ") : null,
+  };
 }

@@ -232,12 +232,24 @@ export async function noteAnomaly(tx: Tx, row: typeof anomalies.$inferInsert, mo
   if ((await tx.$count(anomalies, eq(anomalies.runId, row.runId))) < most) await tx.insert(anomalies).values(row);
 }
 
+/** A try that is about to be made. Label, driver and the node's model are what history.ts finds it by. */
+export interface NewAttempt {
+  readonly runId: string;
+  readonly step: number;
+  readonly number: number;
+  readonly timeoutSeconds: number;
+  /** `interface.name`. */
+  readonly label: string;
+  readonly driver: string;
+  readonly model: string | null;
+}
+
 /** A new attempt at a step, running. */
-export async function beginAttempt(tx: Tx, attempt: { readonly runId: string; readonly step: number; readonly number: number; readonly timeoutSeconds: number }): Promise<AttemptRow> {
-  const { runId, step, number, timeoutSeconds } = attempt;
+export async function beginAttempt(tx: Tx, attempt: NewAttempt): Promise<AttemptRow> {
+  const { runId, step, number, timeoutSeconds, label, driver, model } = attempt;
   const [row] = await tx
     .insert(attempts)
-    .values({ runId, step, number, state: "RUNNING", deadlineAt: sql`now() + make_interval(secs => ${timeoutSeconds})` })
+    .values({ runId, step, number, label, driver, model, state: "RUNNING", deadlineAt: sql`now() + make_interval(secs => ${timeoutSeconds})` })
     .returning();
   if (!row) throw new Error(`Attempt ${number} of step ${step} of run ${runId} was not stored.`);
   return row;
@@ -321,10 +333,4 @@ export async function succeededSteps(reader: Reader, runIds: readonly string[]):
     found.set(runId, steps.add(step));
   }
   return found;
-}
-
-/** Whether anything of the run was begun at all. */
-export async function hasAttempts(reader: Reader, runId: string): Promise<boolean> {
-  const rows = await reader.select({ step: attempts.step }).from(attempts).where(eq(attempts.runId, runId)).limit(1);
-  return rows.length > 0;
 }
