@@ -7,6 +7,8 @@ import { callBack } from "./callback.ts";
 import type { CallBackAnswer } from "./callback.ts";
 import { createCluster, deleteCluster, updateCluster } from "./clusters.ts";
 import type { ClusterChange, ClusterEdited, NewCluster } from "./clusters.ts";
+import { unhold } from "./holds.ts";
+import type { UnholdRequest } from "./holds.ts";
 import { abort, restart, stop, stopTimeout } from "./interrupt.ts";
 import type { AbortRequest, AbortResult, RestartRequest, StopRequest } from "./interrupt.ts";
 import { deleteNodes, registerNodes, setMaintenance, updateNode } from "./nodes.ts";
@@ -18,6 +20,11 @@ import type { ClusterRef, NodeSelector } from "./select.ts";
 import { submitVerb } from "./submit.ts";
 import type { Caller, SubmitAnswer, VerbRequest } from "./submit.ts";
 import { createTransact } from "./transition.ts";
+import { createTurns } from "./turns.ts";
+import { pauseIsOver, steerWaves } from "./waves.ts";
+import type { WavesAnswer, WavesRequest } from "./waves.ts";
+import { withdrawAbort } from "./withdraw.ts";
+import type { WithdrawRequest } from "./withdraw.ts";
 import type { StoredJson } from "../store/records.ts";
 
 // What the API shows of how the engine decides.
@@ -32,6 +39,12 @@ export interface Engine extends AsyncDisposable {
   abort(caller: Caller, request: AbortRequest): Promise<AbortResult>;
   stop(caller: Caller, request: StopRequest): Promise<SubmitAnswer>;
   restart(caller: Caller, request: RestartRequest): Promise<SubmitAnswer>;
+  /** Takes pending aborts back. */
+  withdrawAbort(caller: Caller, request: WithdrawRequest): Promise<SubmitAnswer>;
+  /** Lifts holds. */
+  unhold(caller: Caller, request: UnholdRequest): Promise<SubmitAnswer>;
+  /** Moves the waves of an operation on, halts or resumes them. */
+  steerWaves(caller: Caller, request: WavesRequest): Promise<WavesAnswer>;
   registerNodes(caller: Caller, nodes: readonly NewNode[]): Promise<Edited>;
   updateNode(caller: Caller, nodeId: string, change: NodeChange): Promise<Edited>;
   deleteNodes(caller: Caller, selector: NodeSelector): Promise<Edited>;
@@ -66,18 +79,24 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   const { database, registry, bell, log, concurrency } = options;
   const transact = createTransact(database, bell);
   const queue = await createQueue({ connection: database.connection, bell, log, concurrency });
-  const runner = createRunner({ database, transact, registry, queue, bell, log, abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS });
-  const parts = { transact, registry, queue, checkWishes: runner.checkWishes };
+  const turns = createTurns({ database, transact, queue, log });
+  const { nudge } = turns;
+  const runner = createRunner({ database, transact, registry, queue, nudge, bell, log, abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS });
+  const parts = { transact, registry, queue, nudge, checkWishes: runner.checkWishes };
   let recovery: { close(): void } | undefined;
   return {
     async start() {
-      await queue.start({ run: runner.run, stopTimeout: (operationId) => stopTimeout(parts, operationId) });
+      await queue.start({ run: runner.run, timer: ({ operationId, what }) => (what === "STOP" ? stopTimeout(parts, operationId) : pauseIsOver(transact, parts, operationId)) });
+      turns.start();
       recovery = startRecovery({ database, queue, log });
     },
     submit: (caller, request) => submitVerb(parts, caller, request),
     abort: (caller, request) => abort(parts, caller, request),
     stop: (caller, request) => stop(parts, caller, request),
     restart: (caller, request) => restart(parts, caller, request),
+    withdrawAbort: (caller, request) => withdrawAbort(parts, caller, request),
+    unhold: (caller, request) => unhold(parts, caller, request),
+    steerWaves: (caller, request) => steerWaves(transact, parts, caller, request),
     registerNodes: (caller, nodes) => registerNodes(parts, caller, nodes),
     updateNode: (_caller, nodeId, change) => updateNode(parts, nodeId, change),
     deleteNodes: (caller, selector) => deleteNodes(parts, caller, selector),
@@ -88,6 +107,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     callBack: (token, body) => callBack(parts, token, body),
     async [Symbol.asyncDispose]() {
       recovery?.close();
+      await turns.close();
       runner.drain();
       const ended = await queue.stop(options.drainMs ?? DRAIN_MS);
       if (!ended) log.warn("steps are still running; another process, or the next start, takes them up");

@@ -11,16 +11,16 @@ import { insertInventory, updateNode } from "../store/nodes.ts";
 import type { NodeMove, NodeRow } from "../store/nodes.ts";
 import type { Failure, JsonObject, Plan, PlannedStep } from "../store/records.ts";
 import { attemptsOf, lockRun } from "../store/runs.ts";
-import type { RunRow } from "../store/runs.ts";
+import type { LockedRun, RunRow } from "../store/runs.ts";
 import { stepLabel } from "./plan.ts";
-import { ENGINE, stageOnEntering } from "./settle.ts";
+import { ENGINE, stageOnEntering } from "./begin.ts";
 import type { Machine } from "./step.ts";
 import { move } from "./transition.ts";
 import type { Work } from "./transition.ts";
 
 export interface Held {
   /** As it was when it was last locked. */
-  readonly run: RunRow;
+  readonly run: LockedRun;
   readonly fence: number;
   readonly plan: Plan;
   readonly machine: Machine;

@@ -14,21 +14,20 @@ import type { Reader } from "../store/database.ts";
 import { lockNodes, nodesByIds } from "../store/nodes.ts";
 import { lockOperation, operationsByIds, unfinishedOperationsOfCluster, updateOperation } from "../store/operations.ts";
 import type { Failure, Plan, PlannedStep } from "../store/records.ts";
-import { attemptsUnderWay, cleanedUpNodes, countUnfinished, finishRuns, lockUnfinishedRuns, newestWork, plansByHashes, runsOfOperation, succeededSteps, updateRuns } from "../store/runs.ts";
-import type { AttemptRow, RunChange, RunRow } from "../store/runs.ts";
-import { keysOf, stepLabel } from "./plan.ts";
+import { attemptsUnderWay, cleanedUpNodes, countUnfinished, finishRuns, lockUnfinishedRuns, newestWork, plansByHashes, runsOfOperation, succeededSteps, wishRuns } from "../store/runs.ts";
+import type { AttemptRow, RunRow } from "../store/runs.ts";
+import { ENGINE_INTERFACE, keysOf, stepLabel } from "./plan.ts";
 import { isReservedPower } from "./reserved.ts";
 import { isUuid, selectNodes } from "./select.ts";
-import type { NodeSelector } from "./select.ts";
-import { ENGINE, finishWhenDone, settleMany } from "./settle.ts";
+import { ENGINE } from "./begin.ts";
+import { finishWhenDone, settleMany } from "./settle.ts";
 import type { SettleParts } from "./settle.ts";
 import { refusedWhole, submitRestart } from "./submit.ts";
 import type { Caller, NodeAnswer, SubmitAnswer, SubmitParts, Terms } from "./submit.ts";
 import { move } from "./transition.ts";
 import type { Work } from "./transition.ts";
-
-/** Whose work. Exactly one member: an operation, or whatever runs (or ran last) on nodes. */
-export type WorkSelector = { readonly operationId: string } | NodeSelector;
+import { selectWork, unknownOperation } from "./work.ts";
+import type { WorkSelector } from "./work.ts";
 
 export interface AbortRequest {
   readonly work: WorkSelector;
@@ -87,9 +86,11 @@ export async function abort(parts: InterruptParts, caller: Caller, request: Abor
     const runOf = new Map(runs.filter((run) => found.operationId === null || run.operationId === found.operationId).map((run) => [run.nodeId, run]));
     const judged = await judgeAborts(work.tx, found.nodes, runOf, request.mode ?? "NOW");
     const accepted = judged.flatMap(({ run, answer: { accepted: yes } }) => (run && yes ? [run] : []));
-    await wishOfWhole(work, caller, "ABORT", accepted, found.operationId);
+    await wishOfWhole(work, caller, "ABORT", accepted, found.operationId, request.reason);
     const wish = { wish: "ABORT", wishBy: caller.actor, wishReason: request.reason ?? null, ...(request.powerOff !== undefined && { powerOff: request.powerOff }) } as const;
     await carryOut(work, parts, accepted.filter((run) => run.wish !== "ABORT"), wish, "ABORTED");
+    const pending = new Map(judged.flatMap(({ run, answer: { effect, afterStep } }) => (run && effect === "PENDING" && run.wish !== "ABORT" ? [[run.id, afterStep] as const] : [])));
+    await tellOfPending(work, "abort_pending", accepted.filter(({ id }) => pending.has(id)), { by: caller.actor, reason: request.reason ?? null, stepOf: (run) => pending.get(run.id) ?? null });
     const operationIds = [...new Set(accepted.map(({ operationId }) => operationId))];
     const results = judged.map(({ answer: one }) => one);
     return {
@@ -107,12 +108,12 @@ export async function abort(parts: InterruptParts, caller: Caller, request: Abor
  * A wish that concerns every unfinished run of an operation concerns the operation, whether it was asked for by name, by
  * cluster or by nodes: then its state says so. An operation that was named has the wish in any case.
  */
-async function wishOfWhole(work: Work, caller: Caller, wish: Wish, concerned: readonly RunRow[], named: string | null): Promise<void> {
+async function wishOfWhole(work: Work, caller: Caller, wish: Wish, concerned: readonly RunRow[], named: string | null, reason: string | undefined): Promise<void> {
   for (const [operationId, runs] of Map.groupBy(concerned, (run) => run.operationId)) {
     if (operationId !== named && runs.length < (await countUnfinished(work.tx, operationId))) continue;
     const operation = await lockOperation(work.tx, operationId);
     if (!operation || operation.finishedAt || operation.wish === wish) continue;
-    await updateOperation(work.tx, operationId, { wish, wishBy: caller.actor, wishAt: new Date(), state: wish === "ABORT" ? "ABORTING" : "STOPPING" });
+    await updateOperation(work.tx, operationId, { wish, wishBy: caller.actor, wishReason: reason ?? null, wishAt: new Date(), state: wish === "ABORT" ? "ABORTING" : "STOPPING" });
   }
 }
 
@@ -142,18 +143,40 @@ export function stepUnderWay(step: PlannedStep | undefined, attempt: Pick<Attemp
   return { name: stepLabel(step) ?? "", interruptible: step.interruptible, running: attempt.state === "RUNNING", supportsAbort: step.supportsAbort };
 }
 
+/** A step of the engine's own, that nothing is lost by when it ends early. */
+function isReserved(step: PlannedStep | undefined): boolean {
+  return step?.interface === ENGINE_INTERFACE;
+}
+
+/** Puts a pending abort, or its withdrawal, into the log: it concerns whoever watches the node. */
+export async function tellOfPending(
+  work: Work,
+  event: "abort_pending" | "abort_withdrawn",
+  runs: readonly RunRow[],
+  why: { readonly by: string; readonly reason: string | null; readonly stepOf: (run: RunRow) => string | null },
+): Promise<void> {
+  const nodes = new Map((await lockNodes(work.tx, runs.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
+  for (const run of runs) {
+    const node = nodes.get(run.nodeId);
+    if (!node) continue;
+    await move(work, [node.id], node.state, event, { actor: why.by, reason: why.reason, target: run.target, operationId: run.operationId, step: why.stepOf(run), runIds: new Map([[node.id, run.id]]) });
+  }
+}
+
 /**
  * Records a wish on locked runs. Those of which nothing was begun end here and now: queued ones, whose nodes were never
  * touched, and those that have their first state but that nobody has claimed. The raised fence keeps their jobs, once
  * they are taken, from doing anything. Parked ones are woken where the wish concerns a parked run.
  */
-async function carryOut(work: Work, parts: SettleParts, runs: readonly RunRow[], wish: RunChange & { readonly wishBy: string; readonly wishReason: string | null }, end: "ABORTED" | "STOPPED"): Promise<void> {
+async function carryOut(work: Work, parts: SettleParts, runs: readonly RunRow[], wish: Parameters<typeof wishRuns>[2], end: "ABORTED" | "STOPPED"): Promise<void> {
   const unbegun = runs.filter(({ state, fence }) => state === "QUEUED" || fence === 0);
-  await updateRuns(work.tx, runs.map(({ id }) => id), wish);
+  await wishRuns(work.tx, runs.map(({ id }) => id), wish);
   await leaveFirstState(work, unbegun.filter(({ state }) => state !== "QUEUED"), end, wish);
   await finishRuns(work.tx, unbegun.map(({ id }) => id), end);
+  const plans = await plansByHashes(work.tx, [...new Set(runs.filter(({ waitReason }) => waitReason === "TIME").map(({ planHash }) => planHash))]);
+  const isCut = (run: RunRow) => end === "ABORTED" || run.waitReason !== "CALLBACK" && (run.waitReason !== "TIME" || isReserved(plans.get(run.planHash)?.steps[run.position]));
   for (const run of runs) {
-    if (run.state === "WAITING" && (end === "ABORTED" || run.waitReason === "RETRY")) await parts.queue.wake(work, run.id);
+    if ((run.state === "WAITING" || run.state === "HOLDING") && isCut(run)) await parts.queue.wake(work, run.id);
   }
   for (const operationId of new Set(unbegun.map((run) => run.operationId))) await settleMany(work, parts, operationId);
 }
@@ -200,9 +223,9 @@ async function stopOperation(work: Work, parts: InterruptParts, caller: Caller, 
   const operation = await lockOperation(work.tx, id);
   if (!operation) return unknownOperation(id);
   if (!isFinalOperation(operation.state) && operation.wish === null) {
-    await updateOperation(work.tx, id, { wish: "STOP", wishBy: caller.actor, wishAt: new Date(), state: "STOPPING" });
+    await updateOperation(work.tx, id, { wish: "STOP", wishBy: caller.actor, wishReason: request.reason ?? null, wishAt: new Date(), state: "STOPPING" });
     await carryOut(work, parts, runs.filter(({ wish, purpose }) => wish === null && purpose === "WORK"), stopWish(caller, request), "STOPPED");
-    await parts.queue.stopTimer(work, id, seconds);
+    await parts.queue.timer(work, { operationId: id, what: "STOP" }, seconds);
     await finishWhenDone(work, parts, id);
   }
   const all = await runsOfOperation(work.tx, id, "WORK");
@@ -216,22 +239,28 @@ function stopWish(caller: Caller, request: StopRequest) {
 async function stopNodes(work: Work, parts: InterruptParts, caller: Caller, request: StopRequest, nodes: readonly { readonly ref: string; readonly nodeId: string }[], seconds: number): Promise<SubmitAnswer> {
   const runs = await lockUnfinishedRuns(work.tx, { nodeIds: nodes.map(({ nodeId }) => nodeId) });
   const runOf = new Map(runs.map((run) => [run.nodeId, run]));
+  // A stop that comes after the end is told how it ended; one that repeats an earlier one is told the same again.
+  const ended = new Map((await newestWork(work.tx, nodes.flatMap(({ nodeId }) => (runOf.has(nodeId) ? [] : [nodeId])), null)).map((run) => [run.nodeId, run]));
   const results = nodes.map(({ ref, nodeId }): NodeAnswer => {
-    const run = runOf.get(nodeId);
+    const run = runOf.get(nodeId) ?? ended.get(nodeId);
     const refusal = refusalOfStop(ref, nodeId, run);
-    return { ref, nodeId, runId: refusal ? null : (run?.id ?? null), accepted: refusal === null, refusal, plan: null };
+    return { ref, nodeId, runId: run?.id ?? null, accepted: refusal === null, refusal, plan: null };
   });
   const stopped = runs.filter(({ purpose }) => purpose === "WORK");
-  await wishOfWhole(work, caller, "STOP", stopped.filter(({ wish }) => wish !== "ABORT"), null);
+  await wishOfWhole(work, caller, "STOP", stopped.filter(({ wish }) => wish !== "ABORT"), null, request.reason);
   await carryOut(work, parts, stopped.filter(({ wish }) => wish === null), stopWish(caller, request), "STOPPED");
-  const operationIds = [...new Set(stopped.map(({ operationId }) => operationId))];
-  for (const operationId of operationIds) await parts.queue.stopTimer(work, operationId, seconds);
-  const refusals = stopped.length === 0 ? results.flatMap(({ refusal }) => (refusal ? [refusal] : [])) : [];
+  for (const operationId of new Set(stopped.map((run) => run.operationId))) await parts.queue.timer(work, { operationId, what: "STOP" }, seconds);
+  const concerned = stopped.length > 0 ? stopped : [...ended.values()];
+  const operationIds = [...new Set(concerned.map(({ operationId }) => operationId))];
+  const refusals = results.some(({ accepted }) => accepted) ? [] : results.flatMap(({ refusal }) => (refusal ? [refusal] : []));
   return { operationId: operationIds.length === 1 ? (operationIds[0] ?? null) : null, results, refusals, replayed: false };
 }
 
 function refusalOfStop(ref: string, nodeId: string, run: RunRow | undefined): Refusal | null {
   if (!run) return { code: "NOTHING_RUNNING", message: `Nothing is running on node ${ref} that could be stopped.`, nodeId };
+  if (run.finishedAt) {
+    return run.state === "STOPPED" ? null : { code: "NOTHING_RUNNING", message: `Nothing is running on node ${ref}: its work in operation ${run.operationId} has ended (${run.state}).`, nodeId, operationId: run.operationId };
+  }
   if (run.purpose === "WORK") return null;
   return { code: "NOTHING_RUNNING", message: `Node ${ref} is only being cleaned up after a failure; wait for the end of it, or abort it.`, nodeId, operationId: run.operationId };
 }
@@ -240,17 +269,18 @@ function refusalOfStop(ref: string, nodeId: string, run: RunRow | undefined): Re
 export async function stopTimeout(parts: InterruptParts, operationId: string): Promise<void> {
   await parts.transact(async (work) => {
     const late = (await lockUnfinishedRuns(work.tx, { operationId })).filter(({ wish, purpose }) => wish === "STOP" && purpose === "WORK");
+    const plans = await plansByHashes(work.tx, [...new Set(late.map(({ planHash }) => planHash))]);
     for (const run of late) {
       const failure: Failure = {
         code: "STOP_TIMEOUT",
-        message: `Node ${run.nodeName}: its step was still running when the time for the stop was over; restart it when you have looked at it.`,
-        step: null,
+        message: `Node ${run.nodeName}: ${stepLabel(plans.get(run.planHash)?.steps[run.position]) ?? "its step"} was still running when the time for the stop was over; restart it when you have looked at it.`,
+        step: stepLabel(plans.get(run.planHash)?.steps[run.position]),
         nodeId: run.nodeId,
         nodeName: run.nodeName,
         at: new Date().toISOString(),
         retryable: true,
       };
-      await updateRuns(work.tx, [run.id], { wish: "ABORT", wishBy: ENGINE, wishReason: failure.message, wishFailure: failure, powerOff: false });
+      await wishRuns(work.tx, [run.id], { wish: "ABORT", wishBy: ENGINE, wishReason: failure.message, wishFailure: failure, powerOff: false });
       if (run.state === "WAITING") await parts.queue.wake(work, run.id);
     }
   });
@@ -282,7 +312,11 @@ async function prepareRestart(reader: Reader, request: RestartRequest) {
       taken.push({ ref, nodeId, run });
       continue;
     }
-    const why = !run ? "nothing was ever run on it" : run.state === "SUCCEEDED" ? "its work is done" : run.finishedAt ? `operation ${run.operationId} has worked on it since` : `operation ${run.operationId} is at work on it`;
+    if (run && run.finishedAt === null) {
+      passedOver.push({ ref, nodeId, runId: null, accepted: false, refusal: { code: "BUSY", message: `Node ${ref} is at work in operation ${run.operationId}; stop it, or wait for its end, before you restart it.`, nodeId, operationId: run.operationId }, plan: null });
+      continue;
+    }
+    const why = !run ? "nothing was ever run on it" : run.state === "SUCCEEDED" ? "its work is done" : `operation ${run.operationId} has worked on it since`;
     passedOver.push({ ref, nodeId, runId: null, accepted: false, refusal: { code: "NOTHING_TO_RESTART", message: `Node ${ref} has nothing to restart: ${why}.`, nodeId }, plan: null });
   }
   const operations = await operationsByIds(reader, [...new Set(taken.map(({ run }) => run.operationId))]);
@@ -290,6 +324,8 @@ async function prepareRestart(reader: Reader, request: RestartRequest) {
   const [operation] = operations.toSorted((a, b) => b.createdAt.getTime() - a.createdAt.getTime());
   const [kind] = kinds;
   if (!operation || !kind) {
+    const busy = passedOver.flatMap(({ refusal }) => (refusal?.code === "BUSY" ? [refusal] : []));
+    if (busy.length > 0) return { refusals: busy, results: passedOver };
     return { refusals: [{ code: "NOTHING_TO_RESTART", message: "Nothing is stopped, failed or aborted there that could be restarted.", path: ["input", "work"] } satisfies Refusal], results: passedOver };
   }
   if (kinds.length > 1) {
@@ -340,32 +376,4 @@ function keptOf(from: RestartFrom, plan: Plan, succeeded: ReadonlySet<number>, {
 function keysWhere(plan: Plan, fits: (step: PlannedStep, index: number) => boolean): ReadonlySet<string> {
   const keys = keysOf(plan);
   return new Set(plan.steps.flatMap((step, index) => (fits(step, index) ? (keys[index] ?? []) : [])));
-}
-
-// ---- selection
-
-async function selectWork(
-  reader: Reader,
-  selector: WorkSelector,
-  finished: boolean,
-): Promise<{ readonly nodes: readonly { readonly ref: string; readonly nodeId: string }[]; readonly operationId: string | null } | { readonly refusals: readonly Refusal[] }> {
-  if (!("operationId" in selector)) {
-    const found = await selectNodes(reader, selector, ["input", "work"]);
-    return "refusals" in found ? found : { nodes: found.nodes, operationId: null };
-  }
-  const [operation] = isUuid(selector.operationId) ? await operationsByIds(reader, [selector.operationId]) : [];
-  if (!operation) return { refusals: unknownOperation(selector.operationId).refusals };
-  if (!finished && operation.finishedAt) {
-    return { refusals: [{ code: "NOTHING_RUNNING", message: `Operation ${operation.id} has ended (${operation.state}); there is nothing to abort.`, path: ["input", "work", "operationId"], operationId: operation.id }] };
-  }
-  if (finished && !operation.finishedAt) {
-    return { refusals: [{ code: "BUSY", message: `Operation ${operation.id} has not ended (${operation.state}); stop it, or wait for its end, before you restart it.`, path: ["input", "work", "operationId"], operationId: operation.id }] };
-  }
-  const runs = await runsOfOperation(reader, operation.id);
-  const live = finished ? runs.filter(({ purpose }) => purpose === "WORK") : runs.filter(({ finishedAt }) => finishedAt === null);
-  return { nodes: live.map(({ nodeName, nodeId }) => ({ ref: nodeName, nodeId })), operationId: operation.id };
-}
-
-function unknownOperation(id: string): SubmitAnswer {
-  return refusedWhole([{ code: "NOT_FOUND", message: `There is no operation ${id}.`, path: ["input", "work", "operationId"], missing: [id] }]);
 }

@@ -22,11 +22,17 @@ import type { Work } from "./transition.ts";
 /** A job as its handler holds it. */
 export type HeldJob = { readonly id: string; readonly retryCount: number };
 
+/** STOP: the time for a graceful stop is over. WAVE: the pause between two waves is. */
+export interface Timer {
+  readonly operationId: string;
+  readonly what: "STOP" | "WAVE";
+}
+
 export interface QueueHandlers {
   /** Works on a run until it ends or parks. Must end the job in a transaction of its own (`park` or `end`). */
   run(runId: string, job: HeldJob): Promise<void>;
-  /** The time for an operation's graceful stop is over. */
-  stopTimeout(operationId: string): Promise<void>;
+  /** A timer of an operation has run down. */
+  timer(timer: Timer): Promise<void>;
 }
 
 export interface Queue {
@@ -41,8 +47,8 @@ export interface Queue {
   wake(work: Work, runId: string): Promise<void>;
   /** Whether a job is being worked on, as far as its lease tells. */
   isHeld(jobId: string): Promise<boolean>;
-  /** Stores the timer of a stop. */
-  stopTimer(work: Work, operationId: string, seconds: number): Promise<void>;
+  /** Stores a timer of an operation. */
+  timer(work: Work, timer: Timer, seconds: number): Promise<void>;
   /** Stores jobs for those of the runs that have none. */
   restore(runIds: readonly string[]): Promise<number>;
   /** Stops taking work and waits, up to `graceMs`, for what is running. Answers whether all of it ended. */
@@ -57,12 +63,15 @@ export interface QueueOptions {
   readonly concurrency: number;
 }
 
+type JobData = { readonly runId?: string } & Partial<Timer>;
+
 const RUNS = "runs";
-const STOPS = "stops";
+const TIMERS = "timers";
 /** A dead owner's job is somebody else's after at most this and the supervision interval. pg-boss takes no less. */
 const HEARTBEAT_SECONDS = 10;
 const TOUCH_MS = 3_000;
 const POLL_MS = 2_000;
+const TIMERS_AT_ONCE = 4;
 const SUPERVISE_SECONDS = 2;
 
 export async function createQueue(options: QueueOptions): Promise<Queue> {
@@ -81,7 +90,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   // Retried without end: only the engine decides that a run has failed.
   const kept = { retryLimit: 1_000_000, retryDelay: 1, deleteAfterSeconds: 600, retentionSeconds: 10 * 365 * 86_400, expireInSeconds: 86_000 };
   await boss.createQueue(RUNS, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
-  await boss.createQueue(STOPS, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
+  await boss.createQueue(TIMERS, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
 
   const db = (tx: Tx) => ({ db: { executeSql: (text: string, values?: unknown[]) => runStatement(tx, text, values) } });
   const active = new Map<string, { readonly queue: string; readonly job: HeldJob; readonly done: Promise<void> }>();
@@ -90,9 +99,9 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   let poke = () => {};
   let loop: Promise<void> = Promise.resolve();
 
-  function begin(queue: string, job: Job<{ runId?: string; operationId?: string }>): void {
-    const { runId, operationId } = job.data;
-    const work = queue === RUNS ? handlers?.run(runId ?? "", job) : handlers?.stopTimeout(operationId ?? "").then(async () => void (await boss.complete(queue, job)));
+  function begin(queue: string, job: Job<JobData>): void {
+    const { runId, operationId, what } = job.data;
+    const work = queue === RUNS ? handlers?.run(runId ?? "", job) : handlers?.timer({ operationId: operationId ?? "", what: what ?? "STOP" }).then(async () => void (await boss.complete(queue, job)));
     const done = Promise.resolve(work)
       .catch(async (error: unknown) => {
         log.error({ err: error, runId, operationId }, "a job failed and is tried again");
@@ -106,11 +115,11 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     active.set(job.id, { queue, job, done });
   }
 
-  /** Takes as many jobs as there is room for. Answers whether there may be more. */
-  async function take(queue: string): Promise<boolean> {
-    const room = concurrency - active.size;
+  /** Takes as many jobs as there is room for. Answers whether there may be more. Timers have room of their own: runs that are stuck are what a stop's time-out is for. */
+  async function take(queue: string, most: number): Promise<boolean> {
+    const room = most - [...active.values()].filter((entry) => entry.queue === queue).length;
     if (room <= 0) return false;
-    const jobs = await boss.fetch<{ runId?: string; operationId?: string }>(queue, { batchSize: room });
+    const jobs = await boss.fetch<JobData>(queue, { batchSize: room });
     for (const job of jobs) begin(queue, job);
     return jobs.length === room;
   }
@@ -126,8 +135,8 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
         };
       });
       try {
-        more = await take(RUNS);
-        if (!more) await take(STOPS);
+        const moreTimers = await take(TIMERS, TIMERS_AT_ONCE);
+        more = (await take(RUNS, concurrency)) || moreTimers;
       } catch (error) {
         log.warn({ err: error }, "the queue cannot be read; trying again");
       }
@@ -139,7 +148,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   }
 
   async function touch(): Promise<void> {
-    for (const queue of [RUNS, STOPS]) {
+    for (const queue of [RUNS, TIMERS]) {
       const jobs = [...active.values()].filter((entry) => entry.queue === queue).map(({ job }) => ({ id: job.id, retryCount: job.retryCount }));
       if (jobs.length > 0) await boss.touch(queue, jobs);
     }
@@ -174,8 +183,8 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     async isHeld(jobId) {
       return (await boss.findJobs(RUNS, { id: jobId })).some(({ state }) => state === "active");
     },
-    async stopTimer(work, operationId, seconds) {
-      await boss.send(STOPS, { operationId }, { startAfter: String(seconds), ...db(work.tx) });
+    async timer(work, { operationId, what }, seconds) {
+      await boss.send(TIMERS, { operationId, what }, { startAfter: String(seconds), ...db(work.tx) });
       pokeIn(work, seconds);
     },
     async restore(runIds) {

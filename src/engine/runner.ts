@@ -22,15 +22,17 @@ import { isConnectionLoss } from "../store/database.ts";
 import type { Database } from "../store/database.ts";
 import { lockNodes, secretsOf, updateNode } from "../store/nodes.ts";
 import { operationBegins } from "../store/operations.ts";
-import type { Failure, LeftAs, Plan, PlannedStep } from "../store/records.ts";
+import type { Failure, LeftAs, Plan, PlannedStep, WaitReason } from "../store/records.ts";
 import { beginAttempt, latestAttempt, lockRun, noteProgress, parkRun, plansByHashes, reenterAttempt, updateAttempt, updateRun, wishesOf } from "../store/runs.ts";
-import type { AttemptRow, RunRow } from "../store/runs.ts";
+import type { AttemptRow, LockedRun, RunChange, RunRow } from "../store/runs.ts";
+import { readSite } from "../store/site.ts";
+import { ENGINE, limitOn, placesOf } from "./begin.ts";
 import { callbackPath } from "./callback.ts";
 import { Fenced, describe, enterLegs, failureOf, lockHeld, moveHeld, noteInventory, notePower, noteStage, wishOf } from "./held.ts";
 import type { Fault, Held } from "./held.ts";
-import { nextPosition, stepLabel } from "./plan.ts";
+import { isHold, isReservedWait, nextPosition, stepLabel } from "./plan.ts";
 import type { HeldJob, Queue } from "./queue.ts";
-import { ENGINE, endRun } from "./settle.ts";
+import { endRun } from "./settle.ts";
 import { openMachine, performStep } from "./step.ts";
 import type { Machine, StepBasis, StepOutcome } from "./step.ts";
 import { tearDownMachine } from "./tear-down.ts";
@@ -41,6 +43,7 @@ export interface RunnerParts {
   readonly transact: Transact;
   readonly registry: Registry;
   readonly queue: Queue;
+  readonly nudge: () => void;
   readonly bell: Bell;
   readonly log: Log;
   /** How long a step may take to end after its signal fired, and how long a tear-down may take, in ms. */
@@ -104,13 +107,13 @@ export function createRunner(parts: RunnerParts): Runner {
   async function claim(work: Work, runId: string, job: HeldJob): Promise<Next> {
     const run = await lockRun(work.tx, runId);
     const [node] = run && !run.finishedAt ? await lockNodes(work.tx, [run.nodeId]) : [];
-    if (!run || !node || run.finishedAt || run.state === "QUEUED" || (await isHeldByOther(run, job))) {
+    if (!run || !node || run.finishedAt || run.state === "QUEUED" || isParkedWithoutJob(run) || (await isHeldByOther(run, job))) {
       await queue.end(work, job);
       return null;
     }
     const plan = await planOf(work, run.planHash);
     const fence = run.fence + 1;
-    await updateRun(work.tx, runId, { fence, owner: job.id, state: "RUNNING", startedAt: run.startedAt ?? new Date(), wakeAt: null, waitReason: null, waitingSince: null });
+    await updateRun(work.tx, runId, { fence, owner: job.id, state: "RUNNING", startedAt: run.startedAt ?? new Date(), wakeAt: null, waitReason: null, waitingSince: null, waitFor: null });
     if (run.startedAt === null) await operationBegins(work.tx, run.operationId);
     const opened = await openMachine(registry, node, await secretsOf(work.tx, node.id));
     const unusable: Machine = { node, composition: { giver: () => null, inspect: null, drivers: [] }, redactor: { text: (text) => text, json: (json) => json }, settingsOf: () => undefined };
@@ -127,6 +130,10 @@ export function createRunner(parts: RunnerParts): Runner {
         return recover(work, job, held, step, attempt, wish);
       case "WAITING":
         if (wish === "ABORT" && (step.interruptible !== "NEVER" || run.wishFailure)) return tearDown(held, attempt);
+        if (wish === "STOP" && (isHold(step) || isReservedWait(step))) {
+          await updateAttempt(work.tx, attempt, { state: "ABORTED", ended: true });
+          return atTheBoundary(work, job, held, run.position, wish);
+        }
         await resume(work, held);
         if (attempt.expired && isWokenByDeadline(run, attempt)) {
           return stepFailed(work, job, held, step, attempt, { code: "TIMEOUT", reason: `it did not end within ${step.timeoutSeconds} s`, retryable: true }, wish);
@@ -134,9 +141,8 @@ export function createRunner(parts: RunnerParts): Runner {
         return enterAgain(work, held, step, attempt);
       case "FAILED":
         if (wish === "ABORT") return tearDown(held, null);
-        await resume(work, held);
         if (wish === "STOP") return failRun(work, job, held, null, { code: attempt.failure?.code ?? "BACKEND_FAILED", reason: attempt.failure?.message ?? "The step failed.", retryable: true });
-        return beginStep(work, held, run.position, attempt.number + 1);
+        return goOn(work, job, held, run.position, attempt.number + 1);
       default:
         return atTheBoundary(work, job, held, nextPosition(plan, run.position + 1), wish);
     }
@@ -145,6 +151,11 @@ export function createRunner(parts: RunnerParts): Runner {
   /** A parked step's time is over when its deadline woke it; one that was due earlier has only been waited on by nobody. */
   function isWokenByDeadline(run: RunRow, attempt: AttemptRow): boolean {
     return run.wakeAt === null || run.wakeAt.getTime() >= attempt.deadlineAt.getTime() - DEADLINE_TOLERANCE_MS;
+  }
+
+  /** Held, or waiting for a place: only a wish, or whoever ends the wait, makes a job of it count. */
+  function isParkedWithoutJob(run: LockedRun): boolean {
+    return (run.state === "HOLDING" || run.waitFor !== null) && wishOf(run, run.operationWish) === null;
   }
 
   /** A run that was woken while its job was being fetched has two jobs: the one that came first works, the other ends. */
@@ -185,8 +196,9 @@ export function createRunner(parts: RunnerParts): Runner {
         await updateRun(work.tx, held.run.id, { position, leg: held.leg });
         return finish(work, job, held, "STOPPED");
       case "FINISH":
+        await resume(work, held);
         await enterLegs(work, held, held.plan.legs.length - 1);
-        for (const event of held.plan.finish) await moveHeld(work, held, event, {}, event === "done" && held.node.state === "DEPLOYING" ? { stage: "DEPLOYED", lastError: null } : { lastError: null });
+        for (const event of held.plan.finish) await moveHeld(work, held, event, {}, event === "done" && held.node.state === "DEPLOYING" ? { stage: "DEPLOYED", lastError: null, ...hostGroupOf(held.run) } : { lastError: null });
         if (held.plan.finish.length === 0 && held.node.lastError && kindOf(held.node.state) !== "failed") await updateNode(work.tx, held.node.id, { lastError: null });
         await updateRun(work.tx, held.run.id, { position, leg: held.leg });
         return finish(work, job, held, "SUCCEEDED");
@@ -196,23 +208,78 @@ export function createRunner(parts: RunnerParts): Runner {
           await queue.park(work, job, held.run.id, 0);
           return null;
         }
-        return beginStep(work, held, position, 1);
+        return goOn(work, job, held, position, 1);
     }
   }
 
-  async function beginStep(work: Work, held: Held, position: number, number: number): Promise<Next> {
+  /** Begins a step, or its next try, unless something keeps every new one from beginning. */
+  async function goOn(work: Work, job: HeldJob, held: Held, position: number, number: number): Promise<Next> {
     const step = held.plan.steps[position];
     if (!step) throw new Error(`Run ${held.run.id} has no step ${position}.`);
+    if (await isInMaintenance(work, held)) return parkBetween(work, job, held, position, { waitReason: "MAINTENANCE", ...placesOf(undefined, null) });
+    const waitFor = await placeWanted(work, held, step);
+    if (waitFor !== null) return parkBetween(work, job, held, position, { waitReason: "CAPACITY", waitFor, slotPhase: null });
+    await resume(work, held);
+    const attempt = await openAttempt(work, held, step, position, number);
+    return isHold(step) ? beginHold(work, job, held, step, attempt) : enterStep(work, held, step, attempt);
+  }
+
+  /** The mark was read without the node's lock; whoever clears it holds that lock and wakes the runs it finds parked. */
+  async function isInMaintenance(work: Work, held: Held): Promise<boolean> {
+    if (!held.run.inMaintenance) return false;
+    const [node] = await lockNodes(work.tx, [held.node.id]);
+    return node?.maintenanceSince != null;
+  }
+
+  /** The limit that a run has to wait for before it begins the step; null: it has its places, or needs none. */
+  async function placeWanted(work: Work, { run, plan }: Held, step: PlannedStep): Promise<string | null> {
+    const phase = plan.legs[step.leg]?.phase;
+    const controller = run.slotController === run.controller ? null : run.controller;
+    if (run.slotPhase === phase && controller === null) return null;
+    const { policy } = await readSite(work.tx);
+    return limitOn(policy, run.slotPhase === phase ? undefined : phase, controller);
+  }
+
+  /** Parks a run between two steps, without a job: who or what it waits for wakes it. */
+  async function parkBetween(work: Work, job: HeldJob, held: Held, position: number, why: RunChange & { readonly waitReason: WaitReason }): Promise<null> {
+    if (edge(held.node.state, "wait")) await moveHeld(work, held, "wait", { reason: why.waitReason === "MAINTENANCE" ? "the node is in maintenance" : "a limit of the service is reached" });
+    await parkRun(work.tx, held.run.id, why.waitReason, null);
+    await updateRun(work.tx, held.run.id, { position, leg: held.leg, ...why });
+    await queue.end(work, job);
+    work.afterCommit(parts.nudge);
+    return null;
+  }
+
+  /** A hold is no work: the run gives its places back and has no job until somebody lifts the hold. */
+  async function beginHold(work: Work, job: HeldJob, held: Held, step: PlannedStep, attempt: AttemptRow): Promise<null> {
+    held.position = attempt.step;
+    await updateAttempt(work.tx, attempt, { state: "WAITING" });
+    const reason = typeof step.args["reason"] === "string" ? step.args["reason"] : null;
+    const event = edge(held.node.state, "hold") ? "hold" : "wait";
+    if (edge(held.node.state, event)) await moveHeld(work, held, event, { reason });
+    await parkRun(work.tx, held.run.id, "HOLD", null);
+    await updateRun(work.tx, held.run.id, { state: "HOLDING", position: attempt.step, leg: held.leg, ...placesOf(undefined, null) });
+    await queue.end(work, job);
+    work.afterCommit(parts.nudge);
+    return null;
+  }
+
+  async function openAttempt(work: Work, held: Held, step: PlannedStep, position: number, number: number): Promise<AttemptRow> {
     await enterLegs(work, held, step.leg);
-    const attempt = await beginAttempt(work.tx, { runId: held.run.id, step: position, number, timeoutSeconds: step.timeoutSeconds, label: `${step.interface}.${step.name}`, driver: step.driver, model: held.node.model });
-    return enterStep(work, held, step, attempt);
+    return beginAttempt(work.tx, { runId: held.run.id, step: position, number, timeoutSeconds: step.timeoutSeconds, label: `${step.interface}.${step.name}`, driver: step.driver, model: held.node.model });
   }
 
   async function enterStep(work: Work, held: Held, step: PlannedStep, attempt: AttemptRow): Promise<Next> {
     const generation = held.run.generation + 1;
     held.position = attempt.step;
-    await updateRun(work.tx, held.run.id, { position: attempt.step, leg: held.leg, state: "RUNNING", generation, openGeneration: generation });
+    await updateRun(work.tx, held.run.id, { position: attempt.step, leg: held.leg, state: "RUNNING", generation, openGeneration: generation, ...placesOf(held.plan.legs[held.leg]?.phase, held.run.controller) });
     return { do: "STEP", held, step, attempt, generation };
+  }
+
+  /** A node that is deployed is in the host group that it was deployed for. */
+  function hostGroupOf({ variables }: RunRow): { readonly hostGroup?: string } {
+    const group = variables["host_group"];
+    return typeof group === "string" ? { hostGroup: group } : {};
   }
 
   // ---- after a step
@@ -239,8 +306,8 @@ export function createRunner(parts: RunnerParts): Runner {
   }
 
   async function parkStep(work: Work, job: HeldJob, held: Held, step: PlannedStep, attempt: AttemptRow, outcome: Extract<StepOutcome, { kind: "wait" }>, wish: Wish | null): Promise<Next> {
-    if (wish === "ABORT" && step.interruptible !== "NEVER") {
-      await updateAttempt(work.tx, attempt, { memo: outcome.memo });
+    if (wish === "ABORT" && (step.interruptible !== "NEVER" || held.run.wishFailure)) {
+      await updateAttempt(work.tx, attempt, { memo: outcome.memo, part: "ABORT" });
       return tearDown(held, { ...attempt, memo: outcome.memo });
     }
     const now = await latestAttempt(work.tx, held.run.id, attempt.step);
@@ -259,7 +326,10 @@ export function createRunner(parts: RunnerParts): Runner {
 
   async function stepFailed(work: Work, job: HeldJob, held: Held, step: PlannedStep, attempt: AttemptRow, fault: Fault, wish: Wish | null): Promise<Next> {
     const failure = failureOf(held, step, { ...fault, reason: describe(held, step, fault.reason) });
-    if (wish === "ABORT") return tearDown(held, attempt);
+    if (wish === "ABORT") {
+      await updateAttempt(work.tx, attempt, { part: "ABORT" });
+      return tearDown(held, attempt);
+    }
     await updateAttempt(work.tx, attempt, { state: "FAILED", failure, ended: true });
     if (fault.retryable && attempt.number <= step.retries && wish === null) {
       if (edge(held.node.state, "wait")) await moveHeld(work, held, "wait", { reason: failure.message });

@@ -7,80 +7,40 @@ import { randomUUID } from "node:crypto";
 import { cleanUpRoute } from "../lifecycle/verbs.ts";
 import { outcome } from "../lifecycle/operation-states.ts";
 import type { FinalRunState } from "../lifecycle/operation-states.ts";
-import type { NodeState } from "../lifecycle/node-states.ts";
 import type { Registry } from "../drivers/registry.ts";
 import { lockNodes } from "../store/nodes.ts";
-import type { NodeMove, NodeRow } from "../store/nodes.ts";
-import { countBegunRuns, finalCounts, finishOperation, hasUnfinishedRun, lockOperation, noteFirstFailure, updateOperation } from "../store/operations.ts";
+import type { NodeRow } from "../store/nodes.ts";
+import { finalCounts, finishOperation, hasUnfinishedRun, lockOperation, noteFirstFailure, updateOperation } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
-import type { Failure, Plan } from "../store/records.ts";
-import { busyNodes, finishRuns, insertRuns, lockQueuedRuns, plansByHashes, runsOfOperation, storePlans, updateRun } from "../store/runs.ts";
+import type { Failure } from "../store/records.ts";
+import { busyNodes, finishRuns, insertRuns, lockQueuedRuns, runsOfOperation, storePlans } from "../store/runs.ts";
 import type { NewRun, RunChange, RunRow } from "../store/runs.ts";
 import { cleansAutomatically, readSite } from "../store/site.ts";
+import { ENGINE, beginQueued, beginRuns, limitOn, placesOf } from "./begin.ts";
+import type { BeginParts, Beginning } from "./begin.ts";
 import { nextPosition, planSteps } from "./plan.ts";
-import type { Queue } from "./queue.ts";
-import { move } from "./transition.ts";
 import type { Work } from "./transition.ts";
+import { settleWaves } from "./waves.ts";
 
-export interface SettleParts {
+const CLEAN_UP_REASON = "clean-up after a failure";
+
+export interface SettleParts extends BeginParts {
   readonly registry: Registry;
-  readonly queue: Queue;
-}
-
-/** Who the engine says it is in transitions that no user caused. */
-export const ENGINE = "engine";
-
-/** A run that is to begin, with what its first move needs. */
-export interface Beginning {
-  readonly runId: string;
-  readonly node: Pick<NodeRow, "id" | "state" | "stage">;
-  readonly plan: Plan;
-  readonly target: NodeState;
-}
-
-/**
- * Begins runs: their nodes take the first edge and each run gets a job. The nodes are locked; their runs are stored as
- * RUNNING by the caller. Nodes in the same position move in one statement.
- */
-export async function beginRuns(work: Work, queue: Queue, operation: { readonly id: string; readonly reason: string | null }, actor: string, beginnings: readonly Beginning[]): Promise<void> {
-  const groups = new Map<string, Beginning[]>();
-  for (const beginning of beginnings) {
-    const { node, plan, target } = beginning;
-    const key = JSON.stringify([node.state, plan.legs[0]?.enter ?? [], target, stageOnEntering(plan, 0)]);
-    groups.set(key, [...(groups.get(key) ?? []), beginning]);
-  }
-  for (const group of groups.values()) {
-    const [first] = group;
-    if (!first) continue;
-    const runIds = new Map(group.map(({ node, runId }) => [node.id, runId]));
-    let state = first.node.state;
-    for (const event of first.plan.legs[0]?.enter ?? []) {
-      const context = { actor, reason: operation.reason, target: first.target, operationId: operation.id, runIds };
-      state = await move(work, group.map(({ node }) => node.id), state, event, context, stageOnEntering(first.plan, 0));
-    }
-  }
-  await queue.enqueue(work, beginnings.map(({ runId }) => runId));
-}
-
-/** What entering a leg makes of the node's stage: work on the disks undoes it, unless the plan keeps what stands. */
-export function stageOnEntering(plan: Plan, leg: number): NodeMove {
-  const phase = plan.legs[leg]?.phase;
-  if (phase === "clean" || phase === "undeploy") return { stage: "NONE" };
-  if (phase !== "deploy") return {};
-  return plan.steps.some(({ kept, reaches }) => kept && reaches === "PROVISIONED") ? {} : { stage: "NONE" };
 }
 
 /** Ends a run and draws the consequences for its operation. */
 export async function endRun(work: Work, parts: SettleParts, run: RunRow, state: FinalRunState, change: RunChange & { readonly failure?: Failure }): Promise<void> {
   await finishRuns(work.tx, [run.id], state, change);
+  work.afterCommit(parts.nudge);
   await settleOperation(work, parts, { ...run, state }, state === "FAILED" ? (change.failure ?? null) : null);
 }
 
 async function settleOperation(work: Work, parts: SettleParts, ended: RunRow, failure: Failure | null): Promise<void> {
   const operation = await lockOperation(work.tx, ended.operationId);
   if (!operation) throw new Error(`Run ${ended.id} has no operation.`);
-  if (failure && ended.purpose === "WORK") await applyFailurePolicy(work, parts, operation, ended, failure);
-  else if (operation.wish === null) await beginQueued(work, parts, operation);
+  const failed = failure && ended.purpose === "WORK";
+  if (failed) await applyFailurePolicy(work, parts, operation, ended, failure);
+  await giveTurn(work, parts, failed ? await lockOperation(work.tx, operation.id) : operation);
   await finishWhenDone(work, parts, operation.id);
 }
 
@@ -92,43 +52,30 @@ async function applyFailurePolicy(work: Work, parts: SettleParts, operation: Ope
       return stopQueued(work, operation.id);
     case "CLEAN_UP_FAILED":
       await startCleanUps(work, parts, operation, [run]);
-      return beginQueued(work, parts, operation);
+      return;
     case "LEAVE":
-      if (operation.wish === null) await beginQueued(work, parts, operation);
   }
 }
 
 /** Draws the consequences for an operation some of whose runs were ended together. */
 export async function settleMany(work: Work, parts: SettleParts, operationId: string): Promise<void> {
-  const operation = await lockOperation(work.tx, operationId);
-  if (operation?.wish === null) await beginQueued(work, parts, operation);
+  await giveTurn(work, parts, await lockOperation(work.tx, operationId));
+  work.afterCommit(parts.nudge);
   await finishWhenDone(work, parts, operationId);
+}
+
+/** What the end of a run opens to others of its operation: the next wave first, then places below `maxParallel`. */
+async function giveTurn(work: Work, parts: SettleParts, operation: OperationRow | undefined): Promise<void> {
+  if (!operation || operation.wish !== null || (operation.maxParallel === null && operation.waves === null)) return;
+  await settleWaves(work, parts, operation);
+  const settled = operation.waves === null ? operation : await lockOperation(work.tx, operation.id);
+  if (settled) await beginQueued(work, parts, settled);
 }
 
 /** Runs that have not had their turn end where they are: their nodes were never touched. */
 async function stopQueued(work: Work, operationId: string): Promise<void> {
   const queued = await lockQueuedRuns(work.tx, operationId);
   await finishRuns(work.tx, queued.map(({ id }) => id), "STOPPED");
-}
-
-/** Gives free places of `maxParallel` to queued runs, in the order of the request. */
-async function beginQueued(work: Work, parts: SettleParts, operation: OperationRow): Promise<void> {
-  if (operation.maxParallel === null) return;
-  const room = operation.maxParallel - (await countBegunRuns(work.tx, operation.id));
-  if (room <= 0) return;
-  const queued = await lockQueuedRuns(work.tx, operation.id, room);
-  if (queued.length === 0) return;
-  const nodes = new Map((await lockNodes(work.tx, queued.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
-  const plans = await plansByHashes(work.tx, [...new Set(queued.map(({ planHash }) => planHash))]);
-  const beginnings: Beginning[] = [];
-  for (const run of queued) {
-    const node = nodes.get(run.nodeId);
-    const plan = plans.get(run.planHash);
-    if (!node || !plan) throw new Error(`Queued run ${run.id} has lost its node or its plan.`);
-    await updateRun(work.tx, run.id, { state: "RUNNING" });
-    beginnings.push({ runId: run.id, node, plan, target: run.target });
-  }
-  await beginRuns(work, parts.queue, operation, operation.actor, beginnings);
 }
 
 /** Gives the operation its final state when no run is unfinished; first, where the policy says so, cleans up. */
@@ -151,7 +98,7 @@ async function startCleanUps(work: Work, parts: SettleParts, operation: Operatio
   const busy = new Set((await busyNodes(work.tx, nodes.map(({ id }) => id))).map(({ nodeId }) => nodeId));
   const byNode = new Map(of.map((run) => [run.nodeId, run]));
   const { policy } = await readSite(work.tx);
-  const beginnings: Beginning[] = [];
+  const beginnings: (Beginning & { readonly node: NodeRow })[] = [];
   for (const node of nodes) {
     const route = busy.has(node.id) ? null : cleanUpRoute(node.state);
     const composed = parts.registry.compose(node);
@@ -160,8 +107,11 @@ async function startCleanUps(work: Work, parts: SettleParts, operation: Operatio
     if ("plan" in planned) beginnings.push({ runId: randomUUID(), node, plan: planned.plan, target: route.target });
   }
   const hashes = await storePlans(work.tx, beginnings.map(({ plan }) => plan));
-  const rows = beginnings.map(({ runId, node, plan, target }, index): NewRun => {
+  const limitOf = ({ node, plan }: (typeof beginnings)[number]) => limitOn(policy, plan.legs[0]?.phase, node.controller);
+  const rows = beginnings.map((beginning, index): NewRun => {
+    const { runId, node, plan, target } = beginning;
     const run = byNode.get(node.id);
+    const limit = limitOf(beginning);
     return {
       id: runId,
       operationId: operation.id,
@@ -169,7 +119,9 @@ async function startCleanUps(work: Work, parts: SettleParts, operation: Operatio
       nodeName: run?.nodeName ?? "",
       ordinal: operation.totalCount + (run?.ordinal ?? 0),
       purpose: "CLEAN_UP",
-      state: "RUNNING",
+      ...(limit === null ? { state: "RUNNING", ...placesOf(plan.legs[0]?.phase, node.controller) } : { state: "QUEUED", waitFor: limit, waitingSince: new Date() }),
+      controller: node.controller,
+      wave: run?.wave ?? 0,
       planHash: hashes[index] ?? "",
       variables: run?.variables ?? {},
       position: nextPosition(plan, 0),
@@ -178,6 +130,7 @@ async function startCleanUps(work: Work, parts: SettleParts, operation: Operatio
     };
   });
   await insertRuns(work.tx, rows);
-  await beginRuns(work, parts.queue, { id: operation.id, reason: "clean-up after a failure" }, ENGINE, beginnings);
+  await beginRuns(work, parts.queue, { id: operation.id, reason: CLEAN_UP_REASON }, ENGINE, beginnings.filter((one) => limitOf(one) === null));
+  work.afterCommit(parts.nudge);
   return beginnings.length;
 }

@@ -11,6 +11,8 @@ import { defaultFailurePolicy } from "../lifecycle/operation-states.ts";
 import type { FailurePolicy } from "../lifecycle/operation-states.ts";
 import { resumeRoute } from "../lifecycle/verbs.ts";
 import type { OperationKind, Route } from "../lifecycle/verbs.ts";
+import { waveOfEach } from "../lifecycle/waves.ts";
+import type { WavesWish } from "../lifecycle/waves.ts";
 import type { Composition, Registry } from "../drivers/registry.ts";
 import { hashOf, violatedConstraint } from "../store/database.ts";
 import type { Reader, Tx } from "../store/database.ts";
@@ -23,14 +25,16 @@ import { busyNodes, insertRuns, runsOfOperation, storePlans } from "../store/run
 import type { NewRun, RunRow } from "../store/runs.ts";
 import { cleansAutomatically, readSite } from "../store/site.ts";
 import { choiceFlaws, choicePath, withRunbookSteps } from "./chosen.ts";
+import { beginRuns, limitOn, placesOf } from "./begin.ts";
+import type { Beginning } from "./begin.ts";
 import { keepSteps, nextPosition, planSteps } from "./plan.ts";
-import type { Queue } from "./queue.ts";
 import { selectNodes } from "./select.ts";
 import type { NodeSelector, Selection } from "./select.ts";
-import { beginRuns, finishWhenDone } from "./settle.ts";
-import type { Beginning } from "./settle.ts";
+import { finishWhenDone } from "./settle.ts";
+import type { SettleParts } from "./settle.ts";
 import type { Transact, Work } from "./transition.ts";
 import { isVariables, notVariables, overlay } from "./variables.ts";
+import { resolveWaves, waveFlaws } from "./waves.ts";
 
 /** Who asks, and for which project. */
 export interface Caller {
@@ -50,6 +54,9 @@ export interface Terms {
   readonly acceptance?: Acceptance | undefined;
   readonly idempotencyKey?: string | undefined;
   readonly maxParallel?: number | undefined;
+  readonly waves?: WavesWish | undefined;
+  /** Only do what the plan with this hash says. */
+  readonly planHash?: string | undefined;
   readonly onFailure?: FailurePolicy | undefined;
   readonly variables?: unknown;
   readonly reason?: string | undefined;
@@ -92,12 +99,12 @@ export interface SubmitAnswer {
   readonly results: readonly NodeAnswer[];
   readonly refusals: readonly Refusal[];
   readonly replayed: boolean;
+  /** Hash of what is, or would be, done: the same as long as nothing that matters to it has changed. */
+  readonly planHash?: string | null;
 }
 
-export interface SubmitParts {
+export interface SubmitParts extends SettleParts {
   readonly transact: Transact;
-  readonly registry: Registry;
-  readonly queue: Queue;
 }
 
 const REASON_LENGTH_MAX = 1_000;
@@ -166,9 +173,14 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
   });
   const refuseAll = admitted.length === 0 || (refusals.length > 0 && (terms.acceptance ?? "ALL_OR_NOTHING") === "ALL_OR_NOTHING");
   if (refuseAll) return { operationId: null, results: answers.map((answer) => ({ ...answer, accepted: false })), refusals, replayed: false };
-  if (terms.dryRun) return { operationId: null, results: answers, refusals: [], replayed: false };
+  const planHash = hashOf([task.kind, admitted.map(({ node, plan, target }) => [node.id, node.state, plan, target])]);
+  if (terms.planHash !== undefined && terms.planHash !== planHash) {
+    return refusedWhole([{ code: "STALE_REVISION", message: "What would be done is not what the plan said: a node, a driver or the site's policy has changed since. Look at the new plan, and send its planHash.", path: ["input", "planHash"] }]);
+  }
+  if (terms.dryRun) return { operationId: null, results: answers, refusals: [], replayed: false, planHash };
 
   const operationId = randomUUID();
+  const waves = terms.waves ? resolveWaves(terms.waves, admitted.length) : null;
   const variables = overlayKeepingNulls(task.earlierVariables, terms.variables);
   const clusterVariables = await variablesOfClusters(work.tx, admitted.map(({ node }) => node));
   await insertOperation(work.tx, {
@@ -183,23 +195,29 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
     idempotencyKey: terms.idempotencyKey ?? null,
     inputHash,
     options: task.options,
-    onFailure: terms.onFailure ?? defaultFailurePolicy(task.kind),
+    onFailure: onFailureOf(terms, task.kind),
+    waves,
+    waveState: waves && "RUNNING",
     maxParallel: terms.maxParallel ?? null,
     variables,
     totalCount: admitted.length,
   });
   const hashes = await storePlans(work.tx, admitted.map(({ plan }) => plan));
-  const startNow = terms.maxParallel ?? admitted.length;
+  const waveOf = waves ? waveOfEach(waves.sizes) : [];
   const runIds = new Map(admitted.map(({ node }) => [node.id, randomUUID()]));
+  const turns = admitted.map(({ node, plan }, index) => turnOf(policy, node, plan, { isInTurn: index < (terms.maxParallel ?? admitted.length) && (waveOf[index] ?? 0) === 0 }));
   const rows = admitted.map(({ node, plan, target, earlier }, index): NewRun => ({
     id: runIds.get(node.id) ?? "",
     operationId,
     nodeId: node.id,
     nodeName: node.name,
     ordinal: index,
-    state: index < startNow ? "RUNNING" : "QUEUED",
+    state: "QUEUED",
+    ...turns[index],
+    controller: node.controller,
+    wave: waveOf[index] ?? 0,
     planHash: hashes[index] ?? "",
-    variables: overlay(clusterVariables.get(node.clusterId ?? ""), variables),
+    variables: overlay(clusterVariables.get(node.clusterId ?? ""), hostGroupOf(node, task.options), variables),
     position: nextPosition(plan, 0),
     target,
     movesState: plan.finish.length > 0 || plan.legs.some(({ enter }) => enter.length > 0),
@@ -207,15 +225,37 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
     restartOf: earlier?.id ?? null,
   }));
   await insertRuns(work.tx, rows);
-  const beginnings = admitted.slice(0, startNow).map(({ node, plan, target }): Beginning => ({ runId: runIds.get(node.id) ?? "", node, plan, target }));
+  const beginnings = admitted.flatMap(({ node, plan, target }, index): Beginning[] => (turns[index]?.state === "RUNNING" ? [{ runId: runIds.get(node.id) ?? "", node, plan, target }] : []));
   await beginRuns(work, parts.queue, { id: operationId, reason: terms.reason ?? null }, caller.actor, beginnings);
+  if (beginnings.length < admitted.length) work.afterCommit(parts.nudge);
   await finishWhenDone(work, parts, operationId);
   return {
     operationId,
     results: answers.map((answer) => ({ ...answer, runId: (answer.nodeId !== null && runIds.get(answer.nodeId)) || null })),
     refusals: [],
     replayed: false,
+    planHash,
   };
+}
+
+/** Where some nodes may fail, a failed one does not undo the others unless that is asked for. */
+function onFailureOf(terms: Terms, kind: OperationKind): FailurePolicy {
+  const usual = defaultFailurePolicy(kind);
+  return terms.onFailure ?? (terms.waves?.maxFailures !== undefined && usual === "CLEAN_UP_ALL" ? "CLEAN_UP_FAILED" : usual);
+}
+
+/** Whether a run begins now, and if not, what it waits for. */
+function turnOf(policy: SitePolicy, node: NodeRow, plan: Plan, { isInTurn }: { readonly isInTurn: boolean }): Pick<NewRun, "state" | "waitingSince" | "waitFor" | "slotPhase" | "slotController"> {
+  const phase = plan.legs[0]?.phase;
+  const waitFor = limitOn(policy, phase, node.controller);
+  if (isInTurn && waitFor === null) return { state: "RUNNING", ...placesOf(phase, node.controller) };
+  return { state: "QUEUED", waitingSince: new Date(), waitFor: isInTurn ? waitFor : null };
+}
+
+/** Drivers are told the node's host group, the one it is to get before the one it has. */
+function hostGroupOf(node: NodeRow, options: VerbOptions): JsonObject {
+  const group = options.hostGroup ?? node.hostGroup;
+  return group === null ? {} : { host_group: group };
 }
 
 type Judged = { readonly plan: Plan; readonly target: NodeRow["state"]; readonly earlier: RunRow | null } | { readonly refusal: Refusal; readonly further?: readonly Refusal[] };
@@ -328,6 +368,8 @@ function flawsOf(terms: Terms): Refusal[] {
   if (terms.maxParallel !== undefined && !(Number.isInteger(terms.maxParallel) && terms.maxParallel >= 1)) invalid("maxParallel", "maxParallel is a whole number of nodes, 1 or more; leave it out for no limit.");
   if (terms.idempotencyKey !== undefined && (terms.idempotencyKey.length === 0 || terms.idempotencyKey.length > KEY_LENGTH_MAX)) invalid("idempotencyKey", `An idempotency key has 1 to ${KEY_LENGTH_MAX} characters.`);
   if ((terms.reason?.length ?? 0) > REASON_LENGTH_MAX) invalid("reason", `A reason has at most ${REASON_LENGTH_MAX} characters.`);
+  if (terms.waves) flaws.push(...waveFlaws(terms.waves));
+  if (terms.waves?.maxFailures !== undefined && terms.onFailure === "CLEAN_UP_ALL") invalid("onFailure", "CLEAN_UP_ALL ends everything with the first failure, so waves with maxFailures take CLEAN_UP_FAILED or LEAVE.");
   if (terms.variables !== undefined && terms.variables !== null && !isVariables(terms.variables)) flaws.push(notVariables(["input", "variables"]));
   return flaws;
 }

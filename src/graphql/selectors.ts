@@ -1,5 +1,5 @@
 /** Inputs that say which nodes, which cluster, whose work; and what the engine makes of them. */
-import type { WorkSelector } from "../engine/interrupt.ts";
+import type { WorkSelector } from "../engine/work.ts";
 import type { ClusterRef as ClusterChoice, NodeSelector } from "../engine/select.ts";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import type { NodeFilter, NodeRow } from "../store/nodes.ts";

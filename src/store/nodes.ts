@@ -93,6 +93,12 @@ export async function lockNodes(tx: Tx, ids: readonly string[]): Promise<NodeRow
   return tx.select().from(nodes).where(inArray(nodes.id, [...ids])).orderBy(asc(nodes.id)).for("no key update");
 }
 
+/** Locks those of the nodes that nobody holds just now. */
+export async function lockFreeNodes(tx: Tx, ids: readonly string[]): Promise<NodeRow[]> {
+  if (ids.length === 0) return [];
+  return tx.select().from(nodes).where(inArray(nodes.id, [...ids])).orderBy(asc(nodes.id)).for("no key update", { skipLocked: true });
+}
+
 export const NODE_ORDERS = { NAME: nodes.name, CREATED_AT: nodes.createdAt, UPDATED_AT: nodes.updatedAt } as const;
 export type NodeOrder = { readonly by: keyof typeof NODE_ORDERS; readonly descending: boolean };
 
@@ -153,6 +159,7 @@ export async function updateNodes(tx: Tx, ids: readonly string[], change: Partia
 export interface NodeMove {
   readonly stage?: NodeRow["stage"];
   readonly lastError?: Failure | null;
+  readonly hostGroup?: string;
 }
 
 /** A node after a move, with what its transition needs. */

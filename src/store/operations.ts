@@ -125,9 +125,9 @@ export async function finalCounts(tx: Tx, operationId: string): Promise<RunCount
   return row ?? { succeeded: 0, failed: 0, aborted: 0, stopped: 0, succeededWithErrors: 0, unfinished: 0, cleanUps: 0 };
 }
 
-/** How many runs of an operation have begun and not ended: what `maxParallel` bounds. */
-export async function countBegunRuns(tx: Tx, operationId: string): Promise<number> {
-  return tx.$count(runs, and(eq(runs.operationId, operationId), sql`${runs.finishedAt} is null`, sql`${runs.state} <> 'QUEUED'`));
+/** How many of an operation's unfinished runs have had their turn (they may yet wait for the service): what `maxParallel` bounds. */
+export async function countRunsInTurn(tx: Tx, operationId: string): Promise<number> {
+  return tx.$count(runs, and(eq(runs.operationId, operationId), sql`${runs.finishedAt} is null`, sql`(${runs.state} <> 'QUEUED' or ${runs.waitFor} is not null)`));
 }
 
 /** Whether any run of the operation is unfinished: one look at an index, unlike counting. */

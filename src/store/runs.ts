@@ -1,13 +1,13 @@
 /** Runs and the attempts at their steps. A process that works on a run holds its fence, and every write names it. */
 import { and, asc, desc, eq, gt, inArray, isNull, lte, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
-import type { FinalRunState, RunState } from "../lifecycle/operation-states.ts";
+import type { FinalRunState, RunState, Wish } from "../lifecycle/operation-states.ts";
 import type { Reader, Tx } from "./database.ts";
 import { hashOf } from "./database.ts";
 import { cutPage } from "./page.ts";
 import type { Page } from "./page.ts";
 import type { Failure, Plan, StoredJson } from "./records.ts";
-import { anomalies, attempts, operations, plans, runs } from "./tables.ts";
+import { anomalies, attempts, nodes, operations, plans, runs } from "./tables.ts";
 
 export type RunRow = typeof runs.$inferSelect;
 export type AttemptRow = typeof attempts.$inferSelect;
@@ -43,15 +43,19 @@ export async function insertRuns(tx: Tx, rows: readonly NewRun[]): Promise<void>
   }
 }
 
-/** The run, locked, with the wish on its operation. */
-export async function lockRun(tx: Tx, id: string): Promise<(RunRow & { readonly operationWish: "STOP" | "ABORT" | null }) | undefined> {
+/** A locked run, with what whoever works on it has to know of its operation and its node. */
+export type LockedRun = RunRow & { readonly operationWish: Wish | null; readonly inMaintenance: boolean };
+
+/** The run, locked. */
+export async function lockRun(tx: Tx, id: string): Promise<LockedRun | undefined> {
   const [row] = await tx
-    .select({ run: runs, operationWish: operations.wish })
+    .select({ run: runs, operationWish: operations.wish, maintenanceSince: nodes.maintenanceSince })
     .from(runs)
     .innerJoin(operations, eq(operations.id, runs.operationId))
+    .leftJoin(nodes, eq(nodes.id, runs.nodeId))
     .where(eq(runs.id, id))
     .for("no key update", { of: runs });
-  return row && { ...row.run, operationWish: row.operationWish };
+  return row && { ...row.run, operationWish: row.operationWish, inMaintenance: row.maintenanceSince !== null };
 }
 
 /** Locks unfinished runs, of nodes or of an operation, in the order of their nodes. */
@@ -78,6 +82,11 @@ export async function updateRuns(tx: Tx, ids: readonly string[], change: RunChan
     .where(inArray(runs.id, [...ids]));
 }
 
+/** Records a wish on runs, at this moment by the database's clock. */
+export async function wishRuns(tx: Tx, ids: readonly string[], wish: RunChange & { readonly wish: Wish; readonly wishBy: string; readonly wishReason: string | null }): Promise<void> {
+  await updateRuns(tx, ids, { ...wish, wishAt: sql`now()` });
+}
+
 /** Ends runs. Their fence rises, so that whoever held one can write no more. */
 export async function finishRuns(tx: Tx, ids: readonly string[], state: FinalRunState, change: RunChange = {}): Promise<void> {
   await updateRuns(tx, ids, {
@@ -96,9 +105,9 @@ export async function finishRuns(tx: Tx, ids: readonly string[], state: FinalRun
   });
 }
 
-/** Parks the run until `seconds` from now by the database's clock. Answers that moment. */
-export async function parkRun(tx: Tx, id: string, reason: NonNullable<RunRow["waitReason"]>, seconds: number): Promise<void> {
-  await updateRun(tx, id, { state: "WAITING", owner: null, waitReason: reason, waitingSince: sql`now()`, wakeAt: sql`now() + make_interval(secs => ${seconds})` });
+/** Parks the run until `seconds` from now by the database's clock; null: until something wakes it. */
+export async function parkRun(tx: Tx, id: string, reason: NonNullable<RunRow["waitReason"]>, seconds: number | null): Promise<void> {
+  await updateRun(tx, id, { state: "WAITING", owner: null, waitReason: reason, waitingSince: sql`now()`, wakeAt: seconds === null ? null : sql`now() + make_interval(secs => ${seconds})` });
 }
 
 export async function runsByIds(reader: Reader, ids: readonly string[]): Promise<RunRow[]> {
@@ -177,14 +186,98 @@ export async function runsChangedSince(reader: Reader, operationId: string, sinc
     .limit(limit);
 }
 
-/** QUEUED runs of an operation whose turn it is, locked; runs that somebody else is ending just now are passed over. */
-export async function lockQueuedRuns(tx: Tx, operationId: string, limit?: number): Promise<RunRow[]> {
-  const query = tx
+/** All QUEUED runs of an operation, locked; runs that somebody else is ending just now are passed over. */
+export async function lockQueuedRuns(tx: Tx, operationId: string): Promise<RunRow[]> {
+  return tx
     .select()
     .from(runs)
     .where(and(eq(runs.operationId, operationId), eq(runs.state, "QUEUED")))
-    .orderBy(asc(runs.ordinal));
-  return limit === undefined ? query.for("no key update", { skipLocked: true }) : query.limit(limit).for("no key update", { skipLocked: true });
+    .orderBy(asc(runs.ordinal))
+    .for("no key update", { skipLocked: true });
+}
+
+/** QUEUED runs of the waves up to `wave` that wait for no limit of the service, in order, locked as above. */
+export async function lockRunsInTurn(tx: Tx, operationId: string, wave: number, limit: number): Promise<RunRow[]> {
+  return tx
+    .select()
+    .from(runs)
+    .where(and(eq(runs.operationId, operationId), eq(runs.state, "QUEUED"), lte(runs.wave, wave), isNull(runs.waitFor)))
+    .orderBy(asc(runs.ordinal))
+    .limit(limit)
+    .for("no key update", { skipLocked: true });
+}
+
+/** Whether a run of the operation's work that is in one of the waves up to `wave` has not ended. */
+export async function hasUnfinishedInWaves(tx: Tx, operationId: string, wave: number): Promise<boolean> {
+  const found = await tx
+    .select({ id: runs.id })
+    .from(runs)
+    .where(and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), lte(runs.wave, wave), isNull(runs.finishedAt)))
+    .limit(1);
+  return found.length > 0;
+}
+
+/** Runs of an operation's work that failed. */
+export async function countFailed(tx: Tx, operationId: string): Promise<number> {
+  return tx.$count(runs, and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), eq(runs.state, "FAILED")));
+}
+
+// ---- limits of the service
+
+/** Whether any run waits for a limit: one look at an index. */
+export async function isAnyWaiting(reader: Reader): Promise<boolean> {
+  const found = await reader.select({ id: runs.id }).from(runs).where(sql`${runs.waitFor} is not null`).limit(1);
+  return found.length > 0;
+}
+
+/** Places taken in each phase and on each controller. */
+export async function takenPlaces(tx: Tx): Promise<{ readonly phases: ReadonlyMap<string, number>; readonly controllers: ReadonlyMap<string, number> }> {
+  const rows = await tx
+    .select({ phase: runs.slotPhase, controller: runs.slotController, count: sql<number>`count(*)::int` })
+    .from(runs)
+    .where(sql`${runs.slotPhase} is not null or ${runs.slotController} is not null`)
+    .groupBy(runs.slotPhase, runs.slotController);
+  const phases = new Map<string, number>();
+  const controllers = new Map<string, number>();
+  for (const { phase, controller, count } of rows) {
+    if (phase !== null) phases.set(phase, (phases.get(phase) ?? 0) + count);
+    if (controller !== null) controllers.set(controller, (controllers.get(controller) ?? 0) + count);
+  }
+  return { phases, controllers };
+}
+
+/**
+ * Runs that wait for a limit, longest first; of each limit at most `most`, so that many who wait for one do not hide
+ * those who wait for another. Runs whose operation is halted keep their place and are left out.
+ */
+export async function waitingRuns(tx: Tx, most: number): Promise<string[]> {
+  const rows = await tx.execute<{ id: string }>(sql`
+    select id from (
+      select r.id, r.waiting_since, r.ordinal, row_number() over (partition by r.wait_for order by r.waiting_since, r.ordinal, r.id) as place
+      from runs r join operations o on o.id = r.operation_id
+      where r.wait_for is not null and r.finished_at is null and (r.state <> 'QUEUED' or o.wave_state is distinct from 'HALTED')
+    ) waiting where place <= ${most} order by waiting_since, ordinal, id limit ${WAITING_PAGE}`);
+  return [...rows].map(({ id }) => id);
+}
+
+const WAITING_PAGE = 1_000;
+
+/** Of these runs those that still wait for a limit, locked; whoever somebody else holds just now is passed over. */
+export async function lockWaiting(tx: Tx, ids: readonly string[]): Promise<RunRow[]> {
+  if (ids.length === 0) return [];
+  return tx
+    .select()
+    .from(runs)
+    .where(and(inArray(runs.id, [...ids]), sql`${runs.waitFor} is not null`, isNull(runs.finishedAt)))
+    .orderBy(asc(runs.waitingSince), asc(runs.ordinal), asc(runs.id))
+    .for("no key update", { skipLocked: true });
+}
+
+/** Runs of some nodes that are parked until the end of the maintenance. */
+export async function runsPausedByMaintenance(tx: Tx, nodeIds: readonly string[]): Promise<string[]> {
+  if (nodeIds.length === 0) return [];
+  const rows = await tx.select({ id: runs.id }).from(runs).where(and(inArray(runs.nodeId, [...nodeIds]), isNull(runs.finishedAt), eq(runs.waitReason, "MAINTENANCE")));
+  return rows.map(({ id }) => id);
 }
 
 /** How many runs of an operation have not ended. */
@@ -215,7 +308,9 @@ export async function neglectedRuns(reader: Reader, afterSeconds: number, limit:
     .where(
       and(
         isNull(runs.finishedAt),
-        sql`${runs.state} <> 'QUEUED'`,
+        sql`${runs.state} in ('RUNNING', 'WAITING')`,
+        // Parked without a job: somebody, or a place below a limit, gives them one.
+        sql`coalesce(${runs.waitReason}, '') not in ('CAPACITY', 'MAINTENANCE')`,
         sql`greatest(${runs.updatedAt}, coalesce(${runs.wakeAt}, ${runs.updatedAt})) < now() - make_interval(secs => ${afterSeconds})`,
       ),
     )
@@ -269,7 +364,7 @@ export async function reenterAttempt(tx: Tx, { runId, step, number, deadlineAt }
 export async function updateAttempt(
   tx: Tx,
   { runId, step, number }: AttemptRow,
-  change: { readonly state?: AttemptRow["state"]; readonly memo?: StoredJson; readonly output?: StoredJson; readonly failure?: Failure; readonly callback?: StoredJson; readonly ended?: true },
+  change: { readonly state?: AttemptRow["state"]; readonly memo?: StoredJson; readonly output?: StoredJson; readonly failure?: Failure; readonly callback?: StoredJson; readonly part?: AttemptRow["part"]; readonly ended?: true },
 ): Promise<void> {
   const { ended, ...fields } = change;
   await tx

@@ -247,8 +247,8 @@ export const attempts = pgTable(
     failure: jsonb("failure").$type<Failure>(),
     progressPercent: integer("progress_percent"),
     progressMessage: text("progress_message"),
-    /** VERIFY: the work is done, and is being looked over. */
-    part: text("part").$type<"RUN" | "VERIFY">().notNull().default("RUN"),
+    /** VERIFY: the work is done, and is being looked over. ABORT: what was done is being undone. */
+    part: text("part").$type<"RUN" | "VERIFY" | "ABORT">().notNull().default("RUN"),
     /** `interface.name`, driver and model, for the history that estimates are made of. */
     label: text("label"),
     driver: text("driver"),

@@ -1,0 +1,125 @@
+/**
+ * The beginning of runs: their nodes take the first edge and each run gets its job. Who may begin is asked here too: a run
+ * has its turn when its wave is open and `maxParallel` leaves a place, in the order of the request; then, where the site
+ * limits its first phase or its controller, it waits for that place as well (turns.ts gives it).
+ */
+import type { LegPhase } from "../lifecycle/verbs.ts";
+import type { NodeState } from "../lifecycle/node-states.ts";
+import { lockNodes } from "../store/nodes.ts";
+import type { NodeMove, NodeRow } from "../store/nodes.ts";
+import { countRunsInTurn } from "../store/operations.ts";
+import type { OperationRow } from "../store/operations.ts";
+import type { Plan, SitePolicy } from "../store/records.ts";
+import { lockRunsInTurn, plansByHashes, updateRun, updateRuns } from "../store/runs.ts";
+import type { RunRow } from "../store/runs.ts";
+import { readSite } from "../store/site.ts";
+import type { Queue } from "./queue.ts";
+import { move } from "./transition.ts";
+import type { Work } from "./transition.ts";
+
+/** Who the engine says it is in transitions that no user caused. */
+export const ENGINE = "engine";
+
+export interface BeginParts {
+  readonly queue: Queue;
+  /** Looks, after the commit, whether runs that wait for a limit can have their turn. */
+  readonly nudge: () => void;
+}
+
+/** A run that is to begin, with what its first move needs. */
+export interface Beginning {
+  readonly runId: string;
+  readonly node: Pick<NodeRow, "id" | "state" | "stage">;
+  readonly plan: Plan;
+  readonly target: NodeState;
+}
+
+/**
+ * Begins runs: their nodes take the first edge and each run gets a job. The nodes are locked; their runs are stored as
+ * RUNNING by the caller. Nodes in the same position move in one statement.
+ */
+export async function beginRuns(work: Work, queue: Queue, operation: { readonly id: string; readonly reason: string | null }, actor: string, beginnings: readonly Beginning[]): Promise<void> {
+  const groups = new Map<string, Beginning[]>();
+  for (const beginning of beginnings) {
+    const { node, plan, target } = beginning;
+    const key = JSON.stringify([node.state, plan.legs[0]?.enter ?? [], target, stageOnEntering(plan, 0)]);
+    groups.set(key, [...(groups.get(key) ?? []), beginning]);
+  }
+  for (const group of groups.values()) {
+    const [first] = group;
+    if (!first) continue;
+    const runIds = new Map(group.map(({ node, runId }) => [node.id, runId]));
+    let state = first.node.state;
+    for (const event of first.plan.legs[0]?.enter ?? []) {
+      const context = { actor, reason: operation.reason, target: first.target, operationId: operation.id, runIds };
+      state = await move(work, group.map(({ node }) => node.id), state, event, context, stageOnEntering(first.plan, 0));
+    }
+  }
+  await queue.enqueue(work, beginnings.map(({ runId }) => runId));
+}
+
+/** What entering a leg makes of the node's stage: work on the disks undoes it, unless the plan keeps what stands. */
+export function stageOnEntering(plan: Plan, leg: number): NodeMove {
+  const phase = plan.legs[leg]?.phase;
+  if (phase === "clean" || phase === "undeploy") return { stage: "NONE" };
+  if (phase !== "deploy") return {};
+  return plan.steps.some(({ kept, reaches }) => kept && reaches === "PROVISIONED") ? {} : { stage: "NONE" };
+}
+
+/** The places that a run takes of the service's limits while it is at work in a phase. */
+export function placesOf(phase: LegPhase | undefined, controller: string | null): { readonly slotPhase: LegPhase | null; readonly slotController: string | null } {
+  return { slotPhase: phase ?? null, slotController: controller };
+}
+
+/** What a run has to wait for before it begins a phase, phase first; null: nothing limits it. */
+export function limitOn(policy: SitePolicy, phase: LegPhase | undefined, controller: string | null): string | null {
+  if (phase !== undefined && phase !== "power" && policy.phaseLimits?.[phase] !== undefined) return phaseLimit(phase);
+  return controller !== null && policy.controllerLimit !== undefined ? controllerLimit(controller) : null;
+}
+
+export function phaseLimit(phase: string): string {
+  return `phase:${phase}`;
+}
+
+export function controllerLimit(controller: string): string {
+  return `controller:${controller}`;
+}
+
+/** Pages of runs that have their turn together. */
+const PAGE = 500;
+
+/** Gives their turn to queued runs of an operation: whose wave is open, as far as `maxParallel` goes. Its lock is held. */
+export async function beginQueued(work: Work, parts: BeginParts, operation: OperationRow): Promise<void> {
+  if (operation.wish !== null || operation.waveState === "HALTED") return;
+  if (operation.maxParallel === null && operation.waves === null) return;
+  const inTurn = operation.maxParallel === null ? 0 : await countRunsInTurn(work.tx, operation.id);
+  let room = operation.maxParallel === null ? Number.POSITIVE_INFINITY : operation.maxParallel - inTurn;
+  while (room > 0) {
+    const queued = await lockRunsInTurn(work.tx, operation.id, operation.wave, Math.min(room, PAGE));
+    if (queued.length === 0) return;
+    await beginThose(work, parts, operation, queued);
+    room -= queued.length;
+  }
+}
+
+async function beginThose(work: Work, parts: BeginParts, operation: OperationRow, queued: readonly RunRow[]): Promise<void> {
+  const nodes = new Map((await lockNodes(work.tx, queued.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
+  const plans = await plansByHashes(work.tx, [...new Set(queued.map(({ planHash }) => planHash))]);
+  const { policy } = await readSite(work.tx);
+  const beginnings: Beginning[] = [];
+  const held = new Map<string, string[]>();
+  for (const run of queued) {
+    const node = nodes.get(run.nodeId);
+    const plan = plans.get(run.planHash);
+    if (!node || !plan) throw new Error(`Queued run ${run.id} has lost its node or its plan.`);
+    const phase = plan.legs[0]?.phase;
+    const limit = limitOn(policy, phase, run.controller);
+    if (limit === null) {
+      await updateRun(work.tx, run.id, { state: "RUNNING", waitingSince: null, ...placesOf(phase, run.controller) });
+      beginnings.push({ runId: run.id, node, plan, target: run.target });
+    } else held.set(limit, [...(held.get(limit) ?? []), run.id]);
+  }
+  await beginRuns(work, parts.queue, operation, operation.actor, beginnings);
+  for (const [waitFor, ids] of held) await updateRuns(work.tx, ids, { waitFor });
+  if (held.size > 0) work.afterCommit(parts.nudge);
+}

@@ -1,0 +1,134 @@
+/**
+ * Turns below the limits of the service: so many runs at work in a phase, so many on one management controller. A run
+ * that exceeds a limit waits without a job (QUEUED where its node is untouched yet, else WAITING between two steps) and is
+ * given its turn here, those first that have waited longest. It keeps its phase's place until it leaves the phase, and
+ * its controller's until it ends, parked or not; a hold and a maintenance give both back.
+ *
+ * One transaction at a time, over all processes, gives turns: it holds the site's row, so its counts are true. It waits
+ * for no other lock: a run or a node that somebody holds just now is passed over and looked at again.
+ *
+ * Looked at after commits that freed or wanted a place, whenever limits change, and every two seconds for what another
+ * process left undone.
+ */
+import type { LegPhase } from "../lifecycle/verbs.ts";
+import type { Log } from "../log.ts";
+import type { Database } from "../store/database.ts";
+import { lockFreeNodes } from "../store/nodes.ts";
+import { operationsByIds } from "../store/operations.ts";
+import type { LimitedPhase, SitePolicy } from "../store/records.ts";
+import { isAnyWaiting, lockWaiting, plansByHashes, takenPlaces, updateRun, waitingRuns } from "../store/runs.ts";
+import { lockSite } from "../store/site.ts";
+import { beginRuns, controllerLimit, phaseLimit, placesOf } from "./begin.ts";
+import type { Queue } from "./queue.ts";
+import type { Transact, Work } from "./transition.ts";
+
+export interface Turns {
+  /** Looks, soon, whether runs that wait can have their turn. */
+  nudge(): void;
+  start(): void;
+  close(): Promise<void>;
+}
+
+const LOOK_EVERY_MS = 2_000;
+/** Nudges come with every end of a run: those of a moment are answered together. */
+const GATHER_MS = 20;
+
+export function createTurns(parts: { readonly database: Database; readonly transact: Transact; readonly queue: Queue; readonly log: Log }): Turns {
+  const { database, transact, queue, log } = parts;
+  let soon: NodeJS.Timeout | undefined;
+  let looking: Promise<void> = Promise.resolve();
+  let poll: NodeJS.Timeout | undefined;
+  let closed = false;
+
+  async function look(): Promise<void> {
+    if (!(await isAnyWaiting(database.reader))) return;
+    const passedOver = await transact((work) => giveTurns(work, queue));
+    if (passedOver) nudge();
+  }
+
+  function nudge(): void {
+    if (closed) return;
+    soon ??= setTimeout(() => {
+      soon = undefined;
+      looking = looking.then(look).catch((error: unknown) => log.warn({ err: error }, "turns could not be given; it is tried again"));
+    }, GATHER_MS);
+  }
+
+  return {
+    nudge,
+    start() {
+      poll = setInterval(nudge, LOOK_EVERY_MS);
+      nudge();
+    },
+    async close() {
+      closed = true;
+      clearInterval(poll);
+      clearTimeout(soon);
+      await looking;
+    },
+  };
+}
+
+/** Answers whether somebody was passed over who may have had a turn. */
+async function giveTurns(work: Work, queue: Queue): Promise<boolean> {
+  const { policy } = await lockSite(work.tx);
+  const waiting = await waitingRuns(work.tx, mostPlaces(policy));
+  if (waiting.length === 0) return false;
+  const runs = await lockWaiting(work.tx, waiting);
+  const nodes = new Map((await lockFreeNodes(work.tx, runs.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
+  const plans = await plansByHashes(work.tx, [...new Set(runs.map(({ planHash }) => planHash))]);
+  const operations = new Map((await operationsByIds(work.tx, [...new Set(runs.map(({ operationId }) => operationId))])).map((one) => [one.id, one]));
+  const places = freePlaces(policy, await takenPlaces(work.tx));
+  let passedOver = runs.length < waiting.length;
+  for (const run of runs) {
+    const plan = plans.get(run.planHash);
+    const operation = operations.get(run.operationId);
+    if (!plan || !operation) throw new Error(`Waiting run ${run.id} has lost its plan or its operation.`);
+    const phase = plan.legs[run.state === "QUEUED" ? 0 : (plan.steps[run.position]?.leg ?? run.leg)]?.phase;
+    const controller = run.slotController === null ? run.controller : null;
+    const full = places.full(phase, controller);
+    if (full !== null) {
+      if (full !== run.waitFor) await updateRun(work.tx, run.id, { waitFor: full });
+      continue;
+    }
+    const node = nodes.get(run.nodeId);
+    if (!node) {
+      passedOver = true;
+      continue;
+    }
+    places.take(phase, controller);
+    const change = { waitFor: null, waitingSince: null, waitReason: null, ...placesOf(phase, run.controller) };
+    if (run.state === "QUEUED") {
+      await updateRun(work.tx, run.id, { ...change, state: "RUNNING" });
+      await beginRuns(work, queue, operation, operation.actor, [{ runId: run.id, node, plan, target: run.target }]);
+    } else {
+      await updateRun(work.tx, run.id, change);
+      await queue.wake(work, run.id);
+    }
+  }
+  return passedOver;
+}
+
+/** No limit has more places than this; where none is left, everybody who waits for it goes. */
+function mostPlaces({ phaseLimits = {}, controllerLimit: perController }: SitePolicy): number {
+  const limits = [...Object.values(phaseLimits), ...(perController === undefined ? [] : [perController])];
+  return limits.length === 0 ? Number.MAX_SAFE_INTEGER : Math.max(...limits);
+}
+
+function freePlaces(policy: SitePolicy, taken: Awaited<ReturnType<typeof takenPlaces>>) {
+  const phases = new Map(taken.phases);
+  const controllers = new Map(taken.controllers);
+  const limitOf = (phase: LegPhase | undefined) => policy.phaseLimits?.[phase as LimitedPhase] ?? Number.POSITIVE_INFINITY;
+  return {
+    /** The limit that leaves no place, the phase's first; null: none does. */
+    full(phase: LegPhase | undefined, controller: string | null): string | null {
+      if (phase !== undefined && (phases.get(phase) ?? 0) >= limitOf(phase)) return phaseLimit(phase);
+      if (controller !== null && (controllers.get(controller) ?? 0) >= (policy.controllerLimit ?? Number.POSITIVE_INFINITY)) return controllerLimit(controller);
+      return null;
+    },
+    take(phase: LegPhase | undefined, controller: string | null): void {
+      if (phase !== undefined) phases.set(phase, (phases.get(phase) ?? 0) + 1);
+      if (controller !== null) controllers.set(controller, (controllers.get(controller) ?? 0) + 1);
+    },
+  };
+}
