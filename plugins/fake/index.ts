@@ -10,6 +10,7 @@ import { appendFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import * as z from "zod";
 import type { Call, Driver, DriverError, DriverErrorKind, Json, PluginHost, PowerAction, PowerState, Step, StepCall, StepResult } from "../../src/drivers/driver.ts";
+import { fakeDiscovery } from "./discover.ts";
 import { passGate, untilOrAborted } from "./gates.ts";
 import { fakeSettings } from "./settings.ts";
 import type { FakeSettings, Script } from "./settings.ts";
@@ -180,6 +181,8 @@ export default function createFake(_host: PluginHost): Driver<FakeSettings> {
         }),
       ],
     },
+    discover: fakeDiscovery({ note, failure: (message, kind, retryable) => new FakeError(message, kind, retryable) }),
+    controllerOf: ({ controller }) => controller ?? "",
   };
 }
 

@@ -34,6 +34,7 @@ export const fakeSettings = z
     dead: z.boolean().default(false).meta({ description: "The BMC does not answer." }),
     refusesLogin: z.boolean().default(false).meta({ description: "The BMC refuses the login." }),
     powerDelayMs: milliseconds.default(0).meta({ description: "How long a change of power takes, in milliseconds." }),
+    controller: z.string().max(253).optional().meta({ description: "What its management controller is reached by; nodes with the same text share it. Absent: one of its own." }),
     serial: z.string().max(64).optional().meta({ description: "Serial number that inspection finds; made up from the node's id when absent." }),
     password: z.string().min(1).max(128).optional().meta({ writeOnly: true, description: "A secret, to see that it never comes back." }),
   })

@@ -8,6 +8,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { BootDevice, Call, DriverFactory, PowerAction, PowerState, Step, StepResult } from "../../src/drivers/driver.ts";
+import { controllerOf, ipmiDiscovery } from "./discover.ts";
 import { IpmiError } from "./failure.ts";
 import { parseBmcInfo, parseFru, parseSensors } from "./inventory.ts";
 import { createIpmitool, deadlinePassed } from "./ipmitool.ts";
@@ -46,6 +47,8 @@ const factory: DriverFactory<IpmiSettings> = () => {
       },
     },
     inspect: { withoutReboot: true, supportsAbort: true, steps: [readInventory(ipmitool), readSensors(ipmitool)] },
+    discover: ipmiDiscovery(ipmitool),
+    controllerOf,
     close: () => ipmitool.close(),
   };
 };

@@ -188,7 +188,7 @@ export interface InspectInterface<Settings> extends StepInterface<Settings> {
 /** Finds machines. */
 export interface DiscoverInterface<Settings> {
   /** Settings of a node at that address, without what is to be found: the credentials mostly. Secrets are marked as in `Driver.settings`. */
-  readonly settings: Schema<Readonly<Record<string, Json>>>;
+  readonly settings: Schema<Readonly<Record<string, Json | undefined>>>;
   /**
    * Looks whether a machine that this driver can drive answers at a host name or IP address. Answers the settings that a node
    * there has, and a name for it if the machine tells one; throws where nothing answers or the login is refused.
@@ -200,7 +200,7 @@ export interface DiscoverInterface<Settings> {
 export interface DiscoverCall {
   readonly address: string;
   /** Validated by `DiscoverInterface.settings`, secrets included. */
-  readonly settings: Readonly<Record<string, Json>>;
+  readonly settings: Readonly<Record<string, Json | undefined>>;
   readonly signal: AbortSignal;
   readonly deadline: Date;
   log(message: string): void;
@@ -225,7 +225,8 @@ export interface Driver<Settings> {
   readonly discover?: DiscoverInterface<Settings>;
   /**
    * What the node's management controller is reached by (host and port, say). Nodes for which it answers the same share that
-   * controller, and the site's limit for one. Absent: every node has one of its own. Holds no secret.
+   * controller, and the site's limit for one; a discovery knows by it the nodes that are registered already. Absent, or an
+   * empty text: a controller of the node's own. Holds no secret.
    */
   controllerOf?(settings: Settings): string;
   /** Ends what the driver holds open, when the service ends. */

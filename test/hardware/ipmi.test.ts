@@ -92,6 +92,11 @@ describe("conformance against a BMC", () => {
     get refused() {
       return first === undefined ? {} : settingsOf(first, { password: "not-the-password" });
     },
+    get discovery() {
+      const { address, password, username, port } = first ?? { address: "", password: "", username: "admin", port: 623 };
+      // No cipher suite is named: the driver has to find the one that the simulator knows.
+      return { address, settings: { username, password, port }, refused: { username, port, password: "not-the-password" }, dead: "127.9.9.9" };
+    },
   };
   for (const check of conformance(options)) test(`the driver ${check.title}`, check.run, check.timeoutSeconds * 1000);
 });

@@ -5,7 +5,15 @@ import { fakeSettings } from "../../plugins/fake/settings.ts";
 import { conformance } from "../../src/drivers/conformance/conformance.ts";
 
 describe("the driver fake", () => {
-  const checks = conformance({ factory: createFake, settings: { password: "correct-horse" }, live: true, refused: { refusesLogin: true, password: "wrong-horse" }, liveSeconds: 5 });
+  const address = "10.0.0.7";
+  const checks = conformance({
+    factory: createFake,
+    settings: { password: "correct-horse", controller: address },
+    live: true,
+    refused: { refusesLogin: true, password: "wrong-horse" },
+    liveSeconds: 5,
+    discovery: { address, settings: { password: "correct-horse", dead: ["10.0.0.8"] }, refused: { password: "wrong-horse", refusesLogin: [address] }, dead: "10.0.0.8" },
+  });
 
   // A check that fails throws a sentence about the driver.
   test.each(checks)("$title", async (check) => expect(check.run()).resolves.toBeUndefined(), 60_000);

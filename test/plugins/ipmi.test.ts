@@ -406,6 +406,58 @@ describe("with a stand-in for ipmitool", () => {
     }
   });
 
+  describe("a discovery", () => {
+    const ANSWER = Buffer.from("0600ff0700000000000000000010811c63200038000184040300", "hex");
+    const LOGIN = { username: EXAMPLE.username, password: PASSWORD };
+    const probe = async (settings: Record<string, unknown>, address = "127.0.0.1") => {
+      const checked = await driver.discover?.settings["~standard"].validate(settings);
+      if (!checked || checked.issues) throw new Error(`refused: ${checked?.issues?.map(({ message }) => message).join("; ")}`);
+      return driver.discover?.probe({ address, settings: checked.value, signal: new AbortController().signal, deadline: new Date(Date.now() + 10_000), log: () => undefined });
+    };
+
+    test("answers the settings of a node at that address, once a login has worked", async () => {
+      await using bmc = await listener(ANSWER);
+      const found = await probe({ ...LOGIN, port: bmc.port, privilege: "OPERATOR" });
+      expect(found).toEqual({ settings: ipmiSettings.parse({ ...EXAMPLE, port: bmc.port, privilege: "OPERATOR" }) });
+      expect(await tool.commands()).toEqual(["chassis power status"]);
+    });
+
+    test("does not try to log in where nothing speaks IPMI", async () => {
+      const gone = await listener(undefined);
+      await gone[Symbol.asyncDispose]();
+      await expect(probe({ ...LOGIN, port: gone.port })).rejects.toMatchObject({ name: "DriverError", kind: "UNREACHABLE", message: expect.stringContaining(`127.0.0.1:${gone.port}`) });
+      await expect(tool.commands()).rejects.toThrow("ENOENT");
+    });
+
+    test("tries the older cipher suite where the newer one is refused, unless one was named", async () => {
+      await using bmc = await listener(ANSWER);
+      await tool.put("stderr", "Error in open session response message : no matching cipher suite\nError: Unable to establish IPMI v2 / RMCP+ session\n");
+      await expect(probe({ ...LOGIN, port: bmc.port })).rejects.toMatchObject({ kind: "REFUSED" });
+      expect(await tool.file("argv")).toContain("-C\n3\n");
+      expect(await tool.commands()).toHaveLength(2);
+      await expect(probe({ ...LOGIN, port: bmc.port, cipherSuite: 17 })).rejects.toMatchObject({ kind: "REFUSED" });
+      expect(await tool.commands()).toHaveLength(3);
+    });
+
+    test("tells a wrong password from a dead BMC", async () => {
+      await using bmc = await listener(ANSWER);
+      await expect(probe({ ...LOGIN, password: "wrong-password", port: bmc.port })).rejects.toMatchObject({ kind: "AUTHENTICATION" });
+    });
+
+    test("refuses settings that name an address", async () => {
+      await expect(probe({ ...LOGIN, address: "10.0.0.7" })).rejects.toThrow("refused");
+    });
+  });
+
+  test.each([
+    ["10.0.0.7", "10.0.0.7:623"],
+    ["BMC-3.Rack1.example", "bmc-3.rack1.example:623"],
+    ["2001:DB8:0:0::7", "[2001:db8::7]:623"],
+    ["fe80::1%eth0", "[fe80::1%eth0]:623"],
+  ])("a BMC at %s is the controller %s", (address, controller) => {
+    expect(driver.controllerOf?.(ipmiSettings.parse({ ...EXAMPLE, address }))).toBe(controller);
+  });
+
   test("without ipmitool the plugin says which package to install", async () => {
     process.env["PATH"] = "/nowhere";
     try {

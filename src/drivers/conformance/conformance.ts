@@ -11,7 +11,8 @@
  * Without `live` nothing is contacted: the checks read the declarations and the settings schema. With `live` the
  * settings must lead to a machine that may be SWITCHED ON AND OFF at will, best a simulated one; the checks then run
  * one after the other (they share the machine) and leave it off. With `refused` (settings that the same machine turns
- * away, a wrong password say) they also prove that an error says so and gives no secret away.
+ * away, a wrong password say) they also prove that an error says so and gives no secret away. With `discovery` a driver
+ * that finds machines is shown where one is.
  *
  * A check that fails throws an Error whose message is a sentence about the driver. Each makes a driver of its own
  * and closes it.
@@ -33,6 +34,19 @@ export interface ConformanceOptions {
   readonly liveSeconds?: number;
   /** With `live`, for steps that wait for the machine to call back: makes it do so, and gives the body of the call. */
   readonly callBack?: (wait: { readonly step: string; readonly callbackPath: string; readonly memo: Json }) => Promise<Json>;
+  /** For a driver that discovers; without it the settings of its discovery are looked at, and nothing is probed. */
+  readonly discovery?: DiscoveryOptions;
+}
+
+export interface DiscoveryOptions {
+  /** Settings that `discover.settings` accepts; every secret field should be filled. With `live`: those that the machine takes. */
+  readonly settings: Readonly<Record<string, Json>>;
+  /** With `live`: where the machine of `ConformanceOptions.settings` answers. */
+  readonly address: string;
+  /** With `live`: settings that the machine at that address refuses, with secrets of 8 characters or more. */
+  readonly refused?: Readonly<Record<string, Json>>;
+  /** With `live`: an address at which nothing answers. */
+  readonly dead?: string;
 }
 
 export interface ConformanceCheck {
@@ -64,6 +78,8 @@ export function conformance(options: ConformanceOptions): ConformanceCheck[] {
     check("can undo what it can deploy", provesUndeploy),
     check("has steps with `abort` only where abort is supported", provesAbort),
     check("has arguments that may be left out, or says why not", provesArguments),
+    check("tells the controller of a node by a text without secrets, always the same", provesController),
+    check("describes the settings of its discovery, and marks their secrets", provesDiscoverySettings),
     check("can be made and closed twice", provesClose),
   ];
   if (options.live !== true) return declared;
@@ -76,6 +92,14 @@ export function conformance(options: ConformanceOptions): ConformanceCheck[] {
     check("does nothing under a signal that has fired", provesAbortedSignal, 2 * seconds),
     check("ends promptly when the signal fires", provesAbortedRead, seconds),
     check("inspects to the same end when each step is entered twice", provesInspection, 10 * seconds),
+    ...(options.discovery === undefined
+      ? []
+      : [
+          check("discovers the machine, to the same node each time", provesDiscovery, 4 * seconds),
+          check("discovers nothing where nothing answers, and says so", provesDeadAddress, seconds),
+          check("discovers nothing where the login is refused, and gives no secret away", provesRefusedDiscovery, seconds),
+          check("discovers nothing under a signal that has fired", provesAbortedDiscovery, seconds),
+        ]),
     ...(options.refused === undefined ? [] : [check("tells a refused login from other failures, and no secret", provesRefusedLogin, seconds)]),
     check("leaves the machine off", (subject) => switchPower(subject, "OFF", "OFF"), seconds),
   ];
@@ -137,7 +161,11 @@ async function provesRefusal({ driver, options }: Subject): Promise<void> {
 }
 
 function provesDescriptions({ driver }: Subject): void {
-  const schema = jsonSchema(driver.settings);
+  holdDescriptions(driver.settings);
+}
+
+function holdDescriptions(settings: Schema<unknown>): void {
+  const schema = jsonSchema(settings);
   hold(schema["type"] === "object", `The JSON Schema of the settings is of type ${JSON.stringify(schema["type"])}, not "object".`);
   for (const field of fieldsOf(schema)) {
     const description = field.schema["description"];
@@ -146,7 +174,11 @@ function provesDescriptions({ driver }: Subject): void {
 }
 
 function provesSecrets({ driver }: Subject): void {
-  for (const field of fieldsOf(jsonSchema(driver.settings))) {
+  holdSecrets(driver.settings);
+}
+
+function holdSecrets(settings: Schema<unknown>): void {
+  for (const field of fieldsOf(jsonSchema(settings))) {
     const secret = field.schema["writeOnly"] === true;
     if (secret) hold(field.schema["type"] === "string", `The secret "${field.path}" is not a string.`);
     const looksSecret = SECRET_NAME.test(field.name) && field.schema["type"] === "string";
@@ -229,6 +261,29 @@ async function provesArguments({ driver }: Subject): Promise<void> {
       hold(missing.length === 0 || saysWhy, `Step ${step.name} refuses empty arguments, but its schema requires none.`);
     }
   }
+}
+
+async function provesController({ driver, options }: Subject): Promise<void> {
+  if (driver.controllerOf === undefined) return;
+  const settings = await accept(driver.settings, options.settings, "the example settings");
+  const controller: unknown = driver.controllerOf(settings);
+  hold(typeof controller === "string", `The controller of a node is told as ${typeof controller}, not as a text.`);
+  hold(driver.controllerOf(await accept(driver.settings, settings, "its own output")) === controller, "The same settings are told to lead to two controllers.");
+  const secret = secretsIn(driver.settings, options.settings).find(({ value }) => controller.includes(value));
+  hold(secret === undefined, `The text that tells the controller holds the secret "${secret?.path}".`);
+}
+
+async function provesDiscoverySettings({ driver, options }: Subject): Promise<void> {
+  if (driver.discover === undefined) return;
+  const { settings } = driver.discover;
+  holdDescriptions(settings);
+  holdSecrets(settings);
+  if (options.discovery === undefined) return;
+  const once = await accept(settings, options.discovery.settings, "the example settings of a discovery");
+  const twice = await accept(settings, once, "its own output");
+  hold(canonical(once) === canonical(twice), "The schema of the discovery's settings makes something else of its own output.");
+  const unknown = { ...options.discovery.settings, field_that_nobody_knows: true };
+  hold((await issuesOf(settings, unknown)).length > 0, "The schema of the discovery's settings lets an unknown field through, so a misspelt field would go unseen.");
 }
 
 async function provesClose({ options, driver }: Subject): Promise<void> {
@@ -321,12 +376,70 @@ async function provesRefusedLogin(subject: Subject): Promise<void> {
   hold(failure.kind === "AUTHENTICATION", `A refused login counts as ${failure.kind}, not AUTHENTICATION: ${failure.message}`);
   hold(failure.message.trim() !== "", "The error of a refused login has no message.");
   const said = [describe(failure), ...logged].join("\n");
-  for (const field of fieldsOf(jsonSchema(driver.settings)).filter((each) => each.schema["writeOnly"] === true)) {
-    const secret = valueAt(settings, field.path);
-    if (typeof secret !== "string" || secret === "") continue;
-    hold(secret.length >= 8, `The secret "${field.path}" of the option \`refused\` is so short that a log may hold it by chance; take 8 characters or more.`);
-    hold(!said.includes(secret), `The error or the log of a refused login holds the secret "${field.path}".`);
+  for (const { path, value } of secretsIn(driver.settings, settings)) {
+    hold(value.length >= 8, `The secret "${path}" of the option \`refused\` is so short that a log may hold it by chance; take 8 characters or more.`);
+    hold(!said.includes(value), `The error or the log of a refused login holds the secret "${path}".`);
   }
+}
+
+async function provesDiscovery(subject: Subject): Promise<void> {
+  const { driver, options } = subject;
+  const address = options.discovery?.address ?? "";
+  const controllers = [];
+  for (const time of ["first", "second"]) {
+    const found = await probe(subject, address);
+    hold(isRecord(found) && isRecord(found["settings"]), `The ${time} probe of ${address} answers no settings.`);
+    hold(found["name"] === undefined || typeof found["name"] === "string", "The name that a machine tells is no text.");
+    const settings = await accept(driver.settings, found["settings"], "what a probe found");
+    await driver.power.read({ ...(await makeCall(subject)), settings });
+    controllers.push(driver.controllerOf?.(settings));
+  }
+  const [first, second] = controllers;
+  hold(first === second, "Two probes of one address lead to two controllers, so a second discovery would register the machine again.");
+  hold(first !== "", "What a probe found has no controller, so a second discovery would register the machine again.");
+}
+
+async function provesDeadAddress(subject: Subject): Promise<void> {
+  const dead = subject.options.discovery?.dead;
+  if (dead === undefined) return;
+  const failure: unknown = await probe(subject, dead).then(() => undefined, (error: unknown) => error);
+  hold(failure !== undefined, `The driver finds a machine at ${dead}, where nothing answers.`);
+  hold(isDriverError(failure), `A probe where nothing answers fails with no DriverError: ${describe(failure)}`);
+  hold(failure.kind === "UNREACHABLE" || failure.kind === "TIMEOUT", `A probe where nothing answers counts as ${failure.kind}, not UNREACHABLE: ${failure.message}`);
+}
+
+async function provesRefusedDiscovery(subject: Subject): Promise<void> {
+  const { driver, options, logged } = subject;
+  const { address = "", refused } = options.discovery ?? {};
+  if (refused === undefined || driver.discover === undefined) return;
+  const failure: unknown = await probe(subject, address, { settings: refused }).then(() => undefined, (error: unknown) => error);
+  hold(failure !== undefined, "The driver finds a machine with a login that should be refused.");
+  hold(isDriverError(failure), `A refused login is no DriverError: ${describe(failure)}`);
+  hold(failure.kind === "AUTHENTICATION", `A refused login counts as ${failure.kind}, not AUTHENTICATION: ${failure.message}`);
+  const said = [describe(failure), ...logged].join("\n");
+  for (const { path, value } of secretsIn(driver.discover.settings, refused)) {
+    hold(value.length >= 8, `The secret "${path}" of the option \`discovery.refused\` is so short that a log may hold it by chance; take 8 characters or more.`);
+    hold(!said.includes(value), `The error or the log of a refused login holds the secret "${path}".`);
+  }
+}
+
+async function provesAbortedDiscovery(subject: Subject): Promise<void> {
+  const signal = AbortSignal.abort(new Error("aborted by the conformance suite"));
+  const failed = await within(probe(subject, subject.options.discovery?.address ?? "", { signal }), PROMPT_SECONDS, "discover.probe").then(() => false, () => true);
+  hold(failed, "`discover.probe` goes through although its signal had fired before.");
+}
+
+async function probe({ driver, options, logged }: Subject, address: string, changes: { readonly signal?: AbortSignal; readonly settings?: Readonly<Record<string, Json>> } = {}): Promise<unknown> {
+  hold(driver.discover !== undefined, "The driver has no `discover`, but the option `discovery` says that it finds machines.");
+  const milliseconds = (options.liveSeconds ?? 60) * 1000;
+  const settings = await accept(driver.discover.settings, changes.settings ?? options.discovery?.settings, "the settings of the discovery");
+  return driver.discover.probe({
+    address,
+    settings: settings as Readonly<Record<string, Json>>,
+    signal: changes.signal ?? AbortSignal.timeout(milliseconds),
+    deadline: new Date(Date.now() + milliseconds),
+    log: (message) => logged.push(message),
+  });
 }
 
 async function read(subject: Subject): Promise<PowerState> {
@@ -434,6 +547,14 @@ function fieldsOf(schema: JsonSchema, path = ""): { name: string; path: string; 
   const variants = ["anyOf", "oneOf", "allOf"].flatMap((key) => (Array.isArray(schema[key]) ? (schema[key] as unknown[]) : []));
   const inside = [...variants, schema["items"], schema["additionalProperties"]].filter(isRecord);
   return [...own, ...inside.flatMap((each) => fieldsOf(each, path))];
+}
+
+/** The secrets that settings hold, by where they stand. */
+function secretsIn(schema: Schema<unknown>, settings: unknown): { readonly path: string; readonly value: string }[] {
+  return fieldsOf(jsonSchema(schema))
+    .filter((field) => field.schema["writeOnly"] === true)
+    .map(({ path }) => ({ path, value: valueAt(settings, path) }))
+    .filter((one): one is { path: string; value: string } => typeof one.value === "string" && one.value !== "");
 }
 
 function valueAt(value: unknown, path: string): unknown {
