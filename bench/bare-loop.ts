@@ -60,7 +60,7 @@ export async function openBareLoop({ connection, concurrency }: { readonly conne
 
 async function carry(sql: Sql, run: BareRun, plan: Plan): Promise<void> {
   await sql.begin(async (tx) => {
-    await tx`update runs set fence = 1, owner = ${randomUUID()}, state = 'RUNNING', started_at = now(), callback_token = ${randomUUID()}, revision = revision + 1, updated_at = clock_timestamp() where id = ${run.id}`;
+    await tx`update runs set fence = 1, owner = ${randomUUID()}, state = 'RUNNING', started_at = now(), generation = generation + 1, open_generation = generation + 1, revision = revision + 1, updated_at = clock_timestamp() where id = ${run.id}`;
     await beginAttempt(tx, run, plan.steps[0], 0);
   });
   for (const [index, step] of plan.steps.entries()) {
@@ -83,10 +83,10 @@ async function passBoundary(tx: TransactionSql, run: BareRun, plan: Plan, step: 
       for (const event of enter) transitions.push(await move(tx, run, step, event, phase === "clean" || phase === "deploy" ? "NONE" : null));
     }
     await beginAttempt(tx, run, following, index + 1);
-    await tx`update runs set position = ${index + 1}, leg = ${run.leg}, callback_token = ${randomUUID()}, revision = revision + 1, updated_at = clock_timestamp() where id = ${run.id}`;
+    await tx`update runs set position = ${index + 1}, leg = ${run.leg}, generation = generation + 1, open_generation = generation + 1, revision = revision + 1, updated_at = clock_timestamp() where id = ${run.id}`;
   } else {
     for (const event of plan.finish) transitions.push(await move(tx, run, step, event, "DEPLOYED"));
-    await tx`update runs set state = 'SUCCEEDED', position = ${index + 1}, finished_at = now(), owner = null, callback_token = null, fence = 2, revision = revision + 1, updated_at = clock_timestamp() where id = ${run.id}`;
+    await tx`update runs set state = 'SUCCEEDED', position = ${index + 1}, finished_at = now(), owner = null, open_generation = null, slot_phase = null, slot_controller = null, fence = 2, revision = revision + 1, updated_at = clock_timestamp() where id = ${run.id}`;
   }
   if (transitions.length > 0) await append(tx, transitions);
 }

@@ -14,9 +14,9 @@ import { clustersByIds, nodeCountsOf } from "../store/clusters.ts";
 import type { ClusterRow } from "../store/clusters.ts";
 import { newestInventories, nodesByIds, secretFieldsOf } from "../store/nodes.ts";
 import type { InventoryRow, NodeRow } from "../store/nodes.ts";
-import { operationsByIds, runStateCounts, workOnClusters } from "../store/operations.ts";
+import { cleanUpFailures, operationsByIds, runStateCounts, workOnClusters } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
-import type { Plan } from "../store/records.ts";
+import type { Failure, Plan } from "../store/records.ts";
 import { attemptsOf, plansByHashes, runsByIds, unfinishedRuns } from "../store/runs.ts";
 import type { AttemptRow, RunRow } from "../store/runs.ts";
 
@@ -49,6 +49,8 @@ export interface Loaders {
   readonly clusterFacts: DataLoader<string, ClusterFacts>;
   readonly operation: DataLoader<string, OperationRow | null>;
   readonly runCounts: DataLoader<string, Partial<Record<RunState, number>>>;
+  /** Why clean-up runs of an operation failed. */
+  readonly cleanUpFailures: DataLoader<string, readonly Failure[]>;
   readonly run: DataLoader<string, RunRow | null>;
   /** The unfinished run of a node. */
   readonly currentRun: DataLoader<string, RunRow | null>;
@@ -79,6 +81,7 @@ function createLoaders({ reader }: Database): Loaders {
     ),
     operation: byKey(async (ids) => keyed(await operationsByIds(reader, ids)), null),
     runCounts: byKey((ids) => runStateCounts(reader, ids), {}),
+    cleanUpFailures: byKey((ids) => cleanUpFailures(reader, ids), []),
     run: byKey(async (ids) => keyed(await runsByIds(reader, ids)), null),
     currentRun: byKey(async (nodeIds) => new Map((await unfinishedRuns(reader, nodeIds)).map((run) => [run.nodeId, run])), null),
     plan: byKey((hashes) => plansByHashes(reader, hashes), null),

@@ -1,12 +1,13 @@
 /** Enums, each from the table that the code itself goes by. */
 import { ERROR_MEANING } from "../errors.ts";
-import { ACCEPTANCES, RESTART_FROM } from "../engine/engine.ts";
+import { ACCEPTANCES, OFF_REASONS, RESTART_FROM } from "../engine/engine.ts";
 import { RESET_REASONS } from "../feed/node-stream.ts";
 import { CLUSTER_STATES, STAGES } from "../lifecycle/cluster-state.ts";
 import { ABORT_MODES } from "../lifecycle/interrupts.ts";
 import { NODE_EVENTS, NODE_STATES } from "../lifecycle/node-states.ts";
 import { FAILURE_POLICIES, OPERATION_STATES, RUN_STATES } from "../lifecycle/operation-states.ts";
 import { OPERATION_KINDS } from "../lifecycle/verbs.ts";
+import { WAVE_STATES } from "../lifecycle/waves.ts";
 import { builder, enumValues } from "./builder.ts";
 
 const named = <Name extends string>(name: string, description: string, meanings: Readonly<Record<Name, string | { readonly description: string }>>) =>
@@ -25,6 +26,8 @@ export const AbortModeEnum = named("AbortMode", "How an abort is meant where the
 export const RestartFromEnum = named("RestartFrom", "How much of what was done a restart keeps.", RESTART_FROM);
 export const ErrorCodeEnum = named("ErrorCode", "Machine-readable reason, with the HTTP status it stands for. Codes are permanent; there may be more of them.", ERROR_MEANING);
 export const StreamResetReasonEnum = named("StreamResetReason", "Why a stream ended.", RESET_REASONS);
+
+export const WaveStateEnum = named("WaveState", "Where an operation stands with its waves.", WAVE_STATES);
 
 export const UntilEnum = named("Until", "How far a commission goes.", { AVAILABLE: "Verified, inspected and cleaned.", ACTIVE: "Deployed as well." });
 export const WishEnum = named("Wish", "What somebody wants of unfinished work: recorded, and carried out at the next chance.", { STOP: "Let the running step end; start no new one.", ABORT: "Give up." });
@@ -59,14 +62,17 @@ export const PhaseEnum = named("Phase", "One activity on a node: a list of steps
   power: { description: "Power is changed; no lifecycle state is." },
 });
 export const DriverInterfaceEnum = builder.enumType("DriverInterfaceKind", {
-  description: "Interfaces that a driver can offer.",
+  description: "Interfaces that a driver can offer, and the service's own.",
   values: {
-    POWER: { value: "power", description: "Power on, off, reboot, read; verification." },
+    POWER: { value: "power", description: "Power on, off, reboot, read; verification; the reserved steps power_on, power_off, soft_power_off and reboot." },
     INSPECT: { value: "inspect", description: "Collect the inventory." },
     DEPLOY: { value: "deploy", description: "Install and take down." },
     CLEAN: { value: "clean", description: "Erase and configure." },
+    ENGINE: { value: "engine", description: "The service itself: the reserved steps wait and hold." },
   } as const,
 });
+export const StepOffEnum = named("StepOff", "Why a step does not run by itself.", OFF_REASONS);
+export const TouchEnum = named("Touch", "What a step changes on a machine.", { DISKS: "What is on its disks.", FIRMWARE: "Its firmware.", NETWORK: "The networks it is attached to." });
 export const PowerStateEnum = named("PowerState", "Power as last read from the BMC.", { ON: "Powered on.", OFF: "Powered off.", UNKNOWN: "Never read, or the BMC does not say." });
 export const PowerActionEnum = named("PowerAction", "Change of power. A node that is there already succeeds without a call.", {
   ON: "Power on.",

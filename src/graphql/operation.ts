@@ -4,11 +4,12 @@ import { UNFINISHED_RUN_STATES } from "../lifecycle/operation-states.ts";
 import type { RunState } from "../lifecycle/operation-states.ts";
 import { operationsPage } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
+import type { Failure, Waves } from "../store/records.ts";
 import { runsPage } from "../store/runs.ts";
 import { builder, given, needs } from "./builder.ts";
 import { connectionOf, connectionType, connectionWith, pageArgs, pageRequest, pageSize, placeOf, TRANSITIONS_PAGE_MAX } from "./connection.ts";
 import type { Context } from "./context.ts";
-import { FailurePolicyEnum, OperationKindEnum, OperationStateEnum, RunStateEnum, WishEnum } from "./enums.ts";
+import { FailurePolicyEnum, OperationKindEnum, OperationStateEnum, RunStateEnum, WaveStateEnum, WishEnum } from "./enums.ts";
 import { globalId, isUuid, keyOf, uuidOrNone } from "./ids.ts";
 import { ClusterRef, FailureRef, OperationRef, ResourceRef } from "./refs.ts";
 import { RunConnection } from "./run.ts";
@@ -20,6 +21,23 @@ const RunStateCountRef = builder.objectRef<{ readonly state: RunState; readonly 
   fields: (t) => ({
     state: t.field({ type: RunStateEnum, description: "State.", resolve: ({ state }) => state }),
     count: t.exposeInt("count", { description: "How many runs." }),
+  }),
+});
+
+const RolloutRef = builder.objectRef<OperationRow & { readonly waves: Waves }>("Rollout").implement({
+  description: "How an operation takes its nodes on in waves.",
+  fields: (t) => ({
+    state: t.field({ type: WaveStateEnum, description: "Where it stands.", resolve: ({ waveState }) => waveState ?? "RUNNING" }),
+    wave: t.int({ description: "The newest wave that has begun, from 1.", resolve: ({ wave }) => wave + 1 }),
+    waves: t.int({ description: "Number of waves.", resolve: ({ waves }) => waves.sizes.length }),
+    sizes: t.intList({ description: "Number of nodes in each wave.", resolve: ({ waves }) => [...waves.sizes] }),
+    pauseSeconds: t.float({ description: "Pause between two waves.", resolve: ({ waves }) => waves.pauseSeconds }),
+    manual: t.boolean({ description: "Whether each further wave waits for advanceWaves.", resolve: ({ waves }) => waves.manual }),
+    maxFailures: t.int({ nullable: true, description: "So many nodes may fail; null: any number.", resolve: ({ waves }) => waves.maxFailures }),
+    forgivenFailures: t.int({ description: "Failures that somebody has seen and gone on after; they no longer count.", resolve: ({ waves }) => waves.forgiven }),
+    reason: t.exposeString("waveReason", { nullable: true, description: "Why it does not go on just now." }),
+    by: t.exposeString("waveBy", { nullable: true, description: "Who saw to that; `engine` for what follows by itself." }),
+    until: t.expose("waveUntil", { type: "DateTime", nullable: true, description: "End of the pause." }),
   }),
 });
 
@@ -46,6 +64,9 @@ builder.objectType(OperationRef, {
     maxParallel: t.exposeInt("maxParallel", { nullable: true, description: "At most so many nodes at the same time; null: no limit." }),
     variables: t.field({ type: "JSON", description: "Variables of the request, before they were laid over a cluster's settings.", resolve: ({ variables }) => variables }),
     wish: t.field({ type: WishEnum, nullable: true, description: "What was asked of it since: a stop or an abort.", resolve: ({ wish }) => wish }),
+    wishReason: t.exposeString("wishReason", { nullable: true, description: "Why, in their words." }),
+    rollout: t.field({ type: RolloutRef, nullable: true, description: "Its waves; null when the nodes were taken on all at once.", resolve: (operation) => (operation.waves ? { ...operation, waves: operation.waves } : null) }),
+    cleanUpFailures: t.field({ type: [FailureRef], description: "What failed while the failure policy cleaned up; the first cause stays in `firstFailure`.", resolve: ({ id }, _args, { load }) => load.cleanUpFailures.load(id) as Promise<Failure[]> }),
     wishBy: t.exposeString("wishBy", { nullable: true, description: "Who asked for that; `engine` when the failure policy did." }),
     cluster: t.field({ type: ClusterRef, nullable: true, description: "Cluster it was asked for, if it was asked for a cluster.", resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)) }),
     restartOf: t.field({ type: OperationRef, nullable: true, description: "Operation that it takes up again.", resolve: ({ restartOf }, _args, { load }) => (restartOf === null ? null : load.operation.load(restartOf)) }),

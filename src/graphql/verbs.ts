@@ -1,7 +1,9 @@
 /** The mutations that are work: each verb over many nodes, and abort, stop and restart. */
 import type { AbortEffect } from "../lifecycle/interrupts.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
+import type { Share, WavesWish } from "../lifecycle/waves.ts";
 import type { NodeAnswer, SubmitAnswer, Terms } from "../engine/submit.ts";
+import type { WavesAnswer } from "../engine/waves.ts";
 import type { FailurePolicy } from "../lifecycle/operation-states.ts";
 import type { VerbOptions, JsonObject } from "../store/records.ts";
 import { QueryRef, builder, given, needs } from "./builder.ts";
@@ -9,12 +11,32 @@ import { callerOf } from "./context.ts";
 import type { Context } from "./context.ts";
 import { AbortEffectEnum, AbortModeEnum, AcceptanceEnum, DriverInterfaceEnum, FailurePolicyEnum, PowerActionEnum, RestartFromEnum, UntilEnum } from "./enums.ts";
 import { UserErrorRef } from "./errors.ts";
+import { keyOf } from "./ids.ts";
 import { NodeRef, OperationRef, RunRef } from "./refs.ts";
 import { StepRef } from "./run.ts";
 import { NodeSelectorInput, WorkSelectorInput, nodeSelector, workSelector } from "./selectors.ts";
 import type { NodeSelectorShape } from "./selectors.ts";
 
 type InputFields = Parameters<NonNullable<Parameters<typeof builder.inputType>[1]["fields"]>>[0];
+
+const ShareInput = builder.inputType("ShareInput", {
+  description: "A number of nodes, or a share of the operation's. Exactly one field.",
+  isOneOf: true,
+  fields: (t) => ({
+    count: t.int({ description: "So many nodes." }),
+    percent: t.float({ description: "So many percent of the operation's nodes." }),
+  }),
+});
+
+const WavesInput = builder.inputType("WavesInput", {
+  description: "Take the nodes on in waves, in the order of the request: the next one begins when the one before has ended.",
+  fields: (t) => ({
+    sizes: t.field({ type: [ShareInput], required: true, description: "Size of each wave, 1 to 1000 of them; the last one is repeated until every node has its wave. Percent are rounded up." }),
+    pauseSeconds: t.float({ description: "Pause between two waves, 0 to 2592000; 0 if absent." }),
+    manual: t.boolean({ required: true, defaultValue: false, description: "Each further wave waits for advanceWaves." }),
+    maxFailures: t.field({ type: ShareInput, description: "So many nodes may fail; with one more no further node begins until resumeWaves. Percent are rounded down. Absent: any number." }),
+  }),
+});
 
 /** The terms that every verb takes. */
 const termFields = (t: InputFields) => ({
@@ -23,6 +45,7 @@ const termFields = (t: InputFields) => ({
   onFailure: t.field({ type: FailurePolicyEnum, description: "What a failed node does to the others; CLEAN_UP_ALL for a commission unless told otherwise, LEAVE for the rest." }),
   variables: t.field({ type: "JSON", description: "Variables handed to the drivers, laid over the cluster's settings: a JSON object; null removes a key." }),
   maxParallel: t.int({ description: "At most so many nodes at the same time; the others are QUEUED, in order." }),
+  waves: t.field({ type: WavesInput, description: "Take the nodes on in waves; absent: all at once. With `maxFailures`, a commission's `onFailure` is CLEAN_UP_FAILED unless told otherwise." }),
   dryRun: t.boolean({ required: true, defaultValue: false, description: "Only judge and plan: each node's steps, or why it would be refused. Nothing is written." }),
   reason: t.string({ description: "Why; goes into the transitions." }),
 });
@@ -67,6 +90,14 @@ const DecommissionNodesInput = builder.inputType("DecommissionNodesInput", {
   }),
 });
 
+const UpdateNodesInput = builder.inputType("UpdateNodesInput", {
+  description: "Renew what runs on many nodes.",
+  fields: (t) => ({
+    ...workFields(t as never),
+    hostGroup: t.string({ description: "Host group that the nodes are deployed for, told to the drivers as the variable `host_group`; absent: the one they have." }),
+  }),
+});
+
 const SetPowerInput = builder.inputType("SetPowerInput", {
   description: "Change the power of many nodes.",
   fields: (t) => ({
@@ -90,6 +121,14 @@ const StopInput = builder.inputType("StopInput", {
   fields: (t) => ({
     work: t.field({ type: WorkSelectorInput, required: true, description: "Whose work. A stop of an operation, or of a cluster that an operation was asked for, is of the whole operation." }),
     timeoutSeconds: t.float({ description: "How long running steps may go on; then they fail with STOP_TIMEOUT. 1 to 86400; 600 if absent." }),
+    reason: t.string({ description: "Why; goes into the transitions." }),
+  }),
+});
+
+const WorkInput = builder.inputType("WorkInput", {
+  description: "Unfinished work that something is asked of.",
+  fields: (t) => ({
+    work: t.field({ type: WorkSelectorInput, required: true, description: "Whose work." }),
     reason: t.string({ description: "Why; goes into the transitions." }),
   }),
 });
@@ -141,8 +180,26 @@ interface TermsInput {
   onFailure?: FailurePolicy | null | undefined;
   variables?: unknown;
   maxParallel?: number | null | undefined;
+  waves?: WavesShape | null | undefined;
   dryRun: boolean;
   reason?: string | null | undefined;
+}
+
+type ShareShape = { readonly count?: number | null; readonly percent?: number | null };
+
+interface WavesShape {
+  readonly sizes: readonly ShareShape[];
+  readonly pauseSeconds?: number | null;
+  readonly manual: boolean;
+  readonly maxFailures?: ShareShape | null;
+}
+
+function wavesOf({ sizes, pauseSeconds, manual, maxFailures }: WavesShape): WavesWish {
+  return { sizes: sizes.map(shareOf), pauseSeconds: given(pauseSeconds), manual, maxFailures: maxFailures ? shareOf(maxFailures) : undefined };
+}
+
+function shareOf({ count, percent }: ShareShape): Share {
+  return count == null ? { percent: percent ?? 0 } : { count };
 }
 
 function termsOf(input: TermsInput): Terms {
@@ -152,6 +209,7 @@ function termsOf(input: TermsInput): Terms {
     onFailure: given(input.onFailure),
     variables: given(input.variables),
     maxParallel: given(input.maxParallel),
+    waves: input.waves ? wavesOf(input.waves) : undefined,
     dryRun: input.dryRun,
     reason: given(input.reason),
   };
@@ -215,6 +273,17 @@ builder.mutationField("decommissionNodes", (t) =>
   }),
 );
 
+builder.mutationField("updateNodes", (t) =>
+  t.field({
+    type: NodeWorkPayloadRef,
+    nullable: true,
+    ...needs("OPERATE"),
+    description: "Renew what runs on nodes: take the workload down, clean, and deploy again with the settings as they are now, optionally in another host group. From ACTIVE. A tear-down or cleaning that fails ends it there.",
+    args: { input: t.arg({ type: UpdateNodesInput, required: true, description: "Which nodes, on which terms." }) },
+    resolve: (_root, { input }, context) => submit(context, "UPDATE", input as never, input.hostGroup == null ? {} : { hostGroup: input.hostGroup }),
+  }),
+);
+
 builder.mutationField("setPower", (t) =>
   t.field({
     type: NodeWorkPayloadRef,
@@ -259,3 +328,61 @@ builder.mutationField("restart", (t) =>
     resolve: (_root, { input }, context) => context.services.engine.restart(callerOf(context), { ...termsOf(input as never), work: workSelector(input.work), from: input.from }),
   }),
 );
+
+builder.mutationField("withdrawAbort", (t) =>
+  t.field({
+    type: NodeWorkPayloadRef,
+    nullable: true,
+    ...needs("OPERATE"),
+    description: "Take a pending abort back: the step that it waits for ends, and the work goes on. Refused where the abort is being carried out already. A stop asked for before that abort is taken back with it.",
+    args: { input: t.arg({ type: WorkInput, required: true, description: "Whose abort." }) },
+    resolve: (_root, { input }, context) => context.services.engine.withdrawAbort(callerOf(context), { work: workSelector(input.work), reason: given(input.reason) }),
+  }),
+);
+
+builder.mutationField("unhold", (t) =>
+  t.field({
+    type: NodeWorkPayloadRef,
+    nullable: true,
+    ...needs("OPERATE"),
+    description: "Lift holds: runs that reached the reserved step `hold` go on. Each node is answered.",
+    args: { input: t.arg({ type: WorkInput, required: true, description: "Whose holds." }) },
+    resolve: (_root, { input }, context) => context.services.engine.unhold(callerOf(context), { work: workSelector(input.work), reason: given(input.reason) }),
+  }),
+);
+
+const WavesStepInput = builder.inputType("SteerWavesInput", {
+  description: "An operation whose waves are moved on or held.",
+  fields: (t) => ({
+    operationId: t.id({ required: true, description: "Global ID or raw UUID of the operation." }),
+    reason: t.string({ description: "Why; shown with the operation while it is halted." }),
+  }),
+});
+
+const OperationPayloadRef = builder.objectRef<WavesAnswer>("OperationPayload").implement({
+  description: "Answer to what was asked of an operation as a whole.",
+  fields: (t) => ({
+    operation: t.field({ type: OperationRef, nullable: true, description: "The operation as it is now; null when refused.", resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)) }),
+    errors: t.field({ type: [UserErrorRef], description: "Why it was refused.", resolve: ({ refusals }) => [...refusals] }),
+    query: t.field({ type: QueryRef, description: "Root query, to read on in the same request.", resolve: () => ({}) }),
+  }),
+});
+
+const WAVE_MUTATIONS = [
+  ["advanceWaves", "ADVANCE", "Begin the next wave now, whether the one before has ended or not; also after a halt."],
+  ["haltWaves", "HALT", "Let no further node of the operation begin; what has begun goes on. The stream of the operation says why."],
+  ["resumeWaves", "RESUME", "Go on after a halt. Failures so far are forgiven: `maxFailures` counts anew."],
+] as const;
+
+for (const [name, action, description] of WAVE_MUTATIONS) {
+  builder.mutationField(name, (t) =>
+    t.field({
+      type: OperationPayloadRef,
+      nullable: true,
+      ...needs("OPERATE"),
+      description,
+      args: { input: t.arg({ type: WavesStepInput, required: true, description: "Which operation." }) },
+      resolve: (_root, { input }, context) => context.services.engine.steerWaves(callerOf(context), { operationId: keyOf("Operation", input.operationId), action, reason: given(input.reason) }),
+    }),
+  );
+}

@@ -161,3 +161,16 @@ export async function unfinishedOperationsOfCluster(reader: Reader, clusterId: s
     .where(and(sql`${operations.finishedAt} is null`, sql`${operations.id} in (select r.operation_id from runs r join nodes n on n.id = r.node_id where n.cluster_id = ${clusterId}::uuid and r.finished_at is null)`))
     .orderBy(desc(operations.createdAt));
 }
+
+/** Failures of clean-up runs, by operation: kept apart from what made the clean-up necessary. */
+export async function cleanUpFailures(reader: Reader, operationIds: readonly string[]): Promise<Map<string, readonly Failure[]>> {
+  if (operationIds.length === 0) return new Map();
+  const rows = await reader
+    .select({ operationId: runs.operationId, failure: runs.failure })
+    .from(runs)
+    .where(and(inArray(runs.operationId, [...operationIds]), eq(runs.purpose, "CLEAN_UP"), sql`${runs.failure} is not null`))
+    .orderBy(runs.ordinal);
+  const failures = new Map<string, Failure[]>();
+  for (const { operationId, failure } of rows) if (failure) failures.set(operationId, [...(failures.get(operationId) ?? []), failure]);
+  return failures;
+}

@@ -157,7 +157,7 @@ describe("aborting", () => {
     expect(await abort([node])).toEqual(first);
     gate.open();
     await ostler.operationEnds(id);
-    expect((await ostler.story(node, id)).filter((line) => line.startsWith("abort"))).toHaveLength(1);
+    expect((await ostler.story(node, id)).filter((line) => line.startsWith("abort"))).toEqual(["abort_pending → CLEANING", "abort → CLEAN_FAILED"]);
   });
 
   test("the verification of a node brings it back to ENROLLED", async () => {

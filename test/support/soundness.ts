@@ -18,7 +18,7 @@ export async function unsound({ test: { sql }, foldedLog, nodeStates }: EngineUn
         where (state like '%ING' or state like '%\\_WAIT' or state like '%\\_HOLD') and not exists (select from runs r where r.node_id = n.id and r.finished_at is null)`,
     sql`select 'an attempt at step ' || a.step || ' of the ended run on ' || r.node_name || ' is ' || a.state as flaw from attempts a join runs r on r.id = a.run_id
         where r.finished_at is not null and a.finished_at is null`,
-    sql`select 'run on ' || node_name || ' has ended and is owned' as flaw from runs where finished_at is not null and (owner is not null or wake_at is not null or callback_token is not null)`,
+    sql`select 'run on ' || node_name || ' has ended and is owned' as flaw from runs where finished_at is not null and (owner is not null or wake_at is not null or open_generation is not null or wait_for is not null or slot_phase is not null or slot_controller is not null)`,
     sql`select 'positions have a hole before ' || position as flaw from (select position, position - lag(position, 1, 0::bigint) over (order by position) as gap from transitions) t where gap <> 1`,
   ]);
   return [...strays.map((name) => `the log brings ${name} to ${folded[name]}, and it is ${states[name]}`), ...questions.flat().map((row) => String(row["flaw"]))];
