@@ -2,7 +2,7 @@
  * The drivers that are loaded, and what a node makes of them: one driver, with single interfaces taken from others.
  * Also the one place that knows which settings are secret.
  */
-import type { Driver, DriverPhase, InspectInterface, Json, Step, StepInterface } from "./driver.ts";
+import type { Driver, DriverPhase, InspectInterface, Json, Schema, Step, StepInterface } from "./driver.ts";
 
 export type AnyDriver = Driver<unknown>;
 export type AnyStep = Step<unknown>;
@@ -40,12 +40,14 @@ export interface Registry extends AsyncDisposable {
   compose(choice: DriverChoice): { readonly composition: Composition } | { readonly problem: string };
   /** Checks settings, secrets included, and splits them. */
   checkSettings(driver: AnyDriver, settings: unknown): Promise<SettingsVerdict>;
+  /** Checks the settings of a discovery likewise; null where the driver discovers nothing. */
+  checkDiscovery(driver: AnyDriver, settings: unknown): Promise<SettingsVerdict> | null;
   secretFields(driver: AnyDriver): readonly string[];
 }
 
 export function createRegistry(drivers: readonly AnyDriver[]): Registry {
   const byName = new Map(drivers.map((driver) => [driver.name, driver]));
-  const secretFieldsOf = new Map(drivers.map((driver) => [driver.name, readSecretFields(driver)]));
+  const secretFieldsOf = new Map(drivers.map((driver) => [driver.name, readSecretFields(driver.settings)]));
   const names = () => [...byName.keys()].join(", ") || "none";
 
   return {
@@ -72,27 +74,8 @@ export function createRegistry(drivers: readonly AnyDriver[]): Registry {
         },
       };
     },
-    async checkSettings(driver, settings) {
-      const result = await driver.settings["~standard"].validate(settings);
-      if (result.issues) {
-        return {
-          ok: false,
-          issues: result.issues.map(({ message, path }) => ({
-            message,
-            path: (path ?? []).map((part) => String(typeof part === "object" ? part.key : part)),
-          })),
-        };
-      }
-      const open: Record<string, Json> = {};
-      const secrets: Record<string, string> = {};
-      const secretNames = secretFieldsOf.get(driver.name) ?? [];
-      for (const [key, value] of Object.entries(result.value as Record<string, Json>)) {
-        if (value === undefined) continue;
-        if (secretNames.includes(key)) secrets[key] = typeof value === "string" ? value : JSON.stringify(value);
-        else open[key] = value;
-      }
-      return { ok: true, settings: open, secrets };
-    },
+    checkSettings: (driver, settings) => check(driver.settings, secretFieldsOf.get(driver.name) ?? [], settings),
+    checkDiscovery: (driver, settings) => (driver.discover ? check(driver.discover.settings, readSecretFields(driver.discover.settings), settings) : null),
     async [Symbol.asyncDispose]() {
       await Promise.allSettled(drivers.map(async (driver) => driver.close?.()));
     },
@@ -119,11 +102,46 @@ export function findStep(driver: AnyDriver, phase: DriverPhase, name: string): A
 
 /** JSON Schema of a driver's settings, as a client may send them. */
 export function settingsSchema(driver: AnyDriver): Record<string, unknown> {
-  return driver.settings["~standard"].jsonSchema.input({ target: "draft-2020-12" });
+  return jsonSchemaOf(driver.settings);
 }
 
-function readSecretFields(driver: AnyDriver): readonly string[] {
-  const { properties } = settingsSchema(driver) as { properties?: Record<string, { writeOnly?: boolean }> };
+/** JSON Schema of the settings of a discovery, as a client may send them; null where the driver discovers nothing. */
+export function discoverySchema(driver: AnyDriver): Record<string, unknown> | null {
+  return driver.discover ? jsonSchemaOf(driver.discover.settings) : null;
+}
+
+/** What a node's management controller is reached by; null where the driver tells of none. */
+export function controllerOf(driver: AnyDriver, settings: unknown): string | null {
+  return driver.controllerOf?.(settings) || null;
+}
+
+function jsonSchemaOf(schema: Schema<unknown>): Record<string, unknown> {
+  return schema["~standard"].jsonSchema.input({ target: "draft-2020-12" });
+}
+
+async function check(schema: Schema<unknown>, secretNames: readonly string[], settings: unknown): Promise<SettingsVerdict> {
+  const result = await schema["~standard"].validate(settings);
+  if (result.issues) {
+    return {
+      ok: false,
+      issues: result.issues.map(({ message, path }) => ({
+        message,
+        path: (path ?? []).map((part) => String(typeof part === "object" ? part.key : part)),
+      })),
+    };
+  }
+  const open: Record<string, Json> = {};
+  const secrets: Record<string, string> = {};
+  for (const [key, value] of Object.entries(result.value as Record<string, Json>)) {
+    if (value === undefined) continue;
+    if (secretNames.includes(key)) secrets[key] = typeof value === "string" ? value : JSON.stringify(value);
+    else open[key] = value;
+  }
+  return { ok: true, settings: open, secrets };
+}
+
+function readSecretFields(schema: Schema<unknown>): readonly string[] {
+  const { properties } = jsonSchemaOf(schema) as { properties?: Record<string, { writeOnly?: boolean }> };
   return Object.entries(properties ?? {})
     .filter(([, property]) => property.writeOnly === true)
     .map(([name]) => name);

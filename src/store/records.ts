@@ -88,8 +88,13 @@ export interface VerbOptions {
   readonly runbook?: string;
   /** Host group that the nodes get. */
   readonly hostGroup?: string;
-  /** Of a discovery: the driver, and its settings without secrets. */
-  readonly discovery?: { readonly driver: string; readonly settings: JsonObject };
+  /** Of a discovery: the driver, its settings without secrets, and what the nodes get that are found. */
+  readonly discovery?: {
+    readonly driver: string;
+    readonly settings: JsonObject;
+    readonly labels?: Readonly<Record<string, string>>;
+    readonly namePrefix?: string;
+  };
 }
 
 /**
