@@ -76,10 +76,16 @@ export async function moveHeld(work: Work, held: Held, event: NodeEvent, why: { 
   held.node = { ...node, ...change, state };
 }
 
+/** What a step or its undoing saw of the power, and what it left it as: that is what is wanted of it from now on. */
 export async function notePower(work: Work, held: Held, power: PowerState): Promise<void> {
-  if (held.node.powerState === power && held.node.powerReadAt !== null) return;
-  await updateNode(work.tx, held.node.id, { powerState: power, powerReadAt: new Date() });
-  held.node = { ...held.node, powerState: power };
+  const { node, machine } = held;
+  const seen = node.powerState === power && node.powerReadAt !== null ? {} : { powerState: power, powerReadAt: new Date() };
+  const wantedPower = machine.lastSet?.power ?? node.wantedPower;
+  const powerProblem = power === "UNKNOWN" ? node.powerProblem : null;
+  if (!("powerState" in seen) && wantedPower === node.wantedPower && powerProblem === node.powerProblem) return;
+  const change = { ...seen, wantedPower, powerProblem };
+  await updateNode(work.tx, node.id, change);
+  held.node = { ...node, ...change };
 }
 
 export async function noteStage(work: Work, held: Held, stage: NodeRow["stage"]): Promise<void> {
@@ -87,7 +93,9 @@ export async function noteStage(work: Work, held: Held, stage: NodeRow["stage"])
   held.node = { ...held.node, stage };
 }
 
-/** With the last inspect step of a leg the outputs of all of them become the inventory. */
+const MODEL_LENGTH_MAX = 255;
+
+/** With the last inspect step of a leg the outputs of all of them become the inventory. A text `model` in it is the node's. */
 export async function noteInventory(work: Work, held: Held, position: number): Promise<void> {
   const { plan, run, node } = held;
   const leg = plan.steps[position]?.leg;
@@ -95,6 +103,10 @@ export async function noteInventory(work: Work, held: Held, position: number): P
   const outputs = (await attemptsOf(work.tx, [run.id])).filter(({ step, state }) => state === "SUCCEEDED" && plan.steps[step]?.leg === leg).map(({ output }) => output);
   const data: JsonObject = Object.assign({}, ...outputs.filter((output): output is JsonObject => typeof output === "object" && output !== null && !Array.isArray(output)));
   await insertInventory(work.tx, { id: randomUUID(), nodeId: node.id, runId: run.id, data });
+  const model = typeof data["model"] === "string" ? data["model"].trim().slice(0, MODEL_LENGTH_MAX) : "";
+  if (model === "" || model === node.model) return;
+  await updateNode(work.tx, node.id, { model });
+  held.node = { ...node, model };
 }
 
 /** A clean-up run is a consequence of its operation's stop, so that stop is not for it. */

@@ -289,7 +289,7 @@ export function createRunner(parts: RunnerParts): Runner {
     // Wishes were recorded since the claim.
     const held: Held = { ...claimed, run };
     const wish = wishOf(run, run.operationWish);
-    if (outcome.kind !== "wait" && outcome.powerState !== null) await notePower(work, held, outcome.powerState);
+    if (outcome.powerState !== null) await notePower(work, held, outcome.powerState);
     switch (outcome.kind) {
       case "done":
         await updateAttempt(work.tx, attempt, { state: "SUCCEEDED", output: outcome.output, ended: true });

@@ -16,7 +16,7 @@ import { POWER_STEPS, isReserved } from "./reserved.ts";
 
 export type StepOutcome =
   | { readonly kind: "done"; readonly output: StoredJson; readonly powerState: PowerState | null }
-  | { readonly kind: "wait"; readonly seconds: number; readonly onCallback: boolean; readonly memo: StoredJson }
+  | { readonly kind: "wait"; readonly seconds: number; readonly onCallback: boolean; readonly memo: StoredJson; readonly powerState: PowerState | null }
   | { readonly kind: "failed"; readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean; readonly powerState: PowerState | null }
   | { readonly kind: "aborted"; readonly ignoredSignal: boolean; readonly powerState: PowerState | null };
 
@@ -25,6 +25,8 @@ export interface Machine {
   readonly node: NodeRow;
   readonly composition: Composition;
   readonly redactor: Redactor;
+  /** The power that was last set through it, by a step or by its undoing; null: none was. */
+  readonly lastSet?: { power: "ON" | "OFF" | null };
   settingsOf(driver: AnyDriver): unknown;
 }
 
@@ -43,6 +45,7 @@ export async function openMachine(registry: Registry, node: NodeRow, secrets: Se
     node,
     composition: composed.composition,
     redactor: createRedactor(Object.values(secrets).flatMap((fields) => Object.values(fields))),
+    lastSet: { power: null },
     settingsOf: (driver) => settings.get(driver.name),
   };
 }
@@ -148,12 +151,51 @@ export async function abortStep(request: StepBasis): Promise<void> {
   await bounded(declared.abort(stepCall(request, driver, signal, powerOf(request, signal, { state: null }))), signal);
 }
 
-/** Sets a node's power outside any step; bounded by `deadline`. Answers the state it is in then. */
-export async function setPower(machine: Machine, action: PowerAction, deadline: Date, log: Log): Promise<PowerState> {
-  const signal = AbortSignal.timeout(Math.max(1, deadline.getTime() - Date.now()));
+/** Sets a node's power outside any step; bounded by `deadline`, and ended by `end`. Answers the state it is in then. */
+export async function setPower(machine: Machine, action: PowerAction, deadline: Date, log: Log, end?: AbortSignal): Promise<PowerState> {
+  const signal = AbortSignal.any([AbortSignal.timeout(Math.max(1, deadline.getTime() - Date.now())), ...(end ? [end] : [])]);
   const power = { state: null as PowerState | null };
   await bounded(powerOf({ machine, deadline, log }, signal, power).set(action), signal);
   return power.state ?? "UNKNOWN";
+}
+
+/** The power of a node as its BMC tells it, or why it does not. */
+export type PowerReading = { readonly state: PowerState } | { readonly code: ErrorCode; readonly reason: string };
+
+/** Reads a node's power outside any step; bounded by `deadline`, and ended by `end`. */
+export async function readPower(machine: Machine, deadline: Date, end: AbortSignal, log: Log): Promise<PowerReading> {
+  try {
+    return { state: await within(deadline, end, (signal) => powerOf({ machine, deadline, log }, signal, { state: null }).read()) };
+  } catch (error) {
+    if (error instanceof TimeOver) return { code: "TIMEOUT", reason: "the BMC did not answer in time" };
+    const { code, reason } = failureOf(error, machine.redactor);
+    return { code, reason };
+  }
+}
+
+/** A call took longer than it may. Drivers know it by the name that the reason of `AbortSignal.timeout` has. */
+class TimeOver extends Error {
+  override readonly name = "TimeoutError";
+}
+
+/** Makes a call that ends with `end`, or with a `TimeOver` at the deadline, whether or not the driver heeds its signal. */
+async function within<T>(deadline: Date, end: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const clock = new AbortController();
+  const timer = setTimeout(() => clock.abort(new TimeOver("The time is over.")), Math.max(1, deadline.getTime() - Date.now()));
+  const signal = AbortSignal.any([end, clock.signal]);
+  const over = new Promise<never>((_, reject) => {
+    const leave = () => reject(signal.reason);
+    if (signal.aborted) leave();
+    else signal.addEventListener("abort", leave, { once: true });
+  });
+  over.catch(() => {});
+  try {
+    const done = work(signal);
+    done.catch(() => {});
+    return await Promise.race([done, over]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 async function bounded<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
@@ -209,9 +251,11 @@ function powerOf(basis: CallBasis, signal: AbortSignal, seen: { state: PowerStat
     read,
     async set(action) {
       const wanted: PowerState = action === "ON" || action === "REBOOT" ? "ON" : "OFF";
-      if (action !== "REBOOT" && (await read()) === wanted) return;
-      await driver.power.set(given, action);
-      seen.state = wanted;
+      if (action === "REBOOT" || (await read()) !== wanted) {
+        await driver.power.set(given, action);
+        seen.state = wanted;
+      }
+      if (basis.machine.lastSet) basis.machine.lastSet.power = wanted;
     },
     async setBootDevice(device: BootDevice, options) {
       if (!driver.power.setBootDevice) throw new Error(`Driver "${driver.name}" cannot set the boot device.`);
@@ -239,7 +283,7 @@ function outcomeOf(result: unknown, redactor: Redactor, power: { readonly state:
       const memo = storable(given["memo"]);
       if (typeof seconds !== "number" || !(seconds >= 0)) return junk("a wait without seconds and without a call-back");
       if (memo === undefined || !isStorable(memo)) return junk("a memo that is no JSON, is too large, or has characters that cannot be stored");
-      return { kind: "wait", seconds, onCallback: given["callback"] === true, memo };
+      return { kind: "wait", seconds, onCallback: given["callback"] === true, memo, powerState: power.state };
     }
     case "failed":
       if (typeof given["reason"] !== "string") return junk("a failure without a reason");
