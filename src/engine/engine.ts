@@ -15,8 +15,12 @@ import { deleteNodes, registerNodes, setMaintenance, updateNode } from "./nodes.
 import type { Edited, NewNode, NodeChange } from "./nodes.ts";
 import { createQueue } from "./queue.ts";
 import { startRecovery } from "./recover.ts";
+import { createRunbook, deleteRunbook, updateRunbook } from "./runbooks.ts";
+import type { NewRunbook, RunbookChange, RunbookEdited } from "./runbooks.ts";
 import { createRunner } from "./runner.ts";
 import type { ClusterRef, NodeSelector } from "./select.ts";
+import { updateSite } from "./site.ts";
+import type { SiteChange, SiteEdited } from "./site.ts";
 import { submitVerb } from "./submit.ts";
 import type { Caller, SubmitAnswer, VerbRequest } from "./submit.ts";
 import { createTransact } from "./transition.ts";
@@ -29,6 +33,8 @@ import type { StoredJson } from "../store/records.ts";
 
 // What the API shows of how the engine decides.
 export { RESTART_FROM, stepUnderWay } from "./interrupt.ts";
+export { OFF_REASONS, catalogueOf } from "./plan.ts";
+export { RESERVED_STEPS, reservedArgsSchema } from "./reserved.ts";
 export { findCluster } from "./select.ts";
 export { ACCEPTANCES, factsOf } from "./submit.ts";
 
@@ -52,6 +58,10 @@ export interface Engine extends AsyncDisposable {
   createCluster(caller: Caller, cluster: NewCluster): Promise<ClusterEdited>;
   updateCluster(caller: Caller, ref: ClusterRef, change: ClusterChange): Promise<ClusterEdited>;
   deleteCluster(caller: Caller, ref: ClusterRef, ifRevision: number | undefined): Promise<ClusterEdited>;
+  createRunbook(caller: Caller, runbook: NewRunbook): Promise<RunbookEdited>;
+  updateRunbook(caller: Caller, name: string, change: RunbookChange): Promise<RunbookEdited>;
+  deleteRunbook(caller: Caller, name: string, ifRevision: number | undefined): Promise<RunbookEdited>;
+  updateSite(caller: Caller, change: SiteChange): Promise<SiteEdited>;
   /** A machine calls back; `token` is the last part of the path it was given. */
   callBack(token: string, body: StoredJson): Promise<CallBackAnswer>;
 }
@@ -104,6 +114,10 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     createCluster: (caller, cluster) => createCluster(transact, caller, cluster),
     updateCluster: (_caller, ref, change) => updateCluster(transact, ref, change),
     deleteCluster: (_caller, ref, ifRevision) => deleteCluster(transact, ref, ifRevision),
+    createRunbook: (_caller, runbook) => createRunbook(transact, runbook),
+    updateRunbook: (_caller, name, change) => updateRunbook(transact, name, change),
+    deleteRunbook: (_caller, name, ifRevision) => deleteRunbook(transact, name, ifRevision),
+    updateSite: (caller, change) => updateSite({ transact, registry, limitsChanged: nudge }, caller, change),
     callBack: (token, body) => callBack(parts, token, body),
     async [Symbol.asyncDispose]() {
       recovery?.close();

@@ -3,7 +3,8 @@ import type { AnyDriver, AnyStep, InterfaceName } from "../drivers/registry.ts";
 import { INTERFACES, settingsSchema } from "../drivers/registry.ts";
 import type { StoredJson } from "../store/records.ts";
 import { builder, needs } from "./builder.ts";
-import { DriverInterfaceEnum, InterruptibleEnum, PhaseEnum } from "./enums.ts";
+import { StepDefinitionRef } from "./catalogue.ts";
+import { DriverInterfaceEnum } from "./enums.ts";
 import { globalId } from "./ids.ts";
 import { DriverRef, ResourceRef } from "./refs.ts";
 
@@ -12,25 +13,6 @@ interface Offer {
   readonly supportsAbort: boolean;
   readonly steps: readonly AnyStep[];
 }
-
-const StepDefinitionRef = builder.objectRef<AnyStep>("StepDefinition").implement({
-  description: "A step that a driver offers.",
-  fields: (t) => ({
-    name: t.exposeString("name", { description: "Name, unique in its interface and phase." }),
-    title: t.exposeString("title", { description: "What it does, for people." }),
-    phase: t.field({ type: PhaseEnum, description: "Phase it belongs to.", resolve: ({ phase }) => phase }),
-    priority: t.exposeInt("priority", { description: "Higher runs first; 0 means only on request." }),
-    interruptible: t.field({ type: InterruptibleEnum, description: "Whether it may be cut while it runs.", resolve: ({ interruptible }) => interruptible }),
-    idempotent: t.exposeBoolean("idempotent", { description: "Whether it may be entered again after a crash." }),
-    timeoutSeconds: t.exposeFloat("timeoutSeconds", { description: "Longest time from its beginning to its end, waits included." }),
-    argsSchema: t.field({
-      type: "JSON",
-      nullable: true,
-      description: "JSON Schema of its arguments; null when it takes none.",
-      resolve: ({ args }) => (args ? (args["~standard"].jsonSchema.input({ target: "draft-2020-12" }) as StoredJson) : null),
-    }),
-  }),
-});
 
 const DriverInterfaceRef = builder.objectRef<Offer>("DriverInterface").implement({
   description: "One interface of a driver.",

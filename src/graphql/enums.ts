@@ -6,6 +6,7 @@ import { CLUSTER_STATES, STAGES } from "../lifecycle/cluster-state.ts";
 import { ABORT_MODES } from "../lifecycle/interrupts.ts";
 import { NODE_EVENTS, NODE_STATES } from "../lifecycle/node-states.ts";
 import { FAILURE_POLICIES, OPERATION_STATES, RUN_STATES } from "../lifecycle/operation-states.ts";
+import { TOUCHES } from "../lifecycle/touches.ts";
 import { OPERATION_KINDS } from "../lifecycle/verbs.ts";
 import { WAVE_STATES } from "../lifecycle/waves.ts";
 import { builder, enumValues } from "./builder.ts";
@@ -72,7 +73,7 @@ export const DriverInterfaceEnum = builder.enumType("DriverInterfaceKind", {
   } as const,
 });
 export const StepOffEnum = named("StepOff", "Why a step does not run by itself.", OFF_REASONS);
-export const TouchEnum = named("Touch", "What a step changes on a machine.", { DISKS: "What is on its disks.", FIRMWARE: "Its firmware.", NETWORK: "The networks it is attached to." });
+export const TouchEnum = named("Touch", "What a step can change on a machine.", TOUCHES);
 export const PowerStateEnum = named("PowerState", "Power as last read from the BMC.", { ON: "Powered on.", OFF: "Powered off.", UNKNOWN: "Never read, or the BMC does not say." });
 export const PowerActionEnum = named("PowerAction", "Change of power. A node that is there already succeeds without a call.", {
   ON: "Power on.",

@@ -10,9 +10,10 @@ import { operationsPage } from "../store/operations.ts";
 import { QueryRef, builder, given, needs } from "./builder.ts";
 import { connectionOf, connectionType, pageArgs, pageRequest, TRANSITIONS_PAGE_MAX } from "./connection.ts";
 import type { PageArgs } from "./connection.ts";
+import { CatalogueStepRef, stepCatalogue } from "./catalogue.ts";
 import { callerOf } from "./context.ts";
 import type { Context } from "./context.ts";
-import { DriverInterfaceEnum, ErrorCodeEnum, NodeOrderFieldEnum, NodeStateEnum, OperationKindEnum, OrderDirectionEnum, PowerStateEnum, PresenceEnum, StageEnum } from "./enums.ts";
+import { DriverInterfaceEnum, ErrorCodeEnum, NodeOrderFieldEnum, NodeStateEnum, OperationKindEnum, OrderDirectionEnum, PhaseEnum, PowerStateEnum, PresenceEnum, StageEnum } from "./enums.ts";
 import { UserErrorRef } from "./errors.ts";
 import { globalId, isUuid, keyOf } from "./ids.ts";
 import { OperationConnection } from "./operation.ts";
@@ -116,6 +117,12 @@ builder.objectType(NodeRef, {
     cluster: t.field({ type: ClusterRef, nullable: true, description: "Cluster the node belongs to.", resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)) }),
     inventory: t.field({ type: InventoryRef, nullable: true, description: "What the newest inspection found, null before the first one.", resolve: ({ id }, _args, { load }) => load.inventory.load(id) }),
     currentRun: t.field({ type: RunRef, nullable: true, description: "The unfinished run, null when there is none. At most one per node.", resolve: ({ id }, _args, { load }) => load.currentRun.load(id) }),
+    stepCatalogue: t.field({
+      type: [CatalogueStepRef],
+      description: "What steps its drivers offer for a phase (inspect, clean, deploy or undeploy): those that would run now, in their order, then those that would not, and why. Empty while a driver of the node is not loaded.",
+      args: { phase: t.arg({ type: PhaseEnum, required: true, description: "Which phase." }) },
+      resolve: (node, { phase }, context) => stepCatalogue(node, phase, context),
+    }),
     verbs: t.field({ type: [VerbVerdictRef], description: "What could be asked of the node now, and why the rest would be refused.", resolve: (node, _args, context) => verdicts(node, context) }),
     operations: t.field({
       type: OperationConnection,

@@ -62,6 +62,7 @@ builder.objectType(OperationRef, {
     idempotencyKey: t.exposeString("idempotencyKey", { nullable: true, description: "Key that makes a repeated request harmless." }),
     onFailure: t.field({ type: FailurePolicyEnum, description: "What a failed node does to the others.", resolve: ({ onFailure }) => onFailure }),
     maxParallel: t.exposeInt("maxParallel", { nullable: true, description: "At most so many nodes at the same time; null: no limit." }),
+    runbook: t.string({ nullable: true, description: "Runbook that its steps were taken from when it was accepted.", resolve: ({ options }) => options.runbook ?? null }),
     variables: t.field({ type: "JSON", description: "Variables of the request, before they were laid over a cluster's settings.", resolve: ({ variables }) => variables }),
     wish: t.field({ type: WishEnum, nullable: true, description: "What was asked of it since: a stop or an abort.", resolve: ({ wish }) => wish }),
     wishReason: t.exposeString("wishReason", { nullable: true, description: "Why, in their words." }),

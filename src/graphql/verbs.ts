@@ -5,15 +5,16 @@ import type { Share, WavesWish } from "../lifecycle/waves.ts";
 import type { NodeAnswer, SubmitAnswer, Terms } from "../engine/submit.ts";
 import type { WavesAnswer } from "../engine/waves.ts";
 import type { FailurePolicy } from "../lifecycle/operation-states.ts";
-import type { VerbOptions, JsonObject } from "../store/records.ts";
+import type { VerbOptions } from "../store/records.ts";
 import { QueryRef, builder, given, needs } from "./builder.ts";
 import { callerOf } from "./context.ts";
 import type { Context } from "./context.ts";
-import { AbortEffectEnum, AbortModeEnum, AcceptanceEnum, DriverInterfaceEnum, FailurePolicyEnum, PowerActionEnum, RestartFromEnum, UntilEnum } from "./enums.ts";
+import { AbortEffectEnum, AbortModeEnum, AcceptanceEnum, FailurePolicyEnum, PowerActionEnum, RestartFromEnum, UntilEnum } from "./enums.ts";
 import { UserErrorRef } from "./errors.ts";
 import { keyOf } from "./ids.ts";
 import { NodeRef, OperationRef, RunRef } from "./refs.ts";
 import { StepRef } from "./run.ts";
+import { StepInput, stepChoices } from "./runbook.ts";
 import { NodeSelectorInput, WorkSelectorInput, nodeSelector, workSelector } from "./selectors.ts";
 import type { NodeSelectorShape } from "./selectors.ts";
 
@@ -65,20 +66,20 @@ const CommissionNodesInput = builder.inputType("CommissionNodesInput", {
   }),
 });
 
-const StepInput = builder.inputType("StepInput", {
-  description: "One step, with its arguments.",
-  fields: (t) => ({
-    interface: t.field({ type: DriverInterfaceEnum, required: true, defaultValue: "clean", description: "Interface that offers it." }),
-    name: t.string({ required: true, description: "Its name." }),
-    args: t.field({ type: "JSON", description: "Its arguments, checked against `StepDefinition.argsSchema` before anything starts." }),
-  }),
-});
-
 const CleanNodesInput = builder.inputType("CleanNodesInput", {
   description: "Clean many nodes.",
   fields: (t) => ({
     ...workFields(t as never),
-    steps: t.field({ type: [StepInput], description: "Clean steps to run in this order, in place of the automatic ones." }),
+    steps: t.field({ type: [StepInput], description: "Clean steps and reserved steps to run in this order, in place of the automatic ones; 1 to 100." }),
+    runbook: t.string({ description: "Name of a runbook, in place of `steps`. Its steps are those it has now." }),
+  }),
+});
+
+const DeployNodesInput = builder.inputType("DeployNodesInput", {
+  description: "Deploy many nodes.",
+  fields: (t) => ({
+    ...workFields(t as never),
+    steps: t.field({ type: [StepInput], description: "Deploy steps and reserved steps to run in this order, in place of the automatic ones; 1 to 100." }),
   }),
 });
 
@@ -151,7 +152,8 @@ const NodeResultRef = builder.objectRef<ResultShape>("NodeResult").implement({
     node: t.field({ type: NodeRef, nullable: true, description: "The node.", resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)) }),
     run: t.field({ type: RunRef, nullable: true, description: "The run; null if refused or only planned.", resolve: ({ runId }, _args, { load }) => (runId === null ? null : load.run.load(runId)) }),
     accepted: t.exposeBoolean("accepted", { description: "Whether work was (with `dryRun`: would be) started, or the wish recorded." }),
-    error: t.field({ type: UserErrorRef, nullable: true, description: "Why the node was refused.", resolve: ({ refusal }) => refusal }),
+    error: t.field({ type: UserErrorRef, nullable: true, description: "Why the node was refused; the first reason.", resolve: ({ refusal }) => refusal }),
+    errors: t.field({ type: [UserErrorRef], description: "Why the node was refused; every reason.", resolve: ({ refusal, further = [] }) => (refusal ? [refusal, ...further] : []) }),
     steps: t.field({
       type: [StepRef],
       nullable: true,
@@ -219,10 +221,14 @@ function submit(context: Context, kind: OperationKind, input: TermsInput & { nod
   return context.services.engine.submit(callerOf(context), { ...termsOf(input), kind, nodes: nodeSelector(input.nodes), options });
 }
 
+function choiceOf({ steps }: { readonly steps?: Parameters<typeof stepChoices>[0] }): VerbOptions {
+  const chosen = stepChoices(steps);
+  return chosen ? { steps: chosen } : {};
+}
+
 const SIMPLE_VERBS = [
   ["manageNodes", "MANAGE", "Verify power and credentials, up to MANAGEABLE. From ENROLLED, STOPPED, AVAILABLE, DECOMMISSIONED and the failed states of inspection and cleaning."],
   ["inspectNodes", "INSPECT", "Collect the inventory. From MANAGEABLE and INSPECT_FAILED; in place on AVAILABLE and ACTIVE where the driver inspects without a reboot."],
-  ["deployNodes", "DEPLOY", "Install, up to ACTIVE. From AVAILABLE, DEPLOY_FAILED, and again from ACTIVE."],
   ["undeployNodes", "UNDEPLOY", "Remove the workload, then clean, up to AVAILABLE. From ACTIVE, STOPPED, DEPLOY_FAILED and UNDEPLOY_FAILED."],
 ] as const;
 
@@ -255,10 +261,20 @@ builder.mutationField("cleanNodes", (t) =>
     type: NodeWorkPayloadRef,
     nullable: true,
     ...needs("OPERATE"),
-    description: "Run clean steps: the automatic ones, or those given. A node ends where it began.",
+    description: "Run clean steps: those that run by themselves, those given, or a runbook's. A node ends where it began.",
     args: { input: t.arg({ type: CleanNodesInput, required: true, description: "Which nodes, which steps, on which terms." }) },
-    resolve: (_root, { input }, context) =>
-      submit(context, "CLEAN", input as never, input.steps ? { steps: input.steps.map(({ interface: from, name, args }) => ({ interface: from, name, args: (args ?? {}) as JsonObject })) } : {}),
+    resolve: (_root, { input }, context) => submit(context, "CLEAN", input as never, { ...choiceOf(input), ...(input.runbook != null && { runbook: input.runbook }) }),
+  }),
+);
+
+builder.mutationField("deployNodes", (t) =>
+  t.field({
+    type: NodeWorkPayloadRef,
+    nullable: true,
+    ...needs("OPERATE"),
+    description: "Install, up to ACTIVE. From AVAILABLE, DEPLOY_FAILED, and again from ACTIVE.",
+    args: { input: t.arg({ type: DeployNodesInput, required: true, description: "Which nodes, which steps, on which terms." }) },
+    resolve: (_root, { input }, context) => submit(context, "DEPLOY", input as never, choiceOf(input)),
   }),
 );
 
