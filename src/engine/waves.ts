@@ -9,7 +9,7 @@ import type { Share, WavesWish } from "../lifecycle/waves.ts";
 import { lockOperation, updateOperation } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { Waves } from "../store/records.ts";
-import { countFailed, hasUnfinishedInWaves } from "../store/runs.ts";
+import { countFailed, hasQueued, hasUnfinishedInWaves } from "../store/runs.ts";
 import { ENGINE, beginQueued } from "./begin.ts";
 import type { BeginParts } from "./begin.ts";
 import { isUuid } from "./select.ts";
@@ -54,7 +54,8 @@ export async function settleWaves(work: Work, parts: BeginParts, operation: Oper
   if (!waves || !waveState || operation.wish !== null) return;
   const failures = (await countFailed(work.tx, operation.id)) - waves.forgiven;
   const unfinished = await hasUnfinishedInWaves(work.tx, operation.id, wave);
-  switch (judgeWaves({ ...waves, state: waveState, wave, waves: waves.sizes.length, failures, unfinished })) {
+  const queued = await hasQueued(work.tx, operation.id);
+  switch (judgeWaves({ ...waves, state: waveState, wave, waves: waves.sizes.length, failures, unfinished, queued })) {
     case "NOTHING":
       return;
     case "HALT": {

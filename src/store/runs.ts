@@ -217,6 +217,12 @@ export async function hasUnfinishedInWaves(tx: Tx, operationId: string, wave: nu
   return found.length > 0;
 }
 
+/** Whether a node of the operation has not begun. */
+export async function hasQueued(tx: Tx, operationId: string): Promise<boolean> {
+  const found = await tx.select({ id: runs.id }).from(runs).where(and(eq(runs.operationId, operationId), eq(runs.state, "QUEUED"))).limit(1);
+  return found.length > 0;
+}
+
 /** Runs of an operation's work that failed. */
 export async function countFailed(tx: Tx, operationId: string): Promise<number> {
   return tx.$count(runs, and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), eq(runs.state, "FAILED")));
