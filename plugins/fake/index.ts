@@ -61,6 +61,7 @@ export default function createFake(_host: PluginHost): Driver<FakeSettings> {
       await untilOrAborted(delay(milliseconds / parts), signal);
       if (parts > 1) call.progress?.((part / parts) * 100, `${part} of ${parts}`);
     }
+    for (const line of script.says ?? []) call.log(line);
     if (script.throws !== undefined) throw new Error(script.throws);
     if (script.fail !== undefined) return { kind: "failed", reason: script.fail, retryable: script.retryable ?? false };
     const failed = failures.get(`${call.node.id} ${label}`) ?? 0;
@@ -71,22 +72,27 @@ export default function createFake(_host: PluginHost): Driver<FakeSettings> {
     return null;
   }
 
+  /** The waits that a script asks for, then what it plays; null: the real work is to be done. */
+  async function follow(label: string, call: StepCall<FakeSettings>): Promise<StepResult | null> {
+    const script = call.settings.steps[label] ?? {};
+    if (script.stuck) return { kind: "wait", seconds: STUCK_SECONDS, memo: "stuck" };
+    const waitSeconds = script.waitSeconds ?? (label === "deploy.boot_system" ? call.settings.waitSeconds : 0);
+    if (script.callback && call.memo !== "called") {
+      if (call.callback === null) return { kind: "wait", callback: true, seconds: waitSeconds > 0 ? waitSeconds : 1800, memo: "waiting" };
+    } else if (waitSeconds > 0 && call.memo !== "waited") {
+      return { kind: "wait", seconds: waitSeconds, memo: "waited" };
+    }
+    if (script.junk) return { kind: "perhaps" } as unknown as StepResult;
+    return play(label, script, call);
+  }
+
   function step(interfaceName: string, declaration: Declaration, work: Work): Step<FakeSettings> {
     const label = `${interfaceName}.${declaration.name}`;
     return {
       ...declaration,
       async run(call) {
-        const script = call.settings.steps[label] ?? {};
         note({ node: call.node.name, step: label, attempt: call.attemptKey, memo: call.memo });
-        if (script.stuck) return { kind: "wait", seconds: STUCK_SECONDS, memo: "stuck" };
-        const waitSeconds = script.waitSeconds ?? (label === "deploy.boot_system" ? call.settings.waitSeconds : 0);
-        if (script.callback && call.memo !== "called") {
-          if (call.callback === null) return { kind: "wait", callback: true, seconds: waitSeconds > 0 ? waitSeconds : 1800, memo: "waiting" };
-        } else if (waitSeconds > 0 && call.memo !== "waited") {
-          return { kind: "wait", seconds: waitSeconds, memo: "waited" };
-        }
-        if (script.junk) return { kind: "perhaps" } as unknown as StepResult;
-        const played = await play(label, script, call);
+        const played = await follow(label, call);
         if (played) return played;
         const output = await work(call);
         note({ node: call.node.name, step: label, attempt: call.attemptKey, done: true });
@@ -97,6 +103,17 @@ export default function createFake(_host: PluginHost): Driver<FakeSettings> {
         const script = call.settings.steps["driver.abort"];
         const played = script && (await play("driver.abort", script, call));
         if (played?.kind === "failed") throw new Error(played.reason);
+      },
+    };
+  }
+
+  /** The step, with a verify part: it does what the script of that label says, and is content otherwise. */
+  function verified(made: Step<FakeSettings>, label: string): Step<FakeSettings> {
+    return {
+      ...made,
+      async verify(call) {
+        note({ node: call.node.name, verify: label, attempt: call.attemptKey, memo: call.memo });
+        return (await follow(label, call)) ?? { kind: "done" };
       },
     };
   }
@@ -141,20 +158,26 @@ export default function createFake(_host: PluginHost): Driver<FakeSettings> {
       steps: [
         step("clean", { ...usual, name: "erase_metadata", title: "Erase partition tables", phase: "clean", priority: 20, interruptible: "AT_BOUNDARY", touches: ["DISKS"] }, async () => undefined),
         step("clean", { ...usual, name: "erase_disks", title: "Erase the disks", phase: "clean", priority: 10, interruptible: "ALWAYS", timeoutSeconds: 6 * 3600, touches: ["DISKS"] }, async () => ({ erased: 2 })),
-        step(
-          "clean",
-          {
-            ...usual,
-            name: "update_firmware",
-            title: "Write the firmware",
-            phase: "clean",
-            priority: 0,
-            interruptible: "NEVER",
-            idempotent: false,
-            touches: ["FIRMWARE"],
-            args: z.strictObject({ version: z.string().regex(/^\d+\.\d+$/).meta({ description: "Version to write, as in 2.1." }) }),
-          },
-          async (call) => ({ version: call.args["version"] ?? null }),
+        verified(
+          step(
+            "clean",
+            {
+              ...usual,
+              name: "update_firmware",
+              title: "Write the firmware",
+              phase: "clean",
+              priority: 0,
+              interruptible: "NEVER",
+              idempotent: false,
+              touches: ["FIRMWARE"],
+              args: z.strictObject({ version: z.string().regex(/^\d+\.\d+$/).meta({ description: "Version to write, as in 2.1." }) }),
+            },
+            async (call) => {
+              call.log(`Firmware ${JSON.stringify(call.args["version"])} is written.`);
+              return { version: call.args["version"] ?? null };
+            },
+          ),
+          "clean.update_firmware.verify",
         ),
       ],
     },
@@ -168,7 +191,11 @@ export default function createFake(_host: PluginHost): Driver<FakeSettings> {
         step(
           "deploy",
           { ...usual, name: "write_image", title: "Write the operating system to disk", phase: "deploy", priority: 30, interruptible: "ALWAYS", reaches: "PROVISIONED", touches: ["DISKS"], retries: { times: 2, backoffSeconds: 1 } },
-          async (call) => ({ image: call.variables["image"] ?? "default" }),
+          async (call) => {
+            const image = call.variables["image"] ?? "default";
+            call.log(`Image ${JSON.stringify(image)} is written.`);
+            return { image };
+          },
         ),
         step("deploy", { ...usual, name: "boot_system", title: "Start the installed system", phase: "deploy", priority: 20, interruptible: "ALWAYS", touches: [] }, async (call) => {
           await call.power.set("ON");

@@ -17,6 +17,7 @@ const script = z
     stuck: z.boolean().optional().meta({ description: "Asks to be entered again every half second for as long as this is set; change the settings to let it go on." }),
     gate: z.string().optional().meta({ description: "Waits at the gate of this name, which a test opens." }),
     ignoreSignal: z.boolean().optional().meta({ description: "Goes on working when its signal fires." }),
+    says: z.array(z.string().max(10_000)).max(100).optional().meta({ description: "Lines that it writes to the step's log when it has worked." }),
     progress: z.boolean().optional().meta({ description: "Reports progress while it works." }),
   })
   .meta({ description: "What one step does." });
@@ -28,9 +29,9 @@ export const fakeSettings = z
     delayMs: milliseconds.default(0).meta({ description: "How long every step works, unless its script says otherwise, in milliseconds." }),
     waitSeconds: z.number().min(0).max(86_400).default(0).meta({ description: "How long boot_system is parked for the machine's start, in seconds." }),
     steps: z
-      .record(z.string().regex(/^[a-z]+\.[a-z_]+$/), script)
+      .record(z.string().regex(/^[a-z]+\.[a-z_]+(\.verify)?$/), script)
       .default({})
-      .meta({ description: "Scripts of single steps, by interface and name, as in deploy.write_image; power.read and power.set are scripted likewise." }),
+      .meta({ description: "Scripts of single steps, by interface and name, as in deploy.write_image; power.read, power.set and clean.update_firmware.verify, the part that looks whether it has taken effect, are scripted likewise." }),
     dead: z.boolean().default(false).meta({ description: "The BMC does not answer." }),
     refusesLogin: z.boolean().default(false).meta({ description: "The BMC refuses the login." }),
     powerDelayMs: milliseconds.default(0).meta({ description: "How long a change of power takes, in milliseconds." }),

@@ -22,8 +22,8 @@ import { isConnectionLoss } from "../store/database.ts";
 import type { Database } from "../store/database.ts";
 import { lockNodes, secretsOf, updateNode } from "../store/nodes.ts";
 import { operationBegins } from "../store/operations.ts";
-import type { Failure, LeftAs, Plan, PlannedStep, WaitReason } from "../store/records.ts";
-import { beginAttempt, latestAttempt, lockRun, noteProgress, parkRun, plansByHashes, reenterAttempt, updateAttempt, updateRun, wishesOf } from "../store/runs.ts";
+import type { Failure, LeftAs, Plan, PlannedStep, StoredJson, WaitReason } from "../store/records.ts";
+import { beginAttempt, latestAttempt, lockRun, parkRun, plansByHashes, reenterAttempt, updateAttempt, updateRun, wishesOf } from "../store/runs.ts";
 import type { AttemptRow, LockedRun, RunChange, RunRow } from "../store/runs.ts";
 import { readSite } from "../store/site.ts";
 import { ENGINE, limitOn, placesOf } from "./begin.ts";
@@ -35,6 +35,8 @@ import type { HeldJob, Queue } from "./queue.ts";
 import { endRun } from "./settle.ts";
 import { openMachine, performStep } from "./step.ts";
 import type { Machine, StepBasis, StepOutcome } from "./step.ts";
+import { createStepLog } from "./step-log.ts";
+import type { StepLog } from "./step-log.ts";
 import { tearDownMachine } from "./tear-down.ts";
 import type { Transact, Work } from "./transition.ts";
 
@@ -78,7 +80,6 @@ type Next =
 
 const WISH_POLL_MS = 1_000;
 const WISH_AFTER_BELL_MS = 100;
-const PROGRESS_EVERY_MS = 1_000;
 const DATABASE_RETRY_MS = 500;
 /** A wait for a call-back without a bound of its own: the attempt's deadline bounds it. */
 const CALLBACK_WAIT_SECONDS_MAX = 30 * 86_400;
@@ -166,7 +167,7 @@ export function createRunner(parts: RunnerParts): Runner {
   /** A process died inside the step. */
   async function recover(work: Work, job: HeldJob, held: Held, step: PlannedStep, attempt: AttemptRow & { readonly expired: boolean }, wish: Wish | null): Promise<Next> {
     if (wish === "ABORT") return tearDown(held, attempt);
-    if (!step.idempotent && attempt.memo === null) {
+    if (!step.idempotent && attempt.memo === null && attempt.part === "RUN") {
       const reason = `the process that ran it ended, and the step must not be run twice. Find out how far it came, then restart the operation`;
       return failRun(work, job, held, attempt, { code: "INTERRUPTED", reason: describe(held, step, reason), retryable: true });
     }
@@ -292,7 +293,8 @@ export function createRunner(parts: RunnerParts): Runner {
     if (outcome.powerState !== null) await notePower(work, held, outcome.powerState);
     switch (outcome.kind) {
       case "done":
-        await updateAttempt(work.tx, attempt, { state: "SUCCEEDED", output: outcome.output, ended: true });
+        if (outcome.toVerify) return enterVerify(work, held, step, attempt, outcome.output, wish);
+        await updateAttempt(work.tx, attempt, { state: "SUCCEEDED", ...(attempt.part !== "VERIFY" && { output: outcome.output }), ended: true });
         if (step.reaches) await noteStage(work, held, step.reaches);
         if (step.phase === "inspect") await noteInventory(work, held, attempt.step);
         return atTheBoundary(work, job, held, nextPosition(held.plan, attempt.step + 1), wish);
@@ -303,6 +305,15 @@ export function createRunner(parts: RunnerParts): Runner {
       case "aborted":
         return tearDown(held, attempt, outcome);
     }
+  }
+
+  /** The work is done and kept; whether it has taken effect is looked at next, in the same attempt. Nothing runs in between. */
+  async function enterVerify(work: Work, held: Held, step: PlannedStep, attempt: AttemptRow, output: StoredJson, wish: Wish | null): Promise<Next> {
+    const isCut = wish === "ABORT" && (step.interruptible !== "NEVER" || held.run.wishFailure !== null);
+    const change = { part: isCut ? "ABORT" : "VERIFY", output, memo: null } as const;
+    await updateAttempt(work.tx, attempt, change);
+    if (isCut) return tearDown(held, { ...attempt, ...change });
+    return enterAgain(work, held, step, { ...attempt, ...change, callback: null, expired: false });
   }
 
   async function parkStep(work: Work, job: HeldJob, held: Held, step: PlannedStep, attempt: AttemptRow, outcome: Extract<StepOutcome, { kind: "wait" }>, wish: Wish | null): Promise<Next> {
@@ -394,11 +405,11 @@ export function createRunner(parts: RunnerParts): Runner {
 
   // ---- one stretch
 
-  function requestOf(held: Held, step: PlannedStep, attempt: AttemptRow, generation: number): StepBasis {
-    let toldAt = 0;
+  function requestOf(held: Held, step: PlannedStep, attempt: AttemptRow, generation: number, said: StepLog): StepBasis {
     return {
       machine: { ...held.machine, node: held.node },
       step,
+      part: attempt.part,
       deadline: attempt.deadlineAt,
       memo: attempt.memo,
       callback: attempt.callback,
@@ -406,11 +417,7 @@ export function createRunner(parts: RunnerParts): Runner {
       attemptKey: `${attempt.runId}:${attempt.step}:${attempt.number}`,
       variables: held.run.variables,
       log,
-      progress(percent, message) {
-        if (Date.now() - toldAt < PROGRESS_EVERY_MS) return;
-        toldAt = Date.now();
-        transact(({ tx }) => noteProgress(tx, attempt, percent, message)).catch((error: unknown) => log.debug({ err: error }, "progress was not stored"));
-      },
+      said,
     };
   }
 
@@ -421,25 +428,34 @@ export function createRunner(parts: RunnerParts): Runner {
       if (current.do === "STEP") {
         const { held, step, attempt, generation } = current;
         const { cut, abandon } = hold(held, step);
-        const outcome = await performStep({ ...requestOf(held, step, attempt, generation), abort: cut.signal, abandon: abandon.signal, graceMs: parts.abortGraceMs });
+        const said = createStepLog(parts, held, attempt);
+        const outcome = await performStep({ ...requestOf(held, step, attempt, generation, said), abort: cut.signal, abandon: abandon.signal, graceMs: parts.abortGraceMs });
         // A transaction may be run again, so each try begins with what was held before it.
-        next = await persist(() => transact((work) => settle(work, job, { ...held }, step, attempt, outcome)));
+        next = await persistWith(said, (work) => settle(work, job, { ...held }, step, attempt, outcome));
       } else {
         const { held, attempt } = current;
         const step = attempt && held.plan.steps[attempt.step];
         // A step that may still be at work, though it must not be cut, is not undone under its own hands.
-        const request = attempt && step && !(current.ignoredSignal && step.interruptible !== "ALWAYS") ? requestOf(held, step, attempt, held.run.generation) : null;
+        const said = attempt && createStepLog(parts, held, attempt);
+        const request = attempt && said && step && !(current.ignoredSignal && step.interruptible !== "ALWAYS") ? requestOf(held, step, attempt, held.run.generation, said) : null;
         const left = await tearDownMachine(parts, { held, attempt, request, power: current.power });
-        next = await persist(() => transact((work) => settleAbort(work, job, { ...current, held: { ...current.held } }, left)));
+        next = await persistWith(said, (work) => settleAbort(work, job, { ...current, held: { ...current.held } }, left));
       }
     }
   }
 
-  /** While the database is away a result is kept in memory and offered again: an outage fails no operation. */
-  async function persist<T>(write: () => Promise<T>): Promise<T> {
+  /**
+   * Stores a result, and with it what the step said last. While the database is away both are kept in memory and offered
+   * again: an outage fails no operation.
+   */
+  async function persistWith<T>(said: StepLog | null, write: (work: Work) => Promise<T>): Promise<T> {
+    await said?.end();
     for (;;) {
       try {
-        return await write();
+        return await transact(async (work) => {
+          await said?.store(work);
+          return write(work);
+        });
       } catch (error) {
         if (!isConnectionLoss(error) || draining) throw error;
         log.warn({ err: error }, "the database is away; a result waits to be stored");

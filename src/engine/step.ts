@@ -6,16 +6,19 @@ import { messageOf } from "../errors.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { BootDevice, Call, Driver, DriverError, NodePower, PowerAction, PowerState, StepCall, StepResult } from "../drivers/driver.ts";
 import { findStep } from "../drivers/registry.ts";
-import type { AnyDriver, Composition, Registry } from "../drivers/registry.ts";
+import type { AnyDriver, AnyStep, Composition, Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
 import type { NodeRow, Secrets } from "../store/nodes.ts";
 import type { JsonObject, PlannedStep, StoredJson } from "../store/records.ts";
+import type { AttemptRow } from "../store/runs.ts";
 import { createRedactor, isStorable } from "./redact.ts";
 import type { Redactor } from "./redact.ts";
-import { POWER_STEPS, isReserved } from "./reserved.ts";
+import { ENGINE_INTERFACE, POWER_STEPS, isReserved, isReservedWait } from "./reserved.ts";
+import type { StepLog } from "./step-log.ts";
 
 export type StepOutcome =
-  | { readonly kind: "done"; readonly output: StoredJson; readonly powerState: PowerState | null }
+  /** `toVerify`: the step has a verify part, which is still to come. */
+  | { readonly kind: "done"; readonly output: StoredJson; readonly toVerify: boolean; readonly powerState: PowerState | null }
   | { readonly kind: "wait"; readonly seconds: number; readonly onCallback: boolean; readonly memo: StoredJson; readonly powerState: PowerState | null }
   | { readonly kind: "failed"; readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean; readonly powerState: PowerState | null }
   | { readonly kind: "aborted"; readonly ignoredSignal: boolean; readonly powerState: PowerState | null };
@@ -56,6 +59,8 @@ export type StepBasis = Omit<StepRequest, "abort" | "abandon" | "graceMs">;
 export interface StepRequest {
   readonly machine: Machine;
   readonly step: PlannedStep;
+  /** Which part of the step is entered. */
+  readonly part: AttemptRow["part"];
   readonly deadline: Date;
   readonly memo: StoredJson;
   readonly callback: StoredJson;
@@ -69,7 +74,8 @@ export interface StepRequest {
   /** How long a cut step may take to end before it is left to itself. */
   readonly graceMs: number;
   readonly log: Log;
-  progress(percent: number, message: string | null): void;
+  /** Takes what the driver says, secrets masked. */
+  readonly said: Pick<StepLog, "line" | "progress">;
 }
 
 /** Longest delay of one timer; a longer one is waited for in pieces. */
@@ -83,7 +89,10 @@ export async function performStep(request: StepRequest): Promise<StepOutcome> {
   const power = { state: null as PowerState | null };
   const end = new AbortController();
   const signal = AbortSignal.any([abort, end.signal]);
-  const work = (async (): Promise<StepOutcome> => outcomeOf(await enter(request, signal, power), machine.redactor, power))().catch(
+  const work = (async (): Promise<StepOutcome> => {
+    const outcome = outcomeOf(await enter(request, signal, power), machine.redactor, power);
+    return outcome.kind === "done" ? { ...outcome, toVerify: request.part === "RUN" && declaredStep(request)?.step.verify !== undefined } : outcome;
+  })().catch(
     (error: unknown): StepOutcome => ({ ...failureOf(error, machine.redactor), powerState: power.state }),
   );
   const timers: NodeJS.Timeout[] = [];
@@ -120,35 +129,73 @@ export async function performStep(request: StepRequest): Promise<StepOutcome> {
   }
 }
 
-/** Enters the step: the engine's own ones through power, the others where their driver declares them. */
+/** Enters the step: the engine's own ones here, the others where their driver declares them. */
 async function enter(request: StepRequest, signal: AbortSignal, power: { state: PowerState | null }): Promise<unknown> {
-  const { step, machine } = request;
+  const { step, part } = request;
+  if (step.interface === ENGINE_INTERFACE) return enterReserved(request);
   const nodePower = powerOf(request, signal, power);
-  if (step.phase === "verify") {
-    await nodePower.read();
-    return { kind: "done" } satisfies StepResult;
+  if (step.interface === "power") return enterPower(request, signal, nodePower);
+  const declared = declaredStep(request);
+  if (!declared) throw new Error(`Driver "${step.driver}" no longer has a step ${step.interface}.${step.name}.`);
+  const given = stepCall(request, declared.driver, signal, nodePower);
+  if (part !== "VERIFY") return declared.step.run(given);
+  // A newer version of the driver may look at nothing any more.
+  return declared.step.verify ? declared.step.verify(given) : DONE;
+}
+
+const DONE = { kind: "done" } as const satisfies StepResult;
+
+/** A hold never gets here: nobody is inside it. */
+function enterReserved({ step, memo }: StepRequest): StepResult {
+  if (!isReservedWait(step)) throw new Error(`There is no reserved step ${step.name}.`);
+  const seconds = step.args["seconds"];
+  return memo === null ? { kind: "wait", seconds: typeof seconds === "number" ? seconds : 0, memo: "waited" } : DONE;
+}
+
+async function enterPower(request: StepRequest, signal: AbortSignal, nodePower: NodePower): Promise<StepResult> {
+  const { step } = request;
+  const action = (Object.keys(POWER_STEPS) as PowerAction[]).find((name) => POWER_STEPS[name] === step.name);
+  if (step.phase === "verify") await nodePower.read();
+  else if (action === "SOFT_OFF") await softPowerOff(request, signal, nodePower);
+  else if (action) await nodePower.set(action);
+  else throw new Error(`There is no power action ${step.name}.`);
+  return DONE;
+}
+
+/** Asks the system to shut down, and cuts the power when that takes longer than it may. */
+async function softPowerOff(request: StepRequest, signal: AbortSignal, nodePower: NodePower): Promise<void> {
+  const { machine, step, deadline, said, log } = request;
+  const seconds = step.args["timeoutSeconds"];
+  if (typeof seconds !== "number") return nodePower.set("SOFT_OFF");
+  const until = new Date(Math.min(deadline.getTime(), Date.now() + seconds * 1000));
+  const patience = AbortSignal.any([signal, AbortSignal.timeout(Math.max(1, until.getTime() - Date.now()))]);
+  try {
+    const patient = powerOf({ ...request, deadline: until }, patience, { state: null });
+    await bounded(patient.set("SOFT_OFF"), patience);
+  } catch (error) {
+    if (signal.aborted || !(patience.aborted || isTimeout(error))) throw error;
+    const text = `Node ${machine.node.name} did not shut down within ${seconds} s; its power is cut.`;
+    log.info({ node: machine.node.name }, text);
+    said.line(text);
   }
-  if (step.phase === "power" || step.interface === "power") {
-    const action = (Object.keys(POWER_STEPS) as PowerAction[]).find((name) => POWER_STEPS[name] === step.name);
-    if (!action) throw new Error(`There is no power action ${step.name}.`);
-    await nodePower.set(action);
-    return { kind: "done" } satisfies StepResult;
-  }
-  const driver = driverOf(machine.composition, step);
-  const declared = driver && findStep(driver, step.phase, step.name);
-  if (!driver || !declared) throw new Error(`Driver "${step.driver}" no longer has a step ${step.interface}.${step.name}.`);
-  return declared.run(stepCall(request, driver, signal, nodePower));
+  // What is off already is left alone.
+  await nodePower.set("OFF");
 }
 
 /** Calls the step's `abort`, if it has one; bounded by `deadline`. What the engine runs itself no driver can undo. */
 export async function abortStep(request: StepBasis): Promise<void> {
-  const { step, machine } = request;
-  if (step.phase === "verify" || step.phase === "power" || isReserved(step)) return;
-  const driver = driverOf(machine.composition, step);
-  const declared = driver && findStep(driver, step.phase, step.name);
-  if (!driver || !declared?.abort) return;
+  const declared = declaredStep(request);
+  if (!declared?.step.abort) return;
   const signal = AbortSignal.timeout(Math.max(1, request.deadline.getTime() - Date.now()));
-  await bounded(declared.abort(stepCall(request, driver, signal, powerOf(request, signal, { state: null }))), signal);
+  await bounded(declared.step.abort(stepCall(request, declared.driver, signal, powerOf(request, signal, { state: null }))), signal);
+}
+
+/** A step as its driver declares it; undefined for the engine's own steps, and for one that the driver no longer has. */
+function declaredStep({ machine, step }: Pick<StepRequest, "machine" | "step">): { readonly driver: AnyDriver; readonly step: AnyStep } | undefined {
+  if (isReserved(step) || step.phase === "verify" || step.phase === "power") return undefined;
+  const driver = machine.composition.drivers.find(({ name }) => name === step.driver);
+  const declared = driver && findStep(driver, step.phase, step.name);
+  return driver && declared && { driver, step: declared };
 }
 
 /** Sets a node's power outside any step; bounded by `deadline`, and ended by `end`. Answers the state it is in then. */
@@ -207,17 +254,22 @@ async function bounded<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return Promise.race([work, late]);
 }
 
-type CallBasis = Pick<StepRequest, "machine" | "deadline" | "log">;
+/** `said`: within a step. */
+type CallBasis = Pick<StepRequest, "machine" | "deadline" | "log"> & Partial<Pick<StepRequest, "said">>;
 
 function call(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<unknown> {
-  const { machine, deadline, log } = basis;
+  const { machine, deadline, log, said } = basis;
   const { id, name, powerState, labels } = machine.node;
   return {
     node: { id, name, powerState, labels },
     settings: machine.settingsOf(driver),
     signal,
     deadline,
-    log: (message) => log.info({ node: name, driver: driver.name }, machine.redactor.text(message)),
+    log: (message: unknown) => {
+      const text = machine.redactor.text(String(message));
+      log.info({ node: name, driver: driver.name }, text);
+      said?.line(text);
+    },
   };
 }
 
@@ -233,7 +285,7 @@ function stepCall(request: StepBasis, driver: AnyDriver, signal: AbortSignal, po
     power,
     progress(percent, message) {
       const bound = Math.round(Math.min(100, Math.max(0, Number.isFinite(percent) ? percent : 0)));
-      request.progress(bound, typeof message === "string" ? request.machine.redactor.text(message).slice(0, 1000) : null);
+      request.said.progress(bound, typeof message === "string" ? request.machine.redactor.text(message).slice(0, 1000) : null);
     },
   };
 }
@@ -264,10 +316,6 @@ function powerOf(basis: CallBasis, signal: AbortSignal, seen: { state: PowerStat
   };
 }
 
-function driverOf(composition: Composition, step: PlannedStep): AnyDriver | undefined {
-  return composition.drivers.find(({ name }) => name === step.driver);
-}
-
 /** Checks what a driver returned: it is not ours, so it is not trusted. */
 function outcomeOf(result: unknown, redactor: Redactor, power: { readonly state: PowerState | null }): StepOutcome {
   const junk = (what: string): StepOutcome => ({ kind: "failed", code: "BACKEND_FAILED", reason: reasonOf(`The driver returned ${what}`, redactor), retryable: false, powerState: power.state });
@@ -276,7 +324,7 @@ function outcomeOf(result: unknown, redactor: Redactor, power: { readonly state:
   switch (given["kind"]) {
     case "done": {
       const output = storable(given["output"]);
-      return output === undefined ? junk("an output that is no JSON or is too large") : { kind: "done", output: redactor.json(output), powerState: power.state };
+      return output === undefined ? junk("an output that is no JSON or is too large") : { kind: "done", output: redactor.json(output), toVerify: false, powerState: power.state };
     }
     case "wait": {
       const seconds = given["seconds"] ?? (given["callback"] === true ? Number.POSITIVE_INFINITY : undefined);
@@ -313,9 +361,14 @@ function storable(value: unknown): StoredJson | undefined {
 
 function failureOf(error: unknown, redactor: Redactor): { readonly kind: "failed"; readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean } {
   const reason = reasonOf(messageOf(error), redactor);
-  if (error instanceof Error && error.name === "DriverError") {
-    const { kind, retryable } = error as DriverError;
-    return { kind: "failed", code: kind === "TIMEOUT" || kind === "UNREACHABLE" ? "TIMEOUT" : "BACKEND_FAILED", reason, retryable };
-  }
-  return { kind: "failed", code: "BACKEND_FAILED", reason, retryable: false };
+  if (!isDriverError(error)) return { kind: "failed", code: "BACKEND_FAILED", reason, retryable: false };
+  return { kind: "failed", code: isTimeout(error) || error.kind === "UNREACHABLE" ? "TIMEOUT" : "BACKEND_FAILED", reason, retryable: error.retryable };
+}
+
+function isDriverError(error: unknown): error is DriverError {
+  return error instanceof Error && error.name === "DriverError";
+}
+
+function isTimeout(error: unknown): boolean {
+  return isDriverError(error) && error.kind === "TIMEOUT";
 }

@@ -216,8 +216,8 @@ describe("explicit clean steps", () => {
     });
     expect(answer.operationId).toBeNull();
     const said = answer.refusals.map(({ message }) => message).join(" ");
-    expect(said).toContain("no clean step clean.polish");
-    expect(said).toContain("Arguments of step clean.update_firmware");
-    expect(said).toContain("clean.erase_disks takes no arguments, and passes was given");
+    expect(said).toContain(`Step clean.polish on node ${node.name}: its drivers offer no such clean step`);
+    expect(said).toContain(`Step clean.update_firmware on node ${node.name}: `);
+    expect(said).toContain(`Step clean.erase_disks on node ${node.name}: it takes no arguments, and passes was given.`);
   });
 });

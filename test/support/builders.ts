@@ -47,6 +47,8 @@ export interface Entry {
   readonly step?: string;
   readonly memo?: unknown;
   readonly done?: true;
+  /** The verify part of a step, by the label of its script. */
+  readonly verify?: string;
   readonly abort?: true;
   readonly power?: string;
 }

@@ -1,0 +1,101 @@
+/** What drivers said while they worked: numbered through all steps of a run, from 1, without holes. Only the holder of a run writes. */
+import { and, asc, desc, eq, gt, lt, sql } from "drizzle-orm";
+import type { Reader, Tx } from "./database.ts";
+import { cutPage } from "./page.ts";
+import type { Page } from "./page.ts";
+import { stepLog } from "./tables.ts";
+
+export type StepLogRow = typeof stepLog.$inferSelect;
+
+/** The attempt that a line belongs to. */
+export type LogPlace = Pick<StepLogRow, "runId" | "step" | "attempt">;
+
+/** What an attempt has in the log already. */
+export interface LogShare {
+  /** Number of the run's newest line; 0 when it has none. */
+  readonly newest: number;
+  readonly lines: number;
+  readonly bytes: number;
+  /** The attempt's newest line. */
+  readonly last: { readonly sequence: number; readonly text: string } | null;
+}
+
+/** The share of the run's newest attempt, of which at most `most` lines are looked for. */
+export async function logShare(tx: Tx, { runId, step, attempt }: LogPlace, most: number): Promise<LogShare> {
+  const newest = tx.$with("newest").as(tx.select().from(stepLog).where(eq(stepLog.runId, runId)).orderBy(desc(stepLog.sequence)).limit(most));
+  const own = sql`${newest.step} = ${step} and ${newest.attempt} = ${attempt}`;
+  const [row] = await tx
+    .with(newest)
+    .select({
+      newest: sql<number>`coalesce(max(${newest.sequence}), 0)`,
+      lines: sql<number>`(count(*) filter (where ${own}))::int`,
+      bytes: sql<number>`coalesce(sum(octet_length(${newest.text})) filter (where ${own}), 0)::int`,
+      lastSequence: sql<number | null>`max(${newest.sequence}) filter (where ${own})`,
+      lastText: sql<string | null>`(array_agg(${newest.text} order by ${newest.sequence} desc) filter (where ${own}))[1]`,
+    })
+    .from(newest);
+  if (!row) return { newest: 0, lines: 0, bytes: 0, last: null };
+  const { lastSequence, lastText, ...share } = row;
+  return { ...share, last: lastSequence === null || lastText === null ? null : { sequence: lastSequence, text: lastText } };
+}
+
+export async function appendLines(tx: Tx, rows: readonly StepLogRow[]): Promise<void> {
+  if (rows.length > 0) await tx.insert(stepLog).values([...rows]);
+}
+
+export async function rewriteLine(tx: Tx, runId: string, sequence: number, text: string): Promise<void> {
+  await tx.update(stepLog).set({ text }).where(and(eq(stepLog.runId, runId), eq(stepLog.sequence, sequence)));
+}
+
+/** The newest lines of some steps, all their attempts together; for each step its own, oldest first. */
+export async function logTails(reader: Reader, steps: readonly { readonly runId: string; readonly step: number; readonly tail: number }[]): Promise<StepLogRow[][]> {
+  if (steps.length === 0) return [];
+  const wanted = JSON.stringify(steps.map(({ runId, step, tail }, place) => ({ place, run_id: runId, step, tail })));
+  const rows = await reader.execute<{ place: number; sequence: number; attempt: number; at: string; text: string }>(sql`
+    select wanted.place, line.sequence, line.attempt, line.at::text as at, line.text
+    from jsonb_to_recordset(${wanted}::jsonb) as wanted(place int, run_id uuid, step int, tail int)
+    cross join lateral (
+      select l.sequence, l.attempt, l.at, l.text from step_log l
+      where l.run_id = wanted.run_id and l.step = wanted.step order by l.sequence desc limit wanted.tail
+    ) line
+    order by wanted.place, line.sequence`);
+  const tails = steps.map((): StepLogRow[] => []);
+  for (const { place, sequence, attempt, at, text } of rows) {
+    const step = steps[place];
+    if (step) tails[place]?.push({ runId: step.runId, step: step.step, sequence, attempt, at: new Date(at), text });
+  }
+  return tails;
+}
+
+/** A page of a run's log. */
+export async function logPage(
+  reader: Reader,
+  runId: string,
+  request: { readonly limit: number; readonly after?: number | undefined; readonly before?: number | undefined; readonly fromEnd: boolean },
+): Promise<Page<StepLogRow>> {
+  const { limit, after, before, fromEnd } = request;
+  const rows = await reader
+    .select()
+    .from(stepLog)
+    .where(and(eq(stepLog.runId, runId), after === undefined ? undefined : gt(stepLog.sequence, after), before === undefined ? undefined : lt(stepLog.sequence, before)))
+    .orderBy((fromEnd ? desc : asc)(stepLog.sequence))
+    .limit(limit + 1);
+  const beside = { key: "", id: "" };
+  return cutPage(rows, { limit, fromEnd, after: after === undefined ? undefined : beside, before: before === undefined ? undefined : beside });
+}
+
+/** Lines of a run after one of them, oldest first. */
+export async function linesAfter(reader: Reader, runId: string, after: number, limit: number): Promise<StepLogRow[]> {
+  return reader
+    .select()
+    .from(stepLog)
+    .where(and(eq(stepLog.runId, runId), gt(stepLog.sequence, after)))
+    .orderBy(asc(stepLog.sequence))
+    .limit(limit);
+}
+
+/** Number of a run's newest line; 0 when it has none. */
+export async function newestLine(reader: Reader, runId: string): Promise<number> {
+  const [row] = await reader.select({ sequence: stepLog.sequence }).from(stepLog).where(eq(stepLog.runId, runId)).orderBy(desc(stepLog.sequence)).limit(1);
+  return row?.sequence ?? 0;
+}
