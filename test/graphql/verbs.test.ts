@@ -24,6 +24,7 @@ const ERROR = "type: __typename code status message path ... on NotFoundError { 
 const INPUT: Readonly<Record<string, string>> = {
   commissionNodes: "CommissionNodesInput",
   cleanNodes: "CleanNodesInput",
+  deployNodes: "DeployNodesInput",
   decommissionNodes: "DecommissionNodesInput",
   setPower: "SetPowerInput",
   abort: "AbortInput",

@@ -93,7 +93,7 @@ const TEAR_DOWN_MS = 1_000;
 const DRAIN_MS = 500;
 
 /** Input types of the mutations that take nodes. */
-const INPUTS: Readonly<Record<string, string>> = { commissionNodes: "CommissionNodesInput", cleanNodes: "CleanNodesInput", decommissionNodes: "DecommissionNodesInput", setPower: "SetPowerInput" };
+const INPUTS: Readonly<Record<string, string>> = { commissionNodes: "CommissionNodesInput", cleanNodes: "CleanNodesInput", deployNodes: "DeployNodesInput", decommissionNodes: "DecommissionNodesInput", setPower: "SetPowerInput" };
 
 let nodesMade = 0;
 
