@@ -151,7 +151,18 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const flaw = unstorable(value);
     if (flaw !== null) return sendJson(response, 400, { error: flaw });
     const answer = await services.engine.callBack(callbackToken, value);
-    return answer === "TAKEN" ? sendJson(response, 202, { taken: true }) : sendJson(response, 404, { error: "Nobody waits for this call-back: it is late, was made before, or was never expected." });
+    switch (answer) {
+      case "TAKEN":
+        return sendJson(response, 202, { taken: true });
+      case "LATE":
+        return sendJson(response, 409, { error: "This call-back is late: the step that it was for has gone on without it, or has ended. Nothing was changed." });
+      case "DUPLICATE":
+        return sendJson(response, 409, { error: "This call-back was made before, and taken then. Nothing was changed." });
+      // Alike, so that nobody learns which runs there are.
+      case "FORGED":
+      case "UNKNOWN":
+        return sendJson(response, 404, { error: "Nobody expects this call-back." });
+    }
   }
 
   /** Clients with a socket, each with its running subscriptions. */

@@ -324,9 +324,23 @@ describe("a call-back", () => {
     expect(operation).toEqual({ runs: { edges: [{ node: { state: "WAITING", waitReason: "CALLBACK" } }] } });
     const taken = await callBack(path, '{"disks":2}');
     expect([taken.status, await taken.json()]).toEqual([202, { taken: true }]);
-    expect((await callBack(path, "{}")).status).toBe(404);
+    const again = await callBack(path, "{}");
+    expect([again.status, await again.json()]).toEqual([409, { error: expect.stringMatching(/^This call-back (was made before|is late).*Nothing was changed\.$/) as string }]);
     expect(await open.operationEnds(uuid)).toBe("SUCCEEDED");
-    expect((await callBack(path, "{}")).status).toBe(404);
+    const late = await callBack(path, "{}");
+    expect([late.status, await late.json()]).toEqual([409, { error: expect.stringMatching(/^This call-back is late: .* Nothing was changed\.$/) as string }]);
+  });
+
+  test("with a token that was made up is answered as if there were no such run", async () => {
+    const { path, uuid } = await waiting();
+    const forged = await callBack(`${path.slice(0, -5)}AAAAA`, "{}");
+    const unknown = await callBack("/callback/1b671a64-40d5-491e-99b0-da01ff1f3341.AAAAA", "{}");
+    expect(forged.status).toBe(404);
+    expect([forged.status, await forged.text()]).toEqual([unknown.status, await unknown.text()]);
+    const headersOf = ({ headers }: Response) => [...headers].filter(([name]) => name !== "x-request-id" && name !== "date");
+    expect(headersOf(forged)).toEqual(headersOf(unknown));
+    expect((await callBack(path, "{}")).status).toBe(202);
+    expect(await open.operationEnds(uuid)).toBe("SUCCEEDED");
   });
 
   test("without a body counts", async () => {

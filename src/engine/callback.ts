@@ -3,7 +3,8 @@
  * one step: it is made of the run's secret and the generation, which rises with every entry. So a report that comes too
  * late is told from one that was made before and from one that was made up; each is recorded and none is applied.
  */
-import { createHmac, randomUUID } from "node:crypto";
+import { createHmac, randomUUID, timingSafeEqual } from "node:crypto";
+import type { Log } from "../log.ts";
 import type { StoredJson } from "../store/records.ts";
 import { attemptsUnderWay, lockRun, noteAnomaly, plansByHashes, updateAttempt, updateRun } from "../store/runs.ts";
 import type { Anomaly, RunRow } from "../store/runs.ts";
@@ -15,9 +16,13 @@ import type { Work } from "./transition.ts";
 /** `UNKNOWN`: there is no such run. All but `TAKEN` changed nothing. */
 export type CallBackAnswer = "TAKEN" | Anomaly | "UNKNOWN";
 
+export interface CallBackParts extends SubmitParts {
+  readonly log: Log;
+}
+
 type Secret = Pick<RunRow, "id" | "callbackSecret">;
 
-/** Whoever makes up reports shall not fill the database with them. */
+/** Whoever makes up reports shall not fill the database with them, nor the log. */
 const ANOMALIES_MAX = 100;
 /** Earlier tokens that are looked through to tell a late report from a forged one. */
 const GENERATIONS_MAX = 10_000;
@@ -31,34 +36,64 @@ function mac({ callbackSecret }: Secret, generation: number): string {
   return createHmac("sha256", callbackSecret).update(String(generation)).digest("base64url");
 }
 
-export async function callBack(parts: SubmitParts, token: string, body: StoredJson): Promise<CallBackAnswer> {
+/** What is to be told in the service's log. */
+interface Noted {
+  readonly run: RunRow;
+  readonly kind: Anomaly;
+  readonly step: string | null;
+  /** How many the run has by now. */
+  readonly count: number;
+}
+
+export async function callBack(parts: CallBackParts, token: string, body: StoredJson): Promise<CallBackAnswer> {
   const [runId = "", given = ""] = token.split(".");
   if (!isUuid(runId)) return "UNKNOWN";
-  return parts.transact(async (work): Promise<CallBackAnswer> => {
+  const { answer, noted } = await parts.transact(async (work): Promise<{ readonly answer: CallBackAnswer; readonly noted?: Noted | null }> => {
     const run = await lockRun(work.tx, runId);
-    if (!run) return "UNKNOWN";
-    const attempt = run.finishedAt === null && run.openGeneration !== null && given === mac(run, run.openGeneration) ? (await attemptsUnderWay(work.tx, [run.id])).get(run.id) : undefined;
-    if (!attempt || (attempt.state !== "RUNNING" && attempt.state !== "WAITING")) return refuse(work, run, given);
+    if (!run) return { answer: "UNKNOWN" };
+    const isOpen = run.finishedAt === null && run.openGeneration !== null && isEqual(given, mac(run, run.openGeneration));
+    const attempt = isOpen ? (await attemptsUnderWay(work.tx, [run.id])).get(run.id) : undefined;
+    if (!attempt || (attempt.state !== "RUNNING" && attempt.state !== "WAITING")) {
+      const kind = kindOf(run, given);
+      return { answer: kind, noted: await note(work, run, kind) };
+    }
     // A body of null would look like no call-back at all.
     await updateAttempt(work.tx, attempt, { callback: body ?? {} });
     await updateRun(work.tx, run.id, { openGeneration: null });
     if (run.state === "WAITING" && run.waitReason === "CALLBACK") await parts.queue.wake(work, run.id);
-    return "TAKEN";
+    return { answer: "TAKEN" };
   });
+  if (noted) {
+    const { run, kind, step, count } = noted;
+    const rest = count < ANOMALIES_MAX ? "" : "; it has so many by now that further ones are not recorded";
+    parts.log.warn({ node: run.nodeName, runId: run.id, operationId: run.operationId, step, kind }, `a call-back to node ${run.nodeName} was not taken: ${MEANING[kind]}${rest}`);
+  }
+  return answer;
 }
 
-async function refuse(work: Work, run: RunRow, given: string): Promise<Anomaly> {
-  const anomaly = kindOf(run, given);
-  const step = (await plansByHashes(work.tx, [run.planHash])).get(run.planHash)?.steps[run.position];
-  await noteAnomaly(work.tx, { id: randomUUID(), runId: run.id, kind: anomaly, step: stepLabel(step) }, ANOMALIES_MAX);
-  return anomaly;
+const MEANING: Readonly<Record<Anomaly, string>> = {
+  LATE: "it is late, the step has gone on or ended",
+  DUPLICATE: "it was made before",
+  FORGED: "its token was never given out",
+};
+
+/** Records it, unless the run has its fill of them. */
+async function note(work: Work, run: RunRow, kind: Anomaly): Promise<Noted | null> {
+  const step = stepLabel((await plansByHashes(work.tx, [run.planHash])).get(run.planHash)?.steps[run.position]);
+  const count = await noteAnomaly(work.tx, { id: randomUUID(), runId: run.id, kind, step }, ANOMALIES_MAX);
+  return count === null ? null : { run, kind, step, count };
 }
 
 function kindOf(run: RunRow, given: string): Anomaly {
-  const isCurrent = given === mac(run, run.generation) && run.generation > 0;
+  const isCurrent = run.generation > 0 && isEqual(given, mac(run, run.generation));
   if (isCurrent) return run.finishedAt === null ? "DUPLICATE" : "LATE";
   for (let generation = run.generation - 1; generation > 0 && run.generation - generation <= GENERATIONS_MAX; generation -= 1) {
-    if (given === mac(run, generation)) return "LATE";
+    if (isEqual(given, mac(run, generation))) return "LATE";
   }
   return "FORGED";
+}
+
+function isEqual(given: string, token: string): boolean {
+  const [one, other] = [Buffer.from(given), Buffer.from(token)];
+  return one.length === other.length && timingSafeEqual(one, other);
 }

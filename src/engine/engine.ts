@@ -34,7 +34,7 @@ import type { StoredJson } from "../store/records.ts";
 // What the API shows of how the engine decides.
 export { RESTART_FROM, stepUnderWay } from "./interrupt.ts";
 export { OFF_REASONS, catalogueOf } from "./plan.ts";
-export { RESERVED_STEPS, reservedArgsSchema } from "./reserved.ts";
+export { RESERVED_STEPS, isHold, isReservedWait, reservedArgsSchema } from "./reserved.ts";
 export { findCluster } from "./select.ts";
 export { ACCEPTANCES, factsOf } from "./submit.ts";
 
@@ -118,7 +118,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     updateRunbook: (_caller, name, change) => updateRunbook(transact, name, change),
     deleteRunbook: (_caller, name, ifRevision) => deleteRunbook(transact, name, ifRevision),
     updateSite: (caller, change) => updateSite({ transact, registry, limitsChanged: nudge }, caller, change),
-    callBack: (token, body) => callBack(parts, token, body),
+    callBack: (token, body) => callBack({ ...parts, log }, token, body),
     async [Symbol.asyncDispose]() {
       recovery?.close();
       await turns.close();

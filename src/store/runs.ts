@@ -328,9 +328,20 @@ export async function neglectedRuns(reader: Reader, afterSeconds: number, limit:
 /** Why a call-back was not taken. */
 export type Anomaly = (typeof anomalies.$inferSelect)["kind"];
 
-/** Records a call-back that was not taken, unless the run has `most` of them already. */
-export async function noteAnomaly(tx: Tx, row: typeof anomalies.$inferInsert, most: number): Promise<void> {
-  if ((await tx.$count(anomalies, eq(anomalies.runId, row.runId))) < most) await tx.insert(anomalies).values(row);
+export type AnomalyRow = typeof anomalies.$inferSelect;
+
+/** Records a call-back that was not taken, and answers how many the run has then; null, and nothing is recorded, when it has `most` of them already. */
+export async function noteAnomaly(tx: Tx, row: typeof anomalies.$inferInsert, most: number): Promise<number | null> {
+  const before = await tx.$count(anomalies, eq(anomalies.runId, row.runId));
+  if (before >= most) return null;
+  await tx.insert(anomalies).values(row);
+  return before + 1;
+}
+
+/** Call-backs to some runs that were not taken, oldest first. */
+export async function anomaliesOf(reader: Reader, runIds: readonly string[]): Promise<AnomalyRow[]> {
+  if (runIds.length === 0) return [];
+  return reader.select().from(anomalies).where(inArray(anomalies.runId, [...runIds])).orderBy(asc(anomalies.runId), asc(anomalies.at), asc(anomalies.id));
 }
 
 /** A try that is about to be made. Label, driver and the node's model are what history.ts finds it by. */

@@ -2,14 +2,15 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, describe, expect, test } from "vitest";
 import { passGate } from "../../plugins/fake/gates.ts";
+import { anomaliesOf } from "../../src/store/runs.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 
 const paths = new Map<string, string[]>();
-const gateBeforeWait = aGate();
-const atTheDoor = aGate();
+let gateBeforeWait = aGate();
+let atTheDoor = aGate();
 
 const DRIVERS = [
   aDriver("caller", {
@@ -35,8 +36,9 @@ const DRIVERS = [
       aStep("listen", "clean", async (call) => {
         if (call.memo !== null) return { kind: "done", output: { heard: call.callback } };
         paths.set(call.node.name, [call.callbackPath]);
-        await passGate(atTheDoor.name, call.node.name, null);
-        await passGate(gateBeforeWait.name, call.node.name, null);
+        const [door, gate] = [atTheDoor, gateBeforeWait];
+        await passGate(door.name, call.node.name, null);
+        await passGate(gate.name, call.node.name, null);
         return { kind: "wait", callback: true, seconds: 600, memo: 1 };
       }),
     ),
@@ -58,7 +60,33 @@ async function waiting() {
   return { node, id };
 }
 
+/** A step that knows its path and has not said yet that it wants to wait. */
+async function hasty() {
+  [gateBeforeWait, atTheDoor] = [aGate(), aGate()];
+  const node = await ostler.aNode().in("AVAILABLE").with("hasty").made();
+  const id = await ostler.begin("CLEAN", [node]);
+  await atTheDoor.arrivals();
+  atTheDoor.open();
+  return { node, id };
+}
+
 const waitsAgain = (node: TestNode, entries: number) => eventually(`the step is entered ${entries} times`, () => paths.get(node.name)?.length === entries);
+
+/** Call-backs to the runs of an operation that were not taken, oldest first. */
+async function anomalies(operationId: string) {
+  const found = await anomaliesOf(ostler.database.reader, (await ostler.runs(operationId)).map(({ id }) => id));
+  return found.map(({ kind, step }) => ({ kind, step }));
+}
+
+const end = async (operationId: string) => {
+  await ostler.engine.abort(ALICE, { work: { operationId } });
+  await ostler.operationEnds(operationId);
+};
+
+/** What was written since, besides the records of anomalies. */
+async function changedSince(before: readonly string[]) {
+  return (await ostler.changesSince(before)).filter((row) => !row.startsWith("+ anomalies "));
+}
 
 describe("a call-back", () => {
   test("wakes the step that waits for it, with its body", async () => {
@@ -70,58 +98,18 @@ describe("a call-back", () => {
     await ostler.operationEnds(id);
     const [step] = await ostler.steps(await ostler.run(id, node));
     expect(step?.attempts).toMatchObject([{ state: "SUCCEEDED", entries: 3, output: { heard: { ip: "10.0.0.8" } } }]);
+    expect(await anomalies(id)).toEqual([]);
   });
 
   test("with an empty body counts as one", async () => {
     const { node, id } = await waiting();
     expect(await ostler.engine.callBack(token(node), null)).toBe("TAKEN");
     await waitsAgain(node, 2);
-    await ostler.engine.abort(ALICE, { work: { operationId: id } });
-    await ostler.operationEnds(id);
-  });
-
-  test("that comes twice is taken once", async () => {
-    const { node, id } = await waiting();
-    const given = token(node);
-    const answers = await Promise.all([1, 2, 3].map((time) => ostler.engine.callBack(given, { time })));
-    expect(answers.toSorted()).toEqual(["TAKEN", "UNKNOWN", "UNKNOWN"]);
-    await waitsAgain(node, 2);
-    expect(await ostler.engine.callBack(given, {})).toBe("UNKNOWN");
-    await ostler.engine.abort(ALICE, { work: { operationId: id } });
-    await ostler.operationEnds(id);
-  });
-
-  test("for an earlier wait, or for work that has ended, is late and changes nothing", async () => {
-    const { node, id } = await waiting();
-    const first = token(node);
-    await ostler.engine.callBack(first, {});
-    await waitsAgain(node, 2);
-    await ostler.nodeBecomes(node, "CLEAN_WAIT");
-    const second = token(node);
-    expect(second).not.toBe(first);
-    expect(await ostler.engine.callBack(first, {})).toBe("UNKNOWN");
-    await ostler.engine.abort(ALICE, { work: { operationId: id } });
-    await ostler.operationEnds(id);
-    const before = await ostler.dump();
-    expect(await ostler.engine.callBack(second, {})).toBe("UNKNOWN");
-    expect(await ostler.changesSince(before)).toEqual([]);
-  });
-
-  test.each(["", "7", "'; drop table nodes; --", randomUUID()])("with the forged token %j changes nothing", async (forged) => {
-    const { node, id } = await waiting();
-    const before = await ostler.dump();
-    expect(await ostler.engine.callBack(forged, { ip: "6.6.6.6" })).toBe("UNKNOWN");
-    expect(await ostler.changesSince(before)).toEqual([]);
-    expect(await ostler.nodeState(node)).toBe("CLEAN_WAIT");
-    await ostler.engine.abort(ALICE, { work: { operationId: id } });
-    await ostler.operationEnds(id);
+    await end(id);
   });
 
   test("that is quicker than the step that wants to wait for it is not lost", async () => {
-    const node = await ostler.aNode().in("AVAILABLE").with("hasty").made();
-    const id = await ostler.begin("CLEAN", [node]);
-    await atTheDoor.arrivals();
-    atTheDoor.open();
+    const { node, id } = await hasty();
     expect(await ostler.engine.callBack(token(node), { soon: true })).toBe("TAKEN");
     gateBeforeWait.open();
     await ostler.operationEnds(id);
@@ -133,5 +121,97 @@ describe("a call-back", () => {
     const id = await ostler.begin("CLEAN", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect((await ostler.steps(await ostler.run(id, node)))[0]?.attempts).toMatchObject([{ output: { heard: null } }]);
+  });
+});
+
+describe("a call-back that is not taken is recorded and changes nothing:", () => {
+  test("one that comes a second time is a DUPLICATE", async () => {
+    const { node, id } = await hasty();
+    expect(await ostler.engine.callBack(token(node), { time: 1 })).toBe("TAKEN");
+    const before = await ostler.dump();
+    expect(await ostler.engine.callBack(token(node), { time: 2 })).toBe("DUPLICATE");
+    expect(await changedSince(before)).toEqual([]);
+    gateBeforeWait.open();
+    await ostler.operationEnds(id);
+    expect((await ostler.steps(await ostler.run(id, node)))[0]?.attempts).toMatchObject([{ output: { heard: { time: 1 } } }]);
+    expect(await anomalies(id)).toEqual([{ kind: "DUPLICATE", step: "clean.listen" }]);
+  });
+
+  test("of several at the same moment one is taken", async () => {
+    const { node, id } = await waiting();
+    const given = token(node);
+    const answers = await Promise.all([1, 2, 3].map((time) => ostler.engine.callBack(given, { time })));
+    // The step may have been entered again before the last of them: then that one is late.
+    expect(answers.filter((answer) => answer === "TAKEN")).toHaveLength(1);
+    expect(answers.filter((answer) => answer === "DUPLICATE" || answer === "LATE")).toHaveLength(2);
+    await waitsAgain(node, 2);
+    expect(await anomalies(id)).toHaveLength(2);
+    await end(id);
+  });
+
+  test("one for an earlier wait is LATE", async () => {
+    const { node, id } = await waiting();
+    const first = token(node);
+    await ostler.engine.callBack(first, {});
+    await waitsAgain(node, 2);
+    await ostler.nodeBecomes(node, "CLEAN_WAIT");
+    expect(token(node)).not.toBe(first);
+    const before = await ostler.dump();
+    expect(await ostler.engine.callBack(first, { ip: "6.6.6.6" })).toBe("LATE");
+    expect(await changedSince(before)).toEqual([]);
+    expect(await ostler.nodeState(node)).toBe("CLEAN_WAIT");
+    expect(await anomalies(id)).toEqual([{ kind: "LATE", step: "clean.listen" }]);
+    await end(id);
+  });
+
+  test("one for work that has ended is LATE", async () => {
+    const { node, id } = await waiting();
+    await end(id);
+    const before = await ostler.dump();
+    expect(await ostler.engine.callBack(token(node), {})).toBe("LATE");
+    expect(await changedSince(before)).toEqual([]);
+    expect(await anomalies(id)).toEqual([{ kind: "LATE", step: "clean.listen" }]);
+  });
+
+  test("one with a token that was made up is FORGED", async () => {
+    const { node, id } = await waiting();
+    const { id: runId } = await ostler.run(id, node);
+    const before = await ostler.dump();
+    for (const forged of [`${runId}.`, `${runId}.x`, `${runId}.${token(node).split(".").at(-1)?.toLowerCase()}`, runId]) {
+      expect(await ostler.engine.callBack(forged, { ip: "6.6.6.6" }), forged).toBe("FORGED");
+    }
+    expect(await changedSince(before)).toEqual([]);
+    expect(await anomalies(id)).toHaveLength(4);
+    await end(id);
+  });
+
+  test("one with the token of another node's run is FORGED, and that token is good still", async () => {
+    const one = await waiting();
+    const other = await waiting();
+    const { id: runId } = await ostler.run(one.id, one.node);
+    expect(await ostler.engine.callBack(`${runId}.${token(other.node).split(".").at(-1)}`, { ip: "6.6.6.6" })).toBe("FORGED");
+    expect(await anomalies(one.id)).toEqual([{ kind: "FORGED", step: "clean.listen" }]);
+    expect(await anomalies(other.id)).toEqual([]);
+    expect(await ostler.engine.callBack(token(other.node), {})).toBe("TAKEN");
+    await waitsAgain(other.node, 2);
+    await end(one.id);
+    await end(other.id);
+  });
+
+  test.each(["", "7", ".", "'; drop table nodes; --", randomUUID(), `${randomUUID()}.x`, "x".repeat(100_000)])("one that names no run (%j) is UNKNOWN, and not even recorded", async (unknown) => {
+    const before = await ostler.dump();
+    expect(await ostler.engine.callBack(unknown, { ip: "6.6.6.6" })).toBe("UNKNOWN");
+    expect(await ostler.changesSince(before)).toEqual([]);
+  });
+
+  test("of a flood a hundred are recorded, and the true one is taken all the same", async () => {
+    const { node, id } = await waiting();
+    const { id: runId } = await ostler.run(id, node);
+    const answers = await Promise.all(Array.from({ length: 150 }, (_, index) => ostler.engine.callBack(`${runId}.${index}`, {})));
+    expect(new Set(answers)).toEqual(new Set(["FORGED"]));
+    expect(await anomalies(id)).toHaveLength(100);
+    expect(await ostler.engine.callBack(token(node), {})).toBe("TAKEN");
+    await waitsAgain(node, 2);
+    await end(id);
   });
 });
