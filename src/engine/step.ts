@@ -156,30 +156,33 @@ async function enterPower(request: StepRequest, signal: AbortSignal, nodePower: 
   const { step } = request;
   const action = (Object.keys(POWER_STEPS) as PowerAction[]).find((name) => POWER_STEPS[name] === step.name);
   if (step.phase === "verify") await nodePower.read();
-  else if (action === "SOFT_OFF") await softPowerOff(request, signal, nodePower);
+  else if (action === "SOFT_OFF") return softPowerOff(request, signal, nodePower);
   else if (action) await nodePower.set(action);
   else throw new Error(`There is no power action ${step.name}.`);
   return DONE;
 }
 
-/** Asks the system to shut down, and cuts the power when that takes longer than it may. */
-async function softPowerOff(request: StepRequest, signal: AbortSignal, nodePower: NodePower): Promise<void> {
+/**
+ * Asks the system to shut down, and cuts the power when that takes longer than it may; the output then says `forced`. The
+ * system's time counts from the beginning of the attempt: what the step has besides is for the cut.
+ */
+async function softPowerOff(request: StepRequest, signal: AbortSignal, nodePower: NodePower): Promise<StepResult> {
   const { machine, step, deadline, said, log } = request;
   const seconds = step.args["timeoutSeconds"];
-  if (typeof seconds !== "number") return nodePower.set("SOFT_OFF");
-  const until = new Date(Math.min(deadline.getTime(), Date.now() + seconds * 1000));
-  const patience = AbortSignal.any([signal, AbortSignal.timeout(Math.max(1, until.getTime() - Date.now()))]);
+  const until = typeof seconds === "number" ? new Date(deadline.getTime() - (step.timeoutSeconds - seconds) * 1000) : deadline;
+  let forced = false;
   try {
-    const patient = powerOf({ ...request, deadline: until }, patience, { state: null });
-    await bounded(patient.set("SOFT_OFF"), patience);
+    await within(until, signal, (patience) => powerOf({ ...request, deadline: until }, patience, { state: null }).set("SOFT_OFF"));
   } catch (error) {
-    if (signal.aborted || !(patience.aborted || isTimeout(error))) throw error;
-    const text = `Node ${machine.node.name} did not shut down within ${seconds} s; its power is cut.`;
+    if (signal.aborted || !(error instanceof TimeOver || isTimeout(error))) throw error;
+    forced = (await nodePower.read()) !== "OFF";
+    const text = forced ? `Node ${machine.node.name} did not shut down in time; its power is cut.` : `Node ${machine.node.name} shut down at the last moment.`;
     log.info({ node: machine.node.name }, text);
     said.line(text);
   }
   // What is off already is left alone.
   await nodePower.set("OFF");
+  return forced ? { kind: "done", output: { forced } } : DONE;
 }
 
 /** Calls the step's `abort`, if it has one; bounded by `deadline`. What the engine runs itself no driver can undo. */
