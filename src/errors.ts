@@ -42,7 +42,7 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   INVALID_STATE: "409: the verb is not allowed in this state.",
   IN_MAINTENANCE: "409: the node is in maintenance.",
   CLUSTER_LOCKED: "409: an operation on the cluster is deploying or stopping.",
-  STALE_REVISION: "409: `ifRevision` is out of date.",
+  STALE_REVISION: "409: `ifRevision` is out of date, or what would be done is no longer what `planHash` says.",
   IDEMPOTENCY_MISMATCH: "409: the idempotency key was used with another input.",
   INTERRUPTED: "409: the process ended under a step that must not be run twice; restart it when you know how far it came.",
   CAPACITY: "429: a limit is reached; try later.",

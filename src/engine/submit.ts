@@ -17,7 +17,7 @@ import type { Composition, Registry } from "../drivers/registry.ts";
 import { hashOf, violatedConstraint } from "../store/database.ts";
 import type { Reader, Tx } from "../store/database.ts";
 import { clustersByIds } from "../store/clusters.ts";
-import { lockNodes } from "../store/nodes.ts";
+import { lockNodes, nodesByIds } from "../store/nodes.ts";
 import type { NodeRow } from "../store/nodes.ts";
 import { insertOperation, operationByKey } from "../store/operations.ts";
 import type { JsonObject, Plan, SitePolicy, VerbOptions } from "../store/records.ts";
@@ -91,6 +91,8 @@ export interface NodeAnswer {
   readonly further?: readonly Refusal[];
   /** What would be, or will be, done; null for a refused node and for a request answered again. */
   readonly plan: Plan | null;
+  /** State of the node at the end of that. */
+  readonly target?: NodeRow["state"] | null;
 }
 
 export interface SubmitAnswer {
@@ -155,7 +157,9 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
   if ("refusals" in chosen) return refusedWhole([...chosen.refusals, ...("refusals" in selection ? selection.refusals : [])]);
   if ("refusals" in selection) return refusedWhole(selection.refusals);
   const task: Task = { ...asked, options: chosen.options };
-  const nodes = new Map((await lockNodes(work.tx, selection.nodes.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
+  // A dry run may be asked for by whoever reads, so it keeps nobody from the nodes.
+  const read = terms.dryRun ? nodesByIds : lockNodes;
+  const nodes = new Map((await read(work.tx, selection.nodes.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
   // Whoever held the nodes just now may have been the same request: without this look it would be told that it is BUSY.
   const replayAfterAll = await replayOf(work.tx, caller, terms, inputHash);
   if (replayAfterAll) return replayAfterAll;
@@ -164,7 +168,7 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
   const answers = selection.nodes.map(({ ref, nodeId }): NodeAnswer & { readonly judged: Judged } => {
     const found = judged.get(nodeId) ?? { refusal: goneRefusal(ref) };
     const refusal = "refusal" in found ? found.refusal : null;
-    return { ref, nodeId, runId: null, accepted: refusal === null, refusal, further: ("further" in found && found.further) || [], plan: "plan" in found ? found.plan : null, judged: found };
+    return { ref, nodeId, runId: null, accepted: refusal === null, refusal, further: ("further" in found && found.further) || [], plan: "plan" in found ? found.plan : null, target: "plan" in found ? found.target : null, judged: found };
   });
   const refusals = answers.flatMap(({ refusal, further = [] }) => (refusal ? [refusal, ...further] : []));
   const admitted = answers.flatMap((answer) => {
@@ -173,7 +177,7 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
   });
   const refuseAll = admitted.length === 0 || (refusals.length > 0 && (terms.acceptance ?? "ALL_OR_NOTHING") === "ALL_OR_NOTHING");
   if (refuseAll) return { operationId: null, results: answers.map((answer) => ({ ...answer, accepted: false })), refusals, replayed: false };
-  const planHash = hashOf([task.kind, admitted.map(({ node, plan, target }) => [node.id, node.state, plan, target])]);
+  const planHash = planHashOf(task.kind, admitted);
   if (terms.planHash !== undefined && terms.planHash !== planHash) {
     return refusedWhole([{ code: "STALE_REVISION", message: "What would be done is not what the plan said: a node, a driver or the site's policy has changed since. Look at the new plan, and send its planHash.", path: ["input", "planHash"] }]);
   }
@@ -236,6 +240,13 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
     replayed: false,
     planHash,
   };
+}
+
+/** The same while the kind, the nodes, their states, plans and targets are. Each plan is hashed once: nodes of one kind share theirs. */
+function planHashOf(kind: OperationKind, admitted: readonly { readonly node: NodeRow; readonly plan: Plan; readonly target: NodeRow["state"] }[]): string {
+  const hashes = new Map(admitted.map(({ plan }) => [plan, ""]));
+  for (const plan of hashes.keys()) hashes.set(plan, hashOf(plan));
+  return hashOf([kind, admitted.map(({ node, plan, target }) => [node.id, node.state, hashes.get(plan), target])]);
 }
 
 /** Where some nodes may fail, a failed one does not undo the others unless that is asked for. */

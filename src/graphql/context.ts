@@ -12,6 +12,8 @@ import type { RunState } from "../lifecycle/operation-states.ts";
 import type { Database } from "../store/database.ts";
 import { clustersByIds, nodeCountsOf } from "../store/clusters.ts";
 import type { ClusterRow } from "../store/clusters.ts";
+import { stepHistories } from "../store/history.ts";
+import type { StepHistory, StepKind } from "../store/history.ts";
 import { newestInventories, nodesByIds, secretFieldsOf } from "../store/nodes.ts";
 import type { InventoryRow, NodeRow } from "../store/nodes.ts";
 import { cleanUpFailures, operationsByIds, runStateCounts, workOnClusters } from "../store/operations.ts";
@@ -56,6 +58,8 @@ export interface Loaders {
   readonly currentRun: DataLoader<string, RunRow | null>;
   readonly plan: DataLoader<string, Plan | null>;
   readonly attempts: DataLoader<string, readonly AttemptRow[]>;
+  /** How long steps of a kind took so far. */
+  readonly history: DataLoader<StepKind, StepHistory | null>;
   readonly inventory: DataLoader<string, InventoryRow | null>;
   readonly secretFields: DataLoader<string, Readonly<Record<string, readonly string[]>>>;
 }
@@ -86,6 +90,7 @@ function createLoaders({ reader }: Database): Loaders {
     currentRun: byKey(async (nodeIds) => new Map((await unfinishedRuns(reader, nodeIds)).map((run) => [run.nodeId, run])), null),
     plan: byKey((hashes) => plansByHashes(reader, hashes), null),
     attempts: byKey(async (runIds) => Map.groupBy(await attemptsOf(reader, runIds), ({ runId }) => runId), []),
+    history: new DataLoader((kinds) => stepHistories(reader, kinds), { cache: false }),
     inventory: byKey((nodeIds) => newestInventories(reader, nodeIds), null),
     secretFields: byKey((nodeIds) => secretFieldsOf(reader, nodeIds), {}),
   };

@@ -32,6 +32,8 @@ export interface StepView {
   readonly attempts: readonly AttemptRow[];
   /** Whether its turn can still come. */
   readonly open: boolean;
+  /** The node it is planned for. */
+  readonly nodeId: string | null;
 }
 
 export const StepRef = builder.objectRef<StepView>("Step").implement({
@@ -69,15 +71,17 @@ const LeftAsRef = builder.objectRef<LeftAs>("LeftAs").implement({
   description: "In what condition an abort left the node, as far as is known.",
   fields: (t) => ({
     power: t.field({ type: PowerStateEnum, description: "Its power.", resolve: ({ power }) => power }),
-    disksTouched: t.exposeBoolean("disksTouched", { description: "Whether a clean, deploy or undeploy step had begun." }),
+    disksTouched: t.exposeBoolean("disksTouched", { description: "Whether a step had begun that touches disks (`Step.touches`), in this run or in the one whose steps it kept." }),
+    firmwareTouched: t.boolean({ nullable: true, description: "Whether a step had begun that writes firmware; null in records of older versions.", resolve: ({ firmwareTouched }) => firmwareTouched ?? null }),
+    networkAttached: t.boolean({ nullable: true, description: "Whether a step had begun that attaches networks; null in records of older versions.", resolve: ({ networkAttached }) => networkAttached ?? null }),
     tearDownError: t.exposeString("tearDownError", { nullable: true, description: "What the tear-down itself failed with." }),
   }),
 });
 
-async function stepsOf(run: RunRow, { load }: Context): Promise<StepView[]> {
+export async function stepsOf(run: RunRow, { load }: Context): Promise<StepView[]> {
   const [plan, attempts] = await Promise.all([load.plan.load(run.planHash), load.attempts.load(run.id)]);
   const tries = Map.groupBy(attempts, ({ step }) => step);
-  return (plan?.steps ?? []).map((planned, index) => ({ index, planned, attempts: tries.get(index) ?? [], open: run.finishedAt === null && index >= run.position }));
+  return (plan?.steps ?? []).map((planned, index) => ({ index, planned, attempts: tries.get(index) ?? [], open: run.finishedAt === null && index >= run.position, nodeId: run.nodeId }));
 }
 
 async function abortVerdict(run: RunRow, context: Context) {

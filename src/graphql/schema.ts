@@ -13,6 +13,7 @@ import "./cluster.ts";
 import "./driver.ts";
 import "./node.ts";
 import "./operation.ts";
+import "./plan.ts";
 import "./run.ts";
 import "./runbook.ts";
 import "./service.ts";

@@ -14,6 +14,7 @@ import { UserErrorRef } from "./errors.ts";
 import { keyOf } from "./ids.ts";
 import { NodeRef, OperationRef, RunRef } from "./refs.ts";
 import { StepRef } from "./run.ts";
+import type { StepView } from "./run.ts";
 import { StepInput, stepChoices } from "./runbook.ts";
 import { NodeSelectorInput, WorkSelectorInput, nodeSelector, workSelector } from "./selectors.ts";
 import type { NodeSelectorShape } from "./selectors.ts";
@@ -48,6 +49,7 @@ const termFields = (t: InputFields) => ({
   maxParallel: t.int({ description: "At most so many nodes at the same time; the others are QUEUED, in order." }),
   waves: t.field({ type: WavesInput, description: "Take the nodes on in waves; absent: all at once. With `maxFailures`, a commission's `onFailure` is CLEAN_UP_FAILED unless told otherwise." }),
   dryRun: t.boolean({ required: true, defaultValue: false, description: "Only judge and plan: each node's steps, or why it would be refused. Nothing is written." }),
+  planHash: t.string({ description: "The `planHash` of a plan that was looked at: refused with STALE_REVISION when what would be done is no longer that." }),
   reason: t.string({ description: "Why; goes into the transitions." }),
 });
 
@@ -143,9 +145,14 @@ const RestartInput = builder.inputType("RestartInput", {
   }),
 });
 
-type ResultShape = NodeAnswer & { readonly effect?: AbortEffect | null; readonly afterStep?: string | null };
+export type ResultShape = NodeAnswer & { readonly effect?: AbortEffect | null; readonly afterStep?: string | null };
 
-const NodeResultRef = builder.objectRef<ResultShape>("NodeResult").implement({
+/** Steps of what was planned for a node, none of them begun; null where nothing was. */
+export function plannedSteps({ plan, nodeId }: ResultShape): StepView[] | null {
+  return plan?.steps.map((planned, index) => ({ index, planned, attempts: [], open: true, nodeId })) ?? null;
+}
+
+export const NodeResultRef = builder.objectRef<ResultShape>("NodeResult").implement({
   description: "Answer to one node of a request, in the order asked.",
   fields: (t) => ({
     ref: t.exposeString("ref", { description: "What the request called the node: name or UUID." }),
@@ -158,14 +165,14 @@ const NodeResultRef = builder.objectRef<ResultShape>("NodeResult").implement({
       type: [StepRef],
       nullable: true,
       description: "Steps that will (with `dryRun`: would) run, in order; null for a refused node and for abort and stop.",
-      resolve: ({ plan }) => plan?.steps.map((planned, index) => ({ index, planned, attempts: [], open: true })) ?? null,
+      resolve: plannedSteps,
     }),
     abortEffect: t.field({ type: AbortEffectEnum, nullable: true, description: "Of an accepted abort: when it takes effect.", resolve: ({ effect }) => effect ?? null }),
     abortPendingAfterStep: t.string({ nullable: true, description: "Of a pending abort: the step that must end first.", resolve: ({ afterStep }) => afterStep ?? null }),
   }),
 });
 
-const NodeWorkPayloadRef = builder.objectRef<SubmitAnswer>("NodeWorkPayload").implement({
+export const NodeWorkPayloadRef = builder.objectRef<SubmitAnswer>("NodeWorkPayload").implement({
   description: "Answer to a verb. `errors` is empty when the request was accepted.",
   fields: (t) => ({
     operation: t.field({ type: OperationRef, nullable: true, description: "The stored operation; null when refused or only planned.", resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)) }),
@@ -184,6 +191,7 @@ interface TermsInput {
   maxParallel?: number | null | undefined;
   waves?: WavesShape | null | undefined;
   dryRun: boolean;
+  planHash?: string | null | undefined;
   reason?: string | null | undefined;
 }
 
@@ -213,6 +221,7 @@ function termsOf(input: TermsInput): Terms {
     maxParallel: given(input.maxParallel),
     waves: input.waves ? wavesOf(input.waves) : undefined,
     dryRun: input.dryRun,
+    planHash: given(input.planHash),
     reason: given(input.reason),
   };
 }

@@ -1,0 +1,201 @@
+/** Plan first: what a dry run answers, that it leaves no trace, and how a request is held to the plan that was looked at. */
+import { afterAll, describe, expect, test } from "vitest";
+import type { SubmitAnswer, VerbRequest } from "../../src/engine/submit.ts";
+import type { NodeState } from "../../src/lifecycle/node-states.ts";
+import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import type { TestNode } from "../support/builders.ts";
+
+const ostler = await engineUnderTest();
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+const namesOf = (answer: SubmitAnswer) => answer.results.map(({ plan }) => plan?.steps.map((step) => `${step.interface}.${step.name}`) ?? null);
+
+/** What would be done, and its hash. */
+async function planned(kind: VerbRequest["kind"], nodes: readonly TestNode[], more: Partial<VerbRequest> = {}) {
+  const answer = await ostler.submit(kind, nodes, { ...more, dryRun: true });
+  expect(answer).toMatchObject({ operationId: null, refusals: [], planHash: expect.stringMatching(/^[0-9a-f]{64}$/) });
+  return answer.planHash ?? "";
+}
+
+describe("a dry run", () => {
+  test("answers the steps in their order and the state at their end", async () => {
+    const [first, second] = await ostler.aNode().times(2);
+    const answer = await ostler.submit("COMMISSION", [first, second] as TestNode[], { dryRun: true, options: { until: "AVAILABLE" } });
+    const steps = ["power.verify", "inspect.collect_inventory", "clean.erase_metadata", "clean.erase_disks"];
+    expect(namesOf(answer)).toEqual([steps, steps]);
+    expect(answer).toMatchObject({ operationId: null, replayed: false, results: [{ accepted: true, target: "AVAILABLE", runId: null }, { accepted: true, target: "AVAILABLE", runId: null }] });
+  });
+
+  test("answers what stands against each node, and what the others would do", async () => {
+    const ready = await ostler.aNode().in("AVAILABLE").made();
+    const wrong = await ostler.aNode().made();
+    const answer = await ostler.submit("DEPLOY", [ready, wrong], { dryRun: true });
+    expect(answer).toMatchObject({ refusals: [{ code: "INVALID_STATE", nodeId: wrong.id }], results: [{ accepted: false, refusal: null, target: "ACTIVE" }, { accepted: false, plan: null }] });
+    expect(answer.planHash ?? null).toBeNull();
+    const best = await ostler.submit("DEPLOY", [ready, wrong], { dryRun: true, acceptance: "BEST_EFFORT" });
+    expect(best).toMatchObject({ refusals: [], results: [{ accepted: true }, { accepted: false, refusal: { code: "INVALID_STATE" } }], planHash: expect.any(String) });
+  });
+
+  const cases: readonly { readonly what: string; readonly kind: VerbRequest["kind"]; readonly from: NodeState; readonly more?: Partial<VerbRequest> }[] = [
+    { what: "MANAGE", kind: "MANAGE", from: "ENROLLED" },
+    { what: "INSPECT", kind: "INSPECT", from: "ACTIVE" },
+    { what: "CLEAN", kind: "CLEAN", from: "AVAILABLE" },
+    { what: "CLEAN by chosen steps", kind: "CLEAN", from: "AVAILABLE", more: { options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] } } },
+    { what: "COMMISSION", kind: "COMMISSION", from: "ENROLLED", more: { idempotencyKey: "dry", maxParallel: 1, variables: { image: "a" } } },
+    { what: "DEPLOY", kind: "DEPLOY", from: "AVAILABLE" },
+    { what: "UNDEPLOY", kind: "UNDEPLOY", from: "ACTIVE" },
+    { what: "UPDATE", kind: "UPDATE", from: "ACTIVE" },
+    { what: "DECOMMISSION", kind: "DECOMMISSION", from: "ACTIVE" },
+    { what: "POWER", kind: "POWER", from: "ACTIVE", more: { options: { powerAction: "REBOOT" } } },
+    { what: "something that is refused", kind: "DEPLOY", from: "ENROLLED" },
+  ];
+
+  test.each(cases)("of $what writes nothing, and calls no driver", async ({ kind, from, more }) => {
+    const node = await ostler.aNode().in(from).made();
+    const before = await ostler.dump();
+    await ostler.submit(kind, [node], { ...more, dryRun: true });
+    expect(await ostler.changesSince(before)).toEqual([]);
+    expect(ostler.journal(node)).toEqual([]);
+  });
+
+  test("of a restart writes nothing, and says what is kept", async () => {
+    const gate = aGate();
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { gate: gate.name } }).made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await gate.arrivals();
+    await ostler.engine.abort(ALICE, { work: { operationId: id }, powerOff: false });
+    await ostler.operationEnds(id);
+    const before = await ostler.dump();
+    const answer = await ostler.engine.restart(ALICE, { work: { operationId: id }, dryRun: true });
+    expect(answer.results[0]?.plan?.steps.map(({ name, kept }) => [name, kept])).toEqual([
+      ["prepare", true],
+      ["write_image", true],
+      ["boot_system", false],
+      ["configure", false],
+    ]);
+    expect(await ostler.changesSince(before)).toEqual([]);
+  });
+
+  test("waits for nobody who holds the node, and holds nobody up", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").made();
+    await ostler.test.sql.begin(async (sql) => {
+      await sql`select 1 from nodes where id = ${node.id} for update`;
+      expect(await ostler.submit("DEPLOY", [node], { dryRun: true })).toMatchObject({ refusals: [], results: [{ accepted: true }] });
+    });
+  });
+
+  test("does not spend the idempotency key", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").made();
+    await planned("DEPLOY", [node], { idempotencyKey: "spent-1" });
+    const answer = await ostler.submit("DEPLOY", [node], { idempotencyKey: "spent-1" });
+    expect(answer).toMatchObject({ replayed: false, operationId: expect.any(String) });
+  });
+});
+
+describe("a request with the hash of a plan", () => {
+  const STALE = { operationId: null, results: [], refusals: [{ code: "STALE_REVISION", path: ["input", "planHash"] }] };
+
+  test("is accepted while nothing has changed, and does what the plan says", async () => {
+    const nodes = await ostler.aNode().in("AVAILABLE").times(2);
+    const planHash = await planned("DEPLOY", nodes);
+    expect(await planned("DEPLOY", nodes)).toBe(planHash);
+    const answer = await ostler.submit("DEPLOY", nodes, { planHash });
+    expect(answer).toMatchObject({ refusals: [], planHash });
+    expect((await ostler.operationEnds(answer.operationId ?? "")).state).toBe("SUCCEEDED");
+  });
+
+  test("is refused when a node's state has changed, though the verb is allowed from there as well, and leaves no trace", async () => {
+    const [node, other] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
+    const planHash = await planned("DECOMMISSION", [node, other]);
+    await ostler.operationEnds(await ostler.begin("DEPLOY", [node]));
+    const before = await ostler.dump();
+    expect(await ostler.submit("DECOMMISSION", [node, other], { planHash })).toMatchObject(STALE);
+    expect(await ostler.changesSince(before)).toEqual([]);
+  });
+
+  test("is refused when a node's state has changed and its steps have not", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { fail: "no image" } }).made();
+    const planHash = await planned("DEPLOY", [node]);
+    await ostler.operationEnds(await ostler.begin("DEPLOY", [node]));
+    expect(await ostler.nodeState(node)).toBe("DEPLOY_FAILED");
+    expect(await ostler.submit("DEPLOY", [node], { planHash })).toMatchObject(STALE);
+  });
+
+  test("is refused with the node's own reason when the node may not at all any more", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").made();
+    const planHash = await planned("DEPLOY", [node]);
+    await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, "a new fan");
+    expect(await ostler.submit("DEPLOY", [node], { planHash })).toMatchObject({ operationId: null, refusals: [{ code: "IN_MAINTENANCE", nodeId: node.id }] });
+  });
+
+  test.each([
+    { what: "gives a step another priority", change: { steps: [{ step: "clean.erase_disks", priority: 99 }] } },
+    { what: "switches a step off", change: { steps: [{ step: "clean.erase_metadata", priority: 0 }] } },
+    { what: "forbids a step", change: { steps: [{ step: "clean.erase_disks", forbidden: true }] } },
+    { what: "switches automatic cleaning off", change: { automaticCleaning: false } },
+  ])("is refused when the site's policy $what", async ({ change }) => {
+    const node = await ostler.aNode().in("ACTIVE").made();
+    const planHash = await planned("UPDATE", [node]);
+    expect(await ostler.engine.updateSite(ALICE, change)).toEqual({ done: true, refusals: [] });
+    try {
+      expect(await ostler.submit("UPDATE", [node], { planHash })).toMatchObject(STALE);
+    } finally {
+      await ostler.engine.updateSite(ALICE, { steps: null, automaticCleaning: null });
+    }
+    expect(await planned("UPDATE", [node])).toBe(planHash);
+  });
+
+  test.each<{ what: string; more: Partial<VerbRequest> }>([
+    { what: "goes further", more: { options: { until: "ACTIVE" } } },
+    { what: "is another verb", more: { kind: "MANAGE" } },
+  ])("is refused when it $what", async ({ more }) => {
+    const node = await ostler.aNode().made();
+    const planHash = await planned("COMMISSION", [node], { options: { until: "AVAILABLE" } });
+    expect(await ostler.submit("COMMISSION", [node], { options: { until: "AVAILABLE" }, ...more, planHash })).toMatchObject(STALE);
+  });
+
+  test("is refused when it names other nodes, more of them or fewer", async () => {
+    const [first, second] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
+    const planHash = await planned("DEPLOY", [first]);
+    for (const nodes of [[second], [first, second]]) expect(await ostler.submit("DEPLOY", nodes, { planHash })).toMatchObject(STALE);
+    expect(await ostler.submit("DEPLOY", [second], { planHash: await planned("DEPLOY", [first, second]) })).toMatchObject(STALE);
+  });
+
+  test("is refused when its steps have other arguments or another order", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").made();
+    const firmware = (version: string) => ({ interface: "clean", name: "update_firmware", args: { version } }) as const;
+    const erase = { interface: "clean", name: "erase_disks", args: {} } as const;
+    const planHash = await planned("CLEAN", [node], { options: { steps: [firmware("2.1"), erase] } });
+    for (const steps of [[firmware("2.2"), erase], [erase, firmware("2.1")], [firmware("2.1")]]) {
+      expect(await ostler.submit("CLEAN", [node], { options: { steps }, planHash })).toMatchObject(STALE);
+    }
+    expect((await ostler.submit("CLEAN", [node], { options: { steps: [firmware("2.1"), erase] }, planHash })).refusals).toEqual([]);
+  });
+
+  test("is refused when a node that was to be left out would be worked on by now", async () => {
+    const ready = await ostler.aNode().in("AVAILABLE").made();
+    const late = await ostler.aNode().in("MANAGEABLE").made();
+    const planHash = await planned("DEPLOY", [ready, late], { acceptance: "BEST_EFFORT" });
+    await ostler.operationEnds(await ostler.begin("COMMISSION", [late], { options: { until: "AVAILABLE" } }));
+    expect(await ostler.submit("DEPLOY", [ready, late], { acceptance: "BEST_EFFORT", planHash })).toMatchObject(STALE);
+  });
+
+  test("is answered again for the same key, though nothing is as it was", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").made();
+    const terms = { planHash: await planned("DEPLOY", [node]), idempotencyKey: "planned-1" };
+    const first = await ostler.submit("DEPLOY", [node], terms);
+    await ostler.operationEnds(first.operationId ?? "");
+    expect(await ostler.submit("DEPLOY", [node], terms)).toMatchObject({ operationId: first.operationId, replayed: true, refusals: [] });
+  });
+
+  test("can be a restart", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { failures: 1, retryable: false } }).made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await ostler.operationEnds(id);
+    const work = { operationId: id };
+    const { planHash } = await ostler.engine.restart(ALICE, { work, dryRun: true });
+    expect(await ostler.engine.restart(ALICE, { work, planHash: "0".repeat(64) })).toMatchObject({ operationId: null, refusals: [{ code: "STALE_REVISION" }] });
+    const answer = await ostler.engine.restart(ALICE, { work, planHash: planHash ?? "" });
+    expect((await ostler.operationEnds(answer.operationId ?? "")).state).toBe("SUCCEEDED");
+  });
+});

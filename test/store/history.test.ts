@@ -1,0 +1,90 @@
+/** Durations of steps, as they are found for estimates. */
+import { randomUUID } from "node:crypto";
+import { afterAll, beforeEach, expect, test } from "vitest";
+import { openDatabase } from "../../src/store/database.ts";
+import { stepHistories } from "../../src/store/history.ts";
+import { testDatabase } from "../support/database.ts";
+
+const owned = new AsyncDisposableStack();
+const { connection, sql } = owned.use(await testDatabase());
+const { reader } = owned.use(await openDatabase({ connection, connectionsMax: 1 }));
+afterAll(() => owned.disposeAsync());
+
+beforeEach(() => sql`truncate operations, plans cascade`);
+
+interface Past {
+  readonly seconds: readonly number[];
+  readonly driver?: string;
+  readonly label?: string;
+  readonly model?: string | null;
+  readonly state?: string;
+  /** How many hours ago they ended. */
+  readonly hoursAgo?: number;
+}
+
+/** Attempts that took so long. */
+async function past({ seconds, driver = "fake", label = "clean.erase_disks", model = null, state = "SUCCEEDED", hoursAgo = 1 }: Past): Promise<void> {
+  const run = randomUUID();
+  const hash = randomUUID();
+  await sql`insert into plans (hash, plan) values (${hash}, '{}')`;
+  await sql`insert into operations (id, kind, state, project, actor, options, on_failure, variables, total_count) values (${run}, 'CLEAN', 'SUCCEEDED', 'default', 'test', '{}', 'LEAVE', '{}', 1)`;
+  await sql`insert into runs (id, operation_id, node_id, node_name, ordinal, state, plan_hash, variables, target, moves_state, finished_at) values (${run}, ${run}, ${randomUUID()}, 'n', 0, 'SUCCEEDED', ${hash}, '{}', 'AVAILABLE', true, now())`;
+  await sql`
+    insert into attempts (run_id, step, number, state, label, driver, model, started_at, finished_at, deadline_at)
+    select ${run}, 0, n, ${state}, ${label}, ${driver}, ${model}, ended - make_interval(secs => s), ended, ended
+    from unnest(${seconds}::float8[]) with ordinality as t(s, n), lateral (select now() - make_interval(hours => ${hoursAgo}) as ended) e`;
+}
+
+const historyOf = async (kind: { driver?: string; label?: string; model?: string | null } = {}) => (await stepHistories(reader, [{ driver: "fake", label: "clean.erase_disks", model: null, ...kind }]))[0];
+
+test("there is none where nothing was ever run", async () => {
+  expect(await historyOf()).toBeNull();
+});
+
+test("a history is the median and the ninth decile of what succeeded", async () => {
+  await past({ seconds: [10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110] });
+  expect(await historyOf()).toEqual({ medianSeconds: 60, p90Seconds: 100, samples: 11, model: null });
+});
+
+test("what failed, was aborted, or is still at it, does not count", async () => {
+  await past({ seconds: [10] });
+  for (const state of ["FAILED", "ABORTED", "RUNNING", "WAITING"]) await past({ seconds: [9999], state });
+  expect(await historyOf()).toMatchObject({ medianSeconds: 10, samples: 1 });
+});
+
+test("another driver's step of the same name, and another step of the driver, are other kinds", async () => {
+  await past({ seconds: [10], driver: "ipmi" });
+  await past({ seconds: [20], label: "deploy.erase_disks" });
+  expect(await historyOf()).toBeNull();
+  expect(await historyOf({ driver: "ipmi" })).toMatchObject({ medianSeconds: 10 });
+});
+
+test("nodes of the same model are believed before those of the driver, one of them being enough", async () => {
+  await past({ seconds: [10, 10, 10], model: "R640" });
+  await past({ seconds: [500], model: "R740" });
+  expect(await historyOf({ model: "R740" })).toEqual({ medianSeconds: 500, p90Seconds: 500, samples: 1, model: "R740" });
+  expect(await historyOf({ model: "R640" })).toEqual({ medianSeconds: 10, p90Seconds: 10, samples: 3, model: "R640" });
+});
+
+test("where the model has none, or is not known, all nodes of the driver are looked at together", async () => {
+  await past({ seconds: [10], model: "R640" });
+  await past({ seconds: [30] });
+  const together = { medianSeconds: 20, samples: 2, model: null };
+  expect(await historyOf({ model: "R999" })).toMatchObject(together);
+  expect(await historyOf({ model: null })).toMatchObject(together);
+});
+
+test("only the newest thousand count", async () => {
+  await past({ seconds: Array.from({ length: 500 }, () => 9999), hoursAgo: 48 });
+  await past({ seconds: Array.from({ length: 1_000 }, () => 10), hoursAgo: 1 });
+  expect(await historyOf()).toEqual({ medianSeconds: 10, p90Seconds: 10, samples: 1_000, model: null });
+});
+
+test("many are answered at once, in the order asked, those asked twice as well", async () => {
+  await past({ seconds: [1], label: "clean.a", model: "R640" });
+  await past({ seconds: [2], label: "clean.b" });
+  const kind = (label: string, model: string | null = null) => ({ driver: "fake", label, model });
+  const found = await stepHistories(reader, [kind("clean.b"), kind("clean.none"), kind("clean.a", "R640"), kind("clean.a"), kind("clean.b")]);
+  expect(found.map((history) => history && [history.medianSeconds, history.model])).toEqual([[2, null], null, [1, "R640"], [1, null], [2, null]]);
+  expect(await stepHistories(reader, [])).toEqual([]);
+});
