@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { createRegistry } from "../../src/drivers/registry.ts";
-import type { AnyDriver, Composition } from "../../src/drivers/registry.ts";
+import type { Composition } from "../../src/drivers/registry.ts";
 import { OFF_REASONS, catalogueOf, keepSteps, keysOf, planSteps, runningOrder } from "../../src/engine/plan.ts";
 import type { PlanRequest } from "../../src/engine/plan.ts";
 import { RESERVED_STEPS, reservedArgsSchema } from "../../src/engine/reserved.ts";
@@ -19,7 +19,7 @@ const cleanStep = (name: string, priority: number, more: Partial<Step<AnySetting
 /** A driver with these clean steps, one deploy step and one to take down. */
 function composed(...clean: Step<AnySettings>[]): Composition {
   const driver = aDriver("maker", { clean: stepsOf(...clean), deploy: stepsOf(aStep("install", "deploy", done), aStep("remove", "undeploy", done)) });
-  const found = createRegistry([driver as unknown as AnyDriver]).compose({ driver: "maker", borrowed: {} });
+  const found = createRegistry([driver]).compose({ driver: "maker", borrowed: {} });
   if ("problem" in found) throw new Error(found.problem);
   return found.composition;
 }

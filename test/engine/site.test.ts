@@ -3,7 +3,6 @@ import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
 import createFake from "../../plugins/fake/index.ts";
 import { createRegistry } from "../../src/drivers/registry.ts";
-import type { AnyDriver } from "../../src/drivers/registry.ts";
 import { updateSite } from "../../src/engine/site.ts";
 import type { SiteChange } from "../../src/engine/site.ts";
 import { cleansAutomatically, readSite } from "../../src/store/site.ts";
@@ -15,7 +14,7 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 
 const done = async () => ({ kind: "done" }) as const;
 const other = aDriver("other", { clean: stepsOf(aStep("erase_disks", "clean", done), aStep("tune", "clean", done, { args: z.strictObject({ level: z.int() }) })) });
-const registry = createRegistry([createFake({ log: () => {} }) as unknown as AnyDriver, other as unknown as AnyDriver]);
+const registry = createRegistry([createFake({ log: () => {} }), other]);
 
 let told = 0;
 const change = (wish: SiteChange) => updateSite({ transact: ostler.transact, registry, limitsChanged: () => void (told += 1) }, ALICE, wish);
