@@ -19,7 +19,7 @@ import { StepRef, stepsOf } from "./run.ts";
 import type { StepView } from "./run.ts";
 import { StepInput, stepChoices } from "./runbook.ts";
 import { NodeSelectorInput, nodeSelector } from "./selectors.ts";
-import { NodeResultRef, NodeWorkPayloadRef, plannedSteps } from "./verbs.ts";
+import { NodeResultRef, NodeWorkPayloadRef, WavesInput, plannedSteps, wavesOf } from "./verbs.ts";
 
 // ---- estimates
 
@@ -123,6 +123,7 @@ const PlanInput = builder.inputType("PlanInput", {
     action: t.field({ type: PowerActionEnum, description: "POWER: what to do." }),
     force: t.boolean({ description: "DECOMMISSION: also nodes that have disappeared." }),
     maxParallel: t.int({ description: "At most so many nodes at the same time; the others are QUEUED, in order." }),
+    waves: t.field({ type: WavesInput, description: "Take the nodes on in waves; absent: all at once." }),
   }),
 });
 
@@ -173,7 +174,8 @@ builder.queryField("plan", (t) =>
       const flaws = flawsOf(input);
       if (flaws.length > 0) return { operationId: null, results: [], refusals: flaws, replayed: false };
       const { kind, acceptance } = input;
-      return context.services.engine.submit(callerOf(context), { kind, acceptance, maxParallel: given(input.maxParallel), nodes: nodeSelector(input.nodes), options: optionsOf(input), dryRun: true });
+      const terms = { acceptance, maxParallel: given(input.maxParallel), waves: input.waves ? wavesOf(input.waves) : undefined, dryRun: true };
+      return context.services.engine.submit(callerOf(context), { ...terms, kind, nodes: nodeSelector(input.nodes), options: optionsOf(input) });
     },
   }),
 );

@@ -30,7 +30,7 @@ const ShareInput = builder.inputType("ShareInput", {
   }),
 });
 
-const WavesInput = builder.inputType("WavesInput", {
+export const WavesInput = builder.inputType("WavesInput", {
   description: "Take the nodes on in waves, in the order of the request: the next one begins when the one before has ended.",
   fields: (t) => ({
     sizes: t.field({ type: [ShareInput], required: true, description: "Size of each wave, 1 to 1000 of them; the last one is repeated until every node has its wave. Percent are rounded up." }),
@@ -195,16 +195,16 @@ interface TermsInput {
   reason?: string | null | undefined;
 }
 
-type ShareShape = { readonly count?: number | null; readonly percent?: number | null };
+type ShareShape = { readonly count?: number | null | undefined; readonly percent?: number | null | undefined };
 
 interface WavesShape {
   readonly sizes: readonly ShareShape[];
-  readonly pauseSeconds?: number | null;
+  readonly pauseSeconds?: number | null | undefined;
   readonly manual: boolean;
-  readonly maxFailures?: ShareShape | null;
+  readonly maxFailures?: ShareShape | null | undefined;
 }
 
-function wavesOf({ sizes, pauseSeconds, manual, maxFailures }: WavesShape): WavesWish {
+export function wavesOf({ sizes, pauseSeconds, manual, maxFailures }: WavesShape): WavesWish {
   return { sizes: sizes.map(shareOf), pauseSeconds: given(pauseSeconds), manual, maxFailures: maxFailures ? shareOf(maxFailures) : undefined };
 }
 
