@@ -14,8 +14,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { createClient } from "graphql-ws";
 import { WebSocket } from "ws";
+import { anySeed, chance } from "./lab.ts";
 
-const { values } = parseArgs({ options: { nodes: { type: "string", default: "500" }, kills: { type: "string", default: "3" }, seed: { type: "string", default: String(Date.now() % 1_000_000) } } });
+const { values } = parseArgs({ options: { nodes: { type: "string", default: "500" }, kills: { type: "string", default: "3" }, seed: { type: "string", default: String(anySeed()) } } });
 const NODES = Number(values.nodes);
 const KILLS = Number(values.kills);
 /** Nodes that run a step which must not be run twice, while the service is being killed. */
@@ -23,11 +24,7 @@ const FIRMWARE_NODES = Math.max(20, NODES / 10);
 const PORT = 20_000 + (Number(values.seed) % 10_000);
 const END_MS = 300_000;
 
-let randomState = Number(values.seed) || 1;
-function random(): number {
-  randomState = (randomState * 1_103_515_245 + 12_345) % 2_147_483_648;
-  return randomState / 2_147_483_648;
-}
+const random = chance(Number(values.seed));
 
 const folder = mkdtempSync(join(tmpdir(), "ostler-kills-"));
 const journal = join(folder, "journal.jsonl");
@@ -178,7 +175,7 @@ async function main(): Promise<void> {
   await query(`mutation { commissionNodes(input: { nodes: { filter: { labels: [{ key: "job", value: "commission" }] } } }) { errors { message } } }`);
   await query(`mutation { cleanNodes(input: { nodes: { filter: { labels: [{ key: "job", value: "firmware" }] } }, steps: [{ name: "update_firmware", args: { version: "2.1" } }] }) { errors { message } } }`);
   for (let count = 1; count <= KILLS; count += 1) {
-    await delay(1_500 + random() * 3_000);
+    await delay(random.whole(1_500, 4_500));
     const early = !(await ended("{ kinds: [COMMISSION] }"));
     await kill();
     await start();

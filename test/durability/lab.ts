@@ -1,0 +1,81 @@
+/**
+ * What the proofs of this folder stand on: chance that can be had again from its seed, and a throw-away database of their
+ * own. Knows no test runner; the short forms of the proofs that run with the tests bring a database of theirs.
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import postgres from "postgres";
+import type { Sql } from "postgres";
+import { migrateDatabase } from "../../src/store/database.ts";
+import type { Connection } from "../../src/store/database.ts";
+import { startEmbedded } from "../../src/store/embedded.ts";
+
+/** Chance, the same for the same seed. */
+export interface Chance {
+  /** A number from 0 to below 1. */
+  next(): number;
+  /** A whole number from `from` to `to`, both included. */
+  whole(from: number, to: number): number;
+  /** True as often as said: 0.25 is every fourth time. */
+  often(share: number): boolean;
+  /** One of them, each as likely as the others. */
+  one<T>(of: readonly T[]): T;
+  /** One of them, as likely as its weight says. */
+  weighed<T>(of: readonly (readonly [weight: number, value: T])[]): T;
+  /** So many of them, in any order. */
+  some<T>(count: number, of: readonly T[]): T[];
+}
+
+/** Mulberry32: small, and good enough to mix requests with. */
+export function chance(seed: number): Chance {
+  let state = seed >>> 0;
+  const next = () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+  };
+  const whole = (from: number, to: number) => from + Math.floor(next() * (to - from + 1));
+  const one = <T>(of: readonly T[]): T => {
+    if (of.length === 0) throw new Error("There is nothing to choose from.");
+    return of[whole(0, of.length - 1)] as T;
+  };
+  return {
+    next,
+    whole,
+    often: (share) => next() < share,
+    one,
+    weighed(of) {
+      let left = next() * of.reduce((sum, [weight]) => sum + weight, 0);
+      const found = of.find(([weight]) => (left -= weight) < 0) ?? of.at(-1);
+      if (!found) throw new Error("There is nothing to choose from.");
+      return found[1];
+    },
+    some(count, of) {
+      const rest = [...of];
+      return Array.from({ length: Math.min(count, of.length) }, () => rest.splice(whole(0, rest.length - 1), 1)[0] as (typeof of)[number]);
+    },
+  };
+}
+
+/** A seed for a run that was given none. */
+export function anySeed(): number {
+  return Date.now() % 1_000_000;
+}
+
+/** A throw-away database with all migrations, and its folder, gone when the script ends. */
+export async function openLab(): Promise<{ readonly connection: Connection; readonly folder: string } & AsyncDisposable> {
+  const owned = new AsyncDisposableStack();
+  const folder = mkdtempSync(join(tmpdir(), "ostler-lab-"));
+  owned.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }));
+  const { connection } = owned.use(await startEmbedded({ folder, durable: false }));
+  await migrateDatabase(connection);
+  return { connection, folder, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+/** Plain connections to a database, for what no function of the store asks. */
+export function plainSql(connection: Connection, max: number): Sql {
+  const options = { max, onnotice: () => {}, max_pipeline: 1e9, connection: { application_name: "proof" } };
+  return "url" in connection ? postgres(connection.url, options) : postgres({ ...options, ...connection });
+}

@@ -1,0 +1,420 @@
+/**
+ * `npm run races`: aborts, stops and natural ends meet. On a throw-away database two engines work on operations of one to
+ * four nodes each, many at once; each operation is asked to abort or stop at about the moment at which a step of it ends, once
+ * or twice, by operation, by nodes, by cluster. Every one of them is then judged by its answers, by what is stored, and by
+ * what the witnesses saw, against the rules in rules.ts.
+ *
+ * Options: --seed N --count 10000 --lanes 40. Prints the seed and how races ended; tells the story of each that went wrong,
+ * and then ends with 1.
+ */
+import { setTimeout as delay } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import type { Sql } from "postgres";
+import type { Script } from "../../plugins/fake/settings.ts";
+import type { Driver } from "../../src/drivers/driver.ts";
+import type { Engine } from "../../src/engine/engine.ts";
+import type { AbortResult, RestartFrom } from "../../src/engine/interrupt.ts";
+import type { SubmitAnswer, VerbRequest } from "../../src/engine/submit.ts";
+import type { Connection } from "../../src/store/database.ts";
+import { runEngine } from "../support/running-engine.ts";
+import { anySeed, chance, openLab, plainSql } from "./lab.ts";
+import type { Chance } from "./lab.ts";
+import { cutOf, flawsAtAnyMoment, flawsAtRest, flawsOfLog, flawsOfOperation, flawsOfRun, flawsOfStop, labelOf, story } from "./rules.ts";
+import type { Ask, Circumstances } from "./rules.ts";
+import { accountsOf, watchDatabase, watchedFake } from "./witness.ts";
+import type { Entered, OperationAccount, Visit } from "./witness.ts";
+
+export interface RacesOptions {
+  readonly seed: number;
+  readonly count: number;
+  /** Operations under way at the same time. */
+  readonly lanes: number;
+  /** Told every so often how far it is. */
+  readonly say?: (line: string) => void;
+}
+
+export interface RacesReport {
+  readonly races: number;
+  readonly seconds: number;
+  /** How many runs ended how, answers were given, and kinds were raced. */
+  readonly counts: Readonly<Record<string, number>>;
+  /** What was wrong, each with its story. */
+  readonly faults: readonly { readonly flaws: readonly string[]; readonly story: readonly string[] }[];
+}
+
+const NODES_A_LANE = 4;
+const STEP_MS = 30;
+/** A step that does not heed its signal goes on for longer than the engine waits for it. */
+const GRACE_MS = 60;
+const DEAF_MS = 150;
+const ENDS_WITHIN_MS = 30_000;
+const POLL_MS = 12;
+/** Jobs that were woken twice end by themselves. */
+const QUIET_EVERY_MS = 50;
+const QUIET_TRIES = 100;
+/** What went wrong once goes wrong often: so many stories are enough. */
+const FAULTS_MAX = 10;
+
+const STEPS: Readonly<Record<string, readonly string[]>> = {
+  inspect: ["inspect.collect_inventory"],
+  clean: ["clean.erase_metadata", "clean.erase_disks"],
+  firmware: ["clean.erase_disks", "clean.update_firmware"],
+  deploy: ["deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"],
+  undeploy: ["deploy.remove_system"],
+};
+
+interface Node {
+  readonly id: string;
+  readonly name: string;
+  state: string;
+}
+
+interface Lane {
+  readonly cluster: string;
+  readonly nodes: readonly Node[];
+  /** What ran last here, as far as something of it is left to do. */
+  unfinished: { readonly id: string; readonly nodes: readonly Node[] } | null;
+}
+
+/** What a race is about: a kind of work, and the phases in which it may be met. */
+interface Work {
+  readonly kind: VerbRequest["kind"] | "RESTART";
+  readonly phases: readonly string[];
+  readonly options?: VerbRequest["options"];
+  readonly from?: RestartFrom;
+}
+
+/** Where work may begin, and what it then goes through; from the rules of the verbs. */
+const WORKS: readonly { readonly weight: number; readonly from: readonly string[]; readonly work: Work }[] = [
+  { weight: 2, from: ["ENROLLED", "STOPPED", "DECOMMISSIONED", "MANAGEABLE", "INSPECT_FAILED", "CLEAN_FAILED", "AVAILABLE", "DEPLOY_FAILED"], work: { kind: "COMMISSION", phases: ["inspect", "clean", "deploy"] } },
+  { weight: 2, from: ["ENROLLED", "STOPPED", "DECOMMISSIONED", "MANAGEABLE", "INSPECT_FAILED", "CLEAN_FAILED"], work: { kind: "COMMISSION", phases: ["inspect", "clean"], options: { until: "AVAILABLE" } } },
+  { weight: 3, from: ["UNDEPLOY_FAILED"], work: { kind: "COMMISSION", phases: ["undeploy", "clean", "deploy"] } },
+  { weight: 5, from: ["AVAILABLE", "ACTIVE", "DEPLOY_FAILED"], work: { kind: "DEPLOY", phases: ["deploy"] } },
+  { weight: 3, from: ["AVAILABLE", "MANAGEABLE", "CLEAN_FAILED"], work: { kind: "CLEAN", phases: ["firmware"], options: { steps: [{ interface: "clean", name: "erase_disks", args: {} }, { interface: "clean", name: "update_firmware", args: { version: "2.1" } }] } } },
+  { weight: 2, from: ["AVAILABLE", "MANAGEABLE", "CLEAN_FAILED"], work: { kind: "CLEAN", phases: ["clean"], options: { steps: [{ interface: "clean", name: "erase_metadata", args: {} }] } } },
+  { weight: 2, from: ["ACTIVE", "DEPLOY_FAILED", "UNDEPLOY_FAILED"], work: { kind: "UNDEPLOY", phases: ["undeploy", "clean"] } },
+  { weight: 1, from: ["ENROLLED", "MANAGEABLE", "ACTIVE", "DEPLOY_FAILED", "UNDEPLOY_FAILED", "STOPPED", "CLEAN_FAILED", "INSPECT_FAILED", "AVAILABLE"], work: { kind: "DECOMMISSION", phases: ["undeploy", "clean"] } },
+  { weight: 1, from: ["ENROLLED", "AVAILABLE", "INSPECT_FAILED", "CLEAN_FAILED", "STOPPED", "DECOMMISSIONED"], work: { kind: "MANAGE", phases: [] } },
+  { weight: 2, from: ["MANAGEABLE", "INSPECT_FAILED", "AVAILABLE", "ACTIVE"], work: { kind: "INSPECT", phases: ["inspect"] } },
+  { weight: 1, from: ["AVAILABLE", "ACTIVE", "MANAGEABLE"], work: { kind: "POWER", phases: [], options: { powerAction: "REBOOT" } } },
+];
+
+/** What happens to the steps of one node in one race. */
+interface Scripts {
+  readonly steps: Record<string, Script>;
+  readonly deaf: boolean;
+}
+
+function scriptsFor(random: Chance, phases: readonly string[]): Scripts {
+  const steps: Record<string, Script> = { "power.read": { delayMs: random.whole(0, STEP_MS / 2) } };
+  let deaf = false;
+  for (const step of phases.flatMap((phase) => STEPS[phase] ?? [])) {
+    const script: Script = { delayMs: random.whole(0, STEP_MS) };
+    const trait = random.weighed([[70, "plain"], [9, "waits"], [6, "called back"], [5, "fails"], [3, "throws"], [4, "tries again"], [2, "deaf"]] as const);
+    if (trait === "waits") script.waitSeconds = random.whole(1, STEP_MS) / 1000;
+    if (trait === "called back") script.callback = true;
+    if (trait === "fails") script.fail = "no luck";
+    if (trait === "throws") script.throws = "out of luck";
+    if (trait === "tries again") Object.assign(script, { fail: "not yet", retryable: true });
+    if (trait === "deaf") {
+      deaf = true;
+      Object.assign(script, { delayMs: DEAF_MS, ignoreSignal: true });
+    }
+    steps[step] = script;
+  }
+  if (random.often(0.1)) steps["driver.abort"] = random.often(0.3) ? { fail: "nothing can be undone" } : { delayMs: random.whole(0, 15) };
+  return { steps, deaf };
+}
+
+/** When and how a race is disturbed. */
+interface Disturbance {
+  readonly verb: "ABORT" | "STOP";
+  readonly mode: "NOW" | "AFTER_STEP";
+  readonly by: "operation" | "nodes" | "cluster";
+  readonly nodes: readonly Node[];
+  readonly powerOff: boolean | undefined;
+  /** The entry of a step that it is aimed at; null: the acceptance of the operation. */
+  readonly aim: { readonly node: Node; readonly step: string } | null;
+  /** After that, in ms. */
+  readonly afterMs: number;
+}
+
+function disturbancesFor(random: Chance, nodes: readonly Node[], phases: readonly string[], scripts: ReadonlyMap<string, Scripts>): Disturbance[] {
+  const steps = phases.flatMap((phase) => STEPS[phase] ?? []);
+  const count = random.weighed([[65, 1], [28, 2], [7, 3]] as const);
+  const first = disturbance();
+  // A repetition comes while the first is still on its way, or right after it.
+  return [first, ...Array.from({ length: count - 1 }, () => (random.often(0.4) ? { ...first, afterMs: first.afterMs + random.whole(0, 5) } : disturbance()))];
+
+  function disturbance(): Disturbance {
+    const node = random.one(nodes);
+    const step = steps.length > 0 && random.often(0.9) ? (random.often(0.35) ? (steps.at(-1) ?? "") : random.one(steps)) : null;
+    const script = step === null ? undefined : scripts.get(node.id)?.steps[step];
+    const lasts = (script?.delayMs ?? 0) + (script?.waitSeconds ?? 0) * 1000;
+    return {
+      verb: random.often(0.6) ? "ABORT" : "STOP",
+      mode: random.often(0.65) ? "NOW" : "AFTER_STEP",
+      by: random.weighed([[45, "operation"], [35, "nodes"], [20, "cluster"]] as const),
+      nodes: random.some(random.whole(1, nodes.length), nodes),
+      powerOff: random.often(0.15) ? random.often(0.5) : undefined,
+      aim: step === null ? null : { node, step },
+      afterMs: step === null ? random.whole(0, 8) : Math.max(0, lasts + random.whole(-12, 14)),
+    };
+  }
+}
+
+export async function runRaces(connection: Connection, options: RacesOptions): Promise<RacesReport> {
+  const began = Date.now();
+  await using owned = new AsyncDisposableStack();
+  const sql = plainSql(connection, 4);
+  owned.defer(() => sql.end());
+
+  // ---- witnesses
+  const visits = new Map<string, Visit[]>();
+  const listeners = new Map<string, ((entered: Entered) => void)[]>();
+  const listen = (nodeId: string, hear: (entered: Entered) => void) => listeners.set(nodeId, [...(listeners.get(nodeId) ?? []), hear]);
+  const witnessed = (owner: string) =>
+    watchedFake({
+      owner,
+      entered(entered) {
+        const { visit } = entered;
+        const known = visits.get(visit.run);
+        if (known) known.push(visit);
+        else visits.set(visit.run, [visit]);
+        for (const hear of listeners.get(visit.node) ?? []) hear(entered);
+      },
+      left: () => {},
+    }) as unknown as Driver<never>;
+
+  const engines = await Promise.all(
+    ["first", "second"].map(async (owner) => owned.use(await runEngine(connection, { drivers: [witnessed(owner)], concurrency: options.lanes, abortGraceMs: GRACE_MS })).engine),
+  );
+  await watchDatabase(sql);
+  const clocks = await sql<{ now: number }[]>`select (extract(epoch from clock_timestamp()) * 1000)::float8 as now`;
+  const toleranceMs = 4 + Math.abs(Date.now() - (clocks[0]?.now ?? 0));
+  const counts: Record<string, number> = {};
+  const count = (what: string) => (counts[what] = (counts[what] ?? 0) + 1);
+  const faults: { flaws: string[]; story: string[] }[] = [];
+
+  // ---- ends
+
+  const pending = new Map<string, () => void>();
+  let over = false;
+  const poll = (async () => {
+    while (!over) {
+      await delay(POLL_MS);
+      if (pending.size === 0) continue;
+      const ended = await sql<{ id: string }[]>`select id from operations where id in ${sql([...pending.keys()])} and finished_at is not null`;
+      for (const { id } of ended) pending.get(id)?.();
+    }
+  })();
+  owned.defer(async () => {
+    over = true;
+    await poll;
+  });
+
+  async function ends(id: string): Promise<boolean> {
+    let timer: NodeJS.Timeout | undefined;
+    const ended = new Promise<boolean>((give) => {
+      pending.set(id, () => give(true));
+      timer = setTimeout(() => give(false), ENDS_WITHIN_MS);
+    });
+    const has = await ended;
+    clearTimeout(timer);
+    pending.delete(id);
+    return has;
+  }
+
+  // ---- one race
+
+  const lanes = await makeLanes();
+  let next = 0;
+  let done = 0;
+  await Promise.all(lanes.map((lane) => raceOn(lane)));
+  const whole = [...(await jobsLeft(sql)), ...(await flawsOfLog(sql)), ...(await flawsAtRest(sql)), ...(await flawsAtAnyMoment(sql))];
+  if (whole.length > 0) faults.push({ flaws: whole.slice(0, 50), story: [] });
+  return { races: done, seconds: (Date.now() - began) / 1000, counts, faults };
+
+  async function makeLanes(): Promise<Lane[]> {
+    const [engine] = engines as [Engine];
+    const caller = { actor: "races", project: "default" };
+    return Promise.all(
+      Array.from({ length: options.lanes }, async (_, index): Promise<Lane> => {
+        const cluster = `lane-${index}`;
+        await engine.createCluster(caller, { name: cluster });
+        const names = Array.from({ length: NODES_A_LANE }, (_unused, place) => `lane-${index}-${place}`);
+        const { nodeIds, refusals } = await engine.registerNodes(caller, names.map((name) => ({ name, driver: "watched", cluster: { name: cluster } })));
+        if (refusals.length > 0) throw new Error(refusals[0]?.message);
+        return { cluster, nodes: names.map((name, place) => ({ name, id: nodeIds[place] ?? "", state: "ENROLLED" })), unfinished: null };
+      }),
+    );
+  }
+
+  async function raceOn(lane: Lane): Promise<void> {
+    while (next < options.count && faults.length < FAULTS_MAX) {
+      const index = (next += 1);
+      await race(lane, index);
+      done += 1;
+      if (done % 500 === 0) options.say?.(`${done} races, ${((Date.now() - began) / 1000).toFixed(0)} s`);
+    }
+  }
+
+  async function race(lane: Lane, index: number): Promise<void> {
+    const random = chance(options.seed * 1_000_003 + index);
+    const actor = `race-${index}`;
+    const { work, nodes } = chooseWork(random, lane);
+    const scripts = new Map(nodes.map(({ id }) => [id, scriptsFor(random, work.phases)]));
+    await Promise.all(nodes.map(({ id }) => random.one(engines).updateNode({ actor, project: "default" }, id, { settings: { steps: scripts.get(id)?.steps ?? {} } })));
+
+    const disturbances = disturbancesFor(random, nodes, work.phases, scripts);
+    const shots = disturbances.map((disturbance) => aimed(disturbance));
+    const stopCalling = callBackAfter(random, nodes, scripts);
+    const submitted = await submit(random, lane, work, nodes, actor);
+    const id = submitted.operationId;
+    if (id === null) {
+      for (const shot of shots) shot.cancel();
+      stopCalling();
+      // What a race leaves behind must not stand in the way of the next one.
+      const before = work.kind === "RESTART" ? ` of ${lane.unfinished?.id}` : "";
+      faults.push({ flaws: [`${actor}: ${work.kind}${before} from ${nodes.map(({ state }) => state).join(", ")} was refused: ${submitted.refusals.map(({ code, message }) => `${code}: ${message}`).join(" ")}`], story: lane.unfinished ? (await accountsOf(sql, [lane.unfinished.id], visits)).flatMap((one) => story(one, [])) : [] });
+      lane.unfinished = null;
+      return;
+    }
+    count(work.kind === "RESTART" ? `restarts from ${work.from ?? "STAGE"}` : `${work.kind.toLowerCase()}s`);
+    const ended = ends(id);
+    const asks = (await Promise.all(shots.map(async (shot, place) => ask(random, shot, disturbances[place] as Disturbance, lane, id, ended, `${actor}-${place}`)))).flat();
+    const hasEnded = await ended;
+    stopCalling();
+    await judge(lane, nodes, scripts, id, asks, hasEnded, work, actor);
+  }
+
+  /** Resolves when the step that is aimed at has been entered. */
+  function aimed({ aim }: Disturbance): { readonly hit: Promise<void>; cancel(): void } {
+    if (aim === null) return { hit: Promise.resolve(), cancel: () => {} };
+    const { promise, resolve } = Promise.withResolvers<void>();
+    listen(aim.node.id, ({ visit }) => visit.step === aim.step && resolve());
+    return { hit: promise, cancel: resolve };
+  }
+
+  /** The machines of a race call back, at about the time at which somebody waits for it. */
+  function callBackAfter(random: Chance, nodes: readonly Node[], scripts: ReadonlyMap<string, Scripts>): () => void {
+    let open = true;
+    for (const { id } of nodes) {
+      listen(id, ({ visit, memo, callbackPath }) => {
+        if (!scripts.get(id)?.steps[visit.step]?.callback || memo !== null) return;
+        const token = callbackPath.split("/").at(-1) ?? "";
+        const [engine, after] = [random.one(engines), random.whole(0, STEP_MS)];
+        setTimeout(() => void (open && engine.callBack(token, { from: visit.step }).then((answer) => count(`call-backs ${answer}`))), after);
+      });
+    }
+    return () => {
+      open = false;
+      for (const { id } of nodes) listeners.delete(id);
+    };
+  }
+
+  async function submit(random: Chance, lane: Lane, work: Work, nodes: readonly Node[], actor: string): Promise<SubmitAnswer> {
+    const caller = { actor, project: "default" };
+    const terms = { ...(nodes.length > 1 && random.often(0.3) && { maxParallel: random.whole(1, nodes.length - 1) }) };
+    const engine = random.one(engines);
+    if (work.kind === "RESTART") return engine.restart(caller, { ...terms, work: { operationId: lane.unfinished?.id ?? "" }, from: work.from });
+    const onFailure = work.kind === "COMMISSION" ? random.weighed([[3, undefined], [4, "LEAVE"], [2, "CLEAN_UP_FAILED"]] as const) : undefined;
+    const selector = nodes.length === lane.nodes.length && random.often(0.7) ? { cluster: { name: lane.cluster } } : { ids: nodes.map(({ id }) => id) };
+    return engine.submit(caller, { ...terms, kind: work.kind, nodes: selector, options: work.options, onFailure });
+  }
+
+  function chooseWork(random: Chance, lane: Lane): { readonly work: Work; readonly nodes: readonly Node[] } {
+    if (lane.unfinished && random.often(0.4)) {
+      const { nodes } = lane.unfinished;
+      return { work: { kind: "RESTART", from: random.one(["STAGE", "STAGE", "UNFINISHED_STEP", "BEGINNING"] as const), phases: ["inspect", "clean", "deploy"] }, nodes };
+    }
+    const first = random.one(lane.nodes);
+    const { work, from } = random.weighed(WORKS.filter((one) => one.from.includes(first.state)).map((one) => [one.weight, one] as const));
+    const others = lane.nodes.filter((node) => node !== first && from.includes(node.state));
+    return { work, nodes: [first, ...random.some(random.weighed([[50, 0], [26, 1], [14, 2], [10, 3]] as const), others)] };
+  }
+
+  async function ask(random: Chance, shot: { readonly hit: Promise<void> }, disturbance: Disturbance, lane: Lane, operationId: string, ended: Promise<boolean>, actor: string): Promise<Ask> {
+    const { verb, by, mode, nodes, powerOff, afterMs } = disturbance;
+    await Promise.race([shot.hit, ended]);
+    if (afterMs > 0) await delay(afterMs);
+    const selector = by === "operation" ? { operationId } : by === "cluster" ? { cluster: { name: lane.cluster } } : { ids: nodes.map(({ id }) => id) };
+    const [engine, caller, askedAt] = [random.one(engines), { actor, project: "default" }, Date.now()];
+    const answer: SubmitAnswer | AbortResult =
+      verb === "ABORT" ? await engine.abort(caller, { work: selector, mode, ...(powerOff !== undefined && { powerOff }) }) : await engine.stop(caller, { work: selector });
+    const answers = answer.results.map((one) => ({
+      nodeId: one.nodeId ?? "",
+      runId: one.runId,
+      accepted: one.accepted,
+      code: one.refusal?.code ?? null,
+      effect: "effect" in one ? (one.effect as string | null) : null,
+      afterStep: "afterStep" in one ? (one.afterStep as string | null) : null,
+    }));
+    for (const one of answers) count(`${verb.toLowerCase()}s told ${one.accepted ? (one.effect ?? "yes") : one.code}`);
+    const refused = answers.length === 0 ? (answer.refusals[0]?.code ?? "nothing") : null;
+    if (refused) count(`${verb.toLowerCase()}s told ${refused}`);
+    return { verb, actor, by, mode, askedAt, answeredAt: Date.now(), refused, answers };
+  }
+
+  // ---- the judgement
+
+  async function judge(lane: Lane, nodes: readonly Node[], scripts: ReadonlyMap<string, Scripts>, id: string, asks: readonly Ask[], hasEnded: boolean, work: Work, actor: string): Promise<void> {
+    const [operation] = await accountsOf(sql, [id], visits);
+    if (!operation) throw new Error(`Operation ${id} is gone.`);
+    const world: Circumstances = { toleranceMs, isDeaf: (run) => scripts.get(run.nodeId)?.deaf ?? false };
+    const flaws = [
+      ...(hasEnded ? [] : [`it has not ended ${ENDS_WITHIN_MS / 1000} s after it was accepted`]),
+      ...operation.runs.flatMap((run) => flawsOfRun(run, operation, asks, world)),
+      ...flawsOfOperation(operation),
+      ...asks.flatMap((one) => flawsOfStop(operation, one)),
+      ...asks.flatMap((one) => (one.refused !== null && !["NOTHING_RUNNING"].includes(one.refused) ? [`${one.actor} was refused: ${one.refused}`] : [])),
+    ];
+    for (const run of operation.runs) {
+      count(`${run.purpose === "WORK" ? "runs" : "clean-ups"} ${run.state}`);
+      countMeetings(run, asks);
+      visits.delete(run.id);
+    }
+    count(`operations ${operation.state}`);
+    for (const node of lane.nodes) node.state = operation.runs.find(({ nodeId }) => nodeId === node.id)?.nodeState ?? node.state;
+    // A restart takes up what was not finished, and what a clean-up undid.
+    const left = new Set(operation.runs.filter(({ purpose, state }) => purpose === "CLEAN_UP" || state !== "SUCCEEDED").map(({ nodeId }) => nodeId));
+    const unfinished = lane.nodes.filter(({ id: nodeId }) => left.has(nodeId));
+    lane.unfinished = unfinished.length > 0 ? { id, nodes: unfinished } : null;
+    if (flaws.length > 0) {
+      const script = nodes.map(({ id: nodeId, name }) => `  ${name}: ${JSON.stringify(scripts.get(nodeId)?.steps)}`);
+      faults.push({ flaws: flaws.map((flaw) => `${actor}: ${flaw}`), story: [...story(operation, asks), `${work.kind} ${JSON.stringify(work)}`, ...script] });
+    }
+  }
+
+  /** How often a wish came while the last step was under way, which is where it is decided what the end is. */
+  function countMeetings(run: OperationAccount["runs"][number], asks: readonly Ask[]): void {
+    const wish = run.seen.find(({ what, more }) => what === "WISH" && asks.some(({ actor }) => actor === more.by));
+    if (!wish) return;
+    const begun = run.seen.filter(({ seq, what, was }) => seq < wish.seq && what === "ATTEMPT" && was === null).at(-1);
+    if (begun?.more.step === run.plan.steps.length - 1) count("wishes during the last step");
+    const label = labelOf(run, begun?.more.step ?? -1);
+    if (begun && cutOf(label) !== "ALWAYS") count(`wishes during a step that is cut ${cutOf(label)}`);
+  }
+}
+
+/** Jobs of runs that have ended, after a moment. */
+async function jobsLeft(sql: Sql): Promise<string[]> {
+  for (let tries = 1; ; tries += 1) {
+    const left = await sql`
+      select 'the run on ' || r.node_name || ' (' || r.id || ') is ' || r.state || ', and its job is ' || j.state || ', due ' || (j.start_after - now()) || ', retried ' || j.retry_count as flaw
+      from pgboss.job j join runs r on r.id::text = j.data->>'runId' where j.name = 'runs' and j.state < 'completed'`;
+    if (left.length === 0 || tries === QUIET_TRIES) return left.map((row) => String(row["flaw"]));
+    await delay(QUIET_EVERY_MS);
+  }
+}
+
+if (import.meta.main) {
+  const { values } = parseArgs({ options: { seed: { type: "string", default: String(anySeed()) }, count: { type: "string", default: "10000" }, lanes: { type: "string", default: "40" } } });
+  console.log(`${values.count} races, seed ${values.seed}`);
+  await using lab = await openLab();
+  const report = await runRaces(lab.connection, { seed: Number(values.seed), count: Number(values.count), lanes: Number(values.lanes), say: (line) => console.log(`     ${line}`) });
+  for (const [what, count] of Object.entries(report.counts).toSorted(([a], [b]) => a.localeCompare(b))) console.log(`${String(count).padStart(8)} ${what}`);
+  for (const { flaws, story: lines } of report.faults) console.log(`\nFAIL ${flaws.join("\n     ")}\n${lines.map((line) => `     ${line}`).join("\n")}`);
+  console.log(`\n${report.races} races in ${report.seconds.toFixed(0)} s, seed ${values.seed}: ${report.faults.length === 0 ? "none went wrong" : `${report.faults.length} went wrong`}`);
+  process.exitCode = report.faults.length === 0 ? 0 : 1;
+}

@@ -1,0 +1,429 @@
+/**
+ * The rules of stops and aborts (semantics, sections 6 and 7) and of the log, written out anew: nothing here asks the
+ * service, or the code it is made of, what is right. Accounts of what happened go in (witness.ts), sentences about what was
+ * wrong come out.
+ */
+import type { Sql } from "postgres";
+import lifecycle from "./lifecycle.json" with { type: "json" };
+import type { OperationAccount, RunAccount, Seen } from "./witness.ts";
+
+// ---- the lifecycle, as it was designed
+
+/** Where the table of the product differs from the design on purpose, and the decision that says why. */
+export const DIFFERENCES: readonly { readonly decision: string; readonly event: string; readonly edges: readonly (readonly [from: string, to: string])[] }[] = [
+  { decision: "0001: a node retires unverified", event: "retire", edges: [["ENROLLED", "DECOMMISSIONED"]] },
+  // No process holds what waits or is on hold, so nothing is recovered there.
+  { decision: "0001: a recovered run says so", event: "recover", edges: statesOf("stable", "failed", "running").map((state) => [state, state] as const) },
+  { decision: "0005: a pending abort is in the log", event: "abort_pending", edges: statesOf("stable", "failed", "running", "wait", "hold").map((state) => [state, state] as const) },
+  { decision: "0005: a pending abort can be taken back", event: "abort_withdrawn", edges: statesOf("stable", "failed", "running", "wait", "hold").map((state) => [state, state] as const) },
+];
+
+function statesOf(...kinds: readonly string[]): string[] {
+  return lifecycle.states.filter(({ scope, kind }) => scope === "core" && kinds.includes(kind)).map(({ state }) => state);
+}
+
+/** `FROM event TO` of every edge that may be taken. */
+export const EDGES: ReadonlySet<string> = new Set([
+  ...lifecycle.transitions.filter(({ scope }) => scope === "core").map(({ from, event, to }) => `${from} ${event} ${to}`),
+  ...DIFFERENCES.flatMap(({ event, edges }) => edges.map(([from, to]) => `${from} ${event} ${to}`)),
+]);
+
+/** Nothing is going on in these. */
+export const AT_REST: ReadonlySet<string> = new Set(statesOf("stable", "failed"));
+
+/** Events that say something of a run and move nothing. */
+const ASIDES: ReadonlySet<string> = new Set(["recover", "abort_pending", "abort_withdrawn"]);
+
+// ---- the steps of the fake driver, as its documentation has them
+
+export type Cut = "ALWAYS" | "AT_BOUNDARY" | "NEVER";
+
+export const CUT: Readonly<Record<string, Cut>> = { "clean.erase_metadata": "AT_BOUNDARY", "clean.update_firmware": "NEVER", "deploy.configure": "AT_BOUNDARY" };
+
+/** Whether a step, as in `deploy.configure`, may be cut. */
+export function cutOf(step: string): Cut {
+  return CUT[step] ?? "ALWAYS";
+}
+
+export function labelOf(run: RunAccount, step: number): string {
+  const found = run.plan.steps[step];
+  return found ? `${found.interface}.${found.name}` : `step ${step}`;
+}
+
+// ---- what was asked for
+
+/** An abort or a stop, and what was answered. */
+export interface Ask {
+  readonly verb: "ABORT" | "STOP";
+  /** Its own name, so that what it left behind can be told from what others did. */
+  readonly actor: string;
+  readonly by: "operation" | "nodes" | "cluster";
+  readonly mode: "NOW" | "AFTER_STEP";
+  readonly askedAt: number;
+  readonly answeredAt: number;
+  /** Code of the refusal of the whole; null: there was none. */
+  readonly refused: string | null;
+  readonly answers: readonly Answer[];
+}
+
+export interface Answer {
+  readonly nodeId: string;
+  readonly runId: string | null;
+  readonly accepted: boolean;
+  readonly code: string | null;
+  readonly effect: string | null;
+  readonly afterStep: string | null;
+}
+
+/** What a proof did to the world, so that its consequences are no faults. */
+export interface Circumstances {
+  /** Steps that go on after their signal for longer than is waited for them. */
+  readonly isDeaf: (run: RunAccount) => boolean;
+  /** Difference of the clocks, and of their roundings, in ms. */
+  readonly toleranceMs: number;
+}
+
+const FINAL = new Set(["SUCCEEDED", "FAILED", "ABORTED", "STOPPED"]);
+
+// ---- one run
+
+/** What is wrong with a run that has ended. */
+export function flawsOfRun(run: RunAccount, operation: OperationAccount, asks: readonly Ask[], world: Circumstances): string[] {
+  return [...outcomeFlaws(run), ...logFlaws(run), ...attemptFlaws(run), ...wishFlaws(run, operation, world), ...leftFlaws(run), ...visitFlaws(run), ...asks.flatMap((ask) => answerFlaws(run, ask, world))].map(
+    (flaw) => `${run.purpose === "WORK" ? "run" : "clean-up"} on ${run.nodeName} (${run.state}): ${flaw}`,
+  );
+}
+
+/** Exactly one outcome. */
+function outcomeFlaws(run: RunAccount): string[] {
+  const ends = run.seen.filter(({ what, becomes }) => what === "STATE" && FINAL.has(becomes ?? ""));
+  const [end] = ends;
+  if (!end || !run.isFinished) return ["it has not ended"];
+  const after = run.seen.filter(({ seq, what }) => seq > end.seq && what !== "WISH");
+  return [
+    ...(ends.length > 1 ? [`it ended ${ends.length} times: ${ends.map(({ becomes }) => becomes).join(", ")}`] : []),
+    ...(end.becomes === run.state ? [] : [`it ended as ${end.becomes}, and says ${run.state}`]),
+    ...(run.isOwned ? ["it has ended and is owned"] : []),
+    ...after.map(({ what, was, becomes }) => `after its end ${what} went from ${was} to ${becomes}`),
+  ];
+}
+
+/** The node's transitions of this run join, end at rest, and end as the run says. */
+function logFlaws(run: RunAccount): string[] {
+  const moves = run.transitions.filter(({ event }) => !ASIDES.has(event));
+  const last = moves.at(-1);
+  if (!last) return [];
+  const endings = moves.filter(({ event }) => event === "abort" || event === "fail" || event === "stop");
+  const flaws = moves.slice(1).flatMap((move, index) => (moves[index]?.to === move.from ? [] : [`its transitions do not join: ${moves[index]?.to}, then ${move.from}`]));
+  if (!AT_REST.has(last.to ?? "")) flaws.push(`it ended and left the node ${last.to}`);
+  if (endings.length > 1) flaws.push(`it has ${endings.length} ends in the log: ${endings.map(({ event }) => event).join(", ")}`);
+  if (endings.length === 1 && endings[0] !== last) flaws.push(`after "${endings[0]?.event}" it went on with "${last.event}"`);
+  const [ending] = endings;
+  const fitting: Readonly<Record<string, readonly (string | undefined)[]>> = {
+    SUCCEEDED: [undefined],
+    ABORTED: ["abort", undefined],
+    STOPPED: ["stop", undefined],
+    // A step that did not heed its signal makes a failure of an abort.
+    FAILED: ["fail", "abort", undefined],
+  };
+  if (!fitting[run.state]?.includes(ending?.event)) flaws.push(`its end in the log is "${ending?.event}"`);
+  if (ending === undefined && run.state !== "SUCCEEDED" && !AT_REST.has(last.to ?? "")) flaws.push("its end is not in the log");
+  if (run.state === "SUCCEEDED" && last.to !== run.target) flaws.push(`it left the node ${last.to}, its target was ${run.target}`);
+  return flaws;
+}
+
+function attemptFlaws(run: RunAccount): string[] {
+  const { steps, bestEffort } = run.plan;
+  const byStep = Map.groupBy(run.attempts, ({ step }) => step);
+  const flaws = run.attempts.flatMap(({ step, number, state, isFinished }) => (isFinished && state !== "RUNNING" && state !== "WAITING" ? [] : [`attempt ${number} at ${labelOf(run, step)} was left ${state}`]));
+  let open: string | null = null;
+  for (const [index, { kept }] of steps.entries()) {
+    const attempts = byStep.get(index) ?? [];
+    const label = labelOf(run, index);
+    if (attempts.length === 0) {
+      if (!kept) open ??= label;
+      continue;
+    }
+    if (kept) flaws.push(`${label} was kept and run all the same`);
+    if (open !== null) flaws.push(`${label} was begun before ${open} had ended well`);
+    if (attempts.some(({ number }, place) => number !== place + 1)) flaws.push(`attempts at ${label} are numbered ${attempts.map(({ number }) => number).join(", ")}`);
+    if (attempts.slice(0, -1).some(({ state }) => state !== "FAILED")) flaws.push(`${label} was tried again after ${attempts.map(({ state }) => state).join(", ")}`);
+    const end = attempts.at(-1)?.state;
+    if (end !== "SUCCEEDED" && !(bestEffort && end === "FAILED")) open ??= label;
+  }
+  if (run.state === "SUCCEEDED" && open !== null) flaws.push(`${open} has not succeeded`);
+  const newest = run.attempts.at(-1)?.state;
+  if (run.state === "STOPPED") {
+    if (open === null) flaws.push("all its work was done");
+    if (run.attempts.some(({ state }) => state === "ABORTED")) flaws.push("a step was cut, which a stop does not do");
+    if (!bestEffort && newest === "FAILED") flaws.push("its step failed, so it has failed");
+  }
+  if (run.state === "FAILED" && !run.failure) flaws.push("it does not say why");
+  if (run.state !== "ABORTED" && run.state !== "FAILED" && run.attempts.some(({ state }) => state === "ABORTED")) flaws.push("an attempt was aborted");
+  return flaws;
+}
+
+/** Wishes that stood when the run ended, and from when. A wish that was taken back does not count. */
+function standing(run: RunAccount): { readonly abort: Seen | undefined; readonly stop: Seen | undefined } {
+  const wishes = run.seen.filter(({ what }) => what === "WISH");
+  const last = wishes.at(-1);
+  const abort = last?.becomes === "ABORT" ? last : undefined;
+  return { abort, stop: wishes.findLast(({ becomes }) => becomes === "STOP") };
+}
+
+/** From the moment a wish is recorded no step begins; what ends is what the wish says. */
+function wishFlaws(run: RunAccount, operation: OperationAccount, world: Circumstances): string[] {
+  const { abort, stop } = standing(run);
+  const flaws: string[] = [];
+  for (const wish of [abort, stop]) {
+    if (!wish) continue;
+    for (const { seq, what, was, more } of run.seen) {
+      if (seq > wish.seq && what === "ATTEMPT" && was === null) flaws.push(`${labelOf(run, more.step ?? -1)} was begun after the wish to ${wish.becomes} was recorded`);
+    }
+  }
+  for (const { seq, what, more } of abort ? run.seen : []) {
+    const label = labelOf(run, more.step ?? -1);
+    if (abort && seq > abort.seq && what === "ENTRY" && cutOf(label) !== "NEVER") flaws.push(`${label} was entered again after the abort was recorded`);
+  }
+  const stopTimedOut = abort?.more.by === "engine";
+  if (abort && !(run.state === "ABORTED" || (run.state === "FAILED" && (stopTimedOut || world.isDeaf(run))))) flaws.push("an abort was recorded, and it ended otherwise");
+  if (run.state === "ABORTED" && !abort) flaws.push("nobody asked for an abort");
+  if (run.state === "STOPPED" && !stop && !operation.seen.some(({ becomes, more }) => becomes === "STOP" && more.by === "engine")) flaws.push("nobody asked for a stop");
+  if (run.state === "FAILED" && stop && !abort && !run.attempts.some(({ state }) => state === "FAILED")) flaws.push("it was stopped and no step of it failed");
+  return flaws;
+}
+
+/** An aborted run that had begun says how it left the machine; after cleaning and deploying that is off. */
+function leftFlaws(run: RunAccount): string[] {
+  if (run.state !== "ABORTED" || run.attempts.length === 0) return [];
+  const from = run.transitions.find(({ event }) => event === "abort")?.from ?? "";
+  const off = run.powerOff ?? (from.startsWith("CLEAN") || from.startsWith("DEPLOY"));
+  if (run.leftAs === null) return ["it does not say how the node was left"];
+  return off && run.leftAs.power === "ON" ? [`it was aborted in ${from} and left switched on`] : [];
+}
+
+/** Nobody enters a step of a run while somebody is inside one; what must not be cut was not. */
+function visitFlaws(run: RunAccount): string[] {
+  const visits = run.visits.toSorted((a, b) => a.at - b.at);
+  const flaws = visits.flatMap(({ step, cut }) => (cut ? [`${step} must not be cut, and its signal fired`] : []));
+  for (const [index, visit] of visits.entries()) {
+    const before = visits.slice(0, index).find(({ left }) => left === null || left > visit.at);
+    if (before) flaws.push(`${visit.owner} entered ${visit.step} while ${before.owner} was inside ${before.step}`);
+  }
+  return flaws;
+}
+
+// ---- answers
+
+function answerFlaws(run: RunAccount, ask: Ask, world: Circumstances): string[] {
+  const answer = ask.answers.find(({ nodeId, runId }) => nodeId === run.nodeId && (runId === null || runId === run.id));
+  const said = answer ? `${ask.actor} (${ask.verb} ${ask.mode} by ${ask.by}) was told ${answer.accepted ? (answer.effect ?? "yes") : answer.code}` : "";
+  const flaws = answer === undefined ? [] : ask.verb === "ABORT" ? abortAnswerFlaws(run, ask, answer, world) : stopAnswerFlaws(run, answer, ask, world);
+  return [...flaws.map((flaw) => `${said}, and ${flaw}`), ...traceFlaws(run, ask, answer)];
+}
+
+function endOf(run: RunAccount): Seen | undefined {
+  return run.seen.find(({ what, becomes }) => what === "STATE" && FINAL.has(becomes ?? ""));
+}
+
+function wishSeen(run: RunAccount, wish: string): Seen | undefined {
+  return run.seen.find(({ what, becomes }) => what === "WISH" && becomes === wish);
+}
+
+function wasWithdrawn(run: RunAccount): boolean {
+  return run.seen.some(({ what, was }) => what === "WISH" && was === "ABORT");
+}
+
+function abortAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circumstances): string[] {
+  const wish = wishSeen(run, "ABORT");
+  const flaws: string[] = [];
+  if (!answer.accepted) {
+    if (answer.code === "NOTHING_RUNNING") return endedBefore(run, ask, world);
+    if (answer.code !== "NOT_INTERRUPTIBLE") return [`no rule gives that answer`];
+    if (ask.mode === "AFTER_STEP") flaws.push("an abort after the step is never refused");
+    const inside = run.visits.some(({ step, at, left }) => cutOf(step) === "NEVER" && at <= ask.answeredAt + world.toleranceMs && (left ?? Infinity) >= ask.askedAt - world.toleranceMs);
+    const parked = run.attempts.some(({ step }) => cutOf(labelOf(run, step)) === "NEVER");
+    if (!inside && !parked) flaws.push("it never was in a step that must not be interrupted");
+    return flaws;
+  }
+  if (answer.runId !== run.id) flaws.push("it was told no run");
+  if (!wish) return [...flaws, "the wish was not recorded"];
+  switch (answer.effect) {
+    case "BEFORE_START":
+      if (run.attempts.length > 0 || run.visits.length > 0) flaws.push("steps of it were begun");
+      if (run.transitions.length > 0) flaws.push("its node was moved");
+      break;
+    case "NOW":
+      for (const { step, at, left } of run.visits) {
+        const whole = at < ask.askedAt - world.toleranceMs && (left ?? Infinity) > ask.answeredAt + world.toleranceMs;
+        if (whole && cutOf(step) !== "ALWAYS" && wish.more.by === ask.actor) flaws.push(`it was inside ${step}, which cannot be cut, all the while`);
+      }
+      break;
+    case "PENDING":
+      if (answer.afterStep === null || cutOf(answer.afterStep) === "ALWAYS") flaws.push(`what it waits for is ${answer.afterStep}`);
+      else if (!run.attempts.some(({ step }) => labelOf(run, step) === answer.afterStep)) flaws.push(`${answer.afterStep} was never begun`);
+      else if (!wasWithdrawn(run) && labelOf(run, run.attempts.at(-1)?.step ?? -1) !== answer.afterStep) flaws.push(`after ${answer.afterStep} it went on`);
+      break;
+    default:
+      flaws.push("no rule gives that answer");
+  }
+  return flaws;
+}
+
+function stopAnswerFlaws(run: RunAccount, answer: Answer, ask: Ask, world: Circumstances): string[] {
+  if (!answer.accepted) {
+    if (answer.code !== "NOTHING_RUNNING") return ["no rule gives that answer"];
+    return run.purpose === "CLEAN_UP" ? [] : endedBefore(run, ask, world);
+  }
+  // By operation the runs that had ended are part of the answer, and who asks again once it has STOPPED is told the same.
+  const told = wishSeen(run, "STOP") ?? wishSeen(run, "ABORT");
+  const over = run.purpose === "CLEAN_UP" || ask.by !== "nodes" || (run.state === "STOPPED" && endedBefore(run, ask, world).length === 0);
+  return answer.runId !== run.id || told || over ? [] : ["the wish was not recorded"];
+}
+
+function endedBefore(run: RunAccount, ask: Ask, world: Circumstances): string[] {
+  const end = endOf(run);
+  const created = run.seen.find(({ what }) => what === "CREATED");
+  const came = created !== undefined && created.at > ask.askedAt - world.toleranceMs;
+  return came || (end !== undefined && end.at <= ask.answeredAt + world.toleranceMs) ? [] : ["it ran"];
+}
+
+/** A refusal leaves nothing behind, and an answer of yes leaves no more than what it says. */
+function traceFlaws(run: RunAccount, ask: Ask, answer: Answer | undefined): string[] {
+  if (answer?.accepted) return [];
+  const marks = [...run.seen.filter(({ more }) => more.by === ask.actor).map(({ what, becomes }) => `${what} ${becomes}`), ...run.transitions.filter(({ actor }) => actor === ask.actor).map(({ event }) => `"${event}"`)];
+  if (answer === undefined && ask.refused === null) return [];
+  return marks.map((mark) => `${ask.actor} was refused (${answer?.code ?? ask.refused}), and left ${mark}`);
+}
+
+// ---- one operation
+
+/** States in the order in which an operation passes them. */
+const ORDER = ["QUEUED", "RUNNING", "STOPPING", "ABORTING"];
+
+export function flawsOfOperation(operation: OperationAccount): string[] {
+  const work = operation.runs.filter(({ purpose }) => purpose === "WORK");
+  const count = (state: string) => work.filter((run) => run.state === state).length;
+  const flaws: string[] = [];
+  if (!operation.isFinished) flaws.push("it has not ended");
+  const states = operation.seen.filter(({ what }) => what === "OPERATION");
+  const final = states.filter(({ becomes }) => !ORDER.includes(becomes ?? ""));
+  if (final.length > 1) flaws.push(`it ended ${final.length} times: ${final.map(({ becomes }) => becomes).join(", ")}`);
+  for (const { was, becomes } of states) {
+    const [before, after] = [ORDER.indexOf(was ?? ""), ORDER.indexOf(becomes ?? "")];
+    if (before < 0 || (after >= 0 && after < before)) flaws.push(`it went from ${was} to ${becomes}`);
+  }
+  const end = final[0];
+  if (end) flaws.push(...operation.seen.filter(({ seq, what }) => what === "OPERATION_WISH" && seq > end.seq).map(({ becomes, more }) => `${more.by} recorded a ${becomes} after its end`));
+  const late = end && operation.runs.find((run) => (endOf(run)?.seq ?? Infinity) > end.seq);
+  if (late) flaws.push(`it ended before its run on ${late.nodeName}`);
+  const fits: Readonly<Record<string, boolean>> = {
+    SUCCEEDED: count("SUCCEEDED") === work.length,
+    SUCCEEDED_WITH_ERRORS: count("SUCCEEDED") === work.length && work.some(({ attempts }) => attempts.some(({ state }) => state === "FAILED")),
+    PARTIALLY_SUCCEEDED: count("SUCCEEDED") > 0 && count("FAILED") + count("ABORTED") > 0 && count("STOPPED") === 0,
+    FAILED: count("FAILED") > 0,
+    ABORTED: count("ABORTED") > 0,
+    STOPPED: count("STOPPED") > 0,
+  };
+  const askedToStop = [operation, ...work].some(({ seen }) => seen.some(({ becomes, more }) => becomes === "STOP" && more.by !== "engine"));
+  if (operation.state === "STOPPED" && !askedToStop) flaws.push("nobody asked for a stop");
+  if (operation.isFinished && !fits[operation.state]) flaws.push(`its runs are ${work.map(({ state }) => state).join(", ")}`);
+  const stop = operation.seen.find(({ what, becomes, more }) => what === "OPERATION_WISH" && becomes === "STOP" && more.by !== "engine");
+  for (const run of stop ? work : []) {
+    if (stop && (endOf(run)?.seq ?? 0) > stop.seq && run.wish === null && !wasWithdrawn(run)) flaws.push(`it was stopped, and its run on ${run.nodeName} was not told`);
+  }
+  return flaws.map((flaw) => `operation ${operation.kind} (${operation.state}): ${flaw}`);
+}
+
+/** A stop by name answers for every run of the operation, whatever has become of them. */
+export function flawsOfStop(operation: OperationAccount, ask: Ask): string[] {
+  if (ask.by !== "operation" || ask.verb !== "STOP") return [];
+  const work = operation.runs.filter(({ purpose }) => purpose === "WORK");
+  const missing = work.filter(({ id }) => !ask.answers.some(({ runId, accepted }) => accepted && runId === id));
+  return ask.refused !== null ? [`${ask.actor}: a stop of the operation was refused: ${ask.refused}`] : missing.map(({ nodeName }) => `${ask.actor}: the stop of the operation says nothing of ${nodeName}`);
+}
+
+// ---- the whole
+
+/** The log has no hole, takes no illegal edge, joins node by node, and folds to the table of nodes. */
+export async function flawsOfLog(sql: Sql): Promise<string[]> {
+  const flaws: string[] = [];
+  const at = new Map<string, { state: string | null; sequence: number }>();
+  let expected = 1;
+  for (;;) {
+    const rows = await sql<{ position: string; id: string; name: string; from: string | null; to: string | null; event: string; sequence: number }[]>`
+      select position, node_id as id, node_name as name, from_state as from, to_state as to, event, sequence from transitions where position >= ${expected} order by position limit 20000`;
+    if (rows.length === 0) break;
+    for (const { position, id, name, from, to, event, sequence } of rows) {
+      if (Number(position) !== expected) flaws.push(`the log has a hole before ${position}`);
+      expected = Number(position) + 1;
+      const before = at.get(id) ?? { state: null, sequence: 0 };
+      if (before.state !== from || before.sequence + 1 !== sequence) flaws.push(`transition ${position} of ${name} leaves ${from} as its ${sequence}., but the log had brought it to ${before.state} with ${before.sequence}`);
+      const isEdge = from === null || to === null ? event === (from === null ? "register" : "delete") : EDGES.has(`${from} ${event} ${to}`);
+      if (!isEdge) flaws.push(`transition ${position} of ${name} takes no edge: ${from} ${event} ${to}`);
+      at.set(id, { state: to, sequence });
+    }
+  }
+  const nodes = await sql<{ id: string; name: string; state: string; count: number }[]>`select id, name, state, transition_count as count from nodes`;
+  for (const { id, name, state, count } of nodes) {
+    const folded = at.get(id);
+    if (folded?.state !== state || folded.sequence !== count) flaws.push(`the log brings ${name} to ${folded?.state} (${folded?.sequence}), and it is ${state} (${count})`);
+    at.delete(id);
+  }
+  for (const [id, { state }] of at) if (state !== null) flaws.push(`the log brings node ${id} to ${state}, and there is no such node`);
+  return flaws;
+}
+
+/** When nothing runs: nothing is half done, and nobody waits for what will not come. */
+export async function flawsAtRest(sql: Sql): Promise<string[]> {
+  const found = await Promise.all([
+    sql`select 'run on ' || node_name || ' is ' || state as flaw from runs where finished_at is null`,
+    sql`select 'operation ' || id || ' is ' || state as flaw from operations where finished_at is null`,
+    sql`select 'node ' || name || ' is ' || state || ' and nothing runs on it' as flaw from nodes where state not in ${sql([...AT_REST])}`,
+    sql`select 'run on ' || node_name || ' has ended and holds on to something' as flaw from runs
+        where finished_at is not null and (owner is not null or wake_at is not null or open_generation is not null or slot_phase is not null or slot_controller is not null or wait_for is not null)`,
+    sql`select 'an ended run on ' || r.node_name || ' has an attempt that is ' || a.state as flaw from attempts a join runs r on r.id = a.run_id where r.finished_at is not null and a.finished_at is null`,
+  ]);
+  return found.flat().map((row) => String(row["flaw"]));
+}
+
+/** At any moment: no node has two unfinished runs. */
+export async function flawsAtAnyMoment(sql: Sql): Promise<string[]> {
+  const rows = await sql`select 'node ' || node_name || ' has ' || count(*) || ' unfinished runs' as flaw from runs where finished_at is null group by node_id, node_name having count(*) > 1`;
+  return rows.map((row) => String(row["flaw"]));
+}
+
+// ---- stories
+
+const clock = (at: number, from: number) => `${(at - from).toFixed(0).padStart(7)} ms`;
+
+/** What happened in an operation, in order, for whoever has to find out why. */
+export function story(operation: OperationAccount, asks: readonly Ask[]): string[] {
+  const lines: { at: number; line: string }[] = [];
+  const say = (at: number, line: string) => lines.push({ at, line });
+  for (const ask of asks) {
+    say(ask.askedAt, `${ask.actor} asks to ${ask.verb} ${ask.mode} by ${ask.by}`);
+    const told = ask.answers.map(({ nodeId, accepted, effect, afterStep, code }) => `${operation.runs.find((run) => run.nodeId === nodeId)?.nodeName ?? nodeId}: ${accepted ? [effect ?? "yes", afterStep].filter(Boolean).join(" after ") : code}`);
+    say(ask.answeredAt, `${ask.actor} is told ${ask.refused ?? told.join("; ")}`);
+  }
+  const seen = (one: Seen, who: string, run?: RunAccount) => {
+    const { what, was, becomes, more } = one;
+    say(one.at, `${who} ${what.toLowerCase()} ${run && more.step !== undefined ? `${labelOf(run, more.step)}#${more.number} ` : ""}${was ?? ""} → ${becomes}${more.by ? ` by ${more.by}` : ""}${more.node ? ` ${JSON.stringify(more.node)}` : ""} [${one.seq}]`);
+  };
+  for (const one of operation.seen) seen(one, "operation");
+  for (const run of operation.runs) {
+    for (const one of run.seen) seen(one, run.nodeName, run);
+    for (const { at, event, from, to, actor, step } of run.transitions) say(at, `${run.nodeName} ${from} ${event} ${to} by ${actor}${step ? ` at ${step}` : ""} [in the log]`);
+    for (const { at, left, step, owner } of run.visits) {
+      say(at, `${run.nodeName} ${owner} enters ${step}`);
+      if (left !== null) say(left, `${run.nodeName} ${owner} leaves ${step}`);
+    }
+  }
+  const sorted = lines.toSorted((a, b) => a.at - b.at);
+  const from = sorted[0]?.at ?? 0;
+  return [
+    `operation ${operation.kind} ${operation.id} ${operation.state}, onFailure ${operation.onFailure}`,
+    ...operation.runs.map(({ nodeName, purpose, state, wish, target, failure, plan, leftAs }) => `  ${purpose} ${nodeName} ${state}, wish ${wish}, target ${target}, left ${JSON.stringify(leftAs)}, ${plan.steps.map((step) => `${step.interface}.${step.name}${step.kept ? " (kept)" : ""}`).join(", ")}${failure ? `, failed: ${failure.message}` : ""}`),
+    ...sorted.map(({ at, line }) => `${clock(at, from)} ${line}`),
+  ];
+}
