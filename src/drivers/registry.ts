@@ -112,7 +112,8 @@ export function discoverySchema(driver: AnyDriver): Record<string, unknown> | nu
 
 /** What a node's management controller is reached by; null where the driver tells of none. */
 export function controllerOf(driver: AnyDriver, settings: unknown): string | null {
-  return driver.controllerOf?.(settings) || null;
+  const controller: unknown = driver.controllerOf?.(settings);
+  return typeof controller === "string" && controller !== "" ? controller : null;
 }
 
 function jsonSchemaOf(schema: Schema<unknown>): Record<string, unknown> {

@@ -7,12 +7,17 @@ import { callBack } from "./callback.ts";
 import type { CallBackAnswer } from "./callback.ts";
 import { createCluster, deleteCluster, updateCluster } from "./clusters.ts";
 import type { ClusterChange, ClusterEdited, NewCluster } from "./clusters.ts";
+import { discoverNodes } from "./discover.ts";
+import type { DiscoverAnswer, DiscoverRequest } from "./discover.ts";
 import { unhold } from "./holds.ts";
 import type { UnholdRequest } from "./holds.ts";
 import { abort, restart, stop, stopTimeout } from "./interrupt.ts";
 import type { AbortRequest, AbortResult, RestartRequest, StopRequest } from "./interrupt.ts";
 import { deleteNodes, registerNodes, setMaintenance, updateNode } from "./nodes.ts";
 import type { Edited, NewNode, NodeChange } from "./nodes.ts";
+import { reportPresence } from "./presence.ts";
+import type { PresenceEvent, PresenceReported, ReportedNode } from "./presence.ts";
+import { createProber } from "./prober.ts";
 import { createQueue } from "./queue.ts";
 import { startRecovery } from "./recover.ts";
 import { createRunbook, deleteRunbook, updateRunbook } from "./runbooks.ts";
@@ -35,6 +40,7 @@ import type { StoredJson } from "../store/records.ts";
 export { RESTART_FROM, stepUnderWay } from "./interrupt.ts";
 export { OFF_REASONS, catalogueOf } from "./plan.ts";
 export { RESERVED_STEPS, isHold, isReservedWait, reservedArgsSchema } from "./reserved.ts";
+export { PRESENCE_CHANGES, PRESENCE_EVENTS } from "./presence.ts";
 export { findCluster } from "./select.ts";
 export { ACCEPTANCES, factsOf } from "./submit.ts";
 
@@ -52,6 +58,10 @@ export interface Engine extends AsyncDisposable {
   /** Moves the waves of an operation on, halts or resumes them. */
   steerWaves(caller: Caller, request: WavesRequest): Promise<WavesAnswer>;
   registerNodes(caller: Caller, nodes: readonly NewNode[]): Promise<Edited>;
+  /** Probes addresses and registers what answers. */
+  discoverNodes(caller: Caller, request: DiscoverRequest): Promise<DiscoverAnswer>;
+  /** What monitoring has seen, or sees no more. */
+  reportPresence(caller: Caller, event: PresenceEvent, nodes: readonly ReportedNode[]): Promise<PresenceReported>;
   updateNode(caller: Caller, nodeId: string, change: NodeChange): Promise<Edited>;
   deleteNodes(caller: Caller, selector: NodeSelector): Promise<Edited>;
   setMaintenance(caller: Caller, selector: NodeSelector, reason: string | null): Promise<Edited>;
@@ -77,12 +87,15 @@ export interface EngineOptions {
   readonly abortGraceMs?: number;
   /** How long each part of a tear-down may take. */
   readonly tearDownMs?: number;
+  /** How long a probe of a discovery may take. */
+  readonly probeMs?: number;
   /** How long running steps may take to end when the engine is disposed of. */
   readonly drainMs?: number;
 }
 
 const ABORT_GRACE_MS = 10_000;
 const TEAR_DOWN_MS = 60_000;
+const PROBE_MS = 30_000;
 const DRAIN_MS = 5_000;
 
 export async function createEngine(options: EngineOptions): Promise<Engine> {
@@ -93,10 +106,11 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   const { nudge } = turns;
   const runner = createRunner({ database, transact, registry, queue, nudge, bell, log, abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS });
   const parts = { transact, registry, queue, nudge, checkWishes: runner.checkWishes };
+  const prober = createProber({ database, transact, registry, log, probeMs: options.probeMs ?? PROBE_MS });
   let recovery: { close(): void } | undefined;
   return {
     async start() {
-      await queue.start({ run: runner.run, timer: ({ operationId, what }) => (what === "STOP" ? stopTimeout(parts, operationId) : pauseIsOver(transact, parts, operationId)) });
+      await queue.start({ run: runner.run, discover: prober.run, timer: ({ operationId, what }) => (what === "STOP" ? stopTimeout(parts, operationId) : pauseIsOver(transact, parts, operationId)) });
       turns.start();
       recovery = startRecovery({ database, queue, log });
     },
@@ -108,6 +122,8 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     unhold: (caller, request) => unhold(parts, caller, request),
     steerWaves: (caller, request) => steerWaves(transact, parts, caller, request),
     registerNodes: (caller, nodes) => registerNodes(parts, caller, nodes),
+    discoverNodes: (caller, request) => discoverNodes(parts, caller, request),
+    reportPresence: (caller, event, nodes) => reportPresence(parts, caller, event, nodes),
     updateNode: (_caller, nodeId, change) => updateNode(parts, nodeId, change),
     deleteNodes: (caller, selector) => deleteNodes(parts, caller, selector),
     setMaintenance: (caller, selector, reason) => setMaintenance(parts, caller, selector, reason),
@@ -123,6 +139,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       recovery?.close();
       await turns.close();
       runner.drain();
+      prober.drain();
       const ended = await queue.stop(options.drainMs ?? DRAIN_MS);
       if (!ended) log.warn("steps are still running; another process, or the next start, takes them up");
       runner.close();

@@ -16,6 +16,7 @@ import { lockOperation, operationsByIds, unfinishedOperationsOfCluster, updateOp
 import type { Failure, Plan, PlannedStep } from "../store/records.ts";
 import { attemptsUnderWay, cleanedUpNodes, countUnfinished, finishRuns, lockUnfinishedRuns, newestWork, plansByHashes, runsOfOperation, succeededSteps, wishRuns } from "../store/runs.ts";
 import type { AttemptRow, RunRow } from "../store/runs.ts";
+import { interruptDiscovery, stopDiscoveryNow } from "./discover.ts";
 import { ENGINE_INTERFACE, keysOf, stepLabel } from "./plan.ts";
 import { isReservedPower } from "./reserved.ts";
 import { isUuid, selectNodes } from "./select.ts";
@@ -79,6 +80,8 @@ const STOP_TIMEOUT_SECONDS_MAX = 86_400;
 
 export async function abort(parts: InterruptParts, caller: Caller, request: AbortRequest): Promise<AbortResult> {
   const answer = await parts.transact(async (work) => {
+    const discovery = await interruptDiscovery(work, parts.queue, caller, request.work, { wish: "ABORT", reason: request.reason });
+    if (discovery) return { ...discovery, results: [] };
     const found = await selectWork(work.tx, request.work, false);
     if ("refusals" in found) return { ...refusedWhole(found.refusals), results: [] };
     const nodeIds = found.nodes.map(({ nodeId }) => nodeId);
@@ -219,6 +222,8 @@ export async function stop(parts: InterruptParts, caller: Caller, request: StopR
 
 async function stopOperation(work: Work, parts: InterruptParts, caller: Caller, request: StopRequest, id: string, seconds: number): Promise<SubmitAnswer> {
   if (!isUuid(id)) return unknownOperation(id);
+  const discovery = await interruptDiscovery(work, parts.queue, caller, { operationId: id }, { wish: "STOP", reason: request.reason, seconds });
+  if (discovery) return discovery;
   const runs = await lockUnfinishedRuns(work.tx, { operationId: id });
   const operation = await lockOperation(work.tx, id);
   if (!operation) return unknownOperation(id);
@@ -268,6 +273,7 @@ function refusalOfStop(ref: string, nodeId: string, run: RunRow | undefined): Re
 /** The time for a graceful stop is over: what still runs fails with STOP_TIMEOUT, whatever it is doing. */
 export async function stopTimeout(parts: InterruptParts, operationId: string): Promise<void> {
   await parts.transact(async (work) => {
+    if (await stopDiscoveryNow(work, operationId)) return;
     const late = (await lockUnfinishedRuns(work.tx, { operationId })).filter(({ wish, purpose }) => wish === "STOP" && purpose === "WORK");
     const plans = await plansByHashes(work.tx, [...new Set(late.map(({ planHash }) => planHash))]);
     for (const run of late) {

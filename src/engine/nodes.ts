@@ -126,7 +126,7 @@ interface Prepared {
 }
 
 /** Checks a node's drivers and settings, and splits secrets from the rest. `kept`: secrets that stay unless given anew. */
-async function prepare(registry: Registry, node: NewNode, path: readonly string[], kept: Secrets = {}): Promise<Prepared> {
+export async function prepare(registry: Registry, node: NewNode, path: readonly string[], kept: Secrets = {}): Promise<Prepared> {
   const refusals: Refusal[] = [...nameFlaw(node.name, [...path, "name"]), ...labelFlaws(node.labels, path)];
   const interfaces = node.interfaces ?? [];
   for (const [index, { kind }] of interfaces.entries()) {
@@ -161,7 +161,7 @@ function settingsFor(node: NewNode, driver: AnyDriver, path: readonly string[]):
   return { value: index < 0 ? undefined : node.interfaces?.[index]?.settings, path: [...path, "interfaces", String(Math.max(0, index)), "settings"] };
 }
 
-function labelFlaws(labels: Readonly<Record<string, string>> | undefined, path: readonly string[]): Refusal[] {
+export function labelFlaws(labels: Readonly<Record<string, string>> | undefined, path: readonly string[]): Refusal[] {
   const entries = Object.entries(labels ?? {});
   if (entries.length > LABELS_MAX) return [{ code: "INVALID_INPUT", message: `A node has at most ${LABELS_MAX} labels.`, path: [...path, "labels"] }];
   return entries

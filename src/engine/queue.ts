@@ -1,7 +1,7 @@
 /**
  * The durable queue's one door: pg-boss, and nothing of it shows outside this file. A job is the next stretch of work of
  * one run; it is stored, ended and stored again inside our own transactions, so there is never a run without its job
- * nor a job without its run.
+ * nor a job without its run. Timers of operations and discoveries have queues of their own beside the runs'.
  *
  * pg-boss decides who works (leases by heartbeat, take-over, delays). It does not decide who may write: that is the run's
  * fence. The queue's policy is `standard`, not `stately`: there pg-boss leaves out jobs whose key was active when its
@@ -33,6 +33,8 @@ export interface QueueHandlers {
   run(runId: string, job: HeldJob): Promise<void>;
   /** A timer of an operation has run down. */
   timer(timer: Timer): Promise<void>;
+  /** Works on a discovery; false when it is handed back unfinished. */
+  discover(operationId: string): Promise<boolean>;
 }
 
 export interface Queue {
@@ -49,8 +51,12 @@ export interface Queue {
   isHeld(jobId: string): Promise<boolean>;
   /** Stores a timer of an operation. */
   timer(work: Work, timer: Timer, seconds: number): Promise<void>;
+  /** Stores the job of a discovery, to be taken at once. */
+  enqueueDiscovery(work: Work, operationId: string): Promise<void>;
   /** Stores jobs for those of the runs that have none. */
   restore(runIds: readonly string[]): Promise<number>;
+  /** Stores jobs for those of the discoveries that have none. */
+  restoreDiscoveries(operationIds: readonly string[]): Promise<number>;
   /** Stops taking work and waits, up to `graceMs`, for what is running. Answers whether all of it ended. */
   stop(graceMs: number): Promise<boolean>;
 }
@@ -67,11 +73,14 @@ type JobData = { readonly runId?: string } & Partial<Timer>;
 
 const RUNS = "runs";
 const TIMERS = "timers";
+const DISCOVERIES = "discoveries";
 /** A dead owner's job is somebody else's after at most this and the supervision interval. pg-boss takes no less. */
 const HEARTBEAT_SECONDS = 10;
 const TOUCH_MS = 3_000;
 const POLL_MS = 2_000;
 const TIMERS_AT_ONCE = 4;
+/** Each probes many addresses at a time by itself. */
+const DISCOVERIES_AT_ONCE = 4;
 const SUPERVISE_SECONDS = 2;
 
 export async function createQueue(options: QueueOptions): Promise<Queue> {
@@ -91,6 +100,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   const kept = { retryLimit: 1_000_000, retryDelay: 1, deleteAfterSeconds: 600, retentionSeconds: 10 * 365 * 86_400, expireInSeconds: 86_000 };
   await boss.createQueue(RUNS, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
   await boss.createQueue(TIMERS, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
+  await boss.createQueue(DISCOVERIES, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
 
   const db = (tx: Tx) => ({ db: { executeSql: (text: string, values?: unknown[]) => runStatement(tx, text, values) } });
   const active = new Map<string, { readonly queue: string; readonly job: HeldJob; readonly done: Promise<void> }>();
@@ -99,10 +109,17 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   let poke = () => {};
   let loop: Promise<void> = Promise.resolve();
 
+  async function workOn(queue: string, job: Job<JobData>): Promise<void> {
+    const { runId = "", operationId = "", what = "STOP" } = job.data;
+    if (queue === RUNS) return handlers?.run(runId, job);
+    if (queue === TIMERS) await handlers?.timer({ operationId, what });
+    else if (!(await handlers?.discover(operationId))) return void (await boss.fail(queue, job, { message: "handed back" }));
+    await boss.complete(queue, job);
+  }
+
   function begin(queue: string, job: Job<JobData>): void {
-    const { runId, operationId, what } = job.data;
-    const work = queue === RUNS ? handlers?.run(runId ?? "", job) : handlers?.timer({ operationId: operationId ?? "", what: what ?? "STOP" }).then(async () => void (await boss.complete(queue, job)));
-    const done = Promise.resolve(work)
+    const { runId, operationId } = job.data;
+    const done = workOn(queue, job)
       .catch(async (error: unknown) => {
         log.error({ err: error, runId, operationId }, "a job failed and is tried again");
         await boss.fail(queue, job, { message: String(error) });
@@ -136,7 +153,8 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       });
       try {
         const moreTimers = await take(TIMERS, TIMERS_AT_ONCE);
-        more = (await take(RUNS, concurrency)) || moreTimers;
+        const moreDiscoveries = await take(DISCOVERIES, DISCOVERIES_AT_ONCE);
+        more = (await take(RUNS, concurrency)) || moreTimers || moreDiscoveries;
       } catch (error) {
         log.warn({ err: error }, "the queue cannot be read; trying again");
       }
@@ -148,10 +166,23 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   }
 
   async function touch(): Promise<void> {
-    for (const queue of [RUNS, TIMERS]) {
+    for (const queue of [RUNS, TIMERS, DISCOVERIES]) {
       const jobs = [...active.values()].filter((entry) => entry.queue === queue).map(({ job }) => ({ id: job.id, retryCount: job.retryCount }));
       if (jobs.length > 0) await boss.touch(queue, jobs);
     }
+  }
+
+  /** Stores jobs for those of the keys that have none. */
+  async function restoreIn(queue: string, keys: readonly string[], dataOf: (key: string) => JobData): Promise<number> {
+    let restored = 0;
+    for (const key of keys) {
+      const jobs = await boss.findJobs(queue, { key });
+      if (jobs.some(({ state }) => state === "created" || state === "retry" || state === "active")) continue;
+      await boss.send(queue, dataOf(key), { singletonKey: key });
+      restored += 1;
+    }
+    if (restored > 0) poke();
+    return restored;
   }
 
   const attempt = ({ id, retryCount }: HeldJob) => ({ id, retryCount });
@@ -187,17 +218,11 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       await boss.send(TIMERS, { operationId, what }, { startAfter: String(seconds), ...db(work.tx) });
       pokeIn(work, seconds);
     },
-    async restore(runIds) {
-      let restored = 0;
-      for (const runId of runIds) {
-        const jobs = await boss.findJobs(RUNS, { key: runId });
-        if (jobs.some(({ state }) => state === "created" || state === "retry" || state === "active")) continue;
-        await boss.send(RUNS, { runId }, { singletonKey: runId });
-        restored += 1;
-      }
-      if (restored > 0) poke();
-      return restored;
+    async enqueueDiscovery(work, operationId) {
+      await boss.send(DISCOVERIES, { operationId }, { singletonKey: operationId, ...db(work.tx) });
     },
+    restore: (runIds) => restoreIn(RUNS, runIds, (runId) => ({ runId })),
+    restoreDiscoveries: (operationIds) => restoreIn(DISCOVERIES, operationIds, (operationId) => ({ operationId })),
     async stop(graceMs) {
       stopping = true;
       poke();

@@ -1,10 +1,11 @@
 /**
- * Finds runs that have fallen through: unfinished, due, and without a job. The queue itself takes over the work of a dead
- * process (its lease runs out, the job goes to another); this is the net below it, for jobs that an operator deleted or
- * a queue that was rebuilt. It looks at the start and then once a minute, a page at a time.
+ * Finds runs that have fallen through: unfinished, due, and without a job; and discoveries likewise. The queue itself
+ * takes over the work of a dead process (its lease runs out, the job goes to another); this is the net below it, for jobs
+ * that an operator deleted or a queue that was rebuilt. It looks at the start and then once a minute, a page at a time.
  */
 import type { Log } from "../log.ts";
 import type { Database } from "../store/database.ts";
+import { unfinishedDiscoveries } from "../store/discoveries.ts";
 import { neglectedRuns } from "../store/runs.ts";
 import type { Queue } from "./queue.ts";
 
@@ -23,6 +24,8 @@ export function startRecovery(parts: { readonly database: Database; readonly que
     const found = await neglectedRuns(database.reader, NEGLECTED_SECONDS, PAGE);
     const restored = await queue.restore(found);
     if (restored > 0) log.warn({ runs: restored }, "runs without a job were given one");
+    const discoveries = await queue.restoreDiscoveries(await unfinishedDiscoveries(database.reader, NEGLECTED_SECONDS, PAGE));
+    if (discoveries > 0) log.warn({ discoveries }, "discoveries without a job were given one");
   };
   const attempt = () => void sweep().catch((error: unknown) => log.warn({ err: error }, "the search for lost runs failed; it is repeated"));
   attempt();

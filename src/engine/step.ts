@@ -14,7 +14,6 @@ import type { AttemptRow } from "../store/runs.ts";
 import { createRedactor, isStorable } from "./redact.ts";
 import type { Redactor } from "./redact.ts";
 import { ENGINE_INTERFACE, POWER_STEPS, isReserved, isReservedWait } from "./reserved.ts";
-import type { StepLog } from "./step-log.ts";
 
 export type StepOutcome =
   /** `toVerify`: the step has a verify part, which is still to come. */
@@ -74,8 +73,14 @@ export interface StepRequest {
   /** How long a cut step may take to end before it is left to itself. */
   readonly graceMs: number;
   readonly log: Log;
-  /** Takes what the driver says, secrets masked. */
-  readonly said: Pick<StepLog, "line" | "progress">;
+  readonly said: Said;
+}
+
+/** Takes what a driver says while it works, secrets masked. */
+export interface Said {
+  line(text: string): void;
+  /** 0 to 100; the newest replaces the one before. */
+  progress(percent: number, message: string | null): void;
 }
 
 /** Longest delay of one timer; a longer one is waited for in pieces. */
@@ -362,7 +367,8 @@ function storable(value: unknown): StoredJson | undefined {
   }
 }
 
-function failureOf(error: unknown, redactor: Redactor): { readonly kind: "failed"; readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean } {
+/** Why a driver threw, fit to be stored. */
+export function failureOf(error: unknown, redactor: Redactor): { readonly kind: "failed"; readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean } {
   const reason = reasonOf(messageOf(error), redactor);
   if (!isDriverError(error)) return { kind: "failed", code: "BACKEND_FAILED", reason, retryable: false };
   return { kind: "failed", code: isTimeout(error) || error.kind === "UNREACHABLE" ? "TIMEOUT" : "BACKEND_FAILED", reason, retryable: error.retryable };

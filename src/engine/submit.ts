@@ -354,7 +354,7 @@ function goneRefusal(ref: string): Refusal {
 }
 
 /** The earlier answer to the same key: replayed for the same input, refused for another. */
-async function replayOf(reader: Reader, caller: Caller, terms: Terms, inputHash: string): Promise<SubmitAnswer | null> {
+export async function replayOf(reader: Reader, caller: Caller, terms: Terms, inputHash: string): Promise<SubmitAnswer | null> {
   if (terms.idempotencyKey === undefined || terms.dryRun) return null;
   const operation = await operationByKey(reader, caller.actor, terms.idempotencyKey);
   if (!operation) return null;
@@ -373,7 +373,7 @@ async function replayOf(reader: Reader, caller: Caller, terms: Terms, inputHash:
   ]);
 }
 
-function flawsOf(terms: Terms): Refusal[] {
+export function flawsOf(terms: Terms): Refusal[] {
   const flaws: Refusal[] = [];
   const invalid = (field: string, message: string) => flaws.push({ code: "INVALID_INPUT", message, path: ["input", field] });
   if (terms.maxParallel !== undefined && !(Number.isInteger(terms.maxParallel) && terms.maxParallel >= 1)) invalid("maxParallel", "maxParallel is a whole number of nodes, 1 or more; leave it out for no limit.");

@@ -31,6 +31,9 @@ export async function selectWork(reader: Reader, selector: WorkSelector, finishe
   if (finished && !operation.finishedAt) {
     return { refusals: [{ code: "BUSY", message: `Operation ${operation.id} has not ended (${operation.state}); stop it, or wait for its end, before you restart it.`, path: ["input", "work", "operationId"], operationId: operation.id }] };
   }
+  if (finished && operation.kind === "DISCOVER") {
+    return { refusals: [{ code: "NOTHING_TO_RESTART", message: `Operation ${operation.id} is a discovery: what it logged in with is forgotten with its end. Post its \`failedAddresses\` again with discoverNodes.`, path: ["input", "work", "operationId"], operationId: operation.id }] };
+  }
   const runs = await runsOfOperation(reader, operation.id);
   const live = finished ? runs.filter(({ purpose }) => purpose === "WORK") : runs.filter(({ finishedAt }) => finishedAt === null);
   return { nodes: live.map(({ nodeName, nodeId }) => ({ ref: nodeName, nodeId })), operationId: operation.id };

@@ -147,7 +147,7 @@ export async function updateNode(tx: Tx, id: string, change: Partial<Omit<NodeRo
     .where(eq(nodes.id, id));
 }
 
-export async function updateNodes(tx: Tx, ids: readonly string[], change: Partial<Pick<NodeRow, "clusterId" | "maintenanceReason" | "maintenanceSince" | "maintenanceBy">>): Promise<void> {
+export async function updateNodes(tx: Tx, ids: readonly string[], change: Partial<Pick<NodeRow, "clusterId" | "presence" | "maintenanceReason" | "maintenanceSince" | "maintenanceBy">>): Promise<void> {
   if (ids.length === 0) return;
   await tx
     .update(nodes)

@@ -19,6 +19,8 @@ export interface EngineSetup {
   /** false: requests are admitted and wait. */
   readonly started?: boolean;
   readonly abortGraceMs?: number;
+  /** How long a probe of a discovery may take. */
+  readonly probeMs?: number;
 }
 
 export interface RunningEngine extends AsyncDisposable {
@@ -40,7 +42,7 @@ export async function runEngine(connection: Connection, setup: EngineSetup = {})
   const fake = createFake({ log: () => {} }) as unknown as AnyDriver;
   const registry = owned.use(createRegistry([fake, ...((setup.drivers ?? []) as unknown as AnyDriver[])]));
   const engine = owned.use(
-    await createEngine({ database, registry, bell, log, concurrency: setup.concurrency ?? 32, abortGraceMs: setup.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: TEAR_DOWN_MS, drainMs: DRAIN_MS }),
+    await createEngine({ database, registry, bell, log, concurrency: setup.concurrency ?? 32, abortGraceMs: setup.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: TEAR_DOWN_MS, drainMs: DRAIN_MS, ...(setup.probeMs !== undefined && { probeMs: setup.probeMs }) }),
   );
   if (setup.started ?? true) await engine.start();
   return { engine, database, transact: createTransact(database, bell), [Symbol.asyncDispose]: () => owned.disposeAsync() };

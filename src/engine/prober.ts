@@ -1,0 +1,307 @@
+/**
+ * Works on discoveries: one job of the queue is the rest of one discovery. Its addresses are probed side by side, so many
+ * at a time and each bounded in time; what came of one is stored at once, in a transaction of its own, so that another
+ * process that takes the job over probes only what is left.
+ *
+ * Two processes may probe the same address (the first was taken for dead): a probe changes nothing, and of two results
+ * the one that finds its row still QUEUED counts. What ends the work early: an abort, which has ended the operation by
+ * then; a stop, which lets begun probes end; the end of the process, which cuts them and hands the job back.
+ */
+import { messageOf } from "../errors.ts";
+import type { ErrorCode } from "../errors.ts";
+import { controllerOf } from "../drivers/registry.ts";
+import type { AnyDriver, Registry } from "../drivers/registry.ts";
+import type { DiscoverInterface } from "../drivers/driver.ts";
+import type { Log } from "../log.ts";
+import { violatedConstraint } from "../store/database.ts";
+import type { Database, Reader } from "../store/database.ts";
+import { discoverySecretsOf, endDiscovery, lockController, lockQueuedDiscovery, nodeWithController, nodeWithSettings, nodesWithoutController, queuedDiscoveries } from "../store/discoveries.ts";
+import type { DiscoveryRow } from "../store/discoveries.ts";
+import { nodesByIds, nodesByNames } from "../store/nodes.ts";
+import { lockOperation, operationBegins, operationsByIds, updateOperation } from "../store/operations.ts";
+import type { OperationRow } from "../store/operations.ts";
+import type { Failure, JsonObject } from "../store/records.ts";
+import { finishDiscovery } from "./discover.ts";
+import { enroll } from "./enroll.ts";
+import { createRedactor, isStorable } from "./redact.ts";
+import type { Redactor } from "./redact.ts";
+import { failureOf } from "./step.ts";
+import type { Transact, Work } from "./transition.ts";
+
+export interface ProberParts {
+  readonly database: Database;
+  readonly transact: Transact;
+  readonly registry: Registry;
+  readonly log: Log;
+  /** How long one probe may take, in ms. */
+  readonly probeMs: number;
+}
+
+export interface Prober {
+  /** Works on a discovery; false when it is handed back unfinished. */
+  run(operationId: string): Promise<boolean>;
+  /** From now on discoveries are handed back, with what is under way. */
+  drain(): void;
+}
+
+type Address = Pick<DiscoveryRow, "ordinal" | "address">;
+
+/** A discovery in the hands of this process. */
+interface Held {
+  readonly operation: OperationRow;
+  readonly driverName: string;
+  /** Or, in a sentence, why it cannot be driven any more. */
+  readonly driver: (AnyDriver & { readonly discover: DiscoverInterface<unknown> }) | string;
+  /** Secrets included. */
+  readonly settings: Readonly<Record<string, never>>;
+  readonly redactor: Redactor;
+  /** Controller → node, of nodes that were registered without it. */
+  readonly unnoted: ReadonlyMap<string, string>;
+}
+
+/** What a probe has seen: a machine as a node of it would be, or why there is none. */
+type Seen =
+  | { readonly settings: JsonObject; readonly secrets: Readonly<Record<string, string>>; readonly controller: string | null; readonly name: string }
+  | { readonly failure: Failure };
+
+const PROBES_AT_ONCE = 16;
+const LOOK_EVERY_MS = 1_000;
+const NODES_PAGE = 1_000;
+const NAME_LENGTH_MAX = 253;
+
+export function createProber(parts: ProberParts): Prober {
+  const { database, transact, registry, log } = parts;
+  const underWay = new Set<AbortController>();
+  let draining = false;
+
+  // ---- one discovery
+
+  async function open(operationId: string): Promise<Held | null> {
+    await transact(({ tx }) => operationBegins(tx, operationId));
+    const [operation] = await operationsByIds(database.reader, [operationId]);
+    const chosen = operation?.options.discovery;
+    if (!operation || !chosen || operation.finishedAt) return null;
+    const secrets = await discoverySecretsOf(database.reader, operationId);
+    const base = { operation, driverName: chosen.driver, redactor: createRedactor(Object.values(secrets).filter((value) => typeof value === "string")) };
+    const driver = registry.get(chosen.driver);
+    if (!driver || !canDiscover(driver)) return { ...base, driver: `driver "${chosen.driver}" ${driver ? "cannot discover nodes any more" : "is not loaded any more"}`, settings: {}, unnoted: new Map() };
+    const result = await driver.discover.settings["~standard"].validate({ ...chosen.settings, ...secrets });
+    if (result.issues) return { ...base, driver: `driver "${driver.name}" does not take these settings any more`, settings: {}, unnoted: new Map() };
+    return { ...base, driver, settings: result.value as Readonly<Record<string, never>>, unnoted: await unnotedControllers(database.reader, driver) };
+  }
+
+  async function probeAll(held: Held, cut: AbortController): Promise<void> {
+    const { id } = held.operation;
+    const rows = await queuedDiscoveries(database.reader, id);
+    let over = false;
+    let untold = false;
+    const look = async () => {
+      const [operation] = await operationsByIds(database.reader, [id]);
+      if (!operation || operation.finishedAt) cut.abort(new Error("The discovery has ended."));
+      over ||= cut.signal.aborted || operation?.wish !== null;
+    };
+    const lane = async () => {
+      try {
+        for (let row = rows.shift(); row; row = rows.shift()) {
+          await look();
+          if (over) return;
+          const seen = await probe(held, row, cut.signal);
+          if (cut.signal.aborted) return;
+          await settle(held, row, seen);
+          untold = true;
+        }
+      } catch (error) {
+        cut.abort(error);
+        throw error;
+      }
+    };
+    let telling = Promise.resolve();
+    const tick = async () => {
+      await look();
+      if (!untold) return;
+      untold = false;
+      await transact(({ tx }) => tellProgress(tx, id));
+    };
+    const timer = setInterval(() => {
+      telling = telling.then(tick).catch((error: unknown) => log.warn({ err: error, operationId: id }, "the progress of a discovery could not be told"));
+    }, LOOK_EVERY_MS);
+    const lanes = await Promise.allSettled(Array.from({ length: Math.min(PROBES_AT_ONCE, rows.length) }, lane));
+    clearInterval(timer);
+    await telling;
+    for (const ended of lanes) if (ended.status === "rejected") throw ended.reason;
+  }
+
+  /** Raises the operation's revision, by which its stream tells that there is something new. */
+  async function tellProgress(tx: Work["tx"], id: string): Promise<void> {
+    const operation = await lockOperation(tx, id);
+    if (operation && !operation.finishedAt) await updateOperation(tx, id, {});
+  }
+
+  async function end(work: Work, id: string): Promise<void> {
+    const operation = await lockOperation(work.tx, id);
+    if (!operation || operation.finishedAt) return;
+    if (operation.wish === null && (await queuedDiscoveries(work.tx, id)).length > 0) throw new Error(`Discovery ${id} has addresses left.`);
+    await finishDiscovery(work, operation);
+  }
+
+  // ---- one address
+
+  /** Probes an address. Whatever the driver does, this ends within the time for it, and at once when it is cut. */
+  async function probe(held: Held, { address }: Address, cut: AbortSignal): Promise<Seen> {
+    const { driver, driverName, settings, redactor } = held;
+    const failed = (code: ErrorCode, reason: string, retryable: boolean): Seen => ({ failure: failureAt(address, { code, reason, retryable }) });
+    if (typeof driver === "string") return failed("UNSUPPORTED_BY_DRIVER", driver, false);
+    const late = AbortSignal.timeout(parts.probeMs);
+    const signal = AbortSignal.any([cut, late]);
+    const deadline = new Date(Date.now() + parts.probeMs);
+    try {
+      const found: unknown = await Promise.race([
+        driver.discover.probe({ address, settings, signal, deadline, log: (message) => log.info({ address, driver: driverName }, redactor.text(message)) }),
+        firing(signal),
+      ]);
+      return await seenIn(held, driver, address, found);
+    } catch (error) {
+      if (late.aborted) return failed("TIMEOUT", `nothing came of the probe within ${parts.probeMs / 1000} s; look at the machine, and try again`, true);
+      return { failure: failureAt(address, failureOf(error, redactor)) };
+    }
+  }
+
+  /** Checks what a driver has found: it is not ours, so it is not trusted. */
+  async function seenIn({ operation, redactor }: Held, driver: AnyDriver, address: string, found: unknown): Promise<Seen> {
+    const junk = (what: string): Seen => ({ failure: failureAt(address, failureOf(new Error(`driver "${driver.name}" answers ${what}`), redactor)) });
+    if (typeof found !== "object" || found === null || !("settings" in found)) return junk("a probe without settings");
+    const verdict = await registry.checkSettings(driver, found.settings);
+    if (!verdict.ok) return junk(`settings that it does not take itself: ${verdict.issues.map(({ path, message }) => [...path, message].join(" ")).join("; ")}`);
+    const { settings, secrets } = verdict;
+    const controller = controllerOf(driver, { ...settings, ...secrets });
+    if (!isStorable([settings, secrets, controller])) return junk("settings with characters that cannot be stored");
+    const told = "name" in found && typeof found.name === "string" ? nameFrom(redactor.text(found.name)) : "";
+    const name = told === "" ? nameFrom(`${operation.options.discovery?.namePrefix ?? ""}${address}`) : told;
+    return { settings, secrets, controller, name };
+  }
+
+  async function settle(held: Held, row: Address, seen: Seen): Promise<void> {
+    for (;;) {
+      try {
+        return await transact((work) => record(work, held, row, seen));
+      } catch (error) {
+        // Somebody took the name, or deleted the cluster, between our look and our insert.
+        const constraint = violatedConstraint(error) ?? "";
+        if (!constraint.startsWith("nodes_name") && !constraint.startsWith("nodes_cluster")) throw error;
+      }
+    }
+  }
+
+  async function record(work: Work, { operation: { id }, driverName, unnoted }: Held, { ordinal }: Address, seen: Seen): Promise<void> {
+    const { tx } = work;
+    if (!("failure" in seen) && seen.controller !== null) await lockController(tx, driverName, seen.controller);
+    if (!(await lockQueuedDiscovery(tx, id, ordinal))) return;
+    if ("failure" in seen) return endDiscovery(tx, id, ordinal, { state: "FAILED", failure: seen.failure });
+    const { settings, secrets, controller } = seen;
+    const known = controller === null ? await nodeWithSettings(tx, driverName, settings) : ((await nodeWithController(tx, driverName, controller)) ?? (await stillThere(tx, unnoted.get(controller))));
+    if (known !== null) return endDiscovery(tx, id, ordinal, { state: "KNOWN", nodeId: known });
+    const [operation] = await operationsByIds(tx, [id]);
+    if (!operation) throw new Error(`Discovery ${id} is gone.`);
+    const { project, clusterId, actor, reason, options } = operation;
+    const node = {
+      name: await freeName(tx, seen.name),
+      project,
+      driver: driverName,
+      settings: { [driverName]: settings },
+      secrets: Object.keys(secrets).length > 0 ? { [driverName]: secrets } : {},
+      labels: options.discovery?.labels ?? {},
+      clusterId,
+      controller,
+    };
+    const nodeId = await enroll(work, node, { actor, reason, operationId: id });
+    await endDiscovery(tx, id, ordinal, { state: "REGISTERED", nodeId });
+  }
+
+  return {
+    async run(operationId) {
+      if (draining) return false;
+      const cut = new AbortController();
+      underWay.add(cut);
+      try {
+        const held = await open(operationId);
+        if (!held) return true;
+        await probeAll(held, cut);
+        if (draining) return false;
+        await transact((work) => end(work, operationId));
+        return true;
+      } catch (error) {
+        if (!draining) throw error;
+        return false;
+      } finally {
+        underWay.delete(cut);
+      }
+    },
+    drain() {
+      draining = true;
+      for (const cut of underWay) cut.abort(new Error("The service is ending."));
+    },
+  };
+}
+
+function canDiscover(driver: AnyDriver): driver is AnyDriver & { readonly discover: DiscoverInterface<unknown> } {
+  return driver.discover !== undefined;
+}
+
+/** Rejects when the signal fires. */
+function firing(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    if (signal.aborted) reject(new Error(messageOf(signal.reason)));
+    else signal.addEventListener("abort", () => reject(new Error(messageOf(signal.reason))), { once: true });
+  });
+}
+
+function failureAt(address: string, { code, reason, retryable }: { readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean }): Failure {
+  const sentence = /[.!?…]$/.test(reason) ? reason : `${reason}.`;
+  const message = sentence.includes(address) ? sentence : `${address}: ${sentence}`;
+  return { code, message, step: null, nodeId: null, nodeName: null, at: new Date().toISOString(), retryable };
+}
+
+/** Nodes of a driver by their controller, where it was not noted when they were registered. */
+async function unnotedControllers(reader: Reader, driver: AnyDriver): Promise<Map<string, string>> {
+  const known = new Map<string, string>();
+  if (!driver.controllerOf) return known;
+  for (let after: string | null = null; ; ) {
+    const page: Awaited<ReturnType<typeof nodesWithoutController>> = await nodesWithoutController(reader, driver.name, after, NODES_PAGE);
+    for (const { id, settings } of page) {
+      const controller = controllerWithoutSecrets(driver, settings);
+      if (controller !== null && !known.has(controller)) known.set(controller, id);
+    }
+    after = page.at(-1)?.id ?? null;
+    if (page.length < NODES_PAGE) return known;
+  }
+}
+
+/** A controller holds no secret, but a driver may not be able to tell it without. */
+function controllerWithoutSecrets(driver: AnyDriver, settings: JsonObject): string | null {
+  try {
+    return controllerOf(driver, settings);
+  } catch {
+    return null;
+  }
+}
+
+async function stillThere(reader: Reader, nodeId: string | undefined): Promise<string | null> {
+  return nodeId !== undefined && (await nodesByIds(reader, [nodeId])).length > 0 ? nodeId : null;
+}
+
+/** A text made a name of a node: what a name may not hold becomes a dash. Empty where nothing is left. */
+function nameFrom(text: string): string {
+  const cut = text.replaceAll(/[^A-Za-z0-9._-]+/g, "-").slice(0, NAME_LENGTH_MAX);
+  return cut.replace(/^[^A-Za-z0-9]+/, "").replace(/[^A-Za-z0-9]+$/, "");
+}
+
+/** The first of a name, name-2, name-3 … that no node has. */
+async function freeName(reader: Reader, name: string): Promise<string> {
+  const numbered = (number: number) => (number === 1 ? name : `${name.slice(0, NAME_LENGTH_MAX - 10)}-${number}`);
+  for (let from = 1, size = 20; ; from += size, size *= 2) {
+    const names = Array.from({ length: size }, (_, index) => numbered(from + index));
+    const taken = new Set((await nodesByNames(reader, names)).map((node) => node.name));
+    const free = names.find((one) => !taken.has(one));
+    if (free !== undefined) return free;
+  }
+}

@@ -1,0 +1,182 @@
+/** Discoveries: the addresses of an operation, what came of each, and the nodes that an address may already be. */
+import { and, asc, count, desc, eq, gt, inArray, isNull, lt, sql } from "drizzle-orm";
+import type { RunState } from "../lifecycle/operation-states.ts";
+import type { Reader, Tx } from "./database.ts";
+import { cutPage } from "./page.ts";
+import type { Page } from "./page.ts";
+import type { Failure, JsonObject } from "./records.ts";
+import { discoveries, discoverySecrets, nodes, operations } from "./tables.ts";
+
+export type DiscoveryRow = typeof discoveries.$inferSelect;
+export type DiscoveryState = DiscoveryRow["state"];
+
+/** What came of an address. */
+export type Found = { readonly state: "REGISTERED" | "KNOWN"; readonly nodeId: string } | { readonly state: "FAILED"; readonly failure: Failure };
+
+const ROWS_A_STATEMENT = 1000;
+
+export async function insertDiscoveries(tx: Tx, operationId: string, addresses: readonly string[]): Promise<void> {
+  const rows = addresses.map((address, ordinal) => ({ operationId, ordinal, address }));
+  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) await tx.insert(discoveries).values(rows.slice(from, from + ROWS_A_STATEMENT));
+}
+
+export async function putDiscoverySecrets(tx: Tx, operationId: string, settings: JsonObject): Promise<void> {
+  await tx.insert(discoverySecrets).values({ operationId, settings });
+}
+
+/** What an unfinished discovery logs in with, for the one who calls the driver. */
+export async function discoverySecretsOf(reader: Reader, operationId: string): Promise<JsonObject> {
+  const [row] = await reader.select().from(discoverySecrets).where(eq(discoverySecrets.operationId, operationId));
+  return row?.settings ?? {};
+}
+
+export async function deleteDiscoverySecrets(tx: Tx, operationId: string): Promise<void> {
+  await tx.delete(discoverySecrets).where(eq(discoverySecrets.operationId, operationId));
+}
+
+/** Addresses that nothing has come of yet, in the order of the request. At most as many as one request may name. */
+export async function queuedDiscoveries(reader: Reader, operationId: string): Promise<Pick<DiscoveryRow, "ordinal" | "address">[]> {
+  return reader
+    .select({ ordinal: discoveries.ordinal, address: discoveries.address })
+    .from(discoveries)
+    .where(and(eq(discoveries.operationId, operationId), eq(discoveries.state, "QUEUED")))
+    .orderBy(asc(discoveries.ordinal));
+}
+
+/** Locks an address that nothing has come of yet; false where something has. */
+export async function lockQueuedDiscovery(tx: Tx, operationId: string, ordinal: number): Promise<boolean> {
+  const rows = await tx
+    .select({ ordinal: discoveries.ordinal })
+    .from(discoveries)
+    .where(and(eq(discoveries.operationId, operationId), eq(discoveries.ordinal, ordinal), eq(discoveries.state, "QUEUED")))
+    .for("no key update");
+  return rows.length > 0;
+}
+
+export async function endDiscovery(tx: Tx, operationId: string, ordinal: number, found: Found): Promise<void> {
+  await tx
+    .update(discoveries)
+    .set({ ...found, finishedAt: sql`now()` })
+    .where(and(eq(discoveries.operationId, operationId), eq(discoveries.ordinal, ordinal)));
+}
+
+/** Addresses whose turn will not come. */
+export async function skipQueuedDiscoveries(tx: Tx, operationId: string): Promise<void> {
+  await tx
+    .update(discoveries)
+    .set({ state: "SKIPPED", finishedAt: sql`now()` })
+    .where(and(eq(discoveries.operationId, operationId), eq(discoveries.state, "QUEUED")));
+}
+
+/** The failure that came first. */
+export async function firstFailedDiscovery(reader: Reader, operationId: string): Promise<Failure | null> {
+  const [row] = await reader
+    .select({ failure: discoveries.failure })
+    .from(discoveries)
+    .where(and(eq(discoveries.operationId, operationId), eq(discoveries.state, "FAILED")))
+    .orderBy(asc(discoveries.finishedAt), asc(discoveries.ordinal))
+    .limit(1);
+  return row?.failure ?? null;
+}
+
+/** How many addresses of each discovery are in each state. */
+export async function discoveryCounts(reader: Reader, operationIds: readonly string[]): Promise<Map<string, Partial<Record<DiscoveryState, number>>>> {
+  if (operationIds.length === 0) return new Map();
+  const rows = await reader
+    .select({ operationId: discoveries.operationId, state: discoveries.state, count: count() })
+    .from(discoveries)
+    .where(inArray(discoveries.operationId, [...operationIds]))
+    .groupBy(discoveries.operationId, discoveries.state);
+  const counts = new Map<string, Partial<Record<DiscoveryState, number>>>();
+  for (const { operationId, state, count: found } of rows) counts.set(operationId, { ...counts.get(operationId), [state]: found });
+  return counts;
+}
+
+/** What an address is counted as where an operation counts runs. */
+export const AS_RUN_STATE = { QUEUED: "QUEUED", REGISTERED: "SUCCEEDED", KNOWN: "SUCCEEDED", FAILED: "FAILED", SKIPPED: "STOPPED" } as const satisfies Record<DiscoveryState, RunState>;
+
+/** A page of a discovery's addresses, in the order of the request. */
+export async function discoveriesPage(
+  reader: Reader,
+  operationId: string,
+  filter: { readonly states?: readonly DiscoveryState[] | undefined },
+  request: { readonly limit: number; readonly after?: number | undefined; readonly before?: number | undefined; readonly fromEnd: boolean },
+): Promise<Page<DiscoveryRow>> {
+  const { limit, after, before, fromEnd } = request;
+  const rows = await reader
+    .select()
+    .from(discoveries)
+    .where(
+      and(
+        eq(discoveries.operationId, operationId),
+        filter.states && inArray(discoveries.state, [...filter.states]),
+        after === undefined ? undefined : gt(discoveries.ordinal, after),
+        before === undefined ? undefined : lt(discoveries.ordinal, before),
+      ),
+    )
+    .orderBy((fromEnd ? desc : asc)(discoveries.ordinal))
+    .limit(limit + 1);
+  const beyond = { key: "", id: "" };
+  return cutPage(rows, { limit, fromEnd, ...(after !== undefined && { after: beyond }), ...(before !== undefined && { before: beyond }) });
+}
+
+/** Addresses at which no node was found, in the order of the request: those that failed, and those that had no turn. */
+export async function addressesMissed(reader: Reader, operationId: string): Promise<string[]> {
+  const rows = await reader
+    .select({ address: discoveries.address })
+    .from(discoveries)
+    .where(and(eq(discoveries.operationId, operationId), inArray(discoveries.state, ["FAILED", "SKIPPED"])))
+    .orderBy(asc(discoveries.ordinal));
+  return rows.map(({ address }) => address);
+}
+
+/** Discoveries that have not ended and that are older than so many seconds. */
+export async function unfinishedDiscoveries(reader: Reader, afterSeconds: number, limit: number): Promise<string[]> {
+  const rows = await reader
+    .select({ id: operations.id })
+    .from(operations)
+    .where(and(isNull(operations.finishedAt), eq(operations.kind, "DISCOVER"), sql`${operations.createdAt} < now() - make_interval(secs => ${afterSeconds})`))
+    .orderBy(asc(operations.createdAt))
+    .limit(limit);
+  return rows.map(({ id }) => id);
+}
+
+// ---- nodes that are there already
+
+/** Waits for whoever is about to register a node with the same management controller, until the transaction ends. */
+export async function lockController(tx: Tx, driver: string, controller: string): Promise<void> {
+  await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended(${`discovery ${driver} ${controller}`}, 0))`);
+}
+
+/** The node of a driver that has this management controller, the first by name where several share it. */
+export async function nodeWithController(reader: Reader, driver: string, controller: string): Promise<string | null> {
+  const [row] = await reader
+    .select({ id: nodes.id })
+    .from(nodes)
+    .where(and(eq(nodes.driver, driver), eq(nodes.controller, controller)))
+    .orderBy(asc(nodes.name))
+    .limit(1);
+  return row?.id ?? null;
+}
+
+/** The node of a driver that has exactly these settings, secrets aside: what one goes by where a driver tells of no controller. */
+export async function nodeWithSettings(reader: Reader, driver: string, settings: JsonObject): Promise<string | null> {
+  const [row] = await reader
+    .select({ id: nodes.id })
+    .from(nodes)
+    .where(and(eq(nodes.driver, driver), sql`${nodes.settings} -> ${driver} = ${JSON.stringify(settings)}::text::jsonb`))
+    .orderBy(asc(nodes.name))
+    .limit(1);
+  return row?.id ?? null;
+}
+
+/** Nodes of a driver whose controller was not noted when they were registered, by id, a page at a time. */
+export async function nodesWithoutController(reader: Reader, driver: string, after: string | null, limit: number): Promise<{ id: string; settings: JsonObject }[]> {
+  const rows = await reader
+    .select({ id: nodes.id, settings: nodes.settings })
+    .from(nodes)
+    .where(and(eq(nodes.driver, driver), isNull(nodes.controller), after === null ? undefined : gt(nodes.id, after)))
+    .orderBy(asc(nodes.id))
+    .limit(limit);
+  return rows.map(({ id, settings }) => ({ id, settings: settings[driver] ?? {} }));
+}

@@ -1,0 +1,368 @@
+/** Discovery: addresses are probed and what answers is registered, whatever drivers, processes and people do meanwhile. */
+import { afterAll, describe, expect, test } from "vitest";
+import * as z from "zod";
+import type { DiscoverCall, Driver } from "../../src/drivers/driver.ts";
+import type { DiscoverRequest } from "../../src/engine/discover.ts";
+import { discoveriesPage, discoverySecretsOf } from "../../src/store/discoveries.ts";
+import type { DiscoveryRow } from "../../src/store/discoveries.ts";
+import { nodesByNames, secretsOf } from "../../src/store/nodes.ts";
+import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import type { EngineUnderTest } from "../support/builders.ts";
+import { aDriver } from "../support/driver.ts";
+import { eventually } from "../support/eventually.ts";
+
+const PASSWORD = "Xyzzy-plugh-7#!";
+
+/** A driver whose probe is whatever a test makes of it, address by address. */
+const probes = new Map<string, (call: DiscoverCall) => unknown>();
+const discovering = (name: string, more: object = {}): Driver<never> =>
+  ({
+    ...aDriver(name, { secret: true }),
+    discover: {
+      settings: z.strictObject({ password: z.string().optional().meta({ writeOnly: true }) }),
+      probe: async (call: DiscoverCall) => (probes.get(call.address) ?? (() => ({ settings: { at: call.address } })))(call),
+    },
+    ...more,
+  }) as unknown as Driver<never>;
+const plain = discovering("plain");
+const finder = discovering("finder", { controllerOf: ({ at }: { at?: string }) => at ?? "" });
+
+const ostler = await engineUnderTest({ drivers: [plain, finder, aDriver("blind")], probeMs: 400 });
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+let networks = 0;
+/** A network of its own for a test: 10.1.0.x, 10.2.0.x … */
+const aNetwork = () => {
+  networks += 1;
+  const at = `10.${networks}.0`;
+  return { range: (prefix: number) => `${at}.0/${prefix}`, host: (number: number) => `${at}.${number}` };
+};
+
+const ask = (request: Partial<DiscoverRequest>) => ostler.engine.discoverNodes(ALICE, { addresses: [], driver: "fake", ...request });
+
+async function begin(request: Partial<DiscoverRequest>): Promise<string> {
+  const { operationId, refusals } = await ask(request);
+  expect(refusals).toEqual([]);
+  return operationId ?? "";
+}
+
+async function rows(operationId: string, of: EngineUnderTest = ostler): Promise<readonly DiscoveryRow[]> {
+  return (await discoveriesPage(of.database.reader, operationId, {}, { limit: 4096, fromEnd: false })).rows;
+}
+
+const states = async (operationId: string) => Object.fromEntries((await rows(operationId)).map(({ address, state }) => [address, state]));
+const nodeNamed = async (name: string) => (await nodesByNames(ostler.database.reader, [name]))[0];
+
+describe("what answers", () => {
+  test("is registered ENROLLED with what the probe found, and its transition names the operation", async () => {
+    const { range, host } = aNetwork();
+    await ostler.engine.createCluster(ALICE, { name: "found" });
+    const id = await begin({ addresses: [range(30)], settings: { password: PASSWORD, names: { [host(1)]: "rack1-u1" } }, namePrefix: "bmc-", labels: { row: "7" }, cluster: { name: "found" }, reason: "new row" });
+    expect(await ostler.operationEnds(id)).toMatchObject({ kind: "DISCOVER", state: "SUCCEEDED", totalCount: 2, startedAt: expect.any(Date), firstFailure: null });
+    const [told, untold] = [await nodeNamed("rack1-u1"), await nodeNamed(`bmc-${host(2)}`)];
+    expect(told).toMatchObject({ state: "ENROLLED", driver: "fake", controller: host(1), labels: { row: "7" }, presence: "UNSEEN", revision: 1, settings: { fake: { controller: host(1) } } });
+    expect(told?.clusterId).not.toBeNull();
+    expect(await secretsOf(ostler.database.reader, told?.id ?? "")).toEqual({ fake: { password: PASSWORD } });
+    expect(await ostler.transitions({ id: untold?.id ?? "", name: "" })).toMatchObject([{ event: "register", fromState: null, toState: "ENROLLED", sequence: 1, operationId: id, actor: "alice", reason: "new row" }]);
+    expect(await rows(id)).toMatchObject([
+      { ordinal: 0, address: host(1), state: "REGISTERED", nodeId: told?.id, failure: null },
+      { ordinal: 1, address: host(2), state: "REGISTERED", nodeId: untold?.id, failure: null },
+    ]);
+    expect(await ostler.foldedLog()).toEqual(await ostler.nodeStates());
+  });
+
+  test("can be driven at once", async () => {
+    const { host } = aNetwork();
+    await ostler.operationEnds(await begin({ addresses: [host(1)] }));
+    const node = await nodeNamed(host(1));
+    const id = await ostler.begin("MANAGE", [{ id: node?.id ?? "", name: host(1) }]);
+    expect(await ostler.operationEnds(id)).toMatchObject({ state: "SUCCEEDED" });
+  });
+
+  test("gets a name that a node may have, with a number where it is taken", async () => {
+    const { range, host } = aNetwork();
+    const taken = await ostler.aNode().named("same").made();
+    const names = { [host(1)]: "same", [host(2)]: "same", [host(3)]: "same", [host(4)]: " rack 2/u 7 ", [host(5)]: "???", [host(6)]: "x".repeat(253) };
+    const id = await begin({ addresses: [range(29), "2001:db8::7"], settings: { names } });
+    await ostler.operationEnds(id);
+    const registered = await rows(id);
+    const found = await ostler.test.sql<{ id: string; name: string }[]>`select id, name from nodes where id in ${ostler.test.sql(registered.map(({ nodeId }) => nodeId ?? ""))}`;
+    const nameOf = (index: number) => found.find((node) => node.id === registered[index]?.nodeId)?.name;
+    expect([nameOf(0), nameOf(1), nameOf(2)].toSorted()).toEqual(["same-2", "same-3", "same-4"]);
+    expect([nameOf(3), nameOf(4), nameOf(5), nameOf(6)]).toEqual(["rack-2-u-7", host(5), "x".repeat(253), "2001-db8-7"]);
+    expect((await ostler.node(taken)).name).toBe("same");
+  });
+
+  test("and is registered already is KNOWN: by its controller, or by its settings where the driver tells of none", async () => {
+    const { range, host } = aNetwork();
+    const byHand = await ostler.aNode().with("fake", { controller: host(1) }).made();
+    const first = await begin({ addresses: [range(30)], settings: { password: PASSWORD } });
+    expect(await ostler.operationEnds(first)).toMatchObject({ state: "SUCCEEDED" });
+    expect(await rows(first)).toMatchObject([{ state: "KNOWN", nodeId: byHand.id }, { state: "REGISTERED" }]);
+    const second = await begin({ addresses: [range(30)], settings: { password: "another-password" } });
+    expect(await ostler.operationEnds(second)).toMatchObject({ state: "SUCCEEDED" });
+    expect(await states(second)).toEqual({ [host(1)]: "KNOWN", [host(2)]: "KNOWN" });
+    for (const state of ["REGISTERED", "KNOWN"]) {
+      const id = await begin({ addresses: [host(1)], driver: "plain" });
+      await ostler.operationEnds(id);
+      expect(await states(id)).toEqual({ [host(1)]: state });
+    }
+  });
+
+  test("to two discoveries at once, or under two names, is registered once", async () => {
+    const { host } = aNetwork();
+    const same = `same-machine-${host(0)}`;
+    for (const number of [1, 2, 3, 4]) probes.set(host(number), () => ({ settings: { at: same } }));
+    const ids = await Promise.all([begin({ addresses: [host(1), host(2)], driver: "finder" }), begin({ addresses: [host(3), host(4)], driver: "finder" })]);
+    for (const id of ids) await ostler.operationEnds(id);
+    const all = (await Promise.all(ids.map((id) => rows(id)))).flat();
+    expect(all.map(({ state }) => state).toSorted()).toEqual(["KNOWN", "KNOWN", "KNOWN", "REGISTERED"]);
+    expect(new Set(all.map(({ nodeId }) => nodeId)).size).toBe(1);
+  });
+});
+
+describe("what does not answer", () => {
+  test("is listed with its failure, and the operation succeeds in part", async () => {
+    const { range, host } = aNetwork();
+    const id = await begin({ addresses: [range(29)], settings: { dead: [host(2)], refusesLogin: [host(4)] } });
+    const operation = await ostler.operationEnds(id);
+    expect(operation.state).toBe("PARTIALLY_SUCCEEDED");
+    expect(operation.firstFailure?.message).toMatch(/Nothing answers|refuses the login/);
+    const failed = (await rows(id)).filter(({ state }) => state === "FAILED");
+    expect(failed).toMatchObject([
+      { address: host(2), nodeId: null, failure: { code: "TIMEOUT", message: expect.stringContaining(host(2)), retryable: true } },
+      { address: host(4), nodeId: null, failure: { code: "BACKEND_FAILED", message: expect.stringContaining("refuses the login"), retryable: false } },
+    ]);
+  });
+
+  test("anywhere fails the operation, with the first cause", async () => {
+    const { host } = aNetwork();
+    const id = await begin({ addresses: [host(1), host(2)], settings: { dead: [host(1), host(2)] } });
+    expect(await ostler.operationEnds(id)).toMatchObject({ state: "FAILED", firstFailure: { code: "TIMEOUT" } });
+  });
+
+  test("within its time is given up, whether the driver obeys its signal or not", async () => {
+    const { host } = aNetwork();
+    probes.set(host(1), () => new Promise(() => {}));
+    probes.set(host(2), ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))));
+    const id = await begin({ addresses: [host(1), host(2), host(3)], driver: "plain" });
+    expect(await ostler.operationEnds(id)).toMatchObject({ state: "PARTIALLY_SUCCEEDED" });
+    expect(await rows(id)).toMatchObject([{ failure: { code: "TIMEOUT", message: expect.stringContaining("within 0.4 s") } }, { failure: { code: "TIMEOUT" } }, { state: "REGISTERED" }]);
+  });
+
+  test.each([
+    ["throws", () => { throw new Error("cable is loose"); }, "cable is loose"],
+    ["answers nothing", () => undefined, "a probe without settings"],
+    ["answers settings that it does not take itself", () => ({ settings: 7 }), "does not take itself"],
+    ["answers what cannot be stored", () => ({ settings: { at: "\0" } }), "cannot be stored"],
+  ])("because its driver %s harms no other address", async (_what, probe, why) => {
+    const { host } = aNetwork();
+    probes.set(host(1), probe);
+    const id = await begin({ addresses: [host(1), host(2)], driver: "plain" });
+    expect(await ostler.operationEnds(id)).toMatchObject({ state: "PARTIALLY_SUCCEEDED" });
+    expect(await rows(id)).toMatchObject([{ state: "FAILED", failure: { code: "BACKEND_FAILED", message: expect.stringContaining(why) } }, { state: "REGISTERED" }]);
+  });
+});
+
+describe("secrets of a discovery", () => {
+  test("are kept apart while it runs, gone with its end, and masked in what a driver says", async () => {
+    const { host } = aNetwork();
+    const gate = aGate();
+    probes.set(host(1), ({ settings }) => { throw new Error(`login root/${String(settings["password"])} was refused`); });
+    const waiting = await begin({ addresses: [host(9)], settings: { password: PASSWORD, gate: gate.name, dead: [host(9)] } });
+    await gate.arrivals();
+    expect(await discoverySecretsOf(ostler.database.reader, waiting)).toEqual({ password: PASSWORD });
+    expect((await ostler.operation(waiting)).options.discovery?.settings).not.toHaveProperty("password");
+    gate.open();
+    const id = await begin({ addresses: [host(1)], driver: "plain", settings: { password: PASSWORD } });
+    for (const ended of [id, waiting]) {
+      await ostler.operationEnds(ended);
+      expect(await discoverySecretsOf(ostler.database.reader, ended)).toEqual({});
+    }
+    expect((await rows(id))[0]?.failure?.message).toContain("login root/*** was refused");
+  });
+});
+
+describe("a request", () => {
+  test("is refused with everything that is wrong, and leaves no trace", async () => {
+    const before = await ostler.dump();
+    const answer = await ask({ addresses: ["10.0.0.300", "ok", "10.0.0.0/8"], settings: { delayMs: -1, typo: true }, namePrefix: "-", labels: { "no good": "x" }, cluster: { name: "ghost" }, reason: "x".repeat(1001), idempotencyKey: "" });
+    expect(answer).toMatchObject({ operationId: null, addresses: [] });
+    expect(answer.refusals.map(({ code, path }) => `${code} ${path?.slice(1).join(".")}`)).toEqual([
+      "INVALID_INPUT idempotencyKey",
+      "INVALID_INPUT reason",
+      "INVALID_INPUT addresses.0",
+      "INVALID_INPUT addresses.2",
+      "INVALID_INPUT settings.delayMs",
+      "INVALID_INPUT settings",
+      "INVALID_INPUT namePrefix",
+      "INVALID_INPUT labels",
+      "NOT_FOUND cluster",
+    ]);
+    expect(await ostler.changesSince(before)).toEqual([]);
+  });
+
+  test.each([
+    ["tape", "INVALID_INPUT", /not loaded/],
+    ["blind", "UNSUPPORTED_BY_DRIVER", /cannot discover nodes \(those that can: fake, plain, finder\)/],
+  ])("with driver %s is refused with %s", async (driver, code, message) => {
+    expect((await ask({ addresses: ["10.0.0.1"], driver })).refusals).toMatchObject([{ code, path: ["input", "driver"], message: expect.stringMatching(message) }]);
+  });
+
+  test("with dryRun answers what would be probed, and writes nothing", async () => {
+    const before = await ostler.dump();
+    expect(await ask({ addresses: ["10.0.0.0/30", "Bmc"], dryRun: true })).toEqual({ operationId: null, addresses: ["10.0.0.1", "10.0.0.2", "bmc"], refusals: [], replayed: false });
+    expect(await ostler.changesSince(before)).toEqual([]);
+  });
+
+  test("with the same key is answered again, with another input refused", async () => {
+    const { host } = aNetwork();
+    const request = { addresses: [host(1)], settings: { password: PASSWORD }, idempotencyKey: "row-7" };
+    const answers = await Promise.all([ask(request), ask(request), ask(request)]);
+    expect(new Set(answers.map(({ operationId }) => operationId)).size).toBe(1);
+    expect(answers.filter(({ replayed }) => !replayed)).toHaveLength(1);
+    await ostler.operationEnds(answers[0]?.operationId ?? "");
+    expect(await ask(request)).toMatchObject({ operationId: answers[0]?.operationId, addresses: [host(1)], replayed: true });
+    expect((await ask({ ...request, addresses: [host(2)] })).refusals).toMatchObject([{ code: "IDEMPOTENCY_MISMATCH" }]);
+    expect((await ask({ ...request, settings: { password: "another-one" } })).refusals).toMatchObject([{ code: "IDEMPOTENCY_MISMATCH" }]);
+    expect(ostler.entered({ id: "", name: host(1) })).toEqual(["discover.probe"]);
+  });
+});
+
+describe("abort, stop and restart", () => {
+  test("an abort ends a discovery here and now; what is still under way is not taken", async () => {
+    const { range } = aNetwork();
+    const gate = aGate();
+    const id = await begin({ addresses: [range(26)], settings: { gate: gate.name } });
+    await gate.arrivals(16);
+    const answer = await ostler.engine.abort(ALICE, { work: { operationId: id }, reason: "wrong network" });
+    expect(answer).toMatchObject({ operationId: id, refusals: [] });
+    expect(await ostler.operation(id)).toMatchObject({ state: "ABORTED", wish: "ABORT", wishBy: "alice", wishReason: "wrong network", finishedAt: expect.any(Date) });
+    gate.open();
+    expect(new Set(Object.values(await states(id)))).toEqual(new Set(["SKIPPED"]));
+    await eventually("its job has ended", async () => (await ostler.test.sql`select 1 from pgboss.job where name = 'discoveries' and data->>'operationId' = ${id} and state < 'completed'`).length === 0);
+    expect(new Set(Object.values(await states(id)))).toEqual(new Set(["SKIPPED"]));
+    expect((await gate.arrivals()).length).toBe(16);
+    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).refusals).toMatchObject([{ code: "NOTHING_RUNNING", operationId: id }]);
+  });
+
+  test("a stop lets begun probes end and begins no other", async () => {
+    const { range } = aNetwork();
+    const gate = aGate();
+    const id = await begin({ addresses: [range(26)], driver: "fake", settings: { gate: gate.name } });
+    const begun = await gate.arrivals(16);
+    expect(await ostler.engine.stop(ALICE, { work: { operationId: id } })).toMatchObject({ operationId: id, refusals: [] });
+    expect(await ostler.operation(id)).toMatchObject({ state: "STOPPING", wish: "STOP", finishedAt: null });
+    expect(await ostler.engine.stop(ALICE, { work: { operationId: id } })).toMatchObject({ operationId: id, refusals: [] });
+    gate.open();
+    expect(await ostler.operationEnds(id)).toMatchObject({ state: "STOPPED" });
+    const by = await states(id);
+    expect(Object.keys(by).filter((address) => by[address] === "REGISTERED").toSorted()).toEqual([...begun].toSorted());
+    expect(Object.values(by).filter((state) => state === "SKIPPED")).toHaveLength(62 - 16);
+    expect(await gate.arrivals()).toHaveLength(16);
+    expect(await ostler.engine.stop(ALICE, { work: { operationId: id } })).toMatchObject({ operationId: id, refusals: [] });
+  });
+
+  test("a stop whose time is over does not wait for probes that hang", async () => {
+    await using patient = await engineUnderTest({ probeMs: 60_000 });
+    const answer = await patient.engine.discoverNodes(ALICE, { addresses: ["10.200.0.1", "10.200.0.2"], driver: "fake", settings: { silent: ["10.200.0.2"] } });
+    const id = answer.operationId ?? "";
+    await eventually("the other one is registered", async () => (await rows(id, patient))[0]?.state === "REGISTERED");
+    await patient.engine.stop(ALICE, { work: { operationId: id }, timeoutSeconds: 1 });
+    expect(await patient.operationEnds(id)).toMatchObject({ state: "STOPPED" });
+    expect(await rows(id, patient)).toMatchObject([{ state: "REGISTERED" }, { state: "SKIPPED" }]);
+  });
+
+  test("one that has not begun ends at once, by abort and by stop", async () => {
+    await using idle = await engineUnderTest({ started: false });
+    for (const [verb, state] of [["abort", "ABORTED"], ["stop", "STOPPED"]] as const) {
+      const { operationId } = await idle.engine.discoverNodes(ALICE, { addresses: ["10.0.0.1"], driver: "fake" });
+      const id = operationId ?? "";
+      expect((await idle.engine[verb](ALICE, { work: { operationId: id } })).refusals).toEqual([]);
+      expect(await idle.operation(id)).toMatchObject({ state, finishedAt: expect.any(Date), startedAt: null });
+    }
+    await idle.engine.start();
+    await eventually("their jobs have ended", async () => (await idle.test.sql`select 1 from pgboss.job where name = 'discoveries' and state < 'completed'`).length === 0);
+    expect(await idle.nodeStates()).toEqual({});
+  });
+
+  test("a restart says what to do instead, since the login is forgotten", async () => {
+    const { host } = aNetwork();
+    const id = await begin({ addresses: [host(1)], settings: { dead: [host(1)] } });
+    await ostler.operationEnds(id);
+    expect((await ostler.engine.restart(ALICE, { work: { operationId: id } })).refusals).toMatchObject([{ code: "NOTHING_TO_RESTART", operationId: id, message: expect.stringContaining("failedAddresses") }]);
+  });
+});
+
+describe("a process that ends", () => {
+  test("by being killed leaves the rest of a discovery to another, which probes only that", async () => {
+    await using here = await engineUnderTest({ started: false });
+    const killed = await here.inAnotherProcess();
+    const addresses = ["10.0.0.0/29"];
+    const { operationId } = await here.engine.discoverNodes(ALICE, { addresses, driver: "fake", settings: { password: PASSWORD, silent: ["10.0.0.2", "10.0.0.5"] } });
+    const id = operationId ?? "";
+    await eventually("all but the silent ones are registered", async () => (await rows(id, here)).filter(({ state }) => state === "REGISTERED").length === 4);
+    await killed.kill();
+    const probed = (address: string) => here.entered({ id: "", name: address }).length;
+    expect([1, 2, 3, 4, 5, 6].map((host) => probed(`10.0.0.${host}`))).toEqual([1, 1, 1, 1, 1, 1]);
+    await here.leasesRunOut();
+    await here.another({ started: true, probeMs: 200 });
+    expect(await here.operationEnds(id)).toMatchObject({ state: "PARTIALLY_SUCCEEDED" });
+    expect([1, 2, 3, 4, 5, 6].map((host) => probed(`10.0.0.${host}`))).toEqual([1, 2, 1, 1, 2, 1]);
+    expect((await rows(id, here)).map(({ state }) => state)).toEqual(["REGISTERED", "FAILED", "REGISTERED", "REGISTERED", "FAILED", "REGISTERED"]);
+    expect(Object.keys(await here.nodeStates())).toHaveLength(4);
+    expect(await discoverySecretsOf(here.database.reader, id)).toEqual({});
+  });
+
+  test("by itself cuts its probes, records nothing of them, and hands the rest on", async () => {
+    const { range } = aNetwork();
+    await using here = await engineUnderTest({ started: false });
+    const gate = aGate();
+    const leaving = await here.another({ started: true });
+    const { operationId } = await here.engine.discoverNodes(ALICE, { addresses: [range(28)], driver: "fake", settings: { gate: gate.name } });
+    const id = operationId ?? "";
+    await gate.arrivals(14);
+    const began = Date.now();
+    await leaving[Symbol.asyncDispose]();
+    expect(Date.now() - began).toBeLessThan(5_000);
+    expect(new Set((await rows(id, here)).map(({ state }) => state))).toEqual(new Set(["QUEUED"]));
+    gate.open();
+    await here.engine.start();
+    expect(await here.operationEnds(id)).toMatchObject({ state: "SUCCEEDED" });
+    expect(Object.keys(await here.nodeStates())).toHaveLength(14);
+  });
+
+  test("while another takes the same work for abandoned registers nothing twice", async () => {
+    const { range } = aNetwork();
+    await using here = await engineUnderTest();
+    const gate = aGate();
+    const { operationId } = await here.engine.discoverNodes(ALICE, { addresses: [range(28)], driver: "fake", settings: { gate: gate.name } });
+    const id = operationId ?? "";
+    await gate.arrivals(14);
+    await here.another();
+    await here.leasesRunOut();
+    await gate.arrivals(28);
+    gate.open();
+    expect(await here.operationEnds(id)).toMatchObject({ state: "SUCCEEDED" });
+    expect(Object.keys(await here.nodeStates())).toHaveLength(14);
+    expect((await rows(id, here)).every(({ state }) => state === "REGISTERED")).toBe(true);
+  });
+
+  test("whose successor lacks the driver fails what is left, and says why", async () => {
+    await using here = await engineUnderTest({ started: false, drivers: [finder] });
+    const { operationId } = await here.engine.discoverNodes(ALICE, { addresses: ["10.0.0.1", "10.0.0.2"], driver: "finder" });
+    const id = operationId ?? "";
+    await here.another({ started: true, drivers: [] });
+    expect(await here.operationEnds(id)).toMatchObject({ state: "FAILED", firstFailure: { code: "UNSUPPORTED_BY_DRIVER", message: expect.stringContaining("not loaded any more") } });
+  });
+
+  test("and loses the job altogether is found out", async () => {
+    await using here = await engineUnderTest({ started: false });
+    const { operationId } = await here.engine.discoverNodes(ALICE, { addresses: ["10.0.0.1"], driver: "fake" });
+    const id = operationId ?? "";
+    await here.test.sql`delete from pgboss.job where name = 'discoveries'`;
+    await here.test.sql`update operations set created_at = now() - interval '2 minutes' where id = ${id}`;
+    await here.engine.start();
+    expect(await here.operationEnds(id)).toMatchObject({ state: "SUCCEEDED" });
+  });
+});
