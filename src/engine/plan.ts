@@ -164,15 +164,15 @@ async function automatic(request: PlanRequest, phase: DriverPhase, leg: number):
   for (const entry of catalogueOf(request, phase).filter(({ off }) => off === null)) {
     const checked = await checkArgs(entry.step, {});
     if ("args" in checked) steps.push(planned(entry, leg, checked.args));
-    else refusals.push(needsArguments(request.nodeName, entry, checked.issues.map(({ what }) => what)));
+    else refusals.push(needsArguments(request.nodeName, entry, checked.issues));
   }
   return refusals.length > 0 ? { refusals } : { steps };
 }
 
 /** A step that somebody gave a priority though it cannot run without being told how. */
-function needsArguments(nodeName: string, { driver, interface: name, step, priority }: CatalogueEntry, issues: readonly string[]): Refusal {
+function needsArguments(nodeName: string, { driver, interface: name, step, priority }: CatalogueEntry, issues: readonly ArgumentIssue[]): Refusal {
   const label = `${name}.${step.name}`;
-  const why = `Node ${nodeName} cannot run ${label} of driver ${driver.name} by itself, though its priority is ${priority}: it needs arguments (${issues.join("; ")}).`;
+  const why = `Node ${nodeName} cannot run ${label} of driver ${driver.name} by itself, though its priority is ${priority}: it needs arguments (${issues.map(issueText).join("; ")}).`;
   return { code: "INVALID_INPUT", message: `${why} Set its priority to 0 with updateSite, and ask for it by name.` };
 }
 
@@ -217,7 +217,7 @@ async function chosenStep(request: PlanRequest, choice: StepChoice, phase: LegPh
   if (entry.off === "FORBIDDEN") return { refusals: [invalid(["name"], "the site's policy forbids it; leave it out, or change the policy with updateSite.")] };
   const checked = await checkArgs(entry.step, choice.args);
   if ("args" in checked) return { steps: [planned(entry, leg, checked.args)] };
-  return { refusals: checked.issues.map(({ at, what }) => invalid(["args", ...at], `${what}.`)) };
+  return { refusals: checked.issues.map(({ at, what }) => invalid(["args", ...at], `${issueText({ at, what })}.`)) };
 }
 
 /** A reserved step whose form has been found good. */
@@ -257,11 +257,21 @@ function planned({ driver, interface: name, step, supportsAbort, priority }: Cat
   };
 }
 
+/** What is wrong with one argument: which, and what. */
+export interface ArgumentIssue {
+  readonly at: readonly string[];
+  readonly what: string;
+}
+
+export function issueText({ at, what }: ArgumentIssue): string {
+  return at.length === 0 ? what : `${at.join(".")}: ${what}`;
+}
+
 /** Checks arguments against the step's declaration; answers them as the step is to get them, or every flaw. */
-export async function checkArgs(step: AnyStep, args: JsonObject): Promise<{ readonly args: JsonObject } | { readonly issues: readonly { readonly at: readonly string[]; readonly what: string }[] }> {
+export async function checkArgs(step: AnyStep, args: JsonObject): Promise<{ readonly args: JsonObject } | { readonly issues: readonly ArgumentIssue[] }> {
   if (!step.args) {
     const surplus = Object.keys(args);
-    return surplus.length === 0 ? { args: {} } : { issues: surplus.map((key) => ({ at: [key], what: `it takes no arguments, and ${key} was given` })) };
+    return surplus.length === 0 ? { args: {} } : { issues: surplus.map((key) => ({ at: [key], what: "this step takes no arguments" })) };
   }
   const result = await step.args["~standard"].validate(args);
   if (!result.issues) return { args: result.value };

@@ -8,7 +8,7 @@ import { INTERFACES, stepsOf } from "../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Registry } from "../drivers/registry.ts";
 import type { LimitedPhase, SitePolicy, StepPolicy } from "../store/records.ts";
 import { changeSite, lockSite } from "../store/site.ts";
-import { checkArgs } from "./plan.ts";
+import { checkArgs, issueText } from "./plan.ts";
 import type { Caller } from "./submit.ts";
 import type { Transact } from "./transition.ts";
 
@@ -133,6 +133,6 @@ async function argumentFlaws(offers: readonly Offer[], words: readonly StepWord[
   const concerned = offers.filter((one) => one.label === label && (driver == null ? !hasOwnWord(one.driver.name) : one.driver.name === driver));
   const checked = await Promise.all(concerned.map(async (one) => ({ ...one, verdict: await checkArgs(one.step, {}) })));
   return checked.flatMap(({ driver: { name }, verdict }) =>
-    "issues" in verdict ? [`The step ${label} of driver ${name} cannot run by itself: it needs arguments (${verdict.issues.map(({ what }) => what).join("; ")}). Ask for it by name, in a list of steps or a runbook.`] : [],
+    "issues" in verdict ? [`The step ${label} of driver ${name} cannot run by itself: it needs arguments (${verdict.issues.map(issueText).join("; ")}). Ask for it by name, in a list of steps or a runbook.`] : [],
   );
 }

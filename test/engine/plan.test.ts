@@ -112,7 +112,7 @@ describe("the site's word", () => {
   test("that runs a step which needs arguments is refused with what to do", async () => {
     const composition = composed(cleanStep("flash", 0, { args: z.strictObject({ version: z.string() }) }));
     const refusals = await refused(request(composition, { policy: { steps: [{ step: "clean.flash", priority: 7 }] } }));
-    expect(refusals).toEqual([{ code: "INVALID_INPUT", message: expect.stringMatching(/^Node n1 cannot run clean\.flash of driver maker by itself, though its priority is 7: it needs arguments \(.+\)\. Set its priority to 0 with updateSite/) }]);
+    expect(refusals).toEqual([{ code: "INVALID_INPUT", message: expect.stringMatching(/^Node n1 cannot run clean\.flash of driver maker by itself, though its priority is 7: it needs arguments \(version: .+\)\. Set its priority to 0 with updateSite/) }]);
   });
 
   test("has a sentence for each reason why a step is off", () => {
@@ -179,6 +179,8 @@ describe("a list of steps", () => {
       expect(message).toMatch(/^Step [a-z]+\.[a-z_]+ on node n1: .+\.$/);
     }
     expect(refusals[0]?.message).toContain("they offer clean.wipe, clean.flash.");
+    expect(refusals[1]?.message).toMatch(/^Step clean\.flash on node n1: version: .+\.$/);
+    expect(refusals[3]?.message).toBe("Step clean.wipe on node n1: twice: this step takes no arguments.");
     expect(refusals[8]?.message).toContain("there are power_on, power_off, soft_power_off, reboot.");
     expect(refusals[10]?.message).toContain("there are wait, hold.");
   });

@@ -149,7 +149,7 @@ describe("the word on a step", () => {
   test("cannot make a step run by itself that needs arguments", async () => {
     const found = await flaws({ steps: [{ step: "clean.update_firmware", priority: 5 }, { step: "clean.tune", driver: "other", priority: 1 }] });
     expect(found.map(([place]) => place)).toEqual(["input.steps.0.priority", "input.steps.1.priority"]);
-    expect(found[0]?.[1]).toMatch(/^The step clean\.update_firmware of driver fake cannot run by itself: it needs arguments \(.+\)\. Ask for it by name/);
+    expect(found[0]?.[1]).toMatch(/^The step clean\.update_firmware of driver fake cannot run by itself: it needs arguments \(version: .+\)\. Ask for it by name/);
     expect((await changed({ steps: [{ step: "clean.update_firmware", priority: 0 }, { step: "clean.tune", forbidden: true }] })).steps).toHaveLength(2);
   });
 });
