@@ -84,7 +84,8 @@ export async function finishWhenDone(work: Work, parts: SettleParts, operationId
   const operation = await lockOperation(work.tx, operationId);
   if (!operation || operation.finishedAt) return;
   const counts = await finalCounts(work.tx, operationId);
-  const cleanedUpAll = operation.onFailure === "CLEAN_UP_ALL" && operation.wishBy === ENGINE;
+  // Once clean-ups have begun it has failed, whatever is asked of them.
+  const cleanedUpAll = operation.onFailure === "CLEAN_UP_ALL" && (operation.wishBy === ENGINE || counts.cleanUps > 0);
   if (cleanedUpAll && counts.cleanUps === 0) {
     const begun = await startCleanUps(work, parts, operation, await runsOfOperation(work.tx, operationId, "WORK"));
     if (begun > 0) return;

@@ -72,7 +72,9 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
   }
   if (node.driverProblem) return refuse("UNSUPPORTED_BY_DRIVER", `Node ${node.name}: ${node.driverProblem}`);
   const options: RouteOptions = { ...request.options, inspectsWithoutReboot: node.inspectsWithoutReboot, retired: node.isRetired };
-  const way = request.resumed === undefined ? route(request.verb, node.state, options) : request.resumed;
+  // A clean-up that failed may leave a node where the earlier route does not pass: a commission does what is missing from there.
+  const anew = request.resumed === undefined || (request.resumed === null && request.verb === "COMMISSION");
+  const way = anew ? route(request.verb, node.state, options) : (request.resumed ?? null);
   const found = way && node.isRetired ? outOfService(way, node.state) : way;
   if (!found && request.resumed === null) {
     return refuse("NOTHING_TO_RESTART", `Node ${node.name} is ${node.state}, and from there nothing of the earlier work can be taken up; give it a verb of its own.`);

@@ -178,14 +178,19 @@ function entryOf(state: NodeState, phase: Phase): readonly NodeEvent[] | undefin
 /**
  * The route of a restart: the earlier route's phases from the first one, at or after `firstLeg`, that the node can
  * enter as it stands now. Where it can enter none of those, the nearest one before: an abort that took effect at the end
- * of a phase leaves the node failed in it, and the way on leads through it, with its steps kept. Null where there is
- * none at all: the work cannot be taken up again from here.
+ * of a phase leaves the node failed in it, and the way on leads through it, with its steps kept. A route without phases
+ * (a node that is retired as it stands) is the same again. Null where there is none at all: the work cannot be taken up
+ * again from here.
  */
 export function resumeRoute(
   earlier: { readonly legs: readonly Leg[]; readonly finish: readonly NodeEvent[]; readonly bestEffort: boolean },
   state: NodeState,
   firstLeg: number,
 ): { readonly route: Route; readonly firstLeg: number } | null {
+  if (earlier.legs.length === 0) {
+    const open = isAtRest(state) && earlier.finish.every((event) => edge(state, event));
+    return open ? { route: { ...travel(state, [], earlier.finish), bestEffort: earlier.bestEffort }, firstLeg: 0 } : null;
+  }
   if (earlier.legs.every((leg) => leg.enter.length === 0) && earlier.finish.length === 0) {
     const phase = earlier.legs[0]?.phase;
     return phase && isAtRest(state) ? { route: inPlace(phase, state), firstLeg: 0 } : null;

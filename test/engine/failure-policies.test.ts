@@ -67,6 +67,27 @@ describe("CLEAN_UP_ALL", () => {
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", lastError: null });
   });
 
+  test("stays a failure when the clean-up is aborted", async () => {
+    const gate = aGate();
+    const bad = await sound().scripted({ "deploy.configure": { fail: "the disk is full" }, "clean.erase_disks": { gate: gate.name } }).made();
+    const id = await ostler.begin("COMMISSION", [bad, await sound().made()]);
+    await gate.arrivals();
+    await ostler.engine.abort({ actor: "alice", project: "default" }, { work: { operationId: id } });
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    expect([await ostler.nodeState(bad), (await ostler.run(id, bad, "CLEAN_UP")).state]).toEqual(["CLEAN_FAILED", "ABORTED"]);
+  });
+
+  test("does not keep a restart from going on where a failed clean-up has left a node", async () => {
+    const bad = await sound().scripted({ "deploy.prepare": { fail: "no luck" }, "clean.erase_disks": { fail: "the disk is dead" } }).made();
+    const id = await ostler.begin("COMMISSION", [bad]);
+    await ostler.operationEnds(id);
+    expect(await ostler.nodeState(bad)).toBe("CLEAN_FAILED");
+    await ostler.engine.updateNode({ actor: "alice", project: "default" }, bad.id, { settings: {} });
+    const again = await ostler.engine.restart({ actor: "alice", project: "default" }, { work: { operationId: id } });
+    expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
+    expect(await ostler.nodeState(bad)).toBe("ACTIVE");
+  });
+
   test("is undone by a restart on every node, those included whose work had succeeded before it was cleaned up", async () => {
     const [good, bad] = [await sound().made(), await failing().made()];
     const id = await ostler.begin("COMMISSION", [good, bad], { maxParallel: 1 });

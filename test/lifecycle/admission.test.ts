@@ -73,6 +73,12 @@ describe("a restart is judged", () => {
     expect(judge({ ...cleaner, can: CANNOT }, asked("COMMISSION", { resumed: clean }))).toMatchObject({ refusal: { code: "UNSUPPORTED_BY_DRIVER" } });
   });
 
+  test("of a commission by what is missing, where a failed clean-up has left the node beside the earlier way", () => {
+    const whole: NodeFacts = { ...AVAILABLE, state: "CLEAN_FAILED" };
+    expect(judge(whole, asked("COMMISSION", { resumed: null }))).toEqual({ admitted: true, route: route("COMMISSION", "CLEAN_FAILED") });
+    expect(judge({ ...whole, state: "ACTIVE" }, asked("COMMISSION", { resumed: null }))).toMatchObject({ refusal: { code: "NOTHING_TO_RESTART" } });
+  });
+
   test("NOTHING_TO_RESTART where no way is left, and by everything else as ever", () => {
     expect(judge(AVAILABLE, asked("DEPLOY", { resumed: null }))).toMatchObject({ refusal: { code: "NOTHING_TO_RESTART", nodeId: "1" } });
     expect(judge({ ...AVAILABLE, busyWith: BUSY }, asked("DEPLOY", { resumed: clean }))).toMatchObject({ refusal: { code: "BUSY" } });

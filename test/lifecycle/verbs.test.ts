@@ -159,6 +159,12 @@ describe("a restart's route", () => {
     expect(resumed?.route.target).toBe("ACTIVE");
   });
 
+  test("of work without phases is the same again, as long as the node is where it leads on from", () => {
+    const retired = route("DECOMMISSION", "AVAILABLE");
+    expect(retired && resumeRoute(retired, "AVAILABLE", 0)?.route).toEqual(retired);
+    expect(retired && resumeRoute(retired, "ACTIVE", 0)).toBeNull();
+  });
+
   test("is none where the node can no longer enter what is left", () => {
     const deployed = route("DEPLOY", "AVAILABLE");
     expect(deployed && resumeRoute(deployed, "ENROLLED", 0)).toBeNull();
