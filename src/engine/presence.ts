@@ -9,6 +9,7 @@ import type { Registry } from "../drivers/registry.ts";
 import { violatedConstraint } from "../store/database.ts";
 import { lockNodes, nodesByNames, updateNodes } from "../store/nodes.ts";
 import { enroll } from "./enroll.ts";
+import type { Enrolment } from "./enroll.ts";
 import { prepare } from "./nodes.ts";
 import type { Caller } from "./submit.ts";
 import type { Transact, Work } from "./transition.ts";
@@ -67,45 +68,46 @@ export async function reportPresence(parts: PresenceParts, caller: Caller, event
 
 async function take(work: Work, registry: Registry, caller: Caller, event: PresenceEvent, reported: readonly ReportedNode[]): Promise<PresenceAnswer[]> {
   const known = await nodesByNames(work.tx, [...new Set(reported.map(({ name }) => name))]);
-  const locked = await lockNodes(work.tx, known.filter(({ presence }) => presence !== event).map(({ id }) => id));
-  const changed = locked.filter(({ presence }) => presence !== event);
-  await updateNodes(work.tx, changed.map(({ id }) => id), { presence: event });
-  const gone = new Set(known.filter((node) => node.presence !== event && !locked.some(({ id }) => id === node.id)).map(({ id }) => id));
-  const idOf = new Map(known.filter(({ id }) => !gone.has(id)).map(({ name, id }) => [name, id]));
-  const fresh = new Set(changed.map(({ id }) => id));
-  const results: PresenceAnswer[] = [];
+  const differing = known.filter(({ presence }) => presence !== event);
+  const locked = await lockNodes(work.tx, differing.map(({ id }) => id));
+  const changed = locked.filter(({ presence }) => presence !== event).map(({ id }) => id);
+  await updateNodes(work.tx, changed, { presence: event });
+  // What was deleted between our look and our lock is not known any more.
+  const idOf = new Map([...known.filter(({ presence }) => presence === event), ...locked].map(({ name, id }) => [name, id]));
+  const untold = new Set(changed);
+  const entering = new Map<string, Enrolment>();
+  const drafts: Omit<PresenceAnswer, "nodeId">[] = [];
   for (const [index, node] of reported.entries()) {
-    const nodeId = idOf.get(node.name);
-    if (nodeId !== undefined) {
-      // Of a node that is named twice only the first answer tells of a change.
-      results.push({ ref: node.name, nodeId, change: fresh.delete(nodeId) ? "UPDATED" : "UNCHANGED", refusal: null });
-      continue;
-    }
-    const made = await registerSeen(work, registry, caller, event, node, ["input", "nodes", String(index)]);
-    if ("refusal" in made) results.push({ ref: node.name, nodeId: null, change: null, refusal: made.refusal });
+    const { name: ref } = node;
+    const nodeId = idOf.get(ref);
+    // Of a node that is named twice the first answer alone tells of the change.
+    if (nodeId !== undefined) drafts.push({ ref, change: untold.delete(nodeId) ? "UPDATED" : "UNCHANGED", refusal: null });
+    else if (entering.has(ref)) drafts.push({ ref, change: "UNCHANGED", refusal: null });
     else {
-      idOf.set(node.name, made.nodeId);
-      results.push({ ref: node.name, nodeId: made.nodeId, change: "REGISTERED", refusal: null });
+      const seen = await firstSeen(registry, caller, event, node, ["input", "nodes", String(index)]);
+      if ("refusal" in seen) drafts.push({ ref, change: null, refusal: seen.refusal });
+      else {
+        entering.set(ref, seen);
+        drafts.push({ ref, change: "REGISTERED", refusal: null });
+      }
     }
   }
-  return results;
+  // In the order of names, so that two reports of the same nodes do not wait for each other.
+  for (const name of [...entering.keys()].toSorted()) {
+    const enrolment = entering.get(name);
+    if (enrolment) idOf.set(name, await enroll(work, enrolment, caller));
+  }
+  return drafts.map((draft) => ({ ...draft, nodeId: draft.refusal ? null : (idOf.get(draft.ref) ?? null) }));
 }
 
-async function registerSeen(
-  work: Work,
-  registry: Registry,
-  caller: Caller,
-  event: PresenceEvent,
-  { name, driver, settings, labels }: ReportedNode,
-  path: readonly string[],
-): Promise<{ readonly nodeId: string } | { readonly refusal: Refusal }> {
+/** A node that is not registered, as it would be; or why it will not. */
+async function firstSeen(registry: Registry, caller: Caller, event: PresenceEvent, { name, driver, settings, labels }: ReportedNode, path: readonly string[]): Promise<Enrolment | { readonly refusal: Refusal }> {
   if (event === "DISAPPEARED") return { refusal: { code: "NOT_FOUND", message: `There is no node ${name}, so it cannot have disappeared.`, missing: [name], path: [...path, "name"] } };
   if (driver === undefined) return { refusal: { code: "INVALID_INPUT", message: `Node ${name} is not registered; name its driver to have it registered, or register it with registerNodes.`, path: [...path, "driver"] } };
   const prepared = await prepare(registry, { name, driver, settings, labels }, path);
-  const [flaw, ...further] = prepared.refusals;
-  if (flaw) return { refusal: { ...flaw, message: [flaw, ...further].map(({ message }) => message).join(" ") } };
+  const [flaw] = prepared.refusals;
+  if (flaw) return { refusal: { ...flaw, message: prepared.refusals.map(({ message }) => message).join(" ") } };
   const own = registry.get(driver);
   const controller = own ? controllerOf(own, { ...prepared.settings[driver], ...prepared.secrets[driver] }) : null;
-  const enrolment = { name, project: caller.project, driver, settings: prepared.settings, secrets: prepared.secrets, labels: labels ?? {}, clusterId: null, controller, presence: event };
-  return { nodeId: await enroll(work, enrolment, caller) };
+  return { name, project: caller.project, driver, settings: prepared.settings, secrets: prepared.secrets, labels: labels ?? {}, clusterId: null, controller, presence: event };
 }

@@ -88,7 +88,7 @@ describe("what answers", () => {
     const registered = await rows(id);
     const found = await ostler.test.sql<{ id: string; name: string }[]>`select id, name from nodes where id in ${ostler.test.sql(registered.map(({ nodeId }) => nodeId ?? ""))}`;
     const nameOf = (index: number) => found.find((node) => node.id === registered[index]?.nodeId)?.name;
-    expect([nameOf(0), nameOf(1), nameOf(2)].toSorted()).toEqual(["same-2", "same-3", "same-4"]);
+    expect(new Set([nameOf(0), nameOf(1), nameOf(2)])).toEqual(new Set(["same-2", "same-3", "same-4"]));
     expect([nameOf(3), nameOf(4), nameOf(5), nameOf(6)]).toEqual(["rack-2-u-7", host(5), "x".repeat(253), "2001-db8-7"]);
     expect((await ostler.node(taken)).name).toBe("same");
   });
@@ -168,7 +168,7 @@ describe("secrets of a discovery", () => {
   test("are kept apart while it runs, gone with its end, and masked in what a driver says", async () => {
     const { host } = aNetwork();
     const gate = aGate();
-    probes.set(host(1), ({ settings }) => { throw new Error(`login root/${String(settings["password"])} was refused`); });
+    probes.set(host(1), ({ settings }) => { throw new Error(`login root/${JSON.stringify(settings["password"])} was refused`); });
     const waiting = await begin({ addresses: [host(9)], settings: { password: PASSWORD, gate: gate.name, dead: [host(9)] } });
     await gate.arrivals();
     expect(await discoverySecretsOf(ostler.database.reader, waiting)).toEqual({ password: PASSWORD });
@@ -179,7 +179,7 @@ describe("secrets of a discovery", () => {
       await ostler.operationEnds(ended);
       expect(await discoverySecretsOf(ostler.database.reader, ended)).toEqual({});
     }
-    expect((await rows(id))[0]?.failure?.message).toContain("login root/*** was refused");
+    expect((await rows(id))[0]?.failure?.message).toContain('login root/"***" was refused');
   });
 });
 
