@@ -13,7 +13,7 @@ import type { NodeRow } from "../store/nodes.ts";
 import { finalCounts, finishOperation, hasUnfinishedRun, lockOperation, noteFirstFailure, updateOperation } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { Failure } from "../store/records.ts";
-import { busyNodes, finishRuns, insertRuns, lockQueuedRuns, runsOfOperation, storePlans } from "../store/runs.ts";
+import { busyNodes, finishRuns, insertRuns, lockQueuedRuns, runsAtABoundary, runsOfOperation, storePlans } from "../store/runs.ts";
 import type { NewRun, RunChange, RunRow } from "../store/runs.ts";
 import { cleansAutomatically, readSite } from "../store/site.ts";
 import { ENGINE, beginQueued, beginRuns, limitOn, placesOf } from "./begin.ts";
@@ -49,7 +49,10 @@ async function applyFailurePolicy(work: Work, parts: SettleParts, operation: Ope
   switch (operation.wish === null ? operation.onFailure : "LEAVE") {
     case "CLEAN_UP_ALL":
       await updateOperation(work.tx, operation.id, { wish: "STOP", wishBy: ENGINE, wishAt: new Date(), state: "STOPPING" });
-      return stopQueued(work, operation.id);
+      await stopQueued(work, operation.id);
+      // Nothing else would: they wait for somebody, or for a place, and the clean-up waits for them.
+      for (const id of await runsAtABoundary(work.tx, operation.id)) await parts.queue.wake(work, id);
+      return;
     case "CLEAN_UP_FAILED":
       await startCleanUps(work, parts, operation, [run]);
       return;

@@ -279,6 +279,15 @@ export async function lockWaiting(tx: Tx, ids: readonly string[]): Promise<RunRo
     .for("no key update", { skipLocked: true });
 }
 
+/** Runs of an operation that are parked where no step is under way, so that a stop ends them at once. */
+export async function runsAtABoundary(tx: Tx, operationId: string): Promise<string[]> {
+  const rows = await tx
+    .select({ id: runs.id })
+    .from(runs)
+    .where(and(eq(runs.operationId, operationId), isNull(runs.finishedAt), inArray(runs.waitReason, ["RETRY", "HOLD", "CAPACITY", "MAINTENANCE"])));
+  return rows.map(({ id }) => id);
+}
+
 /** Runs of some nodes that are parked until the end of the maintenance. */
 export async function runsPausedByMaintenance(tx: Tx, nodeIds: readonly string[]): Promise<string[]> {
   if (nodeIds.length === 0) return [];
@@ -445,4 +454,24 @@ export async function succeededSteps(reader: Reader, runIds: readonly string[]):
     found.set(runId, steps.add(step));
   }
   return found;
+}
+
+/**
+ * The place of each run, from 1, among those that wait for the same thing: for a limit those that wait longest are first,
+ * else the QUEUED runs of its operation in the order of the request. Runs that wait for neither are left out.
+ */
+export async function waitingPositions(reader: Reader, runIds: readonly string[]): Promise<Map<string, number>> {
+  if (runIds.length === 0) return new Map();
+  const rows = await reader.execute<{ id: string; position: number }>(sql`
+    with asked as (
+      select id, operation_id, wait_for from runs where ${inArray(runs.id, [...runIds])} and finished_at is null and (state = 'QUEUED' or wait_for is not null)
+    ), ranked as (
+      select id, row_number() over (partition by wait_for order by waiting_since, ordinal, id) as position
+      from runs where finished_at is null and wait_for in (select wait_for from asked)
+      union all
+      select id, row_number() over (partition by operation_id order by ordinal, id)
+      from runs where finished_at is null and state = 'QUEUED' and wait_for is null and operation_id in (select operation_id from asked where wait_for is null)
+    )
+    select ranked.id, ranked.position::int as position from ranked join asked using (id)`);
+  return new Map([...rows].map(({ id, position }) => [id, position]));
 }
