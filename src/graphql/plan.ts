@@ -26,12 +26,17 @@ import { NodeResultRef, NodeWorkPayloadRef, WavesInput, plannedSteps, wavesOf } 
 const EstimateRef = builder.objectRef<StepHistory>("Estimate").implement({
   description: "How long something takes, going by what the same steps took on this site before: by their newest 1000 attempts that succeeded.",
   fields: (t) => ({
-    medianSeconds: t.exposeFloat("medianSeconds", { description: "Half of them took no longer. Of several steps: the sum." }),
-    p90Seconds: t.exposeFloat("p90Seconds", { description: "Nine of ten took no longer. Of several steps: the sum, which is rather too long than too short." }),
+    medianSeconds: t.float({ description: "Half of them took no longer. Of several steps: the sum.", resolve: ({ medianSeconds }) => toMilliseconds(medianSeconds) }),
+    p90Seconds: t.float({ description: "Nine of ten took no longer. Of several steps: the sum, which is rather too long than too short.", resolve: ({ p90Seconds }) => toMilliseconds(p90Seconds) }),
     samples: t.exposeInt("samples", { description: "Attempts it is made of; of several steps: of the one with the fewest. 0 where a step says itself how long it lasts (the reserved wait)." }),
     model: t.exposeString("model", { nullable: true, description: "Model of the nodes that were looked at; null: all nodes of the driver." }),
   }),
 });
+
+/** Times are stored to the millisecond; medians and sums of them have digits that say nothing. */
+function toMilliseconds(seconds: number): number {
+  return Math.round(seconds * 1000) / 1000;
+}
 
 /** Null where there is no history, and of a hold: it lasts until somebody lifts it. */
 async function estimateOf({ planned, nodeId }: StepView, { load }: Context): Promise<StepHistory | null> {
