@@ -14,7 +14,7 @@ import type { AnyDriver, AnyStep, Composition, InterfaceName } from "../drivers/
 import type { JsonObject, Plan, PlannedStep, SitePolicy, StepChoice, StepPolicy } from "../store/records.ts";
 import { ENGINE_INTERFACE, HOLD_STEP, POWER_STEPS, POWER_TITLES, SOFT_OFF_TIMEOUT, isReserved, reservedFlaws } from "./reserved.ts";
 
-export { ENGINE_INTERFACE, HOLD_STEP, POWER_STEPS, SOFT_OFF_TIMEOUT, WAIT_STEP, isHold, isReservedWait } from "./reserved.ts";
+export { ENGINE_INTERFACE, isHold, isReservedWait } from "./reserved.ts";
 
 export interface PlanRequest {
   readonly nodeName: string;
