@@ -53,6 +53,7 @@ export default function createFake(_host: PluginHost): Driver<FakeSettings> {
   /** What a script does before the real work, and instead of it. */
   async function play(label: string, script: Script, call: Call<FakeSettings> & Partial<Pick<StepCall<FakeSettings>, "progress">>): Promise<StepResult | null> {
     const signal = script.ignoreSignal ? null : call.signal;
+    for (const line of script.says ?? []) call.log(line);
     if (script.gate !== undefined) await passGate(script.gate, call.node.name, signal);
     if (script.silent) await untilOrAborted(new Promise<void>(() => {}), signal);
     const milliseconds = script.delayMs ?? call.settings.delayMs;
@@ -61,7 +62,6 @@ export default function createFake(_host: PluginHost): Driver<FakeSettings> {
       await untilOrAborted(delay(milliseconds / parts), signal);
       if (parts > 1) call.progress?.((part / parts) * 100, `${part} of ${parts}`);
     }
-    for (const line of script.says ?? []) call.log(line);
     if (script.throws !== undefined) throw new Error(script.throws);
     if (script.fail !== undefined) return { kind: "failed", reason: script.fail, retryable: script.retryable ?? false };
     const failed = failures.get(`${call.node.id} ${label}`) ?? 0;

@@ -17,7 +17,7 @@ const script = z
     stuck: z.boolean().optional().meta({ description: "Asks to be entered again every half second for as long as this is set; change the settings to let it go on." }),
     gate: z.string().optional().meta({ description: "Waits at the gate of this name, which a test opens." }),
     ignoreSignal: z.boolean().optional().meta({ description: "Goes on working when its signal fires." }),
-    says: z.array(z.string().max(10_000)).max(100).optional().meta({ description: "Lines that it writes to the step's log when it has worked." }),
+    says: z.array(z.string().max(10_000)).max(100).optional().meta({ description: "Lines that it writes to the step's log before it works." }),
     progress: z.boolean().optional().meta({ description: "Reports progress while it works." }),
   })
   .meta({ description: "What one step does." });

@@ -17,13 +17,10 @@ import { appendLines, logShare, rewriteLine } from "../store/step-log.ts";
 import type { LogShare } from "../store/step-log.ts";
 import { Fenced, lockHeld } from "./held.ts";
 import type { Held } from "./held.ts";
+import type { Said } from "./step.ts";
 import type { Transact, Work } from "./transition.ts";
 
-export interface StepLog {
-  /** Takes a line, secrets masked. */
-  line(text: string): void;
-  /** Takes progress, 0 to 100, secrets masked; the newest replaces the one before. */
-  progress(percent: number, message: string | null): void;
+export interface StepLog extends Said {
   /** Nothing is taken from now on. Resolves when no batch is being stored. */
   end(): Promise<void>;
   /** Stores what is left. Throws `Fenced` when somebody else holds the run by now. */
@@ -92,7 +89,8 @@ export function createStepLog(parts: { readonly transact: Transact; readonly log
 
   async function store(work: Work): Promise<void> {
     const told = report;
-    if (lines.length === 0 && told === null && !(ended && dropped > 0)) return;
+    const isLast = ended;
+    if (lines.length === 0 && told === null && !(isLast && dropped > 0)) return;
     await lockHeld(work, held);
     if (told) await noteProgress(work.tx, attempt, told.percent, told.message);
     // The answer to an earlier commit may have been lost: then what is there is looked at again.
@@ -106,7 +104,7 @@ export function createStepLog(parts: { readonly transact: Transact; readonly log
     await appendLines(work.tx, rows);
     let after: LogShare = { newest: known.newest + rows.length, lines: known.lines + rows.length, bytes: known.bytes + sizeOf(fitting), last: rows.at(-1) ?? known.last };
     const untold = dropped + count - fitting.length;
-    if (ended && untold > 0) after = await tellDropped(work, after, notice, untold);
+    if (isLast && untold > 0) after = await tellDropped(work, after, notice, untold);
     work.afterCommit(() => {
       lines.splice(0, count);
       bytes = sizeOf(lines);
@@ -114,7 +112,7 @@ export function createStepLog(parts: { readonly transact: Transact; readonly log
       if (report === told) report = null;
       share = after;
       unsure = false;
-      dropped = ended ? 0 : dropped + count - fitting.length;
+      dropped = isLast ? 0 : dropped + count - fitting.length;
     });
   }
 
