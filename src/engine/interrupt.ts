@@ -89,7 +89,7 @@ export async function abort(parts: InterruptParts, caller: Caller, request: Abor
     const runOf = new Map(runs.filter((run) => found.operationId === null || run.operationId === found.operationId).map((run) => [run.nodeId, run]));
     const judged = await judgeAborts(work.tx, found.nodes, runOf, request.mode ?? "NOW");
     const accepted = judged.flatMap(({ run, answer: { accepted: yes } }) => (run && yes ? [run] : []));
-    await wishOfWhole(work, caller, "ABORT", accepted, found.operationId, request.reason);
+    await wishOfWhole(work, caller, "ABORT", accepted, request.reason);
     const wish = { wish: "ABORT", wishBy: caller.actor, wishReason: request.reason ?? null, ...(request.powerOff !== undefined && { powerOff: request.powerOff }) } as const;
     await carryOut(work, parts, accepted.filter((run) => run.wish !== "ABORT"), wish, "ABORTED");
     const pending = new Map(judged.flatMap(({ run, answer: { effect, afterStep } }) => (run && effect === "PENDING" && run.wish !== "ABORT" ? [[run.id, afterStep] as const] : [])));
@@ -109,11 +109,12 @@ export async function abort(parts: InterruptParts, caller: Caller, request: Abor
 
 /**
  * A wish that concerns every unfinished run of an operation concerns the operation, whether it was asked for by name, by
- * cluster or by nodes: then its state says so. An operation that was named has the wish in any case.
+ * cluster or by nodes: then its state says so. Where one of them refused, the others have the wish by themselves: what is
+ * recorded on the operation holds for all of its runs.
  */
-async function wishOfWhole(work: Work, caller: Caller, wish: Wish, concerned: readonly RunRow[], named: string | null, reason: string | undefined): Promise<void> {
+async function wishOfWhole(work: Work, caller: Caller, wish: Wish, concerned: readonly RunRow[], reason: string | undefined): Promise<void> {
   for (const [operationId, runs] of Map.groupBy(concerned, (run) => run.operationId)) {
-    if (operationId !== named && runs.length < (await countUnfinished(work.tx, operationId))) continue;
+    if (runs.length < (await countUnfinished(work.tx, operationId))) continue;
     const operation = await lockOperation(work.tx, operationId);
     if (!operation || operation.finishedAt || operation.wish === wish) continue;
     await updateOperation(work.tx, operationId, { wish, wishBy: caller.actor, wishReason: reason ?? null, wishAt: new Date(), state: wish === "ABORT" ? "ABORTING" : "STOPPING" });
@@ -252,7 +253,7 @@ async function stopNodes(work: Work, parts: InterruptParts, caller: Caller, requ
     return { ref, nodeId, runId: run?.id ?? null, accepted: refusal === null, refusal, plan: null };
   });
   const stopped = runs.filter(({ purpose }) => purpose === "WORK");
-  await wishOfWhole(work, caller, "STOP", stopped.filter(({ wish }) => wish !== "ABORT"), null, request.reason);
+  await wishOfWhole(work, caller, "STOP", stopped.filter(({ wish }) => wish !== "ABORT"), request.reason);
   await carryOut(work, parts, stopped.filter(({ wish }) => wish === null), stopWish(caller, request), "STOPPED");
   for (const operationId of new Set(stopped.map((run) => run.operationId))) await parts.queue.timer(work, { operationId, what: "STOP" }, seconds);
   const concerned = stopped.length > 0 ? stopped : [...ended.values()];

@@ -25,9 +25,7 @@ export async function selectWork(reader: Reader, selector: WorkSelector, finishe
   }
   const [operation] = isUuid(selector.operationId) ? await operationsByIds(reader, [selector.operationId]) : [];
   if (!operation) return { refusals: unknownOperation(selector.operationId).refusals };
-  if (!finished && operation.finishedAt) {
-    return { refusals: [{ code: "NOTHING_RUNNING", message: `Operation ${operation.id} has ended (${operation.state}); nothing of it is running.`, path: ["input", "work", "operationId"], operationId: operation.id }] };
-  }
+  if (!finished && operation.finishedAt) return nothingRunning(operation.id, ` (${operation.state})`);
   if (finished && !operation.finishedAt) {
     return { refusals: [{ code: "BUSY", message: `Operation ${operation.id} has not ended (${operation.state}); stop it, or wait for its end, before you restart it.`, path: ["input", "work", "operationId"], operationId: operation.id }] };
   }
@@ -36,7 +34,13 @@ export async function selectWork(reader: Reader, selector: WorkSelector, finishe
   }
   const runs = await runsOfOperation(reader, operation.id);
   const live = finished ? runs.filter(({ purpose }) => purpose === "WORK") : runs.filter(({ finishedAt }) => finishedAt === null);
+  // It may have ended since it was read.
+  if (!finished && live.length === 0) return nothingRunning(operation.id, "");
   return { nodes: live.map(({ nodeName, nodeId }) => ({ ref: nodeName, nodeId })), operationId: operation.id };
+}
+
+function nothingRunning(operationId: string, state: string): { readonly refusals: readonly Refusal[] } {
+  return { refusals: [{ code: "NOTHING_RUNNING", message: `Operation ${operationId} has ended${state}; nothing of it is running.`, path: ["input", "work", "operationId"], operationId }] };
 }
 
 export function unknownOperation(id: string): SubmitAnswer {

@@ -62,6 +62,22 @@ describe("aborting", () => {
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
+  // The wish used to be recorded on the operation, and then held for all of its runs.
+  test("an operation by name leaves alone the node that must not be interrupted: what was refused leaves no trace", async () => {
+    const [firmware, disks] = [aGate(), aGate()];
+    const refusing = await ostler.aNode().in("AVAILABLE").scripted({ "clean.update_firmware": { gate: firmware.name } }).made();
+    const accepting = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { gate: disks.name } }).made();
+    const steps = [{ interface: "clean", name: "erase_disks", args: {} }, { interface: "clean", name: "update_firmware", args: { version: "2.1" } }] as const;
+    const id = await ostler.begin("CLEAN", [refusing, accepting], { options: { steps } });
+    await Promise.all([firmware.arrivals(), disks.arrivals()]);
+    const { results } = await ostler.engine.abort(ALICE, { work: { operationId: id } });
+    expect(results.map(({ accepted, refusal }) => refusal?.code ?? accepted)).toEqual(["NOT_INTERRUPTIBLE", true]);
+    firmware.open();
+    expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
+    expect(await ostler.run(id, refusing)).toMatchObject({ state: "SUCCEEDED", wish: null });
+    expect([await ostler.nodeState(refusing), await ostler.nodeState(accepting)]).toEqual(["AVAILABLE", "CLEAN_FAILED"]);
+  });
+
   test("a step that may be interrupted ends it now, with the node failed and the operation ABORTED", async () => {
     const { node, id } = await heldIn("deploy.write_image");
     const answer = await abort([node], { reason: "wrong image" });
