@@ -9,7 +9,7 @@ import { lockNodes } from "../store/nodes.ts";
 import type { NodeMove, NodeRow } from "../store/nodes.ts";
 import { countRunsInTurn } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
-import type { Plan, SitePolicy } from "../store/records.ts";
+import type { LimitedPhase, Plan, SitePolicy } from "../store/records.ts";
 import { lockRunsInTurn, plansByHashes, updateRun, updateRuns } from "../store/runs.ts";
 import type { RunRow } from "../store/runs.ts";
 import { readSite } from "../store/site.ts";
@@ -77,12 +77,35 @@ export function limitOn(policy: SitePolicy, phase: LegPhase | undefined, control
   return controller !== null && policy.controllerLimit !== undefined ? controllerLimit(controller) : null;
 }
 
+const CONTROLLER = "controller:";
+const LIMITED_PHASES: readonly LimitedPhase[] = ["verify", "inspect", "clean", "deploy", "undeploy"];
+
 export function phaseLimit(phase: string): string {
   return `phase:${phase}`;
 }
 
 export function controllerLimit(controller: string): string {
-  return `controller:${controller}`;
+  return `${CONTROLLER}${controller}`;
+}
+
+/** The limits there are, and those that somebody still waits for: phases first, then controllers, by name. */
+export function limitsOf(
+  policy: SitePolicy,
+  taken: { readonly phases: ReadonlyMap<string, number>; readonly controllers: ReadonlyMap<string, number> },
+  waiting: ReadonlyMap<string, number>,
+) {
+  const isWaitedFor = (key: string) => waiting.has(key);
+  const phases = LIMITED_PHASES.filter((phase) => policy.phaseLimits?.[phase] !== undefined || isWaitedFor(phaseLimit(phase)));
+  const atControllers = policy.controllerLimit === undefined ? [] : [...taken.controllers.keys()];
+  const waitedFor = [...waiting.keys()].flatMap((key) => (key.startsWith(CONTROLLER) ? [key.slice(CONTROLLER.length)] : []));
+  const controllers = [...new Set([...atControllers, ...waitedFor])].toSorted();
+  return [
+    ...phases.map((phase) => ({ key: phaseLimit(phase), phase, controller: null, places: policy.phaseLimits?.[phase] ?? null, taken: taken.phases.get(phase) ?? 0, waiting: waiting.get(phaseLimit(phase)) ?? 0 })),
+    ...controllers.map((controller) => {
+      const key = controllerLimit(controller);
+      return { key, phase: null, controller, places: policy.controllerLimit ?? null, taken: taken.controllers.get(controller) ?? 0, waiting: waiting.get(key) ?? 0 };
+    }),
+  ];
 }
 
 /** Pages of runs that have their turn together. */

@@ -11,8 +11,7 @@ import { workOnClusters } from "../store/operations.ts";
 import { nameFlaw } from "./nodes.ts";
 import { findCluster, selectNodes, unknownCluster } from "./select.ts";
 import type { ClusterRef, NodeSelector } from "./select.ts";
-import type { Caller } from "./submit.ts";
-import type { Transact, Work } from "./transition.ts";
+import type { Caller, Transact, Work } from "./transition.ts";
 import { isVariables, notVariables, overlay } from "./variables.ts";
 
 export interface NewCluster {

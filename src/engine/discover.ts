@@ -19,8 +19,8 @@ import type { Queue } from "./queue.ts";
 import { findCluster, isUuid, unknownCluster } from "./select.ts";
 import type { ClusterRef } from "./select.ts";
 import { flawsOf, refusedWhole, replayOf } from "./submit.ts";
-import type { Caller, SubmitAnswer, Terms } from "./submit.ts";
-import type { Transact, Work } from "./transition.ts";
+import type { SubmitAnswer, Terms } from "./submit.ts";
+import type { Caller, Transact, Work } from "./transition.ts";
 import type { WorkSelector } from "./work.ts";
 
 export interface DiscoverRequest extends Pick<Terms, "idempotencyKey" | "reason" | "dryRun"> {

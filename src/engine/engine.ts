@@ -27,7 +27,8 @@ import type { ClusterRef, NodeSelector } from "./select.ts";
 import { updateSite } from "./site.ts";
 import type { SiteChange, SiteEdited } from "./site.ts";
 import { submitVerb } from "./submit.ts";
-import type { Caller, SubmitAnswer, VerbRequest } from "./submit.ts";
+import type { SubmitAnswer, VerbRequest } from "./submit.ts";
+import type { Caller } from "./transition.ts";
 import { createTransact } from "./transition.ts";
 import { createTurns } from "./turns.ts";
 import { pauseIsOver, steerWaves } from "./waves.ts";
@@ -37,6 +38,7 @@ import type { WithdrawRequest } from "./withdraw.ts";
 import type { StoredJson } from "../store/records.ts";
 
 // What the API shows of how the engine decides.
+export { limitsOf } from "./begin.ts";
 export { RESTART_FROM, stepUnderWay } from "./interrupt.ts";
 export { OFF_REASONS, catalogueOf } from "./plan.ts";
 export { RESERVED_STEPS, isHold, isReservedWait, reservedArgsSchema } from "./reserved.ts";

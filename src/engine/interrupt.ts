@@ -24,9 +24,9 @@ import { ENGINE } from "./begin.ts";
 import { finishWhenDone, settleMany } from "./settle.ts";
 import type { SettleParts } from "./settle.ts";
 import { refusedWhole, submitRestart } from "./submit.ts";
-import type { Caller, NodeAnswer, SubmitAnswer, SubmitParts, Terms } from "./submit.ts";
+import type { NodeAnswer, SubmitAnswer, SubmitParts, Terms } from "./submit.ts";
+import type { Caller, Work } from "./transition.ts";
 import { move } from "./transition.ts";
-import type { Work } from "./transition.ts";
 import { selectWork, unknownOperation } from "./work.ts";
 import type { WorkSelector } from "./work.ts";
 

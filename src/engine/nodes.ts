@@ -13,8 +13,7 @@ import type { JsonObject } from "../store/records.ts";
 import { busyNodes } from "../store/runs.ts";
 import { isUuid, selectNodes } from "./select.ts";
 import type { ClusterRef, NodeSelector } from "./select.ts";
-import type { Caller } from "./submit.ts";
-import type { Transact, Work } from "./transition.ts";
+import type { Caller, Transact, Work } from "./transition.ts";
 
 export interface NewNode {
   readonly name: string;

@@ -11,8 +11,7 @@ import { lockNodes, nodesByNames, updateNodes } from "../store/nodes.ts";
 import { enroll } from "./enroll.ts";
 import type { Enrolment } from "./enroll.ts";
 import { prepare } from "./nodes.ts";
-import type { Caller } from "./submit.ts";
-import type { Transact, Work } from "./transition.ts";
+import type { Caller, Transact, Work } from "./transition.ts";
 
 export const PRESENCE_EVENTS = {
   DISCOVERED: "Seen. A node that is not registered yet is registered, ENROLLED, when its driver is named.",

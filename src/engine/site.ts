@@ -9,8 +9,7 @@ import type { AnyDriver, AnyStep, Registry } from "../drivers/registry.ts";
 import type { LimitedPhase, SitePolicy, StepPolicy } from "../store/records.ts";
 import { changeSite, lockSite } from "../store/site.ts";
 import { checkArgs, issueText } from "./plan.ts";
-import type { Caller } from "./submit.ts";
-import type { Transact } from "./transition.ts";
+import type { Caller, Transact } from "./transition.ts";
 
 /** A change of the policy. An absent member stays, null takes it away. */
 export interface SiteChange {

@@ -32,15 +32,9 @@ import { selectNodes } from "./select.ts";
 import type { NodeSelector, Selection } from "./select.ts";
 import { finishWhenDone } from "./settle.ts";
 import type { SettleParts } from "./settle.ts";
-import type { Transact, Work } from "./transition.ts";
+import type { Caller, Transact, Work } from "./transition.ts";
 import { isVariables, notVariables, overlay } from "./variables.ts";
 import { resolveWaves, waveFlaws } from "./waves.ts";
-
-/** Who asks, and for which project. */
-export interface Caller {
-  readonly actor: string;
-  readonly project: string;
-}
 
 /** What one bad node does to the request as a whole, before any work starts. */
 export const ACCEPTANCES = {

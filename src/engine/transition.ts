@@ -12,6 +12,12 @@ import type { NodeMove } from "../store/nodes.ts";
 import { appendTransitions } from "../store/transitions.ts";
 import type { NewTransition } from "../store/transitions.ts";
 
+/** Who asks, and for which project. */
+export interface Caller {
+  readonly actor: string;
+  readonly project: string;
+}
+
 /** One transaction of the engine. */
 export interface Work {
   readonly tx: Tx;

@@ -13,8 +13,7 @@ import { countFailed, hasQueued, hasUnfinishedInWaves } from "../store/runs.ts";
 import { ENGINE, beginQueued } from "./begin.ts";
 import type { BeginParts } from "./begin.ts";
 import { isUuid } from "./select.ts";
-import type { Caller } from "./submit.ts";
-import type { Transact, Work } from "./transition.ts";
+import type { Caller, Transact, Work } from "./transition.ts";
 
 const WAVES_MAX = 1_000;
 const PAUSE_SECONDS_MAX = 30 * 86_400;

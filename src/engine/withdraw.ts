@@ -11,8 +11,8 @@ import type { PlannedStep } from "../store/records.ts";
 import { stepUnderWay, tellOfPending } from "./interrupt.ts";
 import { stepLabel } from "./plan.ts";
 import { refusedWhole } from "./submit.ts";
-import type { Caller, NodeAnswer, SubmitAnswer, SubmitParts } from "./submit.ts";
-import type { Work } from "./transition.ts";
+import type { NodeAnswer, SubmitAnswer, SubmitParts } from "./submit.ts";
+import type { Caller, Work } from "./transition.ts";
 import { selectWork } from "./work.ts";
 import type { WorkSelector } from "./work.ts";
 

@@ -3,7 +3,7 @@ import DataLoader from "dataloader";
 import type { Actor } from "../access/access.ts";
 import type { Registry } from "../drivers/registry.ts";
 import type { Engine } from "../engine/engine.ts";
-import type { Caller } from "../engine/submit.ts";
+import type { Caller } from "../engine/transition.ts";
 import type { Tail } from "../feed/tail.ts";
 import { clusterState } from "../lifecycle/cluster-state.ts";
 import type { ClusterState } from "../lifecycle/cluster-state.ts";
@@ -14,13 +14,16 @@ import { clustersByIds, nodeCountsOf } from "../store/clusters.ts";
 import type { ClusterRow } from "../store/clusters.ts";
 import { stepHistories } from "../store/history.ts";
 import type { StepHistory, StepKind } from "../store/history.ts";
+import { addressCounts } from "../store/discoveries.ts";
 import { newestInventories, nodesByIds, secretFieldsOf } from "../store/nodes.ts";
 import type { InventoryRow, NodeRow } from "../store/nodes.ts";
 import { cleanUpFailures, operationsByIds, runStateCounts, workOnClusters } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { Failure, Plan } from "../store/records.ts";
-import { attemptsOf, plansByHashes, runsByIds, unfinishedRuns } from "../store/runs.ts";
-import type { AttemptRow, RunRow } from "../store/runs.ts";
+import { anomaliesOf, attemptsOf, plansByHashes, runsByIds, unfinishedRuns, waitingPositions } from "../store/runs.ts";
+import type { AnomalyRow, AttemptRow, RunRow } from "../store/runs.ts";
+import { logTails } from "../store/step-log.ts";
+import type { StepLogRow } from "../store/step-log.ts";
 
 /** What the schema is built on, the same for all requests. */
 export interface Services {
@@ -53,11 +56,19 @@ export interface Loaders {
   readonly runCounts: DataLoader<string, Partial<Record<RunState, number>>>;
   /** Why clean-up runs of an operation failed. */
   readonly cleanUpFailures: DataLoader<string, readonly Failure[]>;
+  /** Addresses of discoveries, counted as runs are. */
+  readonly addressCounts: DataLoader<string, Partial<Record<RunState, number>>>;
   readonly run: DataLoader<string, RunRow | null>;
   /** The unfinished run of a node. */
   readonly currentRun: DataLoader<string, RunRow | null>;
   readonly plan: DataLoader<string, Plan | null>;
   readonly attempts: DataLoader<string, readonly AttemptRow[]>;
+  /** The newest lines of a step. */
+  readonly logTail: DataLoader<{ readonly runId: string; readonly step: number; readonly tail: number }, readonly StepLogRow[]>;
+  /** Call-backs to a run that were not taken. */
+  readonly anomalies: DataLoader<string, readonly AnomalyRow[]>;
+  /** The place of a run among those that wait for the same. */
+  readonly waitingPosition: DataLoader<string, number | null>;
   /** How long steps of a kind took so far. */
   readonly history: DataLoader<StepKind, StepHistory | null>;
   readonly inventory: DataLoader<string, InventoryRow | null>;
@@ -86,9 +97,13 @@ function createLoaders({ reader }: Database): Loaders {
     operation: byKey(async (ids) => keyed(await operationsByIds(reader, ids)), null),
     runCounts: byKey((ids) => runStateCounts(reader, ids), {}),
     cleanUpFailures: byKey((ids) => cleanUpFailures(reader, ids), []),
+    addressCounts: byKey((ids) => addressCounts(reader, ids), {}),
     run: byKey(async (ids) => keyed(await runsByIds(reader, ids)), null),
     currentRun: byKey(async (nodeIds) => new Map((await unfinishedRuns(reader, nodeIds)).map((run) => [run.nodeId, run])), null),
     plan: byKey((hashes) => plansByHashes(reader, hashes), null),
+    logTail: new DataLoader((steps) => logTails(reader, steps), { cache: false }),
+    anomalies: byKey(async (runIds) => Map.groupBy(await anomaliesOf(reader, runIds), ({ runId }) => runId), []),
+    waitingPosition: byKey((runIds) => waitingPositions(reader, runIds), null),
     attempts: byKey(async (runIds) => Map.groupBy(await attemptsOf(reader, runIds), ({ runId }) => runId), []),
     history: new DataLoader((kinds) => stepHistories(reader, kinds), { cache: false }),
     inventory: byKey((nodeIds) => newestInventories(reader, nodeIds), null),

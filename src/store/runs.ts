@@ -237,8 +237,8 @@ export async function isAnyWaiting(reader: Reader): Promise<boolean> {
 }
 
 /** Places taken in each phase and on each controller. */
-export async function takenPlaces(tx: Tx): Promise<{ readonly phases: ReadonlyMap<string, number>; readonly controllers: ReadonlyMap<string, number> }> {
-  const rows = await tx
+export async function takenPlaces(reader: Reader): Promise<{ readonly phases: ReadonlyMap<string, number>; readonly controllers: ReadonlyMap<string, number> }> {
+  const rows = await reader
     .select({ phase: runs.slotPhase, controller: runs.slotController, count: sql<number>`count(*)::int` })
     .from(runs)
     .where(sql`${runs.slotPhase} is not null or ${runs.slotController} is not null`)
@@ -250,6 +250,21 @@ export async function takenPlaces(tx: Tx): Promise<{ readonly phases: ReadonlyMa
     if (controller !== null) controllers.set(controller, (controllers.get(controller) ?? 0) + count);
   }
   return { phases, controllers };
+}
+
+/** How many wait for each limit. */
+export async function waitingCounts(reader: Reader): Promise<Map<string, number>> {
+  const rows = await reader
+    .select({ waitFor: runs.waitFor, count: sql<number>`count(*)::int` })
+    .from(runs)
+    .where(sql`${runs.waitFor} is not null`)
+    .groupBy(runs.waitFor);
+  return new Map(rows.map(({ waitFor, count }) => [waitFor ?? "", count]));
+}
+
+/** The first of those who wait for one limit. */
+export async function runsWaitingFor(reader: Reader, waitFor: string, limit: number): Promise<RunRow[]> {
+  return reader.select().from(runs).where(eq(runs.waitFor, waitFor)).orderBy(asc(runs.waitingSince), asc(runs.ordinal), asc(runs.id)).limit(limit);
 }
 
 /**

@@ -132,7 +132,7 @@ describe("names", () => {
 
   test("of enum values are upper case, but for phases and events, which are words of the lifecycle", () => {
     const values = types.filter((type) => isEnumType(type)).flatMap((type) => type.getValues().map(({ name }) => ({ type: type.name, name })));
-    const isFitting = ({ type, name }: { type: string; name: string }) => (type === "Phase" || type === "NodeEvent" ? /^[a-z]+$/ : /^[A-Z]+(_[A-Z]+)*$/).test(name);
+    const isFitting = ({ type, name }: { type: string; name: string }) => (type === "Phase" || type === "NodeEvent" ? /^[a-z]+(_[a-z]+)*$/ : /^[A-Z]+(_[A-Z]+)*$/).test(name);
     expect(values.filter((value) => !isFitting(value))).toEqual([]);
   });
 
@@ -171,7 +171,7 @@ describe("types", () => {
 
   test("that are choices have only nullable members", () => {
     const choices = types.filter((type): type is GraphQLInputObjectType => isInputObjectType(type) && type.isOneOf);
-    expect(choices.map(({ name }) => name).toSorted()).toEqual(["ClusterRef", "NodeRef", "NodeSelector", "WorkSelector"]);
+    expect(choices.map(({ name }) => name).toSorted()).toEqual(["ClusterRef", "NodeRef", "NodeSelector", "ShareInput", "WorkSelector"]);
     for (const choice of choices) for (const field of Object.values(choice.getFields())) expect(isNullableType(field.type)).toBe(true);
   });
 });
