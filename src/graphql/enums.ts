@@ -8,6 +8,7 @@ import { NODE_EVENTS, NODE_STATES } from "../lifecycle/node-states.ts";
 import { FAILURE_POLICIES, OPERATION_STATES, RUN_STATES } from "../lifecycle/operation-states.ts";
 import { TOUCHES } from "../lifecycle/touches.ts";
 import { OPERATION_KINDS } from "../lifecycle/verbs.ts";
+import { WAIT_REASONS } from "../lifecycle/waiting.ts";
 import { WAVE_STATES } from "../lifecycle/waves.ts";
 import { builder, enumValues } from "./builder.ts";
 
@@ -38,7 +39,13 @@ export const AbortEffectEnum = named("AbortEffect", "When an accepted abort take
   PENDING: "When the running step has ended.",
 });
 export const RunPurposeEnum = named("RunPurpose", "Why a run is made.", { WORK: "What the operation was asked for.", CLEAN_UP: "The failure policy brings the node back to AVAILABLE." });
-export const WaitReasonEnum = named("WaitReason", "What a parked run waits for.", { TIME: "The time its step asked for.", CALLBACK: "The machine's call-back.", RETRY: "The next try of a failed step.", HOLD: "Somebody who lifts the hold.", CAPACITY: "A place below a limit of the service.", MAINTENANCE: "The end of the node's maintenance." });
+export const WaitReasonEnum = named("WaitReason", "What a run waits for. May gain values.", WAIT_REASONS);
+export const AnomalyKindEnum = named("CallBackAnomalyKind", "Why a call-back was not taken.", {
+  LATE: "Its path was given out for an earlier entry of the step, or for work that has ended.",
+  DUPLICATE: "A call-back to its path was taken before.",
+  FORGED: "Its path was never given out.",
+});
+export const StepPartEnum = named("StepPart", "Part of a step.", { RUN: "Does the work.", VERIFY: "Looks whether the work has taken effect.", ABORT: "Undone by an abort." });
 export const StepStateEnum = named("StepState", "State of a step.", {
   PENDING: "Its turn has not come.",
   RUNNING: "Being run.",

@@ -3,19 +3,20 @@ import { stepUnderWay } from "../engine/engine.ts";
 import { judgeAbort } from "../lifecycle/interrupts.ts";
 import { isUnfinished } from "../lifecycle/operation-states.ts";
 import type { Failure, LeftAs, PlannedStep } from "../store/records.ts";
-import type { AttemptRow, RunRow } from "../store/runs.ts";
+import type { AnomalyRow, AttemptRow, RunRow } from "../store/runs.ts";
 import { builder } from "./builder.ts";
 import type { Context } from "./context.ts";
-import { DriverInterfaceEnum, ErrorCodeEnum, InterruptibleEnum, NodeStateEnum, PhaseEnum, PowerStateEnum, RunPurposeEnum, RunStateEnum, StepStateEnum, WaitReasonEnum, WishEnum } from "./enums.ts";
+import { AnomalyKindEnum, DriverInterfaceEnum, ErrorCodeEnum, InterruptibleEnum, NodeStateEnum, PhaseEnum, PowerStateEnum, RunPurposeEnum, RunStateEnum, StepPartEnum, StepStateEnum, WishEnum } from "./enums.ts";
 import { globalId } from "./ids.ts";
 import { connectionType } from "./connection.ts";
 import { FailureRef, NodeRef, OperationRef, ResourceRef, RunRef } from "./refs.ts";
 
-const AttemptRef = builder.objectRef<AttemptRow>("StepAttempt").implement({
+export const AttemptRef = builder.objectRef<AttemptRow>("StepAttempt").implement({
   description: "One try of one step. Kept for good.",
   fields: (t) => ({
     number: t.exposeInt("number", { description: "1 for the first try." }),
     state: t.field({ type: StepStateEnum, description: "Where it stands.", resolve: ({ state }) => state }),
+    part: t.field({ type: StepPartEnum, description: "Which part of the step it is in, or ended in.", resolve: ({ part }) => part }),
     entries: t.exposeInt("entries", { description: "How often the driver was called for it: waits, and crashes that it survived, included." }),
     startedAt: t.expose("startedAt", { type: "DateTime", description: "When it began." }),
     deadlineAt: t.expose("deadlineAt", { type: "DateTime", description: "When it fails with TIMEOUT." }),
@@ -49,7 +50,9 @@ export const StepRef = builder.objectRef<StepView>("Step").implement({
     priority: t.int({ description: "Higher ran first.", resolve: ({ planned }) => planned.priority }),
     interruptible: t.field({ type: InterruptibleEnum, description: "Whether it may be cut while it runs.", resolve: ({ planned }) => planned.interruptible }),
     idempotent: t.boolean({ description: "Whether it may be entered again after a crash.", resolve: ({ planned }) => planned.idempotent }),
-    timeoutSeconds: t.float({ description: "Longest time from its beginning to its end, waits included.", resolve: ({ planned }) => planned.timeoutSeconds }),
+    timeoutSeconds: t.float({ description: "Longest time of one try from its beginning to its end, waits included.", resolve: ({ planned }) => planned.timeoutSeconds }),
+    retries: t.int({ description: "How often it is tried again after a failure that may pass.", resolve: ({ planned }) => planned.retries }),
+    backoffSeconds: t.float({ description: "How long after a failure it is tried again.", resolve: ({ planned }) => planned.backoffSeconds }),
     state: t.field({ type: StepStateEnum, description: "Where it stands.", resolve: stepState }),
     startedAt: t.field({ type: "DateTime", nullable: true, description: "When its first try began.", resolve: ({ attempts }) => attempts[0]?.startedAt ?? null }),
     finishedAt: t.field({ type: "DateTime", nullable: true, description: "When its last try ended.", resolve: ({ attempts }) => attempts.at(-1)?.finishedAt ?? null }),
@@ -61,11 +64,25 @@ export const StepRef = builder.objectRef<StepView>("Step").implement({
   }),
 });
 
+/** `interface.name`, as messages and logs name a step. */
+export function stepName(planned: Pick<PlannedStep, "interface" | "name"> | undefined): string {
+  return planned ? `${planned.interface}.${planned.name}` : "";
+}
+
 function stepState({ planned, attempts, open }: StepView) {
   const last = attempts.at(-1);
   if (last) return last.state;
   return planned.kept ? ("KEPT" as const) : open ? ("PENDING" as const) : ("SKIPPED" as const);
 }
+
+const AnomalyRef = builder.objectRef<AnomalyRow>("CallBackAnomaly").implement({
+  description: "A call-back that was not taken. Recorded, never applied.",
+  fields: (t) => ({
+    kind: t.field({ type: AnomalyKindEnum, description: "Why it was not taken.", resolve: ({ kind }) => kind }),
+    step: t.exposeString("step", { nullable: true, description: "Step that the run was at, as `interface.name`; null when all its steps were done." }),
+    at: t.expose("at", { type: "DateTime", description: "When it came." }),
+  }),
+});
 
 const LeftAsRef = builder.objectRef<LeftAs>("LeftAs").implement({
   description: "In what condition an abort left the node, as far as is known.",
@@ -104,9 +121,11 @@ builder.objectType(RunRef, {
     attempt: t.exposeInt("attempt", { description: "1, and one more with each restart." }),
     restartOf: t.field({ type: RunRef, nullable: true, description: "Run that it takes up again.", resolve: ({ restartOf }, _args, { load }) => (restartOf === null ? null : load.run.load(restartOf)) }),
     wish: t.field({ type: WishEnum, nullable: true, description: "What somebody wants of this run; a stop of the whole operation stands with the operation.", resolve: ({ wish }) => wish }),
+    wishBy: t.exposeString("wishBy", { nullable: true, description: "Who asked for that; `engine` when the failure policy or a time-out did." }),
+    wishReason: t.exposeString("wishReason", { nullable: true, description: "Why, in their words." }),
+    wishAt: t.expose("wishAt", { type: "DateTime", nullable: true, description: "When they asked." }),
     steps: t.field({ type: [StepRef], description: "All its steps, in the order of execution: before, during and after.", resolve: (run, _args, context) => stepsOf(run, context) }),
     currentStep: t.field({ type: StepRef, nullable: true, description: "The step that is under way or next; null when it has ended.", resolve: async (run, _args, context) => (isUnfinished(run.state) ? ((await stepsOf(run, context))[run.position] ?? null) : null) }),
-    waitReason: t.field({ type: WaitReasonEnum, nullable: true, description: "What it is parked for.", resolve: ({ waitReason }) => waitReason }),
     wakeAt: t.expose("wakeAt", { type: "DateTime", nullable: true, description: "Until when it is parked at most." }),
     abortable: t.boolean({ description: "Whether an abort would be accepted now without `mode: AFTER_STEP`.", resolve: async (run, _args, context) => isUnfinished(run.state) && (await abortVerdict(run, context)).accepted }),
     abortBlockedBy: t.field({
@@ -128,9 +147,20 @@ builder.objectType(RunRef, {
         return verdict.accepted ? verdict.afterStep : null;
       },
     }),
+    abortWithdrawable: t.boolean({
+      description: "Whether `withdrawAbort` would be accepted now: an abort is pending, and nothing of it has been done.",
+      resolve: async (run, _args, context) => {
+        if (run.wish !== "ABORT" || run.wishFailure !== null || !isUnfinished(run.state)) return false;
+        const verdict = await abortVerdict(run, context);
+        const attempt = (await stepsOf(run, context))[run.position]?.attempts.at(-1);
+        return verdict.accepted && verdict.effect === "PENDING" && attempt?.part !== "ABORT";
+      },
+    }),
     variables: t.field({ type: "JSON", description: "Effective variables: the cluster's settings as they were when the operation was accepted, overlaid with the request's.", resolve: ({ variables }) => variables }),
     failure: t.field({ type: FailureRef, nullable: true, description: "Why it failed, or what went wrong with its abort.", resolve: ({ failure }) => failure }),
     errors: t.field({ type: [FailureRef], description: "Steps that failed on the way of a best-effort operation.", resolve: ({ errors }) => [...errors] as Failure[] }),
+    cleanupFailed: t.boolean({ description: "Whether a step failed on the way of a best-effort operation: what it was to clean may still be there.", resolve: ({ errors }) => errors.length > 0 }),
+    anomalies: t.field({ type: [AnomalyRef], description: "Call-backs for it that were not taken, oldest first; at most 100 are recorded.", resolve: async ({ id }, _args, { load }) => [...(await load.anomalies.load(id))] }),
     leftAs: t.field({ type: LeftAsRef, nullable: true, description: "In what condition an abort left the node.", resolve: ({ leftAs }) => leftAs }),
     createdAt: t.expose("createdAt", { type: "DateTime", description: "When it was accepted." }),
     startedAt: t.expose("startedAt", { type: "DateTime", nullable: true, description: "When a process first took it up." }),

@@ -11,6 +11,7 @@ import { unstorable } from "./storable.ts";
 import "./catalogue.ts";
 import "./cluster.ts";
 import "./driver.ts";
+import "./log.ts";
 import "./node.ts";
 import "./operation.ts";
 import "./plan.ts";
@@ -21,6 +22,7 @@ import "./site.ts";
 import "./streams.ts";
 import "./transition.ts";
 import "./verbs.ts";
+import "./waiting.ts";
 
 /** Builds the schema. Throws when a root field does not say which scope it needs. */
 export function buildSchema(): GraphQLSchema {

@@ -30,7 +30,7 @@ const StreamBookmarkRef = builder.objectRef<Of<"bookmark">>("StreamBookmark").im
   }),
 });
 
-const StreamResetRef = builder.objectRef<Of<"reset">>("StreamReset").implement({
+export const StreamResetRef = builder.objectRef<Of<"reset">>("StreamReset").implement({
   description: "The stream cannot go on. It is the last item.",
   fields: (t) => ({
     cursor: t.string({ description: "Earliest cursor that is still good; after SHUTTING_DOWN the one to go on from.", resolve: ({ position }) => String(position) }),

@@ -53,7 +53,7 @@ export async function logTails(reader: Reader, steps: readonly { readonly runId:
   const wanted = JSON.stringify(steps.map(({ runId, step, tail }, place) => ({ place, run_id: runId, step, tail })));
   const rows = await reader.execute<{ place: number; sequence: number; attempt: number; at: string; text: string }>(sql`
     select wanted.place, line.sequence, line.attempt, line.at::text as at, line.text
-    from jsonb_to_recordset(${wanted}::jsonb) as wanted(place int, run_id uuid, step int, tail int)
+    from jsonb_to_recordset(${wanted}::text::jsonb) as wanted(place int, run_id uuid, step int, tail int)
     cross join lateral (
       select l.sequence, l.attempt, l.at, l.text from step_log l
       where l.run_id = wanted.run_id and l.step = wanted.step order by l.sequence desc limit wanted.tail

@@ -1,0 +1,161 @@
+/** The stream of a run's log: every line once, in order, from any cursor, until the run has ended. */
+import { afterAll, describe, expect, test, vi } from "vitest";
+import { passGate } from "../../plugins/fake/gates.ts";
+import { logStream } from "../../src/feed/log-stream.ts";
+import type { LogStreamItem } from "../../src/feed/log-stream.ts";
+import { createTail } from "../../src/feed/tail.ts";
+import { createLog } from "../../src/log.ts";
+import { createBell } from "../../src/store/bell.ts";
+import { aGate, engineUnderTest } from "../support/builders.ts";
+import type { TestNode } from "../support/builders.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
+import { countListeners, range } from "../support/feed.ts";
+import { takeAll, takeUntil } from "../support/service.ts";
+
+const gates = { first: aGate(), second: aGate() };
+const done = { kind: "done" } as const;
+
+const owned = new AsyncDisposableStack();
+afterAll(() => owned.disposeAsync());
+const ostler = owned.use(
+  await engineUnderTest({
+    drivers: [
+      aDriver("speaking", {
+        clean: stepsOf(
+          aStep("low", "clean", async ({ log }) => (log("then that"), done), { priority: 1 }),
+          aStep("high", "clean", async ({ log, node, signal }) => {
+            log("first this");
+            if (node.labels["gated"]) await passGate(gates.first.name, node.name, signal);
+            log("now that");
+            if (node.labels["gated"]) await passGate(gates.second.name, node.name, signal);
+            return done;
+          }, { priority: 9 }),
+        ),
+      }),
+      aDriver("verbose", {
+        clean: stepsOf(
+          aStep("count", "clean", async ({ log }) => {
+            for (let line = 1; line <= 950; line += 1) log(`${line}`);
+            return done;
+          }),
+        ),
+      }),
+      aDriver("mute", { clean: stepsOf(aStep("mute", "clean", async () => done)) }),
+    ],
+  }),
+);
+const { database } = ostler;
+const bell = owned.use(await createBell(database, () => {}));
+const whole = owned.use(await createTail({ database, bell, log: createLog("silent") }));
+const { tail, listeners } = countListeners(whole);
+
+const stream = (runId: string, after = 0) => logStream({ database, tail }, runId, after);
+const told = (items: readonly LogStreamItem[]) => items.map((item) => (item.kind === "line" ? `${item.row.sequence} ${item.label}: ${item.row.text}` : item.reason));
+const sequences = (items: readonly LogStreamItem[]) => items.flatMap((item) => (item.kind === "line" ? [item.row.sequence] : []));
+
+async function begun(driver: string, labels: Record<string, string> = {}): Promise<{ readonly node: TestNode; readonly id: string; readonly runId: string }> {
+  const node = await ostler.aNode().in("AVAILABLE").with(driver).labelled(labels).made();
+  const id = await ostler.begin("CLEAN", [node]);
+  return { node, id, runId: (await ostler.run(id, node)).id };
+}
+
+async function ended(driver: string) {
+  const run = await begun(driver);
+  await ostler.operationEnds(run.id);
+  return run;
+}
+
+describe("the stream of a run's log", () => {
+  test("tells each line as it is written, with its step, and completes when the run has ended", async () => {
+    const { runId } = await begun("speaking", { gated: "yes" });
+    const items = stream(runId);
+    expect(told(await takeUntil(items, ({ kind }) => kind === "line"))).toEqual(["1 clean.high: first this"]);
+    gates.first.open();
+    expect(told(await takeUntil(items, ({ kind }) => kind === "line"))).toEqual(["2 clean.high: now that"]);
+    gates.second.open();
+    expect(told(await takeAll(items))).toEqual(["3 clean.low: then that"]);
+  });
+
+  test("of a run that has ended is all it said", async () => {
+    const { runId } = await ended("speaking");
+    expect(told(await takeAll(stream(runId)))).toEqual(["1 clean.high: first this", "2 clean.high: now that", "3 clean.low: then that"]);
+  });
+
+  test("of a run that says nothing completes with its end", async () => {
+    const { runId } = await begun("mute");
+    expect(await takeAll(stream(runId))).toEqual([]);
+  });
+
+  test("of one that does not exist completes at once", async () => {
+    expect(await takeAll(stream("00000000-0000-0000-0000-000000000000"))).toEqual([]);
+  });
+
+  test("goes on from any cut, over many pages: nothing is missing, nothing comes twice", async () => {
+    const { runId } = await ended("verbose");
+    const seen: number[] = [];
+    for (let cursor = 0; cursor < 950; ) {
+      const items = stream(runId, cursor);
+      const most = 1 + Math.floor(Math.random() * 300);
+      for (let taken = 0; taken < most && cursor < 950; taken += 1) {
+        const { value } = (await items.next()) as { value: LogStreamItem };
+        cursor = sequences([value])[0] ?? 0;
+        seen.push(cursor);
+      }
+      await items.return?.();
+    }
+    expect(seen).toEqual(range(1, 950));
+  });
+
+  test("reads no further than its reader does", async () => {
+    const { runId } = await ended("verbose");
+    const asked = vi.spyOn(database.reader, "select");
+    const items = stream(runId);
+    await items.next();
+    const forOnePage = asked.mock.calls.length;
+    for (let taken = 2; taken <= 100; taken += 1) await items.next();
+    expect(asked.mock.calls.length).toBe(forOnePage);
+    await items.next();
+    expect(asked.mock.calls.length).toBeGreaterThan(forOnePage);
+    asked.mockRestore();
+    await items.return?.();
+  });
+
+  test("from the last line on is only the end", async () => {
+    const { runId } = await ended("speaking");
+    expect(await takeAll(stream(runId, 3))).toEqual([]);
+  });
+
+  test("with a cursor that is not of this log ends with CURSOR_EXPIRED and the one to begin with", async () => {
+    const { runId } = await ended("speaking");
+    expect(await takeAll(stream(runId, 4))).toEqual([{ kind: "reset", position: 0, reason: "CURSOR_EXPIRED" }]);
+  });
+
+  test("ends at once when its client leaves, and nobody listens any more", async () => {
+    const gate = aGate();
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).made();
+    const id = await ostler.begin("CLEAN", [node]);
+    await gate.arrivals();
+    const before = listeners();
+    const items = stream((await ostler.run(id, node)).id);
+    const waiting = items.next();
+    expect(listeners()).toBe(before + 1);
+    expect(await items.return?.()).toEqual({ done: true, value: undefined });
+    expect(await waiting).toEqual({ done: true, value: undefined });
+    expect(listeners()).toBe(before);
+    gate.open();
+    await ostler.operationEnds(id);
+  });
+
+  test("ends with SHUTTING_DOWN and the cursor to go on from, when the process leaves while the run goes on", async () => {
+    const gate = aGate();
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { says: ["one", "two"], gate: gate.name } }).made();
+    const id = await ostler.begin("CLEAN", [node]);
+    await using leaving = await createTail({ database, bell, log: createLog("silent") });
+    const items = logStream({ database, tail: leaving }, (await ostler.run(id, node)).id, 0);
+    await takeUntil(items, (item) => sequences([item])[0] === 2);
+    leaving.close();
+    expect(await takeAll(items)).toEqual([{ kind: "reset", position: 2, reason: "SHUTTING_DOWN" }]);
+    gate.open();
+    await ostler.operationEnds(id);
+  });
+});
