@@ -9,7 +9,7 @@ import type { Share, WavesWish } from "../lifecycle/waves.ts";
 import { lockOperation, updateOperation } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { Waves } from "../store/records.ts";
-import { countFailed, hasQueued, hasUnfinishedInWaves } from "../store/runs.ts";
+import { countFailed, hasQueued, hasUnfinishedInWaves, nextQueuedWave } from "../store/runs.ts";
 import { ENGINE, beginQueued } from "./begin.ts";
 import type { BeginParts } from "./begin.ts";
 import { isUuid } from "./select.ts";
@@ -71,8 +71,11 @@ export async function settleWaves(work: Work, parts: BeginParts, operation: Oper
   }
 }
 
+/** Opens the next wave that has a node left to begin; one whose nodes have all been aborted would never end. */
 async function openNext(work: Work, parts: BeginParts, operation: OperationRow, by: string): Promise<void> {
-  const change = { wave: operation.wave + 1, waveState: "RUNNING", waveReason: null, waveBy: by, waveUntil: null } as const;
+  const wave = await nextQueuedWave(work.tx, operation.id, operation.wave);
+  if (wave === null) return;
+  const change = { wave, waveState: "RUNNING", waveReason: null, waveBy: by, waveUntil: null } as const;
   await updateOperation(work.tx, operation.id, change);
   await beginQueued(work, parts, { ...operation, ...change });
 }
@@ -121,7 +124,7 @@ export async function steerWaves(transact: Transact, parts: BeginParts, caller: 
         await updateOperation(work.tx, id, { waveState: "HALTED", waveReason: reason ?? "halted by request", waveBy: caller.actor, waveUntil: null });
         break;
       case "ADVANCE":
-        if (operation.wave + 1 >= waves.sizes.length) return wrong(`is at its last wave already${waveState === "HALTED" ? "; resumeWaves lets the rest of it begin" : ""}.`);
+        if ((await nextQueuedWave(work.tx, id, operation.wave)) === null) return wrong(`is at its last wave already${waveState === "HALTED" ? "; resumeWaves lets the rest of it begin" : ""}.`);
         await openNext(work, parts, await forgive(work, operation), caller.actor);
         break;
       case "RESUME": {

@@ -62,7 +62,7 @@ export interface WaveFacts {
   readonly maxFailures: number | null;
   /** A run of the open waves has not ended. */
   readonly unfinished: boolean;
-  /** A node has not begun: there is something to hold. */
+  /** A node has not begun: there is something to hold, and somebody to have the next turn. */
   readonly queued: boolean;
   readonly manual: boolean;
   readonly pauseSeconds: number;
@@ -71,7 +71,8 @@ export interface WaveFacts {
 /** Too many failures hold the rest at once; otherwise the next wave has its turn when the open ones have ended. */
 export function judgeWaves(facts: WaveFacts): WaveVerdict {
   if (facts.state === "HALTED") return "NOTHING";
-  if (facts.maxFailures !== null && facts.failures > facts.maxFailures && facts.queued) return "HALT";
+  if (!facts.queued) return "NOTHING";
+  if (facts.maxFailures !== null && facts.failures > facts.maxFailures) return "HALT";
   if (facts.state !== "RUNNING" || facts.unfinished || facts.wave + 1 >= facts.waves) return "NOTHING";
   if (facts.manual) return "AWAIT";
   return facts.pauseSeconds > 0 ? "PAUSE" : "OPEN";

@@ -219,8 +219,16 @@ export async function hasUnfinishedInWaves(tx: Tx, operationId: string, wave: nu
 
 /** Whether a node of the operation has not begun. */
 export async function hasQueued(tx: Tx, operationId: string): Promise<boolean> {
-  const found = await tx.select({ id: runs.id }).from(runs).where(and(eq(runs.operationId, operationId), eq(runs.state, "QUEUED"))).limit(1);
-  return found.length > 0;
+  return (await nextQueuedWave(tx, operationId, -1)) !== null;
+}
+
+/** The first wave after one in which a node has not begun; null: there is none. */
+export async function nextQueuedWave(tx: Tx, operationId: string, after: number): Promise<number | null> {
+  const [row] = await tx
+    .select({ wave: sql<number | null>`min(${runs.wave})::int` })
+    .from(runs)
+    .where(and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), eq(runs.state, "QUEUED"), gt(runs.wave, after)));
+  return row?.wave ?? null;
 }
 
 /** Runs of an operation's work that failed. */
@@ -269,14 +277,14 @@ export async function runsWaitingFor(reader: Reader, waitFor: string, limit: num
 
 /**
  * Runs that wait for a limit, longest first; of each limit at most `most`, so that many who wait for one do not hide
- * those who wait for another. Runs whose operation is halted keep their place and are left out.
+ * those who wait for another. Nodes that have not begun and whose operation is halted keep their place and are left out.
  */
 export async function waitingRuns(tx: Tx, most: number): Promise<string[]> {
   const rows = await tx.execute<{ id: string }>(sql`
     select id from (
       select r.id, r.waiting_since, r.ordinal, row_number() over (partition by r.wait_for order by r.waiting_since, r.ordinal, r.id) as place
       from runs r join operations o on o.id = r.operation_id
-      where r.wait_for is not null and r.finished_at is null and (r.state <> 'QUEUED' or o.wave_state is distinct from 'HALTED')
+      where r.wait_for is not null and r.finished_at is null and (r.state <> 'QUEUED' or r.purpose = 'CLEAN_UP' or o.wave_state is distinct from 'HALTED')
     ) waiting where place <= ${most} order by waiting_since, ordinal, id limit ${WAITING_PAGE}`);
   return [...rows].map(({ id }) => id);
 }

@@ -1,7 +1,7 @@
 /** The table of node states against a copy of the expectation that was written apart from it. */
 import { afterAll, describe, expect, test } from "vitest";
 import { edge, follow, isAtRest, kindOf, next } from "../../src/lifecycle/machine.ts";
-import { NODE_EDGES, NODE_EVENTS, NODE_EVENT_NAMES, NODE_STATES, NODE_STATE_NAMES } from "../../src/lifecycle/node-states.ts";
+import { NODE_EDGES, NODE_EVENTS, NODE_EVENT_NAMES, NODE_STATES, NODE_STATE_NAMES, SELF_EVENTS } from "../../src/lifecycle/node-states.ts";
 import type { NodeEvent, NodeState } from "../../src/lifecycle/node-states.ts";
 import { testDatabase } from "../support/database.ts";
 
@@ -30,6 +30,9 @@ const EXPECTED: Readonly<Record<string, string>> = {
   DECOMMISSIONED: "!clean>CLEANING !manage>MANAGEABLE recover>DECOMMISSIONED",
 };
 
+/** In every state, since work in place leaves a node in whatever state it is in; the node stays where it is. */
+const EVERYWHERE = ["!abort_pending", "!abort_withdrawn"];
+
 const KINDS: Readonly<Record<string, string>> = {
   stable: "ENROLLED MANAGEABLE AVAILABLE ACTIVE STOPPED DECOMMISSIONED",
   running: "VERIFYING INSPECTING CLEANING DEPLOYING UNDEPLOYING",
@@ -44,7 +47,7 @@ interface Expected {
 }
 
 function expectedEdges(state: string): Map<string, Expected> {
-  const words = (EXPECTED[state] ?? "").split(" ");
+  const words = [...(EXPECTED[state] ?? "").split(" "), ...EVERYWHERE.map((event) => `${event}>${state}`)];
   return new Map(
     words.map((word) => {
       const [event = "", to = ""] = word.replace("!", "").split(">");
@@ -90,6 +93,10 @@ describe("the table of node states", () => {
 
   test("every activity belongs to a phase, and nothing stable does", () => {
     for (const state of NODE_STATE_NAMES) expect(NODE_STATES[state].phase === null, state).toBe(kindOf(state) === "stable");
+  });
+
+  test("events that move nothing lead from a state to itself, and no other event does", () => {
+    for (const { from, event, to } of NODE_EDGES) expect(from === to, `${from} ${event}`).toBe(SELF_EVENTS.has(event));
   });
 
   test("no state is a dead end, and every one can be reached from ENROLLED", () => {

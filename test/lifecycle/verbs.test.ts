@@ -3,12 +3,14 @@ import { describe, expect, test } from "vitest";
 import { follow, isAtRest } from "../../src/lifecycle/machine.ts";
 import { NODE_STATE_NAMES } from "../../src/lifecycle/node-states.ts";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
-import { OPERATION_KINDS, allowedStates, cleanUpRoute, resumeRoute, route } from "../../src/lifecycle/verbs.ts";
+import { NODE_VERBS, OPERATION_KINDS, allowedStates, cleanUpRoute, resumeRoute, route } from "../../src/lifecycle/verbs.ts";
 import type { OperationKind, Route, RouteOptions } from "../../src/lifecycle/verbs.ts";
 
 const KINDS = Object.keys(OPERATION_KINDS) as OperationKind[];
 const OPTIONS: readonly RouteOptions[] = [undefined, "AVAILABLE", "ACTIVE"].flatMap((until) =>
-  [false, true].flatMap((inspectsWithoutReboot) => [false, true].map((manualCleaning) => ({ ...(until && { until: until as "AVAILABLE" | "ACTIVE" }), inspectsWithoutReboot, manualCleaning }))),
+  [false, true].flatMap((inspectsWithoutReboot) =>
+    [false, true].flatMap((manualCleaning) => [false, true].map((retired) => ({ ...(until && { until: until as "AVAILABLE" | "ACTIVE" }), inspectsWithoutReboot, manualCleaning, retired }))),
+  ),
 );
 
 /** Where a route's events lead: throws at the first illegal one. */
@@ -46,6 +48,7 @@ const EXPECTED: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     UNDEPLOY_FAILED: "undeploy clean > AVAILABLE",
     STOPPED: "undeploy clean > AVAILABLE",
   },
+  UPDATE: { ACTIVE: "undeploy clean deploy > ACTIVE" },
   DECOMMISSION: {
     ENROLLED: "> DECOMMISSIONED",
     MANAGEABLE: "clean > DECOMMISSIONED",
@@ -68,7 +71,7 @@ describe("a route", () => {
     expect(text).toBe(expected);
   });
 
-  test.each(KINDS)("of %s is a chain of legal edges that ends in its target, whatever the options", (verb) => {
+  test.each(NODE_VERBS)("of %s is a chain of legal edges that ends in its target, whatever the options", (verb) => {
     let routes = 0;
     for (const options of OPTIONS) {
       for (const state of NODE_STATE_NAMES) {
@@ -94,6 +97,20 @@ describe("a route", () => {
     expect(route("COMMISSION", "ENROLLED", { until: "AVAILABLE" })).toMatchObject({ legs: [{ phase: "verify" }, { phase: "inspect" }, { phase: "clean" }], target: "AVAILABLE" });
     expect(route("COMMISSION", "AVAILABLE", { until: "AVAILABLE" })).toMatchObject({ legs: [], target: "AVAILABLE" });
     expect(route("COMMISSION", "DEPLOY_FAILED", { until: "AVAILABLE" })).toMatchObject({ legs: [{ phase: "undeploy" }, { phase: "clean" }], target: "AVAILABLE" });
+  });
+
+  test("of an update passes through the states of an undeployment and of a deployment", () => {
+    expect(route("UPDATE", "ACTIVE")?.legs.map(({ enter }) => enter)).toEqual([["undeploy"], ["clean"], ["done", "deploy"]]);
+  });
+
+  test("of a discovery there is none: it is asked for addresses", () => {
+    for (const state of NODE_STATE_NAMES) expect(route("DISCOVER", state), state).toBeNull();
+    expect(NODE_VERBS).toEqual(KINDS.filter((kind) => kind !== "DISCOVER"));
+  });
+
+  test("of an undeployment hands a retired node back to its operator, and no other node", () => {
+    expect(route("UNDEPLOY", "ACTIVE", { retired: true })).toMatchObject({ finish: ["manage"], target: "MANAGEABLE" });
+    expect(route("UNDEPLOY", "ACTIVE", { retired: false })).toMatchObject({ finish: ["done"], target: "AVAILABLE" });
   });
 
   test("of explicit clean steps on a failed node hands it back to its operator", () => {
@@ -163,6 +180,19 @@ describe("a restart's route", () => {
     const retired = route("DECOMMISSION", "AVAILABLE");
     expect(retired && resumeRoute(retired, "AVAILABLE", 0)?.route).toEqual(retired);
     expect(retired && resumeRoute(retired, "ACTIVE", 0)).toBeNull();
+  });
+
+  test.each([
+    { now: "UNDEPLOY_FAILED", phases: "undeploy clean deploy" },
+    { now: "CLEAN_FAILED", phases: "clean deploy" },
+    { now: "DEPLOY_FAILED", phases: "undeploy clean deploy" },
+    { now: "STOPPED", phases: "undeploy clean deploy" },
+    { now: "AVAILABLE", phases: "clean deploy" },
+  ] as const)("of an update that left the node $now: $phases", ({ now, phases }) => {
+    const earlier = route("UPDATE", "ACTIVE");
+    const resumed = earlier && resumeRoute(earlier, now, 0);
+    expect(resumed?.route.legs.map(({ phase }) => phase).join(" ")).toBe(phases);
+    expect(resumed?.route.target).toBe("ACTIVE");
   });
 
   test("is none where the node can no longer enter what is left", () => {

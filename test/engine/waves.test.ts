@@ -1,0 +1,420 @@
+/** Waves: an operation takes its nodes on in groups, and holds the rest when too many of them fail. */
+import { afterAll, describe, expect, test } from "vitest";
+import type { VerbRequest } from "../../src/engine/submit.ts";
+import type { WaveAction } from "../../src/engine/waves.ts";
+import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import type { EngineUnderTest, TestNode } from "../support/builders.ts";
+import { eventually } from "../support/eventually.ts";
+import { unsound } from "../support/soundness.ts";
+
+const ostler = await engineUnderTest();
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+type Waves = NonNullable<VerbRequest["waves"]>;
+
+const steer = (operationId: string, action: WaveAction, reason?: string) => ostler.engine.steerWaves(ALICE, { operationId, action, reason });
+
+/** Nodes that work until the gate opens, or fail when it does. */
+const held = (gate: { readonly name: string }, fail?: string) => ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name, ...(fail !== undefined && { fail }) } });
+const sound = () => ostler.aNode().in("AVAILABLE");
+const failing = () => sound().scripted({ "deploy.prepare": { fail: "no luck" } });
+
+const deploy = (nodes: readonly TestNode[], waves: Waves, more: Partial<VerbRequest> = {}) => ostler.begin("DEPLOY", nodes, { waves, ...more });
+
+async function waveBecomes(id: string, state: string, from: EngineUnderTest = ostler) {
+  return eventually(`the waves of ${id} become ${state}`, async () => {
+    const operation = await from.operation(id);
+    return operation.waveState === state && operation;
+  });
+}
+
+/** The timer of a pause has done what it has to. */
+async function pauseRunsDown(id: string): Promise<void> {
+  await eventually("the timer has run down", async () => (await ostler.test.sql`select from pgboss.job where name = 'timers' and state < 'completed' and data->>'operationId' = ${id} and data->>'what' = 'WAVE'`).length === 0);
+}
+
+/** The node's run has not begun, and nothing has happened to the node. */
+async function expectUntouched(id: string, nodes: readonly TestNode[], state = "QUEUED") {
+  for (const node of nodes) {
+    expect(await ostler.run(id, node), node.name).toMatchObject({ state, startedAt: null });
+    expect([ostler.journal(node), await ostler.story(node, id)], node.name).toEqual([[], []]);
+  }
+}
+
+/** Sizes of the groups in which the nodes were taken on: a group begins when the one before has ended. */
+async function groupsSeen(nodes: readonly TestNode[], id: string): Promise<number[]> {
+  const groups: number[] = [];
+  let ended = 0;
+  let end = -1;
+  for (const node of nodes) {
+    const positions = (await ostler.transitions(node)).filter(({ operationId }) => operationId === id).map(({ position }) => position);
+    if ((positions[0] ?? 0) > end) {
+      groups.push(0);
+      ended = 0;
+    }
+    groups[groups.length - 1] = (groups.at(-1) ?? 0) + 1;
+    ended = Math.max(ended, positions.at(-1) ?? 0);
+    if (ended > end) end = ended;
+  }
+  return groups;
+}
+
+describe("the next wave", () => {
+  test.each([
+    { sizes: [{ count: 1 }, { count: 2 }], waves: [1, 2, 2, 1], by: "count, the last size repeated" },
+    { sizes: [{ percent: 10 }, { percent: 50 }], waves: [1, 3, 2], by: "percent of all nodes" },
+  ])("begins when the one before has ended, in sizes by $by", async ({ sizes, waves }) => {
+    const gates = waves.map(() => aGate());
+    const groups: TestNode[][] = [];
+    for (const [wave, size] of waves.entries()) groups.push(await held(gates[wave] ?? aGate()).times(size));
+    const id = await deploy(groups.flat(), { sizes });
+    for (const [wave, nodes] of groups.entries()) {
+      expect((await gates[wave]?.arrivals(nodes.length))?.toSorted()).toEqual(nodes.map(({ name }) => name).toSorted());
+      expect(await ostler.operation(id)).toMatchObject({ wave, waveState: "RUNNING", waves: { sizes: waves } });
+      await expectUntouched(id, groups.slice(wave + 1).flat());
+      gates[wave]?.open();
+    }
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await groupsSeen(groups.flat(), id)).toEqual(waves);
+    expect(await unsound(ostler)).toEqual([]);
+  });
+
+  test("begins though nodes of the one before have failed, as long as so many may", async () => {
+    const nodes = [await failing().made(), await sound().made(), await sound().made()];
+    const id = await deploy(nodes, { sizes: [{ count: 2 }, { count: 1 }], maxFailures: { count: 1 } });
+    expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
+    expect(await ostler.nodeState(nodes[2] as TestNode)).toBe("ACTIVE");
+  });
+
+  test("does not wait for a slow clean-up, and the operation does", async () => {
+    const gate = aGate();
+    const bad = await sound().scripted({ "deploy.prepare": { fail: "no luck" }, "deploy.remove_system": { gate: gate.name } }).made();
+    const next = await sound().made();
+    const id = await deploy([bad, next], { sizes: [{ count: 1 }] }, { onFailure: "CLEAN_UP_FAILED" });
+    await ostler.nodeBecomes(next, "ACTIVE");
+    expect((await ostler.operation(id)).finishedAt).toBeNull();
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
+    expect(await ostler.nodeState(bad)).toBe("AVAILABLE");
+  });
+
+  test("begins after its pause", async () => {
+    const nodes = await sound().times(2);
+    const id = await deploy(nodes, { sizes: [{ count: 1 }], pauseSeconds: 0.5 });
+    const paused = await waveBecomes(id, "PAUSED");
+    expect(paused).toMatchObject({ wave: 0, waveBy: "engine", waveReason: expect.stringContaining("Wave 1 of 2 has ended"), waveUntil: expect.any(Date) });
+    await expectUntouched(id, nodes.slice(1));
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    const [first] = (await ostler.transitions(nodes[1] as TestNode)).filter(({ operationId }) => operationId === id);
+    expect(first?.at.getTime()).toBeGreaterThanOrEqual((paused.waveUntil?.getTime() ?? Infinity) - 100);
+    expect(await ostler.operation(id)).toMatchObject({ waveReason: null, waveUntil: null });
+  });
+
+  test("begins in the middle of a pause when somebody says so, and once", async () => {
+    const gates = [aGate(), aGate()];
+    const nodes = [await sound().made(), await held(gates[0] ?? aGate()).made(), await held(gates[1] ?? aGate()).made()];
+    const id = await deploy(nodes, { sizes: [{ count: 1 }], pauseSeconds: 1 });
+    await waveBecomes(id, "PAUSED");
+    expect(await steer(id, "ADVANCE")).toEqual({ operationId: id, refusals: [] });
+    await gates[0]?.arrivals();
+    // The timer of the pause that was cut short runs down, and finds that somebody was faster.
+    await pauseRunsDown(id);
+    expect(await ostler.operation(id)).toMatchObject({ wave: 1, waveState: "RUNNING" });
+    await expectUntouched(id, nodes.slice(2));
+    await ostler.engine.abort(ALICE, { work: { operationId: id } });
+    await ostler.operationEnds(id);
+  });
+
+  test("begins when somebody says so, where that was asked for", async () => {
+    const nodes = await sound().times(3);
+    const id = await deploy(nodes, { sizes: [{ count: 1 }], manual: true });
+    for (const wave of [0, 1]) {
+      await eventually("it is awaited", async () => (await ostler.operation(id)).wave === wave && (await ostler.operation(id)).waveState === "AWAITING");
+      await expectUntouched(id, nodes.slice(wave + 1));
+      expect((await steer(id, "ADVANCE")).refusals).toEqual([]);
+    }
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  });
+
+  test("can be begun before the one before has ended", async () => {
+    const gate = aGate();
+    const nodes = await held(gate).times(2);
+    const id = await deploy(nodes, { sizes: [{ count: 1 }] });
+    await gate.arrivals(1);
+    await steer(id, "ADVANCE");
+    await gate.arrivals(2);
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  });
+
+  // The next wave was opened, had no node left to end, and the one after it never began.
+  test("is the first one that has a node left, when others were aborted before their turn", async () => {
+    const gate = aGate();
+    const nodes = [await held(gate).made(), ...(await sound().times(3))];
+    const id = await deploy(nodes, { sizes: [{ count: 1 }] });
+    await gate.arrivals();
+    const answer = await ostler.engine.abort(ALICE, { work: { ids: [nodes[1]?.id ?? "", nodes[2]?.id ?? ""] } });
+    expect(answer.results).toMatchObject([{ effect: "BEFORE_START" }, { effect: "BEFORE_START" }]);
+    await expectUntouched(id, nodes.slice(1, 3), "ABORTED");
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
+    expect(await ostler.nodeState(nodes[3] as TestNode)).toBe("ACTIVE");
+  });
+
+  test("is none when all that were left were aborted: nothing is paused or awaited", async () => {
+    const gate = aGate();
+    const nodes = [await held(gate).made(), ...(await sound().times(2))];
+    const id = await deploy(nodes, { sizes: [{ count: 1 }], manual: true });
+    await gate.arrivals();
+    await ostler.engine.abort(ALICE, { work: { ids: nodes.slice(1).map((node) => node.id) } });
+    gate.open();
+    expect(await ostler.operationEnds(id)).toMatchObject({ state: "PARTIALLY_SUCCEEDED", waveState: "RUNNING" });
+  });
+});
+
+describe("too many failures", () => {
+  test.each([
+    { maxFailures: { count: 0 }, fails: 1, left: 3, by: "a number" },
+    { maxFailures: { percent: 25 }, fails: 2, left: 2, by: "a share of all nodes" },
+  ])("by $by hold the rest: nodes untouched, and the operation tells", async ({ maxFailures, fails, left }) => {
+    const nodes = [...(await failing().times(fails)), ...(await sound().times(left))];
+    const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures });
+    const before = await ostler.operation(id);
+    const halted = await waveBecomes(id, "HALTED");
+    expect(halted).toMatchObject({ state: "RUNNING", finishedAt: null, wave: fails - 1, waveBy: "engine", waveReason: expect.stringMatching(new RegExp(`^${fails} nodes? failed, and ${fails - 1} may`)) });
+    // Streams tell of an operation when its revision has changed.
+    expect(halted.revision).toBeGreaterThan(before.revision);
+    await expectUntouched(id, nodes.slice(fails));
+    expect(await ostler.engine.stop(ALICE, { work: { operationId: id } })).toMatchObject({ operationId: id, refusals: [] });
+    expect(await ostler.operation(id)).toMatchObject({ state: "STOPPED", finishedAt: expect.any(Date) });
+    await expectUntouched(id, nodes.slice(fails), "STOPPED");
+    expect(await unsound(ostler)).toEqual([]);
+  });
+
+  test("let what has begun go on, and begin nothing more of the same wave", async () => {
+    const gate = aGate();
+    const going = await held(gate).made();
+    const bad = await failing().made();
+    const rest = await sound().times(2);
+    const id = await deploy([going, bad, ...rest], { sizes: [{ count: 4 }], maxFailures: { count: 0 } }, { maxParallel: 2 });
+    await waveBecomes(id, "HALTED");
+    gate.open();
+    await ostler.nodeBecomes(going, "ACTIVE");
+    await expectUntouched(id, rest);
+    expect((await ostler.operation(id)).waveState).toBe("HALTED");
+    await ostler.engine.abort(ALICE, { work: { operationId: id } });
+    expect(await ostler.operation(id)).toMatchObject({ state: "ABORTED", finishedAt: expect.any(Date) });
+    await expectUntouched(id, rest, "ABORTED");
+  });
+
+  test("do not hold anything when every node has begun", async () => {
+    const nodes = await failing().times(2);
+    const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures: { count: 1 } });
+    expect(await ostler.operationEnds(id)).toMatchObject({ state: "FAILED", waveState: "RUNNING" });
+  });
+
+  test("that somebody has seen and resumed after do not count again", async () => {
+    const nodes = [await failing().made(), await sound().made(), await failing().made(), await sound().made()];
+    const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures: { count: 0 } });
+    await waveBecomes(id, "HALTED");
+    expect(await steer(id, "RESUME", "a bad cable")).toEqual({ operationId: id, refusals: [] });
+    await ostler.nodeBecomes(nodes[1] as TestNode, "ACTIVE");
+    const again = await waveBecomes(id, "HALTED");
+    expect(again).toMatchObject({ wave: 2, waves: { forgiven: 1 }, waveReason: expect.stringContaining("1 node failed") });
+    await expectUntouched(id, nodes.slice(3));
+    await steer(id, "RESUME");
+    expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
+    expect(await ostler.nodeState(nodes[3] as TestNode)).toBe("ACTIVE");
+  });
+
+  test("do not count again after the next wave was begun by hand either", async () => {
+    const gate = aGate();
+    const nodes = [await failing().made(), await held(gate).made(), await sound().made()];
+    const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures: { count: 0 } });
+    await waveBecomes(id, "HALTED");
+    expect((await steer(id, "ADVANCE")).refusals).toEqual([]);
+    await gate.arrivals();
+    await expectUntouched(id, nodes.slice(2));
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
+    expect(await ostler.nodeState(nodes[2] as TestNode)).toBe("ACTIVE");
+  });
+
+  test("of a commission clean up the failed nodes alone, unless told otherwise", async () => {
+    const nodes = [await failing().made(), await sound().made()];
+    const id = await ostler.begin("COMMISSION", nodes, { waves: { sizes: [{ count: 1 }], maxFailures: { count: 1 } } });
+    expect(await ostler.operationEnds(id)).toMatchObject({ state: "PARTIALLY_SUCCEEDED", onFailure: "CLEAN_UP_FAILED" });
+    expect([await ostler.nodeState(nodes[0] as TestNode), await ostler.nodeState(nodes[1] as TestNode)]).toEqual(["AVAILABLE", "ACTIVE"]);
+  });
+
+  test("go together with no policy that undoes everything: that is refused", async () => {
+    const nodes = await sound().times(2);
+    const before = await ostler.dump();
+    const answer = await ostler.submit("COMMISSION", nodes, { waves: { sizes: [{ count: 1 }], maxFailures: { percent: 10 } }, onFailure: "CLEAN_UP_ALL" });
+    expect(answer).toMatchObject({ operationId: null, refusals: [{ code: "INVALID_INPUT", path: ["input", "onFailure"], message: expect.stringContaining("CLEAN_UP_FAILED") }] });
+    expect(await ostler.changesSince(before)).toEqual([]);
+  });
+
+  // A run that waited for a place was passed over because its operation was halted, though it had nothing to do with that.
+  test("let the clean-up of the failed nodes have its turn below a limit of the service", async () => {
+    await ostler.engine.updateSite(ALICE, { phaseLimits: [{ phase: "undeploy", limit: 1 }] });
+    const nodes = [await failing().made(), await sound().made()];
+    const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures: { count: 0 } }, { onFailure: "CLEAN_UP_FAILED" });
+    await waveBecomes(id, "HALTED");
+    await ostler.nodeBecomes(nodes[0] as TestNode, "AVAILABLE");
+    await ostler.engine.updateSite(ALICE, { phaseLimits: null });
+    expect((await ostler.operation(id)).waveState).toBe("HALTED");
+    await ostler.engine.stop(ALICE, { work: { operationId: id } });
+    expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
+  });
+});
+
+test("one failure under CLEAN_UP_ALL ends all waves: those that had begun are cleaned up, the others untouched", async () => {
+  const nodes = [await sound().made(), await failing().made(), await sound().made()];
+  const id = await ostler.begin("COMMISSION", nodes, { waves: { sizes: [{ count: 1 }] } });
+  expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+  await expectUntouched(id, nodes.slice(2), "STOPPED");
+  expect([await ostler.nodeState(nodes[0] as TestNode), await ostler.nodeState(nodes[1] as TestNode)]).toEqual(["AVAILABLE", "AVAILABLE"]);
+});
+
+describe("a halt by request", () => {
+  test("lets no further node begin, and says by whom and why", async () => {
+    const gate = aGate();
+    const nodes = [await held(gate).made(), ...(await sound().times(2))];
+    const id = await deploy(nodes, { sizes: [{ count: 1 }] });
+    await gate.arrivals();
+    expect(await steer(id, "HALT", "the rack gets hot")).toEqual({ operationId: id, refusals: [] });
+    expect(await ostler.operation(id)).toMatchObject({ waveState: "HALTED", waveReason: "the rack gets hot", waveBy: "alice", state: "RUNNING" });
+    gate.open();
+    await ostler.nodeBecomes(nodes[0] as TestNode, "ACTIVE");
+    await expectUntouched(id, nodes.slice(1));
+    await steer(id, "RESUME");
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  });
+
+  test("ends a pause: its timer begins nothing", async () => {
+    const nodes = await sound().times(2);
+    const id = await deploy(nodes, { sizes: [{ count: 1 }], pauseSeconds: 0.5 });
+    await waveBecomes(id, "PAUSED");
+    await steer(id, "HALT");
+    await pauseRunsDown(id);
+    await expectUntouched(id, nodes.slice(1));
+    expect((await ostler.operation(id)).waveState).toBe("HALTED");
+    await steer(id, "ADVANCE");
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  });
+
+  test.each(["stop", "abort"] as const)("is no obstacle to a(n) %s: what has begun is ended, the rest never was", async (verb) => {
+    const gate = aGate();
+    const nodes = [await held(gate).made(), await sound().made()];
+    const id = await deploy(nodes, { sizes: [{ count: 1 }] });
+    await gate.arrivals();
+    await steer(id, "HALT");
+    await ostler.engine[verb](ALICE, { work: { operationId: id } });
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe(verb === "stop" ? "STOPPED" : "ABORTED");
+    await expectUntouched(id, nodes.slice(1), verb === "stop" ? "STOPPED" : "ABORTED");
+    expect((await steer(id, "RESUME")).refusals).toMatchObject([{ code: "INVALID_STATE", operationId: id, message: expect.stringContaining("has ended") }]);
+  });
+
+  test("leaves an operation that can be restarted, in waves again", async () => {
+    const nodes = [await failing().made(), ...(await sound().times(2))];
+    const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures: { count: 0 } });
+    await waveBecomes(id, "HALTED");
+    await ostler.engine.stop(ALICE, { work: { operationId: id } });
+    for (const { id: nodeId } of nodes) await ostler.engine.updateNode(ALICE, nodeId, { settings: {} });
+    const again = (await ostler.engine.restart(ALICE, { work: { operationId: id }, waves: { sizes: [{ count: 2 }] } })).operationId ?? "";
+    expect(await ostler.operationEnds(again)).toMatchObject({ state: "SUCCEEDED", waves: { sizes: [2, 1] } });
+    expect(await groupsSeen(nodes, again)).toEqual([2, 1]);
+  });
+});
+
+test("at most maxParallel nodes of a wave are at work at the same time", async () => {
+  const gates = [aGate(), aGate()];
+  const nodes = [...(await held(gates[0] ?? aGate()).times(3)), ...(await held(gates[1] ?? aGate()).times(2))];
+  const id = await deploy(nodes, { sizes: [{ count: 3 }] }, { maxParallel: 2 });
+  expect(await gates[0]?.arrivals(2)).toHaveLength(2);
+  await expectUntouched(id, nodes.slice(2));
+  gates[0]?.open();
+  await gates[1]?.arrivals(2);
+  expect((await ostler.runs(id)).slice(0, 3).map(({ state }) => state)).toEqual(["SUCCEEDED", "SUCCEEDED", "SUCCEEDED"]);
+  gates[1]?.open();
+  expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+});
+
+describe("waves are refused", () => {
+  test.each([
+    { waves: { sizes: [] }, path: ["input", "waves", "sizes"] },
+    { waves: { sizes: [{ count: 1 }, { count: 0 }] }, path: ["input", "waves", "sizes", "1"] },
+    { waves: { sizes: [{ count: 1.5 }] }, path: ["input", "waves", "sizes", "0"] },
+    { waves: { sizes: [{ percent: 0 }] }, path: ["input", "waves", "sizes", "0"] },
+    { waves: { sizes: [{ percent: 101 }] }, path: ["input", "waves", "sizes", "0"] },
+    { waves: { sizes: [{ count: 1 }], pauseSeconds: -1 }, path: ["input", "waves", "pauseSeconds"] },
+    { waves: { sizes: [{ count: 1 }], maxFailures: { count: -1 } }, path: ["input", "waves", "maxFailures"] },
+    { waves: { sizes: [{ count: 1 }], maxFailures: { percent: 100.5 } }, path: ["input", "waves", "maxFailures"] },
+  ])("that say $waves, with the place of the flaw", async ({ waves, path }) => {
+    const node = await sound().made();
+    expect(await ostler.submit("DEPLOY", [node], { waves })).toMatchObject({ operationId: null, refusals: [{ code: "INVALID_INPUT", path }] });
+    expect(await ostler.nodeState(node)).toBe("AVAILABLE");
+  });
+
+  test("any steering where there is nothing to steer, with the reason", async () => {
+    const gate = aGate();
+    const plain = await ostler.begin("DEPLOY", [await held(gate).made()]);
+    expect((await steer(plain, "HALT")).refusals).toMatchObject([{ code: "INVALID_STATE", operationId: plain, message: expect.stringContaining("has no waves") }]);
+    expect((await steer("7f2", "HALT")).refusals).toMatchObject([{ code: "NOT_FOUND", missing: ["7f2"] }]);
+    const id = await deploy([await held(gate).made()], { sizes: [{ count: 1 }] });
+    expect((await steer(id, "RESUME")).refusals).toMatchObject([{ code: "INVALID_STATE", message: expect.stringContaining("is not halted (RUNNING)") }]);
+    expect((await steer(id, "ADVANCE")).refusals).toMatchObject([{ code: "INVALID_STATE", message: expect.stringContaining("is at its last wave") }]);
+    expect((await steer(id, "HALT", "x".repeat(1001))).refusals).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "reason"] }]);
+    await ostler.engine.stop(ALICE, { work: { operationId: id } });
+    expect((await steer(id, "HALT")).refusals).toMatchObject([{ code: "INVALID_STATE", message: expect.stringContaining("is being stopped") }]);
+    gate.open();
+    await Promise.all([ostler.operationEnds(plain), ostler.operationEnds(id)]);
+  });
+});
+
+describe("when the process ends", () => {
+  test("in the middle of a wave, another one goes on from wave to wave", async () => {
+    await using lab = await engineUnderTest({ started: false });
+    const gate = aGate();
+    gate.open();
+    // Gates are a process's own: in the other one they stay shut, here they are open.
+    const nodes = await lab.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).times(3);
+    const victim = await lab.inAnotherProcess();
+    const id = await lab.begin("DEPLOY", nodes, { waves: { sizes: [{ count: 1 }] } });
+    await eventually("the first node is in its step", () => lab.entered(nodes[0] as TestNode).includes("deploy.write_image"));
+    await victim.kill();
+    await lab.leasesRunOut();
+    await lab.engine.start();
+    expect((await lab.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await unsound(lab)).toEqual([]);
+  });
+
+  test("in the middle of a pause, the pause ends when it would have ended", async () => {
+    await using lab = await engineUnderTest({ started: false });
+    const first = await lab.another({ started: true });
+    const nodes = await lab.aNode().in("AVAILABLE").times(2);
+    const id = await lab.begin("DEPLOY", nodes, { waves: { sizes: [{ count: 1 }], pauseSeconds: 1 } });
+    const { waveUntil } = await waveBecomes(id, "PAUSED", lab);
+    await first[Symbol.asyncDispose]();
+    await lab.engine.start();
+    expect((await lab.operationEnds(id)).state).toBe("SUCCEEDED");
+    const [begun] = (await lab.transitions(nodes[1] as TestNode)).filter(({ operationId }) => operationId === id);
+    expect(begun?.at.getTime()).toBeGreaterThanOrEqual((waveUntil?.getTime() ?? Infinity) - 100);
+  });
+});
+
+test("ten thousand nodes are admitted in waves, and none but those of the first wave are touched", async () => {
+  await using lab = await engineUnderTest({ started: false });
+  const nodes = await lab.aNode().times(10_000);
+  const begun = performance.now();
+  const id = await lab.begin("COMMISSION", nodes, { waves: { sizes: [{ count: 10 }, { percent: 1 }], maxFailures: { percent: 1 } } });
+  console.log(`10,000 nodes were admitted in waves within ${Math.round(performance.now() - begun)} ms`);
+  expect(await lab.operation(id)).toMatchObject({ totalCount: 10_000, waves: { maxFailures: 100 } });
+  const waves = await lab.test.sql<{ wave: number; state: string; runs: number }[]>`select wave, state, count(*)::int as runs from runs group by wave, state order by wave`;
+  expect(waves.slice(0, 3)).toEqual([{ wave: 0, state: "RUNNING", runs: 10 }, { wave: 1, state: "QUEUED", runs: 100 }, { wave: 2, state: "QUEUED", runs: 100 }]);
+  expect(waves.reduce((sum, { runs }) => sum + runs, 0)).toBe(10_000);
+  const [touched] = await lab.test.sql<{ nodes: number }[]>`select count(*)::int as nodes from nodes where state <> 'ENROLLED'`;
+  expect(touched?.nodes).toBe(10);
+});
