@@ -32,7 +32,7 @@ export async function startService(config: Config, log: Log): Promise<Service> {
   const database = parts.use(await openDatabase({ connection }));
   const bell = parts.use(await createBell(database, (error) => log.warn({ err: error }, "the doorbell could not be rung")));
   const tail = parts.use(await createTail({ database, bell, log }));
-  const engine = parts.use(await createEngine({ database, registry, bell, log, concurrency: config.concurrency }));
+  const engine = parts.use(await createEngine({ database, registry, bell, log, concurrency: config.concurrency, powerSeconds: config.powerSeconds }));
   const schema = buildSchema();
   const text = schemaText(schema);
   const services = { database, registry, engine, tail, version: VERSION, schemaHash: hashOfSchema(text) };

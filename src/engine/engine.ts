@@ -13,8 +13,10 @@ import { unhold } from "./holds.ts";
 import type { UnholdRequest } from "./holds.ts";
 import { abort, restart, stop, stopTimeout } from "./interrupt.ts";
 import type { AbortRequest, AbortResult, RestartRequest, StopRequest } from "./interrupt.ts";
-import { deleteNodes, registerNodes, setMaintenance, updateNode } from "./nodes.ts";
+import { deleteNodes, registerNodes, setMaintenance, setRetired, updateNode } from "./nodes.ts";
 import type { Edited, NewNode, NodeChange } from "./nodes.ts";
+import { createPowerReader } from "./power-reader.ts";
+import type { PowerAnswers } from "./power-reader.ts";
 import { reportPresence } from "./presence.ts";
 import type { PresenceEvent, PresenceReported, ReportedNode } from "./presence.ts";
 import { createProber } from "./prober.ts";
@@ -67,6 +69,9 @@ export interface Engine extends AsyncDisposable {
   updateNode(caller: Caller, nodeId: string, change: NodeChange): Promise<Edited>;
   deleteNodes(caller: Caller, selector: NodeSelector): Promise<Edited>;
   setMaintenance(caller: Caller, selector: NodeSelector, reason: string | null): Promise<Edited>;
+  setRetired(caller: Caller, selector: NodeSelector, reason: string | null): Promise<Edited>;
+  /** Reads the power of nodes now, up to 1,000 of them, within half a minute. Those that are at work are refused. */
+  readPower(selector: NodeSelector): Promise<PowerAnswers>;
   createCluster(caller: Caller, cluster: NewCluster): Promise<ClusterEdited>;
   updateCluster(caller: Caller, ref: ClusterRef, change: ClusterChange): Promise<ClusterEdited>;
   deleteCluster(caller: Caller, ref: ClusterRef, ifRevision: number | undefined): Promise<ClusterEdited>;
@@ -93,6 +98,8 @@ export interface EngineOptions {
   readonly probeMs?: number;
   /** How long running steps may take to end when the engine is disposed of. */
   readonly drainMs?: number;
+  /** How often the power of each node at rest is read, in seconds; absent or 0: never. */
+  readonly powerSeconds?: number;
 }
 
 const ABORT_GRACE_MS = 10_000;
@@ -109,12 +116,14 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   const runner = createRunner({ database, transact, registry, queue, nudge, bell, log, abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS });
   const parts = { transact, registry, queue, nudge, checkWishes: runner.checkWishes };
   const prober = createProber({ database, transact, registry, log, probeMs: options.probeMs ?? PROBE_MS });
+  const powerReader = createPowerReader({ database, transact, registry, bell, log });
   let recovery: { close(): void } | undefined;
   return {
     async start() {
       await queue.start({ run: runner.run, discover: prober.run, timer: ({ operationId, what }) => (what === "STOP" ? stopTimeout(parts, operationId) : pauseIsOver(transact, parts, operationId)) });
       turns.start();
       recovery = startRecovery({ database, queue, log });
+      if (options.powerSeconds) powerReader.start(options.powerSeconds);
     },
     submit: (caller, request) => submitVerb(parts, caller, request),
     abort: (caller, request) => abort(parts, caller, request),
@@ -129,6 +138,8 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     updateNode: (_caller, nodeId, change) => updateNode(parts, nodeId, change),
     deleteNodes: (caller, selector) => deleteNodes(parts, caller, selector),
     setMaintenance: (caller, selector, reason) => setMaintenance(parts, caller, selector, reason),
+    setRetired: (_caller, selector, reason) => setRetired(parts, selector, reason),
+    readPower: (selector) => powerReader.read(selector),
     createCluster: (caller, cluster) => createCluster(transact, caller, cluster),
     updateCluster: (_caller, ref, change) => updateCluster(transact, ref, change),
     deleteCluster: (_caller, ref, ifRevision) => deleteCluster(transact, ref, ifRevision),
@@ -139,6 +150,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     callBack: (token, body) => callBack({ ...parts, log }, token, body),
     async [Symbol.asyncDispose]() {
       recovery?.close();
+      await powerReader.close();
       await turns.close();
       runner.drain();
       prober.drain();

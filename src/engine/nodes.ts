@@ -1,9 +1,9 @@
-/** Changes of nodes that are no work: register, edit, delete, maintenance, presence aside. All or none, like every request. */
+/** Changes of nodes that are no work: register, edit, delete, the marks of maintenance and retirement. All or none, like every request. */
 import { randomUUID } from "node:crypto";
 import type { Refusal } from "../errors.ts";
 import { Refused } from "../errors.ts";
 import { STATES_AT_REST } from "../lifecycle/machine.ts";
-import { isInterfaceName } from "../drivers/registry.ts";
+import { INTERFACES, controllerOf, isInterfaceName } from "../drivers/registry.ts";
 import type { AnyDriver, Registry } from "../drivers/registry.ts";
 import { violatedConstraint } from "../store/database.ts";
 import { clustersByIds, clustersByNames } from "../store/clusters.ts";
@@ -11,6 +11,7 @@ import { deleteNode, insertNodes, lockNodes, nodesByNames, putSecrets, secretsOf
 import type { NodeRow, Secrets } from "../store/nodes.ts";
 import type { JsonObject } from "../store/records.ts";
 import { busyNodes } from "../store/runs.ts";
+import { createRedactor, isStorable } from "./redact.ts";
 import { isUuid, selectNodes } from "./select.ts";
 import type { ClusterRef, NodeSelector } from "./select.ts";
 import type { Caller, Transact, Work } from "./transition.ts";
@@ -22,6 +23,10 @@ export interface NewNode {
   readonly interfaces?: readonly BorrowedInterface[] | undefined;
   readonly labels?: Readonly<Record<string, string>> | undefined;
   readonly cluster?: ClusterRef | undefined;
+  /** Role in its cluster. */
+  readonly hostGroup?: string | undefined;
+  /** Whether automatic cleaning runs; absent: as the site says. */
+  readonly automaticCleaning?: boolean | undefined;
 }
 
 /** One interface taken from another driver, with that driver's settings. */
@@ -41,6 +46,10 @@ export interface NodeChange {
   readonly interfaces?: readonly BorrowedInterface[] | undefined;
   readonly labels?: Readonly<Record<string, string>> | undefined;
   readonly isProtected?: boolean | undefined;
+  /** Null: none. */
+  readonly hostGroup?: string | null | undefined;
+  /** Null: as the site says. */
+  readonly automaticCleaning?: boolean | null | undefined;
 }
 
 export type Edited = { readonly nodeIds: readonly string[]; readonly refusals: readonly Refusal[] };
@@ -53,6 +62,8 @@ export interface NodeParts {
 const NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$/;
 const LABEL = /^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$/;
 const LABELS_MAX = 64;
+const REASON_LENGTH_MAX = 1_000;
+const CONTROLLER_LENGTH_MAX = 253;
 const REFUSALS_MAX = 100;
 
 export function nameFlaw(name: string, path: readonly string[]): Refusal[] {
@@ -65,17 +76,17 @@ export function nameFlaw(name: string, path: readonly string[]): Refusal[] {
 export async function registerNodes(parts: NodeParts, caller: Caller, given: readonly NewNode[]): Promise<Edited> {
   if (given.length === 0) return refused([{ code: "INVALID_INPUT", message: "An empty list registers nothing; name at least one node.", path: ["input", "nodes"] }]);
   const prepared = await Promise.all(given.map((node, index) => prepare(parts.registry, node, ["input", "nodes", String(index)])));
-  const refusals = [...prepared.flatMap((one) => one.refusals), ...twice(given)];
-  if (refusals.length > 0) return refused(refusals);
+  const flaws = [...prepared.flatMap((one) => one.refusals), ...twice(given)];
   try {
     return await parts.transact(async (work) => {
       const clusterIds = await clustersOf(work, given);
-      const taken = await nodesByNames(work.tx, given.map(({ name }) => name));
-      const late = [
+      const taken = await nodesByNames(work.tx, given.map(({ name }) => name).filter(isStorable));
+      const conflicts = [
         ...clusterIds.refusals,
         ...taken.map(({ name, id }): Refusal => ({ code: "INVALID_INPUT", message: `A node ${name} exists already.`, nodeId: id, path: ["input", "nodes", String(given.findIndex((node) => node.name === name)), "name"] })),
       ];
-      if (late.length > 0) throw new Refused(late.slice(0, REFUSALS_MAX));
+      const refusals = [...flaws, ...conflicts].toSorted((a, b) => placeOf(a) - placeOf(b));
+      if (refusals.length > 0) throw new Refused(refusals.slice(0, REFUSALS_MAX));
       const rows = given.map((node, index) => ({
         id: randomUUID(),
         name: node.name,
@@ -84,7 +95,10 @@ export async function registerNodes(parts: NodeParts, caller: Caller, given: rea
         driver: node.driver,
         borrowed: borrowedOf(node.interfaces),
         settings: prepared[index]?.settings ?? {},
+        controller: prepared[index]?.controller ?? null,
         labels: node.labels ?? {},
+        hostGroup: node.hostGroup ?? null,
+        automaticCleaning: node.automaticCleaning ?? null,
         clusterId: clusterIds.of(node.cluster),
         transitionCount: 1,
       }));
@@ -101,6 +115,11 @@ export async function registerNodes(parts: NodeParts, caller: Caller, given: rea
     if (violatedConstraint(error)?.startsWith("nodes_name")) return registerNodes(parts, caller, given);
     throw error;
   }
+}
+
+/** Place in the list of the node that a refusal is about. */
+function placeOf({ path }: Refusal): number {
+  return Number(path?.[2] ?? 0);
 }
 
 function blank(caller: Caller) {
@@ -121,23 +140,17 @@ function twice(given: readonly NewNode[]): Refusal[] {
 interface Prepared {
   readonly settings: Readonly<Record<string, JsonObject>>;
   readonly secrets: Secrets;
+  /** What the management controller is reached by; null: the driver does not say, so it is the node's own. */
+  readonly controller: string | null;
   readonly refusals: readonly Refusal[];
 }
 
 /** Checks a node's drivers and settings, and splits secrets from the rest. `kept`: secrets that stay unless given anew. */
 export async function prepare(registry: Registry, node: NewNode, path: readonly string[], kept: Secrets = {}): Promise<Prepared> {
-  const refusals: Refusal[] = [...nameFlaw(node.name, [...path, "name"]), ...labelFlaws(node.labels, path)];
-  const interfaces = node.interfaces ?? [];
-  for (const [index, { kind }] of interfaces.entries()) {
-    if (!isInterfaceName(kind)) refusals.push({ code: "INVALID_INPUT", message: `There is no interface ${kind}.`, path: [...path, "interfaces", String(index), "kind"] });
-  }
-  const composed = registry.compose({ driver: node.driver, borrowed: borrowedOf(interfaces) });
-  if ("problem" in composed) {
-    return { settings: {}, secrets: {}, refusals: [...refusals, { code: "INVALID_INPUT", message: `Node ${node.name}: ${composed.problem}`, path: [...path, "driver"] }] };
-  }
+  const refusals: Refusal[] = [...nameFlaw(node.name, [...path, "name"]), ...labelFlaws(node.labels, path), ...hostGroupFlaw(node.hostGroup, path), ...driverFlaws(registry, node, path)];
   const settings: Record<string, JsonObject> = {};
   const secrets: Record<string, Readonly<Record<string, string>>> = {};
-  for (const driver of composed.composition.drivers) {
+  for (const driver of driversOf(registry, node)) {
     const source = settingsFor(node, driver, path);
     const given = source.value ?? {};
     const isObject = typeof given === "object" && !Array.isArray(given);
@@ -151,7 +164,45 @@ export async function prepare(registry: Registry, node: NewNode, path: readonly 
     settings[driver.name] = verdict.settings;
     if (Object.keys(verdict.secrets).length > 0) secrets[driver.name] = verdict.secrets;
   }
-  return { settings, secrets, refusals };
+  if (refusals.length > 0) return { settings, secrets, refusals, controller: null };
+  try {
+    return { settings, secrets, refusals, controller: controllerFor(registry, node, settings, secrets) };
+  } catch {
+    // What it threw may hold a secret.
+    return { settings, secrets, controller: null, refusals: [{ code: "UNSUPPORTED_BY_DRIVER", message: `Node ${node.name}: its driver fails to tell the management controller from these settings; report that to whoever wrote the driver.`, path: [...path, "settings"] }] };
+  }
+}
+
+/** Everything that is wrong with the drivers that a node names, each where it names it. */
+function driverFlaws(registry: Registry, node: NewNode, path: readonly string[]): Refusal[] {
+  const flaws: Refusal[] = [];
+  const invalid = (what: string, ...at: readonly string[]) => flaws.push({ code: "INVALID_INPUT", message: `Node ${node.name}: ${what}`, path: [...path, ...at] });
+  const own = registry.compose({ driver: node.driver, borrowed: {} });
+  if ("problem" in own) invalid(own.problem, "driver");
+  for (const [index, { kind, driver }] of (node.interfaces ?? []).entries()) {
+    const at = ["interfaces", String(index)];
+    if (node.interfaces?.findIndex((one) => one.kind === kind) !== index) invalid(`its interface ${kind} is given twice.`, ...at, "kind");
+    if (!isInterfaceName(kind)) {
+      invalid(`there is no interface "${kind}" (there are ${INTERFACES.join(", ")}).`, ...at, "kind");
+      continue;
+    }
+    const giver = registry.compose({ driver, borrowed: { [kind]: driver } });
+    if ("problem" in giver) invalid(giver.problem, ...at, "driver");
+  }
+  return flaws;
+}
+
+/** The drivers that a node names, each once, as far as they are loaded. */
+function driversOf(registry: Registry, node: NewNode): AnyDriver[] {
+  return [...new Set([node.driver, ...(node.interfaces ?? []).map(({ driver }) => driver)])].flatMap((name) => registry.get(name) ?? []);
+}
+
+/** What its management controller is reached by, as the driver tells that gives its power. */
+function controllerFor(registry: Registry, node: NewNode, settings: Prepared["settings"], secrets: Secrets): string | null {
+  const composed = registry.compose({ driver: node.driver, borrowed: borrowedOf(node.interfaces) });
+  const giver = "composition" in composed ? composed.composition.giver("power") : null;
+  const told = giver && controllerOf(giver, { ...settings[giver.name], ...secrets[giver.name] });
+  return told && createRedactor(Object.values(secrets).flatMap((fields) => Object.values(fields))).text(told).slice(0, CONTROLLER_LENGTH_MAX);
 }
 
 function settingsFor(node: NewNode, driver: AnyDriver, path: readonly string[]): { readonly value: unknown; readonly path: readonly string[] } {
@@ -168,6 +219,11 @@ export function labelFlaws(labels: Readonly<Record<string, string>> | undefined,
     .map(([key]) => ({ code: "INVALID_INPUT", message: `The label ${JSON.stringify(key)} does not do: its key has letters, digits, dot, dash, slash and underscore, at most 63; its value at most 253 characters.`, path: [...path, "labels"] }));
 }
 
+function hostGroupFlaw(hostGroup: string | null | undefined, path: readonly string[]): Refusal[] {
+  if (hostGroup == null || LABEL.test(hostGroup)) return [];
+  return [{ code: "INVALID_INPUT", message: `The host group ${JSON.stringify(hostGroup)} does not do: letters, digits, dot, dash, slash and underscore, 1 to 63 of them, with a letter or digit at either end.`, path: [...path, "hostGroup"] }];
+}
+
 function borrowedOf(interfaces: readonly BorrowedInterface[] | undefined): Record<string, string> {
   return Object.fromEntries((interfaces ?? []).map(({ kind, driver }) => [kind, driver]));
 }
@@ -180,9 +236,10 @@ async function clustersOf(work: Work, given: readonly NewNode[]) {
   const key = (ref: ClusterRef) => ("id" in ref ? ref.id : ref.name);
   return {
     of: (ref: ClusterRef | undefined) => (ref ? (known.get(key(ref)) ?? null) : null),
-    refusals: [...new Set(refs.map(key))]
-      .filter((name) => !known.has(name))
-      .map((name): Refusal => ({ code: "NOT_FOUND", message: `There is no cluster ${name}.`, missing: [name], path: ["input", "nodes"] })),
+    refusals: given.flatMap(({ name, cluster }, index): Refusal[] => {
+      if (!cluster || known.has(key(cluster))) return [];
+      return [{ code: "NOT_FOUND", message: `Node ${name}: there is no cluster ${key(cluster)}.`, missing: [key(cluster)], path: ["input", "nodes", String(index), "cluster"] }];
+    }),
   };
 }
 
@@ -200,7 +257,7 @@ export async function updateNode(parts: NodeParts, nodeId: string, change: NodeC
       const redrives = change.driver !== undefined || change.settings !== undefined || change.interfaces !== undefined;
       const drivers = redrives ? await prepare(parts.registry, merged(node, change), ["input"], await secretsOf(work.tx, nodeId)) : null;
       const flaws = [
-        ...(drivers?.refusals ?? [...(change.name === undefined ? [] : nameFlaw(change.name, ["input", "name"])), ...labelFlaws(change.labels, ["input"])]),
+        ...(drivers?.refusals ?? [...(change.name === undefined ? [] : nameFlaw(change.name, ["input", "name"])), ...labelFlaws(change.labels, ["input"]), ...hostGroupFlaw(change.hostGroup, ["input"])]),
         ...(await nameTaken(work, node, change)),
       ];
       if (flaws.length > 0) throw new Refused(flaws);
@@ -209,7 +266,9 @@ export async function updateNode(parts: NodeParts, nodeId: string, change: NodeC
         ...(change.name !== undefined && { name: change.name }),
         ...(change.labels !== undefined && { labels: change.labels }),
         ...(change.isProtected !== undefined && { isProtected: change.isProtected }),
-        ...(drivers && { driver: next.driver, borrowed: borrowedOf(next.interfaces), settings: drivers.settings }),
+        ...(change.hostGroup !== undefined && { hostGroup: change.hostGroup }),
+        ...(change.automaticCleaning !== undefined && { automaticCleaning: change.automaticCleaning }),
+        ...(drivers && { driver: next.driver, borrowed: borrowedOf(next.interfaces), settings: drivers.settings, controller: drivers.controller }),
       });
       if (drivers) await putSecrets(work.tx, [{ nodeId, secrets: drivers.secrets }]);
       return { nodeIds: [nodeId], refusals: [] };
@@ -231,6 +290,7 @@ function merged(node: NodeRow, change: NodeChange): NewNode {
     settings: change.settings ?? node.settings[driver],
     interfaces: interfaces.map((one) => ({ ...one, settings: one.settings ?? node.settings[one.driver] })),
     labels: change.labels ?? node.labels,
+    hostGroup: change.hostGroup ?? undefined,
   };
 }
 
@@ -261,17 +321,28 @@ export async function deleteNodes(parts: NodeParts, caller: Caller, selector: No
   });
 }
 
-// ---- maintenance
+// ---- marks
 
-/** Sets the mark with a reason, or clears it with null. Starts no work. */
+/** Sets the mark with a reason, or clears it with null. Starts no work, and stops none. */
 export async function setMaintenance(parts: NodeParts, caller: Caller, selector: NodeSelector, reason: string | null): Promise<Edited> {
-  if (reason !== null && (reason.trim() === "" || reason.length > 1000)) {
-    return refused([{ code: "INVALID_INPUT", message: "A maintenance needs a reason of 1 to 1000 characters; null ends it.", path: ["input", "reason"] }]);
-  }
+  const flaw = reasonFlaw("A maintenance", reason);
+  if (flaw) return refused([flaw]);
   return edit(parts, selector, async (work, nodes) => {
     const mark = reason === null ? { maintenanceReason: null, maintenanceSince: null, maintenanceBy: null } : { maintenanceReason: reason, maintenanceSince: new Date(), maintenanceBy: caller.actor };
     await updateNodes(work.tx, nodes.map(({ id }) => id), mark);
   });
+}
+
+/** Marks nodes as being on their way out, with a reason, or takes the mark away with null. What runs goes on. */
+export async function setRetired(parts: NodeParts, selector: NodeSelector, reason: string | null): Promise<Edited> {
+  const flaw = reasonFlaw("A retirement", reason);
+  if (flaw) return refused([flaw]);
+  return edit(parts, selector, (work, nodes) => updateNodes(work.tx, nodes.map(({ id }) => id), { retiredReason: reason }));
+}
+
+function reasonFlaw(what: string, reason: string | null): Refusal | null {
+  if (reason === null || (reason.trim() !== "" && reason.length <= REASON_LENGTH_MAX)) return null;
+  return { code: "INVALID_INPUT", message: `${what} needs a reason of 1 to ${REASON_LENGTH_MAX} characters; null ends it.`, path: ["input", "reason"] };
 }
 
 async function edit(parts: NodeParts, selector: NodeSelector, change: (work: Work, nodes: readonly NodeRow[]) => Promise<void>): Promise<Edited> {

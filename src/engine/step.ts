@@ -207,10 +207,9 @@ function declaredStep({ machine, step }: Pick<StepRequest, "machine" | "step">):
 }
 
 /** Sets a node's power outside any step; bounded by `deadline`, and ended by `end`. Answers the state it is in then. */
-export async function setPower(machine: Machine, action: PowerAction, deadline: Date, log: Log, end?: AbortSignal): Promise<PowerState> {
-  const signal = AbortSignal.any([AbortSignal.timeout(Math.max(1, deadline.getTime() - Date.now())), ...(end ? [end] : [])]);
+export async function setPower(machine: Machine, action: PowerAction, deadline: Date, log: Log, end = new AbortController().signal): Promise<PowerState> {
   const power = { state: null as PowerState | null };
-  await bounded(powerOf({ machine, deadline, log }, signal, power).set(action), signal);
+  await within(deadline, end, (signal) => powerOf({ machine, deadline, log }, signal, power).set(action));
   return power.state ?? "UNKNOWN";
 }
 
@@ -236,7 +235,7 @@ class TimeOver extends Error {
 /** Makes a call that ends with `end`, or with a `TimeOver` at the deadline, whether or not the driver heeds its signal. */
 async function within<T>(deadline: Date, end: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const clock = new AbortController();
-  const timer = setTimeout(() => clock.abort(new TimeOver("The time is over.")), Math.max(1, deadline.getTime() - Date.now()));
+  const timer = setTimeout(() => clock.abort(new TimeOver("it did not answer in time")), Math.max(1, deadline.getTime() - Date.now()));
   const signal = AbortSignal.any([end, clock.signal]);
   const over = new Promise<never>((_, reject) => {
     const leave = () => reject(signal.reason);

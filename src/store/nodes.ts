@@ -1,6 +1,7 @@
 /** Nodes: who they are, what state they are in, what inspection found. `state` is changed through `moveNodes` alone. */
 import { and, asc, desc, eq, gt, ilike, inArray, isNotNull, isNull, like, not, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
+import type { PgColumn } from "drizzle-orm/pg-core";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import type { Reader, Tx } from "./database.ts";
 import { cutPage, pageClauses } from "./page.ts";
@@ -28,6 +29,13 @@ export interface NodeFilter {
   readonly powerStates?: readonly NodeRow["powerState"][] | undefined;
   readonly presence?: readonly NodeRow["presence"][] | undefined;
   readonly maintenance?: boolean | undefined;
+  readonly retired?: boolean | undefined;
+  readonly protected?: boolean | undefined;
+  /** Whether the last work on it ended badly. */
+  readonly withErrors?: boolean | undefined;
+  /** Whether its power is known and not as it was left through us. */
+  readonly powerDrift?: boolean | undefined;
+  readonly hostGroup?: string | undefined;
   readonly clusterId?: string | undefined;
   readonly clusterName?: string | undefined;
   readonly driver?: string | undefined;
@@ -39,14 +47,19 @@ export interface NodeFilter {
 /** The filter as a condition on `nodes`; undefined when it matches all. */
 export function nodeCondition(filter: NodeFilter | undefined): SQL | undefined {
   if (!filter) return undefined;
-  const { ids, name, states, powerStates, presence, maintenance, clusterId, clusterName, driver, labels } = filter;
+  const { ids, name, states, powerStates, presence, clusterId, clusterName, driver, hostGroup, labels } = filter;
   return and(
     ids && inArray(nodes.id, [...ids]),
     name && stringCondition(name),
     states && inArray(nodes.state, [...states]),
     powerStates && inArray(nodes.powerState, [...powerStates]),
     presence && inArray(nodes.presence, [...presence]),
-    maintenance === undefined ? undefined : maintenance ? isNotNull(nodes.maintenanceSince) : isNull(nodes.maintenanceSince),
+    isSet(nodes.maintenanceSince, filter.maintenance),
+    isSet(nodes.retiredReason, filter.retired),
+    isSet(nodes.lastError, filter.withErrors),
+    filter.protected === undefined ? undefined : eq(nodes.isProtected, filter.protected),
+    filter.powerDrift === undefined ? undefined : sql`(${nodes.powerState} <> 'UNKNOWN' and ${nodes.powerState} is distinct from coalesce(${nodes.wantedPower}, ${nodes.powerState})) = ${filter.powerDrift}`,
+    hostGroup === undefined ? undefined : eq(nodes.hostGroup, hostGroup),
     clusterId === undefined ? undefined : eq(nodes.clusterId, clusterId),
     clusterName === undefined ? undefined : sql`${nodes.clusterId} = (select ${clusters.id} from ${clusters} where ${clusters.name} = ${clusterName})`,
     driver === undefined ? undefined : eq(nodes.driver, driver),
@@ -54,6 +67,10 @@ export function nodeCondition(filter: NodeFilter | undefined): SQL | undefined {
     filter.or && (filter.or.length === 0 ? sql`false` : or(...filter.or.map((one) => nodeCondition(one) ?? sql`true`))),
     filter.not && not(nodeCondition(filter.not) ?? sql`true`),
   );
+}
+
+function isSet(column: PgColumn, wanted: boolean | undefined): SQL | undefined {
+  return wanted === undefined ? undefined : wanted ? isNotNull(column) : isNull(column);
 }
 
 function stringCondition(test: StringTest): SQL | undefined {
@@ -147,7 +164,7 @@ export async function updateNode(tx: Tx, id: string, change: Partial<Omit<NodeRo
     .where(eq(nodes.id, id));
 }
 
-export async function updateNodes(tx: Tx, ids: readonly string[], change: Partial<Pick<NodeRow, "clusterId" | "presence" | "maintenanceReason" | "maintenanceSince" | "maintenanceBy">>): Promise<void> {
+export async function updateNodes(tx: Tx, ids: readonly string[], change: Partial<Pick<NodeRow, "clusterId" | "retiredReason" | "presence" | "maintenanceReason" | "maintenanceSince" | "maintenanceBy">>): Promise<void> {
   if (ids.length === 0) return;
   await tx
     .update(nodes)
@@ -201,6 +218,24 @@ export async function secretFieldsOf(reader: Reader, nodeIds: readonly string[])
 
 export async function insertInventory(tx: Tx, row: { readonly id: string; readonly nodeId: string; readonly runId: string; readonly data: JsonObject }): Promise<void> {
   await tx.insert(inventories).values(row);
+}
+
+/** Snapshots of a node, newest first. */
+export async function inventoriesPage(reader: Reader, nodeId: string, request: PageRequest): Promise<Page<InventoryRow>> {
+  const { where, orderBy } = pageClauses(request, { column: inventories.takenAt, id: inventories.id, descending: true });
+  const rows = await reader
+    .select()
+    .from(inventories)
+    .where(and(eq(inventories.nodeId, nodeId), where))
+    .orderBy(...orderBy)
+    .limit(request.limit + 1);
+  return cutPage(rows, request);
+}
+
+/** One snapshot of a node, if it has that one. */
+export async function inventoryOf(reader: Reader, nodeId: string, id: string): Promise<InventoryRow | undefined> {
+  const [row] = await reader.select().from(inventories).where(and(eq(inventories.nodeId, nodeId), eq(inventories.id, id)));
+  return row;
 }
 
 /** The newest inventory of each node that has one. */

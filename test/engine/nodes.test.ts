@@ -6,8 +6,17 @@ import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 
 const cleaner = aDriver("cleaner", { clean: stepsOf(aStep("rinse", "clean", async ({ settings }) => ({ kind: "done", output: { with: String(settings["soap"]) } }))) });
 const bare = aDriver("bare");
+const mute = aDriver("mute", { inspect: { ...stepsOf(aStep("look", "inspect", async () => ({ kind: "done", output: { model: 7 } }))), withoutReboot: true } });
+/** Tells of the chassis that its nodes are in, and fails to where it is told to fail. */
+const blade = {
+  ...aDriver("blade", { secret: true }),
+  controllerOf(settings: Record<string, unknown>) {
+    if (settings["chassis"] === "broken") throw new Error(`no chassis with ${String(settings["password"])}`);
+    return `${String(settings["chassis"])}${settings["told"] === undefined ? "" : ` ${String(settings["told"])}`}`;
+  },
+} as unknown as typeof bare;
 
-const ostler = await engineUnderTest({ drivers: [cleaner, bare] });
+const ostler = await engineUnderTest({ drivers: [cleaner, bare, blade, mute] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 const count = async () => (await ostler.test.sql`select count(*)::int from nodes`)[0]?.["count"];
@@ -41,6 +50,42 @@ describe("registering", () => {
     expect(await count()).toBe(before);
   });
 
+  test("is refused with flaws and conflicts together, node by node, each where it stands", async () => {
+    const node = await ostler.aNode().made();
+    const before = await ostler.dump();
+    const answer = await ostler.engine.registerNodes(ALICE, [
+      { name: "fine", driver: "fake" },
+      { name: node.name, driver: "fake", labels: { "no good": "x" }, cluster: { name: "ghost" } },
+      { name: "also-fine", driver: "fake" },
+      { name: node.name, driver: "tape", cluster: { id: "garbage" }, hostGroup: "-" },
+      { name: "-", driver: "fake", settings: { delayMs: -1 }, interfaces: [{ kind: "clean", driver: "tape" }, { kind: "clean", driver: "bare" }, { kind: "wheels", driver: "bare" }] },
+    ]);
+    expect(answer.refusals.map(({ code, path }) => `${code} ${path?.slice(2).join(".")}`)).toEqual([
+      "INVALID_INPUT 1.labels",
+      "NOT_FOUND 1.cluster",
+      "INVALID_INPUT 1.name",
+      "INVALID_INPUT 3.hostGroup",
+      "INVALID_INPUT 3.driver",
+      "INVALID_INPUT 3.name",
+      "NOT_FOUND 3.cluster",
+      "INVALID_INPUT 4.name",
+      "INVALID_INPUT 4.interfaces.0.driver",
+      "INVALID_INPUT 4.interfaces.1.kind",
+      "INVALID_INPUT 4.interfaces.1.driver",
+      "INVALID_INPUT 4.interfaces.2.kind",
+      "INVALID_INPUT 4.settings.delayMs",
+    ]);
+    expect(await ostler.changesSince(before)).toEqual([]);
+  });
+
+  test("with a driver that is not loaded names those that are", async () => {
+    const { refusals } = await ostler.engine.registerNodes(ALICE, [{ name: "taped", driver: "tape", interfaces: [{ kind: "clean", driver: "spool" }] }]);
+    expect(refusals.map(({ message }) => message)).toEqual([
+      expect.stringContaining('driver "tape" is not loaded (loaded: fake, cleaner, bare, blade, mute)'),
+      expect.stringContaining('driver "spool" is not loaded (loaded: fake, cleaner, bare, blade, mute)'),
+    ]);
+  });
+
   test("of no nodes, of a name that is taken, or into a cluster that is not there is refused", async () => {
     const node = await ostler.aNode().made();
     const answers = await Promise.all([
@@ -62,6 +107,66 @@ describe("registering", () => {
     expect((await ostler.node(node)).settings).toEqual({ fake: expect.not.objectContaining({ password: expect.anything() }) });
     expect(await secretsOf(ostler.database.reader, node.id)).toEqual({ fake: { password: "correct-horse" } });
     expect((await secretFieldsOf(ostler.database.reader, [node.id])).get(node.id)).toEqual({ fake: ["password"] });
+  });
+});
+
+describe("a node's management controller", () => {
+  const made = async (driver: string, settings: Record<string, unknown>, interfaces: readonly { kind: string; driver: string; settings?: unknown }[] = []) => ostler.aNode().with(driver, settings).borrowing(interfaces).made();
+
+  test("is what the driver tells that gives its power; nodes that share it say the same", async () => {
+    const [one, two, other, own] = [await made("blade", { chassis: "c7" }), await made("bare", {}, [{ kind: "power", driver: "blade", settings: { chassis: "c7" } }]), await made("blade", { chassis: "c8" }), await made("bare", {})];
+    expect(await Promise.all([one, two, other, own].map(async (node) => (await ostler.node(node)).controller))).toEqual(["c7", "c7", "c8", null]);
+  });
+
+  test("is told anew when the node is driven otherwise, and only then", async () => {
+    const node = await made("blade", { chassis: "c7" });
+    await ostler.engine.updateNode(ALICE, node.id, { labels: { a: "1" } });
+    expect((await ostler.node(node)).controller).toBe("c7");
+    await ostler.engine.updateNode(ALICE, node.id, { settings: { chassis: "c9" } });
+    expect((await ostler.node(node)).controller).toBe("c9");
+    await ostler.engine.updateNode(ALICE, node.id, { driver: "bare" });
+    expect((await ostler.node(node)).controller).toBeNull();
+  });
+
+  test("never holds a secret, and a driver that fails to tell it is a refusal without its words", async () => {
+    const node = await made("blade", { chassis: "c7", told: "by Xyzzy-plugh", password: "Xyzzy-plugh" });
+    expect((await ostler.node(node)).controller).toBe("c7 by ***");
+    const { refusals } = await ostler.engine.registerNodes(ALICE, [{ name: "broken", driver: "blade", settings: { chassis: "broken", password: "Xyzzy-plugh" } }]);
+    expect(refusals).toMatchObject([{ code: "UNSUPPORTED_BY_DRIVER", path: ["input", "nodes", "0", "settings"] }]);
+    expect(refusals[0]?.message).not.toContain("Xyzzy");
+  });
+});
+
+describe("what is set of a node when it is registered or edited", () => {
+  test("is its host group and whether it is cleaned automatically; null takes either away", async () => {
+    const { nodeIds } = await ostler.engine.registerNodes(ALICE, [{ name: "grouped", driver: "fake", hostGroup: "service-master", automaticCleaning: false }]);
+    const node = { id: nodeIds[0] ?? "", name: "grouped" };
+    expect(await ostler.node(node)).toMatchObject({ hostGroup: "service-master", automaticCleaning: false });
+    await ostler.engine.updateNode(ALICE, node.id, { labels: {} });
+    expect(await ostler.node(node)).toMatchObject({ hostGroup: "service-master", automaticCleaning: false });
+    await ostler.engine.updateNode(ALICE, node.id, { hostGroup: null, automaticCleaning: null });
+    expect(await ostler.node(node)).toMatchObject({ hostGroup: null, automaticCleaning: null });
+    expect((await ostler.engine.updateNode(ALICE, node.id, { hostGroup: "a b" })).refusals).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "hostGroup"] }]);
+  });
+
+  test("switches automatic cleaning off for that node alone", async () => {
+    const [dirty, clean] = await ostler.aNode().in("ACTIVE").times(2);
+    if (!dirty || !clean) throw new Error("Two nodes were asked for.");
+    await ostler.engine.updateNode(ALICE, dirty.id, { automaticCleaning: false });
+    await ostler.operationEnds(await ostler.begin("UNDEPLOY", [dirty, clean]));
+    expect([ostler.entered(dirty), ostler.entered(clean)].map((steps) => steps.filter((step) => step.startsWith("clean")))).toEqual([[], ["clean.erase_metadata", "clean.erase_disks"]]);
+  });
+});
+
+describe("a node's model", () => {
+  test("is what an inspection called it, and stays when a later one says nothing", async () => {
+    const node = await ostler.aNode().in("MANAGEABLE").made();
+    await ostler.operationEnds(await ostler.begin("INSPECT", [node]));
+    expect((await ostler.node(node)).model).toBe("Fake 1000");
+    await ostler.engine.updateNode(ALICE, node.id, { interfaces: [{ kind: "inspect", driver: "mute" }] });
+    await ostler.operationEnds(await ostler.begin("INSPECT", [node]));
+    expect((await ostler.node(node)).model).toBe("Fake 1000");
+    expect((await ostler.test.sql`select data from inventories where node_id = ${node.id} order by taken_at desc limit 1`)[0]?.["data"]).toEqual({ model: 7 });
   });
 });
 
@@ -96,6 +201,14 @@ describe("editing a node", () => {
     expect((await ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, labels: { a: "1" } })).refusals).toEqual([]);
     expect((await ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, labels: { a: "2" } })).refusals).toMatchObject([{ code: "STALE_REVISION", nodeId: node.id }]);
     expect((await ostler.node(node)).labels).toEqual({ a: "1" });
+  });
+
+  test("by two who read the same revision is done by one of them", async () => {
+    const node = await ostler.aNode().made();
+    const { revision } = await ostler.node(node);
+    const answers = await Promise.all(["1", "2", "3", "4"].map((a) => ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, labels: { a } })));
+    expect(answers.flatMap(({ refusals }) => refusals.map(({ code }) => code))).toEqual(["STALE_REVISION", "STALE_REVISION", "STALE_REVISION"]);
+    expect(await ostler.node(node)).toMatchObject({ revision: revision + 1 });
   });
 
   test("to a taken name, or of a node that is not there, is refused", async () => {

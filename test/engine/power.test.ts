@@ -17,6 +17,11 @@ interface Machine {
   deafToSoftOff?: "until the signal" | "by the driver's time-out" | "for good";
   /** What its BMC says in place of an answer. */
   trouble?: Error;
+  /** A change of this kind takes until its signal fires. */
+  hangsOn?: PowerAction;
+  letGo?: true;
+  /** The answer takes its time, whatever the signal says. */
+  slowly?: Promise<PowerState>;
 }
 
 const machines = new Map<string, Machine>();
@@ -46,14 +51,16 @@ const power = {
     const at = machine(node);
     at.reads += 1;
     if (at.trouble) throw at.trouble;
-    return at.power;
+    return at.slowly ?? at.power;
   },
   async set({ node, signal }: AnyCall, action: PowerAction) {
     const at = machine(node);
     at.calls.push(action);
     if (action === "SOFT_OFF" && at.deafToSoftOff === "by the driver's time-out") throw driverError("the machine is still on", "TIMEOUT");
     if (action === "SOFT_OFF" && at.deafToSoftOff === "for good") throw driverError("this BMC knows no soft power off", "REFUSED");
-    if (action === "SOFT_OFF" && at.deafToSoftOff) await new Promise<never>((_, leave) => signal.addEventListener("abort", () => leave(signal.reason as Error), { once: true }));
+    if (action === at.hangsOn || (action === "SOFT_OFF" && at.deafToSoftOff)) {
+      await new Promise<never>((_, leave) => signal.addEventListener("abort", () => leave(signal.reason as Error), { once: true })).finally(() => (at.letGo = true));
+    }
     at.power = action === "ON" || action === "REBOOT" ? "ON" : "OFF";
   },
 };
@@ -154,5 +161,283 @@ describe("the power that is wanted", () => {
     gate.open();
     await ostler.operationEnds(id);
     expect(await ostler.node(node)).toMatchObject({ powerState: "OFF", wantedPower: "OFF" });
+  });
+});
+
+describe("a change of power", () => {
+  const refused = async (node: TestNode) => (await ostler.submit("POWER", [node], { options: { powerAction: "ON" } })).refusals;
+
+  test.each([
+    { during: "a verification", state: "ENROLLED", kind: "MANAGE", step: "power.read" },
+    { during: "an inspection", state: "MANAGEABLE", kind: "INSPECT", step: "inspect.collect_inventory" },
+    { during: "an inspection in place", state: "ACTIVE", kind: "INSPECT", step: "inspect.collect_inventory" },
+    { during: "cleaning", state: "AVAILABLE", kind: "CLEAN", step: "clean.erase_disks" },
+    { during: "a deployment", state: "AVAILABLE", kind: "DEPLOY", step: "deploy.configure" },
+    { during: "a tear-down", state: "ACTIVE", kind: "UNDEPLOY", step: "deploy.remove_system" },
+    { during: "another change of power", state: "ACTIVE", kind: "POWER", step: "power.set" },
+  ] as const)("is BUSY during $during", async ({ state, kind, step }) => {
+    const gate = aGate();
+    const node = await ostler.aNode().in(state).scripted({ [step]: { gate: gate.name } }).made();
+    const id = await ostler.begin(kind, [node], { options: kind === "POWER" ? { powerAction: "REBOOT" } : {} });
+    await gate.arrivals();
+    expect(await refused(node)).toMatchObject([{ code: "BUSY", nodeId: node.id, operationId: id }]);
+    gate.open();
+    await ostler.operationEnds(id);
+  });
+
+  test("is BUSY while the run waits for its turn", async () => {
+    const gate = aGate();
+    const [first, second] = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { gate: gate.name } }).times(2);
+    if (!first || !second) throw new Error("Two nodes were asked for.");
+    const id = await ostler.begin("CLEAN", [first, second], { maxParallel: 1 });
+    await gate.arrivals();
+    expect((await ostler.run(id, second)).state).toBe("QUEUED");
+    expect(await refused(second)).toMatchObject([{ code: "BUSY", operationId: id }]);
+    expect(ostler.powerCalls(second)).toEqual([]);
+    gate.open();
+    await ostler.operationEnds(id);
+  });
+
+  test("is BUSY while the run is parked, and while it is held", async () => {
+    const parked = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { waitSeconds: 600 } }).made();
+    const held = await ostler.aNode().in("AVAILABLE").made();
+    const ids = [await ostler.begin("CLEAN", [parked]), await ostler.begin("CLEAN", [held], { options: { steps: [{ interface: "engine", name: "hold", args: {} }] } })] as const;
+    await eventually("one run is parked, the other held", async () => (await ostler.run(ids[0], parked)).state === "WAITING" && (await ostler.run(ids[1], held)).state === "HOLDING");
+    expect(await refused(parked)).toMatchObject([{ code: "BUSY", operationId: ids[0] }]);
+    expect(await refused(held)).toMatchObject([{ code: "BUSY", operationId: ids[1] }]);
+    for (const operationId of ids) {
+      await ostler.engine.abort(ALICE, { work: { operationId } });
+      await ostler.operationEnds(operationId);
+    }
+  });
+
+  test("that there is no need for calls nobody", async () => {
+    const { node, at } = await aMachine();
+    expect(await change(node, "ON")).toMatchObject({ state: "SUCCEEDED" });
+    expect(at.calls).toEqual([]);
+  });
+});
+
+describe("reading the power when asked to", () => {
+  test("answers for each node, in the order asked, and writes down what is new", async () => {
+    const [on, off, dead] = [await aMachine(), await aMachine(), await aMachine()];
+    off.at.power = "OFF";
+    dead.at.trouble = driverError("no route to the BMC", "UNREACHABLE");
+    const { answers, refusals } = await ostler.engine.readPower({ ids: [dead.node.id, on.node.id, off.node.id, on.node.id] });
+    expect(refusals).toEqual([]);
+    expect(answers.map(({ nodeId, state, refusal }) => [nodeId, state, refusal?.code ?? null])).toEqual([
+      [dead.node.id, null, "TIMEOUT"],
+      [on.node.id, "ON", null],
+      [off.node.id, "OFF", null],
+    ]);
+    expect(answers[0]?.refusal?.message).toBe(`The power of node ${dead.node.name} could not be read: no route to the BMC.`);
+    expect(await ostler.node(dead.node)).toMatchObject({ powerState: "UNKNOWN", powerProblem: "no route to the BMC", powerReadAt: null, powerCheckedAt: expect.any(Date) });
+    expect(await ostler.node(off.node)).toMatchObject({ powerState: "OFF", powerProblem: null, powerReadAt: expect.any(Date), wantedPower: null });
+  });
+
+  test("of a BMC that is back clears the problem, and what is as it was is no change", async () => {
+    const { node, at } = await aMachine();
+    at.trouble = new Error("busy");
+    await ostler.engine.readPower({ ids: [node.id] });
+    expect((await ostler.node(node)).powerProblem).toBe("busy");
+    delete at.trouble;
+    await ostler.engine.readPower({ ids: [node.id] });
+    const before = await ostler.node(node);
+    expect(before).toMatchObject({ powerState: "ON", powerProblem: null });
+    await ostler.engine.readPower({ ids: [node.id] });
+    expect(await ostler.node(node)).toMatchObject({ revision: before.revision, updatedAt: before.updatedAt });
+  });
+
+  test("masks the node's secrets", async () => {
+    const node = await ostler.aNode().in("ACTIVE").with("lab", { password: "Xyzzy-plugh" }).made();
+    machine(node).trouble = new Error("login with Xyzzy-plugh refused");
+    const { answers } = await ostler.engine.readPower({ ids: [node.id] });
+    expect(answers[0]?.refusal).toMatchObject({ code: "BACKEND_FAILED", message: expect.stringContaining("login with *** refused") });
+    expect((await ostler.node(node)).powerProblem).toBe("login with *** refused");
+  });
+
+  test("of a node that is at work is BUSY, and its BMC is not called", async () => {
+    const gate = aGate();
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { gate: gate.name } }).made();
+    const id = await ostler.begin("CLEAN", [node]);
+    await gate.arrivals();
+    const before = await ostler.dump();
+    expect((await ostler.engine.readPower({ ids: [node.id] })).answers).toMatchObject([{ state: null, refusal: { code: "BUSY", operationId: id, nodeId: node.id } }]);
+    expect((await ostler.changesSince(before)).filter((row) => !row.includes("power_checked_at"))).toEqual([]);
+    gate.open();
+    await ostler.operationEnds(id);
+  });
+
+  test("during which work begins is given up, and nothing of it is written", async () => {
+    const [readGate, cleanGate] = [aGate(), aGate()];
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "power.read": { gate: readGate.name }, "clean.erase_disks": { gate: cleanGate.name } }).made();
+    const reading = ostler.engine.readPower({ ids: [node.id] });
+    await readGate.arrivals();
+    const id = await ostler.begin("CLEAN", [node]);
+    expect((await reading).answers).toMatchObject([{ state: null, refusal: { code: "BUSY", operationId: id } }]);
+    cleanGate.open();
+    await ostler.operationEnds(id);
+    expect(await ostler.node(node)).toMatchObject({ powerState: "UNKNOWN", powerProblem: null });
+    readGate.open();
+  });
+
+  test("that is older than work which began and ended meanwhile is not written", async () => {
+    const { node, at } = await aMachine();
+    const { promise: answered, resolve: answer } = Promise.withResolvers<PowerState>();
+    at.slowly = answered;
+    const reading = ostler.engine.readPower({ ids: [node.id] });
+    await eventually("the BMC is asked", () => at.reads > 0);
+    delete at.slowly;
+    await change(node, "OFF");
+    answer("ON");
+    expect((await reading).answers).toMatchObject([{ state: null, refusal: { code: "BUSY" } }]);
+    expect(await ostler.node(node)).toMatchObject({ powerState: "OFF", powerProblem: null });
+  });
+
+  test("of a node whose driver is not loaded says so", async () => {
+    const { node } = await aMachine();
+    await ostler.test.sql`update nodes set driver = 'tape' where id = ${node.id}`;
+    expect((await ostler.engine.readPower({ ids: [node.id] })).answers).toMatchObject([{ refusal: { code: "UNSUPPORTED_BY_DRIVER", message: expect.stringContaining('driver "tape" is not loaded') } }]);
+  });
+
+  test("of nodes that are not there, of none, or of too many is refused", async () => {
+    expect((await ostler.engine.readPower({ names: ["ghost-1", "ghost-2"] })).refusals).toMatchObject([{ code: "NOT_FOUND", missing: ["ghost-1", "ghost-2"] }]);
+    expect((await ostler.engine.readPower({ names: [] })).refusals).toMatchObject([{ code: "INVALID_INPUT" }]);
+    await ostler.aNode().labelled({ crowd: "1" }).times(1_001);
+    expect((await ostler.engine.readPower({ filter: { labels: { crowd: "1" } } })).refusals).toMatchObject([{ code: "INVALID_INPUT", message: expect.stringContaining("at most 1000") }]);
+  });
+});
+
+describe("in the background, power", () => {
+  /** Nodes of another test are read as well: each looks at its own. */
+  const reading = () => ostler.another({ powerSeconds: 0.2 });
+  const isRead = (at: Machine, times = 2) => eventually("its power is read", () => at.reads >= times);
+  const site = (policy: object) => ostler.test.sql`update site set policy = ${ostler.test.sql.json(policy as never)}`;
+
+  test("is read again and again, and what is new is written down", async () => {
+    const { node, at } = await aMachine();
+    await using _ = await reading();
+    await eventually("its power is known", async () => (await ostler.node(node)).powerState === "ON");
+    at.power = "OFF";
+    await eventually("the change is seen", async () => (await ostler.node(node)).powerState === "OFF");
+    at.trouble = driverError("no route to the BMC", "UNREACHABLE");
+    await eventually("the silence is seen", async () => (await ostler.node(node)).powerProblem === "no route to the BMC");
+    expect((await ostler.node(node)).powerState).toBe("UNKNOWN");
+    delete at.trouble;
+    await eventually("it is back", async () => (await ostler.node(node)).powerState === "OFF");
+    expect((await ostler.node(node)).powerProblem).toBeNull();
+  });
+
+  test("that is as it was raises no revision", async () => {
+    const { node, at } = await aMachine();
+    await using _ = await reading();
+    await eventually("its power is known", async () => (await ostler.node(node)).powerState === "ON");
+    const before = await ostler.node(node);
+    await isRead(at, at.reads + 3);
+    const after = await ostler.node(node);
+    expect(after).toMatchObject({ revision: before.revision, updatedAt: before.updatedAt, powerReadAt: before.powerReadAt });
+    expect(after.powerCheckedAt?.getTime()).toBeGreaterThan(before.powerCheckedAt?.getTime() ?? 0);
+  });
+
+  test("is read of nobody who is at work, in maintenance, not verified yet, or decommissioned", async () => {
+    const gate = aGate();
+    const busy = await ostler.aNode().in("AVAILABLE").with("lab").borrowing([{ kind: "clean", driver: "fake", settings: { steps: { "clean.erase_disks": { gate: gate.name } } } }]).made();
+    const id = await ostler.begin("CLEAN", [busy]);
+    await gate.arrivals();
+    const [enrolled, gone, resting, free] = [await ostler.aNode().with("lab").made(), await ostler.aNode().in("DECOMMISSIONED").with("lab").made(), await aMachine(), await aMachine()];
+    await ostler.engine.setMaintenance(ALICE, { ids: [resting.node.id] }, "new fan");
+    await using _ = await reading();
+    await isRead(free.at, 3);
+    expect([machine(busy), machine(enrolled), machine(gone), resting.at].map(({ reads }) => reads)).toEqual([0, 0, 0, 0]);
+    await ostler.engine.setMaintenance(ALICE, { ids: [resting.node.id] }, null);
+    gate.open();
+    await ostler.operationEnds(id);
+    await Promise.all([isRead(machine(busy)), isRead(resting.at)]);
+  });
+
+  test("that was changed by somebody else is told apart, and left as it is", async () => {
+    const { node, at } = await aMachine();
+    await change(node, "ON");
+    at.power = "OFF";
+    await using _ = await reading();
+    await eventually("the change is seen", async () => (await ostler.node(node)).powerState === "OFF");
+    await isRead(at, at.reads + 2);
+    expect(at.calls).toEqual([]);
+    expect((await ostler.node(node)).wantedPower).toBe("ON");
+  });
+
+  test("is changed back where the site says so, but never of a node whose power nobody has set", async () => {
+    const [strayed, own] = [await aMachine(), await aMachine()];
+    await change(strayed.node, "ON");
+    strayed.at.power = "OFF";
+    own.at.power = "OFF";
+    await site({ correctPower: true });
+    try {
+      await using _ = await reading();
+      await eventually("the power is changed back", () => strayed.at.calls.length > 0);
+      await eventually("that is written down", async () => (await ostler.node(strayed.node)).powerState === "ON");
+      await isRead(own.at, own.at.reads + 2);
+      expect(strayed.at).toMatchObject({ calls: ["ON"], power: "ON" });
+      expect(own.at.calls).toEqual([]);
+    } finally {
+      await site({});
+    }
+  });
+
+  test("of a protected node is not cut behind anybody's back", async () => {
+    const [guarded, other] = [await aMachine(), await aMachine()];
+    for (const { node, at } of [guarded, other]) {
+      await change(node, "OFF");
+      at.power = "ON";
+      at.calls.length = 0;
+    }
+    await ostler.engine.updateNode(ALICE, guarded.node.id, { isProtected: true });
+    await site({ correctPower: true });
+    try {
+      await using _ = await reading();
+      await eventually("the other one is corrected", () => other.at.calls.length > 0);
+      await isRead(guarded.at, guarded.at.reads + 2);
+      expect(guarded.at).toMatchObject({ calls: [], power: "ON" });
+    } finally {
+      await site({});
+    }
+  });
+
+  test("that is being changed back is let go of when work begins, which has the last word", async () => {
+    const { node, at } = await aMachine();
+    await change(node, "ON");
+    at.power = "OFF";
+    at.hangsOn = "ON";
+    await site({ correctPower: true });
+    try {
+      await using _ = await reading();
+      await eventually("it is being changed back", () => at.calls.includes("ON"));
+      const asked = await change(node, "REBOOT");
+      expect(asked.state).toBe("SUCCEEDED");
+      expect(await ostler.node(node)).toMatchObject({ powerState: "ON", wantedPower: "ON" });
+      await eventually("it is let go of", () => at.letGo === true);
+      expect(at.calls).toEqual(["ON", "REBOOT"]);
+    } finally {
+      await site({});
+    }
+  });
+
+  test("is read by one of several processes in each turn", async () => {
+    const nodes = await ostler.aNode().in("ACTIVE").with("lab").times(30);
+    await using stack = new AsyncDisposableStack();
+    await Promise.all([1, 2, 3].map(async () => stack.use(await ostler.another({ powerSeconds: 3_600 }))));
+    await eventually("all have been read", () => nodes.every((node) => machine(node).reads > 0));
+    expect(nodes.map((node) => machine(node).reads)).toEqual(nodes.map(() => 1));
+  });
+
+  test("of dead BMCs does not hold up the others", async () => {
+    const dead = await Promise.all(Array.from({ length: 40 }, () => aMachine()));
+    for (const { at } of dead) at.trouble = new Error("dead");
+    await using _ = await reading();
+    await eventually("all are known to be dead", async () => (await Promise.all(dead.map(({ node }) => ostler.node(node)))).every(({ powerProblem }) => powerProblem === "dead"));
+    for (const { at } of dead) at.slowly = new Promise(() => {});
+    for (const { at } of dead) delete at.trouble;
+    const alive = await aMachine();
+    await isRead(alive.at, 3);
   });
 });
