@@ -42,7 +42,7 @@ const RolloutRef = builder.objectRef<OperationRow & { readonly waves: Waves }>("
 });
 
 async function countOf(operation: OperationRow, { load }: Context, states: (state: RunState) => boolean): Promise<number> {
-  const counts = await load.runCounts.load(operation.id);
+  const counts = await (operation.kind === "DISCOVER" ? load.addressCounts : load.runCounts).load(operation.id);
   return (Object.entries(counts) as [RunState, number][]).filter(([state]) => states(state)).reduce((sum, [, count]) => sum + count, 0);
 }
 
@@ -72,10 +72,10 @@ builder.objectType(OperationRef, {
     cluster: t.field({ type: ClusterRef, nullable: true, description: "Cluster it was asked for, if it was asked for a cluster.", resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)) }),
     restartOf: t.field({ type: OperationRef, nullable: true, description: "Operation that it takes up again.", resolve: ({ restartOf }, _args, { load }) => (restartOf === null ? null : load.operation.load(restartOf)) }),
     firstFailure: t.field({ type: FailureRef, nullable: true, description: "The first cause: the failure that came before all others.", resolve: ({ firstFailure }) => firstFailure }),
-    totalCount: t.exposeInt("totalCount", { description: "Number of nodes." }),
-    finishedCount: t.int({ description: "Number of runs in a final state.", resolve: (operation, _args, context) => countOf(operation, context, isFinal) }),
-    failedCount: t.int({ description: "Number of runs that failed.", resolve: (operation, _args, context) => countOf(operation, context, (state) => state === "FAILED") }),
-    progress: t.float({ description: "Share of the runs that have ended, 0 to 1.", resolve: async (operation, _args, context) => (await countOf(operation, context, isFinal)) / operation.totalCount }),
+    totalCount: t.exposeInt("totalCount", { description: "Number of nodes; of a discovery, of addresses." }),
+    finishedCount: t.int({ description: "Number of runs in a final state; of a discovery, of addresses that were probed or skipped.", resolve: (operation, _args, context) => countOf(operation, context, isFinal) }),
+    failedCount: t.int({ description: "Number of runs that failed; of a discovery, of addresses that did.", resolve: (operation, _args, context) => countOf(operation, context, (state) => state === "FAILED") }),
+    progress: t.float({ description: "Share of the runs (of a discovery: addresses) that have ended, 0 to 1.", resolve: async (operation, _args, context) => (await countOf(operation, context, isFinal)) / operation.totalCount }),
     runCounts: t.field({
       type: [RunStateCountRef],
       description: "Number of runs in each state that occurs; clean-up runs are not counted.",

@@ -10,6 +10,14 @@ import { discoveries, discoverySecrets, nodes, operations } from "./tables.ts";
 export type DiscoveryRow = typeof discoveries.$inferSelect;
 export type DiscoveryState = DiscoveryRow["state"];
 
+export const DISCOVERY_STATES = {
+  QUEUED: "Not probed yet, or just being probed.",
+  REGISTERED: "A machine answered, and is a node now.",
+  KNOWN: "A machine answered that was a node already.",
+  FAILED: "Nothing answered, the login was refused, or what answered could not be registered.",
+  SKIPPED: "The discovery was ended before its turn.",
+} as const satisfies Record<DiscoveryState, string>;
+
 /** What came of an address. */
 export type Found = { readonly state: "REGISTERED" | "KNOWN"; readonly nodeId: string } | { readonly state: "FAILED"; readonly failure: Failure };
 
@@ -92,8 +100,18 @@ export async function discoveryCounts(reader: Reader, operationIds: readonly str
   return counts;
 }
 
-/** What an address is counted as where an operation counts runs. */
-export const AS_RUN_STATE = { QUEUED: "QUEUED", REGISTERED: "SUCCEEDED", KNOWN: "SUCCEEDED", FAILED: "FAILED", SKIPPED: "STOPPED" } as const satisfies Record<DiscoveryState, RunState>;
+const AS_RUN = { QUEUED: "QUEUED", REGISTERED: "SUCCEEDED", KNOWN: "SUCCEEDED", FAILED: "FAILED", SKIPPED: "STOPPED" } as const satisfies Record<DiscoveryState, RunState>;
+
+/** The same as if each address were a run: for what an operation tells of its progress. */
+export async function addressCounts(reader: Reader, operationIds: readonly string[]): Promise<Map<string, Partial<Record<RunState, number>>>> {
+  const counts = new Map<string, Partial<Record<RunState, number>>>();
+  for (const [operationId, byState] of await discoveryCounts(reader, operationIds)) {
+    const sums: Partial<Record<RunState, number>> = {};
+    for (const state of Object.keys(byState) as DiscoveryState[]) sums[AS_RUN[state]] = (sums[AS_RUN[state]] ?? 0) + (byState[state] ?? 0);
+    counts.set(operationId, sums);
+  }
+  return counts;
+}
 
 /** A page of a discovery's addresses, in the order of the request. */
 export async function discoveriesPage(
