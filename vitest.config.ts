@@ -8,8 +8,8 @@
 import { configDefaults, defineConfig } from "vitest/config";
 
 const HARDWARE = "test/hardware/**";
-/** Starts servers of its own. */
-const EMBEDDED_ALONE = "test/store/embedded.test.ts";
+/** Starts servers of its own, or takes long and asks nothing that depends on how the server is reached. */
+const EMBEDDED_ALONE = ["test/store/embedded.test.ts", "test/engine/{races,model}.test.ts"];
 
 export default defineConfig({
   test: {
@@ -23,7 +23,7 @@ export default defineConfig({
       },
       {
         extends: true,
-        test: { name: "served", include: ["test/{store,engine,feed}/**/*.test.ts"], exclude: [...configDefaults.exclude, EMBEDDED_ALONE], provide: { reachedBy: "tcp" } },
+        test: { name: "served", include: ["test/{store,engine,feed}/**/*.test.ts"], exclude: [...configDefaults.exclude, ...EMBEDDED_ALONE], provide: { reachedBy: "tcp" } },
       },
     ],
     testTimeout: 20_000,

@@ -1,5 +1,5 @@
 /**
- * `npm run races`: aborts, stops and natural ends meet. On a throw-away database two engines work on operations of one to
+ * `npm run races`: aborts, their withdrawals, stops and natural ends meet. On a throw-away database two engines work on operations of one to
  * four nodes each, many at once; each operation is asked to abort or stop at about the moment at which a step of it ends, once
  * or twice, by operation, by nodes, by cluster. Every one of them is then judged by its answers, by what is stored, and by
  * what the witnesses saw, against the rules in rules.ts.
@@ -42,6 +42,7 @@ export interface RacesReport {
   readonly faults: readonly { readonly flaws: readonly string[]; readonly story: readonly string[] }[];
 }
 
+const NAMES = { ABORT: "aborts", WITHDRAW: "withdrawals", STOP: "stops" } as const;
 const NODES_A_LANE = 4;
 const STEP_MS = 30;
 /** A step that does not heed its signal goes on for longer than the engine waits for it. */
@@ -86,7 +87,7 @@ interface Work {
 
 /** Where work may begin, and what it then goes through; from the rules of the verbs. */
 const WORKS: readonly { readonly weight: number; readonly from: readonly string[]; readonly work: Work }[] = [
-  { weight: 2, from: ["ENROLLED", "STOPPED", "DECOMMISSIONED", "MANAGEABLE", "INSPECT_FAILED", "CLEAN_FAILED", "AVAILABLE", "DEPLOY_FAILED"], work: { kind: "COMMISSION", phases: ["inspect", "clean", "deploy"] } },
+  { weight: 1, from: ["ENROLLED", "STOPPED", "DECOMMISSIONED", "MANAGEABLE", "INSPECT_FAILED", "CLEAN_FAILED", "AVAILABLE", "DEPLOY_FAILED"], work: { kind: "COMMISSION", phases: ["inspect", "clean", "deploy"] } },
   { weight: 2, from: ["ENROLLED", "STOPPED", "DECOMMISSIONED", "MANAGEABLE", "INSPECT_FAILED", "CLEAN_FAILED"], work: { kind: "COMMISSION", phases: ["inspect", "clean"], options: { until: "AVAILABLE" } } },
   { weight: 3, from: ["UNDEPLOY_FAILED"], work: { kind: "COMMISSION", phases: ["undeploy", "clean", "deploy"] } },
   { weight: 5, from: ["AVAILABLE", "ACTIVE", "DEPLOY_FAILED"], work: { kind: "DEPLOY", phases: ["deploy"] } },
@@ -128,7 +129,7 @@ function scriptsFor(random: Chance, phases: readonly string[]): Scripts {
 
 /** When and how a race is disturbed. */
 interface Disturbance {
-  readonly verb: "ABORT" | "STOP";
+  readonly verb: Ask["verb"];
   readonly mode: "NOW" | "AFTER_STEP";
   readonly by: "operation" | "nodes" | "cluster";
   readonly nodes: readonly Node[];
@@ -143,8 +144,8 @@ function disturbancesFor(random: Chance, nodes: readonly Node[], phases: readonl
   const steps = phases.flatMap((phase) => STEPS[phase] ?? []);
   const count = random.weighed([[65, 1], [28, 2], [7, 3]] as const);
   const first = disturbance();
-  // A repetition comes while the first is still on its way, or right after it.
-  return [first, ...Array.from({ length: count - 1 }, () => (random.often(0.4) ? { ...first, afterMs: first.afterMs + random.whole(0, 5) } : disturbance()))];
+  // A repetition, or a withdrawal, comes while the first is still on its way, or right after it.
+  return [first, ...Array.from({ length: count - 1 }, () => (random.often(0.5) ? { ...first, verb: first.verb === "ABORT" && random.often(0.4) ? "WITHDRAW" as const : first.verb, afterMs: first.afterMs + random.whole(0, 12) } : disturbance()))];
 
   function disturbance(): Disturbance {
     const node = random.one(nodes);
@@ -324,14 +325,14 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
   }
 
   function chooseWork(random: Chance, lane: Lane): { readonly work: Work; readonly nodes: readonly Node[] } {
-    if (lane.unfinished && random.often(0.4)) {
+    if (lane.unfinished && random.often(0.3)) {
       const { nodes } = lane.unfinished;
       return { work: { kind: "RESTART", from: random.one(["STAGE", "STAGE", "UNFINISHED_STEP", "BEGINNING"] as const), phases: ["inspect", "clean", "deploy"] }, nodes };
     }
     const first = random.one(lane.nodes);
     const { work, from } = random.weighed(WORKS.filter((one) => one.from.includes(first.state)).map((one) => [one.weight, one] as const));
     const others = lane.nodes.filter((node) => node !== first && from.includes(node.state));
-    return { work, nodes: [first, ...random.some(random.weighed([[50, 0], [26, 1], [14, 2], [10, 3]] as const), others)] };
+    return { work, nodes: [first, ...random.some(random.weighed([[55, 0], [25, 1], [12, 2], [8, 3]] as const), others)] };
   }
 
   async function ask(random: Chance, shot: { readonly hit: Promise<void> }, disturbance: Disturbance, lane: Lane, operationId: string, ended: Promise<boolean>, actor: string): Promise<Ask> {
@@ -341,7 +342,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     const selector = by === "operation" ? { operationId } : by === "cluster" ? { cluster: { name: lane.cluster } } : { ids: nodes.map(({ id }) => id) };
     const [engine, caller, askedAt] = [random.one(engines), { actor, project: "default" }, Date.now()];
     const answer: SubmitAnswer | AbortResult =
-      verb === "ABORT" ? await engine.abort(caller, { work: selector, mode, ...(powerOff !== undefined && { powerOff }) }) : await engine.stop(caller, { work: selector });
+      verb === "ABORT" ? await engine.abort(caller, { work: selector, mode, ...(powerOff !== undefined && { powerOff }) }) : await engine[verb === "STOP" ? "stop" : "withdrawAbort"](caller, { work: selector });
     const answers = answer.results.map((one) => ({
       nodeId: one.nodeId ?? "",
       runId: one.runId,
@@ -350,9 +351,9 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
       effect: "effect" in one ? (one.effect as string | null) : null,
       afterStep: "afterStep" in one ? (one.afterStep as string | null) : null,
     }));
-    for (const one of answers) count(`${verb.toLowerCase()}s told ${one.accepted ? (one.effect ?? "yes") : one.code}`);
+    for (const one of answers) count(`${NAMES[verb]} told ${one.accepted ? (one.effect ?? "yes") : one.code}`);
     const refused = answers.length === 0 ? (answer.refusals[0]?.code ?? "nothing") : null;
-    if (refused) count(`${verb.toLowerCase()}s told ${refused}`);
+    if (refused) count(`${NAMES[verb]} told ${refused}`);
     return { verb, actor, by, mode, askedAt, answeredAt: Date.now(), refused, answers };
   }
 

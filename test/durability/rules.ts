@@ -52,9 +52,9 @@ export function labelOf(run: RunAccount, step: number): string {
 
 // ---- what was asked for
 
-/** An abort or a stop, and what was answered. */
+/** An abort, the withdrawal of one, or a stop, and what was answered. */
 export interface Ask {
-  readonly verb: "ABORT" | "STOP";
+  readonly verb: "ABORT" | "WITHDRAW" | "STOP";
   /** Its own name, so that what it left behind can be told from what others did. */
   readonly actor: string;
   readonly by: "operation" | "nodes" | "cluster";
@@ -154,7 +154,8 @@ function attemptFlaws(run: RunAccount): string[] {
   if (run.state === "SUCCEEDED" && open !== null) flaws.push(`${open} has not succeeded`);
   const newest = run.attempts.at(-1)?.state;
   if (run.state === "STOPPED") {
-    if (open === null) flaws.push("all its work was done");
+    // A route without steps is done when it has begun.
+    if (open === null && steps.length > 0) flaws.push("all its work was done");
     if (run.attempts.some(({ state }) => state === "ABORTED")) flaws.push("a step was cut, which a stop does not do");
     if (!bestEffort && newest === "FAILED") flaws.push("its step failed, so it has failed");
   }
@@ -163,12 +164,11 @@ function attemptFlaws(run: RunAccount): string[] {
   return flaws;
 }
 
-/** Wishes that stood when the run ended, and from when. A wish that was taken back does not count. */
+/** Wishes that stood when the run ended, and from when. Those that were taken back do not count. */
 function standing(run: RunAccount): { readonly abort: Seen | undefined; readonly stop: Seen | undefined } {
-  const wishes = run.seen.filter(({ what }) => what === "WISH");
-  const last = wishes.at(-1);
-  const abort = last?.becomes === "ABORT" ? last : undefined;
-  return { abort, stop: wishes.findLast(({ becomes }) => becomes === "STOP") };
+  const all = run.seen.filter(({ what }) => what === "WISH");
+  const wishes = all.slice(all.findLastIndex(({ becomes }) => becomes === null) + 1);
+  return { abort: wishes.find(({ becomes }) => becomes === "ABORT"), stop: wishes.find(({ becomes }) => becomes === "STOP") };
 }
 
 /** From the moment a wish is recorded no step begins; what ends is what the wish says. */
@@ -187,8 +187,8 @@ function wishFlaws(run: RunAccount, operation: OperationAccount, world: Circumst
   }
   const stopTimedOut = abort?.more.by === "engine";
   if (abort && !(run.state === "ABORTED" || (run.state === "FAILED" && (stopTimedOut || world.isDeaf(run))))) flaws.push("an abort was recorded, and it ended otherwise");
-  if (run.state === "ABORTED" && !abort) flaws.push("nobody asked for an abort");
-  if (run.state === "STOPPED" && !stop && !operation.seen.some(({ becomes, more }) => becomes === "STOP" && more.by === "engine")) flaws.push("nobody asked for a stop");
+  if (run.state === "ABORTED" && !abort) flaws.push(wasWithdrawn(run) ? "its abort was taken back" : "nobody asked for an abort");
+  if (run.state === "STOPPED" && !stop && !operation.seen.some(({ becomes }) => becomes === "STOP")) flaws.push("nobody asked for a stop");
   if (run.state === "FAILED" && stop && !abort && !run.attempts.some(({ state }) => state === "FAILED")) flaws.push("it was stopped and no step of it failed");
   return flaws;
 }
@@ -218,9 +218,11 @@ function visitFlaws(run: RunAccount): string[] {
 function answerFlaws(run: RunAccount, ask: Ask, world: Circumstances): string[] {
   const answer = ask.answers.find(({ nodeId, runId }) => nodeId === run.nodeId && (runId === null || runId === run.id));
   const said = answer ? `${ask.actor} (${ask.verb} ${ask.mode} by ${ask.by}) was told ${answer.accepted ? (answer.effect ?? "yes") : answer.code}` : "";
-  const flaws = answer === undefined ? [] : ask.verb === "ABORT" ? abortAnswerFlaws(run, ask, answer, world) : stopAnswerFlaws(run, answer, ask, world);
+  const flaws = answer === undefined ? [] : JUDGES[ask.verb](run, ask, answer, world);
   return [...flaws.map((flaw) => `${said}, and ${flaw}`), ...traceFlaws(run, ask, answer)];
 }
+
+const JUDGES = { ABORT: abortAnswerFlaws, WITHDRAW: withdrawalAnswerFlaws, STOP: stopAnswerFlaws } as const;
 
 function endOf(run: RunAccount): Seen | undefined {
   return run.seen.find(({ what, becomes }) => what === "STATE" && FINAL.has(becomes ?? ""));
@@ -270,7 +272,13 @@ function abortAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circ
   return flaws;
 }
 
-function stopAnswerFlaws(run: RunAccount, answer: Answer, ask: Ask, world: Circumstances): string[] {
+/** Taken back is taken back; and that can only be what waits for the end of a step. */
+function withdrawalAnswerFlaws(run: RunAccount, _ask: Ask, answer: Answer): string[] {
+  if (answer.accepted) return wasWithdrawn(run) ? [] : ["the wish was not taken back"];
+  return answer.code === "NOTHING_RUNNING" || answer.code === "INVALID_STATE" ? [] : ["no rule gives that answer"];
+}
+
+function stopAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circumstances): string[] {
   if (!answer.accepted) {
     if (answer.code !== "NOTHING_RUNNING") return ["no rule gives that answer"];
     return run.purpose === "CLEAN_UP" ? [] : endedBefore(run, ask, world);
@@ -311,7 +319,8 @@ export function flawsOfOperation(operation: OperationAccount): string[] {
   if (final.length > 1) flaws.push(`it ended ${final.length} times: ${final.map(({ becomes }) => becomes).join(", ")}`);
   for (const { was, becomes } of states) {
     const [before, after] = [ORDER.indexOf(was ?? ""), ORDER.indexOf(becomes ?? "")];
-    if (before < 0 || (after >= 0 && after < before)) flaws.push(`it went from ${was} to ${becomes}`);
+    const freed = becomes === "RUNNING" && operation.seen.some((one) => one.what === "OPERATION_WISH" && one.becomes === null);
+    if (before < 0 || (after >= 0 && after < before && !freed)) flaws.push(`it went from ${was} to ${becomes}`);
   }
   const end = final[0];
   if (end) flaws.push(...operation.seen.filter(({ seq, what }) => what === "OPERATION_WISH" && seq > end.seq).map(({ becomes, more }) => `${more.by} recorded a ${becomes} after its end`));
