@@ -2,13 +2,16 @@
 import { afterAll, describe, expect, test } from "vitest";
 import type { StepResult } from "../../src/drivers/driver.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import type { Entry, TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnyCall } from "../support/driver.ts";
+import { eventually } from "../support/eventually.ts";
 
 const done: StepResult = { kind: "done" };
 const memos: unknown[] = [];
 const keys = new Map<string, string[]>();
 let tries = 0;
+let bootPath = "";
 
 const noteKey = (call: AnyCall) => keys.set(call.node.name, [...(keys.get(call.node.name) ?? []), call.attemptKey]);
 
@@ -52,6 +55,28 @@ const DRIVERS = [
     ),
   }),
   aDriver("broken", { clean: stepsOf(aStep("broken", "clean", async () => ({ kind: "failed", reason: "half a \uD83D face, and \0 nothing", retryable: false }))) }),
+  aDriver("backing_off", {
+    clean: stepsOf(
+      aStep("backing_off", "clean", async ({ attemptKey }) => {
+        const number = Number(attemptKey.split(":").at(-1));
+        return number < 3 ? { kind: "failed", reason: `the disk is busy, ${number}`, retryable: true } : done;
+      }, { retries: { times: 2, backoffSeconds: 0.7 } }),
+    ),
+  }),
+  aDriver("tardy", { clean: stepsOf(aStep("tardy", "clean", async () => new Promise(() => {}), { timeoutSeconds: 0.2, retries: { times: 1, backoffSeconds: 0 } })) }),
+  ...[0.4, 60].map((timeoutSeconds) => aDriver(`waits_within_${String(timeoutSeconds).replace(".", "_")}`, { clean: stepsOf(aStep("waits", "clean", async () => ({ kind: "wait", seconds: 3_600, memo: "parked" }), { timeoutSeconds })) })),
+  aDriver("rebooting", {
+    clean: stepsOf(
+      aStep("update_bios", "clean", async ({ memo, power, callbackPath, callback }) => {
+        if (memo === null) {
+          await power.set("REBOOT");
+          bootPath = callbackPath;
+          return { kind: "wait", callback: true, seconds: 60, memo: { version: "2.1", rebooted: true } };
+        }
+        return { kind: "done", output: { memo, callback, power: await power.read() } };
+      }),
+    ),
+  }),
   aDriver("binary", { clean: stepsOf(aStep("binary", "clean", async ({ progress }) => {
     progress(1, "\0");
     return { kind: "done", output: { "\0": ["\uD800", "fine"] } };
@@ -120,6 +145,35 @@ describe("a step that fails", () => {
   });
 });
 
+describe("between two tries", () => {
+  test("the node is parked for the back-off that the step declares, and each try keeps its reason", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").with("backing_off").made();
+    const id = await ostler.begin("CLEAN", [node]);
+    const waits: number[] = [];
+    for (const number of [1, 2]) {
+      const run = await eventually(`it waits for try ${number + 1}`, async () => {
+        const seen = await ostler.run(id, node);
+        const attempts = (await ostler.steps(seen))[0]?.attempts ?? [];
+        return seen.waitReason === "RETRY" && attempts.length === number && seen;
+      });
+      const attempt = (await ostler.steps(run))[0]?.attempts.at(-1);
+      expect(await ostler.nodeState(node)).toBe("CLEAN_WAIT");
+      waits.push((run.wakeAt?.getTime() ?? 0) - (attempt?.finishedAt?.getTime() ?? 0));
+    }
+    expect(waits).toEqual([700, 700]);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    const attempts = (await ostler.steps(await ostler.run(id, node)))[0]?.attempts ?? [];
+    expect(attempts.map(({ number, state, failure }) => [number, state, failure?.message ?? null])).toEqual([
+      [1, "FAILED", `Node ${node.name}: clean.backing_off failed: the disk is busy, 1.`],
+      [2, "FAILED", `Node ${node.name}: clean.backing_off failed: the disk is busy, 2.`],
+      [3, "SUCCEEDED", null],
+    ]);
+    for (const [index, { startedAt }] of attempts.slice(1).entries()) {
+      expect(startedAt.getTime() - (attempts[index]?.finishedAt?.getTime() ?? 0)).toBeGreaterThanOrEqual(700);
+    }
+  });
+});
+
 describe("characters that no database stores are replaced", () => {
   test("in the reason of a failure", async () => {
     expect((await cleanedBy("broken")).run.failure?.message).toContain("half a \uFFFD face, and \uFFFD nothing");
@@ -147,6 +201,86 @@ describe("a step whose time is over", () => {
     expect(seen.run).toMatchObject({ state: "FAILED", failure: { code: "TIMEOUT" } });
     expect(seen.steps[0]?.attempts[0]?.entries).toBeGreaterThan(1);
   });
+});
+
+describe("the time of a step", () => {
+  const deadlineOf = async (id: string, node: TestNode) => {
+    const attempt = (await ostler.steps(await ostler.run(id, node)))[0]?.attempts.at(-1);
+    return { attempt, seconds: ((attempt?.deadlineAt.getTime() ?? 0) - (attempt?.startedAt.getTime() ?? 0)) / 1000 };
+  };
+
+  test("is what it declares, from its beginning on, and a try over it is tried again with a time of its own", async () => {
+    const seen = await cleanedBy("tardy");
+    const attempts = seen.steps[0]?.attempts ?? [];
+    expect(attempts.map(({ state, failure }) => [state, failure?.code])).toEqual([["FAILED", "TIMEOUT"], ["FAILED", "TIMEOUT"]]);
+    for (const { startedAt, deadlineAt } of attempts) expect(deadlineAt.getTime() - startedAt.getTime()).toBe(200);
+    expect(attempts[1]?.startedAt.getTime()).toBeGreaterThanOrEqual(attempts[0]?.deadlineAt.getTime() ?? 0);
+  });
+
+  test("bounds a wait that asks for more, and that of no other step", async () => {
+    const short = await ostler.aNode().in("AVAILABLE").with("waits_within_0_4").made();
+    const long = await ostler.aNode().in("AVAILABLE").with("waits_within_60").made();
+    const [shortId, longId] = [await ostler.begin("CLEAN", [short]), await ostler.begin("CLEAN", [long])];
+    await ostler.nodeBecomes(long, "CLEAN_WAIT");
+    const parked = await ostler.run(longId, long);
+    expect(Math.abs((parked.wakeAt?.getTime() ?? 0) - ((await deadlineOf(longId, long)).attempt?.deadlineAt.getTime() ?? 0))).toBeLessThan(1_000);
+    expect(await ostler.operationEnds(shortId)).toMatchObject({ state: "FAILED", firstFailure: { code: "TIMEOUT", step: "clean.waits" } });
+    expect((await deadlineOf(shortId, short)).seconds).toBeCloseTo(0.4);
+    expect((await deadlineOf(longId, long)).seconds).toBeCloseTo(60);
+    expect(await ostler.nodeState(long)).toBe("CLEAN_WAIT");
+    await ostler.engine.abort(ALICE, { work: { operationId: longId } });
+    await ostler.operationEnds(longId);
+  });
+
+  test("of the service's own steps stands in the plan: a minute for power and verification, what it says for a wait", async () => {
+    const node = await ostler.aNode().made();
+    const answer = await ostler.submit("MANAGE", [node], { dryRun: true });
+    expect(answer.results[0]?.plan?.steps.map(({ name, timeoutSeconds }) => [name, timeoutSeconds])).toEqual([["verify", 60]]);
+    const ready = await ostler.aNode().in("AVAILABLE").made();
+    const chosen = [{ interface: "power", name: "reboot", args: {} }, { interface: "engine", name: "wait", args: { seconds: 30 } }] as const;
+    const planned = await ostler.submit("CLEAN", [ready], { dryRun: true, options: { steps: chosen } });
+    expect(planned.results[0]?.plan?.steps.map(({ name, timeoutSeconds }) => [name, timeoutSeconds])).toEqual([["reboot", 60], ["wait", 90]]);
+  });
+});
+
+test("a reboot inside a step is done once: the step goes on with its memo when the machine has called back", async () => {
+  const node = await ostler.aNode().in("AVAILABLE").with("rebooting").borrowing([{ kind: "power", driver: "fake", settings: {} }]).made();
+  const id = await ostler.begin("CLEAN", [node]);
+  await ostler.nodeBecomes(node, "CLEAN_WAIT");
+  expect(await ostler.run(id, node)).toMatchObject({ state: "WAITING", waitReason: "CALLBACK" });
+  expect(await ostler.engine.callBack(bootPath.split("/").at(-1) ?? "", { booted: true })).toBe("TAKEN");
+  expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  expect(ostler.powerCalls(node)).toEqual(["REBOOT"]);
+  const [step] = await ostler.steps(await ostler.run(id, node));
+  expect(step?.attempts).toMatchObject([{ state: "SUCCEEDED", entries: 2, output: { memo: { version: "2.1", rebooted: true }, callback: { booted: true }, power: "ON" } }]);
+  expect((await ostler.node(node)).powerState).toBe("ON");
+});
+
+test("a step that waits goes on with its memo, as the same attempt, when the process that it began in is gone", async () => {
+  await using ended = await engineUnderTest({ started: false });
+  const node = await ended.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { waitSeconds: 2 } }).made();
+  const victim = await ended.inAnotherProcess();
+  const id = await ended.begin("CLEAN", [node]);
+  await eventually("it is parked", async () => (await ended.run(id, node)).waitReason === "TIME");
+  await victim.kill();
+  await ended.engine.start();
+  expect((await ended.operationEnds(id)).state).toBe("SUCCEEDED");
+  const entries = ended.journal(node).filter(({ step, done: isDone }) => step === "clean.erase_disks" && !isDone) as (Entry & { readonly attempt: string })[];
+  expect(entries.map(({ memo }) => memo)).toEqual([null, "waited"]);
+  expect(new Set(entries.map(({ attempt }) => attempt)).size).toBe(1);
+  const step = (await ended.steps(await ended.run(id, node))).find(({ name }) => name === "clean.erase_disks");
+  expect(step?.attempts).toMatchObject([{ number: 1, state: "SUCCEEDED", entries: 2 }]);
+});
+
+test("the reserved wait parks the node for its time, and calls no driver", async () => {
+  const node = await ostler.aNode().in("AVAILABLE").made();
+  const id = await ostler.begin("CLEAN", [node], { options: { steps: [{ interface: "engine", name: "wait", args: { seconds: 0.3 } }] } });
+  await ostler.nodeBecomes(node, "CLEAN_WAIT");
+  expect(await ostler.run(id, node)).toMatchObject({ waitReason: "TIME" });
+  expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  const attempt = (await ostler.steps(await ostler.run(id, node)))[0]?.attempts[0];
+  expect((attempt?.finishedAt?.getTime() ?? 0) - (attempt?.startedAt.getTime() ?? 0)).toBeGreaterThanOrEqual(300);
+  expect(ostler.journal(node)).toEqual([]);
 });
 
 test("a step that waits is entered again with its memo, as the same attempt", async () => {
@@ -218,6 +352,6 @@ describe("explicit clean steps", () => {
     const said = answer.refusals.map(({ message }) => message).join(" ");
     expect(said).toContain(`Step clean.polish on node ${node.name}: its drivers offer no such clean step`);
     expect(said).toContain(`Step clean.update_firmware on node ${node.name}: `);
-    expect(said).toContain(`Step clean.erase_disks on node ${node.name}: it takes no arguments, and passes was given.`);
+    expect(said).toContain(`Step clean.erase_disks on node ${node.name}: passes: `);
   });
 });

@@ -5,7 +5,7 @@ import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 import { range } from "../support/feed.ts";
 import { serviceUnderTest, takeAll, takeUntil } from "../support/service.ts";
-import type { ServiceUnderTest } from "../support/service.ts";
+import type { Items, ServiceUnderTest } from "../support/service.ts";
 
 let tries = 0;
 
@@ -72,14 +72,17 @@ async function steps(uuid: string, selection: string) {
 }
 
 /** The items of the stream. */
-function stream(way: "overSocket" | "overEvents", variables: Record<string, unknown>, from: ServiceUnderTest = ostler) {
-  const answers = from[way]<{ runLog: Line & { code?: string } }>(RUN_LOG, variables);
+function stream(way: "overSocket" | "overEvents", variables: Record<string, unknown>, from: ServiceUnderTest = ostler): Items<Line> {
+  const answers = from[way]<{ runLog: Line }>(RUN_LOG, variables);
   return {
     async next() {
       const { done, value } = await answers.next();
-      return done ? ({ done, value: undefined } as const) : ({ done: false, value: value.runLog } as const);
+      return done ? { done, value: undefined } : { done: false, value: value.runLog };
     },
     return: async () => (await answers.return?.()) as never,
+    [Symbol.asyncIterator]() {
+      return this;
+    },
   };
 }
 
@@ -184,7 +187,7 @@ describe.each(WAYS)("runLog over $over", ({ way }) => {
     const { runId } = await cleaned();
     const begun = stream(way, { runId });
     const before = await takeUntil(begun, ({ cursor }) => cursor === "120");
-    await begun.return();
+    await begun.return?.();
     const after = await takeAll(stream(way, { runId, after: "120" }));
     expect(cursors([...before, ...after])).toEqual(range(1, 252));
   });
@@ -211,7 +214,7 @@ describe.each(WAYS)("runLog over $over", ({ way }) => {
     const items = stream(way, { runId: await runOf(uuid) });
     await items.next();
     expect(ostler.listeners()).toBe(1);
-    await items.return();
+    await items.return?.();
     await eventually("no stream listens", () => ostler.listeners() === 0, 3_000);
     gate.open();
     await ostler.operationEnds(uuid);
