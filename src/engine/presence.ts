@@ -4,7 +4,6 @@
  * nothing, so it may be repeated as often as monitoring likes.
  */
 import type { Refusal } from "../errors.ts";
-import { controllerOf } from "../drivers/registry.ts";
 import type { Registry } from "../drivers/registry.ts";
 import { violatedConstraint } from "../store/database.ts";
 import { lockNodes, nodesByNames, updateNodes } from "../store/nodes.ts";
@@ -106,7 +105,5 @@ async function firstSeen(registry: Registry, caller: Caller, event: PresenceEven
   const prepared = await prepare(registry, { name, driver, settings, labels }, path);
   const [flaw] = prepared.refusals;
   if (flaw) return { refusal: { ...flaw, message: prepared.refusals.map(({ message }) => message).join(" ") } };
-  const own = registry.get(driver);
-  const controller = own ? controllerOf(own, { ...prepared.settings[driver], ...prepared.secrets[driver] }) : null;
-  return { name, project: caller.project, driver, settings: prepared.settings, secrets: prepared.secrets, labels: labels ?? {}, clusterId: null, controller, presence: event };
+  return { name, project: caller.project, driver, settings: prepared.settings, secrets: prepared.secrets, labels: labels ?? {}, clusterId: null, controller: prepared.controller, presence: event };
 }

@@ -9,20 +9,21 @@
  */
 import { messageOf } from "../errors.ts";
 import type { ErrorCode } from "../errors.ts";
-import { controllerOf } from "../drivers/registry.ts";
 import type { AnyDriver, Registry } from "../drivers/registry.ts";
 import type { DiscoverInterface } from "../drivers/driver.ts";
 import type { Log } from "../log.ts";
 import { violatedConstraint } from "../store/database.ts";
 import type { Database, Reader } from "../store/database.ts";
-import { discoverySecretsOf, endDiscovery, lockController, lockQueuedDiscovery, nodeWithController, nodeWithSettings, nodesWithoutController, queuedDiscoveries } from "../store/discoveries.ts";
+import { discoverySecretsOf, endDiscovery, lockController, lockQueuedDiscovery, nodeWithController, nodeWithSettings, queuedDiscoveries } from "../store/discoveries.ts";
 import type { DiscoveryRow } from "../store/discoveries.ts";
-import { nodesByIds, nodesByNames } from "../store/nodes.ts";
+import { nodesByNames } from "../store/nodes.ts";
 import { lockOperation, operationBegins, operationsByIds, updateOperation } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
-import type { Failure, JsonObject } from "../store/records.ts";
+import type { Failure } from "../store/records.ts";
 import { finishDiscovery } from "./discover.ts";
 import { enroll } from "./enroll.ts";
+import type { Enrolment } from "./enroll.ts";
+import { prepare } from "./nodes.ts";
 import { createRedactor, isStorable } from "./redact.ts";
 import type { Redactor } from "./redact.ts";
 import { failureOf } from "./step.ts";
@@ -55,18 +56,13 @@ interface Held {
   /** Secrets included. */
   readonly settings: Readonly<Record<string, never>>;
   readonly redactor: Redactor;
-  /** Controller → node, of nodes that were registered without it. */
-  readonly unnoted: ReadonlyMap<string, string>;
 }
 
 /** What a probe has seen: a machine as a node of it would be, or why there is none. */
-type Seen =
-  | { readonly settings: JsonObject; readonly secrets: Readonly<Record<string, string>>; readonly controller: string | null; readonly name: string }
-  | { readonly failure: Failure };
+type Seen = Pick<Enrolment, "name" | "settings" | "secrets" | "controller"> | { readonly failure: Failure };
 
 const PROBES_AT_ONCE = 16;
 const LOOK_EVERY_MS = 1_000;
-const NODES_PAGE = 1_000;
 const NAME_LENGTH_MAX = 253;
 
 export function createProber(parts: ProberParts): Prober {
@@ -84,10 +80,10 @@ export function createProber(parts: ProberParts): Prober {
     const secrets = await discoverySecretsOf(database.reader, operationId);
     const base = { operation, driverName: chosen.driver, redactor: createRedactor(Object.values(secrets).filter((value) => typeof value === "string")) };
     const driver = registry.get(chosen.driver);
-    if (!driver || !canDiscover(driver)) return { ...base, driver: `driver "${chosen.driver}" ${driver ? "cannot discover nodes any more" : "is not loaded any more"}`, settings: {}, unnoted: new Map() };
+    if (!driver || !canDiscover(driver)) return { ...base, driver: `driver "${chosen.driver}" ${driver ? "cannot discover nodes any more" : "is not loaded any more"}`, settings: {} };
     const result = await driver.discover.settings["~standard"].validate({ ...chosen.settings, ...secrets });
-    if (result.issues) return { ...base, driver: `driver "${driver.name}" does not take these settings any more`, settings: {}, unnoted: new Map() };
-    return { ...base, driver, settings: result.value as Readonly<Record<string, never>>, unnoted: await unnotedControllers(database.reader, driver) };
+    if (result.issues) return { ...base, driver: `driver "${driver.name}" does not take these settings any more`, settings: {} };
+    return { ...base, driver, settings: result.value as Readonly<Record<string, never>> };
   }
 
   async function probeAll(held: Held, cut: AbortController): Promise<void> {
@@ -169,15 +165,13 @@ export function createProber(parts: ProberParts): Prober {
   /** Checks what a driver has found: it is not ours, so it is not trusted. */
   async function seenIn({ operation, redactor }: Held, driver: AnyDriver, address: string, found: unknown): Promise<Seen> {
     const junk = (what: string): Seen => ({ failure: failureAt(address, failureOf(new Error(`driver "${driver.name}" answers ${what}`), redactor)) });
-    if (typeof found !== "object" || found === null || !("settings" in found)) return junk("a probe without settings");
-    const verdict = await registry.checkSettings(driver, found.settings);
-    if (!verdict.ok) return junk(`settings that it does not take itself: ${verdict.issues.map(({ path, message }) => [...path, message].join(" ")).join("; ")}`);
-    const { settings, secrets } = verdict;
-    const controller = controllerOf(driver, { ...settings, ...secrets });
-    if (!isStorable([settings, secrets, controller])) return junk("settings with characters that cannot be stored");
+    if (typeof found !== "object" || found === null || !("settings" in found) || typeof found.settings !== "object" || found.settings === null) return junk("a probe without settings");
     const told = "name" in found && typeof found.name === "string" ? nameFrom(redactor.text(found.name)) : "";
     const name = told === "" ? nameFrom(`${operation.options.discovery?.namePrefix ?? ""}${address}`) : told;
-    return { settings, secrets, controller, name };
+    const { settings, secrets, controller, refusals } = await prepare(registry, { name, driver: driver.name, settings: found.settings }, []);
+    if (refusals.length > 0) return junk(`settings that it does not take itself: ${refusals.map(({ message }) => message).join(" ")}`);
+    if (!isStorable([settings, secrets, controller])) return junk("settings with characters that cannot be stored");
+    return { name, settings, secrets, controller };
   }
 
   async function settle(held: Held, row: Address, seen: Seen): Promise<void> {
@@ -192,27 +186,18 @@ export function createProber(parts: ProberParts): Prober {
     }
   }
 
-  async function record(work: Work, { operation: { id }, driverName, unnoted }: Held, { ordinal }: Address, seen: Seen): Promise<void> {
+  async function record(work: Work, { operation: { id }, driverName }: Held, { ordinal }: Address, seen: Seen): Promise<void> {
     const { tx } = work;
     if (!("failure" in seen) && seen.controller !== null) await lockController(tx, driverName, seen.controller);
     if (!(await lockQueuedDiscovery(tx, id, ordinal))) return;
     if ("failure" in seen) return endDiscovery(tx, id, ordinal, { state: "FAILED", failure: seen.failure });
-    const { settings, secrets, controller } = seen;
-    const known = controller === null ? await nodeWithSettings(tx, driverName, settings) : ((await nodeWithController(tx, driverName, controller)) ?? (await stillThere(tx, unnoted.get(controller))));
+    const { name, settings, secrets, controller } = seen;
+    const known = controller === null ? await nodeWithSettings(tx, driverName, settings[driverName] ?? {}) : await nodeWithController(tx, driverName, controller);
     if (known !== null) return endDiscovery(tx, id, ordinal, { state: "KNOWN", nodeId: known });
     const [operation] = await operationsByIds(tx, [id]);
     if (!operation) throw new Error(`Discovery ${id} is gone.`);
     const { project, clusterId, actor, reason, options } = operation;
-    const node = {
-      name: await freeName(tx, seen.name),
-      project,
-      driver: driverName,
-      settings: { [driverName]: settings },
-      secrets: Object.keys(secrets).length > 0 ? { [driverName]: secrets } : {},
-      labels: options.discovery?.labels ?? {},
-      clusterId,
-      controller,
-    };
+    const node = { name: await freeName(tx, name), project, driver: driverName, settings, secrets, labels: options.discovery?.labels ?? {}, clusterId, controller };
     const nodeId = await enroll(work, node, { actor, reason, operationId: id });
     await endDiscovery(tx, id, ordinal, { state: "REGISTERED", nodeId });
   }
@@ -259,34 +244,6 @@ function failureAt(address: string, { code, reason, retryable }: { readonly code
   const sentence = /[.!?…]$/.test(reason) ? reason : `${reason}.`;
   const message = sentence.includes(address) ? sentence : `${address}: ${sentence}`;
   return { code, message, step: null, nodeId: null, nodeName: null, at: new Date().toISOString(), retryable };
-}
-
-/** Nodes of a driver by their controller, where it was not noted when they were registered. */
-async function unnotedControllers(reader: Reader, driver: AnyDriver): Promise<Map<string, string>> {
-  const known = new Map<string, string>();
-  if (!driver.controllerOf) return known;
-  for (let after: string | null = null; ; ) {
-    const page: Awaited<ReturnType<typeof nodesWithoutController>> = await nodesWithoutController(reader, driver.name, after, NODES_PAGE);
-    for (const { id, settings } of page) {
-      const controller = controllerWithoutSecrets(driver, settings);
-      if (controller !== null && !known.has(controller)) known.set(controller, id);
-    }
-    after = page.at(-1)?.id ?? null;
-    if (page.length < NODES_PAGE) return known;
-  }
-}
-
-/** A controller holds no secret, but a driver may not be able to tell it without. */
-function controllerWithoutSecrets(driver: AnyDriver, settings: JsonObject): string | null {
-  try {
-    return controllerOf(driver, settings);
-  } catch {
-    return null;
-  }
-}
-
-async function stillThere(reader: Reader, nodeId: string | undefined): Promise<string | null> {
-  return nodeId !== undefined && (await nodesByIds(reader, [nodeId])).length > 0 ? nodeId : null;
 }
 
 /** A text made a name of a node: what a name may not hold becomes a dash. Empty where nothing is left. */

@@ -166,35 +166,27 @@ export async function lockController(tx: Tx, driver: string, controller: string)
   await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended(${`discovery ${driver} ${controller}`}, 0))`);
 }
 
-/** The node of a driver that has this management controller, the first by name where several share it. */
+/** Whether a driver gives the node its power: it then is the one that can find it. */
+const isGivenPowerBy = (driver: string) => sql`coalesce(${nodes.borrowed} ->> 'power', ${nodes.driver}) = ${driver}`;
+
+/** The node that this driver reaches by this management controller, the first by name where several share it. */
 export async function nodeWithController(reader: Reader, driver: string, controller: string): Promise<string | null> {
   const [row] = await reader
     .select({ id: nodes.id })
     .from(nodes)
-    .where(and(eq(nodes.driver, driver), eq(nodes.controller, controller)))
+    .where(and(eq(nodes.controller, controller), isGivenPowerBy(driver)))
     .orderBy(asc(nodes.name))
     .limit(1);
   return row?.id ?? null;
 }
 
-/** The node of a driver that has exactly these settings, secrets aside: what one goes by where a driver tells of no controller. */
+/** The node that this driver reaches with exactly these settings, secrets aside: what one goes by where it tells of no controller. */
 export async function nodeWithSettings(reader: Reader, driver: string, settings: JsonObject): Promise<string | null> {
   const [row] = await reader
     .select({ id: nodes.id })
     .from(nodes)
-    .where(and(eq(nodes.driver, driver), sql`${nodes.settings} -> ${driver} = ${JSON.stringify(settings)}::text::jsonb`))
+    .where(and(isGivenPowerBy(driver), sql`${nodes.settings} -> ${driver} = ${JSON.stringify(settings)}::text::jsonb`))
     .orderBy(asc(nodes.name))
     .limit(1);
   return row?.id ?? null;
-}
-
-/** Nodes of a driver whose controller was not noted when they were registered, by id, a page at a time. */
-export async function nodesWithoutController(reader: Reader, driver: string, after: string | null, limit: number): Promise<{ id: string; settings: JsonObject }[]> {
-  const rows = await reader
-    .select({ id: nodes.id, settings: nodes.settings })
-    .from(nodes)
-    .where(and(eq(nodes.driver, driver), isNull(nodes.controller), after === null ? undefined : gt(nodes.id, after)))
-    .orderBy(asc(nodes.id))
-    .limit(limit);
-  return rows.map(({ id, settings }) => ({ id, settings: settings[driver] ?? {} }));
 }
