@@ -328,6 +328,7 @@ describe("a process that ends", () => {
     const began = Date.now();
     await leaving[Symbol.asyncDispose]();
     expect(Date.now() - began).toBeLessThan(5_000);
+    expect(await here.test.sql`select state from pgboss.job where name = 'discoveries'`).toMatchObject([{ state: "retry" }]);
     expect(new Set((await rows(id, here)).map(({ state }) => state))).toEqual(new Set(["QUEUED"]));
     gate.open();
     await here.engine.start();
