@@ -1,11 +1,11 @@
-/** The state of a cluster: derived from its nodes and their unfinished runs, never stored. First match wins. */
+/** The state of a cluster: derived from its nodes and their unfinished runs, never stored. One table of rules; the first that holds, decides. */
 import { kindOf } from "./machine.ts";
 import type { NodeState } from "./node-states.ts";
 import type { OperationKind } from "./verbs.ts";
 
 export const CLUSTER_STATES = {
   REMOVING: "Nodes are being taken out of service.",
-  STOPPING: "A stop was asked for; running steps end.",
+  STOPPING: "A stop, or an abort, was asked for and is being carried out.",
   DEPLOYING: "An operation works on its nodes.",
   NEW: "No node has come past AVAILABLE.",
   OPERATIONAL: "Every node is ACTIVE.",
@@ -31,18 +31,31 @@ export interface ClusterFacts {
   readonly work: readonly { readonly kind: OperationKind; readonly stopping: boolean }[];
 }
 
+/** One row of the table: the cluster is in `state` if none above applies and this does. */
+export interface ClusterRule {
+  readonly state: ClusterState;
+  /** The condition in words, as a question that is answered yes or no. */
+  readonly when: string;
+  readonly holds: (facts: ClusterFacts) => boolean;
+}
+
 const NOT_PAST_AVAILABLE: ReadonlySet<NodeState> = new Set(["ENROLLED", "MANAGEABLE", "AVAILABLE", "DECOMMISSIONED"]);
 
-export function clusterState({ nodes, work }: ClusterFacts): ClusterState {
-  if (work.some(({ kind }) => kind === "DECOMMISSION" || kind === "UNDEPLOY")) return "REMOVING";
-  if (work.some(({ stopping }) => stopping)) return "STOPPING";
-  if (work.length > 0) return "DEPLOYING";
-  if (nodes.every(({ state }) => NOT_PAST_AVAILABLE.has(state))) return "NEW";
-  if (nodes.every(({ state }) => state === "ACTIVE")) return "OPERATIONAL";
-  if (nodes.some(({ state, stage }) => state === "ACTIVE" || stage === "PROVISIONED")) return "PARTIALLY_DEPLOYED";
-  if (nodes.some(({ state }) => state === "STOPPED")) return "STOPPED";
-  if (nodes.some(({ state }) => kindOf(state) === "failed")) return "ERROR";
-  return "NEW";
+/** THE table, in its order. The last row always applies. */
+export const CLUSTER_RULES: readonly ClusterRule[] = [
+  { state: "REMOVING", when: "are nodes being undeployed or decommissioned?", holds: ({ work }) => work.some(({ kind }) => kind === "DECOMMISSION" || kind === "UNDEPLOY") },
+  { state: "STOPPING", when: "has a stop, or an abort, been asked for?", holds: ({ work }) => work.some(({ stopping }) => stopping) },
+  { state: "DEPLOYING", when: "does an operation work on its nodes?", holds: ({ work }) => work.length > 0 },
+  { state: "NEW", when: "is there no node past AVAILABLE?", holds: ({ nodes }) => nodes.every(({ state }) => NOT_PAST_AVAILABLE.has(state)) },
+  { state: "OPERATIONAL", when: "are all nodes ACTIVE?", holds: ({ nodes }) => nodes.every(({ state }) => state === "ACTIVE") },
+  { state: "PARTIALLY_DEPLOYED", when: "is some node ACTIVE, or at stage PROVISIONED: its operating system stands?", holds: ({ nodes }) => nodes.some(({ state, stage }) => state === "ACTIVE" || stage === "PROVISIONED") },
+  { state: "STOPPED", when: "is some node STOPPED?", holds: ({ nodes }) => nodes.some(({ state }) => state === "STOPPED") },
+  { state: "ERROR", when: "has some node failed?", holds: ({ nodes }) => nodes.some(({ state }) => kindOf(state) === "failed") },
+  { state: "NEW", when: "otherwise", holds: () => true },
+];
+
+export function clusterState(facts: ClusterFacts): ClusterState {
+  return CLUSTER_RULES.find(({ holds }) => holds(facts))?.state ?? "NEW";
 }
 
 /** Whether the cluster's settings may be edited now. */

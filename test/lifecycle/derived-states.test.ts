@@ -1,6 +1,6 @@
 /** States that are derived: of a cluster from its nodes, of an operation from its runs. */
 import { describe, expect, test } from "vitest";
-import { CLUSTER_STATES, clusterState, isLocked } from "../../src/lifecycle/cluster-state.ts";
+import { CLUSTER_RULES, CLUSTER_STATES, clusterState, isLocked } from "../../src/lifecycle/cluster-state.ts";
 import type { ClusterFacts, Stage } from "../../src/lifecycle/cluster-state.ts";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
 import { FAILURE_POLICIES, OPERATION_STATES, defaultFailurePolicy, isFinalOperation, outcome } from "../../src/lifecycle/operation-states.ts";
@@ -31,6 +31,14 @@ describe("a cluster with", () => {
     { what: "its deployment being undone", nodes: [ACTIVE], work: [{ kind: "UNDEPLOY", stopping: false }], is: "REMOVING" },
   ])("$what is $is", ({ nodes, work = [], is }) => {
     expect(clusterState({ nodes, work })).toBe(is);
+  });
+
+  test("every row of the table decides for some cluster, and every state has a row", () => {
+    const works: ClusterFacts["work"][] = [[], [deploying], [stopping], [removing]];
+    const members: ClusterFacts["nodes"][] = [[], [ACTIVE], [ACTIVE, node("AVAILABLE")], [node("STOPPED")], [node("CLEAN_FAILED")], [node("CLEANING")]];
+    const deciding = works.flatMap((work) => members.map((nodes) => CLUSTER_RULES.findIndex(({ holds }) => holds({ nodes, work }))));
+    expect([...new Set(deciding)].toSorted((a, b) => a - b)).toEqual(CLUSTER_RULES.map((_, index) => index));
+    expect(new Set(CLUSTER_RULES.map(({ state }) => state))).toEqual(new Set(Object.keys(CLUSTER_STATES)));
   });
 
   test("work going on, or to be stopped, keeps its settings; every other state lets them be edited", () => {
