@@ -1,0 +1,292 @@
+/** One run through the API: what it waits for, what is asked of it, in which part of a step it is, and which call-backs were not taken. */
+import { afterAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { aGate } from "../support/builders.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
+import { eventually } from "../support/eventually.ts";
+import { range } from "../support/feed.ts";
+import { serviceUnderTest } from "../support/service.ts";
+import type { Variables } from "../support/service.ts";
+
+const paths = new Map<string, string>();
+
+const ostler = await serviceUnderTest({
+  drivers: [
+    aDriver("calling", {
+      clean: stepsOf(
+        aStep("listen", "clean", async ({ node, memo, callbackPath }) => {
+          paths.set(node.name, callbackPath);
+          return memo === null ? { kind: "wait", callback: true, seconds: 600, memo: 1 } : { kind: "done" };
+        }),
+      ),
+    }),
+  ],
+});
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+interface Waiting {
+  readonly reason: string;
+  readonly description: string;
+  readonly since: string;
+  readonly until: string | null;
+  readonly waitFor: string | null;
+  readonly position: number | null;
+  readonly lastAttempts: readonly { readonly number: number; readonly state: string; readonly failure: { readonly message: string } | null }[];
+}
+
+interface Run {
+  readonly nodeName: string;
+  readonly state: string;
+  readonly waitReason: string | null;
+  readonly wakeAt: string | null;
+  readonly waiting: Waiting | null;
+}
+
+const WAITING = "nodeName state waitReason wakeAt waiting { reason description since until waitFor position lastAttempts { number state failure { message } } }";
+
+async function runs<Seen = Run>(uuid: string, selection = WAITING): Promise<Seen[]> {
+  const { operation } = await ostler.query<{ operation: { runs: { edges: { node: Seen }[] } } }>(`query Runs($uuid: ID!) { operation(id: $uuid) { runs(first: 100) { edges { node { ${selection} } } } } }`, { uuid });
+  return operation.runs.edges.map(({ node }) => node);
+}
+
+/** The run of the only node, as soon as it waits for that. */
+async function waitsFor(uuid: string, reason: string): Promise<Run & { readonly waiting: Waiting }> {
+  return eventually(`it waits for ${reason}`, async () => {
+    const [run] = await runs(uuid);
+    return run?.waiting?.reason === reason ? { ...run, waiting: run.waiting } : false;
+  });
+}
+
+/** Takes the first refusal as the test's failure. */
+async function ask(verb: string, type: string, input: object): Promise<void> {
+  const answer = await ostler.query<Record<string, { errors: unknown[] }>>(`mutation Ask($input: ${type}!) { ${verb}(input: $input) { errors { code message } } }`, { input });
+  expect(answer[verb]?.errors).toEqual([]);
+}
+
+async function made(settings: object, driver = "fake"): Promise<string> {
+  const name = `run-${Math.random().toString(36).slice(2)}`;
+  await ask("registerNodes", "RegisterNodesInput", { nodes: [{ name, driver, settings }] });
+  return name;
+}
+
+/** A node that is MANAGEABLE, and an operation that cleans it. */
+async function cleaning(settings: object, more: Variables = {}, driver = "fake") {
+  const name = await made(settings, driver);
+  expect(await ostler.operationEnds(await ostler.begin("manageNodes", [name]))).toBe("SUCCEEDED");
+  return { name, uuid: await ostler.begin("cleanNodes", [name], more) };
+}
+
+async function end(uuid: string): Promise<void> {
+  await ask("abort", "AbortInput", { work: { operationId: uuid } });
+  await ostler.operationEnds(uuid);
+}
+
+beforeEach(() => ask("updateSite", "UpdateSiteInput", { phaseLimits: [], controllerLimit: null }));
+
+describe("Run.waiting", () => {
+  test("tells the time that a step asked for", async () => {
+    const { uuid } = await cleaning({ steps: { "clean.erase_disks": { waitSeconds: 600 } } });
+    const { waiting, waitReason, wakeAt, state } = await waitsFor(uuid, "TIME");
+    expect([state, waitReason]).toEqual(["WAITING", "TIME"]);
+    expect(waiting).toMatchObject({ until: wakeAt, waitFor: null, position: null, description: `clean.erase_disks asked to be entered again at ${wakeAt}.`, lastAttempts: [{ number: 1, state: "WAITING" }] });
+    expect(Date.parse(waiting.until ?? "") - Date.parse(waiting.since)).toBe(600_000);
+    await end(uuid);
+  });
+
+  test("tells a call-back that is waited for", async () => {
+    const { uuid } = await cleaning({ steps: { "clean.erase_disks": { callback: true, waitSeconds: 300 } } });
+    const { waiting } = await waitsFor(uuid, "CALLBACK");
+    expect(waiting.description).toBe(`clean.erase_disks waits for the machine to call back, until ${waiting.until}.`);
+    await end(uuid);
+  });
+
+  test("tells the next try, and what came of those before", async () => {
+    const name = await made({ steps: { "deploy.write_image": { fail: "the disk is busy", retryable: true } } });
+    await ostler.commission([name], "AVAILABLE");
+    const uuid = await ostler.begin("deployNodes", [name]);
+    const { waiting, wakeAt } = await waitsFor(uuid, "RETRY");
+    expect(waiting).toMatchObject({ until: wakeAt, description: `deploy.write_image failed and is tried again at ${wakeAt}.` });
+    expect(waiting.lastAttempts[0]).toMatchObject({ number: 1, state: "FAILED", failure: { message: expect.stringContaining("the disk is busy") as string } });
+    expect(await ostler.operationEnds(uuid)).toBe("FAILED");
+  });
+
+  test("tells a hold, and its reason", async () => {
+    const { uuid } = await cleaning({}, { steps: [{ interface: "ENGINE", name: "hold", args: { reason: "look at the cables" } }] });
+    const { waiting, state } = await waitsFor(uuid, "HOLD");
+    expect([state, waiting.until, waiting.position]).toEqual(["HOLDING", null, null]);
+    expect(waiting.description).toBe("It is held (look at the cables) until somebody lifts it with `unhold`.");
+    await ask("unhold", "WorkInput", { work: { operationId: uuid } });
+    expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
+  });
+
+  test("tells a maintenance that keeps the next step from beginning", async () => {
+    const gate = aGate();
+    const { name, uuid } = await cleaning({ steps: { "clean.erase_metadata": { gate: gate.name } } });
+    await gate.arrivals();
+    await ask("setMaintenance", "SetMaintenanceInput", { nodes: { names: [name] }, reason: "new disks" });
+    gate.open();
+    const { waiting } = await waitsFor(uuid, "PAUSED_BY_MAINTENANCE");
+    expect(waiting).toMatchObject({ until: null, position: null, lastAttempts: [], description: "Its node is in maintenance; it goes on when that is cleared." });
+    await end(uuid);
+  });
+
+  test("tells a limit of the site, and the place in the queue for it over all operations", async () => {
+    const gate = aGate();
+    const at = { steps: { "power.read": { gate: gate.name } } };
+    const [first, second, third] = [await made(at), await made(at), await made(at)];
+    await ask("updateSite", "UpdateSiteInput", { phaseLimits: [{ phase: "verify", limit: 1 }] });
+    const working = await ostler.begin("manageNodes", [first]);
+    await gate.arrivals();
+    const queued = [await ostler.begin("manageNodes", [second]), await ostler.begin("manageNodes", [third])];
+    const seen = [];
+    for (const uuid of queued) seen.push((await waitsFor(uuid, "CAPACITY_PHASE")).waiting);
+    expect(seen).toMatchObject([
+      { waitFor: "phase:verify", position: 1, until: null, description: "As many nodes as the site allows are in phase verify; it goes on when one of them leaves it." },
+      { waitFor: "phase:verify", position: 2 },
+    ]);
+    gate.open();
+    for (const uuid of [working, ...queued]) expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
+  });
+
+  test("tells a limit of one controller", async () => {
+    const gate = aGate();
+    const at = { controller: "10.0.0.7", steps: { "power.read": { gate: gate.name } } };
+    const [first, second] = [await made(at), await made(at)];
+    await ask("updateSite", "UpdateSiteInput", { controllerLimit: 1 });
+    const working = await ostler.begin("manageNodes", [first]);
+    await gate.arrivals();
+    const queued = await ostler.begin("manageNodes", [second]);
+    const { waiting } = await waitsFor(queued, "CAPACITY_CONTROLLER");
+    expect(waiting.waitFor).toMatch(/^controller:/);
+    expect(waiting).toMatchObject({ position: 1, description: expect.stringContaining("10.0.0.7") as string });
+    gate.open();
+    for (const uuid of [working, queued]) expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
+  });
+
+  test("tells `maxParallel`, with the place in the order of the request", async () => {
+    const gate = aGate();
+    const names = await ostler.register(5, { steps: { "power.read": { gate: gate.name } } });
+    const uuid = await ostler.begin("manageNodes", names, { maxParallel: 2 });
+    await gate.arrivals(2);
+    const seen = await runs(uuid);
+    expect(seen.map(({ waiting }) => waiting && [waiting.reason, waiting.position])).toEqual([null, null, ["MAX_PARALLEL", 1], ["MAX_PARALLEL", 2], ["MAX_PARALLEL", 3]]);
+    expect(seen[2]?.waiting?.description).toBe("Its operation works on 2 nodes at the same time; it begins when one of them has ended.");
+    gate.open();
+    expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
+    expect((await runs(uuid)).map(({ waiting, waitReason }) => [waiting, waitReason])).toEqual(names.map(() => [null, null]));
+  });
+
+  test("tells the wave, and a halt of the waves", async () => {
+    const gate = aGate();
+    const names = await ostler.register(3, { steps: { "power.read": { gate: gate.name } } });
+    const uuid = await ostler.begin("manageNodes", names, { waves: { sizes: [{ count: 1 }] } });
+    await gate.arrivals(1);
+    const waves = await runs(uuid);
+    expect(waves.map(({ waiting }) => waiting && [waiting.reason, waiting.position, waiting.description])).toEqual([
+      null,
+      ["WAVE", 1, "It is in wave 2, and wave 1 is under way."],
+      ["WAVE", 2, "It is in wave 3, and wave 1 is under way."],
+    ]);
+    await ask("haltWaves", "SteerWavesInput", { operationId: uuid, reason: "smoke in the rack" });
+    expect((await runs(uuid))[1]?.waiting).toMatchObject({ reason: "WAVE_HALTED", description: "The waves of its operation are halted (smoke in the rack); go on with `resumeWaves`." });
+    await ask("resumeWaves", "SteerWavesInput", { operationId: uuid });
+    gate.open();
+    expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
+  });
+
+  test("costs one statement for the places of any number of runs", async () => {
+    const gate = aGate();
+    const names = await ostler.register(101, { steps: { "power.read": { gate: gate.name } } });
+    const uuid = await ostler.begin("manageNodes", names, { maxParallel: 1 });
+    await gate.arrivals();
+    const asked = vi.spyOn(ostler.database.reader, "execute");
+    const seen = await runs(uuid);
+    expect(asked).toHaveBeenCalledTimes(1);
+    asked.mockRestore();
+    expect(seen.map(({ waiting }) => waiting?.position ?? null)).toEqual([null, ...range(1, 99)]);
+    gate.open();
+    await ostler.operationEnds(uuid);
+  });
+});
+
+describe("what is asked of a run", () => {
+  test("stands there with who, why and when, and whether it can be taken back", async () => {
+    const gate = aGate();
+    const { uuid } = await cleaning({ steps: { "clean.erase_metadata": { gate: gate.name } } });
+    await gate.arrivals();
+    const wish = async () => (await runs<{ wish: string | null; wishBy: string | null; wishReason: string | null; wishAt: string | null; abortPendingAfterStep: string | null; abortWithdrawable: boolean }>(uuid, "wish wishBy wishReason wishAt abortPendingAfterStep abortWithdrawable"))[0];
+    expect(await wish()).toEqual({ wish: null, wishBy: null, wishReason: null, wishAt: null, abortPendingAfterStep: null, abortWithdrawable: false });
+    await ask("abort", "AbortInput", { work: { operationId: uuid }, reason: "wrong rack" });
+    const pending = await wish();
+    expect(pending).toMatchObject({ wish: "ABORT", wishBy: "anonymous", wishReason: "wrong rack", abortPendingAfterStep: "clean.erase_metadata", abortWithdrawable: true });
+    expect(Math.abs(Date.now() - Date.parse(pending?.wishAt ?? ""))).toBeLessThan(60_000);
+    await ask("withdrawAbort", "WorkInput", { work: { operationId: uuid } });
+    expect(await wish()).toEqual({ wish: null, wishBy: null, wishReason: null, wishAt: null, abortPendingAfterStep: null, abortWithdrawable: false });
+    gate.open();
+    expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
+  });
+
+  test("cannot be taken back where nothing had to be waited for", async () => {
+    const { uuid } = await cleaning({ steps: { "clean.erase_disks": { waitSeconds: 600 } } });
+    await waitsFor(uuid, "TIME");
+    await end(uuid);
+    expect(await runs(uuid, "state wish abortWithdrawable")).toEqual([{ state: "ABORTED", wish: "ABORT", abortWithdrawable: false }]);
+  });
+});
+
+test("Run.cleanupFailed tells that a best-effort step failed on the way", async () => {
+  const [good, bad] = [await made({}), await made({ steps: { "clean.erase_disks": { fail: "disk 3 is dead" } } })];
+  for (const [name, failed] of [[good, false], [bad, true]] as const) {
+    await ostler.operationEnds(await ostler.begin("manageNodes", [name]));
+    const uuid = await ostler.begin("decommissionNodes", [name]);
+    expect(await ostler.operationEnds(uuid)).toBe(failed ? "SUCCEEDED_WITH_ERRORS" : "SUCCEEDED");
+    expect(await runs(uuid, "state cleanupFailed")).toEqual([{ state: "SUCCEEDED", cleanupFailed: failed }]);
+  }
+});
+
+test("StepAttempt.part tells whether the work is looked over, and Step what it declares of retries", async () => {
+  const gate = aGate();
+  const { uuid } = await cleaning({ steps: { "clean.update_firmware.verify": { gate: gate.name } } }, { steps: [{ name: "update_firmware", args: { version: "2.1" } }] });
+  await gate.arrivals();
+  const part = () => runs(uuid, "steps { name retries backoffSeconds output attempts { state part entries } }");
+  expect(await part()).toEqual([{ steps: [{ name: "update_firmware", retries: 0, backoffSeconds: 0, output: { version: "2.1" }, attempts: [{ state: "RUNNING", part: "VERIFY", entries: 2 }] }] }]);
+  gate.open();
+  expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
+  expect(await part()).toMatchObject([{ steps: [{ attempts: [{ state: "SUCCEEDED", part: "VERIFY" }] }] }]);
+});
+
+describe("Run.anomalies", () => {
+  const callBack = async (path: string) => (await fetch(ostler.url + path, { method: "POST", headers: { "content-type": "application/json" }, body: "{}" })).status;
+
+  test("has each call-back that was not taken, and the service's log a line for it", async () => {
+    const { name, uuid } = await cleaning({}, {}, "calling");
+    await waitsFor(uuid, "CALLBACK");
+    const path = paths.get(name) ?? "";
+    const logged = ostler.logLines.length;
+    expect(await callBack(`${path}x`)).toBe(404);
+    expect(await callBack(path)).toBe(202);
+    expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
+    expect(await callBack(path)).toBe(409);
+    const [run] = await runs<{ anomalies: readonly { readonly kind: string; readonly step: string | null; readonly at: string }[] }>(uuid, "anomalies { kind step at }");
+    expect(run?.anomalies.map(({ kind, step }) => [kind, step])).toEqual([["FORGED", "clean.listen"], ["LATE", null]]);
+    const lines = ostler.logLines.slice(logged).map((line) => JSON.parse(line) as { level: number; msg: string; kind?: string; node?: string });
+    const warned = lines.filter(({ msg }) => msg.includes("call-back"));
+    expect(warned).toMatchObject([
+      { level: 40, kind: "FORGED", node: name, msg: `a call-back to node ${name} was not taken: its token was never given out` },
+      { level: 40, kind: "LATE", node: name, msg: `a call-back to node ${name} was not taken: it is late, the step has gone on or ended` },
+    ]);
+    expect(lines.some(({ msg }) => msg.includes(path.split(".").at(-1) ?? ""))).toBe(false);
+  });
+
+  test("are a hundred at most, and so are the lines in the log", async () => {
+    const { name, uuid } = await cleaning({}, {}, "calling");
+    await waitsFor(uuid, "CALLBACK");
+    const logged = ostler.logLines.length;
+    for (let batch = 0; batch < 5; batch += 1) await Promise.all(range(1, 25).map((number) => callBack(`${paths.get(name)}${batch}-${number}`)));
+    const [run] = await runs<{ anomalies: unknown[] }>(uuid, "anomalies { kind }");
+    expect(run?.anomalies).toEqual(range(1, 100).map(() => ({ kind: "FORGED" })));
+    const warned = ostler.logLines.slice(logged).filter((line) => line.includes("call-back"));
+    expect(warned).toHaveLength(100);
+    expect(warned.filter((line) => line.includes("further ones are not recorded"))).toHaveLength(1);
+    await end(uuid);
+  });
+});
