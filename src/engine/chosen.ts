@@ -7,11 +7,20 @@ import type { Reader } from "../store/database.ts";
 import type { VerbOptions } from "../store/records.ts";
 import { runbookByName } from "../store/runbooks.ts";
 import { lengthFlaws } from "./plan.ts";
+import { POWER_STEPS, reservedFlaws } from "./reserved.ts";
 
 /** What is wrong with the choice of a request, before any node is looked at. */
-export function choiceFlaws({ steps, runbook }: VerbOptions): Refusal[] {
+export function choiceFlaws(options: VerbOptions): Refusal[] {
+  const { steps, runbook } = options;
   const both: Refusal[] = steps && runbook !== undefined ? [{ code: "INVALID_INPUT", message: "Give either steps or a runbook, not both.", path: ["input", "runbook"] }] : [];
-  return [...both, ...(steps ? lengthFlaws(steps, ["input", "steps"]) : [])];
+  return [...both, ...(steps ? lengthFlaws(steps, ["input", "steps"]) : []), ...powerFlaws(options)];
+}
+
+/** A change of power is a reserved step, so its time is checked as that step's argument. */
+function powerFlaws({ powerAction, softTimeoutSeconds }: VerbOptions): Refusal[] {
+  if (powerAction === undefined || softTimeoutSeconds === undefined) return [];
+  const flaws = reservedFlaws({ interface: "power", name: POWER_STEPS[powerAction], args: { timeoutSeconds: softTimeoutSeconds } });
+  return flaws.map(({ what }) => ({ code: "INVALID_INPUT", message: `Of the power action ${powerAction}: ${what}`, path: ["input", "timeoutSeconds"] }));
 }
 
 /** The options with the runbook's steps in place. Options that hold steps already, as those of a restart do, stay. */

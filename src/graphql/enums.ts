@@ -81,13 +81,14 @@ export const DriverInterfaceEnum = builder.enumType("DriverInterfaceKind", {
 });
 export const StepOffEnum = named("StepOff", "Why a step does not run by itself.", OFF_REASONS);
 export const TouchEnum = named("Touch", "What a step can change on a machine.", TOUCHES);
-export const PowerStateEnum = named("PowerState", "Power as last read from the BMC.", { ON: "Powered on.", OFF: "Powered off.", UNKNOWN: "Never read, or the BMC does not say." });
+export const PowerStateEnum = named("PowerState", "Power as last read from the BMC.", { ON: "Powered on.", OFF: "Powered off.", UNKNOWN: "Never read, or the BMC gave no answer." });
 export const PowerActionEnum = named("PowerAction", "Change of power. A node that is there already succeeds without a call.", {
   ON: "Power on.",
   OFF: "Cut power.",
-  SOFT_OFF: "Ask the system to shut down; done when the power is off.",
+  SOFT_OFF: "Ask the system to shut down; when that takes too long, the power is cut.",
   REBOOT: "Off, then on.",
 });
+export const InventoryChangeKindEnum = named("InventoryChangeKind", "How two inventories differ in one place.", { ADDED: "It is there only later.", REMOVED: "It is there only before.", CHANGED: "It is another." });
 export const PresenceEnum = named("Presence", "Presence as told by monitoring. Never starts work by itself.", { DISCOVERED: "Seen recently.", DISAPPEARED: "Was seen, is not any more.", UNSEEN: "Never reported." });
 export const NodeOrderFieldEnum = named("NodeOrderField", "Sort key of node lists. Ties are broken by ID, so pages are stable.", { NAME: "By name.", CREATED_AT: "By time of registration.", UPDATED_AT: "By time of the last change." });
 export const OrderDirectionEnum = named("OrderDirection", "Direction of a sort.", { ASC: "Smallest first.", DESC: "Largest first." });

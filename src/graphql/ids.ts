@@ -1,6 +1,6 @@
 /** Global IDs: opaque to clients, type and UUID to us. */
 
-export type IdType = "Node" | "Cluster" | "Operation" | "Run" | "Driver" | "Transition";
+export type IdType = "Node" | "Cluster" | "Operation" | "Run" | "Driver" | "Transition" | "Inventory";
 
 export function globalId(type: IdType, key: string): string {
   return Buffer.from(`${type}:${key}`, "utf8").toString("base64url");
@@ -25,6 +25,6 @@ export function uuidOrNone(text: string): string {
 }
 
 export function readId(id: string): { readonly type: IdType; readonly key: string } | null {
-  const match = /^(Node|Cluster|Operation|Run|Driver|Transition):(.+)$/.exec(Buffer.from(id, "base64url").toString("utf8"));
+  const match = /^(Node|Cluster|Operation|Run|Driver|Transition|Inventory):(.+)$/.exec(Buffer.from(id, "base64url").toString("utf8"));
   return match ? { type: match[1] as IdType, key: match[2] ?? "" } : null;
 }

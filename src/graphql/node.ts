@@ -2,10 +2,11 @@
 import type { ErrorCode, Refusal } from "../errors.ts";
 import { factsOf } from "../engine/engine.ts";
 import { judge } from "../lifecycle/admission.ts";
+import type { AskedOptions } from "../lifecycle/admission.ts";
 import { NODE_VERBS } from "../lifecycle/verbs.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
-import { countNodes, nodesByIds, nodesByNames, nodesPage } from "../store/nodes.ts";
-import type { InventoryRow, NodeRow } from "../store/nodes.ts";
+import { countNodes, inventoriesPage, nodesByIds, nodesByNames, nodesPage } from "../store/nodes.ts";
+import type { NodeRow } from "../store/nodes.ts";
 import { operationsPage } from "../store/operations.ts";
 import { QueryRef, builder, given, needs } from "./builder.ts";
 import { connectionOf, connectionType, pageArgs, pageRequest, TRANSITIONS_PAGE_MAX } from "./connection.ts";
@@ -13,9 +14,10 @@ import type { PageArgs } from "./connection.ts";
 import { CatalogueStepRef, stepCatalogue } from "./catalogue.ts";
 import { callerOf } from "./context.ts";
 import type { Context } from "./context.ts";
-import { DriverInterfaceEnum, ErrorCodeEnum, NodeOrderFieldEnum, NodeStateEnum, OperationKindEnum, OrderDirectionEnum, PhaseEnum, PowerStateEnum, PresenceEnum, StageEnum } from "./enums.ts";
+import { DriverInterfaceEnum, ErrorCodeEnum, NodeOrderFieldEnum, NodeStateEnum, OperationKindEnum, OrderDirectionEnum, PhaseEnum, PowerActionEnum, PowerStateEnum, PresenceEnum, StageEnum } from "./enums.ts";
 import { UserErrorRef } from "./errors.ts";
 import { globalId, isUuid, keyOf } from "./ids.ts";
+import { InventoryChangeRef, InventoryConnection, InventoryRef, inventoryDiff } from "./inventory.ts";
 import { OperationConnection } from "./operation.ts";
 import { ClusterRef, FailureRef, NodeRef, ResourceRef, RunRef } from "./refs.ts";
 import { ClusterRefInput, LabelInput, NodeFilterInput, NodeRefInput, NodeSelectorInput, clusterChoice, nodeFilter, nodeSelector } from "./selectors.ts";
@@ -35,14 +37,6 @@ const MaintenanceRef = builder.objectRef<{ readonly reason: string; readonly sin
     reason: t.exposeString("reason", { description: "Why, in the operator's words." }),
     since: t.expose("since", { type: "DateTime", description: "Since when." }),
     by: t.exposeString("by", { description: "Who set it." }),
-  }),
-});
-
-const InventoryRef = builder.objectRef<InventoryRow>("Inventory").implement({
-  description: "What an inspection found.",
-  fields: (t) => ({
-    takenAt: t.expose("takenAt", { type: "DateTime", description: "When the inspection ended." }),
-    data: t.field({ type: "JSON", description: "What the driver's inspect steps put out, merged in their order.", resolve: ({ data }) => data }),
   }),
 });
 
@@ -67,6 +61,7 @@ const NodeDriverRef = builder.objectRef<DriverShare>("NodeDriver").implement({
 
 interface VerbVerdict {
   readonly verb: OperationKind;
+  readonly powerAction: PowerAction | null;
   readonly refusal: { readonly code: ErrorCode; readonly message: string } | null;
 }
 
@@ -74,6 +69,7 @@ const VerbVerdictRef = builder.objectRef<VerbVerdict>("VerbVerdict").implement({
   description: "Whether a verb would be accepted for a node now.",
   fields: (t) => ({
     verb: t.field({ type: OperationKindEnum, description: "The verb.", resolve: ({ verb }) => verb }),
+    powerAction: t.field({ type: PowerActionEnum, nullable: true, description: "Of POWER: which change of it. Each has a verdict of its own.", resolve: ({ powerAction }) => powerAction }),
     allowed: t.boolean({ description: "Whether it would be accepted.", resolve: ({ refusal }) => refusal === null }),
     code: t.field({ type: ErrorCodeEnum, nullable: true, description: "Why not.", resolve: ({ refusal }) => refusal?.code ?? null }),
     reason: t.string({ nullable: true, description: "Why not, for people.", resolve: ({ refusal }) => refusal?.message ?? null }),
@@ -99,6 +95,10 @@ builder.objectType(NodeRef, {
     stage: t.field({ type: StageEnum, description: "How far the node has come; a restart decides by it.", resolve: ({ stage }) => stage }),
     powerState: t.field({ type: PowerStateEnum, description: "Power as last read.", resolve: ({ powerState }) => powerState }),
     powerReadAt: t.expose("powerReadAt", { type: "DateTime", nullable: true, description: "When the power was last seen to change or first read." }),
+    powerCheckedAt: t.expose("powerCheckedAt", { type: "DateTime", nullable: true, description: "When the BMC was last asked for the power outside any work; null: never." }),
+    powerProblem: t.exposeString("powerProblem", { nullable: true, description: "What kept the BMC from an answer when it was last asked; null: nothing did." }),
+    wantedPower: t.field({ type: PowerStateEnum, nullable: true, description: "ON or OFF, as the last change through Ostler left the power; null: there was none.", resolve: ({ wantedPower }) => wantedPower }),
+    powerDrift: t.boolean({ description: "Whether the power is known to be other than wanted: somebody else changed it. The site's policy says whether it is changed back.", resolve: ({ wantedPower, powerState }) => wantedPower !== null && powerState !== "UNKNOWN" && powerState !== wantedPower }),
     presence: t.field({ type: PresenceEnum, description: "Presence as told by monitoring.", resolve: ({ presence }) => presence }),
     maintenance: t.field({
       type: MaintenanceRef,
@@ -106,7 +106,13 @@ builder.objectType(NodeRef, {
       description: "The maintenance mark; null when the node is in service.",
       resolve: ({ maintenanceReason: reason, maintenanceSince: since, maintenanceBy: by }) => (since ? { reason: reason ?? "", since, by: by ?? "" } : null),
     }),
-    protected: t.exposeBoolean("isProtected", { description: "Whether verbs that end what runs on the node are refused." }),
+    protected: t.exposeBoolean("isProtected", { description: "Whether verbs that end what runs on the node are refused, among them every change of power but ON." }),
+    retired: t.boolean({ description: "Whether the node is on its way out: it is not deployed any more, and after a tear-down it ends MANAGEABLE in place of AVAILABLE.", resolve: ({ retiredReason }) => retiredReason !== null }),
+    retiredReason: t.exposeString("retiredReason", { nullable: true, description: "Why it is retired, in the operator's words; null when it is not." }),
+    automaticCleaning: t.exposeBoolean("automaticCleaning", { nullable: true, description: "Whether automatic clean steps run on it; null: as the site's policy says." }),
+    hostGroup: t.exposeString("hostGroup", { nullable: true, description: "Its role in its cluster, in the operator's words." }),
+    model: t.exposeString("model", { nullable: true, description: "What inspection called the machine; estimates go by it." }),
+    controller: t.exposeString("controller", { nullable: true, description: "What its management controller is reached by, where the driver tells that nodes may share one; null: it has its own." }),
     lastError: t.field({ type: FailureRef, nullable: true, description: "Why the last work on this node ended badly; null after a success.", resolve: ({ lastError }) => lastError }),
     revision: t.exposeInt("revision", { description: "Increases with every change; send it back as `ifRevision`." }),
     transitionCount: t.exposeInt("transitionCount", { description: "Number of transitions so far: the `sequence` of the newest one." }),
@@ -116,6 +122,21 @@ builder.objectType(NodeRef, {
     drivers: t.field({ type: [NodeDriverRef], description: "Drivers that work on this node: its own first, then those it takes single interfaces from.", resolve: (node, _args, { services }) => driverShares(node, services.registry) }),
     cluster: t.field({ type: ClusterRef, nullable: true, description: "Cluster the node belongs to.", resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)) }),
     inventory: t.field({ type: InventoryRef, nullable: true, description: "What the newest inspection found, null before the first one.", resolve: ({ id }, _args, { load }) => load.inventory.load(id) }),
+    inventories: t.field({
+      type: InventoryConnection,
+      description: "What every inspection found, newest first.",
+      args: pageArgs(t as never),
+      resolve: async ({ id }, args, { services }) => connectionOf(await inventoriesPage(services.database.reader, id, pageRequest(args, "instant")), ({ takenAt }) => takenAt),
+    }),
+    inventoryDiff: t.field({
+      type: [InventoryChangeRef],
+      description: "How two inventories differ; empty when they do not, or when there are no two.",
+      args: {
+        from: t.arg.id({ description: "The earlier one; absent: the one before `to`." }),
+        to: t.arg.id({ description: "The later one; absent: the newest." }),
+      },
+      resolve: (node, args, { services }) => inventoryDiff(services.database.reader, node, args),
+    }),
     currentRun: t.field({ type: RunRef, nullable: true, description: "The unfinished run, null when there is none. At most one per node.", resolve: ({ id }, _args, { load }) => load.currentRun.load(id) }),
     stepCatalogue: t.field({
       type: [CatalogueStepRef],
@@ -147,13 +168,18 @@ function driverShares(node: NodeRow, registry: Context["services"]["registry"]):
   return composition.drivers.map(({ name: driver }) => ({ node, driver, interfaces: names.filter((name) => composition.giver(name)?.name === driver) }));
 }
 
+type PowerAction = NonNullable<AskedOptions["powerAction"]>;
+
+const POWER_ACTIONS: readonly PowerAction[] = ["ON", "OFF", "SOFT_OFF", "REBOOT"];
+
 async function verdicts(node: NodeRow, { load, services }: Context): Promise<VerbVerdict[]> {
   const run = await load.currentRun.load(node.id);
   const operation = run && (await load.operation.load(run.operationId));
   const facts = factsOf(node, services.registry.compose(node), operation && { operationId: operation.id, kind: operation.kind });
-  return NODE_VERBS.map((verb) => {
-    const verdict = judge(facts, { verb, options: {}, force: false });
-    return { verb, refusal: verdict.admitted ? null : verdict.refusal };
+  const asked = NODE_VERBS.flatMap((verb) => (verb === "POWER" ? POWER_ACTIONS : [null]).map((powerAction) => ({ verb, powerAction })));
+  return asked.map(({ verb, powerAction }) => {
+    const verdict = judge(facts, { verb, options: powerAction === null ? {} : { powerAction }, force: false });
+    return { verb, powerAction, refusal: verdict.admitted ? null : verdict.refusal };
   });
 }
 
@@ -230,6 +256,8 @@ const RegisterNodeInput = builder.inputType("RegisterNodeInput", {
     interfaces: t.field({ type: [InterfaceFromInput], description: "Interfaces that it takes from other drivers." }),
     labels: t.field({ type: [LabelInput], description: "Labels." }),
     cluster: t.field({ type: ClusterRefInput, description: "Cluster it belongs to." }),
+    hostGroup: t.string({ description: "Its role in its cluster: letters, digits, dot, dash, slash, underscore; at most 63." }),
+    automaticCleaning: t.boolean({ description: "Whether automatic clean steps run on it; absent: as the site's policy says." }),
   }),
 });
 
@@ -248,7 +276,9 @@ const UpdateNodeInput = builder.inputType("UpdateNodeInput", {
     settings: t.field({ type: "JSON", description: "New settings for its own driver, all of them; secrets that are left out stay. A run that is under way sees them when its next step is entered." }),
     interfaces: t.field({ type: [InterfaceFromInput], description: "Interfaces from other drivers, all of them." }),
     labels: t.field({ type: [LabelInput], description: "New labels, all of them." }),
-    protected: t.boolean({ description: "Protect the node, or lift its protection." }),
+    protected: t.boolean({ description: "Protect the node, or lift its protection. A run that is under way goes on." }),
+    hostGroup: t.string({ description: "New role in its cluster; null: none." }),
+    automaticCleaning: t.boolean({ description: "Whether automatic clean steps run on it; null: as the site's policy says." }),
   }),
 });
 
@@ -262,6 +292,14 @@ const SetMaintenanceInput = builder.inputType("SetMaintenanceInput", {
   fields: (t) => ({
     nodes: t.field({ type: NodeSelectorInput, required: true, description: "Which nodes." }),
     reason: t.string({ description: "Why; null or absent ends the maintenance." }),
+  }),
+});
+
+const SetRetiredInput = builder.inputType("SetRetiredInput", {
+  description: "Set or clear the mark of retirement.",
+  fields: (t) => ({
+    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Which nodes." }),
+    reason: t.string({ description: "Why; null or absent puts them back in service." }),
   }),
 });
 
@@ -308,6 +346,8 @@ builder.mutationField("registerNodes", (t) =>
           interfaces: given(node.interfaces),
           labels: labelsOf(node.labels),
           cluster: node.cluster ? clusterChoice(node.cluster) : undefined,
+          hostGroup: given(node.hostGroup),
+          automaticCleaning: given(node.automaticCleaning),
         })),
       ),
   }),
@@ -329,6 +369,8 @@ builder.mutationField("updateNode", (t) =>
         interfaces: given(input.interfaces),
         labels: labelsOf(input.labels),
         isProtected: given(input.protected),
+        hostGroup: input.hostGroup,
+        automaticCleaning: input.automaticCleaning,
       }),
   }),
 );
@@ -352,5 +394,16 @@ builder.mutationField("setMaintenance", (t) =>
     description: "Put nodes in maintenance (a reason) or back in service (none). Starts no work and stops none.",
     args: { input: t.arg({ type: SetMaintenanceInput, required: true, description: "Which nodes, and why." }) },
     resolve: (_root, { input }, context) => context.services.engine.setMaintenance(callerOf(context), nodeSelector(input.nodes), input.reason ?? null),
+  }),
+);
+
+builder.mutationField("setRetired", (t) =>
+  t.field({
+    type: NodesPayloadRef,
+    nullable: true,
+    ...needs("OPERATE"),
+    description: "Retire nodes (a reason) or put them back in service (none). Retired nodes are not commissioned, deployed or updated, and after a tear-down end MANAGEABLE. Starts no work and stops none.",
+    args: { input: t.arg({ type: SetRetiredInput, required: true, description: "Which nodes, and why." }) },
+    resolve: (_root, { input }, context) => context.services.engine.setRetired(callerOf(context), nodeSelector(input.nodes), input.reason ?? null),
   }),
 );

@@ -16,6 +16,7 @@ import "./driver.ts";
 import "./log.ts";
 import "./node.ts";
 import "./operation.ts";
+import "./power.ts";
 import "./plan.ts";
 import "./run.ts";
 import "./runbook.ts";

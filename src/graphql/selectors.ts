@@ -41,6 +41,11 @@ export interface NodeFilterShape {
   powerStates?: NodeRow["powerState"][] | null | undefined;
   presence?: NodeRow["presence"][] | null | undefined;
   maintenance?: boolean | null | undefined;
+  retired?: boolean | null | undefined;
+  protected?: boolean | null | undefined;
+  withErrors?: boolean | null | undefined;
+  powerDrift?: boolean | null | undefined;
+  hostGroup?: string | null | undefined;
   cluster?: { id?: string | null | undefined; name?: string | null | undefined } | null | undefined;
   driver?: string | null | undefined;
   labels?: { key: string; value: string }[] | null | undefined;
@@ -58,6 +63,11 @@ NodeFilterInput.implement({
     powerStates: t.field({ type: [PowerStateEnum], description: "With one of these power states." }),
     presence: t.field({ type: [PresenceEnum], description: "With one of these presences." }),
     maintenance: t.boolean({ description: "In or out of maintenance." }),
+    retired: t.boolean({ description: "Retired or not." }),
+    protected: t.boolean({ description: "Protected or not." }),
+    withErrors: t.boolean({ description: "With or without a `lastError`." }),
+    powerDrift: t.boolean({ description: "Whose power is, or is not, known to be other than it was left." }),
+    hostGroup: t.string({ description: "In this host group." }),
     cluster: t.field({ type: ClusterRefInput, description: "In this cluster." }),
     driver: t.string({ description: "Using this driver." }),
     labels: t.field({ type: [LabelInput], description: "Carrying all these labels." }),
@@ -114,6 +124,11 @@ export function nodeFilter(filter: NodeFilterShape | null | undefined): NodeFilt
     powerStates: given(filter.powerStates),
     presence: given(filter.presence),
     maintenance: given(filter.maintenance),
+    retired: given(filter.retired),
+    protected: given(filter.protected),
+    withErrors: given(filter.withErrors),
+    powerDrift: given(filter.powerDrift),
+    hostGroup: given(filter.hostGroup),
     clusterId: cluster && "id" in cluster ? uuidOrNone(cluster.id) : undefined,
     clusterName: cluster && "name" in cluster ? cluster.name : undefined,
     driver: given(filter.driver),

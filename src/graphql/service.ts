@@ -35,7 +35,7 @@ async function resourceOf(id: string, { services }: Context): Promise<object | n
   const read = readId(id);
   if (!read || !isUuid(read.key)) return null;
   const { reader } = services.database;
-  const find = { Node: nodesByIds, Cluster: clustersByIds, Operation: operationsByIds, Run: runsByIds, Driver: null, Transition: null }[read.type];
+  const find = { Node: nodesByIds, Cluster: clustersByIds, Operation: operationsByIds, Run: runsByIds, Driver: null, Transition: null, Inventory: null }[read.type];
   return (find && (await find(reader, [read.key]))[0]) ?? null;
 }
 

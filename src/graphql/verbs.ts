@@ -106,6 +106,7 @@ const SetPowerInput = builder.inputType("SetPowerInput", {
   fields: (t) => ({
     ...workFields(t as never),
     action: t.field({ type: PowerActionEnum, required: true, description: "What to do." }),
+    timeoutSeconds: t.float({ description: "Of SOFT_OFF: how long the system may take to shut down before its power is cut. 1 to 86400; 600 if absent." }),
   }),
 });
 
@@ -314,9 +315,9 @@ builder.mutationField("setPower", (t) =>
     type: NodeWorkPayloadRef,
     nullable: true,
     ...needs("OPERATE"),
-    description: "Change power. Refused with BUSY while a run on the node is unfinished.",
+    description: "Change power. Already there is a success without a call. Refused with BUSY while a run on the node is unfinished, whatever it is doing; a protected node takes ON alone.",
     args: { input: t.arg({ type: SetPowerInput, required: true, description: "Which nodes, and what to do." }) },
-    resolve: (_root, { input }, context) => submit(context, "POWER", input as never, { powerAction: input.action }),
+    resolve: (_root, { input }, context) => submit(context, "POWER", input as never, { powerAction: input.action, ...(input.timeoutSeconds != null && { softTimeoutSeconds: input.timeoutSeconds }) }),
   }),
 );
 

@@ -1,5 +1,5 @@
 /** Nodes: who they are, what state they are in, what inspection found. `state` is changed through `moveNodes` alone. */
-import { and, asc, desc, eq, gt, ilike, inArray, isNotNull, isNull, like, not, or, sql } from "drizzle-orm";
+import { and, asc, desc, eq, gt, ilike, inArray, isNotNull, isNull, like, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
 import type { NodeState } from "../lifecycle/node-states.ts";
@@ -65,7 +65,8 @@ export function nodeCondition(filter: NodeFilter | undefined): SQL | undefined {
     driver === undefined ? undefined : eq(nodes.driver, driver),
     labels && sql`${nodes.labels} @> ${JSON.stringify(labels)}::text::jsonb`,
     filter.or && (filter.or.length === 0 ? sql`false` : or(...filter.or.map((one) => nodeCondition(one) ?? sql`true`))),
-    filter.not && not(nodeCondition(filter.not) ?? sql`true`),
+    // A field that a node lacks is not what was named: not true, where `not` would make it neither.
+    filter.not && sql`(${nodeCondition(filter.not) ?? sql`true`}) is not true`,
   );
 }
 

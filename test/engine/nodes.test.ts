@@ -10,9 +10,9 @@ const mute = aDriver("mute", { inspect: { ...stepsOf(aStep("look", "inspect", as
 /** Tells of the chassis that its nodes are in, and fails to where it is told to fail. */
 const blade = {
   ...aDriver("blade", { secret: true }),
-  controllerOf(settings: Record<string, unknown>) {
-    if (settings["chassis"] === "broken") throw new Error(`no chassis with ${String(settings["password"])}`);
-    return `${String(settings["chassis"])}${settings["told"] === undefined ? "" : ` ${String(settings["told"])}`}`;
+  controllerOf({ chassis = "", told = "", password = "" }: Record<string, string>) {
+    if (chassis === "broken") throw new Error(`no chassis with ${password}`);
+    return `${chassis} ${told}`.trim();
   },
 } as unknown as typeof bare;
 

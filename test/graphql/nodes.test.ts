@@ -22,7 +22,7 @@ interface Payload {
 }
 
 const ERRORS = "errors { type: __typename code status message path ... on NotFoundError { missing } ... on ConflictError { node { name } operation { uuid } allowedStates } }";
-const SHOWN = "id uuid name project state stage powerState presence revision transitionCount protected labels { key value } cluster { name } drivers { name interfaces settings secretsSet } maintenance { reason by since }";
+const SHOWN = "id uuid name project state stage powerState presence revision transitionCount protected retired retiredReason hostGroup automaticCleaning labels { key value } cluster { name } drivers { name interfaces settings secretsSet } maintenance { reason by since }";
 
 async function change(verb: string, type: string, input: unknown): Promise<Payload> {
   const data = await ostler.query<Record<string, Payload>>(`mutation Change($input: ${type}!) { ${verb}(input: $input) { nodes { ${SHOWN} } count ${ERRORS} } }`, { input });
@@ -32,6 +32,7 @@ async function change(verb: string, type: string, input: unknown): Promise<Paylo
 const register = (nodes: readonly object[]) => change("registerNodes", "RegisterNodesInput", { nodes });
 const update = (input: object) => change("updateNode", "UpdateNodeInput", input);
 const remove = (nodes: object) => change("deleteNodes", "DeleteNodesInput", { nodes });
+const setRetired = (names: readonly string[], reason: string | null) => change("setRetired", "SetRetiredInput", { nodes: { names }, reason });
 const setMaintenance = (names: readonly string[], reason: string | null) => change("setMaintenance", "SetMaintenanceInput", { nodes: { names }, reason });
 
 async function aNode(more: object = {}): Promise<{ id: string; name: string; revision: number }> {
@@ -71,7 +72,7 @@ describe("registering nodes", () => {
   });
 
   test("is refused as a whole, with every flaw of every node, and leaves nothing", async () => {
-    await aNode();
+    const { name: taken } = await aNode();
     const before = await ostler.dump();
     const { nodes, errors } = await register([
       { name: "fine", driver: "fake" },
@@ -82,6 +83,7 @@ describe("registering nodes", () => {
       { name: "twice", driver: "fake" },
       { name: "bad-label", driver: "fake", labels: [{ key: "a b", value: "" }] },
       { name: "bad-settings-2", driver: "fake", settings: [1] },
+      { name: taken, driver: "fake", cluster: { name: "nowhere" } },
     ]);
     expect(nodes).toEqual([]);
     expect(errors.map(({ code, path }) => `${code} ${path?.join(".")}`)).toEqual([
@@ -89,9 +91,11 @@ describe("registering nodes", () => {
       "INVALID_INPUT input.nodes.2.driver",
       "INVALID_INPUT input.nodes.3.settings.delayMs",
       "INVALID_INPUT input.nodes.3.settings",
+      "INVALID_INPUT input.nodes.5.name",
       "INVALID_INPUT input.nodes.6.labels",
       "INVALID_INPUT input.nodes.7.settings",
-      "INVALID_INPUT input.nodes.5.name",
+      "NOT_FOUND input.nodes.8.cluster",
+      "INVALID_INPUT input.nodes.8.name",
     ]);
     expect(errors[1]?.message).toContain('driver "nothing" is not loaded (loaded: fake)');
     expect(await ostler.dump()).toBe(before);
@@ -121,11 +125,24 @@ describe("registering nodes", () => {
   });
 });
 
+interface Verdict {
+  readonly verb: string;
+  readonly powerAction: string | null;
+  readonly allowed: boolean;
+  readonly code: string | null;
+  readonly reason: string | null;
+}
+
+const verbsOf = async (name: string): Promise<readonly Verdict[]> => {
+  const { node } = await ostler.query<{ node: { verbs: Verdict[] } }>("query Verbs($name: String!) { node(by: { name: $name }) { verbs { verb powerAction allowed code reason } } }", { name });
+  return node.verbs;
+};
+
 describe("a node", () => {
   test("tells what could be asked of it now, and why not the rest", async () => {
     const { name } = await aNode();
-    const { node } = await ostler.query<{ node: { verbs: { verb: string; allowed: boolean; code: string | null; reason: string | null }[] } }>("query Verbs($name: String!) { node(by: { name: $name }) { verbs { verb allowed code reason } } }", { name });
-    expect(Object.fromEntries(node.verbs.map(({ verb, allowed, code }) => [verb, allowed || code]))).toEqual({
+    const verbs = await verbsOf(name);
+    expect(Object.fromEntries(verbs.map(({ verb, powerAction, allowed, code }) => [powerAction ?? verb, allowed || code]))).toEqual({
       MANAGE: true,
       INSPECT: "INVALID_STATE",
       CLEAN: "INVALID_STATE",
@@ -133,9 +150,13 @@ describe("a node", () => {
       DEPLOY: "INVALID_STATE",
       UNDEPLOY: "INVALID_STATE",
       DECOMMISSION: true,
-      POWER: true,
+      ON: true,
+      OFF: true,
+      SOFT_OFF: true,
+      REBOOT: true,
+      UPDATE: "INVALID_STATE",
     });
-    for (const { verb, allowed, reason } of node.verbs) if (!allowed) expect(reason).toMatch(new RegExp(`^Node ${name} is ENROLLED; ${verb} is allowed from `));
+    for (const { verb, allowed, reason } of verbs) if (!allowed) expect(reason).toMatch(new RegExp(`^Node ${name} is ENROLLED; ${verb} is allowed from `));
   });
 
   test("shows its inventory, its operations and its transitions", async () => {
@@ -193,7 +214,7 @@ describe("updating a node", () => {
     { what: "a bad name", input: { name: "" }, path: ["input", "name"] },
     { what: "bad settings", input: { settings: { delayMs: "long" } }, path: ["input", "settings", "delayMs"] },
     { what: "an unknown driver", input: { driver: "nothing" }, path: ["input", "driver"] },
-    { what: "an interface of an unknown driver", input: { interfaces: [{ kind: "CLEAN", driver: "nothing" }] }, path: ["input", "driver"] },
+    { what: "an interface of an unknown driver", input: { interfaces: [{ kind: "CLEAN", driver: "nothing" }] }, path: ["input", "interfaces", "0", "driver"] },
     { what: "a bad label", input: { labels: [{ key: "", value: "" }] }, path: ["input", "labels"] },
   ])("to $what is refused", async ({ input, path }) => {
     const node = await aNode();
@@ -227,6 +248,177 @@ describe("maintenance", () => {
     expect(nodes).toEqual([]);
     expect(errors).toMatchObject([{ type: "NotFoundError", code: "NOT_FOUND", missing: ["ghost-1", "ghost-2"], path: ["input", "nodes", "names"] }]);
     expect((await setMaintenance([], "why")).errors).toMatchObject([{ code: "INVALID_INPUT" }]);
+  });
+});
+
+describe("a node that is marked", () => {
+  /** What each verb answers, told beforehand and tried. */
+  const toldAndTried = async (name: string) => {
+    const told = (await verbsOf(name)).filter(({ verb }) => verb === "POWER").map(({ powerAction, allowed, code }) => [powerAction, allowed ? null : code]);
+    const tried = [];
+    for (const action of ["ON", "OFF", "SOFT_OFF", "REBOOT"]) {
+      const { setPower } = await ostler.query<Record<string, { errors: { code: string }[] }>>("mutation Power($input: SetPowerInput!) { setPower(input: $input) { errors { code } } }", { input: { nodes: { names: [name] }, action, dryRun: true } });
+      tried.push([action, setPower?.errors[0]?.code ?? null]);
+    }
+    return { told, tried };
+  };
+
+  test("protected tells of each change of power what trying it answers", async () => {
+    const { name, id } = await aNode();
+    await update({ id, protected: true });
+    const expected = [["ON", null], ["OFF", "PROTECTED"], ["SOFT_OFF", "PROTECTED"], ["REBOOT", "PROTECTED"]];
+    expect(await toldAndTried(name)).toEqual({ told: expected, tried: expected });
+  });
+
+  test("retired is not put in service, and says why in its verbs", async () => {
+    const { name } = await aNode();
+    expect((await setRetired([name], "its lease ends")).nodes).toMatchObject([{ retired: true, retiredReason: "its lease ends", state: "ENROLLED" }]);
+    const commission = (await verbsOf(name)).find(({ verb }) => verb === "COMMISSION");
+    expect(commission).toMatchObject({ allowed: false, code: "PROTECTED", reason: `Node ${name} is retired; take the mark away with setRetired first, or decommission the node.` });
+    const { commissionNodes } = await ostler.query<Record<string, Payload>>(`mutation Try($name: String!) { commissionNodes(input: { nodes: { names: [$name] } }) { ${ERRORS} } }`, { name });
+    expect(commissionNodes?.errors).toMatchObject([{ type: "ConflictError", code: "PROTECTED", status: 403, node: { name } }]);
+    expect((await setRetired([name], null)).nodes).toMatchObject([{ retired: false, retiredReason: null }]);
+    expect((await verbsOf(name)).find(({ verb }) => verb === "COMMISSION")?.allowed).toBe(true);
+  });
+
+  test("retired needs a reason that says something, and nodes that exist", async () => {
+    const { name } = await aNode();
+    expect((await setRetired([name], " ")).errors).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "reason"] }]);
+    expect((await setRetired([name, "ghost"], "old")).errors).toMatchObject([{ type: "NotFoundError", missing: ["ghost"] }]);
+  });
+
+  test("is found by its marks, its host group, its errors and its drift", async () => {
+    const label = [{ key: "marked", value: "1" }];
+    const named = Object.fromEntries(await Promise.all(["plain", "retired", "guarded", "grouped", "failed", "drifted", "silent"].map(async (what) => [what, await aNode({ labels: label, ...(what === "grouped" && { hostGroup: "service-master" }), ...(what === "failed" && { settings: { refusesLogin: true } }) })] as const)));
+    await setRetired([named["retired"]?.name ?? ""], "old");
+    await update({ id: named["guarded"]?.id, protected: true });
+    await ostler.operationEnds(await ostler.begin("manageNodes", [named["failed"]?.name ?? ""]));
+    await ostler.test.sql`update nodes set wanted_power = 'ON', power_state = case when name = ${named["silent"]?.name ?? ""} then 'UNKNOWN' else 'OFF' end where name in (${named["drifted"]?.name ?? ""}, ${named["silent"]?.name ?? ""})`;
+    const found = async (filter: object) => {
+      const { nodes } = await ostler.query<{ nodes: { edges: { node: { name: string } }[] } }>("query Found($filter: NodeFilter) { nodes(filter: $filter, first: 100) { edges { node { name } } } }", { filter: { labels: label, ...filter } });
+      const names = new Map(Object.entries(named).map(([what, { name }]) => [name, what]));
+      return nodes.edges.map(({ node }) => names.get(node.name) ?? "").toSorted();
+    };
+    expect(await found({ retired: true })).toEqual(["retired"]);
+    expect(await found({ protected: true })).toEqual(["guarded"]);
+    expect(await found({ hostGroup: "service-master" })).toEqual(["grouped"]);
+    expect(await found({ withErrors: true })).toEqual(["failed"]);
+    expect(await found({ powerDrift: true })).toEqual(["drifted"]);
+    expect(await found({ retired: false, protected: false, withErrors: false, powerDrift: false, not: { hostGroup: "service-master" } })).toEqual(["plain", "silent"]);
+    const { node } = await ostler.query("query Drift($name: String!) { node(by: { name: $name }) { wantedPower powerState powerDrift } }", { name: named["drifted"]?.name });
+    expect(node).toEqual({ wantedPower: "ON", powerState: "OFF", powerDrift: true });
+    expect(await ostler.query("query Drift($name: String!) { node(by: { name: $name }) { powerDrift } }", { name: named["silent"]?.name })).toEqual({ node: { powerDrift: false } });
+  });
+});
+
+describe("what a node is registered with", () => {
+  test("is shown, edited, and taken away with null", async () => {
+    const node = await aNode({ hostGroup: "service-worker", automaticCleaning: false });
+    expect((await update({ id: node.id, labels: [] })).nodes).toMatchObject([{ hostGroup: "service-worker", automaticCleaning: false }]);
+    expect((await update({ id: node.id, hostGroup: "service-master", automaticCleaning: true })).nodes).toMatchObject([{ hostGroup: "service-master", automaticCleaning: true }]);
+    expect((await update({ id: node.id, hostGroup: null, automaticCleaning: null })).nodes).toMatchObject([{ hostGroup: null, automaticCleaning: null }]);
+    expect((await register([{ name: "ungrouped", driver: "fake", hostGroup: "no good" }])).errors).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "nodes", "0", "hostGroup"] }]);
+  });
+});
+
+describe("inventories", () => {
+  const inspected = async () => {
+    const node = await aNode({ settings: { serial: "A" } });
+    await ostler.commission([node.name], "AVAILABLE");
+    for (const serial of ["B", "C"]) {
+      await update({ id: node.id, settings: { serial } });
+      await ostler.operationEnds(await ostler.begin("inspectNodes", [node.name]));
+    }
+    return node;
+  };
+  const DIFF = "inventoryDiff(from: $from, to: $to) { path kind before after }";
+  const diff = async (name: string, from?: string, to?: string) => (await ostler.query<{ node: { inventoryDiff: unknown[] } }>(`query Diff($name: String!, $from: ID, $to: ID) { node(by: { name: $name }) { ${DIFF} } }`, { name, from, to })).node.inventoryDiff;
+
+  test("stay, are listed newest first, and two of them can be compared", async () => {
+    const { name } = await inspected();
+    const { node } = await ostler.query<{ node: { model: string; inventory: { id: string }; inventories: { edges: { node: { id: string; data: { serial: string } } }[]; pageInfo: { hasNextPage: boolean; endCursor: string } } } }>(
+      "query Inventories($name: String!) { node(by: { name: $name }) { model inventory { id } inventories(first: 2) { edges { node { id takenAt data } } pageInfo { hasNextPage endCursor } } } }",
+      { name },
+    );
+    expect(node.model).toBe("Fake 1000");
+    expect(node.inventories.edges.map((edge) => edge.node.data.serial)).toEqual(["C", "B"]);
+    expect(node.inventories.edges[0]?.node.id).toBe(node.inventory.id);
+    const rest = await ostler.query<{ node: { inventories: { edges: { node: { id: string; data: { serial: string } } }[] } } }>("query Rest($name: String!, $after: String) { node(by: { name: $name }) { inventories(first: 2, after: $after) { edges { node { id data } } } } }", { name, after: node.inventories.pageInfo.endCursor });
+    expect(rest.node.inventories.edges.map((edge) => edge.node.data.serial)).toEqual(["A"]);
+    const [newest, middle, first] = [...node.inventories.edges, ...rest.node.inventories.edges].map((edge) => edge.node.id);
+    const changed = (before: string, after: string) => [{ path: ["serial"], kind: "CHANGED", before, after }];
+    expect(await diff(name)).toEqual(changed("B", "C"));
+    expect(await diff(name, first)).toEqual(changed("A", "C"));
+    expect(await diff(name, undefined, middle)).toEqual(changed("A", "B"));
+    expect(await diff(name, newest, first)).toEqual(changed("C", "A"));
+    expect(await diff(name, newest, newest)).toEqual([]);
+    expect(await diff(name, undefined, first)).toEqual([]);
+  });
+
+  test("are compared in depth; entries with names are known by them", async () => {
+    const { name, id } = await aNode();
+    const run = "00000000-0000-4000-8000-000000000001";
+    const was = { cpus: 8, disks: [{ name: "sda", sizeGB: 960 }, { name: "sdb", sizeGB: 960 }], flags: ["a", "b"], bmc: { version: "1.0", mac: null }, gone: { deep: true }, same: { list: [1, { x: 2 }] } };
+    const is = { cpus: "8", disks: [{ name: "sdb", sizeGB: 480 }, { name: "sdc", sizeGB: 960 }], flags: ["a", "c", "d"], bmc: { version: "2.0", mac: null, serial: null }, same: { list: [1, { x: 2 }] } };
+    for (const [at, data] of [["2026-01-01", was], ["2026-01-02", is]] as const) await ostler.test.sql`insert into inventories (id, node_id, run_id, taken_at, data) select gen_random_uuid(), id, ${run}::uuid, ${at}::timestamptz, ${ostler.test.sql.json(data)} from nodes where name = ${name}`;
+    const changes = (await diff(name)) as { path: string[]; kind: string; before: unknown; after: unknown }[];
+    expect(Object.fromEntries(changes.map(({ path, kind, before, after }) => [path.join("."), [kind, before, after]]))).toEqual({
+      cpus: ["CHANGED", 8, "8"],
+      "disks.sda": ["REMOVED", { name: "sda", sizeGB: 960 }, null],
+      "disks.sdb.sizeGB": ["CHANGED", 960, 480],
+      "disks.sdc": ["ADDED", null, { name: "sdc", sizeGB: 960 }],
+      "flags.1": ["CHANGED", "b", "c"],
+      "flags.2": ["ADDED", null, "d"],
+      "bmc.version": ["CHANGED", "1.0", "2.0"],
+      "bmc.serial": ["ADDED", null, null],
+      gone: ["REMOVED", { deep: true }, null],
+    });
+    expect(id).not.toBe("");
+  });
+
+  test("that are none of the node's are refused", async () => {
+    const { name } = await aNode();
+    for (const id of ["garbage", "00000000-0000-4000-8000-000000000009"]) {
+      const { errors } = await ostler.ask(`query Diff($name: String!, $id: ID) { node(by: { name: $name }) { inventoryDiff(from: $id, to: $id) { path } } }`, { name, id });
+      expect(errors).toMatchObject([{ message: expect.stringContaining(`Node ${name} has no inventory`), extensions: { code: "BAD_USER_INPUT" } }]);
+    }
+    expect(await diff(name)).toEqual([]);
+  });
+});
+
+describe("reading power", () => {
+  const read = async (nodes: object) => (await ostler.query<{ readPower: { results: { ref: string; powerState: string | null; node: { name: string; powerProblem: string | null; powerCheckedAt: string | null } | null; error: Refusal | null }[]; errors: Refusal[] } }>(`mutation Read($input: ReadPowerInput!) { readPower(input: $input) { results { ref powerState node { name powerProblem powerCheckedAt } error { type: __typename code status message ... on ConflictError { operation { uuid } } } } ${ERRORS} } }`, { input: { nodes } })).readPower;
+
+  test("answers for each node: its power, or a typed reason", async () => {
+    const gate = aGate();
+    const [fine, dead, busy] = [await aNode(), await aNode({ settings: { dead: true } }), await aNode({ settings: { steps: { "power.read": { gate: gate.name } } } })];
+    const uuid = await ostler.begin("manageNodes", [busy.name]);
+    await gate.arrivals();
+    const { results, errors } = await read({ names: [fine.name, dead.name, busy.name] });
+    expect(errors).toEqual([]);
+    expect(results).toMatchObject([
+      { ref: fine.name, powerState: "OFF", error: null, node: { powerProblem: null, powerCheckedAt: expect.any(String) } },
+      { ref: dead.name, powerState: null, error: { type: "SimpleError", code: "TIMEOUT", status: 504, message: expect.stringContaining("does not answer") }, node: { powerProblem: expect.stringContaining("does not answer") } },
+      { ref: busy.name, powerState: null, error: { type: "ConflictError", code: "BUSY", operation: { uuid } }, node: { powerProblem: null } },
+    ]);
+    gate.open();
+    await ostler.operationEnds(uuid);
+  });
+
+  test("of nodes that are not there is refused", async () => {
+    expect(await read({ names: ["ghost"] })).toMatchObject({ results: [], errors: [{ type: "NotFoundError", code: "NOT_FOUND", missing: ["ghost"] }] });
+  });
+});
+
+describe("a soft power off", () => {
+  const softOff = async (input: object) => (await ostler.query<{ setPower: { errors: Refusal[]; results: { steps: { args: unknown }[] | null }[] } }>(`mutation Soft($input: SetPowerInput!) { setPower(input: $input) { results { steps { args } } ${ERRORS} } }`, { input })).setPower;
+
+  test("takes the time that the system may have", async () => {
+    const { name } = await aNode();
+    const nodes = { names: [name] };
+    expect((await softOff({ nodes, action: "SOFT_OFF", timeoutSeconds: 30, dryRun: true })).results).toMatchObject([{ steps: [{ args: { timeoutSeconds: 30 } }] }]);
+    for (const timeoutSeconds of [0, 0.5, 86_401, -1]) expect((await softOff({ nodes, action: "SOFT_OFF", timeoutSeconds })).errors).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "timeoutSeconds"], message: expect.stringContaining("from 1 to 86400") }]);
+    expect((await softOff({ nodes, action: "OFF", timeoutSeconds: 30 })).errors).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "timeoutSeconds"] }]);
   });
 });
 
