@@ -29,9 +29,7 @@ export async function selectWork(reader: Reader, selector: WorkSelector, finishe
   if (finished && !operation.finishedAt) {
     return { refusals: [{ code: "BUSY", message: `Operation ${operation.id} has not ended (${operation.state}); stop it, or wait for its end, before you restart it.`, path: ["input", "work", "operationId"], operationId: operation.id }] };
   }
-  if (finished && operation.kind === "DISCOVER") {
-    return { refusals: [{ code: "NOTHING_TO_RESTART", message: `Operation ${operation.id} is a discovery: what it logged in with is forgotten with its end. Post its \`failedAddresses\` again with discoverNodes.`, path: ["input", "work", "operationId"], operationId: operation.id }] };
-  }
+  if (operation.kind === "DISCOVER") return { refusals: [{ ...refusalOfDiscovery(operation.id, finished), path: ["input", "work", "operationId"], operationId: operation.id }] };
   const runs = await runsOfOperation(reader, operation.id);
   const live = finished ? runs.filter(({ purpose }) => purpose === "WORK") : runs.filter(({ finishedAt }) => finishedAt === null);
   // It may have ended since it was read.
@@ -41,6 +39,12 @@ export async function selectWork(reader: Reader, selector: WorkSelector, finishe
 
 function nothingRunning(operationId: string, state: string): { readonly refusals: readonly Refusal[] } {
   return { refusals: [{ code: "NOTHING_RUNNING", message: `Operation ${operationId} has ended${state}; nothing of it is running.`, path: ["input", "work", "operationId"], operationId }] };
+}
+
+/** A discovery has no runs: it is aborted and stopped as a whole (discover.ts), and is nothing to all else. */
+function refusalOfDiscovery(id: string, finished: boolean): Refusal {
+  if (!finished) return { code: "NOTHING_RUNNING", message: `Operation ${id} is a discovery, which runs on addresses and on no node; it can be aborted or stopped.` };
+  return { code: "NOTHING_TO_RESTART", message: `Operation ${id} is a discovery: what it logged in with is forgotten with its end. Post its \`failedAddresses\` again with discoverNodes.` };
 }
 
 export function unknownOperation(id: string): SubmitAnswer {

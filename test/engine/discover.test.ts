@@ -289,6 +289,18 @@ describe("abort, stop and restart", () => {
     expect(await idle.nodeStates()).toEqual({});
   });
 
+  test("nothing of it can be held or taken back, and that is said", async () => {
+    const { host } = aNetwork();
+    const gate = aGate();
+    const id = await begin({ addresses: [host(1)], settings: { gate: gate.name } });
+    await gate.arrivals();
+    for (const verb of ["withdrawAbort", "unhold"] as const) {
+      expect(await ostler.engine[verb](ALICE, { work: { operationId: id } })).toMatchObject({ operationId: null, refusals: [{ code: "NOTHING_RUNNING", operationId: id }] });
+    }
+    gate.open();
+    expect(await ostler.operationEnds(id)).toMatchObject({ state: "SUCCEEDED" });
+  });
+
   test("a restart says what to do instead, since the login is forgotten", async () => {
     const { host } = aNetwork();
     const id = await begin({ addresses: [host(1)], settings: { dead: [host(1)] } });
