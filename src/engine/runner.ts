@@ -273,7 +273,10 @@ export function createRunner(parts: RunnerParts): Runner {
   async function enterStep(work: Work, held: Held, step: PlannedStep, attempt: AttemptRow): Promise<Next> {
     const generation = held.run.generation + 1;
     held.position = attempt.step;
-    await updateRun(work.tx, held.run.id, { position: attempt.step, leg: held.leg, state: "RUNNING", generation, openGeneration: generation, ...placesOf(held.plan.legs[held.leg]?.phase, held.run.controller) });
+    const places = placesOf(held.plan.legs[held.leg]?.phase, held.run.controller);
+    await updateRun(work.tx, held.run.id, { position: attempt.step, leg: held.leg, state: "RUNNING", generation, openGeneration: generation, ...places });
+    // Its place in the phase before is free.
+    if (held.run.slotPhase !== places.slotPhase) work.afterCommit(parts.nudge);
     return { do: "STEP", held, step, attempt, generation };
   }
 

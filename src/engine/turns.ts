@@ -42,8 +42,8 @@ export function createTurns(parts: { readonly database: Database; readonly trans
 
   async function look(): Promise<void> {
     if (!(await isAnyWaiting(database.reader))) return;
-    const passedOver = await transact((work) => giveTurns(work, queue));
-    if (passedOver) nudge();
+    const lookAgain = await transact((work) => giveTurns(work, queue));
+    if (lookAgain) nudge();
   }
 
   function nudge(): void {
@@ -69,17 +69,20 @@ export function createTurns(parts: { readonly database: Database; readonly trans
   };
 }
 
-/** Answers whether somebody was passed over who may have had a turn. */
+/** Runs that are looked at together. */
+const PAGE = 500;
+
+/** Answers whether there may be somebody more who can have a turn. */
 async function giveTurns(work: Work, queue: Queue): Promise<boolean> {
   const { policy } = await lockSite(work.tx);
-  const waiting = await waitingRuns(work.tx, mostPlaces(policy));
+  const places = freePlaces(policy, await takenPlaces(work.tx));
+  const waiting = await waitingRuns(work.tx, { except: places.exhausted, most: mostPlaces(policy), limit: PAGE });
   if (waiting.length === 0) return false;
   const runs = await lockWaiting(work.tx, waiting);
   const nodes = new Map((await lockFreeNodes(work.tx, runs.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
   const plans = await plansByHashes(work.tx, [...new Set(runs.map(({ planHash }) => planHash))]);
   const operations = new Map((await operationsByIds(work.tx, [...new Set(runs.map(({ operationId }) => operationId))])).map((one) => [one.id, one]));
-  const places = freePlaces(policy, await takenPlaces(work.tx));
-  let passedOver = runs.length < waiting.length;
+  let lookAgain = runs.length < waiting.length || waiting.length === PAGE;
   for (const run of runs) {
     const plan = plans.get(run.planHash);
     const operation = operations.get(run.operationId);
@@ -88,12 +91,16 @@ async function giveTurns(work: Work, queue: Queue): Promise<boolean> {
     const controller = run.slotController === null ? run.controller : null;
     const full = places.full(phase, controller);
     if (full !== null) {
-      if (full !== run.waitFor) await updateRun(work.tx, run.id, { waitFor: full });
+      if (full !== run.waitFor) {
+        await updateRun(work.tx, run.id, { waitFor: full });
+        // It has left the line that it stood in, so the next one there may be let in.
+        lookAgain = true;
+      }
       continue;
     }
     const node = nodes.get(run.nodeId);
     if (!node) {
-      passedOver = true;
+      lookAgain = true;
       continue;
     }
     places.take(phase, controller);
@@ -106,7 +113,7 @@ async function giveTurns(work: Work, queue: Queue): Promise<boolean> {
       await queue.wake(work, run.id);
     }
   }
-  return passedOver;
+  return lookAgain;
 }
 
 /** No limit has more places than this; where none is left, everybody who waits for it goes. */
@@ -118,12 +125,18 @@ function mostPlaces({ phaseLimits = {}, controllerLimit: perController }: SitePo
 function freePlaces(policy: SitePolicy, taken: Awaited<ReturnType<typeof takenPlaces>>) {
   const phases = new Map(taken.phases);
   const controllers = new Map(taken.controllers);
-  const limitOf = (phase: LegPhase | undefined) => policy.phaseLimits?.[phase as LimitedPhase] ?? Number.POSITIVE_INFINITY;
+  const limitOf = (phase: string | undefined) => policy.phaseLimits?.[phase as LimitedPhase] ?? Number.POSITIVE_INFINITY;
+  const perController = policy.controllerLimit ?? Number.POSITIVE_INFINITY;
   return {
+    /** Limits that leave no place. */
+    exhausted: [
+      ...[...phases].flatMap(([phase, count]) => (count >= limitOf(phase) ? [phaseLimit(phase)] : [])),
+      ...[...controllers].flatMap(([controller, count]) => (count >= perController ? [controllerLimit(controller)] : [])),
+    ] as readonly string[],
     /** The limit that leaves no place, the phase's first; null: none does. */
     full(phase: LegPhase | undefined, controller: string | null): string | null {
       if (phase !== undefined && (phases.get(phase) ?? 0) >= limitOf(phase)) return phaseLimit(phase);
-      if (controller !== null && (controllers.get(controller) ?? 0) >= (policy.controllerLimit ?? Number.POSITIVE_INFINITY)) return controllerLimit(controller);
+      if (controller !== null && (controllers.get(controller) ?? 0) >= perController) return controllerLimit(controller);
       return null;
     },
     take(phase: LegPhase | undefined, controller: string | null): void {

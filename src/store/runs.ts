@@ -276,20 +276,20 @@ export async function runsWaitingFor(reader: Reader, waitFor: string, limit: num
 }
 
 /**
- * Runs that wait for a limit, longest first; of each limit at most `most`, so that many who wait for one do not hide
- * those who wait for another. Nodes that have not begun and whose operation is halted keep their place and are left out.
+ * Runs that wait for a limit other than those excepted, longest first; of each limit at most `most`, so that many who
+ * wait for one do not hide those who wait for another. Nodes that have not begun and whose operation is halted keep
+ * their place and are left out.
  */
-export async function waitingRuns(tx: Tx, most: number): Promise<string[]> {
+export async function waitingRuns(tx: Tx, { except, most, limit }: { readonly except: readonly string[]; readonly most: number; readonly limit: number }): Promise<string[]> {
+  const others = except.length === 0 ? sql`true` : sql`r.wait_for not in (${sql.join(except.map((one) => sql`${one}`), sql`, `)})`;
   const rows = await tx.execute<{ id: string }>(sql`
     select id from (
       select r.id, r.waiting_since, r.ordinal, row_number() over (partition by r.wait_for order by r.waiting_since, r.ordinal, r.id) as place
       from runs r join operations o on o.id = r.operation_id
-      where r.wait_for is not null and r.finished_at is null and (r.state <> 'QUEUED' or r.purpose = 'CLEAN_UP' or o.wave_state is distinct from 'HALTED')
-    ) waiting where place <= ${most} order by waiting_since, ordinal, id limit ${WAITING_PAGE}`);
+      where r.wait_for is not null and ${others} and r.finished_at is null and (r.state <> 'QUEUED' or r.purpose = 'CLEAN_UP' or o.wave_state is distinct from 'HALTED')
+    ) waiting where place <= ${most} order by waiting_since, ordinal, id limit ${limit}`);
   return [...rows].map(({ id }) => id);
 }
-
-const WAITING_PAGE = 1_000;
 
 /** Of these runs those that still wait for a limit, locked; whoever somebody else holds just now is passed over. */
 export async function lockWaiting(tx: Tx, ids: readonly string[]): Promise<RunRow[]> {

@@ -1,0 +1,318 @@
+/** Limits of the service: so many runs at work in a phase, so many on one management controller. What exceeds one waits its turn and is never lost. */
+import { afterAll, afterEach, describe, expect, test } from "vitest";
+import type { SiteChange } from "../../src/engine/site.ts";
+import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import type { EngineUnderTest, TestNode } from "../support/builders.ts";
+import { eventually } from "../support/eventually.ts";
+import { unsound } from "../support/soundness.ts";
+
+const ostler = await engineUnderTest();
+afterAll(() => ostler[Symbol.asyncDispose]());
+afterEach(() => site({ phaseLimits: null, controllerLimit: null }));
+
+async function site(change: SiteChange, lab: EngineUnderTest = ostler): Promise<void> {
+  expect(await lab.engine.updateSite(ALICE, change)).toEqual({ done: true, refusals: [] });
+}
+
+const limit = (phase: string, most: number, lab?: EngineUnderTest) => site({ phaseLimits: [{ phase, limit: most }] }, lab);
+
+const cleanable = () => ostler.aNode().in("AVAILABLE");
+/** Nodes whose machines hold in a step of the phase until the gate opens. */
+const heldIn = (step: string, gate: { readonly name: string }) => ostler.aNode().in("AVAILABLE").scripted({ [step]: { gate: gate.name } });
+
+/** The most nodes that work had in one of the states at the same time, by the log. */
+async function mostAtOnce(nodes: readonly TestNode[], states: readonly string[], lab: EngineUnderTest = ostler): Promise<number> {
+  const rows = (await Promise.all(nodes.map((node) => lab.transitions(node)))).flat().filter(({ operationId }) => operationId !== null).toSorted((a, b) => a.position - b.position);
+  const inside = new Set<string>();
+  let most = 0;
+  for (const { nodeId, toState } of rows) {
+    if (states.includes(toState ?? "")) inside.add(nodeId);
+    else inside.delete(nodeId);
+    most = Math.max(most, inside.size);
+  }
+  return most;
+}
+
+/** Names of nodes in the order in which an event happened to them in some operations. */
+async function orderOf(event: string, nodes: readonly TestNode[], operations: readonly string[], lab: EngineUnderTest = ostler): Promise<string[]> {
+  const rows = (await Promise.all(nodes.map((node) => lab.transitions(node)))).flat();
+  return rows
+    .filter((row) => row.event === event && operations.includes(row.operationId ?? ""))
+    .toSorted((a, b) => a.position - b.position)
+    .map(({ nodeName }) => nodeName);
+}
+
+const names = (nodes: readonly TestNode[]) => nodes.map(({ name }) => name);
+const CLEANING = ["CLEANING", "CLEAN_WAIT", "CLEAN_HOLD"];
+
+describe("a limit of a phase", () => {
+  test("holds over all operations: never more runs than that are inside, all have their turn, who waited longest first", async () => {
+    await limit("clean", 2);
+    const nodes = await ostler.aNode().in("AVAILABLE").with("fake", { delayMs: 5 }).times(12);
+    const operations: string[] = [];
+    for (const from of [0, 6]) operations.push(await ostler.begin("CLEAN", nodes.slice(from, from + 6)));
+    for (const id of operations) expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await mostAtOnce(nodes, CLEANING)).toBe(2);
+    expect(await orderOf("clean", nodes, operations)).toEqual(names(nodes));
+    expect(await unsound(ostler)).toEqual([]);
+  });
+
+  test("leaves a node that waits to begin QUEUED and untouched, and says what it waits for", async () => {
+    await limit("deploy", 1);
+    const gate = aGate();
+    const [first, second] = (await heldIn("deploy.prepare", gate).times(2)) as [TestNode, TestNode];
+    const id = await ostler.begin("DEPLOY", [first, second]);
+    await gate.arrivals();
+    expect(await ostler.run(id, first)).toMatchObject({ state: "RUNNING", slotPhase: "deploy", waitFor: null });
+    expect(await ostler.run(id, second)).toMatchObject({ state: "QUEUED", waitFor: "phase:deploy", waitingSince: expect.any(Date), startedAt: null });
+    expect([await ostler.nodeState(second), ostler.journal(second), await ostler.story(second, id)]).toEqual(["AVAILABLE", [], []]);
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await ostler.run(id, second)).toMatchObject({ waitFor: null, waitingSince: null, slotPhase: null });
+  });
+
+  test("is waited for between two phases as well: the run is WAITING for CAPACITY, and no process holds it", async () => {
+    await limit("clean", 1);
+    const gate = aGate();
+    const [first, second] = (await ostler.aNode().scripted({ "clean.erase_metadata": { gate: gate.name } }).times(2)) as [TestNode, TestNode];
+    const id = await ostler.begin("COMMISSION", [first, second], { options: { until: "AVAILABLE" } });
+    const [inside] = await gate.arrivals();
+    const other = inside === first.name ? second : first;
+    await eventually("the other waits", async () => (await ostler.run(id, other)).waitFor !== null);
+    expect(await ostler.run(id, other)).toMatchObject({ state: "WAITING", waitReason: "CAPACITY", waitFor: "phase:clean", owner: null, wakeAt: null, slotPhase: null });
+    expect(await ostler.nodeState(other)).toBe("INSPECT_WAIT");
+    expect(ostler.entered(other)).toEqual(["inspect.collect_inventory"]);
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await mostAtOnce([first, second], CLEANING)).toBe(1);
+    expect(await unsound(ostler)).toEqual([]);
+  });
+
+  test("is kept by a run that is parked in a step of the phase", async () => {
+    await limit("clean", 1);
+    const nodes = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { waitSeconds: 0.3 } }).times(2);
+    const id = await ostler.begin("CLEAN", nodes);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await mostAtOnce(nodes, CLEANING)).toBe(1);
+  });
+
+  // The place was free then, but nobody was told; each of those who waited came in with the next poll.
+  test("is given on as soon as a run goes on to the next phase", async () => {
+    await limit("clean", 1);
+    const gate = aGate();
+    const nodes = await ostler.aNode().in("MANAGEABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(6);
+    const id = await ostler.begin("COMMISSION", nodes);
+    await eventually("all have been cleaned", async () => (await ostler.runs(id)).every(({ slotPhase }) => slotPhase === "deploy"), 6_000);
+    expect(await mostAtOnce(nodes, CLEANING)).toBe(1);
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  });
+
+  test("counts the clean-up of failed nodes too", async () => {
+    await limit("clean", 1);
+    const nodes = await cleanable().scripted({ "deploy.prepare": { fail: "no luck" }, "clean.erase_disks": { delayMs: 20 } }).times(3);
+    const id = await ostler.begin("COMMISSION", nodes);
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    expect((await ostler.runs(id)).filter(({ purpose }) => purpose === "CLEAN_UP").length).toBeGreaterThan(0);
+    expect(await mostAtOnce(nodes, ["CLEANING"])).toBe(1);
+    for (const node of nodes) expect(await ostler.nodeState(node)).toBe("AVAILABLE");
+    expect(await unsound(ostler)).toEqual([]);
+  });
+
+  test("holds together with maxParallel: what waits for the service has had its turn in its operation", async () => {
+    await limit("deploy", 1);
+    const gate = aGate();
+    const [blocker] = await heldIn("deploy.prepare", gate).times(1);
+    const before = await ostler.begin("DEPLOY", [blocker as TestNode]);
+    await gate.arrivals();
+    const nodes = await cleanable().times(4);
+    const id = await ostler.begin("DEPLOY", nodes, { maxParallel: 2 });
+    expect((await ostler.runs(id)).map(({ state, waitFor }) => [state, waitFor])).toEqual([["QUEUED", "phase:deploy"], ["QUEUED", "phase:deploy"], ["QUEUED", null], ["QUEUED", null]]);
+    gate.open();
+    expect((await ostler.operationEnds(before)).state).toBe("SUCCEEDED");
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await mostAtOnce([blocker as TestNode, ...nodes], ["DEPLOYING"])).toBe(1);
+    expect(await orderOf("deploy", nodes, [id])).toEqual(names(nodes));
+  });
+});
+
+describe("a limit that changes", () => {
+  test("to none lets all go", async () => {
+    await limit("deploy", 1);
+    const gate = aGate();
+    const nodes = await heldIn("deploy.prepare", gate).times(4);
+    const id = await ostler.begin("DEPLOY", nodes);
+    expect(await gate.arrivals(1)).toHaveLength(1);
+    await site({ phaseLimits: null });
+    await gate.arrivals(4);
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  });
+
+  test("to more lets as many more go, to less lets those that are inside end", async () => {
+    await limit("deploy", 1);
+    const [gate, last] = [aGate(), aGate()];
+    const nodes = [...(await heldIn("deploy.prepare", gate).times(3)), ...(await heldIn("deploy.prepare", last).times(2))];
+    const id = await ostler.begin("DEPLOY", nodes);
+    await gate.arrivals(1);
+    await limit("deploy", 3);
+    await gate.arrivals(3);
+    await limit("deploy", 1);
+    gate.open();
+    expect(await last.arrivals(1)).toHaveLength(1);
+    expect((await ostler.runs(id)).map(({ state }) => state)).toEqual(["SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "RUNNING", "QUEUED"]);
+    last.open();
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  });
+
+  test("from none counts those that began without one", async () => {
+    const gate = aGate();
+    const early = await heldIn("deploy.prepare", gate).made();
+    const first = await ostler.begin("DEPLOY", [early]);
+    await gate.arrivals();
+    await limit("deploy", 1);
+    const late = await cleanable().made();
+    const second = await ostler.begin("DEPLOY", [late]);
+    expect(await ostler.run(second, late)).toMatchObject({ state: "QUEUED", waitFor: "phase:deploy" });
+    gate.open();
+    for (const id of [first, second]) expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await mostAtOnce([early, late], ["DEPLOYING"])).toBe(1);
+  });
+});
+
+describe("a limit of management controllers", () => {
+  const behind = (controller: string, script: object = {}) => ostler.aNode().in("AVAILABLE").with("fake", { controller, ...script });
+
+  test("holds for the nodes of one controller, and each controller has its own", async () => {
+    await site({ controllerLimit: 1 });
+    const chassis = await behind("10.0.0.7", { delayMs: 5 }).times(4);
+    const gate = aGate();
+    const others = [await behind("10.0.0.8", { steps: { "deploy.prepare": { gate: gate.name } } }).made(), await heldIn("deploy.prepare", gate).made(), await heldIn("deploy.prepare", gate).made()];
+    const id = await ostler.begin("DEPLOY", [...chassis, ...others]);
+    await gate.arrivals(3);
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await mostAtOnce(chassis, ["DEPLOYING"])).toBe(1);
+    expect(await orderOf("deploy", chassis, [id])).toEqual(names(chassis));
+  });
+
+  test("is kept from the first phase to the end of the run", async () => {
+    await site({ controllerLimit: 1 });
+    const nodes = await ostler.aNode().with("fake", { controller: "10.0.0.9" }).times(2);
+    const id = await ostler.begin("COMMISSION", nodes);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    const begun = await orderOf("verify", nodes, [id]);
+    expect(begun).toHaveLength(2);
+    const [first, second] = begun.map((name) => nodes.find((node) => node.name === name) as TestNode);
+    const [end, start] = [(await ostler.transitions(first as TestNode)).at(-1), (await ostler.transitions(second as TestNode)).find(({ event }) => event === "verify")];
+    expect(end?.toState).toBe("ACTIVE");
+    expect(start?.position).toBeGreaterThan(end?.position ?? Infinity);
+  });
+
+  // Who was found to wait for a controller was told so one look at a time, a poll apart, and all others waited behind.
+  test("does not hold up those who wait for a phase behind it", async () => {
+    await site({ phaseLimits: [{ phase: "deploy", limit: 2 }], controllerLimit: 1 });
+    const [chassisGate, gate] = [aGate(), aGate()];
+    const chassis = await behind("10.0.1.1", { steps: { "deploy.prepare": { gate: chassisGate.name } } }).times(9);
+    const other = await heldIn("deploy.prepare", gate).made();
+    const id = await ostler.begin("DEPLOY", [...chassis, other]);
+    await Promise.race([gate.arrivals(), new Promise((_, reject) => setTimeout(() => reject(new Error("It waits behind them.")), 5_000).unref())]);
+    expect(await chassisGate.arrivals(1)).toHaveLength(1);
+    expect((await ostler.run(id, chassis[8] as TestNode)).waitFor).toBe("controller:10.0.1.1");
+    gate.open();
+    chassisGate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await mostAtOnce(chassis, ["DEPLOYING"])).toBe(1);
+  });
+});
+
+describe("who waits for a place", () => {
+  async function blockedAndWaiting() {
+    await limit("deploy", 1);
+    const gate = aGate();
+    const nodes = await heldIn("deploy.prepare", gate).times(3);
+    const id = await ostler.begin("DEPLOY", nodes);
+    await gate.arrivals();
+    return { gate, nodes: nodes as [TestNode, TestNode, TestNode], id };
+  }
+
+  test.each([
+    { verb: "abort", end: "ABORTED" },
+    { verb: "stop", end: "STOPPED" },
+  ] as const)("and has not begun is left where it was by a(n) $verb, and the next one keeps its turn", async ({ verb, end }) => {
+    const { gate, nodes, id } = await blockedAndWaiting();
+    const answer = await ostler.engine[verb](ALICE, { work: { ids: [nodes[1].id] } });
+    expect(answer.results).toMatchObject([{ accepted: true }]);
+    expect(await ostler.run(id, nodes[1])).toMatchObject({ state: end, startedAt: null, waitFor: null });
+    expect([await ostler.nodeState(nodes[1]), ostler.journal(nodes[1])]).toEqual(["AVAILABLE", []]);
+    gate.open();
+    await ostler.operationEnds(id);
+    expect([await ostler.nodeState(nodes[0]), await ostler.nodeState(nodes[2])]).toEqual(["ACTIVE", "ACTIVE"]);
+  });
+
+  test.each([
+    { verb: "abort", run: "ABORTED", state: "INSPECT_FAILED" },
+    { verb: "stop", run: "STOPPED", state: "STOPPED" },
+  ] as const)("between two phases is ended at once by a(n) $verb: $state", async ({ verb, run, state }) => {
+    await limit("clean", 1);
+    const gate = aGate();
+    const inside = await heldIn("clean.erase_metadata", gate).made();
+    const cleaning = await ostler.begin("CLEAN", [inside]);
+    await gate.arrivals();
+    const node = await ostler.aNode().made();
+    const id = await ostler.begin("COMMISSION", [node]);
+    await ostler.nodeBecomes(node, "INSPECT_WAIT");
+    const answer = await ostler.engine[verb](ALICE, { work: { operationId: id } });
+    expect(answer).toMatchObject({ operationId: id, refusals: [], results: [{ accepted: true }] });
+    expect((await ostler.operationEnds(id)).state).toBe(run);
+    expect([await ostler.nodeState(node), (await ostler.run(id, node)).state]).toEqual([state, run]);
+    expect(ostler.entered(node)).toEqual(["inspect.collect_inventory"]);
+    gate.open();
+    await ostler.operationEnds(cleaning);
+    expect(await unsound(ostler)).toEqual([]);
+  });
+
+  test("has its turn below the limits that hold when it is restarted", async () => {
+    const { gate, nodes, id } = await blockedAndWaiting();
+    await ostler.engine.stop(ALICE, { work: { ids: [nodes[2].id] } });
+    const again = await ostler.engine.restart(ALICE, { work: { ids: [nodes[2].id] } });
+    expect(again.refusals).toEqual([]);
+    expect(await ostler.run(again.operationId ?? "", nodes[2])).toMatchObject({ state: "QUEUED", waitFor: "phase:deploy" });
+    gate.open();
+    for (const one of [id, again.operationId ?? ""]) await ostler.operationEnds(one);
+    expect(await orderOf("deploy", nodes, [id, again.operationId ?? ""])).toEqual(names(nodes));
+    expect(await mostAtOnce(nodes, ["DEPLOYING"])).toBe(1);
+  });
+});
+
+describe("with several processes", () => {
+  test("a limit holds over all of them", async () => {
+    await using lab = await engineUnderTest({ started: false });
+    await Promise.all([lab.another({ started: true }), lab.another({ started: true })]);
+    await limit("clean", 3, lab);
+    const nodes = await lab.aNode().with("fake", { delayMs: 2 }).times(20);
+    const ids = [await lab.begin("COMMISSION", nodes.slice(0, 10)), await lab.begin("COMMISSION", nodes.slice(10))];
+    for (const id of ids) expect((await lab.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await mostAtOnce(nodes, CLEANING, lab)).toBeLessThanOrEqual(3);
+    expect(await unsound(lab)).toEqual([]);
+  });
+
+  test("the place of one that died is taken over with its run, and free when that ends", async () => {
+    await using lab = await engineUnderTest({ started: false });
+    await limit("deploy", 1, lab);
+    const gate = aGate();
+    gate.open();
+    // Gates are a process's own: in the other one they stay shut, here they are open.
+    const nodes = await lab.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).times(3);
+    const victim = await lab.inAnotherProcess();
+    const id = await lab.begin("DEPLOY", nodes);
+    await eventually("one is in its step", () => nodes.some((node) => lab.entered(node).includes("deploy.write_image")));
+    await victim.kill();
+    expect((await lab.runs(id)).filter(({ slotPhase }) => slotPhase === "deploy")).toHaveLength(1);
+    await lab.leasesRunOut();
+    await lab.engine.start();
+    expect((await lab.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await mostAtOnce(nodes, ["DEPLOYING"], lab)).toBe(1);
+    expect(await unsound(lab)).toEqual([]);
+  });
+});
