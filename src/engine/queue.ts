@@ -78,6 +78,7 @@ const DISCOVERIES = "discoveries";
 const HEARTBEAT_SECONDS = 10;
 const TOUCH_MS = 3_000;
 const POLL_MS = 2_000;
+const RARE_EVERY_MS = 1_000;
 const TIMERS_AT_ONCE = 4;
 /** Each probes many addresses at a time by itself. */
 const DISCOVERIES_AT_ONCE = 4;
@@ -107,6 +108,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   let handlers: QueueHandlers | undefined;
   let stopping = false;
   let poke = () => {};
+  let rareAt = 0;
   let loop: Promise<void> = Promise.resolve();
 
   async function workOn(queue: string, job: Job<JobData>): Promise<void> {
@@ -127,6 +129,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       .catch((error: unknown) => log.error({ err: error, runId }, "a failed job could not be handed back; its lease will run out"))
       .finally(() => {
         active.delete(job.id);
+        if (queue !== RUNS) rareAt = 0;
         poke();
       });
     active.set(job.id, { queue, job, done });
@@ -141,6 +144,13 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     return jobs.length === room;
   }
 
+  /** Timers and discoveries are few: they are looked for once a second, and when this process knows of one. */
+  async function takeRare(): Promise<boolean> {
+    rareAt = performance.now() + RARE_EVERY_MS;
+    const moreTimers = await take(TIMERS, TIMERS_AT_ONCE);
+    return (await take(DISCOVERIES, DISCOVERIES_AT_ONCE)) || moreTimers;
+  }
+
   async function fetchLoop(): Promise<void> {
     while (!stopping) {
       let poked = false;
@@ -152,9 +162,8 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
         };
       });
       try {
-        const moreTimers = await take(TIMERS, TIMERS_AT_ONCE);
-        const moreDiscoveries = await take(DISCOVERIES, DISCOVERIES_AT_ONCE);
-        more = (await take(RUNS, concurrency)) || moreTimers || moreDiscoveries;
+        const moreRare = performance.now() >= rareAt && (await takeRare());
+        more = (await take(RUNS, concurrency)) || moreRare;
       } catch (error) {
         log.warn({ err: error }, "the queue cannot be read; trying again");
       }
@@ -186,7 +195,14 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   }
 
   const attempt = ({ id, retryCount }: HeldJob) => ({ id, retryCount });
-  const pokeIn = (work: Work, seconds: number) => work.afterCommit(() => void setTimeout(() => poke(), Math.min(seconds * 1000 + 2, 2 ** 31 - 1)).unref());
+  const pokeIn = (work: Work, seconds: number, isRare = false) =>
+    work.afterCommit(() => {
+      const due = () => {
+        if (isRare) rareAt = 0;
+        poke();
+      };
+      setTimeout(due, Math.min(seconds * 1000 + 2, 2 ** 31 - 1)).unref();
+    });
   const unring = bell.onRing(() => poke());
   let heartbeat: NodeJS.Timeout | undefined;
 
@@ -216,10 +232,11 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     },
     async timer(work, { operationId, what }, seconds) {
       await boss.send(TIMERS, { operationId, what }, { startAfter: String(seconds), ...db(work.tx) });
-      pokeIn(work, seconds);
+      pokeIn(work, seconds, true);
     },
     async enqueueDiscovery(work, operationId) {
       await boss.send(DISCOVERIES, { operationId }, { singletonKey: operationId, ...db(work.tx) });
+      pokeIn(work, 0, true);
     },
     restore: (runIds) => restoreIn(RUNS, runIds, (runId) => ({ runId })),
     restoreDiscoveries: (operationIds) => restoreIn(DISCOVERIES, operationIds, (operationId) => ({ operationId })),

@@ -236,7 +236,7 @@ export function createRunner(parts: RunnerParts): Runner {
   async function placeWanted(work: Work, { run, plan }: Held, step: PlannedStep): Promise<string | null> {
     const phase = plan.legs[step.leg]?.phase;
     const controller = run.slotController === run.controller ? null : run.controller;
-    if (run.slotPhase === phase && controller === null) return null;
+    if (!run.isLimited || (run.slotPhase === phase && controller === null)) return null;
     const { policy } = await readSite(work.tx);
     return limitOn(policy, run.slotPhase === phase ? undefined : phase, controller);
   }

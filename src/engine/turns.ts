@@ -31,7 +31,7 @@ export interface Turns {
 
 const LOOK_EVERY_MS = 2_000;
 /** Nudges come with every end of a run: those of a moment are answered together. */
-const GATHER_MS = 20;
+const GATHER_MS = 50;
 
 export function createTurns(parts: { readonly database: Database; readonly transact: Transact; readonly queue: Queue; readonly log: Log }): Turns {
   const { database, transact, queue, log } = parts;

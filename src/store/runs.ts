@@ -7,7 +7,7 @@ import { hashOf } from "./database.ts";
 import { cutPage } from "./page.ts";
 import type { Page } from "./page.ts";
 import type { Failure, Plan, StoredJson } from "./records.ts";
-import { anomalies, attempts, nodes, operations, plans, runs } from "./tables.ts";
+import { anomalies, attempts, nodes, operations, plans, runs, site } from "./tables.ts";
 
 export type RunRow = typeof runs.$inferSelect;
 export type AttemptRow = typeof attempts.$inferSelect;
@@ -44,18 +44,23 @@ export async function insertRuns(tx: Tx, rows: readonly NewRun[]): Promise<void>
 }
 
 /** A locked run, with what whoever works on it has to know of its operation and its node. */
-export type LockedRun = RunRow & { readonly operationWish: Wish | null; readonly inMaintenance: boolean };
+export type LockedRun = RunRow & { readonly operationWish: Wish | null; readonly inMaintenance: boolean; /** The site limits phases or controllers. */ readonly isLimited: boolean };
 
 /** The run, locked. */
 export async function lockRun(tx: Tx, id: string): Promise<LockedRun | undefined> {
   const [row] = await tx
-    .select({ run: runs, operationWish: operations.wish, maintenanceSince: nodes.maintenanceSince })
+    .select({
+      run: runs,
+      operationWish: operations.wish,
+      maintenanceSince: nodes.maintenanceSince,
+      isLimited: sql<boolean>`exists (select from ${site} where ${site.policy} ?| array['phaseLimits', 'controllerLimit'])`,
+    })
     .from(runs)
     .innerJoin(operations, eq(operations.id, runs.operationId))
     .leftJoin(nodes, eq(nodes.id, runs.nodeId))
     .where(eq(runs.id, id))
     .for("no key update", { of: runs });
-  return row && { ...row.run, operationWish: row.operationWish, inMaintenance: row.maintenanceSince !== null };
+  return row && { ...row.run, operationWish: row.operationWish, inMaintenance: row.maintenanceSince !== null, isLimited: row.isLimited };
 }
 
 /** Locks unfinished runs, of nodes or of an operation, in the order of their nodes. */
