@@ -6,6 +6,8 @@ import type { NewNode } from "./engine/nodes.ts";
 import type { Log } from "./log.ts";
 
 const CALLER = { actor: "demonstration", project: "default" };
+/** Nodes of each cluster that are in its host group of masters. */
+const MASTERS = 3;
 const SETTINGS = { delayMs: 1_200, waitSeconds: 3 };
 
 function fleet(cluster: string, count: number, room: string): NewNode[] {
@@ -14,6 +16,7 @@ function fleet(cluster: string, count: number, room: string): NewNode[] {
     driver: "fake",
     settings: { ...SETTINGS, delayMs: SETTINGS.delayMs + 150 * index },
     labels: { room },
+    hostGroup: index < MASTERS ? "service-master" : "service-worker",
     cluster: { name: cluster },
   }));
 }

@@ -9,6 +9,8 @@ import { nodes, operations, runs } from "./tables.ts";
 /** Nodes whose power is not read unasked: their credentials are not verified yet, or nobody looks after them any more. */
 export const WITHOUT_POWER: readonly NodeState[] = ["ENROLLED", "DECOMMISSIONED"];
 
+const AT_REST = sql`not exists (select from ${runs} where ${runs.nodeId} = ${nodes.id} and ${runs.finishedAt} is null)`;
+
 /** A node whose power is to be read. */
 export interface PowerRead {
   readonly id: string;
@@ -29,7 +31,7 @@ export async function claimPowerReads(tx: Tx, due: { readonly seconds: number; r
         isNull(nodes.maintenanceSince),
         due.troubled ? isNotNull(nodes.powerProblem) : isNull(nodes.powerProblem),
         sql`(${nodes.powerCheckedAt} is null or ${nodes.powerCheckedAt} <= now() - make_interval(secs => ${due.seconds}))`,
-        sql`not exists (select from ${runs} where ${runs.nodeId} = ${nodes.id} and ${runs.finishedAt} is null)`,
+        AT_REST,
       ),
     )
     .orderBy(sql`${nodes.powerCheckedAt} nulls first`)
@@ -38,9 +40,10 @@ export async function claimPowerReads(tx: Tx, due: { readonly seconds: number; r
   return noteChecked(tx, turn);
 }
 
-/** Notes that the power of some nodes is asked for now, but for those that somebody holds just now. */
+/** Notes of nodes that their power is asked for now: of those that are not at work, and that nobody holds at the moment. */
 export async function notePowerReads(tx: Tx, ids: readonly string[]): Promise<void> {
-  if (ids.length > 0) await noteChecked(tx, tx.select({ id: nodes.id }).from(nodes).where(inArray(nodes.id, [...ids])).for("no key update", { skipLocked: true }));
+  if (ids.length === 0) return;
+  await noteChecked(tx, tx.select({ id: nodes.id }).from(nodes).where(and(inArray(nodes.id, [...ids]), AT_REST)).for("no key update", { skipLocked: true }));
 }
 
 /** No change of the node: its revision stays. The inner select is an array, so that it is run once, whatever the plan. */
