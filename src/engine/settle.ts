@@ -4,6 +4,7 @@
  * is the last.
  */
 import { randomUUID } from "node:crypto";
+import { outOfService } from "../lifecycle/admission.ts";
 import { cleanUpRoute } from "../lifecycle/verbs.ts";
 import { outcome } from "../lifecycle/operation-states.ts";
 import type { FinalRunState } from "../lifecycle/operation-states.ts";
@@ -104,7 +105,8 @@ async function startCleanUps(work: Work, parts: SettleParts, operation: Operatio
   const { policy } = await readSite(work.tx);
   const beginnings: (Beginning & { readonly node: NodeRow })[] = [];
   for (const node of nodes) {
-    const route = busy.has(node.id) ? null : cleanUpRoute(node.state);
+    const way = busy.has(node.id) ? null : cleanUpRoute(node.state);
+    const route = way && node.retiredReason !== null ? outOfService(way, node.state) : way;
     const composed = parts.registry.compose(node);
     if (!route || "problem" in composed) continue;
     const planned = await planSteps({ nodeName: node.name, route, composition: composed.composition, policy, automaticCleaning: cleansAutomatically(policy, node) });

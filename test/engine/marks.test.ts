@@ -54,6 +54,17 @@ describe("a retired node", () => {
     expect(await ostler.nodeState(node)).toBe("MANAGEABLE");
   });
 
+  test("does not become available by the clean-up after a failure either", async () => {
+    const gate = aGate();
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name, fail: "no space left", retryable: false } }).made();
+    const id = await ostler.begin("DEPLOY", [node], { onFailure: "CLEAN_UP_FAILED" });
+    await gate.arrivals();
+    await retire(node);
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    expect(await ostler.nodeState(node)).toBe("MANAGEABLE");
+  });
+
   test("can be inspected, verified, switched and decommissioned", async () => {
     const node = await ostler.aNode().in("MANAGEABLE").made();
     await retire(node);
