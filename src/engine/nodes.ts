@@ -10,7 +10,8 @@ import { clustersByIds, clustersByNames } from "../store/clusters.ts";
 import { deleteNode, insertNodes, lockNodes, nodesByNames, putSecrets, secretsOf, updateNode as changeNode, updateNodes } from "../store/nodes.ts";
 import type { NodeRow, Secrets } from "../store/nodes.ts";
 import type { JsonObject } from "../store/records.ts";
-import { busyNodes } from "../store/runs.ts";
+import { busyNodes, runsPausedByMaintenance } from "../store/runs.ts";
+import type { Queue } from "./queue.ts";
 import { createRedactor, isStorable } from "./redact.ts";
 import { isUuid, selectNodes } from "./select.ts";
 import type { ClusterRef, NodeSelector } from "./select.ts";
@@ -57,6 +58,7 @@ export type Edited = { readonly nodeIds: readonly string[]; readonly refusals: r
 export interface NodeParts {
   readonly transact: Transact;
   readonly registry: Registry;
+  readonly queue: Queue;
 }
 
 const NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$/;
@@ -329,7 +331,10 @@ export async function setMaintenance(parts: NodeParts, caller: Caller, selector:
   if (flaw) return refused([flaw]);
   return edit(parts, selector, async (work, nodes) => {
     const mark = reason === null ? { maintenanceReason: null, maintenanceSince: null, maintenanceBy: null } : { maintenanceReason: reason, maintenanceSince: new Date(), maintenanceBy: caller.actor };
-    await updateNodes(work.tx, nodes.map(({ id }) => id), mark);
+    const ids = nodes.map(({ id }) => id);
+    await updateNodes(work.tx, ids, mark);
+    // A run that is about to be paused looks under the node's lock, so it either sees the mark gone or is found here.
+    if (reason === null) for (const runId of await runsPausedByMaintenance(work.tx, ids)) await parts.queue.wake(work, runId);
   });
 }
 
