@@ -120,7 +120,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   let recovery: { close(): void } | undefined;
   return {
     async start() {
-      await queue.start({ run: runner.run, discover: prober.run, timer: ({ operationId, what }) => (what === "STOP" ? stopTimeout(parts, operationId) : pauseIsOver(transact, parts, operationId)) });
+      await queue.start({ run: runner.run, discover: prober.run, timer: ({ operationId, what, setAt }) => (what === "STOP" ? stopTimeout(parts, operationId, setAt) : pauseIsOver(transact, parts, operationId)) });
       turns.start();
       recovery = startRecovery({ database, queue, log });
       if (options.powerSeconds) powerReader.start(options.powerSeconds);

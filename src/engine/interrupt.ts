@@ -17,7 +17,8 @@ import type { Failure, Plan, PlannedStep } from "../store/records.ts";
 import { attemptsUnderWay, cleanedUpNodes, countUnfinished, finishRuns, lockUnfinishedRuns, newestWork, plansByHashes, runsOfOperation, succeededSteps, wishRuns } from "../store/runs.ts";
 import type { AttemptRow, RunRow } from "../store/runs.ts";
 import { interruptDiscovery, stopDiscoveryNow } from "./discover.ts";
-import { ENGINE_INTERFACE, keysOf, stepLabel } from "./plan.ts";
+import { endedByStop } from "./parked.ts";
+import { keysOf, stepLabel } from "./plan.ts";
 import { isReservedPower } from "./reserved.ts";
 import { isUuid, selectNodes } from "./select.ts";
 import { ENGINE } from "./begin.ts";
@@ -91,8 +92,10 @@ export async function abort(parts: InterruptParts, caller: Caller, request: Abor
     const accepted = judged.flatMap(({ run, answer: { accepted: yes } }) => (run && yes ? [run] : []));
     await wishOfWhole(work, caller, "ABORT", accepted, request.reason);
     const wish = { wish: "ABORT", wishBy: caller.actor, wishReason: request.reason ?? null, ...(request.powerOff !== undefined && { powerOff: request.powerOff }) } as const;
-    await carryOut(work, parts, accepted.filter((run) => run.wish !== "ABORT"), wish, "ABORTED");
     const pending = new Map(judged.flatMap(({ run, answer: { effect, afterStep } }) => (run && effect === "PENDING" && run.wish !== "ABORT" ? [[run.id, afterStep] as const] : [])));
+    const asked = accepted.filter((run) => run.wish !== "ABORT");
+    // One that is pending on a parked step waits for what that step waits for.
+    await carryOut(work, parts, asked, wish, { as: "ABORTED", wake: asked.filter(({ id, state }) => (state === "WAITING" || state === "HOLDING") && !pending.has(id)) });
     await tellOfPending(work, "abort_pending", accepted.filter(({ id }) => pending.has(id)), { by: caller.actor, reason: request.reason ?? null, stepOf: (run) => pending.get(run.id) ?? null });
     const operationIds = [...new Set(accepted.map(({ operationId }) => operationId))];
     const results = judged.map(({ answer: one }) => one);
@@ -147,11 +150,6 @@ export function stepUnderWay(step: PlannedStep | undefined, attempt: Pick<Attemp
   return { name: stepLabel(step) ?? "", interruptible: step.interruptible, running: attempt.state === "RUNNING", supportsAbort: step.supportsAbort };
 }
 
-/** A step of the engine's own, that nothing is lost by when it ends early. */
-function isReserved(step: PlannedStep | undefined): boolean {
-  return step?.interface === ENGINE_INTERFACE;
-}
-
 /** Puts a pending abort, or its withdrawal, into the log: it concerns whoever watches the node. */
 export async function tellOfPending(
   work: Work,
@@ -170,18 +168,14 @@ export async function tellOfPending(
 /**
  * Records a wish on locked runs. Those of which nothing was begun end here and now: queued ones, whose nodes were never
  * touched, and those that have their first state but that nobody has claimed. The raised fence keeps their jobs, once
- * they are taken, from doing anything. Parked ones are woken where the wish concerns a parked run.
+ * they are taken, from doing anything. Those that are parked in what the wish ends now are woken.
  */
-async function carryOut(work: Work, parts: SettleParts, runs: readonly RunRow[], wish: Parameters<typeof wishRuns>[2], end: "ABORTED" | "STOPPED"): Promise<void> {
+async function carryOut(work: Work, parts: SettleParts, runs: readonly RunRow[], wish: Parameters<typeof wishRuns>[2], { as: end, wake }: { readonly as: "ABORTED" | "STOPPED"; readonly wake: readonly RunRow[] }): Promise<void> {
   const unbegun = runs.filter(({ state, fence }) => state === "QUEUED" || fence === 0);
   await wishRuns(work.tx, runs.map(({ id }) => id), wish);
   await leaveFirstState(work, unbegun.filter(({ state }) => state !== "QUEUED"), end, wish);
   await finishRuns(work.tx, unbegun.map(({ id }) => id), end);
-  const plans = await plansByHashes(work.tx, [...new Set(runs.filter(({ waitReason }) => waitReason === "TIME").map(({ planHash }) => planHash))]);
-  const isCut = (run: RunRow) => end === "ABORTED" || run.waitReason !== "CALLBACK" && (run.waitReason !== "TIME" || isReserved(plans.get(run.planHash)?.steps[run.position]));
-  for (const run of runs) {
-    if ((run.state === "WAITING" || run.state === "HOLDING") && isCut(run)) await parts.queue.wake(work, run.id);
-  }
+  for (const { id } of wake) await parts.queue.wakeToEnd(work, id);
   for (const operationId of new Set(unbegun.map((run) => run.operationId))) await settleMany(work, parts, operationId);
 }
 
@@ -230,7 +224,8 @@ async function stopOperation(work: Work, parts: InterruptParts, caller: Caller, 
   if (!operation) return unknownOperation(id);
   if (!isFinalOperation(operation.state) && operation.wish === null) {
     await updateOperation(work.tx, id, { wish: "STOP", wishBy: caller.actor, wishReason: request.reason ?? null, wishAt: new Date(), state: "STOPPING" });
-    await carryOut(work, parts, runs.filter(({ wish, purpose }) => wish === null && purpose === "WORK"), stopWish(caller, request), "STOPPED");
+    const asked = runs.filter(({ wish, purpose }) => wish === null && purpose === "WORK");
+    await carryOut(work, parts, asked, stopWish(caller, request), { as: "STOPPED", wake: await endedByStop(work.tx, asked) });
     await parts.queue.timer(work, { operationId: id, what: "STOP" }, seconds);
     await finishWhenDone(work, parts, id);
   }
@@ -254,7 +249,8 @@ async function stopNodes(work: Work, parts: InterruptParts, caller: Caller, requ
   });
   const stopped = runs.filter(({ purpose }) => purpose === "WORK");
   await wishOfWhole(work, caller, "STOP", stopped.filter(({ wish }) => wish !== "ABORT"), request.reason);
-  await carryOut(work, parts, stopped.filter(({ wish }) => wish === null), stopWish(caller, request), "STOPPED");
+  const asked = stopped.filter(({ wish }) => wish === null);
+  await carryOut(work, parts, asked, stopWish(caller, request), { as: "STOPPED", wake: await endedByStop(work.tx, asked) });
   for (const operationId of new Set(stopped.map((run) => run.operationId))) await parts.queue.timer(work, { operationId, what: "STOP" }, seconds);
   const concerned = stopped.length > 0 ? stopped : [...ended.values()];
   const operationIds = [...new Set(concerned.map(({ operationId }) => operationId))];
@@ -271,11 +267,14 @@ function refusalOfStop(ref: string, nodeId: string, run: RunRow | undefined): Re
   return { code: "NOTHING_RUNNING", message: `Node ${ref} is only being cleaned up after a failure; wait for the end of it, or abort it.`, nodeId, operationId: run.operationId };
 }
 
-/** The time for a graceful stop is over: what still runs fails with STOP_TIMEOUT, whatever it is doing. */
-export async function stopTimeout(parts: InterruptParts, operationId: string): Promise<void> {
+/**
+ * The time for a graceful stop is over: what still runs fails with STOP_TIMEOUT, whatever it is doing. What was stopped
+ * after this timer was set, by a later stop of other nodes, has a timer of its own.
+ */
+export async function stopTimeout(parts: InterruptParts, operationId: string, setAt: number): Promise<void> {
   await parts.transact(async (work) => {
     if (await stopDiscoveryNow(work, operationId)) return;
-    const late = (await lockUnfinishedRuns(work.tx, { operationId })).filter(({ wish, purpose }) => wish === "STOP" && purpose === "WORK");
+    const late = (await lockUnfinishedRuns(work.tx, { operationId })).filter(({ wish, wishAt, purpose }) => wish === "STOP" && purpose === "WORK" && (wishAt?.getTime() ?? 0) <= setAt);
     const plans = await plansByHashes(work.tx, [...new Set(late.map(({ planHash }) => planHash))]);
     for (const run of late) {
       const failure: Failure = {
@@ -288,7 +287,7 @@ export async function stopTimeout(parts: InterruptParts, operationId: string): P
         retryable: true,
       };
       await wishRuns(work.tx, [run.id], { wish: "ABORT", wishBy: ENGINE, wishReason: failure.message, wishFailure: failure, powerOff: false });
-      if (run.state === "WAITING") await parts.queue.wake(work, run.id);
+      if (run.state === "WAITING" || run.state === "HOLDING") await parts.queue.wakeToEnd(work, run.id);
     }
   });
   parts.checkWishes();

@@ -31,8 +31,8 @@ export interface Timer {
 export interface QueueHandlers {
   /** Works on a run until it ends or parks. Must end the job in a transaction of its own (`park` or `end`). */
   run(runId: string, job: HeldJob): Promise<void>;
-  /** A timer of an operation has run down. */
-  timer(timer: Timer): Promise<void>;
+  /** A timer of an operation has run down. `setAt`: when it was set, by the database's clock, in ms since 1970. */
+  timer(timer: Timer & { readonly setAt: number }): Promise<void>;
   /** Works on a discovery; false when it is handed back unfinished. */
   discover(operationId: string): Promise<boolean>;
 }
@@ -47,6 +47,8 @@ export interface Queue {
   end(work: Work, job: HeldJob): Promise<void>;
   /** Brings a parked run's job forward to now, before others; stores one where none is left. */
   wake(work: Work, runId: string): Promise<void>;
+  /** As `wake`, for a run that is to end: it is taken though all places may be taken, by what is stuck perhaps. */
+  wakeToEnd(work: Work, runId: string): Promise<void>;
   /** Whether a job is being worked on, as far as its lease tells. */
   isHeld(jobId: string): Promise<boolean>;
   /** Stores a timer of an operation. */
@@ -69,7 +71,7 @@ export interface QueueOptions {
   readonly concurrency: number;
 }
 
-type JobData = { readonly runId?: string } & Partial<Timer>;
+type JobData = { readonly runId?: string; readonly setAt?: number } & Partial<Timer>;
 
 const RUNS = "runs";
 const TIMERS = "timers";
@@ -80,6 +82,9 @@ const TOUCH_MS = 3_000;
 const POLL_MS = 2_000;
 const RARE_EVERY_MS = 1_000;
 const TIMERS_AT_ONCE = 4;
+/** Runs that are to end, over and above those that are worked on. */
+const ENDINGS_AT_ONCE = 4;
+const PRIORITY = { woken: 10, ending: 20 } as const;
 /** Each probes many addresses at a time by itself. */
 const DISCOVERIES_AT_ONCE = 4;
 const SUPERVISE_SECONDS = 2;
@@ -112,9 +117,9 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   let loop: Promise<void> = Promise.resolve();
 
   async function workOn(queue: string, job: Job<JobData>): Promise<void> {
-    const { runId = "", operationId = "", what = "STOP" } = job.data;
+    const { runId = "", operationId = "", what = "STOP", setAt = Number.POSITIVE_INFINITY } = job.data;
     if (queue === RUNS) return handlers?.run(runId, job);
-    if (queue === TIMERS) await handlers?.timer({ operationId, what });
+    if (queue === TIMERS) await handlers?.timer({ operationId, what, setAt });
     else if (!(await handlers?.discover(operationId))) return void (await boss.fail(queue, job, { message: "handed back" }));
     await boss.complete(queue, job);
   }
@@ -136,19 +141,20 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   }
 
   /** Takes as many jobs as there is room for. Answers whether there may be more. Timers have room of their own: runs that are stuck are what a stop's time-out is for. */
-  async function take(queue: string, most: number): Promise<boolean> {
+  async function take(queue: string, most: number, minPriority = 0): Promise<boolean> {
     const room = most - [...active.values()].filter((entry) => entry.queue === queue).length;
     if (room <= 0) return false;
-    const jobs = await boss.fetch<JobData>(queue, { batchSize: room });
+    const jobs = await boss.fetch<JobData>(queue, { batchSize: room, ...(minPriority > 0 && { minPriority }) });
     for (const job of jobs) begin(queue, job);
     return jobs.length === room;
   }
 
-  /** Timers and discoveries are few: they are looked for once a second, and when this process knows of one. */
+  /** Timers, discoveries and runs that are to end are few: they are looked for once a second, and when this process knows of one. */
   async function takeRare(): Promise<boolean> {
     rareAt = performance.now() + RARE_EVERY_MS;
     const moreTimers = await take(TIMERS, TIMERS_AT_ONCE);
-    return (await take(DISCOVERIES, DISCOVERIES_AT_ONCE)) || moreTimers;
+    const moreEndings = await take(RUNS, concurrency + ENDINGS_AT_ONCE, PRIORITY.ending);
+    return (await take(DISCOVERIES, DISCOVERIES_AT_ONCE)) || moreTimers || moreEndings;
   }
 
   async function fetchLoop(): Promise<void> {
@@ -225,13 +231,19 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       await boss.complete(RUNS, attempt(job), null, db(work.tx));
     },
     async wake(work, runId) {
-      await boss.upsert(RUNS, { runId }, { singletonKey: runId, startAfter: "0", priority: 10, ...db(work.tx) });
+      await boss.upsert(RUNS, { runId }, { singletonKey: runId, startAfter: "0", priority: PRIORITY.woken, ...db(work.tx) });
+    },
+    async wakeToEnd(work, runId) {
+      await boss.upsert(RUNS, { runId }, { singletonKey: runId, startAfter: "0", priority: PRIORITY.ending, ...db(work.tx) });
+      pokeIn(work, 0, true);
     },
     async isHeld(jobId) {
       return (await boss.findJobs(RUNS, { id: jobId })).some(({ state }) => state === "active");
     },
     async timer(work, { operationId, what }, seconds) {
-      await boss.send(TIMERS, { operationId, what }, { startAfter: String(seconds), ...db(work.tx) });
+      // As precise as a wish's moment, which it is compared with.
+      const { rows: [row] } = await runStatement(work.tx, "select (extract(epoch from now()::timestamptz(3)) * 1000)::float8 as now");
+      await boss.send(TIMERS, { operationId, what, setAt: Number(row?.["now"]) }, { startAfter: String(seconds), ...db(work.tx) });
       pokeIn(work, seconds, true);
     },
     async enqueueDiscovery(work, operationId) {

@@ -21,7 +21,7 @@ import type { Bell } from "../store/bell.ts";
 import { isConnectionLoss } from "../store/database.ts";
 import type { Database } from "../store/database.ts";
 import { lockNodes, secretsOf, updateNode } from "../store/nodes.ts";
-import { operationBegins } from "../store/operations.ts";
+import { operationBegins, operationWish } from "../store/operations.ts";
 import type { Failure, LeftAs, Plan, PlannedStep, StoredJson, WaitReason } from "../store/records.ts";
 import { beginAttempt, latestAttempt, lockRun, parkRun, plansByHashes, reenterAttempt, updateAttempt, updateRun, wishesOf } from "../store/runs.ts";
 import type { AttemptRow, LockedRun, RunChange, RunRow } from "../store/runs.ts";
@@ -142,7 +142,7 @@ export function createRunner(parts: RunnerParts): Runner {
         return enterAgain(work, held, step, attempt);
       case "FAILED":
         if (wish === "ABORT") return tearDown(held, null);
-        if (wish === "STOP") return failRun(work, job, held, null, { code: attempt.failure?.code ?? "BACKEND_FAILED", reason: attempt.failure?.message ?? "The step failed.", retryable: true });
+        if (wish === "STOP") return givenUp(work, job, held, attempt, attempt.failure ?? failureOf(held, step, { code: "BACKEND_FAILED", reason: "The step failed.", retryable: true }), wish);
         return goOn(work, job, held, run.position, attempt.number + 1);
       default:
         return atTheBoundary(work, job, held, nextPosition(plan, run.position + 1), wish);
@@ -246,9 +246,15 @@ export function createRunner(parts: RunnerParts): Runner {
     if (edge(held.node.state, "wait")) await moveHeld(work, held, "wait", { reason: why.waitReason === "MAINTENANCE" ? "the node is in maintenance" : "a limit of the service is reached" });
     await parkRun(work.tx, held.run.id, why.waitReason, null);
     await updateRun(work.tx, held.run.id, { position, leg: held.leg, ...why });
-    await queue.end(work, job);
-    work.afterCommit(parts.nudge);
+    await leaveParked(work, job, held);
     return null;
+  }
+
+  /** The run has no job any more. Whoever stops its operation wakes those that are parked, and must not miss this one. */
+  async function leaveParked(work: Work, job: HeldJob, { run }: Held): Promise<void> {
+    await queue.end(work, job);
+    if (wishOf(run, await operationWish(work.tx, run.operationId)) !== null) await queue.wakeToEnd(work, run.id);
+    work.afterCommit(parts.nudge);
   }
 
   /** A hold is no work: the run gives its places back and has no job until somebody lifts the hold. */
@@ -260,8 +266,7 @@ export function createRunner(parts: RunnerParts): Runner {
     if (edge(held.node.state, event)) await moveHeld(work, held, event, { reason });
     await parkRun(work.tx, held.run.id, "HOLD", null);
     await updateRun(work.tx, held.run.id, { state: "HOLDING", position: attempt.step, leg: held.leg, ...placesOf(undefined, null) });
-    await queue.end(work, job);
-    work.afterCommit(parts.nudge);
+    await leaveParked(work, job, held);
     return null;
   }
 
@@ -351,12 +356,15 @@ export function createRunner(parts: RunnerParts): Runner {
       await queue.park(work, job, held.run.id, step.backoffSeconds);
       return null;
     }
-    if (held.plan.bestEffort) {
-      const errors = [...held.run.errors, failure];
-      await updateRun(work.tx, held.run.id, { errors });
-      return atTheBoundary(work, job, { ...held, run: { ...held.run, errors } }, nextPosition(held.plan, attempt.step + 1), wish);
-    }
-    return endFailed(work, job, held, failure);
+    return givenUp(work, job, held, attempt, failure, wish);
+  }
+
+  /** A step has failed for good. */
+  async function givenUp(work: Work, job: HeldJob, held: Held, attempt: AttemptRow, failure: Failure, wish: Wish | null): Promise<Next> {
+    if (!held.plan.bestEffort) return endFailed(work, job, held, failure);
+    const errors = [...held.run.errors, failure];
+    await updateRun(work.tx, held.run.id, { errors });
+    return atTheBoundary(work, job, { ...held, run: { ...held.run, errors } }, nextPosition(held.plan, attempt.step + 1), wish);
   }
 
   async function failRun(work: Work, job: HeldJob, held: Held, attempt: AttemptRow | null, fault: Fault): Promise<Next> {

@@ -14,11 +14,12 @@ import type { NodeRow } from "../store/nodes.ts";
 import { finalCounts, finishOperation, hasUnfinishedRun, lockOperation, noteFirstFailure, updateOperation } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { Failure } from "../store/records.ts";
-import { busyNodes, finishRuns, insertRuns, lockQueuedRuns, runsAtABoundary, runsOfOperation, storePlans } from "../store/runs.ts";
+import { busyNodes, finishRuns, insertRuns, lockQueuedRuns, parkedRuns, runsOfOperation, storePlans } from "../store/runs.ts";
 import type { NewRun, RunChange, RunRow } from "../store/runs.ts";
 import { cleansAutomatically, readSite } from "../store/site.ts";
 import { ENGINE, beginQueued, beginRuns, limitOn, placesOf } from "./begin.ts";
 import type { BeginParts, Beginning } from "./begin.ts";
+import { endedByStop } from "./parked.ts";
 import { nextPosition, planSteps } from "./plan.ts";
 import type { Work } from "./transition.ts";
 import { settleWaves } from "./waves.ts";
@@ -52,7 +53,7 @@ async function applyFailurePolicy(work: Work, parts: SettleParts, operation: Ope
       await updateOperation(work.tx, operation.id, { wish: "STOP", wishBy: ENGINE, wishAt: new Date(), state: "STOPPING" });
       await stopQueued(work, operation.id);
       // Nothing else would: they wait for somebody, or for a place, and the clean-up waits for them.
-      for (const id of await runsAtABoundary(work.tx, operation.id)) await parts.queue.wake(work, id);
+      for (const { id } of await endedByStop(work.tx, await parkedRuns(work.tx, operation.id))) await parts.queue.wakeToEnd(work, id);
       return;
     case "CLEAN_UP_FAILED":
       await startCleanUps(work, parts, operation, [run]);

@@ -75,9 +75,9 @@ export async function operationBegins(tx: Tx, id: string): Promise<void> {
     .where(and(eq(operations.id, id), eq(operations.state, "QUEUED")));
 }
 
-/** The wish on an operation: what a process checks between two steps of a run. */
-export async function operationWish(reader: Reader, id: string): Promise<Wish | null> {
-  const [row] = await reader.select({ wish: operations.wish }).from(operations).where(eq(operations.id, id));
+/** The wish on an operation, which cannot change before the end of the transaction. */
+export async function operationWish(tx: Tx, id: string): Promise<Wish | null> {
+  const [row] = await tx.select({ wish: operations.wish }).from(operations).where(eq(operations.id, id)).for("share");
   return row?.wish ?? null;
 }
 

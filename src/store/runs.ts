@@ -1,5 +1,5 @@
 /** Runs and the attempts at their steps. A process that works on a run holds its fence, and every write names it. */
-import { and, asc, desc, eq, gt, inArray, isNull, lte, sql } from "drizzle-orm";
+import { and, asc, desc, eq, gt, inArray, isNull, lte, ne, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, RunState, Wish } from "../lifecycle/operation-states.ts";
 import type { Reader, Tx } from "./database.ts";
@@ -307,13 +307,12 @@ export async function lockWaiting(tx: Tx, ids: readonly string[]): Promise<RunRo
     .for("no key update", { skipLocked: true });
 }
 
-/** Runs of an operation that are parked where no step is under way, so that a stop ends them at once. */
-export async function runsAtABoundary(tx: Tx, operationId: string): Promise<string[]> {
-  const rows = await tx
-    .select({ id: runs.id })
+/** Runs of an operation's work that are parked. */
+export async function parkedRuns(tx: Tx, operationId: string): Promise<RunRow[]> {
+  return tx
+    .select()
     .from(runs)
-    .where(and(eq(runs.operationId, operationId), isNull(runs.finishedAt), inArray(runs.waitReason, ["RETRY", "HOLD", "CAPACITY", "MAINTENANCE"])));
-  return rows.map(({ id }) => id);
+    .where(and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), inArray(runs.state, ["WAITING", "HOLDING"])));
 }
 
 /** Runs of some nodes that are parked until the end of the maintenance. */
@@ -351,9 +350,9 @@ export async function neglectedRuns(reader: Reader, afterSeconds: number, limit:
     .where(
       and(
         isNull(runs.finishedAt),
-        sql`${runs.state} in ('RUNNING', 'WAITING')`,
-        // Parked without a job: somebody, or a place below a limit, gives them one.
-        sql`coalesce(${runs.waitReason}, '') not in ('CAPACITY', 'MAINTENANCE')`,
+        ne(runs.state, "QUEUED"),
+        // Parked without a job: somebody, or a place below a limit, gives them one; a wish has given them one.
+        sql`(coalesce(${runs.waitReason}, '') not in ('HOLD', 'CAPACITY', 'MAINTENANCE') or ${runs.wish} is not null)`,
         sql`greatest(${runs.updatedAt}, coalesce(${runs.wakeAt}, ${runs.updatedAt})) < now() - make_interval(secs => ${afterSeconds})`,
       ),
     )

@@ -1,0 +1,209 @@
+/** The reserved step `hold`: the run parks, for as long as it takes, until somebody lifts it; then it goes on after it. */
+import { afterAll, describe, expect, test } from "vitest";
+import type { NodeState } from "../../src/lifecycle/node-states.ts";
+import type { StepChoice } from "../../src/store/records.ts";
+import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import type { EngineUnderTest, TestNode } from "../support/builders.ts";
+import { eventually } from "../support/eventually.ts";
+import { unsound } from "../support/soundness.ts";
+
+const ostler = await engineUnderTest();
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+const step = (from: StepChoice["interface"], name: string, args: StepChoice["args"] = {}): StepChoice => ({ interface: from, name, args });
+const HOLD = step("engine", "hold", { reason: "look at the cabling" });
+
+/** Lists of steps with a hold in the middle, by the kind of operation that takes them. */
+const LISTS = {
+  CLEAN: { steps: [step("clean", "erase_metadata"), HOLD, step("clean", "erase_disks")], running: "CLEANING", holds: "CLEAN_HOLD", waits: "CLEAN_WAIT", failed: "CLEAN_FAILED", end: "AVAILABLE" },
+  DEPLOY: { steps: [step("deploy", "prepare"), HOLD, step("deploy", "write_image")], running: "DEPLOYING", holds: "DEPLOY_HOLD", waits: "DEPLOY_WAIT", failed: "DEPLOY_FAILED", end: "ACTIVE" },
+} as const satisfies Record<string, { steps: readonly StepChoice[] } & Record<"running" | "holds" | "waits" | "failed" | "end", NodeState>>;
+type Kind = keyof typeof LISTS;
+const KINDS = (["CLEAN", "DEPLOY"] as const).map((kind) => ({ kind, ...LISTS[kind] }));
+
+const unhold = (nodes: readonly TestNode[], reason?: string, lab: EngineUnderTest = ostler) => lab.engine.unhold(ALICE, { work: { ids: nodes.map(({ id }) => id) }, reason });
+
+/** A node whose run holds. */
+async function holding(kind: Kind = "CLEAN", steps: readonly StepChoice[] = LISTS[kind].steps, lab: EngineUnderTest = ostler) {
+  const node = await lab.aNode().in("AVAILABLE").made();
+  const id = await lab.begin(kind, [node], { options: { steps } });
+  await lab.nodeBecomes(node, LISTS[kind].holds);
+  return { node, id };
+}
+
+const attemptsOf = async (id: string, node: TestNode, lab: EngineUnderTest = ostler) => (await lab.steps(await lab.run(id, node))).map(({ attempts }) => attempts.map(({ state }) => state).join(" "));
+
+describe.each(KINDS)("a hold in the steps of $kind", ({ kind, steps, running, holds, waits, failed, end }) => {
+  test(`parks the run with the node in ${holds}, says why, and has no job`, async () => {
+    const { node, id } = await holding(kind);
+    const run = await ostler.run(id, node);
+    expect(run).toMatchObject({ state: "HOLDING", waitReason: "HOLD", waitingSince: expect.any(Date), owner: null, wakeAt: null, position: 1 });
+    expect((await ostler.transitions(node)).at(-1)).toMatchObject({ event: "hold", fromState: running, toState: holds, reason: "look at the cabling", step: "engine.hold", runId: run.id });
+    expect(await ostler.test.sql`select 1 from pgboss.job where name = 'runs' and state < 'completed' and data->>'runId' = ${run.id}`).toEqual([]);
+    expect(ostler.entered(node)).toEqual([`${steps[0].interface}.${steps[0].name}`]);
+    await unhold([node]);
+    await ostler.operationEnds(id);
+  });
+
+  test("goes on after it when it is lifted, and says by whom and why", async () => {
+    const { node, id } = await holding(kind);
+    expect(await unhold([node], "seen to")).toMatchObject({ operationId: id, refusals: [], results: [{ nodeId: node.id, accepted: true, refusal: null }] });
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await ostler.nodeState(node)).toBe(end);
+    expect(await attemptsOf(id, node)).toEqual(["SUCCEEDED", "SUCCEEDED", "SUCCEEDED"]);
+    expect((await ostler.steps(await ostler.run(id, node)))[1]?.attempts[0]?.output).toEqual({ liftedBy: "alice", reason: "seen to" });
+    expect((await ostler.transitions(node)).find(({ event }) => event === "unhold")).toMatchObject({ fromState: holds, toState: waits, actor: "alice", reason: "seen to", step: "engine.hold" });
+    expect((await ostler.story(node, id)).slice(1)).toEqual([`hold → ${holds}`, `unhold → ${waits}`, `resume → ${running}`, `done → ${end}`]);
+    expect(await unsound(ostler)).toEqual([]);
+  });
+
+  test("is ended now by an abort, with the node failed and nothing run after it", async () => {
+    const { node, id } = await holding(kind);
+    expect((await ostler.engine.abort(ALICE, { work: { ids: [node.id] } })).results).toMatchObject([{ accepted: true, effect: "NOW", afterStep: null }]);
+    expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+    expect(await ostler.nodeState(node)).toBe(failed);
+    expect(await attemptsOf(id, node)).toEqual(["SUCCEEDED", "ABORTED", ""]);
+    expect(await ostler.run(id, node)).toMatchObject({ state: "ABORTED", leftAs: { power: "OFF", tearDownError: null } });
+    expect(await unsound(ostler)).toEqual([]);
+  });
+
+  test("is ended at once by a stop, and a restart comes to it again", async () => {
+    const { node, id } = await holding(kind);
+    await ostler.engine.stop(ALICE, { work: { operationId: id } });
+    expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
+    expect(await ostler.nodeState(node)).toBe("STOPPED");
+    const again = (await ostler.engine.restart(ALICE, { work: { operationId: id }, from: "UNFINISHED_STEP" })).operationId ?? "";
+    await ostler.nodeBecomes(node, holds);
+    expect(ostler.entered(node)).toHaveLength(1);
+    await unhold([node]);
+    expect((await ostler.operationEnds(again)).state).toBe("SUCCEEDED");
+    expect(ostler.entered(node)).toHaveLength(2);
+  });
+});
+
+test("a hold may be first, last, and follow another", async () => {
+  const { node, id } = await holding("CLEAN", [HOLD, HOLD, step("clean", "erase_metadata"), HOLD]);
+  for (const position of [0, 1, 3]) {
+    await eventually(`it holds at ${position}`, async () => {
+      const run = await ostler.run(id, node);
+      return run.state === "HOLDING" && run.position === position;
+    });
+    expect(await ostler.nodeState(node)).toBe("CLEAN_HOLD");
+    expect((await unhold([node])).refusals).toEqual([]);
+  }
+  expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  expect([ostler.entered(node), await ostler.nodeState(node)]).toEqual([["clean.erase_metadata"], "AVAILABLE"]);
+});
+
+describe("lifting holds", () => {
+  test("of an operation lifts all that hold, and says of the others that they do not", async () => {
+    const gate = aGate();
+    const busy = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).made();
+    const nodes = await ostler.aNode().in("AVAILABLE").times(2);
+    const id = await ostler.begin("CLEAN", [busy, ...nodes], { options: { steps: LISTS.CLEAN.steps } });
+    for (const node of nodes) await ostler.nodeBecomes(node, "CLEAN_HOLD");
+    const answer = await ostler.engine.unhold(ALICE, { work: { operationId: id } });
+    expect(answer).toMatchObject({ operationId: id, refusals: [] });
+    expect(answer.results.map(({ accepted, refusal }) => [accepted, refusal?.code])).toEqual([[false, "INVALID_STATE"], [true, undefined], [true, undefined]]);
+    for (const node of nodes) await ostler.nodeBecomes(node, "AVAILABLE");
+    gate.open();
+    await ostler.nodeBecomes(busy, "CLEAN_HOLD");
+    await unhold([busy]);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  });
+
+  test("is refused where nothing holds, and leaves no trace", async () => {
+    const gate = aGate();
+    const busy = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { gate: gate.name } }).made();
+    const idle = await ostler.aNode().in("AVAILABLE").made();
+    const id = await ostler.begin("CLEAN", [busy]);
+    await gate.arrivals();
+    const before = await ostler.dump();
+    const answer = await unhold([busy, idle]);
+    expect(answer.results.map(({ refusal }) => refusal?.code)).toEqual(["INVALID_STATE", "NOTHING_RUNNING"]);
+    expect(answer.refusals).toMatchObject([{ code: "INVALID_STATE", nodeId: busy.id, operationId: id, message: expect.stringContaining("does not hold (RUNNING)") }, { code: "NOTHING_RUNNING", nodeId: idle.id }]);
+    expect((await ostler.engine.unhold(ALICE, { work: { operationId: "7f2" } })).refusals).toMatchObject([{ code: "NOT_FOUND" }]);
+    expect(await ostler.changesSince(before)).toEqual([]);
+    gate.open();
+    await ostler.operationEnds(id);
+    expect((await ostler.engine.unhold(ALICE, { work: { operationId: id } })).refusals).toMatchObject([{ code: "NOTHING_RUNNING", operationId: id }]);
+  });
+
+  test("twice at the same moment lifts them once", async () => {
+    const { node, id } = await holding("CLEAN", [HOLD, step("clean", "erase_metadata"), HOLD]);
+    const answers = await Promise.all([unhold([node]), unhold([node])]);
+    // The second one may find the run on its way, or at the next hold already.
+    await eventually("it holds again or has ended", async () => {
+      const { state, position } = await ostler.run(id, node);
+      return (state === "HOLDING" && position === 2) || state === "SUCCEEDED";
+    });
+    const lifted = answers.filter(({ results }) => results[0]?.accepted).length;
+    expect((await ostler.transitions(node)).filter(({ event }) => event === "unhold")).toHaveLength(lifted);
+    await unhold([node]);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  });
+});
+
+describe("a run that holds", () => {
+  test("never times out, and is no lost run: its time may pass, and processes may come and go", async () => {
+    await using lab = await engineUnderTest({ started: false });
+    const first = await lab.another({ started: true });
+    const { node, id } = await holding("CLEAN", LISTS.CLEAN.steps, lab);
+    await first[Symbol.asyncDispose]();
+    await lab.test.sql`update attempts set deadline_at = now() - interval '1 day'`;
+    await lab.test.sql`update runs set updated_at = now() - interval '1 year', waiting_since = now() - interval '1 year'`;
+    await lab.engine.start();
+    // Whatever is begun after the start has been looked for at the start.
+    const other = await lab.aNode().in("AVAILABLE").made();
+    await lab.operationEnds(await lab.begin("CLEAN", [other]));
+    expect([await lab.nodeState(node), (await lab.run(id, node)).state]).toEqual(["CLEAN_HOLD", "HOLDING"]);
+    expect((await unhold([node], undefined, lab)).refusals).toEqual([]);
+    expect((await lab.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await attemptsOf(id, node, lab)).toEqual(["SUCCEEDED", "SUCCEEDED", "SUCCEEDED"]);
+  });
+
+  test("goes on when it was lifted while no process was there", async () => {
+    await using lab = await engineUnderTest({ started: false });
+    const first = await lab.another({ started: true });
+    const { node, id } = await holding("DEPLOY", LISTS.DEPLOY.steps, lab);
+    await first[Symbol.asyncDispose]();
+    await unhold([node], undefined, lab);
+    expect(await lab.nodeState(node)).toBe("DEPLOY_WAIT");
+    await lab.engine.start();
+    expect((await lab.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await lab.nodeState(node)).toBe("ACTIVE");
+  });
+
+  test("gives its place below a limit to others, and waits for one when it is lifted", async () => {
+    await ostler.engine.updateSite(ALICE, { phaseLimits: [{ phase: "clean", limit: 1 }], controllerLimit: 1 });
+    const gate = aGate();
+    const [holds, other] = [await ostler.aNode().in("AVAILABLE").with("fake", { controller: "bmc-1" }).made(), await ostler.aNode().in("AVAILABLE").with("fake", { controller: "bmc-1", steps: { "clean.erase_metadata": { gate: gate.name } } }).made()];
+    const id = await ostler.begin("CLEAN", [holds], { options: { steps: LISTS.CLEAN.steps } });
+    const second = await ostler.begin("CLEAN", [other]);
+    await ostler.nodeBecomes(holds, "CLEAN_HOLD");
+    expect(await ostler.run(id, holds)).toMatchObject({ slotPhase: null, slotController: null });
+    await gate.arrivals();
+    await unhold([holds]);
+    await eventually("it waits for a place", async () => (await ostler.run(id, holds)).waitFor === "phase:clean");
+    expect(await ostler.run(id, holds)).toMatchObject({ state: "WAITING", waitReason: "CAPACITY" });
+    expect(ostler.entered(holds)).toEqual(["clean.erase_metadata"]);
+    gate.open();
+    for (const one of [id, second]) expect((await ostler.operationEnds(one)).state).toBe("SUCCEEDED");
+    await ostler.engine.updateSite(ALICE, { phaseLimits: null, controllerLimit: null });
+  });
+
+  // The stop of the others was recorded on the operation, and who was parked for good was not told of it.
+  test("is stopped when another node's failure undoes the operation", async () => {
+    const [gate, end] = [aGate(), aGate()];
+    const bad = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name, fail: "no luck" } }).made();
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.remove_system": { gate: end.name } }).made();
+    const id = await ostler.begin("DEPLOY", [bad, node], { onFailure: "CLEAN_UP_ALL", options: { steps: LISTS.DEPLOY.steps } });
+    await ostler.nodeBecomes(node, "DEPLOY_HOLD");
+    gate.open();
+    await end.arrivals();
+    expect(await ostler.run(id, node)).toMatchObject({ state: "STOPPED" });
+    end.open();
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    expect([await ostler.nodeState(bad), await ostler.nodeState(node)]).toEqual(["AVAILABLE", "AVAILABLE"]);
+  });
+});
