@@ -7,8 +7,9 @@ import { CONFIGURATION_PAGE } from "./print/configuration.ts";
 import { ERRORS_PAGE } from "./print/errors.ts";
 import { LIFECYCLE_PAGE } from "./print/lifecycle.ts";
 import type { Page } from "./print/markdown.ts";
+import { verbPages } from "./print/verb-pages.ts";
 
-const PAGES: readonly Page[] = [LIFECYCLE_PAGE, ERRORS_PAGE, CONFIGURATION_PAGE];
+const PAGES: readonly Page[] = [LIFECYCLE_PAGE, ERRORS_PAGE, CONFIGURATION_PAGE, ...verbPages()];
 
 function main(): void {
   const stale: string[] = [];

@@ -1,0 +1,337 @@
+/**
+ * One request for each mutation, as the pages of docs/verbs print it. test/docs.test.ts sends every one of them to a service.
+ * They are about the cluster `berlin` and its nodes `berlin-01` and `berlin-02`; what no one can know before is a variable.
+ */
+
+export interface ExampleRequest {
+  readonly mutation: string;
+  readonly query: string;
+  /** What its variables may look like. */
+  readonly variables?: Readonly<Record<string, string>>;
+}
+
+const OPERATION = { operation: "8d0c6b1e-5c55-4d5e-9a43-1f2a0c7b9e11" };
+
+export const REQUESTS: readonly ExampleRequest[] = [
+  {
+    mutation: "manageNodes",
+    query: `mutation {
+  manageNodes(input: { nodes: { names: ["berlin-01", "berlin-02"] } }) {
+    operation { uuid state }
+    results { ref accepted error { code message } }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "inspectNodes",
+    query: `mutation {
+  inspectNodes(input: { nodes: { filter: { cluster: { name: "berlin" }, states: [MANAGEABLE] } }, maxParallel: 10 }) {
+    operation { uuid totalCount }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "cleanNodes",
+    query: `mutation {
+  cleanNodes(input: {
+    nodes: { names: ["berlin-01", "berlin-02"] }
+    steps: [{ name: "update_firmware", args: { version: "2.1" } }, { name: "erase_disks" }]
+  }) {
+    operation { uuid }
+    results { ref accepted errors { message path } steps { interface name args } }
+    errors { code message path }
+  }
+}`,
+  },
+  {
+    mutation: "commissionNodes",
+    query: `mutation {
+  commissionNodes(input: {
+    nodes: { cluster: { name: "berlin" } }
+    until: ACTIVE
+    variables: { image: "debian-13" }
+    reason: "first commissioning"
+    idempotencyKey: "berlin-1"
+  }) {
+    operation { uuid state totalCount }
+    results { ref accepted error { code message } }
+    errors { code status message ... on ConflictError { allowedStates operation { uuid } } ... on NotFoundError { missing } }
+    replayed
+  }
+}`,
+  },
+  {
+    mutation: "deployNodes",
+    query: `mutation {
+  deployNodes(input: { nodes: { cluster: { name: "berlin" } }, variables: { image: "debian-13" }, onFailure: CLEAN_UP_FAILED }) {
+    operation { uuid }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "undeployNodes",
+    query: `mutation {
+  undeployNodes(input: { nodes: { names: ["berlin-02"] }, reason: "given back" }) {
+    operation { uuid }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "updateNodes",
+    query: `mutation {
+  updateNodes(input: {
+    nodes: { cluster: { name: "berlin" } }
+    hostGroup: "service-worker"
+    waves: { sizes: [{ count: 1 }, { percent: 25 }], maxFailures: { count: 0 } }
+  }) {
+    operation { uuid rollout { state wave waves } }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "decommissionNodes",
+    query: `mutation {
+  decommissionNodes(input: { nodes: { names: ["berlin-01"] }, reason: "end of lease" }) {
+    operation { uuid }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "setPower",
+    query: `mutation {
+  setPower(input: { nodes: { names: ["berlin-01", "berlin-02"] }, action: OFF, acceptance: BEST_EFFORT }) {
+    operation { uuid }
+    results { ref accepted error { code message } }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "discoverNodes",
+    query: `mutation {
+  discoverNodes(input: { addresses: ["10.0.7.0/30"], driver: "fake", namePrefix: "row7-", labels: [{ key: "row", value: "7" }] }) {
+    operation { uuid }
+    addresses
+    errors { code message path }
+  }
+}`,
+  },
+  {
+    mutation: "abort",
+    query: `mutation {
+  abort(input: { work: { cluster: { name: "berlin" } }, mode: AFTER_STEP, reason: "wrong rack" }) {
+    results { ref accepted abortEffect abortPendingAfterStep error { code message } }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "withdrawAbort",
+    query: `mutation {
+  withdrawAbort(input: { work: { names: ["berlin-01"] }, reason: "the right rack after all" }) {
+    results { ref accepted error { code message } }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "stop",
+    query: `mutation {
+  stop(input: { work: { cluster: { name: "berlin" } }, reason: "wrong time server", timeoutSeconds: 600 }) {
+    operation { uuid state }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "restart",
+    query: `mutation {
+  restart(input: { work: { cluster: { name: "berlin" } }, from: STAGE }) {
+    operation { uuid totalCount restartOf { uuid } }
+    results { ref accepted steps { name state } error { code message } }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "unhold",
+    query: `mutation {
+  unhold(input: { work: { names: ["berlin-01"] }, reason: "looked at, all green" }) {
+    results { ref accepted error { code message } }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "advanceWaves",
+    query: `mutation Advance($operation: ID!) {
+  advanceWaves(input: { operationId: $operation }) {
+    operation { state rollout { state wave waves } }
+    errors { code message }
+  }
+}`,
+    variables: OPERATION,
+  },
+  {
+    mutation: "haltWaves",
+    query: `mutation Halt($operation: ID!) {
+  haltWaves(input: { operationId: $operation, reason: "the new kernel drops its network" }) {
+    operation { state rollout { state reason by } }
+    errors { code message }
+  }
+}`,
+    variables: OPERATION,
+  },
+  {
+    mutation: "resumeWaves",
+    query: `mutation Resume($operation: ID!) {
+  resumeWaves(input: { operationId: $operation }) {
+    operation { state rollout { state wave waves } }
+    errors { code message }
+  }
+}`,
+    variables: OPERATION,
+  },
+  {
+    mutation: "registerNodes",
+    query: `mutation {
+  registerNodes(input: { nodes: [
+    { name: "berlin-03", driver: "fake", settings: { delayMs: 1000 }, cluster: { name: "berlin" }, labels: [{ key: "rack", value: "3" }] }
+    { name: "berlin-04", driver: "fake", cluster: { name: "berlin" } }
+  ] }) {
+    nodes { id name state }
+    errors { code message path }
+  }
+}`,
+  },
+  {
+    mutation: "updateNode",
+    query: `mutation Protect($node: ID!) {
+  updateNode(input: { id: $node, protected: true, labels: [{ key: "rack", value: "4" }] }) {
+    nodes { name protected labels { key value } revision }
+    errors { code message path }
+  }
+}`,
+    variables: { node: "Tm9kZTozZjE2NGM1Mi0uLi4" },
+  },
+  {
+    mutation: "deleteNodes",
+    query: `mutation {
+  deleteNodes(input: { nodes: { names: ["berlin-02"] } }) {
+    count
+    errors { code message ... on ConflictError { node { name } operation { uuid } } }
+  }
+}`,
+  },
+  {
+    mutation: "setMaintenance",
+    query: `mutation {
+  setMaintenance(input: { nodes: { names: ["berlin-01"] }, reason: "disk swap" }) {
+    nodes { name maintenance { reason since by } }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "setRetired",
+    query: `mutation {
+  setRetired(input: { nodes: { names: ["berlin-01"] }, reason: "warranty ended" }) {
+    nodes { name retired retiredReason }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "reportPresence",
+    query: `mutation {
+  reportPresence(input: { event: DISCOVERED, nodes: [{ name: "berlin-01" }, { name: "berlin-09", driver: "fake" }] }) {
+    results { ref change node { state presence } error { code message } }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "readPower",
+    query: `mutation {
+  readPower(input: { nodes: { cluster: { name: "berlin" } } }) {
+    results { ref powerState error { code message } }
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "createCluster",
+    query: `mutation {
+  createCluster(input: { name: "oslo", variables: { ntp: "10.0.0.1" } }) {
+    cluster { name state variables }
+    errors { code message path }
+  }
+}`,
+  },
+  {
+    mutation: "updateCluster",
+    query: `mutation {
+  updateCluster(input: { cluster: { name: "berlin" }, variables: { ntp: "10.0.0.2" }, remove: { names: ["berlin-02"] } }) {
+    cluster { name variables revision nodeCounts { state count } }
+    errors { code message path }
+  }
+}`,
+  },
+  {
+    mutation: "deleteCluster",
+    query: `mutation {
+  deleteCluster(input: { cluster: { name: "berlin" } }) {
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "createRunbook",
+    query: `mutation {
+  createRunbook(input: {
+    name: "returned-machine"
+    description: "Firmware 2.1, then erase."
+    steps: [{ name: "update_firmware", args: { version: "2.1" } }, { name: "erase_disks" }]
+  }) {
+    runbook { name revision steps { interface name args } }
+    errors { code message path }
+  }
+}`,
+  },
+  {
+    mutation: "updateRunbook",
+    query: `mutation {
+  updateRunbook(input: { runbook: "returned-machine", ifRevision: 1, steps: [{ name: "erase_disks" }] }) {
+    runbook { name revision }
+    errors { code message path }
+  }
+}`,
+  },
+  {
+    mutation: "deleteRunbook",
+    query: `mutation {
+  deleteRunbook(input: { runbook: "returned-machine" }) {
+    errors { code message }
+  }
+}`,
+  },
+  {
+    mutation: "updateSite",
+    query: `mutation {
+  updateSite(input: {
+    phaseLimits: [{ phase: deploy, limit: 50 }]
+    controllerLimit: 4
+    steps: [{ step: "clean.update_firmware", forbidden: true }]
+  }) {
+    site { revision phaseLimits { phase limit } steps { step driver priority forbidden } }
+    errors { code message path }
+  }
+}`,
+  },
+];

@@ -1,0 +1,168 @@
+/** The documentation, held to what it is about: requests are accepted, links lead somewhere, diagrams can be drawn, codes are ours. */
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { LoneAnonymousOperationRule, parse, specifiedRules, validate } from "graphql";
+import { afterAll, describe, expect, test } from "vitest";
+import { REQUESTS } from "../docs/examples/requests.ts";
+import { VERB_ENTRIES } from "../docs/print/verb-data.ts";
+import { ERROR_STATUS } from "../src/errors.ts";
+import { buildSchema } from "../src/graphql/schema.ts";
+import { aGate } from "./support/builders.ts";
+import { eventually } from "./support/eventually.ts";
+import { serviceUnderTest } from "./support/service.ts";
+import type { Variables } from "./support/service.ts";
+
+const HOUSE = fileURLToPath(new URL("..", import.meta.url));
+const PAGES = globSync(["README.md", "CHANGELOG.md", "docs/**/*.md"], { cwd: HOUSE, exclude: ["docs/notes/**"] })
+  .toSorted()
+  .map((file) => ({ file, text: readFileSync(join(HOUSE, file), "utf8") }));
+const schema = buildSchema();
+const mutations = Object.keys(schema.getMutationType()?.getFields() ?? {}).toSorted();
+
+const blocks = (language: string) => PAGES.flatMap(({ file, text }) => [...text.matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, "gm"))].map(([, block = ""], index) => ({ file, number: index + 1, block })));
+
+test("every mutation has a page with an example, and is in the index", () => {
+  expect(VERB_ENTRIES.map(({ mutation }) => mutation).toSorted()).toEqual(mutations);
+  expect(REQUESTS.map(({ mutation }) => mutation).toSorted()).toEqual(mutations);
+  const index = PAGES.find(({ file }) => file === "docs/verbs.md")?.text ?? "";
+  expect(mutations.filter((name) => !index.includes(`](verbs/${name}.md)`))).toEqual([]);
+  expect(mutations.filter((name) => !existsSync(join(HOUSE, `docs/verbs/${name}.md`)))).toEqual([]);
+});
+
+test("every code is given by a mutation, told by what failed, or never given so far", () => {
+  const given = new Set(VERB_ENTRIES.flatMap(({ whole, single = [] }) => [...whole, ...single].map(([code]) => code as string)));
+  // FORBIDDEN comes in GraphQL's own errors; the next two are the reasons of failed runs; nothing is refused for want of room: it waits.
+  expect(Object.keys(ERROR_STATUS).filter((code) => !given.has(code))).toEqual(["FORBIDDEN", "INTERRUPTED", "CAPACITY", "STOP_TIMEOUT"]);
+});
+
+test.each(blocks("graphql"))("request $number of $file is valid", ({ block }) => {
+  expect(validate(schema, parse(block), specifiedRules.filter((rule) => rule !== LoneAnonymousOperationRule)).map(({ message }) => message)).toEqual([]);
+});
+
+describe("links of", () => {
+  /** Anchors as a forge makes them of headings. */
+  const anchors = (text: string) => [...text.replace(/^```[\s\S]*?^```$/gm, "").matchAll(/^#+ (.+)$/gm)].map(([, heading = ""]) => heading.toLowerCase().replaceAll(/[^\p{L}\p{N} _-]/gu, "").replaceAll(" ", "-"));
+
+  test.each(PAGES)("$file lead to a file, and to a heading in it", ({ file, text }) => {
+    const links = [...text.replace(/^```[\s\S]*?^```$/gm, "").matchAll(/\]\(([^)\s]+)\)/g)].flatMap(([, link = ""]) => (/^[a-z]+:/.test(link) ? [] : [link]));
+    const broken = links.filter((link) => {
+      const [path = "", anchor] = link.split("#");
+      const target = path === "" ? file : join(dirname(file), path);
+      if (!existsSync(join(HOUSE, target))) return true;
+      return anchor !== undefined && !anchors(readFileSync(join(HOUSE, target), "utf8")).includes(anchor);
+    });
+    expect(broken).toEqual([]);
+  });
+});
+
+describe("the diagram", () => {
+  const NAME = "(?:\\[\\*\\]|[A-Za-z_]+[0-9]*)";
+  const GRAMMARS: Readonly<Record<string, RegExp>> = {
+    "stateDiagram-v2": new RegExp(`^ +(?:${NAME} --> ${NAME}(?: : [A-Za-z, _]+)?|state ${NAME} \\{|\\}|${NAME})$`),
+    "flowchart TD": new RegExp(`^ +(?:${NAME}\\{"[^"]+"\\}|${NAME} -- [a-z]+ --> ${NAME}(?:\\[${NAME}\\])?|${NAME}\\[${NAME}\\])$`),
+  };
+
+  test.each(blocks("mermaid"))("$number of $file is of lines that mermaid knows", ({ block }) => {
+    const [kind = "", ...lines] = block.trimEnd().split("\n");
+    const grammar = GRAMMARS[kind];
+    expect(lines.filter((line) => !grammar?.test(line))).toEqual([]);
+    expect(lines.filter((line) => line.endsWith("{")).length).toBe(lines.filter((line) => line.trim() === "}").length);
+  });
+});
+
+describe("the example of", async () => {
+  const ostler = await serviceUnderTest();
+  afterAll(() => ostler[Symbol.asyncDispose]());
+
+  const gate = aGate();
+  const AT_GATE = { steps: { "clean.erase_metadata": { gate: gate.name } } };
+
+  /** A cluster and its nodes, called as in the examples but for a number. */
+  interface Place {
+    readonly cluster: string;
+    readonly nodes: readonly [string, string];
+  }
+
+  async function prepare(place: Place, settings?: Variables): Promise<void> {
+    await ostler.register(place.nodes, settings);
+    const { createCluster } = await ostler.query<{ createCluster: { errors: unknown[] } }>("mutation Found($input: CreateClusterInput!) { createCluster(input: $input) { errors { message } } }", { input: { name: place.cluster, nodes: { names: place.nodes } } });
+    expect(createCluster.errors).toEqual([]);
+  }
+
+  const ends = async (operation: string) => void (await ostler.operationEnds(operation));
+  const manageable = async (place: Place) => ends(await ostler.begin("manageNodes", place.nodes));
+  const available = (place: Place) => ostler.commission(place.nodes, "AVAILABLE");
+  const active = (place: Place) => ostler.commission(place.nodes);
+
+  /** Nodes whose cleaning waits in a step that ends at its boundary. */
+  async function atWork(place: Place): Promise<string> {
+    const operation = await ostler.begin("commissionNodes", place.nodes);
+    await eventually("both nodes are in the step", async () => (await ostler.query<{ nodes: { totalCount: number } }>("query At($names: [String!]!) { nodes(filter: { name: { in: $names }, states: [CLEANING] }) { totalCount } }", { names: place.nodes })).nodes.totalCount === 2);
+    await gate.arrivals();
+    return operation;
+  }
+
+  const ask = async (mutation: string, input: string, place: Place) => expect((await ostler.query<Record<string, { errors: unknown[] }>>(`mutation { ${mutation}(input: ${input}) { errors { message } } }`))[mutation]?.errors, place.cluster).toEqual([]);
+  const theirWork = (place: Place) => `{ work: { cluster: { name: "${place.cluster}" } } }`;
+
+  async function inWaves(place: Place): Promise<Variables> {
+    const operation = await ostler.begin("manageNodes", place.nodes, { waves: { sizes: [{ count: 1 }], manual: true } });
+    const rollout = async () => (await ostler.query<{ operation: { rollout: { state: string } } }>("query Where($id: ID!) { operation(id: $id) { rollout { state } } }", { id: operation })).operation.rollout.state;
+    await eventually("the first wave has ended", async () => (await rollout()) === "AWAITING");
+    return { operation };
+  }
+
+  /** What there has to be before the request is sent; answers its variables. */
+  const GIVEN: Readonly<Record<string, (place: Place) => Promise<Variables | void>>> = {
+    inspectNodes: manageable,
+    cleanNodes: available,
+    deployNodes: available,
+    undeployNodes: active,
+    updateNodes: active,
+    decommissionNodes: active,
+    abort: (place) => atWork(place).then(() => {}),
+    stop: (place) => atWork(place).then(() => {}),
+    async withdrawAbort(place) {
+      await atWork(place);
+      await ask("abort", theirWork(place), place);
+    },
+    async restart(place) {
+      const operation = await ostler.begin("commissionNodes", place.nodes, { maxParallel: 1 });
+      await ask("stop", theirWork(place), place);
+      await ends(operation);
+    },
+    async unhold(place) {
+      await available(place);
+      const operation = await ostler.begin("cleanNodes", place.nodes.slice(0, 1), { steps: [{ interface: "ENGINE", name: "hold" }] });
+      await eventually("it holds", async () => (await ostler.query<{ operation: { runCounts: { state: string }[] } }>("query Holds($id: ID!) { operation(id: $id) { runCounts { state } } }", { id: operation })).operation.runCounts.some(({ state }) => state === "HOLDING"));
+    },
+    advanceWaves: inWaves,
+    haltWaves: inWaves,
+    async resumeWaves(place) {
+      const { operation } = await inWaves(place);
+      await ask("haltWaves", `{ operationId: "${String(operation)}" }`, place);
+      return { operation };
+    },
+    async updateNode(place) {
+      const { node } = await ostler.query<{ node: { id: string } }>("query Id($name: String!) { node(by: { name: $name }) { id } }", { name: place.nodes[0] });
+      return { node: node.id };
+    },
+  };
+  const NEEDS_A_GATE = new Set(["abort", "stop", "withdrawAbort"]);
+
+  /** Work on nodes comes to a good end with what the example asks; the rest only has to be accepted. */
+  const WORK = new Set(VERB_ENTRIES.flatMap(({ mutation, kind }) => (kind || mutation === "discoverNodes" ? [mutation] : [])));
+
+  test.each(REQUESTS.map((request, index) => ({ ...request, number: index + 1 })))("$mutation is accepted", async ({ mutation, query, number }) => {
+    const place: Place = { cluster: `berlin${number}`, nodes: [`berlin${number}-01`, `berlin${number}-02`] };
+    await prepare(place, NEEDS_A_GATE.has(mutation) ? AT_GATE : undefined);
+    const variables = (await GIVEN[mutation]?.(place)) ?? {};
+    const answer = await ostler.ask<Record<string, { errors: unknown[]; results?: { accepted?: boolean; error: unknown }[]; operation?: { uuid: string } | null }>>(query.replaceAll("berlin", place.cluster), variables);
+    expect(answer.errors).toEqual([]);
+    const { errors, results = [], operation } = answer.data?.[mutation] ?? { errors: ["no answer"] };
+    expect(errors).toEqual([]);
+    expect(results.filter(({ accepted, error }) => accepted === false || (error !== undefined && error !== null))).toEqual([]);
+    if (WORK.has(mutation)) expect(await ostler.operationEnds(operation?.uuid ?? "")).toBe("SUCCEEDED");
+  });
+});
