@@ -599,7 +599,7 @@ function createService(folder: string): Service {
     async start() {
       const output = openSync(log, "a");
       // Nothing of ours but what it needs; what its drivers leave when they are killed stays in our folder.
-      const env = { PATH: process.env["PATH"], TMPDIR: temporary, OSTLER_PLUGINS: "ipmi,fake", OSTLER_DATA: data, OSTLER_PORT: "0", OSTLER_LOG: "debug" };
+      const env = { PATH: process.env["PATH"], TMPDIR: temporary, OSTLER_PLUGINS: "ipmi,fake", OSTLER_DATA: data, OSTLER_PORT: "0", OSTLER_LOG: "debug", OSTLER_POWER_SECONDS: "0" };
       // In a group of its own: Ctrl-C is for us, and we end it in order.
       const started = spawn(process.execPath, [fileURLToPath(new URL("../../src/main.ts", import.meta.url))], { env, stdio: ["ignore", "pipe", output], detached: true });
       child = started;
