@@ -153,14 +153,16 @@ function attemptFlaws(run: RunAccount): string[] {
   }
   if (run.state === "SUCCEEDED" && open !== null) flaws.push(`${open} has not succeeded`);
   const newest = run.attempts.at(-1)?.state;
+  // Of the reserved steps that only wait there is nothing to let end.
+  const cut = run.attempts.filter(({ step, state }) => state === "ABORTED" && steps[step]?.interface !== "engine");
   if (run.state === "STOPPED") {
     // A route without steps is done when it has begun.
     if (open === null && steps.length > 0) flaws.push("all its work was done");
-    if (run.attempts.some(({ state }) => state === "ABORTED")) flaws.push("a step was cut, which a stop does not do");
+    if (cut.length > 0) flaws.push("a step was cut, which a stop does not do");
     if (!bestEffort && newest === "FAILED") flaws.push("its step failed, so it has failed");
   }
   if (run.state === "FAILED" && !run.failure) flaws.push("it does not say why");
-  if (run.state !== "ABORTED" && run.state !== "FAILED" && run.attempts.some(({ state }) => state === "ABORTED")) flaws.push("an attempt was aborted");
+  if (run.state === "SUCCEEDED" && run.attempts.some(({ state }) => state === "ABORTED")) flaws.push("an attempt was aborted");
   return flaws;
 }
 
@@ -216,7 +218,8 @@ function visitFlaws(run: RunAccount): string[] {
 // ---- answers
 
 function answerFlaws(run: RunAccount, ask: Ask, world: Circumstances): string[] {
-  const answer = ask.answers.find(({ nodeId, runId }) => nodeId === run.nodeId && (runId === null || runId === run.id));
+  // A refusal names no run: it was about the one that there was at that time.
+  const answer = ask.answers.find(({ nodeId, runId, code }) => nodeId === run.nodeId && (runId === run.id || (runId === null && (code === "NOTHING_RUNNING" || wasThere(run, ask, world)))));
   const said = answer ? `${ask.actor} (${ask.verb} ${ask.mode} by ${ask.by}) was told ${answer.accepted ? (answer.effect ?? "yes") : answer.code}` : "";
   const flaws = answer === undefined ? [] : JUDGES[ask.verb](run, ask, answer, world);
   return [...flaws.map((flaw) => `${said}, and ${flaw}`), ...traceFlaws(run, ask, answer)];
@@ -287,6 +290,12 @@ function stopAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circu
   const told = wishSeen(run, "STOP") ?? wishSeen(run, "ABORT");
   const over = run.purpose === "CLEAN_UP" || ask.by !== "nodes" || (run.state === "STOPPED" && endedBefore(run, ask, world).length === 0);
   return answer.runId !== run.id || told || over ? [] : ["the wish was not recorded"];
+}
+
+/** Whether the run had come, and had not ended, at some moment of the question. */
+function wasThere(run: RunAccount, ask: Ask, world: Circumstances): boolean {
+  const came = run.seen.find(({ what }) => what === "CREATED")?.at ?? 0;
+  return came <= ask.answeredAt + world.toleranceMs && (endOf(run)?.at ?? Infinity) >= ask.askedAt - world.toleranceMs;
 }
 
 function endedBefore(run: RunAccount, ask: Ask, world: Circumstances): string[] {

@@ -1,0 +1,143 @@
+/**
+ * The model: who may be admitted from which state, what is then run in which order, and where it ends. Written from the
+ * rules (semantics, sections 3 to 5) and the lifecycle as data, not from the code that is held to them.
+ */
+import lifecycle from "./lifecycle.json" with { type: "json" };
+import { AT_REST } from "./rules.ts";
+
+export const KINDS = ["MANAGE", "INSPECT", "CLEAN", "COMMISSION", "DEPLOY", "UNDEPLOY", "UPDATE", "DECOMMISSION", "POWER"] as const;
+export type Kind = (typeof KINDS)[number];
+
+export interface Options {
+  readonly until?: "AVAILABLE" | "ACTIVE";
+  readonly force?: boolean;
+  readonly powerAction?: "ON" | "OFF" | "REBOOT";
+  readonly steps?: readonly { readonly interface: "clean" | "power" | "engine"; readonly name: string; readonly args: Record<string, string | number> }[];
+}
+
+/** What is known of a node when it is asked for. */
+export interface Facts {
+  readonly state: string;
+  readonly busy: boolean;
+  readonly maintenance: boolean;
+  readonly isProtected: boolean;
+  readonly isRetired: boolean;
+  readonly disappeared: boolean;
+}
+
+/** States from which the table lets a user's verb take an event. */
+function statesWith(event: string): readonly string[] {
+  return lifecycle.transitions.filter((row) => row.event === event && row.by === "verb" && row.scope === "core" && AT_REST.has(row.from)).map(({ from }) => from);
+}
+
+/** Whatever is missing, by where a node is. */
+const MISSING: Readonly<Record<string, readonly string[]>> = {
+  ENROLLED: ["verify", "inspect", "clean", "deploy"],
+  DECOMMISSIONED: ["verify", "inspect", "clean", "deploy"],
+  // Nobody knows how far it came.
+  STOPPED: ["verify", "inspect", "clean", "deploy"],
+  MANAGEABLE: ["inspect", "clean", "deploy"],
+  INSPECT_FAILED: ["inspect", "clean", "deploy"],
+  CLEAN_FAILED: ["clean", "deploy"],
+  AVAILABLE: ["deploy"],
+  DEPLOY_FAILED: ["deploy"],
+  UNDEPLOY_FAILED: ["undeploy", "clean", "deploy"],
+};
+
+/** What has to be undone before a node may leave service. */
+const TO_UNDO: Readonly<Record<string, readonly string[]>> = {
+  ENROLLED: [],
+  DECOMMISSIONED: [],
+  AVAILABLE: [],
+  MANAGEABLE: ["clean"],
+  INSPECT_FAILED: ["clean"],
+  CLEAN_FAILED: ["clean"],
+  ACTIVE: ["undeploy", "clean"],
+  STOPPED: ["undeploy", "clean"],
+  DEPLOY_FAILED: ["undeploy", "clean"],
+  UNDEPLOY_FAILED: ["undeploy", "clean"],
+};
+
+/** The phases of a verb on a node at rest; null where it is not allowed. */
+export function phasesOf(kind: Kind, state: string, { until = "ACTIVE" }: Options): readonly string[] | null {
+  const from = (states: readonly string[], phases: readonly string[]) => (states.includes(state) ? phases : null);
+  switch (kind) {
+    case "MANAGE":
+      return from(["ENROLLED", ...statesWith("manage")], ["verify"]);
+    case "INSPECT":
+      // The fake driver inspects without a reboot.
+      return from(["MANAGEABLE", "INSPECT_FAILED", "AVAILABLE", "ACTIVE"], ["inspect"]);
+    case "CLEAN":
+      return from(["MANAGEABLE", "AVAILABLE", "CLEAN_FAILED", "DECOMMISSIONED"], ["clean"]);
+    case "COMMISSION":
+      if (until === "AVAILABLE" && state === "DEPLOY_FAILED") return ["undeploy", "clean"];
+      return MISSING[state]?.filter((phase) => until === "ACTIVE" || phase !== "deploy") ?? null;
+    case "DEPLOY":
+      return from(["AVAILABLE", "ACTIVE", "DEPLOY_FAILED"], ["deploy"]);
+    case "UNDEPLOY":
+      return from(statesWith("undeploy"), ["undeploy", "clean"]);
+    case "UPDATE":
+      return from(["ACTIVE"], ["undeploy", "clean", "deploy"]);
+    case "DECOMMISSION":
+      return TO_UNDO[state] ?? null;
+    case "POWER":
+      return AT_REST.has(state) ? ["power"] : null;
+  }
+}
+
+const STEPS: Readonly<Record<string, readonly string[]>> = {
+  verify: ["power.verify"],
+  inspect: ["inspect.collect_inventory"],
+  clean: ["clean.erase_metadata", "clean.erase_disks"],
+  deploy: ["deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"],
+  undeploy: ["deploy.remove_system"],
+};
+
+/** The steps, in order; null where the verb is not allowed. */
+export function stepsOf(kind: Kind, state: string, options: Options): readonly string[] | null {
+  const power = { ON: "power.power_on", OFF: "power.power_off", REBOOT: "power.reboot" }[options.powerAction ?? "OFF"];
+  const list = (phase: string) => (phase === "power" ? [power] : kind === "CLEAN" && options.steps ? options.steps.map((step) => `${step.interface}.${step.name}`) : (STEPS[phase] ?? []));
+  return phasesOf(kind, state, options)?.flatMap(list) ?? null;
+}
+
+/** Where a node ends when all goes well. A retired one does not become available. */
+export function endOf(kind: Kind, { state, isRetired }: Pick<Facts, "state" | "isRetired">, { until = "ACTIVE", steps }: Options): string {
+  const available = isRetired && state !== "AVAILABLE" ? "MANAGEABLE" : "AVAILABLE";
+  switch (kind) {
+    case "MANAGE":
+      return "MANAGEABLE";
+    case "INSPECT":
+      return state === "INSPECT_FAILED" ? "MANAGEABLE" : state;
+    case "CLEAN":
+      return state === "CLEAN_FAILED" ? (steps ? "MANAGEABLE" : available) : state;
+    case "COMMISSION":
+      return until === "ACTIVE" ? "ACTIVE" : available;
+    case "DEPLOY":
+    case "UPDATE":
+      return "ACTIVE";
+    case "UNDEPLOY":
+      return available;
+    case "DECOMMISSION":
+      return "DECOMMISSIONED";
+    case "POWER":
+      return state;
+  }
+}
+
+const ENDS_WHAT_RUNS: ReadonlySet<Kind> = new Set(["CLEAN", "COMMISSION", "DEPLOY", "UNDEPLOY", "UPDATE", "DECOMMISSION"]);
+const PUTS_IN_SERVICE: ReadonlySet<Kind> = new Set(["COMMISSION", "DEPLOY", "UPDATE"]);
+
+/** The codes with which a node may be refused; none: it must be admitted. */
+export function reasonsAgainst(kind: Kind, facts: Facts, options: Options): readonly string[] {
+  const { state, busy, maintenance, isProtected, isRetired, disappeared } = facts;
+  return [
+    ...(busy ? ["BUSY"] : []),
+    ...(maintenance ? ["IN_MAINTENANCE"] : []),
+    ...(isProtected && (ENDS_WHAT_RUNS.has(kind) || (kind === "POWER" && options.powerAction !== "ON")) ? ["PROTECTED"] : []),
+    ...(isRetired && PUTS_IN_SERVICE.has(kind) ? ["PROTECTED"] : []),
+    ...(disappeared && kind === "DECOMMISSION" && !options.force ? ["INVALID_STATE"] : []),
+    ...(!busy && phasesOf(kind, state, options) === null ? ["INVALID_STATE"] : []),
+    // Firmware wants a version.
+    ...(options.steps?.some(({ name, args }) => name === "update_firmware" && !("version" in args)) ? ["INVALID_INPUT"] : []),
+  ];
+}
