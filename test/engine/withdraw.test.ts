@@ -1,0 +1,241 @@
+/** Taking a pending abort back: as long as nothing of it has been carried out, the work goes on as if it had never been asked for. */
+import { afterAll, describe, expect, test } from "vitest";
+import { passGate } from "../../plugins/fake/gates.ts";
+import type { Script } from "../../plugins/fake/settings.ts";
+import type { StepChoice } from "../../src/store/records.ts";
+import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import type { TestNode } from "../support/builders.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
+import { eventually } from "../support/eventually.ts";
+import { unsound } from "../support/soundness.ts";
+
+/** Firmware that is written while the machine restarts: the step must not be interrupted, and waits. */
+const slow = aDriver("slow", {
+  clean: stepsOf(
+    aStep("flash", "clean", async ({ memo, settings }) => (memo === null ? { kind: "wait", seconds: Number(settings["seconds"]), memo: "restarted" } : { kind: "done" }), { interruptible: "NEVER", priority: 20 }),
+    aStep("wipe", "clean", async () => ({ kind: "done" })),
+  ),
+});
+
+const inFlaky = aGate();
+let tries = 0;
+/** Succeeds at the second try. */
+const flaky = aDriver("flaky", {
+  clean: stepsOf(
+    aStep("scrub", "clean", async ({ node }) => {
+      await passGate(inFlaky.name, node.name, null);
+      tries += 1;
+      return tries === 1 ? { kind: "failed", reason: "no luck", retryable: true } : { kind: "done" };
+    }, { interruptible: "AT_BOUNDARY", retries: { times: 1, backoffSeconds: 0.1 } }),
+  ),
+});
+
+const ostler = await engineUnderTest({ drivers: [slow, flaky] });
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+const byNodes = (...nodes: readonly TestNode[]) => ({ work: { ids: nodes.map(({ id }) => id) } });
+const abort = (node: TestNode, more = {}) => ostler.engine.abort(ALICE, { ...byNodes(node), ...more });
+const withdraw = (node: TestNode, reason?: string) => ostler.engine.withdrawAbort(ALICE, { ...byNodes(node), reason });
+
+/** A node inside a step that ends only at its boundary. */
+async function heldAtBoundary(script: Script = {}) {
+  const gate = aGate();
+  const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name, ...script } }).made();
+  const id = await ostler.begin("CLEAN", [node]);
+  await gate.arrivals();
+  return { gate, node, id };
+}
+
+const FIRMWARE: readonly StepChoice[] = [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }, { interface: "clean", name: "erase_disks", args: {} }];
+
+describe("a pending abort that is withdrawn", () => {
+  test("lets the work go on to success, and the log tells both", async () => {
+    const { gate, node, id } = await heldAtBoundary();
+    expect((await abort(node, { reason: "oops" })).results).toMatchObject([{ accepted: true, effect: "PENDING", afterStep: "clean.erase_metadata" }]);
+    expect(await ostler.operation(id)).toMatchObject({ state: "ABORTING", wish: "ABORT" });
+    expect(await withdraw(node, "no, go on")).toMatchObject({ operationId: id, refusals: [], results: [{ nodeId: node.id, accepted: true, refusal: null }] });
+    expect(await ostler.operation(id)).toMatchObject({ state: "RUNNING", wish: null, wishBy: null });
+    expect(await ostler.run(id, node)).toMatchObject({ wish: null, wishBy: null, wishReason: null, wishAt: null });
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await ostler.nodeState(node)).toBe("AVAILABLE");
+    expect(await ostler.story(node, id)).toEqual(["clean → CLEANING", "abort_pending → CLEANING", "abort_withdrawn → CLEANING", "done → AVAILABLE"]);
+    const [, pending, withdrawn] = (await ostler.transitions(node)).filter(({ operationId }) => operationId === id);
+    expect(pending).toMatchObject({ event: "abort_pending", step: "clean.erase_metadata", actor: "alice", reason: "oops" });
+    expect(withdrawn).toMatchObject({ event: "abort_withdrawn", step: "clean.erase_metadata", actor: "alice", reason: "no, go on" });
+    expect(ostler.entered(node)).toEqual(["clean.erase_metadata", "clean.erase_disks"]);
+    expect(await unsound(ostler)).toEqual([]);
+  });
+
+  test("on a step that must not be interrupted does so too", async () => {
+    const gate = aGate();
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.update_firmware": { gate: gate.name } }).made();
+    const id = await ostler.begin("CLEAN", [node], { options: { steps: FIRMWARE } });
+    await gate.arrivals();
+    await abort(node, { mode: "AFTER_STEP", powerOff: true });
+    expect((await withdraw(node)).results).toMatchObject([{ accepted: true }]);
+    expect((await ostler.run(id, node)).powerOff).toBeNull();
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  });
+
+  test("may be asked for again, and then holds", async () => {
+    const { gate, node, id } = await heldAtBoundary();
+    await abort(node);
+    await withdraw(node);
+    expect((await abort(node, { reason: "yes, after all" })).results).toMatchObject([{ effect: "PENDING" }]);
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+    expect((await ostler.story(node, id)).slice(1)).toEqual(["abort_pending → CLEANING", "abort_withdrawn → CLEANING", "abort_pending → CLEANING", "abort → CLEAN_FAILED"]);
+    expect((await ostler.transitions(node)).at(-1)?.reason).toBe("yes, after all");
+  });
+
+  test("lets a step that fails be tried again, as it would have been", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").with("flaky").made();
+    const id = await ostler.begin("CLEAN", [node]);
+    await inFlaky.arrivals();
+    await abort(node);
+    await withdraw(node);
+    inFlaky.open();
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect((await ostler.steps(await ostler.run(id, node)))[0]?.attempts.map(({ state }) => state)).toEqual(["FAILED", "SUCCEEDED"]);
+  });
+
+  // The abort woke the step, and the step took that for the end of its wait.
+  test("on a parked step that must not be interrupted leaves it to its wait: neither ends it early", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").with("slow", { seconds: 1 }).made();
+    const id = await ostler.begin("CLEAN", [node]);
+    await ostler.nodeBecomes(node, "CLEAN_WAIT");
+    const { wakeAt } = await ostler.run(id, node);
+    expect((await abort(node)).refusals).toMatchObject([{ code: "NOT_INTERRUPTIBLE", step: "clean.flash" }]);
+    expect((await abort(node, { mode: "AFTER_STEP" })).results).toMatchObject([{ accepted: true, effect: "PENDING", afterStep: "clean.flash" }]);
+    expect((await withdraw(node)).results).toMatchObject([{ accepted: true }]);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    const resumed = (await ostler.transitions(node)).find(({ event, operationId }) => event === "resume" && operationId === id);
+    expect(resumed?.at.getTime()).toBeGreaterThanOrEqual((wakeAt?.getTime() ?? Infinity) - 1);
+  });
+});
+
+test("an abort that is pending on a parked step takes effect when the step has come to its own end", async () => {
+  const node = await ostler.aNode().in("AVAILABLE").with("slow", { seconds: 0.6 }).made();
+  const id = await ostler.begin("CLEAN", [node]);
+  await ostler.nodeBecomes(node, "CLEAN_WAIT");
+  const { wakeAt } = await ostler.run(id, node);
+  await abort(node, { mode: "AFTER_STEP" });
+  expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+  expect((await ostler.steps(await ostler.run(id, node))).map(({ attempts }) => attempts.map(({ state }) => state))).toEqual([["SUCCEEDED"], []]);
+  const resumed = (await ostler.transitions(node)).find(({ event, operationId }) => event === "resume" && operationId === id);
+  expect(resumed?.at.getTime()).toBeGreaterThanOrEqual((wakeAt?.getTime() ?? Infinity) - 1);
+});
+
+describe("a withdrawal is refused", () => {
+  test("when no abort is pending, and when nothing runs", async () => {
+    const { gate, node, id } = await heldAtBoundary();
+    const idle = await ostler.aNode().in("AVAILABLE").made();
+    const before = await ostler.dump();
+    const answer = await ostler.engine.withdrawAbort(ALICE, byNodes(node, idle));
+    expect(answer.refusals).toMatchObject([{ code: "NOTHING_RUNNING", nodeId: node.id }, { code: "NOTHING_RUNNING", nodeId: idle.id }]);
+    expect(await ostler.changesSince(before)).toEqual([]);
+    await ostler.engine.stop(ALICE, { work: { operationId: id } });
+    expect((await withdraw(node)).refusals).toMatchObject([{ code: "NOTHING_RUNNING" }]);
+    gate.open();
+    await ostler.operationEnds(id);
+    expect((await ostler.engine.withdrawAbort(ALICE, { work: { operationId: id } })).refusals).toMatchObject([{ code: "NOTHING_RUNNING", operationId: id }]);
+    expect((await ostler.engine.withdrawAbort(ALICE, { work: { operationId: "7f2" } })).refusals).toMatchObject([{ code: "NOT_FOUND" }]);
+  });
+
+  test("when the step was cut: that abort is being carried out", async () => {
+    const [step, undoing] = [aGate(), aGate()];
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: step.name }, "driver.abort": { gate: undoing.name } }).made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await step.arrivals();
+    await abort(node);
+    expect((await withdraw(node)).refusals).toMatchObject([{ code: "INVALID_STATE", nodeId: node.id, operationId: id, message: expect.stringContaining("is being carried out already") }]);
+    await undoing.arrivals();
+    expect((await withdraw(node)).refusals).toMatchObject([{ code: "INVALID_STATE" }]);
+    undoing.open();
+    expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+  });
+
+  test.each([
+    { how: "ended well", script: {} },
+    { how: "failed", script: { fail: "no luck" } },
+  ])("while what was done is being undone, though the step that it waited for $how", async ({ script }) => {
+    const power = aGate();
+    const gate = aGate();
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name, ...script }, "power.set": { gate: power.name } }).made();
+    await ostler.test.sql`update nodes set power_state = 'ON' where id = ${node.id}`;
+    const id = await ostler.begin("CLEAN", [node]);
+    await gate.arrivals();
+    await abort(node);
+    gate.open();
+    await power.arrivals();
+    expect((await withdraw(node)).refusals).toMatchObject([{ code: "INVALID_STATE", message: expect.stringContaining("is being carried out already") }]);
+    power.open();
+    expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+    expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
+  });
+
+  test("when the time of a stop was over: the step is given up", async () => {
+    const { node, id } = await heldAtBoundary({ ignoreSignal: true });
+    await ostler.engine.stop(ALICE, { work: { operationId: id }, timeoutSeconds: 1 });
+    await eventually("it is given up or has ended", async () => (await ostler.run(id, node)).wishFailure !== null);
+    expect((await withdraw(node)).refusals[0]?.code).toMatch(/^(INVALID_STATE|NOTHING_RUNNING)$/);
+    expect((await ostler.operationEnds(id)).firstFailure).toMatchObject({ code: "STOP_TIMEOUT" });
+  });
+});
+
+describe("of an operation that was aborted as a whole", () => {
+  async function abortedWhole() {
+    const [kept, lost] = [aGate(), aGate()];
+    const going = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: kept.name } }).made();
+    const leaving = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: lost.name } }).made();
+    const queued = await ostler.aNode().in("AVAILABLE").made();
+    const id = await ostler.begin("CLEAN", [going, leaving, queued], { maxParallel: 2 });
+    await Promise.all([kept.arrivals(), lost.arrivals()]);
+    const { results } = await ostler.engine.abort(ALICE, { work: { operationId: id } });
+    expect(results.map(({ effect }) => effect)).toEqual(["PENDING", "PENDING", "BEFORE_START"]);
+    return { id, going, leaving, queued, kept, lost };
+  }
+
+  test("one node's abort is withdrawn: it goes on, and the others still end aborted", async () => {
+    const { id, going, leaving, queued, kept, lost } = await abortedWhole();
+    expect((await withdraw(going)).results).toMatchObject([{ nodeId: going.id, accepted: true }]);
+    expect((await ostler.operation(id)).state).toBe("RUNNING");
+    kept.open();
+    lost.open();
+    expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
+    expect((await Promise.all([going, leaving, queued].map((node) => ostler.run(id, node)))).map(({ state }) => state)).toEqual(["SUCCEEDED", "ABORTED", "ABORTED"]);
+    expect([await ostler.nodeState(going), await ostler.nodeState(leaving), await ostler.nodeState(queued)]).toEqual(["AVAILABLE", "CLEAN_FAILED", "AVAILABLE"]);
+    expect(ostler.journal(queued)).toEqual([]);
+  });
+
+  test("all that are pending are withdrawn by its name; what never began stays aborted", async () => {
+    const { id, going, leaving, queued, kept, lost } = await abortedWhole();
+    const answer = await ostler.engine.withdrawAbort(ALICE, { work: { operationId: id } });
+    expect(answer).toMatchObject({ operationId: id, refusals: [], results: [{ nodeId: going.id, accepted: true }, { nodeId: leaving.id, accepted: true }] });
+    kept.open();
+    lost.open();
+    expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
+    expect((await Promise.all([going, leaving, queued].map((node) => ostler.run(id, node)))).map(({ state }) => state)).toEqual(["SUCCEEDED", "SUCCEEDED", "ABORTED"]);
+  });
+});
+
+test("a withdrawal counts though the process that was inside the step has died", async () => {
+  await using lab = await engineUnderTest({ started: false });
+  const gate = aGate();
+  gate.open();
+  // Gates are a process's own: in the other one they stay shut, here they are open.
+  const node = await lab.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).made();
+  const victim = await lab.inAnotherProcess();
+  const id = await lab.begin("CLEAN", [node]);
+  await eventually("the step is entered", () => lab.entered(node).length === 1);
+  expect((await lab.engine.abort(ALICE, byNodes(node))).results).toMatchObject([{ effect: "PENDING" }]);
+  await victim.kill();
+  expect((await lab.engine.withdrawAbort(ALICE, byNodes(node))).results).toMatchObject([{ accepted: true }]);
+  await lab.leasesRunOut();
+  await lab.engine.start();
+  expect((await lab.operationEnds(id)).state).toBe("SUCCEEDED");
+  expect((await lab.story(node, id)).map((line) => line.split(" ")[0])).toEqual(["clean", "abort_pending", "abort_withdrawn", "recover", "done"]);
+  expect(await unsound(lab)).toEqual([]);
+});
