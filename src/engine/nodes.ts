@@ -221,7 +221,7 @@ export function labelFlaws(labels: Readonly<Record<string, string>> | undefined,
     .map(([key]) => ({ code: "INVALID_INPUT", message: `The label ${JSON.stringify(key)} does not do: its key has letters, digits, dot, dash, slash and underscore, at most 63; its value at most 253 characters.`, path: [...path, "labels"] }));
 }
 
-function hostGroupFlaw(hostGroup: string | null | undefined, path: readonly string[]): Refusal[] {
+export function hostGroupFlaw(hostGroup: string | null | undefined, path: readonly string[]): Refusal[] {
   if (hostGroup == null || LABEL.test(hostGroup)) return [];
   return [{ code: "INVALID_INPUT", message: `The host group ${JSON.stringify(hostGroup)} does not do: letters, digits, dot, dash, slash and underscore, 1 to 63 of them, with a letter or digit at either end.`, path: [...path, "hostGroup"] }];
 }

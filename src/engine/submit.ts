@@ -27,6 +27,7 @@ import { cleansAutomatically, readSite } from "../store/site.ts";
 import { choiceFlaws, choicePath, withRunbookSteps } from "./chosen.ts";
 import { beginRuns, limitOn, placesOf } from "./begin.ts";
 import type { Beginning } from "./begin.ts";
+import { hostGroupFlaw } from "./nodes.ts";
 import { keepSteps, nextPosition, planSteps } from "./plan.ts";
 import { selectNodes } from "./select.ts";
 import type { NodeSelector, Selection } from "./select.ts";
@@ -130,7 +131,7 @@ interface Task {
 }
 
 async function submit(parts: SubmitParts, caller: Caller, terms: Terms, task: Task): Promise<SubmitAnswer> {
-  const flaws = [...flawsOf(terms), ...(task.restartOf === null ? choiceFlaws(task.options) : [])];
+  const flaws = [...flawsOf(terms), ...hostGroupFlaw(task.options.hostGroup, ["input"]), ...(task.restartOf === null ? choiceFlaws(task.options) : [])];
   if (flaws.length > 0) return refusedWhole(flaws);
   const inputHash = hashOf({ ...terms, kind: task.kind, options: task.options, restartOf: task.restartOf, selection: undefined, earlier: undefined });
   const admit = () => parts.transact((work) => admitAll(work, parts, caller, terms, task, inputHash));

@@ -1,0 +1,137 @@
+/** updateNodes: takes an ACTIVE node's workload down, cleans the node and deploys it again, in another host group where asked. */
+import { afterAll, describe, expect, test } from "vitest";
+import type { Script } from "../../plugins/fake/settings.ts";
+import type { VerbRequest } from "../../src/engine/submit.ts";
+import { NODE_STATE_NAMES } from "../../src/lifecycle/node-states.ts";
+import { isAtRest } from "../../src/lifecycle/machine.ts";
+import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import type { TestNode } from "../support/builders.ts";
+import { unsound } from "../support/soundness.ts";
+
+const ostler = await engineUnderTest();
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+async function active(scripts: Record<string, Script> = {}, hostGroup: string | null = "service-worker"): Promise<TestNode> {
+  const node = await ostler.aNode().in("ACTIVE").scripted(scripts).made();
+  await ostler.test.sql`update nodes set host_group = ${hostGroup} where id = ${node.id}`;
+  return node;
+}
+
+const update = (nodes: readonly TestNode[], hostGroup?: string, more: Partial<VerbRequest> = {}) => ostler.begin("UPDATE", nodes, { ...(hostGroup !== undefined && { options: { hostGroup } }), ...more });
+
+/** The variables that the last step of a deployment was given. */
+async function variablesOf(id: string, node: TestNode): Promise<unknown> {
+  return (await ostler.steps(await ostler.run(id, node))).find(({ name }) => name === "deploy.configure")?.attempts.at(-1)?.output;
+}
+
+const WAY = ["undeploy → UNDEPLOYING", "clean → CLEANING", "done → AVAILABLE", "deploy → DEPLOYING", "done → ACTIVE"];
+const STEPS = ["deploy.remove_system", "clean.erase_metadata", "clean.erase_disks", "deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"];
+
+describe("an update", () => {
+  test("goes by way of UNDEPLOYING, CLEANING, AVAILABLE and DEPLOYING back to ACTIVE", async () => {
+    const node = await active();
+    const id = await update([node]);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await ostler.story(node, id)).toEqual(WAY);
+    expect(ostler.entered(node)).toEqual(STEPS);
+    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED", hostGroup: "service-worker", lastError: null });
+    expect(await unsound(ostler)).toEqual([]);
+  });
+
+  test("tells the drivers the host group that it had, where no other is asked for", async () => {
+    const node = await active();
+    const id = await update([node]);
+    await ostler.operationEnds(id);
+    expect(await variablesOf(id, node)).toEqual({ variables: { host_group: "service-worker" } });
+  });
+
+  test("to another host group tells the drivers that one, and gives it to the node with its success, not before", async () => {
+    const gate = aGate();
+    const node = await active({ "deploy.configure": { gate: gate.name } });
+    const id = await update([node], "service-master");
+    await gate.arrivals();
+    expect((await ostler.node(node)).hostGroup).toBe("service-worker");
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect((await ostler.node(node)).hostGroup).toBe("service-master");
+    expect(await variablesOf(id, node)).toEqual({ variables: { host_group: "service-master" } });
+  });
+
+  test.each(NODE_STATE_NAMES.filter((state) => isAtRest(state) && state !== "ACTIVE"))("of a node that is %s is refused", async (state) => {
+    const node = await ostler.aNode().in(state).made();
+    expect((await ostler.submit("UPDATE", [node])).refusals).toMatchObject([{ code: "INVALID_STATE", nodeId: node.id, allowedStates: ["ACTIVE"] }]);
+    expect(await ostler.nodeState(node)).toBe(state);
+  });
+
+  test.each(["", "two words", "x".repeat(64), "nul\u0000"])("to the host group %j is refused: no node could be in it", async (hostGroup) => {
+    const node = await active();
+    expect(await ostler.submit("UPDATE", [node], { options: { hostGroup } })).toMatchObject({ operationId: null, refusals: [{ code: "INVALID_INPUT", path: ["input", "hostGroup"] }] });
+    expect(await ostler.nodeState(node)).toBe("ACTIVE");
+  });
+
+  test("runs no automatic clean step where the site switched that off, and still passes through", async () => {
+    await ostler.engine.updateSite(ALICE, { automaticCleaning: false });
+    const node = await active();
+    const id = await update([node]);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await ostler.story(node, id)).toEqual(WAY);
+    expect(ostler.entered(node).filter((step) => step.startsWith("clean."))).toEqual([]);
+    await ostler.engine.updateSite(ALICE, { automaticCleaning: null });
+  });
+});
+
+describe("an update that fails", () => {
+  test.each([
+    { where: "taking down", script: "deploy.remove_system", state: "UNDEPLOY_FAILED" },
+    { where: "cleaning", script: "clean.erase_disks", state: "CLEAN_FAILED" },
+    { where: "deploying", script: "deploy.prepare", state: "DEPLOY_FAILED" },
+  ] as const)("in $where stops there: the node is $state, in its old host group, and nothing further is begun", async ({ script, state }) => {
+    const node = await active({ [script]: { fail: "no luck" } });
+    const id = await update([node], "service-master");
+    expect(await ostler.operationEnds(id)).toMatchObject({ state: "FAILED", firstFailure: { step: script, nodeId: node.id } });
+    expect(await ostler.node(node)).toMatchObject({ state, hostGroup: "service-worker", stage: "NONE", lastError: { step: script } });
+    expect(ostler.entered(node)).toEqual(STEPS.slice(0, STEPS.indexOf(script) + 1));
+    expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", target: "ACTIVE" });
+  });
+
+  test("leaves the others of its operation at their own work", async () => {
+    const [bad, good] = [await active({ "clean.erase_metadata": { fail: "no luck" } }), await active()];
+    const id = await update([bad, good], "service-master");
+    expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
+    expect(await ostler.node(good)).toMatchObject({ state: "ACTIVE", hostGroup: "service-master" });
+  });
+});
+
+describe("a restart of an update", () => {
+  test.each([
+    { after: "its tear-down failed", script: "deploy.remove_system", again: STEPS },
+    { after: "its cleaning failed", script: "clean.erase_disks", again: STEPS.slice(1) },
+    { after: "its deployment failed before the system stood", script: "deploy.prepare", again: STEPS },
+    { after: "its deployment failed when the system stood", script: "deploy.boot_system", again: STEPS.slice(5) },
+  ])("takes it up after $after, and ends in the host group that was asked for", async ({ script, again }) => {
+    const node = await active({ [script]: { failures: 1, retryable: false } });
+    const id = await update([node], "service-master");
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    const mark = ostler.entered(node).length;
+    const { operationId, refusals } = await ostler.engine.restart(ALICE, { work: { operationId: id } });
+    expect(refusals).toEqual([]);
+    expect(await ostler.operationEnds(operationId ?? "")).toMatchObject({ state: "SUCCEEDED", kind: "UPDATE", restartOf: id });
+    expect(ostler.entered(node).slice(mark)).toEqual(again);
+    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", hostGroup: "service-master" });
+  });
+
+  test("takes it up where it was stopped, and from its unfinished step where that was asked for", async () => {
+    const gate = aGate();
+    const node = await active({ "clean.erase_metadata": { gate: gate.name } });
+    const id = await update([node], "service-master");
+    await gate.arrivals();
+    await ostler.engine.stop(ALICE, { work: { operationId: id } });
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
+    expect(await ostler.node(node)).toMatchObject({ state: "STOPPED", hostGroup: "service-worker" });
+    const again = (await ostler.engine.restart(ALICE, { work: { operationId: id }, from: "UNFINISHED_STEP" })).operationId ?? "";
+    expect((await ostler.operationEnds(again)).state).toBe("SUCCEEDED");
+    expect(ostler.entered(node)).toEqual(STEPS);
+    expect((await ostler.node(node)).hostGroup).toBe("service-master");
+  });
+});
