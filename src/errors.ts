@@ -34,7 +34,7 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   UNSUPPORTED_BY_DRIVER: "400: the driver of the node cannot do this.",
   FORBIDDEN: "403: the caller lacks the scope.",
   NOT_INTERRUPTIBLE: "403: the running step cannot be interrupted; do not repeat, or ask for AFTER_STEP.",
-  PROTECTED: "403: the node is protected.",
+  PROTECTED: "403: the node is protected or retired.",
   NOT_FOUND: "404: no such node, cluster or operation.",
   NOTHING_RUNNING: "404: nothing is running that could be aborted or stopped.",
   NOTHING_TO_RESTART: "404: nothing is stopped, failed or aborted that could be restarted.",

@@ -8,7 +8,7 @@ import { deleteCluster as removeCluster, insertCluster, lockCluster, updateClust
 import type { ClusterRow } from "../store/clusters.ts";
 import { lockNodes, nodeKeys, updateNodes } from "../store/nodes.ts";
 import { workOnClusters } from "../store/operations.ts";
-import { nameFlaw } from "./nodes.ts";
+import { nameFlaw } from "./names.ts";
 import { findCluster, selectNodes, unknownCluster } from "./select.ts";
 import type { ClusterRef, NodeSelector } from "./select.ts";
 import type { Caller, Transact, Work } from "./transition.ts";

@@ -14,7 +14,7 @@ import { finishOperation, insertOperation, lockOperation, noteFirstFailure, oper
 import type { OperationRow } from "../store/operations.ts";
 import type { JsonObject } from "../store/records.ts";
 import { parseAddresses } from "./addresses.ts";
-import { labelFlaws } from "./nodes.ts";
+import { labelFlaws } from "./names.ts";
 import type { Queue } from "./queue.ts";
 import { findCluster, isUuid, unknownCluster } from "./select.ts";
 import type { ClusterRef } from "./select.ts";

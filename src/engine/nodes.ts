@@ -13,6 +13,7 @@ import type { JsonObject } from "../store/records.ts";
 import { busyNodes, runsPausedByMaintenance } from "../store/runs.ts";
 import type { Queue } from "./queue.ts";
 import { createRedactor, isStorable } from "./redact.ts";
+import { hostGroupFlaw, labelFlaws, nameFlaw } from "./names.ts";
 import { isUuid, selectNodes } from "./select.ts";
 import type { ClusterRef, NodeSelector } from "./select.ts";
 import type { Caller, Transact, Work } from "./transition.ts";
@@ -61,17 +62,9 @@ export interface NodeParts {
   readonly queue: Queue;
 }
 
-const NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$/;
-const LABEL = /^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$/;
-const LABELS_MAX = 64;
 const REASON_LENGTH_MAX = 1_000;
 const CONTROLLER_LENGTH_MAX = 253;
 const REFUSALS_MAX = 100;
-
-export function nameFlaw(name: string, path: readonly string[]): Refusal[] {
-  if (NAME.test(name)) return [];
-  return [{ code: "INVALID_INPUT", message: `The name ${JSON.stringify(name)} does not do: letters, digits, dot, dash and underscore, 1 to 253 of them, with a letter or digit at either end.`, path }];
-}
 
 // ---- register
 
@@ -211,19 +204,6 @@ function settingsFor(node: NewNode, driver: AnyDriver, path: readonly string[]):
   if (driver.name === node.driver) return { value: node.settings, path: [...path, "settings"] };
   const index = (node.interfaces ?? []).findIndex((one) => one.driver === driver.name && one.settings !== undefined && one.settings !== null);
   return { value: index < 0 ? undefined : node.interfaces?.[index]?.settings, path: [...path, "interfaces", String(Math.max(0, index)), "settings"] };
-}
-
-export function labelFlaws(labels: Readonly<Record<string, string>> | undefined, path: readonly string[]): Refusal[] {
-  const entries = Object.entries(labels ?? {});
-  if (entries.length > LABELS_MAX) return [{ code: "INVALID_INPUT", message: `A node has at most ${LABELS_MAX} labels.`, path: [...path, "labels"] }];
-  return entries
-    .filter(([key, value]) => !LABEL.test(key) || value.length > 253)
-    .map(([key]) => ({ code: "INVALID_INPUT", message: `The label ${JSON.stringify(key)} does not do: its key has letters, digits, dot, dash, slash and underscore, at most 63; its value at most 253 characters.`, path: [...path, "labels"] }));
-}
-
-export function hostGroupFlaw(hostGroup: string | null | undefined, path: readonly string[]): Refusal[] {
-  if (hostGroup == null || LABEL.test(hostGroup)) return [];
-  return [{ code: "INVALID_INPUT", message: `The host group ${JSON.stringify(hostGroup)} does not do: letters, digits, dot, dash, slash and underscore, 1 to 63 of them, with a letter or digit at either end.`, path: [...path, "hostGroup"] }];
 }
 
 function borrowedOf(interfaces: readonly BorrowedInterface[] | undefined): Record<string, string> {

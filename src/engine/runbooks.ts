@@ -9,7 +9,7 @@ import { violatedConstraint } from "../store/database.ts";
 import { deleteRunbook as removeRunbook, insertRunbook, lockRunbook, updateRunbook as changeRunbook } from "../store/runbooks.ts";
 import type { RunbookRow } from "../store/runbooks.ts";
 import type { StepChoice } from "../store/records.ts";
-import { nameFlaw } from "./nodes.ts";
+import { nameFlaw } from "./names.ts";
 import { formFlaws, lengthFlaws, stepLabel } from "./plan.ts";
 import type { Transact, Work } from "./transition.ts";
 

@@ -27,7 +27,7 @@ import { cleansAutomatically, readSite } from "../store/site.ts";
 import { choiceFlaws, choicePath, withRunbookSteps } from "./chosen.ts";
 import { beginRuns, limitOn, placesOf } from "./begin.ts";
 import type { Beginning } from "./begin.ts";
-import { hostGroupFlaw } from "./nodes.ts";
+import { hostGroupFlaw } from "./names.ts";
 import { keepSteps, nextPosition, planSteps } from "./plan.ts";
 import { selectNodes } from "./select.ts";
 import type { NodeSelector, Selection } from "./select.ts";

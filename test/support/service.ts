@@ -190,14 +190,15 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
       expect(await operationEnds(await begin("commissionNodes", names, { until }))).toBe("SUCCEEDED");
     },
     async dump(except = []) {
-      const tables = await test.sql<{ schema: string; name: string }[]>`select table_schema as schema, table_name as name from information_schema.tables where table_schema in ('public', 'pgboss') and table_type = 'BASE TABLE' order by 1, 2`;
+      const tables = await test.sql<{ name: string }[]>`select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE' order by 1`;
       const parts: string[] = [];
-      // The queue's supervisor notes in its table of queues when it last looked.
-      for (const { schema: of, name } of tables.filter((table) => !except.includes(table.name) && !(table.schema === "pgboss" && table.name === "queue"))) {
-        const [row] = await test.sql`select jsonb_agg(t order by t::text)::text as rows from ${test.sql(of)}.${test.sql(name)} t`;
-        parts.push(`${of}.${name} ${String(row?.["rows"])}`);
+      for (const { name } of tables.filter((table) => !except.includes(table.name))) {
+        const [row] = await test.sql`select jsonb_agg(t order by t::text)::text as rows from ${test.sql(name)} t`;
+        parts.push(`${name} ${String(row?.["rows"])}`);
       }
-      return parts.join("\n");
+      // Of the queue only what is still to be done: its supervisor sees to the rest whenever it likes.
+      const [jobs] = await test.sql`select jsonb_agg(jsonb_build_array(name, state, data) order by id)::text as rows from pgboss.job where state < 'completed'`;
+      return [...parts, `jobs ${String(jobs?.["rows"])}`].join("\n");
     },
     close,
     async [Symbol.asyncDispose]() {
