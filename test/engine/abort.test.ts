@@ -1,11 +1,14 @@
 /** Giving up: what an abort answers, at once, in every situation a run can be in, and how it leaves the node. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { AbortRequest } from "../../src/engine/interrupt.ts";
+import { passGate } from "../../plugins/fake/gates.ts";
 import type { Script } from "../../plugins/fake/settings.ts";
+import type { Interruptible } from "../../src/lifecycle/interrupts.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 import { aDriver, aStep } from "../support/driver.ts";
+import { unsound } from "../support/soundness.ts";
 
 const gateOfInspection = aGate();
 const blind = aDriver("blind", {
@@ -14,7 +17,6 @@ const blind = aDriver("blind", {
     withoutReboot: false,
     steps: [
       aStep("look", "inspect", async () => {
-        const { passGate } = await import("../../plugins/fake/gates.ts");
         await passGate(gateOfInspection.name, "blind", null);
         return { kind: "done", output: { cpus: 1 } };
       }),
@@ -22,7 +24,50 @@ const blind = aDriver("blind", {
   },
 });
 
-const ostler = await engineUnderTest({ drivers: [blind] });
+/** One phase of work: what begins it, where a node is then, and where an abort leaves it. */
+const PHASES = [
+  { phase: "inspect", kind: "INSPECT", from: "MANAGEABLE", running: "INSPECTING", waits: "INSPECT_WAIT", failed: "INSPECT_FAILED", cutsPower: false },
+  { phase: "clean", kind: "CLEAN", from: "AVAILABLE", running: "CLEANING", waits: "CLEAN_WAIT", failed: "CLEAN_FAILED", cutsPower: true },
+  { phase: "deploy", kind: "DEPLOY", from: "AVAILABLE", running: "DEPLOYING", waits: "DEPLOY_WAIT", failed: "DEPLOY_FAILED", cutsPower: true },
+  { phase: "undeploy", kind: "UNDEPLOY", from: "ACTIVE", running: "UNDEPLOYING", waits: "UNDEPLOY_WAIT", failed: "UNDEPLOY_FAILED", cutsPower: false },
+] as const;
+
+/** Where each machine may call back to, by node. */
+const callbackPaths = new Map<string, string>();
+/** Nodes whose step was undone, in the order of the calls. */
+const undone: string[] = [];
+
+/**
+ * A driver with one step in each phase. In the phase that a node's settings name, the step waits at their gate, or is
+ * parked for a call-back; in the others it does nothing.
+ */
+function workingDriver(name: string, interruptible: Interruptible, { supportsAbort = true, isDeaf = false } = {}) {
+  const work = (phase: (typeof PHASES)[number]["phase"]) =>
+    aStep("work", phase, async ({ node, settings, memo, callbackPath, signal }) => {
+      if (settings["phase"] !== phase) return { kind: "done" };
+      if (!settings["parks"]) await passGate(String(settings["gate"]), node.name, interruptible === "ALWAYS" && !isDeaf ? signal : null);
+      else if (memo === null) {
+        callbackPaths.set(node.name, callbackPath);
+        return { kind: "wait", callback: true, seconds: 3600, memo: "parked" };
+      }
+      return { kind: "done" };
+    }, {
+      interruptible,
+      timeoutSeconds: 7200,
+      abort: async ({ node }) => {
+        undone.push(node.name);
+      },
+    });
+  return aDriver(name, {
+    inspect: { supportsAbort, withoutReboot: false, steps: [work("inspect")] },
+    clean: { supportsAbort, steps: [work("clean")] },
+    deploy: { supportsAbort, steps: [work("deploy"), { ...work("undeploy"), name: "unwork" }] },
+  });
+}
+
+const ostler = await engineUnderTest({
+  drivers: [blind, workingDriver("always", "ALWAYS"), workingDriver("boundary", "AT_BOUNDARY"), workingDriver("never", "NEVER"), workingDriver("fixed", "ALWAYS", { supportsAbort: false }), workingDriver("deaf", "ALWAYS", { isDeaf: true })],
+});
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 const abort = (nodes: readonly TestNode[], more: Partial<AbortRequest> = {}) => ostler.engine.abort(ALICE, { work: { ids: nodes.map(({ id }) => id) }, ...more });
@@ -300,4 +345,166 @@ test("no change of power is let in while a run is unfinished", async () => {
   expect((await ostler.submit("POWER", [node], { options: { powerAction: "OFF" } })).refusals).toMatchObject([{ code: "BUSY", operationId: id }]);
   gate.open();
   await ostler.operationEnds(id);
+});
+
+describe.each(PHASES)("while a node is $running or $waits", ({ phase, kind, from, running, waits, failed, cutsPower }) => {
+  const label = `${phase === "undeploy" ? "deploy" : phase}.${phase === "undeploy" ? "unwork" : "work"}`;
+
+  /** A node inside the step, or parked in it. */
+  async function at(driver: string, where: "running" | "parked") {
+    const gate = aGate();
+    const node = await ostler.aNode().in(from).with(driver, { phase, gate: gate.name, parks: where === "parked" }).made();
+    await ostler.test.sql`update nodes set power_state = 'ON' where id = ${node.id}`;
+    const id = await ostler.begin(kind, [node]);
+    await (where === "parked" ? ostler.nodeBecomes(node, waits) : gate.arrivals());
+    expect(await ostler.nodeState(node)).toBe(where === "parked" ? waits : running);
+    /** Lets the step come to its own end. */
+    const endStep = async () => {
+      gate.open();
+      if (where === "parked") expect(await ostler.engine.callBack((callbackPaths.get(node.name) ?? "").split("/").at(-1) ?? "", {})).toBe("TAKEN");
+    };
+    return { node, id, endStep };
+  }
+
+  async function expectAborted(id: string, node: TestNode, { last, attempt }: { readonly last: string; readonly attempt: "ABORTED" | "SUCCEEDED" }): Promise<void> {
+    expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+    const run = await ostler.run(id, node);
+    expect(run).toMatchObject({ state: "ABORTED", failure: null, leftAs: { power: cutsPower ? "OFF" : "ON", tearDownError: null } });
+    expect(await ostler.node(node)).toMatchObject({ state: failed, lastError: null });
+    expect((await ostler.transitions(node)).at(-1)).toMatchObject({ event: "abort", fromState: last, toState: failed, actor: "alice", reason: "wrong node", step: label });
+    expect((await ostler.steps(run)).map(({ attempts }) => attempts.map(({ state }) => state).join(" "))[0]).toBe(attempt);
+    expect(undone.filter((name) => name === node.name)).toHaveLength(attempt === "ABORTED" ? 1 : 0);
+    expect(await unsound(ostler)).toEqual([]);
+  }
+
+  const CUT = [
+    { driver: "always", where: "running", which: "running step that may be interrupted" },
+    { driver: "always", where: "parked", which: "parked step that may be interrupted" },
+    { driver: "boundary", where: "parked", which: "parked step that ends only at its boundary" },
+  ] as const;
+
+  test.each(CUT)("an abort ends a $which now, undone", async ({ driver, where }) => {
+    const { node, id } = await at(driver, where);
+    expect((await abort([node], { reason: "wrong node" })).results).toMatchObject([{ accepted: true, effect: "NOW", afterStep: null }]);
+    await expectAborted(id, node, { last: where === "parked" ? waits : running, attempt: "ABORTED" });
+  });
+
+  const PENDING = [
+    { driver: "boundary", where: "running", which: "running step that ends only at its boundary", refused: false },
+    { driver: "never", where: "running", which: "running step that must not be interrupted", refused: true },
+    { driver: "never", where: "parked", which: "parked step that must not be interrupted", refused: true },
+  ] as const;
+
+  test.each(PENDING)("an abort of a $which waits for its end", async ({ driver, where, refused }) => {
+    const { node, id, endStep } = await at(driver, where);
+    if (refused) expect((await abort([node])).refusals).toMatchObject([{ code: "NOT_INTERRUPTIBLE", nodeId: node.id, step: label }]);
+    const answer = await abort([node], { reason: "wrong node", mode: refused ? "AFTER_STEP" : "NOW" });
+    expect(answer.results).toMatchObject([{ accepted: true, effect: "PENDING", afterStep: label }]);
+    // The same answer again, with the mode or without it.
+    expect(await abort([node], { reason: "wrong node" })).toEqual(answer);
+    const [last] = (await ostler.transitions(node)).slice(-1);
+    expect(last).toMatchObject({ event: "abort_pending", fromState: where === "parked" ? waits : running, step: label, actor: "alice", reason: "wrong node" });
+    await endStep();
+    await expectAborted(id, node, { last: running, attempt: "SUCCEEDED" });
+  });
+
+  test.each(["running", "parked"] as const)("a %s step whose driver has no abort for the phase refuses it, and goes on", async (where) => {
+    const { node, id, endStep } = await at("fixed", where);
+    for (const mode of ["NOW", "AFTER_STEP"] as const) expect((await abort([node], { mode })).refusals).toMatchObject([{ code: "UNSUPPORTED_BY_DRIVER", nodeId: node.id, step: label }]);
+    expect(await ostler.run(id, node)).toMatchObject({ wish: null });
+    await endStep();
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(undone).not.toContain(node.name);
+  });
+
+  test("a step that is deaf to the signal fails its run, in bounded time, and the node says so", async () => {
+    const { node, id, endStep } = await at("deaf", "running");
+    expect((await abort([node])).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    const said = { code: "TIMEOUT", step: label, message: expect.stringMatching(/did not end within .* s of the abort and may still be at work.*Look at the node/) };
+    expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", failure: said });
+    expect(await ostler.node(node)).toMatchObject({ state: failed, lastError: said });
+    await endStep();
+  });
+});
+
+describe("an abort while a stop is under way", () => {
+  test("of a step that is cut at its boundary outranks it", async () => {
+    const { gate, node, id } = await heldIn("clean.erase_metadata", {}, "CLEAN");
+    await ostler.engine.stop(ALICE, { work: { operationId: id } });
+    expect((await abort([node])).results).toMatchObject([{ accepted: true, effect: "PENDING", afterStep: "clean.erase_metadata" }]);
+    expect(await ostler.operation(id)).toMatchObject({ state: "ABORTING", wish: "ABORT" });
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+    expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
+  });
+
+  test("of a parked step ends it now", async () => {
+    const { node, id } = await parkedIn("deploy.boot_system", { callback: true });
+    await ostler.engine.stop(ALICE, { work: { operationId: id } });
+    expect(await ostler.nodeState(node)).toBe("DEPLOY_WAIT");
+    expect((await abort([node])).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
+    expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+  });
+
+  test("of one node leaves the others to be stopped", async () => {
+    const gate = aGate();
+    const [one, two] = (await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(2)) as [TestNode, TestNode];
+    const id = await ostler.begin("DEPLOY", [one, two]);
+    await gate.arrivals(2);
+    await ostler.engine.stop(ALICE, { work: { operationId: id } });
+    await abort([one]);
+    await ostler.nodeBecomes(one, "DEPLOY_FAILED");
+    expect((await ostler.operation(id)).state).toBe("STOPPING");
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
+    expect(await ostler.nodeState(two)).toBe("STOPPED");
+  });
+});
+
+test("an abort that is being carried out gives the same answer again, and is carried out once", async () => {
+  const [step, undoing] = [aGate(), aGate()];
+  const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: step.name }, "driver.abort": { gate: undoing.name } }).made();
+  const id = await ostler.begin("DEPLOY", [node]);
+  await step.arrivals();
+  const first = await abort([node]);
+  await undoing.arrivals();
+  expect(await abort([node])).toEqual(first);
+  undoing.open();
+  expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+  expect(ostler.journal(node).filter((entry) => entry.abort)).toHaveLength(1);
+});
+
+// Parked runs had to wait for a place to be ended in, behind steps that may be stuck for good.
+test("a parked run is ended though every place is taken by steps that are stuck", async () => {
+  await using lab = await engineUnderTest({ concurrency: 2 });
+  const gate = aGate();
+  const parked = await lab.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { callback: true } }).times(3);
+  const id = await lab.begin("DEPLOY", parked);
+  for (const node of parked) await lab.nodeBecomes(node, "DEPLOY_WAIT");
+  const stuck = await lab.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(2);
+  const other = await lab.begin("DEPLOY", stuck);
+  await gate.arrivals(2);
+  await lab.engine.abort(ALICE, { work: { operationId: id } });
+  expect((await lab.operationEnds(id)).state).toBe("ABORTED");
+  expect((await lab.operation(other)).state).toBe("RUNNING");
+  gate.open();
+  expect((await lab.operationEnds(other)).state).toBe("SUCCEEDED");
+});
+
+test("an abort that is pending is carried out though the process that was inside the step has died", async () => {
+  await using lab = await engineUnderTest({ started: false });
+  const gate = aGate();
+  const node = await lab.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).made();
+  const victim = await lab.inAnotherProcess();
+  const id = await lab.begin("CLEAN", [node]);
+  await eventually("the step is entered", () => lab.entered(node).length === 1);
+  expect((await lab.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([{ effect: "PENDING" }]);
+  await victim.kill();
+  await lab.leasesRunOut();
+  await lab.engine.start();
+  expect((await lab.operationEnds(id)).state).toBe("ABORTED");
+  expect(lab.entered(node)).toEqual(["clean.erase_metadata"]);
+  expect(await lab.nodeState(node)).toBe("CLEAN_FAILED");
+  expect(await unsound(lab)).toEqual([]);
 });
