@@ -1,5 +1,7 @@
 /** What the failure of one node does to it and to the others of its operation. */
 import { afterAll, describe, expect, test } from "vitest";
+import { callbackPath } from "../../src/engine/callback.ts";
+import { cleanUpFailures } from "../../src/store/operations.ts";
 import { aGate, engineUnderTest } from "../support/builders.ts";
 
 const ostler = await engineUnderTest();
@@ -54,17 +56,42 @@ describe("CLEAN_UP_ALL", () => {
     const id = await ostler.begin("COMMISSION", [bad, other]);
     const operation = await ostler.operationEnds(id);
     expect(operation.state).toBe("FAILED");
-    expect(operation.firstFailure?.message).toContain("the disk is full");
+    // What made the clean-up necessary, and what failed in it, are kept apart.
+    expect(operation.firstFailure).toMatchObject({ nodeName: bad.name, step: "deploy.configure", message: expect.stringContaining("the disk is full") });
+    expect((await cleanUpFailures(ostler.database.reader, [id])).get(id)).toMatchObject([{ nodeName: bad.name, step: "clean.erase_disks", message: expect.stringContaining("the disk is dead") }]);
+    expect(await ostler.run(id, bad)).toMatchObject({ state: "FAILED", failure: { step: "deploy.configure" } });
+    expect(await ostler.run(id, bad, "CLEAN_UP")).toMatchObject({ state: "FAILED", failure: { step: "clean.erase_disks" } });
     expect(await ostler.node(bad)).toMatchObject({ state: "CLEAN_FAILED", lastError: { message: expect.stringContaining("the disk is dead") } });
     expect(await ostler.nodeState(other)).toBe("AVAILABLE");
   });
 
-  test("leaves nothing behind that keeps the same request from being posted again", async () => {
-    const node = await failing().made();
-    await ostler.operationEnds(await ostler.begin("COMMISSION", [node]));
-    await ostler.engine.updateNode({ actor: "alice", project: "default" }, node.id, { settings: {} });
-    expect((await ostler.operationEnds(await ostler.begin("COMMISSION", [node]))).state).toBe("SUCCEEDED");
-    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", lastError: null });
+  test("leaves nothing behind that keeps the same request from being posted again, as often as it fails", async () => {
+    const nodes = [await failing().made(), await sound().made()];
+    for (let round = 0; round < 2; round += 1) {
+      expect((await ostler.operationEnds(await ostler.begin("COMMISSION", nodes))).state).toBe("FAILED");
+      for (const node of nodes) expect(await ostler.nodeState(node)).toBe("AVAILABLE");
+    }
+    for (const node of nodes) await ostler.engine.updateNode({ actor: "alice", project: "default" }, node.id, { settings: {} });
+    expect((await ostler.operationEnds(await ostler.begin("COMMISSION", nodes))).state).toBe("SUCCEEDED");
+    for (const node of nodes) expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", lastError: null });
+  });
+
+  // The others waited to the end of their wait, which may be days, and the clean-up for them.
+  test("ends a reserved wait of the others early, and a driver's not", async () => {
+    const misfortune = aGate();
+    const bad = await sound().scripted({ "deploy.prepare": { gate: misfortune.name, fail: "no luck" } }).made();
+    const waiting = await sound().made();
+    const parked = await sound().scripted({ "deploy.prepare": { callback: true } }).made();
+    const steps = [{ interface: "deploy", name: "prepare", args: {} }, { interface: "engine", name: "wait", args: { seconds: 86_400 } }] as const;
+    const id = await ostler.begin("DEPLOY", [bad, waiting, parked], { onFailure: "CLEAN_UP_ALL", options: { steps } });
+    for (const node of [waiting, parked]) await ostler.nodeBecomes(node, "DEPLOY_WAIT");
+    misfortune.open();
+    await ostler.nodeBecomes(waiting, "STOPPED");
+    const run = await ostler.run(id, parked);
+    expect(run).toMatchObject({ state: "WAITING", waitReason: "CALLBACK" });
+    expect(await ostler.engine.callBack(callbackPath(run, run.generation).split("/").at(-1) ?? "", {})).toBe("TAKEN");
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    expect(await Promise.all([bad, waiting, parked].map((node) => ostler.nodeState(node)))).toEqual(["AVAILABLE", "AVAILABLE", "AVAILABLE"]);
   });
 
   test("stays a failure when the clean-up is aborted", async () => {

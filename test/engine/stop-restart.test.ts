@@ -7,6 +7,7 @@ import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
+import { unsound } from "../support/soundness.ts";
 
 const endOfCleaning = aGate();
 const careful = aDriver("careful", {
@@ -19,7 +20,13 @@ const careful = aDriver("careful", {
   deploy: stepsOf(aStep("install", "deploy", async () => ({ kind: "done" })), aStep("remove", "undeploy", async () => ({ kind: "done" }))),
 });
 
-const ostler = await engineUnderTest({ drivers: [careful] });
+/** Fails, and is tried again after a minute. */
+const stubborn = aDriver("stubborn", {
+  clean: stepsOf(aStep("wipe", "clean", async () => ({ kind: "done" }))),
+  deploy: stepsOf(aStep("remove", "undeploy", async () => ({ kind: "failed", reason: "the agent is gone", retryable: true }), { retries: { times: 3, backoffSeconds: 60 } })),
+});
+
+const ostler = await engineUnderTest({ drivers: [careful, stubborn] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 const stop = (operationId: string, timeoutSeconds?: number) => ostler.engine.stop(ALICE, { work: { operationId }, timeoutSeconds });
@@ -212,6 +219,135 @@ describe("a stop", () => {
   });
 });
 
+describe("a stop of nodes", () => {
+  const stopNodes = (nodes: readonly TestNode[], timeoutSeconds?: number) => ostler.engine.stop(ALICE, { work: { ids: nodes.map(({ id }) => id) }, timeoutSeconds });
+
+  test("of several operations stops their share of each, and tells each node's run", async () => {
+    const gate = aGate();
+    const nodes = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(4);
+    const [one, two, three, four] = nodes as [TestNode, TestNode, TestNode, TestNode];
+    const [first, second] = [await ostler.begin("DEPLOY", [one, two]), await ostler.begin("DEPLOY", [three, four])];
+    await gate.arrivals(4);
+    const answer = await stopNodes([one, three]);
+    expect(answer).toMatchObject({ operationId: null, refusals: [], results: [{ nodeId: one.id, accepted: true }, { nodeId: three.id, accepted: true }] });
+    expect(answer.results.map(({ runId }) => runId)).toEqual([(await ostler.run(first, one)).id, (await ostler.run(second, three)).id]);
+    expect([(await ostler.operation(first)).state, (await ostler.operation(second)).state]).toEqual(["RUNNING", "RUNNING"]);
+    gate.open();
+    for (const id of [first, second]) expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
+    expect(await Promise.all(nodes.map((node) => ostler.nodeState(node)))).toEqual(["STOPPED", "ACTIVE", "STOPPED", "ACTIVE"]);
+  });
+
+  test("that is all of an operation is one of the operation, and answers the same when it is repeated, and after its end", async () => {
+    const { gate, node, id } = await heldIn("deploy.write_image");
+    const first = await stopNodes([node]);
+    expect(first).toMatchObject({ operationId: id, refusals: [], results: [{ nodeId: node.id, accepted: true }] });
+    expect(await ostler.operation(id)).toMatchObject({ state: "STOPPING", wish: "STOP" });
+    expect(await stopNodes([node])).toEqual(first);
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
+    expect(await stopNodes([node])).toEqual(first);
+  });
+
+  test("after the end of their work tells the operation that it was, and how it ended", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await ostler.operationEnds(id);
+    expect(await stopNodes([node])).toMatchObject({ operationId: id, refusals: [{ code: "NOTHING_RUNNING", operationId: id, message: expect.stringContaining("SUCCEEDED") }] });
+  });
+
+  // The first timer that ran down used to fail all that was being stopped in the operation.
+  test("has a time of its own: it is not over with that of an earlier stop of others", async () => {
+    const gate = aGate();
+    const [first, second] = (await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(2)) as [TestNode, TestNode];
+    const id = await ostler.begin("DEPLOY", [first, second]);
+    await gate.arrivals(2);
+    await stopNodes([first], 1);
+    await stopNodes([second], 600);
+    await ostler.nodeBecomes(first, "DEPLOY_FAILED");
+    expect(await ostler.run(id, second)).toMatchObject({ state: "RUNNING", wish: "STOP", wishFailure: null });
+    gate.open();
+    expect(await ostler.operationEnds(id)).toMatchObject({ state: "STOPPED", firstFailure: { code: "STOP_TIMEOUT", nodeName: first.name } });
+    expect(await ostler.nodeState(second)).toBe("STOPPED");
+  });
+
+  test("that are only being cleaned up is refused: that is a consequence, and goes on", async () => {
+    const gate = aGate();
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { fail: "no luck" }, "clean.erase_disks": { gate: gate.name } }).made();
+    const id = await ostler.begin("COMMISSION", [node]);
+    await gate.arrivals();
+    expect((await stopNodes([node])).refusals).toMatchObject([{ code: "NOTHING_RUNNING", nodeId: node.id, operationId: id, message: expect.stringContaining("only being cleaned up") }]);
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    expect(await ostler.nodeState(node)).toBe("AVAILABLE");
+  });
+});
+
+describe("a stop whose time is over", () => {
+  test("names the step of each node, though every place is taken by steps that are stuck, and frees the places", async () => {
+    await using lab = await engineUnderTest({ concurrency: 2 });
+    const deaf = { silent: true, ignoreSignal: true };
+    const parked = await lab.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { callback: true } }).made();
+    const waiting = await lab.begin("DEPLOY", [parked]);
+    await lab.nodeBecomes(parked, "DEPLOY_WAIT");
+    const stuck = [await lab.aNode().in("AVAILABLE").scripted({ "deploy.write_image": deaf }).made(), await lab.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": deaf }).made()] as const;
+    const ids = [await lab.begin("DEPLOY", [stuck[0]]), await lab.begin("CLEAN", [stuck[1]])];
+    await eventually("both are stuck", () => lab.entered(stuck[0]).includes("deploy.write_image") && lab.entered(stuck[1]).length > 0);
+    const queued = await lab.aNode().in("AVAILABLE").made();
+    const later = await lab.begin("DEPLOY", [queued]);
+    for (const operationId of [waiting, ...ids]) await lab.engine.stop(ALICE, { work: { operationId }, timeoutSeconds: 1 });
+    const failures = await Promise.all([waiting, ...ids].map(async (id) => (await lab.operationEnds(id)).firstFailure));
+    expect(failures).toMatchObject([
+      { code: "STOP_TIMEOUT", step: "deploy.boot_system", nodeName: parked.name, message: expect.stringContaining("deploy.boot_system was still running") },
+      { code: "STOP_TIMEOUT", step: "deploy.write_image", nodeName: stuck[0].name },
+      { code: "STOP_TIMEOUT", step: "clean.erase_metadata", nodeName: stuck[1].name },
+    ]);
+    expect((await lab.operationEnds(later)).state).toBe("SUCCEEDED");
+    expect(await unsound(lab)).toEqual([]);
+  });
+
+  test("counts though no process was there when it ran down", async () => {
+    await using lab = await engineUnderTest({ started: false });
+    const first = await lab.another({ started: true });
+    const node = await lab.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { callback: true } }).made();
+    const id = await lab.begin("DEPLOY", [node]);
+    await lab.nodeBecomes(node, "DEPLOY_WAIT");
+    await lab.engine.stop(ALICE, { work: { operationId: id }, timeoutSeconds: 1 });
+    await first[Symbol.asyncDispose]();
+    await lab.engine.start();
+    expect(await lab.operationEnds(id)).toMatchObject({ state: "FAILED", firstFailure: { code: "STOP_TIMEOUT", step: "deploy.boot_system" } });
+  });
+});
+
+test("a stop and a restart leave no trace on nodes outside the operation", async () => {
+  const gate = aGate();
+  const [parked, idle] = (await ostler.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { callback: true } }).times(2)) as [TestNode, TestNode];
+  const other = await ostler.begin("DEPLOY", [parked]);
+  await ostler.nodeBecomes(parked, "DEPLOY_WAIT");
+  const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).made();
+  const id = await ostler.begin("DEPLOY", [node]);
+  await gate.arrivals();
+  const before = await ostler.dump();
+  await stop(id);
+  gate.open();
+  await ostler.operationEnds(id);
+  await ostler.operationEnds((await restart(id)).operationId ?? "");
+  const changes = await ostler.changesSince(before);
+  expect(changes.filter((row) => row.includes(node.id)).length).toBeGreaterThan(0);
+  for (const bystander of [parked.id, idle.id, other]) expect(changes.filter((row) => row.includes(bystander))).toEqual([]);
+  await ostler.engine.abort(ALICE, { work: { operationId: other } });
+});
+
+// It used to fail the run, though nothing that fails ends a decommission.
+test("a decommission that is stopped between two tries of a step notes its failure and is STOPPED", async () => {
+  const node = await ostler.aNode().in("ACTIVE").with("stubborn").made();
+  const id = await ostler.begin("DECOMMISSION", [node]);
+  await ostler.nodeBecomes(node, "UNDEPLOY_WAIT");
+  await stop(id);
+  expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
+  expect(await ostler.run(id, node)).toMatchObject({ state: "STOPPED", failure: null, errors: [{ step: "deploy.remove", message: expect.stringContaining("the agent is gone") }] });
+  expect(await ostler.nodeState(node)).toBe("STOPPED");
+});
+
 describe("a restart", () => {
   test("is a new operation that says what it restarts", async () => {
     const { node, id } = await stoppedAfter("deploy.write_image");
@@ -346,6 +482,58 @@ describe("a restart", () => {
     expect((await restart(id)).refusals).toMatchObject([{ code: "NOTHING_TO_RESTART" }]);
     const fresh = await ostler.aNode().made();
     expect((await ostler.engine.restart(ALICE, { work: { ids: [fresh.id, node.id] } })).refusals).toMatchObject([{ code: "NOTHING_TO_RESTART" }]);
+  });
+
+  test("of some nodes takes up those, and the others later", async () => {
+    const gate = aGate();
+    const nodes = (await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(3)) as [TestNode, TestNode, TestNode];
+    const id = await ostler.begin("DEPLOY", nodes);
+    await gate.arrivals(3);
+    await stop(id);
+    gate.open();
+    await ostler.operationEnds(id);
+    const some = await ostler.engine.restart(ALICE, { work: { ids: [nodes[2].id, nodes[0].id] } });
+    expect(some.results.map(({ nodeId, accepted }) => [nodeId, accepted])).toEqual([[nodes[2].id, true], [nodes[0].id, true]]);
+    expect(await ostler.operationEnds(some.operationId ?? "")).toMatchObject({ state: "SUCCEEDED", totalCount: 2, restartOf: id });
+    expect(await ostler.nodeState(nodes[1])).toBe("STOPPED");
+    const rest = await restart(id);
+    expect(rest.results.map(({ nodeId, accepted }) => [nodeId, accepted])).toEqual([[nodes[1].id, true], [nodes[0].id, false], [nodes[2].id, false]]);
+    expect((await ostler.operationEnds(rest.operationId ?? "")).state).toBe("SUCCEEDED");
+  });
+
+  test("of a cluster takes up what is unfinished in it", async () => {
+    await ostler.engine.createCluster(ALICE, { name: "restarted" });
+    const gate = aGate();
+    const members = await ostler.aNode().inCluster("restarted").in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).times(2);
+    const { operationId } = await ostler.engine.submit(ALICE, { kind: "DEPLOY", nodes: { cluster: { name: "restarted" } } });
+    await gate.arrivals(2);
+    await ostler.engine.stop(ALICE, { work: { cluster: { name: "restarted" } } });
+    gate.open();
+    expect((await ostler.operationEnds(operationId ?? "")).state).toBe("STOPPED");
+    const again = await ostler.engine.restart(ALICE, { work: { cluster: { name: "restarted" } } });
+    expect(again.results.map(({ accepted }) => accepted)).toEqual([true, true]);
+    expect(await ostler.operationEnds(again.operationId ?? "")).toMatchObject({ state: "SUCCEEDED", restartOf: operationId });
+    for (const node of members) expect(await ostler.nodeState(node)).toBe("ACTIVE");
+  });
+
+  test("of nodes some of which are at work is refused for those, with the operation in the way", async () => {
+    const { node, id } = await stoppedAfter("deploy.write_image");
+    const busy = await heldIn("deploy.prepare");
+    const answer = await ostler.engine.restart(ALICE, { work: { ids: [busy.node.id, node.id] } });
+    expect(answer.results.find(({ nodeId }) => nodeId === busy.node.id)).toMatchObject({ accepted: false, refusal: { code: "BUSY", operationId: busy.id } });
+    expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({ state: "SUCCEEDED", totalCount: 1, restartOf: id });
+    busy.gate.open();
+    await ostler.operationEnds(busy.id);
+  });
+
+  test("of work that is held back by a stop that has not ended is BUSY, and leaves no trace", async () => {
+    const { gate, id } = await heldIn("deploy.write_image");
+    await stop(id);
+    const before = await ostler.dump();
+    expect((await restart(id)).refusals).toMatchObject([{ code: "BUSY", operationId: id, message: expect.stringContaining("STOPPING") }]);
+    expect(await ostler.changesSince(before)).toEqual([]);
+    gate.open();
+    await ostler.operationEnds(id);
   });
 
   test("is refused for a node that other work has changed since", async () => {
