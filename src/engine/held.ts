@@ -109,10 +109,14 @@ export async function noteInventory(work: Work, held: Held, position: number): P
   held.node = { ...node, model };
 }
 
-/** A clean-up run is a consequence of its operation's stop, so that stop is not for it. */
+/**
+ * What is wanted of a run. Of its operation's wishes only a stop counts: an abort is recorded on each run that it concerns, and
+ * the operation is read beside the run, not under its lock, so that its abort may have been taken back by now. A clean-up
+ * run is a consequence of its operation's stop, so that stop is not for it.
+ */
 export function wishOf(run: Pick<RunRow, "wish" | "purpose">, operationWish: Wish | null): Wish | null {
-  if (run.wish === "ABORT" || run.purpose === "CLEAN_UP") return run.wish;
-  return run.wish ?? operationWish;
+  if (run.wish !== null || run.purpose === "CLEAN_UP") return run.wish;
+  return operationWish === "STOP" ? "STOP" : null;
 }
 
 export function describe({ node }: Held, step: PlannedStep, reason: string): string {

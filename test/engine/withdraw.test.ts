@@ -49,6 +49,21 @@ async function heldAtBoundary(script: Script = {}) {
 const FIRMWARE: readonly StepChoice[] = [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }, { interface: "clean", name: "erase_disks", args: {} }];
 
 describe("a pending abort that is withdrawn", () => {
+  // The run was read under its lock, its operation beside it: as it had been before the wait for that lock.
+  test("counts, though the end of the step was waiting for the run meanwhile", async () => {
+    const { gate, node, id } = await heldAtBoundary();
+    await abort(node);
+    await ostler.test.sql.begin(async (sql) => {
+      await sql`select from runs where operation_id = ${id} for update`;
+      gate.open();
+      await eventually("the end of the step waits", async () => (await sql`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`).length > 0);
+      await sql`update runs set wish = null, wish_by = null where operation_id = ${id}`;
+      await sql`update operations set wish = null, wish_by = null, state = 'RUNNING' where id = ${id}`;
+    });
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await ostler.nodeState(node)).toBe("AVAILABLE");
+  });
+
   test("lets the work go on to success, and the log tells both", async () => {
     const { gate, node, id } = await heldAtBoundary();
     expect((await abort(node, { reason: "oops" })).results).toMatchObject([{ accepted: true, effect: "PENDING", afterStep: "clean.erase_metadata" }]);
