@@ -88,7 +88,7 @@ const CLEANINGS: readonly NonNullable<Options["steps"]>[] = [
 ];
 
 /** Work that takes longer is asked for more often, so that there is something to disturb. */
-const LENGTH: Readonly<Partial<Record<Kind, number>>> = { COMMISSION: 5, DEPLOY: 4, CLEAN: 4, UPDATE: 3, UNDEPLOY: 2 };
+const LENGTH: Readonly<Partial<Record<Kind, number>>> = { COMMISSION: 5, DEPLOY: 4, CLEAN: 7, UPDATE: 3, UNDEPLOY: 2 };
 /** The state in which a step of a phase is being run. */
 const WORKING: Readonly<Record<string, string>> = { verify: "VERIFYING", inspect: "INSPECTING", clean: "CLEANING", deploy: "DEPLOYING", undeploy: "UNDEPLOYING" };
 
@@ -302,10 +302,12 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   }
 
   async function interrupt(): Promise<void> {
-    const kind = random.weighed([[5, "ABORT"], [2, "WITHDRAW"], [5, "STOP"]] as const);
+    const kind = random.weighed([[5, "ABORT"], [3, "WITHDRAW"], [5, "STOP"]] as const);
     const by = random.weighed([[5, "operation"], [4, "nodes"], [1, "cluster"]] as const);
     const now = await look();
-    const busy = [...now.values()].filter((node) => node.busy);
+    const aborting = new Set((await sql<{ id: string }[]>`select node_id as id from runs where finished_at is null and wish = 'ABORT'`).map(({ id }) => id));
+    const busy = [...now.values()].filter((node) => node.busy && (kind !== "WITHDRAW" || aborting.has(node.id)));
+    if (kind === "WITHDRAW" && busy.length === 0 && random.often(0.8)) return;
     const operationId = (busy.length > 0 && random.often(0.9) ? random.one(busy).operationId : null) ?? (known.length > 0 ? random.one(known).id : null);
     if (by === "operation" && operationId === null) return;
     const chosen = busy.length > 0 && random.often(0.8) ? random.some(random.whole(1, 3), busy) : someNodes(3);

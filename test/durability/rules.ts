@@ -208,7 +208,12 @@ function leftFlaws(run: RunAccount): string[] {
 function visitFlaws(run: RunAccount): string[] {
   const visits = run.visits.toSorted((a, b) => a.at - b.at);
   const flaws = visits.flatMap(({ step, cut }) => (cut ? [`${step} must not be cut, and its signal fired`] : []));
+  const recoveries = run.transitions.filter(({ event }) => event === "recover").length;
+  const takenUp = visits.filter((visit, index) => visits.slice(0, index).some(({ attempt, killed }) => killed && attempt === visit.attempt) && visits[index - 1]?.killed);
+  if (recoveries < takenUp.length) flaws.push(`it was taken up ${takenUp.length} times after its process was killed, and says so ${recoveries} times`);
   for (const [index, visit] of visits.entries()) {
+    const again = visits.slice(0, index).findLast(({ attempt }) => attempt === visit.attempt);
+    if (again && visit.fresh && visit.step === "clean.update_firmware") flaws.push(`${visit.step} must not be run twice, and was`);
     const before = visits.slice(0, index).find(({ left }) => left === null || left > visit.at);
     if (before) flaws.push(`${visit.owner} entered ${visit.step} while ${before.owner} was inside ${before.step}`);
   }
@@ -343,6 +348,7 @@ export function flawsOfOperation(operation: OperationAccount): string[] {
     ABORTED: count("ABORTED") > 0,
     STOPPED: count("STOPPED") > 0,
   };
+  flaws.push(...turnFlaws(operation));
   const askedToStop = [operation, ...work].some(({ seen }) => seen.some(({ becomes, more }) => becomes === "STOP" && more.by !== "engine"));
   if (operation.state === "STOPPED" && !askedToStop) flaws.push("nobody asked for a stop");
   if (operation.isFinished && !fits[operation.state]) flaws.push(`its runs are ${work.map(({ state }) => state).join(", ")}`);
@@ -351,6 +357,22 @@ export function flawsOfOperation(operation: OperationAccount): string[] {
     if (stop && (endOf(run)?.seq ?? 0) > stop.seq && run.wish === null && !wasWithdrawn(run)) flaws.push(`it was stopped, and its run on ${run.nodeName} was not told`);
   }
   return flaws.map((flaw) => `operation ${operation.kind} (${operation.state}): ${flaw}`);
+}
+
+/** Never more nodes have had their turn and not ended than `maxParallel` says. */
+function turnFlaws({ maxParallel, runs }: OperationAccount): string[] {
+  if (maxParallel === null) return [];
+  const changes = runs
+    .filter(({ purpose }) => purpose === "WORK")
+    .flatMap((run) => {
+      const begins = run.seen.find(({ what, was, becomes }) => (what === "CREATED" && becomes === "RUNNING") || (what === "STATE" && was === "QUEUED" && becomes === "RUNNING"));
+      const ends = endOf(run);
+      return [...(begins ? [{ seq: begins.seq, by: 1 }] : []), ...(begins && ends ? [{ seq: ends.seq, by: -1 }] : [])];
+    });
+  let at = 0;
+  let most = 0;
+  for (const { by } of changes.toSorted((a, b) => a.seq - b.seq)) most = Math.max(most, (at += by));
+  return most > maxParallel ? [`${most} nodes were at work at the same time, and ${maxParallel} may`] : [];
 }
 
 /** A stop by name answers for every run of the operation, whatever has become of them. */

@@ -22,6 +22,10 @@ export interface Visit {
   left: number | null;
   /** Its signal fired while it was inside a step that must not be cut. */
   cut: boolean;
+  /** Its process was killed while it was inside. */
+  killed: boolean;
+  /** The step itself, not what looks over its work, was entered from its beginning: without a memo. */
+  readonly fresh: boolean;
 }
 
 /** What whoever listens is told when a step is entered. */
@@ -41,8 +45,8 @@ export interface Listener {
 export function watchedFake({ owner, entered, left }: Listener): Driver<FakeSettings> {
   const fake = createFake({ log: () => {} });
   const watch = (interfaceName: string, step: Step<FakeSettings>): Step<FakeSettings> => {
-    const inside = async <T>(call: StepCall<FakeSettings>, work: (call: StepCall<FakeSettings>) => Promise<T>): Promise<T> => {
-      const visit = aVisit(owner, call, `${interfaceName}.${step.name}`);
+    const inside = async <T>(call: StepCall<FakeSettings>, fresh: boolean, work: (call: StepCall<FakeSettings>) => Promise<T>): Promise<T> => {
+      const visit: Visit = { owner, run: call.attemptKey.split(":")[0] ?? "", attempt: call.attemptKey, node: call.node.id, step: `${interfaceName}.${step.name}`, at: Date.now(), left: null, cut: false, killed: false, fresh };
       entered({ visit, memo: call.memo, callbackPath: call.callbackPath });
       try {
         return await work(call);
@@ -54,8 +58,8 @@ export function watchedFake({ owner, entered, left }: Listener): Driver<FakeSett
     };
     return {
       ...step,
-      run: (call) => inside(call, (of) => step.run(of)),
-      ...(step.verify && { verify: (call: StepCall<FakeSettings>) => inside(call, (of) => step.verify?.(of) ?? Promise.reject(new Error("The step has no second part."))) }),
+      run: (call) => inside(call, call.memo === null, (of) => step.run(of)),
+      ...(step.verify && { verify: (call: StepCall<FakeSettings>) => inside(call, false, (of) => step.verify?.(of) ?? Promise.reject(new Error("The step has no second part."))) }),
     };
   };
   return {
@@ -65,10 +69,6 @@ export function watchedFake({ owner, entered, left }: Listener): Driver<FakeSett
     ...(fake.clean && { clean: { ...fake.clean, steps: fake.clean.steps.map((step) => watch("clean", step)) } }),
     ...(fake.deploy && { deploy: { ...fake.deploy, steps: fake.deploy.steps.map((step) => watch("deploy", step)) } }),
   };
-}
-
-function aVisit(owner: string, call: StepCall<FakeSettings>, step: string): Visit {
-  return { owner, run: call.attemptKey.split(":")[0] ?? "", attempt: call.attemptKey, node: call.node.id, step, at: Date.now(), left: null, cut: false };
 }
 
 function isCut({ signal, deadline }: Call<FakeSettings>, interruptible: Interruptible): boolean {
@@ -204,6 +204,7 @@ export interface OperationAccount {
   readonly wish: string | null;
   readonly wishBy: string | null;
   readonly onFailure: string;
+  readonly maxParallel: number | null;
   readonly isFinished: boolean;
   readonly seen: readonly Seen[];
   readonly runs: readonly RunAccount[];
@@ -212,7 +213,7 @@ export interface OperationAccount {
 /** All that is known of some operations. `visits`: by run. */
 export async function accountsOf(sql: Sql, ids: readonly string[], visits: ReadonlyMap<string, readonly Visit[]>): Promise<OperationAccount[]> {
   const operations = await sql<{ account: Omit<OperationAccount, "seen" | "runs"> }[]>`
-    select jsonb_build_object('id', id, 'kind', kind, 'state', state, 'wish', wish, 'wishBy', wish_by, 'onFailure', on_failure, 'isFinished', finished_at is not null) as account
+    select jsonb_build_object('id', id, 'kind', kind, 'state', state, 'wish', wish, 'wishBy', wish_by, 'onFailure', on_failure, 'maxParallel', max_parallel, 'isFinished', finished_at is not null) as account
     from operations where id in ${sql([...ids])} order by created_at`;
   const runs = await sql<{ operation: string; account: Omit<RunAccount, "seen" | "visits"> }[]>`
     select r.operation_id as operation, jsonb_build_object(

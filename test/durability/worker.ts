@@ -95,7 +95,7 @@ export function createDiaries(folder: string): Diaries {
       read();
       for (const [key, visit] of open) {
         if (visit.owner !== owner) continue;
-        visit.left = at;
+        Object.assign(visit, { left: at, killed: true });
         open.delete(key);
       }
     },
