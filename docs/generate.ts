@@ -3,21 +3,14 @@
  * A page is a pure function of the tables it prints, so it is the same on every machine.
  */
 import { readFileSync, writeFileSync } from "node:fs";
-import { CONFIGURATION_PAGE } from "./print/configuration.ts";
-import { ERRORS_PAGE } from "./print/errors.ts";
-import { LIFECYCLE_PAGE } from "./print/lifecycle.ts";
-import type { Page } from "./print/markdown.ts";
-import { verbPages } from "./print/verb-pages.ts";
-
-const PAGES: readonly Page[] = [LIFECYCLE_PAGE, ERRORS_PAGE, CONFIGURATION_PAGE, ...verbPages()];
+import { printedPages } from "./print/pages.ts";
 
 function main(): void {
   const stale: string[] = [];
-  for (const { file, source, text } of PAGES) {
+  for (const { file, text } of printedPages()) {
     const url = new URL(file, import.meta.url);
-    const printed = `<!-- Printed by \`npm run docs\` from ${source}. Change that, not this page. -->\n\n${text()}`;
-    if (!process.argv.includes("--check")) writeFileSync(url, printed);
-    else if (read(url) !== printed) stale.push(`docs/${file}`);
+    if (!process.argv.includes("--check")) writeFileSync(url, text);
+    else if (read(url) !== text) stale.push(`docs/${file}`);
   }
   if (stale.length === 0) return;
   process.stderr.write(`${stale.join(", ")} ${stale.length === 1 ? "is" : "are"} not what the code prints; run \`npm run docs\` and commit.\n`);

@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import { LoneAnonymousOperationRule, parse, specifiedRules, validate } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
 import { REQUESTS } from "../docs/examples/requests.ts";
+import { printedPages } from "../docs/print/pages.ts";
 import { VERB_ENTRIES } from "../docs/print/verb-data.ts";
 import { ERROR_STATUS } from "../src/errors.ts";
 import { buildSchema } from "../src/graphql/schema.ts";
@@ -21,6 +22,11 @@ const schema = buildSchema();
 const mutations = Object.keys(schema.getMutationType()?.getFields() ?? {}).toSorted();
 
 const blocks = (language: string) => PAGES.flatMap(({ file, text }) => [...text.matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, "gm"))].map(([, block = ""], index) => ({ file, number: index + 1, block })));
+
+test("every printed page is what the code prints", () => {
+  const stale = printedPages().filter(({ file, text }) => PAGES.find((page) => page.file === `docs/${file}`)?.text !== text);
+  expect(stale.map(({ file }) => file)).toEqual([]);
+});
 
 test("every mutation has a page with an example, and is in the index", () => {
   expect(VERB_ENTRIES.map(({ mutation }) => mutation).toSorted()).toEqual(mutations);

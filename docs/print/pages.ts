@@ -1,0 +1,19 @@
+/** Every page that follows from code, with the line that says so at its top. */
+import { CONFIGURATION_PAGE } from "./configuration.ts";
+import { ERRORS_PAGE } from "./errors.ts";
+import { LIFECYCLE_PAGE } from "./lifecycle.ts";
+import type { Page } from "./markdown.ts";
+import { RULES_PAGE } from "./rules.ts";
+import { verbPages } from "./verb-pages.ts";
+
+export interface PrintedPage {
+  /** Path from `docs/`. */
+  readonly file: string;
+  readonly text: string;
+}
+
+const PAGES: readonly Page[] = [LIFECYCLE_PAGE, ...verbPages(), RULES_PAGE, ERRORS_PAGE, CONFIGURATION_PAGE];
+
+export function printedPages(): readonly PrintedPage[] {
+  return PAGES.map(({ file, source, text }) => ({ file, text: `<!-- Printed by \`npm run docs\` from ${source}. Change that, not this page. -->\n\n${text()}` }));
+}

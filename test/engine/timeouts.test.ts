@@ -1,0 +1,90 @@
+/** What bounds what: the default times, that each of them is a timer of its own, and how long a dead process keeps its work. */
+import { randomUUID } from "node:crypto";
+import { afterAll, describe, expect, test } from "vitest";
+import type { DiscoverCall, Driver } from "../../src/drivers/driver.ts";
+import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
+import type { AnySettings } from "../support/driver.ts";
+import { eventually } from "../support/eventually.ts";
+
+/** Seconds that each call of a driver was given, by what it was for. */
+const given = new Map<string, number>();
+const note = (what: string, { deadline }: { readonly deadline: Date }) => given.set(what, (deadline.getTime() - Date.now()) / 1000);
+
+const plain = aDriver("timed") as unknown as Driver<AnySettings>;
+const timed = {
+  ...plain,
+  power: {
+    ...plain.power,
+    read: (call: Parameters<typeof plain.power.read>[0]) => {
+      note("power.read", call);
+      return plain.power.read(call);
+    },
+  },
+  discover: {
+    settings: plain.settings,
+    probe: async (call: DiscoverCall) => {
+      note("probe", call);
+      return { settings: {} };
+    },
+  },
+} as unknown as Driver<never>;
+
+const impatient = aDriver("impatient", {
+  clean: stepsOf(aStep("listen", "clean", async () => ({ kind: "wait", callback: true, memo: null }), { timeoutSeconds: 1 })),
+});
+
+const ostler = await engineUnderTest({ drivers: [timed, impatient] });
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+describe("unless something else is said", () => {
+  test("a BMC has 30 seconds for a call in which its power is read, and for a probe", async () => {
+    const node = await ostler.aNode().with("timed").made();
+    await ostler.engine.readPower({ ids: [node.id] });
+    const { operationId } = await ostler.engine.discoverNodes(ALICE, { addresses: ["10.1.0.1"], driver: "timed" });
+    await ostler.operationEnds(operationId ?? "");
+    for (const what of ["power.read", "probe"]) {
+      expect(given.get(what), what).toBeGreaterThan(28);
+      expect(given.get(what), what).toBeLessThanOrEqual(30);
+    }
+  });
+
+  test("a stop gives running steps ten minutes", async () => {
+    const gate = aGate();
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await gate.arrivals();
+    await ostler.engine.stop(ALICE, { work: { operationId: id } });
+    const timers = await ostler.test.sql<{ seconds: number }[]>`select extract(epoch from start_after - created_on)::float8 as seconds from pgboss.job where name = 'timers' and data->>'operationId' = ${id}`;
+    expect(timers.map(({ seconds }) => Math.round(seconds))).toEqual([600]);
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
+  });
+});
+
+test("each time-out is a timer of its own: those of hundreds of nodes run down together, and none waits for another", async () => {
+  const nodes = await ostler.aNode().in("AVAILABLE").with("impatient").named(`impatient-${randomUUID()}`).times(250);
+  const id = await ostler.begin("CLEAN", nodes, { onFailure: "LEAVE" });
+  await ostler.operationEnds(id);
+  const runs = await ostler.runs(id);
+  expect(new Set(runs.map(({ state, failure }) => `${state} ${failure?.code}`))).toEqual(new Set(["FAILED TIMEOUT"]));
+  const late = runs.map(({ startedAt, finishedAt }) => ((finishedAt?.getTime() ?? 0) - (startedAt?.getTime() ?? 0)) / 1000).filter((seconds) => seconds > 20);
+  expect(late).toEqual([]);
+}, 60_000);
+
+test("the work of a process that was killed is taken up by another within the lease, without anybody's help", async () => {
+  await using lab = await engineUnderTest({ started: false });
+  const gate = aGate();
+  gate.open();
+  const node = await lab.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).made();
+  const victim = await lab.inAnotherProcess();
+  const id = await lab.begin("DEPLOY", [node]);
+  await eventually("the step is entered", () => lab.entered(node).includes("deploy.write_image"));
+  await victim.kill();
+  const killedAt = Date.now();
+  await lab.engine.start();
+  await eventually("the operation ends", async () => (await lab.operation(id)).finishedAt !== null, 45_000);
+  expect((await lab.operation(id)).state).toBe("SUCCEEDED");
+  expect((Date.now() - killedAt) / 1000).toBeLessThan(45);
+  expect((await lab.story(node, id)).filter((line) => line.startsWith("recover"))).toHaveLength(1);
+}, 60_000);
