@@ -65,7 +65,7 @@ describe("links of", () => {
 describe("the diagram", () => {
   const NAME = "(?:\\[\\*\\]|[A-Za-z_]+[0-9]*)";
   const GRAMMARS: Readonly<Record<string, RegExp>> = {
-    "stateDiagram-v2": new RegExp(`^ +(?:${NAME} --> ${NAME}(?: : [A-Za-z, _]+)?|state ${NAME} \\{|\\}|${NAME})$`),
+    "stateDiagram-v2": new RegExp(`^ +(?:${NAME} --> ${NAME}(?: : [A-Za-z, _]+)?|direction LR|state ${NAME} \\{|\\}|${NAME})$`),
     "flowchart TD": new RegExp(`^ +(?:${NAME}\\{"[^"]+"\\}|${NAME} -- [a-z]+ --> ${NAME}(?:\\[${NAME}\\])?|${NAME}\\[${NAME}\\])$`),
   };
 

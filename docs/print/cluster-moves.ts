@@ -11,7 +11,7 @@ import { NODE_VERBS, route } from "../../src/lifecycle/verbs.ts";
 import type { OperationKind, Route } from "../../src/lifecycle/verbs.ts";
 
 /** What makes a cluster move; the worst that happens to one of its nodes names the end of an operation. */
-type Cause = "work begins" | "stop or abort" | "all done" | "a node failed" | "a node stopped";
+type Cause = "work begins" | "stop or abort" | "done" | "failed" | "stopped";
 
 export interface ClusterMove {
   readonly from: ClusterState;
@@ -25,10 +25,10 @@ interface Resting {
 }
 
 interface Ending extends Resting {
-  readonly cause: "all done" | "a node failed" | "a node stopped";
+  readonly cause: "done" | "failed" | "stopped";
 }
 
-const BY_SEVERITY = ["all done", "a node stopped", "a node failed"] as const;
+const BY_SEVERITY = ["done", "stopped", "failed"] as const;
 
 export function clusterMoves(): readonly ClusterMove[] {
   const resting = restingNodes();
@@ -47,10 +47,10 @@ export function clusterMoves(): readonly ClusterMove[] {
       note(before, "work begins", during);
       note(during, "stop or abort", stopping);
       // A node that the verb is not for is not of the operation, and stays.
-      for (const ended of combinations(nodes.map((node, index) => (ends[index]?.length ? ends[index] : [{ ...node, cause: "all done" }])))) {
-        const cause = BY_SEVERITY.findLast((one) => ended.some((node) => node.cause === one)) ?? "all done";
+      for (const ended of combinations(nodes.map((node, index) => (ends[index]?.length ? ends[index] : [{ ...node, cause: "done" }])))) {
+        const cause = BY_SEVERITY.findLast((one) => ended.some((node) => node.cause === one)) ?? "done";
         const after = clusterState({ nodes: ended, work: [] });
-        if (cause !== "a node stopped") note(during, cause, after);
+        if (cause !== "stopped") note(during, cause, after);
         note(stopping, cause, after);
       }
     }
@@ -90,10 +90,10 @@ function endingsOf({ legs, finish, bestEffort }: Route, node: Resting): readonly
     for (const reached of phase === "deploy" ? (["NONE", "PROVISIONED"] as const) : [stage]) {
       const failed = edge(state, "fail")?.to;
       const stopped = edge(state, "stop")?.to;
-      if (failed && !bestEffort) ends.push({ state: failed, stage: reached, cause: "a node failed" });
-      if (stopped) ends.push({ state: stopped, stage: reached, cause: "a node stopped" });
+      if (failed && !bestEffort) ends.push({ state: failed, stage: reached, cause: "failed" });
+      if (stopped) ends.push({ state: stopped, stage: reached, cause: "stopped" });
     }
   }
   const end = follow(state, finish);
-  return [...ends, { state: end, stage: end === "ACTIVE" ? "DEPLOYED" : stage, cause: "all done" }];
+  return [...ends, { state: end, stage: end === "ACTIVE" ? "DEPLOYED" : stage, cause: "done" }];
 }

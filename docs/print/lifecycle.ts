@@ -65,7 +65,7 @@ function lifecyclePage(): string {
     "Derived from its nodes and what works on them, never stored; the table is `src/lifecycle/cluster-state.ts`. The first question that is answered yes decides. Changes of power and inspections in place do not count as work. A dry run changes nothing.",
     clusterDecision(),
     meanings("state", CLUSTER_STATES),
-    "How a cluster moves, as one operation after another works on it. An operation ends by the worst that befell one of its nodes; nodes that it does not concern stay what they are, so a cluster of which one node failed before is not operational when all is done on the others.",
+    "How a cluster moves, as one operation after another works on it: `done` on all of its nodes, `stopped` on some, or `failed` on some, be it that they failed or were aborted. Nodes that an operation does not concern stay what they are; so a cluster of which one node had failed before is not operational when all is done on the others.",
     stateDiagram(clusterArrows()),
   );
 }
@@ -108,7 +108,7 @@ function clusterArrows(): readonly string[] {
   const begins = grouped(moves.filter(({ event }) => event === "work begins"), ({ to }) => to);
   const fromBox = begins.map((group) => ({ ...group[0], from: group.length === resting.length ? "nothing_runs" : group[0].from, event: group[0].to === "REMOVING" ? "removal begins" : "work begins" }));
   const others = moves.filter(({ event }) => event !== "work begins");
-  return ["state nothing_runs {", ...resting.map((state) => `    ${state}`), "}", ...arrows([...fromBox, ...others])];
+  return ["direction LR", "state nothing_runs {", ...resting.map((state) => `    ${state}`), "}", ...arrows([...fromBox, ...others])];
 }
 
 // ---- waves
