@@ -274,7 +274,11 @@ function refusalOfStop(ref: string, nodeId: string, run: RunRow | undefined): Re
 export async function stopTimeout(parts: InterruptParts, operationId: string, setAt: number): Promise<void> {
   await parts.transact(async (work) => {
     if (await stopDiscoveryNow(work, operationId)) return;
-    const late = (await lockUnfinishedRuns(work.tx, { operationId })).filter(({ wish, wishAt, purpose }) => wish === "STOP" && purpose === "WORK" && (wishAt?.getTime() ?? 0) <= setAt);
+    const runs = (await lockUnfinishedRuns(work.tx, { operationId })).filter(({ purpose, wishFailure }) => purpose === "WORK" && wishFailure === null);
+    const operation = await lockOperation(work.tx, operationId);
+    // A stop of the whole is for those as well that somebody wanted to abort in the meantime, and whose step has not ended.
+    const isWhole = operation?.wish === "STOP" && operation.wishBy !== ENGINE;
+    const late = runs.filter(({ wish, wishAt }) => (wish === "STOP" ? (wishAt?.getTime() ?? 0) <= setAt : isWhole));
     const plans = await plansByHashes(work.tx, [...new Set(late.map(({ planHash }) => planHash))]);
     for (const run of late) {
       const failure: Failure = {

@@ -1,6 +1,7 @@
 /**
  * Taking a pending abort back: as long as the running step has not ended, nothing of the abort has been done, and the work can
- * go on as if it had never been asked for. A stop that was asked for before the abort is taken back with it.
+ * go on as if it had never been asked for. A stop that was asked for before the abort is taken back with it, but for one of
+ * the whole operation that the abort did not concern as a whole.
  */
 import type { Refusal } from "../errors.ts";
 import { judgeAbort } from "../lifecycle/interrupts.ts";

@@ -1,4 +1,5 @@
 /** The reserved step `hold`: the run parks, for as long as it takes, until somebody lifts it; then it goes on after it. */
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, describe, expect, test } from "vitest";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
 import type { StepChoice } from "../../src/store/records.ts";
@@ -206,4 +207,58 @@ describe("a run that holds", () => {
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     expect([await ostler.nodeState(bad), await ostler.nodeState(node)]).toEqual(["AVAILABLE", "AVAILABLE"]);
   });
+});
+
+/** Numbers from 0 up to 1 that are the same in every run of the tests. */
+function numbers(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fffffff;
+    return state / 0x80000000;
+  };
+}
+
+// Who is parked without a job depends on being told; whoever is to tell may be at work at the same moment.
+test.each([7, 42])("nothing that is parked without a job is forgotten, whatever comes together: holds, waits, limits, maintenance, waves, stops, aborts (%i)", async (seed) => {
+  await using lab = await engineUnderTest();
+  const other = await lab.another({ started: true });
+  const next = numbers(seed);
+  const pick = <Item>(items: readonly Item[]): Item => items[Math.floor(next() * items.length)] as Item;
+  const steps = [step("clean", "erase_metadata"), HOLD, step("engine", "wait", { seconds: 0.05 }), step("clean", "erase_disks")];
+  const nodes = await lab.aNode().in("AVAILABLE").with("fake", { delayMs: 5, controller: "bmc" }).times(12);
+  const bad = await lab.aNode().in("AVAILABLE").with("fake", { delayMs: 8, steps: { "clean.erase_metadata": { fail: "no luck" } } }).times(2);
+  const ids = [
+    await lab.begin("CLEAN", [...nodes.slice(0, 6), ...bad.slice(0, 1)], { options: { steps }, onFailure: "CLEAN_UP_ALL" }),
+    await lab.begin("CLEAN", [...nodes.slice(6), ...bad.slice(1)], { options: { steps }, onFailure: "CLEAN_UP_FAILED", waves: { sizes: [{ count: 3 }, { count: 5 }] } }),
+  ];
+  const waves = ids[1] ?? "";
+  const all = { ids: nodes.map((node) => node.id) };
+  for (let round = 0; round < 40; round += 1) {
+    const { engine } = pick([lab, other]);
+    const one = { ids: [pick(nodes).id] };
+    const asks: readonly (() => Promise<unknown>)[] = [
+      () => engine.unhold(ALICE, { work: one }),
+      () => engine.unhold(ALICE, { work: { operationId: pick(ids) } }),
+      () => engine.abort(ALICE, { work: one }),
+      () => engine.withdrawAbort(ALICE, { work: one }),
+      () => engine.stop(ALICE, { work: one }),
+      () => engine.restart(ALICE, { work: one, from: "UNFINISHED_STEP" }).then(({ operationId }) => operationId && ids.push(operationId)),
+      () => engine.setMaintenance(ALICE, one, "new fan"),
+      () => engine.setMaintenance(ALICE, all, null),
+      () => engine.updateSite(ALICE, { phaseLimits: [{ phase: "clean", limit: 1 + Math.floor(next() * 3) }], controllerLimit: pick([null, 2]) }),
+      () => engine.updateSite(ALICE, { phaseLimits: null, controllerLimit: null }),
+      () => engine.steerWaves(ALICE, { operationId: waves, action: pick(["HALT", "RESUME", "ADVANCE"]) }),
+    ];
+    await pick(asks)();
+    await delay(next() * 10);
+  }
+  await lab.engine.setMaintenance(ALICE, all, null);
+  await lab.engine.updateSite(ALICE, { phaseLimits: [{ phase: "clean", limit: 1 }] });
+  await eventually("everything ends once holds are lifted and waves resumed", async () => {
+    const unfinished = await lab.test.sql<{ id: string }[]>`select id from operations where finished_at is null`;
+    await lab.engine.steerWaves(ALICE, { operationId: waves, action: "RESUME" });
+    for (const { id } of unfinished) await lab.engine.unhold(ALICE, { work: { operationId: id } });
+    return unfinished.length === 0;
+  });
+  expect(await unsound(lab)).toEqual([]);
 });

@@ -102,7 +102,7 @@ describe("a limit of a phase", () => {
     const gate = aGate();
     const nodes = await ostler.aNode().in("MANAGEABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(6);
     const id = await ostler.begin("COMMISSION", nodes);
-    await eventually("all have been cleaned", async () => (await ostler.runs(id)).every(({ slotPhase }) => slotPhase === "deploy"), 6_000);
+    await eventually("all have been cleaned", async () => (await ostler.runs(id)).every(({ slotPhase }) => slotPhase === "deploy"), 8_000);
     expect(await mostAtOnce(nodes, CLEANING)).toBe(1);
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -213,12 +213,12 @@ describe("a limit of management controllers", () => {
   test("does not hold up those who wait for a phase behind it", async () => {
     await site({ phaseLimits: [{ phase: "deploy", limit: 2 }], controllerLimit: 1 });
     const [chassisGate, gate] = [aGate(), aGate()];
-    const chassis = await behind("10.0.1.1", { steps: { "deploy.prepare": { gate: chassisGate.name } } }).times(9);
+    const chassis = await behind("10.0.1.1", { steps: { "deploy.prepare": { gate: chassisGate.name } } }).times(15);
     const other = await heldIn("deploy.prepare", gate).made();
     const id = await ostler.begin("DEPLOY", [...chassis, other]);
-    await Promise.race([gate.arrivals(), new Promise((_, reject) => setTimeout(() => reject(new Error("It waits behind them.")), 5_000).unref())]);
+    await Promise.race([gate.arrivals(), new Promise((_, reject) => setTimeout(() => reject(new Error("It waits behind them.")), 10_000).unref())]);
     expect(await chassisGate.arrivals(1)).toHaveLength(1);
-    expect((await ostler.run(id, chassis[8] as TestNode)).waitFor).toBe("controller:10.0.1.1");
+    expect((await ostler.run(id, chassis[14] as TestNode)).waitFor).toBe("controller:10.0.1.1");
     gate.open();
     chassisGate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");

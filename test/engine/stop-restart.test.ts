@@ -305,6 +305,21 @@ describe("a stop whose time is over", () => {
     expect(await unsound(lab)).toEqual([]);
   });
 
+  // They had lost the stop to the abort, and the operation was STOPPING for as long as their step could last.
+  test("fails those as well whose abort is pending, or was withdrawn, while the others were stopped", async () => {
+    const gate = aGate();
+    const nodes = (await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).times(3)) as [TestNode, TestNode, TestNode];
+    const [pending, withdrawn, plain] = nodes;
+    const id = await ostler.begin("CLEAN", nodes);
+    await gate.arrivals(3);
+    await stop(id, 1);
+    for (const node of [pending, withdrawn]) await ostler.engine.abort(ALICE, { work: { ids: [node.id] } });
+    await ostler.engine.withdrawAbort(ALICE, { work: { ids: [withdrawn.id] } });
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    for (const node of [pending, withdrawn, plain]) expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", failure: { code: "STOP_TIMEOUT", step: "clean.erase_metadata" } });
+    gate.open();
+  });
+
   test("counts though no process was there when it ran down", async () => {
     await using lab = await engineUnderTest({ started: false });
     const first = await lab.another({ started: true });

@@ -143,6 +143,20 @@ test("an abort that is pending on a parked step takes effect when the step has c
   expect(resumed?.at.getTime()).toBeGreaterThanOrEqual((wakeAt?.getTime() ?? Infinity) - 1);
 });
 
+test("a withdrawn abort of one node leaves the stop of its operation in force", async () => {
+  const gate = aGate();
+  const [node, other] = (await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).times(2)) as [TestNode, TestNode];
+  const id = await ostler.begin("CLEAN", [node, other]);
+  await gate.arrivals(2);
+  await ostler.engine.stop(ALICE, { work: { operationId: id } });
+  await abort(node);
+  await withdraw(node);
+  expect((await ostler.operation(id)).state).toBe("STOPPING");
+  gate.open();
+  expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
+  expect([await ostler.nodeState(node), await ostler.nodeState(other)]).toEqual(["STOPPED", "STOPPED"]);
+});
+
 describe("a withdrawal is refused", () => {
   test("when no abort is pending, and when nothing runs", async () => {
     const { gate, node, id } = await heldAtBoundary();
