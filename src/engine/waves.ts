@@ -51,7 +51,8 @@ export function resolveWaves(wish: WavesWish, total: number): Waves {
 export async function settleWaves(work: Work, parts: BeginParts, operation: OperationRow): Promise<void> {
   const { waves, waveState, wave } = operation;
   if (!waves || !waveState || operation.wish !== null) return;
-  const failures = (await countFailed(work.tx, operation.id)) - waves.forgiven;
+  // Every run's end comes by here, so failures are counted only where they count.
+  const failures = waves.maxFailures === null ? 0 : (await countFailed(work.tx, operation.id)) - waves.forgiven;
   const unfinished = await hasUnfinishedInWaves(work.tx, operation.id, wave);
   const queued = await hasQueued(work.tx, operation.id);
   switch (judgeWaves({ ...waves, state: waveState, wave, waves: waves.sizes.length, failures, unfinished, queued })) {

@@ -224,7 +224,8 @@ export async function hasUnfinishedInWaves(tx: Tx, operationId: string, wave: nu
 
 /** Whether a node of the operation has not begun. */
 export async function hasQueued(tx: Tx, operationId: string): Promise<boolean> {
-  return (await nextQueuedWave(tx, operationId, -1)) !== null;
+  const found = await tx.select({ id: runs.id }).from(runs).where(and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), eq(runs.state, "QUEUED"), isNull(runs.finishedAt))).limit(1);
+  return found.length > 0;
 }
 
 /** The first wave after one in which a node has not begun; null: there is none. */
@@ -232,7 +233,7 @@ export async function nextQueuedWave(tx: Tx, operationId: string, after: number)
   const [row] = await tx
     .select({ wave: sql<number | null>`min(${runs.wave})::int` })
     .from(runs)
-    .where(and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), eq(runs.state, "QUEUED"), gt(runs.wave, after)));
+    .where(and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), eq(runs.state, "QUEUED"), isNull(runs.finishedAt), gt(runs.wave, after)));
   return row?.wave ?? null;
 }
 
