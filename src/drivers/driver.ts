@@ -66,7 +66,7 @@ export type StepResult =
   | { readonly kind: "done"; readonly output?: Json }
   /**
    * Not finished: entered again with `memo` after `seconds`, or, with `callback`, when the machine calls back or after
-   * `seconds` of silence (`StepCall.callback` then is null). Nothing of this process need live until then. A memo is
+   * `seconds` of silence, 1800 if absent (`StepCall.callback` then is null). Nothing of this process need live until then. A memo is
    * stored as it is and comes back as it was, so it must hold no secret; the settings are there again.
    */
   | { readonly kind: "wait"; readonly seconds?: number; readonly callback?: true; readonly memo: Json }

@@ -70,7 +70,7 @@ const LOOKS = 8;
 const LOOK_EVERY_MS_MAX = 5_000;
 const AFTER_TROUBLE_MS = 1_000;
 
-/** A call to a BMC, and a change of power, in ms (semantics.md, section 13). */
+/** A call to a BMC, and a change of power, in ms (docs/rules.md, section 13). */
 const READ_MS = 30_000;
 const CORRECT_MS = 60_000;
 /** Of a reading that was asked for: nodes, calls at the same time, and the time for all of it. */

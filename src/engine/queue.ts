@@ -190,9 +190,9 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   /** Stores jobs for those of the keys that have none. */
   async function restoreIn(queue: string, keys: readonly string[], dataOf: (key: string) => JobData): Promise<number> {
     let restored = 0;
-    for (const key of keys) {
-      const jobs = await boss.findJobs(queue, { key });
-      if (jobs.some(({ state }) => state === "created" || state === "retry" || state === "active")) continue;
+    const { rows } = await boss.getDb().executeSql("select singleton_key from pgboss.job where name = $1 and singleton_key = any($2) and state in ('created', 'retry', 'active')", [queue, keys]);
+    const held = new Set((rows as { singleton_key: string }[]).map(({ singleton_key: key }) => key));
+    for (const key of keys.filter((one) => !held.has(one))) {
       await boss.send(queue, dataOf(key), { singletonKey: key });
       restored += 1;
     }

@@ -1,7 +1,8 @@
 /**
  * Finds runs that have fallen through: unfinished, due, and without a job; and discoveries likewise. The queue itself
  * takes over the work of a dead process (its lease runs out, the job goes to another); this is the net below it, for jobs
- * that an operator deleted or a queue that was rebuilt. It looks at the start and then once a minute, a page at a time.
+ * that an operator deleted or a queue that was rebuilt. It looks at the start and then once a minute, at all of them: page
+ * by page, because most of those that nobody has touched for a while are only long at work.
  */
 import type { Log } from "../log.ts";
 import type { Database } from "../store/database.ts";
@@ -21,8 +22,13 @@ export interface Recovery {
 export function startRecovery(parts: { readonly database: Database; readonly queue: Queue; readonly log: Log }): Recovery {
   const { database, queue, log } = parts;
   const sweep = async () => {
-    const found = await neglectedRuns(database.reader, NEGLECTED_SECONDS, PAGE);
-    const restored = await queue.restore(found);
+    let restored = 0;
+    for (let after: string | null = null, more = true; more; ) {
+      const found: string[] = await neglectedRuns(database.reader, { seconds: NEGLECTED_SECONDS, after, limit: PAGE });
+      restored += await queue.restore(found);
+      after = found.at(-1) ?? after;
+      more = found.length === PAGE;
+    }
     if (restored > 0) log.warn({ runs: restored }, "runs without a job were given one");
     const discoveries = await queue.restoreDiscoveries(await unfinishedDiscoveries(database.reader, NEGLECTED_SECONDS, PAGE));
     if (discoveries > 0) log.warn({ discoveries }, "discoveries without a job were given one");

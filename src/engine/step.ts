@@ -85,6 +85,8 @@ export interface Said {
 
 /** Longest delay of one timer; a longer one is waited for in pieces. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
+/** How long a step waits for a call-back that does not say how long: for a boot, or an agent that reports. */
+const SILENCE_SECONDS = 1_800;
 /** An output is for people and later steps, not for files. */
 const OUTPUT_BYTES_MAX = 256 * 1024;
 const REASON_LENGTH_MAX = 2_000;
@@ -334,7 +336,7 @@ function outcomeOf(result: unknown, redactor: Redactor, power: { readonly state:
       return output === undefined ? junk("an output that is no JSON or is too large") : { kind: "done", output: redactor.json(output), toVerify: false, powerState: power.state };
     }
     case "wait": {
-      const seconds = given["seconds"] ?? (given["callback"] === true ? Number.POSITIVE_INFINITY : undefined);
+      const seconds = given["seconds"] ?? (given["callback"] === true ? SILENCE_SECONDS : undefined);
       const memo = storable(given["memo"]);
       if (typeof seconds !== "number" || !(seconds >= 0)) return junk("a wait without seconds and without a call-back");
       if (memo === undefined || !isStorable(memo)) return junk("a memo that is no JSON, is too large, or has characters that cannot be stored");

@@ -343,8 +343,8 @@ export async function wishesOf(reader: Reader, ids: readonly string[]): Promise<
   return reader.select({ id: runs.id, wish: runs.wish, fence: runs.fence, overdue: sql<boolean>`${runs.wishFailure} is not null` }).from(runs).where(inArray(runs.id, [...ids]));
 }
 
-/** Unfinished runs that somebody should have touched by now: recovery gives them a job again. */
-export async function neglectedRuns(reader: Reader, afterSeconds: number, limit: number): Promise<string[]> {
+/** Unfinished runs that nobody has touched for so many seconds, though somebody should have: recovery gives those a job that have none. A page of them, by id. */
+export async function neglectedRuns(reader: Reader, { seconds, after, limit }: { readonly seconds: number; readonly after: string | null; readonly limit: number }): Promise<string[]> {
   const rows = await reader
     .select({ id: runs.id })
     .from(runs)
@@ -354,10 +354,11 @@ export async function neglectedRuns(reader: Reader, afterSeconds: number, limit:
         ne(runs.state, "QUEUED"),
         // Parked without a job: somebody, or a place below a limit, gives them one; a wish has given them one.
         sql`(coalesce(${runs.waitReason}, '') not in ('HOLD', 'CAPACITY', 'MAINTENANCE') or ${runs.wish} is not null)`,
-        sql`greatest(${runs.updatedAt}, coalesce(${runs.wakeAt}, ${runs.updatedAt})) < now() - make_interval(secs => ${afterSeconds})`,
+        sql`greatest(${runs.updatedAt}, coalesce(${runs.wakeAt}, ${runs.updatedAt})) < now() - make_interval(secs => ${seconds})`,
+        after === null ? undefined : gt(runs.id, after),
       ),
     )
-    .orderBy(asc(runs.updatedAt))
+    .orderBy(asc(runs.id))
     .limit(limit);
   return rows.map(({ id }) => id);
 }

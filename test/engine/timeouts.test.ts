@@ -34,7 +34,11 @@ const impatient = aDriver("impatient", {
   clean: stepsOf(aStep("listen", "clean", async () => ({ kind: "wait", callback: true, memo: null }), { timeoutSeconds: 1 })),
 });
 
-const ostler = await engineUnderTest({ drivers: [timed, impatient] });
+const patient = aDriver("patient", {
+  clean: stepsOf(aStep("listen", "clean", async () => ({ kind: "wait", callback: true, memo: null }), { timeoutSeconds: 86_400 })),
+});
+
+const ostler = await engineUnderTest({ drivers: [timed, impatient, patient] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 describe("unless something else is said", () => {
@@ -47,6 +51,17 @@ describe("unless something else is said", () => {
       expect(given.get(what), what).toBeGreaterThan(28);
       expect(given.get(what), what).toBeLessThanOrEqual(30);
     }
+  });
+
+  test("a machine that is to call back may be silent for half an hour", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").with("patient").made();
+    const id = await ostler.begin("CLEAN", [node]);
+    await ostler.nodeBecomes(node, "CLEAN_WAIT");
+    const seconds = (((await ostler.run(id, node)).wakeAt?.getTime() ?? 0) - Date.now()) / 1000;
+    expect(seconds).toBeGreaterThan(1_790);
+    expect(seconds).toBeLessThanOrEqual(1_801);
+    await ostler.engine.abort(ALICE, { work: { operationId: id } });
+    await ostler.operationEnds(id);
   });
 
   test("a stop gives running steps ten minutes", async () => {
@@ -70,6 +85,17 @@ test("each time-out is a timer of its own: those of hundreds of nodes run down t
   expect(new Set(runs.map(({ state, failure }) => `${state} ${failure?.code}`))).toEqual(new Set(["FAILED TIMEOUT"]));
   const late = runs.map(({ startedAt, finishedAt }) => ((finishedAt?.getTime() ?? 0) - (startedAt?.getTime() ?? 0)) / 1000).filter((seconds) => seconds > 20);
   expect(late).toEqual([]);
+}, 60_000);
+
+test("runs without a job are all given one, however many there are", async () => {
+  await using lab = await engineUnderTest({ started: false });
+  const nodes = await lab.aNode().times(450);
+  const id = await lab.begin("MANAGE", nodes);
+  await lab.test.sql`delete from pgboss.job where name = 'runs'`;
+  await lab.test.sql`update runs set updated_at = now() - interval '5 minutes'`;
+  await lab.engine.start();
+  await eventually("the operation ends", async () => (await lab.operation(id)).finishedAt !== null, 30_000);
+  expect((await lab.operation(id)).state).toBe("SUCCEEDED");
 }, 60_000);
 
 test("the work of a process that was killed is taken up by another within the lease, without anybody's help", async () => {
