@@ -1,5 +1,5 @@
 /**
- * Variables: JSON objects overlaid one over the other (docs/rules.md, section 10). A shallow merge: later wins, empty
+ * Variables: JSON objects overlaid one over the other. A shallow merge: later wins, empty
  * values override, `null` removes the key, absent and `{}` change nothing.
  */
 import type { Refusal } from "../errors.ts";
