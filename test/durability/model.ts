@@ -78,9 +78,11 @@ const HISTORY = 30;
 /** After everything is lifted everything ends within this: a lease may have to run out first. */
 const ENDS_WITHIN_MS = 90_000;
 const STORY_LINES_MAX = 400;
+const FIRMWARE_MS = 400;
+const FIRMWARE = { interface: "clean", name: "update_firmware", args: { version: "2.1" } } as const;
 const CLEANINGS: readonly NonNullable<Options["steps"]>[] = [
   [{ interface: "clean", name: "erase_metadata", args: {} }],
-  [{ interface: "clean", name: "erase_disks", args: {} }, { interface: "clean", name: "update_firmware", args: { version: "2.1" } }],
+  [{ interface: "clean", name: "erase_disks", args: {} }, FIRMWARE],
   [{ interface: "clean", name: "erase_metadata", args: {} }, { interface: "engine", name: "hold", args: { reason: "look at it" } }, { interface: "clean", name: "erase_disks", args: {} }],
   [{ interface: "engine", name: "wait", args: { seconds: 0.2 } }, { interface: "clean", name: "erase_metadata", args: {} }],
   [{ interface: "power", name: "power_off", args: {} }, { interface: "clean", name: "erase_disks", args: {} }, { interface: "power", name: "power_on", args: {} }],
@@ -484,6 +486,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
 
   /** All at once, with leases that run out at once; or one alone, whose leases run out in their own time. */
   async function kill(): Promise<void> {
+    if (random.often(0.6)) await writeFirmware();
     const all = random.often(0.7);
     const dying = all ? workers : workers.slice(0, 1);
     workers = workers.filter((worker) => !dying.includes(worker));
@@ -497,6 +500,24 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     note(`kill ${dying.map(({ owner }) => owner).join(" ")}`);
     count(all ? "kills of all" : "kills of one");
     await Promise.all(dying.map(hire));
+  }
+
+  /** Machines are in the middle of what must not be done twice. */
+  async function writeFirmware(): Promise<void> {
+    const now = await look();
+    const free = nodes.filter(({ id }) => {
+      const facts = now.get(id);
+      return facts && reasonsAgainst("CLEAN", facts, {}).length === 0;
+    });
+    if (free.length === 0) return;
+    const chosen = random.some(3, free);
+    for (const { id } of chosen) await engine.updateNode(caller(), id, { settings: { steps: { "clean.update_firmware": { delayMs: FIRMWARE_MS } } } });
+    const request: VerbRequest = { kind: "CLEAN", nodes: { ids: chosen.map(({ id }) => id) }, options: { steps: [FIRMWARE] }, acceptance: "BEST_EFFORT" };
+    const { operationId } = await engine.submit(caller(), request);
+    if (operationId !== null) remember({ id: operationId, kind: "CLEAN", options: request.options as Options, request });
+    note(`firmware on ${namesOf(chosen)}: ${operationId?.slice(0, 8)}`);
+    count("firmware under a kill");
+    await delay(random.whole(50, FIRMWARE_MS));
   }
 
   // ---- the end of a round

@@ -45,9 +45,11 @@ export interface RacesReport {
 const NAMES = { ABORT: "aborts", WITHDRAW: "withdrawals", STOP: "stops" } as const;
 const NODES_A_LANE = 4;
 const STEP_MS = 30;
+/** Long enough to be cut in the middle, however busy the machine is. */
+const LINGER_MS = 300;
 /** A step that does not heed its signal goes on for longer than the engine waits for it. */
-const GRACE_MS = 60;
-const DEAF_MS = 150;
+const GRACE_MS = 200;
+const DEAF_MS = 450;
 const ENDS_WITHIN_MS = 30_000;
 const POLL_MS = 12;
 /** Jobs that were woken twice end by themselves. */
@@ -88,7 +90,7 @@ interface Work {
 /** Where work may begin, and what it then goes through; from the rules of the verbs. */
 const WORKS: readonly { readonly weight: number; readonly from: readonly string[]; readonly work: Work }[] = [
   { weight: 1, from: ["ENROLLED", "STOPPED", "DECOMMISSIONED", "MANAGEABLE", "INSPECT_FAILED", "CLEAN_FAILED", "AVAILABLE", "DEPLOY_FAILED"], work: { kind: "COMMISSION", phases: ["inspect", "clean", "deploy"] } },
-  { weight: 2, from: ["ENROLLED", "STOPPED", "DECOMMISSIONED", "MANAGEABLE", "INSPECT_FAILED", "CLEAN_FAILED"], work: { kind: "COMMISSION", phases: ["inspect", "clean"], options: { until: "AVAILABLE" } } },
+  { weight: 1, from: ["ENROLLED", "STOPPED", "DECOMMISSIONED", "MANAGEABLE", "INSPECT_FAILED", "CLEAN_FAILED"], work: { kind: "COMMISSION", phases: ["inspect", "clean"], options: { until: "AVAILABLE" } } },
   { weight: 3, from: ["UNDEPLOY_FAILED"], work: { kind: "COMMISSION", phases: ["undeploy", "clean", "deploy"] } },
   { weight: 5, from: ["AVAILABLE", "ACTIVE", "DEPLOY_FAILED"], work: { kind: "DEPLOY", phases: ["deploy"] } },
   { weight: 3, from: ["AVAILABLE", "MANAGEABLE", "CLEAN_FAILED"], work: { kind: "CLEAN", phases: ["firmware"], options: { steps: [{ interface: "clean", name: "erase_disks", args: {} }, { interface: "clean", name: "update_firmware", args: { version: "2.1" } }] } } },
@@ -111,7 +113,8 @@ function scriptsFor(random: Chance, phases: readonly string[]): Scripts {
   let deaf = false;
   for (const step of phases.flatMap((phase) => STEPS[phase] ?? [])) {
     const script: Script = { delayMs: random.whole(0, STEP_MS) };
-    const trait = random.weighed([[70, "plain"], [9, "waits"], [6, "called back"], [5, "fails"], [3, "throws"], [4, "tries again"], [2, "deaf"]] as const);
+    const trait = random.weighed([[58, "plain"], [12, "lingers"], [9, "waits"], [6, "called back"], [5, "fails"], [3, "throws"], [4, "tries again"], [2, "deaf"]] as const);
+    if (trait === "lingers") script.delayMs = random.whole(STEP_MS, LINGER_MS);
     if (trait === "waits") script.waitSeconds = random.whole(1, STEP_MS) / 1000;
     if (trait === "called back") script.callback = true;
     if (trait === "fails") script.fail = "no luck";
@@ -142,25 +145,33 @@ interface Disturbance {
 
 function disturbancesFor(random: Chance, nodes: readonly Node[], phases: readonly string[], scripts: ReadonlyMap<string, Scripts>): Disturbance[] {
   const steps = phases.flatMap((phase) => STEPS[phase] ?? []);
-  const count = random.weighed([[65, 1], [28, 2], [7, 3]] as const);
   const first = disturbance();
+  const isPending = first.verb === "ABORT" && first.aim !== null && cutOf(first.aim.step) !== "ALWAYS";
+  const more = random.weighed([[isPending ? 30 : 65, 0], [28, 1], [7, 2]] as const);
   // A repetition, or a withdrawal, comes while the first is still on its way, or right after it.
-  return [first, ...Array.from({ length: count - 1 }, () => (random.often(0.5) ? { ...first, verb: first.verb === "ABORT" && random.often(0.4) ? "WITHDRAW" as const : first.verb, afterMs: first.afterMs + random.whole(0, 12) } : disturbance()))];
+  const again = (): Disturbance => ({ ...first, verb: first.verb === "ABORT" && random.often(isPending ? 0.7 : 0.2) ? "WITHDRAW" : first.verb, afterMs: first.afterMs + random.whole(0, 12) });
+  return [first, ...Array.from({ length: more }, () => (random.often(isPending ? 0.8 : 0.5) ? again() : disturbance()))];
 
   function disturbance(): Disturbance {
     const node = random.one(nodes);
-    const step = steps.length > 0 && random.often(0.9) ? (random.often(0.35) ? (steps.at(-1) ?? "") : random.one(steps)) : null;
+    const step = steps.length > 0 && random.often(0.9) ? aimAt(node) : null;
     const script = step === null ? undefined : scripts.get(node.id)?.steps[step];
     const lasts = (script?.delayMs ?? 0) + (script?.waitSeconds ?? 0) * 1000;
     return {
       verb: random.often(0.6) ? "ABORT" : "STOP",
       mode: random.often(0.65) ? "NOW" : "AFTER_STEP",
       by: random.weighed([[45, "operation"], [35, "nodes"], [20, "cluster"]] as const),
-      nodes: random.some(random.whole(1, nodes.length), nodes),
+      nodes: [node, ...random.some(random.whole(0, nodes.length - 1), nodes.filter((other) => other !== node))],
       powerOff: random.often(0.15) ? random.often(0.5) : undefined,
       aim: step === null ? null : { node, step },
-      afterMs: step === null ? random.whole(0, 8) : Math.max(0, lasts + random.whole(-12, 14)),
+      afterMs: step === null ? random.whole(0, 8) : lasts > STEP_MS && random.often(0.6) ? random.whole(0, lasts) : Math.max(0, lasts + random.whole(-12, 14)),
     };
+  }
+
+  /** The last one, one that lingers, one that is not cut in the middle, or any. */
+  function aimAt({ id }: Node): string {
+    const kinds = [steps.slice(-1), steps.filter((step) => (scripts.get(id)?.steps[step]?.delayMs ?? 0) > STEP_MS), steps.filter((step) => cutOf(step) !== "ALWAYS"), steps];
+    return random.one(random.weighed(kinds.flatMap((kind, place) => (kind.length > 0 ? [[[3, 2, 3, 3][place] ?? 1, kind] as const] : []))));
   }
 }
 
@@ -325,14 +336,14 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
   }
 
   function chooseWork(random: Chance, lane: Lane): { readonly work: Work; readonly nodes: readonly Node[] } {
-    if (lane.unfinished && random.often(0.3)) {
+    if (lane.unfinished && random.often(0.25)) {
       const { nodes } = lane.unfinished;
       return { work: { kind: "RESTART", from: random.one(["STAGE", "STAGE", "UNFINISHED_STEP", "BEGINNING"] as const), phases: ["inspect", "clean", "deploy"] }, nodes };
     }
     const first = random.one(lane.nodes);
     const { work, from } = random.weighed(WORKS.filter((one) => one.from.includes(first.state)).map((one) => [one.weight, one] as const));
     const others = lane.nodes.filter((node) => node !== first && from.includes(node.state));
-    return { work, nodes: [first, ...random.some(random.weighed([[55, 0], [25, 1], [12, 2], [8, 3]] as const), others)] };
+    return { work, nodes: [first, ...random.some(random.weighed([[66, 0], [20, 1], [9, 2], [5, 3]] as const), others)] };
   }
 
   async function ask(random: Chance, shot: { readonly hit: Promise<void> }, disturbance: Disturbance, lane: Lane, operationId: string, ended: Promise<boolean>, actor: string): Promise<Ask> {
@@ -373,6 +384,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     for (const run of operation.runs) {
       count(`${run.purpose === "WORK" ? "runs" : "clean-ups"} ${run.state}`);
       countMeetings(run, asks);
+      if (run.visits.some(({ cut }) => cut)) count("runs whose step was cut");
       visits.delete(run.id);
     }
     count(`operations ${operation.state}`);

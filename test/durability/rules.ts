@@ -156,8 +156,8 @@ function attemptFlaws(run: RunAccount): string[] {
   // Of the reserved steps that only wait there is nothing to let end.
   const cut = run.attempts.filter(({ step, state }) => state === "ABORTED" && steps[step]?.interface !== "engine");
   if (run.state === "STOPPED") {
-    // A route without steps is done when it has begun.
-    if (open === null && steps.length > 0) flaws.push("all its work was done");
+    // Whoever never began is STOPPED with nothing run, also where an earlier run had left nothing to do.
+    if (open === null && run.seen.some(({ what }) => what === "FENCE")) flaws.push("all its work was done");
     if (cut.length > 0) flaws.push("a step was cut, which a stop does not do");
     if (!bestEffort && newest === "FAILED") flaws.push("its step failed, so it has failed");
   }
@@ -207,7 +207,7 @@ function leftFlaws(run: RunAccount): string[] {
 /** Nobody enters a step of a run while somebody is inside one; what must not be cut was not. */
 function visitFlaws(run: RunAccount): string[] {
   const visits = run.visits.toSorted((a, b) => a.at - b.at);
-  const flaws = visits.flatMap(({ step, cut }) => (cut ? [`${step} must not be cut, and its signal fired`] : []));
+  const flaws = visits.flatMap(({ step, cut }) => (cut && cutOf(step) !== "ALWAYS" ? [`${step} must not be cut, and its signal fired`] : []));
   const recoveries = run.transitions.filter(({ event }) => event === "recover").length;
   const takenUp = visits.filter((visit, index) => visits.slice(0, index).some(({ attempt, killed }) => killed && attempt === visit.attempt) && visits[index - 1]?.killed);
   if (recoveries < takenUp.length) flaws.push(`it was taken up ${takenUp.length} times after its process was killed, and says so ${recoveries} times`);

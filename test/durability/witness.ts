@@ -5,7 +5,7 @@
  */
 import createFake from "../../plugins/fake/index.ts";
 import type { FakeSettings } from "../../plugins/fake/settings.ts";
-import type { Call, Driver, Interruptible, Step, StepCall } from "../../src/drivers/driver.ts";
+import type { Call, Driver, Step, StepCall } from "../../src/drivers/driver.ts";
 import type { Sql } from "postgres";
 
 // ---- the driver's witness
@@ -20,7 +20,7 @@ export interface Visit {
   readonly at: number;
   /** When it left; null: it never did. */
   left: number | null;
-  /** Its signal fired while it was inside a step that must not be cut. */
+  /** Its signal fired while it was inside, and not because its time was over. */
   cut: boolean;
   /** Its process was killed while it was inside. */
   killed: boolean;
@@ -52,7 +52,7 @@ export function watchedFake({ owner, entered, left }: Listener): Driver<FakeSett
         return await work(call);
       } finally {
         visit.left = Date.now();
-        visit.cut = isCut(call, step.interruptible);
+        visit.cut = isCut(call);
         left(visit);
       }
     };
@@ -71,8 +71,8 @@ export function watchedFake({ owner, entered, left }: Listener): Driver<FakeSett
   };
 }
 
-function isCut({ signal, deadline }: Call<FakeSettings>, interruptible: Interruptible): boolean {
-  return interruptible !== "ALWAYS" && signal.aborted && deadline.getTime() > Date.now();
+function isCut({ signal, deadline }: Call<FakeSettings>): boolean {
+  return signal.aborted && deadline.getTime() > Date.now();
 }
 
 // ---- the database's witness
