@@ -30,6 +30,7 @@ import { ENGINE, limitOn, placesOf } from "./begin.ts";
 import { callbackPath } from "./callback.ts";
 import { Fenced, describe, enterLegs, failureOf, lockHeld, moveHeld, noteInventory, notePower, noteStage, wishOf } from "./held.ts";
 import type { Fault, Held } from "./held.ts";
+import { hostGroupFlaw } from "./names.ts";
 import { isHold, isReservedWait, nextPosition, stepLabel } from "./plan.ts";
 import type { HeldJob, Queue } from "./queue.ts";
 import { endRun } from "./settle.ts";
@@ -288,7 +289,7 @@ export function createRunner(parts: RunnerParts): Runner {
   /** A node that is deployed is in the host group that it was deployed for. */
   function hostGroupOf({ variables }: RunRow): { readonly hostGroup?: string } {
     const group = variables["host_group"];
-    return typeof group === "string" ? { hostGroup: group } : {};
+    return typeof group === "string" && hostGroupFlaw(group, []).length === 0 ? { hostGroup: group } : {};
   }
 
   // ---- after a step
