@@ -26,7 +26,7 @@ export default defineConfig({
         test: { name: "served", include: ["test/{store,engine,feed}/**/*.test.ts"], exclude: [...configDefaults.exclude, ...EMBEDDED_ALONE], provide: { reachedBy: "tcp" } },
       },
     ],
-    testTimeout: 20_000,
+    testTimeout: 40_000,
     hookTimeout: 30_000,
     teardownTimeout: 20_000,
     // A test that is green only at the second try is red.

@@ -2,7 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 
 const EVERY_MS = 20;
-const WITHIN_MS = 15_000;
+const WITHIN_MS = 30_000;
 
 /**
  * Asks until the answer is neither undefined nor false, and gives it. Throws, with what was waited for, when that takes
