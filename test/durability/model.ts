@@ -78,6 +78,7 @@ const HISTORY = 30;
 /** After everything is lifted everything ends within this: a lease may have to run out first. */
 const ENDS_WITHIN_MS = 90_000;
 const STORY_LINES_MAX = 400;
+const LIMIT_HOLDS_AFTER_MS = 250;
 const FIRMWARE_MS = 400;
 const FIRMWARE = { interface: "clean", name: "update_firmware", args: { version: "2.1" } } as const;
 const CLEANINGS: readonly NonNullable<Options["steps"]>[] = [
@@ -157,14 +158,15 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   let asks: Ask[] = [];
   /** Names under which something was refused, or only planned: nothing of theirs may be found anywhere. */
   let traceless: string[] = [];
-  const limits = new Map<string, number>();
+  /** Limits of the round, by the positions of the log between which they hold. */
+  let limits: { readonly phase: string; readonly most: number; readonly from: number; readonly to: number | null }[] = [];
 
   let done = 0;
   while (done < options.actions && flaws.length === 0) {
     for (let step = 0; step < options.round && done < options.actions && flaws.length === 0; step += 1) {
       await act();
       done += 1;
-      flaws.push(...(await flawsAtAnyMoment(sql)), ...(await flawsOfLimits()));
+      flaws.push(...(await flawsAtAnyMoment(sql)));
       if (random.often(0.6)) await delay(random.whole(0, 80));
     }
     await settleAll();
@@ -204,7 +206,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
       [5, callBack],
       [6, unhold],
       [4, steer],
-      [2, limit],
+      [3, limit],
       [2, comeAndGo],
     ] as const);
     await (done % options.killEvery === options.killEvery - 1 ? kill() : action());
@@ -442,28 +444,46 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   }
 
   async function limit(): Promise<void> {
-    const phase = random.one(["verify", "inspect", "clean", "deploy", "undeploy"]);
-    const phaseLimits = random.often(0.6) ? [{ phase, limit: random.whole(1, 3) }] : null;
-    await engine.updateSite(caller(), { phaseLimits });
-    limits.clear();
-    for (const one of phaseLimits ?? []) limits.set(one.phase, Math.max(one.limit, await atWork(one.phase)));
-    note(`limits ${JSON.stringify(phaseLimits)}`);
+    await setLimit(random.often(0.75) ? { phase: random.one(Object.keys(WORKING)), most: random.whole(1, 3) } : null);
+  }
+
+  async function setLimit(next: { readonly phase: string; readonly most: number } | null): Promise<void> {
+    const to = await newestPosition();
+    limits = limits.map((one) => ({ ...one, to: one.to ?? to }));
+    await engine.updateSite(caller(), { phaseLimits: next && [{ phase: next.phase, limit: next.most }] });
+    // What read the old limit may commit after the new one.
+    await delay(LIMIT_HOLDS_AFTER_MS);
+    if (next) limits.push({ ...next, from: await newestPosition(), to: null });
+    note(`limit ${JSON.stringify(next)}`);
     count("limits");
   }
 
-  async function atWork(phase: string): Promise<number> {
-    const [row] = await sql<{ count: number }[]>`select count(*)::int as count from nodes where state = ${WORKING[phase] ?? ""}`;
-    return row?.count ?? 0;
+  async function newestPosition(): Promise<number> {
+    const [row] = await sql<{ position: number }[]>`select coalesce(max(position), 0)::int as position from transitions`;
+    return row?.position ?? 0;
   }
 
-  /** Never more at work in a phase than its limit says, or than were at work when it was set. */
+  /**
+   * Never more nodes at work in a phase than its limit says, as the log tells it, which has the order of commits. Those that
+   * were at work when the limit came are not ended by it.
+   */
   async function flawsOfLimits(): Promise<string[]> {
-    const over: string[] = [];
-    for (const [phase, most] of limits) {
-      const found = await atWork(phase);
-      if (found > most) over.push(`${found} nodes are at work in ${phase}, and ${most} may`);
-    }
-    return over;
+    if (limits.length === 0) return [];
+    const log = await sql<{ position: number; id: string; to: string | null }[]>`select position::int as position, node_id as id, to_state as to from transitions order by position`;
+    return limits.flatMap(({ phase, most, from, to }) => {
+      const working = new Set<string>();
+      let bound = Infinity;
+      for (const { position, id, to: state } of log) {
+        if (to !== null && position > to) break;
+        if (state === WORKING[phase]) working.add(id);
+        else working.delete(id);
+        if (position < from) continue;
+        bound = Math.max(most, Math.min(bound, position === from ? working.size : bound));
+        if (working.size > bound) return [`${working.size} nodes are at work in ${phase} at position ${position}, and ${bound} may since position ${from}`];
+        bound = Math.max(most, Math.min(bound, working.size));
+      }
+      return [];
+    });
   }
 
   async function comeAndGo(): Promise<void> {
@@ -524,8 +544,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
 
   async function settleAll(): Promise<void> {
     const ids = nodes.map(({ id }) => id);
-    await engine.updateSite(caller(), { phaseLimits: null });
-    limits.clear();
+    await setLimit(null);
     await engine.setMaintenance(caller(), { ids }, null);
     await engine.setRetired(caller(), { ids }, null);
     await engine.reportPresence(caller(), "DISCOVERED", nodes);
@@ -536,7 +555,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     if (flaws.length > 0) return;
     await everyNodeWorks();
     diaries.visits.clear();
-    [known, asks, traceless] = [[], [], []];
+    [known, asks, traceless, limits] = [[], [], [], []];
   }
 
   /** Lifts what comes up still, until nothing runs. Answers the operations that have not ended in time. */
@@ -589,7 +608,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
       if (found.length > 0 && stories.length < STORY_LINES_MAX) stories.push(...found.map((flaw) => `FAIL ${operation.id.slice(0, 8)}: ${flaw}`), ...story(operation, named), "");
       flaws.push(...found.map((flaw) => `${operation.id.slice(0, 8)}: ${flaw}`));
     }
-    flaws.push(...(await flawsOfLog(sql)), ...(late.length > 0 ? [] : await flawsAtRest(sql)), ...(await flawsAtAnyMoment(sql)), ...(await flawsOfTraces()));
+    flaws.push(...(await flawsOfLog(sql)), ...(late.length > 0 ? [] : await flawsAtRest(sql)), ...(await flawsAtAnyMoment(sql)), ...(await flawsOfTraces()), ...(await flawsOfLimits()));
     const now = await look();
     for (const { id, name } of nodes) if (!now.has(id)) flaws.push(`node ${name} is lost`);
     if (now.size !== nodes.length) flaws.push(`there are ${now.size} nodes, and the model has ${nodes.length}`);

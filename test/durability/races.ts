@@ -116,7 +116,8 @@ function scriptsFor(random: Chance, phases: readonly string[]): Scripts {
     const trait = random.weighed([[58, "plain"], [12, "lingers"], [9, "waits"], [6, "called back"], [5, "fails"], [3, "throws"], [4, "tries again"], [2, "deaf"]] as const);
     if (trait === "lingers") script.delayMs = random.whole(STEP_MS, LINGER_MS);
     if (trait === "waits") script.waitSeconds = random.whole(1, STEP_MS) / 1000;
-    if (trait === "called back") script.callback = true;
+    // The call and the end of the silence may come at the same moment.
+    if (trait === "called back") Object.assign(script, { callback: true }, random.often(0.5) && { waitSeconds: random.whole(10, 2 * STEP_MS) / 1000 });
     if (trait === "fails") script.fail = "no luck";
     if (trait === "throws") script.throws = "out of luck";
     if (trait === "tries again") Object.assign(script, { fail: "not yet", retryable: true });
@@ -312,10 +313,11 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
   function callBackAfter(random: Chance, nodes: readonly Node[], scripts: ReadonlyMap<string, Scripts>): () => void {
     let open = true;
     for (const { id } of nodes) {
-      listen(id, ({ visit, memo, callbackPath }) => {
-        if (!scripts.get(id)?.steps[visit.step]?.callback || memo !== null) return;
+      // After a silence the machine waits anew, under another path.
+      listen(id, ({ visit, callbackPath }) => {
+        if (!scripts.get(id)?.steps[visit.step]?.callback) return;
         const token = callbackPath.split("/").at(-1) ?? "";
-        const [engine, after] = [random.one(engines), random.whole(0, STEP_MS)];
+        const [engine, after] = [random.one(engines), random.whole(0, 2 * STEP_MS)];
         setTimeout(() => void (open && engine.callBack(token, { from: visit.step }).then((answer) => count(`call-backs ${answer}`))), after);
       });
     }

@@ -89,7 +89,7 @@ const FINAL = new Set(["SUCCEEDED", "FAILED", "ABORTED", "STOPPED"]);
 
 /** What is wrong with a run that has ended. */
 export function flawsOfRun(run: RunAccount, operation: OperationAccount, asks: readonly Ask[], world: Circumstances): string[] {
-  return [...outcomeFlaws(run), ...logFlaws(run), ...attemptFlaws(run), ...wishFlaws(run, operation, world), ...leftFlaws(run), ...visitFlaws(run), ...asks.flatMap((ask) => answerFlaws(run, ask, world))].map(
+  return [...outcomeFlaws(run), ...logFlaws(run), ...attemptFlaws(run), ...wishFlaws(run, operation, world), ...leftFlaws(run), ...visitFlaws(run, world), ...asks.flatMap((ask) => answerFlaws(run, ask, world))].map(
     (flaw) => `${run.purpose === "WORK" ? "run" : "clean-up"} on ${run.nodeName} (${run.state}): ${flaw}`,
   );
 }
@@ -204,14 +204,21 @@ function leftFlaws(run: RunAccount): string[] {
   return off && run.leftAs.power === "ON" ? [`it was aborted in ${from} and left switched on`] : [];
 }
 
-/** Nobody enters a step of a run while somebody is inside one; what must not be cut was not. */
-function visitFlaws(run: RunAccount): string[] {
+/**
+ * Nobody enters a step of a run while somebody is inside one, nor a parked one before its time; what must not be cut was
+ * not, and what must not be run twice was not.
+ */
+function visitFlaws(run: RunAccount, world: Circumstances): string[] {
   const visits = run.visits.toSorted((a, b) => a.at - b.at);
   const flaws = visits.flatMap(({ step, cut }) => (cut && cutOf(step) !== "ALWAYS" ? [`${step} must not be cut, and its signal fired`] : []));
   const recoveries = run.transitions.filter(({ event }) => event === "recover").length;
   const takenUp = visits.filter((visit, index) => visits.slice(0, index).some(({ attempt, killed }) => killed && attempt === visit.attempt) && visits[index - 1]?.killed);
   if (recoveries < takenUp.length) flaws.push(`it was taken up ${takenUp.length} times after its process was killed, and says so ${recoveries} times`);
   for (const [index, visit] of visits.entries()) {
+    const parked = visits[index - 1];
+    if (parked?.attempt === visit.attempt && parked.waits !== null && parked.left !== null && !visit.calledBack && visit.at < parked.left + parked.waits - world.toleranceMs) {
+      flaws.push(`${visit.step} asked for ${parked.waits} ms, and was entered again after ${visit.at - parked.left}`);
+    }
     const again = visits.slice(0, index).findLast(({ attempt }) => attempt === visit.attempt);
     if (again && visit.fresh && visit.step === "clean.update_firmware") flaws.push(`${visit.step} must not be run twice, and was`);
     const before = visits.slice(0, index).find(({ left }) => left === null || left > visit.at);

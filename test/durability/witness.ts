@@ -5,7 +5,7 @@
  */
 import createFake from "../../plugins/fake/index.ts";
 import type { FakeSettings } from "../../plugins/fake/settings.ts";
-import type { Call, Driver, Step, StepCall } from "../../src/drivers/driver.ts";
+import type { Call, Driver, Step, StepCall, StepResult } from "../../src/drivers/driver.ts";
 import type { Sql } from "postgres";
 
 // ---- the driver's witness
@@ -24,6 +24,10 @@ export interface Visit {
   cut: boolean;
   /** Its process was killed while it was inside. */
   killed: boolean;
+  /** It asked to be entered again after so long, in ms; null: it did not. */
+  waits: number | null;
+  /** The machine had called back. */
+  readonly calledBack: boolean;
   /** The step itself, not what looks over its work, was entered from its beginning: without a memo. */
   readonly fresh: boolean;
 }
@@ -45,11 +49,13 @@ export interface Listener {
 export function watchedFake({ owner, entered, left }: Listener): Driver<FakeSettings> {
   const fake = createFake({ log: () => {} });
   const watch = (interfaceName: string, step: Step<FakeSettings>): Step<FakeSettings> => {
-    const inside = async <T>(call: StepCall<FakeSettings>, fresh: boolean, work: (call: StepCall<FakeSettings>) => Promise<T>): Promise<T> => {
-      const visit: Visit = { owner, run: call.attemptKey.split(":")[0] ?? "", attempt: call.attemptKey, node: call.node.id, step: `${interfaceName}.${step.name}`, at: Date.now(), left: null, cut: false, killed: false, fresh };
+    const inside = async (call: StepCall<FakeSettings>, fresh: boolean, work: (call: StepCall<FakeSettings>) => Promise<StepResult>): Promise<StepResult> => {
+      const visit: Visit = { owner, run: call.attemptKey.split(":")[0] ?? "", attempt: call.attemptKey, node: call.node.id, step: `${interfaceName}.${step.name}`, at: Date.now(), left: null, cut: false, killed: false, waits: null, calledBack: call.callback !== null, fresh };
       entered({ visit, memo: call.memo, callbackPath: call.callbackPath });
       try {
-        return await work(call);
+        const result = await work(call);
+        if (result.kind === "wait") visit.waits = (result.seconds ?? Infinity) * 1000;
+        return result;
       } finally {
         visit.left = Date.now();
         visit.cut = isCut(call);

@@ -20,7 +20,7 @@ export interface Worker extends AsyncDisposable {
 }
 
 /** One line of a diary: a step was entered, or left. */
-type Line = { readonly visit: Visit; readonly memo: unknown; readonly callbackPath: string } | { readonly left: string; readonly at: number; readonly cut: boolean };
+type Line = { readonly visit: Visit; readonly memo: unknown; readonly callbackPath: string } | { readonly left: string; readonly at: number; readonly cut: boolean; readonly waits: number | null };
 
 const CONCURRENCY = 16;
 const GRACE_MS = 500;
@@ -72,7 +72,7 @@ export function createDiaries(folder: string): Diaries {
       return;
     }
     const visit = open.get(line.left);
-    if (visit) Object.assign(visit, { left: line.at, cut: line.cut });
+    if (visit) Object.assign(visit, { left: line.at, cut: line.cut, waits: line.waits });
     open.delete(line.left);
   }
 
@@ -108,7 +108,7 @@ if (import.meta.main) {
   const driver = watchedFake({
     owner,
     entered: ({ visit, memo, callbackPath }) => write({ visit, memo, callbackPath }),
-    left: ({ attempt, left, cut }) => write({ left: `${owner} ${attempt}`, at: left ?? Date.now(), cut }),
+    left: ({ attempt, left, cut, waits }) => write({ left: `${owner} ${attempt}`, at: left ?? Date.now(), cut, waits }),
   });
   await runEngine(JSON.parse(connection) as Connection, { drivers: [driver as unknown as Driver<never>], concurrency: CONCURRENCY, abortGraceMs: GRACE_MS });
   // Whoever started it has gone.
