@@ -14,7 +14,7 @@ import type { NodeRow } from "../store/nodes.ts";
 import { finalCounts, finishOperation, hasUnfinishedRun, lockOperation, noteFirstFailure, updateOperation } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { Failure } from "../store/records.ts";
-import { busyNodes, finishRuns, insertRuns, lockQueuedRuns, parkedRuns, runsOfOperation, storePlans } from "../store/runs.ts";
+import { busyNodes, finishRuns, insertRuns, lockQueuedRuns, newestWork, parkedRuns, runsOfOperation, storePlans } from "../store/runs.ts";
 import type { NewRun, RunChange, RunRow } from "../store/runs.ts";
 import { cleansAutomatically, readSite } from "../store/site.ts";
 import { ENGINE, beginQueued, beginRuns, limitOn, placesOf } from "./begin.ts";
@@ -30,11 +30,14 @@ export interface SettleParts extends BeginParts {
   readonly registry: Registry;
 }
 
-/** Ends a run and draws the consequences for its operation. */
+/**
+ * Ends a run and draws the consequences for its operation. A run that failed because somebody ended it (it was deaf to its
+ * abort, or its stop took too long) is no reason to undo the others: then the failure policy is left alone.
+ */
 export async function endRun(work: Work, parts: SettleParts, run: RunRow, state: FinalRunState, change: RunChange & { readonly failure?: Failure }): Promise<void> {
   await finishRuns(work.tx, [run.id], state, change);
   work.afterCommit(parts.nudge);
-  await settleOperation(work, parts, { ...run, state }, state === "FAILED" ? (change.failure ?? null) : null);
+  await settleOperation(work, parts, { ...run, state }, state === "FAILED" && run.wish !== "ABORT" ? (change.failure ?? null) : null);
 }
 
 async function settleOperation(work: Work, parts: SettleParts, ended: RunRow, failure: Failure | null): Promise<void> {
@@ -98,15 +101,20 @@ export async function finishWhenDone(work: Work, parts: SettleParts, operationId
   await finishOperation(work.tx, operationId, outcome(counts, { wish: operation.wish, cleanedUpAll }));
 }
 
-/** Begins clean-up runs for nodes of an operation. Nodes that are gone, busy again, or need none are left out. */
+/**
+ * Begins clean-up runs for nodes of an operation. Left out are nodes that are gone, busy again, protected since, or need
+ * none, and those that other work has had in hand after this operation: what is on them is no longer of its making.
+ */
 async function startCleanUps(work: Work, parts: SettleParts, operation: OperationRow, of: readonly RunRow[]): Promise<number> {
   const nodes = await lockNodes(work.tx, of.map(({ nodeId }) => nodeId));
   const busy = new Set((await busyNodes(work.tx, nodes.map(({ id }) => id))).map(({ nodeId }) => nodeId));
+  const newest = new Map((await newestWork(work.tx, nodes.map(({ id }) => id), null)).map((run) => [run.nodeId, run.operationId]));
+  const isLeftOut = ({ id, isProtected }: NodeRow) => isProtected || busy.has(id) || newest.get(id) !== operation.id;
   const byNode = new Map(of.map((run) => [run.nodeId, run]));
   const { policy } = await readSite(work.tx);
   const beginnings: (Beginning & { readonly node: NodeRow })[] = [];
   for (const node of nodes) {
-    const way = busy.has(node.id) ? null : cleanUpRoute(node.state);
+    const way = isLeftOut(node) ? null : cleanUpRoute(node.state);
     const route = way && node.retiredReason !== null ? outOfService(way, node.state) : way;
     const composed = parts.registry.compose(node);
     if (!route || "problem" in composed) continue;

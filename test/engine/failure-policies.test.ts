@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { callbackPath } from "../../src/engine/callback.ts";
 import { cleanUpFailures } from "../../src/store/operations.ts";
-import { aGate, engineUnderTest } from "../support/builders.ts";
+import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -48,6 +48,24 @@ describe("CLEAN_UP_ALL", () => {
       expect(ostler.journal(node)).toEqual([]);
       expect(await ostler.story(node, id)).toEqual([]);
     }
+  });
+
+  // What ran on them was undone, though it was none of this operation's making, or was protected by then.
+  test("leaves alone those that are protected by then, and those that another operation has worked on since", async () => {
+    const misfortune = aGate();
+    const bad = await sound().scripted({ "deploy.configure": { gate: misfortune.name, fail: "the disk is full" } }).made();
+    const [guarded, updated, own] = [await sound().made(), await sound().made(), await sound().made()];
+    const id = await ostler.begin("COMMISSION", [bad, guarded, updated, own]);
+    for (const node of [guarded, updated, own]) await ostler.nodeBecomes(node, "ACTIVE");
+    await ostler.engine.updateNode(ALICE, guarded.id, { isProtected: true });
+    const other = await ostler.begin("UPDATE", [updated]);
+    expect((await ostler.operationEnds(other)).state).toBe("SUCCEEDED");
+    const entered = ostler.entered(updated).length;
+    await misfortune.arrivals();
+    misfortune.open();
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    expect(await Promise.all([guarded, updated, own, bad].map((node) => ostler.nodeState(node)))).toEqual(["ACTIVE", "ACTIVE", "AVAILABLE", "AVAILABLE"]);
+    expect(ostler.entered(updated)).toHaveLength(entered);
   });
 
   test("leaves a node in its failed state when its clean-up fails too, and says so", async () => {
