@@ -10,9 +10,11 @@ import { edge } from "../lifecycle/machine.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
 import { isFinalOperation } from "../lifecycle/operation-states.ts";
 import type { Wish } from "../lifecycle/operation-states.ts";
+import { hashOf } from "../store/database.ts";
 import type { Reader } from "../store/database.ts";
 import { lockNodes, nodesByIds } from "../store/nodes.ts";
-import { lockOperation, operationsByIds, unfinishedOperationsOfCluster, updateOperation } from "../store/operations.ts";
+import { lockOperation, operationsByIds, unfinishedOperationsOfCluster, wishOperation } from "../store/operations.ts";
+import type { OperationRow } from "../store/operations.ts";
 import type { Failure, Plan, PlannedStep } from "../store/records.ts";
 import { attemptsUnderWay, cleanedUpNodes, countUnfinished, finishRuns, lockUnfinishedRuns, newestWork, plansByHashes, runsOfOperation, succeededSteps, wishRuns } from "../store/runs.ts";
 import type { AttemptRow, RunRow } from "../store/runs.ts";
@@ -24,7 +26,7 @@ import { isUuid, selectNodes } from "./select.ts";
 import { ENGINE } from "./begin.ts";
 import { finishWhenDone, settleMany } from "./settle.ts";
 import type { SettleParts } from "./settle.ts";
-import { refusedWhole, submitRestart } from "./submit.ts";
+import { refusedWhole, replayOf, submitRestart } from "./submit.ts";
 import type { NodeAnswer, SubmitAnswer, SubmitParts, Terms } from "./submit.ts";
 import type { Caller, Work } from "./transition.ts";
 import { move } from "./transition.ts";
@@ -120,7 +122,7 @@ async function wishOfWhole(work: Work, caller: Caller, wish: Wish, concerned: re
     if (runs.length < (await countUnfinished(work.tx, operationId))) continue;
     const operation = await lockOperation(work.tx, operationId);
     if (!operation || operation.finishedAt || operation.wish === wish) continue;
-    await updateOperation(work.tx, operationId, { wish, wishBy: caller.actor, wishReason: reason ?? null, wishAt: new Date(), state: wish === "ABORT" ? "ABORTING" : "STOPPING" });
+    await wishOperation(work.tx, operationId, { wish, wishBy: caller.actor, wishReason: reason ?? null });
   }
 }
 
@@ -222,8 +224,8 @@ async function stopOperation(work: Work, parts: InterruptParts, caller: Caller, 
   const runs = await lockUnfinishedRuns(work.tx, { operationId: id });
   const operation = await lockOperation(work.tx, id);
   if (!operation) return unknownOperation(id);
-  if (!isFinalOperation(operation.state) && operation.wish === null) {
-    await updateOperation(work.tx, id, { wish: "STOP", wishBy: caller.actor, wishReason: request.reason ?? null, wishAt: new Date(), state: "STOPPING" });
+  if (!isFinalOperation(operation.state) && (operation.wish === null || isPolicysStop(operation, runs))) {
+    await wishOperation(work.tx, id, stopWish(caller, request));
     const asked = runs.filter(({ wish, purpose }) => wish === null && purpose === "WORK");
     await carryOut(work, parts, asked, stopWish(caller, request), { as: "STOPPED", wake: await endedByStop(work.tx, asked) });
     await parts.queue.timer(work, { operationId: id, what: "STOP" }, seconds);
@@ -231,6 +233,11 @@ async function stopOperation(work: Work, parts: InterruptParts, caller: Caller, 
   }
   const all = await runsOfOperation(work.tx, id, "WORK");
   return { operationId: id, results: all.map(({ id: runId, nodeId, nodeName }) => ({ ref: nodeName, nodeId, runId, accepted: true, refusal: null, plan: null })), refusals: [], replayed: false };
+}
+
+/** The failure policy stops the others in order to clean up. A stop that somebody asks for before it does keeps everything as it is. */
+function isPolicysStop({ wish, wishBy }: OperationRow, unfinished: readonly RunRow[]): boolean {
+  return wish === "STOP" && wishBy === ENGINE && unfinished.every(({ purpose }) => purpose === "WORK");
 }
 
 function stopWish(caller: Caller, request: StopRequest) {
@@ -277,7 +284,7 @@ export async function stopTimeout(parts: InterruptParts, operationId: string, se
     const runs = (await lockUnfinishedRuns(work.tx, { operationId })).filter(({ purpose, wishFailure }) => purpose === "WORK" && wishFailure === null);
     const operation = await lockOperation(work.tx, operationId);
     // A stop of the whole is for those as well that somebody wanted to abort in the meantime, and whose step has not ended.
-    const isWhole = operation?.wish === "STOP" && operation.wishBy !== ENGINE;
+    const isWhole = operation?.wish === "STOP" && operation.wishBy !== ENGINE && (operation.wishAt?.getTime() ?? 0) <= setAt;
     const late = runs.filter(({ wish, wishAt }) => (wish === "STOP" ? (wishAt?.getTime() ?? 0) <= setAt : isWhole));
     const plans = await plansByHashes(work.tx, [...new Set(late.map(({ planHash }) => planHash))]);
     for (const run of late) {
@@ -300,10 +307,17 @@ export async function stopTimeout(parts: InterruptParts, operationId: string, se
 // ---- restart
 
 export async function restart(parts: InterruptParts, caller: Caller, request: RestartRequest): Promise<SubmitAnswer> {
-  const prepared = await parts.transact((work) => prepareRestart(work.tx, request));
-  if ("refusals" in prepared) return { ...refusedWhole(prepared.refusals), results: prepared.results ?? [] };
-  const answer = await submitRestart(parts, caller, { ...request, ...prepared });
-  return { ...answer, results: [...answer.results, ...prepared.passedOver] };
+  const inputHash = hashOf({ ...request, kind: "RESTART" });
+  const prepared = await parts.transact(async ({ tx }) => {
+    const found = await prepareRestart(tx, request);
+    if (!("refusals" in found)) return found;
+    // Asked last: what a repeated request finds in its way is the work of the first, which may have begun just now.
+    const replay = await replayOf(tx, caller, request, inputHash);
+    return { refused: replay ?? { ...refusedWhole(found.refusals), results: found.results } };
+  });
+  if ("refused" in prepared) return prepared.refused;
+  const answer = await submitRestart(parts, caller, { ...request, ...prepared, inputHash });
+  return answer.replayed ? answer : { ...answer, results: [...answer.results, ...prepared.passedOver] };
 }
 
 const RESTARTABLE = new Set(["STOPPED", "FAILED", "ABORTED"]);

@@ -6,7 +6,7 @@
 import type { Refusal } from "../errors.ts";
 import { judgeWaves, waveSizes, countOf } from "../lifecycle/waves.ts";
 import type { Share, WavesWish } from "../lifecycle/waves.ts";
-import { lockOperation, updateOperation } from "../store/operations.ts";
+import { lockOperation, pauseLeft, pauseWaves, updateOperation } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { Waves } from "../store/records.ts";
 import { countFailed, hasQueued, hasUnfinishedInWaves, nextQueuedWave } from "../store/runs.ts";
@@ -65,7 +65,7 @@ export async function settleWaves(work: Work, parts: BeginParts, operation: Oper
     case "AWAIT":
       return updateOperation(work.tx, operation.id, { waveState: "AWAITING", waveReason: `Wave ${wave + 1} of ${waves.sizes.length} has ended; advanceWaves begins the next one.`, waveBy: ENGINE });
     case "PAUSE":
-      await updateOperation(work.tx, operation.id, { waveState: "PAUSED", waveReason: `Wave ${wave + 1} of ${waves.sizes.length} has ended; a pause of ${waves.pauseSeconds} s.`, waveBy: ENGINE, waveUntil: new Date(Date.now() + waves.pauseSeconds * 1000) });
+      await pauseWaves(work.tx, operation.id, waves.pauseSeconds, { waveReason: `Wave ${wave + 1} of ${waves.sizes.length} has ended; a pause of ${waves.pauseSeconds} s.`, waveBy: ENGINE });
       return parts.queue.timer(work, { operationId: operation.id, what: "WAVE" }, waves.pauseSeconds);
     case "OPEN":
       return openNext(work, parts, operation, ENGINE);
@@ -85,14 +85,16 @@ async function openNext(work: Work, parts: BeginParts, operation: OperationRow, 
 export async function pauseIsOver(transact: Transact, parts: BeginParts, operationId: string): Promise<void> {
   await transact(async (work) => {
     const operation = await lockOperation(work.tx, operationId);
-    // Moved on by somebody, or paused anew: that pause has a timer of its own.
-    if (operation?.waveState !== "PAUSED" || operation.wish !== null || (operation.waveUntil && operation.waveUntil.getTime() > Date.now() + CLOCK_TOLERANCE_MS)) return;
+    if (operation?.waveState !== "PAUSED" || operation.wish !== null) return;
+    const left = await pauseLeft(work.tx, operationId);
+    // Too early: the clock was set back, or this was the timer of an earlier pause. Nothing else may come for the rest.
+    if (left > CLOCK_TOLERANCE_SECONDS) return parts.queue.timer(work, { operationId, what: "WAVE" }, left);
     await openNext(work, parts, operation, ENGINE);
   });
 }
 
-/** Between our clock, that the end of the pause was set by, and the database's, that woke us. */
-const CLOCK_TOLERANCE_MS = 1_000;
+/** Between the beginning of the transaction that set the end of the pause and the moment its timer was stored for. */
+const CLOCK_TOLERANCE_SECONDS = 0.1;
 
 export const WAVE_ACTIONS = {
   ADVANCE: "Begin the next wave now.",
@@ -122,7 +124,7 @@ export async function steerWaves(transact: Transact, parts: BeginParts, caller: 
     if (operation.wish !== null) return wrong(`is being ${operation.wish === "STOP" ? "stopped" : "aborted"}.`);
     switch (action) {
       case "HALT":
-        await updateOperation(work.tx, id, { waveState: "HALTED", waveReason: reason ?? "halted by request", waveBy: caller.actor, waveUntil: null });
+        await updateOperation(work.tx, id, { waveState: "HALTED", waveReason: reason ?? (waveState === "HALTED" ? operation.waveReason : "halted by request"), waveBy: caller.actor, waveUntil: null });
         break;
       case "ADVANCE":
         if ((await nextQueuedWave(work.tx, id, operation.wave)) === null) return wrong(`is at its last wave already${waveState === "HALTED" ? "; resumeWaves lets the rest of it begin" : ""}.`);

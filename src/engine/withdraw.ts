@@ -1,14 +1,15 @@
 /**
  * Taking a pending abort back: as long as the running step has not ended, nothing of the abort has been done, and the work can
  * go on as if it had never been asked for. A stop that was asked for before the abort is taken back with it, but for one of
- * the whole operation that the abort did not concern as a whole.
+ * the whole operation that the abort did not concern as a whole, and the engine's own before everything is undone.
  */
 import type { Refusal } from "../errors.ts";
 import { judgeAbort } from "../lifecycle/interrupts.ts";
-import { lockOperation, updateOperation } from "../store/operations.ts";
-import { attemptsUnderWay, lockUnfinishedRuns, plansByHashes, updateRuns } from "../store/runs.ts";
+import { lockOperation, updateOperation, wishOperation } from "../store/operations.ts";
+import { attemptsUnderWay, countFailed, lockUnfinishedRuns, plansByHashes, updateRuns } from "../store/runs.ts";
 import type { AttemptRow, RunRow } from "../store/runs.ts";
 import type { PlannedStep } from "../store/records.ts";
+import { ENGINE } from "./begin.ts";
 import { stepUnderWay, tellOfPending } from "./interrupt.ts";
 import { stepLabel } from "./plan.ts";
 import { refusedWhole } from "./submit.ts";
@@ -51,10 +52,16 @@ export async function withdrawAbort(parts: SubmitParts, caller: Caller, request:
   });
 }
 
-/** The wish on the operation would reach the runs just freed; those that are still to be aborted have it themselves. */
+/**
+ * The wish on the operation would reach the runs just freed; those that are still to be aborted have it themselves. Where
+ * a failure had decided that everything is undone, before the abort took that wish's place, it is decided still.
+ */
 async function takeBackFromOperation(work: Work, operationId: string): Promise<void> {
   const operation = await lockOperation(work.tx, operationId);
   if (operation?.wish !== "ABORT" || operation.finishedAt) return;
+  if (operation.onFailure === "CLEAN_UP_ALL" && (await countFailed(work.tx, operationId)) > 0) {
+    return wishOperation(work.tx, operationId, { wish: "STOP", wishBy: ENGINE, wishReason: null });
+  }
   await updateOperation(work.tx, operationId, { wish: null, wishBy: null, wishReason: null, wishAt: null, state: "RUNNING" });
 }
 

@@ -11,6 +11,9 @@ import { operations, runs } from "./tables.ts";
 
 export type OperationRow = typeof operations.$inferSelect;
 
+/** A change of an operation: plain values, or SQL for what the database's clock decides. */
+export type OperationChange = { readonly [Field in keyof Omit<OperationRow, "id" | "revision">]?: OperationRow[Field] | SQL };
+
 export interface OperationFilter {
   readonly kinds?: readonly OperationKind[] | undefined;
   readonly states?: readonly OperationState[] | undefined;
@@ -60,11 +63,27 @@ export async function lockOperation(tx: Tx, id: string): Promise<OperationRow | 
   return row;
 }
 
-export async function updateOperation(tx: Tx, id: string, change: Partial<OperationRow>): Promise<void> {
+export async function updateOperation(tx: Tx, id: string, change: OperationChange): Promise<void> {
   await tx
     .update(operations)
-    .set({ ...change, revision: sql`${operations.revision} + 1` })
+    .set({ ...(change as Partial<OperationRow>), revision: sql`${operations.revision} + 1` })
     .where(eq(operations.id, id));
+}
+
+/** Records a wish on an operation, at this moment by the database's clock. */
+export async function wishOperation(tx: Tx, id: string, wish: { readonly wish: Wish; readonly wishBy: string; readonly wishReason: string | null }): Promise<void> {
+  await updateOperation(tx, id, { ...wish, wishAt: sql`now()`, state: wish.wish === "ABORT" ? "ABORTING" : "STOPPING" });
+}
+
+/** Begins a pause between two waves, of so many seconds by the database's clock. */
+export async function pauseWaves(tx: Tx, id: string, seconds: number, why: { readonly waveReason: string; readonly waveBy: string }): Promise<void> {
+  await updateOperation(tx, id, { ...why, waveState: "PAUSED", waveUntil: sql`now() + make_interval(secs => ${seconds})` });
+}
+
+/** How many seconds of a pause between two waves are left by the database's clock; 0: none. */
+export async function pauseLeft(tx: Tx, id: string): Promise<number> {
+  const [row] = await tx.select({ seconds: sql<number>`greatest(extract(epoch from ${operations.waveUntil} - now()), 0)::float8` }).from(operations).where(eq(operations.id, id));
+  return row?.seconds ?? 0;
 }
 
 /** QUEUED → RUNNING, once, when the first run begins. */
@@ -83,7 +102,7 @@ export async function operationWish(tx: Tx, id: string): Promise<Wish | null> {
 
 /** Sets the operation's end when its last run has ended. */
 export async function finishOperation(tx: Tx, id: string, state: OperationState): Promise<void> {
-  await updateOperation(tx, id, { state, finishedAt: sql`now()` as never });
+  await updateOperation(tx, id, { state, finishedAt: sql`now()` });
 }
 
 /** The first failure is the one people look for; later ones do not replace it. */

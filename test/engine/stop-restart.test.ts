@@ -320,6 +320,21 @@ describe("a stop whose time is over", () => {
     gate.open();
   });
 
+  test("does not fail those whose abort is pending before the time of the stop that came to them", async () => {
+    const gate = aGate();
+    const [first, second] = (await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).times(2)) as [TestNode, TestNode];
+    const id = await ostler.begin("CLEAN", [first, second]);
+    await gate.arrivals(2);
+    await ostler.engine.stop(ALICE, { work: { ids: [first.id] }, timeoutSeconds: 1 });
+    await ostler.engine.abort(ALICE, { work: { ids: [second.id] } });
+    await stop(id, 600);
+    await eventually("the first time is over", async () => (await ostler.run(id, first)).state === "FAILED");
+    expect(await ostler.run(id, second)).toMatchObject({ state: "RUNNING", wish: "ABORT", wishFailure: null });
+    gate.open();
+    await ostler.operationEnds(id);
+    expect(await ostler.run(id, second)).toMatchObject({ state: "ABORTED" });
+  });
+
   test("counts though no process was there when it ran down", async () => {
     await using lab = await engineUnderTest({ started: false });
     const first = await lab.another({ started: true });
@@ -570,6 +585,42 @@ describe("a restart", () => {
     const ids = new Set(answers.map(({ operationId }) => operationId));
     expect([...ids]).toEqual([expect.any(String)]);
     await ostler.operationEnds([...ids][0] ?? "");
+  });
+
+  // The second was told BUSY while the first ran, and NOTHING_TO_RESTART after it.
+  test("with the same key again answers the same operation, while it runs, when it has failed and when it is done", async () => {
+    const { gate, node, id } = await heldIn("deploy.write_image", { failures: 2 });
+    gate.open();
+    await ostler.operationEnds(id);
+    const held = aGate();
+    await ostler.engine.updateNode(ALICE, node.id, { settings: { steps: { "deploy.write_image": { gate: held.name, fail: "no luck" } } } });
+    for (const work of [{ operationId: id }, { ids: [node.id] }]) {
+      const request = { work, idempotencyKey: `again-${JSON.stringify(work)}` };
+      const first = await ostler.engine.restart(ALICE, request);
+      expect(first).toMatchObject({ operationId: expect.any(String), replayed: false });
+      const again = { operationId: first.operationId, replayed: true, refusals: [], results: [{ nodeId: node.id, accepted: true, runId: first.results[0]?.runId }] };
+      expect(await ostler.engine.restart(ALICE, request)).toMatchObject(again);
+      held.open();
+      expect((await ostler.operationEnds(first.operationId ?? "")).state).toBe("FAILED");
+      expect(await ostler.engine.restart(ALICE, request)).toMatchObject(again);
+      if ("operationId" in work) continue;
+      await ostler.engine.updateNode(ALICE, node.id, { settings: {} });
+      await ostler.operationEnds((await restart(first.operationId ?? "")).operationId ?? "");
+      expect(await ostler.nodeState(node)).toBe("ACTIVE");
+      expect(await ostler.engine.restart(ALICE, request)).toMatchObject(again);
+    }
+  });
+
+  test("with a key that was used for another input is refused with the operation it was used for", async () => {
+    const { node, id } = await stoppedAfter("deploy.write_image");
+    const idempotencyKey = `other-${id}`;
+    const { operationId } = await ostler.engine.restart(ALICE, { work: { operationId: id }, idempotencyKey });
+    const mismatch = { operationId: null, refusals: [{ code: "IDEMPOTENCY_MISMATCH", operationId }] };
+    const others = [{ work: { ids: [node.id] } }, { work: { operationId: id }, from: "BEGINNING" }, { work: { operationId: id }, onFailure: "CLEAN_UP_ALL" }] as const;
+    for (const other of others) expect(await ostler.engine.restart(ALICE, { ...other, idempotencyKey })).toMatchObject(mismatch);
+    expect(await ostler.submit("DEPLOY", [node], { idempotencyKey })).toMatchObject(mismatch);
+    await ostler.operationEnds(operationId ?? "");
+    for (const other of others) expect(await ostler.engine.restart(ALICE, { ...other, idempotencyKey })).toMatchObject(mismatch);
   });
 });
 

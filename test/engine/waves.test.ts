@@ -110,6 +110,17 @@ describe("the next wave", () => {
     expect(await ostler.operation(id)).toMatchObject({ waveReason: null, waveUntil: null });
   });
 
+  // The end was set by one clock and judged by another: its only timer found it too early, and nothing came after it.
+  test("begins after its pause, though the timer runs down before the end that is noted", async () => {
+    const nodes = await sound().times(2);
+    const id = await deploy(nodes, { sizes: [{ count: 1 }], pauseSeconds: 1 });
+    await waveBecomes(id, "PAUSED");
+    const [row] = await ostler.test.sql<{ until: Date }[]>`update operations set wave_until = now() + interval '3 seconds' where id = ${id} returning wave_until as until`;
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    const [first] = (await ostler.transitions(nodes[1] as TestNode)).filter(({ operationId }) => operationId === id);
+    expect(first?.at.getTime()).toBeGreaterThanOrEqual((row?.until.getTime() ?? Infinity) - 100);
+  });
+
   test("begins in the middle of a pause when somebody says so, and once", async () => {
     const gates = [aGate(), aGate()];
     const nodes = [await sound().made(), await held(gates[0] ?? aGate()).made(), await held(gates[1] ?? aGate()).made()];

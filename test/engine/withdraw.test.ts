@@ -157,6 +157,26 @@ test("a withdrawn abort of one node leaves the stop of its operation in force", 
   expect([await ostler.nodeState(node), await ostler.nodeState(other)]).toEqual(["STOPPED", "STOPPED"]);
 });
 
+// The abort of the last node took the place of the engine's stop, and its withdrawal left none.
+test("a withdrawn abort leaves it decided that a failure undoes the operation", async () => {
+  const [inFailing, inWriting] = [aGate(), aGate()];
+  const failing = await ostler.aNode().scripted({ "deploy.prepare": { gate: inFailing.name, fail: "no luck" } }).made();
+  const writing = await ostler.aNode().scripted({ "clean.erase_metadata": { gate: inWriting.name } }).made();
+  const id = await ostler.begin("COMMISSION", [failing, writing], { onFailure: "CLEAN_UP_ALL" });
+  await Promise.all([inFailing.arrivals(), inWriting.arrivals()]);
+  inFailing.open();
+  await eventually("the failure has its consequence", async () => (await ostler.operation(id)).wish === "STOP");
+  expect((await abort(writing)).results).toMatchObject([{ effect: "PENDING" }]);
+  expect(await ostler.operation(id)).toMatchObject({ state: "ABORTING" });
+  expect((await withdraw(writing)).results).toMatchObject([{ accepted: true }]);
+  expect(await ostler.operation(id)).toMatchObject({ state: "STOPPING", wish: "STOP", wishBy: "engine" });
+  inWriting.open();
+  expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+  expect((await ostler.run(id, writing)).state).toBe("STOPPED");
+  for (const node of [failing, writing]) expect([await ostler.nodeState(node), (await ostler.run(id, node, "CLEAN_UP")).state]).toEqual(["AVAILABLE", "SUCCEEDED"]);
+  expect(await unsound(ostler)).toEqual([]);
+});
+
 describe("a withdrawal is refused", () => {
   test("when no abort is pending, and when nothing runs", async () => {
     const { gate, node, id } = await heldAtBoundary();
