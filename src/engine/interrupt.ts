@@ -313,7 +313,7 @@ export async function restart(parts: InterruptParts, caller: Caller, request: Re
     if (!("refusals" in found)) return found;
     // Asked last: what a repeated request finds in its way is the work of the first, which may have begun just now.
     const replay = await replayOf(tx, caller, request, inputHash);
-    return { refused: replay ?? { ...refusedWhole(found.refusals), results: found.results } };
+    return { refused: replay ?? { ...refusedWhole(found.refusals), results: found.results ?? [] } };
   });
   if ("refused" in prepared) return prepared.refused;
   const answer = await submitRestart(parts, caller, { ...request, ...prepared, inputHash });

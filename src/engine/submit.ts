@@ -66,6 +66,8 @@ export interface VerbRequest extends Terms {
 
 /** What a restart takes up again, node by node. */
 export interface RestartRequest extends Terms {
+  /** Of what the caller sent: what was found by it is another each time. */
+  readonly inputHash: string;
   readonly kind: OperationKind;
   readonly restartOf: string;
   readonly selection: Selection;
@@ -110,14 +112,15 @@ const KEY_LENGTH_MAX = 200;
 /** A verb on nodes. */
 export async function submitVerb(parts: SubmitParts, caller: Caller, request: VerbRequest): Promise<SubmitAnswer> {
   const select = (work: Work) => selectNodes(work.tx, request.nodes);
-  return submit(parts, caller, request, { kind: request.kind, options: request.options ?? {}, restartOf: null, earlierVariables: {}, select, routeOf: null });
+  const options = request.options ?? {};
+  return submit(parts, caller, request, { kind: request.kind, options, restartOf: null, earlierVariables: {}, inputHash: hashOf({ ...request, options, restartOf: null }), select, routeOf: null });
 }
 
 /** A new operation for what an earlier one left undone. */
 export async function submitRestart(parts: SubmitParts, caller: Caller, request: RestartRequest): Promise<SubmitAnswer> {
-  const { kind, options, restartOf, earlierVariables, earlier } = request;
+  const { kind, options, restartOf, earlierVariables, inputHash, earlier } = request;
   const select = () => Promise.resolve(request.selection);
-  return submit(parts, caller, request, { kind, options, restartOf, earlierVariables, select, routeOf: (node) => earlier.get(node.id) ?? null });
+  return submit(parts, caller, request, { kind, options, restartOf, earlierVariables, inputHash, select, routeOf: (node) => earlier.get(node.id) ?? null });
 }
 
 interface Task {
@@ -125,6 +128,8 @@ interface Task {
   readonly options: VerbOptions;
   readonly restartOf: string | null;
   readonly earlierVariables: JsonObject;
+  /** What an idempotency key is held to. */
+  readonly inputHash: string;
   readonly select: (work: Work) => Promise<Selection | { readonly refusals: readonly Refusal[] }>;
   /** For a restart: what the node did before. */
   readonly routeOf: ((node: NodeRow) => { readonly run: RunRow; readonly plan: Plan; readonly firstLeg: number; readonly done: ReadonlySet<string> } | null) | null;
@@ -133,8 +138,7 @@ interface Task {
 async function submit(parts: SubmitParts, caller: Caller, terms: Terms, task: Task): Promise<SubmitAnswer> {
   const flaws = [...flawsOf(terms), ...hostGroupFlaw(task.options.hostGroup, ["input"]), ...(task.restartOf === null ? choiceFlaws(task.options) : [])];
   if (flaws.length > 0) return refusedWhole(flaws);
-  const inputHash = hashOf({ ...terms, kind: task.kind, options: task.options, restartOf: task.restartOf, selection: undefined, earlier: undefined });
-  const admit = () => parts.transact((work) => admitAll(work, parts, caller, terms, task, inputHash));
+  const admit = () => parts.transact((work) => admitAll(work, parts, caller, terms, task));
   try {
     return await admit();
   } catch (error) {
@@ -144,7 +148,8 @@ async function submit(parts: SubmitParts, caller: Caller, terms: Terms, task: Ta
   }
 }
 
-async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: Terms, asked: Task, inputHash: string): Promise<SubmitAnswer> {
+async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: Terms, asked: Task): Promise<SubmitAnswer> {
+  const { inputHash } = asked;
   const replay = await replayOf(work.tx, caller, terms, inputHash);
   if (replay) return replay;
   const chosen = await withRunbookSteps(work.tx, asked.options);

@@ -589,12 +589,10 @@ describe("a restart", () => {
 
   // The second was told BUSY while the first ran, and NOTHING_TO_RESTART after it.
   test("with the same key again answers the same operation, while it runs, when it has failed and when it is done", async () => {
-    const { gate, node, id } = await heldIn("deploy.write_image", { failures: 2 });
-    gate.open();
-    await ostler.operationEnds(id);
-    const held = aGate();
-    await ostler.engine.updateNode(ALICE, node.id, { settings: { steps: { "deploy.write_image": { gate: held.name, fail: "no luck" } } } });
+    const { node, id } = await stoppedAfter("deploy.prepare");
     for (const work of [{ operationId: id }, { ids: [node.id] }]) {
+      const held = aGate();
+      await ostler.engine.updateNode(ALICE, node.id, { settings: { steps: { "deploy.configure": { gate: held.name, fail: "no luck" } } } });
       const request = { work, idempotencyKey: `again-${JSON.stringify(work)}` };
       const first = await ostler.engine.restart(ALICE, request);
       expect(first).toMatchObject({ operationId: expect.any(String), replayed: false });
