@@ -109,7 +109,7 @@ export function createRunner(parts: RunnerParts): Runner {
   async function claim(work: Work, runId: string, job: HeldJob): Promise<Next> {
     const run = await lockRun(work.tx, runId);
     const [node] = run && !run.finishedAt ? await lockNodes(work.tx, [run.nodeId]) : [];
-    if (!run || !node || run.finishedAt || run.state === "QUEUED" || isParkedWithoutJob(run) || (await isHeldByOther(run, job))) {
+    if (!run || !node || run.finishedAt || run.state === "QUEUED" || isParkedWithoutJob(run) || (await isEarly(work, run)) || (await isHeldByOther(run, job))) {
       await queue.end(work, job);
       return null;
     }
@@ -137,7 +137,7 @@ export function createRunner(parts: RunnerParts): Runner {
           return atTheBoundary(work, job, held, run.position, wish);
         }
         await resume(work, held);
-        if (attempt.expired && isWokenByDeadline(run, attempt)) {
+        if (attempt.expired && attempt.callback === null && isWokenByDeadline(run, attempt)) {
           return stepFailed(work, job, held, step, attempt, { code: "TIMEOUT", reason: `it did not end within ${step.timeoutSeconds} s`, retryable: true }, wish);
         }
         return enterAgain(work, held, step, attempt);
@@ -160,6 +160,15 @@ export function createRunner(parts: RunnerParts): Runner {
     return (run.state === "HOLDING" || run.waitFor !== null) && wishOf(run, run.operationWish) === null;
   }
 
+  /**
+   * Parked until later: this is the job of an earlier stretch, whose lease ran out while that was still at work. The parked
+   * run has a job of its own.
+   */
+  async function isEarly(work: Work, run: LockedRun): Promise<boolean> {
+    if (run.isDue || run.state !== "WAITING" || wishOf(run, run.operationWish) !== null) return false;
+    return ((await latestAttempt(work.tx, run.id, run.position))?.callback ?? null) === null;
+  }
+
   /** A run that was woken while its job was being fetched has two jobs: the one that came first works, the other ends. */
   async function isHeldByOther(run: RunRow, job: HeldJob): Promise<boolean> {
     return run.state === "RUNNING" && run.owner !== null && run.owner !== job.id && queue.isHeld(run.owner);
@@ -167,7 +176,11 @@ export function createRunner(parts: RunnerParts): Runner {
 
   /** A process died inside the step. */
   async function recover(work: Work, job: HeldJob, held: Held, step: PlannedStep, attempt: AttemptRow & { readonly expired: boolean }, wish: Wish | null): Promise<Next> {
-    if (wish === "ABORT") return tearDown(held, attempt);
+    // A step that must not be cut is not cut by a take-over either: its abort still waits for its end.
+    if (attempt.part === "ABORT" || (wish === "ABORT" && (step.interruptible !== "NEVER" || held.run.wishFailure))) {
+      await updateAttempt(work.tx, attempt, { part: "ABORT" });
+      return tearDown(held, attempt);
+    }
     if (!step.idempotent && attempt.memo === null && attempt.part === "RUN") {
       const reason = `the process that ran it ended, and the step must not be run twice. Find out how far it came, then restart the operation`;
       return failRun(work, job, held, attempt, { code: "INTERRUPTED", reason: describe(held, step, reason), retryable: true });
@@ -251,11 +264,16 @@ export function createRunner(parts: RunnerParts): Runner {
     return null;
   }
 
-  /** The run has no job any more. Whoever stops its operation wakes those that are parked, and must not miss this one. */
-  async function leaveParked(work: Work, job: HeldJob, { run }: Held): Promise<void> {
+  /** The run has no job any more. */
+  async function leaveParked(work: Work, job: HeldJob, held: Held): Promise<void> {
     await queue.end(work, job);
-    if (wishOf(run, await operationWish(work.tx, run.operationId)) !== null) await queue.wakeToEnd(work, run.id);
+    await wakeIfStopped(work, held);
     work.afterCommit(parts.nudge);
+  }
+
+  /** Whoever stops an operation wakes those of its runs that are parked where a stop ends them, and must not miss this one. */
+  async function wakeIfStopped(work: Work, { run }: Held): Promise<void> {
+    if (wishOf(run, await operationWish(work.tx, run.operationId)) !== null) await queue.wakeToEnd(work, run.id);
   }
 
   /** A hold is no work: the run gives its places back and has no job until somebody lifts the hold. */
@@ -319,10 +337,10 @@ export function createRunner(parts: RunnerParts): Runner {
   /** The work is done and kept; whether it has taken effect is looked at next, in the same attempt. Nothing runs in between. */
   async function enterVerify(work: Work, held: Held, step: PlannedStep, attempt: AttemptRow, output: StoredJson, wish: Wish | null): Promise<Next> {
     const isCut = wish === "ABORT" && (step.interruptible !== "NEVER" || held.run.wishFailure !== null);
-    const change = { part: isCut ? "ABORT" : "VERIFY", output, memo: null } as const;
+    const change = { part: isCut ? "ABORT" : "VERIFY", output, memo: null, callback: null } as const;
     await updateAttempt(work.tx, attempt, change);
     if (isCut) return tearDown(held, { ...attempt, ...change });
-    return enterAgain(work, held, step, { ...attempt, ...change, callback: null, expired: false });
+    return enterAgain(work, held, step, { ...attempt, ...change, expired: false });
   }
 
   async function parkStep(work: Work, job: HeldJob, held: Held, step: PlannedStep, attempt: AttemptRow, outcome: Extract<StepOutcome, { kind: "wait" }>, wish: Wish | null): Promise<Next> {
@@ -330,17 +348,19 @@ export function createRunner(parts: RunnerParts): Runner {
       await updateAttempt(work.tx, attempt, { memo: outcome.memo, part: "ABORT" });
       return tearDown(held, { ...attempt, memo: outcome.memo });
     }
-    const now = await latestAttempt(work.tx, held.run.id, attempt.step);
+    // The entry's path is closed by the report that was made to it.
+    const now = held.run.openGeneration === null ? await latestAttempt(work.tx, held.run.id, attempt.step) : undefined;
     if (outcome.onCallback && now && now.callback !== null) {
       await updateAttempt(work.tx, attempt, { memo: outcome.memo });
       return enterAgain(work, held, step, { ...now, memo: outcome.memo, expired: false });
     }
-    await updateAttempt(work.tx, attempt, { state: "WAITING", memo: outcome.memo });
+    await updateAttempt(work.tx, attempt, { state: "WAITING", memo: outcome.memo, callback: null });
     if (edge(held.node.state, "wait")) await moveHeld(work, held, "wait");
     const left = Math.max(0, (attempt.deadlineAt.getTime() - Date.now()) / 1000);
     const seconds = Math.min(outcome.seconds, left, CALLBACK_WAIT_SECONDS_MAX);
     await parkRun(work.tx, held.run.id, outcome.onCallback ? "CALLBACK" : "TIME", seconds);
     await queue.park(work, job, held.run.id, seconds);
+    if (isReservedWait(step)) await wakeIfStopped(work, held);
     return null;
   }
 
@@ -355,6 +375,7 @@ export function createRunner(parts: RunnerParts): Runner {
       if (edge(held.node.state, "wait")) await moveHeld(work, held, "wait", { reason: failure.message });
       await parkRun(work.tx, held.run.id, "RETRY", step.backoffSeconds);
       await queue.park(work, job, held.run.id, step.backoffSeconds);
+      await wakeIfStopped(work, held);
       return null;
     }
     return givenUp(work, job, held, attempt, failure, wish);
@@ -402,7 +423,7 @@ export function createRunner(parts: RunnerParts): Runner {
       ignoredSignal ? `${stepLabel(step)} did not end within ${parts.abortGraceMs / 1000} s of the abort and may still be at work` : null,
       left.tearDownError,
     ].filter((text) => text !== null);
-    const failure = run.wishFailure ?? (flaw.length > 0 ? failureOf(held, step, { code: ignoredSignal ? "TIMEOUT" : "BACKEND_FAILED", reason: `Node ${held.node.name} was aborted, but ${flaw.join("; ")}. Look at the node before you use it again.`, retryable: false }) : null);
+    const failure = overdue(run.wishFailure, ignoredSignal) ?? (flaw.length > 0 ? failureOf(held, step, { code: ignoredSignal ? "TIMEOUT" : "BACKEND_FAILED", reason: `Node ${held.node.name} was aborted, but ${flaw.join("; ")}. Look at the node before you use it again.`, retryable: false }) : null);
     const event: NodeEvent = run.wishFailure ? "fail" : "abort";
     if (edge(held.node.state, event)) await moveHeld(work, held, event, { actor: run.wishBy ?? ENGINE, reason: run.wishReason ?? failure?.message ?? null }, { lastError: failure });
     else if (failure) await updateNode(work.tx, held.node.id, { lastError: failure });
@@ -413,6 +434,11 @@ export function createRunner(parts: RunnerParts): Runner {
       leftAs: left,
     });
     return null;
+  }
+
+  /** The failure that an abort is the consequence of, with what makes it worse. */
+  function overdue(failure: Failure | null, ignoredSignal: boolean): Failure | null {
+    return failure && ignoredSignal ? { ...failure, message: `${failure.message} The step did not end when it was told to, and may still be at work.` } : failure;
   }
 
   // ---- one stretch

@@ -44,7 +44,7 @@ export async function insertRuns(tx: Tx, rows: readonly NewRun[]): Promise<void>
 }
 
 /** A locked run, with what whoever works on it has to know of its operation and its node. */
-export type LockedRun = RunRow & { readonly operationWish: Wish | null; readonly inMaintenance: boolean; /** The site limits phases or controllers. */ readonly isLimited: boolean };
+export type LockedRun = RunRow & { readonly operationWish: Wish | null; readonly inMaintenance: boolean; /** The site limits phases or controllers. */ readonly isLimited: boolean; /** By the database's clock it need not wait any longer. */ readonly isDue: boolean };
 
 /** The run, locked. */
 export async function lockRun(tx: Tx, id: string): Promise<LockedRun | undefined> {
@@ -53,6 +53,7 @@ export async function lockRun(tx: Tx, id: string): Promise<LockedRun | undefined
       run: runs,
       operationWish: operations.wish,
       maintenanceSince: nodes.maintenanceSince,
+      isDue: sql<boolean>`coalesce(${runs.wakeAt} <= now() + ${CLOCK_TOLERANCE}::interval, true)`,
       isLimited: sql<boolean>`exists (select from ${site} where ${site.policy} ?| array['phaseLimits', 'controllerLimit'])`,
     })
     .from(runs)
@@ -60,8 +61,11 @@ export async function lockRun(tx: Tx, id: string): Promise<LockedRun | undefined
     .leftJoin(nodes, eq(nodes.id, runs.nodeId))
     .where(eq(runs.id, id))
     .for("no key update", { of: runs });
-  return row && { ...row.run, operationWish: row.operationWish, inMaintenance: row.maintenanceSince !== null, isLimited: row.isLimited };
+  return row && { ...row.run, operationWish: row.operationWish, inMaintenance: row.maintenanceSince !== null, isLimited: row.isLimited, isDue: row.isDue };
 }
+
+/** Between the beginning of the transaction that parked a run and the moment its job was stored for. */
+const CLOCK_TOLERANCE = "100 milliseconds";
 
 /** Locks unfinished runs, of nodes or of an operation, in the order of their nodes. */
 export async function lockUnfinishedRuns(tx: Tx, of: { readonly nodeIds: readonly string[] } | { readonly operationId: string }): Promise<RunRow[]> {
@@ -72,6 +76,20 @@ export async function lockUnfinishedRuns(tx: Tx, of: { readonly nodeIds: readonl
     .where(and(which, isNull(runs.finishedAt)))
     .orderBy(asc(runs.nodeId))
     .for("no key update");
+}
+
+/**
+ * Unfinished runs of nodes. Those that have begun are locked, in the order of their nodes; those that are QUEUED are read
+ * beside them: whoever gives turns, or ends them, passes over what somebody holds.
+ */
+export async function lockBegunRuns(tx: Tx, nodeIds: readonly string[]): Promise<RunRow[]> {
+  if (nodeIds.length === 0) return [];
+  const unfinished = and(inArray(runs.nodeId, [...nodeIds]), isNull(runs.finishedAt));
+  // Read first: one that begins between the two questions is found locked.
+  const queued = await tx.select().from(runs).where(and(unfinished, eq(runs.state, "QUEUED")));
+  const begun = await tx.select().from(runs).where(and(unfinished, ne(runs.state, "QUEUED"))).orderBy(asc(runs.nodeId)).for("no key update");
+  const locked = new Set(begun.map(({ nodeId }) => nodeId));
+  return [...begun, ...queued.filter(({ nodeId }) => !locked.has(nodeId))];
 }
 
 export async function updateRun(tx: Tx, id: string, change: RunChange): Promise<void> {
@@ -283,8 +301,8 @@ export async function runsWaitingFor(reader: Reader, waitFor: string, limit: num
 
 /**
  * Runs that wait for a limit other than those excepted, longest first; of each limit at most `most`, so that many who
- * wait for one do not hide those who wait for another. Nodes that have not begun and whose operation is halted keep
- * their place and are left out.
+ * wait for one do not hide those who wait for another. Nodes that have not begun and whose operation is halted, or being
+ * ended, keep their place and are left out.
  */
 export async function waitingRuns(tx: Tx, { except, most, limit }: { readonly except: readonly string[]; readonly most: number; readonly limit: number }): Promise<string[]> {
   const others = except.length === 0 ? sql`true` : sql`r.wait_for not in (${sql.join(except.map((one) => sql`${one}`), sql`, `)})`;
@@ -292,7 +310,7 @@ export async function waitingRuns(tx: Tx, { except, most, limit }: { readonly ex
     select id from (
       select r.id, r.waiting_since, r.ordinal, row_number() over (partition by r.wait_for order by r.waiting_since, r.ordinal, r.id) as place
       from runs r join operations o on o.id = r.operation_id
-      where r.wait_for is not null and ${others} and r.finished_at is null and (r.state <> 'QUEUED' or r.purpose = 'CLEAN_UP' or o.wave_state is distinct from 'HALTED')
+      where r.wait_for is not null and ${others} and r.finished_at is null and (r.state <> 'QUEUED' or r.purpose = 'CLEAN_UP' or (o.wish is null and o.wave_state is distinct from 'HALTED'))
     ) waiting where place <= ${most} order by waiting_since, ordinal, id limit ${limit}`);
   return [...rows].map(({ id }) => id);
 }
@@ -405,11 +423,14 @@ export async function beginAttempt(tx: Tx, attempt: NewAttempt): Promise<Attempt
   return row;
 }
 
-/** The parked or crashed attempt is entered again, with its time anew where `seconds` says so. Answers its deadline. */
+/**
+ * The parked or crashed attempt is entered again, with its time anew where `seconds` says so. Its call-back stays until the
+ * entry has come to something: a process that dies in it leaves the report to the next. Answers its deadline.
+ */
 export async function reenterAttempt(tx: Tx, { runId, step, number, deadlineAt }: AttemptRow, seconds: number | null): Promise<Date> {
   const [row] = await tx
     .update(attempts)
-    .set({ state: "RUNNING", entries: sql`${attempts.entries} + 1`, callback: null, ...(seconds !== null && { deadlineAt: sql`now() + make_interval(secs => ${seconds})` }) })
+    .set({ state: "RUNNING", entries: sql`${attempts.entries} + 1`, ...(seconds !== null && { deadlineAt: sql`now() + make_interval(secs => ${seconds})` }) })
     .where(attemptIs(runId, step, number))
     .returning({ deadlineAt: attempts.deadlineAt });
   return row?.deadlineAt ?? deadlineAt;

@@ -1,0 +1,133 @@
+/** What is taken over from a process that was lost, or was only thought to be: reports, pending aborts and waits stay what they were. */
+import { afterAll, describe, expect, test } from "vitest";
+import { passGate } from "../../plugins/fake/gates.ts";
+import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import type { TestGate, TestNode } from "../support/builders.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
+import type { AnyCall } from "../support/driver.ts";
+import { eventually } from "../support/eventually.ts";
+
+/** Entries of the step under test: what each was given. */
+const entries: Pick<AnyCall, "memo" | "callback" | "callbackPath">[] = [];
+let gate: TestGate = aGate();
+
+const stopAtGate = async ({ node, memo, callback, callbackPath }: AnyCall) => {
+  entries.push({ memo, callback, callbackPath });
+  await passGate(gate.name, node.name, null);
+};
+
+const DRIVERS = [
+  aDriver("listener", {
+    clean: stepsOf(
+      aStep("listen", "clean", async (call) => {
+        if (call.memo === null) {
+          entries.push({ memo: call.memo, callback: call.callback, callbackPath: call.callbackPath });
+          return { kind: "wait", callback: true, seconds: 600, memo: 1 };
+        }
+        await stopAtGate(call);
+        return { kind: "done", output: { heard: call.callback } };
+      }),
+    ),
+  }),
+  aDriver("firmware", {
+    clean: stepsOf(
+      aStep("flash", "clean", async (call) => {
+        await stopAtGate(call);
+        return { kind: "done" };
+      }, { interruptible: "NEVER" }),
+    ),
+  }),
+  aDriver("patient", {
+    clean: stepsOf(
+      aStep("boot", "clean", async (call) => {
+        await stopAtGate(call);
+        return { kind: "wait", callback: true, seconds: 600, memo: "asked" };
+      }),
+    ),
+  }),
+];
+
+const ostler = await engineUnderTest({ drivers: DRIVERS });
+/** Has room for one run, so that what it has lost goes to another. */
+const narrow = await engineUnderTest({ drivers: DRIVERS, concurrency: 1 });
+afterAll(async () => {
+  await narrow[Symbol.asyncDispose]();
+  await ostler[Symbol.asyncDispose]();
+});
+
+async function cleaning(driver: string, lab = ostler): Promise<{ readonly node: TestNode; readonly id: string }> {
+  entries.length = 0;
+  gate = aGate();
+  const node = await lab.aNode().in("AVAILABLE").with(driver).made();
+  return { node, id: await lab.begin("CLEAN", [node]) };
+}
+
+/** The first owner's lease runs out, though its process is alive and sends its heartbeats in between. */
+const takenOver = (lab: typeof ostler, what: string, isSo: () => Promise<boolean> | boolean) =>
+  eventually(what, async () => {
+    await lab.leasesRunOut("first owners");
+    return isSo();
+  });
+
+const entered = (count: number) => eventually(`the step is entered ${count} times`, () => entries.length === count);
+const token = () => entries.at(-1)?.callbackPath.split("/").at(-1) ?? "";
+
+describe("a report that was taken", () => {
+  test("is handed to the step again when the process dies in the entry that got it", async () => {
+    const { node, id } = await cleaning("listener", narrow);
+    await narrow.nodeBecomes(node, "CLEAN_WAIT");
+    expect(await narrow.engine.callBack(token(), { ok: true })).toBe("TAKEN");
+    await entered(2);
+    await using _other = await narrow.another({ drivers: DRIVERS, started: true });
+    await takenOver(narrow, "the step is entered by the other", () => entries.length === 3);
+    expect(entries.map(({ callback }) => callback)).toEqual([null, { ok: true }, { ok: true }]);
+    gate.open();
+    expect((await narrow.operationEnds(id)).state).toBe("SUCCEEDED");
+  });
+
+  test("in time counts, though nobody came to it before the deadline", async () => {
+    const { node, id } = await cleaning("listener");
+    await ostler.nodeBecomes(node, "CLEAN_WAIT");
+    const { id: runId } = await ostler.run(id, node);
+    await ostler.test.sql`update attempts set deadline_at = now() - interval '1 second' where run_id = ${runId}`;
+    await ostler.test.sql`update runs set wake_at = now() - interval '1 second' where id = ${runId}`;
+    gate.open();
+    expect(await ostler.engine.callBack(token(), { ok: true })).toBe("TAKEN");
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(entries.at(-1)?.callback).toEqual({ ok: true });
+  });
+});
+
+describe("a step that must not be cut", () => {
+  test("is entered again by the process that takes it over, and its pending abort waits for its end", async () => {
+    const { node, id } = await cleaning("firmware", narrow);
+    await entered(1);
+    const asked = await narrow.engine.abort(ALICE, { work: { operationId: id }, mode: "AFTER_STEP" });
+    expect(asked.results).toMatchObject([{ accepted: true, effect: "PENDING" }]);
+    await using _other = await narrow.another({ drivers: DRIVERS, started: true });
+    await takenOver(narrow, "the step is entered by the other", () => entries.length === 2);
+    expect(await narrow.nodeState(node)).toBe("CLEANING");
+    const withdrawn = await narrow.engine.withdrawAbort(ALICE, { work: { operationId: id } });
+    expect(withdrawn.results).toMatchObject([{ accepted: true }]);
+    gate.open();
+    expect((await narrow.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await narrow.story(node, id)).toEqual(["clean → CLEANING", "abort_pending → CLEANING", "recover → CLEANING", "abort_withdrawn → CLEANING", "done → AVAILABLE"]);
+  });
+});
+
+describe("a job whose lease ran out while its process was at work", () => {
+  test("does not enter the step that has been parked meanwhile", async () => {
+    const { node, id } = await cleaning("patient");
+    await entered(1);
+    const { id: runId } = await ostler.run(id, node);
+    const jobs = () => ostler.test.sql<{ retries: number; state: string }[]>`select retry_count as retries, state::text from pgboss.job where name = 'runs' and singleton_key = ${runId} order by created_on`;
+    await takenOver(ostler, "the job is fetched once more", async () => (await jobs()).some(({ retries, state }) => retries > 0 && state === "active"));
+    gate.open();
+    await ostler.nodeBecomes(node, "CLEAN_WAIT");
+    await eventually("the old job has come to an end", async () => (await jobs()).every(({ retries, state }) => retries === 0 || state === "completed"));
+    expect(entries).toHaveLength(1);
+    expect(await ostler.nodeState(node)).toBe("CLEAN_WAIT");
+    await ostler.engine.abort(ALICE, { work: { operationId: id } });
+    expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+  });
+});
