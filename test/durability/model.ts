@@ -92,8 +92,14 @@ const CLEANINGS: readonly NonNullable<Options["steps"]>[] = [
 
 /** Work that takes longer is asked for more often, so that there is something to disturb. */
 const LENGTH: Readonly<Partial<Record<Kind, number>>> = { COMMISSION: 5, DEPLOY: 4, CLEAN: 7, UPDATE: 3, UNDEPLOY: 2 };
-/** The state in which a step of a phase is being run. */
-const WORKING: Readonly<Record<string, string>> = { verify: "VERIFYING", inspect: "INSPECTING", clean: "CLEANING", deploy: "DEPLOYING", undeploy: "UNDEPLOYING" };
+/** Of each phase the state in which a step is being run, and that in which one is parked. */
+const WORKING: Readonly<Record<string, readonly [running: string, parked: string]>> = {
+  verify: ["VERIFYING", ""],
+  inspect: ["INSPECTING", "INSPECT_WAIT"],
+  clean: ["CLEANING", "CLEAN_WAIT"],
+  deploy: ["DEPLOYING", "DEPLOY_WAIT"],
+  undeploy: ["UNDEPLOYING", "UNDEPLOY_WAIT"],
+};
 
 function isSame(one: Snapshot | undefined, other: Snapshot | undefined): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
@@ -465,22 +471,23 @@ export async function runModel(connection: Connection, options: ModelOptions): P
 
   /**
    * Never more nodes at work in a phase than its limit says, as the log tells it, which has the order of commits. Those that
-   * were at work when the limit came are not ended by it.
+   * were at work when the limit came, or parked in a step, are not ended by it.
    */
   async function flawsOfLimits(): Promise<string[]> {
     if (limits.length === 0) return [];
     const log = await sql<{ position: number; id: string; to: string | null }[]>`select position::int as position, node_id as id, to_state as to from transitions order by position`;
     return limits.flatMap(({ phase, most, from, to }) => {
+      const [running, parked] = WORKING[phase] ?? ["", ""];
       const working = new Set<string>();
+      const holding = new Set<string>();
       let bound = Infinity;
       for (const { position, id, to: state } of log) {
         if (to !== null && position > to) break;
-        if (state === WORKING[phase]) working.add(id);
-        else working.delete(id);
+        working[state === running ? "add" : "delete"](id);
+        holding[state === running || state === parked ? "add" : "delete"](id);
         if (position < from) continue;
-        bound = Math.max(most, Math.min(bound, position === from ? working.size : bound));
-        if (working.size > bound) return [`${working.size} nodes are at work in ${phase} at position ${position}, and ${bound} may since position ${from}`];
-        bound = Math.max(most, Math.min(bound, working.size));
+        if (position > from && working.size > bound) return [`${working.size} nodes are at work in ${phase} at position ${position}, and ${bound} may since position ${from}`];
+        bound = Math.max(most, Math.min(bound, holding.size));
       }
       return [];
     });
