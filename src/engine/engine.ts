@@ -111,7 +111,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   const { database, registry, bell, log, concurrency } = options;
   const transact = createTransact(database, bell);
   const queue = await createQueue({ connection: database.connection, bell, log, concurrency });
-  const turns = createTurns({ database, transact, queue, log });
+  const turns = createTurns({ database, transact, registry, queue, log });
   const { nudge } = turns;
   const runner = createRunner({ database, transact, registry, queue, nudge, bell, log, abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS });
   const parts = { transact, registry, queue, nudge, checkWishes: runner.checkWishes };

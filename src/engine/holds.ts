@@ -2,7 +2,7 @@
 import type { Refusal } from "../errors.ts";
 import { kindOf } from "../lifecycle/machine.ts";
 import { lockNodes } from "../store/nodes.ts";
-import { attemptsUnderWay, lockUnfinishedRuns, updateAttempt, updateRun } from "../store/runs.ts";
+import { attemptsUnderWay, lockBegunRuns, updateAttempt, updateRun } from "../store/runs.ts";
 import type { RunRow } from "../store/runs.ts";
 import { refusedWhole } from "./submit.ts";
 import type { NodeAnswer, SubmitAnswer, SubmitParts } from "./submit.ts";
@@ -21,7 +21,7 @@ export async function unhold(parts: SubmitParts, caller: Caller, request: Unhold
   return parts.transact(async (work) => {
     const found = await selectWork(work.tx, request.work, false);
     if ("refusals" in found) return refusedWhole(found.refusals);
-    const runs = await lockUnfinishedRuns(work.tx, { nodeIds: found.nodes.map(({ nodeId }) => nodeId) });
+    const runs = await lockBegunRuns(work.tx, found.nodes.map(({ nodeId }) => nodeId));
     const runOf = new Map(runs.filter(({ operationId }) => found.operationId === null || operationId === found.operationId).map((run) => [run.nodeId, run]));
     const results = found.nodes.map(({ ref, nodeId }): NodeAnswer => {
       const run = runOf.get(nodeId);

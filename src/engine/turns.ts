@@ -8,18 +8,22 @@
  * for no other lock: a run or a node that somebody holds just now is passed over and looked at again.
  *
  * Looked at after commits that freed or wanted a place, whenever limits change, and every two seconds for what another
- * process left undone.
+ * process left undone. Then operations are looked at too: whoever begins or ends queued runs passes over those that are
+ * held just then, and what was passed over is begun or ended here.
  */
 import type { LegPhase } from "../lifecycle/verbs.ts";
 import type { Log } from "../log.ts";
 import type { Database } from "../store/database.ts";
 import { lockFreeNodes } from "../store/nodes.ts";
-import { operationsByIds } from "../store/operations.ts";
+import type { Registry } from "../drivers/registry.ts";
+import { keepFreeOperations, lockOperation, operationsOverlooked } from "../store/operations.ts";
 import type { LimitedPhase, SitePolicy } from "../store/records.ts";
-import { isAnyWaiting, lockWaiting, plansByHashes, takenPlaces, updateRun, waitingRuns } from "../store/runs.ts";
+import { finishRuns, isAnyWaiting, lockQueuedRuns, lockWaiting, plansByHashes, takenPlaces, updateRun, waitingRuns } from "../store/runs.ts";
 import { lockSite } from "../store/site.ts";
 import { beginRuns, controllerLimit, phaseLimit, placesOf } from "./begin.ts";
 import type { Queue } from "./queue.ts";
+import { settleMany } from "./settle.ts";
+import type { SettleParts } from "./settle.ts";
 import type { Transact, Work } from "./transition.ts";
 
 export interface Turns {
@@ -32,9 +36,10 @@ export interface Turns {
 const LOOK_EVERY_MS = 2_000;
 /** Nudges come with every end of a run: those of a moment are answered together. */
 const GATHER_MS = 50;
+const OVERLOOKED_AT_ONCE = 100;
 
-export function createTurns(parts: { readonly database: Database; readonly transact: Transact; readonly queue: Queue; readonly log: Log }): Turns {
-  const { database, transact, queue, log } = parts;
+export function createTurns(parts: { readonly database: Database; readonly transact: Transact; readonly registry: Registry; readonly queue: Queue; readonly log: Log }): Turns {
+  const { database, transact, registry, queue, log } = parts;
   let soon: NodeJS.Timeout | undefined;
   let looking: Promise<void> = Promise.resolve();
   let poll: NodeJS.Timeout | undefined;
@@ -46,18 +51,29 @@ export function createTurns(parts: { readonly database: Database; readonly trans
     if (lookAgain) nudge();
   }
 
+  async function lookForOverlooked(): Promise<void> {
+    for (const id of await operationsOverlooked(database.reader, OVERLOOKED_AT_ONCE)) await transact((work) => takeUpOverlooked(work, { registry, queue, nudge }, id));
+  }
+
+  function afterwards(what: () => Promise<void>): void {
+    looking = looking.then(what).catch((error: unknown) => log.warn({ err: error }, "turns could not be given; it is tried again"));
+  }
+
   function nudge(): void {
     if (closed) return;
     soon ??= setTimeout(() => {
       soon = undefined;
-      looking = looking.then(look).catch((error: unknown) => log.warn({ err: error }, "turns could not be given; it is tried again"));
+      afterwards(look);
     }, GATHER_MS);
   }
 
   return {
     nudge,
     start() {
-      poll = setInterval(nudge, LOOK_EVERY_MS);
+      poll = setInterval(() => {
+        afterwards(lookForOverlooked);
+        nudge();
+      }, LOOK_EVERY_MS);
       nudge();
     },
     async close() {
@@ -67,6 +83,17 @@ export function createTurns(parts: { readonly database: Database; readonly trans
       await looking;
     },
   };
+}
+
+/** Begins or ends queued runs of an operation that whoever was to do so has passed over. */
+async function takeUpOverlooked(work: Work, parts: SettleParts, operationId: string): Promise<void> {
+  const operation = await lockOperation(work.tx, operationId);
+  if (!operation || operation.finishedAt) return;
+  if (operation.wish !== null) {
+    const queued = (await lockQueuedRuns(work.tx, operationId)).filter(({ purpose }) => purpose === "WORK");
+    await finishRuns(work.tx, queued.map(({ id }) => id), operation.wish === "ABORT" ? "ABORTED" : "STOPPED");
+  }
+  await settleMany(work, parts, operationId);
 }
 
 /** Runs that are looked at together. */
@@ -81,12 +108,19 @@ async function giveTurns(work: Work, queue: Queue): Promise<boolean> {
   const runs = await lockWaiting(work.tx, waiting);
   const nodes = new Map((await lockFreeNodes(work.tx, runs.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
   const plans = await plansByHashes(work.tx, [...new Set(runs.map(({ planHash }) => planHash))]);
-  const operations = new Map((await operationsByIds(work.tx, [...new Set(runs.map(({ operationId }) => operationId))])).map((one) => [one.id, one]));
+  // Kept until the commit: of an operation that was halted or stopped nothing begins after the answer.
+  const beginning = runs.flatMap(({ state, operationId }) => (state === "QUEUED" ? [operationId] : []));
+  const operations = new Map((await keepFreeOperations(work.tx, [...new Set(beginning)])).map((one) => [one.id, one]));
   let lookAgain = runs.length < waiting.length || waiting.length === PAGE;
   for (const run of runs) {
     const plan = plans.get(run.planHash);
     const operation = operations.get(run.operationId);
-    if (!plan || !operation) throw new Error(`Waiting run ${run.id} has lost its plan or its operation.`);
+    if (!plan) throw new Error(`Waiting run ${run.id} has lost its plan.`);
+    if (run.state === "QUEUED" && !operation) {
+      lookAgain = true;
+      continue;
+    }
+    if (run.state === "QUEUED" && run.purpose === "WORK" && operation && (operation.wish !== null || operation.waveState === "HALTED")) continue;
     const phase = plan.legs[run.state === "QUEUED" ? 0 : (plan.steps[run.position]?.leg ?? run.leg)]?.phase;
     const controller = run.slotController === null ? run.controller : null;
     const full = places.full(phase, controller);
@@ -105,7 +139,7 @@ async function giveTurns(work: Work, queue: Queue): Promise<boolean> {
     }
     places.take(phase, controller);
     const change = { waitFor: null, waitingSince: null, waitReason: null, ...placesOf(phase, run.controller) };
-    if (run.state === "QUEUED") {
+    if (run.state === "QUEUED" && operation) {
       await updateRun(work.tx, run.id, { ...change, state: "RUNNING" });
       await beginRuns(work, queue, operation, operation.actor, [{ runId: run.id, node, plan, target: run.target }]);
     } else {

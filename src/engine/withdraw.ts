@@ -6,7 +6,7 @@
 import type { Refusal } from "../errors.ts";
 import { judgeAbort } from "../lifecycle/interrupts.ts";
 import { lockOperation, updateOperation, wishOperation } from "../store/operations.ts";
-import { attemptsUnderWay, countFailed, lockUnfinishedRuns, plansByHashes, updateRuns } from "../store/runs.ts";
+import { attemptsUnderWay, countFailed, lockBegunRuns, plansByHashes, updateRuns } from "../store/runs.ts";
 import type { AttemptRow, RunRow } from "../store/runs.ts";
 import type { PlannedStep } from "../store/records.ts";
 import { ENGINE } from "./begin.ts";
@@ -27,7 +27,7 @@ export async function withdrawAbort(parts: SubmitParts, caller: Caller, request:
   return parts.transact(async (work) => {
     const found = await selectWork(work.tx, request.work, false);
     if ("refusals" in found) return refusedWhole(found.refusals);
-    const runs = await lockUnfinishedRuns(work.tx, { nodeIds: found.nodes.map(({ nodeId }) => nodeId) });
+    const runs = await lockBegunRuns(work.tx, found.nodes.map(({ nodeId }) => nodeId));
     const runOf = new Map(runs.filter(({ operationId }) => found.operationId === null || operationId === found.operationId).map((run) => [run.nodeId, run]));
     const plans = await plansByHashes(work.tx, [...new Set(runs.map(({ planHash }) => planHash))]);
     const attempts = await attemptsUnderWay(work.tx, runs.map(({ id }) => id));

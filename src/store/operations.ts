@@ -63,6 +63,29 @@ export async function lockOperation(tx: Tx, id: string): Promise<OperationRow | 
   return row;
 }
 
+/** Of these operations those that nobody is changing just now, kept as they are until the end of the transaction. */
+export async function keepFreeOperations(tx: Tx, ids: readonly string[]): Promise<OperationRow[]> {
+  if (ids.length === 0) return [];
+  return tx.select().from(operations).where(inArray(operations.id, [...ids])).for("share", { skipLocked: true });
+}
+
+/**
+ * Unfinished operations with nodes that have not begun and should not be waiting: for a turn that is free, or, where the
+ * operation is being ended, for anything at all. Who was to begin or end them may have passed them over.
+ */
+export async function operationsOverlooked(reader: Reader, limit: number): Promise<string[]> {
+  const rows = await reader.execute<{ id: string }>(sql`
+    select o.id from operations o
+    where o.finished_at is null and case
+      when o.wish is not null then exists (select from runs r where r.operation_id = o.id and r.finished_at is null and r.state = 'QUEUED' and r.purpose = 'WORK')
+      when o.wave_state = 'HALTED' or (o.max_parallel is null and o.waves is null) then false
+      else exists (select from runs r where r.operation_id = o.id and r.finished_at is null and r.state = 'QUEUED' and r.wait_for is null and r.wave <= o.wave)
+        and (o.max_parallel is null or o.max_parallel > (select count(*) from runs r where r.operation_id = o.id and r.finished_at is null and (r.state <> 'QUEUED' or r.wait_for is not null)))
+      end
+    limit ${limit}`);
+  return [...rows].map(({ id }) => id);
+}
+
 export async function updateOperation(tx: Tx, id: string, change: OperationChange): Promise<void> {
   await tx
     .update(operations)

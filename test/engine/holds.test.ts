@@ -130,6 +130,23 @@ describe("lifting holds", () => {
     expect((await ostler.engine.unhold(ALICE, { work: { operationId: id } })).refusals).toMatchObject([{ code: "NOTHING_RUNNING", operationId: id }]);
   });
 
+  // Whoever gives turns passes over what is locked; this waited with its lock, and the queued node had no turn any more.
+  test("touches none that have not begun: it does not even wait for one that somebody holds", async () => {
+    const [node, queued] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
+    const id = await ostler.begin("CLEAN", [node, queued], { maxParallel: 1, options: { steps: LISTS.CLEAN.steps } });
+    await ostler.nodeBecomes(node, "CLEAN_HOLD");
+    await ostler.test.sql.begin(async (sql) => {
+      await sql`select from runs where operation_id = ${id} and state = 'QUEUED' for update`;
+      let answer: Awaited<ReturnType<typeof unhold>> | undefined;
+      void ostler.engine.unhold(ALICE, { work: { operationId: id } }).then((given) => (answer = given));
+      await eventually("it answers", () => answer !== undefined, 5_000);
+      expect(answer?.results).toMatchObject([{ nodeId: node.id, accepted: true }, { nodeId: queued.id, accepted: false, refusal: { code: "INVALID_STATE", message: expect.stringContaining("QUEUED") } }]);
+    });
+    await ostler.nodeBecomes(queued, "CLEAN_HOLD");
+    await unhold([queued]);
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  });
+
   test("twice at the same moment lifts them once", async () => {
     const { node, id } = await holding("CLEAN", [HOLD, step("clean", "erase_metadata"), HOLD]);
     const answers = await Promise.all([unhold([node]), unhold([node])]);

@@ -285,6 +285,64 @@ describe("who waits for a place", () => {
   });
 });
 
+// The state of the waves was read without the operation's lock, and the halt was answered before the node began.
+test("nothing begins of an operation that is being halted just then", async () => {
+  await site({ phaseLimits: [{ phase: "deploy", limit: 1 }, { phase: "clean", limit: 1 }] });
+  const gate = aGate();
+  const inside = [await heldIn("deploy.prepare", gate).made(), await heldIn("clean.erase_metadata", gate).made()] as const;
+  const first = [await ostler.begin("DEPLOY", [inside[0]]), await ostler.begin("CLEAN", [inside[1]])];
+  await gate.arrivals(2);
+  const [halted, other] = [await cleanable().made(), await cleanable().made()];
+  const [id, second] = [await ostler.begin("DEPLOY", [halted], { waves: { sizes: [{ count: 1 }] } }), await ostler.begin("CLEAN", [other])];
+  await ostler.test.sql.begin(async (sql) => {
+    await sql`update operations set wave_state = 'HALTED' where id = ${id}`;
+    await site({ phaseLimits: null });
+    // Both have their turn in one look.
+    await ostler.operationEnds(second);
+  });
+  expect(await ostler.run(id, halted)).toMatchObject({ state: "QUEUED", startedAt: null });
+  expect([await ostler.nodeState(halted), await ostler.story(halted, id)]).toEqual(["AVAILABLE", []]);
+  expect((await ostler.engine.steerWaves(ALICE, { operationId: id, action: "RESUME" })).refusals).toEqual([]);
+  gate.open();
+  for (const one of [...first, id]) expect((await ostler.operationEnds(one)).state).toBe("SUCCEEDED");
+});
+
+describe("a queued run that somebody holds at the moment at which it would", () => {
+  async function whileHeld(id: string, node: TestNode, happens: () => Promise<unknown>) {
+    await ostler.test.sql.begin(async (sql) => {
+      await sql`select from runs where operation_id = ${id} and node_id = ${node.id} for update`;
+      await happens();
+    });
+  }
+
+  test("begin has its turn when it is free", async () => {
+    const gate = aGate();
+    const [node, queued] = [await heldIn("clean.erase_metadata", gate).made(), await cleanable().made()];
+    const id = await ostler.begin("CLEAN", [node, queued], { maxParallel: 1 });
+    await gate.arrivals();
+    await whileHeld(id, queued, async () => {
+      gate.open();
+      await ostler.nodeBecomes(node, "AVAILABLE");
+    });
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(await ostler.nodeState(queued)).toBe("AVAILABLE");
+  });
+
+  test("be stopped by a failure ends when it is free, and the clean-up of all begins", async () => {
+    const gate = aGate();
+    const [node, queued] = [await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name, fail: "no luck" } }).made(), await cleanable().made()];
+    const id = await ostler.begin("DEPLOY", [node, queued], { maxParallel: 1, onFailure: "CLEAN_UP_ALL" });
+    await gate.arrivals();
+    await whileHeld(id, queued, async () => {
+      gate.open();
+      await ostler.nodeBecomes(node, "DEPLOY_FAILED");
+    });
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    expect(await ostler.run(id, queued)).toMatchObject({ state: "STOPPED", startedAt: null });
+    expect([await ostler.nodeState(node), ostler.journal(queued)]).toEqual(["AVAILABLE", []]);
+  });
+});
+
 describe("with several processes", () => {
   test("a limit holds over all of them", async () => {
     await using lab = await engineUnderTest({ started: false });

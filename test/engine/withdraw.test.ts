@@ -177,6 +177,23 @@ test("a withdrawn abort leaves it decided that a failure undoes the operation", 
   expect(await unsound(ostler)).toEqual([]);
 });
 
+test("a withdrawal touches none that have not begun: it does not even wait for one that somebody holds", async () => {
+  const gate = aGate();
+  const [node, queued] = (await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).times(2)) as [TestNode, TestNode];
+  const id = await ostler.begin("CLEAN", [node, queued], { maxParallel: 1 });
+  await gate.arrivals();
+  await abort(node);
+  await ostler.test.sql.begin(async (sql) => {
+    await sql`select from runs where operation_id = ${id} and state = 'QUEUED' for update`;
+    let answer: Awaited<ReturnType<typeof withdraw>> | undefined;
+    void ostler.engine.withdrawAbort(ALICE, { work: { operationId: id } }).then((given) => (answer = given));
+    await eventually("it answers", () => answer !== undefined, 5_000);
+    expect(answer?.results).toMatchObject([{ nodeId: node.id, accepted: true }, { nodeId: queued.id, accepted: false, refusal: { code: "NOTHING_RUNNING" } }]);
+  });
+  gate.open();
+  expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+});
+
 describe("a withdrawal is refused", () => {
   test("when no abort is pending, and when nothing runs", async () => {
     const { gate, node, id } = await heldAtBoundary();
