@@ -37,20 +37,20 @@ export interface SettleParts extends BeginParts {
 export async function endRun(work: Work, parts: SettleParts, run: RunRow, state: FinalRunState, change: RunChange & { readonly failure?: Failure }): Promise<void> {
   await finishRuns(work.tx, [run.id], state, change);
   work.afterCommit(parts.nudge);
-  await settleOperation(work, parts, { ...run, state }, state === "FAILED" && run.wish !== "ABORT" ? (change.failure ?? null) : null);
+  await settleOperation(work, parts, { ...run, state }, state === "FAILED" ? (change.failure ?? null) : null);
 }
 
 async function settleOperation(work: Work, parts: SettleParts, ended: RunRow, failure: Failure | null): Promise<void> {
   const operation = await lockOperation(work.tx, ended.operationId);
   if (!operation) throw new Error(`Run ${ended.id} has no operation.`);
   const failed = failure && ended.purpose === "WORK";
-  if (failed) await applyFailurePolicy(work, parts, operation, ended, failure);
+  if (failed) await noteFirstFailure(work.tx, operation.id, failure);
+  if (failed && ended.wish !== "ABORT") await applyFailurePolicy(work, parts, operation, ended);
   await giveTurn(work, parts, failed ? await lockOperation(work.tx, operation.id) : operation);
   await finishWhenDone(work, parts, operation.id);
 }
 
-async function applyFailurePolicy(work: Work, parts: SettleParts, operation: OperationRow, run: RunRow, failure: Failure): Promise<void> {
-  await noteFirstFailure(work.tx, operation.id, failure);
+async function applyFailurePolicy(work: Work, parts: SettleParts, operation: OperationRow, run: RunRow): Promise<void> {
   switch (operation.wish === null ? operation.onFailure : "LEAVE") {
     case "CLEAN_UP_ALL":
       await updateOperation(work.tx, operation.id, { wish: "STOP", wishBy: ENGINE, wishAt: new Date(), state: "STOPPING" });
@@ -101,15 +101,20 @@ export async function finishWhenDone(work: Work, parts: SettleParts, operationId
   await finishOperation(work.tx, operationId, outcome(counts, { wish: operation.wish, cleanedUpAll }));
 }
 
+function isDeaf(run: RunRow | undefined): boolean {
+  return run?.state === "FAILED" && run.wish === "ABORT";
+}
+
 /**
  * Begins clean-up runs for nodes of an operation. Left out are nodes that are gone, busy again, protected since, or need
- * none, and those that other work has had in hand after this operation: what is on them is no longer of its making.
+ * none, those that other work has had in hand after this operation (what is on them is no longer of its making), and those
+ * that were deaf to their abort: a step may still be at work there.
  */
 async function startCleanUps(work: Work, parts: SettleParts, operation: OperationRow, of: readonly RunRow[]): Promise<number> {
   const nodes = await lockNodes(work.tx, of.map(({ nodeId }) => nodeId));
   const busy = new Set((await busyNodes(work.tx, nodes.map(({ id }) => id))).map(({ nodeId }) => nodeId));
   const newest = new Map((await newestWork(work.tx, nodes.map(({ id }) => id), null)).map((run) => [run.nodeId, run.operationId]));
-  const isLeftOut = ({ id, isProtected }: NodeRow) => isProtected || busy.has(id) || newest.get(id) !== operation.id;
+  const isLeftOut = ({ id, isProtected }: NodeRow) => isProtected || busy.has(id) || newest.get(id) !== operation.id || isDeaf(byNode.get(id));
   const byNode = new Map(of.map((run) => [run.nodeId, run]));
   const { policy } = await readSite(work.tx);
   const beginnings: (Beginning & { readonly node: NodeRow })[] = [];
