@@ -109,7 +109,7 @@ async function refuseLocked(work: Work, cluster: ClusterRow): Promise<void> {
   const [first] = running;
   if (first && isLocked(state)) {
     throw new Refused([
-      { code: "CLUSTER_LOCKED", message: `Cluster ${cluster.name} is ${state}; wait for operation ${first.operationId}, or stop it, before you change the cluster.`, operationId: first.operationId, path: ["input", "cluster"] },
+      { code: "CLUSTER_LOCKED", message: `Cluster ${cluster.name} is ${state}; wait for operation ${first.operationId}, or ${state === "STOPPING" ? "abort" : "stop"} it, before you change the cluster.`, operationId: first.operationId, path: ["input", "cluster"] },
     ]);
   }
 }

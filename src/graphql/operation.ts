@@ -27,7 +27,7 @@ const RunStateCountRef = builder.objectRef<{ readonly state: RunState; readonly 
 const RolloutRef = builder.objectRef<OperationRow & { readonly waves: Waves }>("Rollout").implement({
   description: "How an operation takes its nodes on in waves.",
   fields: (t) => ({
-    state: t.field({ type: WaveStateEnum, description: "Where it stands.", resolve: ({ waveState }) => waveState ?? "RUNNING" }),
+    state: t.field({ type: WaveStateEnum, description: "Where it stands.", resolve: ({ waveState, finishedAt }) => (finishedAt === null ? (waveState ?? "RUNNING") : "ENDED") }),
     wave: t.int({ description: "The newest wave that has begun, from 1.", resolve: ({ wave }) => wave + 1 }),
     waves: t.int({ description: "Number of waves.", resolve: ({ waves }) => waves.sizes.length }),
     sizes: t.intList({ description: "Number of nodes in each wave.", resolve: ({ waves }) => [...waves.sizes] }),

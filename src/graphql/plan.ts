@@ -158,8 +158,8 @@ function flawsOf(input: PlanRequest): Refusal[] {
   return flaws;
 }
 
-function optionsOf({ until, steps, runbook, action, force }: PlanRequest): VerbOptions {
-  const chosen = stepChoices(steps);
+function optionsOf({ kind, until, steps, runbook, action, force }: PlanRequest): VerbOptions {
+  const chosen = stepChoices(steps, kind === "DEPLOY" ? "deploy" : "clean");
   return {
     ...(until != null && { until }),
     ...(chosen && { steps: chosen }),

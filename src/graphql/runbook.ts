@@ -11,15 +11,18 @@ import { UserErrorRef } from "./errors.ts";
 export const StepInput = builder.inputType("StepInput", {
   description: "One step, with its arguments.",
   fields: (t) => ({
-    interface: t.field({ type: DriverInterfaceEnum, required: true, defaultValue: "clean", description: "Interface that offers it; POWER and ENGINE for the reserved steps." }),
+    interface: t.field({ type: DriverInterfaceEnum, description: "Interface that offers it; POWER and ENGINE for the reserved steps. Absent: CLEAN, and DEPLOY in a deployment." }),
     name: t.string({ required: true, description: "Its name." }),
     args: t.field({ type: "JSON", description: "Its arguments, checked against `StepDefinition.argsSchema` or `ReservedStep.argsSchema` before anything starts." }),
   }),
 });
 
 /** What the engine makes of a list of steps; undefined where none was given. */
-export function stepChoices(steps: readonly { readonly interface: StepChoice["interface"]; readonly name: string; readonly args?: unknown }[] | null | undefined): StepChoice[] | undefined {
-  return steps?.map(({ interface: from, name, args }) => ({ interface: from, name, args: (args ?? {}) as JsonObject }));
+export function stepChoices(
+  steps: readonly { readonly interface?: StepChoice["interface"] | null | undefined; readonly name: string; readonly args?: unknown }[] | null | undefined,
+  usual: "clean" | "deploy" = "clean",
+): StepChoice[] | undefined {
+  return steps?.map(({ interface: from, name, args }) => ({ interface: from ?? usual, name, args: (args ?? {}) as JsonObject }));
 }
 
 const RunbookStepRef = builder.objectRef<StepChoice>("RunbookStep").implement({

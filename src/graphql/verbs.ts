@@ -231,8 +231,8 @@ function submit(context: Context, kind: OperationKind, input: TermsInput & { nod
   return context.services.engine.submit(callerOf(context), { ...termsOf(input), kind, nodes: nodeSelector(input.nodes), options });
 }
 
-function choiceOf({ steps }: { readonly steps?: Parameters<typeof stepChoices>[0] }): VerbOptions {
-  const chosen = stepChoices(steps);
+function choiceOf({ steps }: { readonly steps?: Parameters<typeof stepChoices>[0] }, usual: "clean" | "deploy"): VerbOptions {
+  const chosen = stepChoices(steps, usual);
   return chosen ? { steps: chosen } : {};
 }
 
@@ -273,7 +273,7 @@ builder.mutationField("cleanNodes", (t) =>
     ...needs("OPERATE"),
     description: "Run clean steps: those that run by themselves, those given, or a runbook's. A node ends where it began.",
     args: { input: t.arg({ type: CleanNodesInput, required: true, description: "Which nodes, which steps, on which terms." }) },
-    resolve: (_root, { input }, context) => submit(context, "CLEAN", input as never, { ...choiceOf(input), ...(input.runbook != null && { runbook: input.runbook }) }),
+    resolve: (_root, { input }, context) => submit(context, "CLEAN", input as never, { ...choiceOf(input, "clean"), ...(input.runbook != null && { runbook: input.runbook }) }),
   }),
 );
 
@@ -284,7 +284,7 @@ builder.mutationField("deployNodes", (t) =>
     ...needs("OPERATE"),
     description: "Install, up to ACTIVE. From AVAILABLE, DEPLOY_FAILED, and again from ACTIVE.",
     args: { input: t.arg({ type: DeployNodesInput, required: true, description: "Which nodes, which steps, on which terms." }) },
-    resolve: (_root, { input }, context) => submit(context, "DEPLOY", input as never, choiceOf(input)),
+    resolve: (_root, { input }, context) => submit(context, "DEPLOY", input as never, choiceOf(input, "deploy")),
   }),
 );
 

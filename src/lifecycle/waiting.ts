@@ -12,6 +12,7 @@ export const WAIT_REASONS = {
   MAX_PARALLEL: "A place below `maxParallel` of its operation.",
   WAVE: "Its wave.",
   WAVE_HALTED: "Somebody who lets the waves of its operation go on, after a halt.",
+  CONCURRENCY: "A process that has room for it: each works on so many nodes at the same time (OSTLER_CONCURRENCY).",
   PAUSED_BY_MAINTENANCE: "The end of its node's maintenance; no new step begins before.",
 } as const;
 
@@ -24,6 +25,8 @@ export interface WaitingFacts {
   /** The limit that it waits for, as in `phase:clean` or `controller:10.0.0.7`. */
   readonly waitFor: string | null;
   readonly wakeAt: Date | null;
+  /** When a process first took it up. */
+  readonly startedAt: Date | null;
   readonly wave: number;
   /** `interface.name` of the step that it is at. */
   readonly step: string | null;
@@ -52,7 +55,7 @@ export function waitingOf(facts: WaitingFacts): Waiting | null {
   return reason && { reason, until: untilOf(reason, facts), description: describe(reason, facts) };
 }
 
-function reasonOf({ state, waitReason, waitFor, wave, operation }: WaitingFacts): WaitingFor | null {
+function reasonOf({ state, waitReason, waitFor, startedAt, wave, operation }: WaitingFacts): WaitingFor | null {
   switch (state) {
     case "QUEUED":
       if (waitFor !== null) return limitKind(waitFor);
@@ -63,6 +66,7 @@ function reasonOf({ state, waitReason, waitFor, wave, operation }: WaitingFacts)
       if (waitReason === "CAPACITY") return limitKind(waitFor ?? "");
       return waitReason === "MAINTENANCE" ? "PAUSED_BY_MAINTENANCE" : waitReason;
     case "RUNNING":
+      return startedAt === null ? "CONCURRENCY" : null;
     case "SUCCEEDED":
     case "FAILED":
     case "ABORTED":
@@ -103,7 +107,9 @@ function describe(reason: WaitingFor, facts: WaitingFacts): string {
     case "WAVE":
       return `It is in wave ${wave + 1}, and ${waveStanding(operation)}.`;
     case "WAVE_HALTED":
-      return `The waves of its operation are halted${operation.waveReason === null ? "" : ` (${withoutStop(operation.waveReason)})`}; go on with \`resumeWaves\`.`;
+      return `The waves of its operation are halted${operation.waveReason === null ? "" : ` (${withoutStop(operation.waveReason)})`}${(operation.waveReason ?? "").includes("resumeWaves") ? "" : "; go on with `resumeWaves`"}.`;
+    case "CONCURRENCY":
+      return "It has its turn; it is taken up as soon as a process has room for another node.";
     case "PAUSED_BY_MAINTENANCE":
       return "Its node is in maintenance; it goes on when that is cleared.";
   }

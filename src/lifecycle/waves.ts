@@ -26,8 +26,10 @@ export const WAVE_STATES = {
   PAUSED: "The newest wave has ended; the next one begins when the pause is over.",
   AWAITING: "The newest wave has ended; the next one begins when somebody says so.",
   HALTED: "No node begins: too many have failed, or somebody halted it. What has begun goes on.",
+  ENDED: "The operation has ended.",
 } as const;
-export type WaveState = keyof typeof WAVE_STATES;
+/** Where an unfinished operation stands. */
+export type WaveState = Exclude<keyof typeof WAVE_STATES, "ENDED">;
 
 /** How many nodes a share of `total` is. Percent are rounded up in `UP`, so that a wave has at least one node; down otherwise. */
 export function countOf(share: Share, total: number, round: "UP" | "DOWN"): number {
