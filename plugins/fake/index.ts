@@ -78,7 +78,10 @@ export default function createFake(_host: PluginHost): Driver<FakeSettings> {
     if (script.stuck) return { kind: "wait", seconds: STUCK_SECONDS, memo: "stuck" };
     const waitSeconds = script.waitSeconds ?? (label === "deploy.boot_system" ? call.settings.waitSeconds : 0);
     if (script.callback && call.memo !== "called") {
-      if (call.callback === null) return { kind: "wait", callback: true, seconds: waitSeconds > 0 ? waitSeconds : 1800, memo: "waiting" };
+      if (call.callback === null) {
+        call.log(`waits for a call-back at ${call.callbackPath}`);
+        return { kind: "wait", callback: true, seconds: waitSeconds > 0 ? waitSeconds : 1800, memo: "waiting" };
+      }
     } else if (waitSeconds > 0 && call.memo !== "waited") {
       return { kind: "wait", seconds: waitSeconds, memo: "waited" };
     }
