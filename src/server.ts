@@ -154,10 +154,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     switch (answer) {
       case "TAKEN":
         return sendJson(response, 202, { taken: true });
+      // Alike: once the step has gone on, a report that is repeated cannot be told from one that never was in time.
       case "LATE":
-        return sendJson(response, 409, { error: "This call-back is late: the step that it was for has gone on without it, or has ended. Nothing was changed." });
       case "DUPLICATE":
-        return sendJson(response, 409, { error: "This call-back was made before, and taken then. Nothing was changed." });
+        return sendJson(response, 409, { error: "This call-back was made before, or comes too late; the step has gone on, or is about to. Nothing was changed." });
       // Alike, so that nobody learns which runs there are.
       case "FORGED":
       case "UNKNOWN":
