@@ -179,7 +179,7 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
   if (refuseAll) return { operationId: null, results: answers.map((answer) => ({ ...answer, accepted: false })), refusals, replayed: false };
   const planHash = planHashOf(task.kind, admitted);
   if (terms.planHash !== undefined && terms.planHash !== planHash) {
-    return refusedWhole([{ code: "STALE_REVISION", message: "What would be done is not what the plan said: a node, a driver or the site's policy has changed since. Look at the new plan, and send its planHash.", path: ["input", "planHash"] }]);
+    return refusedWhole([{ code: "STALE_REVISION", message: "What would be done is not what the plan said: a node, a driver or the site's policy has changed since, or the request is another one (other nodes, or another order). Look at the new plan, and send its planHash.", path: ["input", "planHash"] }]);
   }
   if (terms.dryRun) return { operationId: null, results: answers, refusals: [], replayed: false, planHash };
 
