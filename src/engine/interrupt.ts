@@ -8,6 +8,7 @@ import { judgeAbort } from "../lifecycle/interrupts.ts";
 import type { AbortEffect, AbortMode, RunFacts } from "../lifecycle/interrupts.ts";
 import { edge } from "../lifecycle/machine.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
+import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
 import { isFinalOperation } from "../lifecycle/operation-states.ts";
 import type { Wish } from "../lifecycle/operation-states.ts";
 import { hashOf } from "../store/database.ts";
@@ -21,7 +22,7 @@ import type { AttemptRow, RunRow } from "../store/runs.ts";
 import { interruptDiscovery, stopDiscoveryNow } from "./discover.ts";
 import { endedByStop } from "./parked.ts";
 import { keysOf, stepLabel } from "./plan.ts";
-import { isReservedPower } from "./reserved.ts";
+import { isReservedPower, leavesOff } from "./reserved.ts";
 import { isUuid, selectNodes } from "./select.ts";
 import { ENGINE } from "./begin.ts";
 import { finishWhenDone, settleMany } from "./settle.ts";
@@ -160,11 +161,7 @@ export async function tellOfPending(
   why: { readonly by: string; readonly reason: string | null; readonly stepOf: (run: RunRow) => string | null },
 ): Promise<void> {
   const nodes = new Map((await lockNodes(work.tx, runs.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
-  for (const run of runs) {
-    const node = nodes.get(run.nodeId);
-    if (!node) continue;
-    await move(work, [node.id], node.state, event, { actor: why.by, reason: why.reason, target: run.target, operationId: run.operationId, step: why.stepOf(run), runIds: new Map([[node.id, run.id]]) });
-  }
+  await moveAlike(work, runs, nodes, event, why);
 }
 
 /**
@@ -177,24 +174,28 @@ async function carryOut(work: Work, parts: SettleParts, runs: readonly RunRow[],
   await wishRuns(work.tx, runs.map(({ id }) => id), wish);
   await leaveFirstState(work, unbegun.filter(({ state }) => state !== "QUEUED"), end, wish);
   await finishRuns(work.tx, unbegun.map(({ id }) => id), end);
-  for (const { id } of wake) await parts.queue.wakeToEnd(work, id);
+  await parts.queue.wakeMany(work, wake.map(({ id }) => id), "ending");
   for (const operationId of new Set(unbegun.map((run) => run.operationId))) await settleMany(work, parts, operationId);
 }
 
 async function leaveFirstState(work: Work, runs: readonly RunRow[], end: "ABORTED" | "STOPPED", wish: { readonly wishBy: string; readonly wishReason: string | null }): Promise<void> {
   const event = end === "ABORTED" ? "abort" : "stop";
   const nodes = new Map((await lockNodes(work.tx, runs.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
-  const groups = new Map<string, RunRow[]>();
-  for (const run of runs) {
-    const state = nodes.get(run.nodeId)?.state;
-    const key = JSON.stringify([state, run.target, run.operationId]);
-    if (state && edge(state, event)) groups.set(key, [...(groups.get(key) ?? []), run]);
-  }
+  const leaving = runs.filter(({ nodeId }) => {
+    const state = nodes.get(nodeId)?.state;
+    return state && edge(state, event);
+  });
+  await moveAlike(work, leaving, nodes, event, { by: wish.wishBy, reason: wish.wishReason, stepOf: () => null });
+}
+
+/** Moves the locked nodes of runs, in one statement all those whose transitions tell the same. */
+async function moveAlike(work: Work, runs: readonly RunRow[], nodes: ReadonlyMap<string, { readonly state: NodeState }>, event: NodeEvent, why: { readonly by: string; readonly reason: string | null; readonly stepOf: (run: RunRow) => string | null }): Promise<void> {
+  const groups = Map.groupBy(runs, (run) => JSON.stringify([nodes.get(run.nodeId)?.state, run.target, run.operationId, why.stepOf(run)]));
   for (const group of groups.values()) {
     const [first] = group;
     const state = first && nodes.get(first.nodeId)?.state;
     if (!first || !state) continue;
-    const context = { actor: wish.wishBy, reason: wish.wishReason, target: first.target, operationId: first.operationId, runIds: new Map(group.map(({ nodeId, id }) => [nodeId, id])) };
+    const context = { actor: why.by, reason: why.reason, target: first.target, operationId: first.operationId, step: why.stepOf(first), runIds: new Map(group.map(({ nodeId, id }) => [nodeId, id])) };
     await move(work, group.map(({ nodeId }) => nodeId), state, event, context);
   }
 }
@@ -298,8 +299,9 @@ export async function stopTimeout(parts: InterruptParts, operationId: string, se
         retryable: true,
       };
       await wishRuns(work.tx, [run.id], { wish: "ABORT", wishBy: ENGINE, wishReason: failure.message, wishFailure: failure, powerOff: false });
-      if (run.state === "WAITING" || run.state === "HOLDING") await parts.queue.wakeToEnd(work, run.id);
     }
+    const parked = late.filter(({ state }) => state === "WAITING" || state === "HOLDING");
+    await parts.queue.wakeMany(work, parked.map(({ id }) => id), "ending");
   });
   parts.checkWishes();
 }
@@ -363,7 +365,7 @@ async function prepareRestart(reader: Reader, request: RestartRequest) {
     taken.flatMap(({ nodeId, run }) => {
       const plan = plans.get(run.planHash);
       const node = nodes.get(nodeId);
-      return plan && node ? [[nodeId, { run, plan, ...keptOf(isUndone(run) ? "BEGINNING" : (request.from ?? "STAGE"), plan, succeeded.get(run.id) ?? new Set(), { stage: node.stage, poweredOff: run.leftAs?.power === "OFF" }) }] as const] : [];
+      return plan && node ? [[nodeId, { run, plan, ...keptOf(isUndone(run) ? "BEGINNING" : (request.from ?? "STAGE"), plan, succeeded.get(run.id) ?? new Set(), { stage: node.stage, poweredOff: node.powerState === "OFF" || run.leftAs?.power === "OFF" }) }] as const] : [];
     }),
   );
   return {
@@ -385,10 +387,13 @@ function keptOf(from: RestartFrom, plan: Plan, succeeded: ReadonlySet<number>, {
   const deploy = plan.legs.findIndex(({ phase }) => phase === "deploy");
   const provisioned = plan.steps.findIndex(({ reaches }, index) => reaches === "PROVISIONED" && isDone(index));
   if (from === "UNFINISHED_STEP") {
+    // Power that a list of steps has switched off itself is as it is to be.
+    const lastPower = plan.steps.findLast((step, index) => isDone(index) && isReservedPower(step));
+    const lostPower = poweredOff && !(lastPower && leavesOff(lastPower));
     // What was done on the machine still holds only if its system stands, and what came after that only if it still runs.
     const holds = (step: PlannedStep, index: number) =>
       isDone(index) &&
-      !(poweredOff && isReservedPower(step)) &&
+      !(lostPower && isReservedPower(step)) &&
       (step.phase !== "deploy" || (provisioned < 0 || (stage !== "NONE" && (!poweredOff || index <= provisioned))));
     const unfinished = plan.steps.find((step, index) => !holds(step, index));
     return { firstLeg: unfinished?.leg ?? Math.max(0, plan.legs.length - 1), done: keysWhere(plan, holds) };

@@ -76,6 +76,11 @@ export function isReservedPower(step: Pick<PlannedStep, "interface" | "phase">):
   return step.interface === "power" && step.phase !== "power" && step.phase !== "verify";
 }
 
+/** Whether a step to change the power leaves the machine off. */
+export function leavesOff({ name }: Pick<PlannedStep, "name">): boolean {
+  return name === POWER_STEPS.OFF || name === POWER_STEPS.SOFT_OFF;
+}
+
 /** Whether a step belongs to an interface of the service's own, whether there is such a step or not. */
 export function isReserved(step: { readonly interface: string }): boolean {
   return RESERVED_STEPS.some((one) => one.interface === step.interface);

@@ -635,6 +635,36 @@ describe("a restart from the unfinished step", () => {
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", powerState: "ON" });
   });
 
+  // The system was configured on a machine that was off.
+  test("starts a system again that somebody has switched off since, and keeps what holds without power", async () => {
+    const { node } = await stoppedAfter("deploy.boot_system", "COMMISSION");
+    expect(await ostler.node(node)).toMatchObject({ state: "STOPPED", powerState: "ON" });
+    await ostler.operationEnds(await ostler.begin("POWER", [node], { options: { powerAction: "OFF" } }));
+    const mark = ostler.entered(node).length;
+    const again = await ostler.engine.restart(ALICE, { work: { ids: [node.id] }, from: "UNFINISHED_STEP" });
+    expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
+    expect(enteredSince(node, mark)).toEqual(["deploy.boot_system", "deploy.configure"]);
+    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", powerState: "ON" });
+  });
+
+  test.each([
+    { what: "switches on again what a list of steps had switched on", last: "power_on", calls: ["ON"] },
+    { what: "leaves off what a list of steps has switched off itself", last: "power_off", calls: [] },
+  ])("$what", async ({ last, calls }) => {
+    const gate = aGate();
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { gate: gate.name, fail: "the disk is busy" } }).made();
+    const steps = [...["power_on", last].map((name) => ({ interface: "power" as const, name, args: {} })), { interface: "clean" as const, name: "erase_disks", args: {} }];
+    const id = await ostler.begin("CLEAN", [node], { options: { steps } });
+    gate.open();
+    await ostler.operationEnds(id);
+    await ostler.operationEnds(await ostler.begin("POWER", [node], { options: { powerAction: "OFF" } }));
+    const mark = ostler.powerCalls(node).length;
+    await ostler.engine.updateNode(ALICE, node.id, { settings: {} });
+    const again = await restart(id, "UNFINISHED_STEP");
+    expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
+    expect(ostler.powerCalls(node).slice(mark)).toEqual(calls);
+  });
+
   test("is not hindered by a change of power in between, which leaves the last error as well", async () => {
     const { gate, node, id } = await heldIn("deploy.boot_system", { fail: "no boot device" });
     gate.open();
