@@ -60,7 +60,7 @@ const DRIVERS = [
       aStep("backing_off", "clean", async ({ attemptKey }) => {
         const number = Number(attemptKey.split(":").at(-1));
         return number < 3 ? { kind: "failed", reason: `the disk is busy, ${number}`, retryable: true } : done;
-      }, { retries: { times: 2, backoffSeconds: 0.7 } }),
+      }, { retries: { times: 2, backoffSeconds: 600 } }),
     ),
   }),
   aDriver("tardy", { clean: stepsOf(aStep("tardy", "clean", async () => new Promise(() => {}), { timeoutSeconds: 0.2, retries: { times: 1, backoffSeconds: 0 } })) }),
@@ -159,8 +159,11 @@ describe("between two tries", () => {
       const attempt = (await ostler.steps(run))[0]?.attempts.at(-1);
       expect(await ostler.nodeState(node)).toBe("CLEAN_WAIT");
       waits.push((run.wakeAt?.getTime() ?? 0) - (attempt?.finishedAt?.getTime() ?? 0));
+      // The ten minutes are over.
+      await ostler.test.sql`update runs set wake_at = now() where id = ${run.id}`;
+      await ostler.test.sql`update pgboss.job set start_after = now() where singleton_key = ${run.id} and state = 'created'`;
     }
-    expect(waits).toEqual([700, 700]);
+    expect(waits).toEqual([600_000, 600_000]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     const attempts = (await ostler.steps(await ostler.run(id, node)))[0]?.attempts ?? [];
     expect(attempts.map(({ number, state, failure }) => [number, state, failure?.message ?? null])).toEqual([
@@ -168,9 +171,6 @@ describe("between two tries", () => {
       [2, "FAILED", `Node ${node.name}: clean.backing_off failed: the disk is busy, 2.`],
       [3, "SUCCEEDED", null],
     ]);
-    for (const [index, { startedAt }] of attempts.slice(1).entries()) {
-      expect(startedAt.getTime() - (attempts[index]?.finishedAt?.getTime() ?? 0)).toBeGreaterThanOrEqual(700);
-    }
   });
 });
 
