@@ -114,7 +114,7 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
     return { node, machine: await openMachine(registry, node, await secretsOf(reader, nodeId)), runs: work?.runs ?? 0 };
   }
 
-  async function readNode(sight: Sight, deadline: Date): Promise<PowerReading> {
+  async function readNode(sight: Sight, deadline: Date): Promise<PowerReading | null> {
     const { machine } = sight;
     if ("problem" in machine) return { code: "UNSUPPORTED_BY_DRIVER", reason: machine.problem };
     return undisturbed(sight, (end) => readPower(machine, deadline, end, log));
@@ -142,6 +142,7 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
     if ("problem" in machine || wantedPower === null) return;
     try {
       const set = await undisturbed(sight, (end) => setPower(machine, wantedPower, new Date(Date.now() + CORRECT_MS), log, end));
+      if (set === null) return;
       const isRecorded = await record(sight, { state: set });
       log.info({ node: name, power: wantedPower, found: state, isRecorded }, "the power was not as it was left, and is set back");
     } catch (error) {
@@ -151,12 +152,15 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
 
   // ---- nodes that begin to work
 
-  /** Makes a call that ends when work on the node begins, or when the process leaves. */
-  async function undisturbed<T>(sight: Sight, call: (end: AbortSignal) => Promise<T>): Promise<T> {
+  /** Makes a call that ends when work on the node begins, or when the process leaves. Null: work has begun already, and nothing is called. */
+  async function undisturbed<T>(sight: Sight, call: (end: AbortSignal) => Promise<T>): Promise<T | null> {
     const made = { sight, cut: new AbortController() };
+    const { id } = sight.node;
     calls.add(made);
     if (leaving.signal.aborted) made.cut.abort(leaving.signal.reason);
     try {
+      // Of work that has begun since the node was looked at, the bell has rung already; from here on it is heard.
+      if (hasBegun((await workSoFar(reader, [id])).get(id), sight.runs)) return null;
       return await call(made.cut.signal);
     } finally {
       calls.delete(made);
@@ -215,7 +219,7 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
     const sight = leaving.signal.aborted ? null : await look(nodeId, nodeId);
     if (!sight || "refusal" in sight || isLeftAlone(sight.node)) return;
     const reading = await readNode(sight, new Date(Date.now() + READ_MS));
-    if (leaving.signal.aborted || !(await record(sight, reading))) return;
+    if (leaving.signal.aborted || reading === null || !(await record(sight, reading))) return;
     if ("state" in reading) await correct(policy, sight, reading.state);
   }
 
@@ -228,7 +232,7 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
     if ("refusal" in sight) return refused(sight.refusal);
     const reading = await readNode(sight, new Date(Math.min(allOf.getTime(), Date.now() + READ_MS)));
     if (leaving.signal.aborted) return refused({ code: "TIMEOUT", message: `The service went down while it read the power of node ${sight.node.name}; ask again.`, nodeId });
-    if (!(await record(sight, reading))) {
+    if (reading === null || !(await record(sight, reading))) {
       const since = await look(nodeId, ref);
       return refused("refusal" in since ? since.refusal : { code: "BUSY", message: `Work on node ${sight.node.name} began and ended while its power was read; ask again.`, nodeId });
     }

@@ -1,5 +1,6 @@
 /** Power: changed on request, softly or hard, never under a run; read in the background, and corrected only when told to. */
 import { afterAll, describe, expect, test } from "vitest";
+import * as z from "zod";
 import type { PowerAction, PowerState } from "../../src/drivers/driver.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
@@ -65,7 +66,19 @@ const power = {
   },
 };
 
-const ostler = await engineUnderTest({ drivers: [{ ...lab, power } as unknown as typeof lab] });
+/** Settings that take their time to be checked: between the look at a node and the call to its BMC. */
+const latch: { until?: Promise<void>; reached?: true } = {};
+const latched = {
+  ...lab,
+  name: "latched",
+  settings: z.looseObject({}).refine(async () => {
+    if (latch.until) latch.reached = true;
+    await latch.until;
+    return true;
+  }),
+};
+
+const ostler = await engineUnderTest({ drivers: [lab, latched].map((driver) => ({ ...driver, power }) as unknown as typeof lab) });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 const aMachine = async (state: "ACTIVE" | "AVAILABLE" = "ACTIVE") => {
@@ -279,6 +292,24 @@ describe("reading the power when asked to", () => {
     await ostler.operationEnds(id);
     expect(await ostler.node(node)).toMatchObject({ powerState: "UNKNOWN", powerProblem: null });
     readGate.open();
+  });
+
+  // Work that began before the call was on record was never seen: a reading, or a change back, went on beside it.
+  test("before which work begins, after the node was looked at, calls nobody", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").with("latched").made();
+    const { promise: checked, resolve: check } = Promise.withResolvers<void>();
+    latch.until = checked;
+    const reading = ostler.engine.readPower({ ids: [node.id] });
+    await eventually("the node has been looked at", () => latch.reached === true);
+    delete latch.until;
+    const id = await ostler.begin("CLEAN", [node]);
+    await ostler.nodeBecomes(node, "CLEAN_WAIT");
+    const { reads } = machine(node);
+    check();
+    expect((await reading).answers).toMatchObject([{ state: null, refusal: { code: "BUSY", operationId: id } }]);
+    expect(machine(node).reads).toBe(reads);
+    await ostler.engine.abort(ALICE, { work: { operationId: id } });
+    await ostler.operationEnds(id);
   });
 
   test("that is older than work which began and ended meanwhile is not written", async () => {
