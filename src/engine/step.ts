@@ -37,16 +37,17 @@ export async function openMachine(registry: Registry, node: NodeRow, secrets: Se
   const composed = registry.compose(node);
   if ("problem" in composed) return composed;
   const settings = new Map<string, unknown>();
+  const redactor = createRedactor(Object.values(secrets).flatMap((fields) => Object.values(fields)));
   for (const driver of composed.composition.drivers) {
     const full = { ...node.settings[driver.name], ...secrets[driver.name] };
     const result = await driver.settings["~standard"].validate(full);
-    if (result.issues) return { problem: `its settings for driver "${driver.name}" do not fit that driver: ${result.issues.map(({ message }) => message).join("; ")}.` };
+    if (result.issues) return { problem: `its settings for driver "${driver.name}" do not fit that driver: ${reasonOf(result.issues.map(({ message }) => message).join("; "), redactor)}.` };
     settings.set(driver.name, result.value);
   }
   return {
     node,
     composition: composed.composition,
-    redactor: createRedactor(Object.values(secrets).flatMap((fields) => Object.values(fields))),
+    redactor,
     lastSet: { power: null },
     settingsOf: (driver) => settings.get(driver.name),
   };

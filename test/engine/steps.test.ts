@@ -1,5 +1,6 @@
 /** One step: its outcomes, its retries, its time, and what a driver may do wrong without harm. */
 import { afterAll, describe, expect, test } from "vitest";
+import * as z from "zod";
 import type { StepResult } from "../../src/drivers/driver.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { Entry, TestNode } from "../support/builders.ts";
@@ -84,6 +85,18 @@ const DRIVERS = [
   aDriver("chatty", { secret: true, clean: stepsOf(aStep("chatty", "clean", async ({ settings }) => ({ kind: "done", output: { said: [`it is ${String(settings["password"])}`] } }))) }),
 ];
 
+/** Takes passwords that it would not take any more. */
+let fussy = false;
+const fussyDriver = {
+  ...aDriver("fussy", { clean: stepsOf(aStep("fussy", "clean", async () => done)) }),
+  settings: z.looseObject({
+    password: z
+      .string()
+      .refine(() => !fussy, { error: ({ input }) => `"${String(input)}" is too weak` })
+      .meta({ writeOnly: true }),
+  }),
+} as unknown as ReturnType<typeof aDriver>;
+
 /** What drivers may return that is no result. */
 const JUNK: readonly { what: string; result: unknown }[] = [
   { what: "nothing", result: undefined },
@@ -100,7 +113,7 @@ const JUNK: readonly { what: string; result: unknown }[] = [
 ];
 const junkDrivers = JUNK.map(({ result }, index) => aDriver(`junk${index}`, { clean: stepsOf(aStep("junk", "clean", async () => result as StepResult)) }));
 
-const ostler = await engineUnderTest({ drivers: [...DRIVERS, ...junkDrivers] });
+const ostler = await engineUnderTest({ drivers: [...DRIVERS, fussyDriver, ...junkDrivers] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 async function cleanedBy(driver: string, settings: Record<string, unknown> = {}) {
@@ -296,6 +309,14 @@ describe("a secret of the settings", () => {
   test("is masked in what fails", async () => {
     const { run } = await cleanedBy("talkative", { password: PASSWORD });
     expect(run.failure?.message).toContain("login *** was refused");
+  });
+
+  test("is masked in what a newer driver says against the settings", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").with("fussy", { password: PASSWORD }).made();
+    fussy = true;
+    const id = await ostler.begin("CLEAN", [node]);
+    expect((await ostler.operationEnds(id)).firstFailure?.message).toContain('do not fit that driver: "***" is too weak');
+    expect((await ostler.dump()).filter((row) => !row.startsWith("node_secrets ") && row.includes(PASSWORD))).toEqual([]);
   });
 
   test("is masked in outputs", async () => {
