@@ -314,6 +314,8 @@ function powerOf(basis: CallBasis, signal: AbortSignal, seen: { state: PowerStat
     async set(action) {
       const wanted: PowerState = action === "ON" || action === "REBOOT" ? "ON" : "OFF";
       if (action === "REBOOT" || (await read()) !== wanted) {
+        // Cut while the power was read: nobody waits for the change any more.
+        signal.throwIfAborted();
         await driver.power.set(given, action);
         seen.state = wanted;
       }
