@@ -31,6 +31,7 @@ import { callbackPath } from "./callback.ts";
 import { Fenced, describe, enterLegs, failureOf, lockHeld, moveHeld, noteInventory, notePower, noteStage, wishOf } from "./held.ts";
 import type { Fault, Held } from "./held.ts";
 import { hostGroupFlaw } from "./names.ts";
+import { endedByStop } from "./parked.ts";
 import { isHold, isReservedWait, nextPosition, stepLabel } from "./plan.ts";
 import type { HeldJob, Queue } from "./queue.ts";
 import { endRun } from "./settle.ts";
@@ -161,12 +162,21 @@ export function createRunner(parts: RunnerParts): Runner {
   }
 
   /**
-   * Parked until later: this is the job of an earlier stretch, whose lease ran out while that was still at work. The parked
-   * run has a job of its own.
+   * Parked until later: this is the job of an earlier stretch, whose lease ran out while that was still at work, or one that
+   * woke the run when another had woken it. The parked run has a job of its own, which comes in time, or is brought forward
+   * by a call-back or by a wish that ends what the run is parked in.
    */
   async function isEarly(work: Work, run: LockedRun): Promise<boolean> {
-    if (run.isDue || run.state !== "WAITING" || wishOf(run, run.operationWish) !== null) return false;
+    if (run.isDue || run.state !== "WAITING" || (await isEndedNow(work, run))) return false;
     return ((await latestAttempt(work.tx, run.id, run.position))?.callback ?? null) === null;
+  }
+
+  /** Whether a wish ends a run that is parked now, and not when its step has ended. */
+  async function isEndedNow(work: Work, run: LockedRun): Promise<boolean> {
+    const wish = wishOf(run, run.operationWish);
+    if (wish !== "ABORT") return wish === "STOP" && (await endedByStop(work.tx, [run])).length > 0;
+    const step = (await planOf(work, run.planHash)).steps[run.position];
+    return run.waitReason === "RETRY" || run.wishFailure !== null || step?.interruptible !== "NEVER";
   }
 
   /** A run that was woken while its job was being fetched has two jobs: the one that came first works, the other ends. */

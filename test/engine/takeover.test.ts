@@ -115,6 +115,27 @@ describe("a step that must not be cut", () => {
   });
 });
 
+describe("a job that comes early to a parked run", () => {
+  test.each([
+    { wish: "no", ask: async () => {} },
+    { wish: "a stop, which lets the step end,", ask: async (id: string) => void (await ostler.engine.stop(ALICE, { work: { operationId: id } })) },
+  ])("and finds $wish wish ends itself: the step is entered in its time", async ({ ask }) => {
+    const { node, id } = await cleaning("patient");
+    gate.open();
+    await ostler.nodeBecomes(node, "CLEAN_WAIT");
+    await ask(id);
+    const { id: runId } = await ostler.run(id, node);
+    const early = await ostler.test.sql<{ id: string }[]>`insert into pgboss.job (name, data, singleton_key, policy) values ('runs', ${ostler.test.sql.json({ runId })}, ${runId}, 'standard') returning id`;
+    await eventually("it has come to an end", async () => (await ostler.test.sql`select from pgboss.job where id = ${early[0]?.id ?? ""} and state = 'completed'`).length > 0);
+    expect(entries).toHaveLength(1);
+    expect(await ostler.nodeState(node)).toBe("CLEAN_WAIT");
+    expect(await ostler.engine.callBack(token(), { ok: true })).toBe("TAKEN");
+    await entered(2);
+    await ostler.engine.abort(ALICE, { work: { operationId: id } });
+    await ostler.operationEnds(id);
+  });
+});
+
 describe("a job whose lease ran out while its process was at work", () => {
   test("does not enter the step that has been parked meanwhile", async () => {
     const { node, id } = await cleaning("patient");
