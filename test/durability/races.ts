@@ -318,7 +318,8 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
         if (!scripts.get(id)?.steps[visit.step]?.callback) return;
         const token = callbackPath.split("/").at(-1) ?? "";
         const [engine, after] = [random.one(engines), random.whole(0, 2 * STEP_MS)];
-        setTimeout(() => void (open && engine.callBack(token, { from: visit.step }).then((answer) => count(`call-backs ${answer}`))), after);
+        const call = () => engine.callBack(token, { from: visit.step }).then((answer) => count(`call-backs ${answer}`), (error: unknown) => count(`call-backs ${String(error)}`));
+        setTimeout(() => void (open && call()), after);
       });
     }
     return () => {
