@@ -40,8 +40,8 @@ export async function unhold(parts: SubmitParts, caller: Caller, request: Unhold
         await move(work, [node.id], node.state, "unhold", { actor: caller.actor, reason: request.reason ?? null, target: run.target, operationId: run.operationId, step: attempt.label, runIds: new Map([[node.id, run.id]]) });
       }
       await updateRun(work.tx, run.id, { state: "WAITING", waitReason: null, waitingSince: null });
-      await parts.queue.wake(work, run.id);
     }
+    await parts.queue.wakeMany(work, lifted.map(({ id }) => id), "woken");
     const operationIds = [...new Set(lifted.map(({ operationId }) => operationId))];
     return {
       operationId: found.operationId ?? (operationIds.length === 1 ? (operationIds[0] ?? null) : null),

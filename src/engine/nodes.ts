@@ -314,7 +314,7 @@ export async function setMaintenance(parts: NodeParts, caller: Caller, selector:
     const ids = nodes.map(({ id }) => id);
     await updateNodes(work.tx, ids, mark);
     // A run that is about to be paused looks under the node's lock, so it either sees the mark gone or is found here.
-    if (reason === null) for (const runId of await runsPausedByMaintenance(work.tx, ids)) await parts.queue.wake(work, runId);
+    if (reason === null) await parts.queue.wakeMany(work, await runsPausedByMaintenance(work.tx, ids), "woken");
   });
 }
 

@@ -49,6 +49,8 @@ export interface Queue {
   wake(work: Work, runId: string): Promise<void>;
   /** As `wake`, for a run that is to end: it is taken though all places may be taken, by what is stuck perhaps. */
   wakeToEnd(work: Work, runId: string): Promise<void>;
+  /** Either of the two for many runs, in two statements. */
+  wakeMany(work: Work, runIds: readonly string[], why: keyof typeof PRIORITY): Promise<void>;
   /** Whether a job is being worked on, as far as its lease tells. */
   isHeld(jobId: string): Promise<boolean>;
   /** Stores a timer of an operation. */
@@ -89,6 +91,31 @@ const PRIORITY = { woken: 10, ending: 20 } as const;
 const DISCOVERIES_AT_ONCE = 4;
 const SUPERVISE_SECONDS = 2;
 
+/**
+ * Brings the newest waiting job of each run forward, and tells of which runs there was one. A job that is taken while this
+ * waits for its row is none any more, and its run is given another: what it was woken for may have come too late for the
+ * first. One that is to end stays so, whatever else it is woken for. Rows are locked in one order, so that two who wake
+ * some of the same runs do not end in a deadlock.
+ */
+const BRING_FORWARD = `
+  with newest as materialized (
+    select distinct on (singleton_key) id from pgboss.job
+    where name = $1 and singleton_key = any($2) and state < 'active'
+    order by singleton_key, created_on desc
+  ), waiting as materialized (
+    select id from pgboss.job
+    where name = $1 and id in (select id from newest) and state < 'active'
+    order by singleton_key for update
+  )
+  update pgboss.job
+  set priority = greatest(priority, $3), start_after = pgboss.job_now(), keep_until = pgboss.job_now() + (keep_until - start_after)
+  where name = $1 and id in (select id from waiting) and state < 'active'
+  returning singleton_key as "runId"`;
+
+const KEY_INDEX = "ostler_job_by_key";
+/** Any number that no other program takes for its advisory lock on the same database. */
+const KEY_INDEX_LOCK = 7_246_519_204;
+
 export async function createQueue(options: QueueOptions): Promise<Queue> {
   const { connection, bell, log, concurrency } = options;
   const boss = new PgBoss({
@@ -107,6 +134,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   await boss.createQueue(RUNS, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
   await boss.createQueue(TIMERS, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
   await boss.createQueue(DISCOVERIES, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
+  await indexByKey(boss);
 
   const db = (tx: Tx) => ({ db: { executeSql: (text: string, values?: unknown[]) => runStatement(tx, text, values) } });
   const active = new Map<string, { readonly queue: string; readonly job: HeldJob; readonly done: Promise<void> }>();
@@ -189,15 +217,22 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
 
   /** Stores jobs for those of the keys that have none. */
   async function restoreIn(queue: string, keys: readonly string[], dataOf: (key: string) => JobData): Promise<number> {
-    let restored = 0;
-    const { rows } = await boss.getDb().executeSql("select singleton_key from pgboss.job where name = $1 and singleton_key = any($2) and state in ('created', 'retry', 'active')", [queue, keys]);
+    const { rows } = await boss.getDb().executeSql("select singleton_key from pgboss.job where name = $1 and singleton_key = any($2) and state <= 'active'", [queue, keys]);
     const held = new Set((rows as { singleton_key: string }[]).map(({ singleton_key: key }) => key));
-    for (const key of keys.filter((one) => !held.has(one))) {
-      await boss.send(queue, dataOf(key), { singletonKey: key });
-      restored += 1;
-    }
-    if (restored > 0) poke();
-    return restored;
+    const lost = keys.filter((key) => !held.has(key));
+    if (lost.length === 0) return 0;
+    await boss.insert(queue, lost.map((key) => ({ data: dataOf(key), singletonKey: key })), { returnId: false });
+    poke();
+    return lost.length;
+  }
+
+  async function wakeMany(work: Work, runIds: readonly string[], why: keyof typeof PRIORITY): Promise<void> {
+    if (runIds.length === 0) return;
+    const { rows } = await runStatement(work.tx, BRING_FORWARD, [RUNS, runIds, PRIORITY[why]]);
+    const woken = new Set(rows.map(({ runId }) => runId));
+    const without = runIds.filter((runId) => !woken.has(runId));
+    if (without.length > 0) await boss.insert(RUNS, without.map((runId) => ({ data: { runId }, singletonKey: runId, priority: PRIORITY[why] })), { ...db(work.tx), returnId: false });
+    if (why === "ending") pokeIn(work, 0, true);
   }
 
   const attempt = ({ id, retryCount }: HeldJob) => ({ id, retryCount });
@@ -230,13 +265,9 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     async end(work, job) {
       await boss.complete(RUNS, attempt(job), null, db(work.tx));
     },
-    async wake(work, runId) {
-      await boss.upsert(RUNS, { runId }, { singletonKey: runId, startAfter: "0", priority: PRIORITY.woken, ...db(work.tx) });
-    },
-    async wakeToEnd(work, runId) {
-      await boss.upsert(RUNS, { runId }, { singletonKey: runId, startAfter: "0", priority: PRIORITY.ending, ...db(work.tx) });
-      pokeIn(work, 0, true);
-    },
+    wake: (work, runId) => wakeMany(work, [runId], "woken"),
+    wakeToEnd: (work, runId) => wakeMany(work, [runId], "ending"),
+    wakeMany,
     async isHeld(jobId) {
       return (await boss.findJobs(RUNS, { id: jobId })).some(({ state }) => state === "active");
     },
@@ -269,4 +300,19 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       return ended;
     },
   };
+}
+
+/**
+ * pg-boss finds a job by its key only among all jobs of the queue, those that have ended lately included: to wake as many
+ * runs as there are would be quadratic. No migration of ours can hold the index, as pg-boss makes its tables itself, after
+ * those have run. Processes that start together take turns, since `if not exists` alone fails for all but one of them; and
+ * it is not even asked where the index is there, because that would lock the table against what others write.
+ */
+async function indexByKey(boss: PgBoss): Promise<void> {
+  const { rows } = await boss.getDb().executeSql("select to_regclass($1) is not null as made", [`pgboss.${KEY_INDEX}`]);
+  if ((rows as { made: boolean }[])[0]?.made) return;
+  // One text without values is one transaction, whose end gives the lock back.
+  await boss.getDb().executeSql(`
+    select pg_advisory_xact_lock(${KEY_INDEX_LOCK});
+    create index if not exists ${KEY_INDEX} on pgboss.job (name, singleton_key) where state <= 'active'`);
 }

@@ -56,7 +56,7 @@ async function applyFailurePolicy(work: Work, parts: SettleParts, operation: Ope
       await updateOperation(work.tx, operation.id, { wish: "STOP", wishBy: ENGINE, wishAt: new Date(), state: "STOPPING" });
       await stopQueued(work, operation.id);
       // Nothing else would: they wait for somebody, or for a place, and the clean-up waits for them.
-      for (const { id } of await endedByStop(work.tx, await parkedRuns(work.tx, operation.id))) await parts.queue.wakeToEnd(work, id);
+      await parts.queue.wakeMany(work, (await endedByStop(work.tx, await parkedRuns(work.tx, operation.id))).map(({ id }) => id), "ending");
       return;
     case "CLEAN_UP_FAILED":
       await startCleanUps(work, parts, operation, [run]);

@@ -112,6 +112,7 @@ async function giveTurns(work: Work, queue: Queue): Promise<boolean> {
   const beginning = runs.flatMap(({ state, operationId }) => (state === "QUEUED" ? [operationId] : []));
   const operations = new Map((await keepFreeOperations(work.tx, [...new Set(beginning)])).map((one) => [one.id, one]));
   let lookAgain = runs.length < waiting.length || waiting.length === PAGE;
+  const woken: string[] = [];
   for (const run of runs) {
     const plan = plans.get(run.planHash);
     const operation = operations.get(run.operationId);
@@ -144,9 +145,10 @@ async function giveTurns(work: Work, queue: Queue): Promise<boolean> {
       await beginRuns(work, queue, operation, operation.actor, [{ runId: run.id, node, plan, target: run.target }]);
     } else {
       await updateRun(work.tx, run.id, change);
-      await queue.wake(work, run.id);
+      woken.push(run.id);
     }
   }
+  await queue.wakeMany(work, woken, "woken");
   return lookAgain;
 }
 
