@@ -63,7 +63,7 @@ export interface StopRequest {
 export const RESTART_FROM = {
   STAGE: "The stage reached is kept: an installed operating system is not installed again. Everything of the unfinished stage is run again.",
   UNFINISHED_STEP: "Steps that succeeded stay done.",
-  BEGINNING: "Everything is run again.",
+  BEGINNING: "Everything is run again that can be, from the state that the node is in.",
 } as const;
 export type RestartFrom = keyof typeof RESTART_FROM;
 
