@@ -340,7 +340,8 @@ export function flawsOfOperation(operation: OperationAccount): string[] {
   if (final.length > 1) flaws.push(`it ended ${final.length} times: ${final.map(({ becomes }) => becomes).join(", ")}`);
   for (const { was, becomes } of states) {
     const [before, after] = [ORDER.indexOf(was ?? ""), ORDER.indexOf(becomes ?? "")];
-    const freed = becomes === "RUNNING" && operation.seen.some((one) => one.what === "OPERATION_WISH" && one.becomes === null);
+    // An abort that was taken back leaves what there was before it.
+    const freed = was === "ABORTING" && operation.seen.some((one) => one.what === "OPERATION_WISH" && one.was === "ABORT");
     if (before < 0 || (after >= 0 && after < before && !freed)) flaws.push(`it went from ${was} to ${becomes}`);
   }
   const end = final[0];
