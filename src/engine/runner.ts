@@ -433,7 +433,7 @@ export function createRunner(parts: RunnerParts): Runner {
       ignoredSignal ? `${stepLabel(step)} did not end within ${parts.abortGraceMs / 1000} s of the abort and may still be at work` : null,
       left.tearDownError,
     ].filter((text) => text !== null);
-    const failure = overdue(run.wishFailure, ignoredSignal) ?? (flaw.length > 0 ? failureOf(held, step, { code: ignoredSignal ? "TIMEOUT" : "BACKEND_FAILED", reason: `Node ${held.node.name} was aborted, but ${flaw.join("; ")}. Look at the node before you use it again.`, retryable: false }) : null);
+    const failure = withDeafness(run.wishFailure, ignoredSignal) ?? (flaw.length > 0 ? failureOf(held, step, { code: ignoredSignal ? "TIMEOUT" : "BACKEND_FAILED", reason: `Node ${held.node.name} was aborted, but ${flaw.join("; ")}. Look at the node before you use it again.`, retryable: false }) : null);
     const event: NodeEvent = run.wishFailure ? "fail" : "abort";
     if (edge(held.node.state, event)) await moveHeld(work, held, event, { actor: run.wishBy ?? ENGINE, reason: run.wishReason ?? failure?.message ?? null }, { lastError: failure });
     else if (failure) await updateNode(work.tx, held.node.id, { lastError: failure });
@@ -447,7 +447,7 @@ export function createRunner(parts: RunnerParts): Runner {
   }
 
   /** The failure that an abort is the consequence of, with what makes it worse. */
-  function overdue(failure: Failure | null, ignoredSignal: boolean): Failure | null {
+  function withDeafness(failure: Failure | null, ignoredSignal: boolean): Failure | null {
     return failure && ignoredSignal ? { ...failure, message: `${failure.message} The step did not end when it was told to, and may still be at work.` } : failure;
   }
 

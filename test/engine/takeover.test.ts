@@ -78,7 +78,8 @@ describe("a report that was taken", () => {
     await narrow.nodeBecomes(node, "CLEAN_WAIT");
     expect(await narrow.engine.callBack(token(), { ok: true })).toBe("TAKEN");
     await entered(2);
-    await using _other = await narrow.another({ drivers: DRIVERS, started: true });
+    await using others = new AsyncDisposableStack();
+    others.use(await narrow.another({ drivers: DRIVERS, started: true }));
     await takenOver(narrow, "the step is entered by the other", () => entries.length === 3);
     expect(entries.map(({ callback }) => callback)).toEqual([null, { ok: true }, { ok: true }]);
     gate.open();
@@ -104,7 +105,8 @@ describe("a step that must not be cut", () => {
     await entered(1);
     const asked = await narrow.engine.abort(ALICE, { work: { operationId: id }, mode: "AFTER_STEP" });
     expect(asked.results).toMatchObject([{ accepted: true, effect: "PENDING" }]);
-    await using _other = await narrow.another({ drivers: DRIVERS, started: true });
+    await using others = new AsyncDisposableStack();
+    others.use(await narrow.another({ drivers: DRIVERS, started: true }));
     await takenOver(narrow, "the step is entered by the other", () => entries.length === 2);
     expect(await narrow.nodeState(node)).toBe("CLEANING");
     const withdrawn = await narrow.engine.withdrawAbort(ALICE, { work: { operationId: id } });
