@@ -188,7 +188,9 @@ function wishFlaws(run: RunAccount, operation: OperationAccount, world: Circumst
     if (abort && seq > abort.seq && what === "ENTRY" && cutOf(label) !== "NEVER") flaws.push(`${label} was entered again after the abort was recorded`);
   }
   const stopTimedOut = abort?.more.by === "engine";
-  if (abort && !(run.state === "ABORTED" || (run.state === "FAILED" && (stopTimedOut || world.isDeaf(run))))) flaws.push("an abort was recorded, and it ended otherwise");
+  // Its process died in a step that must not be cut: what the machine is doing nobody knows, so nothing is undone under it.
+  const isLost = run.failure?.code === "INTERRUPTED" && cutOf(labelOf(run, run.attempts.at(-1)?.step ?? -1)) === "NEVER";
+  if (abort && !(run.state === "ABORTED" || (run.state === "FAILED" && (stopTimedOut || isLost || world.isDeaf(run))))) flaws.push("an abort was recorded, and it ended otherwise");
   if (run.state === "ABORTED" && !abort) flaws.push(wasWithdrawn(run) ? "its abort was taken back" : "nobody asked for an abort");
   if (run.state === "STOPPED" && !stop && !operation.seen.some(({ becomes }) => becomes === "STOP")) flaws.push("nobody asked for a stop");
   if (run.state === "FAILED" && stop && !abort && !run.attempts.some(({ state }) => state === "FAILED")) flaws.push("it was stopped and no step of it failed");
