@@ -43,10 +43,12 @@ describe("a node that is deaf to its abort", () => {
 
 test("a stop that comes while a failure stops the others keeps what stands: nothing is cleaned up", async () => {
   const gate = aGate();
-  const [done, bad, other] = [await sound().made(), await sound().scripted({ "deploy.configure": { fail: "the disk is full" } }).made(), await sound().scripted({ "deploy.write_image": { gate: gate.name } }).made()];
+  const misfortune = aGate();
+  const [done, bad, other] = [await sound().made(), await sound().scripted({ "deploy.configure": { gate: misfortune.name, fail: "the disk is full" } }).made(), await sound().scripted({ "deploy.write_image": { gate: gate.name } }).made()];
   const id = await ostler.begin("COMMISSION", [done, bad, other]);
   await ostler.nodeBecomes(done, "ACTIVE");
-  await gate.arrivals();
+  await Promise.all([gate.arrivals(), misfortune.arrivals()]);
+  misfortune.open();
   await eventually("the failure stops the others", async () => (await ostler.operation(id)).wishBy === "engine");
   await ostler.engine.stop(ALICE, { work: { operationId: id } });
   gate.open();
