@@ -10,7 +10,7 @@ import type { Engine } from "./engine/engine.ts";
 import { createTail } from "./feed/tail.ts";
 import { buildSchema, hashOfSchema, schemaText } from "./graphql/schema.ts";
 import type { Log } from "./log.ts";
-import { startServer } from "./server.ts";
+import { startServer } from "./http/server.ts";
 import { createBell } from "./store/bell.ts";
 import { migrateDatabase, openDatabase } from "./store/database.ts";
 import type { Connection } from "./store/database.ts";

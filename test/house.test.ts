@@ -49,6 +49,13 @@ const RULES: Readonly<Record<string, Rule>> = {
     packages: GRAPHQL,
     node: true,
   },
+  "src/http": {
+    rooms: ["src/graphql", "src/access"],
+    files: ["src/engine/engine.ts", "src/errors.ts", "src/log.ts"],
+    types: ["src/store/records.ts"],
+    packages: ["graphql", "graphql-yoga", "graphql-ws", "@graphql-yoga/*", "ws"],
+    node: true,
+  },
 };
 
 /** Packages that may be imported in one place only. */

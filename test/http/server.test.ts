@@ -4,12 +4,12 @@ import { request as httpRequest } from "node:http";
 import { afterAll, describe, expect, test } from "vitest";
 import { createClient } from "graphql-ws";
 import { WebSocket } from "ws";
-import createFake from "../plugins/fake/index.ts";
-import type { FakeSettings } from "../plugins/fake/settings.ts";
-import type { Driver, StepCall } from "../src/drivers/driver.ts";
-import { eventually } from "./support/eventually.ts";
-import { serviceUnderTest, takeAll } from "./support/service.ts";
-import type { ServiceUnderTest } from "./support/service.ts";
+import createFake from "../../plugins/fake/index.ts";
+import type { FakeSettings } from "../../plugins/fake/settings.ts";
+import type { Driver, StepCall } from "../../src/drivers/driver.ts";
+import { eventually } from "../support/eventually.ts";
+import { serviceUnderTest, takeAll } from "../support/service.ts";
+import type { ServiceUnderTest } from "../support/service.ts";
 
 const TOKEN = "correct-horse-battery-staple";
 /** Where each node's machine was told to call back. */
