@@ -1,12 +1,13 @@
 /** The schema, whole: every file of the room registers its share when it is loaded, and here it is built and held to our rules. */
 import { createHash } from "node:crypto";
-import { GraphQLError, isObjectType, lexicographicSortSchema, printSchema } from "graphql";
+import { GraphQLError, isObjectType, lexicographicSortSchema, printSchema, specifiedDirectives } from "graphql";
 import type { GraphQLObjectType, GraphQLSchema } from "graphql";
 import { hasScope } from "../access/access.ts";
 import type { Scope } from "../access/access.ts";
 import { builder } from "./builder.ts";
 import { badInput } from "./connection.ts";
 import type { Context } from "./context.ts";
+import { fetchable, withFetchable } from "./resource.ts";
 import { unstorable } from "./storable.ts";
 import "./catalogue.ts";
 import "./capacity.ts";
@@ -29,7 +30,7 @@ import "./waiting.ts";
 
 /** Builds the schema. Throws when a root field does not say which scope it needs. */
 export function buildSchema(): GraphQLSchema {
-  const schema = builder.toSchema({});
+  const schema = builder.toSchema({ directives: [...specifiedDirectives, fetchable] });
   for (const type of Object.values(schema.getTypeMap())) if (isObjectType(type) && !type.name.startsWith("__")) checkArguments(type);
   for (const type of [schema.getQueryType(), schema.getMutationType(), schema.getSubscriptionType()]) if (type) guard(type);
   return schema;
@@ -68,7 +69,7 @@ function guard(type: GraphQLObjectType): void {
 
 /** The schema as text, in an order that does not depend on the order of files. */
 export function schemaText(schema: GraphQLSchema): string {
-  return `${printSchema(lexicographicSortSchema(schema))}\n`;
+  return `${withFetchable(printSchema(lexicographicSortSchema(schema)), schema)}\n`;
 }
 
 export function hashOfSchema(text: string): string {
