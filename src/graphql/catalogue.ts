@@ -52,7 +52,7 @@ export const CatalogueStepRef = builder.objectRef<Placed>("CatalogueStep").imple
     order: t.exposeInt("order", { nullable: true, description: "Its place among the steps that run by themselves, from 0; null when it does not." }),
     driver: t.string({ description: "Driver that offers it.", resolve: ({ driver }) => driver.name }),
     interface: t.field({ type: DriverInterfaceEnum, description: "Interface that offers it.", resolve: (entry) => entry.interface }),
-    name: t.string({ description: "Its name.", resolve: ({ step }) => step.name }),
+    name: t.string({ description: "Name that lists of steps call it by.", resolve: ({ step }) => step.name }),
     title: t.string({ description: "What it does, for people.", resolve: ({ step }) => step.title }),
     priority: t.exposeInt("priority", { description: "Priority it has here: the site's, or the declared one." }),
     declaredPriority: t.int({ description: "Priority that its driver declares.", resolve: ({ step }) => step.priority }),
@@ -81,7 +81,7 @@ const ReservedStepRef = builder.objectRef<ReservedStep>("ReservedStep").implemen
   description: "A step that the service itself has: it works in every list of steps, whatever the driver.",
   fields: (t) => ({
     interface: t.field({ type: DriverInterfaceEnum, description: "POWER or ENGINE: what a list names it with.", resolve: (step) => step.interface }),
-    name: t.exposeString("name", { description: "Its name." }),
+    name: t.exposeString("name", { description: "Name that lists of steps call it by." }),
     title: t.exposeString("title", { description: "What it does, for people." }),
     argsSchema: t.field({ type: "JSON", description: "JSON Schema of its arguments.", resolve: (step) => reservedArgsSchema(step) }),
   }),

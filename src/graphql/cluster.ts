@@ -17,7 +17,7 @@ import { ClusterRefInput, NodeSelectorInput, clusterChoice, nodeSelector } from 
 const NodeStateCountRef = builder.objectRef<{ readonly state: NodeState; readonly count: number }>("NodeStateCount").implement({
   description: "Number of nodes in one state.",
   fields: (t) => ({
-    state: t.field({ type: NodeStateEnum, description: "State.", resolve: ({ state }) => state }),
+    state: t.field({ type: NodeStateEnum, description: "Where they are in their lifecycle.", resolve: ({ state }) => state }),
     count: t.exposeInt("count", { description: "How many nodes." }),
   }),
 });
@@ -36,7 +36,7 @@ builder.objectType(ClusterRef, {
     createdAt: t.expose("createdAt", { type: "DateTime", description: "When it was created." }),
     updatedAt: t.expose("updatedAt", { type: "DateTime", description: "When it was last changed." }),
     nodeCounts: t.field({ type: [NodeStateCountRef], description: "Number of nodes in each state that occurs.", resolve: async ({ id }, _args, { load }) => [...(await load.clusterFacts.load(id)).counts] }),
-    nodes: t.field({ type: NodeConnection, description: "Its nodes.", args: nodeListArgs(t as never), resolve: ({ id }, args, context) => nodeList(args, context, id) }),
+    nodes: t.field({ type: NodeConnection, description: "Its members.", args: nodeListArgs(t as never), resolve: ({ id }, args, context) => nodeList(args, context, id) }),
     operations: t.field({
       type: OperationConnection,
       description: "Operations asked for the cluster, newest first.",
@@ -76,7 +76,7 @@ builder.queryField("clusters", (t) =>
 // ---- mutations
 
 const CreateClusterInput = builder.inputType("CreateClusterInput", {
-  description: "Create a cluster.",
+  description: "A new cluster.",
   fields: (t) => ({
     name: t.string({ required: true, description: "Unique name." }),
     variables: t.field({ type: "JSON", description: "Settings: a JSON object." }),
@@ -118,7 +118,7 @@ builder.mutationField("createCluster", (t) =>
     type: ClusterPayloadRef,
     nullable: true,
     ...needs("MANAGE"),
-    description: "Create a cluster.",
+    description: "Give nodes a common name and common settings.",
     args: { input: t.arg({ type: CreateClusterInput, required: true, description: "The cluster." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.createCluster(callerOf(context), { name: input.name, variables: given(input.variables), nodes: input.nodes ? nodeSelector(input.nodes) : undefined }),

@@ -126,10 +126,10 @@ function labelsOf(labels: readonly { readonly key: string; readonly value: strin
 const ReportedNodeInput = builder.inputType("ReportedNodeInput", {
   description: "A node as monitoring reports it. All but its name is for nodes that are not registered yet.",
   fields: (t) => ({
-    name: t.string({ required: true, description: "Its name." }),
+    name: t.string({ required: true, description: "Name that it has, or gets, among the nodes." }),
     driver: t.string({ description: "Name of its driver: without it an unknown node is not registered." }),
     settings: t.field({ type: "JSON", description: "Settings for its driver, checked against `Driver.settingsSchema`; secrets are write-only." }),
-    labels: t.field({ type: [LabelInput], description: "Labels." }),
+    labels: t.field({ type: [LabelInput], description: "What a node that is registered by this is marked with." }),
   }),
 });
 

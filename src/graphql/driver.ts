@@ -15,7 +15,7 @@ interface Offer {
 }
 
 const DriverInterfaceRef = builder.objectRef<Offer>("DriverInterface").implement({
-  description: "One interface of a driver.",
+  description: "What a driver can do of one kind, and by which steps.",
   fields: (t) => ({
     kind: t.field({ type: DriverInterfaceEnum, description: "Which.", resolve: ({ kind }) => kind }),
     supportsAbort: t.exposeBoolean("supportsAbort", { description: "Whether running work of this interface can be aborted." }),

@@ -45,8 +45,8 @@ export const AnomalyKindEnum = named("CallBackAnomalyKind", "Why a call-back was
   DUPLICATE: "A call-back to its path was taken before.",
   FORGED: "Its path was never given out.",
 });
-export const StepPartEnum = named("StepPart", "Part of a step.", { RUN: "Does the work.", VERIFY: "Looks whether the work has taken effect.", ABORT: "Undone by an abort." });
-export const StepStateEnum = named("StepState", "State of a step.", {
+export const StepPartEnum = named("StepPart", "Which of its functions a driver is called for.", { RUN: "Does the work.", VERIFY: "Looks whether the work has taken effect.", ABORT: "Undone by an abort." });
+export const StepStateEnum = named("StepState", "Where a step stands.", {
   PENDING: "Its turn has not come.",
   RUNNING: "Being run.",
   WAITING: "Parked; it will be entered again.",

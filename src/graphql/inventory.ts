@@ -7,10 +7,13 @@ import { builder } from "./builder.ts";
 import { badInput, connectionType } from "./connection.ts";
 import { InventoryChangeKindEnum } from "./enums.ts";
 import { globalId, isUuid, keyOf } from "./ids.ts";
+import { ResourceRef } from "./refs.ts";
 
 export const InventoryRef = builder.objectRef<InventoryRow>("Inventory");
 InventoryRef.implement({
   description: "What an inspection found. Stays when a later one finds something else.",
+  interfaces: [ResourceRef],
+  isTypeOf: (value) => typeof value === "object" && value !== null && "takenAt" in value,
   fields: (t) => ({
     id: t.id({ description: "Global ID.", resolve: ({ id }) => globalId("Inventory", id) }),
     takenAt: t.expose("takenAt", { type: "DateTime", description: "When the inspection ended." }),

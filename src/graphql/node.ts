@@ -24,10 +24,10 @@ import { ClusterRefInput, LabelInput, NodeFilterInput, NodeRefInput, NodeSelecto
 import { TransitionConnection, transitionsOf } from "./transition.ts";
 
 const LabelRef = builder.objectRef<{ readonly key: string; readonly value: string }>("Label").implement({
-  description: "One label.",
+  description: "What somebody noted on a node, to select by.",
   fields: (t) => ({
     key: t.exposeString("key", { description: "Key, unique per node." }),
-    value: t.exposeString("value", { description: "Value." }),
+    value: t.exposeString("value", { description: "What the label says." }),
   }),
 });
 
@@ -68,7 +68,7 @@ interface VerbVerdict {
 const VerbVerdictRef = builder.objectRef<VerbVerdict>("VerbVerdict").implement({
   description: "Whether a verb would be accepted for a node now.",
   fields: (t) => ({
-    verb: t.field({ type: OperationKindEnum, description: "The verb.", resolve: ({ verb }) => verb }),
+    verb: t.field({ type: OperationKindEnum, description: "Kind of work that would be asked for.", resolve: ({ verb }) => verb }),
     powerAction: t.field({ type: PowerActionEnum, nullable: true, description: "Of POWER: which change of it. Each has a verdict of its own.", resolve: ({ powerAction }) => powerAction }),
     allowed: t.boolean({ description: "Whether it would be accepted.", resolve: ({ refusal }) => refusal === null }),
     code: t.field({ type: ErrorCodeEnum, nullable: true, description: "Why not.", resolve: ({ refusal }) => refusal?.code ?? null }),
@@ -189,7 +189,7 @@ const NodeOrderInput = builder.inputType("NodeOrder", {
   description: "Order of node lists.",
   fields: (t) => ({
     field: t.field({ type: NodeOrderFieldEnum, required: true, defaultValue: "NAME", description: "Key." }),
-    direction: t.field({ type: OrderDirectionEnum, required: true, defaultValue: "ASC", description: "Direction." }),
+    direction: t.field({ type: OrderDirectionEnum, required: true, defaultValue: "ASC", description: "Which end comes first." }),
   }),
 });
 
@@ -248,13 +248,13 @@ const InterfaceFromInput = builder.inputType("InterfaceFromInput", {
 });
 
 const RegisterNodeInput = builder.inputType("RegisterNodeInput", {
-  description: "Register one node.",
+  description: "A node to register, ENROLLED at first.",
   fields: (t) => ({
     name: t.string({ required: true, description: "Unique name: letters, digits, dot, dash, underscore; at most 253." }),
     driver: t.string({ required: true, description: "Name of its driver." }),
     settings: t.field({ type: "JSON", description: "Settings for its driver, checked against `Driver.settingsSchema`; secrets are write-only." }),
     interfaces: t.field({ type: [InterfaceFromInput], description: "Interfaces that it takes from other drivers." }),
-    labels: t.field({ type: [LabelInput], description: "Labels." }),
+    labels: t.field({ type: [LabelInput], description: "What it is marked with from the start." }),
     cluster: t.field({ type: ClusterRefInput, description: "Cluster it belongs to." }),
     hostGroup: t.string({ description: "Its role in its cluster: letters, digits, dot, dash, slash, underscore; at most 63." }),
     automaticCleaning: t.boolean({ description: "Whether automatic clean steps run on it; absent: as the site's policy says." }),

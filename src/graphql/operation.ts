@@ -19,7 +19,7 @@ import { TransitionConnection, transitionsOf } from "./transition.ts";
 const RunStateCountRef = builder.objectRef<{ readonly state: RunState; readonly count: number }>("RunStateCount").implement({
   description: "Number of an operation's runs in one state.",
   fields: (t) => ({
-    state: t.field({ type: RunStateEnum, description: "State.", resolve: ({ state }) => state }),
+    state: t.field({ type: RunStateEnum, description: "Where they stand.", resolve: ({ state }) => state }),
     count: t.exposeInt("count", { description: "How many runs." }),
   }),
 });

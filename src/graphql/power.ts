@@ -15,7 +15,7 @@ const PowerReadingRef = builder.objectRef<PowerAnswer>("PowerReading").implement
   description: "Answer of one node, in the order asked.",
   fields: (t) => ({
     ref: t.exposeString("ref", { description: "What the request called the node: name or UUID." }),
-    node: t.field({ type: NodeRef, nullable: true, description: "The node.", resolve: ({ nodeId }, _args, { load }) => load.node.load(nodeId) }),
+    node: t.field({ type: NodeRef, nullable: true, description: "The node that was asked, null if it has been deleted since.", resolve: ({ nodeId }, _args, { load }) => load.node.load(nodeId) }),
     powerState: t.field({ type: PowerStateEnum, nullable: true, description: "Its power; null: it could not be read.", resolve: ({ state }) => state }),
     error: t.field({ type: UserErrorRef, nullable: true, description: "Why it could not be read: BUSY, TIMEOUT, BACKEND_FAILED, UNSUPPORTED_BY_DRIVER.", resolve: ({ refusal }) => refusal }),
   }),

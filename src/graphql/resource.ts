@@ -2,7 +2,7 @@
 import { DirectiveLocation, GraphQLDirective, GraphQLNonNull, GraphQLString } from "graphql";
 import type { GraphQLSchema } from "graphql";
 import { clustersByIds } from "../store/clusters.ts";
-import { nodesByIds } from "../store/nodes.ts";
+import { inventoriesByIds, nodesByIds } from "../store/nodes.ts";
 import { operationsByIds } from "../store/operations.ts";
 import { runsByIds } from "../store/runs.ts";
 import { builder, needs } from "./builder.ts";
@@ -25,7 +25,7 @@ export function withFetchable(text: string, schema: GraphQLSchema): string {
   return text.replaceAll(/^type (\w+)[^{\n]*(?= \{$)/gm, (head, name: string) => (fetched.has(name) ? `${head} @${fetchable.name}(field_name: "id")` : head));
 }
 
-const FINDERS = { Node: nodesByIds, Cluster: clustersByIds, Operation: operationsByIds, Run: runsByIds } as const;
+const FINDERS = { Node: nodesByIds, Cluster: clustersByIds, Operation: operationsByIds, Run: runsByIds, Inventory: inventoriesByIds } as const;
 
 /** The object with a global ID, if it is of that type; absent: of any. */
 async function resourceOf(id: string, { services }: Context, type?: IdType): Promise<object | null> {
@@ -41,7 +41,7 @@ builder.queryField("resource", (t) =>
     type: ResourceRef,
     nullable: true,
     ...needs("READ"),
-    description: "A node, cluster, operation, run or driver by global ID; null if it does not exist.",
+    description: "A node, cluster, operation, run, driver or inventory by global ID; null if it does not exist.",
     args: { id: t.arg.id({ required: true, description: "Global ID." }) },
     resolve: (_root, { id }, context) => resourceOf(id, context) as never,
   }),

@@ -87,7 +87,7 @@ const AnomalyRef = builder.objectRef<AnomalyRow>("CallBackAnomaly").implement({
 const LeftAsRef = builder.objectRef<LeftAs>("LeftAs").implement({
   description: "In what condition an abort left the node, as far as is known.",
   fields: (t) => ({
-    power: t.field({ type: PowerStateEnum, description: "Its power.", resolve: ({ power }) => power }),
+    power: t.field({ type: PowerStateEnum, description: "Whether the node was left powered on, as last read.", resolve: ({ power }) => power }),
     disksTouched: t.exposeBoolean("disksTouched", { description: "Whether a step had begun that touches disks (`Step.touches`), in this run or in the one whose steps it kept." }),
     firmwareTouched: t.boolean({ nullable: true, description: "Whether a step had begun that writes firmware; null in records of older versions.", resolve: ({ firmwareTouched }) => firmwareTouched ?? null }),
     networkAttached: t.boolean({ nullable: true, description: "Whether a step had begun that attaches networks; null in records of older versions.", resolve: ({ networkAttached }) => networkAttached ?? null }),
@@ -112,7 +112,7 @@ builder.objectType(RunRef, {
   isTypeOf: (value) => typeof value === "object" && value !== null && "planHash" in value,
   fields: (t) => ({
     id: t.id({ description: "Global ID.", resolve: ({ id }) => globalId("Run", id) }),
-    operation: t.field({ type: OperationRef, description: "The operation.", resolve: async ({ operationId }, _args, { load }) => (await load.operation.load(operationId)) as never }),
+    operation: t.field({ type: OperationRef, description: "The operation it is a share of.", resolve: async ({ operationId }, _args, { load }) => (await load.operation.load(operationId)) as never }),
     node: t.field({ type: NodeRef, nullable: true, description: "The node, null if it has been deleted since.", resolve: ({ nodeId }, _args, { load }) => load.node.load(nodeId) }),
     nodeName: t.exposeString("nodeName", { description: "Name of the node when the run was made." }),
     purpose: t.field({ type: RunPurposeEnum, description: "Why it is made.", resolve: ({ purpose }) => purpose }),

@@ -12,7 +12,7 @@ export const StepInput = builder.inputType("StepInput", {
   description: "One step, with its arguments.",
   fields: (t) => ({
     interface: t.field({ type: DriverInterfaceEnum, description: "Interface that offers it; POWER and ENGINE for the reserved steps. Absent: CLEAN, and DEPLOY in a deployment." }),
-    name: t.string({ required: true, description: "Its name." }),
+    name: t.string({ required: true, description: "Name of the step, as its interface calls it." }),
     args: t.field({ type: "JSON", description: "Its arguments, checked against `StepDefinition.argsSchema` or `ReservedStep.argsSchema` before anything starts." }),
   }),
 });
@@ -26,10 +26,10 @@ export function stepChoices(
 }
 
 const RunbookStepRef = builder.objectRef<StepChoice>("RunbookStep").implement({
-  description: "One step of a runbook.",
+  description: "A step, with the arguments it is run with.",
   fields: (t) => ({
     interface: t.field({ type: DriverInterfaceEnum, description: "Interface that offers it.", resolve: (step) => step.interface }),
-    name: t.exposeString("name", { description: "Its name." }),
+    name: t.exposeString("name", { description: "Name of the step, as its interface calls it." }),
     args: t.field({ type: "JSON", description: "Its arguments.", resolve: ({ args }) => args }),
   }),
 });
@@ -62,7 +62,7 @@ builder.queryField("runbooks", (t) => t.field({ type: [RunbookRef], ...needs("RE
 // ---- mutations
 
 const CreateRunbookInput = builder.inputType("CreateRunbookInput", {
-  description: "Create a runbook.",
+  description: "A new runbook.",
   fields: (t) => ({
     name: t.string({ required: true, description: "Unique name: letters, digits, dot, dash, underscore; at most 253." }),
     description: t.string({ description: "What it is for; at most 1000 characters." }),
@@ -108,7 +108,7 @@ builder.mutationField("createRunbook", (t) =>
     type: RunbookPayloadRef,
     nullable: true,
     ...needs("MANAGE"),
-    description: "Create a runbook.",
+    description: "Keep a list of steps under a name, to be run by cleanNodes.",
     args: { input: t.arg({ type: CreateRunbookInput, required: true, description: "The runbook." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.createRunbook(callerOf(context), { name: input.name, description: given(input.description), steps: stepChoices(input.steps) ?? [] }),
@@ -132,7 +132,7 @@ builder.mutationField("deleteRunbook", (t) =>
     type: RunbookPayloadRef,
     nullable: true,
     ...needs("MANAGE"),
-    description: "Delete a runbook.",
+    description: "Delete a runbook. Operations that were asked for with it have its steps, and go on.",
     args: { input: t.arg({ type: DeleteRunbookInput, required: true, description: "Which runbook." }) },
     resolve: (_root, { input }, context) => context.services.engine.deleteRunbook(callerOf(context), input.runbook, given(input.ifRevision)),
   }),

@@ -11,7 +11,7 @@ export const LabelInput = builder.inputType("LabelInput", {
   description: "Label to set or to match.",
   fields: (t) => ({
     key: t.string({ required: true, description: "Key, unique per node." }),
-    value: t.string({ required: true, description: "Value." }),
+    value: t.string({ required: true, description: "What the label says." }),
   }),
 });
 
@@ -20,7 +20,7 @@ const StringFilterInput = builder.inputType("StringFilter", {
   fields: (t) => ({
     eq: t.string({ description: "Equals." }),
     in: t.stringList({ description: "One of; an empty list matches nothing." }),
-    startsWith: t.string({ description: "Starts with." }),
+    startsWith: t.string({ description: "Begins with this text." }),
     contains: t.string({ description: "Contains, ignoring case." }),
   }),
 });
@@ -67,8 +67,8 @@ NodeFilterInput.implement({
     protected: t.boolean({ description: "Protected or not." }),
     withErrors: t.boolean({ description: "With or without a `lastError`." }),
     powerDrift: t.boolean({ description: "Whose power is, or is not, known to be other than it was left." }),
-    hostGroup: t.string({ description: "In this host group." }),
-    cluster: t.field({ type: ClusterRefInput, description: "In this cluster." }),
+    hostGroup: t.string({ description: "With this role in its cluster." }),
+    cluster: t.field({ type: ClusterRefInput, description: "Members of this one." }),
     driver: t.string({ description: "Using this driver." }),
     labels: t.field({ type: [LabelInput], description: "Carrying all these labels." }),
     or: t.field({ type: [NodeFilterInput], description: "Any of these." }),

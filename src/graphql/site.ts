@@ -11,7 +11,7 @@ import { UserErrorRef } from "./errors.ts";
 const PhaseLimitRef = builder.objectRef<{ readonly phase: LimitedPhase; readonly limit: number }>("PhaseLimit").implement({
   description: "How many runs may be at work in a phase at the same time, over the whole service.",
   fields: (t) => ({
-    phase: t.field({ type: PhaseEnum, description: "The phase.", resolve: ({ phase }) => phase }),
+    phase: t.field({ type: PhaseEnum, description: "What the runs that are counted are at.", resolve: ({ phase }) => phase }),
     limit: t.exposeInt("limit", { description: "So many runs at most." }),
   }),
 });
@@ -47,7 +47,7 @@ builder.queryField("site", (t) => t.field({ type: SiteRef, ...needs("READ"), des
 // ---- mutations
 
 const PhaseLimitInput = builder.inputType("PhaseLimitInput", {
-  description: "The limit of one phase.",
+  description: "How many runs may be at work in a phase at the same time.",
   fields: (t) => ({
     phase: t.field({ type: PhaseEnum, required: true, description: "The phase: verify, inspect, clean, deploy or undeploy." }),
     limit: t.int({ required: true, description: "So many runs at most, 1 or more." }),

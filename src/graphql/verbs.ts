@@ -157,7 +157,7 @@ export const NodeResultRef = builder.objectRef<ResultShape>("NodeResult").implem
   description: "Answer to one node of a request, in the order asked.",
   fields: (t) => ({
     ref: t.exposeString("ref", { description: "What the request called the node: name or UUID." }),
-    node: t.field({ type: NodeRef, nullable: true, description: "The node.", resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)) }),
+    node: t.field({ type: NodeRef, nullable: true, description: "The node that is answered for; null if there is none by that name, or none any more.", resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)) }),
     run: t.field({ type: RunRef, nullable: true, description: "The run; null if refused or only planned.", resolve: ({ runId }, _args, { load }) => (runId === null ? null : load.run.load(runId)) }),
     accepted: t.exposeBoolean("accepted", { description: "Whether work was (with `dryRun`: would be) started, or the wish recorded." }),
     error: t.field({ type: UserErrorRef, nullable: true, description: "Why the node was refused; the first reason.", resolve: ({ refusal }) => refusal }),

@@ -7,7 +7,7 @@ import type { LegPhase } from "./verbs.ts";
 /** What a step can change. */
 export const TOUCHES = {
   DISKS: "What is on its disks.",
-  FIRMWARE: "Its firmware.",
+  FIRMWARE: "What is flashed into it: BIOS, controllers, adapters.",
   NETWORK: "The networks it is attached to.",
 } as const;
 

@@ -10,7 +10,7 @@ export const WAIT_REASONS = {
   CAPACITY_PHASE: "A place below the site's limit for a phase.",
   CAPACITY_CONTROLLER: "A place below the site's limit for one management controller.",
   MAX_PARALLEL: "A place below `maxParallel` of its operation.",
-  WAVE: "Its wave.",
+  WAVE: "The wave that its node is in.",
   WAVE_HALTED: "Somebody who lets the waves of its operation go on, after a halt.",
   CONCURRENCY: "A process that has room for it: each works on so many nodes at the same time (OSTLER_CONCURRENCY).",
   PAUSED_BY_MAINTENANCE: "The end of its node's maintenance; no new step begins before.",

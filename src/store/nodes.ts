@@ -239,6 +239,10 @@ export async function inventoryOf(reader: Reader, nodeId: string, id: string): P
   return row;
 }
 
+export async function inventoriesByIds(reader: Reader, ids: readonly string[]): Promise<InventoryRow[]> {
+  return ids.length === 0 ? [] : reader.select().from(inventories).where(inArray(inventories.id, [...ids]));
+}
+
 /** The newest inventory of each node that has one. */
 export async function newestInventories(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, InventoryRow>> {
   if (nodeIds.length === 0) return new Map();

@@ -343,6 +343,7 @@ describe("inventories", () => {
     expect(node.model).toBe("Fake 1000");
     expect(node.inventories.edges.map((edge) => edge.node.data.serial)).toEqual(["C", "B"]);
     expect(node.inventories.edges[0]?.node.id).toBe(node.inventory.id);
+    expect(await ostler.query("query Again($id: ID!) { resource(id: $id) { __typename id ... on Inventory { data } } }", { id: node.inventory.id })).toEqual({ resource: { __typename: "Inventory", id: node.inventory.id, data: expect.objectContaining({ serial: "C" }) as unknown } });
     const rest = await ostler.query<{ node: { inventories: { edges: { node: { id: string; data: { serial: string } } }[] } } }>("query Rest($name: String!, $after: String) { node(by: { name: $name }) { inventories(first: 2, after: $after) { edges { node { id data } } } } }", { name, after: node.inventories.pageInfo.endCursor });
     expect(rest.node.inventories.edges.map((edge) => edge.node.data.serial)).toEqual(["A"]);
     const [newest, middle, first] = [...node.inventories.edges, ...rest.node.inventories.edges].map((edge) => edge.node.id);
