@@ -19,6 +19,8 @@ export interface Config {
   readonly concurrency: number;
   /** How often the power of a node at rest is read, in seconds; 0: never. */
   readonly powerSeconds: number;
+  /** How long transitions are kept, in days; 0: for ever. */
+  readonly retentionDays: number;
   /** Whether an empty service is given a demonstration fleet; flag --demo only. */
   readonly demo: boolean;
 }
@@ -43,11 +45,13 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   OSTLER_LOG: { flag: "log", fallback: "info", help: `least severe level that is logged: ${LOG_LEVELS.join(", ")}` },
   OSTLER_CONCURRENCY: { flag: "concurrency", fallback: "32", help: "nodes worked on at the same time by this process, 1 to 512" },
   OSTLER_POWER_SECONDS: { flag: "power-seconds", fallback: "60", help: "how often the power of nodes at rest is read, in seconds, up to 86400; 0 switches that off" },
+  OSTLER_RETENTION_DAYS: { flag: "retention-days", fallback: "0", help: "how long transitions are kept, in days, up to 36500; 0 keeps them for ever" },
 };
 
 const TOKEN_LENGTH_MIN = 16;
 const CONCURRENCY_MAX = 512;
 const POWER_SECONDS_MAX = 86_400;
+const RETENTION_DAYS_MAX = 36_500;
 
 /** Reads the configuration; flags win over variables. Throws a `ConfigError` that names the variable. */
 export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string[]): Config {
@@ -78,6 +82,7 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     log,
     concurrency: wholeNumber("OSTLER_CONCURRENCY", value("OSTLER_CONCURRENCY"), 1, CONCURRENCY_MAX),
     powerSeconds: wholeNumber("OSTLER_POWER_SECONDS", value("OSTLER_POWER_SECONDS"), 0, POWER_SECONDS_MAX),
+    retentionDays: wholeNumber("OSTLER_RETENTION_DAYS", value("OSTLER_RETENTION_DAYS"), 0, RETENTION_DAYS_MAX),
     demo: flags.demo,
   });
 }

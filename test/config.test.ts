@@ -18,7 +18,7 @@ function refusalOf(environment: Record<string, string>, args: readonly string[] 
 
 describe("without anything set", () => {
   test("the service listens on this machine alone, with an embedded database and the fake driver", () => {
-    expect(readConfig({}, [])).toEqual({ host: "127.0.0.1", port: 4000, data: resolve("./data"), databaseUrl: null, plugins: ["fake"], token: null, log: "info", concurrency: 32, powerSeconds: 60, demo: false });
+    expect(readConfig({}, [])).toEqual({ host: "127.0.0.1", port: 4000, data: resolve("./data"), databaseUrl: null, plugins: ["fake"], token: null, log: "info", concurrency: 32, powerSeconds: 60, retentionDays: 0, demo: false });
   });
 
   test("the configuration cannot be changed afterwards", () => {
@@ -46,6 +46,7 @@ describe("each variable", () => {
     { name: "OSTLER_LOG", value: "debug", flag: "log", other: "silent", field: "log", read: "debug", readOther: "silent" },
     { name: "OSTLER_CONCURRENCY", value: "1", flag: "concurrency", other: "512", field: "concurrency", read: 1, readOther: 512 },
     { name: "OSTLER_POWER_SECONDS", value: "0", flag: "power-seconds", other: "86400", field: "powerSeconds", read: 0, readOther: 86_400 },
+    { name: "OSTLER_RETENTION_DAYS", value: "365", flag: "retention-days", other: "36500", field: "retentionDays", read: 365, readOther: 36_500 },
   ])("$name is read, and --$flag wins over it", ({ name, value, flag, other, field, read, readOther }) => {
     expect(readConfig({ [name]: value }, [])).toEqual({ ...readConfig({}, []), [field]: read });
     expect(readConfig({ [name]: value }, [`--${flag}`, other])).toEqual({ ...readConfig({}, []), [field]: readOther });
@@ -53,7 +54,7 @@ describe("each variable", () => {
   });
 
   test("there is, has been tried here", () => {
-    expect(Object.keys(VARIABLES).toSorted()).toEqual(["DATABASE_URL", "OSTLER_CONCURRENCY", "OSTLER_DATA", "OSTLER_HOST", "OSTLER_LOG", "OSTLER_PLUGINS", "OSTLER_PORT", "OSTLER_POWER_SECONDS", "OSTLER_TOKEN"]);
+    expect(Object.keys(VARIABLES).toSorted()).toEqual(["DATABASE_URL", "OSTLER_CONCURRENCY", "OSTLER_DATA", "OSTLER_HOST", "OSTLER_LOG", "OSTLER_PLUGINS", "OSTLER_PORT", "OSTLER_POWER_SECONDS", "OSTLER_RETENTION_DAYS", "OSTLER_TOKEN"]);
   });
 
   test("has a sentence of help", () => {

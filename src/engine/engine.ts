@@ -22,6 +22,7 @@ import type { PresenceEvent, PresenceReported, ReportedNode } from "./presence.t
 import { createProber } from "./prober.ts";
 import { createQueue } from "./queue.ts";
 import { startRecovery } from "./recover.ts";
+import { startRetention } from "./retention.ts";
 import { createRunbook, deleteRunbook, updateRunbook } from "./runbooks.ts";
 import type { NewRunbook, RunbookChange, RunbookEdited } from "./runbooks.ts";
 import { createRunner } from "./runner.ts";
@@ -100,6 +101,8 @@ export interface EngineOptions {
   readonly drainMs?: number;
   /** How often the power of each node at rest is read, in seconds; absent or 0: never. */
   readonly powerSeconds?: number;
+  /** How long transitions are kept, in days; absent or 0: for ever. */
+  readonly retentionDays?: number;
 }
 
 const ABORT_GRACE_MS = 10_000;
@@ -118,11 +121,13 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   const prober = createProber({ database, transact, registry, log, probeMs: options.probeMs ?? PROBE_MS });
   const powerReader = createPowerReader({ database, transact, registry, bell, log });
   let recovery: { close(): void } | undefined;
+  let retention: { close(): Promise<void> } | undefined;
   return {
     async start() {
       await queue.start({ run: runner.run, discover: prober.run, timer: ({ operationId, what, setAt }) => (what === "STOP" ? stopTimeout(parts, operationId, setAt) : pauseIsOver(transact, parts, operationId)) });
       turns.start();
       recovery = startRecovery({ database, queue, log });
+      if (options.retentionDays) retention = startRetention({ database, log, days: options.retentionDays });
       if (options.powerSeconds) powerReader.start(options.powerSeconds);
     },
     submit: (caller, request) => submitVerb(parts, caller, request),
@@ -150,6 +155,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     callBack: (token, body) => callBack({ ...parts, log }, token, body),
     async [Symbol.asyncDispose]() {
       recovery?.close();
+      await retention?.close();
       await powerReader.close();
       await turns.close();
       runner.drain();

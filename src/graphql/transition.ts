@@ -1,6 +1,7 @@
 /** Transitions: the log as a type, as a list, and as the list's cursors, which are the stream's. */
+import { GraphQLError } from "graphql";
 import type { Reader } from "../store/database.ts";
-import { transitionsAfter, transitionsBefore } from "../store/transitions.ts";
+import { newestPosition, oldestPosition, transitionsAfter, transitionsBefore } from "../store/transitions.ts";
 import type { TransitionFilter } from "../store/transitions.ts";
 import { nodeCondition } from "../store/nodes.ts";
 import { builder, needs } from "./builder.ts";
@@ -49,6 +50,8 @@ export async function transitionsOf(reader: Reader, filter: TransitionFilter | u
   const rows = fromEnd
     ? (await transitionsBefore(reader, { before: before ?? null, limit: limit + 1, ...scope })).filter(({ position }) => position > (after ?? 0))
     : await transitionsAfter(reader, { after: after ?? 0, limit: limit + 1, ...(before !== undefined && { until: before - 1 }), ...scope });
+  // Asked after the rows were read: what is deleted in between is not taken for complete.
+  if (after !== undefined && rows[0]?.position !== after + 1) await requireKept(reader, after);
   const kept = rows.slice(0, limit);
   const surplus = rows.length > limit;
   return connectionWith(
@@ -57,11 +60,18 @@ export async function transitionsOf(reader: Reader, filter: TransitionFilter | u
   );
 }
 
+/** Throws unless everything after the cursor is still there, as a stream from it would end with CURSOR_EXPIRED. */
+async function requireKept(reader: Reader, after: number): Promise<void> {
+  const earliest = (await oldestPosition(reader)) - 1;
+  if (after >= earliest && after <= (await newestPosition(reader))) return;
+  throw new GraphQLError(`What follows the cursor ${after} is not kept any more, or it is not of this log. The earliest that is good is ${earliest}.`, { extensions: { code: "CURSOR_EXPIRED", cursor: String(earliest) } });
+}
+
 builder.queryField("transitions", (t) =>
   t.field({
     type: TransitionConnection,
     ...needs("READ"),
-    description: "State changes, oldest first: the same rows and cursors as the subscription, to fill a gap or to look back.",
+    description: "State changes, oldest first: the same rows and cursors as the subscription, to fill a gap or to look back. With an `after` that is older than what is kept it is the error CURSOR_EXPIRED.",
     args: { filter: t.arg({ type: NodeFilterInput, description: "Of nodes that match now; absent: of all, deleted ones included." }), ...pageArgs(t, TRANSITIONS_PAGE_MAX) },
     resolve: (_root, args, { services }) => {
       const nodes = nodeCondition(nodeFilter(args.filter));

@@ -39,6 +39,19 @@ export async function oldestPosition(reader: Reader): Promise<number> {
   return row?.position ?? (await newestPosition(reader)) + 1;
 }
 
+/**
+ * Deletes up to `limit` of the oldest transitions, those from before so many days, and answers how many. What is kept
+ * is always the newest part of the log without a hole, whatever the clock did while it was written.
+ */
+export async function deleteOldTransitions(tx: Tx, days: number, limit: number): Promise<number> {
+  const deleted = await tx.execute(sql`
+    with oldest as (select position, at < now() - make_interval(days => ${days}) as old from transitions order by position limit ${limit}),
+         kept as (select min(position) as position from oldest where not old)
+    delete from transitions using kept where transitions.position in (select position from oldest) and (kept.position is null or transitions.position < kept.position)
+    returning 1`);
+  return deleted.length;
+}
+
 /** Which transitions: those of nodes (by a condition on `nodes`, or by id), of an operation. */
 export interface TransitionFilter {
   readonly nodeIds?: readonly string[];
