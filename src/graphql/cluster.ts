@@ -9,7 +9,8 @@ import { callerOf } from "./context.ts";
 import { ClusterStateEnum, NodeStateEnum } from "./enums.ts";
 import { UserErrorRef } from "./errors.ts";
 import { globalId, isUuid } from "./ids.ts";
-import { NodeConnection, nodeList, nodeListArgs } from "./node.ts";
+import { listPlan } from "./lists.ts";
+import { NODES_AS_TEXT, NodeConnection, nodeList, nodeListArgs } from "./node.ts";
 import { OperationConnection } from "./operation.ts";
 import { ClusterRef, ResourceRef } from "./refs.ts";
 import { ClusterRefInput, NodeSelectorInput, clusterChoice, nodeSelector } from "./selectors.ts";
@@ -36,7 +37,7 @@ builder.objectType(ClusterRef, {
     createdAt: t.expose("createdAt", { type: "DateTime", description: "When it was created." }),
     updatedAt: t.expose("updatedAt", { type: "DateTime", description: "When it was last changed." }),
     nodeCounts: t.field({ type: [NodeStateCountRef], description: "Number of nodes in each state that occurs.", resolve: async ({ id }, _args, { load }) => [...(await load.clusterFacts.load(id)).counts] }),
-    nodes: t.field({ type: NodeConnection, description: "Its members.", args: nodeListArgs(t as never), resolve: ({ id }, args, context) => nodeList(args, context, id) }),
+    nodes: t.field({ type: NodeConnection, description: "Its members.", extensions: NODES_AS_TEXT, args: nodeListArgs(t as never), resolve: ({ id }, args, context, info) => nodeList(args, context, listPlan(info), id) }),
     operations: t.field({
       type: OperationConnection,
       description: "Operations asked for the cluster, newest first.",

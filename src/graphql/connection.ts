@@ -3,6 +3,7 @@
  * The types are made here because everything of the schema has a description and a fixed nullability, arguments included.
  */
 import { GraphQLError } from "graphql";
+import { cursorOf, readCursor } from "../store/page.ts";
 import type { Page, PageKey, PageRequest } from "../store/page.ts";
 import { builder } from "./builder.ts";
 import { isUuid } from "./ids.ts";
@@ -53,8 +54,10 @@ export interface PageArgs {
   readonly before?: string | null | undefined;
 }
 
-const PAGE_DEFAULT = 50;
+export const PAGE_DEFAULT = 50;
 export const PAGE_MAX = 100;
+/** Of nodes, which a page may hold more of: their lists are the ones that people read whole. */
+export const NODES_PAGE_MAX = 1_000;
 export const TRANSITIONS_PAGE_MAX = 500;
 
 /** The arguments of a connection field. */
@@ -81,15 +84,15 @@ export function pageSize(args: PageArgs, most = PAGE_MAX): { readonly limit: num
 }
 
 /** The page asked for, of a list that is ordered by a key, a text or an instant, and the id. */
-export function pageRequest(args: PageArgs, key: "text" | "instant"): PageRequest {
-  const { limit, fromEnd } = pageSize(args);
-  return { limit, fromEnd, after: readCursor(args.after, key), before: readCursor(args.before, key) };
+export function pageRequest(args: PageArgs, key: "text" | "instant", most = PAGE_MAX): PageRequest {
+  const { limit, fromEnd } = pageSize(args, most);
+  return { limit, fromEnd, after: keyIn(args.after, key), before: keyIn(args.before, key) };
 }
 
-function readCursor(cursor: string | null | undefined, kind: "text" | "instant"): PageKey | undefined {
+function keyIn(cursor: string | null | undefined, kind: "text" | "instant"): PageKey | undefined {
   if (cursor == null) return undefined;
   try {
-    const [key, id] = JSON.parse(Buffer.from(cursor, "base64url").toString("utf8")) as unknown[];
+    const [key, id] = readCursor(cursor) as unknown[];
     if (typeof key === "string" && typeof id === "string" && isUuid(id) && (kind === "text" ? isStorable(key) : new Date(key).toISOString() === key)) return { key, id };
   } catch {
     // Refused below, like every other text that is no cursor of ours.
@@ -115,12 +118,12 @@ export function positionOf(cursor: string | null | undefined): number | undefine
 export function connectionOf<Row extends { readonly id: string }>(page: Page<Row>, keyOf: (row: Row) => string | Date, totalCount?: () => Promise<number>): Connection<Row> {
   return connectionWith(page, (row) => {
     const key = keyOf(row);
-    return Buffer.from(JSON.stringify([key instanceof Date ? key.toISOString() : key, row.id])).toString("base64url");
+    return cursorOf({ key: key instanceof Date ? key.toISOString() : key, id: row.id });
   }, totalCount);
 }
 
-export function connectionWith<Row>(page: Page<Row>, cursorOf: (row: Row) => string, totalCount?: () => Promise<number>): Connection<Row> {
-  const edges = page.rows.map((node) => ({ cursor: cursorOf(node), node }));
+export function connectionWith<Row>(page: Page<Row>, cursorFor: (row: Row) => string, totalCount?: () => Promise<number>): Connection<Row> {
+  const edges = page.rows.map((node) => ({ cursor: cursorFor(node), node }));
   return {
     edges,
     pageInfo: { hasNextPage: page.hasNext, hasPreviousPage: page.hasPrevious, startCursor: edges[0]?.cursor ?? null, endCursor: edges.at(-1)?.cursor ?? null },

@@ -5,12 +5,13 @@ import { judge } from "../lifecycle/admission.ts";
 import type { AskedOptions } from "../lifecycle/admission.ts";
 import { NODE_VERBS } from "../lifecycle/verbs.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
+import { NODE_JSON, nodesText } from "../store/node-json.ts";
 import { countNodes, inventoriesPage, nodesByIds, nodesByNames, nodesPage } from "../store/nodes.ts";
 import type { NodeRow } from "../store/nodes.ts";
 import { operationsPage } from "../store/operations.ts";
 import { QueryRef, builder, given, needs } from "./builder.ts";
-import { connectionOf, connectionType, pageArgs, pageRequest, TRANSITIONS_PAGE_MAX } from "./connection.ts";
-import type { PageArgs } from "./connection.ts";
+import { connectionOf, connectionType, NODES_PAGE_MAX, pageArgs, pageRequest, TRANSITIONS_PAGE_MAX } from "./connection.ts";
+import type { Connection, PageArgs } from "./connection.ts";
 import { CatalogueStepRef, stepCatalogue } from "./catalogue.ts";
 import { callerOf } from "./context.ts";
 import type { Context } from "./context.ts";
@@ -18,6 +19,8 @@ import { DriverInterfaceEnum, ErrorCodeEnum, NodeOrderFieldEnum, NodeStateEnum, 
 import { UserErrorRef } from "./errors.ts";
 import { globalId, isUuid, keyOf } from "./ids.ts";
 import { InventoryChangeRef, InventoryConnection, InventoryRef, inventoryDiff } from "./inventory.ts";
+import { listPlan, listText } from "./lists.ts";
+import type { ListPlan } from "./lists.ts";
 import { OperationConnection } from "./operation.ts";
 import { ClusterRef, FailureRef, NodeRef, ResourceRef, RunRef } from "./refs.ts";
 import { ClusterRefInput, LabelInput, NodeFilterInput, NodeRefInput, NodeSelectorInput, clusterChoice, nodeFilter, nodeSelector } from "./selectors.ts";
@@ -118,7 +121,7 @@ builder.objectType(NodeRef, {
     transitionCount: t.exposeInt("transitionCount", { description: "Number of transitions so far: the `sequence` of the newest one." }),
     createdAt: t.expose("createdAt", { type: "DateTime", description: "When the node was registered." }),
     updatedAt: t.expose("updatedAt", { type: "DateTime", description: "When the node last changed." }),
-    labels: t.field({ type: [LabelRef], description: "Free key/value pairs for selection.", resolve: ({ labels }) => Object.entries(labels).map(([key, value]) => ({ key, value })) }),
+    labels: t.field({ type: [LabelRef], description: "Free key/value pairs for selection, by key.", resolve: ({ labels }) => Object.entries(labels).toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([key, value]) => ({ key, value })) }),
     drivers: t.field({ type: [NodeDriverRef], description: "Drivers that work on this node: its own first, then those it takes single interfaces from.", resolve: (node, _args, { services }) => driverShares(node, services.registry) }),
     cluster: t.field({ type: ClusterRef, nullable: true, description: "Cluster the node belongs to.", resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)) }),
     inventory: t.field({ type: InventoryRef, nullable: true, description: "What the newest inspection found, null before the first one.", resolve: ({ id }, _args, { load }) => load.inventory.load(id) }),
@@ -200,7 +203,7 @@ export function nodeListArgs(t: Parameters<Parameters<typeof builder.queryField>
   return {
     filter: t.arg({ type: NodeFilterInput, description: "Which nodes; absent: all." }),
     orderBy: t.arg({ type: NodeOrderInput, description: "In which order; absent: by name." }),
-    ...pageArgs(t),
+    ...pageArgs(t, NODES_PAGE_MAX),
   };
 }
 
@@ -209,12 +212,20 @@ interface NodeListArgs extends PageArgs {
   readonly orderBy?: { readonly field: keyof typeof NODE_KEYS; readonly direction: "ASC" | "DESC" } | null | undefined;
 }
 
-export async function nodeList(args: NodeListArgs, { services }: Context, clusterId?: string) {
-  const asked = nodeFilter(args.filter);
-  const filter = clusterId === undefined ? asked : { ...asked, clusterId };
+/** A list of nodes says with this which of their fields the database can put into JSON. */
+export const NODES_AS_TEXT = { asText: NODE_JSON };
+
+/** A list of nodes; its text, where `asked` is all that is asked for. */
+export async function nodeList(args: NodeListArgs, { services }: Context, asked: ListPlan | undefined, clusterId?: string): Promise<Connection<NodeRow>> {
+  const { reader } = services.database;
+  const matching = nodeFilter(args.filter);
+  const filter = clusterId === undefined ? matching : { ...matching, clusterId };
   const by = args.orderBy?.field ?? "NAME";
-  const page = await nodesPage(services.database.reader, filter, { by, descending: args.orderBy?.direction === "DESC" }, pageRequest(args, by === "NAME" ? "text" : "instant"));
-  return connectionOf(page, NODE_KEYS[by], () => countNodes(services.database.reader, filter));
+  const order = { by, descending: args.orderBy?.direction === "DESC" };
+  const request = pageRequest(args, by === "NAME" ? "text" : "instant", NODES_PAGE_MAX);
+  if (!asked) return connectionOf(await nodesPage(reader, filter, order, request), NODE_KEYS[by], () => countNodes(reader, filter));
+  const [page, totalCount] = await Promise.all([asked.page && nodesText(reader, filter, order, request, asked.page), asked.totalCount ? countNodes(reader, filter) : 0]);
+  return listText(asked, page, totalCount);
 }
 
 builder.queryField("node", (t) =>
@@ -233,7 +244,13 @@ builder.queryField("node", (t) =>
 );
 
 builder.queryField("nodes", (t) =>
-  t.field({ type: NodeConnection, ...needs("READ"), description: "Nodes. Without a filter: all.", args: nodeListArgs(t), resolve: (_root, args, context) => nodeList(args, context) }),
+  t.field({
+    type: NodeConnection,
+    extensions: { ...needs("READ").extensions, ...NODES_AS_TEXT },
+    description: "Nodes. Without a filter: all.",
+    args: nodeListArgs(t),
+    resolve: (_root, args, context, info) => nodeList(args, context, listPlan(info)),
+  }),
 );
 
 // ---- mutations

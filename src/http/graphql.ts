@@ -16,6 +16,7 @@ import { createContext } from "../graphql/context.ts";
 import type { Context, Services } from "../graphql/context.ts";
 import { EXAMPLES } from "../graphql/examples.ts";
 import { depthRule } from "../graphql/limits.ts";
+import { lists } from "../graphql/lists.ts";
 import { maskError, shown } from "../graphql/mask.ts";
 import type { Log } from "../log.ts";
 import { bound, graphqlError, sendJson } from "./respond.ts";
@@ -59,7 +60,7 @@ export function createGraphql({ schema, services, token, log }: GraphqlOptions):
     graphiql: { title: "Ostler", defaultTabs: EXAMPLES.map(({ query, variables }) => ({ query, ...(variables !== undefined && { variables }) })) },
     renderGraphiQL,
     context: (initial) => initial.context ?? refuseUnknown(),
-    plugins: [boundAndShowWithoutValues],
+    plugins: [boundAndShowWithoutValues, lists(schema)],
     maskedErrors: { maskError: (error) => maskError(error, current.getStore()?.requestId ?? randomUUID(), log) },
   });
 

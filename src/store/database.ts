@@ -4,6 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { fileURLToPath } from "node:url";
+import type { SQL } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/postgres-js";
 import type { PostgresJsDatabase } from "drizzle-orm/postgres-js";
 import { migrate } from "drizzle-orm/postgres-js/migrator";
@@ -41,6 +42,8 @@ export interface DatabaseOptions {
   readonly connection: Connection;
   /** Size of the pool. */
   readonly connectionsMax?: number;
+  /** Called with the text of each statement that is sent: for those who count them. */
+  readonly onStatement?: (text: string) => void;
 }
 
 const MIGRATIONS = fileURLToPath(new URL("../../drizzle", import.meta.url));
@@ -51,7 +54,8 @@ const RETRIED = new Set(["40001", "40P01"]);
 const TRIES = 5;
 
 export async function openDatabase(options: DatabaseOptions): Promise<Database> {
-  const sql = connect(options.connection, options.connectionsMax ?? 20);
+  const { onStatement } = options;
+  const sql = connect(options.connection, options.connectionsMax ?? 20, onStatement && ((_connection, text) => onStatement(text)));
   const db = drizzle({ client: sql, jit: true });
   try {
     await requireVersion(sql);
@@ -100,9 +104,10 @@ export async function migrateDatabase(connection: Connection): Promise<void> {
   }
 }
 
-function connect(connection: Connection, max: number): Sql {
+function connect(connection: Connection, max: number, debug?: (connection: number, text: string) => void): Sql {
   const options = {
     max,
+    ...(debug && { debug }),
     onnotice: () => {},
     connect_timeout: 10,
     // With the default of 100, a BEGIN that fills a connection's pipeline leaves the connection in an open transaction
@@ -177,6 +182,22 @@ export async function runStatement(tx: Tx, text: string, values: readonly unknow
   const { client } = (tx as unknown as { session: { client: Sql } }).session;
   const rows = await client.unsafe(text, values as Parameters<Sql["unsafe"]>[1], { prepare: false });
   return { rows: [...rows] as Record<string, unknown>[] };
+}
+
+/** How many different statements are prepared: each costs every connection its memory for good. */
+const PREPARED_MAX = 200;
+const preparedTexts = new Set<string>();
+
+/**
+ * Runs a statement that comes again and again, prepared: from the second time on a connection it is neither parsed nor
+ * described, which is one way to the database in place of two. Statements beyond the first few hundred are run as all others.
+ */
+export async function runPrepared(reader: Reader, statement: SQL): Promise<Record<string, unknown>[]> {
+  const { session, dialect } = reader as unknown as { session: { client: Sql }; dialect: { sqlToQuery(statement: SQL): { sql: string; params: unknown[] } } };
+  const { sql: text, params } = dialect.sqlToQuery(statement);
+  const prepare = preparedTexts.has(text) || preparedTexts.size < PREPARED_MAX;
+  if (prepare) preparedTexts.add(text);
+  return [...(await session.client.unsafe(text, params as Parameters<Sql["unsafe"]>[1], { prepare }))];
 }
 
 /** A stable hash of a JSON value: the same for objects that differ only in the order of their keys. */

@@ -53,3 +53,34 @@ export function cutPage<Row>(rows: readonly Row[], request: PageRequest): Page<R
     ? { rows: kept.toReversed(), hasNext: request.before !== undefined, hasPrevious: surplus }
     : { rows: kept, hasNext: surplus, hasPrevious: request.after !== undefined };
 }
+
+// ---- cursors: opaque to clients; to us the key and the id of a row, made here or by the database
+
+export function cursorOf({ key, id }: PageKey): string {
+  return toCursor(JSON.stringify([key, id]));
+}
+
+/** What stands in a cursor; anything, if it is none of ours. */
+export function readCursor(cursor: string): unknown {
+  return JSON.parse(Buffer.from(cursor, "base64url").toString("utf8"));
+}
+
+export function toCursor(content: string): string {
+  return Buffer.from(content).toString("base64url");
+}
+
+/** What stands in the cursor of a row, as the database says it. */
+export function cursorText(column: PgColumn, id: PgColumn): SQL {
+  const key = column.getSQLType().startsWith("timestamp") ? sql`'"' || ${instantText(column)} || '"'` : sql`to_json(${column})::text`;
+  return sql`'[' || ${key} || ',"' || ${id} || '"]'`;
+}
+
+/** A cursor of what stands in it. PostgreSQL breaks the lines of its base64. */
+export function cursorOfText(content: SQL): SQL {
+  return sql`translate(encode(convert_to(${content}, 'UTF8'), 'base64'), E'+/=\\n', '-_')`;
+}
+
+/** An instant as `Date.toISOString` has it. */
+export function instantText(column: PgColumn | SQL): SQL {
+  return sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+}

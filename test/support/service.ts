@@ -51,6 +51,8 @@ export interface ServiceSetup {
   readonly concurrency?: number;
   /** false: requests are admitted and wait. */
   readonly started?: boolean;
+  /** Called with the text of each statement that the service sends. */
+  readonly onStatement?: (text: string) => void;
 }
 
 export interface ServiceUnderTest extends AsyncDisposable {
@@ -102,7 +104,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
   const logLines: string[] = [];
   const log: Log = pino({ level: "trace", base: null }, { write: (line: string) => void logLines.push(line) });
   const test = making.use(await testDatabase());
-  const database = making.use(await openDatabase({ connection: test.connection, connectionsMax: 10 }));
+  const database = making.use(await openDatabase({ connection: test.connection, connectionsMax: 10, ...(setup.onStatement && { onStatement: setup.onStatement }) }));
   const bell = making.use(await createBell(database, (error) => log.warn({ err: error }, "bell")));
   const counted = countListeners(making.use(await createTail({ database, bell, log })));
   const { tail } = counted;

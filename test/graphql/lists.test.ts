@@ -1,0 +1,200 @@
+/** Lists that the database makes the text of: to the letter what resolving them makes, whatever is asked and whatever the rows hold. */
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { NODE_JSON } from "../../src/store/node-json.ts";
+import type { JsonFields } from "../../src/store/node-json.ts";
+import { serviceUnderTest } from "../support/service.ts";
+
+const statements: string[] = [];
+const ostler = await serviceUnderTest({ started: false, onStatement: (text) => void statements.push(text) });
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+const NODES = 40;
+/** Fields of Node that take more than its row, and why a list with one of them is resolved. */
+const RESOLVED: Readonly<Record<string, string>> = {
+  targetState: "stands with the unfinished run",
+  drivers: "composed of the drivers that are loaded",
+  inventory: "a JSON value of any shape, which PostgreSQL writes with other blanks",
+  inventories: "a list with arguments",
+  inventoryDiff: "has arguments",
+  currentRun: "an object of many fields of its own",
+  stepCatalogue: "has arguments",
+  verbs: "judged by the engine",
+  operations: "a list with arguments",
+  transitions: "a list with arguments",
+};
+
+beforeAll(async () => {
+  await ostler.query(`mutation { createCluster(input: { name: "lists" }) { errors { message } } }`);
+  // By hand, round the rules for names and for states: what stands in the rows is to come out, whatever it is.
+  await ostler.test.sql.begin(async (tx) => {
+    await tx`set local session_replication_role = replica`;
+    await tx`
+    insert into nodes (id, name, project, state, stage, power_state, power_read_at, power_checked_at, power_problem, presence, maintenance_reason, maintenance_since, maintenance_by, is_protected, retired_reason,
+      automatic_cleaning, host_group, model, controller, wanted_power, driver, borrowed, settings, labels, cluster_id, last_error, transition_count, revision, created_at, updated_at)
+    select gen_random_uuid(), 'list-' || (array['a', 'Ä', '😀', '"', E'\\\\', E'\\n\\t\\u0001\\u001f', '</script>', E'\\u2028', '{}', 'ready'])[1 + n % 10] || n, 'default', 'ENROLLED', (array['NONE', 'PROVISIONED', 'DEPLOYED'])[1 + n % 3],
+      (array['ON', 'OFF', 'UNKNOWN'])[1 + n % 3], case when n % 4 > 0 then at end, case when n % 5 > 0 then at end, case when n % 6 = 0 then E'no "answer"\\u007f' end, (array['DISCOVERED', 'DISAPPEARED', 'UNSEEN'])[1 + n % 3],
+      case when n % 3 = 0 then 'fan' end, case when n % 3 < 2 then at end, case when n % 2 = 0 then 'me' end, n % 2 = 0, case when n % 4 = 0 then 'old' end,
+      case n % 3 when 0 then true when 1 then false end, case when n % 2 = 0 then 'service/worker' end, case when n % 2 = 1 then 'R640' end, case when n % 7 = 0 then '::1' end, case n % 3 when 0 then 'ON' when 1 then 'OFF' end,
+      'fake', '{}', '{}', case n % 3 when 0 then '{}' when 1 then '{"rack":"9","room":"1","10":"x","9":"y","Z":"ü"}'::jsonb else '{"one":""}'::jsonb end, case when n % 2 = 0 then (select id from clusters) end,
+      case when n % 4 = 1 then jsonb_build_object('code', 'TIMEOUT', 'message', E'it "broke"\\n', 'step', case when n % 8 = 1 then 'clean.erase' end, 'nodeId', null, 'nodeName', 'x', 'at', '2026-01-31T09:30:00.120Z', 'retryable', n % 8 = 1) end,
+      1, n + 1, at, at + interval '1 day'
+    from (select n, '2026-01-31T09:30:00Z'::timestamptz + n * interval '1 ms' + n / 10 * interval '100 ms' as at from generate_series(0, ${NODES - 1}) n) made`;
+  });
+});
+
+/** The answer as text, by the database where it can, and resolved: over a socket, where answers are not written from texts. */
+async function bothWays(query: string, variables: Record<string, unknown> = {}): Promise<{ readonly text: string; readonly resolved: string; readonly byDatabase: boolean }> {
+  statements.length = 0;
+  const { text } = await ostler.ask(query, variables);
+  const byDatabase = statements.some((statement) => statement.includes("row_number() over () as place"));
+  const client = ostler.client();
+  const results: unknown[] = [];
+  for await (const result of client.iterate({ query, variables })) results.push(result);
+  await client.dispose();
+  return { text: JSON.stringify((JSON.parse(text) as object) && JSON.parse(text)) === text ? text : `not as JSON.stringify writes it: ${text}`, resolved: JSON.stringify(results[0]), byDatabase };
+}
+
+async function expectSame(query: string, variables: Record<string, unknown> = {}, byDatabase = true): Promise<string> {
+  const both = await bothWays(query, variables);
+  const shown = `${query} ${JSON.stringify(variables)}`;
+  expect(both.text, shown).toBe(both.resolved);
+  expect(both.byDatabase, shown).toBe(byDatabase);
+  return both.text;
+}
+
+/** Random numbers that are the same in every run. */
+function randomOf(seed: number): (below: number) => number {
+  let state = seed;
+  return (below) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+}
+
+/** A document that asks for a list of nodes in some way, and its variables. */
+function anyDocument(seed: number): { readonly query: string; readonly variables: Record<string, unknown> } {
+  const random = randomOf(seed);
+  const one = <Item>(items: readonly Item[]): Item => items[random(items.length)] as Item;
+  const fragments: string[] = [];
+  const variables: Record<string, unknown> = { yes: true, no: false, ...(random(2) === 0 && { standard: random(2) === 0 }) };
+  const directive = () => one(["", "", "", "", "@include(if: true)", "@include(if: $yes)", "@skip(if: $no)", "@skip(if: $yes)", "@include(if: $standard)", "@skip(if: $standard) @include(if: $yes)", "@skip(if: true)"]);
+  const alias = (name: string) => (random(4) === 0 ? `${one(["a", "b", "c", "__d", "E9"])}_${name}: ${name}` : name);
+  const selection = (type: string, fields: JsonFields, conditions: readonly string[], depth = 0): string => {
+    const members = Array.from({ length: 1 + random(5) }, (): string => {
+      const kind = random(10);
+      if (kind === 0) return `${alias("__typename")} ${directive()}`;
+      if (kind === 1 && depth < 3) return `... ${one(["", ...conditions.map((condition) => `on ${condition}`)])} ${directive()} ${selection(type, fields, conditions, depth + 1)}`;
+      if (kind === 2 && depth < 3) {
+        const name = `F${fragments.length}`;
+        fragments.push("");
+        fragments[Number(name.slice(1))] = `fragment ${name} on ${type} ${selection(type, fields, conditions, depth + 1)}`;
+        return `...${name} ${directive()} ...${name}`;
+      }
+      const name = one(Object.keys(fields));
+      const field = fields[name];
+      const inner = field && "fields" in field ? selection(TYPES[name] ?? "", field.fields, [TYPES[name] ?? ""], depth + 1) : "";
+      return `${alias(name)} ${directive()} ${inner}`;
+    });
+    // Never empty, whatever the directives say.
+    return `{ ${members.join(" ")} ${one(Object.keys(fields).filter((name) => !("fields" in (fields[name] ?? {}))))} }`;
+  };
+  const edge = () => `{ ${one(["cursor", "__typename", "c: cursor", ""])} node ${selection("Node", NODE_JSON, ["Node", "Resource"].slice(0, 1))} ${one(["cursor", "... on NodeEdge { node { name } }", ""])} }`;
+  const part = (): string => one([() => `${alias("edges")} ${edge()}`, () => `edges ${edge()}`, () => `${alias("pageInfo")} { ${one(["hasNextPage", "startCursor endCursor", "__typename", "endCursor hasPreviousPage e: endCursor"])} }`, () => `${alias("totalCount")} ${directive()}`, () => "__typename"])();
+  const order = `{ field: ${one(["NAME", "CREATED_AT", "UPDATED_AT"])}, direction: ${one(["ASC", "DESC"])} }`;
+  const args = `(orderBy: ${order}, ${one(["first: 7", "last: 7", "first: 100", "last: 100", "first: $first", "first: 1, filter: { states: [ACTIVE] }"])}, filter: ${one(["{ name: { startsWith: \"list\" } }", "$filter", "{ protected: true }", "null"])})`;
+  variables["first"] = 1 + random(60);
+  variables["filter"] = one([null, { labels: [{ key: "rack", value: "9" }] }, { not: { maintenance: true } }, { name: { contains: "-" } }]);
+  const list = () => `${alias("nodes")}${args} { edges { node { name } } ${Array.from({ length: 1 + random(3) }, part).join(" ")} }`;
+  const root = () => [list(), ...(random(3) === 0 ? ["service { version }", "__typename"] : [])].join(" ");
+  const body = random(4) === 0 ? `c: cluster(by: { name: "lists" }) { name ${list()} project ... { __typename } }` : root();
+  // Variables that only some of them use: named once more where they do no harm.
+  const used = `x: nodes(first: $first, filter: $filter) { edges @include(if: $yes) @skip(if: $standard) { node { name } } totalCount @skip(if: $no) }`;
+  return { query: `query Any($yes: Boolean!, $no: Boolean = false, $standard: Boolean = true, $first: Int, $filter: NodeFilter) { ${body} ${used} }\n${fragments.map((fragment) => fragment).join("\n")}`, variables };
+}
+
+const TYPES: Readonly<Record<string, string>> = { maintenance: "Maintenance", labels: "Label", lastError: "Failure", cluster: "Cluster" };
+
+describe("a list as text", () => {
+  test("of every field that the database can say is what resolving it is", async () => {
+    const all = (fields: JsonFields): string => Object.entries(fields).map(([name, field]) => ("fields" in field ? `${name} { __typename ${all(field.fields)} }` : name)).join(" ");
+    const text = await expectSame(`{ nodes(first: 1000) { __typename totalCount edges { __typename cursor node { __typename ${all(NODE_JSON)} } } pageInfo { __typename hasNextPage hasPreviousPage startCursor endCursor } } }`);
+    expect(JSON.parse(text).data.nodes.edges).toHaveLength(NODES);
+  });
+
+  test.each(Array.from({ length: 150 }, (_, index) => index + 1))("is what resolving is: selection %d", async (seed) => {
+    const { query, variables } = anyDocument(seed);
+    await expectSame(query, variables);
+  });
+
+  test.each(["NAME", "CREATED_AT", "UPDATED_AT"].flatMap((field) => ["ASC", "DESC"].map((direction) => ({ field, direction }))))("by $field $direction goes through the list and back as resolving does", async (orderBy) => {
+    const query = "query Page($orderBy: NodeOrder, $first: Int, $after: String, $last: Int, $before: String) { nodes(orderBy: $orderBy, first: $first, after: $after, last: $last, before: $before) { edges { cursor node { uuid } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } }";
+    interface Page {
+      readonly data: { readonly nodes: { readonly pageInfo: { readonly hasNextPage: boolean; readonly hasPreviousPage: boolean; readonly startCursor: string; readonly endCursor: string } } };
+    }
+    let pages = 0;
+    for (let after: string | null = null; ; pages += 1) {
+      const { pageInfo }: Page["data"]["nodes"] = (JSON.parse(await expectSame(query, { orderBy, first: 9, after })) as Page).data.nodes;
+      if (!pageInfo.hasNextPage) break;
+      after = pageInfo.endCursor;
+    }
+    expect(pages).toBe(4);
+    for (let before: string | null = null; ; pages -= 1) {
+      const { pageInfo }: Page["data"]["nodes"] = (JSON.parse(await expectSame(query, { orderBy, last: 9, before })) as Page).data.nodes;
+      if (!pageInfo.hasPreviousPage) break;
+      before = pageInfo.startCursor;
+    }
+    expect(pages).toBe(0);
+  });
+
+  test.each([
+    ["a page of the wrong size", "{ nodes(first: 1001) { edges { node { name } } } }"],
+    ["a cursor of somebody else's", `{ nodes(after: "x") { edges { node { name } } } }`],
+    ["a text that cannot be stored", `{ nodes(filter: { name: { eq: "\\u0000" } }) { totalCount } }`],
+    ["an alias beside one that is right", `{ a: nodes(first: 2) { edges { node { name } } } b: nodes(first: 0) { edges { node { name } } } }`],
+  ])("refuses %s as resolving does", async (_what, query) => {
+    const { text, resolved } = await bothWays(query);
+    // A socket puts the data first where there are errors; the rest is the same.
+    expect(JSON.parse(text)).toEqual(JSON.parse(resolved));
+    expect(JSON.parse(text).errors).toHaveLength(1);
+  });
+
+  test("stands beside lists that are resolved, in the order of the request", async () => {
+    await expectSame(`{ a: nodes(first: 3) { edges { node { name drivers { name } } } } b: nodes(first: 3) { edges { node { name } } } c: service { version } d: nodes(last: 2) { totalCount edges { node { targetState } } } }`);
+  });
+
+  test("in a mutation's answer is read after the change", async () => {
+    const mutation = (name: string) => `mutation { createCluster(input: { name: "${name}" }) { query { nodes(first: 2) { edges { node { id } } } } } }`;
+    const { text } = await bothWays(mutation("lists-a"));
+    expect(JSON.parse(text).data.createCluster.query.nodes.edges).toHaveLength(2);
+  });
+
+  test("is asked for with the same document again, with other variables", async () => {
+    const query = "query Twice($with: Boolean!) { nodes(first: 3) { edges { node { name state @include(if: $with) } } } }";
+    const withState = await expectSame(query, { with: true });
+    const without = await expectSame(query, { with: false });
+    expect(withState).toContain("state");
+    expect(without).not.toContain("state");
+  });
+
+  test("needs the scope that the field needs, and a token", async () => {
+    await using closed = await serviceUnderTest({ token: "0123456789abcdef0123456789abcdef", started: false });
+    const { status, text } = await closed.ask("{ nodes { edges { node { name } } } }", {}, { authorization: "Bearer wrong" });
+    expect(status).toBe(401);
+    expect(text).not.toContain("edges");
+  });
+});
+
+describe("the hidden field", () => {
+  test("is in no schema that anybody sees, and cannot be asked for", async () => {
+    const { text } = await ostler.ask(`{ type: __type(name: "NodeConnection") { fields { name } } }`);
+    expect(JSON.parse(text).data.type.fields.map(({ name }: { name: string }) => name).toSorted()).toEqual(["edges", "pageInfo", "totalCount"]);
+    expect(await (await fetch(`${ostler.url}/schema.graphql`)).text()).not.toMatch(/ready_|ready text|ReadyText/);
+    expect((await ostler.ask("{ nodes { ready text } }")).errors).not.toEqual([]);
+  });
+});
+
+test("every field of a node is one that the database can say, or one of those that it cannot", async () => {
+  const { type } = await ostler.query<{ type: { fields: { name: string }[] } }>(`{ type: __type(name: "Node") { fields { name } } }`);
+  const fields = type.fields.map(({ name }) => name);
+  expect([...Object.keys(NODE_JSON), ...Object.keys(RESOLVED)].toSorted(), "say in src/store/node-json.ts how the database says a new field, or here why it cannot").toEqual(fields.toSorted());
+});
