@@ -8,6 +8,7 @@ import { REQUESTS } from "../docs/examples/requests.ts";
 import { printedPages } from "../docs/print/pages.ts";
 import { VERB_ENTRIES } from "../docs/print/verb-data.ts";
 import { ERROR_STATUS } from "../src/errors.ts";
+import { describeDrivers } from "../src/drivers/load.ts";
 import { buildSchema } from "../src/graphql/schema.ts";
 import { aGate } from "./support/builders.ts";
 import { eventually } from "./support/eventually.ts";
@@ -18,7 +19,7 @@ const HOUSE = fileURLToPath(new URL("..", import.meta.url));
 const PAGES = globSync(["README.md", "CHANGELOG.md", "docs/**/*.md"], { cwd: HOUSE, exclude: ["docs/notes/**"] })
   .toSorted()
   .map((file) => ({ file, text: readFileSync(join(HOUSE, file), "utf8") }));
-const schema = buildSchema();
+const schema = buildSchema(await describeDrivers());
 const mutations = Object.keys(schema.getMutationType()?.getFields() ?? {}).toSorted();
 
 const blocks = (language: string) => PAGES.flatMap(({ file, text }) => [...text.matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, "gm"))].map(([, block = ""], index) => ({ file, number: index + 1, block })));

@@ -44,14 +44,14 @@ const RULES: Readonly<Record<string, Rule>> = {
   "src/access": { files: ["src/errors.ts"], node: true },
   "src/graphql": {
     rooms: ["src/lifecycle", "src/store", "src/feed", "src/access"],
-    files: ["src/engine/engine.ts", "src/drivers/registry.ts", "src/errors.ts"],
+    files: ["src/engine/engine.ts", "src/drivers/load.ts", "src/drivers/registry.ts", "src/drivers/settings-shape.ts", "src/errors.ts"],
     types: ["src/engine", "src/drivers/driver.ts", "src/log.ts"],
     packages: GRAPHQL,
     node: true,
   },
   "src/http": {
     rooms: ["src/graphql", "src/access"],
-    files: ["src/engine/engine.ts", "src/errors.ts", "src/log.ts"],
+    files: ["src/engine/engine.ts", "src/config.ts", "src/errors.ts", "src/log.ts"],
     types: ["src/store/records.ts"],
     packages: ["graphql", "graphql-yoga", "graphql-ws", "@graphql-yoga/*", "ws"],
     node: true,

@@ -60,7 +60,7 @@ describe("the service", () => {
 
   test("starts on an empty folder, answers, and ends at SIGTERM with 0", async () => {
     const { url, child, exited, output } = await start(data);
-    expect(await query(url, `mutation { registerNodes(input: { nodes: [{ name: "first", driver: "fake" }] }) { nodes { name } errors { message } } }`)).toEqual({ registerNodes: { nodes: [{ name: "first" }], errors: [] } });
+    expect(await query(url, `mutation { registerNodes(input: { nodes: [{ name: "first", driver: { fake: {} } }] }) { nodes { name } errors { message } } }`)).toEqual({ registerNodes: { nodes: [{ name: "first" }], errors: [] } });
     expect(output.stdout).toBe(`Ostler is ready: ${url}\n`);
     const began = Date.now();
     child.kill("SIGTERM");
@@ -71,7 +71,7 @@ describe("the service", () => {
 
   test("goes on where it was when it is killed under work", async () => {
     const first = await start(data);
-    await query(first.url, `mutation { registerNodes(input: { nodes: [{ name: "slow", driver: "fake", settings: { waitSeconds: 1 } }] }) { errors { message } } }`);
+    await query(first.url, `mutation { registerNodes(input: { nodes: [{ name: "slow", driver: { fake: { waitSeconds: 1 } } }] }) { errors { message } } }`);
     const { commissionNodes } = await query(first.url, `mutation { commissionNodes(input: { nodes: { names: ["first", "slow"] } }) { operation { uuid } errors { message } } }`);
     const { uuid } = (commissionNodes as { operation: { uuid: string } }).operation;
     first.child.kill("SIGKILL");
@@ -94,7 +94,7 @@ describe("the service", () => {
   test("has the demonstration fleet when asked for one, once, and plugins of one's own", async () => {
     const plugin = join(folder, "own.mjs");
     writeFileSync(plugin, `
-      const shape = { properties: {} };
+      const shape = { type: "object", properties: {} };
       export default () => ({
         contract: 1, name: "own", version: "1.0.0", description: "Made for a test.",
         settings: { "~standard": { version: 1, vendor: "none", validate: (value) => ({ value: value ?? {} }), jsonSchema: { input: () => shape, output: () => shape } } },

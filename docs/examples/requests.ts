@@ -115,7 +115,7 @@ export const REQUESTS: readonly ExampleRequest[] = [
   {
     mutation: "discoverNodes",
     query: `mutation {
-  discoverNodes(input: { addresses: ["10.0.7.0/30"], driver: "fake", namePrefix: "row7-", labels: [{ key: "row", value: "7" }] }) {
+  discoverNodes(input: { addresses: ["10.0.7.0/30"], driver: { fake: {} }, namePrefix: "row7-", labels: [{ key: "row", value: "7" }] }) {
     operation { uuid }
     addresses
     errors { code message path }
@@ -202,8 +202,8 @@ export const REQUESTS: readonly ExampleRequest[] = [
     mutation: "registerNodes",
     query: `mutation {
   registerNodes(input: { nodes: [
-    { name: "berlin-03", driver: "fake", settings: { delayMs: 1000 }, cluster: { name: "berlin" }, labels: [{ key: "rack", value: "3" }] }
-    { name: "berlin-04", driver: "fake", cluster: { name: "berlin" } }
+    { name: "berlin-03", driver: { fake: { delayMs: 1000 } }, cluster: { name: "berlin" }, labels: [{ key: "rack", value: "3" }] }
+    { name: "berlin-04", driver: { fake: {} }, cluster: { name: "berlin" } }
   ] }) {
     nodes { id name state }
     errors { code message path }
@@ -250,7 +250,7 @@ export const REQUESTS: readonly ExampleRequest[] = [
   {
     mutation: "reportPresence",
     query: `mutation {
-  reportPresence(input: { event: DISCOVERED, nodes: [{ name: "berlin-01" }, { name: "berlin-09", driver: "fake" }] }) {
+  reportPresence(input: { event: DISCOVERED, nodes: [{ name: "berlin-01" }, { name: "berlin-09", driver: { fake: {} } }] }) {
     results { ref change node { state presence } error { code message } }
     errors { code message }
   }

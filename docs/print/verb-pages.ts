@@ -6,6 +6,7 @@ import { existsSync, readFileSync } from "node:fs";
 import type { GraphQLField, GraphQLSchema } from "graphql";
 import type { Scope } from "../../src/access/access.ts";
 import { ERROR_STATUS } from "../../src/errors.ts";
+import { describeDrivers } from "../../src/drivers/load.ts";
 import { buildSchema } from "../../src/graphql/schema.ts";
 import type { OperationKind } from "../../src/lifecycle/verbs.ts";
 import { REQUESTS } from "../examples/requests.ts";
@@ -16,7 +17,7 @@ import { VERB_ENTRIES, VERB_GROUPS } from "./verb-data.ts";
 import type { Refusals, VerbEntry } from "./verb-data.ts";
 import { diagramOf, waysOf } from "./ways.ts";
 
-const SCHEMA = buildSchema();
+const SCHEMA = buildSchema(await describeDrivers());
 const SHARED = sharedParts(VERB_ENTRIES.map(({ mutation }) => inputOf(SCHEMA, mutation)));
 
 /** The index, the shared inputs, and a page for each mutation. Throws when one of the schema's has none. */

@@ -11,7 +11,7 @@ import type { BootDevice, Call, DriverFactory, PowerAction, PowerState, Step, St
 import { controllerOf, ipmiDiscovery } from "./discover.ts";
 import { IpmiError } from "./failure.ts";
 import { parseBmcInfo, parseFru, parseSensors } from "./inventory.ts";
-import { createIpmitool, deadlinePassed } from "./ipmitool.ts";
+import { createIpmitool, deadlinePassed, noIpmitool } from "./ipmitool.ts";
 import type { Command, Ipmitool } from "./ipmitool.ts";
 import { bmcName, ipmiSettings } from "./settings.ts";
 import type { IpmiSettings } from "./settings.ts";
@@ -25,8 +25,8 @@ const SENSORS_SECONDS = 150;
 
 const BOOT_DEVICE_WORD: Readonly<Record<BootDevice, string>> = { PXE: "pxe", DISK: "disk", CDROM: "cdrom", BIOS: "bios" };
 
-const factory: DriverFactory<IpmiSettings> = () => {
-  const ipmitool = createIpmitool();
+const factory: DriverFactory<IpmiSettings> = ({ describing }) => {
+  const ipmitool = describing ? noIpmitool : createIpmitool();
   return {
     contract: 1,
     name: "ipmi",

@@ -39,6 +39,12 @@ const CALL_SECONDS = 30;
 const OUTPUT_BYTES_MAX = 1024 * 1024;
 const PRESENCE_MILLISECONDS = 2000;
 
+/** For a driver that is only described. */
+export const noIpmitool: Ipmitool = {
+  run: () => Promise.reject(new Error("This ipmi driver was made to be described; it runs nothing.")),
+  close: async () => {},
+};
+
 /** Finds the program, or throws a sentence that says what to install. */
 export function createIpmitool(): Ipmitool {
   const program = programOnPath("ipmitool");

@@ -237,6 +237,8 @@ export interface Driver<Settings> {
 export interface PluginHost {
   /** A line for the service's log. */
   log(message: string): void;
+  /** Set where the driver is only asked what it declares, and none of its functions is called: what it needs of its surroundings may then be missing. */
+  readonly describing?: true;
 }
 
 /** The default export of a plugin module. It may throw, with a sentence that says what is missing. */

@@ -7,29 +7,47 @@ import { isAbsolute, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { messageOf } from "../errors.ts";
 import type { Log } from "../log.ts";
-import type { Driver, DriverFactory } from "./driver.ts";
+import type { Driver, DriverFactory, PluginHost } from "./driver.ts";
 import { createRegistry } from "./registry.ts";
-import type { Registry } from "./registry.ts";
+import type { AnyDriver, Registry } from "./registry.ts";
+import { shapeFlaw } from "./settings-shape.ts";
 
 const CONTRACT = 1;
 const BUNDLED = fileURLToPath(new URL("../../plugins", import.meta.url));
-const NAME = /^[a-z][a-z0-9_-]*$/;
+/** Words that are looked for among the bundled plugins first. */
+const PLUGIN = /^[a-z][a-z0-9_-]*$/;
+/** Clients name a driver as a field, so its name is one that GraphQL takes. */
+const DRIVER = /^[a-z][a-z0-9]*(_[a-z0-9]+)*$/;
+
+/** The plugins that come with Ostler. */
+export const BUNDLED_PLUGINS = ["fake", "ipmi"] as const;
 
 /** Loads every plugin named, in order. Throws one sentence for the first that cannot be used. */
 export async function loadPlugins(words: readonly string[], log: Log): Promise<Registry> {
-  const drivers: Driver<unknown>[] = [];
+  return createRegistry(await driversOf(words, log));
+}
+
+/** The drivers of these plugins for what they declare; none of their functions may be called. */
+export function describeDrivers(words: readonly string[] = BUNDLED_PLUGINS): Promise<readonly AnyDriver[]> {
+  return driversOf(words, { info: () => {} }, { describing: true });
+}
+
+type PluginLog = Pick<Log, "info">;
+
+async function driversOf(words: readonly string[], log: PluginLog, host: Pick<PluginHost, "describing"> = {}): Promise<AnyDriver[]> {
+  const drivers: AnyDriver[] = [];
   for (const word of words) {
-    const driver = await loadPlugin(word, log);
+    const driver = await loadPlugin(word, log, host);
     if (drivers.some(({ name }) => name === driver.name)) {
       throw new Error(`Plugin "${word}" makes a driver "${driver.name}", and another plugin made one of that name already; take one of them out of OSTLER_PLUGINS.`);
     }
     drivers.push(driver);
     log.info({ driver: driver.name, version: driver.version, plugin: word }, "driver loaded");
   }
-  return createRegistry(drivers);
+  return drivers;
 }
 
-async function loadPlugin(word: string, log: Log): Promise<Driver<unknown>> {
+async function loadPlugin(word: string, log: PluginLog, host: Pick<PluginHost, "describing">): Promise<AnyDriver> {
   const refuse = (what: string, cause?: unknown): never => {
     throw new Error(`Plugin "${word}" cannot be used: ${what} Repair it or take it out of OSTLER_PLUGINS.`, { cause });
   };
@@ -43,17 +61,17 @@ async function loadPlugin(word: string, log: Log): Promise<Driver<unknown>> {
   if (typeof factory !== "function") return refuse("its default export is not a driver factory.");
   let driver: unknown;
   try {
-    driver = await (factory as DriverFactory<unknown>)({ log: (message) => log.info({ plugin: word }, message) });
+    driver = await (factory as DriverFactory<unknown>)({ ...host, log: (message) => log.info({ plugin: word }, message) });
   } catch (error) {
     return refuse(messageOf(error), error);
   }
   const flaw = flawOf(driver);
-  return flaw === null ? (driver as Driver<unknown>) : refuse(flaw);
+  return flaw === null ? (driver as AnyDriver) : refuse(flaw);
 }
 
 /** What `import` takes: a bundled plugin's file, a path's URL, or the name of a package. */
 function moduleOf(word: string): string {
-  if (NAME.test(word)) {
+  if (PLUGIN.test(word)) {
     for (const file of [`${word}.ts`, `${word}/index.ts`, `${word}.js`, `${word}/index.js`]) {
       const path = resolve(BUNDLED, file);
       if (existsSync(path)) return pathToFileURL(path).href;
@@ -68,12 +86,14 @@ function flawOf(made: unknown): string | null {
   if (typeof made !== "object" || made === null) return "its factory made no driver.";
   const driver = made as Partial<Driver<unknown>>;
   if (driver.contract !== CONTRACT) return `it was made for driver contract ${String(driver.contract)}, and this service speaks ${CONTRACT}.`;
-  if (typeof driver.name !== "string" || !NAME.test(driver.name)) return `its driver's name ${JSON.stringify(driver.name)} is not lower-case letters, digits, - and _.`;
+  if (typeof driver.name !== "string" || !DRIVER.test(driver.name)) return `its driver's name ${JSON.stringify(driver.name)} is not lower-case letters and digits, in words joined by _.`;
   if (typeof driver.version !== "string" || typeof driver.description !== "string") return "its driver lacks a version or a description.";
   const standard = driver.settings?.["~standard"];
   if (!standard || typeof standard.validate !== "function" || typeof standard.jsonSchema?.input !== "function") {
     return "its settings are no schema of Standard Schema with Standard JSON Schema.";
   }
+  const flaw = shapeFlaw(driver.settings, "its settings") ?? (driver.discover ? shapeFlaw(driver.discover.settings, "the settings of its discovery") : null);
+  if (flaw !== null) return flaw;
   if (typeof driver.power?.read !== "function" || typeof driver.power.set !== "function") return "its driver lacks power.read or power.set.";
   for (const kind of ["inspect", "deploy", "clean"] as const) {
     const offered = driver[kind];

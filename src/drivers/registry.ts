@@ -3,6 +3,8 @@
  * Also the one place that knows which settings are secret.
  */
 import type { Driver, DriverPhase, InspectInterface, Json, Schema, Step, StepInterface } from "./driver.ts";
+import { jsonSchemaOf, secretNames, shapeOf, withoutNulls } from "./settings-shape.ts";
+import type { JsonSchema } from "./settings-shape.ts";
 
 export type AnyDriver = Driver<unknown>;
 export type AnyStep = Step<unknown>;
@@ -38,7 +40,7 @@ export interface Registry extends AsyncDisposable {
   get(name: string): AnyDriver | undefined;
   /** The node's composition, or a sentence that says what is missing. */
   compose(choice: DriverChoice): { readonly composition: Composition } | { readonly problem: string };
-  /** Checks settings, secrets included, and splits them. */
+  /** Checks settings, secrets included, and splits them. A null where the driver knows none counts as not given. */
   checkSettings(driver: AnyDriver, settings: unknown): Promise<SettingsVerdict>;
   /** Checks the settings of a discovery likewise; null where the driver discovers nothing. */
   checkDiscovery(driver: AnyDriver, settings: unknown): Promise<SettingsVerdict> | null;
@@ -47,13 +49,12 @@ export interface Registry extends AsyncDisposable {
 
 export function createRegistry(drivers: readonly AnyDriver[]): Registry {
   const byName = new Map(drivers.map((driver) => [driver.name, driver]));
-  const secretFieldsOf = new Map(drivers.map((driver) => [driver.name, readSecretFields(driver.settings)]));
   const names = () => [...byName.keys()].join(", ") || "none";
 
   return {
     drivers,
     get: (name) => byName.get(name),
-    secretFields: (driver) => secretFieldsOf.get(driver.name) ?? [],
+    secretFields: (driver) => secretNames(shapeOf(driver.settings)),
     compose({ driver, borrowed }) {
       const own = byName.get(driver);
       if (!own) return { problem: `driver "${driver}" is not loaded (loaded: ${names()}); add its plugin to OSTLER_PLUGINS.` };
@@ -74,8 +75,8 @@ export function createRegistry(drivers: readonly AnyDriver[]): Registry {
         },
       };
     },
-    checkSettings: (driver, settings) => check(driver.settings, secretFieldsOf.get(driver.name) ?? [], settings),
-    checkDiscovery: (driver, settings) => (driver.discover ? check(driver.discover.settings, readSecretFields(driver.discover.settings), settings) : null),
+    checkSettings: (driver, settings) => check(driver.settings, settings),
+    checkDiscovery: (driver, settings) => (driver.discover ? check(driver.discover.settings, settings) : null),
     async [Symbol.asyncDispose]() {
       await Promise.allSettled(drivers.map(async (driver) => driver.close?.()));
     },
@@ -101,12 +102,12 @@ export function findStep(driver: AnyDriver, phase: DriverPhase, name: string): A
 }
 
 /** JSON Schema of a driver's settings, as a client may send them. */
-export function settingsSchema(driver: AnyDriver): Record<string, unknown> {
+export function settingsSchema(driver: AnyDriver): JsonSchema {
   return jsonSchemaOf(driver.settings);
 }
 
 /** JSON Schema of the settings of a discovery, as a client may send them; null where the driver discovers nothing. */
-export function discoverySchema(driver: AnyDriver): Record<string, unknown> | null {
+export function discoverySchema(driver: AnyDriver): JsonSchema | null {
   return driver.discover ? jsonSchemaOf(driver.discover.settings) : null;
 }
 
@@ -116,12 +117,10 @@ export function controllerOf(driver: AnyDriver, settings: unknown): string | nul
   return typeof controller === "string" && controller !== "" ? controller : null;
 }
 
-function jsonSchemaOf(schema: Schema<unknown>): Record<string, unknown> {
-  return schema["~standard"].jsonSchema.input({ target: "draft-2020-12" });
-}
-
-async function check(schema: Schema<unknown>, secretNames: readonly string[], settings: unknown): Promise<SettingsVerdict> {
-  const result = await schema["~standard"].validate(settings);
+async function check(schema: Schema<unknown>, settings: unknown): Promise<SettingsVerdict> {
+  const shape = shapeOf(schema);
+  const secretFields = secretNames(shape);
+  const result = await schema["~standard"].validate(withoutNulls(shape, settings));
   if (result.issues) {
     return {
       ok: false,
@@ -135,15 +134,8 @@ async function check(schema: Schema<unknown>, secretNames: readonly string[], se
   const secrets: Record<string, string> = {};
   for (const [key, value] of Object.entries(result.value as Record<string, Json>)) {
     if (value === undefined) continue;
-    if (secretNames.includes(key)) secrets[key] = typeof value === "string" ? value : JSON.stringify(value);
+    if (secretFields.includes(key)) secrets[key] = typeof value === "string" ? value : JSON.stringify(value);
     else open[key] = value;
   }
   return { ok: true, settings: open, secrets };
-}
-
-function readSecretFields(schema: Schema<unknown>): readonly string[] {
-  const { properties } = jsonSchemaOf(schema) as { properties?: Record<string, { writeOnly?: boolean }> };
-  return Object.entries(properties ?? {})
-    .filter(([, property]) => property.writeOnly === true)
-    .map(([name]) => name);
 }

@@ -130,7 +130,7 @@ async function checkLogin(registry: Registry, { driver: name, settings }: Discov
   }
   if (verdict.ok) return { settings: verdict.settings, secrets: verdict.secrets, refusals: [] };
   return refused(
-    ...verdict.issues.map(({ path, message }): Refusal => ({ code: "INVALID_INPUT", message: `Settings for a discovery with driver ${name}${path.length > 0 ? ` (${path.join(".")})` : ""}: ${message}.`, path: ["input", "settings", ...path] })),
+    ...verdict.issues.map(({ path, message }): Refusal => ({ code: "INVALID_INPUT", message: `Settings for a discovery with driver ${name}${path.length > 0 ? ` (${path.join(".")})` : ""}: ${message}.`, path: ["input", "driver", name, ...path] })),
   );
 }
 

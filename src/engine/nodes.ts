@@ -22,7 +22,7 @@ export interface NewNode {
   readonly name: string;
   readonly driver: string;
   readonly settings?: unknown;
-  readonly interfaces?: readonly BorrowedInterface[] | undefined;
+  readonly interfaces?: readonly BorrowedInterfaces[] | undefined;
   readonly labels?: Readonly<Record<string, string>> | undefined;
   readonly cluster?: ClusterRef | undefined;
   /** Role in its cluster. */
@@ -31,9 +31,9 @@ export interface NewNode {
   readonly automaticCleaning?: boolean | undefined;
 }
 
-/** One interface taken from another driver, with that driver's settings. */
-export interface BorrowedInterface {
-  readonly kind: string;
+/** What is taken from one other driver, with that driver's settings. */
+export interface BorrowedInterfaces {
+  readonly kinds: readonly string[];
   readonly driver: string;
   readonly settings?: unknown;
 }
@@ -43,9 +43,10 @@ export interface NodeChange {
   readonly ifRevision?: number | undefined;
   readonly name?: string | undefined;
   readonly driver?: string | undefined;
-  /** Replaces the settings of the node's own driver; secrets that are left out stay. */
+  /** Laid over the settings of its own driver: what is left out stays, null takes a setting away. */
   readonly settings?: unknown;
-  readonly interfaces?: readonly BorrowedInterface[] | undefined;
+  /** All of them; settings are laid over those that the node has for the driver. */
+  readonly interfaces?: readonly BorrowedInterfaces[] | undefined;
   readonly labels?: Readonly<Record<string, string>> | undefined;
   readonly isProtected?: boolean | undefined;
   /** Null: none. */
@@ -140,8 +141,11 @@ interface Prepared {
   readonly refusals: readonly Refusal[];
 }
 
-/** Checks a node's drivers and settings, and splits secrets from the rest. `kept`: secrets that stay unless given anew. */
-export async function prepare(registry: Registry, node: NewNode, path: readonly string[], kept: Secrets = {}): Promise<Prepared> {
+/** Settings that a node has already, secrets included: driver name → settings. */
+type Kept = Readonly<Record<string, JsonObject>>;
+
+/** Checks a node's drivers and settings, and splits secrets from the rest. `kept`: what stays of its settings unless given anew. */
+export async function prepare(registry: Registry, node: NewNode, path: readonly string[], kept: Kept = {}): Promise<Prepared> {
   const refusals: Refusal[] = [...nameFlaw(node.name, [...path, "name"]), ...labelFlaws(node.labels, path), ...hostGroupFlaw(node.hostGroup, path), ...driverFlaws(registry, node, path)];
   const settings: Record<string, JsonObject> = {};
   const secrets: Record<string, Readonly<Record<string, string>>> = {};
@@ -164,7 +168,7 @@ export async function prepare(registry: Registry, node: NewNode, path: readonly 
     return { settings, secrets, refusals, controller: controllerFor(registry, node, settings, secrets) };
   } catch {
     // What it threw may hold a secret.
-    return { settings, secrets, controller: null, refusals: [{ code: "UNSUPPORTED_BY_DRIVER", message: `Node ${node.name}: its driver fails to tell the management controller from these settings; report that to whoever wrote the driver.`, path: [...path, "settings"] }] };
+    return { settings, secrets, controller: null, refusals: [{ code: "UNSUPPORTED_BY_DRIVER", message: `Node ${node.name}: its driver fails to tell the management controller from these settings; report that to whoever wrote the driver.`, path: [...path, "driver"] }] };
   }
 }
 
@@ -174,15 +178,24 @@ function driverFlaws(registry: Registry, node: NewNode, path: readonly string[])
   const invalid = (what: string, ...at: readonly string[]) => flaws.push({ code: "INVALID_INPUT", message: `Node ${node.name}: ${what}`, path: [...path, ...at] });
   const own = registry.compose({ driver: node.driver, borrowed: {} });
   if ("problem" in own) invalid(own.problem, "driver");
-  for (const [index, { kind, driver }] of (node.interfaces ?? []).entries()) {
+  const given = node.interfaces ?? [];
+  const all = given.flatMap(({ kinds }) => kinds);
+  for (const [index, { kinds, driver }] of given.entries()) {
     const at = ["interfaces", String(index)];
-    if (node.interfaces?.findIndex((one) => one.kind === kind) !== index) invalid(`its interface ${kind} is given twice.`, ...at, "kind");
-    if (!isInterfaceName(kind)) {
-      invalid(`there is no interface "${kind}" (there are ${INTERFACES.join(", ")}).`, ...at, "kind");
-      continue;
+    if (driver === node.driver) invalid(`${driver} is its own driver, and gives every interface that is taken from no other; leave it out.`, ...at, "driver", driver);
+    if (given.findIndex((one) => one.driver === driver) !== index) invalid(`the driver ${driver} is named twice; name it once, with everything that is taken from it.`, ...at, "driver", driver);
+    if (kinds.length === 0) invalid(`nothing is taken from the driver ${driver}; name an interface, or leave it out.`, ...at, "kinds");
+    for (const [place, kind] of kinds.entries()) {
+      const where = [...at, "kinds", String(place)];
+      const before = given.slice(0, index).reduce((sum, one) => sum + one.kinds.length, place);
+      if (all.indexOf(kind) !== before) invalid(`its interface ${kind} is given twice.`, ...where);
+      if (!isInterfaceName(kind)) {
+        invalid(`there is no interface "${kind}" (there are ${INTERFACES.join(", ")}).`, ...where);
+        continue;
+      }
+      const giver = registry.compose({ driver, borrowed: { [kind]: driver } });
+      if ("problem" in giver) invalid(giver.problem, ...(registry.get(driver) ? where : [...at, "driver"]));
     }
-    const giver = registry.compose({ driver, borrowed: { [kind]: driver } });
-    if ("problem" in giver) invalid(giver.problem, ...at, "driver");
   }
   return flaws;
 }
@@ -201,13 +214,13 @@ function controllerFor(registry: Registry, node: NewNode, settings: Prepared["se
 }
 
 function settingsFor(node: NewNode, driver: AnyDriver, path: readonly string[]): { readonly value: unknown; readonly path: readonly string[] } {
-  if (driver.name === node.driver) return { value: node.settings, path: [...path, "settings"] };
-  const index = (node.interfaces ?? []).findIndex((one) => one.driver === driver.name && one.settings !== undefined && one.settings !== null);
-  return { value: index < 0 ? undefined : node.interfaces?.[index]?.settings, path: [...path, "interfaces", String(Math.max(0, index)), "settings"] };
+  if (driver.name === node.driver) return { value: node.settings, path: [...path, "driver", driver.name] };
+  const index = (node.interfaces ?? []).findIndex((one) => one.driver === driver.name);
+  return { value: node.interfaces?.[index]?.settings, path: [...path, "interfaces", String(index), "driver", driver.name] };
 }
 
-function borrowedOf(interfaces: readonly BorrowedInterface[] | undefined): Record<string, string> {
-  return Object.fromEntries((interfaces ?? []).map(({ kind, driver }) => [kind, driver]));
+function borrowedOf(interfaces: readonly BorrowedInterfaces[] | undefined): Record<string, string> {
+  return Object.fromEntries((interfaces ?? []).flatMap(({ kinds, driver }) => kinds.map((kind) => [kind, driver])));
 }
 
 async function clustersOf(work: Work, given: readonly NewNode[]) {
@@ -237,7 +250,7 @@ export async function updateNode(parts: NodeParts, nodeId: string, change: NodeC
         throw new Refused([{ code: "STALE_REVISION", message: `Node ${node.name} is at revision ${node.revision}, not ${change.ifRevision}; read it again and repeat the change.`, nodeId, path: ["input", "ifRevision"] }]);
       }
       const redrives = change.driver !== undefined || change.settings !== undefined || change.interfaces !== undefined;
-      const drivers = redrives ? await prepare(parts.registry, merged(node, change), ["input"], await secretsOf(work.tx, nodeId)) : null;
+      const drivers = redrives ? await prepare(parts.registry, merged(node, change), ["input"], keptOf(node, await secretsOf(work.tx, nodeId))) : null;
       const flaws = [
         ...(drivers?.refusals ?? [...(change.name === undefined ? [] : nameFlaw(change.name, ["input", "name"])), ...labelFlaws(change.labels, ["input"]), ...hostGroupFlaw(change.hostGroup, ["input"])]),
         ...(await nameTaken(work, node, change)),
@@ -264,16 +277,23 @@ export async function updateNode(parts: NodeParts, nodeId: string, change: NodeC
 
 /** The node as a registration, with the change laid over it. */
 function merged(node: NodeRow, change: NodeChange): NewNode {
-  const interfaces = change.interfaces ?? Object.entries(node.borrowed).map(([kind, driver]) => ({ kind, driver, settings: node.settings[driver] }));
   const driver = change.driver ?? node.driver;
   return {
     name: change.name ?? node.name,
     driver,
-    settings: change.settings ?? node.settings[driver],
-    interfaces: interfaces.map((one) => ({ ...one, settings: one.settings ?? node.settings[one.driver] })),
+    settings: change.settings,
+    interfaces: change.interfaces ?? borrowedBy(node).filter((one) => one.driver !== driver),
     labels: change.labels ?? node.labels,
     hostGroup: change.hostGroup ?? undefined,
   };
+}
+
+function borrowedBy({ borrowed }: NodeRow): BorrowedInterfaces[] {
+  return [...new Set(Object.values(borrowed))].map((driver) => ({ driver, kinds: Object.keys(borrowed).filter((kind) => borrowed[kind] === driver) }));
+}
+
+function keptOf({ settings }: NodeRow, secrets: Secrets): Kept {
+  return Object.fromEntries(Object.entries(settings).map(([driver, open]) => [driver, { ...open, ...secrets[driver] }]));
 }
 
 async function nameTaken(work: Work, node: NodeRow, change: NodeChange): Promise<Refusal[]> {

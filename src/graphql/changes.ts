@@ -7,6 +7,7 @@ import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { BreakingChangeType, DangerousChangeType, buildSchema as parsedSchema, findSchemaChanges } from "graphql";
 import type { GraphQLSchema } from "graphql";
+import { describeDrivers } from "../drivers/load.ts";
 import { buildSchema } from "./schema.ts";
 
 const HOUSE = fileURLToPath(new URL("../..", import.meta.url));
@@ -91,7 +92,7 @@ export function reportOf({ refused, decided, undone, dangerous }: ChangesSince, 
 
 if (import.meta.main) {
   const release = lastRelease();
-  const { text, passes } = reportOf(changesSince(release, buildSchema(), allDecisions()), release.version);
+  const { text, passes } = reportOf(changesSince(release, buildSchema(await describeDrivers()), allDecisions()), release.version);
   (passes ? process.stdout : process.stderr).write(text);
   if (!passes) process.exitCode = 1;
 }

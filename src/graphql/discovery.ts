@@ -9,6 +9,7 @@ import type { JsonObject, StoredJson } from "../store/records.ts";
 import { QueryRef, builder, enumValues, given, needs } from "./builder.ts";
 import { connectionType, connectionWith, pageArgs, pageSize, placeOf } from "./connection.ts";
 import { callerOf } from "./context.ts";
+import { DiscoverySettingsInput, DiscoverySettingsRef, DriverSettingsInput, chosenDriver, toldSettings } from "./driver-settings.ts";
 import { UserErrorRef } from "./errors.ts";
 import { DriverRef, FailureRef, NodeRef, OperationRef } from "./refs.ts";
 import { ClusterRefInput, LabelInput, clusterChoice } from "./selectors.ts";
@@ -35,7 +36,15 @@ const DiscoveryTermsRef = builder.objectRef<{ readonly driver: string; readonly 
   description: "With what a discovery probes.",
   fields: (t) => ({
     driver: t.exposeString("driver", { description: "Name of the driver." }),
-    settings: t.field({ type: "JSON", description: "Its settings, without their secrets.", resolve: ({ settings }) => settings }),
+    settings: t.field({
+      type: DiscoverySettingsRef,
+      nullable: true,
+      description: "With what it probes, without its secrets; null while the driver is not loaded.",
+      resolve: ({ driver, settings }, _args, { services }) => {
+        const loaded = services.registry.get(driver);
+        return toldSettings(loaded?.discover && loaded, settings);
+      },
+    }),
     namePrefix: t.string({ nullable: true, description: "What comes before the address in the name of a machine that tells none.", resolve: ({ namePrefix }) => namePrefix ?? null }),
   }),
 });
@@ -73,8 +82,7 @@ const DiscoverNodesInput = builder.inputType("DiscoverNodesInput", {
   description: "Probe addresses and register what answers.",
   fields: (t) => ({
     addresses: t.stringList({ required: true, description: "Host names, IP addresses and CIDR ranges of both families, without ports; at most 4096 addresses in all, each counted once. Of an IPv4 range the network's and the broadcast address are left out." }),
-    driver: t.string({ required: true, description: "Driver that probes, and that the nodes get." }),
-    settings: t.field({ type: "JSON", description: "What it probes with, the login mostly, checked against `Driver.discoverySchema`; secrets are write-only, and forgotten when the discovery ends." }),
+    driver: t.field({ type: DiscoverySettingsInput, required: true, description: "Driver that probes, and that the nodes get, with what it probes with: the login mostly. Secrets are forgotten when the discovery ends." }),
     cluster: t.field({ type: ClusterRefInput, description: "Cluster that the nodes become members of." }),
     labels: t.field({ type: [LabelInput], description: "Labels that the nodes get." }),
     namePrefix: t.string({ description: "What comes before the address in the name of a machine that tells none: letters, digits, dot, dash, underscore; at most 100." }),
@@ -105,8 +113,7 @@ builder.mutationField("discoverNodes", (t) =>
     resolve: (_root, { input }, context) =>
       context.services.engine.discoverNodes(callerOf(context), {
         addresses: input.addresses,
-        driver: input.driver,
-        settings: given(input.settings),
+        ...chosenDriver(input.driver),
         cluster: input.cluster ? clusterChoice(input.cluster) : undefined,
         labels: labelsOf(input.labels),
         namePrefix: given(input.namePrefix),
@@ -127,8 +134,7 @@ const ReportedNodeInput = builder.inputType("ReportedNodeInput", {
   description: "A node as monitoring reports it. All but its name is for nodes that are not registered yet.",
   fields: (t) => ({
     name: t.string({ required: true, description: "Name that it has, or gets, among the nodes." }),
-    driver: t.string({ description: "Name of its driver: without it an unknown node is not registered." }),
-    settings: t.field({ type: "JSON", description: "Settings for its driver, checked against `Driver.settingsSchema`; secrets are write-only." }),
+    driver: t.field({ type: DriverSettingsInput, description: "Its driver, with settings for it: without it an unknown node is not registered." }),
     labels: t.field({ type: [LabelInput], description: "What a node that is registered by this is marked with." }),
   }),
 });
@@ -171,7 +177,7 @@ builder.mutationField("reportPresence", (t) =>
       context.services.engine.reportPresence(
         callerOf(context),
         input.event,
-        input.nodes.map(({ name, driver, settings, labels }) => ({ name, driver: given(driver), settings: given(settings), labels: labelsOf(labels) })),
+        input.nodes.map(({ name, driver, labels }) => ({ name, ...(driver && chosenDriver(driver)), labels: labelsOf(labels) })),
       ),
   }),
 );

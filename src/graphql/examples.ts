@@ -103,8 +103,8 @@ mutation Restart {
     query: `# 9. Register nodes of your own; the settings are those of their driver.
 mutation Register {
   registerNodes(input: { nodes: [
-    { name: "own-01", driver: "fake", labels: [{ key: "room", value: "2" }] }
-    { name: "own-02", driver: "fake", settings: { delayMs: 1000 } }
+    { name: "own-01", driver: { fake: {} }, labels: [{ key: "room", value: "2" }] }
+    { name: "own-02", driver: { fake: { delayMs: 1000 } } }
   ] }) {
     nodes { name state }
     errors { code message path }

@@ -14,6 +14,7 @@ import { connectionOf, connectionType, NODES_PAGE_MAX, pageArgs, pageRequest, TR
 import type { Connection, PageArgs } from "./connection.ts";
 import { CatalogueStepRef, stepCatalogue } from "./catalogue.ts";
 import { callerOf } from "./context.ts";
+import { DriverSettingsChangeInput, DriverSettingsInput, DriverSettingsRef, chosenDriver, toldSettings } from "./driver-settings.ts";
 import type { Context } from "./context.ts";
 import { DriverInterfaceEnum, ErrorCodeEnum, NodeOrderFieldEnum, NodeStateEnum, OperationKindEnum, OrderDirectionEnum, PhaseEnum, PowerActionEnum, PowerStateEnum, PresenceEnum, StageEnum } from "./enums.ts";
 import { UserErrorRef } from "./errors.ts";
@@ -54,7 +55,12 @@ const NodeDriverRef = builder.objectRef<DriverShare>("NodeDriver").implement({
   fields: (t) => ({
     name: t.exposeString("driver", { description: "Name of the driver." }),
     interfaces: t.field({ type: [DriverInterfaceEnum], description: "Interfaces that the node takes from it.", resolve: ({ interfaces }) => [...interfaces] }),
-    settings: t.field({ type: "JSON", description: "Settings, without their secrets.", resolve: ({ node, driver }) => node.settings[driver] ?? {} }),
+    settings: t.field({
+      type: DriverSettingsRef,
+      nullable: true,
+      description: "Settings, without their secrets. Null while the driver is not loaded; `Node.verbs` then says so.",
+      resolve: ({ node, driver }, _args, { services }) => toldSettings(services.registry.get(driver), node.settings[driver]),
+    }),
     secretsSet: t.stringList({
       description: "Names of the secret settings that are set. Their values never come back.",
       resolve: async ({ node, driver }, _args, { load }) => [...((await load.secretFields.load(node.id))[driver] ?? [])],
@@ -255,12 +261,19 @@ builder.queryField("nodes", (t) =>
 
 // ---- mutations
 
-const InterfaceFromInput = builder.inputType("InterfaceFromInput", {
-  description: "One interface that a node takes from another driver than its own.",
+const InterfacesFromInput = builder.inputType("InterfacesFromInput", {
+  description: "What a node takes from another driver than its own.",
   fields: (t) => ({
-    kind: t.field({ type: DriverInterfaceEnum, required: true, description: "Which interface." }),
-    driver: t.string({ required: true, description: "From which driver." }),
-    settings: t.field({ type: "JSON", description: "The node's settings for that driver, checked against `Driver.settingsSchema`; secrets are write-only." }),
+    kinds: t.field({ type: [DriverInterfaceEnum], required: true, description: "Which interfaces." }),
+    driver: t.field({ type: DriverSettingsInput, required: true, description: "From which driver, with the node's settings for it." }),
+  }),
+});
+
+const InterfacesFromChangeInput = builder.inputType("InterfacesFromChangeInput", {
+  description: "What a node takes from another driver than its own from now on.",
+  fields: (t) => ({
+    kinds: t.field({ type: [DriverInterfaceEnum], required: true, description: "Which interfaces." }),
+    driver: t.field({ type: DriverSettingsChangeInput, required: true, description: "From which driver, with changes of the node's settings for it; where it had none, they are all there is." }),
   }),
 });
 
@@ -268,9 +281,8 @@ const RegisterNodeInput = builder.inputType("RegisterNodeInput", {
   description: "A node to register, ENROLLED at first.",
   fields: (t) => ({
     name: t.string({ required: true, description: "Unique name: letters, digits, dot, dash, underscore; at most 253." }),
-    driver: t.string({ required: true, description: "Name of its driver." }),
-    settings: t.field({ type: "JSON", description: "Settings for its driver, checked against `Driver.settingsSchema`; secrets are write-only." }),
-    interfaces: t.field({ type: [InterfaceFromInput], description: "Interfaces that it takes from other drivers." }),
+    driver: t.field({ type: DriverSettingsInput, required: true, description: "Its driver, with settings for it." }),
+    interfaces: t.field({ type: [InterfacesFromInput], description: "What it takes from other drivers, each named once." }),
     labels: t.field({ type: [LabelInput], description: "What it is marked with from the start." }),
     cluster: t.field({ type: ClusterRefInput, description: "Cluster it belongs to." }),
     hostGroup: t.string({ description: "Its role in its cluster: letters, digits, dot, dash, slash, underscore; at most 63." }),
@@ -289,9 +301,8 @@ const UpdateNodeInput = builder.inputType("UpdateNodeInput", {
     id: t.id({ required: true, description: "Which node." }),
     ifRevision: t.int({ description: "Refuse if the node has another revision by now." }),
     name: t.string({ description: "New name." }),
-    driver: t.string({ description: "New driver." }),
-    settings: t.field({ type: "JSON", description: "New settings for its own driver, all of them; secrets that are left out stay. A run that is under way sees them when its next step is entered." }),
-    interfaces: t.field({ type: [InterfaceFromInput], description: "Interfaces from other drivers, all of them." }),
+    driver: t.field({ type: DriverSettingsChangeInput, description: "Its own driver, with changes of the settings for it: what is left out stays, null takes a setting away. Another driver than before replaces that. A run that is under way sees the settings when its next step is entered." }),
+    interfaces: t.field({ type: [InterfacesFromChangeInput], description: "What it takes from other drivers, all of it." }),
     labels: t.field({ type: [LabelInput], description: "New labels, all of them." }),
     protected: t.boolean({ description: "Protect the node, or lift its protection. A run that is under way goes on." }),
     hostGroup: t.string({ description: "New role in its cluster; null: none." }),
@@ -346,6 +357,10 @@ function labelsOf(labels: readonly { readonly key: string; readonly value: strin
   return labels ? Object.fromEntries(labels.map(({ key, value }) => [key, value])) : undefined;
 }
 
+function interfacesOf(given: readonly { readonly kinds: readonly string[]; readonly driver: Parameters<typeof chosenDriver>[0] }[] | null | undefined) {
+  return given?.map(({ kinds, driver }) => ({ kinds, ...chosenDriver(driver) }));
+}
+
 builder.mutationField("registerNodes", (t) =>
   t.field({
     type: NodesPayloadRef,
@@ -358,9 +373,8 @@ builder.mutationField("registerNodes", (t) =>
         callerOf(context),
         input.nodes.map((node) => ({
           name: node.name,
-          driver: node.driver,
-          settings: given(node.settings),
-          interfaces: given(node.interfaces),
+          ...chosenDriver(node.driver),
+          interfaces: interfacesOf(node.interfaces),
           labels: labelsOf(node.labels),
           cluster: node.cluster ? clusterChoice(node.cluster) : undefined,
           hostGroup: given(node.hostGroup),
@@ -381,9 +395,8 @@ builder.mutationField("updateNode", (t) =>
       context.services.engine.updateNode(callerOf(context), keyOf("Node", input.id), {
         ifRevision: given(input.ifRevision),
         name: given(input.name),
-        driver: given(input.driver),
-        settings: given(input.settings),
-        interfaces: given(input.interfaces),
+        ...(input.driver && chosenDriver(input.driver)),
+        interfaces: interfacesOf(input.interfaces),
         labels: labelsOf(input.labels),
         isProtected: given(input.protected),
         hostGroup: input.hostGroup,

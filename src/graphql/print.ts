@@ -1,9 +1,10 @@
 /** `npm run schema`: writes schema.graphql and possibleTypes.json anew; with `--check` says whether they are fresh. */
 import { readFileSync, writeFileSync } from "node:fs";
+import { describeDrivers } from "../drivers/load.ts";
 import { possibleTypesText } from "./possible-types.ts";
 import { buildSchema, schemaText } from "./schema.ts";
 
-const schema = buildSchema();
+const schema = buildSchema(await describeDrivers());
 const printed = { "schema.graphql": schemaText(schema), "possibleTypes.json": possibleTypesText(schema) };
 
 for (const [name, text] of Object.entries(printed)) {

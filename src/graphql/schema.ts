@@ -4,9 +4,11 @@ import { GraphQLError, isObjectType, lexicographicSortSchema, printSchema, speci
 import type { GraphQLObjectType, GraphQLSchema } from "graphql";
 import { hasScope } from "../access/access.ts";
 import type { Scope } from "../access/access.ts";
+import type { AnyDriver } from "../drivers/registry.ts";
 import { builder } from "./builder.ts";
 import { badInput } from "./connection.ts";
 import type { Context } from "./context.ts";
+import { withDriverSettings } from "./driver-settings.ts";
 import { fetchable, withFetchable } from "./resource.ts";
 import { unstorable } from "./storable.ts";
 import "./catalogue.ts";
@@ -28,9 +30,9 @@ import "./transition.ts";
 import "./verbs.ts";
 import "./waiting.ts";
 
-/** Builds the schema. Throws when a root field does not say which scope it needs. */
-export function buildSchema(): GraphQLSchema {
-  const schema = builder.toSchema({ directives: [...specifiedDirectives, fetchable] });
+/** Builds the schema for these drivers. Throws when a root field does not say which scope it needs, or where their settings cannot be typed side by side. */
+export function buildSchema(drivers: readonly AnyDriver[]): GraphQLSchema {
+  const schema = withDriverSettings(builder.toSchema({ directives: [...specifiedDirectives, fetchable] }), drivers);
   for (const type of Object.values(schema.getTypeMap())) if (isObjectType(type) && !type.name.startsWith("__")) checkArguments(type);
   for (const type of [schema.getQueryType(), schema.getMutationType(), schema.getSubscriptionType()]) if (type) guard(type);
   return schema;

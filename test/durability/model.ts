@@ -555,7 +555,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     await engine.setMaintenance(caller(), { ids }, null);
     await engine.setRetired(caller(), { ids }, null);
     await engine.reportPresence(caller(), "DISCOVERED", nodes);
-    for (const { id } of nodes) await engine.updateNode(caller(), id, { isProtected: false, settings: { delayMs: 5 } });
+    for (const { id } of nodes) await engine.updateNode(caller(), id, { isProtected: false, settings: { delayMs: 5, steps: null, dead: null } });
     note("everything is lifted");
     const late = await everythingEnds();
     await judgeRound(late);

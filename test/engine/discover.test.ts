@@ -96,7 +96,7 @@ describe("what answers", () => {
   test("and is registered already is KNOWN: by its controller, or by its settings where the driver tells of none", async () => {
     const { range, host } = aNetwork();
     const byHand = await ostler.aNode().with("fake", { controller: host(1) }).made();
-    const mixed = await ostler.aNode().with("blind").borrowing([{ kind: "power", driver: "fake", settings: { controller: host(2) } }]).made();
+    const mixed = await ostler.aNode().with("blind").borrowing([{ kinds: ["power"], driver: "fake", settings: { controller: host(2) } }]).made();
     await ostler.aNode().with("blind", { controller: host(3) }).made();
     const first = await begin({ addresses: [range(29)], settings: { password: PASSWORD } });
     expect(await ostler.operationEnds(first)).toMatchObject({ state: "SUCCEEDED" });

@@ -89,7 +89,7 @@ describe("CLEAN_UP_ALL", () => {
       expect((await ostler.operationEnds(await ostler.begin("COMMISSION", nodes))).state).toBe("FAILED");
       for (const node of nodes) expect(await ostler.nodeState(node)).toBe("AVAILABLE");
     }
-    for (const node of nodes) await ostler.engine.updateNode({ actor: "alice", project: "default" }, node.id, { settings: {} });
+    for (const node of nodes) await ostler.engine.updateNode({ actor: "alice", project: "default" }, node.id, { settings: { steps: null } });
     expect((await ostler.operationEnds(await ostler.begin("COMMISSION", nodes))).state).toBe("SUCCEEDED");
     for (const node of nodes) expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", lastError: null });
   });
@@ -127,7 +127,7 @@ describe("CLEAN_UP_ALL", () => {
     const id = await ostler.begin("COMMISSION", [bad]);
     await ostler.operationEnds(id);
     expect(await ostler.nodeState(bad)).toBe("CLEAN_FAILED");
-    await ostler.engine.updateNode({ actor: "alice", project: "default" }, bad.id, { settings: {} });
+    await ostler.engine.updateNode({ actor: "alice", project: "default" }, bad.id, { settings: { steps: null } });
     const again = await ostler.engine.restart({ actor: "alice", project: "default" }, { work: { operationId: id } });
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
     expect(await ostler.nodeState(bad)).toBe("ACTIVE");
@@ -138,7 +138,7 @@ describe("CLEAN_UP_ALL", () => {
     const id = await ostler.begin("COMMISSION", [good, bad], { maxParallel: 1 });
     await ostler.operationEnds(id);
     expect(await ostler.run(id, good)).toMatchObject({ state: "SUCCEEDED" });
-    await ostler.engine.updateNode({ actor: "alice", project: "default" }, bad.id, { settings: {} });
+    await ostler.engine.updateNode({ actor: "alice", project: "default" }, bad.id, { settings: { steps: null } });
     const again = await ostler.engine.restart({ actor: "alice", project: "default" }, { work: { operationId: id } });
     expect(again.results).toMatchObject([{ nodeId: good.id, accepted: true }, { nodeId: bad.id, accepted: true }]);
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");

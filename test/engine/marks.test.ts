@@ -47,7 +47,7 @@ describe("a retired node", () => {
     const id = await ostler.begin("UNDEPLOY", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     await retire(node);
-    await ostler.engine.updateNode(ALICE, node.id, { settings: {} });
+    await ostler.engine.updateNode(ALICE, node.id, { settings: { steps: null } });
     const again = await ostler.engine.restart(ALICE, { work: { operationId: id } });
     expect(again.refusals).toEqual([]);
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");

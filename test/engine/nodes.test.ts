@@ -1,5 +1,6 @@
 /** Registering, editing and deleting nodes: all or none, and nothing that others rely on is pulled away. */
 import { afterAll, describe, expect, test } from "vitest";
+import type { BorrowedInterfaces } from "../../src/engine/nodes.ts";
 import { secretFieldsOf, secretsOf } from "../../src/store/nodes.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
@@ -39,8 +40,8 @@ describe("registering", () => {
       { name: "twice", driver: "fake" },
       { name: "lost", driver: "tape" },
       { name: "typo", driver: "fake", settings: { delayMS: 5 } },
-      { name: "odd", driver: "fake", interfaces: [{ kind: "wheels", driver: "fake" }] },
-      { name: "lacking", driver: "fake", interfaces: [{ kind: "clean", driver: "bare" }] },
+      { name: "odd", driver: "fake", interfaces: [{ kinds: ["wheels"], driver: "bare" }] },
+      { name: "lacking", driver: "fake", interfaces: [{ kinds: ["clean"], driver: "bare" }] },
       { name: "labelled", driver: "fake", labels: { "no good": "x" } },
     ]);
     expect(answer.nodeIds).toEqual([]);
@@ -58,7 +59,7 @@ describe("registering", () => {
       { name: node.name, driver: "fake", labels: { "no good": "x" }, cluster: { name: "ghost" } },
       { name: "also-fine", driver: "fake" },
       { name: node.name, driver: "tape", cluster: { id: "garbage" }, hostGroup: "-" },
-      { name: "-", driver: "fake", settings: { delayMs: -1 }, interfaces: [{ kind: "clean", driver: "tape" }, { kind: "clean", driver: "bare" }, { kind: "wheels", driver: "bare" }] },
+      { name: "-", driver: "fake", settings: { delayMs: -1 }, interfaces: [{ kinds: ["clean"], driver: "tape" }, { kinds: ["clean", "wheels"], driver: "bare" }] },
     ]);
     expect(answer.refusals.map(({ code, path }) => `${code} ${path?.slice(2).join(".")}`)).toEqual([
       "INVALID_INPUT 1.labels",
@@ -70,16 +71,16 @@ describe("registering", () => {
       "NOT_FOUND 3.cluster",
       "INVALID_INPUT 4.name",
       "INVALID_INPUT 4.interfaces.0.driver",
-      "INVALID_INPUT 4.interfaces.1.kind",
-      "INVALID_INPUT 4.interfaces.1.driver",
-      "INVALID_INPUT 4.interfaces.2.kind",
-      "INVALID_INPUT 4.settings.delayMs",
+      "INVALID_INPUT 4.interfaces.1.kinds.0",
+      "INVALID_INPUT 4.interfaces.1.kinds.0",
+      "INVALID_INPUT 4.interfaces.1.kinds.1",
+      "INVALID_INPUT 4.driver.fake.delayMs",
     ]);
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
   test("with a driver that is not loaded names those that are", async () => {
-    const { refusals } = await ostler.engine.registerNodes(ALICE, [{ name: "taped", driver: "tape", interfaces: [{ kind: "clean", driver: "spool" }] }]);
+    const { refusals } = await ostler.engine.registerNodes(ALICE, [{ name: "taped", driver: "tape", interfaces: [{ kinds: ["clean"], driver: "spool" }] }]);
     expect(refusals.map(({ message }) => message)).toEqual([
       expect.stringContaining('driver "tape" is not loaded (loaded: fake, cleaner, bare, blade, mute)'),
       expect.stringContaining('driver "spool" is not loaded (loaded: fake, cleaner, bare, blade, mute)'),
@@ -111,10 +112,10 @@ describe("registering", () => {
 });
 
 describe("a node's management controller", () => {
-  const made = async (driver: string, settings: Record<string, unknown>, interfaces: readonly { kind: string; driver: string; settings?: unknown }[] = []) => ostler.aNode().with(driver, settings).borrowing(interfaces).made();
+  const made = async (driver: string, settings: Record<string, unknown>, interfaces: readonly BorrowedInterfaces[] = []) => ostler.aNode().with(driver, settings).borrowing(interfaces).made();
 
   test("is what the driver tells that gives its power; nodes that share it say the same", async () => {
-    const [one, two, other, own] = [await made("blade", { chassis: "c7" }), await made("bare", {}, [{ kind: "power", driver: "blade", settings: { chassis: "c7" } }]), await made("blade", { chassis: "c8" }), await made("bare", {})];
+    const [one, two, other, own] = [await made("blade", { chassis: "c7" }), await made("bare", {}, [{ kinds: ["power"], driver: "blade", settings: { chassis: "c7" } }]), await made("blade", { chassis: "c8" }), await made("bare", {})];
     expect(await Promise.all([one, two, other, own].map(async (node) => (await ostler.node(node)).controller))).toEqual(["c7", "c7", "c8", null]);
   });
 
@@ -132,7 +133,7 @@ describe("a node's management controller", () => {
     const node = await made("blade", { chassis: "c7", told: "by Xyzzy-plugh", password: "Xyzzy-plugh" });
     expect((await ostler.node(node)).controller).toBe("c7 by ***");
     const { refusals } = await ostler.engine.registerNodes(ALICE, [{ name: "broken", driver: "blade", settings: { chassis: "broken", password: "Xyzzy-plugh" } }]);
-    expect(refusals).toMatchObject([{ code: "UNSUPPORTED_BY_DRIVER", path: ["input", "nodes", "0", "settings"] }]);
+    expect(refusals).toMatchObject([{ code: "UNSUPPORTED_BY_DRIVER", path: ["input", "nodes", "0", "driver"] }]);
     expect(refusals[0]?.message).not.toContain("Xyzzy");
   });
 });
@@ -163,7 +164,7 @@ describe("a node's model", () => {
     const node = await ostler.aNode().in("MANAGEABLE").made();
     await ostler.operationEnds(await ostler.begin("INSPECT", [node]));
     expect((await ostler.node(node)).model).toBe("Fake 1000");
-    await ostler.engine.updateNode(ALICE, node.id, { interfaces: [{ kind: "inspect", driver: "mute" }] });
+    await ostler.engine.updateNode(ALICE, node.id, { interfaces: [{ kinds: ["inspect"], driver: "mute" }] });
     await ostler.operationEnds(await ostler.begin("INSPECT", [node]));
     expect((await ostler.node(node)).model).toBe("Fake 1000");
     expect((await ostler.test.sql`select data from inventories where node_id = ${node.id} order by taken_at desc limit 1`)[0]?.["data"]).toEqual({ model: 7 });
@@ -172,7 +173,7 @@ describe("a node's model", () => {
 
 describe("a node that takes an interface from another driver", () => {
   test("is cleaned by that one, with that one's settings", async () => {
-    const node = await ostler.aNode().in("AVAILABLE").borrowing([{ kind: "clean", driver: "cleaner", settings: { soap: "green" } }]).made();
+    const node = await ostler.aNode().in("AVAILABLE").borrowing([{ kinds: ["clean"], driver: "cleaner", settings: { soap: "green" } }]).made();
     const id = await ostler.begin("CLEAN", [node]);
     await ostler.operationEnds(id);
     const steps = await ostler.steps(await ostler.run(id, node));
@@ -182,7 +183,7 @@ describe("a node that takes an interface from another driver", () => {
   test("can do what its own driver cannot", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("bare").made();
     expect((await ostler.submit("CLEAN", [node])).refusals).toMatchObject([{ code: "UNSUPPORTED_BY_DRIVER" }]);
-    await ostler.engine.updateNode(ALICE, node.id, { interfaces: [{ kind: "clean", driver: "cleaner", settings: { soap: "red" } }] });
+    await ostler.engine.updateNode(ALICE, node.id, { interfaces: [{ kinds: ["clean"], driver: "cleaner", settings: { soap: "red" } }] });
     expect((await ostler.operationEnds(await ostler.begin("CLEAN", [node]))).state).toBe("SUCCEEDED");
   });
 });

@@ -372,7 +372,7 @@ describe("in the background, power", () => {
 
   test("is read of nobody who is at work, in maintenance, not verified yet, or decommissioned", async () => {
     const gate = aGate();
-    const busy = await ostler.aNode().in("AVAILABLE").with("lab").borrowing([{ kind: "clean", driver: "fake", settings: { steps: { "clean.erase_disks": { gate: gate.name } } } }]).made();
+    const busy = await ostler.aNode().in("AVAILABLE").with("lab").borrowing([{ kinds: ["clean"], driver: "fake", settings: { steps: { "clean.erase_disks": { gate: gate.name } } } }]).made();
     const id = await ostler.begin("CLEAN", [busy]);
     await gate.arrivals();
     const [enrolled, gone, resting, free] = [await ostler.aNode().with("lab").made(), await ostler.aNode().in("DECOMMISSIONED").with("lab").made(), await aMachine(), await aMachine()];

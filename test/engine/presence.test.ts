@@ -80,7 +80,7 @@ describe("a node that is not known", () => {
     expect(discovered.results.map(({ change, refusal }) => change ?? `${refusal?.code} ${refusal?.path?.slice(1).join(".")}`)).toEqual([
       "INVALID_INPUT nodes.0.driver",
       "INVALID_INPUT nodes.1.driver",
-      "INVALID_INPUT nodes.2.settings",
+      "INVALID_INPUT nodes.2.driver.fake",
       "INVALID_INPUT nodes.3.name",
       "UPDATED",
       "REGISTERED",

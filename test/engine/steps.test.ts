@@ -258,7 +258,7 @@ describe("the time of a step", () => {
 });
 
 test("a reboot inside a step is done once: the step goes on with its memo when the machine has called back", async () => {
-  const node = await ostler.aNode().in("AVAILABLE").with("rebooting").borrowing([{ kind: "power", driver: "fake", settings: {} }]).made();
+  const node = await ostler.aNode().in("AVAILABLE").with("rebooting").borrowing([{ kinds: ["power"], driver: "fake", settings: {} }]).made();
   const id = await ostler.begin("CLEAN", [node]);
   await ostler.nodeBecomes(node, "CLEAN_WAIT");
   expect(await ostler.run(id, node)).toMatchObject({ state: "WAITING", waitReason: "CALLBACK" });

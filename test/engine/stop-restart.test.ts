@@ -602,7 +602,7 @@ describe("a restart", () => {
       expect((await ostler.operationEnds(first.operationId ?? "")).state).toBe("FAILED");
       expect(await ostler.engine.restart(ALICE, request)).toMatchObject(again);
       if ("operationId" in work) continue;
-      await ostler.engine.updateNode(ALICE, node.id, { settings: {} });
+      await ostler.engine.updateNode(ALICE, node.id, { settings: { steps: null } });
       await ostler.operationEnds((await restart(first.operationId ?? "")).operationId ?? "");
       expect(await ostler.nodeState(node)).toBe("ACTIVE");
       expect(await ostler.engine.restart(ALICE, request)).toMatchObject(again);
@@ -659,7 +659,7 @@ describe("a restart from the unfinished step", () => {
     await ostler.operationEnds(id);
     await ostler.operationEnds(await ostler.begin("POWER", [node], { options: { powerAction: "OFF" } }));
     const mark = ostler.powerCalls(node).length;
-    await ostler.engine.updateNode(ALICE, node.id, { settings: {} });
+    await ostler.engine.updateNode(ALICE, node.id, { settings: { steps: null } });
     const again = await restart(id, "UNFINISHED_STEP");
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
     expect(ostler.powerCalls(node).slice(mark)).toEqual(calls);
@@ -671,7 +671,7 @@ describe("a restart from the unfinished step", () => {
     await ostler.operationEnds(id);
     await ostler.operationEnds(await ostler.begin("POWER", [node], { options: { powerAction: "REBOOT" } }));
     expect((await ostler.node(node)).lastError?.message).toContain("no boot device");
-    await ostler.engine.updateNode(ALICE, node.id, { settings: {} });
+    await ostler.engine.updateNode(ALICE, node.id, { settings: { steps: null } });
     const again = await ostler.engine.restart(ALICE, { work: { ids: [node.id] }, from: "UNFINISHED_STEP" });
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
     expect(await ostler.nodeState(node)).toBe("ACTIVE");

@@ -333,7 +333,7 @@ describe("a halt by request", () => {
     const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures: { count: 0 } });
     await waveBecomes(id, "HALTED");
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
-    for (const { id: nodeId } of nodes) await ostler.engine.updateNode(ALICE, nodeId, { settings: {} });
+    for (const { id: nodeId } of nodes) await ostler.engine.updateNode(ALICE, nodeId, { settings: { steps: null } });
     const again = (await ostler.engine.restart(ALICE, { work: { operationId: id }, waves: { sizes: [{ count: 2 }] } })).operationId ?? "";
     expect(await ostler.operationEnds(again)).toMatchObject({ state: "SUCCEEDED", waves: { sizes: [2, 1] } });
     expect(await groupsSeen(nodes, again)).toEqual([2, 1]);

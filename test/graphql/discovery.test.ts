@@ -15,17 +15,17 @@ interface Discovered {
   readonly replayed: boolean;
 }
 
-const discover = async (input: object): Promise<Discovered> =>
-  (await ostler.query<{ discoverNodes: Discovered }>("mutation Discover($input: DiscoverNodesInput!) { discoverNodes(input: $input) { operation { uuid state } addresses errors { code message path } replayed } }", { input: { driver: "fake", ...input } })).discoverNodes;
+const discover = async ({ settings = {}, ...input }: { readonly settings?: object; readonly [key: string]: unknown }): Promise<Discovered> =>
+  (await ostler.query<{ discoverNodes: Discovered }>("mutation Discover($input: DiscoverNodesInput!) { discoverNodes(input: $input) { operation { uuid state } addresses errors { code message path } replayed } }", { input: { driver: { fake: settings }, ...input } })).discoverNodes;
 
-const begin = async (input: object): Promise<string> => {
+const begin = async (input: Parameters<typeof discover>[0]): Promise<string> => {
   const { operation, errors } = await discover(input);
   expect(errors).toEqual([]);
   return operation?.uuid ?? "";
 };
 
 const OPERATION = `query Discovery($uuid: ID!) { operation(id: $uuid) {
-  kind state totalCount finishedCount failedCount progress reason cluster { name } discoveryTerms { driver settings namePrefix } failedAddresses runCounts { count } firstFailure { code }
+  kind state totalCount finishedCount failedCount progress reason cluster { name } discoveryTerms { driver settings { fake { dead names } } namePrefix } failedAddresses runCounts { count } firstFailure { code }
   discoveries { edges { node { address state node { name state labels { key value } cluster { name } } failure { code message retryable } finishedAt } } }
   transitions { edges { node { nodeName event to } } }
 } }`;
@@ -54,7 +54,7 @@ describe("discoverNodes", () => {
       progress: 1,
       reason: "new row",
       cluster: { name: "row-7" },
-      discoveryTerms: { driver: "fake", settings: expect.not.objectContaining({ password: expect.anything() }), namePrefix: "row7-" },
+      discoveryTerms: { driver: "fake", settings: { fake: { dead: ["10.1.0.2"], names: { "bmc-7.example": "rack7-u1" } } }, namePrefix: "row7-" },
       failedAddresses: ["10.1.0.2"],
       runCounts: [],
       firstFailure: { code: "TIMEOUT" },
@@ -81,9 +81,9 @@ describe("discoverNodes", () => {
   });
 
   test("names everything that is wrong, each by its path", async () => {
-    const { operation: none, addresses, errors } = await discover({ addresses: ["10.0.0.300", "10.3.0.1", "10.0.0.0/8"], settings: { typo: 1 }, cluster: { name: "ghost" } });
+    const { operation: none, addresses, errors } = await discover({ addresses: ["10.0.0.300", "10.3.0.1", "10.0.0.0/8"], settings: { delayMs: -1 }, cluster: { name: "ghost" } });
     expect([none, addresses]).toEqual([null, []]);
-    expect(errors.map(({ code, path }) => `${code} ${path.join(".")}`)).toEqual(["INVALID_INPUT input.addresses.0", "INVALID_INPUT input.addresses.2", "INVALID_INPUT input.settings", "NOT_FOUND input.cluster"]);
+    expect(errors.map(({ code, path }) => `${code} ${path.join(".")}`)).toEqual(["INVALID_INPUT input.addresses.0", "INVALID_INPUT input.addresses.2", "INVALID_INPUT input.driver.fake.delayMs", "NOT_FOUND input.cluster"]);
   });
 
   test("with dryRun lists the addresses and stores nothing", async () => {
@@ -180,7 +180,7 @@ describe("what a discovery logs in with", () => {
     expect(await ostler.dump()).toContain(PASSWORD);
     const answer = await ostler.ask(OPERATION, { uuid });
     expect(answer.text).not.toContain(PASSWORD);
-    const refused = await ostler.ask("mutation Discover($input: DiscoverNodesInput!) { discoverNodes(input: $input) { errors { message } } }", { input: { driver: "fake", addresses: ["10.9.0.1"], settings: { password: [PASSWORD] } } });
+    const refused = await ostler.ask("mutation Discover($input: DiscoverNodesInput!) { discoverNodes(input: $input) { errors { message } } }", { input: { driver: { fake: { password: [PASSWORD] } }, addresses: ["10.9.0.1"] } });
     expect(refused.text).not.toContain(PASSWORD);
     expect(refused.text).toContain("password");
     expect(ostler.logLines.filter((line) => line.includes(PASSWORD))).toEqual([]);
@@ -196,7 +196,7 @@ describe("reportPresence", () => {
 
   test("answers node by node, and takes what can be taken", async () => {
     const [name = ""] = await ostler.register(1);
-    expect(await report("DISCOVERED", [{ name: "stranger" }, { name }, { name: "newcomer", driver: "fake", settings: { password: PASSWORD }, labels: [{ key: "seen", value: "yes" }] }])).toMatchObject({
+    expect(await report("DISCOVERED", [{ name: "stranger" }, { name }, { name: "newcomer", driver: { fake: { password: PASSWORD } }, labels: [{ key: "seen", value: "yes" }] }])).toMatchObject({
       errors: [],
       results: [
         { ref: "stranger", change: null, node: null, error: { code: "INVALID_INPUT", status: 400, path: ["input", "nodes", "0", "driver"], message: expect.stringContaining("name its driver") } },

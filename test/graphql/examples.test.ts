@@ -4,6 +4,7 @@ import type { OperationDefinitionNode } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
 import { registerDemonstrationFleet } from "../../src/demo.ts";
 import { EXAMPLES } from "../../src/graphql/examples.ts";
+import { describeDrivers } from "../../src/drivers/load.ts";
 import { buildSchema } from "../../src/graphql/schema.ts";
 import { createLog } from "../../src/log.ts";
 import { eventually } from "../support/eventually.ts";
@@ -12,7 +13,7 @@ import { serviceUnderTest, takeUntil } from "../support/service.ts";
 const ostler = await serviceUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-const schema = buildSchema();
+const schema = buildSchema(await describeDrivers());
 const titleOf = (query: string) => query.split("\n")[0]?.replace(/^# /, "") ?? "";
 const definitionsOf = (query: string) => parse(query).definitions.filter((definition): definition is OperationDefinitionNode => definition.kind === "OperationDefinition");
 
@@ -36,7 +37,7 @@ describe("the examples, one after another, on the demonstration fleet", () => {
     const { nodes } = await ostler.query<{ nodes: { edges: { node: { id: string } }[] } }>("{ nodes(first: 100) { edges { node { id } } } }");
     expect(nodes.edges).toHaveLength(20);
     for (const { node } of nodes.edges) {
-      const { updateNode } = await ostler.query<{ updateNode: { errors: unknown[] } }>("mutation Hurry($id: ID!) { updateNode(input: { id: $id, settings: { delayMs: 25, waitSeconds: 0.2 } }) { errors { message } } }", { id: node.id });
+      const { updateNode } = await ostler.query<{ updateNode: { errors: unknown[] } }>("mutation Hurry($id: ID!) { updateNode(input: { id: $id, driver: { fake: { delayMs: 25, waitSeconds: 0.2 } } }) { errors { message } } }", { id: node.id });
       expect(updateNode.errors).toEqual([]);
     }
   }

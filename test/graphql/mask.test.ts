@@ -23,10 +23,10 @@ describe("a mistake beside a password is told without the password", () => {
   const REGISTER = "mutation ($input: RegisterNodesInput!) { registerNodes(input: $input) { count } }";
 
   test.each([
-    ["a missing field in variables", REGISTER, { input: { nodes: [{ driver: "fake", settings }] } }, "name"],
-    ["an unknown field in variables", REGISTER, { input: { nodes: [{ name: "a", driver: "fake", settings, colour: 1 }] } }, "colour"],
-    ["a missing field in the document", `mutation { registerNodes(input: { nodes: [{ driver: "fake", settings: { password: "${PASSWORD}" } }] }) { count } }`, {}, "name"],
-    ["an unknown field in the document", `mutation { updateNode(input: { id: "a", colour: 1, settings: { password: "${PASSWORD}" } }) { count } }`, {}, "colour"],
+    ["a missing field in variables", REGISTER, { input: { nodes: [{ driver: { fake: settings } }] } }, "name"],
+    ["an unknown field in variables", REGISTER, { input: { nodes: [{ name: "a", driver: { fake: settings }, colour: 1 }] } }, "colour"],
+    ["a missing field in the document", `mutation { registerNodes(input: { nodes: [{ driver: { fake: { password: "${PASSWORD}" } } }] }) { count } }`, {}, "name"],
+    ["an unknown field in the document", `mutation { updateNode(input: { id: "a", colour: 1, driver: { fake: { password: "${PASSWORD}" } } }) { count } }`, {}, "colour"],
     ["an object in place of a text", `mutation { updateNode(input: { id: "a", name: { password: "${PASSWORD}" } }) { count } }`, {}, "String"],
   ])("%s", async (_title, text, variables, named) => {
     const { errors } = await ostler.ask(text, variables);
@@ -37,7 +37,7 @@ describe("a mistake beside a password is told without the password", () => {
   test("over a socket as well", async () => {
     const { promise, resolve } = Promise.withResolvers<unknown>();
     const client = ostler.client();
-    client.subscribe({ query: REGISTER, variables: { input: { nodes: [{ driver: "fake", settings }] } } }, { next: resolve, error: resolve, complete: () => {} });
+    client.subscribe({ query: REGISTER, variables: { input: { nodes: [{ driver: { fake: settings } }] } } }, { next: resolve, error: resolve, complete: () => {} });
     const answer = JSON.stringify(await promise);
     await client.dispose();
     expect(answer).toContain("name");

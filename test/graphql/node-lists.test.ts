@@ -27,7 +27,7 @@ const matching = async (filter: unknown) => namesOf(await list({ filter, first: 
 
 describe("500 nodes", () => {
   test("are registered in one request, and are there", async () => {
-    const nodes = Array.from({ length: 500 }, (_, index) => ({ name: `bulk-${String(index).padStart(3, "0")}`, driver: "fake" }));
+    const nodes = Array.from({ length: 500 }, (_, index) => ({ name: `bulk-${String(index).padStart(3, "0")}`, driver: { fake: {} } }));
     const answer = await ostler.query<{ registerNodes: { count: number; nodes: { name: string; state: string }[]; errors: unknown[] } }>(
       "mutation Register($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { count nodes { name state } errors { message } } }",
       { nodes },
@@ -122,10 +122,10 @@ describe("a filter", () => {
     await ostler.query(`mutation { createCluster(input: { name: "filters" }) { errors { message } } }`);
     const { registerNodes } = await ostler.query<{ registerNodes: { nodes: { id: string; name: string }[]; errors: unknown[] } }>(
       `mutation { registerNodes(input: { nodes: [
-        { name: "Filter-a", driver: "fake", labels: [{ key: "room", value: "1" }, { key: "rack", value: "9" }], cluster: { name: "filters" } }
-        { name: "filter-b", driver: "fake", labels: [{ key: "room", value: "1" }] }
-        { name: "filter_c", driver: "fake" }
-        { name: "filter-d", driver: "fake" }
+        { name: "Filter-a", driver: { fake: {} }, labels: [{ key: "room", value: "1" }, { key: "rack", value: "9" }], cluster: { name: "filters" } }
+        { name: "filter-b", driver: { fake: {} }, labels: [{ key: "room", value: "1" }] }
+        { name: "filter_c", driver: { fake: {} } }
+        { name: "filter-d", driver: { fake: {} } }
       ] }) { nodes { id name } errors { message } } }`,
     );
     expect(registerNodes.errors).toEqual([]);

@@ -22,7 +22,7 @@ interface Payload {
 }
 
 const ERRORS = "errors { type: __typename code status message path ... on NotFoundError { missing } ... on ConflictError { node { name } operation { uuid } allowedStates } }";
-const SHOWN = "id uuid name project state stage powerState presence revision transitionCount protected retired retiredReason hostGroup automaticCleaning labels { key value } cluster { name } drivers { name interfaces settings secretsSet } maintenance { reason by since }";
+const SHOWN = "id uuid name project state stage powerState presence revision transitionCount protected retired retiredReason hostGroup automaticCleaning labels { key value } cluster { name } drivers { name interfaces settings { fake { delayMs serial } } secretsSet } maintenance { reason by since }";
 
 async function change(verb: string, type: string, input: unknown): Promise<Payload> {
   const data = await ostler.query<Record<string, Payload>>(`mutation Change($input: ${type}!) { ${verb}(input: $input) { nodes { ${SHOWN} } count ${ERRORS} } }`, { input });
@@ -35,9 +35,9 @@ const remove = (nodes: object) => change("deleteNodes", "DeleteNodesInput", { no
 const setRetired = (names: readonly string[], reason: string | null) => change("setRetired", "SetRetiredInput", { nodes: { names }, reason });
 const setMaintenance = (names: readonly string[], reason: string | null) => change("setMaintenance", "SetMaintenanceInput", { nodes: { names }, reason });
 
-async function aNode(more: object = {}): Promise<{ id: string; name: string; revision: number }> {
+async function aNode({ settings = {}, ...more }: { readonly settings?: object; readonly [key: string]: unknown } = {}): Promise<{ id: string; name: string; revision: number }> {
   const name = `made-${(made += 1)}`;
-  const { nodes, errors } = await register([{ name, driver: "fake", ...more }]);
+  const { nodes, errors } = await register([{ name, driver: { fake: settings }, ...more }]);
   expect(errors).toEqual([]);
   return nodes[0] as never;
 }
@@ -47,8 +47,8 @@ describe("registering nodes", () => {
   test("answers with the nodes as they are, in the order asked", async () => {
     await ostler.query(`mutation { createCluster(input: { name: "rack" }) { errors { message } } }`);
     const answer = await register([
-      { name: "z.example.org", driver: "fake", settings: { delayMs: 5, password: "pa55word" }, labels: [{ key: "room", value: "2" }], cluster: { name: "rack" } },
-      { name: "a_1", driver: "fake", interfaces: [{ kind: "CLEAN", driver: "fake" }] },
+      { name: "z.example.org", driver: { fake: { delayMs: 5, password: "pa55word" } }, labels: [{ key: "room", value: "2" }], cluster: { name: "rack" } },
+      { name: "a_1", driver: { fake: {} }, interfaces: [] },
     ]);
     expect(answer.count).toBe(2);
     expect(answer.nodes).toMatchObject([
@@ -64,7 +64,7 @@ describe("registering nodes", () => {
         protected: false,
         labels: [{ key: "room", value: "2" }],
         cluster: { name: "rack" },
-        drivers: [{ name: "fake", interfaces: ["POWER", "INSPECT", "DEPLOY", "CLEAN"], settings: { delayMs: 5 }, secretsSet: ["password"] }],
+        drivers: [{ name: "fake", interfaces: ["POWER", "INSPECT", "DEPLOY", "CLEAN"], settings: { fake: { delayMs: 5, serial: null } }, secretsSet: ["password"] }],
         maintenance: null,
       },
       { name: "a_1", cluster: null, drivers: [{ secretsSet: [] }] },
@@ -75,29 +75,29 @@ describe("registering nodes", () => {
     const { name: taken } = await aNode();
     const before = await ostler.dump();
     const { nodes, errors } = await register([
-      { name: "fine", driver: "fake" },
-      { name: "-bad name-", driver: "fake" },
-      { name: "no-driver", driver: "nothing" },
-      { name: "bad-settings", driver: "fake", settings: { delayMs: -1, colour: "red" } },
-      { name: "twice", driver: "fake" },
-      { name: "twice", driver: "fake" },
-      { name: "bad-label", driver: "fake", labels: [{ key: "a b", value: "" }] },
-      { name: "bad-settings-2", driver: "fake", settings: [1] },
-      { name: taken, driver: "fake", cluster: { name: "nowhere" } },
+      { name: "fine", driver: { fake: {} } },
+      { name: "-bad name-", driver: { fake: {} } },
+      { name: "borrows-its-own", driver: { fake: {} }, interfaces: [{ kinds: ["CLEAN"], driver: { fake: {} } }] },
+      { name: "bad-settings", driver: { fake: { delayMs: -1, serial: "s".repeat(65) } } },
+      { name: "twice", driver: { fake: {} } },
+      { name: "twice", driver: { fake: {} } },
+      { name: "bad-label", driver: { fake: {} }, labels: [{ key: "a b", value: "" }] },
+      { name: "bad-settings-2", driver: { fake: { steps: [1] } } },
+      { name: taken, driver: { fake: {} }, cluster: { name: "nowhere" } },
     ]);
     expect(nodes).toEqual([]);
     expect(errors.map(({ code, path }) => `${code} ${path?.join(".")}`)).toEqual([
       "INVALID_INPUT input.nodes.1.name",
-      "INVALID_INPUT input.nodes.2.driver",
-      "INVALID_INPUT input.nodes.3.settings.delayMs",
-      "INVALID_INPUT input.nodes.3.settings",
+      "INVALID_INPUT input.nodes.2.interfaces.0.driver.fake",
+      "INVALID_INPUT input.nodes.3.driver.fake.delayMs",
+      "INVALID_INPUT input.nodes.3.driver.fake.serial",
       "INVALID_INPUT input.nodes.5.name",
       "INVALID_INPUT input.nodes.6.labels",
-      "INVALID_INPUT input.nodes.7.settings",
+      "INVALID_INPUT input.nodes.7.driver.fake.steps",
       "NOT_FOUND input.nodes.8.cluster",
       "INVALID_INPUT input.nodes.8.name",
     ]);
-    expect(errors[1]?.message).toContain('driver "nothing" is not loaded (loaded: fake)');
+    expect(errors[1]?.message).toBe("Node borrows-its-own: fake is its own driver, and gives every interface that is taken from no other; leave it out.");
     expect(await ostler.dump()).toBe(before);
   });
 
@@ -105,9 +105,9 @@ describe("registering nodes", () => {
     const [one, two] = [await aNode(), await aNode()];
     const before = await ostler.dump();
     const { errors } = await register([
-      { name: "new-one", driver: "fake", cluster: { name: "nowhere" } },
-      { name: one.name, driver: "fake" },
-      { name: two.name, driver: "fake", cluster: { id: "garbage" } },
+      { name: "new-one", driver: { fake: {} }, cluster: { name: "nowhere" } },
+      { name: one.name, driver: { fake: {} } },
+      { name: two.name, driver: { fake: {} }, cluster: { id: "garbage" } },
     ]);
     expect(errors.filter(({ code }) => code === "INVALID_INPUT").map(({ message }) => message).toSorted()).toEqual([`A node ${one.name} exists already.`, `A node ${two.name} exists already.`]);
     expect(errors.filter(({ code }) => code === "NOT_FOUND").map(({ type, missing }) => `${type} ${missing?.join()}`).toSorted()).toEqual(["NotFoundError garbage", "NotFoundError nowhere"]);
@@ -119,7 +119,7 @@ describe("registering nodes", () => {
   });
 
   test("by two at the same moment gives a name to one of them", async () => {
-    const answers = await Promise.all(Array.from({ length: 6 }, () => register([{ name: "wanted", driver: "fake" }])));
+    const answers = await Promise.all(Array.from({ length: 6 }, () => register([{ name: "wanted", driver: { fake: {} } }])));
     expect(answers.filter(({ count }) => count === 1)).toHaveLength(1);
     expect(new Set(answers.flatMap(({ errors }) => errors.map(({ message }) => message)))).toEqual(new Set(["A node wanted exists already."]));
   });
@@ -185,7 +185,7 @@ describe("a node", () => {
 describe("updating a node", () => {
   test("changes what is given and nothing else, and raises the revision", async () => {
     const node = await aNode({ labels: [{ key: "room", value: "1" }], settings: { delayMs: 3 } });
-    expect((await update({ id: node.id, ifRevision: node.revision, labels: [{ key: "rack", value: "7" }] })).nodes).toMatchObject([{ name: node.name, revision: node.revision + 1, labels: [{ key: "rack", value: "7" }], drivers: [{ settings: { delayMs: 3 } }] }]);
+    expect((await update({ id: node.id, ifRevision: node.revision, labels: [{ key: "rack", value: "7" }] })).nodes).toMatchObject([{ name: node.name, revision: node.revision + 1, labels: [{ key: "rack", value: "7" }], drivers: [{ settings: { fake: { delayMs: 3 } } }] }]);
     expect((await update({ id: node.id, name: `${node.name}-new`, protected: true })).nodes).toMatchObject([{ name: `${node.name}-new`, protected: true, labels: [{ key: "rack", value: "7" }] }]);
     expect((await update({ id: node.id, labels: [], protected: false })).nodes).toMatchObject([{ labels: [], protected: false }]);
   });
@@ -203,18 +203,17 @@ describe("updating a node", () => {
   test("keeps secrets that are left out, and replaces those that are given", async () => {
     const node = await aNode({ settings: { password: "first-secret" } });
     const secrets = async () => (await ostler.test.sql`select secrets from node_secrets s join nodes n on n.id = s.node_id where n.name = ${node.name}`)[0]?.["secrets"];
-    expect((await update({ id: node.id, settings: { delayMs: 9 } })).nodes).toMatchObject([{ drivers: [{ settings: { delayMs: 9 }, secretsSet: ["password"] }] }]);
+    expect((await update({ id: node.id, driver: { fake: { delayMs: 9 } } })).nodes).toMatchObject([{ drivers: [{ settings: { fake: { delayMs: 9 } }, secretsSet: ["password"] }] }]);
     expect(await secrets()).toEqual({ fake: { password: "first-secret" } });
-    await update({ id: node.id, settings: { password: "second-secret" } });
+    await update({ id: node.id, driver: { fake: { password: "second-secret" } } });
     expect(await secrets()).toEqual({ fake: { password: "second-secret" } });
   });
 
   test.each([
     { what: "a name that is taken", input: { name: "made-1" }, path: ["input", "name"] },
     { what: "a bad name", input: { name: "" }, path: ["input", "name"] },
-    { what: "bad settings", input: { settings: { delayMs: "long" } }, path: ["input", "settings", "delayMs"] },
-    { what: "an unknown driver", input: { driver: "nothing" }, path: ["input", "driver"] },
-    { what: "an interface of an unknown driver", input: { interfaces: [{ kind: "CLEAN", driver: "nothing" }] }, path: ["input", "interfaces", "0", "driver"] },
+    { what: "bad settings", input: { driver: { fake: { delayMs: -1 } } }, path: ["input", "driver", "fake", "delayMs"] },
+    { what: "an interface of its own driver", input: { interfaces: [{ kinds: ["CLEAN"], driver: { fake: {} } }] }, path: ["input", "interfaces", "0", "driver", "fake"] },
     { what: "a bad label", input: { labels: [{ key: "", value: "" }] }, path: ["input", "labels"] },
   ])("to $what is refused", async ({ input, path }) => {
     const node = await aNode();
@@ -317,7 +316,7 @@ describe("what a node is registered with", () => {
     expect((await update({ id: node.id, labels: [] })).nodes).toMatchObject([{ hostGroup: "service-worker", automaticCleaning: false }]);
     expect((await update({ id: node.id, hostGroup: "service-master", automaticCleaning: true })).nodes).toMatchObject([{ hostGroup: "service-master", automaticCleaning: true }]);
     expect((await update({ id: node.id, hostGroup: null, automaticCleaning: null })).nodes).toMatchObject([{ hostGroup: null, automaticCleaning: null }]);
-    expect((await register([{ name: "ungrouped", driver: "fake", hostGroup: "no good" }])).errors).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "nodes", "0", "hostGroup"] }]);
+    expect((await register([{ name: "ungrouped", driver: { fake: {} }, hostGroup: "no good" }])).errors).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "nodes", "0", "hostGroup"] }]);
   });
 });
 
@@ -326,7 +325,7 @@ describe("inventories", () => {
     const node = await aNode({ settings: { serial: "A" } });
     await ostler.commission([node.name], "AVAILABLE");
     for (const serial of ["B", "C"]) {
-      await update({ id: node.id, settings: { serial } });
+      await update({ id: node.id, driver: { fake: { serial } } });
       await ostler.operationEnds(await ostler.begin("inspectNodes", [node.name]));
     }
     return node;
@@ -433,7 +432,7 @@ describe("deleting nodes", () => {
     const left = await ostler.query("query Left($name: String!, $uuid: ID!) { node(by: { name: $name }) { name } operation(id: $uuid) { state runs { edges { node { nodeName node { name } } } } transitions { edges { node { nodeName node { name } } } } } }", { name, uuid });
     expect(left).toMatchObject({ node: null, operation: { state: "SUCCEEDED", runs: { edges: [{ node: { nodeName: name, node: null } }] }, transitions: { edges: [{ node: { nodeName: name, node: null } }, {}] } } });
     expect(await ostler.test.sql`select secrets from node_secrets where secrets::text like '%gone-with-it%'`).toEqual([]);
-    expect((await register([{ name, driver: "fake" }])).errors).toEqual([]);
+    expect((await register([{ name, driver: { fake: {} } }])).errors).toEqual([]);
   });
 
   test("is refused for all when one is busy, protected or active, and names each", async () => {

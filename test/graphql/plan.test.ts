@@ -92,7 +92,7 @@ describe("the query plan", () => {
   test("writes nothing, and leaves the cluster as it is", async () => {
     const name = "planned-1";
     await ostler.query('mutation { createCluster(input: { name: "planned" }) { errors { message } } }');
-    await ostler.query(`mutation { registerNodes(input: { nodes: [{ name: "${name}", driver: "fake", settings: {}, cluster: { name: "planned" } }] }) { errors { message } } }`);
+    await ostler.query(`mutation { registerNodes(input: { nodes: [{ name: "${name}", driver: { fake: {} }, cluster: { name: "planned" } }] }) { errors { message } } }`);
     const cluster = () => ostler.query('query { cluster(by: { name: "planned" }) { state nodeCounts { state count } } }');
     const before = [await cluster(), await ostler.dump()];
     expect(await plan("COMMISSION", [name])).toMatchObject({ acceptedCount: 1 });

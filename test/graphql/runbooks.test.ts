@@ -157,8 +157,8 @@ describe("a list of steps", () => {
 describe("the interface ENGINE", () => {
   test("is no driver's: a node cannot take it from one", async () => {
     const { registerNodes } = await ostler.query<{ registerNodes: { errors: object[] } }>("mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { code message path } } }", {
-      input: { nodes: [{ name: "borrower", driver: "fake", interfaces: [{ kind: "ENGINE", driver: "fake" }] }] },
+      input: { nodes: [{ name: "borrower", driver: { fake: {} }, interfaces: [{ kinds: ["ENGINE"], driver: { fake: {} } }] }] },
     });
-    expect(registerNodes.errors).toContainEqual({ code: "INVALID_INPUT", message: expect.stringContaining("no interface \"engine\""), path: ["input", "nodes", "0", "interfaces", "0", "kind"] });
+    expect(registerNodes.errors).toContainEqual({ code: "INVALID_INPUT", message: expect.stringContaining("no interface \"engine\""), path: ["input", "nodes", "0", "interfaces", "0", "kinds", "0"] });
   });
 });

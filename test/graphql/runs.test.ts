@@ -64,7 +64,7 @@ async function ask(verb: string, type: string, input: object): Promise<void> {
 
 async function made(settings: object, driver = "fake"): Promise<string> {
   const name = `run-${Math.random().toString(36).slice(2)}`;
-  await ask("registerNodes", "RegisterNodesInput", { nodes: [{ name, driver, settings }] });
+  await ask("registerNodes", "RegisterNodesInput", { nodes: [{ name, driver: { [driver]: settings } }] });
   return name;
 }
 

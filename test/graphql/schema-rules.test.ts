@@ -2,12 +2,13 @@
 import { buildASTSchema, buildSchema as parsedSchema, parse } from "graphql";
 import { describe, expect, test } from "vitest";
 import { SCOPES } from "../../src/access/access.ts";
+import { describeDrivers } from "../../src/drivers/load.ts";
 import { buildSchema } from "../../src/graphql/schema.ts";
 import { SCHEMA_RULES, partsOf } from "../support/schema-rules.ts";
 
 type RuleName = keyof typeof SCHEMA_RULES;
 
-const schema = buildSchema();
+const schema = buildSchema(await describeDrivers());
 
 /** For each rule, schemas that break it and nothing that it lets pass, and what it has to say of them. */
 const BROKEN: Readonly<Record<RuleName, readonly { readonly sdl: string; readonly offences: readonly string[] }[]>> = {

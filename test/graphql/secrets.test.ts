@@ -6,6 +6,7 @@ import { getNamedType, isInterfaceType, isNonNullType, isObjectType, isUnionType
 import type { GraphQLField, GraphQLNamedType, GraphQLSchema } from "graphql";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { passGate } from "../../plugins/fake/gates.ts";
+import createFake from "../../plugins/fake/index.ts";
 import { buildSchema } from "../../src/graphql/schema.ts";
 import { aGate } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
@@ -13,6 +14,7 @@ import type { AnyCall, AnySettings } from "../support/driver.ts";
 import { aDriver, aStep } from "../support/driver.ts";
 import { serviceUnderTest, takeAll, takeUntil } from "../support/service.ts";
 import type { Driver } from "../../src/drivers/driver.ts";
+import type { AnyDriver } from "../../src/drivers/registry.ts";
 
 const PASSWORD = "Xyzzy-plugh-7#!";
 const NEWER = "Frotz-ozmoo-9?$";
@@ -93,7 +95,7 @@ function fieldsOf(schema: GraphQLSchema, fields: Readonly<Record<string, GraphQL
   });
 }
 
-const schema = buildSchema();
+const schema = buildSchema([createFake({ log: () => {} }) as unknown as AnyDriver, aLeakyDriver() as unknown as AnyDriver]);
 const all = (name: string) => everything(schema, schema.getType(name) as GraphQLNamedType);
 
 beforeAll(async () => {
@@ -102,13 +104,13 @@ beforeAll(async () => {
   const following = (async () => answers.push(...(await takeUntil(stream, (item) => JSON.stringify(item).includes('"the end"'))).map((item) => JSON.stringify(item))))();
 
   await ask("mutation Register($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { nodes { id } errors { message path } } }", {
-    nodes: ["leaky-1", "leaky-2", "leaky-locked"].map((name) => ({ name, driver: "leaky", settings: { password: PASSWORD } })),
+    nodes: ["leaky-1", "leaky-2", "leaky-locked"].map((name) => ({ name, driver: { leaky: { password: PASSWORD } } })),
   });
   await ask("mutation Register($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { nodes { id } errors { message path } } }", {
     nodes: [
-      { name: "refused-1", driver: "fake", settings: { password: PASSWORD, delayMs: -1, colour: PASSWORD.length } },
-      { name: "refused-2", driver: "fake", settings: { password: [PASSWORD] } },
-      { name: "refused-3", driver: "fake", settings: { password: PASSWORD.repeat(20) } },
+      { name: "refused-1", driver: { fake: { password: PASSWORD, delayMs: -1, steps: { [PASSWORD.length]: 1 } } } },
+      { name: "refused-2", driver: { leaky: { password: [PASSWORD] } } },
+      { name: "refused-3", driver: { fake: { password: PASSWORD.repeat(20) } } },
     ],
   });
   for (const [verb, names, more] of [
@@ -127,7 +129,7 @@ beforeAll(async () => {
     answers.push(JSON.stringify(await takeAll(ostler.overEvents(`subscription { operationUpdates(id: "${uuid}") ${all("OperationUpdate")} }`))));
   }
   const { node } = (await ask(`{ node(by: { name: "leaky-1" }) ${all("Node")} }`)) as { node: { id: string } };
-  await ask("mutation Change($id: ID!, $settings: JSON) { updateNode(input: { id: $id, settings: $settings }) { nodes { drivers { settings secretsSet } } errors { message } } }", { id: node.id, settings: { password: NEWER, note: "open" } });
+  await ask("mutation Change($id: ID!, $settings: JSON) { updateNode(input: { id: $id, driver: { leaky: $settings } }) { nodes { drivers { settings { leaky } secretsSet } } errors { message } } }", { id: node.id, settings: { password: NEWER, note: "open" } });
   await ask(`{ nodes ${all("NodeConnection")} operations ${all("OperationConnection")} }`);
   await ask(`{ transitions ${all("TransitionConnection")} drivers ${all("Driver")} }`);
   await ask(`mutation { setMaintenance(input: { nodes: { names: ["leaky-1"] }, reason: "over" }) { errors { message } } }`);
@@ -163,8 +165,8 @@ describe("a password that the driver puts everywhere", () => {
 
 describe("a password that the database cannot hold", () => {
   test.each(["nul\u0000byte", "half\ud800pair"])("is refused without being repeated (%j)", async (password) => {
-    const answer = await ostler.ask("mutation Register($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { errors { message } } }", { nodes: [{ name: "odd", driver: "fake", settings: { password: `secret-${password}` } }] });
-    expect(answer.errors).toMatchObject([{ message: expect.stringContaining("input.nodes.0.settings.password holds a character that cannot be stored") as string, extensions: { code: "BAD_USER_INPUT" } }]);
+    const answer = await ostler.ask("mutation Register($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { errors { message } } }", { nodes: [{ name: "odd", driver: { fake: { password: `secret-${password}` } } }] });
+    expect(answer.errors).toMatchObject([{ message: expect.stringContaining("input.nodes.0.driver.fake.password holds a character that cannot be stored") as string, extensions: { code: "BAD_USER_INPUT" } }]);
     expect(answer.text + ostler.logLines.join("")).not.toContain("secret-");
   });
 });

@@ -1,6 +1,7 @@
 /** The site's policy and the catalogues of steps through the API. */
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
+import { describeDrivers } from "../../src/drivers/load.ts";
 import { buildSchema } from "../../src/graphql/schema.ts";
 import { aGate } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
@@ -52,7 +53,7 @@ async function catalogue(name: string, phase: string): Promise<Entry[]> {
   return node.stepCatalogue;
 }
 
-const schema = buildSchema();
+const schema = buildSchema(await describeDrivers());
 
 function scopeOf(root: "query" | "mutation", field: string): unknown {
   const type = root === "query" ? schema.getQueryType() : schema.getMutationType();

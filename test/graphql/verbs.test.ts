@@ -225,7 +225,7 @@ describe("an abort", () => {
   const held = async (step: string, steps?: object[]) => {
     const gate = aGate();
     const name = await aNode("AVAILABLE");
-    await ostler.query("mutation Script($id: ID!, $settings: JSON!) { updateNode(input: { id: $id, settings: $settings }) { errors { message } } }", { id: (await ostler.query<{ node: { uuid: string } }>("query Id($name: String!) { node(by: { name: $name }) { uuid } }", { name })).node.uuid, settings: { steps: { [step]: { gate: gate.name } } } });
+    await ostler.query("mutation Script($id: ID!, $settings: FakeSettingsChangeInput!) { updateNode(input: { id: $id, driver: { fake: $settings } }) { errors { message } } }", { id: (await ostler.query<{ node: { uuid: string } }>("query Id($name: String!) { node(by: { name: $name }) { uuid } }", { name })).node.uuid, settings: { steps: { [step]: { gate: gate.name } } } });
     const uuid = await ostler.begin(steps ? "cleanNodes" : "deployNodes", [name], steps ? { steps } : {});
     await gate.arrivals();
     return { gate, name, uuid };
@@ -288,7 +288,7 @@ describe("a stop and a restart", () => {
     const gate = aGate();
     const name = await aNode("AVAILABLE");
     await ostler.query("mutation Create($name: String!) { createCluster(input: { name: \"stopped\", variables: { ntp: \"old\" }, nodes: { names: [$name] } }) { errors { message } } }", { name });
-    await ostler.query("mutation Script($id: ID!, $settings: JSON!) { updateNode(input: { id: $id, settings: $settings }) { errors { message } } }", { id: (await ostler.query<{ node: { uuid: string } }>("query Id($name: String!) { node(by: { name: $name }) { uuid } }", { name })).node.uuid, settings: { steps: { "deploy.write_image": { gate: gate.name } } } });
+    await ostler.query("mutation Script($id: ID!, $settings: FakeSettingsChangeInput!) { updateNode(input: { id: $id, driver: { fake: $settings } }) { errors { message } } }", { id: (await ostler.query<{ node: { uuid: string } }>("query Id($name: String!) { node(by: { name: $name }) { uuid } }", { name })).node.uuid, settings: { steps: { "deploy.write_image": { gate: gate.name } } } });
     const first = await ask("deployNodes", { nodes: { cluster: { name: "stopped" } } });
     const uuid = first.operation?.uuid ?? "";
     await gate.arrivals();

@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { arrivedAt, openGate } from "../../plugins/fake/gates.ts";
 import type { Script } from "../../plugins/fake/settings.ts";
 import type { Engine } from "../../src/engine/engine.ts";
-import type { BorrowedInterface } from "../../src/engine/nodes.ts";
+import type { BorrowedInterfaces } from "../../src/engine/nodes.ts";
 import type { SubmitAnswer, VerbRequest } from "../../src/engine/submit.ts";
 import type { Caller, Transact } from "../../src/engine/transition.ts";
 import { move } from "../../src/engine/transition.ts";
@@ -86,7 +86,7 @@ export interface NodeBuilder {
   with(driver: string, settings?: Record<string, unknown>): NodeBuilder;
   /** What the machine does in steps: `interface.name` → script. */
   scripted(steps: Readonly<Record<string, Script>>): NodeBuilder;
-  borrowing(interfaces: readonly BorrowedInterface[]): NodeBuilder;
+  borrowing(interfaces: readonly BorrowedInterfaces[]): NodeBuilder;
   labelled(labels: Readonly<Record<string, string>>): NodeBuilder;
   inCluster(name: string): NodeBuilder;
   made(): Promise<TestNode>;
@@ -99,7 +99,7 @@ interface NodeWish {
   readonly state: NodeState;
   readonly driver: string;
   readonly settings: Record<string, unknown>;
-  readonly interfaces: readonly BorrowedInterface[];
+  readonly interfaces: readonly BorrowedInterfaces[];
   readonly labels: Readonly<Record<string, string>>;
   readonly cluster?: string;
 }

@@ -111,7 +111,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
   const fake = createFake({ log: (message) => log.info(message) }) as unknown as AnyDriver;
   const registry = making.use(createRegistry([fake, ...((setup.drivers ?? []) as unknown as AnyDriver[])]));
   const engine = making.use(await createEngine({ database, registry, bell, log, concurrency: setup.concurrency ?? 32, abortGraceMs: ABORT_GRACE_MS, tearDownMs: TEAR_DOWN_MS, drainMs: DRAIN_MS }));
-  const schema = buildSchema();
+  const schema = buildSchema(registry.drivers);
   const text = schemaText(schema);
   const services = { database, registry, engine, tail, version: "0.0.0-test", schemaHash: hashOfSchema(text) };
   let server: RunningServer | null = await startServer({ host: "127.0.0.1", port: 0, token: setup.token ?? null, schema, schemaText: text, services, log });
@@ -181,7 +181,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     async register(names, settings) {
       const list = typeof names === "number" ? Array.from({ length: names }, () => `node-${String((nodesMade += 1)).padStart(4, "0")}`) : [...names];
       const { registerNodes } = await query<{ registerNodes: { errors: unknown[] } }>("mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }", {
-        input: { nodes: list.map((name) => ({ name, driver: "fake", settings })) },
+        input: { nodes: list.map((name) => ({ name, driver: { fake: settings ?? {} } })) },
       });
       expect(registerNodes.errors).toEqual([]);
       return list;
