@@ -41,6 +41,8 @@ const RULES: Readonly<Record<string, Rule>> = {
   "src/store": { rooms: ["src/lifecycle"], types: ["src/errors.ts"], packages: ["drizzle-orm", "postgres"], node: true },
   "src/feed": { rooms: ["src/store"], files: ["src/errors.ts", "src/log.ts"], node: true },
   "src/engine": { rooms: ["src/lifecycle", "src/drivers", "src/store"], files: ["src/errors.ts", "src/log.ts"], packages: ["pg-boss"], node: true },
+  // Published, for browsers too.
+  "src/client": { packages: ["graphql-ws"] },
   "src/access": { files: ["src/errors.ts"], node: true },
   "src/graphql": {
     rooms: ["src/lifecycle", "src/store", "src/feed", "src/access"],

@@ -1,0 +1,34 @@
+/** `NodeFilter` of the schema. Given fields are combined with AND; an empty list matches nothing. */
+export interface NodeFilter {
+  readonly ids?: readonly string[] | null | undefined;
+  readonly name?: { readonly eq?: string | null; readonly in?: readonly string[] | null; readonly startsWith?: string | null; readonly contains?: string | null } | null | undefined;
+  readonly states?: readonly string[] | null | undefined;
+  readonly powerStates?: readonly string[] | null | undefined;
+  readonly presence?: readonly string[] | null | undefined;
+  readonly maintenance?: boolean | null | undefined;
+  readonly retired?: boolean | null | undefined;
+  readonly protected?: boolean | null | undefined;
+  readonly withErrors?: boolean | null | undefined;
+  readonly powerDrift?: boolean | null | undefined;
+  readonly hostGroup?: string | null | undefined;
+  readonly cluster?: { readonly id: string } | { readonly name: string } | null | undefined;
+  readonly driver?: string | null | undefined;
+  readonly labels?: readonly { readonly key: string; readonly value: string }[] | null | undefined;
+  readonly or?: readonly NodeFilter[] | null | undefined;
+  readonly not?: NodeFilter | null | undefined;
+}
+
+/** What a stream with a filter can prove of itself. */
+export type Proof =
+  /** Unfiltered: positions have no holes. */
+  | "POSITIONS"
+  /** By IDs alone: every transition of these nodes is told, and theirs are numbered without holes. */
+  | "SEQUENCES"
+  /** A node may match at one time and not at another: what is not told need not be missing. */
+  | "NONE";
+
+export function proofOf(filter: NodeFilter | null | undefined): Proof {
+  const given = Object.entries(filter ?? {}).filter(([, value]) => value !== undefined && value !== null);
+  if (given.length === 0) return "POSITIONS";
+  return given.every(([field]) => field === "ids") ? "SEQUENCES" : "NONE";
+}

@@ -1,0 +1,8 @@
+/** The package `ostler-client`: following nodes over any break of the connection. Imports nothing of the service. */
+export type { NodeFilter } from "./filter.ts";
+export { WatchError } from "./items.ts";
+export type { BeginReason, NodeFields, Transition, WatchItem, WatchedNode } from "./items.ts";
+export { createNodeMap } from "./node-map.ts";
+export type { NodeMap } from "./node-map.ts";
+export { watchNodes } from "./watch-nodes.ts";
+export type { WatchOptions } from "./watch-nodes.ts";
