@@ -9,6 +9,7 @@ import { builder, needs } from "./builder.ts";
 import type { Context } from "./context.ts";
 import { isUuid, readId } from "./ids.ts";
 import type { IdType } from "./ids.ts";
+import { InventoryRef } from "./inventory.ts";
 import { ClusterRef, DriverRef, NodeRef, OperationRef, ResourceRef, RunRef } from "./refs.ts";
 
 /** Relay's compiler looks for it on a type that does not implement Relay's own interface. */
@@ -63,4 +64,7 @@ builder.queryField("fetch__Run", (t) =>
 );
 builder.queryField("fetch__Driver", (t) =>
   t.field({ type: DriverRef, nullable: true, ...needs("READ"), description: "Relay refetch of a `Driver`; others use `drivers`.", args: fetchArgs(t), resolve: (_root, { id }, context) => resourceOf(id, context, "Driver") as never }),
+);
+builder.queryField("fetch__Inventory", (t) =>
+  t.field({ type: InventoryRef, nullable: true, ...needs("READ"), description: "Relay refetch of an `Inventory`; others use `resource`.", args: fetchArgs(t), resolve: (_root, { id }, context) => resourceOf(id, context, "Inventory") as never }),
 );

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { Kind, parse, print } from "graphql";
 
 /** The driver of a node that is registered: machines that are not there. */
-export const FAKE = "fake";
+export const FAKE = { fake: {} };
 
 export type OperationName = "NodesPage" | "Anything" | "Register" | "Commission" | "Follow";
 export type Variables = Record<string, unknown>;

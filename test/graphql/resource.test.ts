@@ -1,0 +1,81 @@
+/** Objects by their global ID: by `resource`, and by the root fields through which Relay fetches each type again; and what clients must know of types beforehand. */
+import { readFileSync } from "node:fs";
+import { buildSchema as schemaOf, isInterfaceType, isObjectType, parse, visit } from "graphql";
+import { afterAll, describe, expect, test } from "vitest";
+import { describeDrivers } from "../../src/drivers/load.ts";
+import { possibleTypesText } from "../../src/graphql/possible-types.ts";
+import { buildSchema, schemaText } from "../../src/graphql/schema.ts";
+import { serviceUnderTest } from "../support/service.ts";
+
+const schema = buildSchema(await describeDrivers());
+const resource = schema.getType("Resource");
+const RESOURCES = isInterfaceType(resource) ? schema.getPossibleTypes(resource).map(({ name }) => name) : [];
+
+const ostler = await serviceUnderTest();
+afterAll(() => ostler[Symbol.asyncDispose]());
+const IDS = await oneOfEach();
+
+/** The ID of one object of every type that has global IDs. */
+async function oneOfEach(): Promise<Readonly<Record<string, string>>> {
+  const [name = ""] = await ostler.register(1);
+  await ostler.commission([name]);
+  const { node, createCluster, drivers } = {
+    ...(await ostler.query<{ node: { id: string; inventory: { id: string }; operations: { edges: { node: { id: string; runs: { edges: { node: { id: string } }[] } } }[] } }; drivers: { id: string }[] }>(
+      "query All($name: String!) { node(by: { name: $name }) { id inventory { id } operations { edges { node { id runs { edges { node { id } } } } } } } drivers { id } }",
+      { name },
+    )),
+    ...(await ostler.query<{ createCluster: { cluster: { id: string } } }>('mutation { createCluster(input: { name: "refetched" }) { cluster { id } } }')),
+  };
+  const operation = node.operations.edges[0]?.node;
+  return { Node: node.id, Cluster: createCluster.cluster.id, Operation: operation?.id ?? "", Run: operation?.runs.edges[0]?.node.id ?? "", Driver: drivers[0]?.id ?? "", Inventory: node.inventory.id };
+}
+
+describe("a type with global IDs", () => {
+  test("is one of these", () => {
+    expect(RESOURCES.toSorted()).toEqual(Object.keys(IDS).toSorted());
+  });
+
+  test.each(Object.keys(IDS))("%s is fetched by an ID of its own, and by no other", async (type) => {
+    const field = `fetch__${type}`;
+    for (const [of, id] of Object.entries(IDS)) {
+      const found = await ostler.query(`query Again($id: ID!) { resource(id: $id) { __typename id } ${field}(id: $id) { __typename id } }`, { id });
+      expect(found).toEqual({ resource: { __typename: of, id }, [field]: of === type ? { __typename: type, id } : null });
+    }
+  });
+
+  test.each(["", "nobody", Buffer.from("Node:nobody").toString("base64url"), Buffer.from("Driver:nobody").toString("base64url")])("is null for %j, which is no ID of anything", async (id) => {
+    const fields = RESOURCES.map((type) => `fetch__${type}(id: $id) { id }`).join(" ");
+    const found = await ostler.query(`query None($id: ID!) { resource(id: $id) { id } ${fields} }`, { id });
+    expect(Object.values(found)).toEqual(Object.keys(found).map(() => null));
+  });
+});
+
+describe("the text of the schema", () => {
+  const text = schemaText(schema);
+
+  test("says of each type with global IDs, and of no other, that it can be fetched again", () => {
+    const fetchable = new Map<string, string>();
+    visit(parse(text), {
+      ObjectTypeDefinition({ name, directives = [] }) {
+        for (const directive of directives) {
+          const field = directive.arguments?.[0]?.value;
+          if (directive.name.value === "fetchable") fetchable.set(name.value, field?.kind === "StringValue" ? field.value : "");
+        }
+      },
+    });
+    expect(Object.fromEntries(fetchable)).toEqual(Object.fromEntries(RESOURCES.map((name) => [name, "id"])));
+  });
+
+  test("is a schema of the same types", () => {
+    const read = schemaOf(text);
+    const names = (one: typeof schema) => Object.keys(one.getTypeMap()).toSorted();
+    expect(names(read)).toEqual(names(schema));
+    expect(isObjectType(read.getType("Node"))).toBe(true);
+  });
+});
+
+describe("possibleTypes.json", () => {
+  test("is what the code prints", () => {
+    expect(readFileSync(new URL("../../possibleTypes.json", import.meta.url), "utf8")).toBe(possibleTypesText(schema));
+  });
+});
