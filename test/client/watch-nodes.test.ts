@@ -118,20 +118,22 @@ describe("a connection that is cut", () => {
     const { nodes: { edges } } = await ostler.query<{ nodes: { edges: { node: { id: string } }[] } }>("query Ids($names: [String!]!) { nodes(filter: { name: { in: $names } }) { edges { node { id } } } }", { names });
     const ids = edges.map(({ node }) => node.id);
     const breaks: string[] = [];
+    let live = 0;
     const follow = async (filter?: NodeFilter) => {
       const map = createNodeMap();
-      const items = watch({ url: `${way.url}/graphql`, filter, onBreak: ({ why }) => breaks.push(why) });
       const told: WatchItem[] = [];
       let cuts = 0;
-      for await (const item of items) {
+      for await (const item of watch({ url: `${way.url}/graphql`, filter, onBreak: ({ why }) => breaks.push(why) })) {
         told.push(item);
         map.apply(item);
+        if (isLive(item)) live += 1;
         if (item.kind === "transition" && told.length % 7 === 0) cuts += way.cut();
-        if (item.kind === "transition" && names.every((name) => [...map.nodes.values()].some((node) => node.name === name && node.state === "ACTIVE"))) break;
+        if ([...map.nodes.values()].filter(({ name, state }) => names.includes(name) && state === "ACTIVE").length === names.length) break;
       }
       return { told, map, cuts };
     };
     const both = Promise.all([follow(), follow({ ids })]);
+    await eventually("both are live", () => live >= 2);
     await ostler.commission(names);
     const [all, some] = await both;
 
