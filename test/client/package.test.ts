@@ -1,0 +1,101 @@
+/** The package `ostler-client`, packed and installed: what is in it, that its types hold, and that it follows a server through cuts. */
+import { execFile, spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { cutter } from "../support/cutter.ts";
+import { eventually } from "../support/eventually.ts";
+import { installClient } from "../support/packed-client.ts";
+import { serviceUnderTest } from "../support/service.ts";
+
+const HOUSE = fileURLToPath(new URL("../..", import.meta.url));
+const ostler = await serviceUnderTest();
+const folder = mkdtempSync(join(tmpdir(), "ostler-client-"));
+let files: string[] = [];
+beforeAll(async () => {
+  files = await installClient(folder, ["graphql-ws", "graphql", "@types/node", "undici-types"]);
+});
+afterAll(async () => {
+  await ostler[Symbol.asyncDispose]();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+test("has the compiled room, its types, the schema and the possible types, and nothing of the service", () => {
+  const rooms = ["filter", "index", "items", "node-map", "position", "session", "watch-nodes"];
+  expect(files).toEqual(["LICENSE", "README.md", "package.json", "possibleTypes.json", "schema.graphql", ...rooms.flatMap((room) => [`dist/${room}.d.ts`, `dist/${room}.js`])].toSorted());
+  for (const file of ["schema.graphql", "possibleTypes.json"]) expect(readFileSync(join(folder, "node_modules/ostler-client", file), "utf8")).toBe(readFileSync(join(HOUSE, file), "utf8"));
+  const versionIn = (path: string) => (JSON.parse(readFileSync(join(HOUSE, path), "utf8")) as { version: string }).version;
+  expect(versionIn("packages/client/package.json")).toBe(versionIn("package.json"));
+});
+
+test("has types that hold in a strict project, and that know what was asked for", async () => {
+  const use = (line: string) => `
+    import { createNodeMap, watchNodes, WatchError, type WatchItem } from "ostler-client";
+    const map = createNodeMap<{ name: string; state: string }>();
+    for await (const item of watchNodes<{ name: string; state: string }, { actor: string }>({ url: "http://localhost/graphql", transitionFields: "actor", filter: { ids: [] } })) {
+      map.apply(item);
+      if (item.kind === "transition") ${line}
+    }
+    export const error: Error = new WatchError("GAP", "");
+    export type All = WatchItem;
+  `;
+  const check = async (line: string) => {
+    writeFileSync(join(folder, "use.mts"), use(line));
+    const tsc = promisify(execFile)(process.execPath, [join(HOUSE, "node_modules/typescript/bin/tsc"), "--noEmit", "--strict", "--module", "nodenext", "--target", "es2022", "--lib", "es2022", "--types", "node", "use.mts"], { cwd: folder });
+    return tsc.then(() => "", ({ stdout }: { stdout: string }) => stdout);
+  };
+  expect(await check("console.log(item.transition.actor.length, item.node?.name.length);")).toBe("");
+  expect(await check("console.log(item.transition.reason);")).toContain("Property 'reason' does not exist");
+});
+
+test("lets its schema and possible types be read", async () => {
+  writeFileSync(
+    join(folder, "read.mjs"),
+    `import { readFileSync } from "node:fs";
+     import possibleTypes from "ostler-client/possibleTypes.json" with { type: "json" };
+     const schema = readFileSync(new URL(import.meta.resolve("ostler-client/schema.graphql")), "utf8");
+     console.log(schema.includes("type Mutation"), possibleTypes.NodeStreamItem.join());`,
+  );
+  const { stdout } = await promisify(execFile)(process.execPath, ["read.mjs"], { cwd: folder });
+  expect(stdout).toBe("true NodeSnapshot,StreamBookmark,StreamReset,Transition\n");
+});
+
+test("follows a server from a process of its own, through cuts: nothing is missing, nothing comes twice", async () => {
+  await using way = await cutter(ostler.url);
+  const names = await ostler.register(10, { delayMs: 5, waitSeconds: 0.05 });
+  writeFileSync(
+    join(folder, "follow.mjs"),
+    `import { watchNodes } from "ostler-client";
+     for await (const item of watchNodes({ url: process.argv[2], firstPauseMs: 20, onBreak: ({ why }) => console.error(why) })) console.log(JSON.stringify(item));`,
+  );
+  const child = spawn(process.execPath, ["follow.mjs", `${way.url}/graphql`], { cwd: folder, stdio: ["ignore", "pipe", "pipe"] });
+  try {
+    let [cuts, complete] = [0, ""];
+    const told: string[] = [];
+    const active = new Set<string>();
+    createInterface({ input: child.stdout }).on("line", (line) => {
+      const item = JSON.parse(line) as { kind: string; cursor: string; live?: boolean; transition?: { nodeName: string; to: string } };
+      if (item.kind === "complete") complete = item.cursor;
+      if (item.kind !== "transition") return;
+      told.push(item.cursor);
+      if (item.transition?.to === "ACTIVE") active.add(item.transition.nodeName);
+      if (told.length % 9 === 0) cuts += way.cut();
+    });
+    let breaks = "";
+    child.stderr.on("data", (part: Buffer) => (breaks += part.toString()));
+    await eventually("it follows", () => complete !== "" && ostler.listeners() === 1);
+    await ostler.commission(names);
+    await eventually("all are told", () => active.size === names.length);
+    const log = await ostler.query<{ transitions: { edges: { node: { cursor: string } }[] } }>("query Log($after: String!) { transitions(after: $after, first: 500) { edges { node { cursor } } } }", { after: complete });
+    expect(told).toEqual(log.transitions.edges.map(({ node }) => node.cursor).slice(0, told.length));
+    expect(told.length).toBeGreaterThan(10 * 5);
+    expect(cuts).toBeGreaterThan(3);
+    expect(breaks.trim().split("\n").length).toBeGreaterThan(3);
+  } finally {
+    child.kill();
+  }
+});
