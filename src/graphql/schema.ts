@@ -1,6 +1,6 @@
 /** The schema, whole: every file of the room registers its share when it is loaded, and here it is built and held to our rules. */
 import { createHash } from "node:crypto";
-import { GraphQLError, isObjectType, lexicographicSortSchema, printSchema, specifiedDirectives } from "graphql";
+import { GraphQLError, GraphQLOneOfDirective, isObjectType, lexicographicSortSchema, printDirective, printSchema, specifiedDirectives } from "graphql";
 import type { GraphQLObjectType, GraphQLSchema } from "graphql";
 import { hasScope } from "../access/access.ts";
 import type { Scope } from "../access/access.ts";
@@ -69,9 +69,9 @@ function guard(type: GraphQLObjectType): void {
   }
 }
 
-/** The schema as text, in an order that does not depend on the order of files. */
+/** The schema as text, in an order that does not depend on the order of files. It says what `@oneOf` is, since generators that are older than that do not know it. */
 export function schemaText(schema: GraphQLSchema): string {
-  return `${withFetchable(printSchema(lexicographicSortSchema(schema)), schema)}\n`;
+  return `${printDirective(GraphQLOneOfDirective)}\n\n${withFetchable(printSchema(lexicographicSortSchema(schema)), schema)}\n`;
 }
 
 export function hashOfSchema(text: string): string {

@@ -72,6 +72,10 @@ describe("the text of the schema", () => {
     expect(names(read)).toEqual(names(schema));
     expect(isObjectType(read.getType("Node"))).toBe(true);
   });
+
+  test("says once what @oneOf is, for generators that do not know it", () => {
+    expect(text.match(/^directive @oneOf\b.*$/gm)).toEqual(["directive @oneOf on INPUT_OBJECT"]);
+  });
 });
 
 describe("possibleTypes.json", () => {
