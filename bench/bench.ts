@@ -7,6 +7,7 @@ import { messageOf } from "../src/errors.ts";
 import { measureAdmission } from "./admission.ts";
 import { measureColdStart } from "./cold-start.ts";
 import { measureLatency } from "./latency.ts";
+import { measureLists } from "./lists.ts";
 import { measureRuns } from "./runs.ts";
 import { openSite } from "./site.ts";
 import type { Site } from "./site.ts";
@@ -15,11 +16,13 @@ import { countStatements } from "./statements.ts";
 const FLAGS = {
   only: { type: "string", help: "subjects, separated by commas; all of them if absent" },
   runs: { type: "string", default: "2000", help: "runs: how many" },
-  rounds: { type: "string", default: "2", help: "runs, admission and start: how often each" },
+  rounds: { type: "string", default: "2", help: "runs, admission, lists and start: how often each" },
   concurrency: { type: "string", default: "32", help: "runs, statements: how many at a time" },
   nodes: { type: "string", default: "2000,10000", help: "admission: sizes" },
   subscribers: { type: "string", default: "1,100", help: "latency: counts" },
   transitions: { type: "string", default: "300", help: "latency: how many are committed" },
+  tables: { type: "string", default: "1000,100000", help: "lists: nodes in the table" },
+  requests: { type: "string", default: "200", help: "lists: how many a round" },
   help: { type: "boolean" },
 } as const;
 
@@ -39,6 +42,7 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   start: { flags: ["rounds"], measure: (site) => measureColdStart(site, { rounds }) },
   statements: { flags: ["concurrency"], measure: (site) => countStatements(site, { concurrency }) },
   latency: { flags: ["subscribers", "transitions"], measure: (site) => measureLatency(site, { subscribers: numbers(flags.subscribers), transitions: Number(flags.transitions) }) },
+  lists: { flags: ["tables", "requests", "rounds"], measure: (site) => measureLists(site, { nodes: numbers(flags.tables), rounds, requests: Number(flags.requests) }) },
   admission: { flags: ["nodes", "rounds"], measure: (site) => measureAdmission(site, { nodes: numbers(flags.nodes), rounds }) },
   runs: { flags: ["runs", "rounds", "concurrency"], measure: (site) => measureRuns(site, { runs, rounds, concurrency }) },
 };
