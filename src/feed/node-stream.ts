@@ -2,10 +2,12 @@
  * The stream of transitions: from a cursor, or after a snapshot, then live, without a gap and without a repetition.
  *
  * Modes of a stream: snapshot (all matching nodes as of one position), replay (from the cursor to the head), live. Each
- * goes over into the next by itself. It ends with a reset when the cursor is no longer good or the process is leaving.
+ * goes over into the next by itself. It ends with a reset when the cursor is no longer good, when what comes next is not
+ * kept any more, or when the process is leaving. Whatever it does, it says something every ten seconds.
  */
 import type { Database } from "../store/database.ts";
-import { nodeCondition, nodesAfterName } from "../store/nodes.ts";
+import { nodeTest } from "../store/node-facts.ts";
+import { nodeCondition } from "../store/nodes.ts";
 import type { NodeFilter, NodeRow } from "../store/nodes.ts";
 import { newestPosition, oldestPosition, transitionsAfter } from "../store/transitions.ts";
 import type { TransitionFilter, TransitionRow } from "../store/transitions.ts";
@@ -16,7 +18,7 @@ import type { Tail } from "./tail.ts";
 /** Why a stream ended. */
 export const RESET_REASONS = {
   CURSOR_EXPIRED: "The cursor is older than what is kept, or not of this log (like HTTP 410 of a Kubernetes watch).",
-  TOO_SLOW: "The client read too slowly.",
+  TOO_SLOW: "The client read so slowly that what comes next is not kept any more.",
   ACCESS_CHANGED: "The credential expired or lost its scope.",
   SHUTTING_DOWN: "The process is going down; subscribe again at once, with the last cursor.",
 } as const;
@@ -38,15 +40,21 @@ export interface NodeStreamRequest {
 const BATCH = 100;
 /** A stream is never silent for longer. */
 const BOOKMARK_MS = 10_000;
-const SNAPSHOT_PAGE = 1_000;
+/** Positions that one statement of a filtered stream looks through, so that none takes long. */
+const WINDOW = 10_000;
+/** A snapshot is held for its reader so long; one that is still not through then is TOO_SLOW. */
+const SNAPSHOT_HELD_MS = 300_000;
 
 export function nodeStream(parts: { readonly database: Database; readonly tail: Tail }, request: NodeStreamRequest): AsyncIterableIterator<NodeStreamItem> {
   const { database, tail } = parts;
   const filter = transitionFilter(request.filter);
+  const choose = transitionChoice(tail, request.filter);
   let cursor: number | null = null;
   /** What was there when the stream began; it may be ahead of what the tail has seen. */
   let goal = 0;
   let snapshot: { readonly nodes: readonly NodeRow[]; at: number } | null = null;
+  let snapshotTimer: NodeJS.Timeout | undefined;
+  let tooSlow = false;
   let caughtUp = false;
   let over = false;
   let spokeAt = Date.now();
@@ -66,9 +74,10 @@ export function nodeStream(parts: { readonly database: Database; readonly tail: 
 
   async function begin(): Promise<readonly NodeStreamItem[]> {
     if (request.snapshot) {
-      const taken = await takeSnapshot(database, request.filter);
+      const taken = await tail.snapshot(request.filter);
       cursor = taken.position;
       snapshot = { nodes: taken.nodes, at: 0 };
+      if (taken.nodes.length > BATCH) snapshotTimer = setTimeout(letGoOfSnapshot, SNAPSHOT_HELD_MS).unref();
       return snapshotItems();
     }
     const newest = await newestPosition(database.reader);
@@ -90,64 +99,94 @@ export function nodeStream(parts: { readonly database: Database; readonly tail: 
     const page = snapshot.nodes.slice(snapshot.at, snapshot.at + BATCH);
     snapshot.at += BATCH;
     const complete = snapshot.at >= snapshot.nodes.length;
-    if (complete) snapshot = null;
+    if (complete) {
+      snapshot = null;
+      clearTimeout(snapshotTimer);
+    }
     const items: NodeStreamItem[] = page.map((node) => ({ kind: "snapshot", position, node }));
     return complete ? [...items, bookmark(position, { snapshotComplete: true })] : items;
+  }
+
+  function letGoOfSnapshot(): void {
+    snapshot = null;
+    tooSlow = true;
   }
 
   /** Matching rows after the cursor, which moves over those that do not match as well. */
   async function advance(from: number): Promise<readonly NodeStreamItem[]> {
     const head = newestSeen();
     if (from >= head) return [];
-    const rows = (filter || head > tail.head ? null : tail.recent(from, BATCH)) ?? (await transitionsAfter(database.reader, { after: from, until: head, limit: BATCH, ...(filter && { filter }) }));
-    cursor = rows.length < BATCH ? Math.max(head, rows.at(-1)?.position ?? 0) : (rows.at(-1)?.position ?? head);
+    const recent = head > tail.head ? null : tail.recent(from, BATCH);
+    const rows = recent ? await choose(recent) : await readTable(from, filter ? Math.min(head, from + WINDOW) : head);
+    if (rows === null) return end((await oldestPosition(database.reader)) - 1, "TOO_SLOW");
+    if (recent) cursor = recent.at(-1)?.position ?? head;
     return rows.map((row) => ({ kind: "transition", position: row.position, row }));
+  }
+
+  /** Matching rows up to a position, from the table; null when some that come first are not kept any more. */
+  async function readTable(from: number, until: number): Promise<readonly TransitionRow[] | null> {
+    const rows = await transitionsAfter(database.reader, { after: from, until, limit: BATCH, ...(filter && { filter }) });
+    // Positions have no holes, so what follows the cursor at once shows that nothing is missing; otherwise we ask.
+    if (rows[0]?.position !== from + 1 && (await oldestPosition(database.reader)) > from + 1) return null;
+    cursor = rows.length < BATCH ? until : (rows.at(-1)?.position ?? until);
+    return rows;
   }
 
   return pulled(tail.onAdvance, async (patience: Patience) => {
     for (;;) {
       if (over || patience.left) return [];
+      if (tooSlow) return end((await oldestPosition(database.reader)) - 1, "TOO_SLOW");
       const items = snapshot ? snapshotItems() : cursor === null ? await begin() : await advance(cursor);
       if (items.length > 0) {
         spokeAt = Date.now();
         return items;
       }
-      if (cursor === null || cursor < newestSeen()) continue;
-      if (!caughtUp) {
+      if (cursor === null) continue;
+      const isBehind = cursor < newestSeen();
+      const silence = Date.now() - spokeAt;
+      if (!isBehind && !caughtUp) {
         caughtUp = true;
         spokeAt = Date.now();
         return [bookmark(cursor, { caughtUp: true })];
       }
-      if (tail.closed) return end(cursor, "SHUTTING_DOWN");
-      const silence = Date.now() - spokeAt;
+      if (!isBehind && tail.closed) return end(cursor, "SHUTTING_DOWN");
       if (silence >= BOOKMARK_MS) {
         spokeAt = Date.now();
         return [bookmark(cursor)];
       }
-      await patience.wait(BOOKMARK_MS - silence);
+      if (!isBehind) await patience.wait(BOOKMARK_MS - silence);
     }
-  });
-}
-
-/** Every matching node and the position they are as of. */
-async function takeSnapshot(database: Database, filter: NodeFilter | undefined): Promise<{ readonly position: number; readonly nodes: readonly NodeRow[] }> {
-  return database.snapshot(async (reader) => {
-    const position = await newestPosition(reader);
-    const nodes: NodeRow[] = [];
-    for (;;) {
-      const page = await nodesAfterName(reader, filter, nodes.at(-1)?.name ?? null, SNAPSHOT_PAGE);
-      nodes.push(...page);
-      if (page.length < SNAPSHOT_PAGE) return { position, nodes };
-    }
-  });
+  }, () => clearTimeout(snapshotTimer));
 }
 
 /** By id alone the log itself can tell, also of nodes that are deleted; anything else is asked of the nodes as they are. */
 function transitionFilter(filter: NodeFilter | undefined): TransitionFilter | undefined {
   if (!filter) return undefined;
-  const { ids, ...rest } = filter;
-  const onlyIds = ids !== undefined && Object.values(rest).every((value) => value === undefined);
-  if (onlyIds) return { nodeIds: ids };
+  const ids = idsAlone(filter);
+  if (ids) return { nodeIds: ids };
   const nodes = nodeCondition(filter);
   return nodes && { nodes };
+}
+
+/** The same of rows that the ring holds: by id from the row itself, otherwise by facts that all streams share. */
+function transitionChoice(tail: Tail, filter: NodeFilter | undefined): (rows: readonly TransitionRow[]) => Promise<readonly TransitionRow[]> {
+  if (!filter || !nodeCondition(filter)) return (rows) => Promise.resolve(rows);
+  const ids = idsAlone(filter);
+  if (ids) {
+    const wanted = new Set(ids);
+    return (rows) => Promise.resolve(rows.filter(({ nodeId }) => wanted.has(nodeId)));
+  }
+  const matches = nodeTest(filter);
+  return async (rows) => {
+    const facts = await tail.facts(rows);
+    return rows.filter((_row, index) => {
+      const node = facts[index];
+      return node != null && matches(node);
+    });
+  };
+}
+
+function idsAlone(filter: NodeFilter): readonly string[] | undefined {
+  const { ids, ...rest } = filter;
+  return Object.values(rest).every((value) => value === undefined) ? ids : undefined;
 }

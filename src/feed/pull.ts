@@ -14,7 +14,8 @@ export interface Patience {
 /** The next items; an empty batch ends the stream. */
 export type Producer<Item> = (patience: Patience) => Promise<readonly Item[]>;
 
-export function pulled<Item>(onChange: (listener: () => void) => () => void, produce: Producer<Item>): AsyncIterableIterator<Item> {
+/** `release` is called once, when the stream has ended, whoever ended it. */
+export function pulled<Item>(onChange: (listener: () => void) => () => void, produce: Producer<Item>, release: () => void = () => {}): AsyncIterableIterator<Item> {
   let batch: readonly Item[] = [];
   let at = 0;
   let ended = false;
@@ -46,7 +47,9 @@ export function pulled<Item>(onChange: (listener: () => void) => () => void, pro
   };
 
   function end(): IteratorResult<Item> {
+    if (!ended) release();
     ended = true;
+    batch = [];
     unsubscribe();
     wake();
     return { done: true, value: undefined };

@@ -1,13 +1,20 @@
 /**
  * The tail of the log: one reader of new transitions in each process, however many streams there are. It wakes by the
  * doorbell and, in case the doorbell was missed, once a second, and keeps the newest rows in a ring. A stream that is
- * near the head reads the ring; one that has fallen behind reads the table. Nothing queues up for anybody.
+ * near the head reads the ring; one that has fallen behind reads the table. Nothing queues up for anybody. What many
+ * streams ask at the same time, facts of nodes and snapshots, is read once for them as well.
  */
 import type { Log } from "../log.ts";
 import type { Bell } from "../store/bell.ts";
 import type { Database } from "../store/database.ts";
+import { nodeFacts } from "../store/node-facts.ts";
+import type { NodeFacts } from "../store/node-facts.ts";
+import type { NodeFilter } from "../store/nodes.ts";
 import { newestPosition, transitionsAfter } from "../store/transitions.ts";
 import type { TransitionRow } from "../store/transitions.ts";
+import { createFacts } from "./facts.ts";
+import { createSnapshots } from "./snapshots.ts";
+import type { Snapshot } from "./snapshots.ts";
 
 export interface Tail extends AsyncDisposable {
   /** Position of the newest transition that this process has seen. */
@@ -16,6 +23,10 @@ export interface Tail extends AsyncDisposable {
   readonly closed: boolean;
   /** Up to `limit` rows after a position, or null when the ring does not reach back that far. */
   recent(after: number, limit: number): readonly TransitionRow[] | null;
+  /** Facts of the node of each of these recent rows, in their order; null where it is deleted. */
+  facts(rows: readonly TransitionRow[]): Promise<readonly (NodeFacts | null)[]>;
+  /** Every matching node and the position they are as of. */
+  snapshot(filter: NodeFilter | undefined): Promise<Snapshot>;
   /** Calls `listener` when the head has moved and when the tail ends. */
   onAdvance(listener: () => void): () => void;
   /** Calls `listener` when anything may have been written, a transition or not, and when the tail ends. */
@@ -70,6 +81,8 @@ export async function createTail(parts: { readonly database: Database; readonly 
 
   const unring = bell.onRing(look);
   const poll = setInterval(look, POLL_MS);
+  const facts = createFacts((ids) => nodeFacts(database.reader, ids));
+  const snapshot = createSnapshots(database);
   return {
     get head() {
       return head;
@@ -85,6 +98,8 @@ export async function createTail(parts: { readonly database: Database; readonly 
       const from = after + 1 - oldest.position;
       return ring.slice(from, from + limit);
     },
+    facts: (rows) => facts(rows, head),
+    snapshot,
     onAdvance(listener) {
       advanceListeners.add(listener);
       return () => void advanceListeners.delete(listener);

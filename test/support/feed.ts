@@ -17,6 +17,8 @@ export interface FeedUnderTest extends AsyncDisposable {
   /** How many listen to the tail at this moment. */
   readonly listeners: number;
   stream(request?: Partial<NodeStreamRequest>): AsyncIterableIterator<NodeStreamItem>;
+  /** A stream of a process that has just come: its ring is empty. */
+  streamElsewhere(request?: Partial<NodeStreamRequest>): Promise<AsyncIterableIterator<NodeStreamItem>>;
   /** Takes AVAILABLE nodes round: manage, clean, done. Each round writes three transitions a node, in three transactions. */
   goRound(nodes: readonly TestNode[], rounds?: number): Promise<void>;
   /** The whole log as it is in the database. */
@@ -34,7 +36,8 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
   const ostler = owned.use(await engineUnderTest({ started: false }));
   const { database, transact } = ostler;
   const bell = owned.use(await createBell(database, () => {}));
-  const tail = owned.use(await createTail({ database, bell, log: createLog("silent") }));
+  const tailHere = async () => owned.use(await createTail({ database, bell, log: createLog("silent") }));
+  const tail = await tailHere();
   const counted = countListeners(tail);
   return {
     ostler,
@@ -43,6 +46,7 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
       return counted.listeners();
     },
     stream: (request = {}) => nodeStream({ database, tail: counted.tail }, { snapshot: false, ...request }),
+    streamElsewhere: async (request = {}) => nodeStream({ database, tail: await tailHere() }, { snapshot: false, ...request }),
     async goRound(nodes, rounds = 1) {
       const ids = nodes.map(({ id }) => id);
       for (let round = 0; round < rounds; round += 1) {

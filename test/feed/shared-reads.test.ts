@@ -1,0 +1,171 @@
+/** What many streams ask for at the same time is read once, and is never older than what it is asked about. */
+import { afterAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { createFacts } from "../../src/feed/facts.ts";
+import type { NodeStreamItem } from "../../src/feed/node-stream.ts";
+import type { NodeFacts } from "../../src/store/node-facts.ts";
+import type { TransitionRow } from "../../src/store/transitions.ts";
+import { ALICE } from "../support/builders.ts";
+import { feedUnderTest } from "../support/feed.ts";
+import { takeAll, takeUntil } from "../support/service.ts";
+
+const feed = await feedUnderTest();
+afterAll(() => feed[Symbol.asyncDispose]());
+const { ostler } = feed;
+const { reader } = ostler.database;
+
+const isCaughtUp = (item: NodeStreamItem) => item.kind === "bookmark" && item.caughtUp;
+const newest = async () => (await feed.log()).at(-1)?.position ?? 0;
+const tailIsAt = (position: number) => vi.waitFor(() => expect(feed.tail.head).toBe(position), { timeout: 5_000, interval: 5 });
+const namesOf = (items: readonly NodeStreamItem[]) => items.flatMap((item) => (item.kind === "transition" ? [item.row.nodeName] : []));
+
+/** How many statements were begun while something went on. */
+async function statements(work: () => Promise<unknown>): Promise<number> {
+  const asked = [vi.spyOn(reader, "select"), vi.spyOn(reader, "execute")];
+  await work();
+  const count = asked.reduce((sum, { mock }) => sum + mock.calls.length, 0);
+  for (const spy of asked) spy.mockRestore();
+  return count;
+}
+
+describe("500 live streams, each with a filter of its own", () => {
+  test("cost as many statements as one, however they filter", async () => {
+    const nodes = await ostler.aNode().labelled({ room: "7" }).in("AVAILABLE").times(5);
+    await tailIsAt(await newest());
+    const filters = Array.from({ length: 500 }, (_, index) => (index % 2 === 0 ? { labels: { room: "7" }, name: { contains: `${index % 5}` } } : { ids: [nodes[index % 5]?.id ?? ""] }));
+    const streams = filters.map((filter) => feed.stream({ filter }));
+    for (const stream of streams) await takeUntil(stream, isCaughtUp);
+    const mark = await ostler.aNode().labelled({ room: "7" }).named("mark-01234").made();
+    await tailIsAt(await newest());
+    const waiting = streams.filter((_stream, index) => index % 2 === 0).map((stream) => takeUntil(stream, (item) => item.kind === "transition"));
+    const count = await statements(async () => {
+      await Promise.all(waiting);
+      await feed.goRound(nodes);
+    });
+    for (const seen of await Promise.all(waiting)) expect(namesOf(seen)).toEqual([mark.name]);
+    // The tail's own and one for the facts of what it found, for each time that it found something.
+    expect(count).toBeLessThan(30);
+    for (const stream of streams) await stream.return?.();
+  });
+});
+
+describe("facts", () => {
+  const row = (nodeId: string, position: number) => ({ nodeId, position }) as TransitionRow;
+  let reads: string[][] = [];
+  let state = "first";
+  let fails = false;
+  const facts = () =>
+    createFacts(async (ids) => {
+      reads.push([...ids]);
+      if (fails) throw new Error("the database is away");
+      return ids.filter((id) => id !== "gone").map((id) => ({ id, name: state }) as NodeFacts);
+    });
+  const names = async (of: Promise<readonly (NodeFacts | null)[]>) => (await of).map((node) => node?.name ?? null);
+  beforeEach(() => {
+    reads = [];
+    state = "first";
+    fails = false;
+    vi.useRealTimers();
+  });
+
+  test("are read once for all who ask about the same, each node once", async () => {
+    const of = facts();
+    const asked = [of([row("a", 1), row("b", 2), row("a", 3)], 3), of([row("a", 3)], 3), of([row("gone", 2)], 3)];
+    expect(await Promise.all(asked.map(names))).toEqual([["first", "first", "first"], ["first"], [null]]);
+    expect(reads).toEqual([["a", "b"], ["gone"]]);
+  });
+
+  test("that were read before a transition do not serve it", async () => {
+    const of = facts();
+    await of([row("a", 1)], 1);
+    state = "second";
+    expect(await names(of([row("a", 2)], 2))).toEqual(["second"]);
+    expect(await names(of([row("a", 1)], 2))).toEqual(["second"]);
+    expect(reads).toEqual([["a"], ["a"]]);
+  });
+
+  test("are read anew after a moment", async () => {
+    vi.useFakeTimers({ toFake: ["Date"] });
+    const of = facts();
+    await of([row("a", 1)], 1);
+    vi.setSystemTime(Date.now() + 300);
+    state = "second";
+    expect(await names(of([row("a", 1)], 1))).toEqual(["second"]);
+    vi.useRealTimers();
+  });
+
+  test("that could not be read fail those who asked, and nobody after them", async () => {
+    const of = facts();
+    fails = true;
+    await expect(of([row("a", 1)], 1)).rejects.toThrow("the database is away");
+    fails = false;
+    expect(await names(of([row("a", 1)], 1))).toEqual(["first"]);
+  });
+});
+
+describe("snapshots", () => {
+  test("that are asked for at the same time are two at most: the one under way and the one after it", async () => {
+    const opened = vi.spyOn(ostler.database, "snapshot");
+    const taken = await Promise.all(Array.from({ length: 200 }, () => feed.tail.snapshot(undefined)));
+    expect(opened).toHaveBeenCalledTimes(2);
+    expect(new Set(taken).size).toBe(2);
+    await feed.tail.snapshot(undefined);
+    expect(opened).toHaveBeenCalledTimes(3);
+    opened.mockRestore();
+  });
+
+  test("have in them whatever was written before they were asked for", async () => {
+    const [node] = await ostler.aNode().times(1);
+    const early = feed.tail.snapshot(undefined);
+    const revision = (await ostler.node(node as never)).revision;
+    await ostler.engine.updateNode(ALICE, node?.id ?? "", { labels: { written: "just now" }, ifRevision: revision });
+    const late = await feed.tail.snapshot(undefined);
+    await early;
+    expect(late.nodes.find(({ id }) => id === node?.id)?.labels).toEqual({ written: "just now" });
+  });
+});
+
+describe("a filtered stream that has much to skip", () => {
+  test("looks through the table a part at a time, and says where it is every ten seconds meanwhile", async () => {
+    await using far = await feedUnderTest();
+    const { sql } = far.ostler.test;
+    await sql`update feed_position set position = 60000`;
+    await sql`alter table transitions disable trigger all`;
+    await sql`insert into transitions (position, node_id, node_name, project, from_state, to_state, event, sequence, node_revision, actor, at)
+      select n, gen_random_uuid(), 'long-gone', 'default', null, 'ENROLLED', 'register', 1, 1, 'test', now() from generate_series(1, 60000) n`;
+    await vi.waitFor(() => expect(far.tail.head).toBe(60_000), { timeout: 20_000 });
+    const began = Date.now();
+    let now = began;
+    vi.spyOn(Date, "now").mockImplementation(() => now);
+    const select = far.ostler.database.reader.select.bind(far.ostler.database.reader);
+    // Each statement takes six seconds, as far as the stream can tell.
+    vi.spyOn(far.ostler.database.reader, "select").mockImplementation(((...given: [never]) => {
+      now += 6_000;
+      return select(...given);
+    }) as never);
+    const items = await takeUntil(far.stream({ after: 0, filter: { name: { eq: "nobody" } } }), isCaughtUp);
+    vi.restoreAllMocks();
+    expect(items.length).toBeGreaterThan(3);
+    expect(items.every(({ kind }) => kind === "bookmark")).toBe(true);
+    const at = items.map(({ position }) => position);
+    expect(at).toEqual(at.toSorted((a, b) => a - b));
+    expect(new Set(at).size).toBeGreaterThan(2);
+    expect(at.at(-1)).toBe(60_000);
+  });
+});
+
+describe("a stream whose next transitions are deleted while it waits for its reader", () => {
+  test.each([
+    { which: "unfiltered", filter: undefined },
+    { which: "filtered by id", filter: (ids: readonly string[]) => ({ ids }) },
+    { which: "filtered otherwise", filter: () => ({ driver: "fake" }) },
+  ])("$which, ends with TOO_SLOW and the earliest cursor that is good", async ({ filter }) => {
+    await using short = await feedUnderTest();
+    const nodes = await short.ostler.aNode().times(150);
+    const stream = await short.streamElsewhere({ after: 0, ...(filter && { filter: filter(nodes.map(({ id }) => id)) }) });
+    await stream.next();
+    await short.ostler.test.sql`delete from transitions where position <= 120`;
+    const rest = await takeAll(stream);
+    expect(rest.at(-1)).toEqual({ kind: "reset", reason: "TOO_SLOW", position: 120 });
+    expect(rest.filter((item) => item.kind === "transition" && item.position > 100)).toEqual([]);
+  });
+});
