@@ -7,7 +7,7 @@ import { badInput, connectionType, connectionWith, pageArgs, pageSize, positionO
 import { keyOf, uuidOrNone } from "./ids.ts";
 import { RunRef } from "./refs.ts";
 import { StepRef, stepName } from "./run.ts";
-import { StreamResetRef } from "./streams.ts";
+import { StreamResetRef, notFound } from "./streams.ts";
 
 type Line = Extract<LogStreamItem, { kind: "line" }>;
 
@@ -66,12 +66,16 @@ builder.subscriptionField("runLog", (t) =>
   t.field({
     type: RunLogItemRef,
     ...needs("READ"),
-    description: "The log of one run from its first line, or from a cursor, until the run is final; then the stream completes. Lines come within a second of being written, without gap or repetition. An unknown run completes at once.",
+    description: "The log of one run from its first line, or from a cursor, until the run is final; then the stream completes. Lines come within a second of being written, without gap or repetition. An unknown run is the error NOT_FOUND.",
     args: {
       runId: t.arg.id({ required: true, description: "Global ID or raw UUID of the run." }),
       after: t.arg.string({ description: "Cursor of the last line seen; absent: from the first." }),
     },
-    subscribe: (_root, { runId, after }, { services }) => logStream(services, uuidOrNone(keyOf("Run", runId)), positionOf(after) ?? 0),
+    subscribe: async (_root, { runId, after }, { services, load }) => {
+      const run = await load.run.load(uuidOrNone(keyOf("Run", runId)));
+      if (!run) throw notFound(`There is no run ${JSON.stringify(runId)}.`);
+      return logStream(services, run.id, positionOf(after) ?? 0);
+    },
     resolve: (item) => item,
   }),
 );

@@ -1,4 +1,5 @@
 /** Subscriptions: the streams of src/feed with types on them. */
+import { GraphQLError } from "graphql";
 import { nodeStream } from "../feed/node-stream.ts";
 import type { NodeStreamItem } from "../feed/node-stream.ts";
 import { operationStream } from "../feed/operation-stream.ts";
@@ -9,6 +10,7 @@ import { StreamResetReasonEnum } from "./enums.ts";
 import { keyOf, uuidOrNone } from "./ids.ts";
 import { NodeRef, OperationRef, RunRef, TransitionRef } from "./refs.ts";
 import { NodeFilterInput, nodeFilter } from "./selectors.ts";
+import type { EventKey } from "./shared-events.ts";
 
 type Of<Kind extends NodeStreamItem["kind"]> = Extract<NodeStreamItem, { kind: Kind }>;
 
@@ -46,6 +48,25 @@ const NodeStreamItemRef = builder.unionType("NodeStreamItem", {
   resolveType: (item) => ("kind" in item ? { snapshot: "NodeSnapshot", bookmark: "StreamBookmark", reset: "StreamReset" }[item.kind] : "Transition"),
 });
 
+/** What a stream of something that does not exist is answered with. */
+export function notFound(message: string): GraphQLError {
+  return new GraphQLError(message, { extensions: { code: "NOT_FOUND" } });
+}
+
+/** Whoever reads the log meets the same transitions, snapshots of one position, and marks, which may be as old as these. */
+const eventKey: EventKey<NodeStreamItem> = (item) => {
+  switch (item.kind) {
+    case "transition":
+      return `t${item.position}`;
+    case "snapshot":
+      return `s${item.position} ${item.node.id}`;
+    case "bookmark":
+      return `b${item.position} ${item.snapshotComplete} ${item.caughtUp}`;
+    case "reset":
+      return null;
+  }
+};
+
 builder.subscriptionField("nodeTransitions", (t) =>
   t.field({
     type: NodeStreamItemRef,
@@ -61,6 +82,7 @@ builder.subscriptionField("nodeTransitions", (t) =>
       return nodeStream(services, { filter: nodeFilter(filter), after: positionOf(after), snapshot });
     },
     resolve: (item) => (item.kind === "transition" ? item.row : item) as never,
+    extensions: { ...needs("READ").extensions, eventKey },
   }),
 );
 
@@ -77,9 +99,13 @@ builder.subscriptionField("operationUpdates", (t) =>
   t.field({
     type: OperationUpdateRef,
     ...needs("READ"),
-    description: "One operation until it is final; then the stream completes. The first item is the present state, so a client that comes back has missed nothing that still matters. An unknown operation completes at once.",
+    description: "One operation until it is final; then the stream completes. The first item is the present state, so a client that comes back has missed nothing that still matters. An unknown operation is the error NOT_FOUND. It also completes when the process goes down: if the operation was not final in the last item, subscribe again.",
     args: { id: t.arg.id({ required: true, description: "Global ID or raw UUID of the operation." }) },
-    subscribe: (_root, { id }, { services }) => operationStream(services, uuidOrNone(keyOf("Operation", id))),
+    subscribe: async (_root, { id }, { services, load }) => {
+      const operation = await load.operation.load(uuidOrNone(keyOf("Operation", id)));
+      if (!operation) throw notFound(`There is no operation ${JSON.stringify(id)}.`);
+      return operationStream(services, operation.id);
+    },
     resolve: (update) => update,
   }),
 );

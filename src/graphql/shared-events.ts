@@ -1,0 +1,223 @@
+/**
+ * A Yoga plugin: one execution and one text of an event for all subscribers that asked the same. Yoga executes a
+ * subscription's document for each subscriber and event, which for 5,000 of them is most of what a process does.
+ *
+ * A field takes part by saying in its extensions what makes two of its events the same (`eventKey`). Subscribers are of
+ * one group when document, operation and caller are the same, and the variables that are used below the root field:
+ * those in its arguments, a cursor or a filter, only decide which events come. Whoever of the group comes to an event
+ * first executes it; those who come to it within a moment get its result, which carries its text (`stringify`), ready
+ * for server-sent events and for WebSocket. After that moment it is executed anew, so nobody is shown an old node.
+ *
+ * Each subscriber still reads its own source at its own pace; nothing queues here.
+ */
+import { createSourceEventStream, executeSubscriptionEvent, validateSubscriptionArgs, visit } from "graphql";
+import type { ASTNode, ExecutionArgs, ExecutionResult, FragmentDefinitionNode, OperationDefinitionNode, SelectionSetNode, ValidatedSubscriptionArgs } from "graphql";
+import type { Plugin } from "graphql-yoga";
+import type { Context } from "./context.ts";
+
+/** What tells two events of a field apart; null for an event that is one subscriber's own. */
+export type EventKey<Event> = (event: Event) => string | null;
+
+/** A result that has its text with it, as Yoga knows it. */
+export interface ReadyResult extends ExecutionResult {
+  stringify(result: ExecutionResult): string;
+}
+
+/** How long a result is given to others of the group: as long as it takes to tell thousands of one event. */
+const FRESH_MS = 250;
+/** Results held at a time, of all groups together, and characters of their texts. */
+const HELD_MAX = 2_000;
+const CHARACTERS_MAX = 16 * 1024 * 1024;
+
+type Awaitable<Value> = Value | Promise<Value>;
+
+interface Group {
+  readonly id: number;
+  members: number;
+}
+
+interface Held {
+  readonly at: number;
+  result: Awaitable<ExecutionResult>;
+  characters: number;
+}
+
+export function shareEvents(): Plugin<Context> {
+  const groups = new Map<string, Group>();
+  // In the order of their making, oldest first.
+  const held = new Map<string, Held>();
+  let characters = 0;
+  let groupsMade = 0;
+
+  function forget(now: number): void {
+    for (const [name, entry] of held) {
+      if (now - entry.at <= FRESH_MS && held.size <= HELD_MAX && characters <= CHARACTERS_MAX) return;
+      held.delete(name);
+      characters -= entry.characters;
+    }
+  }
+
+  function resultFor(group: Group, key: string, execute: () => Awaitable<ExecutionResult>): Awaitable<ExecutionResult> {
+    const now = Date.now();
+    forget(now);
+    const name = `${group.id} ${key}`;
+    const known = held.get(name);
+    if (known) return known.result;
+    const entry: Held = { at: now, result: { data: null }, characters: 0 };
+    held.set(name, entry);
+    const take = (executed: ExecutionResult) => {
+      entry.result = withText(executed, (length) => {
+        entry.characters = length;
+        if (held.get(name) === entry) characters += length;
+      });
+      return entry.result;
+    };
+    const executed = execute();
+    entry.result = executed instanceof Promise ? executed.then(take) : take(executed);
+    return entry.result;
+  }
+
+  /** Counts a subscriber into its group; answers how to leave it. */
+  function join(key: string): { readonly group: Group; readonly leave: () => void } {
+    const group = groups.get(key) ?? { id: (groupsMade += 1), members: 0 };
+    groups.set(key, group);
+    group.members += 1;
+    let here = true;
+    const leave = () => {
+      if (!here) return;
+      here = false;
+      group.members -= 1;
+      if (group.members === 0) groups.delete(key);
+    };
+    return { group, leave };
+  }
+
+  return {
+    onSubscribe({ subscribeFn, setSubscribeFn }) {
+      setSubscribeFn(async (given: ExecutionArgs) => {
+        const args = validateSubscriptionArgs(given);
+        if (!("schema" in args)) return subscribeFn(given) as unknown;
+        const eventKey = eventKeyOf(args);
+        const scope = eventKey ? scopeOf(args, (given.contextValue as Context).actor) : null;
+        if (!eventKey || scope === null) return subscribeFn(given) as unknown;
+        const source = await createSourceEventStream(args);
+        if (!(Symbol.asyncIterator in source)) return source;
+        const { group, leave } = join(scope);
+        return mapped(source[Symbol.asyncIterator](), leave, (event) => {
+          const execute = () => executeSubscriptionEvent({ ...args, rootValue: event });
+          const key = group.members > 1 ? eventKey(event) : null;
+          return key === null ? execute() : resultFor(group, key, execute);
+        });
+      });
+    },
+  };
+}
+
+/** The result with its text, which holds as long as nobody has added to it: masked errors, say. */
+function withText(result: ExecutionResult, measure: (characters: number) => void): ExecutionResult {
+  if (result.errors !== undefined) return result;
+  const text = JSON.stringify(result);
+  measure(text.length);
+  const { data } = result;
+  const stringify = (given: ExecutionResult) => (given.data === data && given.errors === undefined && given.extensions === undefined ? text : JSON.stringify(given));
+  const ready: ReadyResult = { ...result, stringify };
+  return ready;
+}
+
+/** Results of the events of a source, whose end, and whose reader's leaving, goes through at once. */
+function mapped(source: AsyncIterator<unknown>, leave: () => void, resultOf: (event: unknown) => Awaitable<ExecutionResult>): AsyncIterableIterator<ExecutionResult> {
+  return {
+    async next() {
+      try {
+        const { done, value } = await source.next();
+        if (done) {
+          leave();
+          return { done, value: undefined };
+        }
+        return { done: false, value: await resultOf(value) };
+      } catch (error) {
+        leave();
+        throw error;
+      }
+    },
+    async return() {
+      leave();
+      await source.return?.();
+      return { done: true, value: undefined };
+    },
+    async throw(error: unknown) {
+      leave();
+      await source.return?.();
+      throw error;
+    },
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+  };
+}
+
+const documents = new WeakMap<OperationDefinitionNode, { readonly id: number; readonly variables: readonly string[] }>();
+let documentsSeen = 0;
+
+/** What all subscribers of a group have in common; null where that cannot be told. */
+function scopeOf(args: ValidatedSubscriptionArgs, actor: Context["actor"]): string | null {
+  let known = documents.get(args.operation);
+  if (!known) {
+    known = { id: (documentsSeen += 1), variables: variablesBelowRoot(args.operation, args.fragmentDefinitions) };
+    documents.set(args.operation, known);
+  }
+  try {
+    return JSON.stringify([known.id, actor, known.variables.map((name) => args.variableValues.coerced[name] ?? null)]);
+  } catch {
+    // A value that JSON has no form for.
+    return null;
+  }
+}
+
+/** Names of the variables that decide what an event looks like: all but those in arguments of the root field. */
+export function variablesBelowRoot(operation: OperationDefinitionNode, fragments: Readonly<Record<string, FragmentDefinitionNode>>): readonly string[] {
+  const names = new Set<string>();
+  const seen = new Set<string>();
+  const takeAll = (node: ASTNode): void => {
+    visit(node, {
+      Variable: ({ name }) => void names.add(name.value),
+      FragmentSpread({ name }) {
+        const fragment = fragments[name.value];
+        if (fragment && !seen.has(name.value)) {
+          seen.add(name.value);
+          takeAll(fragment);
+        }
+      },
+    });
+  };
+  const takeRoot = (set: SelectionSetNode): void => {
+    for (const selection of set.selections) {
+      selection.directives?.forEach(takeAll);
+      if (selection.kind === "Field") {
+        if (selection.selectionSet) takeAll(selection.selectionSet);
+      } else {
+        const inner = selection.kind === "InlineFragment" ? selection.selectionSet : fragments[selection.name.value]?.selectionSet;
+        if (inner) takeRoot(inner);
+      }
+    }
+  };
+  takeRoot(operation.selectionSet);
+  return [...names].toSorted();
+}
+
+/** What the root field of a subscription says of its events, if it takes part. */
+function eventKeyOf({ schema, operation, fragmentDefinitions }: ValidatedSubscriptionArgs): EventKey<unknown> | undefined {
+  const name = rootField(operation.selectionSet, fragmentDefinitions);
+  return schema.getSubscriptionType()?.getFields()[name ?? ""]?.extensions["eventKey"] as EventKey<unknown> | undefined;
+}
+
+/** The name of the one field that a subscription has at its root. */
+function rootField(set: SelectionSetNode, fragments: Readonly<Record<string, FragmentDefinitionNode>>): string | undefined {
+  for (const selection of set.selections) {
+    if (selection.kind === "Field") return selection.name.value;
+    const inner = selection.kind === "InlineFragment" ? selection.selectionSet : fragments[selection.name.value]?.selectionSet;
+    const found = inner && rootField(inner, fragments);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
