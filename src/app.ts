@@ -1,4 +1,8 @@
-/** The composition root: from a configuration to a running service, and back. Parts are ended in the reverse order. */
+/**
+ * The composition root: from a configuration to a running service, and back. First the service says that it is not ready
+ * and takes no more work; then its parts are ended in the reverse order: the server, which answers what is due, the engine,
+ * which hands back its leases, and the database last.
+ */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "./config.ts";
@@ -32,12 +36,12 @@ export async function startService(config: Config, log: Log): Promise<Service> {
   const database = parts.use(await openDatabase({ connection }));
   const bell = parts.use(await createBell(database, (error) => log.warn({ err: error }, "the doorbell could not be rung")));
   const tail = parts.use(await createTail({ database, bell, log }));
-  const engine = parts.use(await createEngine({ database, registry, bell, log, concurrency: config.concurrency, powerSeconds: config.powerSeconds }));
-  const schema = buildSchema();
+  const engine = parts.use(await createEngine({ database, registry, bell, log, concurrency: config.concurrency, powerSeconds: config.powerSeconds, retentionDays: config.retentionDays }));
+  const schema = buildSchema(registry.drivers);
   const text = schemaText(schema);
   const services = { database, registry, engine, tail, version: VERSION, schemaHash: hashOfSchema(text) };
   if (config.demo) await registerDemonstrationFleet(engine, database.reader, log);
-  const server = parts.use(await startServer({ host: config.host, port: config.port, token: config.token, schema, schemaText: text, services, log }));
+  const server = parts.use(await startServer({ host: config.host, port: config.port, token: config.token, origins: config.origins, introspection: config.introspection, bodyBytesMax: config.bodyKb * 1024, schema, schemaText: text, services, log }));
   await engine.start();
   log.info({ url: `${server.url}/graphql` }, "ready");
   const running = parts.move();
@@ -46,6 +50,8 @@ export async function startService(config: Config, log: Log): Promise<Service> {
     engine,
     async [Symbol.asyncDispose]() {
       log.info("stopping");
+      server.rest();
+      engine.rest();
       await running.disposeAsync();
       log.info("stopped");
     },

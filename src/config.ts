@@ -15,6 +15,12 @@ export interface Config {
   /** What callers must present as a bearer token; null: nothing, and only on loopback. */
   readonly token: string | null;
   readonly log: LogLevel;
+  /** Whether callers may ask what the schema is. */
+  readonly introspection: boolean;
+  /** Origins of other pages that browsers let talk to the service, as `https://name:port`. */
+  readonly origins: readonly string[];
+  /** How large a request may be, in KiB. */
+  readonly bodyKb: number;
   /** Runs worked on at the same time. */
   readonly concurrency: number;
   /** How often the power of a node at rest is read, in seconds; 0: never. */
@@ -43,6 +49,9 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   OSTLER_PLUGINS: { flag: "plugins", fallback: "fake", help: "driver plugins, separated by commas: bundled names, paths, or installed packages" },
   OSTLER_TOKEN: { flag: "token", fallback: "", help: "token that callers present as Authorization: Bearer …; at least 16 characters" },
   OSTLER_LOG: { flag: "log", fallback: "info", help: `least severe level that is logged: ${LOG_LEVELS.join(", ")}` },
+  OSTLER_INTROSPECTION: { flag: "introspection", fallback: "on", help: "on or off: whether callers may ask what the schema is; when off, GET /schema.graphql is refused too, and errors suggest no names" },
+  OSTLER_ORIGINS: { flag: "origins", fallback: "", help: "origins of other web pages that may talk to the service, separated by commas, as https://console.example; for HTTP and WebSocket" },
+  OSTLER_BODY_KB: { flag: "body-kb", fallback: "1024", help: "how large a request may be, in KiB, 64 to 65536" },
   OSTLER_CONCURRENCY: { flag: "concurrency", fallback: "32", help: "nodes worked on at the same time by this process, 1 to 512" },
   OSTLER_POWER_SECONDS: { flag: "power-seconds", fallback: "60", help: "how often the power of nodes at rest is read, in seconds, up to 86400; 0 switches that off" },
   OSTLER_RETENTION_DAYS: { flag: "retention-days", fallback: "0", help: "how long transitions are kept, in days, up to 36500; 0 keeps them for ever" },
@@ -50,6 +59,8 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
 
 const TOKEN_LENGTH_MIN = 16;
 const CONCURRENCY_MAX = 512;
+const BODY_KB_MIN = 64;
+const BODY_KB_MAX = 65_536;
 const POWER_SECONDS_MAX = 86_400;
 const RETENTION_DAYS_MAX = 36_500;
 
@@ -72,14 +83,19 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
   if (databaseUrl !== null && !/^postgres(ql)?:\/\//.test(databaseUrl)) throw new ConfigError("DATABASE_URL does not begin with postgres://.");
   const log = value("OSTLER_LOG");
   if (!isLogLevel(log)) throw new ConfigError(`OSTLER_LOG is ${log}; it is one of ${LOG_LEVELS.join(", ")}.`);
+  const introspection = value("OSTLER_INTROSPECTION");
+  if (introspection !== "on" && introspection !== "off") throw new ConfigError(`OSTLER_INTROSPECTION is ${introspection}; it is on or off.`);
   return Object.freeze({
     host,
     port: wholeNumber("OSTLER_PORT", value("OSTLER_PORT"), 0, 65_535),
     data: resolve(value("OSTLER_DATA")),
     databaseUrl,
-    plugins: Object.freeze(value("OSTLER_PLUGINS").split(",").map((word) => word.trim()).filter((word) => word !== "")),
+    plugins: Object.freeze(words(value("OSTLER_PLUGINS"))),
     token,
     log,
+    introspection: introspection === "on",
+    origins: Object.freeze(words(value("OSTLER_ORIGINS")).map(originOf)),
+    bodyKb: wholeNumber("OSTLER_BODY_KB", value("OSTLER_BODY_KB"), BODY_KB_MIN, BODY_KB_MAX),
     concurrency: wholeNumber("OSTLER_CONCURRENCY", value("OSTLER_CONCURRENCY"), 1, CONCURRENCY_MAX),
     powerSeconds: wholeNumber("OSTLER_POWER_SECONDS", value("OSTLER_POWER_SECONDS"), 0, POWER_SECONDS_MAX),
     retentionDays: wholeNumber("OSTLER_RETENTION_DAYS", value("OSTLER_RETENTION_DAYS"), 0, RETENTION_DAYS_MAX),
@@ -102,6 +118,18 @@ function wholeNumber(name: string, text: string, least: number, most: number): n
   const number = Number(text);
   if (!/^\d+$/.test(text) || number < least || number > most) throw new ConfigError(`${name} is ${JSON.stringify(text)}; it is a whole number from ${least} to ${most}.`);
   return number;
+}
+
+/** Words that commas separate. */
+function words(text: string): string[] {
+  return text.split(",").map((word) => word.trim()).filter((word) => word !== "");
+}
+
+/** An origin as browsers write it: without a path, and without a port that its scheme implies. */
+function originOf(text: string): string {
+  const { origin, href } = URL.canParse(text) ? new URL(text) : { origin: "", href: text };
+  if (!/^https?:/.test(origin) || href !== `${origin}/`) throw new ConfigError(`OSTLER_ORIGINS has ${JSON.stringify(text)}; an origin is a scheme, a name and perhaps a port, as https://console.example.`);
+  return origin;
 }
 
 function isLogLevel(text: string): text is LogLevel {

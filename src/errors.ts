@@ -51,6 +51,22 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   STOP_TIMEOUT: "504: the step was still running when the time for a graceful stop was over.",
 };
 
+/** What a request as a whole may be answered with, in GraphQL's own `errors` as `extensions.code`: all that there are. */
+export const REQUEST_ERRORS = {
+  BAD_REQUEST: "The request is no GraphQL request, or one that is not taken in this way: its method, its type, its size, a batch, a page of another origin.",
+  GRAPHQL_PARSE_FAILED: "The document has an error of syntax.",
+  GRAPHQL_VALIDATION_FAILED: "The document does not fit the schema.",
+  BAD_USER_INPUT: "A variable or an argument has a value that cannot be meant.",
+  LIMIT_EXCEEDED: "The request asks for more than is allowed: `limit` says of what, `max` how much is allowed, `requested` how much was asked, where that is known.",
+  UNAUTHENTICATED: "The token is missing, or is not the right one.",
+  FORBIDDEN: "The caller may not ask this.",
+  NOT_FOUND: "What a stream is asked of does not exist.",
+  CAPACITY: "More at a time than one connection may have.",
+  INTERNAL: "A fault of ours. The log has the cause under `requestId`.",
+} as const;
+
+export type RequestErrorCode = keyof typeof REQUEST_ERRORS;
+
 /** An expected refusal, with what the caller needs to act on it. */
 export interface Refusal {
   readonly code: ErrorCode;

@@ -18,7 +18,7 @@ function refusalOf(environment: Record<string, string>, args: readonly string[] 
 
 describe("without anything set", () => {
   test("the service listens on this machine alone, with an embedded database and the fake driver", () => {
-    expect(readConfig({}, [])).toEqual({ host: "127.0.0.1", port: 4000, data: resolve("./data"), databaseUrl: null, plugins: ["fake"], token: null, log: "info", concurrency: 32, powerSeconds: 60, retentionDays: 0, demo: false });
+    expect(readConfig({}, [])).toEqual({ host: "127.0.0.1", port: 4000, data: resolve("./data"), databaseUrl: null, plugins: ["fake"], token: null, log: "info", introspection: true, origins: [], bodyKb: 1024, concurrency: 32, powerSeconds: 60, retentionDays: 0, demo: false });
   });
 
   test("the configuration cannot be changed afterwards", () => {
@@ -44,6 +44,9 @@ describe("each variable", () => {
     { name: "OSTLER_PLUGINS", value: "fake, ipmi,,./mine.ts", flag: "plugins", other: "ipmi", field: "plugins", read: ["fake", "ipmi", "./mine.ts"], readOther: ["ipmi"] },
     { name: "OSTLER_TOKEN", value: TOKEN, flag: "token", other: `${TOKEN}2`, field: "token", read: TOKEN, readOther: `${TOKEN}2` },
     { name: "OSTLER_LOG", value: "debug", flag: "log", other: "silent", field: "log", read: "debug", readOther: "silent" },
+    { name: "OSTLER_INTROSPECTION", value: "off", flag: "introspection", other: "on", field: "introspection", read: false, readOther: true },
+    { name: "OSTLER_ORIGINS", value: "https://Console.example:443/, http://10.0.0.1:8080", flag: "origins", other: "https://b.example", field: "origins", read: ["https://console.example", "http://10.0.0.1:8080"], readOther: ["https://b.example"] },
+    { name: "OSTLER_BODY_KB", value: "64", flag: "body-kb", other: "65536", field: "bodyKb", read: 64, readOther: 65_536 },
     { name: "OSTLER_CONCURRENCY", value: "1", flag: "concurrency", other: "512", field: "concurrency", read: 1, readOther: 512 },
     { name: "OSTLER_POWER_SECONDS", value: "0", flag: "power-seconds", other: "86400", field: "powerSeconds", read: 0, readOther: 86_400 },
     { name: "OSTLER_RETENTION_DAYS", value: "365", flag: "retention-days", other: "36500", field: "retentionDays", read: 365, readOther: 36_500 },
@@ -54,7 +57,7 @@ describe("each variable", () => {
   });
 
   test("there is, has been tried here", () => {
-    expect(Object.keys(VARIABLES).toSorted()).toEqual(["DATABASE_URL", "OSTLER_CONCURRENCY", "OSTLER_DATA", "OSTLER_HOST", "OSTLER_LOG", "OSTLER_PLUGINS", "OSTLER_PORT", "OSTLER_POWER_SECONDS", "OSTLER_RETENTION_DAYS", "OSTLER_TOKEN"]);
+    expect(Object.keys(VARIABLES).toSorted()).toEqual(["DATABASE_URL", "OSTLER_BODY_KB", "OSTLER_CONCURRENCY", "OSTLER_DATA", "OSTLER_HOST", "OSTLER_INTROSPECTION", "OSTLER_LOG", "OSTLER_ORIGINS", "OSTLER_PLUGINS", "OSTLER_PORT", "OSTLER_POWER_SECONDS", "OSTLER_RETENTION_DAYS", "OSTLER_TOKEN"]);
   });
 
   test("has a sentence of help", () => {

@@ -1,5 +1,5 @@
 /** docs/errors.md: every code. */
-import { ERROR_MEANING, ERROR_STATUS } from "../../src/errors.ts";
+import { ERROR_MEANING, ERROR_STATUS, REQUEST_ERRORS } from "../../src/errors.ts";
 import type { ErrorCode } from "../../src/errors.ts";
 import { code, paragraphs, table } from "./markdown.ts";
 import type { Page } from "./markdown.ts";
@@ -14,7 +14,8 @@ function errorsPage(): string {
       ["code", "status", "meaning"],
       (Object.entries(ERROR_STATUS) as [ErrorCode, number][]).map(([name, status]) => [code(name), String(status), meaningOf(name)]),
     ),
-    "A request that is no valid GraphQL, presents no good token, or meets a fault of ours is answered in GraphQL's own `errors`, with `extensions.code`. Faults of ours are masked: `INTERNAL` with a request id, under which the log has the cause.",
+    "A request that is no valid GraphQL, presents no good token, asks for [more than is allowed](limits.md), or meets a fault of ours is answered in GraphQL's own `errors`, with an `extensions.code` of this list. Faults of ours are masked: `INTERNAL` with a request id, under which the log has the cause.",
+    table(["`extensions.code`", "meaning"], Object.entries(REQUEST_ERRORS).map(([name, meaning]) => [code(name), meaning])),
   );
 }
 

@@ -52,6 +52,8 @@ export { ACCEPTANCES, factsOf } from "./submit.ts";
 export interface Engine extends AsyncDisposable {
   /** Begins to take work. Until then requests are admitted and wait. */
   start(): Promise<void>;
+  /** Takes no more work; what is running comes to the end of its step. Requests are admitted still, and wait for another process. */
+  rest(): void;
   submit(caller: Caller, request: VerbRequest): Promise<SubmitAnswer>;
   abort(caller: Caller, request: AbortRequest): Promise<AbortResult>;
   stop(caller: Caller, request: StopRequest): Promise<SubmitAnswer>;
@@ -122,7 +124,16 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   const powerReader = createPowerReader({ database, transact, registry, bell, log });
   let recovery: { close(): void } | undefined;
   let retention: { close(): Promise<void> } | undefined;
+  let restedAt = Number.POSITIVE_INFINITY;
+  const rest = () => {
+    if (restedAt < Number.POSITIVE_INFINITY) return;
+    restedAt = performance.now();
+    runner.drain();
+    prober.drain();
+    queue.rest();
+  };
   return {
+    rest,
     async start() {
       await queue.start({ run: runner.run, discover: prober.run, timer: ({ operationId, what, setAt }) => (what === "STOP" ? stopTimeout(parts, operationId, setAt) : pauseIsOver(transact, parts, operationId)) });
       turns.start();
@@ -158,9 +169,8 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       await retention?.close();
       await powerReader.close();
       await turns.close();
-      runner.drain();
-      prober.drain();
-      const ended = await queue.stop(options.drainMs ?? DRAIN_MS);
+      rest();
+      const ended = await queue.stop(Math.max(0, restedAt + (options.drainMs ?? DRAIN_MS) - performance.now()));
       if (!ended) log.warn("steps are still running; another process, or the next start, takes them up");
       runner.close();
     },

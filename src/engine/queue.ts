@@ -9,7 +9,7 @@
  * batches by a loop of ours rather than by pg-boss's workers, which would poll one by one and rest after each job.
  *
  * Modes of the loop: it fetches as long as batches come back full; then it sleeps until the doorbell, a delay that this
- * process knows of, or the poll. `stop` ends fetching, waits for what is running, and hands back the rest.
+ * process knows of, or the poll. `rest` ends fetching; `stop` also waits for what is running, and hands back the rest.
  */
 import { PgBoss } from "pg-boss";
 import type { Job } from "pg-boss";
@@ -61,6 +61,8 @@ export interface Queue {
   restore(runIds: readonly string[]): Promise<number>;
   /** Stores jobs for those of the discoveries that have none. */
   restoreDiscoveries(operationIds: readonly string[]): Promise<number>;
+  /** Takes no more work. What is running goes on, and jobs are stored as ever, for others to take. */
+  rest(): void;
   /** Stops taking work and waits, up to `graceMs`, for what is running. Answers whether all of it ended. */
   stop(graceMs: number): Promise<boolean>;
 }
@@ -246,6 +248,10 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     });
   const unring = bell.onRing(() => poke());
   let heartbeat: NodeJS.Timeout | undefined;
+  const rest = () => {
+    stopping = true;
+    poke();
+  };
 
   return {
     async start(given) {
@@ -283,9 +289,9 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     },
     restore: (runIds) => restoreIn(RUNS, runIds, (runId) => ({ runId })),
     restoreDiscoveries: (operationIds) => restoreIn(DISCOVERIES, operationIds, (operationId) => ({ operationId })),
+    rest,
     async stop(graceMs) {
-      stopping = true;
-      poke();
+      rest();
       unring();
       await loop;
       const all = Promise.all([...active.values()].map(({ done }) => done)).then(() => true);

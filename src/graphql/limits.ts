@@ -1,33 +1,57 @@
-/** Bounds on what one request may ask. For now its depth; cost and the rest belong to the same place. */
+/**
+ * What one request may ask at most, and how more is refused: with the limit's name, what was asked and what is allowed,
+ * so that a program can act on it, and with advice for people. docs/limits.md tells how to live with each.
+ */
 import { GraphQLError } from "graphql";
-import type { ASTVisitor, FragmentDefinitionNode, SelectionSetNode, ValidationContext } from "graphql";
+import type { ASTNode } from "graphql";
+import { withStatus } from "./mask.ts";
 
-/** Fields below each other in one request. Introspection is not counted: it is bounded by the schema itself. */
-export const DEPTH_MAX = 15;
+export const LIMITS = {
+  /** Lexical tokens of a document. */
+  tokens: 2_000,
+  /** Brackets within each other: of a document, and of the values of variables. */
+  nesting: 32,
+  /** Fields below each other. Introspection is not counted: its own rule bounds it. */
+  depth: 10,
+  /** Fields of the operation itself, under whatever names. */
+  rootFields: 20,
+  /** Comparisons of fields that answer under one name: validation holds each against each. */
+  comparisons: 500_000,
+  /** Objects that the answer may hold; cost.ts says how they are counted. */
+  cost: 5_000,
+  /** How long a query may take, in seconds. Mutations take their time, and streams last. */
+  seconds: 10,
+} as const;
 
-/** A validation rule that refuses requests deeper than `DEPTH_MAX`. */
-export function depthRule(context: ValidationContext): ASTVisitor {
-  return {
-    OperationDefinition(operation) {
-      const depth = depthOf(operation.selectionSet, context, new Set());
-      if (depth > DEPTH_MAX) {
-        context.reportError(new GraphQLError(`The request is ${depth} fields deep; at most ${DEPTH_MAX} are allowed. Ask for the inner objects in a request of their own.`, { nodes: operation }));
-      }
-    },
-  };
+export type Limit = keyof typeof LIMITS;
+
+const UNITS: Readonly<Record<Limit, { readonly what: string; readonly advice: string }>> = {
+  tokens: { what: "tokens in the document", advice: "Give values as variables, or ask in several requests." },
+  nesting: { what: "brackets within each other", advice: "Make the value flatter." },
+  depth: { what: "fields below each other", advice: "Ask for the inner objects in a request of their own." },
+  rootFields: { what: "fields at the root of an operation", advice: "Ask in several requests, or for a list." },
+  comparisons: { what: "comparisons of fields that answer under one name", advice: "Ask for each field once." },
+  cost: { what: "objects that the answer may hold (`extensions.cost`)", advice: "Ask for smaller pages (`first`), or for inner lists in a request of their own." },
+  seconds: { what: "seconds for a query", advice: "Ask for smaller pages, or for less of each item." },
+};
+
+export interface Excess {
+  /** What was asked for, where it is known. */
+  readonly requested?: number;
+  /** HTTP status for clients that accept `application/graphql-response+json`; the others are answered with 200. */
+  readonly status?: number;
+  readonly nodes?: readonly ASTNode[];
+  readonly more?: Readonly<Record<string, unknown>>;
 }
 
-function depthOf(set: SelectionSetNode | undefined, context: ValidationContext, within: ReadonlySet<FragmentDefinitionNode>): number {
-  let deepest = 0;
-  for (const selection of set?.selections ?? []) {
-    if (selection.kind === "Field") {
-      if (!selection.name.value.startsWith("__")) deepest = Math.max(deepest, 1 + depthOf(selection.selectionSet, context, within));
-    } else if (selection.kind === "InlineFragment") {
-      deepest = Math.max(deepest, depthOf(selection.selectionSet, context, within));
-    } else {
-      const fragment = context.getFragment(selection.name.value);
-      if (fragment && !within.has(fragment)) deepest = Math.max(deepest, depthOf(fragment.selectionSet, context, new Set([...within, fragment])));
-    }
-  }
-  return deepest;
+/** The error of a request that goes beyond a limit. */
+export function beyond(limit: Limit, { requested, status = 400, nodes, more }: Excess = {}): GraphQLError {
+  const { what, advice } = UNITS[limit];
+  const max = LIMITS[limit];
+  const asked = requested === undefined ? "" : ` This request has ${requested.toLocaleString("en")}.`;
+  const error = new GraphQLError(`At most ${max.toLocaleString("en")} ${what} are allowed.${asked} ${advice}`, {
+    nodes: nodes ?? null,
+    extensions: { code: "LIMIT_EXCEEDED", limit, max, ...(requested !== undefined && { requested }), ...more },
+  });
+  return withStatus(error, { spec: true, status });
 }

@@ -3,6 +3,7 @@
  * its messages: an input with a typing error may hold a password beside it. Anything else is logged and masked.
  */
 import { GraphQLError } from "graphql";
+import { REQUEST_ERRORS } from "../errors.ts";
 import type { Log } from "../log.ts";
 
 /** An error as the caller may see it. */
@@ -13,16 +14,31 @@ export function maskError(error: unknown, requestId: string, log: Log): GraphQLE
   return new GraphQLError(`Unexpected error; the log has it under request ${requestId}.`, { path, extensions: { code: "INTERNAL", requestId } });
 }
 
-/** An error that was meant for the caller, with a code and without values. */
+/** An error that was meant for the caller, with a code of ours and without values. */
 export function shown(error: GraphQLError): GraphQLError {
-  const code = error.extensions["code"] ?? (error.path ? "BAD_USER_INPUT" : "GRAPHQL_VALIDATION_FAILED");
-  return new GraphQLError(withoutValues(error.message), {
+  const given = error.extensions["code"] ?? (error.path ? "BAD_USER_INPUT" : "GRAPHQL_VALIDATION_FAILED");
+  const code = typeof given === "string" && given in REQUEST_ERRORS ? given : "BAD_REQUEST";
+  const { http, ...extensions } = error.extensions;
+  const made = new GraphQLError(withoutValues(error.message), {
     nodes: error.nodes ?? null,
     source: error.source ?? null,
     positions: error.positions ?? null,
     path: error.path ?? null,
-    extensions: { ...error.extensions, code },
+    extensions: { ...extensions, code },
   });
+  return http === undefined ? made : withStatus(made, http as HttpHint);
+}
+
+/** What Yoga is told of the HTTP answer to an error. `spec`: only for clients that accept `application/graphql-response+json`. */
+export interface HttpHint {
+  readonly spec?: boolean;
+  readonly status?: number;
+}
+
+/** The same error with such a hint, where only Yoga comes by it: over WebSocket nobody would take it out. */
+export function withStatus(error: GraphQLError, http: HttpHint): GraphQLError {
+  Object.defineProperty(error.extensions, "http", { value: { ...http }, enumerable: false, configurable: true, writable: true });
+  return error;
 }
 
 /** The message with every printed object and list cut out: `{…}`, `[…]`. Type names and paths stand in quotes and stay. */

@@ -3,13 +3,13 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Engine } from "../engine/engine.ts";
 import { unstorable } from "../graphql/storable.ts";
 import type { StoredJson } from "../store/records.ts";
-import { readBody, sendJson } from "./respond.ts";
+import { readBody, refuseBody, sendJson } from "./respond.ts";
 
 const CALLBACK_BYTES_MAX = 64 * 1024;
 
 export async function serveCallback(engine: Engine, request: IncomingMessage, response: ServerResponse, callbackToken: string): Promise<void> {
   const body = await readBody(request, CALLBACK_BYTES_MAX);
-  if (body === null) return sendJson(response, 413, { error: `A call-back has at most ${CALLBACK_BYTES_MAX} bytes.` });
+  if (body === null) return refuseBody(request, response, { error: `A call-back has at most ${CALLBACK_BYTES_MAX} bytes.` });
   let value: StoredJson;
   try {
     value = body === "" ? {} : (JSON.parse(body) as StoredJson);

@@ -10,20 +10,23 @@ import { renderGraphiQL } from "@graphql-yoga/render-graphiql";
 import { GraphQLError } from "graphql";
 import type { GraphQLSchema } from "graphql";
 import { createYoga } from "graphql-yoga";
-import type { Plugin, YogaServerInstance } from "graphql-yoga";
+import type { YogaServerInstance } from "graphql-yoga";
 import { identify } from "../access/access.ts";
+import type { RequestErrorCode } from "../errors.ts";
 import { createContext } from "../graphql/context.ts";
 import type { Context, Services } from "../graphql/context.ts";
+import { createDocumentCache } from "../graphql/document.ts";
 import { EXAMPLES } from "../graphql/examples.ts";
-import { depthRule } from "../graphql/limits.ts";
+import { guards, timeLimit } from "../graphql/guards.ts";
 import { lists } from "../graphql/lists.ts";
-import { maskError, shown } from "../graphql/mask.ts";
+import { maskError } from "../graphql/mask.ts";
 import type { Log } from "../log.ts";
-import { bound, graphqlError, sendJson } from "./respond.ts";
+import { isSentUnasked } from "./origins.ts";
+import { graphqlError, readBody, refuseBody, sendGraphql } from "./respond.ts";
 
 /** The path of the API, for HTTP and WebSocket. */
 export const GRAPHQL = "/graphql";
-/** How large a request may be, in bytes. */
+/** How large a request may be, in bytes, where the configuration says nothing else. */
 export const BODY_BYTES_MAX = 1024 * 1024;
 /** GraphiQL is one page with everything in it; it talks to us and to nobody else. */
 const PAGE_POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' blob:; worker-src blob: data:; style-src 'unsafe-inline'; img-src 'self' data:; font-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -33,6 +36,11 @@ export interface GraphqlOptions {
   readonly schema: GraphQLSchema;
   readonly services: Services;
   readonly log: Log;
+  /** Whether callers may ask what the schema is; they may, where nothing is said. */
+  readonly introspection?: boolean;
+  readonly bodyBytesMax?: number;
+  /** How long a query may take, in milliseconds. */
+  readonly queryMs?: number;
 }
 
 /** What Yoga is given beside the request: no context for a page, which anybody may see. */
@@ -48,8 +56,10 @@ export interface Graphql {
   serve(request: IncomingMessage, response: ServerResponse, requestId: string): Promise<void>;
 }
 
-export function createGraphql({ schema, services, token, log }: GraphqlOptions): Graphql {
+export function createGraphql({ schema, services: given, token, log, introspection = true, bodyBytesMax = BODY_BYTES_MAX, queryMs }: GraphqlOptions): Graphql {
   const current = new AsyncLocalStorage<{ readonly requestId: string }>();
+  // Nobody's question keeps the database busy without end.
+  const services: Services = { ...given, database: { ...given.database, reader: given.database.bounded } };
 
   const yoga = createYoga<Given, Context>({
     schema,
@@ -60,7 +70,11 @@ export function createGraphql({ schema, services, token, log }: GraphqlOptions):
     graphiql: { title: "Ostler", defaultTabs: EXAMPLES.map(({ query, variables }) => ({ query, ...(variables !== undefined && { variables }) })) },
     renderGraphiQL,
     context: (initial) => initial.context ?? refuseUnknown(),
-    plugins: [boundAndShowWithoutValues, lists(schema)],
+    plugins: [guards({ introspection }), lists(schema), timeLimit(queryMs)],
+    parserAndValidationCache: { documentCache: createDocumentCache(), errorCache: NO_CACHE },
+    // The body is read and bounded here, before Yoga.
+    maxRequestBodySize: false,
+    multipart: false,
     maskedErrors: { maskError: (error) => maskError(error, current.getStore()?.requestId ?? randomUUID(), log) },
   });
 
@@ -70,35 +84,66 @@ export function createGraphql({ schema, services, token, log }: GraphqlOptions):
       await yoga(request, response, {});
       return;
     }
+    const refuse = (status: number, message: string, code: RequestErrorCode) => sendGraphql(request, response, status, graphqlError(message, code));
     const actor = identify(request.headers.authorization, token);
     if (!actor) {
       response.setHeader("www-authenticate", "Bearer");
-      return sendJson(response, 401, graphqlError("Present the token as `Authorization: Bearer …`.", "UNAUTHENTICATED"));
+      return refuse(401, request.headers.authorization === undefined ? PRESENT_TOKEN : `This token is not, or no longer, the right one. ${PRESENT_TOKEN}`, "UNAUTHENTICATED");
     }
-    if (request.method === "POST" && !isJson(request)) {
-      return sendJson(response, 415, graphqlError("Send the request as application/json.", "BAD_REQUEST"));
+    if (request.method === "GET") {
+      if (isSentUnasked(request)) return refuse(403, "A page of another origin must ask first: send a header that browsers do not send unasked, as `x-requested-with`.", "BAD_REQUEST");
+      const flaw = flawOfSearch(request);
+      if (flaw !== null) return refuse(400, flaw, "BAD_REQUEST");
+    } else if (request.method === "POST") {
+      if (!isJson(request)) return refuse(415, "Send the request as application/json.", "BAD_REQUEST");
+      const text = await readBody(request, bodyBytesMax);
+      if (text === null) return refuseBody(request, response, graphqlError(`A request has at most ${bodyBytesMax.toLocaleString("en")} bytes. Ask in several requests.`, "BAD_REQUEST"));
+      const { body, flaw } = readRequest(text);
+      if (flaw !== undefined) return refuse(400, flaw, "BAD_REQUEST");
+      // Where Yoga looks for a body that was read before.
+      Object.assign(request, { body });
     }
-    if (Number(request.headers["content-length"] ?? 0) > BODY_BYTES_MAX) return sendJson(response, 413, graphqlError(`A request has at most ${BODY_BYTES_MAX} bytes.`, "BAD_REQUEST"));
-    bound(request, BODY_BYTES_MAX);
     await yoga(request, response, { context: createContext(services, actor, requestId) });
   }
 
   return { yoga, serve: (request, response, requestId) => current.run({ requestId }, () => serve(request, response, requestId)) };
 }
 
-/** What validation refuses goes round the masking of errors, so it is seen to here, for every transport. */
-const boundAndShowWithoutValues: Plugin = {
-  onValidate({ addValidationRule }) {
-    addValidationRule(depthRule);
-    return ({ valid, result, setResult }) => {
-      if (!valid) setResult((result as readonly GraphQLError[]).map(shown));
-    };
-  },
-};
+const PRESENT_TOKEN = "Present the token as `Authorization: Bearer …`.";
+
+/** Yoga keeps errors of syntax by the texts that have them, however long those are. */
+const NO_CACHE = { get: () => undefined, set: () => {} };
+
+/** The request in a body, or what is wrong with it. What its members are Yoga sees to. */
+function readRequest(text: string): { readonly body: object; readonly flaw?: undefined } | { readonly flaw: string; readonly body?: undefined } {
+  let body: unknown;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    return { flaw: "The body is no JSON." };
+  }
+  if (Array.isArray(body)) return { flaw: "Batches are not taken: send each request by itself, or several fields in one." };
+  if (typeof body !== "object" || body === null || Object.keys(body).length === 0) return { flaw: "The body is a JSON object with a `query`." };
+  return { body };
+}
+
+/** What is wrong with the search of a URL: its variables and extensions are JSON. */
+function flawOfSearch(request: IncomingMessage): string | null {
+  const url = request.url ?? "";
+  const search = new URLSearchParams(url.includes("?") ? url.slice(url.indexOf("?")) : "");
+  for (const name of ["variables", "extensions"]) {
+    try {
+      JSON.parse(search.get(name) || "null");
+    } catch {
+      return `\`${name}\` is no JSON.`;
+    }
+  }
+  return null;
+}
 
 /** Yoga asks for a context also where there is none to give: a page is shown to anybody, a query is not. */
 function refuseUnknown(): never {
-  throw new GraphQLError("Present the token as `Authorization: Bearer …`.", { extensions: { code: "UNAUTHENTICATED" } });
+  throw new GraphQLError(PRESENT_TOKEN, { extensions: { code: "UNAUTHENTICATED" } });
 }
 
 function wantsPage(request: IncomingMessage): boolean {

@@ -1,6 +1,7 @@
 /** The small things of HTTP: what a request is called, how its body is read within bounds, how answers are written. */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { RequestErrorCode } from "../errors.ts";
 
 /** The ID under which a request is logged and answered: the caller's own, when it is a sound one. */
 export function requestIdOf(request: IncomingMessage): string {
@@ -13,31 +14,50 @@ export function pathOf(request: IncomingMessage): string {
   return (request.url ?? "/").split("?")[0] ?? "/";
 }
 
-/** Ends a request whose body grows beyond its limit although it did not say so. */
-export function bound(request: IncomingMessage, bytesMax: number): void {
-  let bytes = 0;
-  request.on("data", (chunk: Buffer) => {
-    bytes += chunk.length;
-    if (bytes > bytesMax) request.destroy();
-  });
-  request.pause();
-}
-
-/** The body as text, or null when it is too large. */
-export async function readBody(request: IncomingMessage, bytesMax: number): Promise<string | null> {
+/**
+ * The body as text, or null when it is too large: what is left of it then is thrown away unread, and the connection must
+ * be closed with the answer (`refuseBody`). Rejects when the client leaves in the middle.
+ */
+export function readBody(request: IncomingMessage, bytesMax: number): Promise<string | null> {
+  if (Number(request.headers["content-length"] ?? 0) > bytesMax) return Promise.resolve(null);
+  const { promise, resolve, reject } = Promise.withResolvers<string | null>();
   const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
+  const take = (chunk: Buffer) => {
     bytes += chunk.length;
-    if (bytes > bytesMax) return null;
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString("utf8");
+    if (bytes <= bytesMax) return void chunks.push(chunk);
+    request.off("data", take);
+    resolve(null);
+  };
+  request.on("data", take);
+  request.once("end", () => resolve(Buffer.concat(chunks).toString("utf8")));
+  request.once("error", reject);
+  return promise;
+}
+
+/** How long the rest of a body that was refused is still taken and thrown away, so that the client comes to read why. */
+const REST_MS = 2_000;
+
+/** Answers 413 and lets go of the connection. */
+export function refuseBody(request: IncomingMessage, response: ServerResponse, body: unknown): void {
+  response.setHeader("connection", "close");
+  sendJson(response, 413, body);
+  request.resume();
+  const cut = setTimeout(() => request.destroy(), REST_MS);
+  response.once("close", () => clearTimeout(cut));
 }
 
 /** An answer of GraphQL that is nothing but one error. */
-export function graphqlError(message: string, code: string, more: Readonly<Record<string, unknown>> = {}): { readonly errors: readonly unknown[] } {
+export function graphqlError(message: string, code: RequestErrorCode, more: Readonly<Record<string, unknown>> = {}): { readonly errors: readonly unknown[] } {
   return { errors: [{ message, extensions: { code, ...more } }] };
+}
+
+const GRAPHQL_TYPE = "application/graphql-response+json";
+
+/** Answers a request for the API without executing it. */
+export function sendGraphql(request: IncomingMessage, response: ServerResponse, status: number, body: unknown): void {
+  const type = request.headers.accept?.includes(GRAPHQL_TYPE) ? GRAPHQL_TYPE : "application/json";
+  response.writeHead(status, { "content-type": `${type}; charset=utf-8` }).end(JSON.stringify(body));
 }
 
 export function sendJson(response: ServerResponse, status: number, body: unknown): void {

@@ -1,16 +1,18 @@
 /**
  * One port: the API at /graphql (HTTP, server-sent events, WebSocket), GraphiQL on the same path for browsers, the
- * schema as text, health, and call-backs of machines. Closing goes in an order that gives every answer that is due:
- * not ready, streams told, no new connections, sockets closed, requests finished.
+ * schema as text, health, and call-backs of machines. It ends in two parts, so that the process can end in order:
+ * `rest`, after which it is not ready any more, and closing, which gives every answer that is due: streams told, no new
+ * connections, sockets closed, requests answered, whatever is left cut.
  */
 import { createServer as createHttpServer } from "node:http";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { serveCallback } from "./callback.ts";
+import { identify } from "../access/access.ts";
 import { createGraphql, GRAPHQL } from "./graphql.ts";
 import type { GraphqlOptions } from "./graphql.ts";
-import { isOwnOrigin } from "./origins.ts";
+import { allowReading, answerPreflight, isAllowedOrigin, isMeantForUs } from "./origins.ts";
 import { graphqlError, pathOf, requestIdOf, sendJson, sendText } from "./respond.ts";
 import { createSockets } from "./sockets.ts";
 
@@ -18,31 +20,45 @@ export interface ServerOptions extends GraphqlOptions {
   readonly host: string;
   readonly port: number;
   readonly schemaText: string;
+  /** Origins of other pages that may talk to us; none, where nothing is said. */
+  readonly origins?: readonly string[];
 }
 
 export interface RunningServer extends AsyncDisposable {
   /** Where it listens, as http://host:port. */
   readonly url: string;
+  /** Not ready from now on, so that whoever shares out requests sends none any more; those that come are answered. */
+  rest(): void;
 }
 
 /** How long streams may take to say their last word, when the service ends. */
 const LAST_WORD_MS = 1_000;
-/** How long after that sockets may take to close by themselves, and requests to be answered. */
+/** How long after that sockets may take to close by themselves. */
 const CLOSE_SOCKETS_MS = 2_000;
+/** How long after that requests may take to be answered. */
+const ANSWER_MS = 2_000;
 const LOOK_EVERY_MS = 20;
+const SCHEMA = "/schema.graphql";
+/** How long a request may take to come, whole, and its headers before that. */
 const REQUEST_MS = 30_000;
 const HEADERS_MS = 10_000;
+/** How often the two are looked at. */
+const CHECK_MS = 1_000;
+/** How long an answer may wait for somebody to take more of it. */
+const TAKE_MS = 30_000;
 
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
-  const { services, token, log } = options;
+  const { services, token, log, introspection = true } = options;
+  const allowed = { origins: options.origins ?? [], token };
   let ready = true;
   const { yoga, serve } = createGraphql(options);
   const sockets = createSockets({ yoga, services, token });
 
-  const server = createHttpServer({ requestTimeout: REQUEST_MS, headersTimeout: HEADERS_MS }, (request, response) => {
+  const server = createHttpServer({ requestTimeout: REQUEST_MS, headersTimeout: HEADERS_MS, connectionsCheckingInterval: CHECK_MS }, (request, response) => {
     const requestId = requestIdOf(request);
     response.setHeader("x-request-id", requestId);
     response.setHeader("x-content-type-options", "nosniff");
+    cutIfNotTaken(response);
     route(request, response, requestId).catch((error: unknown) => {
       log.error({ err: error, requestId }, "a request failed");
       if (!response.headersSent) sendJson(response, 500, graphqlError("Unexpected error.", "INTERNAL", { requestId }));
@@ -52,6 +68,11 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 
   async function route(request: IncomingMessage, response: ServerResponse, requestId: string): Promise<void> {
     const path = pathOf(request);
+    if (!isMeantForUs(request, allowed)) return sendJson(response, 421, graphqlError(`Without a token this service answers to the names of its own machine only, not to ${request.headers.host}. List the origin in OSTLER_ORIGINS, or set OSTLER_TOKEN.`, "BAD_REQUEST"));
+    if (path === GRAPHQL || path === SCHEMA) {
+      allowReading(request, response, allowed);
+      if (request.method === "OPTIONS") return answerPreflight(request, response);
+    }
     if (path === GRAPHQL) return serve(request, response, requestId);
     if (path.startsWith("/callback/") && request.method === "POST") return serveCallback(services.engine, request, response, path.slice("/callback/".length));
     if (request.method !== "GET" && request.method !== "HEAD") return sendJson(response, 404, { error: "There is nothing here." });
@@ -63,11 +84,21 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
         return sendText(response, 200, "ok\n");
       case "/readyz":
         return (await isReady()) ? sendText(response, 200, "ok\n") : sendText(response, 503, "not ready\n");
-      case "/schema.graphql":
-        return sendText(response, 200, options.schemaText);
+      case SCHEMA:
+        return serveSchema(request, response);
       default:
         return sendJson(response, 404, { error: `There is nothing at ${path}; the API is at ${GRAPHQL}.` });
     }
+  }
+
+  /** What introspection would tell is told to whom it would be told. */
+  function serveSchema(request: IncomingMessage, response: ServerResponse): void {
+    if (!identify(request.headers.authorization, token)) {
+      response.setHeader("www-authenticate", "Bearer");
+      return sendJson(response, 401, graphqlError("Present the token as `Authorization: Bearer …`.", "UNAUTHENTICATED"));
+    }
+    if (!introspection) return sendJson(response, 403, graphqlError("Introspection is switched off here. Whoever runs the service can print its schema.", "FORBIDDEN"));
+    sendText(response, 200, options.schemaText);
   }
 
   async function isReady(): Promise<boolean> {
@@ -80,9 +111,18 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     }
   }
 
+  /** Connections on which nothing was asked yet. */
+  const silent = new Set<Socket>();
+  server.on("connection", (socket) => {
+    silent.add(socket);
+    socket.once("close", () => silent.delete(socket));
+  });
+  server.on("request", ({ socket }) => silent.delete(socket));
+
   server.on("upgrade", (request, socket, head) => {
+    silent.delete(request.socket);
     const path = pathOf(request);
-    if (path !== GRAPHQL || !ready || !isOwnOrigin(request)) {
+    if (path !== GRAPHQL || !ready || !isAllowedOrigin(request, allowed) || !isMeantForUs(request, allowed)) {
       // Nobody else listens to this socket any more: one that is reset now would end the process.
       socket.on("error", () => socket.destroy());
       socket.end(`HTTP/1.1 ${path === GRAPHQL ? (ready ? "403 Forbidden" : "503 Service Unavailable") : "404 Not Found"}\r\nconnection: close\r\n\r\n`);
@@ -96,6 +136,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const shownHost = options.host.includes(":") ? `[${options.host}]` : options.host;
   return {
     url: `http://${shownHost}:${port}`,
+    rest() {
+      ready = false;
+    },
     async [Symbol.asyncDispose]() {
       ready = false;
       services.tail.close();
@@ -104,17 +147,34 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       const sweep = setInterval(() => server.closeIdleConnections(), LOOK_EVERY_MS);
       const lastWords = Date.now() + LAST_WORD_MS;
       while (Date.now() < lastWords && sockets.isTalking()) await delay(LOOK_EVERY_MS);
-      const terminate = setTimeout(() => {
-        sockets.terminate();
+      for (const socket of silent) socket.destroy();
+      const terminate = setTimeout(() => sockets.terminate(), CLOSE_SOCKETS_MS);
+      const cut = setTimeout(() => {
+        log.warn("requests that are not answered yet are cut");
         server.closeAllConnections();
-      }, CLOSE_SOCKETS_MS);
+      }, CLOSE_SOCKETS_MS + ANSWER_MS);
       await sockets.close();
       await closed;
       clearTimeout(terminate);
+      clearTimeout(cut);
       clearInterval(sweep);
       await yoga.dispose();
     },
   };
+}
+
+/** Lets go of an answer, whole and ready, that nobody takes. Streams are not meant: they are not ready before they end. */
+function cutIfNotTaken(response: ServerResponse): void {
+  response.once("prefinish", () => {
+    const { socket } = response;
+    if (!socket || response.writableFinished) return;
+    const cut = () => socket.destroy();
+    socket.setTimeout(TAKE_MS, cut);
+    response.once("finish", () => {
+      socket.setTimeout(0);
+      socket.off("timeout", cut);
+    });
+  });
 }
 
 function listen(server: Server, port: number, host: string): Promise<void> {

@@ -22,6 +22,8 @@ export type Tx = Parameters<Parameters<PostgresJsDatabase["transaction"]>[0]>[0]
 
 export interface Database extends AsyncDisposable {
   readonly reader: Reader;
+  /** For reads on somebody's behalf: each statement is cut after `READ_SECONDS`, whether or not anybody still waits. */
+  readonly bounded: Reader;
   readonly connection: Connection;
   /**
    * Runs `work` in a transaction and commits it. Serialisation failures and deadlocks run it again, up to five times,
@@ -52,11 +54,16 @@ const MIGRATION_LOCK = 7_246_519_203;
 const SERVER_VERSION_MIN = 150_000;
 const RETRIED = new Set(["40001", "40P01"]);
 const TRIES = 5;
+/** How long a statement of a bounded read may take: as long as a query of the API may. */
+const READ_SECONDS = 10;
+/** How long statements may go on when the database is closed. */
+const END_SECONDS = 2;
 
 export async function openDatabase(options: DatabaseOptions): Promise<Database> {
   const { onStatement } = options;
   const sql = connect(options.connection, options.connectionsMax ?? 20, onStatement && ((_connection, text) => onStatement(text)));
   const db = drizzle({ client: sql, jit: true });
+  const boundedSql = connect(options.connection, options.connectionsMax ?? 20, onStatement && ((_connection, text) => onStatement(text)), READ_SECONDS);
   try {
     await requireVersion(sql);
   } catch (error) {
@@ -65,6 +72,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
   }
   return {
     reader: db,
+    bounded: drizzle({ client: boundedSql, jit: true }),
     connection: options.connection,
     async transaction(work) {
       for (let tried = 1; ; tried += 1) {
@@ -84,7 +92,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
       await sql.notify(channel, payload);
     },
     async [Symbol.asyncDispose]() {
-      await sql.end({ timeout: 5 });
+      await Promise.all([sql.end({ timeout: END_SECONDS }), boundedSql.end({ timeout: END_SECONDS })]);
     },
   };
 }
@@ -104,7 +112,7 @@ export async function migrateDatabase(connection: Connection): Promise<void> {
   }
 }
 
-function connect(connection: Connection, max: number, debug?: (connection: number, text: string) => void): Sql {
+function connect(connection: Connection, max: number, debug?: (connection: number, text: string) => void, statementSeconds?: number): Sql {
   const options = {
     max,
     ...(debug && { debug }),
@@ -113,7 +121,7 @@ function connect(connection: Connection, max: number, debug?: (connection: numbe
     // With the default of 100, a BEGIN that fills a connection's pipeline leaves the connection in an open transaction
     // in the pool: what it acknowledges afterwards is lost (postgres.js issues 823, 1189, 1210).
     max_pipeline: 1e9,
-    connection: { application_name: "ostler" },
+    connection: { application_name: "ostler", ...(statementSeconds !== undefined && { statement_timeout: statementSeconds * 1_000 }) },
   };
   return sparedAfterLoss("url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options }));
 }

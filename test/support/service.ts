@@ -51,6 +51,11 @@ export interface ServiceSetup {
   readonly concurrency?: number;
   /** false: requests are admitted and wait. */
   readonly started?: boolean;
+  readonly introspection?: boolean;
+  readonly origins?: readonly string[];
+  readonly bodyBytesMax?: number;
+  /** How long a query may take, in milliseconds. */
+  readonly queryMs?: number;
   /** Called with the text of each statement that the service sends. */
   readonly onStatement?: (text: string) => void;
 }
@@ -114,7 +119,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
   const schema = buildSchema(registry.drivers);
   const text = schemaText(schema);
   const services = { database, registry, engine, tail, version: "0.0.0-test", schemaHash: hashOfSchema(text) };
-  let server: RunningServer | null = await startServer({ host: "127.0.0.1", port: 0, token: setup.token ?? null, schema, schemaText: text, services, log });
+  let server: RunningServer | null = await startServer({ host: "127.0.0.1", port: 0, token: setup.token ?? null, ...httpOptions(setup), schema, schemaText: text, services, log });
   const { url } = server;
   const close = async () => {
     const open = server;
@@ -208,6 +213,10 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
       await owned.disposeAsync();
     },
   };
+}
+
+function httpOptions({ introspection, origins, bodyBytesMax, queryMs }: ServiceSetup) {
+  return { ...(introspection !== undefined && { introspection }), ...(origins && { origins }), ...(bodyBytesMax !== undefined && { bodyBytesMax }), ...(queryMs !== undefined && { queryMs }) };
 }
 
 /** The data of each item of a graphql-ws subscription; errors end it. */

@@ -1,0 +1,165 @@
+/** What one request may ask at most: the same over every transport, refused with the limit's name, and cheap to refuse. */
+import { setTimeout as delay } from "node:timers/promises";
+import { getIntrospectionQuery } from "graphql";
+import { afterAll, describe, expect, test } from "vitest";
+import { LIMITS } from "../../src/graphql/limits.ts";
+import { eventually } from "../support/eventually.ts";
+import { serviceUnderTest } from "../support/service.ts";
+import { EACH_TRANSPORT } from "./transports.ts";
+import type { ApiRequest } from "./transports.ts";
+
+const open = await serviceUnderTest();
+const silent = await serviceUnderTest({ introspection: false, queryMs: 300 });
+afterAll(async () => {
+  await open[Symbol.asyncDispose]();
+  await silent[Symbol.asyncDispose]();
+});
+
+const times = (count: number, text: string) => text.repeat(count);
+const nested = (levels: number): unknown => (levels === 0 ? 1 : [nested(levels - 1)]);
+/** Twenty-five fragments, each of which spreads the next twice: 33 million fields, were they spread out. */
+const EXPONENTIAL = `{ ...F0 } ${Array.from({ length: 25 }, (_, at) => `fragment F${at} on Query { ${at === 24 ? "nodes(first: 1) { edges { node { id } } }" : `...F${at + 1} ...F${at + 1}`} }`).join(" ")}`;
+const CYCLE = "{ ...A } fragment A on Query { viewer { subject } ...B } fragment B on Query { ...A }";
+
+interface Refused extends ApiRequest {
+  readonly what: string;
+  readonly limit: keyof typeof LIMITS;
+  readonly requested?: number;
+}
+
+const REFUSED: readonly Refused[] = [
+  { what: "a token too many", query: `{ viewer { ${times(1_997, "x ")} } }`, limit: "tokens" },
+  { what: "brackets too deep in the document", query: `{ node(by: { name: ${times(31, "[")}1${times(31, "]")} }) { name } }`, limit: "nesting" },
+  { what: "as many open brackets as the tokens allow", query: `{ node(by: ${times(1_900, "[")}`, limit: "nesting" },
+  { what: "values too deep in a variable", query: "query ($by: NodeRef!) { node(by: $by) { name } }", variables: { by: nested(32) }, limit: "nesting" },
+  { what: "fields too deep", query: "{ clusters { edges { node { nodes { edges { node { cluster { nodes { edges { node { name } } } } } } } } } } }", limit: "depth", requested: 11 },
+  { what: "fields too deep in fragments", query: "{ ...A } fragment A on Query { clusters { edges { node { ...B } } } } fragment B on Cluster { nodes { edges { node { cluster { nodes { edges { node { name } } } } } } } }", limit: "depth", requested: 11 },
+  { what: "an alias too many", query: `{ ${Array.from({ length: 21 }, (_, at) => `a${at}: viewer { subject }`).join(" ")} }`, limit: "rootFields", requested: 21 },
+  { what: "aliases in fragments", query: `{ ...A ...B } fragment A on Query { ${Array.from({ length: 11 }, (_, at) => `a${at}: viewer { subject }`).join(" ")} } fragment B on Query { ${Array.from({ length: 10 }, (_, at) => `b${at}: viewer { subject }`).join(" ")} }`, limit: "rootFields", requested: 21 },
+  { what: "fragments that spread out without end", query: EXPONENTIAL, limit: "rootFields" },
+  { what: "fields of one name without number", query: `{ viewer { ${times(1_900, "subject ")} } }`, limit: "comparisons" },
+  { what: "pages in pages", query: "{ clusters(first: 100) { edges { node { nodes(first: 50) { edges { node { name } } } } } } }", limit: "cost", requested: 5_100 },
+  { what: "a page whose size is a variable", query: "query ($first: Int, $other: Int = 100) { clusters(first: $other) { edges { node { nodes(last: $first) { edges { node { name } } } } } } }", variables: { first: 51 }, limit: "cost", requested: 5_200 },
+  { what: "pages in fragments", query: "{ clusters(first: 100) { ...Clusters } } fragment Clusters on ClusterConnection { edges { node { ...Nodes } } } fragment Nodes on Cluster { nodes(first: 100) { edges { node { name } } } }", limit: "cost", requested: 10_100 },
+  { what: "introspection without end", query: `{ __schema { ${Array.from({ length: 60 }, (_, at) => `a${at}: types { name kind fields { name type { name } } }`).join(" ")} } }`, limit: "cost" },
+];
+
+const ACCEPTED: readonly (ApiRequest & { readonly what: string })[] = [
+  { what: "as deep as may be", query: "{ clusters(first: 2) { edges { node { nodes(first: 2) { edges { node { cluster { nodes(first: 2) { edges { cursor } } } } } } } } } }" },
+  { what: "as many aliases as may be", query: `{ ${Array.from({ length: 20 }, (_, at) => `a${at}: viewer { subject }`).join(" ")} }` },
+  { what: "as costly as may be", query: "{ clusters(first: 100) { edges { node { nodes(first: 49) { edges { node { name } } } } } } }" },
+  { what: "what is left out", query: "query ($all: Boolean = false) { clusters(first: 100) { edges { node { name nodes(first: 100) @include(if: $all) { edges { node { name } } } } } } }" },
+  { what: "what GraphiQL asks", query: getIntrospectionQuery({ descriptions: true, specifiedByUrl: true, directiveIsRepeatable: true, schemaDescription: true, inputValueDeprecation: true, oneOf: true }) },
+];
+
+describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
+  test.each(REFUSED)("$what is refused", async ({ query, variables, limit, requested }) => {
+    const { errors = [], data } = await ask(open.url, { query, ...(variables && { variables }) });
+    expect(data ?? null).toBeNull();
+    expect(errors).toHaveLength(1);
+    const [error] = errors;
+    expect(error?.extensions).toMatchObject({ code: "LIMIT_EXCEEDED", limit, max: LIMITS[limit], ...(requested !== undefined && { requested }) });
+    expect(error?.message).toMatch(/^At most [\d,]+ .* are allowed\. .*[a-z]\.$/);
+  });
+
+  test.each(ACCEPTED)("$what is answered", async ({ query, variables }) => {
+    const { errors, data } = await ask(open.url, { query, ...(variables && { variables }) });
+    expect(errors).toBeUndefined();
+    expect(data).toBeTruthy();
+  });
+
+  test.each([
+    { what: "an error of syntax", query: "{ viewer { subject }", code: "GRAPHQL_PARSE_FAILED" },
+    { what: "an unknown field", query: "{ viewer { nonsense } }", code: "GRAPHQL_VALIDATION_FAILED" },
+    { what: "a fragment that spreads itself", query: CYCLE, code: "GRAPHQL_VALIDATION_FAILED" },
+    { what: "a variable that does not fit", query: "query ($first: Int) { nodes(first: $first) { totalCount } }", variables: { first: "x" }, code: "BAD_USER_INPUT" },
+    { what: "an operation that is not named", query: "query A { viewer { subject } } query B { viewer { subject } }", code: "BAD_REQUEST" },
+    { what: "an operation that is not there", query: "query A { viewer { subject } }", operationName: "C", code: "BAD_REQUEST" },
+  ])("$what is refused with a code", async ({ code, what: _what, ...request }) => {
+    const { errors = [] } = await ask(open.url, request);
+    expect(errors.map(({ extensions }) => extensions?.["code"])).toContain(code);
+    expect(errors.map(({ extensions }) => extensions?.["code"])).not.toContain("INTERNAL");
+  });
+
+  test("what it costs stands in each answer", async () => {
+    const { extensions } = await ask(open.url, { query: "{ nodes(first: 7) { totalCount edges { node { name cluster { name } verbs { verb } } } } viewer { subject } }" });
+    expect(extensions).toEqual({ cost: { requested: 10 + 7 * (1 + 1 + 5) + 1, max: 5_000 } });
+  });
+
+  test("introspection is refused where it is switched off, and no name is suggested", async () => {
+    const { errors = [] } = await ask(silent.url, { query: "{ __schema { types { name } } __type(name: \"Node\") { name } viewer { __typename } }" });
+    expect(errors.map(({ extensions }) => extensions?.["code"])).toEqual(["FORBIDDEN", "FORBIDDEN"]);
+    const { errors: [near] = [] } = await ask(silent.url, { query: "{ viewer { subjekt } }" });
+    expect(near?.message).toBe('Cannot query field "subjekt" on type "Actor".');
+    const { errors: [far] = [] } = await ask(silent.url, { query: "query ($filter: NodeFilter) { nodes(filter: $filter) { totalCount } }", variables: { filter: { states: ["AVAILABEL"] } } });
+    expect(far?.message).not.toMatch(/did you mean/i);
+    const { errors: [told] = [] } = await ask(open.url, { query: "{ viewer { subjekt } }" });
+    expect(told?.message).toContain("Did you mean");
+  });
+
+  test("a query that takes too long is answered at its time, and no other is touched", async () => {
+    const held = Promise.withResolvers<void>();
+    const locked = Promise.withResolvers<void>();
+    const holding = silent.test.sql.begin(async (sql) => {
+      await sql`lock table clusters in access exclusive mode`;
+      locked.resolve();
+      await held.promise;
+    });
+    await locked.promise;
+    try {
+      const { errors = [], data } = await ask(silent.url, { query: "{ clusters(first: 3) { edges { node { name } } } }" });
+      expect(data ?? null).toBeNull();
+      expect(errors).toMatchObject([{ message: expect.stringMatching(/^At most 10 seconds/) as string, extensions: { code: "LIMIT_EXCEEDED", limit: "seconds" } }]);
+      expect((await ask(silent.url, { query: "{ viewer { subject } }" })).data).toEqual({ viewer: { subject: "anonymous" } });
+      if (name !== "GET") {
+        const late = ask(silent.url, { query: `mutation { createCluster(input: { name: "late-${name.replaceAll(" ", "-").toLowerCase()}" }) { cluster { state } errors { code } } }` });
+        // Three times as long as a query may take: what is shown is that nothing comes.
+        expect(await Promise.race([late, delay(900, "nothing yet")])).toBe("nothing yet");
+        held.resolve();
+        expect((await late).errors).toBeUndefined();
+      }
+    } finally {
+      held.resolve();
+      await holding;
+    }
+  });
+});
+
+test.each(EACH_TRANSPORT.filter(({ name }) => name === "server-sent events" || name === "WebSocket"))("a stream over $name is held to the same limits", async ({ ask }) => {
+  const costly = await ask(open.url, { query: "subscription { nodeTransitions(snapshot: true) { ... on NodeSnapshot { node { operations(first: 100) { edges { node { runs(first: 100) { edges { node { id } } } } } } } } } }" });
+  expect(costly.errors).toMatchObject([{ extensions: { code: "LIMIT_EXCEEDED", limit: "cost" } }]);
+  const deepFilter = await ask(open.url, { query: "subscription ($filter: NodeFilter) { nodeTransitions(filter: $filter) { __typename } }", variables: { filter: nested(32) } });
+  expect(deepFilter.errors).toMatchObject([{ extensions: { code: "LIMIT_EXCEEDED", limit: "nesting" } }]);
+  const fine = await ask(open.url, { query: "subscription { nodeTransitions(snapshot: true) { __typename } }" });
+  expect(fine.errors).toBeUndefined();
+  expect(fine.extensions).toBeUndefined();
+});
+
+test("a client that leaves in the middle of a mutation does not undo it", async () => {
+  const held = Promise.withResolvers<void>();
+  const locked = Promise.withResolvers<void>();
+  const holding = open.test.sql.begin(async (sql) => {
+    await sql`lock table clusters in access exclusive mode`;
+    locked.resolve();
+    await held.promise;
+  });
+  await locked.promise;
+  const leave = new AbortController();
+  const left = fetch(`${open.url}/graphql`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ query: 'mutation { createCluster(input: { name: "left-behind" }) { errors { code } } }' }), signal: leave.signal });
+  await eventually("the mutation waits for the lock", async () => {
+    const rows = await open.database.reader.execute<{ count: number }>("select count(*)::int as count from pg_locks where not granted");
+    return Number([...rows][0]?.["count"]) > 0;
+  });
+  leave.abort();
+  await expect(left).rejects.toThrow(/abort/);
+  held.resolve();
+  await holding;
+  await eventually("the cluster is there", async () => (await open.query<{ cluster: { name: string } | null }>('{ cluster(by: { name: "left-behind" }) { name } }')).cluster !== null);
+});
+
+test("verbs on very many nodes fit into one request", async () => {
+  const names = Array.from({ length: 10_000 }, (_, at) => `a-name-of-a-node-${String(at).padStart(7, "0")}`);
+  const { errors, data } = await open.ask<{ commissionNodes: { errors: { code: string }[] } }>("mutation Many($input: CommissionNodesInput!) { commissionNodes(input: $input) { errors { code } } }", { input: { nodes: { names } } });
+  expect(errors).toEqual([]);
+  expect(data?.commissionNodes.errors).toMatchObject([{ code: "NOT_FOUND" }]);
+});

@@ -1,0 +1,56 @@
+/** The ways to the API, so that one request can be sent over each and what comes back be compared. */
+import type { FormattedExecutionResult } from "graphql";
+import { createClient } from "graphql-ws";
+import { WebSocket } from "ws";
+
+export interface ApiRequest {
+  readonly query: string;
+  readonly variables?: Readonly<Record<string, unknown>>;
+  readonly operationName?: string;
+}
+
+export type Result = FormattedExecutionResult<Record<string, unknown>>;
+
+/** How one request is answered by the service at a URL: its only result, or that of a stream's first item. */
+type Transport = (url: string, request: ApiRequest) => Promise<Result>;
+
+export const TRANSPORTS: Readonly<Record<"POST" | "GET" | "server-sent events" | "WebSocket", Transport>> = {
+  async POST(url, request) {
+    const response = await fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(request) });
+    return (await response.json()) as Result;
+  },
+  async GET(url, { query, variables, operationName }) {
+    const search = new URLSearchParams({ query, ...(variables && { variables: JSON.stringify(variables) }), ...(operationName !== undefined && { operationName }) });
+    const response = await fetch(`${url}/graphql?${search.toString()}`, { headers: { accept: "application/json" } });
+    return (await response.json()) as Result;
+  },
+  async "server-sent events"(url, request) {
+    const leave = new AbortController();
+    const response = await fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json", accept: "text/event-stream" }, body: JSON.stringify(request), signal: leave.signal });
+    if (!response.body) throw new Error(`No stream came, but ${response.status}.`);
+    let text = "";
+    for await (const part of response.body.pipeThrough(new TextDecoderStream())) {
+      text += part;
+      const item = /^data: (\{.*)\n\n/m.exec(text)?.[1];
+      if (item === undefined) continue;
+      leave.abort();
+      return JSON.parse(item) as Result;
+    }
+    throw new Error(`The stream ended without an item: ${text}`);
+  },
+  async WebSocket(url, request) {
+    const client = createClient({ url: `${url.replace("http", "ws")}/graphql`, webSocketImpl: WebSocket, retryAttempts: 0 });
+    try {
+      const { value } = await client.iterate({ ...request }).next();
+      return value as Result;
+    } catch (errors) {
+      if (Array.isArray(errors)) return { errors } as Result;
+      throw errors;
+    } finally {
+      await client.dispose();
+    }
+  },
+};
+
+/** Every transport, for `describe.each`. */
+export const EACH_TRANSPORT = (Object.keys(TRANSPORTS) as (keyof typeof TRANSPORTS)[]).map((name) => ({ name, ask: TRANSPORTS[name] }));
