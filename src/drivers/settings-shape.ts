@@ -73,23 +73,23 @@ export function shapeFlaw(schema: Schema<unknown>, what: string): string | null 
   }
   const { type } = resolved(root, root, []).schema;
   if (type !== "object") return `${what} are no object: the JSON Schema is ${type === undefined ? "of no one type" : `of type ${JSON.stringify(type)}`}; declare an object whose properties are the settings.`;
-  for (const { path, schema, isTop } of propertiesBelow(root, root, [], [])) {
+  for (const { path, property, isTop } of propertiesBelow(root, root, [], [])) {
     const name = path.at(-1) ?? "";
     if (!isName(name)) return `${what} have a field ${JSON.stringify(path.join("."))}, which clients cannot write as a name; use letters, digits and underscores.`;
-    if (schema["writeOnly"] !== true) continue;
+    if (property["writeOnly"] !== true) continue;
     if (!isTop) return `${what} hold the secret ${path.join(".")} inside another setting, where it would not be kept apart; move it to the top.`;
-    if (schema["type"] !== "string") return `${what} hold the secret ${path.join(".")}, which is no string.`;
+    if (property["type"] !== "string") return `${what} hold the secret ${path.join(".")}, which is no string.`;
   }
   return null;
 }
 
 /** Every property of a schema, in lists, records and variants too; what refers to itself is entered once. */
-function propertiesBelow(value: unknown, root: JsonSchema, path: readonly string[], above: readonly string[]): { path: readonly string[]; schema: JsonSchema; isTop: boolean }[] {
+function propertiesBelow(value: unknown, root: JsonSchema, path: readonly string[], above: readonly string[]): { path: readonly string[]; property: JsonSchema; isTop: boolean }[] {
   const { schema, references } = resolved(value, root, above);
   if (references.length > above.length && above.includes(references.at(-1) ?? "")) return [];
   const own = Object.entries(objectAt(schema, "properties")).flatMap(([name, inside]) => {
     const here = [...path, name];
-    return [{ path: here, schema: resolved(inside, root, references).schema, isTop: value === root }, ...propertiesBelow(inside, root, here, references)];
+    return [{ path: here, property: resolved(inside, root, references).schema, isTop: value === root }, ...propertiesBelow(inside, root, here, references)];
   });
   const variants = ["anyOf", "oneOf", "allOf", "prefixItems"].flatMap((key) => (Array.isArray(schema[key]) ? (schema[key] as unknown[]) : []));
   const inside = [...variants, schema["items"], schema["additionalProperties"], ...Object.values(objectAt(schema, "patternProperties"))].filter(isRecord);
@@ -171,7 +171,7 @@ function withoutNull(schema: JsonSchema, root: JsonSchema): { readonly schema: J
     return nullable && others.length === 1 ? { schema: { ...resolved(others[0], root, []).schema, ...rest }, nullable } : { schema, nullable };
   }
   const values = schema["enum"];
-  return { schema, nullable: Array.isArray(values) ? values.includes(null) : type === undefined && !("const" in schema) };
+  return { schema, nullable: Array.isArray(values) ? values.includes(null) : type === "null" || (type === undefined && !("const" in schema)) };
 }
 
 function isSmall(value: unknown): boolean {

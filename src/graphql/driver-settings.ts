@@ -199,15 +199,17 @@ function literal(shape: Shape, value: unknown): string | null {
     }
     case "object":
     case "json":
-      return isTyped(shape) ? objectLiteral(value, (name) => shape.fields.find((field) => field.name === name)?.shape) : plainLiteral(value);
+      if (!isTyped(shape)) return plainLiteral(value);
+      if (shape.fields.some(({ name, required }) => required && !Object.hasOwn(Object(value), name))) return null;
+      return objectLiteral(value, (name) => shape.fields.find((field) => field.name === name)?.shape);
   }
 }
 
 function objectLiteral(value: unknown, shapeOfField: (name: string) => Shape | undefined): string | null {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return null;
-  const fields = Object.entries(value).map(([name, inside]) => {
+  const fields = Object.entries(value).map(([name, field]) => {
     const shape = shapeOfField(name);
-    const text = shape ? literal(shape, inside) : null;
+    const text = shape ? literal(shape, field) : null;
     return text === null || !isName(name) ? null : `${name}: ${text}`;
   });
   return fields.includes(null) ? null : `{${fields.join(", ")}}`;

@@ -357,8 +357,8 @@ function labelsOf(labels: readonly { readonly key: string; readonly value: strin
   return labels ? Object.fromEntries(labels.map(({ key, value }) => [key, value])) : undefined;
 }
 
-function interfacesOf(given: readonly { readonly kinds: readonly string[]; readonly driver: Parameters<typeof chosenDriver>[0] }[] | null | undefined) {
-  return given?.map(({ kinds, driver }) => ({ kinds, ...chosenDriver(driver) }));
+function interfacesOf(taken: readonly { readonly kinds: readonly string[]; readonly driver: Parameters<typeof chosenDriver>[0] }[] | null | undefined) {
+  return taken?.map(({ kinds, driver }) => ({ kinds, ...chosenDriver(driver) }));
 }
 
 builder.mutationField("registerNodes", (t) =>

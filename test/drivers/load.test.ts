@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
-import { loadPlugins } from "../../src/drivers/load.ts";
+import { describeDrivers, loadPlugins } from "../../src/drivers/load.ts";
 import { createLog } from "../../src/log.ts";
 
 const log = createLog("silent");
@@ -17,7 +17,9 @@ function aPlugin(source: string): string {
   return file;
 }
 
-const SCHEMA = `{ "~standard": { version: 1, vendor: "test", validate: (value) => ({ value }), jsonSchema: { input: () => ({ type: "object", properties: {} }), output: () => ({}) } } }`;
+/** The source of a schema that tells this as its JSON Schema. */
+const declaring = (json: string) => `{ "~standard": { version: 1, vendor: "test", validate: (value) => ({ value }), jsonSchema: { input: () => (${json}), output: () => ({}) } } }`;
+const SCHEMA = declaring(`{ type: "object", properties: {} }`);
 const POWER = `{ read: async () => "OFF", set: async () => {} }`;
 
 /** The source of a plugin whose driver is sound but for `flaw`. */
@@ -77,6 +79,14 @@ describe("the start is stopped by a plugin", () => {
     { what: "whose driver has no version", source: withDriver({ version: undefined }), says: "lacks a version or a description" },
     { what: "whose settings are no schema", source: withDriver({ settings: "{}" }), says: "its settings are no schema" },
     { what: "whose schema has no JSON Schema", source: withDriver({ settings: `{ "~standard": { version: 1, vendor: "x", validate: () => {} } }` }), says: "its settings are no schema" },
+    { what: "whose name clients cannot write as a field", source: withDriver({ name: '"no-good"' }), says: `name "no-good" is not lower-case letters and digits, in words joined by _` },
+    { what: "whose settings cannot be told as JSON Schema", source: withDriver({ settings: declaring(`(() => { throw new Error("Dates cannot be told"); })()`) }), says: "its settings cannot be told as JSON Schema (Dates cannot be told); use types that JSON has." },
+    { what: "whose settings are no object", source: withDriver({ settings: declaring(`{ type: "string" }`) }), says: `its settings are no object: the JSON Schema is of type "string"` },
+    { what: "whose settings are one of two objects", source: withDriver({ settings: declaring(`{ anyOf: [{ type: "object" }] }`) }), says: "its settings are no object: the JSON Schema is of no one type" },
+    { what: "with a setting that clients cannot write", source: withDriver({ settings: declaring(`{ type: "object", properties: { tls: { type: "object", properties: { "ca-file": {} } } } }`) }), says: `its settings have a field "tls.ca-file", which clients cannot write as a name` },
+    { what: "with a secret inside another setting", source: withDriver({ settings: declaring(`{ type: "object", properties: { users: { type: "array", items: { type: "object", properties: { pin: { type: "string", writeOnly: true } } } } } }`) }), says: "its settings hold the secret users.pin inside another setting, where it would not be kept apart" },
+    { what: "with a secret that is no string", source: withDriver({ settings: declaring(`{ type: "object", properties: { pin: { type: "integer", writeOnly: true } } }`) }), says: "its settings hold the secret pin, which is no string" },
+    { what: "whose discovery takes what cannot be typed", source: withDriver({ discover: `{ settings: ${declaring(`{ type: "array" }`)}, probe() {} }` }), says: `the settings of its discovery are no object` },
     { what: "without power", source: withDriver({ power: undefined }), says: "lacks power.read or power.set" },
     { what: "that cannot set power", source: withDriver({ power: `{ read: async () => "ON" }` }), says: "lacks power.read or power.set" },
     { what: "with an interface without steps", source: withDriver({ clean: "{ supportsAbort: true }" }), says: "its clean interface lacks steps or supportsAbort" },
@@ -104,5 +114,31 @@ describe("the start is stopped by a plugin", () => {
 
   test("that is broken, be the others ever so sound", async () => {
     await expect(loadPlugins(["fake", aPlugin("export default 7;")], log)).rejects.toThrow("is not a driver factory");
+  });
+});
+
+describe("a driver that is only described", () => {
+  test("declares all it would when it is loaded, also where what it works with is missing", async () => {
+    const path = process.env["PATH"];
+    process.env["PATH"] = folder;
+    try {
+      await expect(loadPlugins(["ipmi"], log)).rejects.toThrow("needs the program ipmitool");
+      const [ipmi] = await describeDrivers(["ipmi"]);
+      expect(ipmi?.name).toBe("ipmi");
+      expect(ipmi?.inspect?.steps.length).toBeGreaterThan(0);
+    } finally {
+      process.env["PATH"] = path;
+    }
+  });
+
+  test("is told so, and one that does not care is asked all the same", async () => {
+    const telling = aPlugin(withDriver().replace(`name: "sound"`, `name: host.describing ? "described" : "loaded"`));
+    expect((await describeDrivers([telling])).map(({ name }) => name)).toEqual(["described"]);
+    await using registry = await loadPlugins([telling], log);
+    expect(registry.drivers.map(({ name }) => name)).toEqual(["loaded"]);
+  });
+
+  test("is one of those that come with Ostler, unless others are named", async () => {
+    expect((await describeDrivers()).map(({ name }) => name)).toEqual(["fake", "ipmi"]);
   });
 });

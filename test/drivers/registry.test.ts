@@ -66,6 +66,12 @@ describe("settings", () => {
     expect(paths.toSorted((a, b) => a.localeCompare(b))).toEqual(["", "address", "password", "port"]);
   });
 
+  test("that are null count as not given, unless null is a value of theirs", async () => {
+    expect(await locked.checkSettings(driver, { address: "10.0.0.7", port: null, password: null })).toEqual({ ok: true, settings: { address: "10.0.0.7", port: 623 }, secrets: {} });
+    const open = { ...driver, name: "open", settings: z.strictObject({ rack: z.string().nullable().meta({ description: "Rack." }) }) } as AnyDriver;
+    expect(await createRegistry([open]).checkSettings(open, { rack: null })).toEqual({ ok: true, settings: { rack: null }, secrets: {} });
+  });
+
   test("that are refused do not give away what is secret", async () => {
     expect(JSON.stringify(await locked.checkSettings(driver, { address: "10.0.0.7", password: "abc" }))).not.toContain("abc");
   });

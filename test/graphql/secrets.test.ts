@@ -14,7 +14,6 @@ import type { AnyCall, AnySettings } from "../support/driver.ts";
 import { aDriver, aStep } from "../support/driver.ts";
 import { serviceUnderTest, takeAll, takeUntil } from "../support/service.ts";
 import type { Driver } from "../../src/drivers/driver.ts";
-import type { AnyDriver } from "../../src/drivers/registry.ts";
 
 const PASSWORD = "Xyzzy-plugh-7#!";
 const NEWER = "Frotz-ozmoo-9?$";
@@ -95,7 +94,7 @@ function fieldsOf(schema: GraphQLSchema, fields: Readonly<Record<string, GraphQL
   });
 }
 
-const schema = buildSchema([createFake({ log: () => {} }) as unknown as AnyDriver, aLeakyDriver() as unknown as AnyDriver]);
+const schema = buildSchema([createFake({ log: () => {} }), aLeakyDriver()]);
 const all = (name: string) => everything(schema, schema.getType(name) as GraphQLNamedType);
 
 beforeAll(async () => {

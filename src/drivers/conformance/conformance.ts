@@ -20,6 +20,7 @@
 import type {
   Call, Driver, DriverFactory, Json, NodePower, PowerAction, PowerState, Schema, Step, StepCall, StepInterface, StepResult,
 } from "../driver.ts";
+import { shapeFlaw, shapeOf } from "../settings-shape.ts";
 
 export interface ConformanceOptions {
   /** The plugin's default export. */
@@ -71,6 +72,7 @@ export function conformance(options: ConformanceOptions): ConformanceCheck[] {
     check("accepts the example settings, and its own output again", provesAcceptance),
     check("refuses unknown fields and what is not an object", provesRefusal),
     check("describes its settings as an object, and every field", provesDescriptions),
+    check("declares settings that clients can be given types of", provesShape),
     check("marks its secrets, and they are strings", provesSecrets),
     check("gives no secret away when it refuses settings", provesDiscreetRefusal),
     check("declares steps that fit their interface", provesPhases),
@@ -113,8 +115,7 @@ interface Subject {
   readonly logged: string[];
 }
 
-const NAME = /^[a-z][a-z0-9]*([_-][a-z0-9]+)*$/;
-const STEP_NAME = /^[a-z][a-z0-9]*(_[a-z0-9]+)*$/;
+const NAME = /^[a-z][a-z0-9]*(_[a-z0-9]+)*$/;
 const VERSION = /^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$/;
 const INTERRUPTIBLE: readonly unknown[] = ["ALWAYS", "AT_BOUNDARY", "NEVER"];
 const ERROR_KINDS: readonly unknown[] = ["AUTHENTICATION", "UNREACHABLE", "TIMEOUT", "REFUSED", "OTHER"];
@@ -141,7 +142,7 @@ function provesContract({ driver }: Subject): void {
 }
 
 function provesNames({ driver }: Subject): void {
-  hold(NAME.test(driver.name), `The name "${driver.name}" is not lower-case words joined by - or _.`);
+  hold(NAME.test(driver.name), `The name "${driver.name}" is not lower-case words joined by _.`);
   hold(VERSION.test(driver.version), `The version "${driver.version}" is not like 1.2.3.`);
   hold(driver.description.trim() !== "", "The description is empty.");
 }
@@ -171,6 +172,18 @@ function holdDescriptions(settings: Schema<unknown>): void {
     const description = field.schema["description"];
     hold(typeof description === "string" && description.trim() !== "", `The settings field "${field.path}" has no description.`);
   }
+}
+
+function provesShape({ driver }: Subject): void {
+  holdShape(driver.settings, "its settings");
+  if (driver.discover) holdShape(driver.discover.settings, "the settings of its discovery");
+}
+
+function holdShape(settings: Schema<unknown>, what: string): void {
+  const flaw = shapeFlaw(settings, what);
+  hold(flaw === null, `The driver cannot be loaded: ${flaw}`);
+  const shape = shapeOf(settings);
+  hold(shape.kind !== "object" || !shape.open, `No types can be made of ${what}: the JSON Schema takes fields that it does not name (\`additionalProperties\`).`);
 }
 
 function provesSecrets({ driver }: Subject): void {
@@ -216,7 +229,7 @@ function provesSteps({ driver }: Subject): void {
     for (const step of steps.steps) {
       const where = `Step ${step.name} of \`${interfaceName}\``;
       const key = `${step.phase}/${step.name}`;
-      hold(STEP_NAME.test(step.name), `${where}: the name is not lower-case words joined by underscores.`);
+      hold(NAME.test(step.name), `${where}: the name is not lower-case words joined by underscores.`);
       hold(!seen.has(key), `${where}: phase ${step.phase} has two steps of this name.`);
       seen.add(key);
       hold(step.title.trim() !== "", `${where} has no title.`);

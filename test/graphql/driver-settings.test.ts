@@ -1,0 +1,334 @@
+/** Settings of drivers as types: what they look like, that GraphQL and the driver agree, and that secrets only go in. */
+import { buildClientSchema, getIntrospectionQuery, isInputObjectType, isObjectType, lexicographicSortSchema, parse, printSchema, printType, validate, validateSchema } from "graphql";
+import type { GraphQLSchema, IntrospectionQuery } from "graphql";
+import { afterAll, describe, expect, test } from "vitest";
+import * as z from "zod";
+import type { Driver } from "../../src/drivers/driver.ts";
+import { describeDrivers } from "../../src/drivers/load.ts";
+import type { AnyDriver } from "../../src/drivers/registry.ts";
+import { buildSchema } from "../../src/graphql/schema.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
+import { serviceUnderTest } from "../support/service.ts";
+
+const described = (description: string) => ({ description });
+
+/** A driver whose settings have something of everything. */
+const rich = {
+  ...aDriver("rich_blade", { clean: stepsOf(aStep("rinse", "clean", async () => ({ kind: "done" }))) }),
+  description: "Blades with everything",
+  settings: z
+    .strictObject({
+      address: z.url().max(200).meta(described("Where it is")),
+      port: z.int().min(1).max(65535).default(443).meta(described("Port.")),
+      quota: z.int().min(0).optional().meta(described("Bytes.")),
+      ratio: z.number().min(0).max(1).default(0.5).meta(described("Ratio.")),
+      mode: z.enum(["FAST", "SAFE"]).default("SAFE").meta(described("How it works.")),
+      dialect: z.enum(["1.0", "2.0"]).default("2.0").meta(described("Version that it speaks.")),
+      slots: z.array(z.int().min(0).max(15)).max(4).default([0]).meta(described("Slots.")),
+      proxy: z
+        .strictObject({ host: z.string().meta(described("Host.")), verify: z.boolean().default(true).meta(described("Whether its certificate is looked at.")) })
+        .default({ host: "none", verify: false })
+        .meta(described("What it is reached through.")),
+      rack: z.string().nullable().default(null).meta(described("Rack.")),
+      tags: z.record(z.string(), z.string()).default({ "not-a-name": "x" }).meta(described("Tags.")),
+      password: z.string().min(4).meta({ ...described("Password."), writeOnly: true }),
+      old: z.string().optional().meta({ ...described("Name before."), deprecated: true }),
+    })
+    .meta(described("Settings of a blade.")),
+} as unknown as Driver<never>;
+/** A driver that has nothing to set, and one that has only a secret. */
+const plain = { ...aDriver("plain"), settings: z.strictObject({}) } as unknown as Driver<never>;
+const sealed = { ...aDriver("sealed"), settings: z.strictObject({ token: z.string().optional().meta({ ...described("Token."), writeOnly: true }) }) } as unknown as Driver<never>;
+
+const drivers = (...list: readonly Driver<never>[]) => list as unknown as readonly AnyDriver[];
+const textOf = (schema: GraphQLSchema, ...names: readonly string[]) => names.map((name) => printType(schema.getType(name) as never)).join("\n\n");
+
+describe("the types of a driver's settings", () => {
+  const schema = buildSchema(drivers(rich, plain, sealed));
+
+  test("say all that GraphQL can, and the rest in words", () => {
+    expect(validateSchema(schema)).toEqual([]);
+    expect(textOf(schema, "RichBladeSettingsInput", "RichBladeSettingsProxyInput", "RichBladeMode")).toMatchInlineSnapshot(`
+      """"Settings of a blade."""
+      input RichBladeSettingsInput {
+        """Where it is. At most 200 characters. Format: uri."""
+        address: String!
+
+        """Port. 1 to 65535."""
+        port: Int = 443
+
+        """Bytes. A whole number. At least 0."""
+        quota: Float
+
+        """Ratio. 0 to 1."""
+        ratio: Float = 0.5
+
+        """How it works."""
+        mode: RichBladeMode = SAFE
+
+        """Version that it speaks. One of "1.0", "2.0"."""
+        dialect: String = "2.0"
+
+        """Slots. At most 4 items. Each: 0 to 15."""
+        slots: [Int!] = [0]
+
+        """What it is reached through."""
+        proxy: RichBladeSettingsProxyInput = { host: "none", verify: false }
+
+        """Rack."""
+        rack: String
+
+        """
+        Tags. JSON, whose shape the driver's JSON Schema tells. Default: \`{"not-a-name":"x"}\`.
+        """
+        tags: JSON
+
+        """Password. Secret: it is only written. At least 4 characters."""
+        password: String!
+
+        """Name before."""
+        old: String @deprecated(reason: "Its driver says so.")
+      }
+
+      """What it is reached through."""
+      input RichBladeSettingsProxyInput {
+        """Host."""
+        host: String!
+
+        """Whether its certificate is looked at."""
+        verify: Boolean = true
+      }
+
+      """What the setting \`mode\` can be."""
+      enum RichBladeMode {
+        """See the setting \`mode\`."""
+        FAST
+
+        """See the setting \`mode\`."""
+        SAFE
+      }"
+    `);
+  });
+
+  test("of a change have the same fields, none of them required and none with a default", () => {
+    const [input, change] = ["RichBladeSettingsInput", "RichBladeSettingsChangeInput"].map((name) => schema.getType(name));
+    if (!isInputObjectType(input) || !isInputObjectType(change)) throw new Error("Both are inputs.");
+    expect(Object.values(change.getFields()).map(({ name, type }) => `${name}: ${String(type)}`)).toEqual(Object.values(input.getFields()).map(({ name, type }) => `${name}: ${String(type).replace(/!$/, "")}`));
+    expect(Object.values(change.getFields()).filter((field) => field.default !== undefined || field.defaultValue !== undefined)).toEqual([]);
+  });
+
+  test("that come out hold no secret, and every field may be null", () => {
+    const type = schema.getType("RichBladeSettings");
+    if (!isObjectType(type)) throw new Error("It is an object.");
+    expect(Object.values(type.getFields()).map((field) => `${field.name}: ${String(field.type)}`)).toEqual([
+      "address: String", "port: Int", "quota: Float", "ratio: Float", "mode: RichBladeMode", "dialect: String", "slots: [Int!]", "proxy: RichBladeSettingsProxy", "rack: String", "tags: JSON", "old: String",
+    ]);
+  });
+
+  test("are JSON where there is nothing to set, or nothing to tell", () => {
+    expect(textOf(schema, "DriverSettingsInput")).toMatch(/plain: JSON\n[\s\S]*sealed: SealedSettingsInput\n/);
+    expect(textOf(schema, "DriverSettings")).toMatch(/plain: JSON\n[\s\S]*sealed: JSON\n/);
+  });
+
+  test("of two sets of drivers stand side by side in one process", () => {
+    const [one, other] = [buildSchema(drivers(rich)), buildSchema(drivers(plain))];
+    expect([one.getType("RichBladeSettings"), other.getType("RichBladeSettings")]).toEqual([expect.anything(), undefined]);
+    expect(printSchema(lexicographicSortSchema(buildSchema(drivers(rich))))).toBe(printSchema(lexicographicSortSchema(one)));
+    expect(validate(other, parse('mutation { registerNodes(input: { nodes: [{ name: "a", driver: { plain: {} } }] }) { count } }'))).toEqual([]);
+  });
+
+  test("of no drivers leave a schema that is whole, and says what to do", () => {
+    const none = buildSchema([]);
+    expect(validateSchema(none)).toEqual([]);
+    expect(textOf(none, "DriverSettingsInput", "DiscoverySettings")).toContain("No loaded driver can be named here; add its plugin to OSTLER_PLUGINS.");
+  });
+
+  test("never meet each other, be their names and types what they may", () => {
+    const [port, ports] = [z.strictObject({ port: z.string().meta(described("Port.")) }), z.strictObject({ port: z.int().meta(described("Port.")), mode: z.enum(["A"]).meta(described("Mode.")) })];
+    const both = buildSchema(drivers({ ...plain, name: "one", settings: port } as never, { ...plain, name: "two", settings: ports } as never));
+    expect(validate(both, parse("{ nodes { edges { node { drivers { settings { one { port } two { port mode } } } } } } }"))).toEqual([]);
+  });
+
+  test.each([
+    { what: "a type of the schema", list: [{ ...rich, name: "driver" }], says: 'The settings of driver "driver" need a type DriverSettingsInput, and the schema has one already; rename the driver or its setting.' },
+    { what: "a type of another driver", list: [{ ...plain, name: "x", discover: { settings: (sealed as unknown as AnyDriver).settings } }, { ...sealed, name: "x_discovery" }], says: 'The settings of driver "x" need a type XDiscoverySettingsInput, and those of driver "x_discovery" have one already; rename the driver or its setting.' },
+  ])("that would bear the name of $what are refused", ({ list, says }) => {
+    expect(() => buildSchema(list as never)).toThrow(says);
+  });
+
+  test("of the drivers that come with Ostler complete BMC settings", async () => {
+    const bundled = buildSchema(await describeDrivers());
+    expect(textOf(bundled, "IpmiSettingsInput").replaceAll(/^ *"""[\s\S]*?"""\n/gm, "")).toBe(`input IpmiSettingsInput {
+  address: String!
+
+  port: Int = 623
+
+  username: String!
+
+  password: String!
+
+  cipherSuite: Int = 17
+
+  privilege: IpmiPrivilege = ADMINISTRATOR
+
+  bootMode: IpmiBootMode = UEFI
+
+  replySeconds: Int = 2
+
+  sessionTries: Int = 3
+}`);
+    expect(textOf(bundled, "IpmiDiscoverySettingsInput")).toContain("privilege: IpmiPrivilege = ADMINISTRATOR");
+  });
+});
+
+// ---- in a service
+
+const ostler = await serviceUnderTest({ drivers: [rich, plain, sealed] });
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+interface Answer {
+  readonly nodes: readonly { readonly id: string; readonly drivers: readonly { readonly name: string; readonly interfaces: readonly string[]; readonly settings: Readonly<Record<string, Readonly<Record<string, unknown>>>>; readonly secretsSet: readonly string[] }[] }[];
+  readonly errors: readonly { readonly code: string; readonly message: string; readonly path: readonly string[] }[];
+}
+
+const SHOWN = `nodes { id drivers { name interfaces secretsSet settings {
+  rich_blade { address port quota ratio mode dialect slots proxy { host verify } rack tags old } plain sealed fake { delayMs serial }
+} } } errors { code message path }`;
+const BLADE = { address: "https://10.0.0.7", password: "open-sesame" };
+const STORED = { address: "https://10.0.0.7", port: 443, quota: null, ratio: 0.5, mode: "SAFE", dialect: "2.0", slots: [0], proxy: { host: "none", verify: false }, rack: null, tags: { "not-a-name": "x" }, old: null };
+
+let named = 0;
+const register = async (driver: object, more: object = {}) =>
+  (await ostler.query<{ registerNodes: Answer }>(`mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { ${SHOWN} } }`, { input: { nodes: [{ name: `typed-${(named += 1)}`, driver, ...more }] } })).registerNodes;
+const update = async (id: string, more: object) => (await ostler.query<{ updateNode: Answer }>(`mutation Update($input: UpdateNodeInput!) { updateNode(input: $input) { ${SHOWN} } }`, { input: { id, ...more } })).updateNode;
+
+async function made(driver: object, more: object = {}): Promise<string> {
+  const { nodes, errors } = await register(driver, more);
+  expect(errors).toEqual([]);
+  return nodes[0]?.id ?? "";
+}
+
+describe("settings that are given", () => {
+  test("come out as they were stored, under the driver's name, and the secrets by name alone", async () => {
+    const { nodes, errors } = await register({ rich_blade: { ...BLADE, mode: "FAST", proxy: { host: "p" }, tags: { a: "b" }, rack: null, quota: 2 ** 40 } });
+    expect(errors).toEqual([]);
+    expect(nodes[0]?.drivers).toEqual([{ name: "rich_blade", interfaces: ["POWER", "CLEAN"], secretsSet: ["password"], settings: { rich_blade: { ...STORED, mode: "FAST", proxy: { host: "p", verify: true }, tags: { a: "b" }, quota: 2 ** 40 }, plain: null, sealed: null, fake: null } }]);
+  });
+
+  test("may stand in the document, as an editor completes them", async () => {
+    const { registerNodes } = await ostler.query<{ registerNodes: Answer }>(`mutation { registerNodes(input: { nodes: [{ name: "typed-literal", driver: { rich_blade: { address: "https://10.0.0.7", password: "open-sesame", mode: FAST, slots: 3, proxy: { host: "p" } } } }] }) { ${SHOWN} } }`);
+    expect(registerNodes).toMatchObject({ errors: [], nodes: [{ drivers: [{ settings: { rich_blade: { ...STORED, mode: "FAST", slots: [3], proxy: { host: "p", verify: true } } } }] }] });
+  });
+
+  test("that are null count as not given, unless null is a value", async () => {
+    const { nodes } = await register({ rich_blade: { ...BLADE, port: null, mode: null, slots: null, proxy: { host: "p", verify: null }, rack: null } });
+    expect(nodes[0]?.drivers[0]?.settings["rich_blade"]).toEqual({ ...STORED, proxy: { host: "p", verify: true } });
+  });
+
+  test("where there is nothing to set are {}", async () => {
+    const { nodes } = await register({ plain: {} });
+    expect(nodes[0]?.drivers[0]).toMatchObject({ name: "plain", settings: { plain: {} }, secretsSet: [] });
+    expect((await register({ sealed: { token: "t0ken" } })).nodes[0]?.drivers[0]).toMatchObject({ settings: { sealed: {} }, secretsSet: ["token"] });
+  });
+
+  test.each<[string, object, string]>([
+    ["a bound", { port: 0 }, "port"],
+    ["a format", { address: "not a URL" }, "address"],
+    ["a value that is not in a list", { dialect: "3.0" }, "dialect"],
+    ["a fraction in place of a whole number", { quota: 1.5 }, "quota"],
+    ["an item of a list", { slots: [1, 16] }, "slots.1"],
+    ["a field of JSON", { tags: { a: 1 } }, "tags.a"],
+    ["a secret", { password: "abc" }, "password"],
+  ])("are refused by the driver for %s, with the path of it", async (_what, flaw, at) => {
+    const { nodes, errors } = await register({ rich_blade: { ...BLADE, ...flaw } });
+    expect(nodes).toEqual([]);
+    expect(errors.map(({ code, path }) => `${code} ${path.join(".")}`)).toEqual([`INVALID_INPUT input.nodes.0.driver.rich_blade.${at}`]);
+    expect(JSON.stringify(errors)).not.toContain("abc");
+  });
+
+  test.each<[string, object, string]>([
+    ["a type", { port: "443" }, "driver.rich_blade.port"],
+    ["a value that is not in an enum", { mode: "SLOW" }, "driver.rich_blade.mode"],
+    ["an unknown setting", { prot: 1 }, 'unknown field \\"prot\\"'],
+    ["an unknown setting inside another", { proxy: { host: "p", prot: 1 } }, 'unknown field \\"prot\\"'],
+    ["a required one that is missing", { address: undefined }, 'required field \\"address\\"'],
+  ])("are refused by the types for %s, and by the driver as well", async (_what, flaw, named_) => {
+    const answer = await ostler.ask("mutation Register($driver: DriverSettingsInput!) { registerNodes(input: { nodes: [{ name: \"x\", driver: $driver }] }) { count } }", { driver: { rich_blade: { ...BLADE, ...flaw } } });
+    expect(JSON.stringify(answer.errors)).toContain(named_);
+    expect(answer.errors[0]?.extensions).toMatchObject({ code: "BAD_USER_INPUT" });
+    expect((await (rich as unknown as AnyDriver).settings["~standard"].validate({ ...BLADE, ...flaw })).issues?.length).toBeGreaterThan(0);
+  });
+});
+
+describe("settings that are changed", () => {
+  test("stay where they are left out, secrets too, and go where they are null", async () => {
+    const id = await made({ rich_blade: { ...BLADE, port: 8443, mode: "FAST", proxy: { host: "p" } } });
+    expect((await update(id, { driver: { rich_blade: { port: null, slots: [1, 2] } } })).nodes[0]?.drivers[0]).toMatchObject({ settings: { rich_blade: { ...STORED, mode: "FAST", slots: [1, 2], proxy: { host: "p", verify: true } } }, secretsSet: ["password"] });
+    expect((await update(id, { driver: { rich_blade: {} } })).nodes[0]?.drivers[0]).toMatchObject({ settings: { rich_blade: { ...STORED, mode: "FAST", slots: [1, 2], proxy: { host: "p", verify: true } } } });
+  });
+
+  test("to what the driver refuses are refused, and nothing is changed", async () => {
+    const id = await made({ rich_blade: BLADE });
+    const before = await ostler.dump();
+    expect((await update(id, { driver: { rich_blade: { address: null, ratio: 2 } } })).errors.map(({ path }) => path.join("."))).toEqual(["input.driver.rich_blade.address", "input.driver.rich_blade.ratio"]);
+    expect(await ostler.dump()).toBe(before);
+  });
+
+  test("lose a secret only by null", async () => {
+    const id = await made({ sealed: { token: "t0ken" } });
+    expect((await update(id, { driver: { sealed: {} } })).nodes[0]?.drivers[0]?.secretsSet).toEqual(["token"]);
+    expect((await update(id, { driver: { sealed: { token: null } } })).nodes[0]?.drivers[0]?.secretsSet).toEqual([]);
+  });
+
+  test("with those of another driver move the node to that one", async () => {
+    const id = await made({ rich_blade: BLADE });
+    expect((await update(id, { driver: { fake: { serial: "S-1" } } })).nodes[0]?.drivers).toMatchObject([{ name: "fake", settings: { fake: { delayMs: 0, serial: "S-1" }, rich_blade: null }, secretsSet: [] }]);
+    expect((await update(id, { driver: { rich_blade: {} } })).errors.map(({ path }) => path.join("."))).toEqual(["input.driver.rich_blade.address", "input.driver.rich_blade.password"]);
+  });
+});
+
+describe("interfaces from another driver", () => {
+  const blade = { kinds: ["CLEAN", "POWER"], driver: { rich_blade: BLADE } };
+
+  test("bring its settings, are changed in part, and go with the list", async () => {
+    const id = await made({ plain: {} }, { interfaces: [blade] });
+    const changed = await update(id, { interfaces: [{ kinds: ["CLEAN"], driver: { rich_blade: { mode: "FAST" } } }] });
+    expect(changed.nodes[0]?.drivers).toMatchObject([
+      { name: "plain", interfaces: ["POWER"] },
+      { name: "rich_blade", interfaces: ["CLEAN"], settings: { rich_blade: { ...STORED, mode: "FAST" } }, secretsSet: ["password"] },
+    ]);
+    expect((await update(id, { driver: { plain: {} } })).nodes[0]?.drivers).toHaveLength(2);
+    expect((await update(id, { interfaces: [] })).nodes[0]?.drivers).toMatchObject([{ name: "plain", interfaces: ["POWER"] }]);
+  });
+
+  test("of what becomes its own driver are its own from then on", async () => {
+    const id = await made({ plain: {} }, { interfaces: [blade] });
+    expect((await update(id, { driver: { rich_blade: { port: 1 } } })).nodes[0]?.drivers).toMatchObject([{ name: "rich_blade", interfaces: ["POWER", "CLEAN"], settings: { rich_blade: { ...STORED, port: 1 } }, secretsSet: ["password"] }]);
+  });
+
+  test("are refused with the path of what is wrong", async () => {
+    const { errors } = await register({ plain: {} }, { interfaces: [{ kinds: [], driver: { plain: {} } }, blade, { kinds: ["CLEAN", "DEPLOY"], driver: { rich_blade: { ...BLADE, port: 0 } } }, { kinds: ["INSPECT"], driver: { fake: { delayMs: -1 } } }] });
+    expect(errors.map(({ path }) => path.slice(3).join("."))).toEqual([
+      "interfaces.0.driver.plain",
+      "interfaces.0.kinds",
+      "interfaces.2.driver.rich_blade",
+      "interfaces.2.kinds.0",
+      "interfaces.2.kinds.1",
+      "interfaces.3.driver.fake.delayMs",
+    ]);
+  });
+});
+
+test("settings of a driver that is not loaded any more are null, and the verdicts of its verbs say why", async () => {
+  const id = await made({ plain: {} });
+  await ostler.test.sql`update nodes set driver = 'gone' where name = ${`typed-${named}`}`;
+  const { node } = await ostler.query<{ node: { drivers: object[]; verbs: { reason: string | null }[] } }>("query Read($id: ID!) { node(by: { id: $id }) { drivers { name settings { plain } secretsSet } verbs { reason } } }", { id });
+  expect(node.drivers).toEqual([{ name: "gone", settings: null, secretsSet: [] }]);
+  expect(node.verbs[0]?.reason).toContain('driver "gone" is not loaded');
+});
+
+test("who asks what the schema is sees the types of the drivers that are loaded", async () => {
+  const served = buildClientSchema(await ostler.query<IntrospectionQuery>(getIntrospectionQuery({ oneOf: true, inputValueDeprecation: true })));
+  const built = buildSchema([...(await describeDrivers(["fake"])), ...drivers(rich, plain, sealed)]);
+  for (const name of ["DriverSettingsInput", "RichBladeSettingsInput", "RichBladeSettings", "FakeDiscoverySettingsInput"]) expect(textOf(served, name)).toBe(textOf(built, name));
+});
