@@ -1,6 +1,7 @@
 /** The configuration: one frozen object from the environment and the command line, checked before anything starts. */
 import { parseArgs } from "node:util";
 import { resolve } from "node:path";
+import { messageOf } from "./errors.ts";
 import type { LogLevel } from "./log.ts";
 import { LOG_LEVELS } from "./log.ts";
 
@@ -103,6 +104,31 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
   });
 }
 
+/** The plugins of `ostler schema`: those of its flag, or those that the service would load. */
+export function readPlugins(environment: NodeJS.ProcessEnv, args: readonly string[]): readonly string[] {
+  const { OSTLER_PLUGINS: variable } = VARIABLES;
+  try {
+    const { plugins } = parseArgs({ args: [...args], options: { plugins: { type: "string" } }, allowPositionals: false }).values;
+    return words(plugins ?? (environment["OSTLER_PLUGINS"] || (variable?.fallback ?? "")));
+  } catch (error) {
+    throw new ConfigError(`${messageOf(error).replace(/\.?$/, ".")} \`ostler schema\` takes --plugins, ${variable?.help ?? ""}.`);
+  }
+}
+
+/** What `ostler help` says. */
+export function helpText(): string {
+  const flags = Object.entries(VARIABLES).map(([name, { flag, fallback, help }]) => `  --${flag} (${name})\n      ${help}${fallback === "" ? "" : `; ${fallback} unless said`}\n`);
+  return `Usage:
+  ostler [flags]                    run the service
+  ostler schema [--plugins a,b]     print its GraphQL schema with these driver plugins
+  ostler help                       print this
+
+Flags, each with the variable that does the same; the flag wins:
+${flags.join("")}  --demo
+      give an empty service a demonstration fleet
+`;
+}
+
 function readFlags(args: readonly string[]): { readonly values: Readonly<Record<string, string | undefined>>; readonly demo: boolean } {
   const options = Object.fromEntries(Object.values(VARIABLES).map(({ flag }) => [flag, { type: "string" as const }]));
   try {
@@ -110,7 +136,7 @@ function readFlags(args: readonly string[]): { readonly values: Readonly<Record<
     return { values: values as Record<string, string | undefined>, demo: demo === true };
   } catch (error) {
     const flags = Object.values(VARIABLES).map(({ flag }) => `--${flag}`);
-    throw new ConfigError(`${error instanceof Error ? error.message : String(error)} There are ${flags.join(", ")} and --demo.`);
+    throw new ConfigError(`${messageOf(error)} There are ${flags.join(", ")} and --demo.`);
   }
 }
 

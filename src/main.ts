@@ -1,14 +1,35 @@
-/** The process: reads the configuration, runs the service, and ends it in order when it is told to. */
+#!/usr/bin/env node
+/** The process: without a command it reads the configuration, runs the service, and ends it in order when it is told to. */
 import { startService } from "./app.ts";
-import { ConfigError, readConfig } from "./config.ts";
+import { ConfigError, helpText, readConfig, readPlugins } from "./config.ts";
+import { describeDrivers } from "./drivers/load.ts";
 import { messageOf } from "./errors.ts";
+import { buildSchema, schemaText } from "./graphql/schema.ts";
 import { createLog } from "./log.ts";
 
 /** Within this time a process that was told to end has ended. */
 const END_MS = 10_000;
 
-async function main(): Promise<void> {
-  const config = readConfig(process.env, process.argv.slice(2));
+async function main([command, ...rest]: readonly string[]): Promise<void> {
+  switch (command) {
+    case "schema":
+      return say(schemaText(buildSchema(await describeDrivers(readPlugins(process.env, rest)))));
+    case "help":
+    case "--help":
+    case "-h":
+      return say(helpText());
+    default:
+      return serve(process.argv.slice(2));
+  }
+}
+
+/** Writes all of it, and ends: a plugin that was only asked what it declares may hold something open. */
+function say(text: string): void {
+  process.stdout.write(text, () => process.exit(0));
+}
+
+async function serve(args: readonly string[]): Promise<void> {
+  const config = readConfig(process.env, args);
   const log = createLog(config.log);
   const service = await startService(config, log);
   process.stdout.write(`Ostler is ready: ${service.url}/graphql\n`);
@@ -35,7 +56,8 @@ async function main(): Promise<void> {
   process.on("SIGINT", end);
 }
 
-main().catch((error: unknown) => {
-  process.stderr.write(`${error instanceof ConfigError ? "" : "Ostler cannot start: "}${messageOf(error)}\n`);
+main(process.argv.slice(2)).catch((error: unknown) => {
+  const isPlain = error instanceof ConfigError || process.argv[2] === "schema";
+  process.stderr.write(`${isPlain ? "" : "Ostler cannot start: "}${messageOf(error)}\n`);
   process.exit(1);
 });

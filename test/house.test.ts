@@ -34,7 +34,7 @@ const GRAPHQL = ["@pothos/*", "graphql", "graphql-yoga", "graphql-ws", "@graphql
 const RULES: Readonly<Record<string, Rule>> = {
   "src/errors.ts": { node: true },
   "src/log.ts": { node: true, packages: ["pino"] },
-  "src/config.ts": { node: true, files: ["src/log.ts"] },
+  "src/config.ts": { node: true, files: ["src/errors.ts", "src/log.ts"] },
   "src/lifecycle": { types: ["src/errors.ts"] },
   "src/drivers": { files: ["src/errors.ts", "src/log.ts"], packages: ["@standard-schema/spec"], node: true },
   plugins: { types: ["src/drivers/driver.ts"], packages: "any", node: true },

@@ -6,7 +6,11 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { buildSchema as parsedSchema, validateSchema } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
+import { VARIABLES } from "../src/config.ts";
+import { describeDrivers } from "../src/drivers/load.ts";
+import { buildSchema, schemaText } from "../src/graphql/schema.ts";
 import { eventually } from "./support/eventually.ts";
 
 const MAIN = fileURLToPath(new URL("../src/main.ts", import.meta.url));
@@ -110,6 +114,41 @@ describe("the service", () => {
       expect(await exited).toEqual([0, null]);
     }
   }, 120_000);
+});
+
+describe("ostler schema", () => {
+  const schemaOf = async (args: readonly string[], environment: Readonly<Record<string, string>> = {}) => {
+    const { output, exited } = run(["schema", ...args], environment);
+    return { ended: await exited, ...output };
+  };
+
+  test("prints the schema with the plugins that are named, and needs neither a database nor what they work with", async () => {
+    const { ended, stdout, stderr } = await schemaOf(["--plugins", "fake,ipmi"], { PATH: folder });
+    expect({ ended, stderr }).toEqual({ ended: [0, null], stderr: "" });
+    expect(stdout).toBe(schemaText(buildSchema(await describeDrivers(["fake", "ipmi"]))));
+    expect(validateSchema(parsedSchema(stdout))).toEqual([]);
+  });
+
+  test("takes the plugins of the service unless told otherwise", async () => {
+    const { stdout } = await schemaOf([], { OSTLER_PLUGINS: "ipmi" });
+    expect([stdout.includes("input IpmiSettingsInput"), stdout.includes("input FakeSettingsInput")]).toEqual([true, false]);
+    expect((await schemaOf([])).stdout).toContain("input FakeSettingsInput");
+  });
+
+  test.each([
+    { what: "a flag of the service", args: ["--port", "1"], says: /^Unknown option '--port'\..*`ostler schema` takes --plugins, .*\.\n$/ },
+    { what: "a plugin that is not there", args: ["--plugins", "no-such-plugin"], says: /^Plugin "no-such-plugin" cannot be used: it cannot be loaded .*\n$/ },
+  ])("refuses $what in one sentence", async ({ args, says }) => {
+    const { ended, stdout, stderr } = await schemaOf(args);
+    expect({ ended, stdout }).toEqual({ ended: [1, null], stdout: "" });
+    expect(stderr).toMatch(says);
+  });
+
+  test.each(["help", "--help", "-h"])("%s tells the commands and every flag", async (word) => {
+    const { output, exited } = run([word]);
+    expect(await exited).toEqual([0, null]);
+    for (const text of ["ostler schema", ...Object.entries(VARIABLES).flatMap(([name, { flag }]) => [`--${flag} (${name})`])]) expect(output.stdout).toContain(text);
+  });
 });
 
 describe("a start that cannot be", () => {
