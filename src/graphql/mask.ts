@@ -41,13 +41,33 @@ export function withStatus(error: GraphQLError, http: HttpHint): GraphQLError {
   return error;
 }
 
-/** The message with every printed object and list cut out: `{…}`, `[…]`. Type names and paths stand in quotes and stay. */
+/** What is said of a value that is printed after it, at the end of the message. */
+const PRINTED: readonly RegExp[] = [/(cannot represent [\w -]*value): [\s\S]*$/, /(Expected value of type [\s\S]*?)[,;] found: [\s\S]*$/, /(Expected value of type [\s\S]*?[.?]) Found: [\s\S]*$/];
+const INVALID_VALUE = /(got invalid value) (?:"(?:[^"\\]|\\.)*"|[^"{[\s;]+)(?= at |;)/;
+const NO_SUCH_VALUE = /Value "(?:[^"\\]|\\.)*" does not exist in/;
+/** A value of the document that the parser did not expect where it stands. */
+const UNEXPECTED = /^(Syntax Error: [\s\S]*\b(?:String|BlockString|Int|Float)) "[\s\S]*$/;
+
+/**
+ * The message without the values that graphql-js printed into it. What it may print anywhere goes as well: every object and
+ * list becomes `{…}`, `[…]`. Type names stand in quotes and stay, as do places in a list: `nodes[0]`.
+ */
 export function withoutValues(message: string): string {
+  let text = message.replace(INVALID_VALUE, "$1").replace(NO_SUCH_VALUE, "The value does not exist in");
+  for (const printed of [...PRINTED, UNEXPECTED]) text = text.replace(printed, (_all, said: string) => (/[.?]$/.test(said) ? said : `${said}.`));
+  return withoutObjects(text);
+}
+
+function withoutObjects(message: string): string {
   let kept = "";
   let depth = 0;
   for (let at = 0; at < message.length; at += 1) {
     const character = message[at] ?? "";
-    if (character === '"') {
+    const place = depth === 0 && /\w/.test(message[at - 1] ?? "") ? /^\[\d+\]/.exec(message.slice(at, at + 12))?.[0] : undefined;
+    if (place !== undefined) {
+      kept += place;
+      at += place.length - 1;
+    } else if (character === '"') {
       const end = endOfString(message, at);
       if (depth === 0) kept += message.slice(at, end + 1);
       at = end;
