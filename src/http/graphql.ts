@@ -20,6 +20,7 @@ import { EXAMPLES } from "../graphql/examples.ts";
 import { guards, timeLimit } from "../graphql/guards.ts";
 import { lists } from "../graphql/lists.ts";
 import { maskError } from "../graphql/mask.ts";
+import { shareEvents } from "../graphql/shared-events.ts";
 import type { Log } from "../log.ts";
 import { isSentUnasked } from "./origins.ts";
 import { graphqlError, readBody, refuseBody, sendGraphql } from "./respond.ts";
@@ -52,6 +53,8 @@ export type Yoga = YogaServerInstance<Given, Context>;
 
 export interface Graphql {
   readonly yoga: Yoga;
+  /** What requests are answered with: whatever they read is bounded in time. */
+  readonly services: Services;
   /** Answers one request. */
   serve(request: IncomingMessage, response: ServerResponse, requestId: string): Promise<void>;
 }
@@ -70,7 +73,7 @@ export function createGraphql({ schema, services: given, token, log, introspecti
     graphiql: { title: "Ostler", defaultTabs: EXAMPLES.map(({ query, variables }) => ({ query, ...(variables !== undefined && { variables }) })) },
     renderGraphiQL,
     context: (initial) => initial.context ?? refuseUnknown(),
-    plugins: [guards({ introspection }), lists(schema), timeLimit(queryMs)],
+    plugins: [guards({ introspection }), shareEvents(), lists(schema), timeLimit(queryMs)],
     parserAndValidationCache: { documentCache: createDocumentCache(), errorCache: NO_CACHE },
     // The body is read and bounded here, before Yoga.
     maxRequestBodySize: false,
@@ -106,7 +109,7 @@ export function createGraphql({ schema, services: given, token, log, introspecti
     await yoga(request, response, { context: createContext(services, actor, requestId) });
   }
 
-  return { yoga, serve: (request, response, requestId) => current.run({ requestId }, () => serve(request, response, requestId)) };
+  return { yoga, services, serve: (request, response, requestId) => current.run({ requestId }, () => serve(request, response, requestId)) };
 }
 
 const PRESENT_TOKEN = "Present the token as `Authorization: Bearer …`.";

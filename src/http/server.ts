@@ -51,8 +51,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const { services, token, log, introspection = true } = options;
   const allowed = { origins: options.origins ?? [], token };
   let ready = true;
-  const { yoga, serve } = createGraphql(options);
-  const sockets = createSockets({ yoga, services, token });
+  const { yoga, services: bounded, serve } = createGraphql(options);
+  const sockets = createSockets({ yoga, services: bounded, token, log });
 
   const server = createHttpServer({ requestTimeout: REQUEST_MS, headersTimeout: HEADERS_MS, connectionsCheckingInterval: CHECK_MS }, (request, response) => {
     const requestId = requestIdOf(request);

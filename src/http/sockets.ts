@@ -1,23 +1,55 @@
-/** GraphQL over WebSocket, protocol graphql-transport-ws. What a document may ask is bounded by Yoga's plugins, as for HTTP. */
+/**
+ * GraphQL over WebSocket, protocol graphql-transport-ws. graphql-ws speaks it; this file gives it sockets and sees that
+ * none of them costs more than its share. What a document may ask is bounded by Yoga's plugins, as for HTTP.
+ *
+ * A stream is pulled: its next item is asked for when the one before has left for the kernel. A client that does not read
+ * stops that, and has 12 seconds to answer a ping; then it is told 1013 and cut. While more than its share of answers
+ * waits for a client, nothing more is read from it either.
+ */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { GraphQLError } from "graphql";
-import { useServer } from "graphql-ws/use/ws";
+import type { ExecutionResult, FormattedExecutionResult, GraphQLFormattedError } from "graphql";
+import { CloseCode, handleProtocols, makeServer } from "graphql-ws";
 import { WebSocketServer } from "ws";
+import type { WebSocket } from "ws";
 import { identify } from "../access/access.ts";
 import { createContext } from "../graphql/context.ts";
 import type { Services } from "../graphql/context.ts";
+import { unnamedOperation } from "../graphql/guards.ts";
 import { shown } from "../graphql/mask.ts";
+import type { ReadyResult } from "../graphql/shared-events.ts";
+import type { Log } from "../log.ts";
 import { BODY_BYTES_MAX } from "./graphql.ts";
 import type { Yoga } from "./graphql.ts";
+import { withReusedIds } from "./reused-ids.ts";
 
-const KEEP_ALIVE_MS = 12_000;
+/** Within this time the first message, `connection_init`, must come. */
+const INIT_MS = 3_000;
+/** How often a client is pinged, and how long it has for the answer. */
+const PING_MS = 12_000;
+/** How long one that is cut has left to read why. */
+const LAST_WORD_MS = 2_000;
+/** Sockets at a time; one more is told 1013, to come back later. */
+const SOCKETS_MAX = 10_000;
+/** Operations under way at a time on one socket. */
+const OPERATIONS_MAX = 100;
+/** Bytes that may wait for a client before nothing more is read from it. */
+const WAITING_BYTES_MAX = 1024 * 1024;
+
+/** Close codes of WebSocket itself, on which clients come back. */
+const GOING_AWAY = 1001;
+const TRY_AGAIN_LATER = 1013;
 
 export interface SocketOptions {
   readonly yoga: Yoga;
   readonly services: Services;
   readonly token: string | null;
+  readonly log: Log;
+  readonly socketsMax?: number;
+  /** How large a message may be: as large as a request over HTTP, so that the same mutations go both ways. */
+  readonly messageBytesMax?: number;
 }
 
 export interface Sockets {
@@ -31,58 +63,176 @@ export interface Sockets {
   terminate(): void;
 }
 
-export function createSockets({ yoga, services, token }: SocketOptions): Sockets {
+/** What we keep of a socket. */
+interface Extra {
+  readonly request: IncomingMessage;
+  /** Operations under way that their client has not completed, by their ids. */
+  operations: Readonly<Record<string, unknown>>;
+  /** The text of the result that is being put into a message just now. */
+  ready: string | null;
+}
+
+export function createSockets({ yoga, services, token, log, socketsMax = SOCKETS_MAX, messageBytesMax = BODY_BYTES_MAX }: SocketOptions): Sockets {
   /** Clients with a socket, each with its running subscriptions. */
   const talking = new Set<{ readonly subscriptions: object }>();
-  const sockets = new WebSocketServer({ noServer: true, maxPayload: BODY_BYTES_MAX, perMessageDeflate: false });
-  const streams = useServer<Record<string, unknown>, { readonly request: IncomingMessage }>(
-    {
-      connectionInitWaitTimeout: 3_000,
-      onConnect: (client) => {
-        const known = identify(authorizationOf(client.connectionParams) ?? client.extra.request.headers.authorization, token) !== null;
-        if (known) talking.add(client);
-        return known;
-      },
-      onClose: (client) => void talking.delete(client),
-      onSubscribe: async ({ connectionParams, extra }, _id, payload) => {
-        const actor = identify(authorizationOf(connectionParams) ?? extra.request.headers.authorization, token);
-        if (!actor) return [new GraphQLError("The token is not good any more.", { extensions: { code: "UNAUTHENTICATED" } })];
-        const { schema: served, parse, validate, execute, subscribe, contextFactory } = yoga.getEnveloped({ context: createContext(services, actor, randomUUID()) });
-        try {
-          // A syntax error that is thrown here would close the socket with 4500, and every other stream on it with it.
-          const document = parse(payload.query);
-          const errors = validate(served, document);
-          if (errors.length > 0) return errors;
-          return {
-            schema: served,
-            document,
-            operationName: payload.operationName,
-            variableValues: payload.variables,
-            contextValue: await contextFactory(),
-            rootValue: { execute, subscribe },
-          };
-        } catch (error) {
-          return [error instanceof GraphQLError ? shown(error) : new GraphQLError("Unexpected error.")];
-        }
-      },
-      execute: (args) => (args.rootValue as { execute: (given: unknown) => never }).execute(args),
-      subscribe: (args) => (args.rootValue as { subscribe: (given: unknown) => never }).subscribe(args),
+  const server = new WebSocketServer({ noServer: true, maxPayload: messageBytesMax, perMessageDeflate: false, handleProtocols });
+
+  const protocol = makeServer<Record<string, unknown>, Extra>({
+    connectionInitWaitTimeout: INIT_MS,
+    onConnect: (client) => {
+      const known = identify(authorizationOf(client.connectionParams) ?? client.extra.request.headers.authorization, token) !== null;
+      if (known) talking.add(client);
+      client.extra.operations = client.subscriptions;
+      return known;
     },
-    sockets,
-    KEEP_ALIVE_MS,
-  );
+    onClose: (client) => void talking.delete(client),
+    onSubscribe: async ({ connectionParams, extra, subscriptions }, _id, payload) => {
+      const actor = identify(authorizationOf(connectionParams) ?? extra.request.headers.authorization, token);
+      if (!actor) return [new GraphQLError("The token is not good any more.", { extensions: { code: "UNAUTHENTICATED" } })];
+      if (Object.keys(subscriptions).length > OPERATIONS_MAX) {
+        return [new GraphQLError(`A socket has at most ${OPERATIONS_MAX} operations at a time; end one, or open another socket.`, { extensions: { code: "CAPACITY" } })];
+      }
+      const { schema: served, parse, validate, execute, subscribe, contextFactory } = yoga.getEnveloped({ context: createContext(services, actor, randomUUID()) });
+      try {
+        // A syntax error that is thrown here would close the socket with 4500, and every other stream on it with it.
+        const document = parse(payload.query);
+        const errors = validate(served, document);
+        if (errors.length > 0) return errors;
+        const unnamed = unnamedOperation(document, payload.operationName);
+        if (unnamed) return [unnamed];
+        return {
+          schema: served,
+          document,
+          operationName: payload.operationName,
+          variableValues: payload.variables,
+          contextValue: await contextFactory(),
+          rootValue: { execute, subscribe },
+        };
+      } catch (error) {
+        return [error instanceof GraphQLError ? shown(error) : new GraphQLError("Unexpected error.")];
+      }
+    },
+    execute: (args) => (args.rootValue as { execute: (given: unknown) => never }).execute(args),
+    subscribe: (args) => (args.rootValue as { subscribe: (given: unknown) => never }).subscribe(args),
+    onNext: ({ extra }, _id, _payload, _args, result) => toSend(extra, result),
+    // An error that ends a stream comes wrapped, and its code would be lost.
+    onError: (_client, _id, _payload, errors) => errors.map((error) => formatted(error.cause instanceof GraphQLError ? error.cause : error)),
+  });
+
+  function serve(socket: WebSocket, request: IncomingMessage): void {
+    socket.on("error", (error) => log.debug({ err: error }, "a socket failed"));
+    if (server.clients.size > socketsMax) {
+      cut(socket, "Too many connections");
+      return;
+    }
+    const extra: Extra = { request, operations: {}, ready: null };
+    const closed = protocol.opened(
+      {
+        protocol: socket.protocol,
+        send: (message) => send(socket, withReady(extra, message)),
+        close: (code, reason) => socket.close(code, reason),
+        onMessage: (take) => {
+          const handle = (text: string) =>
+            take(text).catch((error: unknown) => {
+              log.error({ err: error }, "a message over WebSocket could not be handled");
+              socket.close(CloseCode.InternalServerError, "Internal server error");
+            });
+          const receive = withReusedIds({ handle, isLive: (id) => id in extra.operations, onSurplus: () => cut(socket, "Too many messages") });
+          socket.on("message", (data: Buffer) => {
+            if (socket.bufferedAmount > WAITING_BYTES_MAX) socket.pause();
+            receive(data.toString());
+          });
+        },
+      },
+      extra,
+    );
+    const stopPinging = ping(socket);
+    socket.once("close", (code, reason) => {
+      stopPinging();
+      closed(code, String(reason)).catch((error: unknown) => log.error({ err: error }, "a socket could not be cleared away"));
+    });
+  }
 
   return {
-    open: (request, socket, head) => sockets.handleUpgrade(request, socket, head, (opened) => sockets.emit("connection", opened, request)),
+    open: (request, socket, head) => server.handleUpgrade(request, socket, head, serve),
     isTalking: () => [...talking].some(({ subscriptions }) => Object.keys(subscriptions).length > 0),
     async close() {
-      for (const client of sockets.clients) client.close(1001, "Going down");
-      await streams.dispose();
+      for (const client of server.clients) client.close(GOING_AWAY, "Going down");
+      await new Promise<void>((done) => server.close(() => done()));
     },
     terminate() {
-      for (const client of sockets.clients) client.terminate();
+      for (const client of server.clients) client.terminate();
     },
   };
+}
+
+/** Resolves when the message has left for the kernel, or the socket is gone: until then nobody is asked for the next. */
+function send(socket: WebSocket, message: string): Promise<void> {
+  return new Promise((sent, failed) => {
+    if (socket.readyState !== socket.OPEN) return sent();
+    socket.send(message, (error) => {
+      if (socket.isPaused && socket.bufferedAmount <= WAITING_BYTES_MAX) socket.resume();
+      if (error) failed(error);
+      else sent();
+    });
+  });
+}
+
+/** Pings until told to stop. Who has not answered one when the next is due is cut. */
+function ping(socket: WebSocket): () => void {
+  let isAnswered = true;
+  socket.on("pong", () => {
+    isAnswered = true;
+  });
+  const timer = setInterval(() => {
+    if (socket.readyState !== socket.OPEN) return;
+    if (!isAnswered && socket.bufferedAmount > 0) return cut(socket, "Too slow");
+    if (!isAnswered) return socket.terminate();
+    isAnswered = false;
+    socket.ping();
+  }, PING_MS);
+  return () => clearInterval(timer);
+}
+
+/** Closes with a reason on which clients come back, and does not wait for long. */
+function cut(socket: WebSocket, reason: string): void {
+  socket.close(TRY_AGAIN_LATER, reason);
+  const timer = setTimeout(() => socket.terminate(), LAST_WORD_MS);
+  socket.once("close", () => clearTimeout(timer));
+}
+
+/**
+ * A result that has its text goes out as that text. graphql-ws stringifies a message and hands it to `send` in one go; so
+ * a stand-in is put into the message in place of the result, is asked for its JSON there, notes the text and says `null`,
+ * which `withReady` replaces. Others go out without what errors say to HTTP alone.
+ */
+function toSend(extra: Extra, result: unknown): FormattedExecutionResult | undefined {
+  const { stringify, ...given } = result as ExecutionResult & Partial<ReadyResult>;
+  const errors = given.errors?.map(formatted);
+  if (!stringify) return errors && { ...given, errors };
+  const text = stringify((errors ? { ...given, errors } : given) as ExecutionResult);
+  const standIn = {
+    toJSON() {
+      extra.ready = text;
+      return null;
+    },
+  };
+  return standIn as FormattedExecutionResult;
+}
+
+/** An error as it is told over a socket. */
+function formatted(error: GraphQLError): GraphQLFormattedError {
+  const { extensions = {}, ...rest } = error.toJSON();
+  const { http: _, ...told } = extensions;
+  return { ...rest, ...(Object.keys(told).length > 0 && { extensions: told }) };
+}
+
+/** The message with the text that was noted for it, if one was, in the place of its last value. */
+export function withReady(extra: { ready: string | null }, message: string): string {
+  const { ready } = extra;
+  if (ready === null) return message;
+  extra.ready = null;
+  return `${message.slice(0, -"null}".length)}${ready}}`;
 }
 
 function authorizationOf(connectionParams: Readonly<Record<string, unknown>> | undefined): string | undefined {

@@ -1,0 +1,163 @@
+/** Subscribers that ask the same are given one execution and one text of each event; those that do not, their own. */
+import { parse } from "graphql";
+import type { OperationDefinitionNode } from "graphql";
+import { afterAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { variablesBelowRoot } from "../../src/graphql/shared-events.ts";
+import { nodes } from "../../src/store/tables.ts";
+import { eventually } from "../support/eventually.ts";
+import { serviceUnderTest, takeUntil } from "../support/service.ts";
+import type { Items } from "../support/service.ts";
+
+const ostler = await serviceUnderTest({ started: false });
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+/** Executions show in the reads of the node, one for each. */
+const FOLLOW = `
+  subscription Follow($after: String, $filter: NodeFilter, $withNode: Boolean! = true) {
+    nodeTransitions(after: $after, filter: $filter) {
+      type: __typename
+      ... on Transition { cursor nodeName event node @include(if: $withNode) { name labels { key value } } }
+      ... on StreamBookmark { cursor caughtUp }
+    }
+  }`;
+
+interface Item {
+  readonly nodeTransitions: { readonly type: string; readonly cursor?: string; readonly nodeName?: string; readonly caughtUp?: boolean; readonly node?: { readonly name: string } | null };
+}
+
+const isOf = (name: string) => ({ nodeTransitions }: Item) => nodeTransitions.nodeName === name;
+const isCaughtUp = ({ nodeTransitions }: Item) => nodeTransitions.caughtUp === true;
+const newest = async () => Number((await ostler.test.sql`select position from feed_position`)[0]?.["position"]);
+
+const followers: Items<Item>[] = [];
+async function follow(way: "overSocket" | "overEvents", count: number, variables: (index: number) => Record<string, unknown> = () => ({}), text = FOLLOW): Promise<Items<Item>[]> {
+  const made = Array.from({ length: count }, (_, index) => ostler[way]<Item>(text, variables(index)));
+  followers.push(...made);
+  await Promise.all(made.map((items) => takeUntil(items, isCaughtUp)));
+  return made;
+}
+
+beforeEach(async () => {
+  for (const items of followers.splice(0)) await items.return?.();
+  await eventually("earlier streams are gone", () => ostler.listeners() === 0);
+});
+
+/** How many statements were begun while something went on. */
+async function statementsOf(work: () => Promise<unknown>): Promise<number> {
+  // The tail reads by the one, whatever a client asks by the other.
+  const selects = [vi.spyOn(ostler.database.reader, "select"), vi.spyOn(ostler.database.bounded, "select")];
+  await work();
+  const count = selects.reduce((sum, { mock }) => sum + mock.calls.length, 0);
+  for (const select of selects) select.mockRestore();
+  return count;
+}
+
+/** What 40 followers are told of one node that is registered, and how many statements that took. */
+async function tellAll(streams: readonly Items<Item>[]): Promise<{ readonly told: Item[]; readonly statements: number }> {
+  let told: Item[] = [];
+  const statements = await statementsOf(async () => {
+    const [name = ""] = await ostler.register(1);
+    told = (await Promise.all(streams.map((items) => takeUntil(items, isOf(name))))).map((items) => items.at(-1) as Item);
+  });
+  return { told, statements };
+}
+
+describe.each(["overSocket", "overEvents"] as const)("40 subscribers %s", (way) => {
+  test("that ask the same are told the same, out of fewer statements than they are", async () => {
+    const { told, statements } = await tellAll(await follow(way, 40));
+    expect(new Set(told.map((item) => JSON.stringify(item))).size).toBe(1);
+    expect(told[0]?.nodeTransitions.node?.name).toBe(told[0]?.nodeTransitions.nodeName);
+    expect(statements).toBeLessThan(25);
+  });
+
+  test("that began at cursors of their own, with filters of their own, do too", async () => {
+    await ostler.register(40);
+    const from = await newest();
+    const streams = await follow(way, 40, (index) => ({ after: String(from - index), filter: { not: { hostGroup: `group-${index}` } } }));
+    const { told, statements } = await tellAll(streams);
+    expect(new Set(told.map((item) => JSON.stringify(item))).size).toBe(1);
+    expect(statements).toBeLessThan(25);
+  });
+
+  test("of which half want less are told what each wants", async () => {
+    const streams = await follow(way, 40, (index) => ({ withNode: index % 2 === 0 }));
+    const { told } = await tellAll(streams);
+    told.forEach(({ nodeTransitions }, index) => expect("node" in nodeTransitions).toBe(index % 2 === 0));
+  });
+
+  test("of which half ask in other words are told what each asked", async () => {
+    const plain = await follow(way, 20);
+    const other = await follow(way, 20, () => ({}), FOLLOW.replace("cursor nodeName event", "cursor nodeName to"));
+    const { told } = await tellAll([...plain, ...other]);
+    told.forEach(({ nodeTransitions }, index) => expect("to" in nodeTransitions).toBe(index >= 20));
+  });
+});
+
+describe("a result", () => {
+  test("is not given to others after a moment: a node is shown as it is", async () => {
+    await follow("overSocket", 2);
+    const [name = ""] = await ostler.register(1);
+    const from = (await newest()) - 1;
+    await follow("overSocket", 1, () => ({ after: String(from) }));
+    const { node } = await ostler.query<{ node: { id: string; revision: number } }>("query Id($name: String!) { node(by: { name: $name }) { id revision } }", { name });
+    await ostler.query("mutation Label($input: UpdateNodeInput!) { updateNode(input: $input) { errors { message } } }", { input: { id: node.id, ifRevision: node.revision, labels: [{ key: "seen", value: "later" }] } });
+    const labels = async () => {
+      const items = ostler.overSocket<{ nodeTransitions: { node?: { labels: unknown[] } } }>(FOLLOW, { after: String(from) });
+      const { value } = (await items.next()) as { value: { nodeTransitions: { node?: { labels: unknown[] } } } };
+      await items.return?.();
+      return value.nodeTransitions.node?.labels.length;
+    };
+    await eventually("the label is told", async () => (await labels()) === 1, 2_000);
+  });
+
+  test("with an error is masked for each subscriber, and comes without its cause", async () => {
+    const streams = await follow("overSocket", 3);
+    const { bounded } = ostler.database;
+    const select = bounded.select.bind(bounded);
+    const failing = vi.spyOn(bounded, "select").mockImplementation(((...given: [never]) => {
+      const statement = select(...given);
+      const from = (table: never) => {
+        if (table === nodes) throw new Error("password=hunter2");
+        return statement.from(table);
+      };
+      return { from };
+    }) as never);
+    const [row] = await ostler.test.sql`select id from nodes limit 1`;
+    const told = Promise.allSettled(streams.map((items) => takeUntil(items, () => false)));
+    await ostler.transact(async (work) => work.log(aTransition(String(row?.["id"]))));
+    const ends = await told;
+    failing.mockRestore();
+    for (const end of ends) {
+      expect(end.status).toBe("rejected");
+      expect(String((end as PromiseRejectedResult).reason)).toMatch(/INTERNAL: Unexpected error; the log has it under request/);
+    }
+    expect(ostler.logLines.some((line) => line.includes("hunter2"))).toBe(true);
+  });
+});
+
+/** A recovery that changed nothing: a transition that needs no node to be moved. */
+function aTransition(nodeId: string) {
+  return { nodeId, nodeName: "ghost", project: "default", fromState: "ENROLLED", toState: "ENROLLED", event: "recover", sequence: 1_000_000, nodeRevision: 1, target: null, operationId: null, runId: null, step: null, actor: "test", reason: null } as const;
+}
+
+describe("variables below the root field", () => {
+  const below = (text: string) => {
+    const { definitions } = parse(text);
+    const operation = definitions.find(({ kind }) => kind === "OperationDefinition") as OperationDefinitionNode;
+    const fragments = Object.fromEntries(definitions.flatMap((one) => (one.kind === "FragmentDefinition" ? [[one.name.value, one]] : [])));
+    return variablesBelowRoot(operation, fragments);
+  };
+
+  test.each([
+    { where: "in the root field's arguments only", text: "subscription ($a: Int, $b: [Int]) { f(a: $a, b: { c: [$b] }) { x } }", found: [] },
+    { where: "in arguments below", text: "subscription ($a: Int, $b: Int) { f(a: $a) { x(b: $b) } }", found: ["b"] },
+    { where: "in arguments and below", text: "subscription ($a: Int) { f(a: $a) { x(b: { c: $a }) } }", found: ["a"] },
+    { where: "in a directive on the root field", text: "subscription ($a: Boolean!) { f @include(if: $a) { x } }", found: ["a"] },
+    { where: "in directives below", text: "subscription ($a: Boolean!, $b: Boolean!) { f { x @skip(if: $a) ... @include(if: $b) { y } } }", found: ["a", "b"] },
+    { where: "in a fragment below, within another", text: "subscription ($a: Int) { f { ...G } } fragment G on T { g { ...H } } fragment H on U { x(a: $a) }", found: ["a"] },
+    { where: "below a root field that stands in fragments", text: "subscription ($a: Int, $b: Int) { ...G } fragment G on S { ... { f(a: $a) { x(b: $b) } } }", found: ["b"] },
+    { where: "in a directive of a fragment at the root", text: "subscription ($a: Boolean!) { ...G @include(if: $a) } fragment G on S { f { x } }", found: ["a"] },
+  ])("are found $where", ({ text, found }) => {
+    expect(below(text)).toEqual(found);
+  });
+});
