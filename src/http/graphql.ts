@@ -94,7 +94,7 @@ export function createGraphql({ schema, services: given, token, log, introspecti
       return refuse(401, request.headers.authorization === undefined ? PRESENT_TOKEN : `This token is not, or no longer, the right one. ${PRESENT_TOKEN}`, "UNAUTHENTICATED");
     }
     if (request.method === "GET") {
-      if (isSentUnasked(request)) return refuse(403, "A page of another origin must ask first: send a header that browsers do not send unasked, as `x-requested-with`.", "BAD_REQUEST");
+      if (isSentUnasked(request, response)) return refuse(403, "A page of another origin must ask first: send a header that browsers do not send unasked, as `x-requested-with`.", "BAD_REQUEST");
       const flaw = flawOfSearch(request);
       if (flaw !== null) return refuse(400, flaw, "BAD_REQUEST");
     } else if (request.method === "POST") {

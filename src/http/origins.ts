@@ -53,10 +53,12 @@ export function answerPreflight(request: IncomingMessage, response: ServerRespon
 
 /**
  * Whether a browser sent a request for a page of another origin without asking us first, as a link or an image would be.
- * A header that pages may not send unasked proves that it did ask, or that no browser is involved.
+ * A header that pages may not send unasked proves that it did ask, or that no browser is involved. A page that may read
+ * the answer need not ask: that is how urql reads, unless told otherwise.
  */
-export function isSentUnasked(request: IncomingMessage): boolean {
+export function isSentUnasked(request: IncomingMessage, response: ServerResponse): boolean {
   const { headers } = request;
+  if (response.hasHeader("access-control-allow-origin")) return false;
   const site = headers["sec-fetch-site"];
   const isOfAnother = site === undefined ? headers.origin !== undefined : site !== "same-origin" && site !== "none";
   return isOfAnother && !ASKED_FOR.some((name) => headers[name] !== undefined) && !/^application\/json\b/i.test(headers["content-type"] ?? "");

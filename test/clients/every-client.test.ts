@@ -20,6 +20,8 @@ const CLIENTS: readonly { readonly name: string; readonly made: (reached: Reache
 ];
 
 const TOKEN = "a token for the tests of clients";
+/** Where a page of a listed origin comes from. */
+const CONSOLE = "http://localhost:5173";
 
 interface Flaw {
   readonly __typename: string;
@@ -62,7 +64,7 @@ interface Item {
 }
 
 describe.each([{ access: "without a token", token: undefined }, { access: "with a token", token: TOKEN }])("$access", async ({ token }) => {
-  const ostler = await serviceUnderTest(token === undefined ? {} : { token });
+  const ostler = await serviceUnderTest({ origins: [CONSOLE], ...(token !== undefined && { token }) });
   const clients = new Set<ClientUnderTest>();
   afterAll(async () => {
     for (const client of clients) await client.close();
@@ -165,6 +167,14 @@ describe.each([{ access: "without a token", token: undefined }, { access: "with 
     expect(nodes.totalCount).toBeGreaterThan(0);
     await client.mutate("Commission", { input: { nodes: { names: ["nobody"] } } });
     expect(methods).toEqual(["GET", "POST"]);
+  });
+
+  test("urql reads from a page of a listed origin, where the browser does not ask first", async () => {
+    const asIn = (origin: string): typeof fetch => (input, init) => fetch(input, { ...init, headers: { ...(init?.headers as Record<string, string>), origin, "sec-fetch-site": "same-site" } });
+    const listed = urql(reached, { stream: "fetch", fetch: asIn(CONSOLE) });
+    expect((await listed.query<Page>("NodesPage", { first: 1 })).nodes.edges).toHaveLength(1);
+    const other = urql({ ...reached, headers: {} }, { stream: "fetch", fetch: asIn("http://localhost:6174") });
+    await expect(other.query("NodesPage", { first: 1 })).rejects.toThrow(token === undefined ? /must ask first/ : /Present the token/);
   });
 
   test("Apollo shows in a list that was read before what a stream tells of its nodes", async () => {
