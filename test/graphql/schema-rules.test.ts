@@ -55,9 +55,9 @@ const BROKEN: Readonly<Record<RuleName, readonly { readonly sdl: string; readonl
     { sdl: "type Query { a(in: [Int], good: [Int!]): [Int]! b(in: In): [[Int]!]! good: [[Int!]!]! } input In { a: [Int]! }", offences: ["Query.a", "Query.a(in:)", "Query.b", "In.a"] },
   ],
   "lists of an answer are never null, unless null says something": [
-    { sdl: "type Query { a(in: [Int!]): [Int!] good: [Int!]! result: NodeResult } type NodeResult { steps: [Int!] others: [Int!] }", offences: ["Query.a", "NodeResult.others"] },
+    { sdl: "type Query { a(in: [Int!]): [Int!] good: [Int!]! result: NodeResult settings: DriverSettings } type NodeResult { steps: [Int!] others: [Int!] } type DriverSettings { fake: Fake } type Fake { a: [Int!] }", offences: ["Query.a", "NodeResult.others"] },
   ],
-  "what has a default refuses null": [{ sdl: "type Query { a(bad: Int = 1, good: Int! = 1, in: In): Int } input In { bad: Boolean = false, good: Boolean! = false }", offences: ["Query.a(bad:)", "In.bad"] }],
+  "what has a default refuses null": [{ sdl: "type Query { a(bad: Int = 1, good: Int! = 1, in: In, settings: DriverSettingsInput): Int } input DriverSettingsInput @oneOf { fake: Fake } input Fake { a: Int = 1 } input In { bad: Boolean = false, good: Boolean! = false }", offences: ["Query.a(bad:)", "In.bad"] }],
   "a mutation takes one input": [
     {
       sdl: "type Query { a: Int } type Mutation { none: Int two(input: AInput!, more: Int): Int loose(input: AInput): Int named(it: AInput!): Int good(input: AInput!): Int } input AInput { a: Int }",

@@ -37,6 +37,9 @@ const ANSWERS_LIKE_A_MUTATION = new Set(["PlanPayload"]);
 /** Not fetched by its ID, which is there to recognise it by; and its `operation` may be null where a run's may not. */
 const IDENTIFIED_ONLY = new Set(["Transition"]);
 
+/** Below these is what drivers declare: there null is what was not given, and a row may be older than its plugin. */
+const SETTINGS = ["DriverSettings", "DriverSettingsInput", "DriverSettingsChangeInput", "DiscoverySettings", "DiscoverySettingsInput"];
+
 interface Part {
   readonly where: string;
   readonly kind: "type" | "field" | "argument" | "input field" | "value" | "directive";
@@ -55,6 +58,12 @@ export function partsOf(schema: GraphQLSchema): Part[] {
     ...ownTypes(schema).flatMap(partsOfType),
     ...directives.flatMap(({ name, description, args }): Part[] => [{ where: `@${name}`, kind: "directive", name, description }, ...args.map((arg) => argument(`@${name}`, arg))]),
   ];
+}
+
+/** The same, without the settings of drivers. */
+function ownPartsOf(schema: GraphQLSchema): Part[] {
+  const settings = reachedFrom(schema, SETTINGS.map((name) => schema.getType(name)));
+  return partsOf(schema).filter(({ where }) => !settings.has(where.split(".")[0] ?? ""));
 }
 
 function partsOfType(type: GraphQLNamedType): Part[] {
@@ -138,9 +147,9 @@ export const SCHEMA_RULES = {
 
   "lists hold no nulls": (schema) => wheres(partsOf(schema).filter(({ type }) => type && holdsNulls(type))),
 
-  "lists of an answer are never null, unless null says something": (schema) => wheres(partsOf(schema).filter(({ kind, where, type }) => kind === "field" && isListType(type) && !NULLABLE_LISTS.has(where))),
+  "lists of an answer are never null, unless null says something": (schema) => wheres(ownPartsOf(schema).filter(({ kind, where, type }) => kind === "field" && isListType(type) && !NULLABLE_LISTS.has(where))),
 
-  "what has a default refuses null": (schema) => wheres(partsOf(schema).filter(({ hasDefault, type }) => hasDefault && isNullableType(type))),
+  "what has a default refuses null": (schema) => wheres(ownPartsOf(schema).filter(({ hasDefault, type }) => hasDefault && isNullableType(type))),
 
   "a mutation takes one input": (schema) =>
     fieldsOf(schema.getMutationType()).flatMap(({ name, args }) => (/^input: \w+Input!$/.test(args.map((arg) => `${arg.name}: ${String(arg.type)}`).join(", ")) ? [] : [`Mutation.${name}`])),
@@ -181,7 +190,7 @@ export const SCHEMA_RULES = {
     partsOf(schema).flatMap(({ where, deprecationReason }) => (deprecationReason == null || (deprecationReason !== DEFAULT_DEPRECATION_REASON && /^[A-Z`][\s\S]*\.$/.test(deprecationReason)) ? [] : [where])),
 
   "every type is reached from the root": (schema) => {
-    const reached = reachedFrom(schema);
+    const reached = reachedFrom(schema, [...rootsOf(schema), ...schema.getDirectives().flatMap(({ args }) => args.map(({ type }) => getNamedType(type)))]);
     return ownTypes(schema).flatMap(({ name }) => (reached.has(name) ? [] : [name]));
   },
 
@@ -228,7 +237,7 @@ function disagreements(members: readonly GraphQLObjectType[], look: (type: Graph
   return [...Map.groupBy(fields, ({ name }) => name).values()].filter((same) => new Set(same.map(({ seen }) => seen)).size > 1).map((same) => wheres(same).join(" and "));
 }
 
-function reachedFrom(schema: GraphQLSchema): Set<string> {
+function reachedFrom(schema: GraphQLSchema, beginnings: readonly (GraphQLNamedType | undefined)[]): Set<string> {
   const reached = new Set<string>();
   const visit = (type: GraphQLNamedType | null | undefined): void => {
     if (!type || reached.has(type.name)) return;
@@ -239,7 +248,6 @@ function reachedFrom(schema: GraphQLSchema): Set<string> {
     for (const one of type.getInterfaces()) visit(one);
     for (const field of fieldsOf(type)) for (const next of [field.type, ...field.args.map((arg) => arg.type)]) visit(getNamedType(next));
   };
-  for (const root of rootsOf(schema)) visit(root);
-  for (const directive of schema.getDirectives()) for (const arg of directive.args) visit(getNamedType(arg.type));
+  beginnings.forEach(visit);
   return reached;
 }
