@@ -44,7 +44,7 @@ export const TRANSPORTS: Readonly<Record<"POST" | "GET" | "server-sent events" |
       const { value } = await client.iterate({ ...request }).next();
       return value as Result;
     } catch (errors) {
-      if (Array.isArray(errors)) return { errors } as Result;
+      if (Array.isArray(errors)) return { errors };
       throw errors;
     } finally {
       await client.dispose();

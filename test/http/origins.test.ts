@@ -1,0 +1,187 @@
+/** Who may talk to the service from a browser: pages of listed origins, and nobody by a name or a request that gives itself as ours. */
+import { request as httpRequest } from "node:http";
+import { connect } from "node:net";
+import { afterAll, describe, expect, test } from "vitest";
+import { WebSocket } from "ws";
+import { serviceUnderTest } from "../support/service.ts";
+import type { ServiceUnderTest } from "../support/service.ts";
+
+const TOKEN = "correct-horse-battery-staple";
+const LISTED = "https://console.example";
+const EVIL = "https://evil.example";
+const open = await serviceUnderTest({ started: false, origins: [LISTED] });
+const guarded = await serviceUnderTest({ started: false, origins: [LISTED], token: TOKEN, introspection: false, bodyBytesMax: 64 * 1024 });
+afterAll(async () => {
+  await open[Symbol.asyncDispose]();
+  await guarded[Symbol.asyncDispose]();
+});
+
+const QUERY = "{ viewer { subject } }";
+const JSON_TYPE = { "content-type": "application/json" };
+const post = (to: ServiceUnderTest, headers: Readonly<Record<string, string>>, body = JSON.stringify({ query: QUERY })) => fetch(`${to.url}/graphql`, { method: "POST", headers: { ...JSON_TYPE, ...headers }, body });
+
+interface Raw {
+  readonly status: number;
+  readonly body: string;
+}
+
+/** A request with headers that `fetch` would not let us set. */
+function raw(of: ServiceUnderTest, path: string, headers: Readonly<Record<string, string>>): Promise<Raw> {
+  const { hostname, port } = new URL(of.url);
+  return new Promise((answer, failed) => {
+    httpRequest({ hostname, port, path, headers }, (response) => {
+      let body = "";
+      response.on("data", (part: Buffer) => (body += part.toString())).on("end", () => answer({ status: response.statusCode ?? 0, body }));
+    })
+      .on("error", failed)
+      .end();
+  });
+}
+
+/** Whether a WebSocket is let in. */
+function knock(of: ServiceUnderTest, headers: Readonly<Record<string, string>>): Promise<string> {
+  const socket = new WebSocket(`${of.url.replace("http", "ws")}/graphql`, "graphql-transport-ws", { headers });
+  return new Promise((answer) => {
+    socket.once("open", () => {
+      answer("open");
+      socket.terminate();
+    });
+    socket.once("unexpected-response", (_request, response) => answer(String(response.statusCode)));
+    socket.on("error", () => {});
+  });
+}
+
+describe("a page of a listed origin", () => {
+  test("may read the answer, and its ID", async () => {
+    const { headers } = await post(open, { origin: LISTED });
+    expect(headers.get("access-control-allow-origin")).toBe(LISTED);
+    expect(headers.get("access-control-expose-headers")).toBe("x-request-id");
+    expect(headers.get("access-control-allow-credentials")).toBeNull();
+    expect(headers.get("vary")).toMatch(/origin/i);
+  });
+
+  test("may read a refusal as well", async () => {
+    const response = await post(guarded, { origin: LISTED });
+    expect([response.status, response.headers.get("access-control-allow-origin")]).toEqual([401, LISTED]);
+  });
+
+  test("is told before what it may send, though it has no token yet", async () => {
+    const response = await fetch(`${guarded.url}/graphql`, { method: "OPTIONS", headers: { origin: LISTED, "access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type" } });
+    expect(response.status).toBe(204);
+    expect(response.headers.get("access-control-allow-origin")).toBe(LISTED);
+    expect(response.headers.get("access-control-allow-methods")).toBe("GET, POST");
+    expect(response.headers.get("access-control-allow-headers")).toBe("authorization,content-type");
+    expect(response.headers.get("x-request-id")).toMatch(/^[\w-]+$/);
+  });
+
+  test("may open a WebSocket", async () => {
+    expect(await knock(open, { origin: LISTED })).toBe("open");
+  });
+});
+
+describe("a page of any other origin", () => {
+  test.each([EVIL, "null", `${LISTED}:8443`, "https://console.example.evil.example", "http://console.example"])("as %s may not", async (origin) => {
+    expect((await post(open, { origin })).headers.get("access-control-allow-origin")).toBeNull();
+    const preflight = await fetch(`${open.url}/graphql`, { method: "OPTIONS", headers: { origin, "access-control-request-method": "POST" } });
+    expect([...preflight.headers.keys()].filter((name) => name.startsWith("access-control"))).toEqual([]);
+    expect(await knock(open, { origin })).toBe("403");
+  });
+});
+
+describe("a GET", () => {
+  const path = `/graphql?query=${encodeURIComponent(QUERY)}`;
+
+  test.each([
+    { what: "a program", headers: {} },
+    { what: "a page of ours", headers: { "sec-fetch-site": "same-origin" } },
+    { what: "somebody who typed the address", headers: { "sec-fetch-site": "none" } },
+    { what: "another page that asked first", headers: { "sec-fetch-site": "cross-site", origin: LISTED, "x-requested-with": "console" } },
+    { what: "another page with a token", headers: { "sec-fetch-site": "cross-site", authorization: "Bearer any" } },
+  ])("of $what is answered", async ({ headers }) => {
+    const { status, body } = await raw(open, path, headers);
+    expect([status, JSON.parse(body)]).toMatchObject([200, { data: { viewer: { subject: "anonymous" } } }]);
+  });
+
+  test.each([
+    { what: "an image of another page", headers: { "sec-fetch-site": "cross-site", accept: "image/avif,*/*" } },
+    { what: "a page of the same site", headers: { "sec-fetch-site": "same-site" } },
+    { what: "another page in an old browser", headers: { origin: EVIL } },
+  ])("of $what is refused: nobody asked whether it may", async ({ headers }) => {
+    const { status, body } = await raw(open, path, headers);
+    expect([status, JSON.parse(body)]).toMatchObject([403, { errors: [{ message: expect.stringContaining("x-requested-with") as string, extensions: { code: "BAD_REQUEST" } }] }]);
+  });
+
+  test("with variables that are no JSON is refused as one", async () => {
+    expect((await raw(open, `${path}&variables=%7B`, {})).status).toBe(400);
+  });
+});
+
+describe("a service without a token", () => {
+  test.each(["localhost", "localhost:4000", "127.0.0.1:1", "[::1]:4000", "console.example"])("answers to the name %s", async (host) => {
+    expect((await raw(open, "/graphql?query={viewer{subject}}", { host })).status).toBe(200);
+  });
+
+  test.each(["evil.example", "evil.example:4000", "127.0.0.1.evil.example", "10.0.0.1"])("does not answer to the name %s, which a page may have given this machine", async (host) => {
+    const { status, body } = await raw(open, "/graphql?query={viewer{subject}}", { host });
+    expect([status, JSON.parse(body)]).toMatchObject([421, { errors: [{ message: expect.stringContaining("OSTLER_ORIGINS") as string }] }]);
+    expect((await raw(open, "/schema.graphql", { host })).status).toBe(421);
+    expect(await knock(open, { host, origin: `http://${host}` })).toBe("403");
+  });
+
+  test("that has one answers to any name", async () => {
+    expect((await raw(guarded, "/graphql?query={viewer{subject}}", { host: "ostler.example", authorization: `Bearer ${TOKEN}` })).status).toBe(200);
+  });
+});
+
+describe("GET /schema.graphql", () => {
+  test("tells whoever may ask what introspection would", async () => {
+    const text = await (await fetch(`${open.url}/schema.graphql`)).text();
+    expect(text).toContain("type Query");
+  });
+
+  test("needs the token where there is one, and is closed where introspection is off", async () => {
+    const without = await fetch(`${guarded.url}/schema.graphql`);
+    expect([without.status, without.headers.get("www-authenticate")]).toEqual([401, "Bearer"]);
+    const off = await fetch(`${guarded.url}/schema.graphql`, { headers: { authorization: `Bearer ${TOKEN}` } });
+    expect([off.status, await off.json()]).toMatchObject([403, { errors: [{ extensions: { code: "FORBIDDEN" } }] }]);
+  });
+});
+
+describe("a body", () => {
+  test("that is too large is refused with its limit, also when it does not say how large it is", async () => {
+    const authorization = `Bearer ${TOKEN}`;
+    const tooLarge = JSON.stringify({ query: QUERY, variables: { x: "x".repeat(64 * 1024) } });
+    const told = await post(guarded, { authorization }, tooLarge);
+    expect([told.status, await told.json()]).toMatchObject([413, { errors: [{ message: expect.stringContaining("65,536 bytes") as string, extensions: { code: "BAD_REQUEST" } }] }]);
+    const { hostname, port } = new URL(guarded.url);
+    const status = await new Promise((answer, failed) => {
+      const request = httpRequest({ hostname, port, path: "/graphql", method: "POST", headers: { ...JSON_TYPE, authorization, "transfer-encoding": "chunked" } }, (response) => {
+        answer(response.statusCode);
+        response.resume();
+      }).on("error", failed);
+      request.end(tooLarge);
+    });
+    expect(status).toBe(413);
+  });
+
+  test("that is a batch is refused in words", async () => {
+    const response = await post(open, {}, JSON.stringify([{ query: QUERY }, { query: QUERY }]));
+    expect([response.status, await response.json()]).toMatchObject([400, { errors: [{ message: expect.stringContaining("Batches are not taken") as string, extensions: { code: "BAD_REQUEST" } }] }]);
+  });
+});
+
+test("a token that is wrong is told from one that is missing", async () => {
+  const message = async (headers: Readonly<Record<string, string>>) => ((await (await post(guarded, headers)).json()) as { errors: { message: string }[] }).errors[0]?.message;
+  expect(await message({})).toBe("Present the token as `Authorization: Bearer …`.");
+  expect(await message({ authorization: "Bearer wrong" })).toMatch(/^This token is not, or no longer, the right one\./);
+});
+
+test("whatever is no HTTP is answered with 400, and the service goes on", async () => {
+  const { hostname, port } = new URL(open.url);
+  const socket = connect(Number(port), hostname);
+  const answer = new Promise<string>((done) => socket.once("data", (data) => done(data.toString())));
+  socket.write("\u0000\u0001nonsense\r\n\r\n");
+  expect(await answer).toMatch(/^HTTP\/1\.1 400 /);
+  socket.destroy();
+  expect(await open.query(QUERY)).toEqual({ viewer: { subject: "anonymous" } });
+});

@@ -1,0 +1,110 @@
+/** The end of the process while everything is going on: in order, with the answers that are due, and in under ten seconds. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { connect } from "node:net";
+import { fileURLToPath } from "node:url";
+import { createClient } from "graphql-ws";
+import type { FormattedExecutionResult } from "graphql";
+import postgres from "postgres";
+import { afterAll, expect, inject, test } from "vitest";
+import { WebSocket } from "ws";
+import { testDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
+import { urlOf } from "../support/global-setup.ts";
+
+const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+const STREAM = "subscription { nodeTransitions { __typename ... on StreamReset { code } } }";
+const END_MS = 10_000;
+
+/** What a test that failed leaves behind, ended in the reverse order. */
+const left = new AsyncDisposableStack();
+const database = left.use(await testDatabase());
+afterAll(() => left.disposeAsync());
+
+/** A transaction that holds a lock until it is let go. */
+function holding(url: string, lock: string): { readonly held: Promise<void>; release(): Promise<void> } {
+  const sql = postgres(url, { max: 1, connection: { application_name: "test" } });
+  const letGo = Promise.withResolvers<void>();
+  const got = Promise.withResolvers<void>();
+  const done = sql.begin(async (tx) => {
+    await tx.unsafe(lock);
+    got.resolve();
+    await letGo.promise;
+  });
+  const release = async () => {
+    letGo.resolve();
+    await done;
+    await sql.end();
+  };
+  left.defer(release);
+  return { held: got.promise, release };
+}
+
+test("at SIGTERM streams have their last word, answers that are due are given, whatever hangs is cut, and the process ends with 0", async () => {
+  const databaseUrl = urlOf(inject("server").url, database.sql.options.database);
+  const child = spawn(process.execPath, [MAIN, "--port", "0", "--log", "warn"], { env: { PATH: process.env["PATH"], DATABASE_URL: databaseUrl }, stdio: ["ignore", "pipe", "pipe"] });
+  const exited = once(child, "exit");
+  left.defer(async () => {
+    if (child.exitCode === null && child.kill("SIGKILL")) await exited;
+  });
+  let output = "";
+  child.stdout.on("data", (part: Buffer) => (output += part.toString()));
+  const url = await eventually("it is ready", () => /(http:\/\/\S+)\/graphql/.exec(output)?.[1], 30_000);
+  const post = (query: string, accept = "application/json") => fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json", accept }, body: JSON.stringify({ query }) });
+  const ask = async (query: string) => (await post(query)).json();
+
+  await ask(`mutation { registerNodes(input: { nodes: [{ name: "rack-1", driver: { fake: {} } }, { name: "rack-2", driver: { fake: { delayMs: 60000 } } }] }) { errors { message } } }`);
+  const work = await ask(`mutation { commissionNodes(input: { nodes: { names: ["rack-2"] } }) { operation { uuid } errors { message } } }`);
+  expect(work).toMatchObject({ data: { commissionNodes: { errors: [] } } });
+
+  const stuck = holding(databaseUrl, "lock table clusters in access exclusive mode");
+  const soon = holding(databaseUrl, "select from nodes where name = 'rack-1' for update");
+  await Promise.all([stuck.held, soon.held]);
+  const settled = (answer: Promise<unknown>) => answer.then(() => "answered", () => "cut");
+  const mutation = settled(ask(`mutation { createCluster(input: { name: "stuck" }) { errors { code } } }`));
+  const query = settled(ask("{ clusters { edges { node { name } } } }"));
+  const due = ask(`mutation { setMaintenance(input: { nodes: { names: ["rack-1"] }, reason: "due" }) { nodes { maintenance { reason } } errors { message } } }`);
+
+  const events = await post(STREAM, "text/event-stream");
+  const eventsText = events.text();
+  const client = createClient({ url: `${url.replace("http", "ws")}/graphql`, webSocketImpl: WebSocket, retryAttempts: 0, lazy: false, onNonLazyError: () => {} });
+  const closed = new Promise<number>((code) => client.on("closed", (event) => code((event as CloseEvent).code)));
+  const items: unknown[] = [];
+  const overSocket = (async () => {
+    for await (const { data } of client.iterate<FormattedExecutionResult>({ query: STREAM })) items.push(data);
+  })();
+  const { hostname, port } = new URL(url);
+  const body = JSON.stringify({ query: STREAM.replace("nodeTransitions", 'nodeTransitions(after: "0")') });
+  const stalledReader = connect(Number(port), hostname, () => {
+    stalledReader.write(`POST /graphql HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\ncontent-length: ${body.length}\r\n\r\n${body}`);
+    stalledReader.pause();
+  });
+  stalledReader.on("error", () => {});
+  const stalledSocket = new WebSocket(`${url.replace("http", "ws")}/graphql`, "graphql-transport-ws");
+  stalledSocket.on("error", () => {});
+  await once(stalledSocket, "open");
+  stalledSocket.pause();
+  await eventually("both streams are live, and three requests wait for a lock", async () => {
+    const [row] = await database.sql`select count(*)::int as count from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
+    return items.length > 0 && Number(row?.["count"]) >= 3;
+  });
+
+  const began = Date.now();
+  child.kill("SIGTERM");
+  await eventually("nobody is let in", () => fetch(`${url}/livez`).then(() => false, () => true));
+  await soon.release();
+  expect(await due).toMatchObject({ data: { setMaintenance: { nodes: [{ maintenance: { reason: "due" } }], errors: [] } } });
+  expect(await eventsText).toMatch(/"StreamReset","code":"SHUTTING_DOWN"[\s\S]*event: complete/);
+  await overSocket;
+  expect(items.at(-1)).toEqual({ nodeTransitions: { __typename: "StreamReset", code: "SHUTTING_DOWN" } });
+  expect(await closed).toBe(1001);
+  expect(await exited).toEqual([0, null]);
+  expect(Date.now() - began).toBeLessThan(END_MS);
+  expect([await mutation, await query]).toEqual(["cut", "cut"]);
+  stalledSocket.terminate();
+  stalledReader.destroy();
+  await stuck.release();
+  // The step that did not end is another process's as soon as the lease is over.
+  const jobs = await database.sql`select state from pgboss.job where name = 'runs' and state <= 'active'`;
+  expect(jobs).toHaveLength(1);
+}, 90_000);
