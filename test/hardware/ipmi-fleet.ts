@@ -86,8 +86,8 @@ async function tell(stage: Stage): Promise<void> {
 
 async function registersTheFleet({ good, locked, dead, api }: Stage): Promise<void> {
   const created = await api.query<{ createCluster: { errors: readonly Refusal[] } }>("mutation ($input: CreateClusterInput!) { createCluster(input: $input) { errors { code message } } }", { input: { name: CLUSTER } });
-  const interfaces = ["DEPLOY", "CLEAN"].map((kind) => ({ kind, driver: "fake", settings: FAKE_SETTINGS }));
-  const node = ({ name, bmc }: Machine, password = bmc.password) => ({ name, driver: "ipmi", settings: settingsOf(bmc, password), interfaces });
+  const interfaces = [{ kinds: ["DEPLOY", "CLEAN"], driver: { fake: FAKE_SETTINGS } }];
+  const node = ({ name, bmc }: Machine, password = bmc.password) => ({ name, driver: { ipmi: settingsOf(bmc, password) }, interfaces });
   const register = (nodes: readonly unknown[]) =>
     api.query<{ registerNodes: { count: number; errors: readonly Refusal[] } }>("mutation ($input: RegisterNodesInput!) { registerNodes(input: $input) { count errors { code message } } }", { input: { nodes } });
 
@@ -99,7 +99,7 @@ async function registersTheFleet({ good, locked, dead, api }: Stage): Promise<vo
   const nodes = await api.nodes();
   check(
     "passwords are set and do not come back",
-    nodes.length === FLEET + 2 && nodes.every(({ drivers: [own] }) => own?.secretsSet.includes("password") === true && own.settings["password"] === undefined && own.settings["cipherSuite"] === 3),
+    nodes.length === FLEET + 2 && nodes.every(({ drivers: [own] }) => own?.secretsSet.includes("password") === true && own.settings.ipmi?.["cipherSuite"] === 3),
   );
 }
 
@@ -187,9 +187,9 @@ async function failsOnTheBadNodesAlone({ good, locked, dead, api }: Stage): Prom
   const [lockedNode, deadNode] = bad;
   const update = async (input: unknown) =>
     (await api.query<{ updateNode: { errors: Refusal[] } }>("mutation ($input: UpdateNodeInput!) { updateNode(input: $input) { errors { code message } } }", { input })).updateNode.errors;
-  const refusals = await update({ id: lockedNode?.id, settings: settingsOf(locked.bmc, locked.bmc.password) });
+  const refusals = await update({ id: lockedNode?.id, driver: { ipmi: { password: locked.bmc.password } } });
   // Without its password: a secret that is left out stays.
-  refusals.push(...(await update({ id: deadNode?.id, settings: { ...settingsOf(dead.bmc), ...IMPATIENT } })));
+  refusals.push(...(await update({ id: deadNode?.id, driver: { ipmi: IMPATIENT } })));
   dead.bmc.thaw();
   const repaired = await api.end(await api.work("commissionNodes", { nodes: { names: [locked.name, dead.name] } }));
   check(
@@ -366,8 +366,8 @@ function unlike(journals: readonly (readonly string[])[], wanted: string): strin
   return index < 0 ? undefined : `BMC ${index + 1}: ${journals[index]?.join(", ")}`;
 }
 
-function settingsOf({ address, port, username, cipherSuite }: SimulatedBmc, password?: string): Readonly<Record<string, unknown>> {
-  return { address, port, username, cipherSuite, ...(password !== undefined && { password }) };
+function settingsOf({ address, port, username, cipherSuite }: SimulatedBmc, password: string): Readonly<Record<string, unknown>> {
+  return { address, port, username, cipherSuite, password };
 }
 
 // ---- the API
@@ -389,7 +389,7 @@ interface Node {
   readonly transitionCount: number;
   readonly lastError: Failure | null;
   readonly inventory: { readonly takenAt: string; readonly data: Readonly<Record<string, unknown>> } | null;
-  readonly drivers: readonly { readonly name: string; readonly settings: Readonly<Record<string, unknown>>; readonly secretsSet: readonly string[] }[];
+  readonly drivers: readonly { readonly name: string; readonly settings: { readonly ipmi: Readonly<Record<string, unknown>> | null }; readonly secretsSet: readonly string[] }[];
 }
 
 interface Run {
@@ -425,7 +425,7 @@ interface Page<Item> {
 }
 
 const INPUT_TYPES = { commissionNodes: "CommissionNodesInput", decommissionNodes: "DecommissionNodesInput", inspectNodes: "NodeWorkInput", setPower: "SetPowerInput", restart: "RestartInput" } as const;
-const NODE = "id name state powerState transitionCount lastError { code message retryable } inventory { takenAt data } drivers { name settings secretsSet }";
+const NODE = "id name state powerState transitionCount lastError { code message retryable } inventory { takenAt data } drivers { name settings { ipmi { address cipherSuite } } secretsSet }";
 const TRANSITION = "cursor nodeName sequence from to event at";
 
 interface Api {
