@@ -34,10 +34,16 @@ subscription Watch {
 `,
   },
   {
-    query: `# 3. What would happen: each node's steps. Nothing is written.
-mutation PlanCommission {
-  commissionNodes(input: { nodes: { cluster: { name: "berlin" } }, dryRun: true }) {
-    results { ref accepted error { code message } steps { phase interface name interruptible } }
+    query: `# 3. What would happen: each node's steps, how long they take as a rule, and from where there is no way back. Nothing is written.
+query PlanCommission {
+  plan(input: { kind: COMMISSION, nodes: { cluster: { name: "berlin" } } }) {
+    planHash acceptedCount refusedCount
+    results {
+      ref accepted error { code message }
+      estimate { medianSeconds p90Seconds samples }
+      pointOfNoReturn { name }
+      steps { phase interface name interruptible }
+    }
     errors { code message }
   }
 }
@@ -71,7 +77,7 @@ query HowFar {
     edges {
       node {
         kind state finishedCount totalCount
-        runs(first: 3) { edges { node { nodeName state steps { name state startedAt finishedAt } } } }
+        runs(first: 3) { edges { node { nodeName state waiting { reason description } steps { name state startedAt finishedAt } } } }
       }
     }
   }
@@ -113,17 +119,47 @@ mutation Register {
 `,
   },
   {
-    query: `# 10. Commission the other cluster, four nodes at a time.
-mutation CommissionOslo {
-  commissionNodes(input: { nodes: { cluster: { name: "oslo" } }, onFailure: LEAVE, maxParallel: 4 }) {
+    query: `# 10. Find machines at addresses, and register what answers. These are simulated as well.
+mutation Discover {
+  discoverNodes(input: { driver: { fake: {} }, addresses: ["192.0.2.0/29"], namePrefix: "found-" }) {
     operation { uuid }
+    addresses
+    errors { code message path }
+  }
+}
+`,
+  },
+  {
+    query: `# 11. Commission the other cluster in waves: one node, a quarter, then half at a time; no further one begins when two have failed.
+mutation CommissionOslo {
+  commissionNodes(input: {
+    nodes: { cluster: { name: "oslo" } }, onFailure: LEAVE
+    waves: { sizes: [{ count: 1 }, { percent: 25 }, { percent: 50 }], maxFailures: { count: 1 } }
+  }) {
+    operation { id uuid }
     errors { code message }
   }
 }
 `,
   },
   {
-    query: `# 11. Give it up: nodes that wait or can be cut end now, the others after their step.
+    query: `# 12. Who waits, and for what: its wave, a place below a limit, a retry, a call-back.
+query Waiting {
+  operations(first: 1, filter: { cluster: { name: "oslo" } }) {
+    edges {
+      node {
+        state
+        rollout { state wave waves sizes maxFailures }
+        runs { edges { node { nodeName state waiting { reason description position until } } } }
+      }
+    }
+  }
+  capacity { key places taken waiting }
+}
+`,
+  },
+  {
+    query: `# 13. Give it up: nodes that wait or can be cut end now, the others after their step.
 mutation AbortOslo {
   abort(input: { work: { cluster: { name: "oslo" } }, mode: AFTER_STEP }) {
     results { ref accepted abortEffect abortPendingAfterStep error { code message } }
@@ -133,7 +169,7 @@ mutation AbortOslo {
 `,
   },
   {
-    query: `# 12. The log: every change of state, in the order of commits, positions without a hole.
+    query: `# 14. The log: every change of state, in the order of commits, positions without a hole.
 query Log {
   transitions(last: 20) {
     edges { node { cursor nodeName sequence from to event step actor reason at } }

@@ -75,7 +75,7 @@ describe("the examples, one after another, on the demonstration fleet", () => {
       if (name === "Stop") await eventually("the cluster has stopped", async () => !["STOPPING", "DEPLOYING"].includes(await berlin()));
       if (name === "Restart") await eventually("the cluster is operational", async () => (await berlin()) === "OPERATIONAL");
     }
-    expect(ran).toEqual(expect.arrayContaining(["LookAround", "Watch", "PlanCommission", "Commission", "Stop", "ChangeSettings", "Restart", "Register", "Log"]));
+    expect(ran).toEqual(expect.arrayContaining(["LookAround", "Watch", "PlanCommission", "Commission", "Stop", "ChangeSettings", "Restart", "Register", "Discover", "CommissionOslo", "Waiting", "AbortOslo", "Log"]));
     expect(watched.length).toBeGreaterThan(12 * 8);
     await eventually("all work has ended", async () => (await ostler.query<{ operations: { edges: unknown[] } }>("{ operations(filter: { states: [QUEUED, RUNNING, STOPPING, ABORTING] }) { edges { cursor } } }")).operations.edges.length === 0, 30_000);
   }, 60_000);
