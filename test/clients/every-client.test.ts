@@ -63,13 +63,26 @@ interface Item {
   readonly snapshotComplete?: boolean;
 }
 
-describe.each([{ access: "without a token", token: undefined }, { access: "with a token", token: TOKEN }])("$access", async ({ token }) => {
-  const ostler = await serviceUnderTest({ origins: [CONSOLE], ...(token !== undefined && { token }) });
-  const clients = new Set<ClientUnderTest>();
-  afterAll(async () => {
-    for (const client of clients) await client.close();
-    await ostler[Symbol.asyncDispose]();
-  });
+const SERVICES = await Promise.all(
+  [{ access: "without a token", token: undefined }, { access: "with a token", token: TOKEN }].map(async ({ access, token }) => ({ access, token, ostler: await serviceUnderTest({ origins: [CONSOLE], ...(token !== undefined && { token }) }) })),
+);
+const clients = new Set<ClientUnderTest>();
+afterAll(async () => {
+  for (const client of clients) await client.close();
+  for (const { ostler } of SERVICES) await ostler[Symbol.asyncDispose]();
+});
+
+test.each([
+  { name: "Apollo", made: (reached: Reached) => apollo(reached, { everythingOverSocket: false }) },
+  { name: "urql", made: (reached: Reached) => urql(reached, { stream: "fetch" }) },
+  { name: "graphql-request", made: request },
+])("$name is told that a token is not the right one", async ({ made }) => {
+  const client = made(reachedAt(SERVICES[1]?.ostler.url ?? "", "another token than that"));
+  clients.add(client);
+  await expect(client.query("NodesPage", { first: 1 })).rejects.toThrow(/not, or no longer, the right one|401/);
+});
+
+describe.each(SERVICES)("$access", ({ token, ostler }) => {
   const reached = reachedAt(ostler.url, token);
 
   describe.each(CLIENTS.map((client, index) => ({ ...client, prefix: `c${index}` })))("$name", ({ made, prefix }) => {

@@ -46,10 +46,13 @@ const KINDS = {
   },
 } as const satisfies Record<string, { generate: (folder: string) => Promise<void>; flaws: readonly Flaw[] }>;
 
-describe.each(Object.entries(KINDS))("%s", async (name, { generate, flaws }) => {
+const ostler = await serviceUnderTest({ token: TOKEN });
+afterAll(() => ostler[Symbol.asyncDispose]());
+const reached = reachedAt(ostler.url, TOKEN);
+
+describe.each(Object.entries(KINDS))("%s", (name, { generate, flaws }) => {
   const kind = name as keyof typeof KINDS;
-  const ostler = await serviceUnderTest({ token: TOKEN });
-  const reached = reachedAt(ostler.url, TOKEN);
+  const names = [`${kind}-1`, `${kind}-2`] as const;
   let project: Project;
   let program: Program;
   beforeAll(async () => {
@@ -61,7 +64,6 @@ describe.each(Object.entries(KINDS))("%s", async (name, { generate, flaws }) => 
   afterAll(async () => {
     program?.close();
     await project?.[Symbol.asyncDispose]();
-    await ostler[Symbol.asyncDispose]();
   });
 
   test("passes tsc --strict", async () => {
@@ -79,9 +81,9 @@ describe.each(Object.entries(KINDS))("%s", async (name, { generate, flaws }) => 
   });
 
   test("works: registers, is refused, lists, commissions, follows and resumes", async () => {
-    const { nodes, errors } = await program.register({ nodes: [{ name: "typed-1", driver: FAKE }, { name: "typed-2", driver: FAKE }] });
+    const { nodes, errors } = await program.register({ nodes: names.map((node) => ({ name: node, driver: FAKE })) });
     expect(errors).toEqual([]);
-    expect((await program.register({ nodes: [{ name: "typed-1", driver: FAKE }] })).errors).toMatchObject([{ path: ["input", "nodes", "0", "name"] }]);
+    expect((await program.register({ nodes: [{ name: names[0], driver: FAKE }] })).errors).toMatchObject([{ path: ["input", "nodes", "0", "name"] }]);
     const [id = "", other = ""] = nodes.map((node) => node.id);
     expect(await program.commission({ names: ["nobody"] })).toEqual({ missing: ["nobody"] });
     expect(await program.commission({ ids: [id] })).toEqual({ accepted: [true] });
@@ -90,6 +92,6 @@ describe.each(Object.entries(KINDS))("%s", async (name, { generate, flaws }) => 
     const told = [...seen, ...rest].flatMap(({ sequence }) => sequence ?? []);
     expect(told.length).toBeGreaterThan(5);
     expect(told).toEqual(told.map((_sequence, index) => index + 1));
-    expect(await program.list([id, other])).toEqual([{ name: "typed-1", state: "in service" }, { name: "typed-2", state: "enrolled" }]);
+    expect(await program.list([id, other])).toEqual([{ name: names[0], state: "in service" }, { name: names[1], state: "enrolled" }]);
   });
 });
