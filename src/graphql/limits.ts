@@ -19,6 +19,8 @@ export const LIMITS = {
   comparisons: 500_000,
   /** Objects that the answer may hold; cost.ts says how they are counted. */
   cost: 5_000,
+  /** Filters in a filter's `or`, those within them included. Lists of ids and names are not bounded. */
+  alternatives: 100,
   /** How long a query may take, in seconds. Mutations take their time, and streams last. */
   seconds: 10,
 } as const;
@@ -32,6 +34,7 @@ const UNITS: Readonly<Record<Limit, { readonly what: string; readonly advice: st
   rootFields: { what: "fields at the root of an operation", advice: "Ask in several requests, or for a list." },
   comparisons: { what: "comparisons of fields that answer under one name", advice: "Ask for each field once." },
   cost: { what: "objects that the answer may hold (`extensions.cost`)", advice: "Ask for smaller pages (`first`), or for inner lists in a request of their own." },
+  alternatives: { what: "alternatives in a filter", advice: "Name the nodes by `ids` or `name: { in: … }`, of which there may be any number." },
   seconds: { what: "seconds for a query", advice: "Ask for smaller pages, or for less of each item." },
 };
 

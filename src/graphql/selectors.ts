@@ -6,6 +6,7 @@ import type { NodeFilter, NodeRow } from "../store/nodes.ts";
 import { builder, given } from "./builder.ts";
 import { NodeStateEnum, PowerStateEnum, PresenceEnum } from "./enums.ts";
 import { keyOf, uuidOrNone } from "./ids.ts";
+import { LIMITS, beyond } from "./limits.ts";
 
 export const LabelInput = builder.inputType("LabelInput", {
   description: "Label to set or to match.",
@@ -113,8 +114,15 @@ export function clusterChoice(ref: { id?: string | null | undefined; name?: stri
   return ref.id == null ? { name: ref.name ?? "" } : { id: keyOf("Cluster", ref.id) };
 }
 
+/** Each becomes a condition of its own, which the database plans and asks of every node. */
+function alternativesOf({ or, not }: NodeFilterShape): number {
+  return (or ?? []).reduce((sum, one) => sum + 1 + alternativesOf(one), not ? alternativesOf(not) : 0);
+}
+
 export function nodeFilter(filter: NodeFilterShape | null | undefined): NodeFilter | undefined {
   if (!filter) return undefined;
+  const alternatives = alternativesOf(filter);
+  if (alternatives > LIMITS.alternatives) throw beyond("alternatives", { requested: alternatives });
   const cluster = filter.cluster ? clusterChoice(filter.cluster) : undefined;
   const name = filter.name ? { eq: given(filter.name.eq), in: given(filter.name.in), startsWith: given(filter.name.startsWith), contains: given(filter.name.contains) } : undefined;
   return {

@@ -41,6 +41,7 @@ const REFUSED: readonly Refused[] = [
   { what: "pages in pages", query: "{ clusters(first: 100) { edges { node { nodes(first: 50) { edges { node { name } } } } } } }", limit: "cost", requested: 5_100 },
   { what: "a page whose size is a variable", query: "query ($first: Int, $other: Int = 100) { clusters(first: $other) { edges { node { nodes(last: $first) { edges { node { name } } } } } } }", variables: { first: 51 }, limit: "cost", requested: 5_200 },
   { what: "pages in fragments", query: "{ clusters(first: 100) { ...Clusters } } fragment Clusters on ClusterConnection { edges { node { ...Nodes } } } fragment Nodes on Cluster { nodes(first: 100) { edges { node { name } } } }", limit: "cost", requested: 10_100 },
+  { what: "a filter with too many alternatives", query: "query ($filter: NodeFilter) { nodes(filter: $filter) { totalCount } }", variables: { filter: { or: Array.from({ length: 100 }, (_, at) => ({ name: { eq: `n${at}` }, ...(at === 7 && { not: { or: [{ retired: true }] } }) })) } }, limit: "alternatives", requested: 101 },
   { what: "introspection without end", query: `{ __schema { ${Array.from({ length: 60 }, (_, at) => `a${at}: types { name kind fields { name type { name } } }`).join(" ")} } }`, limit: "cost" },
 ];
 
