@@ -150,7 +150,7 @@ async function fillTable(url: string, count: number): Promise<void> {
 function start({ file, args = [] }: Contestant, url: string): ChildProcess {
   return fork(file, [...args], {
     execArgv: ["--import", here("cpu.mjs")],
-    env: { ...process.env, NODE_ENV: "production", GRAPHILE_ENV: "production", DATABASE_URL: url, OSTLER_PORT: "0", OSTLER_LOG: "error", OSTLER_PLUGINS: "fake" },
+    env: { ...process.env, NODE_ENV: "production", GRAPHILE_ENV: "production", DATABASE_URL: url, OSTLER_PORT: "0", OSTLER_LOG: "error", OSTLER_PLUGINS: "fake", OSTLER_POWER_SECONDS: "0" },
     stdio: ["ignore", "pipe", "inherit", "ipc"],
   });
 }
