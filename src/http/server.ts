@@ -68,8 +68,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 
   async function route(request: IncomingMessage, response: ServerResponse, requestId: string): Promise<void> {
     const path = pathOf(request);
-    if (!isMeantForUs(request, allowed)) return sendJson(response, 421, graphqlError(`Without a token this service answers to the names of its own machine only, not to ${request.headers.host}. List the origin in OSTLER_ORIGINS, or set OSTLER_TOKEN.`, "BAD_REQUEST"));
     if (path === GRAPHQL || path === SCHEMA) {
+      if (!isMeantForUs(request, allowed)) return sendJson(response, 421, graphqlError(`Without a token this service answers to the names of its own machine only, not to ${request.headers.host}. List the origin in OSTLER_ORIGINS, or set OSTLER_TOKEN.`, "BAD_REQUEST"));
       allowReading(request, response, allowed);
       if (request.method === "OPTIONS") return answerPreflight(request, response);
     }

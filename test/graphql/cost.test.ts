@@ -1,0 +1,108 @@
+/** What requests cost, and that counting it costs little: fragments within fragments are looked at once, however often they are spread. */
+import { readFileSync } from "node:fs";
+import { Kind, parse, validate } from "graphql";
+import type { FragmentDefinitionNode, OperationDefinitionNode, ValidationContext } from "graphql";
+import { describe, expect, test } from "vitest";
+import { describeDrivers } from "../../src/drivers/load.ts";
+import { costOf } from "../../src/graphql/cost.ts";
+import { createDocumentCache, shapeRule } from "../../src/graphql/document.ts";
+import { buildSchema } from "../../src/graphql/schema.ts";
+
+const schema = buildSchema(await describeDrivers());
+
+/** What a document costs, and how often a fragment was looked up for it. */
+function cost(text: string, variables: Readonly<Record<string, unknown>> = {}): { readonly cost: number; readonly lookUps: number } {
+  const { definitions } = parse(text);
+  expect(validate(schema, parse(text))).toEqual([]);
+  let lookUps = 0;
+  const all = Object.fromEntries(definitions.filter((one): one is FragmentDefinitionNode => one.kind === Kind.FRAGMENT_DEFINITION).map((one) => [one.name.value, one]));
+  const fragments = new Proxy(all, {
+    get(target, name) {
+      lookUps += 1;
+      return Reflect.get(target, name) as unknown;
+    },
+  });
+  const operation = definitions.find((one): one is OperationDefinitionNode => one.kind === Kind.OPERATION_DEFINITION) as OperationDefinitionNode;
+  return { cost: costOf({ schema, operation, fragments, variables }), lookUps };
+}
+
+describe("the cost", () => {
+  test.each([
+    { what: "names count nothing", text: "{ viewer { subject project } }", is: 1 },
+    { what: "a page counts its items", text: "{ nodes(first: 7) { edges { cursor node { name } } pageInfo { hasNextPage } } }", is: 7 },
+    { what: "from the end as well", text: "{ nodes(last: 7) { edges { node { name } } } }", is: 7 },
+    { what: "a page without a size has 50", text: "{ nodes { edges { node { name } } } }", is: 50 },
+    { what: "a page of which no item is asked costs nothing", text: "{ nodes(first: 100) { pageInfo { hasNextPage } } }", is: 0 },
+    { what: "a count of all costs ten", text: "{ nodes(first: 100) { totalCount } }", is: 10 },
+    { what: "pages in pages multiply", text: "{ clusters(first: 3) { edges { node { nodes(first: 4) { edges { node { cluster { name } } } } } } } }", is: 3 * (1 + 4 * (1 + 1)) },
+    { what: "a list without pages is taken to have five", text: "{ clusters(first: 2) { edges { node { nodeCounts { state } } } } }", is: 2 * (1 + 5) },
+    { what: "aliases count each", text: "{ a: viewer { subject } b: viewer { subject } }", is: 2 },
+    { what: "a fragment counts where it is spread", text: "{ a: nodes(first: 2) { ...F } b: nodes(first: 3) { ...F } } fragment F on NodeConnection { edges { node { name } } }", is: 5 },
+    { what: "what is left out counts nothing", text: "query ($no: Boolean!) { nodes(first: 9) { edges @include(if: $no) { node { name } } } viewer @skip(if: true) { subject } }", variables: { no: false }, is: 0 },
+    { what: "sizes come from variables, and from their defaults", text: "query ($a: Int, $b: Int = 6) { x: nodes(first: $a) { edges { node { name } } } y: nodes(first: $b) { edges { node { name } } } }", variables: { a: 5 }, is: 11 },
+    { what: "a size that is none is taken for a page's usual one", text: "query ($a: Int) { nodes(first: $a) { edges { node { name } } } }", variables: { a: "many" }, is: 50 },
+    { what: "an introspection counts its fields", text: '{ __type(name: "Node") { fields { name } } }', is: 3 * 15 },
+  ])("$what", ({ text, variables, is }) => {
+    expect(cost(text, variables).cost).toBe(is);
+  });
+
+  test("is what docs/limits.md says of its example", () => {
+    const page = readFileSync(new URL("../../docs/limits.md", import.meta.url), "utf8");
+    const example = /```graphql\n([\s\S]*?)```/.exec(page)?.[1] ?? "";
+    expect(`= ${cost(example).cost.toLocaleString("en")}\n`).toBe(example.slice(-"= 4,020\n".length));
+  });
+});
+
+describe("counting takes no longer than the document is", () => {
+  const LEVELS = 60;
+  const fragments = (last: string) => Array.from({ length: LEVELS }, (_, at) => `fragment F${at} on Query { ${at === LEVELS - 1 ? last : `...F${at + 1} ...F${at + 1}`} }`).join(" ");
+
+  test("of its cost, though fragments spread out to more fields than there are atoms in a gram", () => {
+    expect(cost(`{ ...F0 } ${fragments("nodes(first: 10) { edges { node { name } } }")}`)).toEqual({ cost: Number.MAX_SAFE_INTEGER, lookUps: 2 * LEVELS - 1 });
+    expect(cost(`{ ...F0 } ${fragments("__schema { description }")}`).lookUps).toBe(2 * LEVELS - 1);
+  });
+
+  test("of its depth and its root", () => {
+    const document = parse(`{ ...F0 } ${fragments("viewer { subject }")}`);
+    const known = new Map(document.definitions.filter((one) => one.kind === Kind.FRAGMENT_DEFINITION).map((one) => [one.name.value, one]));
+    let lookUps = 0;
+    const reported: string[] = [];
+    const context = {
+      getFragment(name: string) {
+        lookUps += 1;
+        return known.get(name);
+      },
+      reportError: (error: Error) => reported.push(error.message),
+    } as unknown as ValidationContext;
+    const { OperationDefinition: visit } = shapeRule(context) as { OperationDefinition(node: unknown): void };
+    visit(document.definitions[0]);
+    expect(lookUps).toBe(2 * (2 * LEVELS - 1));
+    expect(reported).toEqual([expect.stringMatching(/^At most 20 fields at the root/)]);
+  });
+
+  test("where fragments go in circles", () => {
+    const { definitions } = parse("{ ...A } fragment A on Query { viewer { subject } ...B } fragment B on Query { ...A }");
+    const named = Object.fromEntries(definitions.slice(1).map((one) => [(one as FragmentDefinitionNode).name.value, one as FragmentDefinitionNode]));
+    expect(costOf({ schema, operation: definitions[0] as OperationDefinitionNode, fragments: named, variables: {} })).toBe(1);
+  });
+});
+
+describe("the cache of documents", () => {
+  const documentOf = (at: number) => parse(`{ viewer { subject } } # ${at}`);
+
+  test("keeps what is asked for, and throws out what was not for the longest time", () => {
+    const cache = createDocumentCache();
+    const text = (at: number) => `${at} ${"x".repeat(30 * 1024)}`;
+    for (let at = 0; at < 8; at += 1) cache.set(text(at), documentOf(at));
+    expect(cache.get(text(0))).toBeDefined();
+    cache.set(text(8), documentOf(8));
+    expect(cache.get(text(0))).toBeDefined();
+    expect(cache.get(text(1))).toBeUndefined();
+  });
+
+  test("keeps none that is very long", () => {
+    const cache = createDocumentCache();
+    cache.set("x".repeat(64 * 1024), documentOf(0));
+    expect(cache.get("x".repeat(64 * 1024))).toBeUndefined();
+  });
+});
