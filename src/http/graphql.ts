@@ -6,7 +6,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { renderGraphiQL } from "@graphql-yoga/render-graphiql";
 import { GraphQLError } from "graphql";
 import type { GraphQLSchema } from "graphql";
 import { createYoga } from "graphql-yoga";
@@ -20,6 +19,7 @@ import { EXAMPLES } from "../graphql/examples.ts";
 import { guards, timeLimit } from "../graphql/guards.ts";
 import { lists } from "../graphql/lists.ts";
 import { maskError } from "../graphql/mask.ts";
+import { renderPage } from "../graphql/page.ts";
 import { shareEvents } from "../graphql/shared-events.ts";
 import type { Log } from "../log.ts";
 import { isSentUnasked } from "./origins.ts";
@@ -71,7 +71,7 @@ export function createGraphql({ schema, services: given, token, log, introspecti
     cors: false,
     logging: false,
     graphiql: { title: "Ostler", defaultTabs: EXAMPLES.map(({ query, variables }) => ({ query, ...(variables !== undefined && { variables }) })) },
-    renderGraphiQL,
+    renderGraphiQL: renderPage,
     context: (initial) => initial.context ?? refuseUnknown(),
     plugins: [guards({ introspection }), shareEvents(), lists(schema), timeLimit(queryMs)],
     parserAndValidationCache: { documentCache: createDocumentCache(), errorCache: NO_CACHE },

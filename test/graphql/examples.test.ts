@@ -110,6 +110,23 @@ describe("the page", () => {
     expect([...markup.matchAll(/@import\s+[^;]+/g)].map(([rule]) => rule)).toEqual([]);
   });
 
+  test("sends a token that was given in one tab with every later request, and shifts no tab", async () => {
+    const { text } = await page();
+    expect(text).toMatch(/^\s*<!doctype html>\s*<html[^>]*>\s*<head><style>\.graphiql-tab { transform: none !important; }<\/style><script>/);
+    const script = /<head>.*?<script>([\s\S]*?)<\/script>/.exec(text)?.[1] ?? "";
+    const sent: (string | null)[] = [];
+    const window = { fetch: (_address: string, { headers }: { headers: Headers }) => void sent.push(headers.get("authorization")) };
+    // oxlint-disable-next-line typescript/no-implied-eval
+    new Function("window", script)(window);
+    const ask = window.fetch as unknown as (address: string, request?: { headers: Record<string, string> }) => void;
+    ask("/graphql");
+    ask("/graphql", { headers: { Authorization: "Bearer one" } });
+    ask("/graphql", { headers: { accept: "text/event-stream" } });
+    ask("/graphql", { headers: { authorization: "Bearer two" } });
+    ask("/graphql");
+    expect(sent).toEqual([null, "Bearer one", "Bearer one", "Bearer two", "Bearer two"]);
+  });
+
   test("is shown at the address of a query too, which it then asks by itself", async () => {
     expect((await page("/graphql?variables=%7B%7D")).response.headers.get("content-type")).toContain("text/html");
   });
