@@ -52,7 +52,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const allowed = { origins: options.origins ?? [], token };
   let ready = true;
   const { yoga, services: bounded, serve } = createGraphql(options);
-  const sockets = createSockets({ yoga, services: bounded, token, log });
+  const sockets = createSockets({ yoga, services: bounded, token, log, ...(options.bodyBytesMax !== undefined && { messageBytesMax: options.bodyBytesMax }) });
 
   const server = createHttpServer({ requestTimeout: REQUEST_MS, headersTimeout: HEADERS_MS, connectionsCheckingInterval: CHECK_MS }, (request, response) => {
     const requestId = requestIdOf(request);

@@ -168,11 +168,13 @@ export function createSockets({ yoga, services, token, log, socketsMax = SOCKETS
 
 /** Resolves when the message has left for the kernel, or the socket is gone: until then nobody is asked for the next. */
 function send(socket: WebSocket, message: string): Promise<void> {
-  return new Promise((sent, failed) => {
-    if (socket.readyState !== socket.OPEN) return sent();
+  return new Promise((sent) => {
+    // Not at once: whoever goes on sending must let the socket be closed, which is what ends it.
+    const isGone = () => void setImmediate(sent);
+    if (socket.readyState !== socket.OPEN) return isGone();
     socket.send(message, (error) => {
       if (socket.isPaused && socket.bufferedAmount <= WAITING_BYTES_MAX) socket.resume();
-      if (error) failed(error);
+      if (error) isGone();
       else sent();
     });
   });

@@ -1,0 +1,300 @@
+/**
+ * `npm run cuts`: 50 clients follow the log, half of them over WebSocket, half over server-sent events, while 20,000
+ * transitions are written by another process than the one that serves them. 200 times one of the connections is cut in
+ * the middle, and its client goes on from the last cursor it saw. Afterwards each client has seen every transition once,
+ * in the order of the log, and each node's in their order.
+ *
+ * Options: --clients 50 --cuts 200 --transitions 20000 --seed N. Prints the seed and a line a check.
+ */
+import { once } from "node:events";
+import { connect, createServer } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import { createClient } from "graphql-ws";
+import { WebSocket } from "ws";
+import type { Engine } from "../../src/engine/engine.ts";
+import { move } from "../../src/engine/transition.ts";
+import type { Transact } from "../../src/engine/transition.ts";
+import { openServedLab } from "./served-lab.ts";
+import { anySeed, chance } from "./lab.ts";
+import type { Chance } from "./lab.ts";
+
+/** A service on the way, and how to write to its database. */
+export interface CutsSite {
+  readonly url: string;
+  readonly engine: Engine;
+  readonly transact: Transact;
+}
+
+export interface CutsOptions {
+  readonly seed: number;
+  readonly clients: number;
+  readonly cuts: number;
+  readonly transitions: number;
+  readonly say?: (line: string) => void;
+}
+
+export interface CutsReport {
+  readonly cuts: number;
+  readonly written: number;
+  readonly seconds: number;
+  /** Transitions that some client never saw, saw twice, or saw before one that came earlier in the log, or of its node. */
+  readonly missing: number;
+  readonly duplicates: number;
+  readonly outOfOrder: number;
+  readonly outOfOrderInNode: number;
+  /** What a client was told that it should not have been: resets, errors of GraphQL. */
+  readonly surprises: readonly string[];
+}
+
+interface Seen {
+  readonly cursor: number;
+  readonly node: string;
+  readonly sequence: number;
+}
+
+const NODES = 200;
+const CALLER = { actor: "cuts", project: "default" };
+/** What a node goes through, each in a transaction of its own; from the last again to MANAGEABLE. */
+const PHASES = [
+  ["ENROLLED", "verify"],
+  ["VERIFYING", "done"],
+  ["MANAGEABLE", "clean"],
+  ["CLEANING", "done"],
+  ["AVAILABLE", "manage"],
+] as const;
+const MANAGEABLE = 2;
+/** How far the writers may be ahead of the readers, on the average: the cuts are to come while both are at it. */
+const AHEAD_MAX = 1_000;
+/** How long the last reader may take after the last was written. */
+const LATE_MS = 60_000;
+const QUERY = "subscription Follow($after: String) { nodeTransitions(after: $after) { __typename ... on Transition { cursor nodeUuid sequence } ... on StreamReset { code } } }";
+
+interface Item {
+  readonly __typename: string;
+  readonly cursor?: string;
+  readonly nodeUuid?: string;
+  readonly sequence?: number;
+  readonly code?: string;
+}
+
+/** Somebody who follows the log, through a door of its own that can be slammed. */
+interface Follower {
+  readonly seen: Seen[];
+  readonly surprises: string[];
+  /** Cuts the connection; false when there is none at the moment. */
+  cut(): boolean;
+  close(): Promise<void>;
+}
+
+export async function runCuts(site: CutsSite, options: CutsOptions): Promise<CutsReport> {
+  const { say = () => {} } = options;
+  const random = chance(options.seed);
+  const began = Date.now();
+  const names = Array.from({ length: NODES }, (_, index) => `cut-${index}`);
+  const { nodeIds, refusals } = await site.engine.registerNodes(CALLER, names.map((name) => ({ name, driver: "fake" })));
+  if (refusals[0]) throw new Error(refusals[0].message);
+  const from = NODES;
+  const until = from + options.transitions;
+  const followers = await Promise.all(Array.from({ length: options.clients }, (_, index) => follow(site.url, index % 2 === 0 ? "socket" : "events", from)));
+  let cuts = 0;
+  let written = 0;
+  const seenOnAverage = () => followers.reduce((sum, { seen }) => sum + seen.length, 0) / followers.length;
+  const writing = write(site.transact, nodeIds, options.transitions, random, {
+    isAhead: () => written - seenOnAverage() > AHEAD_MAX,
+    onWritten: (count) => {
+      written += count;
+    },
+  });
+  // Spread over the whole of the writing, each at a moment of its own.
+  const cutting = (async () => {
+    while (cuts < options.cuts) {
+      if (written < (cuts / options.cuts) * options.transitions) {
+        await delay(1);
+        continue;
+      }
+      await delay(random.whole(0, 60));
+      if (!random.one(followers).cut()) continue;
+      cuts += 1;
+      if (cuts % 50 === 0) say(`${cuts} cuts, ${written} transitions written, ${Math.min(...followers.map(({ seen }) => seen.length))} to ${Math.max(...followers.map(({ seen }) => seen.length))} seen`);
+    }
+  })();
+  await Promise.all([writing, cutting]);
+  for (const giveUp = Date.now() + LATE_MS; followers.some(({ seen }) => seen.at(-1)?.cursor !== until) && Date.now() < giveUp; ) await delay(50);
+  for (const follower of followers) await follower.close();
+  const sum = (of: (seen: readonly Seen[]) => number) => followers.reduce((total, { seen }) => total + of(seen), 0);
+  return {
+    cuts,
+    written: options.transitions,
+    seconds: (Date.now() - began) / 1_000,
+    missing: sum((seen) => options.transitions - new Set(seen.map(({ cursor }) => cursor)).size),
+    duplicates: sum((seen) => seen.length - new Set(seen.map(({ cursor }) => cursor)).size),
+    outOfOrder: sum((seen) => seen.filter(({ cursor }, index) => index > 0 && cursor <= (seen[index - 1]?.cursor ?? 0)).length),
+    outOfOrderInNode: sum(disorderInNodes),
+    surprises: followers.flatMap(({ surprises }) => surprises),
+  };
+}
+
+/** How often a node's transition does not follow the one before it. Each node had one, its registration, at the start. */
+function disorderInNodes(seen: readonly Seen[]): number {
+  const last = new Map<string, number>();
+  return seen.filter(({ node, sequence }) => {
+    const follows = sequence === (last.get(node) ?? 1) + 1;
+    last.set(node, sequence);
+    return !follows;
+  }).length;
+}
+
+/** Writes so many transitions with eight writers, each on nodes of its own. */
+async function write(transact: Transact, nodeIds: readonly string[], count: number, random: Chance, pace: { isAhead(): boolean; onWritten(count: number): void }): Promise<void> {
+  let left = count;
+  const writers = Array.from({ length: 8 }, (_, writer) => nodeIds.filter((_id, index) => index % 8 === writer));
+  await Promise.all(
+    writers.map(async (mine) => {
+      const at = new Map(mine.map((id) => [id, 0]));
+      while (left > 0) {
+        if (pace.isAhead()) {
+          await delay(5);
+          continue;
+        }
+        const phase = at.get(random.one(mine)) ?? 0;
+        const able = mine.filter((id) => at.get(id) === phase);
+        const some = random.some(Math.min(left, random.whole(1, 25)), able);
+        left -= some.length;
+        const [state, event] = PHASES[phase] ?? PHASES[0];
+        await transact(async (work) => void (await move(work, some, state, event, CALLER)));
+        pace.onWritten(some.length);
+        for (const id of some) at.set(id, phase + 1 === PHASES.length ? MANAGEABLE : phase + 1);
+      }
+    }),
+  );
+}
+
+async function follow(url: string, way: "socket" | "events", from: number): Promise<Follower> {
+  const door = await openDoor(url);
+  const seen: Seen[] = [];
+  const surprises: string[] = [];
+  let over = false;
+  const take = ({ __typename, cursor, nodeUuid, sequence, code }: Item) => {
+    if (__typename === "Transition") seen.push({ cursor: Number(cursor), node: nodeUuid ?? "", sequence: sequence ?? 0 });
+    if (__typename === "StreamReset") surprises.push(`StreamReset ${code}`);
+  };
+  const run = way === "socket" ? bySocket : byEvents;
+  const loop = (async () => {
+    while (!over) {
+      try {
+        await run(door.url, String(seen.at(-1)?.cursor ?? from), take);
+      } catch (error) {
+        if (error instanceof SurpriseError) surprises.push(error.message);
+      }
+      if (!over) await delay(5);
+    }
+  })();
+  return {
+    seen,
+    surprises,
+    cut: door.slam,
+    async close() {
+      over = true;
+      await door.close();
+      await loop;
+    },
+  };
+}
+
+/** What no cut can explain. */
+class SurpriseError extends Error {}
+
+async function bySocket(url: string, after: string, take: (item: Item) => void): Promise<void> {
+  const client = createClient({ url: url.replace("http", "ws"), webSocketImpl: WebSocket, retryAttempts: 0, lazy: true });
+  try {
+    for await (const { data, errors } of client.iterate<{ nodeTransitions: Item }>({ query: QUERY, variables: { after } })) {
+      if (errors) throw new SurpriseError(errors.map(({ message }) => message).join(" "));
+      if (data) take(data.nodeTransitions);
+    }
+  } finally {
+    await client.dispose();
+  }
+}
+
+async function byEvents(url: string, after: string, take: (item: Item) => void): Promise<void> {
+  const response = await fetch(url, { method: "POST", headers: { "content-type": "application/json", accept: "text/event-stream" }, body: JSON.stringify({ query: QUERY, variables: { after } }) });
+  if (!response.ok || !response.body) throw new SurpriseError(`The stream was answered with ${response.status}.`);
+  let pending = "";
+  for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
+    const whole = (pending + chunk).split("\n\n");
+    pending = whole.pop() ?? "";
+    for (const event of whole) {
+      const text = /^data: (.+)$/m.exec(event)?.[1];
+      if (text === undefined) continue;
+      const { data, errors } = JSON.parse(text) as { data?: { nodeTransitions: Item }; errors?: readonly { message: string }[] };
+      if (errors) throw new SurpriseError(errors.map(({ message }) => message).join(" "));
+      if (data) take(data.nodeTransitions);
+    }
+  }
+}
+
+interface Door {
+  readonly url: string;
+  slam(): boolean;
+  close(): Promise<void>;
+}
+
+/** A TCP proxy to the service, whose connections can be destroyed, both halves, with whatever is under way in them. */
+async function openDoor(url: string): Promise<Door> {
+  const { hostname, port } = new URL(url);
+  const open = new Set<Socket>();
+  const server = createServer((outer) => {
+    const inner = connect(Number(port), hostname);
+    const end = () => {
+      for (const socket of [outer, inner]) {
+        socket.destroy();
+        open.delete(socket);
+      }
+    };
+    for (const socket of [outer, inner]) {
+      open.add(socket);
+      socket.on("error", end);
+      socket.on("close", end);
+    }
+    outer.pipe(inner);
+    inner.pipe(outer);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const slam = () => {
+    const cut = open.size > 0;
+    for (const socket of open) socket.resetAndDestroy();
+    return cut;
+  };
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/graphql`,
+    slam,
+    async close() {
+      const closed = new Promise<void>((done) => server.close(() => done()));
+      slam();
+      await closed;
+    },
+  };
+}
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    options: { clients: { type: "string", default: "50" }, cuts: { type: "string", default: "200" }, transitions: { type: "string", default: "20000" }, seed: { type: "string", default: String(anySeed()) } },
+  });
+  const options = { seed: Number(values.seed), clients: Number(values.clients), cuts: Number(values.cuts), transitions: Number(values.transitions) };
+  console.log(`seed ${options.seed}: ${options.clients} clients, ${options.cuts} cuts, ${options.transitions} transitions`);
+  await using lab = await openServedLab();
+  const report = await runCuts(lab, { ...options, say: (line) => console.log(`     ${line}`) });
+  console.log(`     ${report.written} transitions written and ${report.cuts} cuts in ${report.seconds.toFixed(1)} s`);
+  let failed = 0;
+  for (const what of ["missing", "duplicates", "outOfOrder", "outOfOrderInNode"] as const) {
+    console.log(`${report[what] === 0 ? "ok  " : "FAIL"} ${what}: ${report[what]} of ${report.written * options.clients}`);
+    if (report[what] > 0) failed += 1;
+  }
+  console.log(`${report.surprises.length === 0 ? "ok  " : "FAIL"} surprises: ${report.surprises.slice(0, 5).join("; ") || "none"}`);
+  process.exitCode = failed === 0 && report.surprises.length === 0 ? 0 : 1;
+}
+
+if (import.meta.main) await main();
