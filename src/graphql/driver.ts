@@ -40,7 +40,7 @@ builder.objectType(DriverRef, {
     name: t.exposeString("name", { description: "Unique name, e.g. `ipmi`: what a node names." }),
     version: t.exposeString("version", { description: "Version of the plugin." }),
     description: t.exposeString("description", { description: "Which machines it drives, and through what." }),
-    settingsSchema: t.field({ type: "JSON", description: "JSON Schema of a node's settings for it. Fields marked `writeOnly` are secrets.", resolve: (driver) => settingsSchema(driver) as StoredJson }),
+    settingsSchema: t.field({ type: "JSON", description: "JSON Schema of a node's settings for it, of which their types here follow; it tells bounds and patterns as well. Fields marked `writeOnly` are secrets.", resolve: (driver) => settingsSchema(driver) as StoredJson }),
     interfaces: t.field({ type: [DriverInterfaceRef], description: "What it offers.", resolve: offersOf }),
   }),
 });

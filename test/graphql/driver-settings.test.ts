@@ -1,11 +1,13 @@
 /** Settings of drivers as types: what they look like, that GraphQL and the driver agree, and that secrets only go in. */
-import { buildClientSchema, getIntrospectionQuery, isInputObjectType, isObjectType, lexicographicSortSchema, parse, printSchema, printType, validate, validateSchema } from "graphql";
+import { buildClientSchema, coerceInputValue, getIntrospectionQuery, isInputObjectType, isObjectType, lexicographicSortSchema, parse, printSchema, printType, validate, validateSchema } from "graphql";
 import type { GraphQLSchema, IntrospectionQuery } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { Driver } from "../../src/drivers/driver.ts";
 import { describeDrivers } from "../../src/drivers/load.ts";
+import { createRegistry } from "../../src/drivers/registry.ts";
 import type { AnyDriver } from "../../src/drivers/registry.ts";
+import { shapeOf } from "../../src/drivers/settings-shape.ts";
 import { buildSchema } from "../../src/graphql/schema.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { serviceUnderTest } from "../support/service.ts";
@@ -178,6 +180,42 @@ describe("the types of a driver's settings", () => {
   sessionTries: Int = 3
 }`);
     expect(textOf(bundled, "IpmiDiscoverySettingsInput")).toContain("privilege: IpmiPrivilege = ADMINISTRATOR");
+  });
+});
+
+describe("GraphQL and the driver agree", () => {
+  /** Values of every kind, near and beyond the bounds of any setting. */
+  const VALUES: readonly unknown[] = [
+    "", "a", "UEFI", "FAST", "2.0", "https://h", "10.0.0.7", "x".repeat(300), 0, 1, -1, 3, 17, 0.5, 1.5, 65535, 65536, 2 ** 31, 2 ** 53, -(2 ** 31), true, false, null,
+    [], [0], [16], ["a"], [null], [0, "a"], {}, { a: "b" }, { host: "h" }, { host: "h", verify: null }, { host: 1 }, { "deploy.prepare": { fail: "no" } }, { "deploy.prepare": null },
+  ];
+
+  test.each([
+    { name: "rich_blade", base: { address: "https://10.0.0.7", password: "open-sesame" } },
+    { name: "ipmi", base: { address: "10.0.0.7", username: "admin", password: "secret" } },
+    { name: "fake", base: {} },
+  ])("on the settings of $name: whatever it takes the types let through, as it was", async ({ name, base }) => {
+    const all = [...(await describeDrivers()), ...drivers(rich)];
+    const driver = all.find((one) => one.name === name);
+    const type = buildSchema(all).getType("DriverSettingsInput");
+    if (!driver || !isInputObjectType(type)) throw new Error("The driver and the type are there.");
+    const registry = createRegistry([driver]);
+    const shape = shapeOf(driver.settings);
+    let [taken, refused] = [0, 0];
+    for (const field of shape.kind === "object" ? shape.fields.map((one) => one.name) : []) {
+      for (const value of VALUES) {
+        const settings = { ...base, [field]: value };
+        const byDriver = await registry.checkSettings(driver, settings);
+        const coerced = coerceInputValue({ [name]: settings }, type) as Readonly<Record<string, unknown>> | undefined;
+        const byBoth = coerced && (await registry.checkSettings(driver, coerced[name]));
+        if (byDriver.ok) expect(byBoth, `${field}: ${JSON.stringify(value)}`).toEqual(byDriver);
+        else if (byBoth?.ok) await expect(registry.checkSettings(driver, { ...base, [field]: [value] }), "One value in place of a list is a list of one.").resolves.toEqual(byBoth);
+        if (byDriver.ok) taken += 1;
+        else refused += 1;
+      }
+    }
+    expect(taken).toBeGreaterThan(20);
+    expect(refused).toBeGreaterThan(100);
   });
 });
 
