@@ -12,6 +12,7 @@ import { measureRuns } from "./runs.ts";
 import { openSite } from "./site.ts";
 import type { Site } from "./site.ts";
 import { countStatements } from "./statements.ts";
+import { measureStreams } from "./streams.ts";
 
 const FLAGS = {
   only: { type: "string", help: "subjects, separated by commas; all of them if absent" },
@@ -23,6 +24,8 @@ const FLAGS = {
   transitions: { type: "string", default: "300", help: "latency: how many are committed" },
   tables: { type: "string", default: "1000,100000", help: "lists: nodes in the table" },
   requests: { type: "string", default: "200", help: "lists: how many a round" },
+  fanout: { type: "string", default: "1,100,1000,5000", help: "streams: counts of subscribers" },
+  events: { type: "string", default: "40", help: "streams: how many transitions reach each of them" },
   help: { type: "boolean" },
 } as const;
 
@@ -44,6 +47,7 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   latency: { flags: ["subscribers", "transitions"], measure: (site) => measureLatency(site, { subscribers: numbers(flags.subscribers), transitions: Number(flags.transitions) }) },
   lists: { flags: ["tables", "requests", "rounds"], measure: (site) => measureLists(site, { nodes: numbers(flags.tables), rounds, requests: Number(flags.requests) }) },
   admission: { flags: ["nodes", "rounds"], measure: (site) => measureAdmission(site, { nodes: numbers(flags.nodes), rounds }) },
+  streams: { flags: ["fanout", "events"], measure: (site) => measureStreams(site, { subscribers: numbers(flags.fanout), events: Number(flags.events) }) },
   runs: { flags: ["runs", "rounds", "concurrency"], measure: (site) => measureRuns(site, { runs, rounds, concurrency }) },
 };
 

@@ -116,6 +116,22 @@ function cpuMsOfTree(parent: number): number | null {
   }, 0);
 }
 
+/** CPU time of a process so far, in ms; null where the system does not tell. */
+export function cpuMs(pid: number): number | null {
+  const fields = statOf(String(pid));
+  return fields.length === 0 ? null : TICK_MS * (Number(fields[11]) + Number(fields[12]));
+}
+
+/** Memory that a process holds, in MB; null where the system does not tell. */
+export function rssMb(pid: number): number | null {
+  try {
+    const kilobytes = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "latin1"))?.[1];
+    return kilobytes === undefined ? null : Number(kilobytes) / 1024;
+  } catch {
+    return null;
+  }
+}
+
 /** Fields of /proc/<pid>/stat after the name: state, parent, … */
 function statOf(pid: string): readonly string[] {
   try {

@@ -5,7 +5,7 @@
 import * as z from "zod";
 import type { Driver, DriverPhase, Json, Step } from "../src/drivers/driver.ts";
 
-export const DRIVER = "six-step";
+export const DRIVER = "six_step";
 
 function step(phase: DriverPhase, name: string, priority: number, more: { readonly output?: Json; readonly reaches?: "PROVISIONED" } = {}): Step<unknown> {
   const { output, reaches } = more;

@@ -1,0 +1,42 @@
+/**
+ * What subject `streams` is compared with: no GraphQL at all. The same tail of the log, each row stringified once, and
+ * sent to whoever is there, whether it keeps up or not. `node bare-broadcast.ts <database url>`
+ */
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { WebSocketServer } from "ws";
+import type { WebSocket } from "ws";
+import { createTail } from "../src/feed/tail.ts";
+import { createLog } from "../src/log.ts";
+import { createBell } from "../src/store/bell.ts";
+import { openDatabase } from "../src/store/database.ts";
+
+const PAGE = 100;
+
+const database = await openDatabase({ connection: { url: process.argv[2] ?? "" } });
+const bell = await createBell(database, () => {});
+const tail = await createTail({ database, bell, log: createLog("error") });
+const server = createServer();
+const subscribers = new Set<WebSocket>();
+
+new WebSocketServer({ server, perMessageDeflate: false }).on("connection", (socket) => {
+  socket.on("message", (data: Buffer) => {
+    if (data.includes("connection_init")) socket.send('{"type":"connection_ack"}');
+    else {
+      subscribers.add(socket);
+      socket.send('{"id":"1","type":"next","payload":{"data":{"nodeTransitions":{"__typename":"StreamBookmark","caughtUp":true}}}}');
+    }
+  });
+});
+
+let told = tail.head;
+tail.onAdvance(() => {
+  for (const { position, nodeId, nodeName, sequence, fromState, toState, event, at } of tail.recent(told, PAGE) ?? []) {
+    const transition = { __typename: "Transition", cursor: String(position), nodeUuid: nodeId, nodeName, sequence, from: fromState, to: toState, event, at };
+    const message = `{"id":"1","type":"next","payload":${JSON.stringify({ data: { nodeTransitions: transition } })}}`;
+    for (const socket of subscribers) socket.send(message);
+    told = position;
+  }
+});
+
+server.listen(0, "127.0.0.1", () => console.log(`Ostler is ready: http://127.0.0.1:${(server.address() as AddressInfo).port}/graphql`));

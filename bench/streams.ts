@@ -1,0 +1,141 @@
+/**
+ * Subject `streams`: from the moment a commit is acknowledged to the moment a subscriber holds the transition, socket
+ * included, for 1 to 5,000 subscribers of one service; and what that costs the service for each transition. The writer,
+ * the service and the subscribers are three processes, and the service hears of the commit through PostgreSQL.
+ *
+ * Beside it, in the same minute: subscribers who each ask in words of their own, so that each event is executed for each
+ * of them, as Yoga does it for all; and a bare broadcast of rows over `ws`, without GraphQL.
+ */
+import { fork, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { createTransact, move } from "../src/engine/transition.ts";
+import { createBell } from "../src/store/bell.ts";
+import { openDatabase } from "../src/store/database.ts";
+import { nodeKeys } from "../src/store/nodes.ts";
+import { newestPosition } from "../src/store/transitions.ts";
+import { printTable, shown } from "./figures.ts";
+import { openFleet, registerFleet } from "./fleet.ts";
+import { cpuMs, rssMb } from "./site.ts";
+import type { Site } from "./site.ts";
+import type { FromClients, ToClients } from "./stream-clients.ts";
+
+const file = (name: string) => fileURLToPath(new URL(name, import.meta.url));
+
+const WAYS = {
+  "shared (Ostler)": { program: "../src/main.ts", query: "one for all" },
+  "each by itself (as Yoga)": { program: "../src/main.ts", query: "one each" },
+  "bare ws broadcast": { program: "bare-broadcast.ts", query: "one for all" },
+} as const;
+type Way = keyof typeof WAYS;
+
+/** Time between two transitions: long enough that one has reached all before the next. */
+const spacingMs = (subscribers: number) => Math.max(25, subscribers * 0.15);
+/** The first ones are not counted: code and caches warm up. */
+const WARM_UP = 5;
+const SETTLE_MS = 1_000;
+
+export async function measureStreams(site: Site, { subscribers, events }: { readonly subscribers: readonly number[]; readonly events: number }): Promise<void> {
+  const rows: string[][] = [];
+  for (const count of subscribers) {
+    for (const way of Object.keys(WAYS) as Way[]) {
+      const { p50, p99, worst, cpu, rss, missing } = await measure(site, way, count, events);
+      rows.push([`${count}, ${way}`, shown(p50), shown(p99), shown(worst), shown(cpu), shown(cpu === null ? null : (cpu * 1_000) / count), shown(rss, 0), String(missing)]);
+    }
+  }
+  console.log(`  ${events} transitions each, from commit to subscriber`);
+  printTable(["subscribers", "p50 ms", "p99 ms", "worst ms", "CPU ms an event", "CPU µs a delivery", "RSS MB", "missing"], rows);
+}
+
+interface Figures {
+  readonly p50: number;
+  readonly p99: number;
+  readonly worst: number;
+  /** CPU time of the service for one transition, in ms. */
+  readonly cpu: number | null;
+  readonly rss: number | null;
+  readonly missing: number;
+}
+
+async function measure(site: Site, way: Way, count: number, events: number): Promise<Figures> {
+  await using made = await site.database("served");
+  const { connection } = made;
+  if (!("url" in connection)) throw new Error("A served database is reached by a URL.");
+  {
+    await using fleet = await openFleet({ connection, concurrency: 1 });
+    await registerFleet(fleet.engine, 100);
+  }
+  const { program, query } = WAYS[way];
+  await using service = await start(site, program, connection.url);
+  await using clients = startClients(site);
+  clients.tell({ be: { url: service.url.replace("http", "ws"), count, query } });
+  await clients.answer();
+  await using database = await openDatabase({ connection });
+  await using bell = await createBell(database, () => {});
+  const transact = createTransact(database, bell);
+  const nodes = await nodeKeys(database.reader, {});
+  let position = await newestPosition(database.reader);
+  const write = async (index: number): Promise<readonly [number, number]> => {
+    const id = nodes[index % nodes.length]?.id ?? "";
+    await transact((work) => move(work, [id], "ENROLLED", "recover", { actor: "benchmark" }));
+    return [(position += 1), performance.timeOrigin + performance.now()];
+  };
+  for (let index = 0; index < WARM_UP; index += 1) {
+    await write(index);
+    await delay(spacingMs(count));
+  }
+  await delay(SETTLE_MS);
+  const cpuBefore = cpuMs(service.pid);
+  const commits: (readonly [number, number])[] = [];
+  for (let index = 0; index < events; index += 1) {
+    commits.push(await write(index));
+    await delay(spacingMs(count));
+  }
+  await delay(SETTLE_MS);
+  const cpuAfter = cpuMs(service.pid);
+  clients.tell({ commits });
+  const answer = await clients.answer();
+  if ("live" in answer) throw new Error("The subscribers have answered out of turn.");
+  return { ...answer, cpu: cpuBefore === null || cpuAfter === null ? null : (cpuAfter - cpuBefore) / events, rss: rssMb(service.pid) };
+}
+
+/** A program that says where it is ready. */
+async function start(site: Site, program: string, databaseUrl: string): Promise<{ readonly url: string; readonly pid: number } & AsyncDisposable> {
+  const environment = { PATH: process.env["PATH"], DATABASE_URL: databaseUrl, OSTLER_PORT: "0", OSTLER_LOG: "error", OSTLER_POWER_SECONDS: "0" };
+  const child = spawn(process.execPath, [file(program), ...(program.startsWith("..") ? [] : [databaseUrl])], { env: environment, stdio: ["ignore", "pipe", "inherit"] });
+  site.watch(child);
+  const url = await new Promise<string>((give, fail) => {
+    child.stdout.on("data", (chunk: Buffer) => {
+      const found = /Ostler is ready: (\S+)/.exec(chunk.toString())?.[1];
+      if (found !== undefined) give(found);
+    });
+    child.once("exit", (code) => fail(new Error(`${program} ended with ${code} before it was ready.`)));
+  });
+  return { url, pid: child.pid ?? 0, [Symbol.asyncDispose]: () => ended(child) };
+}
+
+function startClients(site: Site): { tell(message: ToClients): void; answer(): Promise<FromClients> } & AsyncDisposable {
+  const child = fork(file("stream-clients.ts"));
+  site.watch(child);
+  return {
+    tell: (message) => void child.send(message),
+    answer: () =>
+      new Promise((give, fail) => {
+        const onExit = (code: number | null) => fail(new Error(`The subscribers ended with ${code}.`));
+        child.once("exit", onExit);
+        child.once("message", (message: FromClients) => {
+          child.off("exit", onExit);
+          give(message);
+        });
+      }),
+    [Symbol.asyncDispose]: () => ended(child),
+  };
+}
+
+async function ended(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const gone = new Promise<void>((done) => child.once("exit", () => done()));
+  child.kill("SIGKILL");
+  await gone;
+}
