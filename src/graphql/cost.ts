@@ -2,7 +2,8 @@
  * What a request may cost the service: the objects that its answer may hold, counted before anything is read. A field of
  * an object counts one and what is asked of that object; a page counts its items as often as it may have some, so nested
  * pages multiply; a list without pages is taken to have `LIST_SIZE` items. Names and numbers count nothing, nor do the
- * edges that wrap a page's items. Counts of all items cost more, because the database must go through them.
+ * edges that wrap a page's items; lines of a log count a tenth. Counts of all items cost more, because the database
+ * must go through them.
  *
  * What a fragment holds is counted once for each size of page that it is spread in, so fragments within fragments cost
  * no time, however often their content is asked for. Sizes and `@include` are taken from the variables of the request.
@@ -22,6 +23,8 @@ export interface CostedRequest {
 
 /** Items that a list without pages is taken to have. */
 const LIST_SIZE = 5;
+/** What one object of a type costs, where it is not one: lines are small, and come by the hundred. */
+const OBJECT_COSTS: Readonly<Record<string, number>> = { LogLine: 0.1 };
 /** Fields that cost something although they are no objects. */
 const LEAF_COSTS: Readonly<Record<string, number>> = { totalCount: 10 };
 /** Each field of an introspection, however deep. */
@@ -57,7 +60,7 @@ export function costOf({ schema, operation, fragments, variables }: CostedReques
     if (!isCompositeType(inner)) return LEAF_COSTS[name] ?? 0;
     if (isPage(type)) return name === "edges" ? page * ofSet(node.selectionSet, inner, 0) : 0;
     if (isPage(inner)) return ofSet(node.selectionSet, inner, sizeOf(node, field) ?? PAGE_DEFAULT);
-    const one = 1 + ofSet(node.selectionSet, inner, 0);
+    const one = (OBJECT_COSTS[inner.name] ?? 1) + ofSet(node.selectionSet, inner, 0);
     return isListType(getNullableType(field.type)) ? (sizeOf(node, field) ?? LIST_SIZE) * one : one;
   }
 
@@ -85,7 +88,7 @@ export function costOf({ schema, operation, fragments, variables }: CostedReques
     });
   }
 
-  return finite(ofSet(operation.selectionSet, schema.getRootType(operation.operation) ?? undefined, 0));
+  return finite(Math.ceil(ofSet(operation.selectionSet, schema.getRootType(operation.operation) ?? undefined, 0)));
 }
 
 /** What is counted of a fragment, counted once for each key. */

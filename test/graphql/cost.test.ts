@@ -36,6 +36,7 @@ describe("the cost", () => {
     { what: "a count of all costs ten", text: "{ nodes(first: 100) { totalCount } }", is: 10 },
     { what: "pages in pages multiply", text: "{ clusters(first: 3) { edges { node { nodes(first: 4) { edges { node { cluster { name } } } } } } } }", is: 3 * (1 + 4 * (1 + 1)) },
     { what: "a list without pages is taken to have five", text: "{ clusters(first: 2) { edges { node { nodeCounts { state } } } } }", is: 2 * (1 + 5) },
+    { what: "lines of a log count a tenth", text: '{ operation(id: "x") { runs(first: 2) { edges { node { steps { log(tail: 20) { text } } } } } } }', is: 1 + 2 * (1 + 5 * (1 + 2)) },
     { what: "aliases count each", text: "{ a: viewer { subject } b: viewer { subject } }", is: 2 },
     { what: "a fragment counts where it is spread", text: "{ a: nodes(first: 2) { ...F } b: nodes(first: 3) { ...F } } fragment F on NodeConnection { edges { node { name } } }", is: 5 },
     { what: "what is left out counts nothing", text: "query ($no: Boolean!) { nodes(first: 9) { edges @include(if: $no) { node { name } } } viewer @skip(if: true) { subject } }", variables: { no: false }, is: 0 },

@@ -191,7 +191,7 @@ describe("an estimate", () => {
 
   test("costs one statement, however many nodes and steps there are", async () => {
     const names = await ostler.register(50, {});
-    const execute = vi.spyOn(ostler.database.reader, "execute");
+    const execute = vi.spyOn(ostler.database.bounded, "execute");
     try {
       const found = await plan("COMMISSION", names);
       expect(found.results).toHaveLength(50);

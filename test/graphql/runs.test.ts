@@ -198,7 +198,7 @@ describe("Run.waiting", () => {
     const names = await ostler.register(101, { steps: { "power.read": { gate: gate.name } } });
     const uuid = await ostler.begin("manageNodes", names, { maxParallel: 1 });
     await gate.arrivals();
-    const asked = vi.spyOn(ostler.database.reader, "execute");
+    const asked = vi.spyOn(ostler.database.bounded, "execute");
     const seen = await runs(uuid);
     expect(asked).toHaveBeenCalledTimes(1);
     asked.mockRestore();
