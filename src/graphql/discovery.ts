@@ -3,13 +3,13 @@ import { PRESENCE_CHANGES, PRESENCE_EVENTS } from "../engine/engine.ts";
 import type { DiscoverAnswer } from "../engine/discover.ts";
 import type { PresenceAnswer, PresenceReported } from "../engine/presence.ts";
 import { discoverySchema } from "../drivers/registry.ts";
-import { DISCOVERY_STATES, addressesMissed, discoveriesPage } from "../store/discoveries.ts";
+import { DISCOVERY_STATES, addressesMissed, discoveriesPages } from "../store/discoveries.ts";
 import type { DiscoveryRow } from "../store/discoveries.ts";
 import type { JsonObject, StoredJson } from "../store/records.ts";
 import { QueryRef, builder, enumValues, given, needs } from "./builder.ts";
-import { connectionType, connectionWith, pageArgs, pageSize, placeOf } from "./connection.ts";
+import { connectionType, connectionWith, EMPTY_PAGE, numberedRequest, PAGE_MAX, pageArgs, placeOf } from "./connection.ts";
 import { callerOf } from "./context.ts";
-import { DiscoverySettingsInput, DiscoverySettingsRef, DriverSettingsInput, chosenDriver, toldSettings } from "./driver-settings.ts";
+import { DiscoverySettingsInput, DiscoverySettingsRef, DriverSettingsInput, chosenDriver, toldDiscoverySettings } from "./driver-settings.ts";
 import { UserErrorRef } from "./errors.ts";
 import { DriverRef, FailureRef, NodeRef, OperationRef } from "./refs.ts";
 import { ClusterRefInput, LabelInput, clusterChoice } from "./selectors.ts";
@@ -40,10 +40,7 @@ const DiscoveryTermsRef = builder.objectRef<{ readonly driver: string; readonly 
       type: DiscoverySettingsRef,
       nullable: true,
       description: "With what it probes, without its secrets; null while the driver is not loaded.",
-      resolve: ({ driver, settings }, _args, { services }) => {
-        const loaded = services.registry.get(driver);
-        return toldSettings(loaded?.discover && loaded, settings);
-      },
+      resolve: ({ driver, settings }, _args, { services }) => toldDiscoverySettings(services.registry.get(driver), settings),
     }),
     namePrefix: t.string({ nullable: true, description: "What comes before the address in the name of a machine that tells none.", resolve: ({ namePrefix }) => namePrefix ?? null }),
   }),
@@ -55,15 +52,14 @@ builder.objectFields(OperationRef, (t) => ({
     type: DiscoveryConnection,
     description: "Of a discovery: its addresses, in the order of the request.",
     args: { states: t.arg({ type: [DiscoveryStateEnum], description: "Only addresses in these states." }), ...pageArgs(t as never) },
-    resolve: async ({ id }, args, { services }) => {
-      const { limit, fromEnd } = pageSize(args);
-      const page = await discoveriesPage(services.database.reader, id, { states: given(args.states) }, { limit, fromEnd, after: placeOf(args.after), before: placeOf(args.before) });
-      return connectionWith(page, ({ ordinal }) => String(ordinal));
+    resolve: async ({ id }, args, { load }) => {
+      const asked = { states: given(args.states), ...numberedRequest(args, PAGE_MAX, placeOf) };
+      return connectionWith(await load.below(discoveriesPages, id, asked, EMPTY_PAGE), ({ ordinal }) => String(ordinal));
     },
   }),
   failedAddresses: t.stringList({
     description: "Of a discovery: all addresses at which no node was found, in the order of the request; those that failed, and those that had no turn. Post them again with discoverNodes.",
-    resolve: ({ id, kind }, _args, { services }) => (kind === "DISCOVER" ? addressesMissed(services.database.reader, id) : []),
+    resolve: async ({ id, kind }, _args, { load }) => (kind === "DISCOVER" ? [...(await load.below(addressesMissed, id, null, []))] : []),
   }),
 }));
 

@@ -14,7 +14,7 @@ import { builder } from "./builder.ts";
 /** A driver and settings for it: one field, which is named as the driver is. */
 type Choice = Readonly<Record<string, unknown>>;
 
-const NAMED = "Exactly one field: the driver's name.";
+const NAMED = "Exactly one field: the driver's name. A driver that has none here is not loaded; add its plugin to OSTLER_PLUGINS.";
 
 export const DriverSettingsInput = builder.inputRef<Choice>("DriverSettingsInput").implement({
   description: `A driver, and a node's settings for it. ${NAMED} The driver itself says the last word on its settings.`,
@@ -50,9 +50,37 @@ export function chosenDriver(choice: Choice): { readonly driver: string; readonl
   return { driver, settings };
 }
 
-/** Settings as they are told; null where no types of the driver are in the schema. */
+/** A node's settings as they are told; null where the driver is not loaded. */
 export function toldSettings(driver: AnyDriver | undefined, settings: JsonObject | undefined): Choice | null {
-  return driver ? { [driver.name]: settings ?? {} } : null;
+  return driver ? { [driver.name]: fitting(shapeOf(driver.settings), settings ?? {}) } : null;
+}
+
+/** What a discovery probes with, as it is told; null where the driver is not loaded, or discovers nothing any more. */
+export function toldDiscoverySettings(driver: AnyDriver | undefined, settings: JsonObject): Choice | null {
+  return driver?.discover ? { [driver.name]: fitting(shapeOf(driver.discover.settings), settings) } : null;
+}
+
+/** The value as far as its type holds it: what a plugin of before has left, and this one does not know, is null. */
+function fitting(shape: Shape, value: unknown): unknown {
+  switch (shape.kind) {
+    case "text":
+      return typeof value === "string" && (!isEnum(shape) || shape.values?.includes(value) === true) ? value : null;
+    case "whole":
+      return Number.isInteger(value) && Math.abs(Number(value)) < 2 ** 31 ? value : null;
+    case "number":
+      return typeof value === "number" ? value : null;
+    case "truth":
+      return typeof value === "boolean" ? value : null;
+    case "list": {
+      const items = Array.isArray(value) ? value.map((one: unknown) => fitting(shape.of, one)) : [null];
+      return items.includes(null) && !(Array.isArray(value) && shape.of.nullable) ? null : items;
+    }
+    case "object":
+      if (!isTyped(shape)) return value;
+      return typeof value === "object" && value !== null && !Array.isArray(value) ? Object.fromEntries(shape.fields.map(({ name, shape: of }) => [name, fitting(of, (value as JsonObject)[name])])) : null;
+    case "json":
+      return value;
+  }
 }
 
 // ---- types

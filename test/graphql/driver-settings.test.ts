@@ -229,9 +229,10 @@ interface Answer {
   readonly errors: readonly { readonly code: string; readonly message: string; readonly path: readonly string[] }[];
 }
 
-const SHOWN = `nodes { id drivers { name interfaces secretsSet settings {
+const DRIVERS = `drivers { name interfaces secretsSet settings {
   rich_blade { address port quota ratio mode dialect slots proxy { host verify } rack tags old } plain sealed fake { delayMs serial }
-} } } errors { code message path }`;
+} }`;
+const SHOWN = `nodes { id ${DRIVERS} } errors { code message path }`;
 const BLADE = { address: "https://10.0.0.7", password: "open-sesame" };
 const STORED = { address: "https://10.0.0.7", port: 443, quota: null, ratio: 0.5, mode: "SAFE", dialect: "2.0", slots: [0], proxy: { host: "none", verify: false }, rack: null, tags: { "not-a-name": "x" }, old: null };
 
@@ -363,6 +364,14 @@ test("settings of a driver that is not loaded any more are null, and the verdict
   const { node } = await ostler.query<{ node: { drivers: object[]; verbs: { reason: string | null }[] } }>("query Read($id: ID!) { node(by: { id: $id }) { drivers { name settings { plain } secretsSet } verbs { reason } } }", { id });
   expect(node.drivers).toEqual([{ name: "gone", settings: null, secretsSet: [] }]);
   expect(node.verbs[0]?.reason).toContain('driver "gone" is not loaded');
+});
+
+test("settings that an older plugin has left are told as far as their types hold them", async () => {
+  const id = await made({ rich_blade: BLADE });
+  const left = { address: 7, port: "443", quota: 2 ** 40, ratio: "x", mode: "TURBO", dialect: "3.0", slots: [1, "a"], proxy: { host: "p", verify: "yes", gone: 1 }, rack: null, tags: { a: 1 }, gone: "x" };
+  await ostler.test.sql`update nodes set settings = ${ostler.test.sql.json({ rich_blade: left })} where name = ${`typed-${named}`}`;
+  const { node } = await ostler.query<{ node: { drivers: Answer["nodes"][number]["drivers"] } }>(`query Read($id: ID!) { node(by: { id: $id }) { ${DRIVERS} } }`, { id });
+  expect(node.drivers[0]?.settings["rich_blade"]).toEqual({ address: null, port: null, quota: 2 ** 40, ratio: null, mode: null, dialect: "3.0", slots: null, proxy: { host: "p", verify: null }, rack: null, tags: { a: 1 }, old: null });
 });
 
 test("who asks what the schema is sees the types of the drivers that are loaded", async () => {
