@@ -8,7 +8,7 @@ import type { ReservedStep } from "../engine/reserved.ts";
 import { touchesOf } from "../lifecycle/touches.ts";
 import type { NodeRow } from "../store/nodes.ts";
 import type { StoredJson } from "../store/records.ts";
-import { cleansAutomatically, readSite } from "../store/site.ts";
+import { cleansAutomatically } from "../store/site.ts";
 import { builder, needs } from "./builder.ts";
 import type { Context } from "./context.ts";
 import { DriverInterfaceEnum, InterruptibleEnum, PhaseEnum, StageEnum, StepOffEnum, TouchEnum } from "./enums.ts";
@@ -63,10 +63,10 @@ export const CatalogueStepRef = builder.objectRef<Placed>("CatalogueStep").imple
 });
 
 /** All steps that a node's drivers offer for a phase, first those that run by themselves. None where they are not loaded. */
-export async function stepCatalogue(node: NodeRow, phase: string, { services: { database, registry } }: Context): Promise<Placed[]> {
+export async function stepCatalogue(node: NodeRow, phase: string, { services: { registry }, load }: Context): Promise<Placed[]> {
   const composed = registry.compose(node);
   if ("problem" in composed || !isDriverPhase(phase)) return [];
-  const { policy } = await readSite(database.reader);
+  const { policy } = await load.site.load("policy");
   const entries = catalogueOf({ composition: composed.composition, policy, automaticCleaning: cleansAutomatically(policy, node) }, phase);
   return entries.map((entry, index) => ({ ...entry, order: entry.off === null ? index : null }));
 }

@@ -1,10 +1,10 @@
 /** Clusters: the type, its queries and the mutations that change them. */
 import type { ClusterEdited } from "../engine/clusters.ts";
 import { clusterByName, clustersPage } from "../store/clusters.ts";
-import { operationsPage } from "../store/operations.ts";
+import { operationsOfClusters } from "../store/operations.ts";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import { QueryRef, builder, given, needs } from "./builder.ts";
-import { connectionOf, connectionType, pageArgs, pageRequest } from "./connection.ts";
+import { connectionOf, connectionType, EMPTY_PAGE, pageArgs, pageRequest } from "./connection.ts";
 import { callerOf } from "./context.ts";
 import { ClusterStateEnum, NodeStateEnum } from "./enums.ts";
 import { UserErrorRef } from "./errors.ts";
@@ -42,7 +42,7 @@ builder.objectType(ClusterRef, {
       type: OperationConnection,
       description: "Operations asked for the cluster, newest first.",
       args: pageArgs(t as never),
-      resolve: async ({ id }, args, { services }) => connectionOf(await operationsPage(services.database.reader, { clusterId: id }, pageRequest(args, "instant")), ({ createdAt }) => createdAt),
+      resolve: async ({ id }, args, { load }) => connectionOf(await load.below(operationsOfClusters, id, pageRequest(args, "instant"), EMPTY_PAGE), ({ createdAt }) => createdAt),
     }),
   }),
 });

@@ -4,7 +4,7 @@
  */
 import { GraphQLError } from "graphql";
 import { cursorOf, readCursor } from "../store/page.ts";
-import type { Page, PageKey, PageRequest } from "../store/page.ts";
+import type { NumberedRequest, Page, PageKey, PageRequest } from "../store/page.ts";
 import { builder } from "./builder.ts";
 import { isUuid } from "./ids.ts";
 import { isStorable } from "./storable.ts";
@@ -112,6 +112,15 @@ export function positionOf(cursor: string | null | undefined): number | undefine
   if (cursor == null) return undefined;
   if (!/^\d{1,15}$/.test(cursor)) throw badInput(`${JSON.stringify(cursor)} is no cursor of a stream.`);
   return Number(cursor);
+}
+
+/** What a page is where there is nothing. */
+export const EMPTY_PAGE = { rows: [], hasNext: false, hasPrevious: false } as const;
+
+/** The page asked for, of a list that is in the order of a number. */
+export function numberedRequest(args: PageArgs, most = TRANSITIONS_PAGE_MAX, cursor = positionOf): NumberedRequest {
+  const { limit, fromEnd } = pageSize(args, most);
+  return { limit, fromEnd, after: cursor(args.after), before: cursor(args.before) };
 }
 
 /** A page as a connection. */

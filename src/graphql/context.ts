@@ -9,19 +9,21 @@ import { clusterState } from "../lifecycle/cluster-state.ts";
 import type { ClusterState } from "../lifecycle/cluster-state.ts";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import type { RunState } from "../lifecycle/operation-states.ts";
-import type { Database } from "../store/database.ts";
+import type { Database, Reader } from "../store/database.ts";
 import { clustersByIds, nodeCountsOf } from "../store/clusters.ts";
 import type { ClusterRow } from "../store/clusters.ts";
 import { stepHistories } from "../store/history.ts";
 import type { StepHistory, StepKind } from "../store/history.ts";
 import { addressCounts } from "../store/discoveries.ts";
-import { newestInventories, nodesByIds, secretFieldsOf } from "../store/nodes.ts";
+import { inventoriesByIds, newestInventories, nodesByIds, secretFieldsOf } from "../store/nodes.ts";
 import type { InventoryRow, NodeRow } from "../store/nodes.ts";
 import { cleanUpFailures, operationsByIds, runStateCounts, workOnClusters } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { Failure, Plan } from "../store/records.ts";
 import { anomaliesOf, attemptsOf, plansByHashes, runsByIds, unfinishedRuns, waitingPositions } from "../store/runs.ts";
 import type { AnomalyRow, AttemptRow, RunRow } from "../store/runs.ts";
+import { readSite } from "../store/site.ts";
+import type { SiteRow } from "../store/site.ts";
 import { logTails } from "../store/step-log.ts";
 import type { StepLogRow } from "../store/step-log.ts";
 
@@ -46,6 +48,9 @@ export interface ClusterFacts {
   readonly state: ClusterState;
   readonly counts: readonly { readonly state: NodeState; readonly count: number }[];
 }
+
+/** A question of the store about several parents at once, answered by parent. */
+export type Question<Asked, Found> = (reader: Reader, parents: readonly string[], asked: Asked) => Promise<ReadonlyMap<string, Found>>;
 
 /** Batched reads by key. They remember nothing, so a subscription never sees an old row. */
 export interface Loaders {
@@ -72,6 +77,13 @@ export interface Loaders {
   /** How long steps of a kind took so far. */
   readonly history: DataLoader<StepKind, StepHistory | null>;
   readonly inventory: DataLoader<string, InventoryRow | null>;
+  readonly inventoryById: DataLoader<string, InventoryRow | null>;
+  readonly site: DataLoader<"policy", SiteRow>;
+  /**
+   * What is found below one of several parents: a page of a list, mostly. What is asked alike of several parents at the same
+   * time is read in one statement.
+   */
+  below<Asked, Found>(question: Question<Asked, Found>, parent: string, asked: Asked, absent: Found): Promise<Found>;
   readonly secretFields: DataLoader<string, Readonly<Record<string, readonly string[]>>>;
 }
 
@@ -106,6 +118,15 @@ function createLoaders({ reader }: Database): Loaders {
     waitingPosition: byKey((runIds) => waitingPositions(reader, runIds), null),
     attempts: byKey(async (runIds) => Map.groupBy(await attemptsOf(reader, runIds), ({ runId }) => runId), []),
     history: new DataLoader((kinds) => stepHistories(reader, kinds), { cache: false }),
+    inventoryById: byKey(async (ids) => keyed(await inventoriesByIds(reader, ids)), null),
+    site: new DataLoader(
+      async (asked) => {
+        const site = await readSite(reader);
+        return asked.map(() => site);
+      },
+      { cache: false },
+    ),
+    below: belowOf(reader),
     inventory: byKey((nodeIds) => newestInventories(reader, nodeIds), null),
     secretFields: byKey((nodeIds) => secretFieldsOf(reader, nodeIds), {}),
   };
@@ -120,6 +141,30 @@ function factsOf(
     state: clusterState({ nodes: counts, work }),
     counts: [...byState].map(([state, rows]) => ({ state, count: rows.reduce((sum, { count }) => sum + count, 0) })),
   };
+}
+
+function belowOf(reader: Reader): Loaders["below"] {
+  interface Key {
+    readonly question: Question<unknown, unknown>;
+    readonly parent: string;
+    readonly asked: unknown;
+    readonly absent: unknown;
+  }
+  const loader = new DataLoader<Key, unknown>(
+    async (keys) => {
+      const answers = new Map<Key, unknown>();
+      const reads = [...Map.groupBy(keys, ({ question }) => question)].flatMap(([question, alike]) =>
+        [...Map.groupBy(alike, ({ asked }) => JSON.stringify(asked)).values()].map(async (same) => {
+          const found = await question(reader, [...new Set(same.map(({ parent }) => parent))], same[0]?.asked);
+          for (const key of same) answers.set(key, found.get(key.parent) ?? key.absent);
+        }),
+      );
+      await Promise.all(reads);
+      return keys.map((key) => answers.get(key));
+    },
+    { cache: false },
+  );
+  return (question, parent, asked, absent) => loader.load({ question: question as Question<unknown, unknown>, parent, asked, absent }) as Promise<never>;
 }
 
 function keyed<Row extends { readonly id: string }>(rows: readonly Row[]): Map<string, Row> {

@@ -1,10 +1,11 @@
 /** Inventories: what each inspection of a node found, and how two of them differ. */
-import type { Reader } from "../store/database.ts";
-import { inventoriesPage, inventoryOf } from "../store/nodes.ts";
+import { inventoriesPages } from "../store/nodes.ts";
 import type { InventoryRow, NodeRow } from "../store/nodes.ts";
+import type { PageRequest } from "../store/page.ts";
 import type { StoredJson } from "../store/records.ts";
 import { builder } from "./builder.ts";
-import { badInput, connectionType } from "./connection.ts";
+import { badInput, connectionType, EMPTY_PAGE } from "./connection.ts";
+import type { Context } from "./context.ts";
 import { InventoryChangeKindEnum } from "./enums.ts";
 import { globalId, isUuid, keyOf } from "./ids.ts";
 import { ResourceRef } from "./refs.ts";
@@ -41,17 +42,20 @@ export const InventoryChangeRef = builder.objectRef<InventoryChange>("InventoryC
 });
 
 /** How two snapshots of a node differ; unless said otherwise the newest, and the one before. None, as long as there is no such two. */
-export async function inventoryDiff(reader: Reader, node: NodeRow, asked: { readonly from?: string | null | undefined; readonly to?: string | null | undefined }): Promise<InventoryChange[]> {
-  const to = asked.to == null ? (await inventoriesPage(reader, node.id, { limit: 1 })).rows[0] : await snapshot(reader, node, asked.to);
+export async function inventoryDiff(node: NodeRow, asked: { readonly from?: string | null | undefined; readonly to?: string | null | undefined }, context: Context): Promise<InventoryChange[]> {
+  const newest = async (request: PageRequest) => (await context.load.below(inventoriesPages, node.id, request, EMPTY_PAGE)).rows;
+  // Where neither is named both are read at once, so that nodes of a list are read together.
+  const [last, before] = asked.to == null ? await newest({ limit: asked.from == null ? 2 : 1 }) : [await snapshot(node, asked.to, context)];
+  const to = last;
   if (!to) return [];
-  const from = asked.from == null ? (await inventoriesPage(reader, node.id, { limit: 1, after: { key: to.takenAt.toISOString(), id: to.id } })).rows[0] : await snapshot(reader, node, asked.from);
+  const from = asked.from != null ? await snapshot(node, asked.from, context) : asked.to == null ? before : (await newest({ limit: 1, after: { key: to.takenAt.toISOString(), id: to.id } }))[0];
   return from ? changesBetween(from.data, to.data, []) : [];
 }
 
-async function snapshot(reader: Reader, node: NodeRow, id: string): Promise<InventoryRow> {
+async function snapshot(node: NodeRow, id: string, { load }: Context): Promise<InventoryRow> {
   const key = keyOf("Inventory", id);
-  const found = isUuid(key) ? await inventoryOf(reader, node.id, key) : undefined;
-  if (!found) throw badInput(`Node ${node.name} has no inventory ${JSON.stringify(id)}; \`Node.inventories\` lists those it has.`);
+  const found = isUuid(key) ? await load.inventoryById.load(key) : null;
+  if (found?.nodeId !== node.id) throw badInput(`Node ${node.name} has no inventory ${JSON.stringify(id)}; \`Node.inventories\` lists those it has.`);
   return found;
 }
 

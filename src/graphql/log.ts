@@ -1,9 +1,9 @@
 /** What steps said: the log of a run, of one step, and the stream of both. */
 import { logStream } from "../feed/log-stream.ts";
 import type { LogStreamItem } from "../feed/log-stream.ts";
-import { logPage } from "../store/step-log.ts";
+import { logPages } from "../store/step-log.ts";
 import { builder, needs } from "./builder.ts";
-import { badInput, connectionType, connectionWith, pageArgs, pageSize, positionOf, TRANSITIONS_PAGE_MAX } from "./connection.ts";
+import { badInput, connectionType, connectionWith, EMPTY_PAGE, numberedRequest, pageArgs, positionOf, TRANSITIONS_PAGE_MAX } from "./connection.ts";
 import { keyOf, uuidOrNone } from "./ids.ts";
 import { RunRef } from "./refs.ts";
 import { StepRef, stepName } from "./run.ts";
@@ -47,9 +47,8 @@ builder.objectField(RunRef, "log", (t) =>
     type: LogLineConnection,
     description: "What its steps said, oldest first: the same lines and cursors as the subscription `runLog`.",
     args: pageArgs(t as never, TRANSITIONS_PAGE_MAX),
-    resolve: async ({ id, planHash }, args, { services, load }) => {
-      const { limit, fromEnd } = pageSize(args, TRANSITIONS_PAGE_MAX);
-      const [page, plan] = await Promise.all([logPage(services.database.reader, id, { limit, fromEnd, after: positionOf(args.after), before: positionOf(args.before) }), load.plan.load(planHash)]);
+    resolve: async ({ id, planHash }, args, { load }) => {
+      const [page, plan] = await Promise.all([load.below(logPages, id, numberedRequest(args), EMPTY_PAGE), load.plan.load(planHash)]);
       const line = (row: Line["row"]): Line => ({ kind: "line", row, label: stepName(plan?.steps[row.step]) });
       return connectionWith({ ...page, rows: page.rows.map(line) }, ({ row }) => String(row.sequence));
     },

@@ -6,11 +6,12 @@ import type { AskedOptions } from "../lifecycle/admission.ts";
 import { NODE_VERBS } from "../lifecycle/verbs.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
 import { NODE_JSON, nodesText } from "../store/node-json.ts";
-import { countNodes, inventoriesPage, nodesByIds, nodesByNames, nodesPage } from "../store/nodes.ts";
+import { countNodes, inventoriesPages, nodeCounts, nodesByIds, nodesByNames, nodesPage, nodesPages } from "../store/nodes.ts";
 import type { NodeRow } from "../store/nodes.ts";
-import { operationsPage } from "../store/operations.ts";
+import { operationsOfNodes } from "../store/operations.ts";
+import { transitionsOfNodes } from "../store/transitions.ts";
 import { QueryRef, builder, given, needs } from "./builder.ts";
-import { connectionOf, connectionType, NODES_PAGE_MAX, pageArgs, pageRequest, TRANSITIONS_PAGE_MAX } from "./connection.ts";
+import { connectionOf, connectionType, EMPTY_PAGE, NODES_PAGE_MAX, numberedRequest, pageArgs, pageRequest, TRANSITIONS_PAGE_MAX } from "./connection.ts";
 import type { Connection, PageArgs } from "./connection.ts";
 import { CatalogueStepRef, stepCatalogue } from "./catalogue.ts";
 import { callerOf } from "./context.ts";
@@ -25,7 +26,7 @@ import type { ListPlan } from "./lists.ts";
 import { OperationConnection } from "./operation.ts";
 import { ClusterRef, FailureRef, NodeRef, ResourceRef, RunRef } from "./refs.ts";
 import { ClusterRefInput, LabelInput, NodeFilterInput, NodeRefInput, NodeSelectorInput, clusterChoice, nodeFilter, nodeSelector } from "./selectors.ts";
-import { TransitionConnection, transitionsOf } from "./transition.ts";
+import { TransitionConnection, transitionConnection } from "./transition.ts";
 
 const LabelRef = builder.objectRef<{ readonly key: string; readonly value: string }>("Label").implement({
   description: "What somebody noted on a node, to select by.",
@@ -135,7 +136,7 @@ builder.objectType(NodeRef, {
       type: InventoryConnection,
       description: "What every inspection found, newest first.",
       args: pageArgs(t as never),
-      resolve: async ({ id }, args, { services }) => connectionOf(await inventoriesPage(services.database.reader, id, pageRequest(args, "instant")), ({ takenAt }) => takenAt),
+      resolve: async ({ id }, args, { load }) => connectionOf(await load.below(inventoriesPages, id, pageRequest(args, "instant"), EMPTY_PAGE), ({ takenAt }) => takenAt),
     }),
     inventoryDiff: t.field({
       type: [InventoryChangeRef],
@@ -144,7 +145,7 @@ builder.objectType(NodeRef, {
         from: t.arg.id({ description: "The earlier one; absent: the one before `to`." }),
         to: t.arg.id({ description: "The later one; absent: the newest." }),
       },
-      resolve: (node, args, { services }) => inventoryDiff(services.database.reader, node, args),
+      resolve: (node, args, context) => inventoryDiff(node, args, context),
     }),
     currentRun: t.field({ type: RunRef, nullable: true, description: "The unfinished run, null when there is none. At most one per node.", resolve: ({ id }, _args, { load }) => load.currentRun.load(id) }),
     stepCatalogue: t.field({
@@ -158,13 +159,13 @@ builder.objectType(NodeRef, {
       type: OperationConnection,
       description: "Operations that work or worked on this node, newest first.",
       args: pageArgs(t as never),
-      resolve: async ({ id }, args, { services }) => connectionOf(await operationsPage(services.database.reader, { nodeId: id }, pageRequest(args, "instant")), ({ createdAt }) => createdAt),
+      resolve: async ({ id }, args, { load }) => connectionOf(await load.below(operationsOfNodes, id, pageRequest(args, "instant"), EMPTY_PAGE), ({ createdAt }) => createdAt),
     }),
     transitions: t.field({
       type: TransitionConnection,
       description: "State changes of this node, oldest first.",
       args: pageArgs(t as never, TRANSITIONS_PAGE_MAX),
-      resolve: ({ id }, args, { services }) => transitionsOf(services.database.reader, { nodeIds: [id] }, args),
+      resolve: async ({ id }, args, { load }) => transitionConnection(await load.below(transitionsOfNodes, id, numberedRequest(args), EMPTY_PAGE)),
     }),
   }),
 });
@@ -222,13 +223,17 @@ interface NodeListArgs extends PageArgs {
 export const NODES_AS_TEXT = { asText: NODE_JSON };
 
 /** A list of nodes; its text, where `asked` is all that is asked for. */
-export async function nodeList(args: NodeListArgs, { services }: Context, asked: ListPlan | undefined, clusterId?: string): Promise<Connection<NodeRow>> {
+export async function nodeList(args: NodeListArgs, { services, load }: Context, asked: ListPlan | undefined, clusterId?: string): Promise<Connection<NodeRow>> {
   const { reader } = services.database;
   const matching = nodeFilter(args.filter);
-  const filter = clusterId === undefined ? matching : { ...matching, clusterId };
   const by = args.orderBy?.field ?? "NAME";
   const order = { by, descending: args.orderBy?.direction === "DESC" };
   const request = pageRequest(args, by === "NAME" ? "text" : "instant", NODES_PAGE_MAX);
+  if (!asked && clusterId !== undefined) {
+    const page = await load.below(nodesPages, clusterId, { filter: matching, order, request }, EMPTY_PAGE);
+    return connectionOf(page, NODE_KEYS[by], () => load.below(nodeCounts, clusterId, { filter: matching }, 0));
+  }
+  const filter = clusterId === undefined ? matching : { clusterId, or: matching && [matching] };
   if (!asked) return connectionOf(await nodesPage(reader, filter, order, request), NODE_KEYS[by], () => countNodes(reader, filter));
   const [page, totalCount] = await Promise.all([asked.page && nodesText(reader, filter, order, request, asked.page), asked.totalCount ? countNodes(reader, filter) : 0]);
   return listText(asked, page, totalCount);

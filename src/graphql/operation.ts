@@ -5,16 +5,17 @@ import type { RunState } from "../lifecycle/operation-states.ts";
 import { operationsPage } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { Failure, Waves } from "../store/records.ts";
-import { runsPage } from "../store/runs.ts";
+import { runsPages } from "../store/runs.ts";
+import { transitionsOfOperations } from "../store/transitions.ts";
 import { builder, given, needs } from "./builder.ts";
-import { connectionOf, connectionType, connectionWith, pageArgs, pageRequest, pageSize, placeOf, TRANSITIONS_PAGE_MAX } from "./connection.ts";
+import { connectionOf, connectionType, connectionWith, EMPTY_PAGE, numberedRequest, PAGE_MAX, pageArgs, pageRequest, placeOf, TRANSITIONS_PAGE_MAX } from "./connection.ts";
 import type { Context } from "./context.ts";
 import { FailurePolicyEnum, OperationKindEnum, OperationStateEnum, RunStateEnum, WaveStateEnum, WishEnum } from "./enums.ts";
 import { globalId, isUuid, keyOf, uuidOrNone } from "./ids.ts";
 import { ClusterRef, FailureRef, OperationRef, ResourceRef } from "./refs.ts";
 import { RunConnection } from "./run.ts";
 import { clusterChoice, ClusterRefInput } from "./selectors.ts";
-import { TransitionConnection, transitionsOf } from "./transition.ts";
+import { TransitionConnection, transitionConnection } from "./transition.ts";
 
 const RunStateCountRef = builder.objectRef<{ readonly state: RunState; readonly count: number }>("RunStateCount").implement({
   description: "Number of an operation's runs in one state.",
@@ -85,19 +86,16 @@ builder.objectType(OperationRef, {
       type: RunConnection,
       description: "One run per node, in the order of the request; then the clean-up runs.",
       args: { states: t.arg({ type: [RunStateEnum], description: "Only runs in these states." }), ...pageArgs(t as never) },
-      resolve: async ({ id }, args, { services }) => {
-        const { limit, fromEnd } = pageSize(args);
-        const after = placeOf(args.after);
-        const before = placeOf(args.before);
-        const page = await runsPage(services.database.reader, id, { states: given(args.states) }, { limit, fromEnd, ...(after !== undefined && { after }), ...(before !== undefined && { before }) });
-        return connectionWith(page, ({ ordinal }) => String(ordinal));
+      resolve: async ({ id }, args, { load }) => {
+        const asked = { states: given(args.states), ...numberedRequest(args, PAGE_MAX, placeOf) };
+        return connectionWith(await load.below(runsPages, id, asked, EMPTY_PAGE), ({ ordinal }) => String(ordinal));
       },
     }),
     transitions: t.field({
       type: TransitionConnection,
       description: "State changes that this operation caused, oldest first.",
       args: pageArgs(t as never, TRANSITIONS_PAGE_MAX),
-      resolve: ({ id }, args, { services }) => transitionsOf(services.database.reader, { operationId: id }, args),
+      resolve: async ({ id }, args, { load }) => transitionConnection(await load.below(transitionsOfOperations, id, numberedRequest(args), EMPTY_PAGE)),
     }),
     createdAt: t.expose("createdAt", { type: "DateTime", description: "When it was accepted." }),
     startedAt: t.expose("startedAt", { type: "DateTime", nullable: true, description: "When the first run began." }),

@@ -2,7 +2,8 @@
 import { GraphQLError } from "graphql";
 import type { Reader } from "../store/database.ts";
 import { newestPosition, oldestPosition, transitionsAfter, transitionsBefore } from "../store/transitions.ts";
-import type { TransitionFilter } from "../store/transitions.ts";
+import type { Page } from "../store/page.ts";
+import type { TransitionFilter, TransitionRow } from "../store/transitions.ts";
 import { nodeCondition } from "../store/nodes.ts";
 import { builder, needs } from "./builder.ts";
 import { connectionType, connectionWith, pageArgs, pageSize, positionOf, TRANSITIONS_PAGE_MAX } from "./connection.ts";
@@ -42,6 +43,11 @@ builder.objectType(TransitionRef, {
 
 export const TransitionConnection = connectionType("Transition", TransitionRef);
 
+/** A page of the log as a connection: its cursors are positions. */
+export function transitionConnection(page: Page<TransitionRow>) {
+  return connectionWith(page, ({ position }) => String(position));
+}
+
 export async function transitionsOf(reader: Reader, filter: TransitionFilter | undefined, args: PageArgs) {
   const { limit, fromEnd } = pageSize(args, TRANSITIONS_PAGE_MAX);
   const after = positionOf(args.after);
@@ -54,10 +60,7 @@ export async function transitionsOf(reader: Reader, filter: TransitionFilter | u
   if (after !== undefined && rows[0]?.position !== after + 1) await requireKept(reader, after);
   const kept = rows.slice(0, limit);
   const surplus = rows.length > limit;
-  return connectionWith(
-    fromEnd ? { rows: kept.toReversed(), hasNext: before !== undefined, hasPrevious: surplus } : { rows: kept, hasNext: surplus, hasPrevious: after !== undefined },
-    ({ position }) => String(position),
-  );
+  return transitionConnection(fromEnd ? { rows: kept.toReversed(), hasNext: before !== undefined, hasPrevious: surplus } : { rows: kept, hasNext: surplus, hasPrevious: after !== undefined });
 }
 
 /** Throws unless everything after the cursor is still there, as a stream from it would end with CURSOR_EXPIRED. */

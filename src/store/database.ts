@@ -44,7 +44,7 @@ export interface DatabaseOptions {
   readonly connection: Connection;
   /** Size of the pool. */
   readonly connectionsMax?: number;
-  /** Called with the text of each statement that is sent: for those who count them. */
+  /** Called with the text of each statement of a bounded read: for those who count them. */
   readonly onStatement?: (text: string) => void;
 }
 
@@ -61,9 +61,9 @@ const END_SECONDS = 2;
 
 export async function openDatabase(options: DatabaseOptions): Promise<Database> {
   const { onStatement } = options;
-  const sql = connect(options.connection, options.connectionsMax ?? 20, onStatement && ((_connection, text) => onStatement(text)));
+  const sql = connect(options.connection, options.connectionsMax ?? 20);
   const db = drizzle({ client: sql, jit: true });
-  const boundedSql = connect(options.connection, options.connectionsMax ?? 20, onStatement && ((_connection, text) => onStatement(text)), READ_SECONDS);
+  const boundedSql = connect(options.connection, options.connectionsMax ?? 20, { seconds: READ_SECONDS, onStatement });
   try {
     await requireVersion(sql);
   } catch (error) {
@@ -112,16 +112,17 @@ export async function migrateDatabase(connection: Connection): Promise<void> {
   }
 }
 
-function connect(connection: Connection, max: number, debug?: (connection: number, text: string) => void, statementSeconds?: number): Sql {
+function connect(connection: Connection, max: number, statements: { readonly seconds?: number; readonly onStatement?: DatabaseOptions["onStatement"] | undefined } = {}): Sql {
+  const { seconds, onStatement } = statements;
   const options = {
     max,
-    ...(debug && { debug }),
+    ...(onStatement && { debug: (_connection: number, text: string) => onStatement(text) }),
     onnotice: () => {},
     connect_timeout: 10,
     // With the default of 100, a BEGIN that fills a connection's pipeline leaves the connection in an open transaction
     // in the pool: what it acknowledges afterwards is lost (postgres.js issues 823, 1189, 1210).
     max_pipeline: 1e9,
-    connection: { application_name: "ostler", ...(statementSeconds !== undefined && { statement_timeout: statementSeconds * 1_000 }) },
+    connection: { application_name: "ostler", ...(seconds !== undefined && { statement_timeout: seconds * 1_000 }) },
   };
   return sparedAfterLoss("url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options }));
 }

@@ -1,9 +1,9 @@
 /** Discoveries: the addresses of an operation, what came of each, and the nodes that an address may already be. */
-import { and, asc, count, desc, eq, gt, inArray, isNull, lt, sql } from "drizzle-orm";
+import { and, asc, count, eq, inArray, isNull, sql } from "drizzle-orm";
 import type { RunState } from "../lifecycle/operation-states.ts";
 import type { Reader, Tx } from "./database.ts";
-import { cutPage } from "./page.ts";
-import type { Page } from "./page.ts";
+import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./page.ts";
+import type { NumberedRequest, Page } from "./page.ts";
 import type { Failure, JsonObject } from "./records.ts";
 import { discoveries, discoverySecrets, nodes, operations } from "./tables.ts";
 
@@ -113,39 +113,32 @@ export async function addressCounts(reader: Reader, operationIds: readonly strin
   return counts;
 }
 
-/** A page of a discovery's addresses, in the order of the request. */
-export async function discoveriesPage(
-  reader: Reader,
-  operationId: string,
-  filter: { readonly states?: readonly DiscoveryState[] | undefined },
-  request: { readonly limit: number; readonly after?: number | undefined; readonly before?: number | undefined; readonly fromEnd: boolean },
-): Promise<Page<DiscoveryRow>> {
-  const { limit, after, before, fromEnd } = request;
-  const rows = await reader
-    .select()
-    .from(discoveries)
-    .where(
-      and(
-        eq(discoveries.operationId, operationId),
-        filter.states && inArray(discoveries.state, [...filter.states]),
-        after === undefined ? undefined : gt(discoveries.ordinal, after),
-        before === undefined ? undefined : lt(discoveries.ordinal, before),
-      ),
-    )
-    .orderBy((fromEnd ? desc : asc)(discoveries.ordinal))
-    .limit(limit + 1);
-  const beyond = { key: "", id: "" };
-  return cutPage(rows, { limit, fromEnd, ...(after !== undefined && { after: beyond }), ...(before !== undefined && { before: beyond }) });
+/** What is asked of the addresses of each discovery. */
+export interface DiscoveryAddresses extends NumberedRequest {
+  readonly states?: readonly DiscoveryState[] | undefined;
 }
 
-/** Addresses at which no node was found, in the order of the request: those that failed, and those that had no turn. */
-export async function addressesMissed(reader: Reader, operationId: string): Promise<string[]> {
+/** A page of each discovery's addresses, in the order of the request. */
+export async function discoveriesPages(reader: Reader, operationIds: readonly string[], asked: DiscoveryAddresses): Promise<Map<string, Page<DiscoveryRow>>> {
+  const { where, orderBy } = numberedClauses(asked, discoveries.ordinal);
+  const rows = await rowsBelow(reader, discoveries, operationIds, {
+    below: (operation) => and(sql`${discoveries.operationId} = ${operation}`, asked.states && inArray(discoveries.state, [...asked.states]), where),
+    orderBy,
+    limit: asked.limit + 1,
+  });
+  return pagesOf(rows, (found) => cutNumbered(found, asked));
+}
+
+/** Addresses at which no node was found, by discovery, in the order of the request: those that failed, and those that had no turn. */
+export async function addressesMissed(reader: Reader, operationIds: readonly string[]): Promise<Map<string, readonly string[]>> {
+  if (operationIds.length === 0) return new Map();
   const rows = await reader
-    .select({ address: discoveries.address })
+    .select({ operationId: discoveries.operationId, address: discoveries.address })
     .from(discoveries)
-    .where(and(eq(discoveries.operationId, operationId), inArray(discoveries.state, ["FAILED", "SKIPPED"])))
-    .orderBy(asc(discoveries.ordinal));
-  return rows.map(({ address }) => address);
+    .where(and(inArray(discoveries.operationId, [...operationIds]), inArray(discoveries.state, ["FAILED", "SKIPPED"])))
+    .orderBy(asc(discoveries.operationId), asc(discoveries.ordinal));
+  const missed = Map.groupBy(rows, ({ operationId }) => operationId);
+  return new Map([...missed].map(([operationId, found]) => [operationId, found.map(({ address }) => address)]));
 }
 
 /** Discoveries that have not ended and that are older than so many seconds. */

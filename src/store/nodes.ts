@@ -1,10 +1,10 @@
 /** Nodes: who they are, what state they are in, what inspection found. `state` is changed through `moveNodes` alone. */
-import { and, asc, desc, eq, gt, ilike, inArray, isNotNull, isNull, like, or, sql } from "drizzle-orm";
+import { and, asc, count, desc, eq, gt, ilike, inArray, isNotNull, isNull, like, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import type { Reader, Tx } from "./database.ts";
-import { cutPage, pageClauses } from "./page.ts";
+import { cutPage, pageClauses, pagesOf, rowsBelow } from "./page.ts";
 import type { Page, PageRequest } from "./page.ts";
 import type { Failure, JsonObject } from "./records.ts";
 import { clusters, inventories, nodeSecrets, nodes } from "./tables.ts";
@@ -131,6 +131,32 @@ export async function nodesPage(reader: Reader, filter: NodeFilter | undefined, 
   return cutPage(rows, request);
 }
 
+/** What is asked of the nodes of each cluster. */
+export interface ClusterNodes {
+  readonly filter: NodeFilter | undefined;
+  readonly order: NodeOrder;
+  readonly request: PageRequest;
+}
+
+/** The same page for each of several clusters, of its own nodes. */
+export async function nodesPages(reader: Reader, clusterIds: readonly string[], { filter, order, request }: ClusterNodes): Promise<Map<string, Page<NodeRow>>> {
+  const { where, orderBy } = pageClauses(request, { column: NODE_ORDERS[order.by], id: nodes.id, descending: order.descending });
+  const rows = await rowsBelow(reader, nodes, clusterIds, { below: (cluster) => and(sql`${nodes.clusterId} = ${cluster}`, nodeCondition(filter), where), orderBy, limit: request.limit + 1 });
+  return pagesOf(rows, (found) => cutPage(found, request));
+}
+
+/** How many nodes of each cluster match. */
+export async function nodeCounts(reader: Reader, clusterIds: readonly string[], { filter }: Pick<ClusterNodes, "filter">): Promise<Map<string, number>> {
+  if (clusterIds.length === 0) return new Map();
+  const rows = await reader
+    .select({ clusterId: nodes.clusterId, count: count() })
+    .from(nodes)
+    .where(and(inArray(nodes.clusterId, [...clusterIds]), nodeCondition(filter)))
+    .groupBy(nodes.clusterId);
+  const counts = new Map(rows.map((row) => [row.clusterId, row.count]));
+  return new Map(clusterIds.map((id) => [id, counts.get(id) ?? 0]));
+}
+
 export async function countNodes(reader: Reader, filter: NodeFilter | undefined): Promise<number> {
   return reader.$count(nodes, nodeCondition(filter));
 }
@@ -221,22 +247,11 @@ export async function insertInventory(tx: Tx, row: { readonly id: string; readon
   await tx.insert(inventories).values(row);
 }
 
-/** Snapshots of a node, newest first. */
-export async function inventoriesPage(reader: Reader, nodeId: string, request: PageRequest): Promise<Page<InventoryRow>> {
+/** Snapshots of each node, newest first. */
+export async function inventoriesPages(reader: Reader, nodeIds: readonly string[], request: PageRequest): Promise<Map<string, Page<InventoryRow>>> {
   const { where, orderBy } = pageClauses(request, { column: inventories.takenAt, id: inventories.id, descending: true });
-  const rows = await reader
-    .select()
-    .from(inventories)
-    .where(and(eq(inventories.nodeId, nodeId), where))
-    .orderBy(...orderBy)
-    .limit(request.limit + 1);
-  return cutPage(rows, request);
-}
-
-/** One snapshot of a node, if it has that one. */
-export async function inventoryOf(reader: Reader, nodeId: string, id: string): Promise<InventoryRow | undefined> {
-  const [row] = await reader.select().from(inventories).where(and(eq(inventories.nodeId, nodeId), eq(inventories.id, id)));
-  return row;
+  const rows = await rowsBelow(reader, inventories, nodeIds, { below: (node) => and(sql`${inventories.nodeId} = ${node}`, where), orderBy, limit: request.limit + 1 });
+  return pagesOf(rows, (found) => cutPage(found, request));
 }
 
 export async function inventoriesByIds(reader: Reader, ids: readonly string[]): Promise<InventoryRow[]> {

@@ -4,7 +4,7 @@ import type { SQL } from "drizzle-orm";
 import type { FinalRunState, OperationState, RunCounts, RunState, Wish } from "../lifecycle/operation-states.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
 import type { Reader, Tx } from "./database.ts";
-import { cutPage, pageClauses } from "./page.ts";
+import { cutPage, pageClauses, pagesOf, rowsBelow } from "./page.ts";
 import type { Page, PageRequest } from "./page.ts";
 import type { Failure } from "./records.ts";
 import { operations, runs } from "./tables.ts";
@@ -48,6 +48,27 @@ export async function operationsPage(reader: Reader, filter: OperationFilter | u
     .orderBy(...orderBy)
     .limit(request.limit + 1);
   return cutPage(rows, request);
+}
+
+const BELOW = {
+  node: (id: SQL) => sql`${operations.id} in (select operation_id from runs where node_id = ${id})`,
+  cluster: (id: SQL) => sql`${operations.clusterId} = ${id}`,
+} as const;
+
+/** Operations that worked on each node, newest first. */
+export async function operationsOfNodes(reader: Reader, nodeIds: readonly string[], request: PageRequest): Promise<Map<string, Page<OperationRow>>> {
+  return operationsBelow(reader, "node", nodeIds, request);
+}
+
+/** Operations that were asked for each cluster, newest first. */
+export async function operationsOfClusters(reader: Reader, clusterIds: readonly string[], request: PageRequest): Promise<Map<string, Page<OperationRow>>> {
+  return operationsBelow(reader, "cluster", clusterIds, request);
+}
+
+async function operationsBelow(reader: Reader, parent: keyof typeof BELOW, ids: readonly string[], request: PageRequest): Promise<Map<string, Page<OperationRow>>> {
+  const { where, orderBy } = pageClauses(request, { column: operations.createdAt, id: operations.id, descending: true });
+  const rows = await rowsBelow(reader, operations, ids, { below: (id) => and(BELOW[parent](id), where), orderBy, limit: request.limit + 1 });
+  return pagesOf(rows, (found) => cutPage(found, request));
 }
 
 export async function operationByKey(reader: Reader, actor: string, idempotencyKey: string): Promise<OperationRow | undefined> {

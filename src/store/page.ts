@@ -1,7 +1,8 @@
 /** Pages by key, not by offset: what every list of this room is cut with. */
-import { and, asc, desc, sql } from "drizzle-orm";
-import type { SQL } from "drizzle-orm";
-import type { PgColumn } from "drizzle-orm/pg-core";
+import { and, asc, desc, getColumns, gt, lt, sql } from "drizzle-orm";
+import type { InferSelectModel, SQL } from "drizzle-orm";
+import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
+import type { Reader } from "./database.ts";
 
 /** A page asked for. `after` and `before` hold the sort key and the id of the row next to it. */
 export interface PageRequest {
@@ -52,6 +53,57 @@ export function cutPage<Row>(rows: readonly Row[], request: PageRequest): Page<R
   return request.fromEnd
     ? { rows: kept.toReversed(), hasNext: request.before !== undefined, hasPrevious: surplus }
     : { rows: kept, hasNext: surplus, hasPrevious: request.after !== undefined };
+}
+
+/** A page of a list that is in the order of a number: positions in the log, places in a request. */
+export interface NumberedRequest {
+  readonly limit: number;
+  readonly after?: number | undefined;
+  readonly before?: number | undefined;
+  readonly fromEnd?: boolean | undefined;
+}
+
+/** WHERE and ORDER BY of such a page, as `pageClauses` has them. */
+export function numberedClauses({ after, before, fromEnd }: NumberedRequest, column: PgColumn): { where: SQL | undefined; orderBy: SQL[] } {
+  return { where: and(after === undefined ? undefined : gt(column, after), before === undefined ? undefined : lt(column, before)), orderBy: [(fromEnd ? desc : asc)(column)] };
+}
+
+/** Cuts such a page as `cutPage` does. */
+export function cutNumbered<Row>(rows: readonly Row[], { limit, after, before, fromEnd = false }: NumberedRequest): Page<Row> {
+  const beside = { key: "", id: "" };
+  return cutPage(rows, { limit, fromEnd, after: after === undefined ? undefined : beside, before: before === undefined ? undefined : beside });
+}
+
+/**
+ * The first rows below each of several parents, in one statement however many they are: a lateral join, so each parent's
+ * rows are looked up by an index and no more of them are read than asked for. `of.below` ties a row to its parent's id.
+ */
+export async function rowsBelow<Table extends PgTable>(
+  reader: Reader,
+  table: Table,
+  parents: readonly string[],
+  of: { readonly below: (parent: SQL) => SQL | undefined; readonly orderBy: readonly SQL[]; readonly limit: number },
+): Promise<Map<string, InferSelectModel<Table>[]>> {
+  const found = new Map(parents.map((parent): [string, InferSelectModel<Table>[]] => [parent, []]));
+  if (parents.length === 0) return found;
+  const page = reader
+    .select({ parent: sql<string>`parent.id`.as("parent"), ...getColumns(table) })
+    .from(table as PgTable)
+    .where(of.below(sql`parent.id`))
+    .orderBy(...of.orderBy)
+    .limit(of.limit)
+    .as("page");
+  const rows = (await reader
+    .select(getColumns(page) as never)
+    .from(sql`(select value::uuid as id, ordinality as place from jsonb_array_elements_text(${JSON.stringify([...found.keys()])}::text::jsonb) with ordinality) parent`)
+    .crossJoinLateral(page)) as unknown as ({ readonly parent: string } & InferSelectModel<Table>)[];
+  for (const { parent, ...row } of rows) found.get(parent)?.push(row as unknown as InferSelectModel<Table>);
+  return found;
+}
+
+/** A page below each parent, of what `rowsBelow` found. */
+export function pagesOf<Row>(rows: ReadonlyMap<string, readonly Row[]>, cut: (rows: readonly Row[]) => Page<Row>): Map<string, Page<Row>> {
+  return new Map([...rows].map(([parent, found]) => [parent, cut(found)]));
 }
 
 // ---- cursors: opaque to clients; to us the key and the id of a row, made here or by the database

@@ -4,8 +4,8 @@ import type { SQL } from "drizzle-orm";
 import type { FinalRunState, RunState, Wish } from "../lifecycle/operation-states.ts";
 import type { Reader, Tx } from "./database.ts";
 import { hashOf } from "./database.ts";
-import { cutPage } from "./page.ts";
-import type { Page } from "./page.ts";
+import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./page.ts";
+import type { NumberedRequest, Page } from "./page.ts";
 import type { Failure, Plan, StoredJson } from "./records.ts";
 import { anomalies, attempts, nodes, operations, plans, runs, site } from "./tables.ts";
 
@@ -173,28 +173,20 @@ export async function runsOfOperation(reader: Reader, operationId: string, purpo
     .orderBy(asc(runs.ordinal), asc(runs.createdAt));
 }
 
-/** A page of an operation's runs by their place in the request (clean-up runs follow the work). */
-export async function runsPage(
-  reader: Reader,
-  operationId: string,
-  filter: { readonly states?: readonly RunState[] | undefined },
-  request: { readonly limit: number; readonly after?: number; readonly before?: number; readonly fromEnd?: boolean },
-): Promise<Page<RunRow>> {
-  const way = request.fromEnd ? desc : asc;
-  const rows = await reader
-    .select()
-    .from(runs)
-    .where(
-      and(
-        eq(runs.operationId, operationId),
-        filter.states && inArray(runs.state, [...filter.states]),
-        request.after === undefined ? undefined : gt(runs.ordinal, request.after),
-        request.before === undefined ? undefined : sql`${runs.ordinal} < ${request.before}`,
-      ),
-    )
-    .orderBy(way(runs.ordinal))
-    .limit(request.limit + 1);
-  return cutPage(rows, { limit: request.limit, fromEnd: request.fromEnd ?? false, after: request.after === undefined ? undefined : { key: "", id: "" }, before: request.before === undefined ? undefined : { key: "", id: "" } });
+/** What is asked of the runs of each operation. */
+export interface OperationRuns extends NumberedRequest {
+  readonly states?: readonly RunState[] | undefined;
+}
+
+/** A page of each operation's runs by their place in the request (clean-up runs follow the work). */
+export async function runsPages(reader: Reader, operationIds: readonly string[], asked: OperationRuns): Promise<Map<string, Page<RunRow>>> {
+  const { where, orderBy } = numberedClauses(asked, runs.ordinal);
+  const rows = await rowsBelow(reader, runs, operationIds, {
+    below: (operation) => and(sql`${runs.operationId} = ${operation}`, asked.states && inArray(runs.state, [...asked.states]), where),
+    orderBy,
+    limit: asked.limit + 1,
+  });
+  return pagesOf(rows, (found) => cutNumbered(found, asked));
 }
 
 /** Runs of an operation that changed after a moment (and, at that moment, after an id), oldest change first. */

@@ -1,8 +1,8 @@
 /** What drivers said while they worked: numbered through all steps of a run, from 1, without holes. Only the holder of a run writes. */
-import { and, asc, desc, eq, gt, lt, sql } from "drizzle-orm";
+import { and, asc, desc, eq, gt, sql } from "drizzle-orm";
 import type { Reader, Tx } from "./database.ts";
-import { cutPage } from "./page.ts";
-import type { Page } from "./page.ts";
+import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./page.ts";
+import type { NumberedRequest, Page } from "./page.ts";
 import { stepLog } from "./tables.ts";
 
 export type StepLogRow = typeof stepLog.$inferSelect;
@@ -67,21 +67,11 @@ export async function logTails(reader: Reader, steps: readonly { readonly runId:
   return tails;
 }
 
-/** A page of a run's log. */
-export async function logPage(
-  reader: Reader,
-  runId: string,
-  request: { readonly limit: number; readonly after?: number | undefined; readonly before?: number | undefined; readonly fromEnd: boolean },
-): Promise<Page<StepLogRow>> {
-  const { limit, after, before, fromEnd } = request;
-  const rows = await reader
-    .select()
-    .from(stepLog)
-    .where(and(eq(stepLog.runId, runId), after === undefined ? undefined : gt(stepLog.sequence, after), before === undefined ? undefined : lt(stepLog.sequence, before)))
-    .orderBy((fromEnd ? desc : asc)(stepLog.sequence))
-    .limit(limit + 1);
-  const beside = { key: "", id: "" };
-  return cutPage(rows, { limit, fromEnd, after: after === undefined ? undefined : beside, before: before === undefined ? undefined : beside });
+/** A page of each run's log. */
+export async function logPages(reader: Reader, runIds: readonly string[], request: NumberedRequest): Promise<Map<string, Page<StepLogRow>>> {
+  const { where, orderBy } = numberedClauses(request, stepLog.sequence);
+  const rows = await rowsBelow(reader, stepLog, runIds, { below: (run) => and(sql`${stepLog.runId} = ${run}`, where), orderBy, limit: request.limit + 1 });
+  return pagesOf(rows, (found) => cutNumbered(found, request));
 }
 
 /** Lines of a run after one of them, oldest first. */

@@ -1,7 +1,10 @@
 /** The log of changes of state: written as the last statement of a transaction, read by position. */
 import { and, asc, desc, eq, gt, inArray, lt, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
+import type { PgColumn } from "drizzle-orm/pg-core";
 import type { Reader, Tx } from "./database.ts";
+import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./page.ts";
+import type { NumberedRequest, Page } from "./page.ts";
 import { feedPosition, transitions } from "./tables.ts";
 
 export type TransitionRow = typeof transitions.$inferSelect;
@@ -84,6 +87,22 @@ export async function transitionsBefore(
     .where(and(range.before === null ? undefined : lt(transitions.position, range.before), condition(range.filter)))
     .orderBy(desc(transitions.position))
     .limit(range.limit);
+}
+
+/** A page of each node's transitions, by position. */
+export async function transitionsOfNodes(reader: Reader, nodeIds: readonly string[], request: NumberedRequest): Promise<Map<string, Page<TransitionRow>>> {
+  return transitionsBelow(reader, transitions.nodeId, nodeIds, request);
+}
+
+/** A page of the transitions that each operation caused, by position. */
+export async function transitionsOfOperations(reader: Reader, operationIds: readonly string[], request: NumberedRequest): Promise<Map<string, Page<TransitionRow>>> {
+  return transitionsBelow(reader, transitions.operationId, operationIds, request);
+}
+
+async function transitionsBelow(reader: Reader, column: PgColumn, parents: readonly string[], request: NumberedRequest): Promise<Map<string, Page<TransitionRow>>> {
+  const { where, orderBy } = numberedClauses(request, transitions.position);
+  const rows = await rowsBelow(reader, transitions, parents, { below: (parent) => and(sql`${column} = ${parent}`, where), orderBy, limit: request.limit + 1 });
+  return pagesOf(rows, (found) => cutNumbered(found, request));
 }
 
 function condition(filter: TransitionFilter | undefined): SQL | undefined {

@@ -3,7 +3,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { DiscoverCall, Driver } from "../../src/drivers/driver.ts";
 import type { DiscoverRequest } from "../../src/engine/discover.ts";
-import { discoveriesPage, discoverySecretsOf } from "../../src/store/discoveries.ts";
+import { discoveriesPages, discoverySecretsOf } from "../../src/store/discoveries.ts";
 import type { DiscoveryRow } from "../../src/store/discoveries.ts";
 import { nodesByNames, secretsOf } from "../../src/store/nodes.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
@@ -47,7 +47,7 @@ async function begin(request: Partial<DiscoverRequest>): Promise<string> {
 }
 
 async function rows(operationId: string, of: EngineUnderTest = ostler): Promise<readonly DiscoveryRow[]> {
-  return (await discoveriesPage(of.database.reader, operationId, {}, { limit: 4096, fromEnd: false })).rows;
+  return (await discoveriesPages(of.database.reader, [operationId], { limit: 4096 })).get(operationId)?.rows ?? [];
 }
 
 const states = async (operationId: string) => Object.fromEntries((await rows(operationId)).map(({ address, state }) => [address, state]));

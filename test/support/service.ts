@@ -56,7 +56,7 @@ export interface ServiceSetup {
   readonly bodyBytesMax?: number;
   /** How long a query may take, in milliseconds. */
   readonly queryMs?: number;
-  /** Called with the text of each statement that the service sends. */
+  /** Called with the text of each statement that a request reads by. */
   readonly onStatement?: (text: string) => void;
 }
 
