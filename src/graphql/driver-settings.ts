@@ -6,13 +6,15 @@
 import { extendSchema, parse } from "graphql";
 import type { GraphQLSchema } from "graphql";
 import type { AnyDriver } from "../drivers/registry.ts";
-import { isName, shapeOf } from "../drivers/settings-shape.ts";
+import { isName, secretNames, shapeOf } from "../drivers/settings-shape.ts";
 import type { Field, JsonSchema, Shape } from "../drivers/settings-shape.ts";
 import type { JsonObject } from "../store/records.ts";
 import { builder } from "./builder.ts";
 
 /** A driver and settings for it: one field, which is named as the driver is. */
 type Choice = Readonly<Record<string, unknown>>;
+
+type ObjectShape = Extract<Shape, { kind: "object" }>;
 
 const NAMED = "Exactly one field: the driver's name. A driver that has none here is not loaded; add its plugin to OSTLER_PLUGINS.";
 
@@ -60,7 +62,7 @@ export function toldDiscoverySettings(driver: AnyDriver | undefined, settings: J
   return driver?.discover ? { [driver.name]: fitting(shapeOf(driver.discover.settings), settings) } : null;
 }
 
-/** The value as far as its type holds it: what a plugin of before has left, and this one does not know, is null. */
+/** The value as far as its type holds it: what a plugin of before has left, and this one takes for a secret or does not know, is not told. */
 function fitting(shape: Shape, value: unknown): unknown {
   switch (shape.kind) {
     case "text":
@@ -76,11 +78,17 @@ function fitting(shape: Shape, value: unknown): unknown {
       return items.includes(null) && !(Array.isArray(value) && shape.of.nullable) ? null : items;
     }
     case "object":
-      if (!isTyped(shape)) return value;
-      return typeof value === "object" && value !== null && !Array.isArray(value) ? Object.fromEntries(shape.fields.map(({ name, shape: of }) => [name, fitting(of, (value as JsonObject)[name])])) : null;
+      return typeof value === "object" && value !== null && !Array.isArray(value) ? fittingFields(shape, value as JsonObject) : null;
     case "json":
       return value;
   }
+}
+
+function fittingFields(shape: ObjectShape, value: JsonObject): Record<string, unknown> {
+  const open = shape.fields.filter(({ secret }) => !secret);
+  if (isTyped(shape)) return Object.fromEntries(open.map(({ name, shape: of }) => [name, fitting(of, value[name])]));
+  const secrets = secretNames(shape);
+  return Object.fromEntries(Object.entries(value).filter(([name]) => !secrets.includes(name)));
 }
 
 // ---- types
@@ -189,7 +197,7 @@ function inside({ driver, name }: Named, { shape, name: field }: Field): Named {
 }
 
 /** Whether an object becomes a type: it names all its fields, and has some. Otherwise it is JSON. */
-function isTyped(shape: Shape): shape is Extract<Shape, { kind: "object" }> {
+function isTyped(shape: Shape): shape is ObjectShape {
   return shape.kind === "object" && !shape.open && shape.fields.length > 0;
 }
 

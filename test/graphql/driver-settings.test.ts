@@ -38,8 +38,9 @@ const rich = {
     })
     .meta(described("Settings of a blade.")),
 } as unknown as Driver<never>;
-/** A driver that has nothing to set, and one that has only a secret. */
+/** Drivers that have nothing to set, only a secret, and whatever one likes. */
 const plain = { ...aDriver("plain"), settings: z.strictObject({}) } as unknown as Driver<never>;
+const loose = aDriver("loose", { secret: true });
 const sealed = { ...aDriver("sealed"), settings: z.strictObject({ token: z.string().optional().meta({ ...described("Token."), writeOnly: true }) }) } as unknown as Driver<never>;
 
 const drivers = (...list: readonly Driver<never>[]) => list as unknown as readonly AnyDriver[];
@@ -221,7 +222,7 @@ describe("GraphQL and the driver agree", () => {
 
 // ---- in a service
 
-const ostler = await serviceUnderTest({ drivers: [rich, plain, sealed] });
+const ostler = await serviceUnderTest({ drivers: [rich, plain, sealed, loose] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 interface Answer {
@@ -230,7 +231,7 @@ interface Answer {
 }
 
 const DRIVERS = `drivers { name interfaces secretsSet settings {
-  rich_blade { address port quota ratio mode dialect slots proxy { host verify } rack tags old } plain sealed fake { delayMs serial }
+  rich_blade { address port quota ratio mode dialect slots proxy { host verify } rack tags old } plain sealed loose fake { delayMs serial }
 } }`;
 const SHOWN = `nodes { id ${DRIVERS} } errors { code message path }`;
 const BLADE = { address: "https://10.0.0.7", password: "open-sesame" };
@@ -251,7 +252,7 @@ describe("settings that are given", () => {
   test("come out as they were stored, under the driver's name, and the secrets by name alone", async () => {
     const { nodes, errors } = await register({ rich_blade: { ...BLADE, mode: "FAST", proxy: { host: "p" }, tags: { a: "b" }, rack: null, quota: 2 ** 40 } });
     expect(errors).toEqual([]);
-    expect(nodes[0]?.drivers).toEqual([{ name: "rich_blade", interfaces: ["POWER", "CLEAN"], secretsSet: ["password"], settings: { rich_blade: { ...STORED, mode: "FAST", proxy: { host: "p", verify: true }, tags: { a: "b" }, quota: 2 ** 40 }, plain: null, sealed: null, fake: null } }]);
+    expect(nodes[0]?.drivers).toEqual([{ name: "rich_blade", interfaces: ["POWER", "CLEAN"], secretsSet: ["password"], settings: { rich_blade: { ...STORED, mode: "FAST", proxy: { host: "p", verify: true }, tags: { a: "b" }, quota: 2 ** 40 }, plain: null, sealed: null, loose: null, fake: null } }]);
   });
 
   test("may stand in the document, as an editor completes them", async () => {
@@ -267,7 +268,9 @@ describe("settings that are given", () => {
   test("where there is nothing to set are {}", async () => {
     const { nodes } = await register({ plain: {} });
     expect(nodes[0]?.drivers[0]).toMatchObject({ name: "plain", settings: { plain: {} }, secretsSet: [] });
-    expect((await register({ sealed: { token: "t0ken" } })).nodes[0]?.drivers[0]).toMatchObject({ settings: { sealed: {} }, secretsSet: ["token"] });
+    const { nodes: [shut] } = await register({ sealed: { token: "t0ken" } });
+    expect(shut?.drivers[0]).toMatchObject({ secretsSet: ["token"] });
+    expect(shut?.drivers[0]?.settings["sealed"]).toEqual({});
   });
 
   test.each<[string, object, string]>([
@@ -374,8 +377,20 @@ test("settings that an older plugin has left are told as far as their types hold
   expect(node.drivers[0]?.settings["rich_blade"]).toEqual({ address: null, port: null, quota: 2 ** 40, ratio: null, mode: null, dialect: "3.0", slots: null, proxy: { host: "p", verify: null }, rack: null, tags: { a: 1 }, old: null });
 });
 
+test.each([
+  { name: "sealed", left: { token: "once-open" }, told: {} },
+  { name: "loose", left: { password: "once-open", note: "x" }, told: { note: "x" } },
+  { name: "rich_blade", left: { ...STORED, password: "once-open" }, told: STORED },
+])("what the plugin $name has come to take for a secret is not told", async ({ name, left, told }) => {
+  const id = await made({ plain: {} });
+  await ostler.test.sql`update nodes set driver = ${name}, settings = ${ostler.test.sql.json({ [name]: left })} where name = ${`typed-${named}`}`;
+  const answer = await ostler.ask<{ node: { drivers: Answer["nodes"][number]["drivers"] } }>(`query Read($id: ID!) { node(by: { id: $id }) { ${DRIVERS} } }`, { id });
+  expect(answer.data?.node.drivers[0]?.settings[name]).toEqual(told);
+  expect(answer.text).not.toContain("once-open");
+});
+
 test("who asks what the schema is sees the types of the drivers that are loaded", async () => {
   const served = buildClientSchema(await ostler.query<IntrospectionQuery>(getIntrospectionQuery({ oneOf: true, inputValueDeprecation: true })));
-  const built = buildSchema([...(await describeDrivers(["fake"])), ...drivers(rich, plain, sealed)]);
+  const built = buildSchema([...(await describeDrivers(["fake"])), ...drivers(rich, plain, sealed, loose)]);
   for (const name of ["DriverSettingsInput", "RichBladeSettingsInput", "RichBladeSettings", "FakeDiscoverySettingsInput"]) expect(textOf(served, name)).toBe(textOf(built, name));
 });
