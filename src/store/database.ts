@@ -10,6 +10,7 @@ import type { PostgresJsDatabase } from "drizzle-orm/postgres-js";
 import { migrate } from "drizzle-orm/postgres-js/migrator";
 import postgres from "postgres";
 import type { Sql, TransactionSql } from "postgres";
+import { gated } from "./gate.ts";
 
 /** Where a server listens. `host` may be the folder of a Unix socket. */
 export type Connection = { readonly url: string } | { readonly host: string; readonly port: number; readonly user: string; readonly database: string };
@@ -22,7 +23,7 @@ export type Tx = Parameters<Parameters<PostgresJsDatabase["transaction"]>[0]>[0]
 
 export interface Database extends AsyncDisposable {
   readonly reader: Reader;
-  /** For reads on somebody's behalf: each statement is cut after `READ_SECONDS`, whether or not anybody still waits. */
+  /** For reads on somebody's behalf: each statement is cut after ten seconds, whether or not anybody still waits, and waits no longer than that for a connection. */
   readonly bounded: Reader;
   readonly connection: Connection;
   /**
@@ -42,8 +43,10 @@ export interface Database extends AsyncDisposable {
 
 export interface DatabaseOptions {
   readonly connection: Connection;
-  /** Size of the pool. */
+  /** Size of the pool; bounded reads have half as many connections of their own. */
   readonly connectionsMax?: number;
+  /** How long a statement of a bounded read may take, and may wait, in seconds. */
+  readonly readSeconds?: number;
   /** Called with the text of each statement of a bounded read: for those who count them. */
   readonly onStatement?: (text: string) => void;
 }
@@ -60,10 +63,11 @@ const READ_SECONDS = 10;
 const END_SECONDS = 2;
 
 export async function openDatabase(options: DatabaseOptions): Promise<Database> {
-  const { onStatement } = options;
-  const sql = connect(options.connection, options.connectionsMax ?? 20);
+  const { onStatement, connectionsMax = 20, readSeconds: seconds = READ_SECONDS } = options;
+  const sql = connect(options.connection, connectionsMax);
   const db = drizzle({ client: sql, jit: true });
-  const boundedSql = connect(options.connection, options.connectionsMax ?? 20, { seconds: READ_SECONDS, onStatement });
+  const atOnce = Math.ceil(connectionsMax / 2);
+  const boundedSql = gated(connect(options.connection, atOnce, { seconds, onStatement }), { atOnce, seconds });
   try {
     await requireVersion(sql);
   } catch (error) {

@@ -1,0 +1,78 @@
+/**
+ * A gate before a pool of connections: as many statements run as there are connections, and the others wait here, in
+ * order, for as long as a statement may take. What waited longer is refused and never sent.
+ *
+ * postgres.js itself would hand a statement to a busy connection, behind whatever runs there: one slow statement delays
+ * others although connections are free, and statements that nobody waits for any more are sent all the same, one after
+ * another for as long as it takes.
+ */
+import type { Sql } from "postgres";
+
+/** What postgres.js keeps of a statement; it sends it by `handler` when somebody first waits for it. */
+interface Statement {
+  handler: (statement: Statement) => void;
+  resolve: (rows: unknown) => void;
+  reject: (error: unknown) => void;
+}
+
+/** A statement that did not come to run in time. */
+export class WaitedTooLong extends Error {
+  constructor(seconds: number) {
+    super(`The statement waited ${seconds} s for a connection.`);
+    this.name = "WaitedTooLong";
+  }
+}
+
+export function gated(sql: Sql, { atOnce, seconds }: { readonly atOnce: number; readonly seconds: number }): Sql {
+  const waiting = new Set<() => void>();
+  let running = 0;
+
+  const pass = (statement: Statement) => {
+    const { handler, resolve, reject } = statement;
+    let isRunning = false;
+    const release = () => {
+      if (!isRunning) return;
+      isRunning = false;
+      running -= 1;
+      const [next] = waiting;
+      next?.();
+    };
+    const send = () => {
+      isRunning = true;
+      running += 1;
+      Object.assign(statement, {
+        resolve(rows: unknown) {
+          release();
+          resolve(rows);
+        },
+        reject(error: unknown) {
+          release();
+          reject(error);
+        },
+      });
+      handler(statement);
+    };
+    if (running < atOnce) return send();
+    const late = setTimeout(() => {
+      waiting.delete(start);
+      reject(new WaitedTooLong(seconds));
+    }, seconds * 1_000);
+    const start = () => {
+      clearTimeout(late);
+      waiting.delete(start);
+      send();
+    };
+    waiting.add(start);
+  };
+
+  const unsafe = sql.unsafe.bind(sql);
+  const held = (...given: Parameters<Sql["unsafe"]>) => {
+    const query = unsafe(...given);
+    const statement = query as unknown as Statement;
+    const { handler } = statement;
+    // A statement is held by its handler, which keeps what else hangs on it.
+    statement.handler = Object.assign((one: Statement) => pass(Object.assign(one, { handler })), handler);
+    return query;
+  };
+  return Object.assign(sql, { unsafe: held });
+}
