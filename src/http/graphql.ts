@@ -23,6 +23,7 @@ import { renderPage } from "../graphql/page.ts";
 import { shareEvents } from "../graphql/shared-events.ts";
 import type { Log } from "../log.ts";
 import { isSentUnasked } from "./origins.ts";
+import { cutStalledEvents } from "./stalled-events.ts";
 import { graphqlError, readBody, refuseBody, sendGraphql } from "./respond.ts";
 
 /** The path of the API, for HTTP and WebSocket. */
@@ -73,7 +74,7 @@ export function createGraphql({ schema, services: given, token, log, introspecti
     graphiql: { title: "Ostler", defaultTabs: EXAMPLES.map(({ query, variables }) => ({ query, ...(variables !== undefined && { variables }) })) },
     renderGraphiQL: renderPage,
     context: (initial) => initial.context ?? refuseUnknown(),
-    plugins: [guards({ introspection }), shareEvents(), lists(schema), timeLimit(queryMs)],
+    plugins: [guards({ introspection }), shareEvents(), lists(schema), timeLimit(queryMs), cutStalledEvents()],
     parserAndValidationCache: { documentCache: createDocumentCache(), errorCache: NO_CACHE },
     // The body is read and bounded here, before Yoga.
     maxRequestBodySize: false,

@@ -48,6 +48,8 @@ export interface SocketOptions {
   readonly token: string | null;
   readonly log: Log;
   readonly socketsMax?: number;
+  /** How often a client is pinged, in milliseconds. */
+  readonly pingMs?: number;
   /** How large a message may be: as large as a request over HTTP, so that the same mutations go both ways. */
   readonly messageBytesMax?: number;
 }
@@ -72,7 +74,7 @@ interface Extra {
   ready: string | null;
 }
 
-export function createSockets({ yoga, services, token, log, socketsMax = SOCKETS_MAX, messageBytesMax = BODY_BYTES_MAX }: SocketOptions): Sockets {
+export function createSockets({ yoga, services, token, log, socketsMax = SOCKETS_MAX, pingMs = PING_MS, messageBytesMax = BODY_BYTES_MAX }: SocketOptions): Sockets {
   /** Clients with a socket, each with its running subscriptions. */
   const talking = new Set<{ readonly subscriptions: object }>();
   const server = new WebSocketServer({ noServer: true, maxPayload: messageBytesMax, perMessageDeflate: false, handleProtocols });
@@ -146,7 +148,7 @@ export function createSockets({ yoga, services, token, log, socketsMax = SOCKETS
       },
       extra,
     );
-    const stopPinging = ping(socket);
+    const stopPinging = ping(socket, pingMs);
     socket.once("close", (code, reason) => {
       stopPinging();
       closed(code, String(reason)).catch((error: unknown) => log.error({ err: error }, "a socket could not be cleared away"));
@@ -181,7 +183,7 @@ function send(socket: WebSocket, message: string): Promise<void> {
 }
 
 /** Pings until told to stop. Who has not answered one when the next is due is cut. */
-function ping(socket: WebSocket): () => void {
+function ping(socket: WebSocket, everyMs: number): () => void {
   let isAnswered = true;
   socket.on("pong", () => {
     isAnswered = true;
@@ -192,7 +194,7 @@ function ping(socket: WebSocket): () => void {
     if (!isAnswered) return socket.terminate();
     isAnswered = false;
     socket.ping();
-  }, PING_MS);
+  }, everyMs);
   return () => clearInterval(timer);
 }
 
