@@ -84,7 +84,7 @@ export function openSession(options: SessionOptions): Session {
       closed: (event) => end(endingOf(event, acknowledged)),
     },
   });
-  const unsubscribe = client.subscribe<{ readonly nodeTransitions: StreamItem }>(
+  client.subscribe<{ readonly nodeTransitions: StreamItem }>(
     { query: options.query, variables: options.variables },
     {
       next({ data, errors }) {
@@ -113,7 +113,6 @@ export function openSession(options: SessionOptions): Session {
     ending = how;
     clearTimeout(silence);
     left.removeEventListener("abort", leave);
-    unsubscribe();
     if (socket?.readyState === CONNECTING) socket.close();
     void Promise.resolve(client.dispose()).catch(() => {});
     wake();

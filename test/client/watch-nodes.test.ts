@@ -1,7 +1,8 @@
 /** `watchNodes` on a real server, over connections that are cut; and on one that follows a script, for what a real one never does. */
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import type { AddressInfo } from "node:net";
+import { createServer } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { buildSchema, isInputObjectType } from "graphql";
 import { afterAll, afterEach, describe, expect, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
@@ -290,6 +291,28 @@ describe("a server that", () => {
     const breaks: string[] = [];
     await takeUntil(watch({ url: await scripted(({ tell }) => tell(COMPLETE), whole), silenceMs: 200, onBreak: ({ why }) => breaks.push(why) }), isLive);
     expect(breaks).toEqual(["nothing came for 0.2 s"]);
+  });
+
+  test("has fallen silent is left at once all the same", async () => {
+    const leave = new AbortController();
+    const items = watch({ url: await scripted(({ tell }) => tell(COMPLETE)), silenceMs: 3_600_000, signal: leave.signal });
+    await takeUntil(items, ({ kind }) => kind === "complete");
+    const wait = items.next();
+    leave.abort();
+    expect(await wait).toEqual({ done: true, value: undefined });
+  });
+
+  test("takes a connection and never answers is let go of", async () => {
+    const open = new Set<Socket>();
+    const server = createServer((socket) => void open.add(socket.on("error", () => {}).on("close", () => open.delete(socket)).resume()));
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const leave = new AbortController();
+    let mute = 0;
+    const items = watch({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/graphql`, silenceMs: 100, signal: leave.signal, onBreak: () => (mute += 1) === 3 && leave.abort() });
+    while (!(await items.next()).done);
+    await eventually("every connection is closed", () => open.size === 0);
+    server.close();
   });
 
   test("tells faster than anybody reads is cut off, and asked for the rest when all was read", async () => {
