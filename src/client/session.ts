@@ -50,7 +50,7 @@ const ACKNOWLEDGE_MS = 10_000;
 const FATAL_CLOSE_CODES = new Set([4400, 4401, 4406, 4409, 4429, 4500]);
 const FORBIDDEN = 4403;
 /** Errors that are not the request's fault. */
-const PASSING_CODES = new Set<unknown>(["INTERNAL", "TIMEOUT", "CAPACITY"]);
+const PASSING_CODES = new Set<unknown>(["INTERNAL", "CAPACITY"]);
 
 export function openSession(options: SessionOptions): Session {
   const { url, token, silenceMs, unreadMax, left } = options;
