@@ -9,7 +9,7 @@ import { configDefaults, defineConfig } from "vitest/config";
 
 const HARDWARE = "test/hardware/**";
 /** Starts servers of its own, or takes long and asks nothing that depends on how the server is reached. */
-const EMBEDDED_ALONE = ["test/store/embedded.test.ts", "test/engine/{races,model}.test.ts"];
+const EMBEDDED_ALONE = ["test/store/embedded.test.ts", "test/store/plans.test.ts", "test/engine/{races,model}.test.ts"];
 
 export default defineConfig({
   test: {

@@ -63,7 +63,7 @@ export function nodeCondition(filter: NodeFilter | undefined): SQL | undefined {
     clusterId === undefined ? undefined : eq(nodes.clusterId, clusterId),
     clusterName === undefined ? undefined : sql`${nodes.clusterId} = (select ${clusters.id} from ${clusters} where ${clusters.name} = ${clusterName})`,
     driver === undefined ? undefined : eq(nodes.driver, driver),
-    labels && sql`${nodes.labels} @> ${JSON.stringify(labels)}::text::jsonb`,
+    labels && sql`label_pairs(${nodes.labels}) @> label_pairs(${JSON.stringify(labels)}::text::jsonb)`,
     filter.or && (filter.or.length === 0 ? sql`false` : or(...filter.or.map((one) => nodeCondition(one) ?? sql`true`))),
     // A field that a node lacks is not what was named: not true, where `not` would make it neither.
     filter.not && sql`(${nodeCondition(filter.not) ?? sql`true`}) is not true`,

@@ -1,7 +1,9 @@
 /**
  * All tables, as the migrations in `drizzle/` make them. Besides what stands here the migrations hold what Drizzle
- * cannot say: the legal edges (`lifecycle_edges`), the trigger that refuses any other change of `nodes.state`, and the
- * one row of `feed_position`. The tables of the durable queue are its own, in the schema `pgboss`.
+ * cannot say: the legal edges (`lifecycle_edges`), the trigger that refuses any other change of `nodes.state`, the
+ * one row of `feed_position`, the order of `nodes.name` (by its bytes, whatever the database's collation, so that one
+ * index serves the order of lists and the beginning of a name), and `label_pairs`, which makes labels a list that
+ * PostgreSQL keeps statistics of. The tables of the durable queue are its own, in the schema `pgboss`.
  */
 import { sql } from "drizzle-orm";
 import { bigint, boolean, check, foreignKey, index, integer, jsonb, pgTable, primaryKey, text, timestamp, unique, uniqueIndex, uuid } from "drizzle-orm/pg-core";
@@ -71,10 +73,11 @@ export const nodes = pgTable(
     updatedAt: at("updated_at").notNull().default(now),
   },
   (table) => [
-    index("nodes_cluster").on(table.clusterId),
+    index("nodes_cluster").on(table.clusterId, table.name),
     index("nodes_state").on(table.state),
     index("nodes_created").on(table.createdAt, table.id),
-    index("nodes_labels").using("gin", table.labels.op("jsonb_path_ops")),
+    index("nodes_updated").on(table.updatedAt, table.id),
+    index("nodes_labels").using("gin", sql`label_pairs(${table.labels})`),
   ],
 );
 
@@ -142,7 +145,9 @@ export const operations = pgTable(
   (table) => [
     unique("operations_idempotency").on(table.actor, table.idempotencyKey),
     index("operations_newest").on(table.createdAt, table.id),
-    index("operations_cluster").on(table.clusterId),
+    index("operations_cluster").on(table.clusterId, table.createdAt, table.id),
+    index("operations_state").on(table.state, table.createdAt, table.id),
+    index("operations_kind").on(table.kind, table.createdAt, table.id),
     index("operations_unfinished").on(table.state).where(sql`${table.finishedAt} is null`),
   ],
 );

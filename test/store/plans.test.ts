@@ -1,0 +1,216 @@
+/**
+ * Lists stay fast at 100,000 nodes: the plans of every order and of the common filters read about as many rows as they
+ * answer, by an index, and sort no table. What is looked at is what PostgreSQL says it read, not how long it took.
+ */
+import { afterAll, describe, expect, test } from "vitest";
+import type { NodeState } from "../../src/lifecycle/node-states.ts";
+import { openDatabase } from "../../src/store/database.ts";
+import type { Reader } from "../../src/store/database.ts";
+import { nodesText } from "../../src/store/node-json.ts";
+import { inventoriesPages, nodeCondition, nodesPage, nodesPages } from "../../src/store/nodes.ts";
+import type { NodeFilter, NodeOrder } from "../../src/store/nodes.ts";
+import { operationsOfClusters, operationsOfNodes, operationsPage } from "../../src/store/operations.ts";
+import type { PageRequest } from "../../src/store/page.ts";
+import { runsPages } from "../../src/store/runs.ts";
+import { transitionsAfter, transitionsBefore, transitionsOfNodes, transitionsOfOperations } from "../../src/store/transitions.ts";
+import { testDatabase } from "../support/database.ts";
+
+const COUNT = 100_000;
+const PAGE = 50;
+/** What a page may read besides its rows: the surplus row, what a filter passes over, what a parent's few rows are sorted from. */
+const READ_MAX = 4 * PAGE;
+/** Nodes of a cluster. */
+const OF_CLUSTER = 1_000;
+
+const own = await testDatabase();
+const database = await openDatabase({ connection: own.connection, connectionsMax: 2 });
+afterAll(async () => {
+  await database[Symbol.asyncDispose]();
+  await own[Symbol.asyncDispose]();
+});
+
+await own.sql.begin(async (sql) => {
+  // Round the rules for states and references: only how rows are found is looked at.
+  await sql`set local session_replication_role = replica`;
+  await sql`create temporary table made on commit drop as select n, ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid as id, '2026-01-01'::timestamptz + n * interval '1 second' as at from generate_series(0, ${COUNT - 1}) n`;
+  await sql`insert into clusters (id, name, project, variables) select id, 'cluster-' || n, 'default', '{}' from made where n < ${COUNT / OF_CLUSTER}`;
+  await sql`
+    insert into nodes (id, name, project, state, driver, borrowed, settings, labels, cluster_id, transition_count, created_at, updated_at)
+    select id, 'rack' || lpad((n / 40)::text, 4, '0') || '-u' || lpad((n % 40)::text, 2, '0'), 'default', case when n % 2500 = 0 then 'CLEAN_FAILED' when n % 3 = 0 then 'AVAILABLE' else 'ACTIVE' end, 'fake', '{}', '{}',
+      jsonb_build_object('rack', (n / 40)::text, 'site', 'a'), ('00000000-0000-4000-8000-' || lpad((n % ${COUNT / OF_CLUSTER})::text, 12, '0'))::uuid, 1, at, '2026-06-01'::timestamptz + (n * 7919 % ${COUNT}) * interval '1 second'
+    from made`;
+  await sql`
+    insert into operations (id, kind, state, project, actor, options, on_failure, variables, cluster_id, total_count, created_at, finished_at)
+    select id, case when n % 5000 = 0 then 'DISCOVER' else 'POWER' end, case when n % 5000 = 1 then 'RUNNING' else 'SUCCEEDED' end, 'default', 'somebody', '{}', 'STOP', '{}',
+      ('00000000-0000-4000-8000-' || lpad((n % ${COUNT / OF_CLUSTER})::text, 12, '0'))::uuid, 1, at, case when n % 5000 = 1 then null else at end
+    from made`;
+  // Each node has a run of its own operation, and one of the first operation, which was asked for all.
+  await sql`
+    insert into runs (id, operation_id, node_id, node_name, ordinal, state, plan_hash, variables, target, moves_state, created_at, finished_at)
+    select gen_random_uuid(), case when of_all then '00000000-0000-4000-8000-000000000000' else id end, id, 'x', case when of_all then n else 0 end, 'SUCCEEDED', 'x', '{}', 'ACTIVE', true, at, at from made, (values (true), (false)) v(of_all)`;
+  await sql`insert into inventories (id, node_id, run_id, taken_at, data) select gen_random_uuid(), id, id, at + again * interval '1 day', '{}' from made, generate_series(1, 2) again`;
+  await sql`
+    insert into transitions (position, node_id, node_name, project, from_state, to_state, event, sequence, node_revision, operation_id, actor, at)
+    select again * ${COUNT} + n, id, 'x', 'default', 'ACTIVE', 'ACTIVE', 'recover', again + 1, 1, case when again = 0 then '00000000-0000-4000-8000-000000000000' else id end, 'somebody', at from made, generate_series(0, 1) again`;
+});
+await own.sql`vacuum analyze`;
+
+interface PlanNode {
+  readonly "Node Type": string;
+  readonly "Relation Name"?: string;
+  readonly "Index Name"?: string;
+  readonly "Actual Rows": number;
+  readonly "Actual Loops": number;
+  readonly "Rows Removed by Filter"?: number;
+  readonly "Rows Removed by Index Recheck"?: number;
+  readonly Plans?: readonly PlanNode[];
+}
+
+interface Read {
+  /** Rows that were read of tables, those that a filter passed over included. */
+  readonly rows: number;
+  /** The most rows that one sort was given. */
+  readonly sorted: number;
+  /** Tables that were read from end to end. */
+  readonly scanned: readonly string[];
+  /** What was done, for the message of a test that fails. */
+  readonly told: string;
+}
+
+/** What the statements of a question read, as PostgreSQL tells once it has run them. */
+async function readBy(question: (reader: Reader) => Promise<unknown>): Promise<Read> {
+  const { session } = database.reader as unknown as { session: { client: { unsafe(text: string, params?: readonly unknown[], options?: object): Promise<Record<string, unknown>[]> } } };
+  const { client } = session;
+  const { unsafe } = client;
+  const sent: { readonly text: string; readonly params: readonly unknown[] }[] = [];
+  client.unsafe = (text, params = [], options = {}) => {
+    sent.push({ text, params });
+    return unsafe.call(client, text, params, options);
+  };
+  try {
+    await question(database.reader);
+  } finally {
+    client.unsafe = unsafe;
+  }
+  const nodes: PlanNode[] = [];
+  for (const { text, params } of sent) {
+    const [row = {}] = await unsafe.call(client, `explain (analyze, timing off, format json) ${text}`, params);
+    const visit = (node: PlanNode) => {
+      nodes.push(node);
+      node.Plans?.forEach(visit);
+    };
+    for (const { Plan } of row["QUERY PLAN"] as readonly { readonly Plan: PlanNode }[]) visit(Plan);
+  }
+  const rowsOf = (node: PlanNode) => (node["Actual Rows"] + (node["Rows Removed by Filter"] ?? 0) + (node["Rows Removed by Index Recheck"] ?? 0)) * node["Actual Loops"];
+  const tables = nodes.filter((node) => node["Relation Name"] !== undefined);
+  return {
+    rows: tables.reduce((sum, node) => sum + rowsOf(node), 0),
+    sorted: Math.max(0, ...nodes.filter((node) => node["Node Type"] === "Sort").map((node) => Math.max(...(node.Plans ?? []).map((below) => below["Actual Rows"])))),
+    scanned: tables.filter((node) => node["Node Type"] === "Seq Scan" && rowsOf(node) > READ_MAX).map((node) => node["Relation Name"] ?? ""),
+    told: nodes.map((node) => `${node["Node Type"]} ${node["Index Name"] ?? node["Relation Name"] ?? ""} ${rowsOf(node)}`).join(" < "),
+  };
+}
+
+/** Expects that a question goes by an index, reads at most so many rows and sorts no more than those. */
+async function expectKeyset(question: (reader: Reader) => Promise<unknown>, most = READ_MAX): Promise<void> {
+  const read = await readBy(question);
+  expect(read.scanned, read.told).toEqual([]);
+  expect(read.rows, read.told).toBeGreaterThan(0);
+  expect(read.rows, read.told).toBeLessThanOrEqual(most);
+  expect(read.sorted, read.told).toBeLessThanOrEqual(most);
+}
+
+const idOf = (n: number) => `00000000-0000-4000-8000-${String(n).padStart(12, "0")}`;
+const MIDDLE = COUNT / 2;
+const NAME = `rack${String(MIDDLE / 40).padStart(4, "0")}-u00`;
+const CREATED = new Date(Date.UTC(2026, 0, 1) + MIDDLE * 1000).toISOString();
+const UPDATED = new Date(Date.UTC(2026, 5, 1) + ((MIDDLE * 7919) % COUNT) * 1000).toISOString();
+const KEYS = { NAME, CREATED_AT: CREATED, UPDATED_AT: UPDATED } as const;
+
+const ORDERS = (["NAME", "CREATED_AT", "UPDATED_AT"] as const).flatMap((by) => [false, true].map((descending): NodeOrder => ({ by, descending })));
+
+function placesOf(key: string): Readonly<Record<string, PageRequest>> {
+  const middle = { key, id: idOf(MIDDLE) };
+  return {
+    "the first page": { limit: PAGE },
+    "the last page": { limit: PAGE, fromEnd: true },
+    "a page after the middle": { limit: PAGE, after: middle },
+    "a page before the middle": { limit: PAGE, before: middle, fromEnd: true },
+    "the first page before the middle": { limit: PAGE, before: middle },
+  };
+}
+
+describe.each(ORDERS)("nodes by $by, descending: $descending", (order) => {
+  test.each(Object.keys(placesOf("")))("%s reads a page", async (place) => {
+    const request = placesOf(KEYS[order.by])[place] ?? { limit: PAGE };
+    await expectKeyset((reader) => nodesPage(reader, undefined, order, request));
+    await expectKeyset((reader) => nodesText(reader, undefined, order, request, { edges: [[{ key: "cursor", field: "cursor" }, { key: "node", field: "node", of: [{ key: "name", field: "name" }] }]], ends: true }));
+  });
+});
+
+describe("nodes of a filter", () => {
+  const byName: NodeOrder = { by: "NAME", descending: false };
+  test.each<[string, NodeFilter]>([
+    ["ids", { ids: [idOf(1), idOf(99_999)] }],
+    ["names", { name: { in: [NAME, "rack0001-u01"] } }],
+    ["the beginning of a name", { name: { startsWith: "rack1234" } }],
+    ["a state that many are in", { states: ["ACTIVE"] }],
+    ["a state that few are in", { states: ["CLEAN_FAILED"] }],
+    ["two states", { states: ["CLEAN_FAILED", "DEPLOY_FAILED"] satisfies NodeState[] }],
+    ["labels that few carry", { labels: { rack: "77" } }],
+    ["a label that all carry", { labels: { site: "a" } }],
+    ["a cluster", { clusterId: idOf(7) }],
+    ["a cluster's name", { clusterName: "cluster-7" }],
+    ["a cluster and a state", { clusterId: idOf(7), states: ["ACTIVE"] }],
+  ])("by %s, in the order of names", async (_what, filter) => {
+    await expectKeyset((reader) => nodesPage(reader, filter, byName, { limit: PAGE }));
+    await expectKeyset((reader) => nodesPage(reader, filter, byName, { limit: PAGE, after: { key: "rack0000-u02", id: idOf(2) } }));
+  });
+
+  test("of a cluster in another order are found on the way through that order, or sorted", async () => {
+    await expectKeyset((reader) => nodesPage(reader, { clusterId: idOf(7) }, { by: "UPDATED_AT", descending: true }, { limit: PAGE }), (2 * PAGE * COUNT) / OF_CLUSTER);
+  });
+
+  test("below twenty clusters are twenty pages", async () => {
+    await expectKeyset((reader) => nodesPages(reader, Array.from({ length: 20 }, (_, n) => idOf(n)), { filter: undefined, order: byName, request: { limit: 10 } }), 20 * 12);
+  });
+});
+
+describe("operations", () => {
+  const middle = { key: CREATED, id: idOf(MIDDLE) };
+  test.each([
+    ["all", undefined],
+    ["of a kind that is rare", { kinds: ["DISCOVER" as const] }],
+    ["of a kind that is common", { kinds: ["POWER" as const] }],
+    ["that are running", { states: ["RUNNING" as const] }],
+    ["of a cluster", { clusterId: idOf(7) }],
+    ["of a node", { nodeId: idOf(7) }],
+  ])("%s, newest first, read a page", async (_what, filter) => {
+    await expectKeyset((reader) => operationsPage(reader, filter, { limit: PAGE }));
+    await expectKeyset((reader) => operationsPage(reader, filter, { limit: PAGE, after: middle }));
+    await expectKeyset((reader) => operationsPage(reader, filter, { limit: PAGE, before: middle, fromEnd: true }));
+  });
+
+  test("below many nodes, or many clusters, are as many pages", async () => {
+    const parents = Array.from({ length: 20 }, (_, n) => idOf(n));
+    await expectKeyset((reader) => operationsOfNodes(reader, parents, { limit: 5 }), 20 * 12);
+    await expectKeyset((reader) => operationsOfClusters(reader, parents, { limit: 5 }), 20 * 12);
+  });
+});
+
+describe("what grows without end", () => {
+  test.each([
+    ["the first runs of an operation", (reader: Reader) => runsPages(reader, [idOf(0)], { limit: PAGE })],
+    ["runs in the middle of an operation", (reader: Reader) => runsPages(reader, [idOf(0)], { limit: PAGE, after: MIDDLE })],
+    ["the last runs of an operation", (reader: Reader) => runsPages(reader, [idOf(0)], { limit: PAGE, fromEnd: true })],
+    ["the first transitions", (reader: Reader) => transitionsAfter(reader, { after: 0, limit: PAGE })],
+    ["transitions in the middle", (reader: Reader) => transitionsAfter(reader, { after: COUNT, limit: PAGE })],
+    ["the newest transitions", (reader: Reader) => transitionsBefore(reader, { before: null, limit: PAGE })],
+    ["transitions of a node", (reader: Reader) => transitionsOfNodes(reader, [idOf(7)], { limit: PAGE })],
+    ["transitions of an operation", (reader: Reader) => transitionsOfOperations(reader, [idOf(0)], { limit: PAGE, after: MIDDLE })],
+    ["transitions of a node by its name", (reader: Reader) => transitionsAfter(reader, { after: 0, limit: PAGE, filter: { nodes: nodeCondition({ name: { eq: NAME } }) } })],
+    ["inventories of a node", (reader: Reader) => inventoriesPages(reader, [idOf(7)], { limit: PAGE })],
+  ])("%s read a page", async (_what, question) => {
+    await expectKeyset(question);
+  });
+});
