@@ -27,8 +27,8 @@ const LIST_SIZE = 5;
 const OBJECT_COSTS: Readonly<Record<string, number>> = { LogLine: 0.1 };
 /** Fields that cost something although they are no objects. */
 const LEAF_COSTS: Readonly<Record<string, number>> = { totalCount: 10 };
-/** Each field of an introspection, however deep. */
-const INTROSPECTION_FIELD_COST = 15;
+/** What an introspection costs, whatever is asked of it: it has no aliases (document.ts), so the schema bounds it. */
+const INTROSPECTION_COSTS: Readonly<Record<string, number>> = { __schema: 1_000, __type: 100 };
 const SIZE_ARGUMENTS = ["first", "last", "tail"];
 
 /** The cost of one operation. Linear in the document, but for fragments of pages: once for each size of page. */
@@ -37,7 +37,6 @@ export function costOf({ schema, operation, fragments, variables }: CostedReques
   const values: Readonly<Record<string, unknown>> = { ...Object.fromEntries(defaults), ...variables };
   const valueOf = (node: ValueNode | undefined): unknown => (node?.kind === Kind.VARIABLE ? values[node.name.value] : node && constant(node));
   const known = new Map<string, number>();
-  const knownSizes = new Map<string, number>();
 
   /** The cost of what is asked of one object; of a page with so many items, where it is one. */
   function ofSet(set: SelectionSetNode | undefined, type: GraphQLNamedType | undefined, page: number): number {
@@ -53,7 +52,8 @@ export function costOf({ schema, operation, fragments, variables }: CostedReques
 
   function ofField(node: FieldNode, type: GraphQLNamedType | undefined, page: number): number {
     const name = node.name.value;
-    if (name === "__schema" || name === "__type") return INTROSPECTION_FIELD_COST * fieldsOf(node);
+    const introspection = INTROSPECTION_COSTS[name];
+    if (introspection !== undefined) return introspection;
     const field = isObjectType(type) || isInterfaceType(type) ? type.getFields()[name] : undefined;
     if (!field) return 0;
     const inner = getNamedType(field.type);
@@ -62,13 +62,6 @@ export function costOf({ schema, operation, fragments, variables }: CostedReques
     if (isPage(inner)) return ofSet(node.selectionSet, inner, sizeOf(node, field) ?? PAGE_DEFAULT);
     const one = (OBJECT_COSTS[inner.name] ?? 1) + ofSet(node.selectionSet, inner, 0);
     return isListType(getNullableType(field.type)) ? (sizeOf(node, field) ?? LIST_SIZE) * one : one;
-  }
-
-  /** Fields of an introspection, fragments spread out. */
-  function fieldsOf(node: FieldNode | FragmentDefinitionNode | SelectionNode): number {
-    if (node.kind === Kind.FRAGMENT_SPREAD) return once(knownSizes, node.name.value, fragments[node.name.value], fieldsOf);
-    const within = (node.selectionSet?.selections ?? []).reduce((sum, selection) => sum + fieldsOf(selection), 0);
-    return node.kind === Kind.FIELD ? 1 + within : within;
   }
 
   function sizeOf(node: FieldNode, field: GraphQLField<unknown, unknown>): number | undefined {

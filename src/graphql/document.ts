@@ -84,6 +84,20 @@ function ofFragment(context: ValidationContext, name: string, known: Map<Fragmen
   return counted;
 }
 
+/**
+ * Refuses other names for what is asked of the schema. No tool needs them, and under a hundred names one field of the
+ * introspection would be answered a hundred times, megabytes for a few bytes.
+ */
+export function introspectionAliasRule(context: ValidationContext): ASTVisitor {
+  return {
+    Field(field) {
+      const isOfSchema = context.getParentType()?.name.startsWith("__") === true || field.name.value === "__schema" || field.name.value === "__type";
+      if (!isOfSchema || field.alias === undefined || field.alias.value === field.name.value) return;
+      context.reportError(new GraphQLError(`What is asked of the schema cannot be given other names, as "${field.alias.value}". Ask for the field as it is.`, { nodes: field }));
+    },
+  };
+}
+
 /** Refuses to tell what the schema is. */
 export function noIntrospectionRule(context: ValidationContext): ASTVisitor {
   return {

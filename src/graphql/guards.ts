@@ -8,7 +8,7 @@ import type { DocumentNode, ExecutionArgs, FragmentDefinitionNode, OperationDefi
 import type { Plugin } from "graphql-yoga";
 import type { RequestErrorCode } from "../errors.ts";
 import { costOf } from "./cost.ts";
-import { noIntrospectionRule, parseBounded, shapeRule } from "./document.ts";
+import { introspectionAliasRule, noIntrospectionRule, parseBounded, shapeRule } from "./document.ts";
 import { LIMITS, beyond } from "./limits.ts";
 import { shown, withStatus } from "./mask.ts";
 
@@ -24,7 +24,7 @@ const GATEWAY_TIMEOUT = 504;
 
 /** Everything but time. Comes first: what it refuses no other plugin need look at. */
 export function guards({ introspection }: GuardOptions): Plugin {
-  const rules = introspection ? [shapeRule] : [shapeRule, noIntrospectionRule];
+  const rules = introspection ? [shapeRule, introspectionAliasRule] : [shapeRule, noIntrospectionRule];
   return {
     onParse({ setParseFn }) {
       setParseFn((source: Parameters<typeof parseBounded>[0]) => {

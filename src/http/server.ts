@@ -38,6 +38,8 @@ const CLOSE_SOCKETS_MS = 2_000;
 /** How long after that requests may take to be answered. */
 const ANSWER_MS = 2_000;
 const LOOK_EVERY_MS = 20;
+/** Requests that a client may send on one connection before it has the answer to the first. */
+const LINE_MAX = 100;
 const SCHEMA = "/schema.graphql";
 /** How long a request may take to come, whole, and its headers before that. */
 const REQUEST_MS = 30_000;
@@ -59,7 +61,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     response.setHeader("x-request-id", requestId);
     response.setHeader("x-content-type-options", "nosniff");
     cutIfNotTaken(response);
-    route(request, response, requestId).catch((error: unknown) => {
+    inTurn(request, response, () => route(request, response, requestId)).catch((error: unknown) => {
       log.error({ err: error, requestId }, "a request failed");
       if (!response.headersSent) sendJson(response, 500, graphqlError("Unexpected error.", "INTERNAL", { requestId }));
       else response.destroy();
@@ -161,6 +163,29 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       await yoga.dispose();
     },
   };
+}
+
+/** Requests of one connection that are not answered yet, and the answer to the last of them. */
+const lines = new WeakMap<Socket, { length: number; last: Promise<void> }>();
+
+/**
+ * Answers the requests of one connection one after another. A client may send the next before it has the answer to the
+ * one before; Node begins all of them at once and keeps their answers until their turns come, however many and large.
+ */
+async function inTurn({ socket }: IncomingMessage, response: ServerResponse, answer: () => Promise<void>): Promise<void> {
+  const line = lines.get(socket) ?? { length: 0, last: Promise.resolve() };
+  lines.set(socket, line);
+  line.length += 1;
+  if (line.length > LINE_MAX) return void socket.destroy();
+  const before = line.length > 1 ? line.last : null;
+  line.last = new Promise((done) =>
+    response.once("close", () => {
+      line.length -= 1;
+      done();
+    }),
+  );
+  if (before) await before;
+  await answer();
 }
 
 /** Lets go of an answer, whole and ready, that nobody takes. Streams are not meant: they are not ready before they end. */

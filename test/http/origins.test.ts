@@ -176,6 +176,33 @@ test("a token that is wrong is told from one that is missing", async () => {
   expect(await message({ authorization: "Bearer wrong" })).toMatch(/^This token is not, or no longer, the right one\./);
 });
 
+describe("requests that are sent on one connection before the first is answered", () => {
+  const get = (path: string) => `GET ${path} HTTP/1.1\r\nhost: localhost\r\n\r\n`;
+
+  test("are answered one after another, in order", async () => {
+    const { hostname, port } = new URL(open.url);
+    const socket = connect(Number(port), hostname);
+    let text = "";
+    const all = new Promise<void>((done) => socket.on("data", (part: Buffer) => /nowhere/.test((text += part.toString())) && done()));
+    socket.write([get("/livez"), get("/graphql?query={viewer{subject}}"), get("/nowhere")].join(""));
+    await all;
+    socket.destroy();
+    expect([...text.matchAll(/^HTTP\/1\.1 (\d+)/gm)].map(([, status]) => status)).toEqual(["200", "200", "404"]);
+    expect(text.indexOf("ok\n")).toBeLessThan(text.indexOf('"subject":"anonymous"'));
+  });
+
+  test("are not taken without end", async () => {
+    const { hostname, port } = new URL(open.url);
+    const socket = connect(Number(port), hostname);
+    socket.on("error", () => {});
+    const closed = new Promise((done) => socket.once("close", done));
+    socket.write(get("/readyz").repeat(300));
+    socket.resume();
+    await closed;
+    expect(await open.query(QUERY)).toEqual({ viewer: { subject: "anonymous" } });
+  });
+});
+
 test("whatever is no HTTP is answered with 400, and the service goes on", async () => {
   const { hostname, port } = new URL(open.url);
   const socket = connect(Number(port), hostname);
