@@ -117,7 +117,7 @@ export function nodeStream(parts: { readonly database: Database; readonly tail: 
     const head = newestSeen();
     if (from >= head) return [];
     const recent = head > tail.head ? null : tail.recent(from, BATCH);
-    const rows = recent ? await choose(recent) : await readTable(from, filter ? Math.min(head, from + WINDOW) : head);
+    const rows = recent ? (choose ? await choose(recent) : recent) : await readTable(from, filter ? Math.min(head, from + WINDOW) : head);
     if (rows === null) return end((await oldestPosition(database.reader)) - 1, "TOO_SLOW");
     if (recent) cursor = recent.at(-1)?.position ?? head;
     return rows.map((row) => ({ kind: "transition", position: row.position, row }));
@@ -168,13 +168,13 @@ function transitionFilter(filter: NodeFilter | undefined): TransitionFilter | un
   return nodes && { nodes };
 }
 
-/** The same of rows that the ring holds: by id from the row itself, otherwise by facts that all streams share. */
-function transitionChoice(tail: Tail, filter: NodeFilter | undefined): (rows: readonly TransitionRow[]) => Promise<readonly TransitionRow[]> {
-  if (!filter || !nodeCondition(filter)) return (rows) => Promise.resolve(rows);
+/** The same of rows that the ring holds: by id from the row itself, otherwise by facts that all streams share. Null: all of them. */
+function transitionChoice(tail: Tail, filter: NodeFilter | undefined): ((rows: readonly TransitionRow[]) => readonly TransitionRow[] | Promise<readonly TransitionRow[]>) | null {
+  if (!filter || !nodeCondition(filter)) return null;
   const ids = idsAlone(filter);
   if (ids) {
     const wanted = new Set(ids);
-    return (rows) => Promise.resolve(rows.filter(({ nodeId }) => wanted.has(nodeId)));
+    return (rows) => rows.filter(({ nodeId }) => wanted.has(nodeId));
   }
   const matches = nodeTest(filter);
   return async (rows) => {

@@ -26,6 +26,8 @@ export function pulled<Item>(onChange: (listener: () => void) => () => void, pro
     wake();
   });
   let turn: Promise<unknown> = Promise.resolve();
+  /** How many items are asked for and not given yet. */
+  let asked = 0;
 
   const patience: Patience = {
     get left() {
@@ -56,25 +58,30 @@ export function pulled<Item>(onChange: (listener: () => void) => () => void, pro
   }
 
   async function next(): Promise<IteratorResult<Item>> {
-    if (at >= batch.length && !ended) {
-      batch = await produce(patience);
-      at = 0;
+    try {
+      if (at >= batch.length && !ended) {
+        batch = await produce(patience);
+        at = 0;
+      }
+      if (ended) return end();
+      const item = batch[at];
+      if (item === undefined) return end();
+      at += 1;
+      return { done: false, value: item };
+    } catch (error) {
+      end();
+      throw error;
+    } finally {
+      asked -= 1;
     }
-    if (ended) return end();
-    const item = batch[at];
-    if (item === undefined) return end();
-    at += 1;
-    return { done: false, value: item };
   }
 
   return {
     // One at a time, in the order asked, whoever asks.
     next() {
-      const mine = turn.then(next, next).catch((error: unknown) => {
-        end();
-        throw error;
-      });
-      turn = mine.catch(() => {});
+      asked += 1;
+      const mine = asked === 1 ? next() : turn.then(next, next);
+      turn = mine;
       return mine;
     },
     return: () => Promise.resolve(end()),
