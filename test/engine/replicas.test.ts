@@ -64,6 +64,23 @@ describe("a process that leaves", () => {
     expect(await ostler.story(node, id)).toEqual(["deploy → DEPLOYING", "done → ACTIVE"]);
   });
 
+  test("first takes up no more work while the step under way ends, and leaves the rest to others", async () => {
+    const gate = aGate();
+    const resting = await ostler.another({ started: true, concurrency: 5 });
+    const busy = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).made();
+    const first = await ostler.begin("DEPLOY", [busy]);
+    await gate.arrivals();
+    resting.engine.rest();
+    const idle = await ostler.aNode().in("AVAILABLE").made();
+    const second = await ostler.begin("DEPLOY", [idle]);
+    gate.open();
+    await eventually("the step under way has ended, and its run is handed back", async () => (await ostler.runs(first))[0]?.owner === null);
+    expect(ostler.entered(busy)).toEqual(["deploy.prepare", "deploy.write_image"]);
+    expect(ostler.entered(idle)).toEqual([]);
+    await ostler.engine.start();
+    expect([(await ostler.operationEnds(first)).state, (await ostler.operationEnds(second)).state]).toEqual(["SUCCEEDED", "SUCCEEDED"]);
+  });
+
   test("takes no new work", async () => {
     const leaving = await ostler.another({ started: true });
     await leaving[Symbol.asyncDispose]();
