@@ -136,6 +136,7 @@ export function createSockets({ yoga, services, token, log, socketsMax = SOCKETS
         onMessage: (take) => {
           const handle = (text: string) =>
             take(text).catch((error: unknown) => {
+              if (isForServers(error)) return socket.close(CloseCode.BadRequest, "Invalid message received");
               log.error({ err: error }, "a message over WebSocket could not be handled");
               socket.close(CloseCode.InternalServerError, "Internal server error");
             });
@@ -232,11 +233,16 @@ function formatted(error: GraphQLError): GraphQLFormattedError {
 }
 
 /** The message with the text that was noted for it, if one was, in the place of its last value. */
-export function withReady(extra: { ready: string | null }, message: string): string {
+function withReady(extra: { ready: string | null }, message: string): string {
   const { ready } = extra;
   if (ready === null) return message;
   extra.ready = null;
   return `${message.slice(0, -"null}".length)}${ready}}`;
+}
+
+/** Whether a message was of a type that only servers send: the client's mistake, which graphql-ws takes for its own. */
+function isForServers(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith("Unexpected message of type");
 }
 
 function authorizationOf(connectionParams: Readonly<Record<string, unknown>> | undefined): string | undefined {
