@@ -44,7 +44,7 @@ interface Measured {
 
 const PAGE = 1_000;
 const AT_ONCE = 4;
-const WARM_UP = 60;
+const WARM_UP = 200;
 const START_MS = 30_000;
 
 const here = (file: string) => fileURLToPath(new URL(file, import.meta.url));

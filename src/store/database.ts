@@ -4,6 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { fileURLToPath } from "node:url";
+import { sql as sqlText } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/postgres-js";
 import type { PostgresJsDatabase } from "drizzle-orm/postgres-js";
@@ -197,6 +198,17 @@ export async function runStatement(tx: Tx, text: string, values: readonly unknow
   return { rows: [...rows] as Record<string, unknown>[] };
 }
 
+/** What Drizzle does not show of a reader in its types. */
+interface Inner {
+  readonly session: { readonly client: Sql };
+  readonly dialect: { sqlToQuery(statement: SQL): { readonly sql: string; readonly params: readonly unknown[] } };
+}
+
+/** A piece of SQL without values as its text, for what is used again and again: Drizzle makes the text anew each time. */
+export function fixed(reader: Reader, piece: SQL): SQL {
+  return sqlText.raw((reader as unknown as Inner).dialect.sqlToQuery(piece).sql);
+}
+
 /** How many different statements are prepared: each costs every connection its memory for good. */
 const PREPARED_MAX = 200;
 const preparedTexts = new Set<string>();
@@ -206,7 +218,7 @@ const preparedTexts = new Set<string>();
  * described, which is one way to the database in place of two. Statements beyond the first few hundred are run as all others.
  */
 export async function runPrepared(reader: Reader, statement: SQL): Promise<Record<string, unknown>[]> {
-  const { session, dialect } = reader as unknown as { session: { client: Sql }; dialect: { sqlToQuery(statement: SQL): { sql: string; params: unknown[] } } };
+  const { session, dialect } = reader as unknown as Inner;
   const { sql: text, params } = dialect.sqlToQuery(statement);
   const prepare = preparedTexts.has(text) || preparedTexts.size < PREPARED_MAX;
   if (prepare) preparedTexts.add(text);

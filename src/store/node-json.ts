@@ -6,7 +6,7 @@
 import { and, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
-import { runPrepared } from "./database.ts";
+import { fixed, runPrepared } from "./database.ts";
 import type { Reader } from "./database.ts";
 import { NODE_ORDERS, nodeCondition } from "./nodes.ts";
 import type { NodeFilter, NodeOrder } from "./nodes.ts";
@@ -117,7 +117,6 @@ export async function nodesText(
   const { limit, fromEnd } = request;
   const condition = and(nodeCondition(filter), where);
   const cursor = cursorText(column, nodes.id);
-  const edge: JsonFields = { cursor: { value: sql`'"' || ${cursorOfText(cursor)} || '"'` }, node: { fields: NODE_JSON, around: (object) => object } };
   const name = (index: number) => sql.raw(`edges${index}`);
   const kept = sql`filter (where place <= ${limit}::int)`;
   const lists = asked.edges.map((_, index) => sql`, coalesce(string_agg(${name(index)}, ','${fromEnd ? sql` order by place desc` : sql``}) ${kept}, '') as ${name(index)}`);
@@ -128,7 +127,7 @@ export async function nodesText(
         ${sql.join(lists)}
       from (select row_number() over () as place
           ${asked.ends ? sql`, count(*) over () as total, ${cursor} as cursor` : sql``}
-          ${sql.join(asked.edges.map((one, index) => sql`, ${objectText(one, edge)} as ${name(index)}`))}
+          ${sql.join(asked.edges.map((one, index) => sql`, ${edgeText(reader, one, order.by)} as ${name(index)}`))}
         from (select * from ${nodes} ${condition ? sql`where ${condition}` : sql``} order by ${sql.join(orderBy, sql`, `)} limit ${limit + 1}::int) ${nodes}) page`,
   );
   const surplus = Number(row?.["read"]) > limit;
@@ -137,6 +136,19 @@ export async function nodesText(
     edges: asked.edges.map((_, index) => String(row?.[`edges${index}`])),
     ...(fromEnd ? { hasNext: request.before !== undefined, hasPrevious: surplus, start: end, end: start } : { hasNext: surplus, hasPrevious: request.after !== undefined, start, end }),
   };
+}
+
+/** What was asked of edges, by the order that cursors go by: the same request comes again and again. */
+const edgeTexts = new WeakMap<readonly Asked[], Map<NodeOrder["by"], SQL>>();
+
+/** The SQL of an edge's JSON text. */
+function edgeText(reader: Reader, asked: readonly Asked[], by: NodeOrder["by"]): SQL {
+  const known = edgeTexts.get(asked) ?? new Map<NodeOrder["by"], SQL>();
+  edgeTexts.set(asked, known);
+  const cursor = cursorOfText(cursorText(NODE_ORDERS[by], nodes.id));
+  const made = known.get(by) ?? fixed(reader, objectText(asked, { cursor: { value: sql`'"' || ${cursor} || '"'` }, node: { fields: NODE_JSON, around: (object) => object } }));
+  known.set(by, made);
+  return made;
 }
 
 /** A function of PostgreSQL takes no more arguments. */
