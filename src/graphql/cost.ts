@@ -2,8 +2,8 @@
  * What a request may cost the service: the objects that its answer may hold, counted before anything is read. A field of
  * an object counts one and what is asked of that object; a page counts its items as often as it may have some, so nested
  * pages multiply; a list without pages is taken to have `LIST_SIZE` items. Names and numbers count nothing, nor do the
- * edges that wrap a page's items; lines of a log count a tenth. Counts of all items cost more, because the database
- * must go through them.
+ * edges that wrap a page's items; lines of a log count a tenth, labels a fifth. Counts of all items cost more, because
+ * the database must go through them.
  *
  * What a fragment holds is counted once for each size of page that it is spread in, so fragments within fragments cost
  * no time, however often their content is asked for. Sizes and `@include` are taken from the variables of the request.
@@ -24,7 +24,7 @@ export interface CostedRequest {
 /** Items that a list without pages is taken to have. */
 const LIST_SIZE = 5;
 /** What one object of a type costs, where it is not one: lines are small, and come by the hundred. */
-const OBJECT_COSTS: Readonly<Record<string, number>> = { LogLine: 0.1 };
+const OBJECT_COSTS: Readonly<Record<string, number>> = { LogLine: 0.1, Label: 0.2 };
 /** Fields that cost something although they are no objects. */
 const LEAF_COSTS: Readonly<Record<string, number>> = { totalCount: 10 };
 /** What an introspection costs, whatever is asked of it: it has no aliases (document.ts), so the schema bounds it. */

@@ -178,6 +178,10 @@ describe("a list as text", () => {
     expect(without).not.toContain("state");
   });
 
+  test("of 1,000 nodes is within the cost of a request, with all that stands in a node's row", async () => {
+    await expectSame("{ nodes(first: 1000) { edges { node { uuid name state stage powerState presence hostGroup revision createdAt updatedAt labels { key value } maintenance { reason } lastError { code } } } } }");
+  });
+
   test("needs the scope that the field needs, and a token", async () => {
     await using closed = await serviceUnderTest({ token: "0123456789abcdef0123456789abcdef", started: false });
     const { status, text } = await closed.ask("{ nodes { edges { node { name } } } }", {}, { authorization: "Bearer wrong" });
