@@ -22,6 +22,8 @@ export interface ServerOptions extends GraphqlOptions {
   readonly schemaText: string;
   /** Origins of other pages that may talk to us; none, where nothing is said. */
   readonly origins?: readonly string[];
+  /** How long an answer may wait for its client to take more of it, in milliseconds. */
+  readonly takeMs?: number;
 }
 
 export interface RunningServer extends AsyncDisposable {
@@ -46,7 +48,7 @@ const REQUEST_MS = 30_000;
 const HEADERS_MS = 10_000;
 /** How often the two are looked at. */
 const CHECK_MS = 1_000;
-/** How long an answer may wait for somebody to take more of it. */
+/** How long an answer may wait for its client to take more of it. A stuck one is seen after one to two times as long. */
 const TAKE_MS = 30_000;
 
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
@@ -60,7 +62,6 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const requestId = requestIdOf(request);
     response.setHeader("x-request-id", requestId);
     response.setHeader("x-content-type-options", "nosniff");
-    cutIfNotTaken(response);
     inTurn(request, response, () => route(request, response, requestId)).catch((error: unknown) => {
       log.error({ err: error, requestId }, "a request failed");
       if (!response.headersSent) sendJson(response, 500, graphqlError("Unexpected error.", "INTERNAL", { requestId }));
@@ -120,6 +121,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     socket.once("close", () => silent.delete(socket));
   });
   server.on("request", ({ socket }) => silent.delete(socket));
+
+  cutIfStuck(server, options.takeMs ?? TAKE_MS);
 
   server.on("upgrade", (request, socket, head) => {
     silent.delete(request.socket);
@@ -188,17 +191,13 @@ async function inTurn({ socket }: IncomingMessage, response: ServerResponse, ans
   await answer();
 }
 
-/** Lets go of an answer, whole and ready, that nobody takes. Streams are not meant: they are not ready before they end. */
-function cutIfNotTaken(response: ServerResponse): void {
-  response.once("prefinish", () => {
-    const { socket } = response;
-    if (!socket || response.writableFinished) return;
-    const cut = () => socket.destroy();
-    socket.setTimeout(TAKE_MS, cut);
-    response.once("finish", () => {
-      socket.setTimeout(0);
-      socket.off("timeout", cut);
-    });
+/** Cuts a connection whose client has taken nothing of its answer for so long, or that is at rest. Streams see to themselves. */
+function cutIfStuck(server: Server, ms: number): void {
+  server.setTimeout(ms, (socket) => {
+    const isAtRest = (lines.get(socket)?.length ?? 0) === 0;
+    if (isAtRest || socket.writableLength > 0) socket.destroy();
+    // An answer that is being made, for however long. Node counts anew only when something moves.
+    else socket.setTimeout(ms);
   });
 }
 

@@ -1,6 +1,7 @@
 /** Who may talk to the service from a browser: pages of listed origins, and nobody by a name or a request that gives itself as ours. */
 import { request as httpRequest } from "node:http";
 import { connect } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { serviceUnderTest } from "../support/service.ts";
@@ -200,6 +201,39 @@ describe("requests that are sent on one connection before the first is answered"
     socket.resume();
     await closed;
     expect(await open.query(QUERY)).toEqual({ viewer: { subject: "anonymous" } });
+  });
+});
+
+describe("an answer", () => {
+  test("that its client does not take is let go; one that is long in the making is not", async () => {
+    await using hasty = await serviceUnderTest({ started: false, takeMs: 200 });
+    const { hostname, port } = new URL(hasty.url);
+    const stuck = connect(Number(port), hostname);
+    stuck.on("error", () => {});
+    stuck.pause();
+    // More than the kernel takes for a client that does not read.
+    stuck.write("GET /schema.graphql HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(100));
+    const held = Promise.withResolvers<void>();
+    const locked = Promise.withResolvers<void>();
+    const holding = hasty.test.sql.begin(async (sql) => {
+      await sql`lock table clusters in access exclusive mode`;
+      locked.resolve();
+      await held.promise;
+    });
+    await locked.promise;
+    const slow = hasty.ask('mutation { createCluster(input: { name: "slow" }) { errors { code } } }');
+    // Five times as long as an answer may wait.
+    expect(await Promise.race([slow, delay(1_000, "nothing yet")])).toBe("nothing yet");
+    let answers = 0;
+    const closed = new Promise((done) => stuck.once("close", done));
+    stuck.on("data", (part: Buffer) => (answers += part.toString().split("HTTP/1.1 200").length - 1));
+    stuck.resume();
+    await closed;
+    expect(answers).toBeGreaterThan(0);
+    expect(answers).toBeLessThan(100);
+    held.resolve();
+    await holding;
+    expect((await slow).data).toEqual({ createCluster: { errors: [] } });
   });
 });
 

@@ -54,8 +54,9 @@ export interface ServiceSetup {
   readonly introspection?: boolean;
   readonly origins?: readonly string[];
   readonly bodyBytesMax?: number;
-  /** How long a query may take, in milliseconds. */
+  /** How long a query may take, and an answer wait for its client, in milliseconds. */
   readonly queryMs?: number;
+  readonly takeMs?: number;
   /** Called with the text of each statement that a request reads by. */
   readonly onStatement?: (text: string) => void;
 }
@@ -215,8 +216,8 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
   };
 }
 
-function httpOptions({ introspection, origins, bodyBytesMax, queryMs }: ServiceSetup) {
-  return { ...(introspection !== undefined && { introspection }), ...(origins && { origins }), ...(bodyBytesMax !== undefined && { bodyBytesMax }), ...(queryMs !== undefined && { queryMs }) };
+function httpOptions({ introspection, origins, bodyBytesMax, queryMs, takeMs }: ServiceSetup) {
+  return { ...(introspection !== undefined && { introspection }), ...(origins && { origins }), ...(bodyBytesMax !== undefined && { bodyBytesMax }), ...(queryMs !== undefined && { queryMs }), ...(takeMs !== undefined && { takeMs }) };
 }
 
 /** The data of each item of a graphql-ws subscription; errors end it. */
