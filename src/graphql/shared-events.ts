@@ -8,10 +8,11 @@
  * first executes it; those who come to it within a moment get its result, which carries its text (`stringify`), ready
  * for server-sent events and for WebSocket. After that moment it is executed anew, so nobody is shown an old node.
  *
- * Each subscriber still reads its own source at its own pace; nothing queues here.
+ * Each subscriber still reads its own source at its own pace; nothing queues here. And nothing else stands between: plugins
+ * after this one do not see these streams, so errors are masked here.
  */
 import { createSourceEventStream, executeSubscriptionEvent, validateSubscriptionArgs, visit } from "graphql";
-import type { ASTNode, ExecutionArgs, ExecutionResult, FragmentDefinitionNode, OperationDefinitionNode, SelectionSetNode, ValidatedSubscriptionArgs } from "graphql";
+import type { ASTNode, ExecutionResult, FragmentDefinitionNode, GraphQLError, OperationDefinitionNode, SelectionSetNode, ValidatedSubscriptionArgs } from "graphql";
 import type { Plugin } from "graphql-yoga";
 import type { Context } from "./context.ts";
 
@@ -29,6 +30,9 @@ const FRESH_MS = 250;
 const HELD_MAX = 2_000;
 const CHARACTERS_MAX = 16 * 1024 * 1024;
 
+/** What an error looks like to the caller. */
+type Mask = (error: unknown) => GraphQLError;
+
 type Awaitable<Value> = Value | Promise<Value>;
 
 interface Group {
@@ -42,7 +46,7 @@ interface Held {
   characters: number;
 }
 
-export function shareEvents(): Plugin<Context> {
+export function shareEvents(mask: Mask): Plugin<Context> {
   const groups = new Map<string, Group>();
   // In the order of their making, oldest first.
   const held = new Map<string, Held>();
@@ -93,27 +97,33 @@ export function shareEvents(): Plugin<Context> {
   }
 
   return {
-    onSubscribe({ subscribeFn, setSubscribeFn }) {
-      setSubscribeFn(async (given: ExecutionArgs) => {
-        const args = validateSubscriptionArgs(given);
-        if (!("schema" in args)) return subscribeFn(given) as unknown;
-        const eventKey = eventKeyOf(args);
-        const scope = eventKey ? scopeOf(args, (given.contextValue as Context).actor) : null;
-        if (!eventKey || scope === null) return subscribeFn(given) as unknown;
-        const source = await createSourceEventStream(args);
-        if (!(Symbol.asyncIterator in source)) return source;
-        const { group, leave } = join(scope);
-        return mapped(source[Symbol.asyncIterator](), leave, (event) => {
-          const execute = () => executeSubscriptionEvent({ ...args, rootValue: event });
-          const key = group.members > 1 ? eventKey(event) : null;
-          return key === null ? execute() : resultFor(group, key, execute);
-        });
-      });
+    async onSubscribe({ args: given, setResultAndStopExecution }) {
+      const args = validateSubscriptionArgs(given);
+      if (!("schema" in args)) return;
+      const eventKey = eventKeyOf(args);
+      const scope = eventKey ? scopeOf(args, given.contextValue.actor) : null;
+      if (!eventKey || scope === null) return;
+      const source = await createSourceEventStream(args);
+      if (!(Symbol.asyncIterator in source)) return setResultAndStopExecution(masked(source, mask));
+      const { group, leave } = join(scope);
+      const resultOf = (event: unknown) => {
+        const execute = () => {
+          const executed = executeSubscriptionEvent({ ...args, rootValue: event });
+          return executed instanceof Promise ? executed.then((result) => masked(result, mask)) : masked(executed, mask);
+        };
+        const key = group.members > 1 ? eventKey(event) : null;
+        return key === null ? execute() : resultFor(group, key, execute);
+      };
+      setResultAndStopExecution(mapped(source[Symbol.asyncIterator](), { resultOf, leave, mask }));
     },
   };
 }
 
-/** The result with its text, which holds as long as nobody has added to it: masked errors, say. */
+function masked(result: ExecutionResult, mask: Mask): ExecutionResult {
+  return result.errors ? { ...result, errors: result.errors.map(mask) } : result;
+}
+
+/** The result with its text, which holds as long as nobody has added to it. */
 function withText(result: ExecutionResult, measure: (characters: number) => void): ExecutionResult {
   if (result.errors !== undefined) return result;
   const text = JSON.stringify(result);
@@ -125,7 +135,7 @@ function withText(result: ExecutionResult, measure: (characters: number) => void
 }
 
 /** Results of the events of a source, whose end, and whose reader's leaving, goes through at once. */
-function mapped(source: AsyncIterator<unknown>, leave: () => void, resultOf: (event: unknown) => Awaitable<ExecutionResult>): AsyncIterableIterator<ExecutionResult> {
+function mapped(source: AsyncIterator<unknown>, { resultOf, leave, mask }: { readonly resultOf: (event: unknown) => Awaitable<ExecutionResult>; readonly leave: () => void; readonly mask: Mask }): AsyncIterableIterator<ExecutionResult> {
   return {
     async next() {
       try {
@@ -137,7 +147,7 @@ function mapped(source: AsyncIterator<unknown>, leave: () => void, resultOf: (ev
         return { done: false, value: await resultOf(value) };
       } catch (error) {
         leave();
-        throw error;
+        throw mask(error);
       }
     },
     async return() {

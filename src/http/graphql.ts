@@ -65,6 +65,8 @@ export function createGraphql({ schema, services: given, token, log, introspecti
   // Nobody's question keeps the database busy without end.
   const services: Services = { ...given, database: { ...given.database, reader: given.database.bounded } };
 
+  const mask = (error: unknown) => maskError(error, current.getStore()?.requestId ?? randomUUID(), log);
+
   const yoga = createYoga<Given, Context>({
     schema,
     graphqlEndpoint: GRAPHQL,
@@ -74,12 +76,12 @@ export function createGraphql({ schema, services: given, token, log, introspecti
     graphiql: { title: "Ostler", defaultTabs: EXAMPLES.map(({ query, variables }) => ({ query, ...(variables !== undefined && { variables }) })) },
     renderGraphiQL: renderPage,
     context: (initial) => initial.context ?? refuseUnknown(),
-    plugins: [guards({ introspection }), shareEvents(), lists(schema), timeLimit(queryMs), cutStalledEvents()],
+    plugins: [guards({ introspection }), shareEvents(mask), lists(schema), timeLimit(queryMs), cutStalledEvents()],
     parserAndValidationCache: { documentCache: createDocumentCache(), errorCache: NO_CACHE },
     // The body is read and bounded here, before Yoga.
     maxRequestBodySize: false,
     multipart: false,
-    maskedErrors: { maskError: (error) => maskError(error, current.getStore()?.requestId ?? randomUUID(), log) },
+    maskedErrors: { maskError: mask },
   });
 
   async function serve(request: IncomingMessage, response: ServerResponse, requestId: string): Promise<void> {
