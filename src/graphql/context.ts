@@ -88,7 +88,13 @@ export interface Loaders {
 }
 
 export function createContext(services: Services, actor: Actor, requestId: string): Context {
-  return { services, actor, requestId, load: createLoaders(services.database) };
+  return { services, actor, requestId, load: lazily(() => createLoaders(services.database)) };
+}
+
+/** Makes something when it is first asked for anything: thousands of subscribers have a context that nobody asks. */
+function lazily<Made extends object>(make: () => Made): Made {
+  let made: Made | undefined;
+  return new Proxy({} as Made, { get: (_none, name) => Reflect.get((made ??= make()), name) as unknown });
 }
 
 export function callerOf({ actor }: Context): Caller {
