@@ -22,7 +22,7 @@ const StringFilterInput = builder.inputType("StringFilter", {
     eq: t.string({ description: "Equals." }),
     in: t.stringList({ description: "One of; an empty list matches nothing." }),
     startsWith: t.string({ description: "Begins with this text." }),
-    contains: t.string({ description: "Contains, ignoring case." }),
+    contains: t.string({ description: "Contains, ignoring case. Looks at every name: no index helps." }),
   }),
 });
 
