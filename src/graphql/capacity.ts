@@ -1,6 +1,6 @@
 /** The queue below the limits of the service: how many places there are, who has them, who waits, in which order. */
 import { limitsOf } from "../engine/engine.ts";
-import { runsWaitingFor, takenPlaces, waitingCounts } from "../store/runs.ts";
+import { runsWaitingForEach, takenPlaces, waitingCounts } from "../store/runs.ts";
 import { readSite } from "../store/site.ts";
 import { builder, needs } from "./builder.ts";
 import { badInput } from "./connection.ts";
@@ -32,9 +32,9 @@ const CapacityLimitRef = builder.objectRef<Limit>("CapacityLimit").implement({
       type: [RunRef],
       description: "Those who wait, in the order of their turns.",
       args: { first: t.arg.int({ required: true, defaultValue: 10, description: `How many, 1 to ${NEXT_MAX}.` }) },
-      resolve: ({ key }, { first }, { services }) => {
+      resolve: ({ key }, { first }, { load }) => {
         if (first < 1 || first > NEXT_MAX) throw badInput(`\`first\` is 1 to ${NEXT_MAX}.`);
-        return runsWaitingFor(services.database.reader, key, first);
+        return load.below(runsWaitingForEach, key, { first }, []);
       },
     }),
   }),

@@ -76,13 +76,14 @@ export function cutNumbered<Row>(rows: readonly Row[], { limit, after, before, f
 
 /**
  * The first rows below each of several parents, in one statement however many they are: a lateral join, so each parent's
- * rows are looked up by an index and no more of them are read than asked for. `of.below` ties a row to its parent's id.
+ * rows are looked up by an index and no more of them are read than asked for. `of.below` ties a row to its parent's id,
+ * which is a UUID unless `of.idType` says otherwise.
  */
 export async function rowsBelow<Table extends PgTable>(
   reader: Reader,
   table: Table,
   parents: readonly string[],
-  of: { readonly below: (parent: SQL) => SQL | undefined; readonly orderBy: readonly SQL[]; readonly limit: number },
+  of: { readonly below: (parent: SQL) => SQL | undefined; readonly orderBy: readonly SQL[]; readonly limit: number; readonly idType?: "text" },
 ): Promise<Map<string, InferSelectModel<Table>[]>> {
   const found = new Map(parents.map((parent): [string, InferSelectModel<Table>[]] => [parent, []]));
   if (parents.length === 0) return found;
@@ -95,7 +96,7 @@ export async function rowsBelow<Table extends PgTable>(
     .as("page");
   const rows = (await reader
     .select(getColumns(page) as never)
-    .from(sql`(select value::uuid as id, ordinality as place from jsonb_array_elements_text(${JSON.stringify([...found.keys()])}::text::jsonb) with ordinality) parent`)
+    .from(sql`(select value::${sql.raw(of.idType ?? "uuid")} as id from jsonb_array_elements_text(${JSON.stringify([...found.keys()])}::text::jsonb)) parent`)
     .crossJoinLateral(page)) as unknown as ({ readonly parent: string } & InferSelectModel<Table>)[];
   for (const { parent, ...row } of rows) found.get(parent)?.push(row as unknown as InferSelectModel<Table>);
   return found;

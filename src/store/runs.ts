@@ -286,9 +286,9 @@ export async function waitingCounts(reader: Reader): Promise<Map<string, number>
   return new Map(rows.map(({ waitFor, count }) => [waitFor ?? "", count]));
 }
 
-/** The first of those who wait for one limit. */
-export async function runsWaitingFor(reader: Reader, waitFor: string, limit: number): Promise<RunRow[]> {
-  return reader.select().from(runs).where(eq(runs.waitFor, waitFor)).orderBy(asc(runs.waitingSince), asc(runs.ordinal), asc(runs.id)).limit(limit);
+/** The first of those who wait for each of several limits. */
+export async function runsWaitingForEach(reader: Reader, limits: readonly string[], { first }: { readonly first: number }): Promise<Map<string, RunRow[]>> {
+  return rowsBelow(reader, runs, limits, { below: (limit) => sql`${runs.waitFor} = ${limit}`, orderBy: [asc(runs.waitingSince), asc(runs.ordinal), asc(runs.id)], limit: first, idType: "text" });
 }
 
 /**
