@@ -85,7 +85,8 @@ export function lists(schema: GraphQLSchema): Plugin {
     const operation = operationOf(document, operationName);
     if (!operation) return null;
     const switches = (operation.variableDefinitions ?? []).filter(({ type }) => namedType(type) === GraphQLBoolean.name).map(({ variable }) => variables[variable.name.value]);
-    const variant = JSON.stringify([operationName, ...switches.map((value) => value ?? null)]);
+    // Whatever is no truth is refused, or not understood, in one way.
+    const variant = [operationName ?? "", ...switches.map((value) => (typeof value === "boolean" || value === undefined ? String(value) : "?"))].join(" ");
     const found = variants.get(variant);
     if (found !== undefined) return found;
     const made = rewrite(schema, document, operation, variables);

@@ -206,16 +206,18 @@ interface Inner {
 
 /** A piece of SQL without values as its text, for what is used again and again: Drizzle makes the text anew each time. */
 export function fixed(reader: Reader, piece: SQL): SQL {
-  return sqlText.raw((reader as unknown as Inner).dialect.sqlToQuery(piece).sql);
+  const { sql: text, params } = (reader as unknown as Inner).dialect.sqlToQuery(piece);
+  if (params.length > 0) throw new Error("A piece of SQL with values has no fixed text.");
+  return sqlText.raw(text);
 }
 
 /** How many different statements are prepared: each costs every connection its memory for good. */
-const PREPARED_MAX = 200;
+const PREPARED_MAX = 50;
 const preparedTexts = new Set<string>();
 
 /**
  * Runs a statement that comes again and again, prepared: from the second time on a connection it is neither parsed nor
- * described, which is one way to the database in place of two. Statements beyond the first few hundred are run as all others.
+ * described, which is one way to the database in place of two. Statements beyond the first few dozen are run as all others.
  */
 export async function runPrepared(reader: Reader, statement: SQL): Promise<Record<string, unknown>[]> {
   const { session, dialect } = reader as unknown as Inner;

@@ -178,6 +178,14 @@ describe("a list as text", () => {
     expect(without).not.toContain("state");
   });
 
+  test("is asked for again with a variable that is null where it had a default, and refused", async () => {
+    const query = "query Standard($with: Boolean = true) { nodes(first: 3) { edges { node { name state @include(if: $with) } } } }";
+    await expectSame(query, {});
+    const { text, resolved } = await bothWays(query, { with: null });
+    expect(JSON.parse(text)).toEqual(JSON.parse(resolved));
+    expect(JSON.parse(text).errors).toHaveLength(1);
+  });
+
   test("of 1,000 nodes is within the cost of a request, with all that stands in a node's row", async () => {
     await expectSame("{ nodes(first: 1000) { edges { node { uuid name state stage powerState presence hostGroup revision createdAt updatedAt labels { key value } maintenance { reason } lastError { code } } } } }");
   });
