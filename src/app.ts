@@ -1,7 +1,8 @@
 /**
  * The composition root: from a configuration to a running service, and back. First the service says that it is not ready
  * and takes no more work; then its parts are ended in the reverse order: the server, which answers what is due, the engine,
- * which hands back its leases, and the database last.
+ * which lets steps come to their boundary and hands their runs back, and the database last. The lease of a step that takes
+ * longer runs out by itself.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -9,7 +9,7 @@
  * batches by a loop of ours rather than by pg-boss's workers, which would poll one by one and rest after each job.
  *
  * Modes of the loop: it fetches as long as batches come back full; then it sleeps until the doorbell, a delay that this
- * process knows of, or the poll. `rest` ends fetching; `stop` also waits for what is running, and hands back the rest.
+ * process knows of, or the poll. `rest` ends fetching; `stop` also waits, for a time, until what is running has come to a boundary and was handed back.
  */
 import { PgBoss } from "pg-boss";
 import type { Job } from "pg-boss";
