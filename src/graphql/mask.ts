@@ -26,7 +26,7 @@ export function shown(error: GraphQLError): GraphQLError {
     path: error.path ?? null,
     extensions: { ...extensions, code },
   });
-  return http === undefined ? made : withStatus(made, http as HttpHint);
+  return http === undefined ? made : withStatus(made, http);
 }
 
 /** What Yoga is told of the HTTP answer to an error. `spec`: only for clients that accept `application/graphql-response+json`. */
