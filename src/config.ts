@@ -136,7 +136,7 @@ function readFlags(args: readonly string[]): { readonly values: Readonly<Record<
     return { values: values as Record<string, string | undefined>, demo: demo === true };
   } catch (error) {
     const flags = Object.values(VARIABLES).map(({ flag }) => `--${flag}`);
-    throw new ConfigError(`${messageOf(error)} There are ${flags.join(", ")} and --demo.`);
+    throw new ConfigError(`${messageOf(error).replace(/\.?$/, ".")} There are ${flags.join(", ")} and --demo.`);
   }
 }
 

@@ -48,7 +48,7 @@ async function output([command, ...args]: readonly [string, ...string[]], ...mor
   return stdout;
 }
 
-const NAMES = Array.from({ length: 105 }, (_, index) => `berlin-${String(index + 1).padStart(3, "0")}`);
+const NAMES = Array.from({ length: 105 }, (_, index) => `berlin-${String(index + 1).padStart(2, "0")}`).toSorted();
 
 beforeAll(async () => {
   await ostler.register(NAMES, { delayMs: 5, waitSeconds: 0.05 });

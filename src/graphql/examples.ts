@@ -21,13 +21,12 @@ query LookAround {
 `,
   },
   {
-    query: `# 2. Leave this running in a tab of its own: every change of state, live.
+    query: `# 2. Every change of state, live; GraphiQL shows the newest. Let it run in a browser window of its own, and do the rest here.
 subscription Watch {
-  nodeTransitions(filter: { cluster: { name: "berlin" } }, snapshot: true) {
+  nodeTransitions(filter: { cluster: { name: "berlin" } }) {
     __typename
-    ... on NodeSnapshot { cursor node { name state } }
     ... on Transition { cursor nodeName from to event step at }
-    ... on StreamBookmark { cursor snapshotComplete }
+    ... on StreamBookmark { cursor caughtUp }
     ... on StreamReset { cursor code }
   }
 }

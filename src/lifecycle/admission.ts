@@ -88,7 +88,7 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
   if (lacking) {
     return refuse(
       "UNSUPPORTED_BY_DRIVER",
-      `Node ${node.name}: driver ${node.driver} cannot ${lacking}; take that interface from another driver (interfaces: [{ kind: ${lacking.toUpperCase()}, driver: … }]).`,
+      `Node ${node.name}: driver ${node.driver} cannot ${lacking}; take that interface from another driver (interfaces: [{ kinds: [${lacking.toUpperCase()}], driver: … }]).`,
     );
   }
   return { admitted: true, route: found };

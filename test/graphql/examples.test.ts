@@ -61,7 +61,7 @@ describe("the examples, one after another, on the demonstration fleet", () => {
       const name = definition?.name?.value ?? "";
       if (definition?.operation === "subscription") {
         const stream = ostler.overEvents<Record<string, unknown>>(query);
-        watched.push(...(await takeUntil(stream, (item) => JSON.stringify(item).includes('"snapshotComplete":true'))));
+        watched.push(...(await takeUntil(stream, (item) => JSON.stringify(item).includes('"caughtUp":true'))));
         void (async () => {
           for await (const item of stream) watched.push(item);
         })().catch(() => {});

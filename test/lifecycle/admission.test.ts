@@ -37,7 +37,7 @@ describe("a verb is refused", () => {
     { why: "to decommission what has disappeared", node: { hasDisappeared: true }, request: asked("DECOMMISSION"), code: "INVALID_STATE", says: "force: true" },
     { why: "without its driver", node: { driverProblem: 'driver "ipmi" is not loaded.' }, request: asked("POWER"), code: "UNSUPPORTED_BY_DRIVER", says: 'driver "ipmi" is not loaded' },
     { why: "in the wrong state", node: { state: "ENROLLED" }, request: asked("DEPLOY"), code: "INVALID_STATE", says: "is ENROLLED; DEPLOY is allowed from AVAILABLE, ACTIVE, DEPLOY_FAILED" },
-    { why: "where the driver cannot inspect", node: { state: "MANAGEABLE", can: CANNOT }, request: asked("INSPECT"), code: "UNSUPPORTED_BY_DRIVER", says: "driver ipmi cannot inspect; take that interface from another driver (interfaces: [{ kind: INSPECT" },
+    { why: "where the driver cannot inspect", node: { state: "MANAGEABLE", can: CANNOT }, request: asked("INSPECT"), code: "UNSUPPORTED_BY_DRIVER", says: "driver ipmi cannot inspect; take that interface from another driver (interfaces: [{ kinds: [INSPECT]" },
     { why: "where the driver cannot clean", node: { can: CANNOT }, request: asked("CLEAN"), code: "UNSUPPORTED_BY_DRIVER", says: "cannot clean" },
     { why: "where the driver cannot deploy", node: { can: CANNOT }, request: asked("DEPLOY"), code: "UNSUPPORTED_BY_DRIVER", says: "cannot deploy" },
     { why: "where the driver cannot undo a deployment", node: { state: "ACTIVE", can: CANNOT }, request: asked("UNDEPLOY"), code: "UNSUPPORTED_BY_DRIVER", says: "cannot deploy" },
