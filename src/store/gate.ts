@@ -5,6 +5,10 @@
  * postgres.js itself would hand a statement to a busy connection, behind whatever runs there: one slow statement delays
  * others although connections are free, and statements that nobody waits for any more are sent all the same, one after
  * another for as long as it takes.
+ *
+ * It ends a statement before it takes the connection back, so the next is let through a moment later: after an answer as soon
+ * as what is being done now is done; after an error when this turn of the event loop is over, because a socket that was lost
+ * is closed at its end. One that is let through at once goes to a connection that is busy, or to the lost one and is never answered.
  */
 import type { Sql } from "postgres";
 
@@ -30,6 +34,7 @@ export function gated(sql: Sql, { atOnce, seconds }: { readonly atOnce: number; 
   const pass = (statement: Statement) => {
     const { handler, resolve, reject } = statement;
     let isRunning = false;
+    // A statement may be ended twice: one that a lost connection failed is ended again when that connection is made anew.
     const release = () => {
       if (!isRunning) return;
       isRunning = false;
@@ -42,11 +47,11 @@ export function gated(sql: Sql, { atOnce, seconds }: { readonly atOnce: number; 
       running += 1;
       Object.assign(statement, {
         resolve(rows: unknown) {
-          release();
+          queueMicrotask(release);
           resolve(rows);
         },
         reject(error: unknown) {
-          release();
+          setImmediate(setImmediate, release);
           reject(error);
         },
       });

@@ -1,9 +1,12 @@
 /** Bounded reads: their statements end in time, wait in order, and are not sent when they waited too long. */
 import { sql as text } from "drizzle-orm";
-import { afterAll, expect, test } from "vitest";
+import { afterAll, describe, expect, inject, test } from "vitest";
 import { openDatabase, sqlState } from "../../src/store/database.ts";
+import type { Connection } from "../../src/store/database.ts";
+import { cutter } from "../support/cutter.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
+import { urlOf } from "../support/global-setup.ts";
 
 const parts = new AsyncDisposableStack();
 const database = parts.use(await testDatabase());
@@ -41,6 +44,65 @@ test("one that fails makes room for the next", async () => {
   const failed = await Promise.all(Array.from({ length: 20 }, () => outcome(bounded.execute("select nonsense"))));
   expect(new Set(failed)).toEqual(new Set(["42703"]));
   expect(await outcome(bounded.execute("select 1"))).toBe("read");
+});
+
+describe("with four connections, made before", () => {
+  const CONNECTIONS = 4;
+  const opening = async (connection: Connection) => {
+    const own = await openDatabase({ connection, connectionsMax: 2 * CONNECTIONS });
+    await Promise.all(Array.from({ length: CONNECTIONS }, async () => own.bounded.execute("select pg_sleep(0.05)")));
+    return own;
+  };
+
+  test("quick statements go by slow ones as long as a connection is free", async () => {
+    await using own = await opening(database.connection);
+    const ended: string[] = [];
+    const read = async (name: string, statement: string) => {
+      await own.bounded.execute(statement);
+      ended.push(name);
+    };
+    await database.sql`select pg_advisory_lock(1)`;
+    const slow = Array.from({ length: CONNECTIONS - 1 }, async () => read("slow", "select pg_advisory_lock_shared(1)"));
+    const quick = Array.from({ length: 20 }, async () => read("quick", "select pg_sleep(0.002)"));
+    await Promise.race([Promise.all(quick), ...slow]);
+    await database.sql`select pg_advisory_unlock(1)`;
+    await Promise.all([...quick, ...slow]);
+    expect(ended).toEqual([...quick.map(() => "quick"), ...slow.map(() => "slow")]);
+  });
+
+  /** Ends sessions of statements that go on, as an administrator does. */
+  const end = async () => void (await database.sql`select pg_terminate_backend(pid) from pg_stat_activity where query like 'select pg_sleep(60)%' and state = 'active' and datname = current_database()`);
+
+  test("those at work when all connections are cut fail, those that wait are read, and there is as much room as before", async () => {
+    await using way = await cutter(inject("server").url);
+    const [row] = await database.sql`select current_database() as name`;
+    const url = new URL(urlOf(inject("server").url, String(row?.["name"])));
+    url.host = new URL(way.url).host;
+    await using own = await opening({ url: url.href });
+    const long = () => outcome(own.bounded.execute("select pg_sleep(60)"));
+    const allAtWork = async () => (await atWork()) === CONNECTIONS;
+    for (let round = 0; round < 3; round += 1) {
+      const lost = Array.from({ length: CONNECTIONS }, long);
+      await eventually("all are at work", allAtWork);
+      const later = Array.from({ length: 3 * CONNECTIONS }, () => outcome(own.bounded.execute("select pg_sleep(0.001)")));
+      way.cut();
+      expect(await Promise.all(lost)).not.toContain("read");
+      expect(await Promise.all(later)).toEqual(later.map(() => "read"));
+      // The server does not know of the cut.
+      await end();
+    }
+    const lost = Array.from({ length: 2 * CONNECTIONS }, long);
+    await eventually("all are at work, and the others wait", allAtWork);
+    await end();
+    expect(await Promise.all(lost)).not.toContain("read");
+    const again = Promise.all(Array.from({ length: 2 * CONNECTIONS }, long));
+    await eventually("as many are at work again", allAtWork);
+    const over = again.then(() => true);
+    await eventually("all have ended", async () => {
+      await end();
+      return Promise.race([over, Promise.resolve(false)]);
+    });
+  });
 });
 
 test("reads that are not bounded go on as long as they take", async () => {
