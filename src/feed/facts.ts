@@ -14,6 +14,7 @@ export type Facts = (rows: readonly TransitionRow[], head: number) => Promise<re
 interface Known {
   /** Position up to which everything was committed when they were read. */
   readonly asOf: number;
+  /** By the clock that is never set. */
   readonly readAt: number;
   readonly facts: Promise<NodeFacts | null>;
 }
@@ -47,7 +48,7 @@ export function createFacts(read: (ids: readonly string[]) => Promise<readonly N
   }
 
   return (rows, head) => {
-    const now = Date.now();
+    const now = performance.now();
     forgetOld(now);
     const unknown = rows.filter(({ nodeId, position }) => (known.get(nodeId)?.asOf ?? -1) < position);
     if (unknown.length > 0) readAgain([...new Set(unknown.map(({ nodeId }) => nodeId))], head, now);

@@ -1,8 +1,8 @@
 /**
  * The stream of transitions: from a cursor, or after a snapshot, then live, without a gap and without a repetition.
  *
- * Modes of a stream: snapshot (all matching nodes as of one position), replay (from the cursor to the head), live. Each
- * goes over into the next by itself. It ends with a reset when the cursor is no longer good, when what comes next is not
+ * Modes of a stream: waiting (until it is its turn to be given a snapshot), snapshot (all matching nodes as of one
+ * position), replay (from the cursor to the head), live. Each goes over into the next by itself. It ends with a reset when the cursor is no longer good, when what comes next is not
  * kept any more, or when the process is leaving. Whatever it does, it says something every ten seconds.
  */
 import type { Database } from "../store/database.ts";
@@ -13,6 +13,7 @@ import { newestPosition, oldestPosition, transitionsAfter } from "../store/trans
 import type { TransitionFilter, TransitionRow } from "../store/transitions.ts";
 import { pulled } from "./pull.ts";
 import type { Patience } from "./pull.ts";
+import type { Claim, Snapshot } from "./snapshots.ts";
 import type { Tail } from "./tail.ts";
 
 /** Why a stream ended. */
@@ -44,6 +45,8 @@ const BOOKMARK_MS = 10_000;
 const WINDOW = 10_000;
 /** A snapshot is held for its reader so long; one that is still not through then is TOO_SLOW. */
 const SNAPSHOT_HELD_MS = 300_000;
+/** Where a reader is that has been given nothing yet: before the first transition. */
+const NOWHERE = 0;
 
 export function nodeStream(parts: { readonly database: Database; readonly tail: Tail }, request: NodeStreamRequest): AsyncIterableIterator<NodeStreamItem> {
   const { database, tail } = parts;
@@ -52,12 +55,14 @@ export function nodeStream(parts: { readonly database: Database; readonly tail: 
   let cursor: number | null = null;
   /** What was there when the stream began; it may be ahead of what the tail has seen. */
   let goal = 0;
+  let claim: Claim | null = null;
   let snapshot: { readonly nodes: readonly NodeRow[]; at: number } | null = null;
+  let failure: { readonly error: unknown } | null = null;
   let snapshotTimer: NodeJS.Timeout | undefined;
   let tooSlow = false;
   let caughtUp = false;
   let over = false;
-  let spokeAt = Date.now();
+  let spokeAt = performance.now();
 
   const bookmark = (position: number, marks: { readonly snapshotComplete?: boolean; readonly caughtUp?: boolean } = {}): NodeStreamItem => ({
     kind: "bookmark",
@@ -72,14 +77,31 @@ export function nodeStream(parts: { readonly database: Database; readonly tail: 
     return [{ kind: "reset", position, reason }];
   };
 
+  /** Asks for a snapshot the first time; items of it come when it is there. */
+  function awaitSnapshot(patience: Patience): readonly NodeStreamItem[] {
+    if (failure) throw failure.error;
+    if (claim) return [];
+    claim = tail.snapshot(request.filter);
+    claim.taken.then(
+      (taken) => {
+        if (claim) hold(taken);
+        patience.wake();
+      },
+      (error: unknown) => {
+        failure = { error };
+        patience.wake();
+      },
+    );
+    return [];
+  }
+
+  function hold({ position, nodes }: Snapshot): void {
+    cursor = position;
+    snapshot = { nodes, at: 0 };
+    if (nodes.length > BATCH) snapshotTimer = setTimeout(letGoOfSnapshot, SNAPSHOT_HELD_MS).unref();
+  }
+
   async function begin(): Promise<readonly NodeStreamItem[]> {
-    if (request.snapshot) {
-      const taken = await tail.snapshot(request.filter);
-      cursor = taken.position;
-      snapshot = { nodes: taken.nodes, at: 0 };
-      if (taken.nodes.length > BATCH) snapshotTimer = setTimeout(letGoOfSnapshot, SNAPSHOT_HELD_MS).unref();
-      return snapshotItems();
-    }
     const newest = await newestPosition(database.reader);
     if (request.after === undefined) {
       cursor = newest;
@@ -99,17 +121,21 @@ export function nodeStream(parts: { readonly database: Database; readonly tail: 
     const page = snapshot.nodes.slice(snapshot.at, snapshot.at + BATCH);
     snapshot.at += BATCH;
     const complete = snapshot.at >= snapshot.nodes.length;
-    if (complete) {
-      snapshot = null;
-      clearTimeout(snapshotTimer);
-    }
+    if (complete) release();
     const items: NodeStreamItem[] = page.map((node) => ({ kind: "snapshot", position, node }));
     return complete ? [...items, bookmark(position, { snapshotComplete: true })] : items;
   }
 
   function letGoOfSnapshot(): void {
-    snapshot = null;
+    release();
     tooSlow = true;
+  }
+
+  function release(): void {
+    snapshot = null;
+    clearTimeout(snapshotTimer);
+    claim?.release();
+    claim = null;
   }
 
   /** Matching rows after the cursor, which moves over those that do not match as well. */
@@ -136,27 +162,35 @@ export function nodeStream(parts: { readonly database: Database; readonly tail: 
     for (;;) {
       if (over || patience.left) return [];
       if (tooSlow) return end((await oldestPosition(database.reader)) - 1, "TOO_SLOW");
-      const items = snapshot ? snapshotItems() : cursor === null ? await begin() : await advance(cursor);
+      const items = snapshot ? snapshotItems() : cursor !== null ? await advance(cursor) : request.snapshot ? awaitSnapshot(patience) : await begin();
       if (items.length > 0) {
-        spokeAt = Date.now();
+        spokeAt = performance.now();
         return items;
       }
-      if (cursor === null) continue;
+      const silence = performance.now() - spokeAt;
+      if (cursor === null) {
+        if (tail.closed) return end(NOWHERE, "SHUTTING_DOWN");
+        if (silence < BOOKMARK_MS) await patience.wait(BOOKMARK_MS - silence);
+        else {
+          spokeAt = performance.now();
+          return [bookmark(NOWHERE)];
+        }
+        continue;
+      }
       const isBehind = cursor < newestSeen();
-      const silence = Date.now() - spokeAt;
       if (!isBehind && !caughtUp) {
         caughtUp = true;
-        spokeAt = Date.now();
+        spokeAt = performance.now();
         return [bookmark(cursor, { caughtUp: true })];
       }
       if (!isBehind && tail.closed) return end(cursor, "SHUTTING_DOWN");
       if (silence >= BOOKMARK_MS) {
-        spokeAt = Date.now();
+        spokeAt = performance.now();
         return [bookmark(cursor)];
       }
       if (!isBehind) await patience.wait(BOOKMARK_MS - silence);
     }
-  }, () => clearTimeout(snapshotTimer));
+  }, release);
 }
 
 /** By id alone the log itself can tell, also of nodes that are deleted; anything else is asked of the nodes as they are. */

@@ -8,6 +8,8 @@
 export interface Patience {
   /** Waits for a change, at most so long. Resolves at once when the reader has left. */
   wait(milliseconds: number): Promise<void>;
+  /** Ends the wait, or the next one: something else has changed. */
+  wake(): void;
   readonly left: boolean;
 }
 
@@ -21,10 +23,11 @@ export function pulled<Item>(onChange: (listener: () => void) => () => void, pro
   let ended = false;
   let wake = () => {};
   let changed = false;
-  const unsubscribe = onChange(() => {
+  const onChanged = () => {
     changed = true;
     wake();
-  });
+  };
+  const unsubscribe = onChange(onChanged);
   let turn: Promise<unknown> = Promise.resolve();
   /** How many items are asked for and not given yet. */
   let asked = 0;
@@ -46,6 +49,7 @@ export function pulled<Item>(onChange: (listener: () => void) => () => void, pro
       }
       changed = false;
     },
+    wake: onChanged,
   };
 
   function end(): IteratorResult<Item> {

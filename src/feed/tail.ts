@@ -14,7 +14,7 @@ import { newestPosition, transitionsAfter } from "../store/transitions.ts";
 import type { TransitionRow } from "../store/transitions.ts";
 import { createFacts } from "./facts.ts";
 import { createSnapshots } from "./snapshots.ts";
-import type { Snapshot } from "./snapshots.ts";
+import type { Claim } from "./snapshots.ts";
 
 export interface Tail extends AsyncDisposable {
   /** Position of the newest transition that this process has seen. */
@@ -25,8 +25,8 @@ export interface Tail extends AsyncDisposable {
   recent(after: number, limit: number): readonly TransitionRow[] | null;
   /** Facts of the node of each of these recent rows, in their order; null where it is deleted. */
   facts(rows: readonly TransitionRow[]): Promise<readonly (NodeFacts | null)[]>;
-  /** Every matching node and the position they are as of. */
-  snapshot(filter: NodeFilter | undefined): Promise<Snapshot>;
+  /** Claims a snapshot: every matching node and the position they are as of. Its turn comes in the order of asking. */
+  snapshot(filter: NodeFilter | undefined): Claim;
   /** Calls `listener` when the head has moved and when the tail ends. */
   onAdvance(listener: () => void): () => void;
   /** Calls `listener` when anything may have been written, a transition or not, and when the tail ends. */

@@ -32,7 +32,7 @@ export interface Database extends AsyncDisposable {
    * so `work` must have no effect outside the database before it returns.
    */
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
-  /** Runs `work` in a read-only transaction that sees one moment of the database. */
+  /** Runs `work` in a read-only transaction that sees one moment of the database, on one of a few connections of its own: writers wait for none. */
   snapshot<T>(work: (reader: Reader) => Promise<T>): Promise<T>;
   /**
    * Calls `onNotify` at every notification of `channel`, and with "" each time the connection was lost and is back:
@@ -44,7 +44,7 @@ export interface Database extends AsyncDisposable {
 
 export interface DatabaseOptions {
   readonly connection: Connection;
-  /** Size of the pool; bounded reads have half as many connections of their own. */
+  /** Size of the pool; bounded reads have half as many connections of their own, snapshots three. */
   readonly connectionsMax?: number;
   /** How long a statement of a bounded read may take, and may wait, in seconds. */
   readonly readSeconds?: number;
@@ -60,6 +60,8 @@ const RETRIED = new Set(["40001", "40P01"]);
 const TRIES = 5;
 /** How long a statement of a bounded read may take: as long as a query of the API may. */
 const READ_SECONDS = 10;
+/** Snapshots that are open at a time; one more waits. */
+const SNAPSHOTS_MAX = 3;
 /** How long statements may go on when the database is closed. */
 const END_SECONDS = 2;
 
@@ -69,6 +71,8 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
   const db = drizzle({ client: sql, jit: true });
   const atOnce = Math.ceil(connectionsMax / 2);
   const boundedSql = gated(connect(options.connection, atOnce, { seconds, onStatement }), { atOnce, seconds });
+  const snapshotSql = connect(options.connection, SNAPSHOTS_MAX, { seconds });
+  const snapshots = drizzle({ client: snapshotSql, jit: true });
   try {
     await requireVersion(sql);
   } catch (error) {
@@ -88,7 +92,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
         }
       }
     },
-    snapshot: (work) => db.transaction(work, { isolationLevel: "repeatable read", accessMode: "read only" }),
+    snapshot: (work) => snapshots.transaction(work, { isolationLevel: "repeatable read", accessMode: "read only" }),
     async listen(channel, onNotify) {
       const { unlisten } = await sql.listen(channel, onNotify, () => onNotify(""));
       return { unlisten };
@@ -97,7 +101,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
       await sql.notify(channel, payload);
     },
     async [Symbol.asyncDispose]() {
-      await Promise.all([sql.end({ timeout: END_SECONDS }), boundedSql.end({ timeout: END_SECONDS })]);
+      await Promise.all([sql, boundedSql, snapshotSql].map((one) => one.end({ timeout: END_SECONDS })));
     },
   };
 }

@@ -1,8 +1,9 @@
 /** Nodes: who they are, what state they are in, what inspection found. `state` is changed through `moveNodes` alone. */
-import { and, asc, count, desc, eq, gt, ilike, inArray, isNotNull, isNull, like, or, sql } from "drizzle-orm";
+import { and, asc, count, desc, eq, gt, ilike, isNotNull, isNull, like, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
 import type { NodeState } from "../lifecycle/node-states.ts";
+import { isAmong } from "./among.ts";
 import type { Reader, Tx } from "./database.ts";
 import { cutPage, pageClauses, pagesOf, rowsBelow } from "./page.ts";
 import type { Page, PageRequest } from "./page.ts";
@@ -49,11 +50,11 @@ export function nodeCondition(filter: NodeFilter | undefined): SQL | undefined {
   if (!filter) return undefined;
   const { ids, name, states, powerStates, presence, clusterId, clusterName, driver, hostGroup, labels } = filter;
   return and(
-    ids && inArray(nodes.id, [...ids]),
+    ids && isAmong(nodes.id, ids),
     name && stringCondition(name),
-    states && inArray(nodes.state, [...states]),
-    powerStates && inArray(nodes.powerState, [...powerStates]),
-    presence && inArray(nodes.presence, [...presence]),
+    states && isAmong(nodes.state, states),
+    powerStates && isAmong(nodes.powerState, powerStates),
+    presence && isAmong(nodes.presence, presence),
     isSet(nodes.maintenanceSince, filter.maintenance),
     isSet(nodes.retiredReason, filter.retired),
     isSet(nodes.lastError, filter.withErrors),
@@ -77,7 +78,7 @@ function isSet(column: PgColumn, wanted: boolean | undefined): SQL | undefined {
 function stringCondition(test: StringTest): SQL | undefined {
   return and(
     test.eq === undefined ? undefined : eq(nodes.name, test.eq),
-    test.in && inArray(nodes.name, [...test.in]),
+    test.in && isAmong(nodes.name, test.in),
     test.startsWith === undefined ? undefined : like(nodes.name, `${escapePattern(test.startsWith)}%`),
     test.contains === undefined ? undefined : ilike(nodes.name, `%${escapePattern(test.contains)}%`),
   );
@@ -88,11 +89,11 @@ function escapePattern(text: string): string {
 }
 
 export async function nodesByIds(reader: Reader, ids: readonly string[]): Promise<NodeRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(nodes).where(inArray(nodes.id, [...ids]));
+  return ids.length === 0 ? [] : reader.select().from(nodes).where(isAmong(nodes.id, ids));
 }
 
 export async function nodesByNames(reader: Reader, names: readonly string[]): Promise<NodeRow[]> {
-  return names.length === 0 ? [] : reader.select().from(nodes).where(inArray(nodes.name, [...names]));
+  return names.length === 0 ? [] : reader.select().from(nodes).where(isAmong(nodes.name, names));
 }
 
 /** Id and name of every node that matches, by name. */
@@ -108,13 +109,13 @@ export async function nodeKeys(reader: Reader, filter: NodeFilter): Promise<{ id
  */
 export async function lockNodes(tx: Tx, ids: readonly string[]): Promise<NodeRow[]> {
   if (ids.length === 0) return [];
-  return tx.select().from(nodes).where(inArray(nodes.id, [...ids])).orderBy(asc(nodes.id)).for("no key update");
+  return tx.select().from(nodes).where(isAmong(nodes.id, ids)).orderBy(asc(nodes.id)).for("no key update");
 }
 
 /** Locks those of the nodes that nobody holds just now. */
 export async function lockFreeNodes(tx: Tx, ids: readonly string[]): Promise<NodeRow[]> {
   if (ids.length === 0) return [];
-  return tx.select().from(nodes).where(inArray(nodes.id, [...ids])).orderBy(asc(nodes.id)).for("no key update", { skipLocked: true });
+  return tx.select().from(nodes).where(isAmong(nodes.id, ids)).orderBy(asc(nodes.id)).for("no key update", { skipLocked: true });
 }
 
 export const NODE_ORDERS = { NAME: nodes.name, CREATED_AT: nodes.createdAt, UPDATED_AT: nodes.updatedAt } as const;
@@ -151,7 +152,7 @@ export async function nodeCounts(reader: Reader, clusterIds: readonly string[], 
   const rows = await reader
     .select({ clusterId: nodes.clusterId, count: count() })
     .from(nodes)
-    .where(and(inArray(nodes.clusterId, [...clusterIds]), nodeCondition(filter)))
+    .where(and(isAmong(nodes.clusterId, clusterIds), nodeCondition(filter)))
     .groupBy(nodes.clusterId);
   const counts = new Map(rows.map((row) => [row.clusterId, row.count]));
   return new Map(clusterIds.map((id) => [id, counts.get(id) ?? 0]));
@@ -161,10 +162,13 @@ export async function countNodes(reader: Reader, filter: NodeFilter | undefined)
   return reader.$count(nodes, nodeCondition(filter));
 }
 
-/** All matching nodes after a name, by name: for readers that go through everything. */
-export async function nodesAfterName(reader: Reader, filter: NodeFilter | undefined, name: string | null, limit: number): Promise<NodeRow[]> {
+/**
+ * Which version of each matching node a reader sees, after a name, by name: for readers that go through everything. A
+ * version is the transaction that wrote it; the row of a node with the same version is the same.
+ */
+export async function nodeVersionsAfterName(reader: Reader, filter: NodeFilter | undefined, name: string | null, limit: number): Promise<{ id: string; version: string }[]> {
   return reader
-    .select()
+    .select({ id: nodes.id, version: sql<string>`${nodes}.xmin::text` })
     .from(nodes)
     .where(and(nodeCondition(filter), name === null ? undefined : gt(nodes.name, name)))
     .orderBy(asc(nodes.name))
@@ -196,7 +200,7 @@ export async function updateNodes(tx: Tx, ids: readonly string[], change: Partia
   await tx
     .update(nodes)
     .set({ ...change, revision: sql`${nodes.revision} + 1`, updatedAt: sql`now()` })
-    .where(inArray(nodes.id, [...ids]));
+    .where(isAmong(nodes.id, ids));
 }
 
 /** What goes with a change of state. */
@@ -217,7 +221,7 @@ export async function moveNodes(tx: Tx, ids: readonly string[], from: NodeState,
   return tx
     .update(nodes)
     .set({ ...change, state: to, transitionCount: sql`${nodes.transitionCount} + 1`, revision: sql`${nodes.revision} + 1`, updatedAt: sql`now()` })
-    .where(and(inArray(nodes.id, [...ids]), eq(nodes.state, from)))
+    .where(and(isAmong(nodes.id, ids), eq(nodes.state, from)))
     .returning({ id: nodes.id, name: nodes.name, project: nodes.project, transitionCount: nodes.transitionCount, revision: nodes.revision });
 }
 
@@ -239,7 +243,7 @@ export async function secretsOf(reader: Reader, nodeId: string): Promise<Secrets
 /** Node → names of the secret fields that are set, by driver. The values stay where they are. */
 export async function secretFieldsOf(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, Record<string, string[]>>> {
   if (nodeIds.length === 0) return new Map();
-  const rows = await reader.select().from(nodeSecrets).where(inArray(nodeSecrets.nodeId, [...nodeIds]));
+  const rows = await reader.select().from(nodeSecrets).where(isAmong(nodeSecrets.nodeId, nodeIds));
   return new Map(rows.map(({ nodeId, secrets }) => [nodeId, Object.fromEntries(Object.entries(secrets).map(([driver, fields]) => [driver, Object.keys(fields)]))]));
 }
 
@@ -255,7 +259,7 @@ export async function inventoriesPages(reader: Reader, nodeIds: readonly string[
 }
 
 export async function inventoriesByIds(reader: Reader, ids: readonly string[]): Promise<InventoryRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(inventories).where(inArray(inventories.id, [...ids]));
+  return ids.length === 0 ? [] : reader.select().from(inventories).where(isAmong(inventories.id, ids));
 }
 
 /** The newest inventory of each node that has one. */
@@ -264,7 +268,7 @@ export async function newestInventories(reader: Reader, nodeIds: readonly string
   const rows = await reader
     .select()
     .from(inventories)
-    .where(sql`(${inventories.nodeId}, ${inventories.takenAt}) in (select node_id, max(taken_at) from inventories where ${inArray(inventories.nodeId, [...nodeIds])} group by node_id)`)
+    .where(sql`(${inventories.nodeId}, ${inventories.takenAt}) in (select node_id, max(taken_at) from inventories where ${isAmong(inventories.nodeId, nodeIds)} group by node_id)`)
     .orderBy(desc(inventories.id));
   return new Map(rows.map((row) => [row.nodeId, row]));
 }

@@ -1,8 +1,11 @@
 /** What many streams ask for at the same time is read once, and is never older than what it is asked about. */
-import { afterAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createFacts } from "../../src/feed/facts.ts";
 import type { NodeStreamItem } from "../../src/feed/node-stream.ts";
+import { createSnapshots } from "../../src/feed/snapshots.ts";
+import type { Claim, Snapshot } from "../../src/feed/snapshots.ts";
 import type { NodeFacts } from "../../src/store/node-facts.ts";
+import type { NodeFilter } from "../../src/store/nodes.ts";
 import type { TransitionRow } from "../../src/store/transitions.ts";
 import { ALICE } from "../support/builders.ts";
 import { feedUnderTest } from "../support/feed.ts";
@@ -64,7 +67,6 @@ describe("facts", () => {
     reads = [];
     state = "first";
     fails = false;
-    vi.useRealTimers();
   });
 
   test("are read once for all who ask about the same, each node once", async () => {
@@ -84,13 +86,13 @@ describe("facts", () => {
   });
 
   test("are read anew after a moment", async () => {
-    vi.useFakeTimers({ toFake: ["Date"] });
+    const now = vi.spyOn(performance, "now").mockReturnValue(1_000);
     const of = facts();
     await of([row("a", 1)], 1);
-    vi.setSystemTime(Date.now() + 300);
+    now.mockReturnValue(1_300);
     state = "second";
     expect(await names(of([row("a", 1)], 1))).toEqual(["second"]);
-    vi.useRealTimers();
+    now.mockRestore();
   });
 
   test("that could not be read fail those who asked, and nobody after them", async () => {
@@ -103,24 +105,103 @@ describe("facts", () => {
 });
 
 describe("snapshots", () => {
+  type Limits = Parameters<typeof createSnapshots>[1];
+  const claimed = (filters: readonly (NodeFilter | undefined)[], limits?: Limits) => {
+    const claim = createSnapshots(ostler.database, limits);
+    return filters.map((filter) => claim(filter));
+  };
+  const taken = (claims: readonly Claim[]) => Promise.all(claims.map((claim) => claim.taken));
+  const differing = (count: number) => Array.from({ length: count }, (_, index) => ({ not: { name: { eq: `x${index}` } } }));
+  /** How many are open at a time, and in all. */
+  function openedSnapshots() {
+    const counts = { now: 0, most: 0, all: 0 };
+    const { snapshot } = ostler.database;
+    vi.spyOn(ostler.database, "snapshot").mockImplementation(async (work) => {
+      counts.now += 1;
+      counts.all += 1;
+      counts.most = Math.max(counts.most, counts.now);
+      return snapshot(work).finally(() => void (counts.now -= 1));
+    });
+    return counts;
+  }
+  afterEach(() => void vi.restoreAllMocks());
+
   test("that are asked for at the same time are two at most: the one under way and the one after it", async () => {
-    const opened = vi.spyOn(ostler.database, "snapshot");
-    const taken = await Promise.all(Array.from({ length: 200 }, () => feed.tail.snapshot(undefined)));
-    expect(opened).toHaveBeenCalledTimes(2);
-    expect(new Set(taken).size).toBe(2);
-    await feed.tail.snapshot(undefined);
-    expect(opened).toHaveBeenCalledTimes(3);
-    opened.mockRestore();
+    const opened = openedSnapshots();
+    const all = await Promise.all(Array.from({ length: 200 }, () => feed.tail.snapshot(undefined).taken));
+    expect(opened.all).toBe(2);
+    expect(new Set(all).size).toBe(2);
+    await feed.tail.snapshot(undefined).taken;
+    expect(opened.all).toBe(3);
   });
 
   test("have in them whatever was written before they were asked for", async () => {
     const [node] = await ostler.aNode().times(1);
-    const early = feed.tail.snapshot(undefined);
+    const early = feed.tail.snapshot(undefined).taken;
     const revision = (await ostler.node(node as never)).revision;
     await ostler.engine.updateNode(ALICE, node?.id ?? "", { labels: { written: "just now" }, ifRevision: revision });
-    const late = await feed.tail.snapshot(undefined);
+    const late = await feed.tail.snapshot(undefined).taken;
     await early;
     expect(late.nodes.find(({ id }) => id === node?.id)?.labels).toEqual({ written: "just now" });
+  });
+
+  test("of 100 filters are taken two at a time, and hold each node once", async () => {
+    await ostler.aNode().times(20);
+    const opened = openedSnapshots();
+    const all = await taken(claimed(differing(100)));
+    expect(opened).toMatchObject({ all: 100, most: 2 });
+    const [first] = all;
+    expect(first?.nodes.length).toBeGreaterThanOrEqual(20);
+    expect(new Set(all.flatMap(({ nodes }) => nodes)).size).toBe(first?.nodes.length);
+  });
+
+  test("share no row of a node that has changed in between", async () => {
+    const [node] = await ostler.aNode().times(1);
+    const claim = createSnapshots(ostler.database);
+    const rowIn = ({ nodes }: Snapshot) => nodes.find(({ id }) => id === node?.id);
+    const before = await claim(undefined).taken;
+    // Not even what is written without a new revision.
+    await ostler.test.sql`update nodes set labels = '{"quietly": "written"}' where id = ${node?.id ?? ""}`;
+    const after = await claim(undefined).taken;
+    expect(rowIn(before)?.labels).toEqual({});
+    expect(rowIn(after)?.labels).toEqual({ quietly: "written" });
+    expect(before.nodes.filter((row) => after.nodes.includes(row))).toHaveLength(before.nodes.length - 1);
+  });
+
+  test("wait for readers that hold very many, and are taken in the order of asking when these let go", async () => {
+    await ostler.aNode().times(3);
+    const opened = openedSnapshots();
+    const claims = claimed(differing(4), { atOnce: 1, heldMax: 1 });
+    await claims[0]?.taken;
+    const second = vi.fn<() => void>();
+    void claims[1]?.taken.then(second);
+    await new Promise(setImmediate);
+    expect(opened.all).toBe(1);
+    expect(second).not.toHaveBeenCalled();
+    claims[2]?.release();
+    claims[0]?.release();
+    claims[0]?.release();
+    await claims[1]?.taken;
+    expect(opened.all).toBe(2);
+    claims[1]?.release();
+    await claims[3]?.taken;
+    expect(opened.all).toBe(3);
+  });
+
+  test("that nobody waits for any more are not begun, and not gone on with", async () => {
+    const opened = openedSnapshots();
+    const [now, ...later] = claimed(differing(50), { atOnce: 1, heldMax: 1 });
+    for (const claim of later) claim.release();
+    now?.release();
+    await vi.waitFor(() => expect(opened.now).toBe(0));
+    expect(opened.all).toBe(1);
+  });
+
+  test("that fail, fail those who asked, and nobody after them", async () => {
+    const claim = createSnapshots(ostler.database);
+    vi.spyOn(ostler.database, "snapshot").mockRejectedValueOnce(new Error("the database is away"));
+    await expect(claim(undefined).taken).rejects.toThrow("the database is away");
+    expect((await claim(undefined).taken).nodes.length).toBeGreaterThan(0);
   });
 });
 
@@ -133,9 +214,8 @@ describe("a filtered stream that has much to skip", () => {
     await sql`insert into transitions (position, node_id, node_name, project, from_state, to_state, event, sequence, node_revision, actor, at)
       select n, gen_random_uuid(), 'long-gone', 'default', null, 'ENROLLED', 'register', 1, 1, 'test', now() from generate_series(1, 60000) n`;
     await vi.waitFor(() => expect(far.tail.head).toBe(60_000), { timeout: 20_000 });
-    const began = Date.now();
-    let now = began;
-    vi.spyOn(Date, "now").mockImplementation(() => now);
+    let now = performance.now();
+    vi.spyOn(performance, "now").mockImplementation(() => now);
     const select = far.ostler.database.reader.select.bind(far.ostler.database.reader);
     // Each statement takes six seconds, as far as the stream can tell.
     vi.spyOn(far.ostler.database.reader, "select").mockImplementation(((...given: [never]) => {

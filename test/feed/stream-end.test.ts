@@ -17,13 +17,25 @@ async function isPending(promise: Promise<unknown>): Promise<boolean> {
   return (await Promise.race([promise, Promise.resolve(open)])) === open;
 }
 
+/** Timers that wait for us, and the clock that goes with them; it goes on from where it is. */
+function fakeTimers(): void {
+  const began = Math.ceil(performance.now());
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "Date", "performance"] });
+  const fake = performance.now.bind(performance);
+  const from = fake();
+  vi.spyOn(performance, "now").mockImplementation(() => began + Math.round(fake() - from));
+}
+
 describe("a stream to which nothing happens", () => {
-  afterEach(() => void vi.useRealTimers());
+  afterEach(() => {
+    vi.restoreAllMocks();
+    vi.useRealTimers();
+  });
 
   test("gives a bookmark every ten seconds", async () => {
     const stream = feed.stream({ filter: { name: { eq: "nobody" } } });
     await stream.next();
-    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "Date"] });
+    fakeTimers();
     for (const _ of range(1, 3)) {
       const next = stream.next();
       await vi.advanceTimersByTimeAsync(9_990);
@@ -39,12 +51,80 @@ describe("a stream to which nothing happens", () => {
     const stream = feed.stream({ filter: { name: { eq: "nobody" } } });
     await stream.next();
     const next = stream.next();
-    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 9_000 });
+    const began = performance.now();
+    const now = vi.spyOn(performance, "now").mockReturnValue(began + 9_000);
     await feed.goRound(nodes);
     expect(await isPending(next)).toBe(true);
-    vi.setSystemTime(Date.now() + 1_001);
+    now.mockReturnValue(began + 10_001);
     await feed.goRound(nodes);
     expect((await next).value).toMatchObject({ kind: "bookmark", caughtUp: false });
+    await stream.return?.();
+  });
+});
+
+describe("a stream that waits for its snapshot", () => {
+  afterEach(() => {
+    vi.restoreAllMocks();
+    vi.useRealTimers();
+  });
+  /** A stream to which no snapshot is given, and whether it still claims one. */
+  function waitingStream() {
+    const released = vi.fn<() => void>();
+    vi.spyOn(feed.tail, "snapshot").mockReturnValue({ taken: new Promise(() => {}), release: released });
+    return { stream: feed.stream({ snapshot: true }), released };
+  }
+
+  test("gives a bookmark every ten seconds, at no position", async () => {
+    fakeTimers();
+    const { stream } = waitingStream();
+    for (const _ of range(1, 3)) {
+      const next = stream.next();
+      await vi.advanceTimersByTimeAsync(9_990);
+      expect(await isPending(next)).toBe(true);
+      await vi.advanceTimersByTimeAsync(10);
+      expect((await next).value).toMatchObject({ kind: "bookmark", position: 0, caughtUp: false, snapshotComplete: false });
+    }
+    await stream.return?.();
+  });
+
+  test("ends at once when its client leaves, and gives up its claim", async () => {
+    const { stream, released } = waitingStream();
+    const next = stream.next();
+    expect(await isPending(next)).toBe(true);
+    expect(released).not.toHaveBeenCalled();
+    await stream.return?.();
+    expect(await next).toEqual({ done: true, value: undefined });
+    expect(released).toHaveBeenCalledTimes(1);
+  });
+
+  test("fails when it cannot be taken", async () => {
+    vi.spyOn(feed.tail, "snapshot").mockReturnValue({ taken: Promise.reject(new Error("the database is away")), release() {} });
+    await expect(feed.stream({ snapshot: true }).next()).rejects.toThrow("the database is away");
+  });
+
+  test("gives up its claim when it has been given everything", async () => {
+    const released = vi.fn<() => void>();
+    const { snapshot } = feed.tail;
+    vi.spyOn(feed.tail, "snapshot").mockImplementation((filter) => ({ taken: snapshot(filter).taken, release: released }));
+    const stream = feed.stream({ snapshot: true });
+    await takeUntil(stream, (item) => item.kind === "bookmark" && item.snapshotComplete);
+    expect(released).toHaveBeenCalledTimes(1);
+    await stream.return?.();
+    expect(released).toHaveBeenCalledTimes(1);
+  });
+});
+
+describe("a clock that is set back", () => {
+  test("makes no stream silent", async () => {
+    const stream = feed.stream();
+    await stream.next();
+    fakeTimers();
+    vi.setSystemTime(Date.now() - 3_600_000);
+    const next = stream.next();
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect((await next).value).toMatchObject({ kind: "bookmark" });
+    vi.useRealTimers();
+    vi.restoreAllMocks();
     await stream.return?.();
   });
 });
