@@ -6,7 +6,12 @@
  * one group when document, operation and caller are the same, and the variables that are used below the root field:
  * those in its arguments, a cursor or a filter, only decide which events come. Whoever of the group comes to an event
  * first executes it; those who come to it within a moment get its result, which carries its text (`stringify`), ready
- * for server-sent events and for WebSocket. After that moment it is executed anew, so nobody is shown an old node.
+ * for server-sent events and for WebSocket. After that moment it is executed anew.
+ *
+ * Nobody is shown anything older than what he knows: a result is given only to subscribers who had subscribed before its
+ * execution began, and to whom nothing is told yet that was executed later. Others execute the event anew, and theirs is
+ * the one that is given from then on. So what a client wrote before it subscribed is in all it is told, and no node goes
+ * back within a stream. Many who come at once share all the same, because they have all come before the first is told.
  *
  * Each subscriber still reads its own source at its own pace; nothing queues here. And nothing else stands between: plugins
  * after this one do not see these streams, so errors are masked here.
@@ -40,45 +45,93 @@ interface Group {
   members: number;
 }
 
-interface Held {
+/** Executions are put in order by the count of all their beginnings and ends. */
+interface Execution {
+  readonly begun: number;
+  /** In milliseconds of a clock that nobody sets. */
   readonly at: number;
-  result: Awaitable<ExecutionResult>;
+  ended: number;
+  /** null while it goes on, and for good when it is none for others. */
+  result: ExecutionResult | null;
+  /** Settles with it, if it takes a while; never rejects. */
+  end: Promise<unknown> | null;
   characters: number;
+}
+
+/** One subscriber. */
+interface Reader {
+  readonly group: Group;
+  /** Count as of which it knows the world: when it subscribed, and then the end of the last execution that it was told. */
+  knows: number;
 }
 
 export function shareEvents(mask: Mask): Plugin<Context> {
   const groups = new Map<string, Group>();
-  // In the order of their making, oldest first.
-  const held = new Map<string, Held>();
+  // In the order of their beginnings, oldest first.
+  const held = new Map<string, Execution>();
   let characters = 0;
   let groupsMade = 0;
+  let count = 0;
+
+  function letGo(name: string): void {
+    characters -= held.get(name)?.characters ?? 0;
+    held.delete(name);
+  }
 
   function forget(now: number): void {
-    for (const [name, entry] of held) {
-      if (now - entry.at <= FRESH_MS && held.size <= HELD_MAX && characters <= CHARACTERS_MAX) return;
-      held.delete(name);
-      characters -= entry.characters;
+    for (const [name, { at }] of held) {
+      if (now - at <= FRESH_MS && held.size <= HELD_MAX && characters <= CHARACTERS_MAX) return;
+      letGo(name);
     }
   }
 
-  function resultFor(group: Group, key: string, execute: () => Awaitable<ExecutionResult>): Awaitable<ExecutionResult> {
-    const now = Date.now();
-    forget(now);
-    const name = `${group.id} ${key}`;
-    const known = held.get(name);
-    if (known) return known.result;
-    const entry: Held = { at: now, result: { data: null }, characters: 0 };
-    held.set(name, entry);
-    const take = (executed: ExecutionResult) => {
-      entry.result = withText(executed, (length) => {
-        entry.characters = length;
-        if (held.get(name) === entry) characters += length;
-      });
-      return entry.result;
+  /** Executes an event for one subscriber, and under a name, if there is one, for those who come after it. */
+  function execute(reader: Reader, name: string | null, work: () => Awaitable<ExecutionResult>): Awaitable<ExecutionResult> {
+    const mine: Execution = { begun: (count += 1), at: performance.now(), ended: 0, result: null, end: null, characters: 0 };
+    const isHeld = () => name !== null && held.get(name) === mine;
+    const fail = (error: unknown): never => {
+      if (name !== null && isHeld()) letGo(name);
+      throw error;
     };
-    const executed = execute();
-    entry.result = executed instanceof Promise ? executed.then(take) : take(executed);
-    return entry.result;
+    const take = (result: ExecutionResult): ExecutionResult => {
+      reader.knows = mine.ended = count += 1;
+      if (name === null) return result;
+      // Each is to have its own error: a passing fault hits one, and the request it names is its own.
+      if (result.errors) {
+        if (isHeld()) letGo(name);
+        return result;
+      }
+      const { ready, length } = withText(result);
+      if (isHeld()) characters += mine.characters = length;
+      return (mine.result = ready);
+    };
+    if (name !== null) {
+      letGo(name);
+      held.set(name, mine);
+    }
+    try {
+      const result = work();
+      if (!(result instanceof Promise)) return take(result);
+      const taken = result.then(take).catch(fail);
+      mine.end = taken.catch(() => {});
+      return taken;
+    } catch (error) {
+      return fail(error);
+    }
+  }
+
+  /** The result of an event that others may be told too: theirs, if there is one that is new enough for this subscriber. */
+  function resultFor(reader: Reader, key: string, work: () => Awaitable<ExecutionResult>): Awaitable<ExecutionResult> {
+    forget(performance.now());
+    const name = `${reader.group.id} ${key}`;
+    const known = held.get(name);
+    if (!known || known.begun <= reader.knows) return execute(reader, name, work);
+    const given = (): Awaitable<ExecutionResult> => {
+      if (!known.result) return execute(reader, null, work);
+      reader.knows = known.ended;
+      return known.result;
+    };
+    return known.end && !known.result ? known.end.then(given) : given();
   }
 
   /** Counts a subscriber into its group; answers how to leave it. */
@@ -103,16 +156,18 @@ export function shareEvents(mask: Mask): Plugin<Context> {
       const eventKey = eventKeyOf(args);
       const scope = eventKey ? scopeOf(args, given.contextValue.actor) : null;
       if (!eventKey || scope === null) return;
+      const knows = count;
       const source = await createSourceEventStream(args);
       if (!(Symbol.asyncIterator in source)) return setResultAndStopExecution(masked(source, mask));
       const { group, leave } = join(scope);
+      const reader: Reader = { group, knows };
       const resultOf = (event: unknown) => {
-        const execute = () => {
+        const work = () => {
           const executed = executeSubscriptionEvent({ ...args, rootValue: event });
           return executed instanceof Promise ? executed.then((result) => masked(result, mask)) : masked(executed, mask);
         };
         const key = group.members > 1 ? eventKey(event) : null;
-        return key === null ? execute() : resultFor(group, key, execute);
+        return key === null ? execute(reader, null, work) : resultFor(reader, key, work);
       };
       setResultAndStopExecution(mapped(source[Symbol.asyncIterator](), { resultOf, leave, mask }));
     },
@@ -123,15 +178,12 @@ function masked(result: ExecutionResult, mask: Mask): ExecutionResult {
   return result.errors ? { ...result, errors: result.errors.map(mask) } : result;
 }
 
-/** The result with its text, which holds as long as nobody has added to it. */
-function withText(result: ExecutionResult, measure: (characters: number) => void): ExecutionResult {
-  if (result.errors !== undefined) return result;
+/** A result without errors with its text, which holds as long as nobody has added to it. */
+function withText(result: ExecutionResult): { readonly ready: ReadyResult; readonly length: number } {
   const text = JSON.stringify(result);
-  measure(text.length);
   const { data } = result;
   const stringify = (given: ExecutionResult) => (given.data === data && given.errors === undefined && given.extensions === undefined ? text : JSON.stringify(given));
-  const ready: ReadyResult = { ...result, stringify };
-  return ready;
+  return { ready: { ...result, stringify }, length: text.length };
 }
 
 /** Results of the events of a source, whose end, and whose reader's leaving, goes through at once. */
@@ -144,9 +196,12 @@ function mapped(source: AsyncIterator<unknown>, { resultOf, leave, mask }: { rea
           leave();
           return { done, value: undefined };
         }
-        return { done: false, value: await resultOf(value) };
+        const result = resultOf(value);
+        return { done: false, value: result instanceof Promise ? await result : result };
       } catch (error) {
         leave();
+        // When it is the result that failed, the source would go on for ever.
+        await Promise.allSettled([source.return?.()]);
         throw mask(error);
       }
     },
@@ -169,15 +224,16 @@ function mapped(source: AsyncIterator<unknown>, { resultOf, leave, mask }: { rea
 const documents = new WeakMap<OperationDefinitionNode, { readonly id: number; readonly variables: readonly string[] }>();
 let documentsSeen = 0;
 
-/** What all subscribers of a group have in common; null where that cannot be told. */
+/** What all subscribers of a group have in common; null where that cannot be told. A variable that is absent is not null: defaults differ. */
 function scopeOf(args: ValidatedSubscriptionArgs, actor: Context["actor"]): string | null {
+  const { coerced } = args.variableValues;
   let known = documents.get(args.operation);
   if (!known) {
     known = { id: (documentsSeen += 1), variables: variablesBelowRoot(args.operation, args.fragmentDefinitions) };
     documents.set(args.operation, known);
   }
   try {
-    return JSON.stringify([known.id, actor, known.variables.map((name) => args.variableValues.coerced[name] ?? null)]);
+    return JSON.stringify([known.id, actor, known.variables.map((name) => (Object.hasOwn(coerced, name) ? [coerced[name]] : []))]);
   } catch {
     // A value that JSON has no form for.
     return null;

@@ -53,13 +53,13 @@ export function notFound(message: string): GraphQLError {
   return new GraphQLError(message, { extensions: { code: "NOT_FOUND" } });
 }
 
-/** Whoever reads the log meets the same transitions, snapshots of one position, and marks, which may be as old as these. */
+/** Whoever reads the log meets the same transitions, snapshots, and marks. A position does not move when a node is edited: its revision does. */
 const eventKey: EventKey<NodeStreamItem> = (item) => {
   switch (item.kind) {
     case "transition":
       return `t${item.position}`;
     case "snapshot":
-      return `s${item.position} ${item.node.id}`;
+      return `s${item.position} ${item.node.id} ${item.node.revision}`;
     case "bookmark":
       return `b${item.position} ${item.snapshotComplete} ${item.caughtUp}`;
     case "reset":

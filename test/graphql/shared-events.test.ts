@@ -1,11 +1,13 @@
 /** Subscribers that ask the same are given one execution and one text of each event; those that do not, their own. */
-import { parse } from "graphql";
-import type { OperationDefinitionNode } from "graphql";
-import { afterAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { variablesBelowRoot } from "../../src/graphql/shared-events.ts";
+import { GraphQLError, buildSchema, parse } from "graphql";
+import type { DocumentNode, ExecutionResult, OperationDefinitionNode } from "graphql";
+import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { buildSchema as buildOstler } from "../../src/graphql/schema.ts";
+import { shareEvents, variablesBelowRoot } from "../../src/graphql/shared-events.ts";
+import type { EventKey } from "../../src/graphql/shared-events.ts";
 import { nodes } from "../../src/store/tables.ts";
 import { eventually } from "../support/eventually.ts";
-import { serviceUnderTest, takeUntil } from "../support/service.ts";
+import { serviceUnderTest, takeAll, takeUntil } from "../support/service.ts";
 import type { Items } from "../support/service.ts";
 
 const ostler = await serviceUnderTest({ started: false });
@@ -139,6 +141,194 @@ describe("a result", () => {
 function aTransition(nodeId: string) {
   return { nodeId, nodeName: "ghost", project: "default", fromState: "ENROLLED", toState: "ENROLLED", event: "recover", sequence: 1_000_000, nodeRevision: 1, target: null, operationId: null, runId: null, step: null, actor: "test", reason: null } as const;
 }
+
+describe("a snapshot", () => {
+  const SNAPSHOT = `
+    subscription Snapshot($filter: NodeFilter, $snapshot: Boolean! = true) {
+      nodeTransitions(filter: $filter, snapshot: $snapshot) {
+        ... on NodeSnapshot { node { revision labels { value } cluster { name } } }
+        ... on StreamBookmark { snapshotComplete caughtUp }
+      }
+    }`;
+  type Told = { readonly nodeTransitions: { readonly snapshotComplete?: boolean; readonly caughtUp?: boolean; readonly node?: { readonly revision: number; readonly labels: readonly { readonly value: string }[] } } };
+  const isComplete = ({ nodeTransitions }: Told) => nodeTransitions.snapshotComplete === true;
+
+  test("tells what was written before it was asked for, although no position has moved", async () => {
+    await follow("overSocket", 1, () => ({ snapshot: false }), SNAPSHOT);
+    const [name = ""] = await ostler.register(1);
+    const { node } = await ostler.query<{ node: { id: string } }>("query Id($name: String!) { node(by: { name: $name }) { id } }", { name });
+    const told = async () => {
+      const items = ostler.overSocket<Told>(SNAPSHOT, { filter: { ids: [node.id] } });
+      const [first] = await takeUntil(items, isComplete);
+      await items.return?.();
+      return first?.nodeTransitions.node;
+    };
+    for (let revision = 1; revision <= 5; revision += 1) {
+      expect(await told()).toMatchObject({ revision, labels: revision === 1 ? [] : [{ value: String(revision) }] });
+      await ostler.query("mutation Label($input: UpdateNodeInput!) { updateNode(input: $input) { errors { message } } }", { input: { id: node.id, labels: [{ key: "seen", value: String(revision + 1) }] } });
+    }
+  });
+
+  test("of one position and another revision is another event", () => {
+    const field = buildOstler([]).getSubscriptionType()?.getFields()["nodeTransitions"];
+    const eventKey = field?.extensions["eventKey"] as EventKey<unknown>;
+    const keys = [1, 2, 2].map((revision) => eventKey({ kind: "snapshot", position: 7, node: { id: "n", revision } }));
+    expect(new Set(keys).size).toBe(2);
+  });
+
+  test("of many who come at once is executed for few of them", async () => {
+    await follow("overSocket", 1, () => ({ snapshot: false }), SNAPSHOT);
+    const names = await ostler.register(5);
+    const statements = await statementsOf(async () => {
+      const all = await Promise.all(Array.from({ length: 40 }, async () => {
+        const items = ostler.overSocket<Told>(SNAPSHOT, { filter: { name: { in: names } } });
+        const told = await takeUntil(items, isComplete);
+        await items.return?.();
+        return told;
+      }));
+      for (const told of all) expect(told).toHaveLength(6);
+    });
+    expect(statements).toBeLessThan(40);
+  });
+});
+
+/** The plugin alone, on a node whose revision each execution reads. */
+function pluginUnderTest() {
+  const state = { revision: 1, executions: 0, fault: null as Error | null, left: 0 };
+  const schema = buildSchema(`
+    type Query { none: Int }
+    type Subscription { told: Told }
+    type Told { key: String revision: Int given(value: Int = 7): String }
+  `);
+  const field = schema.getSubscriptionType()?.getFields()["told"];
+  if (!field) throw new Error("There is no field.");
+  field.extensions = { eventKey: ({ key }: Event) => (key.startsWith("own") ? null : key) };
+  field.subscribe = (_root, _args, { source }: { source: AsyncIterator<Event> }) => source;
+  field.resolve = (event: Event) => ({
+    ...event,
+    revision: async () => {
+      state.executions += 1;
+      const { revision, fault } = state;
+      await Promise.resolve();
+      if (fault) throw fault;
+      return revision;
+    },
+    given: ({ value }: { value: number | null }) => String(value),
+  });
+  let masked = 0;
+  const plugin = shareEvents((error) => new GraphQLError(`fault ${(masked += 1)}: ${(error as Error).message}`));
+
+  interface Event {
+    readonly key: string;
+  }
+  const ALL = parse("subscription All { told { key revision } }");
+
+  /** A subscriber whose source has these events, and then waits. */
+  async function subscriber(keys: readonly string[], document: DocumentNode = ALL, variableValues: Record<string, unknown> = {}): Promise<AsyncIterableIterator<ExecutionResult>> {
+    const events = keys.map((key): Event => ({ key }));
+    const source: AsyncIterableIterator<Event> = {
+      next: async () => {
+        const value = events.shift();
+        return value ? { done: false, value } : { done: true, value: undefined };
+      },
+      return: async () => {
+        state.left += 1;
+        return { done: true, value: undefined };
+      },
+      [Symbol.asyncIterator]: () => source,
+    };
+    let stream: unknown;
+    const args = { schema, document, variableValues, contextValue: { actor: "alice", source } };
+    await plugin.onSubscribe?.({ args, setResultAndStopExecution: (result: unknown) => void (stream = result) } as never);
+    return stream as AsyncIterableIterator<ExecutionResult>;
+  }
+  return { state, subscriber };
+}
+
+describe("a subscriber", () => {
+  const next = async (items: AsyncIterator<ExecutionResult>): Promise<unknown> => ((await items.next()) as { value: ExecutionResult }).value.data?.["told"];
+  afterEach(() => void vi.useRealTimers());
+
+  test("is given what another of its group executed after both had come", async () => {
+    const { state, subscriber } = pluginUnderTest();
+    const [a, b] = [await subscriber(["t6", "t7"]), await subscriber(["t6", "t7"])];
+    for (const items of [a, b, a, b]) await next(items);
+    expect(state.executions).toBe(2);
+  });
+
+  test("is given what another is just executing", async () => {
+    const { state, subscriber } = pluginUnderTest();
+    const all = await Promise.all(Array.from({ length: 10 }, async () => subscriber(["t6", "t7", "t8"])));
+    expect(new Set((await Promise.all(all.map(async (items) => JSON.stringify(await takeAll(items)))))).size).toBe(1);
+    expect(state.executions).toBe(3);
+  });
+
+  test("is not told what was executed before it came", async () => {
+    const { state, subscriber } = pluginUnderTest();
+    const [a] = [await subscriber(["t6"]), await subscriber([])];
+    expect(await next(a)).toMatchObject({ revision: 1 });
+    state.revision = 2;
+    expect(await next(await subscriber(["t6"]))).toMatchObject({ revision: 2 });
+  });
+
+  test("is never shown an older node than before: not after what it executed itself", async () => {
+    const { state, subscriber } = pluginUnderTest();
+    const [a, b] = [await subscriber(["t6", "t7"]), await subscriber(["own", "t7"])];
+    for (const key of ["t6", "t7"]) expect(await next(a)).toEqual({ key, revision: 1 });
+    state.revision = 2;
+    for (const key of ["own", "t7"]) expect(await next(b)).toEqual({ key, revision: 2 });
+  });
+
+  test("is never shown an older node than before: not after what was forgotten and executed anew", async () => {
+    vi.useFakeTimers({ toFake: ["Date", "performance"] });
+    const { state, subscriber } = pluginUnderTest();
+    const [a, b] = [await subscriber(["t6", "t7"]), await subscriber(["t6", "t7"])];
+    expect(await next(a)).toEqual({ key: "t6", revision: 1 });
+    vi.advanceTimersByTime(200);
+    expect(await next(a)).toEqual({ key: "t7", revision: 1 });
+    vi.advanceTimersByTime(100);
+    state.revision = 2;
+    for (const key of ["t6", "t7"]) expect(await next(b)).toEqual({ key, revision: 2 });
+  });
+
+  test("is told anew after a moment, also when the clock has been set back", async () => {
+    vi.useFakeTimers({ toFake: ["Date", "performance"] });
+    const { state, subscriber } = pluginUnderTest();
+    const [a, b] = [await subscriber(["t6"]), await subscriber(["t6"])];
+    await next(a);
+    state.revision = 2;
+    vi.advanceTimersByTime(300);
+    vi.setSystemTime(Date.now() - 3_600_000);
+    expect(await next(b)).toMatchObject({ revision: 2 });
+  });
+
+  test("has its own error, not another's, and what can be told by then", async () => {
+    const { state, subscriber } = pluginUnderTest();
+    const [a, b, c] = [await subscriber(["t6"]), await subscriber(["t6"]), await subscriber(["t6"])];
+    state.fault = new Error("gone for a moment");
+    const messages = await Promise.all([a, b].map(async (items) => ((await items.next()) as { value: ExecutionResult }).value.errors?.[0]?.message));
+    expect(new Set(messages)).toEqual(new Set(["fault 1: gone for a moment", "fault 2: gone for a moment"]));
+    state.fault = null;
+    expect(await next(c)).toEqual({ key: "t6", revision: 1 });
+  });
+
+  test("that leaves a variable out is not of one group with one that says null", async () => {
+    const { subscriber } = pluginUnderTest();
+    const document = parse("subscription Given($value: Int) { told { given(value: $value) } }");
+    const asked = [{}, { value: null }, { value: 1 }, {}];
+    const all = await Promise.all(asked.map(async (variables) => subscriber(["t6"], document, variables)));
+    const told: unknown[] = [];
+    for (const items of all) told.push(await next(items));
+    expect(told).toEqual([{ given: "7" }, { given: "null" }, { given: "1" }, { given: "7" }]);
+  });
+
+  test("whose event fails outside of its fields leaves its source, once", async () => {
+    const { state, subscriber } = pluginUnderTest();
+    const [, items] = [await subscriber([]), await subscriber([null as unknown as string, "t7"])];
+    await expect(items.next()).rejects.toThrow(/^fault 1: /);
+    expect(state.left).toBe(1);
+  });
+});
 
 describe("variables below the root field", () => {
   const below = (text: string) => {
