@@ -1,7 +1,8 @@
 /** Clusters: named sets of nodes with settings. */
-import { and, asc, eq, inArray, sql } from "drizzle-orm";
+import { and, asc, eq, sql } from "drizzle-orm";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
+import { isAmong } from "./among.ts";
 import type { Reader, Tx } from "./database.ts";
 import { cutPage, pageClauses } from "./page.ts";
 import type { Page, PageRequest } from "./page.ts";
@@ -10,7 +11,7 @@ import { clusters, nodes } from "./tables.ts";
 export type ClusterRow = typeof clusters.$inferSelect;
 
 export async function clustersByIds(reader: Reader, ids: readonly string[]): Promise<ClusterRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(clusters).where(inArray(clusters.id, [...ids]));
+  return ids.length === 0 ? [] : reader.select().from(clusters).where(isAmong(clusters.id, ids));
 }
 
 export async function clusterByName(reader: Reader, name: string): Promise<ClusterRow | undefined> {
@@ -19,7 +20,7 @@ export async function clusterByName(reader: Reader, name: string): Promise<Clust
 }
 
 export async function clustersByNames(reader: Reader, names: readonly string[]): Promise<ClusterRow[]> {
-  return names.length === 0 ? [] : reader.select().from(clusters).where(inArray(clusters.name, [...names]));
+  return names.length === 0 ? [] : reader.select().from(clusters).where(isAmong(clusters.name, names));
 }
 
 export async function clustersPage(reader: Reader, request: PageRequest): Promise<Page<ClusterRow>> {
@@ -62,7 +63,7 @@ export async function nodeCountsOf(
   return reader
     .select({ clusterId: nodes.clusterId, state: nodes.state, stage: nodes.stage, count: sql<number>`count(*)::int` })
     .from(nodes)
-    .where(and(inArray(nodes.clusterId, [...clusterIds])))
+    .where(and(isAmong(nodes.clusterId, clusterIds)))
     .groupBy(nodes.clusterId, nodes.state, nodes.stage)
     .orderBy(asc(nodes.state));
 }

@@ -1,6 +1,7 @@
 /** Discoveries: the addresses of an operation, what came of each, and the nodes that an address may already be. */
 import { and, asc, count, eq, inArray, isNull, sql } from "drizzle-orm";
 import type { RunState } from "../lifecycle/operation-states.ts";
+import { isAmong } from "./among.ts";
 import type { Reader, Tx } from "./database.ts";
 import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./page.ts";
 import type { NumberedRequest, Page } from "./page.ts";
@@ -93,7 +94,7 @@ export async function discoveryCounts(reader: Reader, operationIds: readonly str
   const rows = await reader
     .select({ operationId: discoveries.operationId, state: discoveries.state, count: count() })
     .from(discoveries)
-    .where(inArray(discoveries.operationId, [...operationIds]))
+    .where(isAmong(discoveries.operationId, operationIds))
     .groupBy(discoveries.operationId, discoveries.state);
   const counts = new Map<string, Partial<Record<DiscoveryState, number>>>();
   for (const { operationId, state, count: found } of rows) counts.set(operationId, { ...counts.get(operationId), [state]: found });
@@ -122,7 +123,7 @@ export interface DiscoveryAddresses extends NumberedRequest {
 export async function discoveriesPages(reader: Reader, operationIds: readonly string[], asked: DiscoveryAddresses): Promise<Map<string, Page<DiscoveryRow>>> {
   const { where, orderBy } = numberedClauses(asked, discoveries.ordinal);
   const rows = await rowsBelow(reader, discoveries, operationIds, {
-    below: (operation) => and(sql`${discoveries.operationId} = ${operation}`, asked.states && inArray(discoveries.state, [...asked.states]), where),
+    below: (operation) => and(sql`${discoveries.operationId} = ${operation}`, asked.states && isAmong(discoveries.state, asked.states), where),
     orderBy,
     limit: asked.limit + 1,
   });
@@ -135,7 +136,7 @@ export async function addressesMissed(reader: Reader, operationIds: readonly str
   const rows = await reader
     .select({ operationId: discoveries.operationId, address: discoveries.address })
     .from(discoveries)
-    .where(and(inArray(discoveries.operationId, [...operationIds]), inArray(discoveries.state, ["FAILED", "SKIPPED"])))
+    .where(and(isAmong(discoveries.operationId, operationIds), inArray(discoveries.state, ["FAILED", "SKIPPED"])))
     .orderBy(asc(discoveries.operationId), asc(discoveries.ordinal));
   const missed = Map.groupBy(rows, ({ operationId }) => operationId);
   return new Map([...missed].map(([operationId, found]) => [operationId, found.map(({ address }) => address)]));

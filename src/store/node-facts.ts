@@ -2,7 +2,8 @@
  * What a `NodeFilter` asks of a node, as plain data, and the filter as a question to it. So many streams, each with its
  * own filter, can be decided from one read. It answers as `nodeCondition` of nodes.ts does in the database.
  */
-import { eq, inArray, isNotNull, sql } from "drizzle-orm";
+import { eq, isNotNull, sql } from "drizzle-orm";
+import { isAmong } from "./among.ts";
 import type { Reader } from "./database.ts";
 import type { NodeFilter, NodeRow, StringTest } from "./nodes.ts";
 import { clusters, nodes } from "./tables.ts";
@@ -38,7 +39,7 @@ export async function nodeFacts(reader: Reader, ids: readonly string[]): Promise
     })
     .from(nodes)
     .leftJoin(clusters, eq(clusters.id, nodes.clusterId))
-    .where(inArray(nodes.id, [...ids]));
+    .where(isAmong(nodes.id, ids));
 }
 
 /** The filter as a question to the facts of a node; made once, asked often. */

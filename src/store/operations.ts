@@ -1,8 +1,9 @@
 /** Operations: accepted requests and how far they have come. */
-import { and, desc, eq, inArray, sql } from "drizzle-orm";
+import { and, desc, eq, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, OperationState, RunCounts, RunState, Wish } from "../lifecycle/operation-states.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
+import { isAmong } from "./among.ts";
 import type { Reader, Tx } from "./database.ts";
 import { cutPage, pageClauses, pagesOf, rowsBelow } from "./page.ts";
 import type { Page, PageRequest } from "./page.ts";
@@ -24,8 +25,8 @@ export interface OperationFilter {
 function operationCondition(filter: OperationFilter | undefined): SQL | undefined {
   if (!filter) return undefined;
   return and(
-    filter.kinds && inArray(operations.kind, [...filter.kinds]),
-    filter.states && inArray(operations.state, [...filter.states]),
+    filter.kinds && isAmong(operations.kind, filter.kinds),
+    filter.states && isAmong(operations.state, filter.states),
     filter.nodeId === undefined ? undefined : sql`${operations.id} in (select operation_id from runs where node_id = ${filter.nodeId})`,
     filter.clusterId === undefined ? undefined : eq(operations.clusterId, filter.clusterId),
   );
@@ -36,7 +37,7 @@ export async function insertOperation(tx: Tx, row: typeof operations.$inferInser
 }
 
 export async function operationsByIds(reader: Reader, ids: readonly string[]): Promise<OperationRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(operations).where(inArray(operations.id, [...ids]));
+  return ids.length === 0 ? [] : reader.select().from(operations).where(isAmong(operations.id, ids));
 }
 
 export async function operationsPage(reader: Reader, filter: OperationFilter | undefined, request: PageRequest): Promise<Page<OperationRow>> {
@@ -87,7 +88,7 @@ export async function lockOperation(tx: Tx, id: string): Promise<OperationRow | 
 /** Of these operations those that nobody is changing just now, kept as they are until the end of the transaction. */
 export async function keepFreeOperations(tx: Tx, ids: readonly string[]): Promise<OperationRow[]> {
   if (ids.length === 0) return [];
-  return tx.select().from(operations).where(inArray(operations.id, [...ids])).for("share", { skipLocked: true });
+  return tx.select().from(operations).where(isAmong(operations.id, ids)).for("share", { skipLocked: true });
 }
 
 /**
@@ -163,7 +164,7 @@ export async function runStateCounts(reader: Reader, operationIds: readonly stri
   const rows = await reader
     .select({ operationId: runs.operationId, state: runs.state, count: sql<number>`count(*)::int` })
     .from(runs)
-    .where(and(inArray(runs.operationId, [...operationIds]), eq(runs.purpose, "WORK")))
+    .where(and(isAmong(runs.operationId, operationIds), eq(runs.purpose, "WORK")))
     .groupBy(runs.operationId, runs.state);
   const counts = new Map<string, Partial<Record<RunState, number>>>();
   for (const { operationId, state, count } of rows) counts.set(operationId, { ...counts.get(operationId), [state]: count });
@@ -231,7 +232,7 @@ export async function cleanUpFailures(reader: Reader, operationIds: readonly str
   const rows = await reader
     .select({ operationId: runs.operationId, failure: runs.failure })
     .from(runs)
-    .where(and(inArray(runs.operationId, [...operationIds]), eq(runs.purpose, "CLEAN_UP"), sql`${runs.failure} is not null`))
+    .where(and(isAmong(runs.operationId, operationIds), eq(runs.purpose, "CLEAN_UP"), sql`${runs.failure} is not null`))
     .orderBy(runs.ordinal);
   const failures = new Map<string, Failure[]>();
   for (const { operationId, failure } of rows) if (failure) failures.set(operationId, [...(failures.get(operationId) ?? []), failure]);

@@ -1,8 +1,9 @@
 /** Power as it is read in the background: whose turn it is, and whether somebody was at work on a node meanwhile. */
-import { and, eq, inArray, isNotNull, isNull, notInArray, sql } from "drizzle-orm";
+import { and, eq, isNotNull, isNull, notInArray, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
+import { isAmong } from "./among.ts";
 import type { Reader, Tx } from "./database.ts";
 import { nodes, operations, runs } from "./tables.ts";
 
@@ -43,7 +44,7 @@ export async function claimPowerReads(tx: Tx, due: { readonly seconds: number; r
 /** Notes of nodes that their power is asked for now: of those that are not at work, and that nobody holds at the moment. */
 export async function notePowerReads(tx: Tx, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
-  await noteChecked(tx, tx.select({ id: nodes.id }).from(nodes).where(and(inArray(nodes.id, [...ids]), AT_REST)).for("no key update", { skipLocked: true }));
+  await noteChecked(tx, tx.select({ id: nodes.id }).from(nodes).where(and(isAmong(nodes.id, ids), AT_REST)).for("no key update", { skipLocked: true }));
 }
 
 /** No change of the node: its revision stays. The inner select is an array, so that it is run once, whatever the plan. */
@@ -74,7 +75,7 @@ export async function workSoFar(reader: Reader, nodeIds: readonly string[]): Pro
     })
     .from(runs)
     .innerJoin(operations, eq(operations.id, runs.operationId))
-    .where(inArray(runs.nodeId, [...nodeIds]))
+    .where(isAmong(runs.nodeId, nodeIds))
     .groupBy(runs.nodeId);
   return new Map(rows.map(({ nodeId, runs: count, operationId, kind }) => [nodeId, { runs: count, busyWith: operationId === null || kind === null ? null : { operationId, kind } }]));
 }

@@ -2,6 +2,7 @@
 import { and, asc, desc, eq, gt, inArray, isNull, lte, ne, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, RunState, Wish } from "../lifecycle/operation-states.ts";
+import { isAmong } from "./among.ts";
 import type { Reader, Tx } from "./database.ts";
 import { hashOf } from "./database.ts";
 import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./page.ts";
@@ -33,7 +34,7 @@ export async function storePlans(tx: Tx, wanted: readonly Plan[]): Promise<strin
 /** Plans never change, so whoever reads them may keep them. */
 export async function plansByHashes(reader: Reader, hashes: readonly string[]): Promise<Map<string, Plan>> {
   if (hashes.length === 0) return new Map();
-  const rows = await reader.select().from(plans).where(inArray(plans.hash, [...hashes]));
+  const rows = await reader.select().from(plans).where(isAmong(plans.hash, hashes));
   return new Map(rows.map(({ hash, plan }) => [hash, plan]));
 }
 
@@ -69,7 +70,7 @@ const CLOCK_TOLERANCE = "100 milliseconds";
 
 /** Locks unfinished runs, of nodes or of an operation, in the order of their nodes. */
 export async function lockUnfinishedRuns(tx: Tx, of: { readonly nodeIds: readonly string[] } | { readonly operationId: string }): Promise<RunRow[]> {
-  const which = "nodeIds" in of ? (of.nodeIds.length === 0 ? sql`false` : inArray(runs.nodeId, [...of.nodeIds])) : eq(runs.operationId, of.operationId);
+  const which = "nodeIds" in of ? (of.nodeIds.length === 0 ? sql`false` : isAmong(runs.nodeId, of.nodeIds)) : eq(runs.operationId, of.operationId);
   return tx
     .select()
     .from(runs)
@@ -84,7 +85,7 @@ export async function lockUnfinishedRuns(tx: Tx, of: { readonly nodeIds: readonl
  */
 export async function lockBegunRuns(tx: Tx, nodeIds: readonly string[]): Promise<RunRow[]> {
   if (nodeIds.length === 0) return [];
-  const unfinished = and(inArray(runs.nodeId, [...nodeIds]), isNull(runs.finishedAt));
+  const unfinished = and(isAmong(runs.nodeId, nodeIds), isNull(runs.finishedAt));
   // Read first: one that begins between the two questions is found locked.
   const queued = await tx.select().from(runs).where(and(unfinished, eq(runs.state, "QUEUED")));
   const begun = await tx.select().from(runs).where(and(unfinished, ne(runs.state, "QUEUED"))).orderBy(asc(runs.nodeId)).for("no key update");
@@ -102,7 +103,7 @@ export async function updateRuns(tx: Tx, ids: readonly string[], change: RunChan
   await tx
     .update(runs)
     .set({ ...(change as Partial<RunRow>), revision: sql`${runs.revision} + 1`, updatedAt: sql`clock_timestamp()` })
-    .where(inArray(runs.id, [...ids]));
+    .where(isAmong(runs.id, ids));
 }
 
 /** Records a wish on runs, at this moment by the database's clock. */
@@ -134,12 +135,12 @@ export async function parkRun(tx: Tx, id: string, reason: NonNullable<RunRow["wa
 }
 
 export async function runsByIds(reader: Reader, ids: readonly string[]): Promise<RunRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(runs).where(inArray(runs.id, [...ids]));
+  return ids.length === 0 ? [] : reader.select().from(runs).where(isAmong(runs.id, ids));
 }
 
 export async function unfinishedRuns(reader: Reader, nodeIds: readonly string[]): Promise<RunRow[]> {
   if (nodeIds.length === 0) return [];
-  return reader.select().from(runs).where(and(inArray(runs.nodeId, [...nodeIds]), isNull(runs.finishedAt)));
+  return reader.select().from(runs).where(and(isAmong(runs.nodeId, nodeIds), isNull(runs.finishedAt)));
 }
 
 /** Kind of the operation that keeps each busy node busy. */
@@ -149,7 +150,7 @@ export async function busyNodes(reader: Reader, nodeIds: readonly string[]) {
     .select({ nodeId: runs.nodeId, operationId: runs.operationId, kind: operations.kind })
     .from(runs)
     .innerJoin(operations, eq(operations.id, runs.operationId))
-    .where(and(inArray(runs.nodeId, [...nodeIds]), isNull(runs.finishedAt)));
+    .where(and(isAmong(runs.nodeId, nodeIds), isNull(runs.finishedAt)));
 }
 
 /**
@@ -161,7 +162,7 @@ export async function newestWork(reader: Reader, nodeIds: readonly string[], ope
   return reader
     .select()
     .from(runs)
-    .where(sql`${runs.id} in (select distinct on (node_id) id from runs where ${inArray(runs.nodeId, [...nodeIds])} and purpose = 'WORK' and (moves_state or operation_id = ${operationId}::uuid) order by node_id, created_at desc, id)`);
+    .where(sql`${runs.id} in (select distinct on (node_id) id from runs where ${isAmong(runs.nodeId, nodeIds)} and purpose = 'WORK' and (moves_state or operation_id = ${operationId}::uuid) order by node_id, created_at desc, id)`);
 }
 
 /** Runs of an operation in the order of the request. */
@@ -182,7 +183,7 @@ export interface OperationRuns extends NumberedRequest {
 export async function runsPages(reader: Reader, operationIds: readonly string[], asked: OperationRuns): Promise<Map<string, Page<RunRow>>> {
   const { where, orderBy } = numberedClauses(asked, runs.ordinal);
   const rows = await rowsBelow(reader, runs, operationIds, {
-    below: (operation) => and(sql`${runs.operationId} = ${operation}`, asked.states && inArray(runs.state, [...asked.states]), where),
+    below: (operation) => and(sql`${runs.operationId} = ${operation}`, asked.states && isAmong(runs.state, asked.states), where),
     orderBy,
     limit: asked.limit + 1,
   });
@@ -313,7 +314,7 @@ export async function lockWaiting(tx: Tx, ids: readonly string[]): Promise<RunRo
   return tx
     .select()
     .from(runs)
-    .where(and(inArray(runs.id, [...ids]), sql`${runs.waitFor} is not null`, isNull(runs.finishedAt)))
+    .where(and(isAmong(runs.id, ids), sql`${runs.waitFor} is not null`, isNull(runs.finishedAt)))
     .orderBy(asc(runs.waitingSince), asc(runs.ordinal), asc(runs.id))
     .for("no key update", { skipLocked: true });
 }
@@ -329,7 +330,7 @@ export async function parkedRuns(tx: Tx, operationId: string): Promise<RunRow[]>
 /** Runs of some nodes that are parked until the end of the maintenance. */
 export async function runsPausedByMaintenance(tx: Tx, nodeIds: readonly string[]): Promise<string[]> {
   if (nodeIds.length === 0) return [];
-  const rows = await tx.select({ id: runs.id }).from(runs).where(and(inArray(runs.nodeId, [...nodeIds]), isNull(runs.finishedAt), eq(runs.waitReason, "MAINTENANCE")));
+  const rows = await tx.select({ id: runs.id }).from(runs).where(and(isAmong(runs.nodeId, nodeIds), isNull(runs.finishedAt), eq(runs.waitReason, "MAINTENANCE")));
   return rows.map(({ id }) => id);
 }
 
@@ -344,13 +345,13 @@ export async function cleanedUpNodes(reader: Reader, operationIds: readonly stri
   return reader
     .select({ operationId: runs.operationId, nodeId: runs.nodeId })
     .from(runs)
-    .where(and(inArray(runs.operationId, [...operationIds]), eq(runs.purpose, "CLEAN_UP")));
+    .where(and(isAmong(runs.operationId, operationIds), eq(runs.purpose, "CLEAN_UP")));
 }
 
 /** What the holder of some runs has to know of wishes. `overdue`: the time of a stop is over. */
 export async function wishesOf(reader: Reader, ids: readonly string[]): Promise<{ id: string; wish: RunRow["wish"]; fence: number; overdue: boolean }[]> {
   if (ids.length === 0) return [];
-  return reader.select({ id: runs.id, wish: runs.wish, fence: runs.fence, overdue: sql<boolean>`${runs.wishFailure} is not null` }).from(runs).where(inArray(runs.id, [...ids]));
+  return reader.select({ id: runs.id, wish: runs.wish, fence: runs.fence, overdue: sql<boolean>`${runs.wishFailure} is not null` }).from(runs).where(isAmong(runs.id, ids));
 }
 
 /** Unfinished runs that nobody has touched for so many seconds, though somebody should have: recovery gives those a job that have none. A page of them, by id. */
@@ -389,7 +390,7 @@ export async function noteAnomaly(tx: Tx, row: typeof anomalies.$inferInsert, mo
 /** Call-backs to some runs that were not taken, oldest first. */
 export async function anomaliesOf(reader: Reader, runIds: readonly string[]): Promise<AnomalyRow[]> {
   if (runIds.length === 0) return [];
-  return reader.select().from(anomalies).where(inArray(anomalies.runId, [...runIds])).orderBy(asc(anomalies.runId), asc(anomalies.at), asc(anomalies.id));
+  return reader.select().from(anomalies).where(isAmong(anomalies.runId, runIds)).orderBy(asc(anomalies.runId), asc(anomalies.at), asc(anomalies.id));
 }
 
 /** A try that is about to be made. Label, driver and the node's model are what history.ts finds it by. */
@@ -472,7 +473,7 @@ export async function attemptsUnderWay(reader: Reader, runIds: readonly string[]
     .select({ attempt: attempts })
     .from(attempts)
     .innerJoin(runs, and(eq(runs.id, attempts.runId), eq(runs.position, attempts.step)))
-    .where(inArray(runs.id, [...runIds]))
+    .where(isAmong(runs.id, runIds))
     .orderBy(asc(attempts.number));
   return new Map(rows.map(({ attempt }) => [attempt.runId, attempt]));
 }
@@ -480,7 +481,7 @@ export async function attemptsUnderWay(reader: Reader, runIds: readonly string[]
 /** All attempts of some runs, in the order they were made. */
 export async function attemptsOf(reader: Reader, runIds: readonly string[]): Promise<AttemptRow[]> {
   if (runIds.length === 0) return [];
-  return reader.select().from(attempts).where(inArray(attempts.runId, [...runIds])).orderBy(asc(attempts.runId), asc(attempts.step), asc(attempts.number));
+  return reader.select().from(attempts).where(isAmong(attempts.runId, runIds)).orderBy(asc(attempts.runId), asc(attempts.step), asc(attempts.number));
 }
 
 /** Steps of some runs that succeeded, by run: what a restart need not do again. */
@@ -489,7 +490,7 @@ export async function succeededSteps(reader: Reader, runIds: readonly string[]):
   const rows = await reader
     .select({ runId: attempts.runId, step: attempts.step })
     .from(attempts)
-    .where(and(inArray(attempts.runId, [...runIds]), eq(attempts.state, "SUCCEEDED")));
+    .where(and(isAmong(attempts.runId, runIds), eq(attempts.state, "SUCCEEDED")));
   const found = new Map<string, Set<number>>();
   for (const { runId, step } of rows) {
     const steps = found.get(runId) ?? new Set<number>();
@@ -506,7 +507,7 @@ export async function waitingPositions(reader: Reader, runIds: readonly string[]
   if (runIds.length === 0) return new Map();
   const rows = await reader.execute<{ id: string; position: number }>(sql`
     with asked as (
-      select id, operation_id, wait_for from runs where ${inArray(runs.id, [...runIds])} and finished_at is null and (state = 'QUEUED' or wait_for is not null)
+      select id, operation_id, wait_for from runs where ${isAmong(runs.id, runIds)} and finished_at is null and (state = 'QUEUED' or wait_for is not null)
     ), ranked as (
       select id, row_number() over (partition by wait_for order by waiting_since, ordinal, id) as position
       from runs where finished_at is null and wait_for in (select wait_for from asked)

@@ -1,7 +1,8 @@
 /** The log of changes of state: written as the last statement of a transaction, read by position. */
-import { and, asc, desc, eq, gt, inArray, lt, sql } from "drizzle-orm";
+import { and, asc, desc, eq, gt, lt, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
+import { isAmong } from "./among.ts";
 import type { Reader, Tx } from "./database.ts";
 import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./page.ts";
 import type { NumberedRequest, Page } from "./page.ts";
@@ -108,7 +109,7 @@ async function transitionsBelow(reader: Reader, column: PgColumn, parents: reado
 function condition(filter: TransitionFilter | undefined): SQL | undefined {
   if (!filter) return undefined;
   return and(
-    filter.nodeIds && inArray(transitions.nodeId, [...filter.nodeIds]),
+    filter.nodeIds && isAmong(transitions.nodeId, filter.nodeIds),
     filter.operationId === undefined ? undefined : eq(transitions.operationId, filter.operationId),
     filter.nodes && sql`${transitions.nodeId} in (select id from nodes where ${filter.nodes})`,
   );
