@@ -35,6 +35,11 @@ export function readBody(request: IncomingMessage, bytesMax: number): Promise<st
   return promise;
 }
 
+/** Whether a request failed because its client left before it had come whole: nobody is there to be answered. */
+export function hasLeft(request: IncomingMessage, error: unknown): boolean {
+  return !request.complete && error === request.errored;
+}
+
 /** How long the rest of a body that was refused is still taken and thrown away, so that the client comes to read why. */
 const REST_MS = 2_000;
 

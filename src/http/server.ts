@@ -13,7 +13,7 @@ import { identify } from "../access/access.ts";
 import { createGraphql, GRAPHQL } from "./graphql.ts";
 import type { GraphqlOptions } from "./graphql.ts";
 import { allowReading, answerPreflight, isAllowedOrigin, isMeantForUs } from "./origins.ts";
-import { graphqlError, pathOf, requestIdOf, sendJson, sendText } from "./respond.ts";
+import { graphqlError, hasLeft, pathOf, requestIdOf, sendJson, sendText } from "./respond.ts";
 import { createSockets } from "./sockets.ts";
 
 export interface ServerOptions extends GraphqlOptions {
@@ -63,6 +63,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     response.setHeader("x-request-id", requestId);
     response.setHeader("x-content-type-options", "nosniff");
     inTurn(request, response, () => route(request, response, requestId)).catch((error: unknown) => {
+      if (hasLeft(request, error)) return log.debug({ requestId }, "a client left in the middle of its request");
       log.error({ err: error, requestId }, "a request failed");
       if (!response.headersSent) sendJson(response, 500, graphqlError("Unexpected error.", "INTERNAL", { requestId }));
       else response.destroy();

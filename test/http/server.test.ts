@@ -307,6 +307,22 @@ describe("what nobody should meet", () => {
   });
 });
 
+describe("a client that leaves in the middle of its body", () => {
+  test.each(["/graphql", "/callback/nobody"])("of a request for %s leaves no line at level error", async (path) => {
+    const { hostname, port } = new URL(open.url);
+    const before = open.logLines.length;
+    const socket = connect(Number(port), hostname);
+    socket.write(`POST ${path} HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\nx-request-id: left-early\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n`);
+    // It goes on being asked for, so the service waits for the rest by now.
+    await new Promise((asked) => socket.once("data", asked));
+    socket.write('{"query":');
+    socket.destroy();
+    const line = await eventually("the service sees it", () => open.logLines.slice(before).find((one) => one.includes("left-early")));
+    expect(JSON.parse(line)).toMatchObject({ level: 20, msg: "a client left in the middle of its request", requestId: "left-early" });
+    expect(open.logLines.slice(before).filter((one) => one.includes('"level":50'))).toEqual([]);
+  });
+});
+
 describe("a call-back", () => {
   /** Said of one that is repeated and of one that is late alike: true of both. */
   const NOT_TAKEN = "This call-back was made before, or comes too late; the step has gone on, or is about to. Nothing was changed.";
