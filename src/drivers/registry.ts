@@ -3,7 +3,7 @@
  * Also the one place that knows which settings are secret.
  */
 import type { Driver, DriverPhase, InspectInterface, Json, Schema, Step, StepInterface } from "./driver.ts";
-import { jsonSchemaOf, secretNames, shapeOf, withoutNulls } from "./settings-shape.ts";
+import { secretNames, shapeOf, toldSchemaOf, withoutNulls } from "./settings-shape.ts";
 import type { JsonSchema } from "./settings-shape.ts";
 
 export type AnyDriver = Driver<unknown>;
@@ -101,14 +101,14 @@ export function findStep(driver: AnyDriver, phase: DriverPhase, name: string): A
   return stepsOf(driver, INTERFACE_OF_PHASE[phase])?.steps.find((step) => step.phase === phase && step.name === name);
 }
 
-/** JSON Schema of a driver's settings, as a client may send them. */
+/** JSON Schema of a driver's settings, as a client may send them; without defaults of secrets. */
 export function settingsSchema(driver: AnyDriver): JsonSchema {
-  return jsonSchemaOf(driver.settings);
+  return toldSchemaOf(driver.settings);
 }
 
-/** JSON Schema of the settings of a discovery, as a client may send them; null where the driver discovers nothing. */
+/** JSON Schema of the settings of a discovery, likewise; null where the driver discovers nothing. */
 export function discoverySchema(driver: AnyDriver): JsonSchema | null {
-  return driver.discover ? jsonSchemaOf(driver.discover.settings) : null;
+  return driver.discover ? toldSchemaOf(driver.discover.settings) : null;
 }
 
 /** What a node's management controller is reached by; null where the driver tells of none. */

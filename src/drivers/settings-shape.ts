@@ -21,7 +21,7 @@ type Kind =
   /** A whole number of 32 bits, any number, or true and false. */
   | { readonly kind: "whole" | "number" | "truth" }
   | { readonly kind: "list"; readonly of: Shape }
-  /** `open`: it takes fields beside those it names, as a record does. */
+  /** `open`: its fields do not tell all that it takes: it takes others too, as a record does, or says what goes with what. */
   | { readonly kind: "object"; readonly fields: readonly Field[]; readonly open: boolean }
   /** What has no closer shape: unions, tuples, anything at all. */
   | { readonly kind: "json" };
@@ -32,7 +32,7 @@ export interface Field {
   readonly shape: Shape;
   /** It must be given: there is no default. */
   readonly required: boolean;
-  /** Undefined: there is none. */
+  /** Undefined: there is none, or none that is told, as of a secret. */
   readonly fallback: Json | undefined;
   /** It is taken, and never told. */
   readonly secret: boolean;
@@ -73,27 +73,88 @@ export function shapeFlaw(schema: Schema<unknown>, what: string): string | null 
   }
   const { type } = resolved(root, root, []).schema;
   if (type !== "object") return `${what} are no object: the JSON Schema is ${type === undefined ? "of no one type" : `of type ${JSON.stringify(type)}`}; declare an object whose properties are the settings.`;
-  for (const { path, property, isTop } of propertiesBelow(root, root, [], [])) {
-    const name = path.at(-1) ?? "";
-    if (!isName(name)) return `${what} have a field ${JSON.stringify(path.join("."))}, which clients cannot write as a name; use letters, digits and underscores.`;
-    if (property["writeOnly"] !== true) continue;
-    if (!isTop) return `${what} hold the secret ${path.join(".")} inside another setting, where it would not be kept apart; move it to the top.`;
-    if (property["type"] !== "string") return `${what} hold the secret ${path.join(".")}, which is no string.`;
+  const secrets = new Set<string>();
+  const flaw = flawIn({ root, secrets, entered: { whole: new WeakSet(), setting: new WeakSet(), inside: new WeakSet() } }, root, { place: "whole", path: [], by: "" });
+  if (flaw !== null) return `${what} ${flaw}`;
+  const kept = secretNames(shapeOf(schema));
+  const lost = [...secrets].find((name) => !kept.includes(name));
+  return lost === undefined ? null : `${what} hold the secret ${lost} behind a reference that has properties beside it, where it would not be kept apart; declare all settings in one list of properties.`;
+}
+
+/** What a part of a schema is about: the settings as a whole, one of them, or something inside one. */
+type Place = "whole" | "setting" | "inside";
+
+interface Walk {
+  readonly root: JsonSchema;
+  /** Settings that are marked as secrets. */
+  readonly secrets: Set<string>;
+  /** Parts that were looked at, for what they are about; so what refers to itself is entered once. */
+  readonly entered: Readonly<Record<Place, WeakSet<object>>>;
+}
+
+interface Spot {
+  readonly place: Place;
+  /** Properties that lead here. */
+  readonly path: readonly string[];
+  /** Keyword that led here. */
+  readonly by: string;
+}
+
+/** Keywords that hold values, and those that are looked at where something refers to them. */
+const NOT_ENTERED = new Set(["default", "const", "enum", "examples", "required", "dependentRequired", "type", "$defs", "definitions"]);
+/** Keywords that hold schemas by name. All others hold a schema, a list of them, or neither. */
+const BY_NAME = new Set(["properties", "patternProperties", "dependentSchemas", "dependencies"]);
+
+/**
+ * What may not stand in a schema, as the end of a sentence about it. Every part is looked at, whatever its keyword: a
+ * secret that is overlooked would be stored openly, and told.
+ */
+function flawIn(walk: Walk, schema: unknown, spot: Spot): string | null {
+  const { place, path } = spot;
+  if (!isRecord(schema) || walk.entered[place].has(schema)) return null;
+  walk.entered[place].add(schema);
+  if (schema["writeOnly"] === true && place !== "setting") return misplaced(spot);
+  for (const [word, value] of Object.entries(schema)) {
+    const flaw = word === "properties" ? flawInProperties(walk, value, spot) : flawUnder(walk, word, value, { place: word === "$ref" ? place : "inside", path, by: word });
+    if (flaw !== null) return flaw;
   }
   return null;
 }
 
-/** Every property of a schema, in lists, records and variants too; what refers to itself is entered once. */
-function propertiesBelow(value: unknown, root: JsonSchema, path: readonly string[], above: readonly string[]): { path: readonly string[]; property: JsonSchema; isTop: boolean }[] {
-  const { schema, references } = resolved(value, root, above);
-  if (references.length > above.length && above.includes(references.at(-1) ?? "")) return [];
-  const own = Object.entries(objectAt(schema, "properties")).flatMap(([name, inside]) => {
+function flawInProperties(walk: Walk, properties: unknown, { place, path }: Spot): string | null {
+  for (const [name, property] of Object.entries(isRecord(properties) ? properties : {})) {
     const here = [...path, name];
-    return [{ path: here, property: resolved(inside, root, references).schema, isTop: value === root }, ...propertiesBelow(inside, root, here, references)];
-  });
-  const variants = ["anyOf", "oneOf", "allOf", "prefixItems"].flatMap((key) => (Array.isArray(schema[key]) ? (schema[key] as unknown[]) : []));
-  const inside = [...variants, schema["items"], schema["additionalProperties"], ...Object.values(objectAt(schema, "patternProperties"))].filter(isRecord);
-  return [...own, ...inside.flatMap((each) => propertiesBelow(each, root, path, references))];
+    if (!isName(name)) return `have a field ${JSON.stringify(here.join("."))}, which clients cannot write as a name; use letters, digits and underscores.`;
+    const { schema } = resolved(property, walk.root, []);
+    if (place === "whole" && schema["writeOnly"] === true) {
+      if (schema["type"] !== "string") return `hold the secret ${name}, which is no string.`;
+      walk.secrets.add(name);
+    }
+    const flaw = flawIn(walk, property, { place: place === "whole" ? "setting" : "inside", path: here, by: "properties" });
+    if (flaw !== null) return flaw;
+  }
+  return null;
+}
+
+function flawUnder(walk: Walk, word: string, value: unknown, spot: Spot): string | null {
+  if (NOT_ENTERED.has(word)) return null;
+  if (REFERENCES.has(word)) {
+    const target = word === "$ref" ? referred(value, walk.root) : undefined;
+    return target === undefined ? `refer to ${JSON.stringify(value)}, which cannot be followed; refer by \`$ref\` to what is inside the schema, as #/$defs/name.` : flawIn(walk, target, spot);
+  }
+  const parts: readonly unknown[] = Array.isArray(value) ? value : BY_NAME.has(word) && isRecord(value) ? Object.values(value) : [value];
+  for (const part of parts) {
+    const flaw = flawIn(walk, part, spot);
+    if (flaw !== null) return flaw;
+  }
+  return null;
+}
+
+function misplaced({ place, path, by }: Spot): string {
+  if (place === "whole") return "are marked as one secret; mark single settings.";
+  const name = path.join(".");
+  if (by === "properties" && path.length > 1) return `hold the secret ${name} inside another setting, where it would not be kept apart; move it to the top.`;
+  return `mark a secret ${by === "properties" ? `${name} in a variant` : `by \`${by}\`${name === "" ? "" : ` of ${name}`}`}, where it would not be kept apart; set \`writeOnly\` on a setting itself, at the top and of type string.`;
 }
 
 // ---- reading
@@ -105,8 +166,11 @@ function read(value: unknown, root: JsonSchema, above: readonly string[]): Shape
   return { ...kindOf(schema, root, references), nullable, schema };
 }
 
+/** Keywords by which schemas are combined. An object with some has the fields that it names all the same. */
+const COMBINING = ["anyOf", "oneOf", "allOf", "not", "if", "dependentSchemas"];
+
 function kindOf(schema: JsonSchema, root: JsonSchema, references: readonly string[]): Kind {
-  if (["anyOf", "oneOf", "allOf", "not", "if"].some((word) => word in schema)) return { kind: "json" };
+  if (schema["type"] !== "object" && isCombined(schema)) return { kind: "json" };
   const values = valuesOf(schema);
   switch (schema["type"] ?? typeOf(values)) {
     case "string":
@@ -126,6 +190,10 @@ function kindOf(schema: JsonSchema, root: JsonSchema, references: readonly strin
   }
 }
 
+function isCombined(schema: JsonSchema): boolean {
+  return COMBINING.some((word) => word in schema);
+}
+
 /** The only values there are, where the schema lists them. */
 function valuesOf(schema: JsonSchema): readonly unknown[] | null {
   const values = Array.isArray(schema["enum"]) ? (schema["enum"] as unknown[]) : "const" in schema ? [schema["const"]] : null;
@@ -137,14 +205,15 @@ function typeOf(values: readonly unknown[] | null): string | undefined {
 }
 
 function objectKind(schema: JsonSchema, root: JsonSchema, references: readonly string[]): Kind {
-  const { additionalProperties: others, required } = schema;
+  const { additionalProperties: others, unevaluatedProperties: unevaluated, required } = schema;
   return {
     kind: "object",
-    open: "patternProperties" in schema || (others !== undefined && others !== false),
+    open: "patternProperties" in schema || isCombined(schema) || [others, unevaluated].some((one) => one !== undefined && one !== false),
     fields: Object.entries(objectAt(schema, "properties")).map(([name, property]): Field => {
       const shape = read(property, root, references);
       const fallback = shape.schema["default"] as Json | undefined;
-      return { name, shape, required: Array.isArray(required) && required.includes(name) && fallback === undefined, fallback, secret: shape.schema["writeOnly"] === true };
+      const secret = shape.schema["writeOnly"] === true;
+      return { name, shape, required: Array.isArray(required) && required.includes(name) && fallback === undefined, fallback: secret ? undefined : fallback, secret };
     }),
   };
 }
@@ -154,11 +223,20 @@ function resolved(value: unknown, root: JsonSchema, above: readonly string[]): {
   if (!isRecord(value)) return { schema: {}, references: above };
   const { $ref: reference, ...beside } = value;
   if (typeof reference !== "string") return { schema: value, references: above };
-  const target = reference.startsWith("#/") ? reference.slice(2).split("/").reduce<unknown>((inside, word) => (isRecord(inside) ? inside[word.replaceAll("~1", "/").replaceAll("~0", "~")] : undefined), root) : reference === "#" ? root : undefined;
   const references = [...above, reference];
   if (above.includes(reference)) return { schema: beside, references };
-  const further = resolved(target, root, references);
-  return { schema: { ...further.schema, ...beside }, references: further.references };
+  const { schema, references: followed } = resolved(referred(reference, root), root, references);
+  // A secret stays one, whatever stands beside the reference.
+  return { schema: { ...schema, ...beside, ...(schema["writeOnly"] === true && { writeOnly: true }) }, references: followed };
+}
+
+const REFERENCES = new Set(["$ref", "$dynamicRef", "$recursiveRef"]);
+
+/** What a reference leads to, inside the schema; undefined where there is nothing. */
+function referred(reference: unknown, root: JsonSchema): unknown {
+  if (reference === "#") return root;
+  if (typeof reference !== "string" || !reference.startsWith("#/")) return undefined;
+  return reference.slice(2).split("/").reduce<unknown>((inside, word) => (isRecord(inside) ? inside[word.replaceAll("~1", "/").replaceAll("~0", "~")] : Array.isArray(inside) ? (inside as unknown[])[Number(word)] : undefined), root);
 }
 
 /** Takes the null out of a type that admits it beside one other. */
@@ -207,3 +285,18 @@ export function withoutNulls(shape: Shape, value: unknown): unknown {
     }),
   );
 }
+
+/** The JSON Schema as it is told: without what it proposes for secrets. */
+export function toldSchemaOf(schema: Schema<unknown>): JsonSchema {
+  const root = jsonSchemaOf(schema);
+  const isSecret = (part: unknown) => resolved(part, root, []).schema["writeOnly"] === true;
+  const told = (part: unknown): unknown => {
+    if (Array.isArray(part)) return part.map(told);
+    if (!isRecord(part)) return part;
+    const isDiscreet = isSecret(part) || Object.values(objectAt(resolved(part, root, []).schema, "properties")).some(isSecret);
+    return Object.fromEntries(Object.entries(part).flatMap(([word, value]) => (isDiscreet && PROPOSALS.has(word) ? [] : [[word, told(value)]])));
+  };
+  return told(root) as JsonSchema;
+}
+
+const PROPOSALS = new Set(["default", "examples"]);

@@ -5,9 +5,9 @@ import { conformance } from "../../src/drivers/conformance/conformance.ts";
 import type { Driver } from "../../src/drivers/driver.ts";
 import { aDriver } from "../support/driver.ts";
 
-/** Runs one check on a driver with these settings. */
-async function prove(title: string, settings: z.ZodType): Promise<void> {
-  const factory = () => ({ ...aDriver("tried"), settings }) as unknown as Driver<unknown>;
+/** Runs one check on a driver with these settings, for its nodes and for its discovery. */
+async function prove(title: string, settings: z.ZodType, discovery?: z.ZodType): Promise<void> {
+  const factory = () => ({ ...aDriver("tried"), settings, ...(discovery && { discover: { settings: discovery } }) }) as unknown as Driver<unknown>;
   const check = conformance({ factory, settings: {} }).find((one) => one.title === title);
   if (!check) throw new Error(`There is no check "${title}".`);
   await check.run();
@@ -26,8 +26,29 @@ describe("settings that clients can be given types of", () => {
     ["a choice of objects", z.union([z.strictObject({ a: z.string() }), z.strictObject({ b: z.string() })]), "its settings are no object"],
     ["a name that clients cannot write", z.strictObject({ "boot-mode": z.string() }), 'a field "boot-mode"'],
     ["a secret below the top", z.strictObject({ login: z.strictObject({ password: secret }) }), "the secret login.password inside another setting"],
+    ["a secret in a record", z.strictObject({ tokens: z.record(z.string(), secret) }), "mark a secret by `additionalProperties` of tokens"],
+    ["a secret that may be something else", z.strictObject({ password: z.union([secret, z.number()]) }), "mark a secret by `anyOf` of password"],
+    ["an object that says what goes with what", z.strictObject({ password: secret.optional() }).meta({ oneOf: [{ required: ["password"] }, {}] }), "says what goes with what (`oneOf`, `if`)"],
     ["what JSON cannot say", z.strictObject({ since: z.date() }), "cannot be told as JSON Schema"],
   ])("are not %s", async (_what, settings, says) => {
     await expect(prove(title, settings)).rejects.toThrow(says);
+  });
+});
+
+describe("secrets", () => {
+  const secret = z.string().meta({ writeOnly: true, description: "Secret." });
+
+  test.each<[string, z.ZodType]>([
+    ["a list", z.strictObject({ keys: z.array(secret).meta({ description: "Keys." }) })],
+    ["a variant", z.strictObject({ password: z.union([secret, z.number()]).meta({ description: "Password." }) })],
+  ])("are not marked in %s, of a discovery neither", async (_what, settings) => {
+    await expect(prove("marks its secrets, and they are strings", settings)).rejects.toThrow("mark a secret by");
+    await expect(prove("describes the settings of its discovery, and marks their secrets", z.strictObject({}), settings)).rejects.toThrow("mark a secret by");
+  });
+
+  test("behind a reference are found, and must not be repeated", async () => {
+    const shared = secret.meta({ id: "shared_secret", writeOnly: true });
+    const telling = z.strictObject({ password: shared.max(20, { error: ({ input }) => `${JSON.stringify(input)} is too long` }).optional() });
+    await expect(prove("gives no secret away when it refuses settings", telling)).rejects.toThrow('repeats the secret "password"');
   });
 });

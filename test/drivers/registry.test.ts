@@ -1,7 +1,7 @@
 /** What a node makes of the drivers that are loaded, and which of its settings are secret. */
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
-import { createRegistry, findStep, settingsSchema } from "../../src/drivers/registry.ts";
+import { createRegistry, discoverySchema, findStep, settingsSchema } from "../../src/drivers/registry.ts";
 import type { AnyDriver } from "../../src/drivers/registry.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 
@@ -74,6 +74,19 @@ describe("settings", () => {
 
   test("that are refused do not give away what is secret", async () => {
     expect(JSON.stringify(await locked.checkSettings(driver, { address: "10.0.0.7", password: "abc" }))).not.toContain("abc");
+  });
+
+  test("are parted from what is secret also where their schema says what goes with what", async () => {
+    const either = { ...driver, settings: schema.meta({ oneOf: [{ required: ["password"] }, { required: ["token"] }] }) } as AnyDriver;
+    expect(createRegistry([either]).secretFields(either)).toEqual(["password", "token"]);
+    expect(await createRegistry([either]).checkSettings(either, { address: "10.0.0.7", password: "secret", token: null })).toEqual({ ok: true, settings: { address: "10.0.0.7", port: 623 }, secrets: { password: "secret" } });
+  });
+
+  test("are told without the defaults of secrets, those of a discovery too", () => {
+    const settings = z.strictObject({ password: z.string().default("calvin").meta({ writeOnly: true, description: "Password." }) });
+    const telling = { ...driver, settings, discover: { settings } } as unknown as AnyDriver;
+    expect(JSON.stringify([settingsSchema(telling), discoverySchema(telling)])).not.toContain("calvin");
+    expect(settingsSchema(telling)).toMatchObject({ properties: { password: { type: "string", writeOnly: true } } });
   });
 
   test("are described by the JSON Schema of the driver", () => {

@@ -42,6 +42,13 @@ const rich = {
 const plain = { ...aDriver("plain"), settings: z.strictObject({}) } as unknown as Driver<never>;
 const loose = aDriver("loose", { secret: true });
 const sealed = { ...aDriver("sealed"), settings: z.strictObject({ token: z.string().optional().meta({ ...described("Token."), writeOnly: true }) }) } as unknown as Driver<never>;
+/** Takes one of two secrets, and says so in its schema. */
+const either = {
+  ...aDriver("either"),
+  settings: z
+    .strictObject({ user: z.string().default("root").meta(described("User.")), password: z.string().optional().meta({ ...described("Password."), writeOnly: true }), token: z.string().optional().meta({ ...described("Token."), writeOnly: true }) })
+    .meta({ oneOf: [{ required: ["password"] }, { required: ["token"] }] }),
+} as unknown as Driver<never>;
 
 const drivers = (...list: readonly Driver<never>[]) => list as unknown as readonly AnyDriver[];
 const textOf = (schema: GraphQLSchema, ...names: readonly string[]) => names.map((name) => printType(schema.getType(name) as never)).join("\n\n");
@@ -126,6 +133,18 @@ describe("the types of a driver's settings", () => {
     expect(Object.values(type.getFields()).map((field) => `${field.name}: ${String(field.type)}`)).toEqual([
       "address: String", "port: Int", "quota: Float", "ratio: Float", "mode: RichBladeMode", "dialect: String", "slots: [Int!]", "proxy: RichBladeSettingsProxy", "rack: String", "tags: JSON", "old: String",
     ]);
+  });
+
+  test("tell no default of a secret, neither as one nor in words", () => {
+    const settings = z.strictObject({ password: z.string().default("calvin").meta({ ...described("Password."), writeOnly: true }) });
+    const eager = buildSchema(drivers({ ...plain, name: "eager", settings, discover: { settings } } as never));
+    expect(printSchema(eager)).not.toContain("calvin");
+    for (const name of ["EagerSettingsInput", "EagerSettingsChangeInput", "EagerDiscoverySettingsInput"]) expect(textOf(eager, name)).toContain(`"""Password. Secret: it is only written."""\n  password: String\n`);
+  });
+
+  test("are JSON where the schema says what goes with what", () => {
+    const combined = buildSchema(drivers(either));
+    for (const name of ["DriverSettingsInput", "DriverSettingsChangeInput", "DriverSettings"]) expect(textOf(combined, name)).toContain("either: JSON\n");
   });
 
   test("are JSON where there is nothing to set, or nothing to tell", () => {
@@ -222,7 +241,7 @@ describe("GraphQL and the driver agree", () => {
 
 // ---- in a service
 
-const ostler = await serviceUnderTest({ drivers: [rich, plain, sealed, loose] });
+const ostler = await serviceUnderTest({ drivers: [rich, plain, sealed, loose, either] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 interface Answer {
@@ -271,6 +290,17 @@ describe("settings that are given", () => {
     const { nodes: [shut] } = await register({ sealed: { token: "t0ken" } });
     expect(shut?.drivers[0]).toMatchObject({ secretsSet: ["token"] });
     expect(shut?.drivers[0]?.settings["sealed"]).toEqual({});
+  });
+
+  test("have their secrets kept apart also where the schema says what goes with what", async () => {
+    const id = await made({ either: { password: "open-sesame" } });
+    const told = async () => ostler.ask<{ node: { drivers: object[] } }>("query Read($id: ID!) { node(by: { id: $id }) { drivers { secretsSet settings { either } } } }", { id });
+    expect((await told()).data?.node.drivers).toEqual([{ secretsSet: ["password"], settings: { either: { user: "root" } } }]);
+    expect((await update(id, { driver: { either: { password: null, token: "t0ken-t0ken" } } })).errors).toEqual([]);
+    expect((await told()).data?.node.drivers).toEqual([{ secretsSet: ["token"], settings: { either: { user: "root" } } }]);
+    const stored = await ostler.test.sql`select settings from nodes where name = ${`typed-${named}`}`;
+    expect(stored).toMatchObject([{ settings: { either: { user: "root" } } }]);
+    expect(JSON.stringify(stored)).not.toMatch(/open-sesame|t0ken-t0ken/);
   });
 
   test.each<[string, object, string]>([
@@ -391,6 +421,6 @@ test.each([
 
 test("who asks what the schema is sees the types of the drivers that are loaded", async () => {
   const served = buildClientSchema(await ostler.query<IntrospectionQuery>(getIntrospectionQuery({ oneOf: true, inputValueDeprecation: true })));
-  const built = buildSchema([...(await describeDrivers(["fake"])), ...drivers(rich, plain, sealed, loose)]);
+  const built = buildSchema([...(await describeDrivers(["fake"])), ...drivers(rich, plain, sealed, loose, either)]);
   for (const name of ["DriverSettingsInput", "RichBladeSettingsInput", "RichBladeSettings", "FakeDiscoverySettingsInput"]) expect(textOf(served, name)).toBe(textOf(built, name));
 });

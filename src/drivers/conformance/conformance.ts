@@ -20,7 +20,7 @@
 import type {
   Call, Driver, DriverFactory, Json, NodePower, PowerAction, PowerState, Schema, Step, StepCall, StepInterface, StepResult,
 } from "../driver.ts";
-import { shapeFlaw, shapeOf } from "../settings-shape.ts";
+import { secretNames, shapeFlaw, shapeOf } from "../settings-shape.ts";
 
 export interface ConformanceOptions {
   /** The plugin's default export. */
@@ -183,7 +183,7 @@ function holdShape(settings: Schema<unknown>, what: string): void {
   const flaw = shapeFlaw(settings, what);
   hold(flaw === null, `The driver cannot be loaded: ${flaw}`);
   const shape = shapeOf(settings);
-  hold(shape.kind !== "object" || !shape.open, `No types can be made of ${what}: the JSON Schema takes fields that it does not name (\`additionalProperties\`).`);
+  hold(shape.kind !== "object" || !shape.open, `No types can be made of ${what}: the JSON Schema takes fields that it does not name (\`additionalProperties\`), or says what goes with what (\`oneOf\`, \`if\`), which is better left to \`validate\`.`);
 }
 
 function provesSecrets({ driver }: Subject): void {
@@ -191,25 +191,26 @@ function provesSecrets({ driver }: Subject): void {
 }
 
 function holdSecrets(settings: Schema<unknown>): void {
+  const flaw = shapeFlaw(settings, "the settings");
+  hold(flaw === null, `The driver cannot be loaded: ${flaw}`);
+  const secrets = secretNames(shapeOf(settings));
   for (const field of fieldsOf(jsonSchema(settings))) {
-    const secret = field.schema["writeOnly"] === true;
-    if (secret) hold(field.schema["type"] === "string", `The secret "${field.path}" is not a string.`);
     const looksSecret = SECRET_NAME.test(field.name) && field.schema["type"] === "string";
-    hold(secret || !looksSecret, `The settings field "${field.path}" looks like a secret, but is not marked \`writeOnly\`.`);
+    hold(secrets.includes(field.path) || !looksSecret, `The settings field "${field.path}" looks like a secret, but is not marked \`writeOnly\`.`);
   }
 }
 
 async function provesDiscreetRefusal({ driver, options }: Subject): Promise<void> {
   const marker = "Xyzzy-0451-secret";
-  for (const field of fieldsOf(jsonSchema(driver.settings)).filter((each) => each.schema["writeOnly"] === true)) {
+  for (const name of secretNames(shapeOf(driver.settings))) {
     // Too long for any secret, and spoilt elsewhere as well, so that one of the two is what is complained of.
     const spoilt = [
-      replaceAt(options.settings, field.path, marker.repeat(500)),
-      { ...replaceAt(options.settings, field.path, marker), field_that_nobody_knows: true },
+      { ...options.settings, [name]: marker.repeat(500) },
+      { ...options.settings, [name]: marker, field_that_nobody_knows: true },
     ];
     for (const value of spoilt) {
       const said = (await issuesOf(driver.settings, value)).join(" ");
-      hold(!said.includes(marker), `The settings schema repeats the secret "${field.path}" when it refuses settings.`);
+      hold(!said.includes(marker), `The settings schema repeats the secret "${name}" when it refuses settings.`);
     }
   }
 }
@@ -283,7 +284,7 @@ async function provesController({ driver, options }: Subject): Promise<void> {
   hold(typeof controller === "string", `The controller of a node is told as ${typeof controller}, not as a text.`);
   hold(driver.controllerOf(await accept(driver.settings, settings, "its own output")) === controller, "The same settings are told to lead to two controllers.");
   const secret = secretsIn(driver.settings, options.settings).find(({ value }) => controller.includes(value));
-  hold(secret === undefined, `The text that tells the controller holds the secret "${secret?.path}".`);
+  hold(secret === undefined, `The text that tells the controller holds the secret "${secret?.name}".`);
 }
 
 async function provesDiscoverySettings({ driver, options }: Subject): Promise<void> {
@@ -389,9 +390,9 @@ async function provesRefusedLogin(subject: Subject): Promise<void> {
   hold(failure.kind === "AUTHENTICATION", `A refused login counts as ${failure.kind}, not AUTHENTICATION: ${failure.message}`);
   hold(failure.message.trim() !== "", "The error of a refused login has no message.");
   const said = [describe(failure), ...logged].join("\n");
-  for (const { path, value } of secretsIn(driver.settings, settings)) {
-    hold(value.length >= 8, `The secret "${path}" of the option \`refused\` is so short that a log may hold it by chance; take 8 characters or more.`);
-    hold(!said.includes(value), `The error or the log of a refused login holds the secret "${path}".`);
+  for (const { name, value } of secretsIn(driver.settings, settings)) {
+    hold(value.length >= 8, `The secret "${name}" of the option \`refused\` is so short that a log may hold it by chance; take 8 characters or more.`);
+    hold(!said.includes(value), `The error or the log of a refused login holds the secret "${name}".`);
   }
 }
 
@@ -430,9 +431,9 @@ async function provesRefusedDiscovery(subject: Subject): Promise<void> {
   hold(isDriverError(failure), `A refused login is no DriverError: ${describe(failure)}`);
   hold(failure.kind === "AUTHENTICATION", `A refused login counts as ${failure.kind}, not AUTHENTICATION: ${failure.message}`);
   const said = [describe(failure), ...logged].join("\n");
-  for (const { path, value } of secretsIn(driver.discover.settings, refused)) {
-    hold(value.length >= 8, `The secret "${path}" of the option \`discovery.refused\` is so short that a log may hold it by chance; take 8 characters or more.`);
-    hold(!said.includes(value), `The error or the log of a refused login holds the secret "${path}".`);
+  for (const { name, value } of secretsIn(driver.discover.settings, refused)) {
+    hold(value.length >= 8, `The secret "${name}" of the option \`discovery.refused\` is so short that a log may hold it by chance; take 8 characters or more.`);
+    hold(!said.includes(value), `The error or the log of a refused login holds the secret "${name}".`);
   }
 }
 
@@ -562,22 +563,12 @@ function fieldsOf(schema: JsonSchema, path = ""): { name: string; path: string; 
   return [...own, ...inside.flatMap((each) => fieldsOf(each, path))];
 }
 
-/** The secrets that settings hold, by where they stand. */
-function secretsIn(schema: Schema<unknown>, settings: unknown): { readonly path: string; readonly value: string }[] {
-  return fieldsOf(jsonSchema(schema))
-    .filter((field) => field.schema["writeOnly"] === true)
-    .map(({ path }) => ({ path, value: valueAt(settings, path) }))
-    .filter((one): one is { path: string; value: string } => typeof one.value === "string" && one.value !== "");
-}
-
-function valueAt(value: unknown, path: string): unknown {
-  return path.split(".").reduce<unknown>((inside, name) => (isRecord(inside) ? inside[name] : undefined), value);
-}
-
-function replaceAt(value: Readonly<Record<string, unknown>>, path: string, replacement: unknown): Record<string, unknown> {
-  const [name = "", ...rest] = path.split(".");
-  const inside = value[name];
-  return { ...value, [name]: rest.length === 0 ? replacement : replaceAt(isRecord(inside) ? inside : {}, rest.join("."), replacement) };
+/** The secrets that settings hold. */
+function secretsIn(schema: Schema<unknown>, settings: Readonly<Record<string, unknown>>): { readonly name: string; readonly value: string }[] {
+  return secretNames(shapeOf(schema)).flatMap((name) => {
+    const value = settings[name];
+    return typeof value === "string" && value !== "" ? [{ name, value }] : [];
+  });
 }
 
 /** JSON with sorted keys, to compare by. */
