@@ -73,24 +73,42 @@ export function listText({ parts }: ListPlan, page: NodesText | null, totalCount
 
 /** Requests that the same document is remembered for, each with other values of the variables in its directives. */
 const VARIANTS_MAX = 32;
+const VARIANT_LENGTH_MAX = 500;
+/** The SQL of what one document asks of its lists, in characters, roughly: for a few hundred fields. Whatever asks for more is resolved. */
+const PLAN_CHARACTERS_MAX = 40_000;
+/** What a field takes besides its key. */
+const FIELD_CHARACTERS = 100;
+/** What is kept of all documents, counted likewise: then all of it is forgotten, and made anew for those that come again. */
+const KEPT_CHARACTERS_MAX = 2_000_000;
 
 /** The plugin for Yoga. Only for transports that write an answer by its `stringify`: HTTP, and server-sent events. */
 export function lists(schema: GraphQLSchema): Plugin {
   hide(schema);
-  const known = new WeakMap<DocumentNode, Map<string, DocumentNode | null>>();
+  let known = new WeakMap<DocumentNode, Map<string, DocumentNode | null>>();
+  let kept = 0;
+
+  const keep = (variants: Map<string, DocumentNode | null>, variant: string, made: DocumentNode | null, planned: number): void => {
+    if (variants.size >= VARIANTS_MAX || variant.length > VARIANT_LENGTH_MAX) return;
+    variants.set(variant, made);
+    kept += FIELD_CHARACTERS + variant.length + planned;
+    if (kept <= KEPT_CHARACTERS_MAX) return;
+    known = new WeakMap();
+    kept = 0;
+  };
 
   const rewritten = (document: DocumentNode, operationName: string | null | undefined, variables: Readonly<Record<string, unknown>>): DocumentNode | null => {
-    const variants = known.get(document) ?? new Map<string, DocumentNode | null>();
-    known.set(document, variants);
     const operation = operationOf(document, operationName);
     if (!operation) return null;
+    const variants = known.get(document) ?? new Map<string, DocumentNode | null>();
+    known.set(document, variants);
     const switches = (operation.variableDefinitions ?? []).filter(({ type }) => namedType(type) === GraphQLBoolean.name).map(({ variable }) => variables[variable.name.value]);
     // Whatever is no truth is refused, or not understood, in one way.
     const variant = [operationName ?? "", ...switches.map((value) => (typeof value === "boolean" || value === undefined ? String(value) : "?"))].join(" ");
     const found = variants.get(variant);
     if (found !== undefined) return found;
-    const made = rewrite(schema, document, operation, variables);
-    if (variants.size < VARIANTS_MAX) variants.set(variant, made);
+    const room = { characters: PLAN_CHARACTERS_MAX };
+    const made = rewrite(schema, document, operation, variables, room);
+    keep(variants, variant, made, made ? PLAN_CHARACTERS_MAX - room.characters : 0);
     return made;
   };
 
@@ -153,14 +171,17 @@ interface Reading {
   readonly schema: GraphQLSchema;
   readonly fragments: ReadonlyMap<string, FragmentDefinitionNode>;
   readonly isOn: (variable: string) => boolean;
+  /** What plans may still take. */
+  readonly room: { characters: number };
 }
 
 /** The document with hidden fields where lists can be text; null when there is none. */
-function rewrite(schema: GraphQLSchema, document: DocumentNode, operation: OperationDefinitionNode, variables: Readonly<Record<string, unknown>>): DocumentNode | null {
+function rewrite(schema: GraphQLSchema, document: DocumentNode, operation: OperationDefinitionNode, variables: Readonly<Record<string, unknown>>, room: Reading["room"]): DocumentNode | null {
   const root = schema.getRootType(operation.operation);
   if (!root || operation.operation === "subscription") return null;
   const reading: Reading = {
     schema,
+    room,
     fragments: new Map(document.definitions.flatMap((one) => (one.kind === Kind.FRAGMENT_DEFINITION ? [[one.name.value, one]] : []))),
     isOn: (name) => {
       const standard = operation.variableDefinitions?.find(({ variable }) => variable.name.value === name)?.defaultValue;
@@ -206,7 +227,13 @@ function replaced(reading: Reading, type: GraphQLObjectType, sets: readonly Sele
   return isChanged ? selections : null;
 }
 
-/** What a connection is asked for; null when that is more than the database can say. */
+/** Whether there is still room for a field under such a key. */
+function fits({ room }: Reading, key: string): boolean {
+  room.characters -= FIELD_CHARACTERS + key.length;
+  return room.characters >= 0;
+}
+
+/** What a connection is asked for; null when that is more than the database can say, or more than there is room for. */
 function planOf(reading: Reading, connection: GraphQLObjectType, sets: readonly SelectionSetNode[], fields: JsonFields): ListPlan | null {
   const edges: (readonly Asked[])[] = [];
   let isPageRead = false;
@@ -214,6 +241,7 @@ function planOf(reading: Reading, connection: GraphQLObjectType, sets: readonly 
   let totalCount = false;
   const parts: (ListPlan["parts"][number])[] = [];
   for (const [key, nodes] of collected(reading, connection, sets)) {
+    if (!fits(reading, key)) return null;
     const name = nodes[0]?.name.value ?? "";
     const below = nodes.flatMap(({ selectionSet }) => selectionSet ?? []);
     if (name === "__typename") parts.push({ key, text: JSON.stringify(connection.name) });
@@ -223,7 +251,9 @@ function planOf(reading: Reading, connection: GraphQLObjectType, sets: readonly 
       parts.push({ key, edges: edges.push(asked) - 1 });
     } else if (name === "pageInfo") {
       const type = itemType(connection, name);
-      const pageInfo = [...collected(reading, type, below)].map(([inner, [field]]) => {
+      const wanted = [...collected(reading, type, below)];
+      if (!wanted.every(([inner]) => fits(reading, inner))) return null;
+      const pageInfo = wanted.map(([inner, [field]]) => {
         const asked = field?.name.value ?? "";
         isPageRead ||= asked !== "__typename";
         ends ||= asked.endsWith("Cursor");
@@ -238,10 +268,11 @@ function planOf(reading: Reading, connection: GraphQLObjectType, sets: readonly 
   return { parts, page: edges.length > 0 || isPageRead ? { edges, ends } : null, totalCount };
 }
 
-/** What an object is asked for; null when one of it is no field that the database can say. */
+/** What an object is asked for; null when one of it is no field that the database can say, or there is no room for it. */
 function askedOf(reading: Reading, type: GraphQLObjectType, sets: readonly SelectionSetNode[], fields: JsonFields): Asked[] | null {
   const asked: Asked[] = [];
   for (const [key, nodes] of collected(reading, type, sets)) {
+    if (!fits(reading, key)) return null;
     const name = nodes[0]?.name.value ?? "";
     if (name === "__typename") {
       asked.push({ key, text: JSON.stringify(type.name) });

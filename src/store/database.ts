@@ -217,16 +217,18 @@ export function fixed(reader: Reader, piece: SQL): SQL {
 
 /** How many different statements are prepared: each costs every connection its memory for good. */
 const PREPARED_MAX = 50;
+/** A longer statement is seldom asked twice, and takes each connection megabytes. */
+const PREPARED_LENGTH_MAX = 8_000;
 const preparedTexts = new Set<string>();
 
 /**
  * Runs a statement that comes again and again, prepared: from the second time on a connection it is neither parsed nor
- * described, which is one way to the database in place of two. Statements beyond the first few dozen are run as all others.
+ * described, which is one way to the database in place of two. Statements beyond the first few dozen, and long ones, are run as all others.
  */
 export async function runPrepared(reader: Reader, statement: SQL): Promise<Record<string, unknown>[]> {
   const { session, dialect } = reader as unknown as Inner;
   const { sql: text, params } = dialect.sqlToQuery(statement);
-  const prepare = preparedTexts.has(text) || preparedTexts.size < PREPARED_MAX;
+  const prepare = preparedTexts.has(text) || (preparedTexts.size < PREPARED_MAX && text.length <= PREPARED_LENGTH_MAX);
   if (prepare) preparedTexts.add(text);
   return [...(await session.client.unsafe(text, params as Parameters<Sql["unsafe"]>[1], { prepare }))];
 }

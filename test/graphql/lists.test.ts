@@ -1,7 +1,10 @@
 /** Lists that the database makes the text of: to the letter what resolving them makes, whatever is asked and whatever the rows hold. */
-import { buildSchema } from "graphql";
-import type { GraphQLObjectType } from "graphql";
+import { buildSchema, parse } from "graphql";
+import type { DocumentNode, GraphQLObjectType } from "graphql";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describeDrivers } from "../../src/drivers/load.ts";
+import { lists } from "../../src/graphql/lists.ts";
+import { buildSchema as buildOurs } from "../../src/graphql/schema.ts";
 import { NODE_JSON } from "../../src/store/node-json.ts";
 import type { JsonFields } from "../../src/store/node-json.ts";
 import { serviceUnderTest } from "../support/service.ts";
@@ -115,6 +118,49 @@ function anyDocument(seed: number): { readonly query: string; readonly variables
 }
 
 const TYPES: Readonly<Record<string, string>> = { maintenance: "Maintenance", labels: "Label", lastError: "Failure", cluster: "Cluster" };
+
+const aliased = (count: number, text: string) => Array.from({ length: count }, (_, at) => `a${at}: ${text}`).join(" ");
+
+describe("a list that asks for very much", () => {
+  test("is written by the database up to a few hundred fields, whose statement is not prepared", async () => {
+    await expectSame("{ nodes(first: 5) { edges { node { name } } } }");
+    await expectSame(`{ nodes(first: 5) { edges { node { ${aliased(200, "name")} } } } }`);
+    expect(Math.max(...statements.map(({ length }) => length))).toBeGreaterThan(8_000);
+    // Five connections, each of which is asked once, as all are asked at the same time.
+    const found = await Promise.all(Array.from({ length: 5 }, () => ostler.database.bounded.execute<{ length: number }>("select length(statement) as length from pg_prepared_statements, pg_sleep(0.1) where statement like '%over () as place%'")));
+    const lengths = found.flatMap((rows) => [...rows].map(({ length }) => length));
+    expect(lengths).not.toEqual([]);
+    expect(Math.max(...lengths)).toBeLessThan(8_000);
+  });
+
+  test.each([
+    ["in fragments", `{ nodes(first: 2) { ${aliased(20, "edges { ...X }")} } } fragment X on NodeEdge { node { ...N } } fragment N on Node { ${aliased(50, "name")} }`],
+    ["in its page", `{ nodes(first: 2) { ${aliased(20, "pageInfo { ...P }")} } } fragment P on PageInfo { ${aliased(50, "hasNextPage")} }`],
+    ["under long names", `{ nodes(first: 2) { ${aliased(20, "edges { ...X }")} } } fragment X on NodeEdge { node { ${"long".repeat(1_000)}: name } }`],
+    ["in many lists", `{ ${aliased(20, "nodes(first: 1) { ...L }")} } fragment L on NodeConnection { ${aliased(10, "edges { node { name } }")} }`],
+  ])("%s is resolved beyond that, and no statement grows with it", async (what, query) => {
+    await expectSame(query, {}, what === "in many lists");
+    expect(statements.reduce((sum, { length }) => sum + length, 0)).toBeLessThan(100_000);
+  });
+
+  test("is not kept for ever: what many documents ask is forgotten, and what one asks again and again is not made anew", async () => {
+    const { onExecute } = lists(buildOurs(await describeDrivers()));
+    const rewritten = (document: DocumentNode): DocumentNode | undefined => {
+      let made: DocumentNode | undefined;
+      const args = { document, contextValue: { request: {} }, variableValues: {} };
+      void onExecute?.({ args, executeFn: (given: { document: DocumentNode }) => void (made = given.document), setExecuteFn: (execute: (given: object) => void) => execute(args) } as never);
+      return made;
+    };
+    const documentOf = (at: number) => parse(`{ nodes(first: 5) { edges { node { uuid${at}: uuid ${aliased(300, "name")} } } } }`);
+    const first = documentOf(0);
+    const made = rewritten(first);
+    expect(made).not.toBe(first);
+    for (let at = 1; at < 10; at += 1) rewritten(documentOf(at));
+    expect(rewritten(first)).toBe(made);
+    for (let at = 10; at < 100; at += 1) rewritten(documentOf(at));
+    expect(rewritten(first)).not.toBe(made);
+  });
+});
 
 describe("a list as text", () => {
   test("of every field that the database can say is what resolving it is", async () => {
