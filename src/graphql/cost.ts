@@ -1,15 +1,15 @@
 /**
  * What a request may cost the service: the objects that its answer may hold, counted before anything is read. A field of
  * an object counts one and what is asked of that object; a page counts its items as often as it may have some, so nested
- * pages multiply; a list without pages is taken to have `LIST_SIZE` items. Names and numbers count nothing, nor do the
- * edges that wrap a page's items; lines of a log count a tenth, labels a fifth. Counts of all items cost more, because
- * the database must go through them.
+ * pages multiply; a list without pages counts as many as `LIST_SIZES` says. A value counts a little, by how long it may
+ * be: under hundreds of names one value of each item would otherwise fill the memory with an answer that costs nothing.
+ * Counts of all items cost more, because the database must go through them.
  *
  * What a fragment holds is counted once for each size of page that it is spread in, so fragments within fragments cost
  * no time, however often their content is asked for. Sizes and `@include` are taken from the variables of the request.
  */
-import { Kind, getNamedType, getNullableType, isCompositeType, isInterfaceType, isListType, isObjectType } from "graphql";
-import type { FieldNode, FragmentDefinitionNode, GraphQLField, GraphQLNamedType, GraphQLSchema, OperationDefinitionNode, SelectionNode, SelectionSetNode, ValueNode } from "graphql";
+import { GraphQLString, Kind, getNamedType, getNullableType, isCompositeType, isInterfaceType, isListType, isObjectType } from "graphql";
+import type { FieldNode, FragmentDefinitionNode, GraphQLField, GraphQLNamedOutputType, GraphQLNamedType, GraphQLSchema, OperationDefinitionNode, SelectionNode, SelectionSetNode, ValueNode } from "graphql";
 import { PAGE_DEFAULT } from "./connection.ts";
 import { finite } from "./document.ts";
 
@@ -21,12 +21,34 @@ export interface CostedRequest {
   readonly variables: Readonly<Record<string, unknown>>;
 }
 
-/** Items that a list without pages is taken to have. */
+/** Items that a list without pages is taken to have, where it is not known better. */
 const LIST_SIZE = 5;
-/** What one object of a type costs, where it is not one: lines are small, and come by the hundred. */
-const OBJECT_COSTS: Readonly<Record<string, number>> = { LogLine: 0.1, Label: 0.2 };
-/** Fields that cost something although they are no objects. */
-const LEAF_COSTS: Readonly<Record<string, number>> = { totalCount: 10 };
+/** What is known better. A verb answers each node that it is asked for, of which there may be any number: that is not counted, but what is asked of each of them is. */
+const LIST_SIZES: Readonly<Record<string, number>> = {
+  "Node.verbs": 12,
+  "Node.labels": 20,
+  "Query.reservedSteps": 6,
+  ...Object.fromEntries(["NodeWorkPayload.results", "PlanPayload.results", "ReadPowerPayload.results", "ReportPresencePayload.results", "NodesPayload.nodes"].map((list) => [list, 100])),
+};
+/** What one object of a type costs, where it is not one: these come by the dozen or the hundred, and nothing is read for each. */
+const OBJECT_COSTS: Readonly<Record<string, number>> = { LogLine: 0.1, Label: 0.01, VerbVerdict: 0.5 };
+
+/** A name, a number, an instant. */
+const VALUE_COST = 0.02;
+/** A text for people: a sentence as a rule, 2,000 characters at most. */
+const TEXT_COST = 0.06;
+const TEXT = /(?:message|reason|text|problem|description)$/i;
+/** A JSON value may fill the body of a request, a mebibyte: a hundred of them make an answer of 100 MiB. */
+const JSON_COST = 40;
+/** One of an object that comes in a list without pages, which counts it several times over. */
+const LISTED_JSON_COST = 8;
+const WITH_LISTED_JSON: ReadonlySet<string> = new Set(["Driver", "InventoryChange", "ReservedStep", "RunbookStep", "Step", "StepAttempt", "StepDefinition"]);
+/** Values that take more than others: labels have up to 253 characters and lines of a log 4,000, lists of addresses and names thousands of items, counts go through all. */
+const VALUE_COSTS: Readonly<Record<string, number>> = { "Label.key": 0.03, "Label.value": 0.03, "LogLine.text": 0.1, "Operation.failedAddresses": 8, "DiscoverNodesPayload.addresses": 8, "NotFoundError.missing": 8, "Rollout.sizes": 1 };
+/** What a count of all items of a page costs. */
+const TOTAL_COST = 10;
+/** Sums of hundredths are rounded down; this is more than they may be off. */
+const INEXACT = 1e-6;
 /** What an introspection costs, whatever is asked of it: it has no aliases (document.ts), so the schema bounds it. */
 const INTROSPECTION_COSTS: Readonly<Record<string, number>> = { __schema: 1_000, __type: 100 };
 const SIZE_ARGUMENTS = ["first", "last", "tail"];
@@ -54,14 +76,21 @@ export function costOf({ schema, operation, fragments, variables }: CostedReques
     const name = node.name.value;
     const introspection = INTROSPECTION_COSTS[name];
     if (introspection !== undefined) return introspection;
+    if (name === "__typename") return VALUE_COST;
     const field = isObjectType(type) || isInterfaceType(type) ? type.getFields()[name] : undefined;
-    if (!field) return 0;
+    if (!type || !field) return 0;
     const inner = getNamedType(field.type);
-    if (!isCompositeType(inner)) return LEAF_COSTS[name] ?? 0;
-    if (isPage(type)) return name === "edges" ? page * ofSet(node.selectionSet, inner, 0) : 0;
-    if (isPage(inner)) return ofSet(node.selectionSet, inner, sizeOf(node, field) ?? PAGE_DEFAULT);
-    const one = (OBJECT_COSTS[inner.name] ?? 1) + ofSet(node.selectionSet, inner, 0);
-    return isListType(getNullableType(field.type)) ? (sizeOf(node, field) ?? LIST_SIZE) * one : one;
+    if (isPage(type)) {
+      if (!isCompositeType(inner)) return TOTAL_COST;
+      return (name === "edges" ? page : 1) * ofSet(node.selectionSet, inner, 0);
+    }
+    // A page is read whatever is asked of it.
+    if (isPage(inner)) return Math.max(1, ofSet(node.selectionSet, inner, sizeOf(node, field) ?? PAGE_DEFAULT));
+    const place = `${type.name}.${name}`;
+    const special = VALUE_COSTS[place];
+    if (special !== undefined) return special;
+    const one = isCompositeType(inner) ? (OBJECT_COSTS[inner.name] ?? 1) + ofSet(node.selectionSet, inner, 0) : valueCost(type.name, name, inner);
+    return isListType(getNullableType(field.type)) ? (sizeOf(node, field) ?? LIST_SIZES[place] ?? LIST_SIZE) * one : one;
   }
 
   function sizeOf(node: FieldNode, field: GraphQLField<unknown, unknown>): number | undefined {
@@ -81,7 +110,13 @@ export function costOf({ schema, operation, fragments, variables }: CostedReques
     });
   }
 
-  return finite(Math.ceil(ofSet(operation.selectionSet, schema.getRootType(operation.operation) ?? undefined, 0)));
+  return finite(Math.floor(ofSet(operation.selectionSet, schema.getRootType(operation.operation) ?? undefined, 0) + INEXACT));
+}
+
+/** What a value costs of which nothing else is known than its type and its name. */
+function valueCost(owner: string, name: string, type: GraphQLNamedOutputType): number {
+  if (type.name === "JSON") return WITH_LISTED_JSON.has(owner) ? LISTED_JSON_COST : JSON_COST;
+  return type.name === GraphQLString.name && TEXT.test(name) ? TEXT_COST : VALUE_COST;
 }
 
 /** What is counted of a fragment, counted once for each key. */
