@@ -6,12 +6,12 @@
  * Modes: replay (page after page, as fast as the reader takes them), then live (a look whenever something was written, ten
  * a second at most). It ends by itself with the run; with a reset when the cursor is not of this log, or the process leaves.
  */
-import { setTimeout as delay } from "node:timers/promises";
 import type { Database } from "../store/database.ts";
 import { plansByHashes, runsByIds } from "../store/runs.ts";
 import { linesAfter, newestLine } from "../store/step-log.ts";
 import type { StepLogRow } from "../store/step-log.ts";
 import type { ResetReason } from "./node-stream.ts";
+import { createPace } from "./pace.ts";
 import { pulled } from "./pull.ts";
 import type { Tail } from "./tail.ts";
 
@@ -32,7 +32,7 @@ export function logStream(parts: { readonly database: Database; readonly tail: T
   let labels: readonly string[] | null = null;
   let behind = true;
   let over = false;
-  let lookedAt = 0;
+  const pace = createPace(tail, LOOK_EVERY_MS);
 
   const end = (position: number, reason: ResetReason): readonly LogStreamItem[] => {
     over = true;
@@ -41,10 +41,10 @@ export function logStream(parts: { readonly database: Database; readonly tail: T
 
   return pulled(tail.onWrite, async (patience) => {
     for (;;) {
-      if (over || patience.left) return [];
-      const early = LOOK_EVERY_MS - (Date.now() - lookedAt);
-      if (!behind && early > 0) await delay(early);
-      lookedAt = Date.now();
+      if (over) return [];
+      if (!behind) await pace.rest(patience);
+      if (patience.left) return [];
+      pace.look();
       // The run first: what it said was committed before it ended.
       const [run] = await runsByIds(reader, [runId]);
       if (!run) return [];

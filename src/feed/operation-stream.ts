@@ -3,12 +3,12 @@
  * It tells states, not steps between them: a run that changes twice between two looks is told once, as it is then. So it
  * can begin anywhere, and a client that comes back has missed nothing that still matters.
  */
-import { setTimeout as delay } from "node:timers/promises";
 import type { Database } from "../store/database.ts";
 import { operationsByIds } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import { runsChangedSince } from "../store/runs.ts";
 import type { RunRow } from "../store/runs.ts";
+import { createPace } from "./pace.ts";
 import { pulled } from "./pull.ts";
 import type { Tail } from "./tail.ts";
 
@@ -30,13 +30,13 @@ export function operationStream(parts: { readonly database: Database; readonly t
   const known = new Map<string, number>();
   let told = -1;
   let over = false;
-  let lookedAt = 0;
+  const pace = createPace(tail, LOOK_EVERY_MS);
   let since: Date | null = null;
 
-  /** Runs whose revision is new to the reader. */
-  async function changes(): Promise<RunRow[]> {
+  /** Runs whose revision is new to the reader: of those changed lately, or of the whole operation. */
+  async function changes(whole: boolean): Promise<RunRow[]> {
     const changed: RunRow[] = [];
-    let page: { readonly updatedAt: Date; readonly id: string } | null = since ? { updatedAt: new Date(since.getTime() - OVERLAP_MS), id: "" } : null;
+    let page: { readonly updatedAt: Date; readonly id: string } | null = since && !whole ? { updatedAt: new Date(since.getTime() - OVERLAP_MS), id: "" } : null;
     for (;;) {
       const rows = await runsChangedSince(database.reader, operationId, page, PAGE);
       for (const run of rows) {
@@ -52,15 +52,17 @@ export function operationStream(parts: { readonly database: Database; readonly t
 
   return pulled(tail.onWrite, async (patience) => {
     for (;;) {
-      if (over || patience.left) return [];
-      const early = LOOK_EVERY_MS - (Date.now() - lookedAt);
-      if (told >= 0 && early > 0) await delay(early);
-      lookedAt = Date.now();
+      if (over) return [];
+      await pace.rest(patience);
+      if (patience.left) return [];
+      pace.look();
       const [operation] = await operationsByIds(database.reader, [operationId]);
       if (!operation) return [];
       const position = tail.head;
       const first = told < 0;
-      const runs = first ? (await changes(), []) : await changes();
+      // At the end once more all: where the database's clock was set back, some changes looked old.
+      const changed = await changes(operation.finishedAt !== null);
+      const runs = first ? [] : changed;
       const items: OperationUpdate[] = runs.map((run) => ({ position, operation, run }));
       if (operation.revision !== told) items.push({ position, operation, run: null });
       told = operation.revision;

@@ -76,6 +76,20 @@ describe("the stream of a run's log", () => {
     expect(told(await takeAll(items))).toEqual(["3 clean.low: then that"]);
   });
 
+  test("goes on although the clock was set back", async () => {
+    const gate = aGate();
+    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { says: ["one", "two"], gate: gate.name } }).made();
+    const id = await ostler.begin("CLEAN", [node]);
+    const items = stream((await ostler.run(id, node)).id);
+    await takeUntil(items, (item) => sequences([item])[0] === 2);
+    const { now } = Date;
+    const setBack = vi.spyOn(Date, "now").mockImplementation(() => now() - 3_600_000);
+    gate.open();
+    await takeAll(items);
+    setBack.mockRestore();
+    expect(await ostler.operationEnds(id)).toMatchObject({ state: "SUCCEEDED" });
+  });
+
   test("of a run that has ended is all it said", async () => {
     const { runId } = await ended("speaking");
     expect(told(await takeAll(stream(runId)))).toEqual(["1 clean.high: first this", "2 clean.high: now that", "3 clean.low: then that"]);

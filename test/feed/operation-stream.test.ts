@@ -1,5 +1,5 @@
 /** The stream of one operation: where it stands, every change after that, the end. */
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test, vi } from "vitest";
 import { operationStream } from "../../src/feed/operation-stream.ts";
 import type { OperationUpdate } from "../../src/feed/operation-stream.ts";
 import { createTail } from "../../src/feed/tail.ts";
@@ -84,6 +84,21 @@ describe("the stream of an operation", () => {
     await takeUntil(updates, ({ operation }) => operation.state === "STOPPING");
     gate.open();
     expect((await takeAll(updates)).at(-1)?.operation.state).toBe("STOPPED");
+  });
+
+  test("tells the end of each run, although clocks were set back in between", async () => {
+    const gate = aGate();
+    const nodes = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(3);
+    const id = await ostler.begin("DEPLOY", nodes);
+    await gate.arrivals(3);
+    await ostler.test.sql`update runs set updated_at = updated_at + interval '1 hour' where operation_id = ${id}`;
+    const updates = stream(id);
+    await updates.next();
+    const { now } = Date;
+    const setBack = vi.spyOn(Date, "now").mockImplementation(() => now() - 3_600_000);
+    gate.open();
+    expect(lastStates(await takeAll(updates))).toEqual(Object.fromEntries(nodes.map(({ name }) => [name, "SUCCEEDED"])));
+    setBack.mockRestore();
   });
 
   test("ends at once when its client leaves, although nothing happens", async () => {
