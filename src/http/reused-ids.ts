@@ -3,6 +3,10 @@
  * their ids alone: when the earlier one ends only now, it takes the later one for itself, tells the client that it is
  * complete, and forgets it, so that it goes on for nobody, for ever. So the later one waits until the earlier has ended,
  * and whatever else is said of that id waits behind it.
+ *
+ * And what a client has completed is not over: a query goes on to its end. So operations are counted until they have
+ * ended, and one beyond the number that a socket may have waits too, with all that is said of its id. Of those that the
+ * client has not completed itself, graphql-ws knows; they refuse another one, and none waits for them.
  */
 
 /** Messages of one id that wait at the most; a client that sends more is not meant well. */
@@ -18,12 +22,16 @@ export interface Handler {
   handle(text: string): Promise<void>;
   /** Whether an operation goes on that was not completed by its client. */
   isLive(id: string): boolean;
+  /** How many of these there are. */
+  liveCount(): number;
+  /** Whether an operation waits for the end of others: nothing more needs to be read meanwhile. */
+  onFull(isFull: boolean): void;
   /** More messages wait than anybody needs. */
   onSurplus(): void;
 }
 
-/** Takes messages in the order they come. */
-export function withReusedIds({ handle, isLive, onSurplus }: Handler): (text: string) => void {
+/** Takes messages in the order they come; `operationsMax` operations go on at a time. */
+export function withReusedIds({ handle, isLive, liveCount, onFull, onSurplus }: Handler, operationsMax: number): (text: string) => void {
   const running = new Map<string, Promise<void>>();
   const lines = new Map<string, Message[]>();
 
@@ -33,14 +41,19 @@ export function withReusedIds({ handle, isLive, onSurplus }: Handler): (text: st
     running.set(id, ended);
     void ended.then(() => {
       if (running.get(id) === ended) running.delete(id);
+      if (!isFull()) onFull(false);
     });
   }
 
-  const mustWait = (id: string, { isSubscribe }: Message) => isSubscribe && running.has(id) && !isLive(id);
+  const isFull = () => running.size >= operationsMax && liveCount() < operationsMax;
+  const mustWait = (id: string, { isSubscribe }: Message) => isSubscribe && ((running.has(id) && !isLive(id)) || isFull());
 
   async function passInTurn(id: string, line: Message[]): Promise<void> {
     for (let [first] = line; first; [first] = line) {
-      while (mustWait(id, first)) await running.get(id);
+      while (mustWait(id, first)) {
+        if (isFull()) onFull(true);
+        await (running.get(id) ?? Promise.race(running.values()));
+      }
       line.shift();
       pass(id, first);
     }

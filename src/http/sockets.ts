@@ -4,7 +4,7 @@
  *
  * A stream is pulled: its next item is asked for when the one before has left for the kernel. A client that does not read
  * stops that, and has 12 seconds to answer a ping; then it is told 1013 and cut. While more than its share of answers
- * waits for a client, nothing more is read from it either.
+ * waits for a client, or more than its share of operations has to end first, nothing more is read from it either.
  */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage } from "node:http";
@@ -72,6 +72,8 @@ interface Extra {
   operations: Readonly<Record<string, unknown>>;
   /** The text of the result that is being put into a message just now. */
   ready: string | null;
+  /** Whether nothing is read until an operation has ended. */
+  isFull: boolean;
 }
 
 export function createSockets({ yoga, services, token, log, socketsMax = SOCKETS_MAX, pingMs = PING_MS, messageBytesMax = BODY_BYTES_MAX }: SocketOptions): Sockets {
@@ -127,11 +129,11 @@ export function createSockets({ yoga, services, token, log, socketsMax = SOCKETS
       cut(socket, "Too many connections");
       return;
     }
-    const extra: Extra = { request, operations: {}, ready: null };
+    const extra: Extra = { request, operations: {}, ready: null, isFull: false };
     const closed = protocol.opened(
       {
         protocol: socket.protocol,
-        send: (message) => send(socket, withReady(extra, message)),
+        send: (message) => send(socket, withReady(extra, message), () => readOrNot(socket, extra)),
         close: (code, reason) => socket.close(code, reason),
         onMessage: (take) => {
           const handle = (text: string) =>
@@ -140,16 +142,26 @@ export function createSockets({ yoga, services, token, log, socketsMax = SOCKETS
               log.error({ err: error }, "a message over WebSocket could not be handled");
               socket.close(CloseCode.InternalServerError, "Internal server error");
             });
-          const receive = withReusedIds({ handle, isLive: (id) => id in extra.operations, onSurplus: () => cut(socket, "Too many messages") });
+          const operations = {
+            handle,
+            isLive: (id: string) => id in extra.operations,
+            liveCount: () => Object.keys(extra.operations).length,
+            onFull(isFull: boolean) {
+              extra.isFull = isFull;
+              readOrNot(socket, extra);
+            },
+            onSurplus: () => cut(socket, "Too many messages"),
+          };
+          const receive = withReusedIds(operations, OPERATIONS_MAX);
           socket.on("message", (data: Buffer) => {
-            if (socket.bufferedAmount > WAITING_BYTES_MAX) socket.pause();
+            readOrNot(socket, extra);
             receive(data.toString());
           });
         },
       },
       extra,
     );
-    const stopPinging = ping(socket, pingMs);
+    const stopPinging = ping(socket, extra, pingMs);
     socket.once("close", (code, reason) => {
       stopPinging();
       closed(code, String(reason)).catch((error: unknown) => log.error({ err: error }, "a socket could not be cleared away"));
@@ -170,27 +182,34 @@ export function createSockets({ yoga, services, token, log, socketsMax = SOCKETS
 }
 
 /** Resolves when the message has left for the kernel, or the socket is gone: until then nobody is asked for the next. */
-function send(socket: WebSocket, message: string): Promise<void> {
+function send(socket: WebSocket, message: string, onSent: () => void): Promise<void> {
   return new Promise((sent) => {
     // Not at once: whoever goes on sending must let the socket be closed, which is what ends it.
     const isGone = () => void setImmediate(sent);
     if (socket.readyState !== socket.OPEN) return isGone();
     socket.send(message, (error) => {
-      if (socket.isPaused && socket.bufferedAmount <= WAITING_BYTES_MAX) socket.resume();
+      onSent();
       if (error) isGone();
       else sent();
     });
   });
 }
 
-/** Pings until told to stop. Who has not answered one when the next is due is cut. */
-function ping(socket: WebSocket, everyMs: number): () => void {
+/** Reads from a client, unless more than its share of answers waits for it or its operations have to end first. */
+function readOrNot(socket: WebSocket, { isFull }: Extra): void {
+  const mayRead = !isFull && socket.bufferedAmount <= WAITING_BYTES_MAX;
+  if (mayRead && socket.isPaused) socket.resume();
+  else if (!mayRead && !socket.isPaused) socket.pause();
+}
+
+/** Pings until told to stop. Who has not answered one when the next is due is cut, unless we are the ones who do not read. */
+function ping(socket: WebSocket, extra: Extra, everyMs: number): () => void {
   let isAnswered = true;
   socket.on("pong", () => {
     isAnswered = true;
   });
   const timer = setInterval(() => {
-    if (socket.readyState !== socket.OPEN) return;
+    if (socket.readyState !== socket.OPEN || extra.isFull) return;
     if (!isAnswered && socket.bufferedAmount > 0) return cut(socket, "Too slow");
     if (!isAnswered) return socket.terminate();
     isAnswered = false;

@@ -431,6 +431,29 @@ describe("limits of a socket", () => {
     await streamsEnd();
   });
 
+  test("count what a client has completed until it has ended", async () => {
+    const [wire, other] = [await acknowledged(), await acknowledged()];
+    const { promise: ended, resolve: end } = Promise.withResolvers<void>();
+    const locked = Promise.withResolvers<void>();
+    const lock = ostler.test.sql.begin(async (sql) => {
+      await sql`lock table nodes in access exclusive mode`;
+      locked.resolve();
+      await ended;
+    });
+    await locked.promise;
+    for (let index = 0; index < 101; index += 1) {
+      wire.send(subscribe(`q${index}`, "{ nodes { totalCount } }"));
+      wire.send({ type: "complete", id: `q${index}` });
+    }
+    wire.send(subscribe("last", "{ __typename }"));
+    await delay(300);
+    await nothingCame(other);
+    expect(wire.rest).toEqual([]);
+    end();
+    await lock;
+    expect(await wire.next()).toMatchObject({ type: "next", id: "last" });
+  });
+
   test("hold back who asks and does not read: it costs no more than its share, and is answered when it reads", async () => {
     const wire = await acknowledged();
     const ballast = "x".repeat(60_000);

@@ -1,0 +1,101 @@
+/** How many operations of a socket go on at a time, whatever their client says of them, and in which order they come. */
+import { describe, expect, test } from "vitest";
+import { withReusedIds } from "../../src/http/reused-ids.ts";
+
+/** A socket whose operations end when they are told to. */
+function socketUnderTest(operationsMax: number) {
+  const live = new Set<string>();
+  const under = new Map<string, () => void>();
+  const seen: string[] = [];
+  const held: boolean[] = [];
+  let cuts = 0;
+  const receive = withReusedIds(
+    {
+      handle(text) {
+        const { id, type } = JSON.parse(text) as { readonly id: string; readonly type: string };
+        seen.push(`${type} ${id}`);
+        if (type === "complete") live.delete(id);
+        if (type !== "subscribe") return Promise.resolve();
+        live.add(id);
+        const { promise, resolve } = Promise.withResolvers<void>();
+        under.set(id, resolve);
+        return promise;
+      },
+      isLive: (id) => live.has(id),
+      liveCount: () => live.size,
+      onFull: (isFull) => void held.push(isFull),
+      onSurplus: () => void (cuts += 1),
+    },
+    operationsMax,
+  );
+  return {
+    seen,
+    get underWay() {
+      return under.size;
+    },
+    get isHeld() {
+      return held.at(-1) === true;
+    },
+    get cuts() {
+      return cuts;
+    },
+    send: (type: "subscribe" | "complete", id: string) => receive(JSON.stringify({ type, id })),
+    async end(id: string) {
+      under.get(id)?.();
+      under.delete(id);
+      live.delete(id);
+      await new Promise(setImmediate);
+    },
+  };
+}
+
+describe("operations that are completed by their client and go on", () => {
+  test("count until they have ended: one beyond the number waits, and nothing more is read", async () => {
+    const socket = socketUnderTest(3);
+    for (const id of ["a", "b", "c", "d", "e"]) {
+      socket.send("subscribe", id);
+      socket.send("complete", id);
+    }
+    expect(socket.underWay).toBe(3);
+    expect(socket.isHeld).toBe(true);
+    await socket.end("b");
+    expect(socket.underWay).toBe(3);
+    expect(socket.isHeld).toBe(true);
+    await socket.end("a");
+    expect(socket.isHeld).toBe(false);
+    expect(socket.seen).toEqual(["subscribe a", "complete a", "subscribe b", "complete b", "subscribe c", "complete c", "subscribe d", "complete d", "subscribe e", "complete e"]);
+  });
+
+  test("keep nobody waiting whose client has as many that it did not complete: that is refused at once", () => {
+    const socket = socketUnderTest(2);
+    for (const id of ["a", "b", "c"]) socket.send("subscribe", id);
+    expect(socket.seen).toEqual(["subscribe a", "subscribe b", "subscribe c"]);
+    expect(socket.isHeld).toBe(false);
+  });
+});
+
+describe("an id that is used again", () => {
+  test("waits for the end of the operation that had it, and what is said of it waits behind", async () => {
+    const socket = socketUnderTest(10);
+    socket.send("subscribe", "a");
+    socket.send("complete", "a");
+    socket.send("subscribe", "a");
+    socket.send("complete", "a");
+    socket.send("subscribe", "b");
+    expect(socket.seen).toEqual(["subscribe a", "complete a", "subscribe b"]);
+    expect(socket.isHeld).toBe(false);
+    await socket.end("a");
+    expect(socket.seen).toEqual(["subscribe a", "complete a", "subscribe b", "subscribe a", "complete a"]);
+  });
+
+  test("again and again, is not meant well", () => {
+    const socket = socketUnderTest(10);
+    for (let index = 0; index < 51; index += 1) {
+      socket.send("subscribe", "a");
+      socket.send("complete", "a");
+    }
+    expect(socket.cuts).toBe(0);
+    socket.send("subscribe", "a");
+    expect(socket.cuts).toBe(1);
+  });
+});
