@@ -12,6 +12,7 @@ import { migrate } from "drizzle-orm/postgres-js/migrator";
 import postgres from "postgres";
 import type { Sql, TransactionSql } from "postgres";
 import { gated } from "./gate.ts";
+import { createPreparing } from "./prepared.ts";
 
 /** Where a server listens. `host` may be the folder of a Unix socket. */
 export type Connection = { readonly url: string } | { readonly host: string; readonly port: number; readonly user: string; readonly database: string };
@@ -215,22 +216,19 @@ export function fixed(reader: Reader, piece: SQL): SQL {
   return sqlText.raw(text);
 }
 
-/** How many different statements are prepared: each costs every connection its memory for good. */
-const PREPARED_MAX = 50;
-/** A longer statement is seldom asked twice, and takes each connection megabytes. */
-const PREPARED_LENGTH_MAX = 8_000;
-const preparedTexts = new Set<string>();
+/** A statement with longer values is planned for them: of a plan for all values, PostgreSQL would look through a long list again for each row. In characters. */
+const PREPARED_VALUE_MAX = 1_000;
+const isPrepared = createPreparing();
 
 /**
- * Runs a statement that comes again and again, prepared: from the second time on a connection it is neither parsed nor
- * described, which is one way to the database in place of two. Statements beyond the first few dozen, and long ones, are run as all others.
+ * Runs a statement that may come again and again: then it is prepared, and from the second time on a connection it is
+ * neither parsed nor described, which is one way to the database in place of two.
  */
 export async function runPrepared(reader: Reader, statement: SQL): Promise<Record<string, unknown>[]> {
   const { session, dialect } = reader as unknown as Inner;
   const { sql: text, params } = dialect.sqlToQuery(statement);
-  const prepare = preparedTexts.has(text) || (preparedTexts.size < PREPARED_MAX && text.length <= PREPARED_LENGTH_MAX);
-  if (prepare) preparedTexts.add(text);
-  return [...(await session.client.unsafe(text, params as Parameters<Sql["unsafe"]>[1], { prepare }))];
+  const isLong = params.some((value) => typeof value === "string" && value.length > PREPARED_VALUE_MAX);
+  return [...(await session.client.unsafe(text, params as Parameters<Sql["unsafe"]>[1], { prepare: !isLong && isPrepared(text) }))];
 }
 
 /** A stable hash of a JSON value: the same for objects that differ only in the order of their keys. */

@@ -123,8 +123,9 @@ const aliased = (count: number, text: string) => Array.from({ length: count }, (
 
 describe("a list that asks for very much", () => {
   test("is written by the database up to a few hundred fields, whose statement is not prepared", async () => {
-    await expectSame("{ nodes(first: 5) { edges { node { name } } } }");
-    await expectSame(`{ nodes(first: 5) { edges { node { ${aliased(200, "name")} } } } }`);
+    // Only what comes again and again is prepared.
+    for (let time = 0; time < 20; time += 1) await expectSame("{ nodes(first: 5) { edges { node { name } } } }");
+    for (let time = 0; time < 20; time += 1) await expectSame(`{ nodes(first: 5) { edges { node { ${aliased(200, "name")} } } } }`);
     expect(Math.max(...statements.map(({ length }) => length))).toBeGreaterThan(8_000);
     // Five connections, each of which is asked once, as all are asked at the same time.
     const found = await Promise.all(Array.from({ length: 5 }, () => ostler.database.bounded.execute<{ length: number }>("select length(statement) as length from pg_prepared_statements, pg_sleep(0.1) where statement like '%over () as place%'")));
