@@ -146,6 +146,13 @@ export function nodeFilter(filter: NodeFilterShape | null | undefined): NodeFilt
   };
 }
 
+/** The filter of a stream, which is bounded in what it names as well. */
+export function streamFilter(filter: NodeFilterShape | null | undefined): NodeFilter | undefined {
+  const characters = JSON.stringify(filter ?? {}).length;
+  if (characters > LIMITS.streamFilter) throw beyond("streamFilter", { requested: characters });
+  return nodeFilter(filter);
+}
+
 export interface NodeSelectorShape {
   ids?: string[] | null | undefined;
   names?: string[] | null | undefined;

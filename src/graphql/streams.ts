@@ -9,7 +9,7 @@ import { badInput, positionOf } from "./connection.ts";
 import { StreamResetReasonEnum } from "./enums.ts";
 import { keyOf, uuidOrNone } from "./ids.ts";
 import { NodeRef, OperationRef, RunRef, TransitionRef } from "./refs.ts";
-import { NodeFilterInput, nodeFilter } from "./selectors.ts";
+import { NodeFilterInput, streamFilter } from "./selectors.ts";
 import type { EventKey } from "./shared-events.ts";
 
 type Of<Kind extends NodeStreamItem["kind"]> = Extract<NodeStreamItem, { kind: Kind }>;
@@ -73,13 +73,13 @@ builder.subscriptionField("nodeTransitions", (t) =>
     ...needs("READ"),
     description: "State changes of matching nodes, in commit order, without gap or repetition. With `snapshot` every matching node comes first, then changes; with `after` the stream goes on from a cursor; with neither it begins now.",
     args: {
-      filter: t.arg({ type: NodeFilterInput, description: "Of nodes that match at the time of delivery; absent: of all. A filter by `ids` alone also tells deletions." }),
+      filter: t.arg({ type: NodeFilterInput, description: "Of nodes that match at the time of delivery; absent: of all. A filter by `ids` alone also tells deletions. At most 65,536 characters as JSON." }),
       after: t.arg.string({ description: "Cursor of the last item seen. Not together with `snapshot`." }),
       snapshot: t.arg.boolean({ required: true, defaultValue: false, description: "Begin with every matching node." }),
     },
     subscribe: (_root, { filter, after, snapshot }, { services }) => {
       if (snapshot && after != null) throw badInput("Give `after` to go on from a cursor, or `snapshot` to begin anew, not both.");
-      return nodeStream(services, { filter: nodeFilter(filter), after: positionOf(after), snapshot });
+      return nodeStream(services, { filter: streamFilter(filter), after: positionOf(after), snapshot });
     },
     resolve: (item) => (item.kind === "transition" ? item.row : item) as never,
     extensions: { ...needs("READ").extensions, eventKey },

@@ -141,6 +141,12 @@ describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
     await expect(takeAll(transitions(way, { after: "0", snapshot: true }))).rejects.toThrow(/BAD_USER_INPUT: .*`after`.*`snapshot`/);
   });
 
+  test("refuses a filter that names more nodes than a stream should hold, however it is put, and takes a thousand", async () => {
+    const filtered = (count: number) => transitions(way, { filter: { not: { or: [{ name: { in: Array.from({ length: count }, (_, index) => `machine-${index}`.padEnd(50, "x")) } }] } } });
+    await expect(takeAll(filtered(2_000))).rejects.toThrow(/LIMIT_EXCEEDED: At most 65,536 characters in the JSON of a stream's filter are allowed. This request has 106,034.*on the client/);
+    expect(await takeUntil(filtered(1_000), isCaughtUp)).toHaveLength(1);
+  });
+
   test("tells of nodes by id when they are deleted, and the node is null then", async () => {
     const [name = ""] = await ostler.register(1);
     const { node } = await ostler.query<{ node: { id: string } }>("query Id($name: String!) { node(by: { name: $name }) { id } }", { name });
