@@ -5,6 +5,8 @@ export type WatchedNode<Fields = NodeFields> = Fields & {
   readonly uuid: string;
   /** The `sequence` of the node's newest transition. */
   readonly transitionCount: number;
+  /** Increases with every change, a transition or not. */
+  readonly revision: number;
 };
 
 /** What is known of a node unless more is asked for. */
@@ -20,6 +22,8 @@ export interface Transition {
   readonly nodeName: string;
   /** 1 for the node's registration, then up by one without holes. */
   readonly sequence: number;
+  /** Revision of the node after it. */
+  readonly nodeRevision: number;
   /** null: the node was registered. */
   readonly from: string | null;
   /** null: the node was deleted. */

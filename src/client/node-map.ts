@@ -5,7 +5,8 @@ export interface NodeMap<Fields> {
   /**
    * Nodes by UUID, as of `cursor`. While a new snapshot comes they are the old ones, so a reader never meets half of them.
    * Exact without a filter, and with one by `ids` alone; with any other a node that does not match any more, or has been
-   * deleted, is not told, and stays until the next snapshot.
+   * deleted, is not told, and stays until the next snapshot. From one snapshot to the next no node goes back to an older
+   * revision, whatever a connection tells that comes after a break.
    */
   readonly nodes: ReadonlyMap<string, WatchedNode<Fields>>;
   /** null before the first snapshot is complete. */
@@ -39,7 +40,7 @@ export function createNodeMap<Fields = NodeFields>(): NodeMap<Fields> {
         case "transition":
           if (item.transition.to === null) nodes.delete(item.transition.nodeUuid);
           // null: its deletion is on the way, until then it stays as it was.
-          else if (item.node) nodes.set(item.node.uuid, item.node);
+          else if (item.node && !isOlder(item.node, nodes.get(item.node.uuid))) nodes.set(item.node.uuid, item.node);
           break;
         case "bookmark":
           break;
@@ -47,4 +48,8 @@ export function createNodeMap<Fields = NodeFields>(): NodeMap<Fields> {
       cursor = item.cursor;
     },
   };
+}
+
+function isOlder(node: WatchedNode<unknown>, known: WatchedNode<unknown> | undefined): boolean {
+  return known !== undefined && node.revision < known.revision;
 }

@@ -88,8 +88,8 @@ export function createPosition(proof: Proof, after: string | null): Position {
 }
 
 /** The fields that are told of a node where no others were asked for. */
-function nodeAfter({ nodeUuid, nodeName, to, sequence }: Transition): WatchedNode | null {
-  return to === null ? null : { uuid: nodeUuid, name: nodeName, state: to, transitionCount: sequence };
+function nodeAfter({ nodeUuid, nodeName, nodeRevision, to, sequence }: Transition): WatchedNode | null {
+  return to === null ? null : { uuid: nodeUuid, name: nodeName, state: to, transitionCount: sequence, revision: nodeRevision };
 }
 
 function read(cursor: string): number {

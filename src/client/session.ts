@@ -5,6 +5,7 @@
 import { createClient } from "graphql-ws/client";
 import { WatchError } from "./items.ts";
 import type { StreamItem } from "./items.ts";
+import { createQueue } from "./queue.ts";
 
 export type Ending =
   /** It can be taken up again, after a while. */
@@ -33,6 +34,8 @@ export interface Session {
   /** The next item; the ending, when there is none any more; null, when the signal fired. */
   next(): Promise<{ readonly item: StreamItem } | { readonly ending: Ending } | null>;
   close(): void;
+  /** How long it told something, in milliseconds from its first item to its end, or up to now. */
+  readonly heldMs: number;
 }
 
 /** What we use of a WebSocket, whosever it is. */
@@ -54,10 +57,12 @@ const PASSING_CODES = new Set<unknown>(["INTERNAL", "CAPACITY"]);
 
 export function openSession(options: SessionOptions): Session {
   const { url, token, silenceMs, unreadMax, left } = options;
-  const items: StreamItem[] = [];
+  const items = createQueue<StreamItem>();
   let ending: Ending | null = null;
   let wake: () => void = () => {};
   let acknowledged = false;
+  let firstAt: number | null = null;
+  let endedAt: number | null = null;
   let silence: ReturnType<typeof setTimeout> | undefined;
   let socket: Socket | null = null;
   const hold = (made: Socket) => void (socket = made);
@@ -90,6 +95,7 @@ export function openSession(options: SessionOptions): Session {
       next({ data, errors }) {
         if (ending) return;
         listen();
+        firstAt ??= performance.now();
         if (errors || !data) return end(endingOf(errors ?? [], acknowledged));
         items.push(data.nodeTransitions);
         if (items.length > unreadMax && data.nodeTransitions.__typename !== "NodeSnapshot") return end({ kind: "unread" });
@@ -111,6 +117,7 @@ export function openSession(options: SessionOptions): Session {
   function end(how: Ending): void {
     if (ending) return;
     ending = how;
+    endedAt = performance.now();
     clearTimeout(silence);
     left.removeEventListener("abort", leave);
     if (socket?.readyState === CONNECTING) socket.close();
@@ -122,13 +129,16 @@ export function openSession(options: SessionOptions): Session {
     async next() {
       for (;;) {
         if (left.aborted) return null;
-        const item = items.shift();
+        const item = items.take();
         if (item) return { item };
         if (ending) return { ending };
         await new Promise<void>((resolve) => (wake = resolve));
       }
     },
     close: leave,
+    get heldMs() {
+      return firstAt === null ? 0 : (endedAt ?? performance.now()) - firstAt;
+    },
   };
 }
 

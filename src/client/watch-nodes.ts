@@ -30,7 +30,7 @@ export interface WatchOptions {
   readonly webSocketImpl?: unknown;
   /** Told at each break, before the pause. */
   readonly onBreak?: ((broken: { readonly why: string; readonly tries: number; readonly pauseMs: number }) => void) | undefined;
-  /** Longest pause before the first try, and before any; each is random, up to twice as long as the one before. */
+  /** Longest pause before the first try, and before any; each is random, up to twice as long as the one before, until a connection was good for something. */
   readonly firstPauseMs?: number | undefined;
   readonly longestPauseMs?: number | undefined;
   /** A server that says nothing for so long is gone; it promises a word every 15 seconds. */
@@ -43,6 +43,8 @@ const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 30_000;
 const SILENCE_MS = 30_000;
 const UNREAD_MAX = 10_000;
+/** A connection that held for so long was a good one, although nothing happened. */
+const HELD_MS = 10_000;
 
 /**
  * Items until it is left, or its signal fires, which both end it at once. Throws a `WatchError`: GAP when something was
@@ -80,7 +82,7 @@ async function* follow(options: WatchOptions, left: AbortSignal): AsyncGenerator
       silenceMs: options.silenceMs ?? SILENCE_MS,
       left,
     });
-    const { ending, advanced } = yield* read(session, position);
+    const { ending, advanced } = yield* read(session, position, wish.after);
     if (ending === null) return;
     if (ending.kind === "refused") throw ending.error;
     tries = advanced ? 0 : tries + 1;
@@ -92,15 +94,17 @@ async function* follow(options: WatchOptions, left: AbortSignal): AsyncGenerator
 }
 
 /**
- * What one connection tells, until it has ended (null: because the watcher left), and whether it was good for anything:
- * what has to be told again, as half a snapshot has, does not count.
+ * What one connection tells, until it has ended (null: because the watcher left), and whether it was good for anything: it
+ * moved the cursor on from `after`, or it held for a while. Half a snapshot does not count, and neither does a bookmark at
+ * the cursor, which a server that breaks each time tells too.
  */
-async function* read(session: Session, position: Position): AsyncGenerator<WatchItem<object>, { readonly ending: Ending | null; readonly advanced: boolean }> {
+async function* read(session: Session, position: Position, after: string | null): AsyncGenerator<WatchItem<object>, { readonly ending: Ending | null; readonly advanced: boolean }> {
   let advanced = false;
   try {
     for (;;) {
       const next = await session.next();
       if (next === null) return { ending: null, advanced };
+      advanced ||= session.heldMs >= HELD_MS;
       if ("ending" in next) return { ending: next.ending, advanced };
       if (next.item.__typename === "StreamReset") {
         position.reset(next.item.code);
@@ -108,7 +112,7 @@ async function* read(session: Session, position: Position): AsyncGenerator<Watch
       }
       const told = position.take(next.item);
       if (told === null) continue;
-      advanced ||= "cursor" in told;
+      advanced ||= "cursor" in told && told.cursor !== after;
       yield told;
     }
   } finally {
@@ -117,12 +121,12 @@ async function* read(session: Session, position: Position): AsyncGenerator<Watch
 }
 
 function subscription({ nodeFields, transitionFields = "" }: WatchOptions): string {
-  const node = (fields: string) => `node { uuid transitionCount ${fields} }`;
+  const node = (fields: string) => `node { uuid transitionCount revision ${fields} }`;
   return `subscription WatchNodes($filter: NodeFilter, $after: String, $snapshot: Boolean!) {
   nodeTransitions(filter: $filter, after: $after, snapshot: $snapshot) {
     __typename
     ... on NodeSnapshot { cursor ${node(nodeFields ?? "name state")} }
-    ... on Transition { cursor nodeUuid nodeName sequence from to event at ${transitionFields} ${nodeFields === undefined ? "" : node(nodeFields)} }
+    ... on Transition { cursor nodeUuid nodeName sequence nodeRevision from to event at ${transitionFields} ${nodeFields === undefined ? "" : node(nodeFields)} }
     ... on StreamBookmark { cursor snapshotComplete caughtUp }
     ... on StreamReset { cursor code }
   }

@@ -25,7 +25,7 @@ afterAll(async () => {
 });
 
 test("has the compiled room, its types, the schema and the possible types, and nothing of the service", () => {
-  const rooms = ["filter", "index", "items", "node-map", "position", "session", "watch-nodes"];
+  const rooms = ["filter", "index", "items", "node-map", "position", "queue", "session", "watch-nodes"];
   expect(files).toEqual(["LICENSE", "README.md", "package.json", "possibleTypes.json", "schema.graphql", ...rooms.flatMap((room) => [`dist/${room}.d.ts`, `dist/${room}.js`])].toSorted());
   for (const file of ["schema.graphql", "possibleTypes.json"]) expect(readFileSync(join(folder, "node_modules/ostler-client", file), "utf8")).toBe(readFileSync(join(HOUSE, file), "utf8"));
   const versionIn = (path: string) => (JSON.parse(readFileSync(join(HOUSE, path), "utf8")) as { version: string }).version;

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import { buildSchema, isInputObjectType } from "graphql";
-import { afterAll, afterEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, describe, expect, test, vi } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { WatchError, createNodeMap, watchNodes } from "../../src/client/index.ts";
 import type { NodeFilter, Transition, WatchItem, WatchOptions } from "../../src/client/index.ts";
@@ -49,12 +49,12 @@ describe("a watcher", () => {
     const items = watch();
     const first = await takeUntil(items, isLive);
     expect(first[0]).toEqual({ kind: "begin", reason: "START" });
-    expect(first.filter((item) => item.kind === "node").map(({ node }) => node)).toEqual(names.map((name) => ({ uuid: expect.any(String) as unknown, transitionCount: 1, name, state: "ENROLLED" })));
+    expect(first.filter((item) => item.kind === "node").map(({ node }) => node)).toEqual(names.map((name) => ({ uuid: expect.any(String) as unknown, transitionCount: 1, revision: 1, name, state: "ENROLLED" })));
     const complete = first.findLast((item) => item.kind === "complete");
     await ostler.commission(names);
     const told = transitionsIn(await takeUntil(items, (item) => item.kind === "transition" && item.transition.nodeName === names[2] && item.transition.to === "ACTIVE"));
     expect(told.map(({ transition: { cursor, nodeName, sequence, to } }) => ({ cursor, nodeName, sequence, to }))).toEqual((await logAfter(complete?.cursor ?? "")).slice(0, told.length));
-    expect(told.at(-1)?.node).toEqual({ uuid: told.at(-1)?.transition.nodeUuid, transitionCount: told.at(-1)?.transition.sequence, name: names[2], state: "ACTIVE" });
+    expect(told.at(-1)?.node).toEqual({ uuid: told.at(-1)?.transition.nodeUuid, transitionCount: told.at(-1)?.transition.sequence, revision: told.at(-1)?.transition.nodeRevision, name: names[2], state: "ACTIVE" });
   });
 
   test("is told what it asks for of nodes and transitions", async () => {
@@ -149,7 +149,8 @@ describe("a connection that is cut", () => {
     }
     expect(breaks.length).toBeGreaterThan(10);
     const { nodes } = await ostler.query<{ nodes: { edges: { node: { uuid: string; name: string; state: string; transitionCount: number } }[] } }>("{ nodes(first: 100) { edges { node { uuid name state transitionCount } } } }");
-    expect([...some.map.nodes.values()].toSorted((a, b) => a.name.localeCompare(b.name))).toEqual(nodes.edges.map(({ node }) => node).filter(({ name }) => names.includes(name)));
+    const known = [...some.map.nodes.values()].map(({ uuid, name, state, transitionCount }) => ({ uuid, name, state, transitionCount }));
+    expect(known.toSorted((a, b) => a.name.localeCompare(b.name))).toEqual(nodes.edges.map(({ node }) => node).filter(({ name }) => names.includes(name)));
   });
 
   test("before the server is there is tried again, until it is", async () => {
@@ -215,7 +216,7 @@ async function scripted(...scenes: (number | ((asked: Asked) => void))[]): Promi
 
 const COMPLETE = { __typename: "StreamBookmark", cursor: "10", snapshotComplete: true, caughtUp: false };
 const LIVE = (cursor: number) => ({ __typename: "StreamBookmark", cursor: String(cursor), snapshotComplete: false, caughtUp: true });
-const MOVE = (cursor: number) => ({ __typename: "Transition", cursor: String(cursor), nodeUuid: "n", nodeName: "n", sequence: cursor, from: "AVAILABLE", to: "ACTIVE", event: "finish", at: "2026-01-01T00:00:00.000Z" });
+const MOVE = (cursor: number) => ({ __typename: "Transition", cursor: String(cursor), nodeUuid: "n", nodeName: "n", sequence: cursor, nodeRevision: cursor, from: "AVAILABLE", to: "ACTIVE", event: "finish", at: "2026-01-01T00:00:00.000Z" });
 
 describe("a server that", () => {
   const whole = ({ tell, after }: Asked) => {
@@ -244,7 +245,7 @@ describe("a server that", () => {
   });
 
   test("breaks off in the snapshot has to begin anew, and the map keeps the old nodes until it has", async () => {
-    const node = (uuid: string) => ({ __typename: "NodeSnapshot", cursor: "10", node: { uuid, transitionCount: 1, name: uuid, state: "ACTIVE" } });
+    const node = (uuid: string) => ({ __typename: "NodeSnapshot", cursor: "10", node: { uuid, transitionCount: 1, revision: 1, name: uuid, state: "ACTIVE" } });
     const script = await scripted(
       ({ tell, close }) => [node("a"), COMPLETE, { __typename: "StreamReset", cursor: "40", code: "CURSOR_EXPIRED" }].forEach(tell) ?? close,
       ({ tell, close }) => {
@@ -329,6 +330,72 @@ describe("a server that", () => {
     told.push(...(await takeUntil(items, (item) => item.kind === "transition" && item.cursor === "60")));
     expect(transitionsIn(told).map(({ cursor }) => Number(cursor))).toEqual(Array.from({ length: 50 }, (_, index) => index + 11));
     expect(asked.length).toBeGreaterThan(1);
+  });
+
+  test("tells a large snapshot at once is read without moving what waits", async () => {
+    const nodes = Array.from({ length: 5_000 }, (_, index) => ({ __typename: "NodeSnapshot", cursor: "10", node: { uuid: `n${index}`, transitionCount: 1, revision: 1, name: `n${index}`, state: "ACTIVE" } }));
+    let came = 0;
+    class Counted extends WebSocket {
+      constructor(...args: ConstructorParameters<typeof WebSocket>) {
+        super(...args);
+        this.on("message", () => (came += 1));
+      }
+    }
+    const items = watch({ url: await scripted(({ tell }) => [...nodes, COMPLETE].forEach(tell)), webSocketImpl: Counted });
+    await takeUntil(items, ({ kind }) => kind === "node");
+    await eventually("all has come", () => came > nodes.length);
+    let moved = 0;
+    const { shift } = Array.prototype;
+    const counting = vi.spyOn(Array.prototype, "shift").mockImplementation(function (this: unknown[]) {
+      moved += this.length;
+      return shift.call(this) as unknown;
+    });
+    const told = await takeUntil(items, ({ kind }) => kind === "complete");
+    counting.mockRestore();
+    expect(told).toHaveLength(nodes.length);
+    expect(moved).toBeLessThan(nodes.length);
+  });
+
+  describe("breaks each time", () => {
+    /** The tries that were told at the first breaks. Each connection breaks once the watcher has been told that it is live. */
+    async function triesOf(count: number, scene: (asked: Asked) => void, hold: (connection: number) => void = () => {}): Promise<number[]> {
+      const tries: number[] = [];
+      const leave = new AbortController();
+      const connections: Asked[] = [];
+      const script = await scripted((asked) => {
+        connections.push(asked);
+        scene(asked);
+      });
+      for await (const item of watch({ url: script, signal: leave.signal, firstPauseMs: 1, longestPauseMs: 4, onBreak: (broken) => tries.push(broken.tries) === count && leave.abort() })) {
+        if (!isLive(item)) continue;
+        hold(connections.length);
+        connections.at(-1)?.close(1001);
+      }
+      return tries;
+    }
+
+    test("right after it has told where it is, is asked less and less often", async () => {
+      expect(await triesOf(6, whole)).toEqual([0, 1, 2, 3, 4, 5]);
+    });
+
+    test("after it has told something new, is asked again soon", async () => {
+      const news = ({ after, tell }: Asked) => {
+        const cursor = Number(after ?? 10) + 1;
+        for (const item of [...(after === null ? [COMPLETE] : []), MOVE(cursor), LIVE(cursor)]) tell(item);
+      };
+      expect(await triesOf(6, news)).toEqual([0, 0, 0, 0, 0, 0]);
+    });
+
+    test("after it held for a while, is asked again soon, although nothing happened", async () => {
+      const { now } = performance;
+      let ahead = 0;
+      const clock = vi.spyOn(performance, "now").mockImplementation(() => now.call(performance) + ahead);
+      const tries = await triesOf(6, whole, (connection) => {
+        if (connection === 4) ahead += 60_000;
+      });
+      clock.mockRestore();
+      expect(tries).toEqual([0, 1, 2, 0, 1, 2]);
+    });
   });
 
   test("cannot be reached by a global WebSocket is reached by the one that is given", async () => {

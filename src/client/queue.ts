@@ -1,0 +1,38 @@
+/** Items in the order they came. Taking one moves no other, and lets go of it: a snapshot of a large fleet may wait here. */
+export interface Queue<Item> {
+  readonly length: number;
+  push(item: Item): void;
+  /** The oldest, which it holds no longer. */
+  take(): Item | undefined;
+}
+
+interface Link<Item> {
+  readonly item: Item;
+  next: Link<Item> | null;
+}
+
+export function createQueue<Item>(): Queue<Item> {
+  let first: Link<Item> | null = null;
+  let last: Link<Item> | null = null;
+  let length = 0;
+  return {
+    get length() {
+      return length;
+    },
+    push(item) {
+      const link = { item, next: null };
+      if (last) last.next = link;
+      else first = link;
+      last = link;
+      length += 1;
+    },
+    take() {
+      if (!first) return undefined;
+      const { item, next } = first;
+      first = next;
+      if (!next) last = null;
+      length -= 1;
+      return item;
+    },
+  };
+}

@@ -1,0 +1,51 @@
+/** The map of nodes: what each item makes of it, and that no node goes back. */
+import { expect, test } from "vitest";
+import { createNodeMap } from "../../src/client/index.ts";
+import type { Transition, WatchItem } from "../../src/client/index.ts";
+
+interface Fields {
+  readonly label: string;
+}
+
+const node = (uuid: string, revision: number) => ({ uuid, revision, transitionCount: 1, label: `${uuid}${revision}` });
+const told = (cursor: string, known: ReturnType<typeof node> | null, to: string | null = "ACTIVE"): WatchItem<Fields> => {
+  const transition: Transition = { cursor, nodeUuid: known?.uuid ?? "a", nodeName: "n", sequence: 2, nodeRevision: 2, from: "AVAILABLE", to, event: "finish", at: "2026-01-01T00:00:00.000Z" };
+  return { kind: "transition", cursor, transition, node: known };
+};
+
+function mapOf(...items: WatchItem<Fields>[]) {
+  const map = createNodeMap<Fields>();
+  const apply = (item: WatchItem<Fields>) => {
+    map.apply(item);
+    return [...map.nodes.values()].map(({ label }) => label).join(" ");
+  };
+  for (const item of items) map.apply(item);
+  return { map, apply };
+}
+
+const SNAPSHOT: WatchItem<Fields>[] = [{ kind: "begin", reason: "START" }, { kind: "node", node: node("a", 3) }, { kind: "node", node: node("b", 1) }, { kind: "complete", cursor: "5" }];
+
+test("a node that is told anew, of the same revision or a newer one, takes the place of the old", () => {
+  const { map, apply } = mapOf(...SNAPSHOT);
+  expect(apply(told("6", { ...node("a", 3), label: "again" }))).toBe("again b1");
+  expect(apply(told("7", node("a", 4)))).toBe("a4 b1");
+  expect(apply(told("8", node("c", 1)))).toBe("a4 b1 c1");
+  expect(map.cursor).toBe("8");
+});
+
+test("a node of an older revision does not, and the cursor goes on", () => {
+  const { map, apply } = mapOf(...SNAPSHOT, told("6", node("a", 8)));
+  expect(apply(told("7", node("a", 7)))).toBe("a8 b1");
+  expect(map.cursor).toBe("7");
+});
+
+test("a node that is deleted goes, whatever its revision, and one whose deletion is on the way stays", () => {
+  const { apply } = mapOf(...SNAPSHOT);
+  expect(apply(told("6", null))).toBe("a3 b1");
+  expect(apply(told("7", null, null))).toBe("b1");
+});
+
+test("a new snapshot is believed whole: it may be of another log", () => {
+  const { apply } = mapOf(...SNAPSHOT, { kind: "begin", reason: "CURSOR_EXPIRED" }, { kind: "node", node: node("a", 1) });
+  expect(apply({ kind: "complete", cursor: "2" })).toBe("a1");
+});
