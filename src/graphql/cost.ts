@@ -28,10 +28,10 @@ const LIST_SIZES: Readonly<Record<string, number>> = {
   "Node.verbs": 12,
   "Node.labels": 20,
   "Query.reservedSteps": 6,
-  ...Object.fromEntries(["NodeWorkPayload.results", "PlanPayload.results", "ReadPowerPayload.results", "ReportPresencePayload.results", "NodesPayload.nodes"].map((list) => [list, 100])),
+  ...Object.fromEntries(["NodeWorkPayload.results", "PlanPayload.results", "ReadPowerPayload.results", "ReportPresencePayload.results", "NodesPayload.nodes"].map((list) => [list, 25])),
 };
 /** What one object of a type costs, where it is not one: these come by the dozen or the hundred, and nothing is read for each. */
-const OBJECT_COSTS: Readonly<Record<string, number>> = { LogLine: 0.1, Label: 0.01, VerbVerdict: 0.5 };
+const OBJECT_COSTS: Readonly<Record<string, number>> = { LogLine: 0.01, Label: 0.01, VerbVerdict: 0.5 };
 
 /** A name, a number, an instant. */
 const VALUE_COST = 0.02;
@@ -43,8 +43,8 @@ const JSON_COST = 40;
 /** One of an object that comes in a list without pages, which counts it several times over. */
 const LISTED_JSON_COST = 8;
 const WITH_LISTED_JSON: ReadonlySet<string> = new Set(["Driver", "InventoryChange", "ReservedStep", "RunbookStep", "Step", "StepAttempt", "StepDefinition"]);
-/** Values that take more than others: labels have up to 253 characters and lines of a log 4,000, lists of addresses and names thousands of items, counts go through all. */
-const VALUE_COSTS: Readonly<Record<string, number>> = { "Label.key": 0.03, "Label.value": 0.03, "LogLine.text": 0.1, "Operation.failedAddresses": 8, "DiscoverNodesPayload.addresses": 8, "NotFoundError.missing": 8, "Rollout.sizes": 1 };
+/** Values that are known better: labels have up to 253 characters, lines of a log 4,000, outputs of steps 256 KiB, lists of addresses and names thousands of items. */
+const VALUE_COSTS: Readonly<Record<string, number>> = { "Label.key": 0.03, "Label.value": 0.03, "LogLine.text": 0.09, "Step.output": 3, "StepAttempt.output": 3, "Operation.failedAddresses": 8, "DiscoverNodesPayload.addresses": 8, "NotFoundError.missing": 8, "Rollout.sizes": 1 };
 /** What a count of all items of a page costs. */
 const TOTAL_COST = 10;
 /** Sums of hundredths are rounded down; this is more than they may be off. */
