@@ -8,5 +8,32 @@ export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
 export function createLog(level: LogLevel): Log {
-  return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, pino.destination({ dest: 2, sync: true }));
+  return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime, serializers: { err: errorToLog } }, pino.destination({ dest: 2, sync: true }));
+}
+
+/** An error as it is logged: without the values of a statement that failed, which may be secret, and as long as a request. */
+export function errorToLog(error: unknown): unknown {
+  if (!(error instanceof Error)) return error;
+  const values: string[] = [];
+  const visited = new Set<unknown>();
+  const visit = (at: unknown) => {
+    if (!(at instanceof Error) || visited.has(at)) return;
+    visited.add(at);
+    const { params, cause, originalError } = at as { params?: unknown; cause?: unknown; originalError?: unknown };
+    // Drizzle ends its message with them.
+    if (Array.isArray(params)) values.push(`\nparams: ${String(params)}`);
+    visit(cause);
+    visit(originalError);
+  };
+  visit(error);
+  return withoutValues(pino.stdSerializers.err(error), values);
+}
+
+const VALUES = new Set(["params", "parameters", "args"]);
+
+/** Of an error as pino tells it, and of errors in it. */
+function withoutValues(told: unknown, values: readonly string[]): unknown {
+  if (typeof told === "string") return values.reduce((text, value) => text.replaceAll(value, ""), told);
+  if (told === null || typeof told !== "object" || !("stack" in told)) return told;
+  return Object.fromEntries(Object.entries(told).filter(([key]) => !VALUES.has(key)).map(([key, member]) => [key, withoutValues(member, values)]));
 }

@@ -1,0 +1,24 @@
+/** The log: what it tells of errors, and what not. */
+import { DrizzleQueryError } from "drizzle-orm";
+import { GraphQLError } from "graphql";
+import { expect, test } from "vitest";
+import { errorToLog } from "../src/log.ts";
+
+const cause = Object.assign(new Error("canceling statement due to statement timeout"), { code: "57014", parameters: ["hush", 1] });
+const failed = new DrizzleQueryError("insert into t values ($1, $2)", ["hush", 1], cause);
+
+test.each([
+  ["a statement", failed],
+  ["a statement below another error", new Error("It did not work.", { cause: failed })],
+  ["a statement in a field", new GraphQLError(failed.message, { path: ["nodes"], originalError: failed })],
+])("of %s that failed it has the text and the reason, and no value", (_what, error) => {
+  const told = JSON.stringify(errorToLog(error));
+  expect(told).toContain("insert into t values");
+  expect(told).toContain("canceling statement");
+  expect(told).not.toContain("hush");
+});
+
+test("what is thrown and is no error is told as it is", () => {
+  expect(errorToLog("a text")).toBe("a text");
+  expect(errorToLog(undefined)).toBe(undefined);
+});
