@@ -153,6 +153,7 @@ describe("nodes of a filter", () => {
   test.each<[string, NodeFilter]>([
     ["ids", { ids: [idOf(1), idOf(99_999)] }],
     ["names", { name: { in: [NAME, "rack0001-u01"] } }],
+    ["many names", { name: { in: Array.from({ length: 20_000 }, (_, n) => `rack${String(Math.floor(n / 40)).padStart(4, "0")}-u${String(n % 40).padStart(2, "0")}`) } }],
     ["the beginning of a name", { name: { startsWith: "rack1234" } }],
     ["a state that many are in", { states: ["ACTIVE"] }],
     ["a state that few are in", { states: ["CLEAN_FAILED"] }],
