@@ -6,7 +6,8 @@
  *
  * And what a client has completed is not over: a query goes on to its end. So operations are counted until they have
  * ended, and one beyond the number that a socket may have waits too, with all that is said of its id. Of those that the
- * client has not completed itself, graphql-ws knows; they refuse another one, and none waits for them.
+ * client has not completed itself, graphql-ws knows; they refuse another one, and none waits for them. An operation that
+ * is completed while it waits is not begun.
  */
 
 /** Messages of one id that wait at the most; a client that sends more is not meant well. */
@@ -50,21 +51,23 @@ export function withReusedIds({ handle, isLive, liveCount, onFull, onSurplus }: 
 
   async function passInTurn(id: string, line: Message[]): Promise<void> {
     for (let [first] = line; first; [first] = line) {
-      while (mustWait(id, first)) {
+      if (mustWait(id, first)) {
         if (isFull()) onFull(true);
         await (running.get(id) ?? Promise.race(running.values()));
+      } else {
+        line.shift();
+        pass(id, first);
       }
-      line.shift();
-      pass(id, first);
     }
     lines.delete(id);
   }
 
   return (text) => {
-    const { id, isSubscribe } = read(text);
+    const { id, isSubscribe, isComplete } = read(text);
     const message = { text, isSubscribe };
     const line = id === null ? undefined : lines.get(id);
-    if (line && line.length >= WAITING_MAX) onSurplus();
+    if (isComplete && line?.at(-1)?.isSubscribe) line.pop();
+    else if (line && line.length >= WAITING_MAX) onSurplus();
     else if (line) line.push(message);
     else if (id === null || !mustWait(id, message)) pass(id, message);
     else {
@@ -76,11 +79,11 @@ export function withReusedIds({ handle, isLive, liveCount, onFull, onSurplus }: 
 }
 
 /** What a message says of itself, if it is one; what is wrong with it is for graphql-ws to say. */
-function read(text: string): { readonly id: string | null; readonly isSubscribe: boolean } {
+function read(text: string): { readonly id: string | null; readonly isSubscribe: boolean; readonly isComplete: boolean } {
   try {
     const { id, type } = JSON.parse(text) as { readonly id?: unknown; readonly type?: unknown };
-    return { id: typeof id === "string" ? id : null, isSubscribe: type === "subscribe" };
+    return { id: typeof id === "string" ? id : null, isSubscribe: type === "subscribe", isComplete: type === "complete" };
   } catch {
-    return { id: null, isSubscribe: false };
+    return { id: null, isSubscribe: false, isComplete: false };
   }
 }

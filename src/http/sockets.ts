@@ -136,12 +136,15 @@ export function createSockets({ yoga, services, token, log, socketsMax = SOCKETS
         send: (message) => send(socket, withReady(extra, message), () => readOrNot(socket, extra)),
         close: (code, reason) => socket.close(code, reason),
         onMessage: (take) => {
-          const handle = (text: string) =>
-            take(text).catch((error: unknown) => {
+          const handle = async (text: string) => {
+            // What waited may come when the client has gone.
+            if (socket.readyState !== socket.OPEN) return;
+            await take(text).catch((error: unknown) => {
               if (isForServers(error)) return socket.close(CloseCode.BadRequest, "Invalid message received");
               log.error({ err: error }, "a message over WebSocket could not be handled");
               socket.close(CloseCode.InternalServerError, "Internal server error");
             });
+          };
           const operations = {
             handle,
             isLive: (id: string) => id in extra.operations,
