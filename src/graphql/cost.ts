@@ -43,8 +43,8 @@ const JSON_COST = 40;
 /** One of an object that comes in a list without pages, which counts it several times over. */
 const LISTED_JSON_COST = 8;
 const WITH_LISTED_JSON: ReadonlySet<string> = new Set(["DiscoverySettings", "Driver", "DriverSettings", "InventoryChange", "ReservedStep", "RunbookStep", "Step", "StepAttempt", "StepDefinition"]);
-/** Values that are known better: labels have up to 253 characters, lines of a log 4,000, outputs of steps 256 KiB, lists of addresses and names thousands of items. */
-const VALUE_COSTS: Readonly<Record<string, number>> = { "Label.key": 0.03, "Label.value": 0.03, "LogLine.text": 0.09, "Step.output": 3, "StepAttempt.output": 3, "Operation.failedAddresses": 8, "DiscoverNodesPayload.addresses": 8, "NotFoundError.missing": 8, "Rollout.sizes": 1 };
+/** Values that are known better: labels have up to 253 characters, lines of a log 4,000, outputs of steps, of which inventories are made, 256 KiB, lists of addresses and names thousands of items. */
+const VALUE_COSTS: Readonly<Record<string, number>> = { "Label.key": 0.03, "Label.value": 0.03, "LogLine.text": 0.09, "Inventory.data": 20, "Step.output": 3, "StepAttempt.output": 3, "Operation.failedAddresses": 8, "DiscoverNodesPayload.addresses": 8, "NotFoundError.missing": 8, "Rollout.sizes": 1 };
 /** What a count of all items of a page costs. */
 const TOTAL_COST = 10;
 /** Sums of hundredths are rounded down; this is more than they may be off. */

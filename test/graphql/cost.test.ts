@@ -42,6 +42,7 @@ describe("the cost", () => {
     { what: "texts for people count three times", text: `{ nodes(first: 100) { edges { node { ${aliased(10, "powerProblem")} } } } }`, is: 100 * (1 + 0.6) },
     { what: "a JSON value counts forty", text: `{ cluster(by: { name: "c" }) { ${aliased(100, "variables")} } }`, is: 1 + 100 * 40 },
     { what: "arguments of a step count eight, and its output three", text: '{ operation(id: "x") { runs(first: 2) { edges { node { steps { args output } } } } } }', is: 1 + 2 * (1 + 5 * (1 + 8 + 3)) },
+    { what: "an inventory counts twenty", text: "{ nodes(first: 100) { edges { node { inventory { data } } } } }", is: 100 * (1 + 1 + 20) },
     { what: "verbs are twelve, and half an object each", text: "{ nodes(first: 10) { edges { node { verbs { verb reason } } } } }", is: 10 * (1 + 12 * (0.5 + 0.02 + 0.06)) },
     { what: "labels are twenty", text: "{ nodes(first: 10) { edges { node { labels { key value } } } } }", is: 10 * (1 + 20 * (0.01 + 2 * 0.03)) },
     { what: "what is asked of each node of a verb counts 25 times", text: "query ($nodes: NodeSelector!) { plan(input: { kind: CLEAN, nodes: $nodes }) { results { ref accepted } } }", is: 1 + 25 * 1.04 },
