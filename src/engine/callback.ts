@@ -6,8 +6,12 @@
 import { createHmac, randomUUID, timingSafeEqual } from "node:crypto";
 import type { Log } from "../log.ts";
 import type { StoredJson } from "../store/records.ts";
-import { attemptsUnderWay, lockRun, noteAnomaly, plansByHashes, updateAttempt, updateRun } from "../store/runs.ts";
-import type { Anomaly, RunRow } from "../store/runs.ts";
+import { noteAnomaly } from "../store/anomalies.ts";
+import { attemptsUnderWay, updateAttempt } from "../store/attempts.ts";
+import { plansByHashes } from "../store/plans.ts";
+import { lockRun, updateRun } from "../store/runs.ts";
+import type { Anomaly } from "../store/anomalies.ts";
+import type { RunRow } from "../store/runs.ts";
 import { stepLabel } from "./plan.ts";
 import { isUuid } from "./select.ts";
 import type { SubmitParts } from "./submit.ts";

@@ -2,7 +2,8 @@
 import type { Refusal } from "../errors.ts";
 import { kindOf } from "../lifecycle/machine.ts";
 import { lockNodes } from "../store/nodes.ts";
-import { attemptsUnderWay, lockBegunRuns, updateAttempt, updateRun } from "../store/runs.ts";
+import { attemptsUnderWay, updateAttempt } from "../store/attempts.ts";
+import { lockBegunRuns, updateRun } from "../store/runs.ts";
 import type { RunRow } from "../store/runs.ts";
 import { refusedWhole } from "./submit.ts";
 import type { NodeAnswer, SubmitAnswer, SubmitParts } from "./submit.ts";

@@ -1,6 +1,6 @@
 /** Parked runs: which of them a stop ends at once, and which go on to the real end of what they are parked in. */
 import type { Reader } from "../store/database.ts";
-import { plansByHashes } from "../store/runs.ts";
+import { plansByHashes } from "../store/plans.ts";
 import type { RunRow } from "../store/runs.ts";
 import { ENGINE_INTERFACE } from "./reserved.ts";
 

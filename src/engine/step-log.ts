@@ -11,8 +11,8 @@
  * batch after it); ended (what is said is not taken any more).
  */
 import type { Log } from "../log.ts";
-import { noteProgress } from "../store/runs.ts";
-import type { AttemptRow } from "../store/runs.ts";
+import { noteProgress } from "../store/attempts.ts";
+import type { AttemptRow } from "../store/attempts.ts";
 import { appendLines, logShare, rewriteLine } from "../store/step-log.ts";
 import type { LogShare } from "../store/step-log.ts";
 import { Fenced, lockHeld } from "./held.ts";

@@ -10,7 +10,7 @@ import type { AnyDriver, AnyStep, Composition, Registry } from "../drivers/regis
 import type { Log } from "../log.ts";
 import type { NodeRow, Secrets } from "../store/nodes.ts";
 import type { JsonObject, PlannedStep, StoredJson } from "../store/records.ts";
-import type { AttemptRow } from "../store/runs.ts";
+import type { AttemptRow } from "../store/attempts.ts";
 import { createRedactor, isStorable } from "./redact.ts";
 import type { Redactor } from "./redact.ts";
 import { ENGINE_INTERFACE, POWER_STEPS, isReserved, isReservedWait } from "./reserved.ts";

@@ -6,8 +6,11 @@
 import type { Refusal } from "../errors.ts";
 import { judgeAbort } from "../lifecycle/interrupts.ts";
 import { lockOperation, updateOperation, wishOperation } from "../store/operations.ts";
-import { attemptsUnderWay, countFailed, lockBegunRuns, plansByHashes, updateRuns } from "../store/runs.ts";
-import type { AttemptRow, RunRow } from "../store/runs.ts";
+import { attemptsUnderWay } from "../store/attempts.ts";
+import { plansByHashes } from "../store/plans.ts";
+import { countFailed, lockBegunRuns, updateRuns } from "../store/runs.ts";
+import type { AttemptRow } from "../store/attempts.ts";
+import type { RunRow } from "../store/runs.ts";
 import type { PlannedStep } from "../store/records.ts";
 import { ENGINE } from "./begin.ts";
 import { stepUnderWay, tellOfPending } from "./interrupt.ts";

@@ -7,7 +7,8 @@
  * a second at most). It ends by itself with the run; with a reset when the cursor is not of this log, or the process leaves.
  */
 import type { Database } from "../store/database.ts";
-import { plansByHashes, runsByIds } from "../store/runs.ts";
+import { plansByHashes } from "../store/plans.ts";
+import { runsByIds } from "../store/runs.ts";
 import { linesAfter, newestLine } from "../store/step-log.ts";
 import type { StepLogRow } from "../store/step-log.ts";
 import type { ResetReason } from "./node-stream.ts";

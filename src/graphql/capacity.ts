@@ -1,6 +1,6 @@
 /** The queue below the limits of the service: how many places there are, who has them, who waits, in which order. */
 import { limitsOf } from "../engine/engine.ts";
-import { runsWaitingForEach, takenPlaces, waitingCounts } from "../store/runs.ts";
+import { runsWaitingForEach, takenPlaces, waitingCounts } from "../store/places.ts";
 import { readSite } from "../store/site.ts";
 import { builder, needs } from "./builder.ts";
 import { badInput } from "./connection.ts";

@@ -1,42 +1,20 @@
-/** Runs and the attempts at their steps. A process that works on a run holds its fence, and every write names it. */
-import { and, asc, desc, eq, gt, inArray, isNull, lte, ne, sql } from "drizzle-orm";
+/** Runs: the share of an operation on one node each. A process that works on a run holds its fence, and every write names it. */
+import { and, asc, eq, gt, inArray, isNull, lte, ne, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, RunState, Wish } from "../lifecycle/operation-states.ts";
 import { isAmong } from "./among.ts";
 import type { Reader, Tx } from "./database.ts";
-import { hashOf } from "./database.ts";
 import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./page.ts";
 import type { NumberedRequest, Page } from "./page.ts";
-import type { Failure, Plan, StoredJson } from "./records.ts";
-import { anomalies, attempts, nodes, operations, plans, runs, site } from "./tables.ts";
+import { nodes, operations, runs, site } from "./tables.ts";
 
 export type RunRow = typeof runs.$inferSelect;
-export type AttemptRow = typeof attempts.$inferSelect;
 export type NewRun = typeof runs.$inferInsert;
 
 /** A change of a run: plain values, or SQL for what the database's clock decides. */
 export type RunChange = { readonly [Field in keyof Omit<RunRow, "id" | "revision" | "updatedAt">]?: RunRow[Field] | SQL };
 
 const ROWS_A_STATEMENT = 500;
-
-/** Stores plans that are not stored yet and answers the hash of each, in order. */
-export async function storePlans(tx: Tx, wanted: readonly Plan[]): Promise<string[]> {
-  const known = new Map<Plan, string>();
-  for (const plan of wanted) if (!known.has(plan)) known.set(plan, hashOf(plan));
-  const unique = new Map([...known].map(([plan, hash]) => [hash, plan]));
-  const rows = [...unique].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([hash, plan]) => ({ hash, plan }));
-  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
-    await tx.insert(plans).values(rows.slice(from, from + ROWS_A_STATEMENT)).onConflictDoNothing();
-  }
-  return wanted.map((plan) => known.get(plan) ?? "");
-}
-
-/** Plans never change, so whoever reads them may keep them. */
-export async function plansByHashes(reader: Reader, hashes: readonly string[]): Promise<Map<string, Plan>> {
-  if (hashes.length === 0) return new Map();
-  const rows = await reader.select().from(plans).where(isAmong(plans.hash, hashes));
-  return new Map(rows.map(({ hash, plan }) => [hash, plan]));
-}
 
 export async function insertRuns(tx: Tx, rows: readonly NewRun[]): Promise<void> {
   for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
@@ -253,72 +231,6 @@ export async function countFailed(tx: Tx, operationId: string): Promise<number> 
   return tx.$count(runs, and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), eq(runs.state, "FAILED")));
 }
 
-// ---- limits of the service
-
-/** Whether any run waits for a limit: one look at an index. */
-export async function isAnyWaiting(reader: Reader): Promise<boolean> {
-  const found = await reader.select({ id: runs.id }).from(runs).where(sql`${runs.waitFor} is not null`).limit(1);
-  return found.length > 0;
-}
-
-/** Places taken in each phase and on each controller. */
-export async function takenPlaces(reader: Reader): Promise<{ readonly phases: ReadonlyMap<string, number>; readonly controllers: ReadonlyMap<string, number> }> {
-  const rows = await reader
-    .select({ phase: runs.slotPhase, controller: runs.slotController, count: sql<number>`count(*)::int` })
-    .from(runs)
-    .where(sql`${runs.slotPhase} is not null or ${runs.slotController} is not null`)
-    .groupBy(runs.slotPhase, runs.slotController);
-  const phases = new Map<string, number>();
-  const controllers = new Map<string, number>();
-  for (const { phase, controller, count } of rows) {
-    if (phase !== null) phases.set(phase, (phases.get(phase) ?? 0) + count);
-    if (controller !== null) controllers.set(controller, (controllers.get(controller) ?? 0) + count);
-  }
-  return { phases, controllers };
-}
-
-/** How many wait for each limit. */
-export async function waitingCounts(reader: Reader): Promise<Map<string, number>> {
-  const rows = await reader
-    .select({ waitFor: runs.waitFor, count: sql<number>`count(*)::int` })
-    .from(runs)
-    .where(sql`${runs.waitFor} is not null`)
-    .groupBy(runs.waitFor);
-  return new Map(rows.map(({ waitFor, count }) => [waitFor ?? "", count]));
-}
-
-/** The first of those who wait for each of several limits. */
-export async function runsWaitingForEach(reader: Reader, limits: readonly string[], { first }: { readonly first: number }): Promise<Map<string, RunRow[]>> {
-  return rowsBelow(reader, runs, limits, { below: (limit) => sql`${runs.waitFor} = ${limit}`, orderBy: [asc(runs.waitingSince), asc(runs.ordinal), asc(runs.id)], limit: first, idType: "text" });
-}
-
-/**
- * Runs that wait for a limit other than those excepted, longest first; of each limit at most `most`, so that many who
- * wait for one do not hide those who wait for another. Nodes that have not begun and whose operation is halted, or being
- * ended, keep their place and are left out.
- */
-export async function waitingRuns(tx: Tx, { except, most, limit }: { readonly except: readonly string[]; readonly most: number; readonly limit: number }): Promise<string[]> {
-  const others = except.length === 0 ? sql`true` : sql`r.wait_for not in (${sql.join(except.map((one) => sql`${one}`), sql`, `)})`;
-  const rows = await tx.execute<{ id: string }>(sql`
-    select id from (
-      select r.id, r.waiting_since, r.ordinal, row_number() over (partition by r.wait_for order by r.waiting_since, r.ordinal, r.id) as place
-      from runs r join operations o on o.id = r.operation_id
-      where r.wait_for is not null and ${others} and r.finished_at is null and (r.state <> 'QUEUED' or r.purpose = 'CLEAN_UP' or (o.wish is null and o.wave_state is distinct from 'HALTED'))
-    ) waiting where place <= ${most} order by waiting_since, ordinal, id limit ${limit}`);
-  return [...rows].map(({ id }) => id);
-}
-
-/** Of these runs those that still wait for a limit, locked; whoever somebody else holds just now is passed over. */
-export async function lockWaiting(tx: Tx, ids: readonly string[]): Promise<RunRow[]> {
-  if (ids.length === 0) return [];
-  return tx
-    .select()
-    .from(runs)
-    .where(and(isAmong(runs.id, ids), sql`${runs.waitFor} is not null`, isNull(runs.finishedAt)))
-    .orderBy(asc(runs.waitingSince), asc(runs.ordinal), asc(runs.id))
-    .for("no key update", { skipLocked: true });
-}
-
 /** Runs of an operation's work that are parked. */
 export async function parkedRuns(tx: Tx, operationId: string): Promise<RunRow[]> {
   return tx
@@ -372,149 +284,4 @@ export async function neglectedRuns(reader: Reader, { seconds, after, limit }: {
     .orderBy(asc(runs.id))
     .limit(limit);
   return rows.map(({ id }) => id);
-}
-
-/** Why a call-back was not taken. */
-export type Anomaly = (typeof anomalies.$inferSelect)["kind"];
-
-export type AnomalyRow = typeof anomalies.$inferSelect;
-
-/** Records a call-back that was not taken, and answers how many the run has then; null, and nothing is recorded, when it has `most` of them already. */
-export async function noteAnomaly(tx: Tx, row: typeof anomalies.$inferInsert, most: number): Promise<number | null> {
-  const before = await tx.$count(anomalies, eq(anomalies.runId, row.runId));
-  if (before >= most) return null;
-  await tx.insert(anomalies).values(row);
-  return before + 1;
-}
-
-/** Call-backs to some runs that were not taken, oldest first. */
-export async function anomaliesOf(reader: Reader, runIds: readonly string[]): Promise<AnomalyRow[]> {
-  if (runIds.length === 0) return [];
-  return reader.select().from(anomalies).where(isAmong(anomalies.runId, runIds)).orderBy(asc(anomalies.runId), asc(anomalies.at), asc(anomalies.id));
-}
-
-/** A try that is about to be made. Label, driver and the node's model are what history.ts finds it by. */
-export interface NewAttempt {
-  readonly runId: string;
-  readonly step: number;
-  readonly number: number;
-  readonly timeoutSeconds: number;
-  /** `interface.name`. */
-  readonly label: string;
-  readonly driver: string;
-  readonly model: string | null;
-}
-
-/** A new attempt at a step, running. */
-export async function beginAttempt(tx: Tx, attempt: NewAttempt): Promise<AttemptRow> {
-  const { runId, step, number, timeoutSeconds, label, driver, model } = attempt;
-  const [row] = await tx
-    .insert(attempts)
-    .values({ runId, step, number, label, driver, model, state: "RUNNING", deadlineAt: sql`now() + make_interval(secs => ${timeoutSeconds})` })
-    .returning();
-  if (!row) throw new Error(`Attempt ${number} of step ${step} of run ${runId} was not stored.`);
-  return row;
-}
-
-/**
- * The parked or crashed attempt is entered again, with its time anew where `seconds` says so. Its call-back stays until the
- * entry has come to something: a process that dies in it leaves the report to the next. Answers its deadline.
- */
-export async function reenterAttempt(tx: Tx, { runId, step, number, deadlineAt }: AttemptRow, seconds: number | null): Promise<Date> {
-  const [row] = await tx
-    .update(attempts)
-    .set({ state: "RUNNING", entries: sql`${attempts.entries} + 1`, ...(seconds !== null && { deadlineAt: sql`now() + make_interval(secs => ${seconds})` }) })
-    .where(attemptIs(runId, step, number))
-    .returning({ deadlineAt: attempts.deadlineAt });
-  return row?.deadlineAt ?? deadlineAt;
-}
-
-/** Ends or parks an attempt. */
-export async function updateAttempt(
-  tx: Tx,
-  { runId, step, number }: AttemptRow,
-  change: { readonly state?: AttemptRow["state"]; readonly memo?: StoredJson; readonly output?: StoredJson; readonly failure?: Failure; readonly callback?: StoredJson; readonly part?: AttemptRow["part"]; readonly ended?: true },
-): Promise<void> {
-  const { ended, ...fields } = change;
-  await tx
-    .update(attempts)
-    .set({ ...fields, ...(ended && { finishedAt: sql`now()` }) })
-    .where(attemptIs(runId, step, number));
-}
-
-/** Progress is for people: written only while the attempt runs. The run is locked first, as by every other writer. */
-export async function noteProgress(tx: Tx, { runId, step, number }: AttemptRow, percent: number, message: string | null): Promise<void> {
-  await updateRun(tx, runId, {});
-  await tx
-    .update(attempts)
-    .set({ progressPercent: percent, progressMessage: message })
-    .where(and(attemptIs(runId, step, number), eq(attempts.state, "RUNNING")));
-}
-
-function attemptIs(runId: string, step: number, number: number): SQL | undefined {
-  return and(eq(attempts.runId, runId), eq(attempts.step, step), eq(attempts.number, number));
-}
-
-/** The newest attempt at one step of a run. */
-export async function latestAttempt(reader: Reader, runId: string, step: number): Promise<(AttemptRow & { readonly expired: boolean }) | undefined> {
-  const [row] = await reader
-    .select({ attempt: attempts, expired: sql<boolean>`${lte(attempts.deadlineAt, sql`now()`)}` })
-    .from(attempts)
-    .where(and(eq(attempts.runId, runId), eq(attempts.step, step)))
-    .orderBy(desc(attempts.number))
-    .limit(1);
-  return row && { ...row.attempt, expired: row.expired };
-}
-
-/** The newest attempt at the step that each run is at. */
-export async function attemptsUnderWay(reader: Reader, runIds: readonly string[]): Promise<Map<string, AttemptRow>> {
-  if (runIds.length === 0) return new Map();
-  const rows = await reader
-    .select({ attempt: attempts })
-    .from(attempts)
-    .innerJoin(runs, and(eq(runs.id, attempts.runId), eq(runs.position, attempts.step)))
-    .where(isAmong(runs.id, runIds))
-    .orderBy(asc(attempts.number));
-  return new Map(rows.map(({ attempt }) => [attempt.runId, attempt]));
-}
-
-/** All attempts of some runs, in the order they were made. */
-export async function attemptsOf(reader: Reader, runIds: readonly string[]): Promise<AttemptRow[]> {
-  if (runIds.length === 0) return [];
-  return reader.select().from(attempts).where(isAmong(attempts.runId, runIds)).orderBy(asc(attempts.runId), asc(attempts.step), asc(attempts.number));
-}
-
-/** Steps of some runs that succeeded, by run: what a restart need not do again. */
-export async function succeededSteps(reader: Reader, runIds: readonly string[]): Promise<Map<string, Set<number>>> {
-  if (runIds.length === 0) return new Map();
-  const rows = await reader
-    .select({ runId: attempts.runId, step: attempts.step })
-    .from(attempts)
-    .where(and(isAmong(attempts.runId, runIds), eq(attempts.state, "SUCCEEDED")));
-  const found = new Map<string, Set<number>>();
-  for (const { runId, step } of rows) {
-    const steps = found.get(runId) ?? new Set<number>();
-    found.set(runId, steps.add(step));
-  }
-  return found;
-}
-
-/**
- * The place of each run, from 1, among those that wait for the same thing: for a limit those that wait longest are first,
- * else the QUEUED runs of its operation in the order of the request. Runs that wait for neither are left out.
- */
-export async function waitingPositions(reader: Reader, runIds: readonly string[]): Promise<Map<string, number>> {
-  if (runIds.length === 0) return new Map();
-  const rows = await reader.execute<{ id: string; position: number }>(sql`
-    with asked as (
-      select id, operation_id, wait_for from runs where ${isAmong(runs.id, runIds)} and finished_at is null and (state = 'QUEUED' or wait_for is not null)
-    ), ranked as (
-      select id, row_number() over (partition by wait_for order by waiting_since, ordinal, id) as position
-      from runs where finished_at is null and wait_for in (select wait_for from asked)
-      union all
-      select id, row_number() over (partition by operation_id order by ordinal, id)
-      from runs where finished_at is null and state = 'QUEUED' and wait_for is null and operation_id in (select operation_id from asked where wait_for is null)
-    )
-    select ranked.id, ranked.position::int as position from ranked join asked using (id)`);
-  return new Map([...rows].map(({ id, position }) => [id, position]));
 }

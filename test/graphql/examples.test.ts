@@ -116,6 +116,7 @@ describe("the page", () => {
     const script = /<head>.*?<script>([\s\S]*?)<\/script>/.exec(text)?.[1] ?? "";
     const sent: (string | null)[] = [];
     const window = { fetch: (_address: string, { headers }: { headers: Headers }) => void sent.push(headers.get("authorization")) };
+    // The script is ours, as the page carries it: only running it shows what it does to `fetch`.
     // oxlint-disable-next-line typescript/no-implied-eval
     new Function("window", script)(window);
     const ask = window.fetch as unknown as (address: string, request?: { headers: Record<string, string> }) => void;
