@@ -34,13 +34,14 @@ const GRAPHQL = ["@pothos/*", "graphql", "graphql-yoga", "graphql-ws", "@graphql
 const RULES: Readonly<Record<string, Rule>> = {
   "src/errors.ts": { node: true },
   "src/log.ts": { node: true, packages: ["pino"] },
+  "src/observer.ts": {},
   "src/config.ts": { node: true, files: ["src/errors.ts", "src/log.ts"] },
   "src/lifecycle": { types: ["src/errors.ts"] },
   "src/drivers": { files: ["src/errors.ts", "src/log.ts"], packages: ["@standard-schema/spec"], node: true },
   plugins: { types: ["src/drivers/driver.ts"], packages: "any", node: true },
   "src/store": { rooms: ["src/lifecycle"], types: ["src/errors.ts"], packages: ["drizzle-orm", "postgres"], node: true },
   "src/feed": { rooms: ["src/store"], files: ["src/errors.ts", "src/log.ts"], node: true },
-  "src/engine": { rooms: ["src/lifecycle", "src/drivers", "src/store"], files: ["src/errors.ts", "src/log.ts"], packages: ["pg-boss"], node: true },
+  "src/engine": { rooms: ["src/lifecycle", "src/drivers", "src/store"], files: ["src/errors.ts", "src/log.ts", "src/observer.ts"], packages: ["pg-boss"], node: true },
   // Published, for browsers too.
   "src/client": { packages: ["graphql-ws"] },
   "src/access": { files: ["src/errors.ts"], node: true },

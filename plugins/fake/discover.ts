@@ -37,9 +37,11 @@ export function fakeDiscovery({ note, failure }: FakeDiscoveryParts): DiscoverIn
       const settings = discoverSettings.parse(call.settings);
       signal.throwIfAborted();
       note({ node: address, step: "discover.probe" });
-      if (settings.gate !== undefined) await passGate(settings.gate, address, signal);
-      if (settings.silent.includes(address)) await untilOrAborted(new Promise<void>(() => {}), signal);
-      if (settings.delayMs > 0) await untilOrAborted(delay(settings.delayMs), signal);
+      await call.timed("fake discover.probe", async () => {
+        if (settings.gate !== undefined) await passGate(settings.gate, address, signal);
+        if (settings.silent.includes(address)) await untilOrAborted(new Promise<void>(() => {}), signal);
+        if (settings.delayMs > 0) await untilOrAborted(delay(settings.delayMs), signal);
+      });
       if (settings.dead.includes(address)) throw failure(`Nothing answers at ${address}; look at its power and its cable.`, "UNREACHABLE", true);
       if (settings.refusesLogin.includes(address)) throw failure(`The BMC at ${address} refuses the login; try other credentials.`, "AUTHENTICATION", false);
       const name = settings.names[address];

@@ -29,6 +29,7 @@ class FakeError extends Error implements DriverError {
 const STUCK_SECONDS = 0.5;
 
 type Declaration = Omit<Step<FakeSettings>, "run" | "abort">;
+type Playing = Call<FakeSettings> & Partial<Pick<StepCall<FakeSettings>, "progress">>;
 type Work = (call: StepCall<FakeSettings>) => Promise<Json | undefined>;
 
 export default function createFake(_host: PluginHost): Driver<FakeSettings> {
@@ -51,7 +52,11 @@ export default function createFake(_host: PluginHost): Driver<FakeSettings> {
   }
 
   /** What a script does before the real work, and instead of it. */
-  async function play(label: string, script: Script, call: Call<FakeSettings> & Partial<Pick<StepCall<FakeSettings>, "progress">>): Promise<StepResult | null> {
+  function play(label: string, script: Script, call: Playing): Promise<StepResult | null> {
+    return call.timed(`fake ${label}`, () => playNow(label, script, call));
+  }
+
+  async function playNow(label: string, script: Script, call: Playing): Promise<StepResult | null> {
     const signal = script.ignoreSignal ? null : call.signal;
     for (const line of script.says ?? []) call.log(line);
     if (script.gate !== undefined) await passGate(script.gate, call.node.name, signal);

@@ -59,7 +59,7 @@ async function demandPresence({ signal }: DiscoverCall, settings: IpmiSettings):
   throw new IpmiError({ kind: "UNREACHABLE", retryable: true, message: `Nothing speaks IPMI at ${bmcName(settings)}; check the address, the BMC's power and its network.` });
 }
 
-async function logIn(ipmitool: Ipmitool, { signal, deadline }: DiscoverCall, settings: IpmiSettings): Promise<IpmiSettings> {
-  await ipmitool.run({ settings, signal, deadline }, { task: "tell its power", words: ["chassis", "power", "status"], expect: /./ });
+async function logIn(ipmitool: Ipmitool, { signal, deadline, timed }: DiscoverCall, settings: IpmiSettings): Promise<IpmiSettings> {
+  await ipmitool.run({ settings, signal, deadline, timed }, { task: "tell its power", words: ["chassis", "power", "status"], expect: /./ });
   return settings;
 }

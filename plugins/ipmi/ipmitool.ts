@@ -14,7 +14,7 @@ import { bmcName, silentSeconds } from "./settings.ts";
 import type { IpmiSettings } from "./settings.ts";
 
 /** The part of a call that a process needs. */
-export type BmcCall = Pick<Call<IpmiSettings>, "settings" | "signal" | "deadline">;
+export type BmcCall = Pick<Call<IpmiSettings>, "settings" | "signal" | "deadline" | "timed">;
 
 /** One command of ipmitool. */
 export interface Command {
@@ -58,6 +58,40 @@ export function createIpmitool(): Ipmitool {
   mkdirSync(lists, { recursive: true });
   writeFileSync(join(lists, "enterprise-numbers.txt"), "0\n  Reserved\n");
 
+  const runCommand = async (call: BmcCall, command: Command, milliseconds: number): Promise<string> => {
+    const { settings } = call;
+    const ended = await execute({
+      program,
+      words: [...sessionWords(settings), ...command.words],
+      environment: { PATH: process.env["PATH"] ?? "", HOME: home, LC_ALL: "C", IPMI_PASSWORD: settings.password },
+      milliseconds,
+      signal: call.signal,
+    });
+    // A session that cannot be closed tells of a BMC that fell silent: what came until then is cut off anywhere.
+    const whole = ended.worked || (command.takePartial === true && !ended.killed && !/Close Session/.test(ended.stderr));
+    if (whole && command.expect.test(ended.stdout)) return ended.stdout;
+    call.signal.throwIfAborted();
+    const text = `${ended.stdout}\n${ended.stderr}`.replaceAll(settings.password, "***");
+    const judgement = judgeFailure({
+      bmc: bmcName(settings),
+      task: command.task,
+      username: settings.username,
+      cipherSuite: settings.cipherSuite,
+      privilege: settings.privilege,
+      text,
+      ...(ended.killed && { killedAfterSeconds: Math.round(milliseconds / 1000) }),
+    });
+    if ("verdict" in judgement) throw new IpmiError(judgement.verdict);
+    const present = await bmcAnswers({
+      address: settings.address,
+      port: settings.port,
+      milliseconds: PRESENCE_MILLISECONDS,
+      signal: call.signal,
+    });
+    call.signal.throwIfAborted();
+    throw new IpmiError(present ? judgement.present : judgement.silent);
+  };
+
   return {
     async run(call, command) {
       call.signal.throwIfAborted();
@@ -65,36 +99,7 @@ export function createIpmitool(): Ipmitool {
       const seconds = Math.max(command.seconds ?? CALL_SECONDS, silentSeconds(settings) + 5);
       const milliseconds = Math.min(seconds * 1000, call.deadline.getTime() - Date.now());
       if (milliseconds <= 0) throw deadlinePassed(call, command.task);
-      const ended = await execute({
-        program,
-        words: [...sessionWords(settings), ...command.words],
-        environment: { PATH: process.env["PATH"] ?? "", HOME: home, LC_ALL: "C", IPMI_PASSWORD: settings.password },
-        milliseconds,
-        signal: call.signal,
-      });
-      // A session that cannot be closed tells of a BMC that fell silent: what came until then is cut off anywhere.
-      const whole = ended.worked || (command.takePartial === true && !ended.killed && !/Close Session/.test(ended.stderr));
-      if (whole && command.expect.test(ended.stdout)) return ended.stdout;
-      call.signal.throwIfAborted();
-      const text = `${ended.stdout}\n${ended.stderr}`.replaceAll(settings.password, "***");
-      const judgement = judgeFailure({
-        bmc: bmcName(settings),
-        task: command.task,
-        username: settings.username,
-        cipherSuite: settings.cipherSuite,
-        privilege: settings.privilege,
-        text,
-        ...(ended.killed && { killedAfterSeconds: Math.round(milliseconds / 1000) }),
-      });
-      if ("verdict" in judgement) throw new IpmiError(judgement.verdict);
-      const present = await bmcAnswers({
-        address: settings.address,
-        port: settings.port,
-        milliseconds: PRESENCE_MILLISECONDS,
-        signal: call.signal,
-      });
-      call.signal.throwIfAborted();
-      throw new IpmiError(present ? judgement.present : judgement.silent);
+      return call.timed(`ipmi ${nameOf(command)}`, () => runCommand(call, command, milliseconds));
     },
     close: () => rm(home, { recursive: true, force: true }),
   };
@@ -104,6 +109,11 @@ export function createIpmitool(): Ipmitool {
 export function deadlinePassed(call: BmcCall, task: string, cause?: unknown): IpmiError {
   const message = `BMC ${bmcName(call.settings)} did not ${task} before the deadline; look at the machine, and try again.`;
   return new IpmiError({ kind: "TIMEOUT", retryable: true, message }, cause === undefined ? {} : { cause });
+}
+
+/** The words of a command without their options: the few names that calls are known by. */
+function nameOf({ words }: Command): string {
+  return words.filter((word) => /^[a-z]+$/.test(word)).join(" ");
 }
 
 /** Arguments that open the session. `-v` makes ipmitool say why a login failed. */

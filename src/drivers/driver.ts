@@ -95,6 +95,11 @@ export interface Call<Settings> {
   readonly deadline: Date;
   /** A line for the service's log and, within a step, for the step's own, which clients read; secrets of the settings are masked. */
   log(message: string): void;
+  /**
+   * Makes a call to the machine, so that traces and metrics know it and how long it took: wrap each in it. `name` is one of few
+   * ("ipmi chassis power on"), with no address, no node's name and no secret in it. Answers, or throws, what `work` does.
+   */
+  timed<T>(name: string, work: () => Promise<T>): Promise<T>;
 }
 
 /** What a step is given besides. */
@@ -204,6 +209,8 @@ export interface DiscoverCall {
   readonly signal: AbortSignal;
   readonly deadline: Date;
   log(message: string): void;
+  /** As in `Call`. */
+  timed<T>(name: string, work: () => Promise<T>): Promise<T>;
 }
 
 /** A driver: what talks to a kind of machine. */

@@ -152,7 +152,7 @@ export function createProber(parts: ProberParts): Prober {
     const deadline = new Date(Date.now() + parts.probeMs);
     try {
       const found: unknown = await Promise.race([
-        driver.discover.probe({ address, settings, signal, deadline, log: (message) => log.info({ address, driver: driverName }, redactor.text(message)) }),
+        driver.discover.probe({ address, settings, signal, deadline, log: (message) => log.info({ address, driver: driverName }, redactor.text(message)), timed: async (_name, work) => work() }),
         firing(signal),
       ]);
       return await seenIn(held, driver, address, found);

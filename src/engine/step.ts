@@ -8,6 +8,8 @@ import type { BootDevice, Call, Driver, DriverError, NodePower, PowerAction, Pow
 import { findStep } from "../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
+import { NOBODY } from "../observer.ts";
+import type { Observer } from "../observer.ts";
 import type { NodeRow, Secrets } from "../store/nodes.ts";
 import type { JsonObject, PlannedStep, StoredJson } from "../store/records.ts";
 import type { AttemptRow } from "../store/attempts.ts";
@@ -29,11 +31,13 @@ export interface Machine {
   readonly redactor: Redactor;
   /** The power that was last set through it, by a step or by its undoing; null: none was. */
   readonly lastSet?: { power: "ON" | "OFF" | null };
+  /** Whom calls to the machine are told. Absent: nobody. */
+  readonly observer?: Observer;
   settingsOf(driver: AnyDriver): unknown;
 }
 
 /** Opens a node for driving, or says in a sentence why it cannot be. */
-export async function openMachine(registry: Registry, node: NodeRow, secrets: Secrets): Promise<Machine | { readonly problem: string }> {
+export async function openMachine(registry: Registry, node: NodeRow, secrets: Secrets, observer: Observer = NOBODY): Promise<Machine | { readonly problem: string }> {
   const composed = registry.compose(node);
   if ("problem" in composed) return composed;
   const settings = new Map<string, unknown>();
@@ -49,6 +53,7 @@ export async function openMachine(registry: Registry, node: NodeRow, secrets: Se
     composition: composed.composition,
     redactor,
     lastSet: { power: null },
+    observer,
     settingsOf: (driver) => settings.get(driver.name),
   };
 }
@@ -91,6 +96,7 @@ const SILENCE_SECONDS = 1_800;
 /** An output is for people and later steps, not for files. */
 const OUTPUT_BYTES_MAX = 256 * 1024;
 const REASON_LENGTH_MAX = 2_000;
+const CALL_NAME_LENGTH_MAX = 60;
 
 export async function performStep(request: StepRequest): Promise<StepOutcome> {
   const { step, machine, deadline, abort, graceMs } = request;
@@ -280,7 +286,12 @@ function call(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<un
       log.info({ node: name, driver: driver.name }, text);
       said?.line(text);
     },
+    timed: async (what: unknown, work) => toldOf(machine, driver, machine.redactor.text(String(what)).slice(0, CALL_NAME_LENGTH_MAX), work),
   };
+}
+
+function toldOf<T>({ node, observer = NOBODY }: Machine, driver: AnyDriver, name: string, work: () => Promise<T>): Promise<T> {
+  return observer.call({ driver: driver.name, name, node: node.name }, work);
 }
 
 function stepCall(request: StepBasis, driver: AnyDriver, signal: AbortSignal, power: NodePower): StepCall<unknown> {
@@ -303,8 +314,9 @@ function stepCall(request: StepBasis, driver: AnyDriver, signal: AbortSignal, po
 function powerOf(basis: CallBasis, signal: AbortSignal, seen: { state: PowerState | null }): NodePower {
   const driver = basis.machine.composition.giver("power") as Driver<unknown>;
   const given = call(basis, driver, signal);
+  const told = <T>(name: string, work: () => Promise<T>) => toldOf(basis.machine, driver, name, work);
   const read = async () => {
-    const state: unknown = await driver.power.read(given);
+    const state: unknown = await told("power read", () => driver.power.read(given));
     if (state !== "ON" && state !== "OFF" && state !== "UNKNOWN") throw new Error(`The driver read the power as ${JSON.stringify(state)}, which is no power state.`);
     seen.state = state;
     return state;
@@ -316,14 +328,14 @@ function powerOf(basis: CallBasis, signal: AbortSignal, seen: { state: PowerStat
       if (action === "REBOOT" || (await read()) !== wanted) {
         // Cut while the power was read: nobody waits for the change any more.
         signal.throwIfAborted();
-        await driver.power.set(given, action);
+        await told(`power ${POWER_STEPS[action].replaceAll("_", " ")}`, () => driver.power.set(given, action));
         seen.state = wanted;
       }
       if (basis.machine.lastSet) basis.machine.lastSet.power = wanted;
     },
     async setBootDevice(device: BootDevice, options) {
       if (!driver.power.setBootDevice) throw new Error(`Driver "${driver.name}" cannot set the boot device.`);
-      await driver.power.setBootDevice(given, device, { persistent: options?.persistent ?? false });
+      await told("power boot device", async () => driver.power.setBootDevice?.(given, device, { persistent: options?.persistent ?? false }));
     },
   };
 }

@@ -44,6 +44,7 @@ function call(bmc: SimulatedBmc, changes: Partial<IpmiSettings> = {}, seconds = 
     signal: AbortSignal.timeout(seconds * 1000),
     deadline: new Date(Date.now() + seconds * 1000),
     log: () => undefined,
+    timed: (_name, work) => work(),
   };
 }
 

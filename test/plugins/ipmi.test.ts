@@ -412,7 +412,7 @@ describe("with a stand-in for ipmitool", () => {
     const probe = async (settings: Record<string, unknown>, address = "127.0.0.1") => {
       const checked = await driver.discover?.settings["~standard"].validate(settings);
       if (!checked || checked.issues) throw new Error(`refused: ${checked?.issues?.map(({ message }) => message).join("; ")}`);
-      return driver.discover?.probe({ address, settings: checked.value, signal: new AbortController().signal, deadline: new Date(Date.now() + 10_000), log: () => undefined });
+      return driver.discover?.probe({ address, settings: checked.value, signal: new AbortController().signal, deadline: new Date(Date.now() + 10_000), log: () => undefined, timed: (_name, work) => work() });
     };
 
     test("answers the settings of a node at that address, once a login has worked", async () => {
@@ -478,6 +478,7 @@ function call(
     signal: bounds.signal ?? new AbortController().signal,
     deadline: new Date(Date.now() + (bounds.milliseconds ?? 10_000)),
     log: () => undefined,
+    timed: (_name, work) => work(),
   };
 }
 
