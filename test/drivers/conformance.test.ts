@@ -2,8 +2,9 @@
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { conformance } from "../../src/drivers/conformance/conformance.ts";
-import type { Driver } from "../../src/drivers/driver.ts";
-import { aDriver } from "../support/driver.ts";
+import type { Driver, Step } from "../../src/drivers/driver.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
+import type { AnySettings } from "../support/driver.ts";
 
 /** Runs one check on a driver with these settings, for its nodes and for its discovery. */
 async function prove(title: string, settings: z.ZodType, discovery?: z.ZodType): Promise<void> {
@@ -50,5 +51,38 @@ describe("secrets", () => {
     const shared = secret.meta({ id: "shared_secret", writeOnly: true });
     const telling = z.strictObject({ password: shared.max(20, { error: ({ input }) => `${JSON.stringify(input)} is too long` }).optional() });
     await expect(prove("gives no secret away when it refuses settings", telling)).rejects.toThrow('repeats the secret "password"');
+  });
+});
+
+describe("steps on a machine", () => {
+  /** Runs the check of inspection on a driver with one step. */
+  async function inspecting(run: Step<AnySettings>["run"], verify: Step<AnySettings>["verify"] & {}): Promise<void> {
+    const step = aStep("look", "inspect", run, { verify });
+    const factory = () => aDriver("tried", { inspect: { ...stepsOf(step), withoutReboot: true } }) as unknown as Driver<unknown>;
+    const check = conformance({ factory, settings: { address: "192.0.2.70" }, live: true, liveSeconds: 5 }).find(({ title }) => title.startsWith("inspects to the same end"));
+    await check?.run();
+    expect(check).toBeDefined();
+  }
+  const done = async () => ({ kind: "done", output: {} }) as const;
+
+  test("are verified too, with a memo of their own, after each run twice", async () => {
+    const memos: unknown[] = [];
+    await inspecting(async ({ memo }) => (memo === null ? { kind: "wait", seconds: 0, memo: "of run" } : { kind: "done" }), async ({ memo }) => {
+      memos.push(memo);
+      return memo === null ? { kind: "wait", seconds: 0, memo: "of verify" } : { kind: "done" };
+    });
+    expect(memos).toEqual([null, "of verify", null, "of verify", null, "of verify", null, "of verify"]);
+  });
+
+  test("fail where their verify part does, the second time even", async () => {
+    let looked = 0;
+    const verify = async () => (looked++ === 0 ? ({ kind: "done" } as const) : ({ kind: "failed", reason: "gone again", retryable: false } as const));
+    await expect(inspecting(done, verify)).rejects.toThrow("`verify`, entered the second time: gone again");
+    await expect(inspecting(done, (async () => ({ kind: "perhaps" })) as never)).rejects.toThrow("no result of a step");
+  });
+
+  test("do not name what they call by the machine", async () => {
+    await expect(inspecting((call) => call.timed("look at 192.0.2.70", done), done)).rejects.toThrow("holds a setting");
+    await expect(inspecting((call) => call.timed("look", done), done)).resolves.toBeUndefined();
   });
 });

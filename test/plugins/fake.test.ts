@@ -12,6 +12,7 @@ describe("the driver fake", () => {
     live: true,
     refused: { refusesLogin: true, password: "wrong-horse" },
     liveSeconds: 5,
+    steps: [{ interface: "clean", step: "update_firmware", args: { version: "2.1" } }, { interface: "clean", step: "erase_disks" }, { interface: "deploy", step: "prepare" }],
     discovery: { address, settings: { password: "correct-horse", dead: ["10.0.0.8"] }, refused: { password: "wrong-horse", refusesLogin: [address] }, dead: "10.0.0.8" },
   });
 

@@ -1,0 +1,104 @@
+/** Checks on a machine that may be switched on and off: power, boot devices, signals, steps, a refused login. */
+import type { Json, Step } from "../driver.ts";
+import { makeCall, performStep, read, switchPower } from "./calls.ts";
+import { PROMPT_SECONDS, describe, hold, holdRefusedLogin, isDriverError, within } from "./proof.ts";
+import { accept, isJson, isRecord, issuesOf, secretsIn } from "./schemas.ts";
+import type { Subject } from "./subject.ts";
+
+export async function provesRead(subject: Subject): Promise<void> {
+  const state = await read(subject);
+  hold(state !== "UNKNOWN", "The driver reads the power of the machine as UNKNOWN.");
+}
+
+export async function provesPower(subject: Subject): Promise<void> {
+  await switchPower(subject, "OFF", "OFF");
+  for (const action of ["ON", "ON", "OFF", "OFF"] as const) await switchPower(subject, action, action);
+}
+
+export async function provesReboot(subject: Subject): Promise<void> {
+  await switchPower(subject, "ON", "ON");
+  await switchPower(subject, "REBOOT", "ON");
+}
+
+export async function provesBootDevices(subject: Subject): Promise<void> {
+  const { driver } = subject;
+  if (driver.power.setBootDevice === undefined) return;
+  for (const device of ["PXE", "DISK", "CDROM", "BIOS"] as const) {
+    for (const persistent of [false, true]) {
+      try {
+        await driver.power.setBootDevice(await makeCall(subject), device, { persistent });
+      } catch (error) {
+        // Not every machine starts from everything; then it says so.
+        hold(isDriverError(error) && error.kind === "REFUSED", `Setting the boot device ${device} fails with something else than a refusal: ${describe(error)}`);
+      }
+    }
+  }
+}
+
+export async function provesAbortedSignal(subject: Subject): Promise<void> {
+  await switchPower(subject, "OFF", "OFF");
+  const signal = AbortSignal.abort(new Error("aborted by the conformance suite"));
+  const call = await makeCall(subject, { signal });
+  const attempts: readonly (readonly [string, () => Promise<unknown>])[] = [
+    ["power.read", () => subject.driver.power.read(call)],
+    ["power.set", () => subject.driver.power.set(call, "ON")],
+  ];
+  for (const [what, attempt] of attempts) {
+    const began = Date.now();
+    const failed = await within(attempt(), PROMPT_SECONDS, what).then(() => false, () => true);
+    hold(failed, `\`${what}\` goes through although its signal had fired before.`);
+    hold(Date.now() - began < 1000, `\`${what}\` takes ${Date.now() - began} ms to see that its signal had fired before.`);
+  }
+  hold((await read(subject)) === "OFF", "The driver switched the machine on although the signal had fired before.");
+}
+
+export async function provesAbortedRead(subject: Subject): Promise<void> {
+  const controller = new AbortController();
+  const reading = subject.driver.power.read(await makeCall(subject, { signal: controller.signal }));
+  setImmediate(() => controller.abort(new Error("aborted by the conformance suite")));
+  // It may have been quicker than the signal; what counts is that it ends.
+  await within(reading.catch(() => undefined), PROMPT_SECONDS, "power.read");
+}
+
+export async function provesInspection(subject: Subject): Promise<void> {
+  const { driver } = subject;
+  if (driver.inspect === undefined) return;
+  if (!driver.inspect.withoutReboot) await switchPower(subject, "OFF", "OFF");
+  for (const step of driver.inspect.steps) {
+    if (step.args !== undefined && (await issuesOf(step.args, {})).length > 0) continue;
+    for (const output of await outputsOf(subject, step)) {
+      hold(output === undefined || isRecord(output), `The output of step ${step.name} is no object, so it cannot be merged into the inventory.`);
+    }
+  }
+}
+
+export async function provesChosenSteps(subject: Subject): Promise<void> {
+  const { driver, options } = subject;
+  for (const { interface: interfaceName, step: name, args = {} } of options.steps ?? []) {
+    const step = driver[interfaceName]?.steps.find((one) => one.name === name);
+    hold(step !== undefined, `The option \`steps\` names ${interfaceName}.${name}, which the driver does not declare.`);
+    const checked = step.args === undefined ? args : ((await accept(step.args, args, `the arguments of step ${name}`)) as typeof args);
+    await outputsOf(subject, step, checked);
+  }
+}
+
+/** What a step puts out, entered twice with the same key if it is idempotent. */
+async function outputsOf(subject: Subject, step: Step<unknown>, args: Readonly<Record<string, Json>> = {}): Promise<unknown[]> {
+  const outputs: unknown[] = [];
+  for (const entry of step.idempotent ? ["first", "second"] : ["first"]) {
+    const result = await performStep(subject, step, args);
+    hold(result.kind === "done", `Step ${step.name}, entered the ${entry} time with the same attemptKey, ends as ${JSON.stringify(result)}.`);
+    hold(result.output === undefined || isJson(result.output), `The output of step ${step.name} does not survive JSON.`);
+    outputs.push(result.output);
+  }
+  return outputs;
+}
+
+export async function provesRefusedLogin(subject: Subject): Promise<void> {
+  const { driver, options, logged } = subject;
+  const settings = options.refused ?? {};
+  const call = await makeCall(subject, { settings });
+  const failure: unknown = await driver.power.read(call).then(() => undefined, (error: unknown) => error);
+  hold(failure !== undefined, "The driver reads the power with settings that should be refused.");
+  holdRefusedLogin(failure, { logged, secrets: secretsIn(driver.settings, settings), option: "refused" });
+}
