@@ -11,8 +11,9 @@ import { workOnClusters } from "../store/operations.ts";
 import { nameFlaw } from "./names.ts";
 import { findCluster, selectNodes, unknownCluster } from "./select.ts";
 import type { ClusterRef, NodeSelector } from "./select.ts";
+import { sizeFlaws } from "./sizes.ts";
 import type { Caller, Transact, Work } from "./transition.ts";
-import { isVariables, notVariables, overlay } from "./variables.ts";
+import { isVariables, overlay, variablesFlaws } from "./variables.ts";
 
 export interface NewCluster {
   readonly name: string;
@@ -29,10 +30,13 @@ export interface ClusterChange {
   readonly remove?: NodeSelector | undefined;
 }
 
+/** Where a request has them. */
+const VARIABLES = ["input", "variables"];
+
 export type ClusterEdited = { readonly clusterId: string | null; readonly refusals: readonly Refusal[] };
 
 export async function createCluster(transact: Transact, caller: Caller, given: NewCluster): Promise<ClusterEdited> {
-  const flaws = [...nameFlaw(given.name, ["input", "name"]), ...variablesFlaws(given.variables)];
+  const flaws = [...nameFlaw(given.name, ["input", "name"]), ...variablesFlaws(given.variables, VARIABLES)];
   if (flaws.length > 0) return { clusterId: null, refusals: flaws };
   return guarded(given.name, () =>
     transact(async (work) => {
@@ -45,16 +49,16 @@ export async function createCluster(transact: Transact, caller: Caller, given: N
 }
 
 export async function updateCluster(transact: Transact, ref: ClusterRef, change: ClusterChange): Promise<ClusterEdited> {
-  const flaws = [...(change.name === undefined ? [] : nameFlaw(change.name, ["input", "name"])), ...variablesFlaws(change.variables)];
+  const flaws = [...(change.name === undefined ? [] : nameFlaw(change.name, ["input", "name"])), ...variablesFlaws(change.variables, VARIABLES)];
   if (flaws.length > 0) return { clusterId: null, refusals: flaws };
   return guarded(change.name ?? "", () =>
     transact(async (work) => {
       const cluster = await lockKnown(work, ref, change.ifRevision);
       await refuseLocked(work, cluster);
-      await changeCluster(work.tx, cluster.id, {
-        ...(change.name !== undefined && { name: change.name }),
-        ...(isVariables(change.variables) && { variables: overlay(cluster.variables, change.variables) }),
-      });
+      const variables = isVariables(change.variables) ? overlay(cluster.variables, change.variables) : undefined;
+      const tooLarge = sizeFlaws("The variables together with those that the cluster has", variables, VARIABLES, cluster.variables);
+      if (tooLarge.length > 0) throw new Refused(tooLarge);
+      await changeCluster(work.tx, cluster.id, { ...(change.name !== undefined && { name: change.name }), ...(variables && { variables }) });
       if (change.remove) await removeNodes(work, cluster, change.remove);
       if (change.add) await addNodes(work, cluster.id, change.add, ["input", "add"]);
       return { clusterId: cluster.id, refusals: [] };
@@ -87,10 +91,6 @@ async function guarded(name: string, change: () => Promise<ClusterEdited>): Prom
     }
     throw error;
   }
-}
-
-function variablesFlaws(variables: unknown): Refusal[] {
-  return variables === undefined || variables === null || isVariables(variables) ? [] : [notVariables(["input", "variables"])];
 }
 
 async function lockKnown(work: Work, ref: ClusterRef, ifRevision: number | undefined): Promise<ClusterRow> {

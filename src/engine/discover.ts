@@ -18,6 +18,7 @@ import { labelFlaws } from "./names.ts";
 import type { Queue } from "./queue.ts";
 import { findCluster, isUuid, unknownCluster } from "./select.ts";
 import type { ClusterRef } from "./select.ts";
+import { sizeFlaws } from "./sizes.ts";
 import { flawsOf, refusedWhole, replayOf } from "./submit.ts";
 import type { SubmitAnswer, Terms } from "./submit.ts";
 import type { Caller, Transact, Work } from "./transition.ts";
@@ -128,7 +129,7 @@ async function checkLogin(registry: Registry, { driver: name, settings }: Discov
     const able = registry.drivers.filter(({ discover }) => discover).map((one) => one.name).join(", ") || "none";
     return refused({ code: "UNSUPPORTED_BY_DRIVER", message: `Driver "${name}" cannot discover nodes (those that can: ${able}); register its nodes with registerNodes.`, path: ["input", "driver"] });
   }
-  if (verdict.ok) return { settings: verdict.settings, secrets: verdict.secrets, refusals: [] };
+  if (verdict.ok) return { settings: verdict.settings, secrets: verdict.secrets, refusals: sizeFlaws(`Settings for a discovery with driver ${name}`, { ...verdict.settings, ...verdict.secrets }, ["input", "driver", name]) };
   return refused(
     ...verdict.issues.map(({ path, message }): Refusal => ({ code: "INVALID_INPUT", message: `Settings for a discovery with driver ${name}${path.length > 0 ? ` (${path.join(".")})` : ""}: ${message}.`, path: ["input", "driver", name, ...path] })),
   );

@@ -16,6 +16,7 @@ import { createRedactor, isStorable } from "./redact.ts";
 import { hostGroupFlaw, labelFlaws, nameFlaw } from "./names.ts";
 import { isUuid, selectNodes } from "./select.ts";
 import type { ClusterRef, NodeSelector } from "./select.ts";
+import { sizeFlaws } from "./sizes.ts";
 import type { Caller, Transact, Work } from "./transition.ts";
 
 export interface NewNode {
@@ -160,6 +161,7 @@ export async function prepare(registry: Registry, node: NewNode, path: readonly 
       }
       continue;
     }
+    refusals.push(...sizeFlaws(`Node ${node.name}: its settings for driver ${driver.name}`, { ...verdict.settings, ...verdict.secrets }, source.path, kept[driver.name]));
     settings[driver.name] = verdict.settings;
     if (Object.keys(verdict.secrets).length > 0) secrets[driver.name] = verdict.secrets;
   }

@@ -13,6 +13,7 @@ import { INTERFACE_OF_PHASE, stepsOf } from "../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, InterfaceName } from "../drivers/registry.ts";
 import type { JsonObject, Plan, PlannedStep, SitePolicy, StepChoice, StepPolicy } from "../store/records.ts";
 import { ENGINE_INTERFACE, HOLD_STEP, POWER_STEPS, POWER_TITLES, SOFT_OFF_TIMEOUT, isReserved, reservedFlaws } from "./reserved.ts";
+import { sizeFlaws } from "./sizes.ts";
 
 export { ENGINE_INTERFACE, isHold, isReservedWait } from "./reserved.ts";
 
@@ -178,11 +179,11 @@ function needsArguments(nodeName: string, { driver, interface: name, step, prior
 
 // ---- chosen steps
 
-/** Whether a list that somebody wrote may be so long. */
+/** Whether a list that somebody wrote may be so long, and so large. */
 export function lengthFlaws(steps: readonly StepChoice[], path: readonly string[]): Refusal[] {
   if (steps.length === 0) return [{ code: "INVALID_INPUT", message: "An empty list of steps does nothing; name at least one step.", path }];
   if (steps.length > CHOICES_MAX) return [{ code: "INVALID_INPUT", message: `A list has at most ${CHOICES_MAX} steps, and ${steps.length} were given.`, path }];
-  return [];
+  return sizeFlaws("The list of steps, with their arguments,", steps, path);
 }
 
 /** What is wrong with a chosen step whatever the node. `where` begins the messages. */

@@ -34,8 +34,9 @@ import { selectNodes } from "./select.ts";
 import type { NodeSelector, Selection } from "./select.ts";
 import { finishWhenDone } from "./settle.ts";
 import type { SettleParts } from "./settle.ts";
+import { sizeFlaws } from "./sizes.ts";
 import type { Caller, Transact, Work } from "./transition.ts";
-import { isVariables, notVariables, overlay } from "./variables.ts";
+import { isVariables, overlay, variablesFlaws } from "./variables.ts";
 import { resolveWaves, waveFlaws } from "./waves.ts";
 
 /** What one bad node does to the request as a whole, before any work starts. */
@@ -182,11 +183,13 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
   if (terms.planHash !== undefined && terms.planHash !== planHash) {
     return refusedWhole([{ code: "STALE_REVISION", message: "What would be done is not what the plan said: a node, a driver or the site's policy has changed since, or the request is another one (other nodes, or another order). Look at the new plan, and send its planHash.", path: ["input", "planHash"] }]);
   }
+  const variables = overlayKeepingNulls(task.earlierVariables, terms.variables);
+  const tooLarge = sizeFlaws("The variables together with those of the operation that is restarted", variables, ["input", "variables"], task.earlierVariables);
+  if (tooLarge.length > 0) return refusedWhole(tooLarge);
   if (terms.dryRun) return { operationId: null, results: answers, refusals: [], replayed: false, planHash };
 
   const operationId = randomUUID();
   const waves = terms.waves ? resolveWaves(terms.waves, admitted.length) : null;
-  const variables = overlayKeepingNulls(task.earlierVariables, terms.variables);
   const clusterVariables = await variablesOfClusters(work.tx, admitted.map(({ node }) => node));
   await insertOperation(work.tx, {
     id: operationId,
@@ -382,8 +385,7 @@ export function flawsOf(terms: Terms): Refusal[] {
   if ((terms.reason?.length ?? 0) > REASON_LENGTH_MAX) invalid("reason", `A reason has at most ${REASON_LENGTH_MAX} characters.`);
   if (terms.waves) flaws.push(...waveFlaws(terms.waves));
   if (terms.waves?.maxFailures !== undefined && terms.onFailure === "CLEAN_UP_ALL") invalid("onFailure", "CLEAN_UP_ALL ends everything with the first failure, so waves with maxFailures take CLEAN_UP_FAILED or LEAVE.");
-  if (terms.variables !== undefined && terms.variables !== null && !isVariables(terms.variables)) flaws.push(notVariables(["input", "variables"]));
-  return flaws;
+  return [...flaws, ...variablesFlaws(terms.variables, ["input", "variables"])];
 }
 
 function overlayKeepingNulls(earlier: JsonObject, given: unknown): JsonObject {

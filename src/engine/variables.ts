@@ -4,6 +4,7 @@
  */
 import type { Refusal } from "../errors.ts";
 import type { JsonObject, StoredJson } from "../store/records.ts";
+import { sizeFlaws } from "./sizes.ts";
 
 export function overlay(...layers: readonly (JsonObject | null | undefined)[]): JsonObject {
   const merged: Record<string, StoredJson> = {};
@@ -21,6 +22,9 @@ export function isVariables(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-export function notVariables(path: readonly string[]): Refusal {
-  return { code: "INVALID_INPUT", message: "Variables are a JSON object, as in { \"ntp\": \"10.0.0.1\" }.", path };
+/** What is wrong with variables that a request gives: their form, or their size. */
+export function variablesFlaws(given: unknown, path: readonly string[]): Refusal[] {
+  if (given === undefined || given === null) return [];
+  if (isVariables(given)) return sizeFlaws("The variables", given, path);
+  return [{ code: "INVALID_INPUT", message: "Variables are a JSON object, as in { \"ntp\": \"10.0.0.1\" }.", path }];
 }
