@@ -23,6 +23,8 @@ export const LIMITS = {
   alternatives: 100,
   /** Characters of the filter of a stream, as JSON: it is held, several times over, for as long as the stream lasts. */
   streamFilter: 65_536,
+  /** Characters of the answer to a query, about. */
+  answer: 16 * 1024 * 1024,
   /** How long a query may take, in seconds. Mutations take their time, and streams last. */
   seconds: 10,
 } as const;
@@ -38,6 +40,7 @@ const UNITS: Readonly<Record<Limit, { readonly what: string; readonly advice: st
   cost: { what: "objects that the answer may hold (`extensions.cost`)", advice: "Ask for smaller pages (`first`), or for inner lists in a request of their own." },
   alternatives: { what: "alternatives in a filter", advice: "Name the nodes by `ids` or `name: { in: … }`, of which there may be any number." },
   streamFilter: { what: "characters in the JSON of a stream's filter", advice: "Choose by `cluster` or `labels`, or take the stream unfiltered and choose on the client." },
+  answer: { what: "characters in the answer to a query", advice: "Ask for smaller pages (`first`), or for large values, as outputs and variables, of fewer objects at a time." },
   seconds: { what: "seconds for a query", advice: "Ask for smaller pages, or for less of each item." },
 };
 

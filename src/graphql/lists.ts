@@ -27,7 +27,7 @@ type Part = { readonly text: string } | { readonly edges: number } | { readonly 
 
 
 /** JSON text that is already made. */
-class ReadyText {
+export class ReadyText {
   readonly text: string;
   constructor(text: string) {
     this.text = text;

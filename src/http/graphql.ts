@@ -12,6 +12,7 @@ import { createYoga } from "graphql-yoga";
 import type { YogaServerInstance } from "graphql-yoga";
 import { identify } from "../access/access.ts";
 import type { RequestErrorCode } from "../errors.ts";
+import { answerLimit } from "../graphql/answer.ts";
 import { createContext } from "../graphql/context.ts";
 import type { Context, Services } from "../graphql/context.ts";
 import { createDocumentCache } from "../graphql/document.ts";
@@ -76,7 +77,7 @@ export function createGraphql({ schema, services: given, token, log, introspecti
     graphiql: { title: "Ostler", defaultTabs: EXAMPLES.map(({ query, variables }) => ({ query, ...(variables !== undefined && { variables }) })) },
     renderGraphiQL: renderPage,
     context: (initial) => initial.context ?? refuseUnknown(),
-    plugins: [guards({ introspection }), shareEvents(mask), lists(schema), timeLimit(queryMs), cutStalledEvents()],
+    plugins: [guards({ introspection }), shareEvents(mask), lists(schema), answerLimit(), timeLimit(queryMs), cutStalledEvents()],
     parserAndValidationCache: { documentCache: createDocumentCache(), errorCache: NO_CACHE },
     // The body is read and bounded here, before Yoga.
     maxRequestBodySize: false,

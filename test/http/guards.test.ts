@@ -92,6 +92,23 @@ describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
     expect(extensions).toEqual({ cost: { requested: Math.floor(10 + 7 * (1.02 + 1.02 + 12 * 0.52) + 1.02), max: 5_000 } });
   });
 
+  test("an answer that comes to be too long is refused, and whatever a mutation did is told", async () => {
+    const cluster = `long-${name.replaceAll(" ", "-").toLowerCase()}`;
+    await open.query("mutation ($name: String!) { createCluster(input: { name: $name }) { cluster { id } } }", { name: cluster });
+    // As an earlier version stored it.
+    await open.test.sql`update clusters set variables = ${open.test.sql.json({ text: "x".repeat(250_000) })} where name = ${cluster}`;
+    const under = (names: number) => Array.from({ length: names }, (_, at) => `a${at}: variables`).join(" ");
+    const long = await ask(open.url, { query: `{ cluster(by: { name: "${cluster}" }) { ${under(70)} } }` });
+    expect(long.data ?? null).toBeNull();
+    expect(long.errors).toMatchObject([{ message: expect.stringMatching(/^At most 16,777,216 characters/) as string, extensions: { code: "LIMIT_EXCEEDED", limit: "answer", max: LIMITS.answer } }]);
+    expect(long.extensions).toEqual({ cost: { requested: 2_801, max: 5_000 } });
+    const fitting = await ask(open.url, { query: `{ cluster(by: { name: "${cluster}" }) { ${under(60)} } }` });
+    expect(fitting.errors).toBeUndefined();
+    if (name === "GET") return;
+    const done = await ask(open.url, { query: `mutation { updateCluster(input: { cluster: { name: "${cluster}" }, variables: { text: null } }) { cluster { ${under(70)} } } }` });
+    expect(done.errors).toBeUndefined();
+  });
+
   test("introspection is refused where it is switched off, and no name is suggested", async () => {
     const { errors = [] } = await ask(silent.url, { query: "{ __schema { types { name } } __type(name: \"Node\") { name } viewer { __typename } }" });
     expect(errors.map(({ extensions }) => extensions?.["code"])).toEqual(["FORBIDDEN", "FORBIDDEN"]);
