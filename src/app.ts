@@ -10,18 +10,23 @@ import type { Config } from "./config.ts";
 import { shownConfig } from "./config.ts";
 import { registerDemonstrationFleet } from "./demo.ts";
 import { loadPlugins } from "./drivers/load.ts";
+import type { Registry } from "./drivers/registry.ts";
 import { createEngine } from "./engine/engine.ts";
 import type { Engine } from "./engine/engine.ts";
 import { createTail } from "./feed/tail.ts";
 import { buildSchema, hashOfSchema, schemaText } from "./graphql/schema.ts";
+import { startHealthServer } from "./http/health.ts";
 import type { Log } from "./log.ts";
 import { startServer } from "./http/server.ts";
+import type { RunningServer } from "./http/server.ts";
 import { createBell } from "./store/bell.ts";
-import { migrateDatabase, openDatabase } from "./store/database.ts";
-import type { Connection } from "./store/database.ts";
+import type { Bell } from "./store/bell.ts";
+import { connectionsTaken, migrateDatabase, openDatabase, untilReachable } from "./store/database.ts";
+import type { Connection, Database } from "./store/database.ts";
 import { startEmbedded } from "./store/embedded.ts";
 
 export interface Service extends AsyncDisposable {
+  /** Where it listens, as http://host:port. */
   readonly url: string;
   readonly engine: Engine;
 }
@@ -33,18 +38,16 @@ export async function startService(config: Config, log: Log): Promise<Service> {
   await using parts = new AsyncDisposableStack();
   const registry = parts.use(await loadPlugins(config.plugins, log));
   const connection = await connectionOf(config, parts, log);
-  await migrateDatabase(connection);
-  const database = parts.use(await openDatabase({ connection }));
-  const bell = parts.use(await createBell(database, (error) => log.warn({ err: error }, "the doorbell could not be rung")));
-  const tail = parts.use(await createTail({ database, bell, log }));
-  const engine = parts.use(await createEngine({ database, registry, bell, log, concurrency: config.concurrency, powerSeconds: config.powerSeconds, retentionDays: config.retentionDays }));
-  const schema = buildSchema(registry.drivers);
-  const text = schemaText(schema);
-  const services = { database, registry, engine, tail, version: VERSION, schemaHash: hashOfSchema(text) };
+  await migrated(connection, log);
+  const listenAt = config.listenUrl === null ? {} : { listenAt: { url: config.listenUrl } };
+  const database = parts.use(await openDatabase({ connection, ...listenAt, connectionsMax: config.dbPool, prepare: config.prepare }));
+  tellOfConnections(config, database, log);
+  const bell = parts.use(await createBell(database, (error) => log.warn({ err: error }, "the doorbell failed; until it is back, new work is found by looking")));
+  const engine = parts.use(await createEngine({ database, registry, bell, log, works: config.role !== "api", concurrency: config.concurrency, powerSeconds: config.powerSeconds, retentionDays: config.retentionDays }));
   if (config.demo) await registerDemonstrationFleet(engine, database.reader, log);
-  const server = parts.use(await startServer({ host: config.host, port: config.port, token: config.token, origins: config.origins, introspection: config.introspection, bodyBytesMax: config.bodyKb * 1024, schema, schemaText: text, services, log }));
+  const server = parts.use(config.role === "engine" ? await startHealthServer({ ...config, database }) : await serve(config, { database, registry, bell, engine }, parts, log));
   await engine.start();
-  log.info({ url: `${server.url}/graphql` }, "ready");
+  log.info({ url: config.role === "engine" ? server.url : `${server.url}/graphql`, role: config.role }, "ready");
   const running = parts.move();
   return {
     url: server.url,
@@ -59,8 +62,42 @@ export async function startService(config: Config, log: Log): Promise<Service> {
   };
 }
 
+interface Parts {
+  readonly database: Database;
+  readonly registry: Registry;
+  readonly bell: Bell;
+  readonly engine: Engine;
+}
+
+/** The API on its port, and what it alone needs. */
+async function serve(config: Config, { database, registry, bell, engine }: Parts, parts: AsyncDisposableStack, log: Log): Promise<RunningServer> {
+  const tail = parts.use(await createTail({ database, bell, log }));
+  const schema = buildSchema(registry.drivers);
+  const text = schemaText(schema);
+  const services = { database, registry, engine, tail, version: VERSION, schemaHash: hashOfSchema(text) };
+  return startServer({ host: config.host, port: config.port, token: config.token, origins: config.origins, introspection: config.introspection, bodyBytesMax: config.bodyKb * 1024, schema, schemaText: text, services, log });
+}
+
+async function migrated(connection: Connection, log: Log): Promise<void> {
+  const { made, unknown } = await migrateDatabase(connection, (tried) => log.warn({ tried }, "a migration waits for a table that is in use; it is tried again"));
+  if (made.length > 0) log.info({ migrations: made }, "the database was brought to the newest migration");
+  if (unknown.length > 0) log.warn({ migrations: unknown }, "the database is newer than this release; a newer one has migrated it, and this one goes on");
+}
+
+function tellOfConnections({ role }: Config, database: Database, log: Log): void {
+  const { pools, isPooled, serverConnectionsMax } = database;
+  const connections = connectionsTaken(database, role !== "engine");
+  log.info({ connections, ...pools, isPooled }, "connections to the database that this replica may take");
+  if (!isPooled && connections > serverConnectionsMax) log.warn({ connections, max_connections: serverConnectionsMax }, "the server takes fewer connections than this replica may want; lower OSTLER_DB_POOL, or raise max_connections");
+}
+
+/** Processes are started in any order: one that is there before its server waits for it. */
 async function connectionOf(config: Config, parts: AsyncDisposableStack, log: Log): Promise<Connection> {
-  if (config.databaseUrl !== null) return { url: config.databaseUrl };
+  if (config.databaseUrl !== null) {
+    const connection = { url: config.databaseUrl };
+    await untilReachable(connection, config.dbWaitSeconds, (error) => log.warn({ err: error, seconds: config.dbWaitSeconds }, "the database cannot be reached yet; it is tried again"));
+    return connection;
+  }
   const embedded = parts.use(await startEmbedded({ folder: join(config.data, "postgres") }));
   log.info({ folder: config.data }, "embedded database is up");
   return embedded.connection;

@@ -5,13 +5,32 @@ import { messageOf } from "./errors.ts";
 import type { LogLevel } from "./log.ts";
 import { LOG_LEVELS } from "./log.ts";
 
+/** What a replica does: everything, or one half of it, so that the halves can be scaled apart. */
+export const ROLES = {
+  all: "serves the API and works",
+  api: "serves the API; its requests wait for a replica that works",
+  engine: "works, and serves nothing but its health",
+} as const;
+export type Role = keyof typeof ROLES;
+
+/** Whether statements that come again and again are prepared. auto: not through a pooler. */
+const PREPARING = ["auto", "on", "off"] as const;
+
 export interface Config {
+  readonly role: Role;
   readonly host: string;
   readonly port: number;
   /** Folder of the embedded database. */
   readonly data: string;
   /** A PostgreSQL server; null: the embedded database. */
   readonly databaseUrl: string | null;
+  /** Where the one connection that listens goes; null: where the others go. */
+  readonly listenUrl: string | null;
+  /** How many connections the engine and the writes of the API share; the other pools follow from it. */
+  readonly dbPool: number;
+  readonly prepare: (typeof PREPARING)[number];
+  /** How long a start waits for a database that cannot be reached yet, in seconds. */
+  readonly dbWaitSeconds: number;
   readonly plugins: readonly string[];
   /** What callers must present as a bearer token; null: nothing, and only on loopback. */
   readonly token: string | null;
@@ -35,6 +54,11 @@ export interface Config {
 /** A mistake in the configuration, as a sentence for whoever started the service. */
 export class ConfigError extends Error {}
 
+/** Enough for a transaction of each kind at once, and no more than a server has as a rule. */
+const DB_POOL_MIN = 4;
+const DB_POOL_MAX = 200;
+const DB_WAIT_SECONDS_MAX = 3_600;
+
 interface Variable {
   readonly flag: string;
   readonly fallback: string;
@@ -43,10 +67,15 @@ interface Variable {
 
 /** Every variable there is. Another one that begins with OSTLER_ is refused: it would be a typing error unnoticed. */
 export const VARIABLES: Readonly<Record<string, Variable>> = {
+  OSTLER_ROLE: { flag: "role", fallback: "all", help: `what this replica does: ${Object.entries(ROLES).map(([role, what]) => `${role} (${what})`).join(", ")}; all but all need DATABASE_URL` },
   OSTLER_HOST: { flag: "host", fallback: "127.0.0.1", help: "address to listen on; anything but loopback needs OSTLER_TOKEN" },
   OSTLER_PORT: { flag: "port", fallback: "4000", help: "port; the API is at /graphql; 0 takes a free one" },
   OSTLER_DATA: { flag: "data", fallback: "./data", help: "folder of the embedded database" },
   DATABASE_URL: { flag: "database-url", fallback: "", help: "a PostgreSQL 15 or later, as postgres://user@host/name; absent: the embedded database" },
+  OSTLER_LISTEN_URL: { flag: "listen-url", fallback: "", help: "the same database without the pooler that DATABASE_URL goes through, for the one connection that listens; absent: DATABASE_URL" },
+  OSTLER_DB_POOL: { flag: "db-pool", fallback: "20", help: `connections that the engine and the API's writes share, ${DB_POOL_MIN} to ${DB_POOL_MAX}; docs/replicas.md tells how many a replica takes in all` },
+  OSTLER_PREPARE: { flag: "prepare", fallback: "auto", help: "auto, on or off: whether statements are prepared; auto prepares them unless DATABASE_URL leads through a pooler; a PgBouncer before 1.21 in transaction mode needs off" },
+  OSTLER_DB_WAIT_SECONDS: { flag: "db-wait-seconds", fallback: "60", help: "how long a start waits for a database that cannot be reached yet, in seconds, up to 3600; 0 waits for none" },
   OSTLER_PLUGINS: { flag: "plugins", fallback: "fake", help: "driver plugins, separated by commas: bundled names, paths, or installed packages" },
   OSTLER_TOKEN: { flag: "token", fallback: "", help: "token that callers present as Authorization: Bearer …; at least 16 characters" },
   OSTLER_LOG: { flag: "log", fallback: "info", help: `least severe level that is logged: ${LOG_LEVELS.join(", ")}` },
@@ -80,20 +109,27 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
   if (!isLoopback(host) && token === null) {
     throw new ConfigError(`OSTLER_HOST is ${host}, where others can reach the service, and OSTLER_TOKEN is not set. Set a token, or listen on 127.0.0.1.`);
   }
-  const databaseUrl = value("DATABASE_URL") || null;
-  if (databaseUrl !== null && !/^postgres(ql)?:\/\//.test(databaseUrl)) throw new ConfigError("DATABASE_URL does not begin with postgres://.");
-  const log = value("OSTLER_LOG");
-  if (!isLogLevel(log)) throw new ConfigError(`OSTLER_LOG is ${log}; it is one of ${LOG_LEVELS.join(", ")}.`);
-  const introspection = value("OSTLER_INTROSPECTION");
-  if (introspection !== "on" && introspection !== "off") throw new ConfigError(`OSTLER_INTROSPECTION is ${introspection}; it is on or off.`);
+  const role = oneOf("OSTLER_ROLE", value("OSTLER_ROLE"), Object.keys(ROLES) as Role[]);
+  const databaseUrl = databaseUrlOf("DATABASE_URL", value("DATABASE_URL"));
+  if (databaseUrl === null && role !== "all") {
+    throw new ConfigError(`OSTLER_ROLE is ${role}, and DATABASE_URL is not set: the embedded database is this process's own, so no other replica could do the other half of the work. Set DATABASE_URL, or leave the role at all.`);
+  }
+  const listenUrl = databaseUrlOf("OSTLER_LISTEN_URL", value("OSTLER_LISTEN_URL"));
+  if (listenUrl !== null && databaseUrl === null) throw new ConfigError("OSTLER_LISTEN_URL is set, and DATABASE_URL is not: the embedded database needs no other way. Set both, or neither.");
+  const introspection = oneOf("OSTLER_INTROSPECTION", value("OSTLER_INTROSPECTION"), ["on", "off"]);
   return Object.freeze({
+    role,
     host,
     port: wholeNumber("OSTLER_PORT", value("OSTLER_PORT"), 0, 65_535),
     data: resolve(value("OSTLER_DATA")),
     databaseUrl,
+    listenUrl,
+    dbPool: wholeNumber("OSTLER_DB_POOL", value("OSTLER_DB_POOL"), DB_POOL_MIN, DB_POOL_MAX),
+    prepare: oneOf("OSTLER_PREPARE", value("OSTLER_PREPARE"), PREPARING),
+    dbWaitSeconds: wholeNumber("OSTLER_DB_WAIT_SECONDS", value("OSTLER_DB_WAIT_SECONDS"), 0, DB_WAIT_SECONDS_MAX),
     plugins: Object.freeze(words(value("OSTLER_PLUGINS"))),
     token,
-    log,
+    log: oneOf("OSTLER_LOG", value("OSTLER_LOG"), LOG_LEVELS),
     introspection: introspection === "on",
     origins: Object.freeze(words(value("OSTLER_ORIGINS")).map(originOf)),
     bodyKb: wholeNumber("OSTLER_BODY_KB", value("OSTLER_BODY_KB"), BODY_KB_MIN, BODY_KB_MAX),
@@ -146,6 +182,17 @@ function wholeNumber(name: string, text: string, least: number, most: number): n
   return number;
 }
 
+function oneOf<Word extends string>(name: string, text: string, among: readonly Word[]): Word {
+  const found = among.find((word) => word === text);
+  if (found === undefined) throw new ConfigError(`${name} is ${text}; it is one of ${among.join(", ")}.`);
+  return found;
+}
+
+function databaseUrlOf(name: string, text: string): string | null {
+  if (text !== "" && !/^postgres(ql)?:\/\//.test(text)) throw new ConfigError(`${name} does not begin with postgres://.`);
+  return text || null;
+}
+
 /** Words that commas separate. */
 function words(text: string): string[] {
   return text.split(",").map((word) => word.trim()).filter((word) => word !== "");
@@ -158,10 +205,6 @@ function originOf(text: string): string {
   return origin;
 }
 
-function isLogLevel(text: string): text is LogLevel {
-  return (LOG_LEVELS as readonly string[]).includes(text);
-}
-
 /** Whether only this machine can reach an address. */
 export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host);
@@ -169,12 +212,13 @@ export function isLoopback(host: string): boolean {
 
 /** The configuration without its secrets, for the log. */
 export function shownConfig(config: Config): Record<string, unknown> {
-  const { token, databaseUrl, ...open } = config;
-  return { ...open, token: token === null ? null : "***", databaseUrl: databaseUrl === null ? null : shownUrl(databaseUrl) };
+  const { token, databaseUrl, listenUrl, ...open } = config;
+  return { ...open, token: token === null ? null : "***", databaseUrl: shownUrl(databaseUrl), listenUrl: shownUrl(listenUrl) };
 }
 
 /** Where a database is, without its password and without its parameters, which may hold one too. */
-function shownUrl(databaseUrl: string): string {
+function shownUrl(databaseUrl: string | null): string | null {
+  if (databaseUrl === null) return null;
   if (!URL.canParse(databaseUrl)) return "***";
   const { protocol, username, password, host, pathname } = new URL(databaseUrl);
   const user = username + (password === "" ? "" : ":***");

@@ -32,7 +32,7 @@ async function serve(args: readonly string[]): Promise<void> {
   const config = readConfig(process.env, args);
   const log = createLog(config.log);
   const service = await startService(config, log);
-  process.stdout.write(`Ostler is ready: ${service.url}/graphql\n`);
+  process.stdout.write(`Ostler is ready: ${service.url}${config.role === "engine" ? "" : "/graphql"}\n`);
   let ending = false;
   const end = (signal: string) => {
     if (ending) return;

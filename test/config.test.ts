@@ -18,7 +18,7 @@ function refusalOf(environment: Record<string, string>, args: readonly string[] 
 
 describe("without anything set", () => {
   test("the service listens on this machine alone, with an embedded database and the fake driver", () => {
-    expect(readConfig({}, [])).toEqual({ host: "127.0.0.1", port: 4000, data: resolve("./data"), databaseUrl: null, plugins: ["fake"], token: null, log: "info", introspection: true, origins: [], bodyKb: 1024, concurrency: 32, powerSeconds: 60, retentionDays: 0, demo: false });
+    expect(readConfig({}, [])).toEqual({ role: "all", host: "127.0.0.1", port: 4000, data: resolve("./data"), databaseUrl: null, listenUrl: null, dbPool: 20, prepare: "auto", dbWaitSeconds: 60, plugins: ["fake"], token: null, log: "info", introspection: true, origins: [], bodyKb: 1024, concurrency: 32, powerSeconds: 60, retentionDays: 0, demo: false });
   });
 
   test("the configuration cannot be changed afterwards", () => {
@@ -41,6 +41,9 @@ describe("each variable", () => {
     { name: "OSTLER_PORT", value: "0", flag: "port", other: "65535", field: "port", read: 0, readOther: 65_535 },
     { name: "OSTLER_DATA", value: "/var/lib/ostler", flag: "data", other: "there", field: "data", read: "/var/lib/ostler", readOther: resolve("there") },
     { name: "DATABASE_URL", value: "postgres://o@db/ostler", flag: "database-url", other: "postgresql://o@db2/x", field: "databaseUrl", read: "postgres://o@db/ostler", readOther: "postgresql://o@db2/x" },
+    { name: "OSTLER_DB_POOL", value: "4", flag: "db-pool", other: "200", field: "dbPool", read: 4, readOther: 200 },
+    { name: "OSTLER_PREPARE", value: "on", flag: "prepare", other: "off", field: "prepare", read: "on", readOther: "off" },
+    { name: "OSTLER_DB_WAIT_SECONDS", value: "0", flag: "db-wait-seconds", other: "3600", field: "dbWaitSeconds", read: 0, readOther: 3600 },
     { name: "OSTLER_PLUGINS", value: "fake, ipmi,,./mine.ts", flag: "plugins", other: "ipmi", field: "plugins", read: ["fake", "ipmi", "./mine.ts"], readOther: ["ipmi"] },
     { name: "OSTLER_TOKEN", value: TOKEN, flag: "token", other: `${TOKEN}2`, field: "token", read: TOKEN, readOther: `${TOKEN}2` },
     { name: "OSTLER_LOG", value: "debug", flag: "log", other: "silent", field: "log", read: "debug", readOther: "silent" },
@@ -57,7 +60,7 @@ describe("each variable", () => {
   });
 
   test("there is, has been tried here", () => {
-    expect(Object.keys(VARIABLES).toSorted()).toEqual(["DATABASE_URL", "OSTLER_BODY_KB", "OSTLER_CONCURRENCY", "OSTLER_DATA", "OSTLER_HOST", "OSTLER_INTROSPECTION", "OSTLER_LOG", "OSTLER_ORIGINS", "OSTLER_PLUGINS", "OSTLER_PORT", "OSTLER_POWER_SECONDS", "OSTLER_RETENTION_DAYS", "OSTLER_TOKEN"]);
+    expect(Object.keys(VARIABLES).toSorted()).toEqual([...NEED_A_SERVER, "DATABASE_URL", "OSTLER_BODY_KB", "OSTLER_CONCURRENCY", "OSTLER_DATA", "OSTLER_DB_POOL", "OSTLER_DB_WAIT_SECONDS", "OSTLER_HOST", "OSTLER_INTROSPECTION", "OSTLER_LOG", "OSTLER_ORIGINS", "OSTLER_PLUGINS", "OSTLER_PORT", "OSTLER_POWER_SECONDS", "OSTLER_PREPARE", "OSTLER_RETENTION_DAYS", "OSTLER_TOKEN"].toSorted());
   });
 
   test("has a sentence of help", () => {
@@ -70,8 +73,35 @@ describe("each variable", () => {
   });
 });
 
+/** Variables that mean nothing to the embedded database. */
+const NEED_A_SERVER = ["OSTLER_ROLE", "OSTLER_LISTEN_URL"];
+
+describe("what needs a server that others can reach", () => {
+  const databaseUrl = "postgres://o@db/ostler";
+
+  test.each(["api", "engine"])("the role %s is read, and refused with the embedded database", (role) => {
+    expect(readConfig({ OSTLER_ROLE: role, DATABASE_URL: databaseUrl }, [])).toEqual({ ...readConfig({}, []), databaseUrl, role });
+    expect(readConfig({ OSTLER_ROLE: "all" }, ["--role", role, "--database-url", databaseUrl]).role).toBe(role);
+    expect(refusalOf({ OSTLER_ROLE: role })).toMatch(new RegExp(`^OSTLER_ROLE is ${role}, and DATABASE_URL is not set: .*no other replica`));
+  });
+
+  test("a way of its own for the connection that listens is read, and refused with the embedded database", () => {
+    const listenUrl = "postgres://o@server/ostler";
+    expect(readConfig({ OSTLER_LISTEN_URL: listenUrl, DATABASE_URL: databaseUrl }, [])).toEqual({ ...readConfig({}, []), databaseUrl, listenUrl });
+    expect(readConfig({}, ["--listen-url", listenUrl, "--database-url", databaseUrl])).toMatchObject({ databaseUrl, listenUrl });
+    expect(refusalOf({ OSTLER_LISTEN_URL: listenUrl })).toMatch(/^OSTLER_LISTEN_URL is set, and DATABASE_URL is not/);
+  });
+});
+
 describe("a mistake is refused with its name:", () => {
   test.each([
+    ["OSTLER_ROLE", "both"],
+    ["OSTLER_ROLE", "API"],
+    ["OSTLER_DB_POOL", "3"],
+    ["OSTLER_DB_POOL", "201"],
+    ["OSTLER_PREPARE", "yes"],
+    ["OSTLER_DB_WAIT_SECONDS", "3601"],
+    ["OSTLER_LISTEN_URL", "mysql://db/ostler"],
     ["OSTLER_PORT", "65536"],
     ["OSTLER_PORT", "-1"],
     ["OSTLER_PORT", "4e3"],
@@ -134,6 +164,11 @@ describe("what is shown of the configuration", () => {
     expect(shown).not.toContain(TOKEN);
     expect(shown).not.toMatch(/s3cr|t@db/);
     expect(shown).toContain("db");
+  });
+
+  test("holds the password of the connection that listens no more than the other's", () => {
+    const shown = shownConfig(readConfig({ DATABASE_URL: "postgres://o:s3cret@pooler/x", OSTLER_LISTEN_URL: "postgres://o:s3cret@server/x" }, []));
+    expect(shown).toMatchObject({ databaseUrl: "postgres://o:***@pooler/x", listenUrl: "postgres://o:***@server/x" });
   });
 
   test("holds everything else", () => {

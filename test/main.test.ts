@@ -167,7 +167,7 @@ describe("a start that cannot be", () => {
     { what: "a plugin that throws", args: () => ["--plugins", broken("throws.mjs", `export default () => { throw new Error("ipmitool is not installed."); };`)], says: /Plugin ".*throws\.mjs" cannot be used: ipmitool is not installed\. Repair it or take it out of OSTLER_PLUGINS\.\n$/ },
     { what: "a plugin with a syntax error", args: () => ["--plugins", broken("syntax.mjs", "export default (")], says: /Plugin ".*syntax\.mjs" cannot be used: it cannot be loaded .*\n$/ },
     { what: "a plugin that makes no driver", args: () => ["--plugins", broken("none.mjs", "export default () => ({});")], says: /Plugin ".*none\.mjs" cannot be used: .*contract undefined.*\n$/ },
-    { what: "a database that is not there", environment: { DATABASE_URL: "postgres://ostler:s3cret@127.0.0.1:1/ostler" }, says: /^Ostler cannot start: .*\n$/ },
+    { what: "a database that is not there", environment: { DATABASE_URL: "postgres://ostler:s3cret@127.0.0.1:1/ostler", OSTLER_DB_WAIT_SECONDS: "0" }, says: /^Ostler cannot start: .*\n$/ },
   ])("for $what ends with 1 and one sentence", async ({ args, environment, says }) => {
     const { exited, output } = run(["--data", join(folder, "never"), "--log", "silent", ...(args?.() ?? [])], { OSTLER_PORT: "0", ...environment });
     expect(await exited).toEqual([1, null]);

@@ -50,7 +50,7 @@ export { findCluster } from "./select.ts";
 export { ACCEPTANCES, factsOf } from "./submit.ts";
 
 export interface Engine extends AsyncDisposable {
-  /** Begins to take work. Until then requests are admitted and wait. */
+  /** Begins to take work, where it works at all. Until then requests are admitted and wait. */
   start(): Promise<void>;
   /** Takes no more work; what is running comes to the end of its step. Requests are admitted still, and wait for another process. */
   rest(): void;
@@ -91,6 +91,8 @@ export interface EngineOptions {
   readonly registry: Registry;
   readonly bell: Bell;
   readonly log: Log;
+  /** false: requests are admitted, and others do the work. */
+  readonly works?: boolean;
   /** Runs worked on at the same time. */
   readonly concurrency: number;
   /** How long a step may take to end after its signal fired. */
@@ -135,6 +137,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   return {
     rest,
     async start() {
+      if (options.works === false) return;
       await queue.start({ run: runner.run, discover: prober.run, timer: ({ operationId, what, setAt }) => (what === "STOP" ? stopTimeout(parts, operationId, setAt) : pauseIsOver(transact, parts, operationId)) });
       turns.start();
       recovery = startRecovery({ database, queue, log });

@@ -6,13 +6,16 @@
  */
 import { createServer as createHttpServer } from "node:http";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
+import type { Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { serveCallback } from "./callback.ts";
 import { identify } from "../access/access.ts";
 import { createGraphql, GRAPHQL } from "./graphql.ts";
 import type { GraphqlOptions } from "./graphql.ts";
+import { serveHealth } from "./health.ts";
+import { listen, shownUrl } from "./listen.ts";
 import { allowReading, answerPreflight, isAllowedOrigin, isMeantForUs } from "./origins.ts";
+import { createPrepared } from "./prepared.ts";
 import { graphqlError, hasLeft, pathOf, requestIdOf, sendJson, sendText } from "./respond.ts";
 import { createSockets } from "./sockets.ts";
 
@@ -55,8 +58,11 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const { services, token, log, introspection = true } = options;
   const allowed = { origins: options.origins ?? [], token };
   let ready = true;
+  const health = { database: services.database, isTakingPart: () => ready };
   const { yoga, services: bounded, serve } = createGraphql(options);
   const sockets = createSockets({ yoga, services: bounded, token, log, ...(options.bodyBytesMax !== undefined && { messageBytesMax: options.bodyBytesMax }) });
+
+  const schema = createPrepared("text/plain; charset=utf-8", () => options.schemaText);
 
   const server = createHttpServer({ requestTimeout: REQUEST_MS, headersTimeout: HEADERS_MS, connectionsCheckingInterval: CHECK_MS }, (request, response) => {
     const requestId = requestIdOf(request);
@@ -79,15 +85,12 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     }
     if (path === GRAPHQL) return serve(request, response, requestId);
     if (path.startsWith("/callback/") && request.method === "POST") return serveCallback(services.engine, request, response, path.slice("/callback/".length));
+    if (await serveHealth(health, request, response)) return;
     if (request.method !== "GET" && request.method !== "HEAD") return sendJson(response, 404, { error: "There is nothing here." });
     switch (path) {
       case "/":
         response.writeHead(302, { location: GRAPHQL }).end();
         return;
-      case "/livez":
-        return sendText(response, 200, "ok\n");
-      case "/readyz":
-        return (await isReady()) ? sendText(response, 200, "ok\n") : sendText(response, 503, "not ready\n");
       case SCHEMA:
         return serveSchema(request, response);
       default:
@@ -96,23 +99,13 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   }
 
   /** What introspection would tell is told to whom it would be told. */
-  function serveSchema(request: IncomingMessage, response: ServerResponse): void {
+  async function serveSchema(request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (!identify(request.headers.authorization, token)) {
       response.setHeader("www-authenticate", "Bearer");
       return sendJson(response, 401, graphqlError("Present the token as `Authorization: Bearer …`.", "UNAUTHENTICATED"));
     }
     if (!introspection) return sendJson(response, 403, graphqlError("Introspection is switched off here. Whoever runs the service can print its schema.", "FORBIDDEN"));
-    sendText(response, 200, options.schemaText);
-  }
-
-  async function isReady(): Promise<boolean> {
-    if (!ready) return false;
-    try {
-      await services.database.reader.execute("select 1");
-      return true;
-    } catch {
-      return false;
-    }
+    await schema.serve(request, response);
   }
 
   /** Connections on which nothing was asked yet. */
@@ -137,11 +130,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     sockets.open(request, socket, head);
   });
 
-  await listen(server, options.port, options.host);
-  const { port } = server.address() as AddressInfo;
-  const shownHost = options.host.includes(":") ? `[${options.host}]` : options.host;
+  const port = await listen(server, options.port, options.host);
   return {
-    url: `http://${shownHost}:${port}`,
+    url: shownUrl(options.host, port),
     rest() {
       ready = false;
     },
@@ -199,17 +190,5 @@ function cutIfStuck(server: Server, ms: number): void {
     if (isAtRest || socket.writableLength > 0) socket.destroy();
     // An answer that is being made, for however long. Node counts anew only when something moves.
     else socket.setTimeout(ms);
-  });
-}
-
-function listen(server: Server, port: number, host: string): Promise<void> {
-  return new Promise((done, failed) => {
-    server.once("error", (error: NodeJS.ErrnoException) => {
-      failed(error.code === "EADDRINUSE" ? new Error(`Port ${port} of ${host} is taken; choose another with OSTLER_PORT or --port.`, { cause: error }) : error);
-    });
-    server.listen(port, host, () => {
-      server.removeAllListeners("error");
-      done();
-    });
   });
 }

@@ -32,9 +32,10 @@ export async function createBell(database: Database, onError: (error: unknown) =
       for (const listener of listeners) listener();
     });
   };
-  const { unlisten } = await database.listen(CHANNEL, (payload) => {
+  const heard = (payload: string) => {
     if (payload !== self) tell();
-  });
+  };
+  const listening = await database.listen(CHANNEL, heard, onError);
 
   return {
     ring() {
@@ -52,7 +53,7 @@ export async function createBell(database: Database, onError: (error: unknown) =
       clearTimeout(timer);
       listeners.clear();
       await sending;
-      await unlisten();
+      await listening[Symbol.asyncDispose]();
     },
   };
 }

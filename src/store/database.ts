@@ -3,16 +3,23 @@
  * Everything else in this room takes a `Reader` (any connection) or a `Tx` (an open transaction) and asks one question.
  */
 import { createHash } from "node:crypto";
-import { fileURLToPath } from "node:url";
 import { sql as sqlText } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/postgres-js";
 import type { PostgresJsDatabase } from "drizzle-orm/postgres-js";
-import { migrate } from "drizzle-orm/postgres-js/migrator";
 import postgres from "postgres";
 import type { Sql, TransactionSql } from "postgres";
 import { gated } from "./gate.ts";
+import { listenOn } from "./listener.ts";
+import { READ_ONLY, isConnectionLoss, sqlState } from "./loss.ts";
+import { migrateBy } from "./migrations.ts";
+import type { Migrated } from "./migrations.ts";
+import { connectionsOf, poolsOf } from "./pools.ts";
+import type { Pools } from "./pools.ts";
 import { createPreparing } from "./prepared.ts";
+import { probe, untilThere } from "./probe.ts";
+
+export { isConnectionLoss, sqlState };
 
 /** Where a server listens. `host` may be the folder of a Unix socket. */
 export type Connection = { readonly url: string } | { readonly host: string; readonly port: number; readonly user: string; readonly database: string };
@@ -28,6 +35,11 @@ export interface Database extends AsyncDisposable {
   /** For reads on somebody's behalf: each statement is cut after ten seconds, whether or not anybody still waits, and waits no longer than that for a connection. */
   readonly bounded: Reader;
   readonly connection: Connection;
+  readonly pools: Pools;
+  /** Whether a pooler stands between us and the server. */
+  readonly isPooled: boolean;
+  /** How many connections the server takes, from everybody. */
+  readonly serverConnectionsMax: number;
   /**
    * Runs `work` in a transaction and commits it. Serialisation failures and deadlocks run it again, up to five times,
    * so `work` must have no effect outside the database before it returns.
@@ -37,66 +49,95 @@ export interface Database extends AsyncDisposable {
   snapshot<T>(work: (reader: Reader) => Promise<T>): Promise<T>;
   /**
    * Calls `onNotify` at every notification of `channel`, and with "" each time the connection was lost and is back:
-   * notifications in between are gone. A hint, never the only way to find work.
+   * notifications in between are gone. A hint, never the only way to find work. Throws a sentence that says what to do
+   * where notifications do not come.
    */
-  listen(channel: string, onNotify: (payload: string) => void): Promise<{ unlisten(): Promise<void> }>;
+  listen(channel: string, onNotify: (payload: string) => void, onError?: (error: unknown) => void): Promise<AsyncDisposable>;
   notify(channel: string, payload: string): Promise<void>;
 }
 
 export interface DatabaseOptions {
   readonly connection: Connection;
-  /** Size of the pool; bounded reads have half as many connections of their own, snapshots three. */
+  /** Size of the pool; the others follow from it (pools.ts). */
   readonly connectionsMax?: number;
+  /** Where the one connection that listens goes; absent: where the others go. */
+  readonly listenAt?: Connection;
+  /** Whether statements that come again and again are prepared. auto, also where nothing is said: not through a pooler. */
+  readonly prepare?: "auto" | "on" | "off";
   /** How long a statement of a bounded read may take, and may wait, in seconds. */
   readonly readSeconds?: number;
   /** Called with the text of each statement of a bounded read: for those who count them. */
   readonly onStatement?: (text: string) => void;
 }
 
-const MIGRATIONS = fileURLToPath(new URL("../../drizzle", import.meta.url));
-/** Any number that no other program takes for its advisory lock on the same database. */
-const MIGRATION_LOCK = 7_246_519_203;
-const SERVER_VERSION_MIN = 150_000;
 const RETRIED = new Set(["40001", "40P01"]);
 const TRIES = 5;
 /** How long a statement of a bounded read may take: as long as a query of the API may. */
 const READ_SECONDS = 10;
-/** Snapshots that are open at a time; one more waits. */
-const SNAPSHOTS_MAX = 3;
 /** How long statements may go on when the database is closed. */
 const END_SECONDS = 2;
+/** How often connections to a server that takes no writes are given up, at most. */
+const GIVE_UP_EVERY_MS = 5_000;
+/** Connections of the server that are ours: of this process, and of others, which lead to the same server. */
+const GIVE_UP = `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and usename = current_user and application_name like 'ostler%'`;
 
 export async function openDatabase(options: DatabaseOptions): Promise<Database> {
-  const { onStatement, connectionsMax = 20, readSeconds: seconds = READ_SECONDS } = options;
-  const sql = connect(options.connection, connectionsMax);
+  const { connection, onStatement, connectionsMax = 20, readSeconds: seconds = READ_SECONDS, prepare: wish = "auto" } = options;
+  const { isPooled, connectionsMax: serverConnectionsMax } = await lookAt(connection);
+  const pools = poolsOf(connectionsMax);
+  const prepare = wish === "auto" ? !isPooled : wish === "on";
+  // A pooler refuses settings that it does not know, and a session's settings would be whoever's comes next: there,
+  // statements are cut by us, and snapshots by a setting of their transaction.
+  const cutByServer = isPooled ? {} : { seconds };
+  const sql = connect(connection, { max: pools.writers, prepare });
   const db = drizzle({ client: sql, jit: true });
-  const atOnce = Math.ceil(connectionsMax / 2);
-  const boundedSql = gated(connect(options.connection, atOnce, { seconds, onStatement }), { atOnce, seconds });
-  const snapshotSql = connect(options.connection, SNAPSHOTS_MAX, { seconds });
+  const boundedSql = gated(connect(connection, { max: pools.readers, prepare, onStatement, ...cutByServer }), { atOnce: pools.readers, seconds, isCut: isPooled });
+  const snapshotSql = connect(connection, { max: pools.snapshots, prepare, ...cutByServer });
   const snapshots = drizzle({ client: snapshotSql, jit: true });
-  try {
-    await requireVersion(sql);
-  } catch (error) {
-    await sql.end({ timeout: 1 });
-    throw error;
+  let gaveUpAt = Number.NEGATIVE_INFINITY;
+
+  /** After a failover a pool would keep its connections to what is a standby by now: new ones may lead to the new server. */
+  async function giveUpReadOnly(): Promise<void> {
+    if (performance.now() - gaveUpAt < GIVE_UP_EVERY_MS) return;
+    gaveUpAt = performance.now();
+    await sql.unsafe(GIVE_UP).catch(() => {});
   }
+
   return {
     reader: db,
     bounded: drizzle({ client: boundedSql, jit: true }),
-    connection: options.connection,
+    connection,
+    pools,
+    isPooled,
+    serverConnectionsMax,
     async transaction(work) {
       for (let tried = 1; ; tried += 1) {
         try {
           return await db.transaction(work);
         } catch (error) {
-          if (tried >= TRIES || !RETRIED.has(sqlState(error) ?? "")) throw error;
+          const state = sqlState(error) ?? "";
+          if (state === READ_ONLY) await giveUpReadOnly();
+          if (tried >= TRIES || !RETRIED.has(state)) throw error;
         }
       }
     },
-    snapshot: (work) => snapshots.transaction(work, { isolationLevel: "repeatable read", accessMode: "read only" }),
-    async listen(channel, onNotify) {
-      const { unlisten } = await sql.listen(channel, onNotify, () => onNotify(""));
-      return { unlisten };
+    snapshot: (work) =>
+      snapshots.transaction(
+        async (tx) => {
+          if (isPooled) await tx.execute(`set local statement_timeout = ${seconds * 1_000}`);
+          return work(tx);
+        },
+        { isolationLevel: "repeatable read", accessMode: "read only" },
+      ),
+    listen(channel, onNotify, onError = () => {}) {
+      const at = options.listenAt ?? connection;
+      return listenOn({
+        channel,
+        onNotify,
+        onError,
+        connect: ({ onNotify: onnotify, onClose: onclose }) => connect(at, { max: 1, prepare: false, more: { onnotify: (_channel: string, payload: string) => onnotify(payload), onclose, idle_timeout: 0, max_lifetime: null, fetch_types: false } }),
+        notify: async (payload) => void (await sql.notify(channel, payload)),
+      });
     },
     async notify(channel, payload) {
       await sql.notify(channel, payload);
@@ -107,25 +148,45 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
   };
 }
 
-/**
- * Brings the database to the newest migration. Processes that start together take turns: Drizzle itself takes no lock,
- * and of eight at once seven failed.
- */
-export async function migrateDatabase(connection: Connection): Promise<void> {
-  const sql = connect(connection, 1);
-  try {
-    await requireVersion(sql);
-    await sql`select pg_advisory_lock(${MIGRATION_LOCK})`;
-    await migrate(drizzle({ client: sql }), { migrationsFolder: MIGRATIONS });
-  } finally {
-    await sql.end({ timeout: 5 });
-  }
+/** Brings the database to the newest migration; see migrations.ts. */
+export async function migrateDatabase(connection: Connection, onTry?: (tried: number) => void): Promise<Migrated> {
+  await using sql = closing(connect(connection, { max: 1, prepare: false }));
+  await probe(sql);
+  return await migrateBy(sql, undefined, onTry);
 }
 
-function connect(connection: Connection, max: number, statements: { readonly seconds?: number; readonly onStatement?: DatabaseOptions["onStatement"] | undefined } = {}): Sql {
-  const { seconds, onStatement } = statements;
+/** Waits until the database can be reached, for so many seconds at most. */
+export async function untilReachable(connection: Connection, seconds: number, onWait: (error: unknown) => void): Promise<void> {
+  await untilThere(() => lookAt(connection), seconds, onWait);
+}
+
+/** How many connections a replica takes of the server at most. `serves`: whether it answers requests. */
+export function connectionsTaken({ pools }: Database, serves: boolean): number {
+  return connectionsOf(pools, serves);
+}
+
+async function lookAt(connection: Connection) {
+  await using sql = closing(connect(connection, { max: 1, prepare: false }));
+  return await probe(sql);
+}
+
+function closing(sql: Sql): Sql & AsyncDisposable {
+  return Object.assign(sql, { [Symbol.asyncDispose]: () => sql.end({ timeout: END_SECONDS }) });
+}
+
+interface PoolOptions {
+  readonly max: number;
+  readonly prepare: boolean;
+  /** How long the server lets a statement take. */
+  readonly seconds?: number;
+  readonly onStatement?: DatabaseOptions["onStatement"] | undefined;
+  readonly more?: Readonly<Record<string, unknown>>;
+}
+
+function connect(connection: Connection, { max, prepare, seconds, onStatement, more }: PoolOptions): Sql {
   const options = {
     max,
+    prepare,
     ...(onStatement && { debug: (_connection: number, text: string) => onStatement(text) }),
     onnotice: () => {},
     connect_timeout: 10,
@@ -133,6 +194,7 @@ function connect(connection: Connection, max: number, statements: { readonly sec
     // in the pool: what it acknowledges afterwards is lost (postgres.js issues 823, 1189, 1210).
     max_pipeline: 1e9,
     connection: { application_name: "ostler", ...(seconds !== undefined && { statement_timeout: seconds * 1_000 }) },
+    ...more,
   };
   return sparedAfterLoss("url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options }));
 }
@@ -158,7 +220,7 @@ function sparedAfterLoss(sql: Sql): Sql {
       try {
         return await work(guard(tx));
       } catch (error) {
-        if (!isConnectionLoss(error)) throw error;
+        if (!isConnectionLoss(error) || sqlState(error) === READ_ONLY) throw error;
         lost ??= error;
         return new Promise<never>(() => {});
       }
@@ -169,21 +231,6 @@ function sparedAfterLoss(sql: Sql): Sql {
     return ended;
   };
   return Object.assign(sql, { begin: spared });
-}
-
-async function requireVersion(sql: Sql): Promise<void> {
-  const [row] = await sql`select current_setting('server_version_num')::int as version`;
-  const version = Number(row?.["version"]);
-  if (version < SERVER_VERSION_MIN) throw new Error(`Ostler needs PostgreSQL 15 or later; this server is ${Math.floor(version / 10_000)}.`);
-}
-
-/** SQLSTATE of what the database refused, looked for along the chain of causes. */
-export function sqlState(error: unknown): string | undefined {
-  for (let at: unknown = error; at instanceof Error; at = at.cause) {
-    const { code } = at as { code?: unknown };
-    if (typeof code === "string" && /^[0-9A-Z]{5}$/.test(code)) return code;
-  }
-  return undefined;
 }
 
 /** Name of the constraint that a write violated, if that is why it failed. */
@@ -243,15 +290,4 @@ function canonical(value: unknown): string {
     return `{${entries.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join(",")}}`;
   }
   return JSON.stringify(value ?? null);
-}
-
-const CONNECTION_LOSS = new Set(["CONNECTION_CLOSED", "CONNECTION_ENDED", "CONNECTION_DESTROYED", "CONNECT_TIMEOUT", "ECONNREFUSED", "ECONNRESET", "ENOENT", "EPIPE", "57P01", "57P02", "57P03", "53300"]);
-
-/** Whether a statement failed because the database was not there, so that it may succeed later. */
-export function isConnectionLoss(error: unknown): boolean {
-  for (let at: unknown = error; at instanceof Error; at = at.cause) {
-    const { code } = at as { code?: unknown };
-    if (typeof code === "string" && (CONNECTION_LOSS.has(code) || code.startsWith("08"))) return true;
-  }
-  return false;
 }

@@ -17,6 +17,7 @@ interface Statement {
   handler: (statement: Statement) => void;
   resolve: (rows: unknown) => void;
   reject: (error: unknown) => void;
+  cancel(): void;
 }
 
 /** A statement that did not come to run in time. */
@@ -27,7 +28,8 @@ export class WaitedTooLong extends Error {
   }
 }
 
-export function gated(sql: Sql, { atOnce, seconds }: { readonly atOnce: number; readonly seconds: number }): Sql {
+/** `isCut`: whether what runs longer is cut here too, as the server itself does where it can be told to. */
+export function gated(sql: Sql, { atOnce, seconds, isCut = false }: { readonly atOnce: number; readonly seconds: number; readonly isCut?: boolean }): Sql {
   const waiting = new Set<() => void>();
   let running = 0;
 
@@ -35,6 +37,7 @@ export function gated(sql: Sql, { atOnce, seconds }: { readonly atOnce: number; 
     const { handler, resolve, reject } = statement;
     let isRunning = false;
     // A statement may be ended twice: one that a lost connection failed is ended again when that connection is made anew.
+    let cut: NodeJS.Timeout | undefined;
     const release = () => {
       if (!isRunning) return;
       isRunning = false;
@@ -45,12 +48,15 @@ export function gated(sql: Sql, { atOnce, seconds }: { readonly atOnce: number; 
     const send = () => {
       isRunning = true;
       running += 1;
+      if (isCut) cut = setTimeout(() => statement.cancel(), seconds * 1_000);
       Object.assign(statement, {
         resolve(rows: unknown) {
+          clearTimeout(cut);
           queueMicrotask(release);
           resolve(rows);
         },
         reject(error: unknown) {
+          clearTimeout(cut);
           setImmediate(setImmediate, release);
           reject(error);
         },

@@ -1,0 +1,114 @@
+/**
+ * The one connection that listens. It must be the server's own: a pooler that shares connections out by transactions gives
+ * a LISTEN to whoever comes next. So what is sent has to come back, at the start and then every twenty seconds: what does not
+ * shows a pooler, or a connection that has died without a word.
+ *
+ * postgres.js listens again by itself after a loss, but tries that once; while a server restarts, once is too early.
+ *
+ * Modes: connecting (again every half second), proving (sent, and not come back yet), listening. The first way to listening
+ * is what `listen` waits for; later ones tell with "" that notifications may have been missed.
+ */
+import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Sql } from "postgres";
+
+export interface ListenerParts {
+  /** Opens one connection. `onNotify` is told what comes on it, `onClose` its end. */
+  connect(on: { onNotify(payload: string): void; onClose(): void }): Sql;
+  /** Sends a notification by the way that all others take. */
+  notify(payload: string): Promise<void>;
+  readonly channel: string;
+  onNotify(payload: string): void;
+  /** Called when the connection is lost, and when it could not be made again. */
+  onError(error: unknown): void;
+  /** How long a proof may take to come back, and how often there is one, in milliseconds. */
+  readonly proofMs?: number;
+  readonly everyMs?: number;
+}
+
+/** The server was reached, and notifications are not. */
+export class Deaf extends Error {
+  constructor(seconds: number) {
+    super(
+      `LISTEN does not work: a notification did not come back within ${seconds} s. Behind a pooler in transaction mode, set OSTLER_LISTEN_URL to the server itself; where it is set, see that it leads to the same database as DATABASE_URL.`,
+    );
+    this.name = "Deaf";
+  }
+}
+
+const PROOF_MS = 5_000;
+const EVERY_MS = 20_000;
+const RETRY_MS = 500;
+const PROOF = "proof:";
+
+export async function listenOn(parts: ListenerParts): Promise<AsyncDisposable> {
+  const { channel, onNotify, onError, proofMs = PROOF_MS, everyMs = EVERY_MS } = parts;
+  const ending = new AbortController();
+  const over = new Promise<never>((_, reject) => ending.signal.addEventListener("abort", () => reject(ending.signal.reason as Error)));
+  over.catch(() => {});
+  const first = Promise.withResolvers<void>();
+  let isFirst = true;
+
+  /** Listens on one connection until it is lost. Throws the reason. */
+  async function session(): Promise<void> {
+    const lost = Promise.withResolvers<never>();
+    lost.promise.catch(() => {});
+    const proofs = new Map<string, () => void>();
+    const sql = parts.connect({
+      onClose: () => lost.reject(new Error("The connection that listens was lost.")),
+      onNotify(payload) {
+        if (!payload.startsWith(PROOF)) return onNotify(payload);
+        proofs.get(payload)?.();
+      },
+    });
+    /** Whether what was sent came back; true as well when it could not be sent, which says nothing of this connection. */
+    const prove = async () => {
+      const proof = PROOF + randomUUID();
+      const back = new Promise<boolean>((known) => void proofs.set(proof, () => known(true)));
+      try {
+        const isSent = await parts.notify(proof).then(() => true, () => false);
+        return !isSent || (await Promise.race([back, delay(proofMs, false, { ref: false })]));
+      } finally {
+        proofs.delete(proof);
+      }
+    };
+    const work = async (): Promise<never> => {
+      await sql.unsafe(`listen "${channel}"`);
+      if (!(await prove())) throw new Deaf(proofMs / 1_000);
+      isFirst = false;
+      first.resolve();
+      onNotify("");
+      for (;;) {
+        await delay(everyMs, undefined, { signal: ending.signal, ref: false });
+        if (!(await prove())) throw new Deaf(proofMs / 1_000);
+      }
+    };
+    try {
+      await Promise.race([work(), lost.promise, over]);
+    } finally {
+      await sql.end({ timeout: 0 });
+    }
+  }
+
+  async function keep(): Promise<void> {
+    while (!ending.signal.aborted) {
+      try {
+        await session();
+      } catch (error) {
+        if (ending.signal.aborted) return;
+        if (isFirst) return first.reject(error);
+        onError(error);
+        await delay(RETRY_MS, undefined, { ref: false });
+      }
+    }
+  }
+
+  const kept = keep();
+  await first.promise;
+  return {
+    async [Symbol.asyncDispose]() {
+      ending.abort();
+      await kept;
+    },
+  };
+}
