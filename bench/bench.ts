@@ -6,6 +6,7 @@ import { parseArgs } from "node:util";
 import { messageOf } from "../src/errors.ts";
 import { measureAdmission } from "./admission.ts";
 import { measureColdStart } from "./cold-start.ts";
+import { measureCycles } from "./cycles.ts";
 import { measureLatency } from "./latency.ts";
 import { measureLists } from "./lists.ts";
 import { measureRuns } from "./runs.ts";
@@ -13,12 +14,16 @@ import { openSite } from "./site.ts";
 import type { Site } from "./site.ts";
 import { countStatements } from "./statements.ts";
 import { measureStreams } from "./streams.ts";
+import { measureWholeFleet } from "./whole-fleet.ts";
 
 const FLAGS = {
   only: { type: "string", help: "subjects, separated by commas; all of them if absent" },
   runs: { type: "string", default: "2000", help: "runs: how many" },
-  rounds: { type: "string", default: "2", help: "runs, admission, lists and start: how often each" },
-  concurrency: { type: "string", default: "32", help: "runs, statements: how many at a time" },
+  rounds: { type: "string", default: "2", help: "runs, cycles, admission, lists and start: how often each" },
+  concurrency: { type: "string", default: "32", help: "runs, cycles, fleet, statements: how many at a time" },
+  fleets: { type: "string", default: "100,1000,10000", help: "cycles: sizes" },
+  cycles: { type: "string", default: "10000", help: "cycles: how many each fleet lives through" },
+  fleet: { type: "string", default: "10000", help: "fleet: nodes" },
   nodes: { type: "string", default: "2000,10000", help: "admission: sizes" },
   subscribers: { type: "string", default: "1,100", help: "latency: counts" },
   transitions: { type: "string", default: "300", help: "latency: how many are committed" },
@@ -48,6 +53,8 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   lists: { flags: ["tables", "requests", "rounds"], measure: (site) => measureLists(site, { nodes: numbers(flags.tables), rounds, requests: Number(flags.requests) }) },
   admission: { flags: ["nodes", "rounds"], measure: (site) => measureAdmission(site, { nodes: numbers(flags.nodes), rounds }) },
   streams: { flags: ["fanout", "events"], measure: (site) => measureStreams(site, { subscribers: numbers(flags.fanout), events: Number(flags.events) }) },
+  fleet: { flags: ["fleet", "concurrency"], measure: (site) => measureWholeFleet(site, { nodes: Number(flags.fleet), concurrency }) },
+  cycles: { flags: ["fleets", "cycles", "rounds", "concurrency"], measure: (site) => measureCycles(site, { fleets: numbers(flags.fleets), cycles: Number(flags.cycles), rounds, concurrency }) },
   runs: { flags: ["runs", "rounds", "concurrency"], measure: (site) => measureRuns(site, { runs, rounds, concurrency }) },
 };
 

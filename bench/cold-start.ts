@@ -1,38 +1,43 @@
-/** Subject `start`: from `node src/main.ts` to its line “Ostler is ready”, on a new folder and on one that is there. */
-import { spawn } from "node:child_process";
+/**
+ * Subject `start`: from `node src/main.ts` to its line “Ostler is ready”: with the embedded database, on a new folder and
+ * on one that is there; and as one more replica of a service that is at work on a served database.
+ */
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { median, printTable, shown } from "./figures.ts";
+import { startServed } from "./service.ts";
 import type { Site } from "./site.ts";
-
-const MAIN = fileURLToPath(new URL("../src/main.ts", import.meta.url));
 
 export async function measureColdStart(site: Site, { rounds }: { readonly rounds: number }): Promise<void> {
   const empty: number[] = [];
   const existing: number[] = [];
+  const joining: number[] = [];
   for (let round = 1; round <= rounds; round += 1) {
     const folder = join(site.folder, `start-${round}`);
-    empty.push(await startMs(site, folder));
-    existing.push(await startMs(site, folder));
+    empty.push(await startMs(site, { OSTLER_DATA: folder }));
+    existing.push(await startMs(site, { OSTLER_DATA: folder }));
+    joining.push(await joinMs(site));
   }
-  console.log(`  node src/main.ts until it is ready, with the embedded database; medians of ${rounds}`);
-  printTable(["", "ms"], [["empty folder", shown(median(empty), 0)], ["existing folder", shown(median(existing), 0)]]);
+  console.log(`  node src/main.ts until it is ready; medians of ${rounds}`);
+  printTable(
+    ["", "ms"],
+    [
+      ["embedded database, empty folder", shown(median(empty), 0)],
+      ["embedded database, existing folder", shown(median(existing), 0)],
+      ["a replica that joins another on a served database", shown(median(joining), 0)],
+    ],
+  );
 }
 
-async function startMs(site: Site, folder: string): Promise<number> {
-  const begun = performance.now();
-  const environment = { PATH: process.env["PATH"], OSTLER_DATA: folder, OSTLER_PORT: "0", OSTLER_LOG: "error" };
-  const child = spawn(process.execPath, [MAIN], { env: environment, stdio: ["ignore", "pipe", "inherit"] });
-  site.watch(child);
-  const ended = new Promise<void>((done) => child.once("exit", () => done()));
-  const ready = new Promise<number>((give, fail) => {
-    child.stdout.on("data", (chunk: Buffer) => {
-      if (chunk.includes("Ostler is ready")) give(performance.now() - begun);
-    });
-    child.once("exit", (code) => fail(new Error(`src/main.ts ended with ${code} before it was ready.`)));
-  });
-  const milliseconds = await ready;
-  child.kill("SIGTERM");
-  await ended;
-  return milliseconds;
+async function startMs(site: Site, environment: Readonly<Record<string, string>>): Promise<number> {
+  await using service = await startServed(site, { environment });
+  return service.readyMs;
+}
+
+async function joinMs(site: Site): Promise<number> {
+  await using made = await site.database("served");
+  if (!("url" in made.connection)) throw new Error("A served database has a URL.");
+  const environment = { DATABASE_URL: made.connection.url };
+  await using together = new AsyncDisposableStack();
+  together.use(await startServed(site, { environment }));
+  return await startMs(site, environment);
 }

@@ -86,7 +86,7 @@ export async function openSite(): Promise<Site> {
 }
 
 /** Tells a child to end, and waits until it has. */
-async function end(child: ChildProcess): Promise<void> {
+export async function end(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const ended = new Promise<void>((done) => child.once("exit", () => done()));
   child.kill("SIGTERM");
@@ -122,10 +122,11 @@ export function cpuMs(pid: number): number | null {
   return fields.length === 0 ? null : TICK_MS * (Number(fields[11]) + Number(fields[12]));
 }
 
-/** Memory that a process holds, in MB; null where the system does not tell. */
-export function rssMb(pid: number): number | null {
+/** Memory that a process holds, or has held at its peak, in MB; null where the system does not tell. */
+export function rssMb(pid: number, which: "now" | "peak" = "now"): number | null {
   try {
-    const kilobytes = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "latin1"))?.[1];
+    const line = which === "now" ? /^VmRSS:\s+(\d+) kB$/m : /^VmHWM:\s+(\d+) kB$/m;
+    const kilobytes = line.exec(readFileSync(`/proc/${pid}/status`, "latin1"))?.[1];
     return kilobytes === undefined ? null : Number(kilobytes) / 1024;
   } catch {
     return null;

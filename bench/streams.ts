@@ -6,8 +6,7 @@
  * Beside it, in the same minute: subscribers who each ask in words of their own, so that each event is executed for each
  * of them, as Yoga does it for all; and a bare broadcast of rows over `ws`, without GraphQL.
  */
-import { fork, spawn } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
+import { fork } from "node:child_process";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { createTransact, move } from "../src/engine/transition.ts";
@@ -17,7 +16,8 @@ import { nodeKeys } from "../src/store/nodes.ts";
 import { newestPosition } from "../src/store/transitions.ts";
 import { printTable, shown } from "./figures.ts";
 import { openFleet, registerFleet } from "./fleet.ts";
-import { cpuMs, rssMb } from "./site.ts";
+import { startServed } from "./service.ts";
+import { cpuMs, end, rssMb } from "./site.ts";
 import type { Site } from "./site.ts";
 import type { FromClients, ToClients } from "./stream-clients.ts";
 
@@ -67,9 +67,10 @@ async function measure(site: Site, way: Way, count: number, events: number): Pro
     await registerFleet(fleet.engine, 100);
   }
   const { program, query } = WAYS[way];
-  await using service = await start(site, program, connection.url);
+  const isBare = program === "bare-broadcast.ts";
+  await using service = await startServed(site, { program, environment: { DATABASE_URL: connection.url, OSTLER_POWER_SECONDS: "0" }, args: isBare ? [connection.url] : [] });
   await using clients = startClients(site);
-  clients.tell({ be: { url: service.url.replace("http", "ws"), count, query } });
+  clients.tell({ be: { url: `${service.url.replace("http", "ws")}/graphql`, count, query } });
   await clients.answer();
   await using database = await openDatabase({ connection });
   await using bell = await createBell(database, () => {});
@@ -100,21 +101,6 @@ async function measure(site: Site, way: Way, count: number, events: number): Pro
   return { ...answer, cpu: cpuBefore === null || cpuAfter === null ? null : (cpuAfter - cpuBefore) / events, rss: rssMb(service.pid) };
 }
 
-/** A program that says where it is ready. */
-async function start(site: Site, program: string, databaseUrl: string): Promise<{ readonly url: string; readonly pid: number } & AsyncDisposable> {
-  const environment = { PATH: process.env["PATH"], DATABASE_URL: databaseUrl, OSTLER_PORT: "0", OSTLER_LOG: "error", OSTLER_POWER_SECONDS: "0" };
-  const child = spawn(process.execPath, [file(program), ...(program.startsWith("..") ? [] : [databaseUrl])], { env: environment, stdio: ["ignore", "pipe", "inherit"] });
-  site.watch(child);
-  const url = await new Promise<string>((give, fail) => {
-    child.stdout.on("data", (chunk: Buffer) => {
-      const found = /Ostler is ready: (\S+)/.exec(chunk.toString())?.[1];
-      if (found !== undefined) give(found);
-    });
-    child.once("exit", (code) => fail(new Error(`${program} ended with ${code} before it was ready.`)));
-  });
-  return { url, pid: child.pid ?? 0, [Symbol.asyncDispose]: () => ended(child) };
-}
-
 function startClients(site: Site): { tell(message: ToClients): void; answer(): Promise<FromClients> } & AsyncDisposable {
   const child = fork(file("stream-clients.ts"));
   site.watch(child);
@@ -129,13 +115,6 @@ function startClients(site: Site): { tell(message: ToClients): void; answer(): P
           give(message);
         });
       }),
-    [Symbol.asyncDispose]: () => ended(child),
+    [Symbol.asyncDispose]: () => end(child),
   };
-}
-
-async function ended(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const gone = new Promise<void>((done) => child.once("exit", () => done()));
-  child.kill("SIGKILL");
-  await gone;
 }
