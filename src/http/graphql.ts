@@ -6,7 +6,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { GraphQLError } from "graphql";
 import type { GraphQLSchema } from "graphql";
 import { createYoga } from "graphql-yoga";
 import type { YogaServerInstance } from "graphql-yoga";
@@ -25,6 +24,7 @@ import { shareEvents } from "../graphql/shared-events.ts";
 import type { Log } from "../log.ts";
 import { isSentUnasked } from "./origins.ts";
 import { cutStalledEvents } from "./stalled-events.ts";
+import { createPrepared } from "./prepared.ts";
 import { graphqlError, readBody, refuseBody, sendGraphql } from "./respond.ts";
 
 /** The path of the API, for HTTP and WebSocket. */
@@ -46,9 +46,9 @@ export interface GraphqlOptions {
   readonly queryMs?: number;
 }
 
-/** What Yoga is given beside the request: no context for a page, which anybody may see. */
+/** What Yoga is given beside the request. */
 interface Given {
-  readonly context?: Context;
+  readonly context: Context;
 }
 
 export type Yoga = YogaServerInstance<Given, Context>;
@@ -74,9 +74,8 @@ export function createGraphql({ schema, services: given, token, log, introspecti
     landingPage: false,
     cors: false,
     logging: false,
-    graphiql: { title: "Ostler", defaultTabs: EXAMPLES.map(({ query, variables }) => ({ query, ...(variables !== undefined && { variables }) })) },
-    renderGraphiQL: renderPage,
-    context: (initial) => initial.context ?? refuseUnknown(),
+    graphiql: false,
+    context: ({ context }) => context,
     plugins: [guards({ introspection }), shareEvents(mask), lists(schema), answerLimit(), timeLimit(queryMs), cutStalledEvents()],
     parserAndValidationCache: { documentCache: createDocumentCache(), errorCache: NO_CACHE },
     // The body is read and bounded here, before Yoga.
@@ -85,11 +84,12 @@ export function createGraphql({ schema, services: given, token, log, introspecti
     maskedErrors: { maskError: mask },
   });
 
+  const page = createPrepared("text/html; charset=utf-8", () => renderPage({ title: "Ostler", defaultTabs: EXAMPLES.map(({ query, variables }) => ({ query, ...(variables !== undefined && { variables }) })) }));
+
   async function serve(request: IncomingMessage, response: ServerResponse, requestId: string): Promise<void> {
     if (wantsPage(request)) {
       response.setHeader("content-security-policy", PAGE_POLICY);
-      await yoga(request, response, {});
-      return;
+      return page.serve(request, response);
     }
     const refuse = (status: number, message: string, code: RequestErrorCode) => sendGraphql(request, response, status, graphqlError(message, code));
     const actor = identify(request.headers.authorization, token);
@@ -148,13 +148,9 @@ function flawOfSearch(request: IncomingMessage): string | null {
   return null;
 }
 
-/** Yoga asks for a context also where there is none to give: a page is shown to anybody, a query is not. */
-function refuseUnknown(): never {
-  throw new GraphQLError(PRESENT_TOKEN, { extensions: { code: "UNAUTHENTICATED" } });
-}
-
+/** Whether a browser goes here; the page takes a `query` in its address for itself. */
 function wantsPage(request: IncomingMessage): boolean {
-  return request.method === "GET" && (request.headers.accept ?? "").includes("text/html") && !(request.url ?? "").includes("?query=");
+  return request.method === "GET" && (request.headers.accept ?? "").includes("text/html");
 }
 
 function isJson(request: IncomingMessage): boolean {

@@ -1,6 +1,9 @@
 /** The server around the API: who is let in, what is let in, what comes out when something breaks, and how it ends. */
 import { connect } from "node:net";
-import { request as httpRequest } from "node:http";
+import { get, request as httpRequest } from "node:http";
+import type { IncomingHttpHeaders } from "node:http";
+import { buffer } from "node:stream/consumers";
+import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { afterAll, describe, expect, test } from "vitest";
 import { createClient } from "graphql-ws";
 import { WebSocket } from "ws";
@@ -121,6 +124,38 @@ describe("a service with a token", () => {
       const response = await fetch(guarded.url + path);
       expect([response.status, await response.text()]).toEqual([200, "ok\n"]);
     }
+  });
+});
+
+describe("long texts that are the same for everybody", () => {
+  /** As it comes over the wire: fetch would undo the compression. */
+  const fetched = (path: string, headers: Record<string, string>) => {
+    const { promise, resolve, reject } = Promise.withResolvers<{ status: number; headers: IncomingHttpHeaders; body: Buffer }>();
+    get(open.url + path, { headers }, (response) => {
+      buffer(response).then((body) => resolve({ status: response.statusCode ?? 0, headers: response.headers, body }), reject);
+    }).on("error", reject);
+    return promise;
+  };
+  const undo: Readonly<Record<string, (body: Buffer) => Buffer>> = { br: brotliDecompressSync, gzip: gunzipSync };
+
+  test.each([
+    { path: "/graphql", accept: "text/html,*/*;q=0.8", sign: "GraphiQL", type: "text/html; charset=utf-8" },
+    { path: "/schema.graphql", accept: "*/*", sign: "type Mutation {", type: "text/plain; charset=utf-8" },
+  ])("$path come compressed as the client takes it, and once", async ({ path, accept, sign, type }) => {
+    const plain = await fetched(path, { accept });
+    expect(plain.headers).not.toHaveProperty("content-encoding");
+    expect(plain.body.toString()).toContain(sign);
+    expect(plain.headers).toMatchObject({ "cache-control": "no-cache", "content-type": type, vary: expect.stringContaining("accept-encoding") as string });
+    for (const [asked, given] of [["gzip, deflate, br", "br"], ["gzip", "gzip"], ["br;q=0, *", "gzip"]] as const) {
+      const one = await fetched(path, { accept, "accept-encoding": asked });
+      expect(one.headers).toMatchObject({ "content-encoding": given, etag: plain.headers.etag });
+      expect(one.body.length).toBeLessThan(plain.body.length / 3);
+      expect(undo[given]?.(one.body).equals(plain.body)).toBe(true);
+      const again = await fetched(path, { accept, "accept-encoding": asked, "if-none-match": `"other", ${one.headers.etag ?? ""}` });
+      expect([again.status, again.body.length]).toEqual([304, 0]);
+    }
+    expect((await fetched(path, { accept, "if-none-match": '"other"' })).status).toBe(200);
+    expect((await fetched(path, { accept, "accept-encoding": "gzip;q=0, identity" })).headers).not.toHaveProperty("content-encoding");
   });
 });
 
