@@ -3,6 +3,8 @@
  * Also the one place that knows which settings are secret.
  */
 import type { Driver, DriverPhase, InspectInterface, Json, Schema, Step, StepInterface } from "./driver.ts";
+import { plainIssues } from "./issues.ts";
+import type { Issue } from "./issues.ts";
 import { secretNames, shapeOf, toldSchemaOf, withoutNulls } from "./settings-shape.ts";
 import type { JsonSchema } from "./settings-shape.ts";
 
@@ -33,7 +35,7 @@ export interface Composition {
 
 export type SettingsVerdict =
   | { readonly ok: true; readonly settings: { readonly [key: string]: Json }; readonly secrets: Readonly<Record<string, string>> }
-  | { readonly ok: false; readonly issues: readonly { readonly path: readonly string[]; readonly message: string }[] };
+  | { readonly ok: false; readonly issues: readonly Issue[] };
 
 export interface Registry extends AsyncDisposable {
   readonly drivers: readonly AnyDriver[];
@@ -111,6 +113,12 @@ export function discoverySchema(driver: AnyDriver): JsonSchema | null {
   return driver.discover ? toldSchemaOf(driver.discover.settings) : null;
 }
 
+/** The secrets among settings, as they are given to a driver. */
+export function secretsOf(schema: Schema<unknown>, settings: unknown): readonly string[] {
+  const fields = typeof settings === "object" && settings !== null ? (settings as Readonly<Record<string, unknown>>) : {};
+  return secretNames(shapeOf(schema)).flatMap((name) => (typeof fields[name] === "string" ? [fields[name]] : []));
+}
+
 /** What a node's management controller is reached by; null where the driver tells of none. */
 export function controllerOf(driver: AnyDriver, settings: unknown): string | null {
   const controller: unknown = driver.controllerOf?.(settings);
@@ -120,16 +128,9 @@ export function controllerOf(driver: AnyDriver, settings: unknown): string | nul
 async function check(schema: Schema<unknown>, settings: unknown): Promise<SettingsVerdict> {
   const shape = shapeOf(schema);
   const secretFields = secretNames(shape);
-  const result = await schema["~standard"].validate(withoutNulls(shape, settings));
-  if (result.issues) {
-    return {
-      ok: false,
-      issues: result.issues.map(({ message, path }) => ({
-        message,
-        path: (path ?? []).map((part) => String(typeof part === "object" ? part.key : part)),
-      })),
-    };
-  }
+  const given = withoutNulls(shape, settings);
+  const result = await schema["~standard"].validate(given);
+  if (result.issues) return { ok: false, issues: plainIssues(schema, given, result.issues) };
   const open: Record<string, Json> = {};
   const secrets: Record<string, string> = {};
   for (const [key, value] of Object.entries(result.value as Record<string, Json>)) {

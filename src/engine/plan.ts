@@ -9,6 +9,7 @@
 import type { Refusal } from "../errors.ts";
 import type { LegPhase, Route } from "../lifecycle/verbs.ts";
 import type { DriverPhase, PowerAction } from "../drivers/driver.ts";
+import { plainIssues } from "../drivers/issues.ts";
 import { INTERFACE_OF_PHASE, stepsOf } from "../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, InterfaceName } from "../drivers/registry.ts";
 import type { JsonObject, Plan, PlannedStep, SitePolicy, StepChoice, StepPolicy } from "../store/records.ts";
@@ -276,7 +277,7 @@ export async function checkArgs(step: AnyStep, args: JsonObject): Promise<{ read
   }
   const result = await step.args["~standard"].validate(args);
   if (!result.issues) return { args: result.value };
-  return { issues: result.issues.map(({ message, path }) => ({ at: (path ?? []).map((part) => String(typeof part === "object" ? part.key : part)), what: message })) };
+  return { issues: plainIssues(step.args, args, result.issues).map(({ path, message }) => ({ at: path, what: message })) };
 }
 
 /**

@@ -16,7 +16,7 @@ import { serveHealth } from "./health.ts";
 import { listen, shownUrl } from "./listen.ts";
 import { allowReading, answerPreflight, isAllowedOrigin, isMeantForUs } from "./origins.ts";
 import { createPrepared } from "./prepared.ts";
-import { graphqlError, hasLeft, pathOf, requestIdOf, sendJson, sendText } from "./respond.ts";
+import { graphqlError, hasLeft, pathOf, requestIdOf, sendJson } from "./respond.ts";
 import { createSockets } from "./sockets.ts";
 
 export interface ServerOptions extends GraphqlOptions {

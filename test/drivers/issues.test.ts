@@ -1,0 +1,50 @@
+/** What is wrong with settings is said in words of ours, as far as their declared shape tells it, and without their values. */
+import { expect, test } from "vitest";
+import * as z from "zod";
+import { plainIssues } from "../../src/drivers/issues.ts";
+
+const schema = z.strictObject({
+  address: z.string().min(3),
+  mode: z.enum(["LEGACY", "UEFI"]).default("UEFI"),
+  port: z.int().min(1).max(65_535).default(623),
+  ratio: z.number().default(1),
+  quiet: z.boolean().default(false),
+  hosts: z.array(z.strictObject({ name: z.string() })).default([]),
+  login: z.strictObject({ user: z.string() }).optional(),
+  either: z.union([z.string(), z.number()]).optional(),
+  even: z.int().refine((value) => value % 2 === 0, { error: "An odd number does not do." }).optional(),
+});
+
+async function said(value: unknown): Promise<string[]> {
+  const result = await schema["~standard"].validate(value);
+  return plainIssues(schema, value, result.issues ?? []).map(({ path, message }) => `${path.join(".")}: ${message}`);
+}
+
+test.each<[string, Record<string, unknown>, string]>([
+  ["what is missing", {}, "address: it is missing, and must be a text"],
+  ["null for what must be given", { address: null }, "address: it is missing, and must be a text"],
+  ["a wrong type", { address: 7 }, "address: it must be a text, not a number"],
+  ["none of the values", { address: "bmc", mode: "BIOS" }, 'mode: it must be one of "LEGACY", "UEFI"'],
+  ["no value at all", { address: "bmc", mode: ["UEFI"] }, 'mode: it must be one of "LEGACY", "UEFI", not a list'],
+  ["a fraction", { address: "bmc", port: 1.5 }, "port: it must be a whole number, not a fraction"],
+  ["a text for a number", { address: "bmc", ratio: "1" }, "ratio: it must be a number, not a text"],
+  ["a text for a truth", { address: "bmc", quiet: "yes" }, "quiet: it must be true or false, not a text"],
+  ["a list for an object", { address: "bmc", login: [] }, "login: it must be an object, not a list"],
+  ["an object for a list", { address: "bmc", hosts: {} }, "hosts: it must be a list, not an object"],
+  ["what is missing further down", { address: "bmc", hosts: [{ name: "a" }, {}] }, "hosts.1.name: it is missing, and must be a text"],
+])("%s", async (_what, value, message) => {
+  expect(await said(value)).toEqual([message]);
+});
+
+test("what the shape does not tell is said in the library's words, without a second full stop", async () => {
+  expect(await said({ address: "a" })).toEqual([expect.stringMatching(/^address: .*3/)]);
+  expect(await said({ address: "bmc", either: true })).toEqual([expect.stringMatching(/^either: ./)]);
+  expect(await said({ address: "bmc", even: 3 })).toEqual(["even: An odd number does not do"]);
+  expect(await said({ address: "bmc", nobody: 1 })).toEqual([expect.stringMatching(/^: .*nobody/)]);
+});
+
+test("what has no JSON Schema is said in the library's words too", async () => {
+  const dated = z.strictObject({ since: z.date() });
+  const result = await dated["~standard"].validate({ since: "now" });
+  expect(plainIssues(dated as never, { since: "now" }, result.issues ?? [])).toEqual([{ path: ["since"], message: expect.stringContaining("date") }]);
+});
