@@ -9,6 +9,7 @@ import { join } from "node:path";
 import type { Config } from "./config.ts";
 import { shownConfig } from "./config.ts";
 import { registerDemonstrationFleet } from "./demo.ts";
+import { createPool } from "./drivers/isolation/pool.ts";
 import { loadPlugins } from "./drivers/load.ts";
 import type { Registry } from "./drivers/registry.ts";
 import { createEngine } from "./engine/engine.ts";
@@ -17,6 +18,7 @@ import { createTail } from "./feed/tail.ts";
 import { buildSchema, hashOfSchema, schemaText } from "./graphql/schema.ts";
 import { startHealthServer } from "./http/health.ts";
 import type { Log } from "./log.ts";
+import type { Observer } from "./observer.ts";
 import { startServer } from "./http/server.ts";
 import type { RunningServer } from "./http/server.ts";
 import { createBell } from "./store/bell.ts";
@@ -24,6 +26,8 @@ import type { Bell } from "./store/bell.ts";
 import { connectionsTaken, migrateDatabase, openDatabase, untilReachable } from "./store/database.ts";
 import type { Connection, Database } from "./store/database.ts";
 import { startEmbedded } from "./store/embedded.ts";
+import { createTelemetry } from "./telemetry/telemetry.ts";
+import type { Scrape } from "./telemetry/telemetry.ts";
 
 export interface Service extends AsyncDisposable {
   /** Where it listens, as http://host:port. */
@@ -36,16 +40,21 @@ export const VERSION = (JSON.parse(readFileSync(new URL("../package.json", impor
 export async function startService(config: Config, log: Log): Promise<Service> {
   log.info({ version: VERSION, config: shownConfig(config) }, "starting");
   await using parts = new AsyncDisposableStack();
-  const registry = parts.use(await loadPlugins(config.plugins, log));
+  const pool = config.driverWorkers > 0 ? parts.use(createPool({ workers: config.driverWorkers, log })) : undefined;
+  const registry = parts.use(await loadPlugins(config.plugins, log, pool));
   const connection = await connectionOf(config, parts, log);
   await migrated(connection, log);
   const listenAt = config.listenUrl === null ? {} : { listenAt: { url: config.listenUrl } };
   const database = parts.use(await openDatabase({ connection, ...listenAt, connectionsMax: config.dbPool, prepare: config.prepare }));
   tellOfConnections(config, database, log);
   const bell = parts.use(await createBell(database, (error) => log.warn({ err: error }, "the doorbell failed; until it is back, new work is found by looking")));
-  const engine = parts.use(await createEngine({ database, registry, bell, log, works: config.role !== "api", concurrency: config.concurrency, powerSeconds: config.powerSeconds, retentionDays: config.retentionDays }));
+  const telemetry = parts.use(await createTelemetry({ log, version: VERSION }));
+  const { observer } = telemetry;
+  const scrape = telemetry.scrapeOf(database.bounded);
+  const working = parts.use(await createEngine({ database, registry, bell, log, observer, works: config.role !== "api", concurrency: config.concurrency, powerSeconds: config.powerSeconds, retentionDays: config.retentionDays }));
+  const engine = telemetry.watch(working);
   if (config.demo) await registerDemonstrationFleet(engine, database.reader, log);
-  const server = parts.use(config.role === "engine" ? await startHealthServer({ ...config, database }) : await serve(config, { database, registry, bell, engine }, parts, log));
+  const server = parts.use(config.role === "engine" ? await startHealthServer({ ...config, database, metrics: { token: config.token, scrape } }) : await serve(config, { database, registry, bell, engine, observer, scrape }, parts, log));
   await engine.start();
   log.info({ url: config.role === "engine" ? server.url : `${server.url}/graphql`, role: config.role }, "ready");
   const running = parts.move();
@@ -67,15 +76,17 @@ interface Parts {
   readonly registry: Registry;
   readonly bell: Bell;
   readonly engine: Engine;
+  readonly observer: Observer;
+  readonly scrape: () => Promise<Scrape>;
 }
 
 /** The API on its port, and what it alone needs. */
-async function serve(config: Config, { database, registry, bell, engine }: Parts, parts: AsyncDisposableStack, log: Log): Promise<RunningServer> {
-  const tail = parts.use(await createTail({ database, bell, log }));
+async function serve(config: Config, { database, registry, bell, engine, observer, scrape }: Parts, parts: AsyncDisposableStack, log: Log): Promise<RunningServer> {
+  const tail = parts.use(await createTail({ database, bell, log, observer }));
   const schema = buildSchema(registry.drivers);
   const text = schemaText(schema);
   const services = { database, registry, engine, tail, version: VERSION, schemaHash: hashOfSchema(text) };
-  return startServer({ host: config.host, port: config.port, token: config.token, origins: config.origins, introspection: config.introspection, bodyBytesMax: config.bodyKb * 1024, schema, schemaText: text, services, log });
+  return startServer({ host: config.host, port: config.port, token: config.token, origins: config.origins, introspection: config.introspection, bodyBytesMax: config.bodyKb * 1024, schema, schemaText: text, services, log, observer, scrape });
 }
 
 async function migrated(connection: Connection, log: Log): Promise<void> {

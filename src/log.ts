@@ -1,4 +1,8 @@
-/** The service's log: one JSON line an event on standard error, through pino. Secrets are masked before they get here. */
+/**
+ * The service's log: one JSON line an event on standard error, through pino. Secrets are masked before they get here. A line
+ * that is written on behalf of a request has the request's id, whoever writes it.
+ */
+import { AsyncLocalStorage } from "node:async_hooks";
 import { pino } from "pino";
 import type { Logger } from "pino";
 
@@ -8,7 +12,24 @@ export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
 export function createLog(level: LogLevel): Log {
-  return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime, serializers: { err: errorToLog } }, pino.destination({ dest: 2, sync: true }));
+  return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime, serializers: { err: errorToLog }, mixin: loggedHere }, pino.destination({ dest: 2, sync: true }));
+}
+
+/** What lines have in common that are written on behalf of one request. */
+export interface Logged {
+  readonly requestId?: string;
+}
+
+const logged = new AsyncLocalStorage<Logged>();
+
+/** Does work whose lines, whoever writes them, have these fields. */
+export function withLogged<T>(fields: Logged, work: () => T): T {
+  return logged.run(fields, work);
+}
+
+/** The fields that lines have here. */
+export function loggedHere(): Logged {
+  return { ...logged.getStore() };
 }
 
 /** An error as it is logged: without the values of a statement that failed, which may be secret, and as long as a request. */

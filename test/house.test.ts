@@ -40,21 +40,29 @@ const RULES: Readonly<Record<string, Rule>> = {
   "src/drivers": { files: ["src/errors.ts", "src/log.ts"], packages: ["@standard-schema/spec"], node: true },
   plugins: { types: ["src/drivers/driver.ts"], packages: "any", node: true },
   "src/store": { rooms: ["src/lifecycle"], types: ["src/errors.ts"], packages: ["drizzle-orm", "postgres"], node: true },
-  "src/feed": { rooms: ["src/store"], files: ["src/errors.ts", "src/log.ts"], node: true },
+  "src/feed": { rooms: ["src/store"], files: ["src/errors.ts", "src/log.ts", "src/observer.ts"], node: true },
   "src/engine": { rooms: ["src/lifecycle", "src/drivers", "src/store"], files: ["src/errors.ts", "src/log.ts", "src/observer.ts"], packages: ["pg-boss"], node: true },
+  // Told of everything, and known to nobody but the composition root.
+  "src/telemetry": {
+    rooms: ["src/store"],
+    files: ["src/errors.ts", "src/log.ts", "src/observer.ts"],
+    types: ["src/engine/engine.ts"],
+    packages: ["@prometheus-io/client", "@opentelemetry/api", "@opentelemetry/context-async-hooks", "@opentelemetry/core", "@opentelemetry/exporter-trace-otlp-http", "@opentelemetry/resources", "@opentelemetry/sdk-trace"],
+    node: true,
+  },
   // Published, for browsers too.
   "src/client": { packages: ["graphql-ws"] },
   "src/access": { files: ["src/errors.ts"], node: true },
   "src/graphql": {
     rooms: ["src/lifecycle", "src/store", "src/feed", "src/access"],
     files: ["src/engine/engine.ts", "src/drivers/load.ts", "src/drivers/registry.ts", "src/drivers/settings-shape.ts", "src/errors.ts"],
-    types: ["src/engine", "src/drivers/driver.ts", "src/log.ts"],
+    types: ["src/engine", "src/drivers/driver.ts", "src/log.ts", "src/observer.ts"],
     packages: GRAPHQL,
     node: true,
   },
   "src/http": {
     rooms: ["src/graphql", "src/access"],
-    files: ["src/engine/engine.ts", "src/config.ts", "src/errors.ts", "src/log.ts"],
+    files: ["src/engine/engine.ts", "src/config.ts", "src/errors.ts", "src/log.ts", "src/observer.ts"],
     types: ["src/store/records.ts"],
     packages: ["graphql", "graphql-yoga", "graphql-ws", "@graphql-yoga/*", "ws"],
     node: true,

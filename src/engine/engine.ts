@@ -1,6 +1,8 @@
 /** The engine's face: everything that changes anything goes through here. */
 import type { Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
+import { NOBODY } from "../observer.ts";
+import type { Observer } from "../observer.ts";
 import type { Bell } from "../store/bell.ts";
 import type { Database } from "../store/database.ts";
 import { callBack } from "./callback.ts";
@@ -91,6 +93,8 @@ export interface EngineOptions {
   readonly registry: Registry;
   readonly bell: Bell;
   readonly log: Log;
+  /** Whom the work is told. Absent: nobody. */
+  readonly observer?: Observer;
   /** false: requests are admitted, and others do the work. */
   readonly works?: boolean;
   /** Runs worked on at the same time. */
@@ -115,15 +119,15 @@ const PROBE_MS = 30_000;
 const DRAIN_MS = 5_000;
 
 export async function createEngine(options: EngineOptions): Promise<Engine> {
-  const { database, registry, bell, log, concurrency } = options;
+  const { database, registry, bell, log, concurrency, observer = NOBODY } = options;
   const transact = createTransact(database, bell);
   const queue = await createQueue({ connection: database.connection, bell, log, concurrency });
   const turns = createTurns({ database, transact, registry, queue, log });
   const { nudge } = turns;
   const runner = createRunner({ database, transact, registry, queue, nudge, bell, log, abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS });
   const parts = { transact, registry, queue, nudge, checkWishes: runner.checkWishes };
-  const prober = createProber({ database, transact, registry, log, probeMs: options.probeMs ?? PROBE_MS });
-  const powerReader = createPowerReader({ database, transact, registry, bell, log });
+  const prober = createProber({ database, transact, registry, log, observer, probeMs: options.probeMs ?? PROBE_MS });
+  const powerReader = createPowerReader({ database, transact, registry, bell, log, observer });
   let recovery: { close(): void } | undefined;
   let retention: { close(): Promise<void> } | undefined;
   let restedAt = Number.POSITIVE_INFINITY;

@@ -15,6 +15,7 @@ import type { Refusal } from "../errors.ts";
 import type { PowerState } from "../drivers/driver.ts";
 import type { Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
+import type { Observer } from "../observer.ts";
 import type { Bell } from "../store/bell.ts";
 import type { Database } from "../store/database.ts";
 import { lockNodes, nodesByIds, secretsOf, updateNode } from "../store/nodes.ts";
@@ -35,6 +36,7 @@ export interface PowerReaderParts {
   readonly registry: Registry;
   readonly bell: Bell;
   readonly log: Log;
+  readonly observer: Observer;
 }
 
 export interface PowerReader {
@@ -96,7 +98,7 @@ interface OpenCall {
 }
 
 export function createPowerReader(parts: PowerReaderParts): PowerReader {
-  const { database, transact, registry, log } = parts;
+  const { database, transact, registry, log, observer } = parts;
   const { reader } = database;
   const leaving = new AbortController();
   const calls = new Set<OpenCall>();
@@ -111,7 +113,7 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
     const [node] = await nodesByIds(reader, [nodeId]);
     if (!node) return { refusal: { code: "NOT_FOUND", message: `There is no node ${ref}.`, missing: [ref] } };
     if (work?.busyWith) return { refusal: busy(node, work.busyWith) };
-    return { node, machine: await openMachine(registry, node, await secretsOf(reader, nodeId)), runs: work?.runs ?? 0 };
+    return { node, machine: await openMachine(registry, node, await secretsOf(reader, nodeId), observer), runs: work?.runs ?? 0 };
   }
 
   async function readNode(sight: Sight, deadline: Date): Promise<PowerReading | null> {

@@ -12,6 +12,7 @@ import type { ErrorCode } from "../errors.ts";
 import type { AnyDriver, Registry } from "../drivers/registry.ts";
 import type { DiscoverInterface } from "../drivers/driver.ts";
 import type { Log } from "../log.ts";
+import type { Observer } from "../observer.ts";
 import { violatedConstraint } from "../store/database.ts";
 import type { Database, Reader } from "../store/database.ts";
 import { discoverySecretsOf, endDiscovery, lockController, lockQueuedDiscovery, nodeWithController, nodeWithSettings, queuedDiscoveries } from "../store/discoveries.ts";
@@ -26,7 +27,7 @@ import type { Enrolment } from "./enroll.ts";
 import { prepare } from "./nodes.ts";
 import { createRedactor, isStorable } from "./redact.ts";
 import type { Redactor } from "./redact.ts";
-import { failureOf } from "./step.ts";
+import { callName, failureOf } from "./step.ts";
 import type { Transact, Work } from "./transition.ts";
 
 export interface ProberParts {
@@ -34,6 +35,7 @@ export interface ProberParts {
   readonly transact: Transact;
   readonly registry: Registry;
   readonly log: Log;
+  readonly observer: Observer;
   /** How long one probe may take, in ms. */
   readonly probeMs: number;
 }
@@ -66,7 +68,7 @@ const LOOK_EVERY_MS = 1_000;
 const NAME_LENGTH_MAX = 253;
 
 export function createProber(parts: ProberParts): Prober {
-  const { database, transact, registry, log } = parts;
+  const { database, transact, registry, log, observer } = parts;
   const underWay = new Set<AbortController>();
   let draining = false;
 
@@ -152,7 +154,14 @@ export function createProber(parts: ProberParts): Prober {
     const deadline = new Date(Date.now() + parts.probeMs);
     try {
       const found: unknown = await Promise.race([
-        driver.discover.probe({ address, settings, signal, deadline, log: (message) => log.info({ address, driver: driverName }, redactor.text(message)), timed: async (_name, work) => work() }),
+        driver.discover.probe({
+          address,
+          settings,
+          signal,
+          deadline,
+          log: (message) => log.debug({ operationId: held.operation.id, address, driver: driverName }, redactor.text(message)),
+          timed: async (name: unknown, work) => observer.call({ driver: driverName, name: callName(name, redactor), node: address }, work),
+        }),
         firing(signal),
       ]);
       return await seenIn(held, driver, address, found);

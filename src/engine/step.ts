@@ -5,11 +5,12 @@
 import { messageOf } from "../errors.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { BootDevice, Call, Driver, DriverError, NodePower, PowerAction, PowerState, StepCall, StepResult } from "../drivers/driver.ts";
+import { inLane } from "../drivers/isolation/lanes.ts";
 import { findStep } from "../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
 import { NOBODY } from "../observer.ts";
-import type { Observer } from "../observer.ts";
+import type { Observer, StepAbout } from "../observer.ts";
 import type { NodeRow, Secrets } from "../store/nodes.ts";
 import type { JsonObject, PlannedStep, StoredJson } from "../store/records.ts";
 import type { AttemptRow } from "../store/attempts.ts";
@@ -72,6 +73,8 @@ export interface StepRequest {
   readonly callbackPath: string;
   readonly attemptKey: string;
   readonly variables: JsonObject;
+  /** Which entry of which run it is, for whoever watches. */
+  readonly about?: Pick<StepAbout, "operationId" | "runId" | "attempt">;
   /** Fires when the step is to be cut. */
   readonly abort: AbortSignal;
   /** Fires when nobody waits for the step any longer, though it must not be cut: it is left to itself. */
@@ -99,6 +102,13 @@ const REASON_LENGTH_MAX = 2_000;
 const CALL_NAME_LENGTH_MAX = 60;
 
 export async function performStep(request: StepRequest): Promise<StepOutcome> {
+  const { machine, step, part, about } = request;
+  if (!about || !machine.observer) return performed(request);
+  const told = { ...about, node: machine.node.name, step: `${step.interface}.${step.name}`, driver: step.driver, part };
+  return machine.observer.step(told, () => performed(request));
+}
+
+async function performed(request: StepRequest): Promise<StepOutcome> {
   const { step, machine, deadline, abort, graceMs } = request;
   const power = { state: null as PowerState | null };
   const end = new AbortController();
@@ -181,7 +191,7 @@ async function enterPower(request: StepRequest, signal: AbortSignal, nodePower: 
  * system's time counts from the beginning of the attempt: what the step has besides is for the cut.
  */
 async function softPowerOff(request: StepRequest, signal: AbortSignal, nodePower: NodePower): Promise<StepResult> {
-  const { machine, step, deadline, said, log } = request;
+  const { machine, step, deadline, said, log, about } = request;
   const seconds = step.args["timeoutSeconds"];
   const until = typeof seconds === "number" ? new Date(deadline.getTime() - (step.timeoutSeconds - seconds) * 1000) : deadline;
   let forced = false;
@@ -191,7 +201,7 @@ async function softPowerOff(request: StepRequest, signal: AbortSignal, nodePower
     if (signal.aborted || !(error instanceof TimeOver || isTimeout(error))) throw error;
     forced = (await nodePower.read()) !== "OFF";
     const text = forced ? `Node ${machine.node.name} did not shut down in time; its power is cut.` : `Node ${machine.node.name} shut down at the last moment.`;
-    log.info({ node: machine.node.name }, text);
+    log.info({ ...about, node: machine.node.name }, text);
     said.line(text);
   }
   // What is off already is left alone.
@@ -228,7 +238,7 @@ export type PowerReading = { readonly state: PowerState } | { readonly code: Err
 /** Reads a node's power outside any step; bounded by `deadline`, and ended by `end`. */
 export async function readPower(machine: Machine, deadline: Date, end: AbortSignal, log: Log): Promise<PowerReading> {
   try {
-    return { state: await within(deadline, end, (signal) => powerOf({ machine, deadline, log }, signal, { state: null }).read()) };
+    return { state: await within(deadline, end, (signal) => inLane("READING", () => powerOf({ machine, deadline, log }, signal, { state: null }).read())) };
   } catch (error) {
     if (error instanceof TimeOver) return { code: "TIMEOUT", reason: "the BMC did not answer in time" };
     const { code, reason } = failureOf(error, machine.redactor);
@@ -271,10 +281,10 @@ async function bounded<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
 }
 
 /** `said`: within a step. */
-type CallBasis = Pick<StepRequest, "machine" | "deadline" | "log"> & Partial<Pick<StepRequest, "said">>;
+type CallBasis = Pick<StepRequest, "machine" | "deadline" | "log"> & Partial<Pick<StepRequest, "said" | "about">>;
 
 function call(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<unknown> {
-  const { machine, deadline, log, said } = basis;
+  const { machine, deadline, log, said, about } = basis;
   const { id, name, powerState, labels } = machine.node;
   return {
     node: { id, name, powerState, labels },
@@ -283,11 +293,16 @@ function call(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<un
     deadline,
     log: (message: unknown) => {
       const text = machine.redactor.text(String(message));
-      log.info({ node: name, driver: driver.name }, text);
+      log.debug({ ...about, node: name, driver: driver.name }, text);
       said?.line(text);
     },
-    timed: async (what: unknown, work) => toldOf(machine, driver, machine.redactor.text(String(what)).slice(0, CALL_NAME_LENGTH_MAX), work),
+    timed: async (what: unknown, work) => toldOf(machine, driver, callName(what, machine.redactor), work),
   };
+}
+
+/** What a driver calls its call, fit to be told. */
+export function callName(given: unknown, redactor: Redactor): string {
+  return redactor.text(String(given)).slice(0, CALL_NAME_LENGTH_MAX);
 }
 
 function toldOf<T>({ node, observer = NOBODY }: Machine, driver: AnyDriver, name: string, work: () => Promise<T>): Promise<T> {

@@ -37,6 +37,7 @@ export function logStream(parts: { readonly database: Database; readonly tail: T
 
   const end = (position: number, reason: ResetReason): readonly LogStreamItem[] => {
     over = true;
+    tail.onReset(reason);
     return [{ kind: "reset", position, reason }];
   };
 

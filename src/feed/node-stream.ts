@@ -74,6 +74,7 @@ export function nodeStream(parts: { readonly database: Database; readonly tail: 
   const newestSeen = () => Math.max(tail.head, goal);
   const end = (position: number, reason: ResetReason): readonly NodeStreamItem[] => {
     over = true;
+    tail.onReset(reason);
     return [{ kind: "reset", position, reason }];
   };
 

@@ -5,6 +5,8 @@
  * streams ask at the same time, facts of nodes and snapshots, is read once for them as well.
  */
 import type { Log } from "../log.ts";
+import { NOBODY } from "../observer.ts";
+import type { Observer } from "../observer.ts";
 import type { Bell } from "../store/bell.ts";
 import type { Database } from "../store/database.ts";
 import { nodeFacts } from "../store/node-facts.ts";
@@ -31,6 +33,8 @@ export interface Tail extends AsyncDisposable {
   onAdvance(listener: () => void): () => void;
   /** Calls `listener` when anything may have been written, a transition or not, and when the tail ends. */
   onWrite(listener: () => void): () => void;
+  /** A stream is ended before its time, with a reset of this code. */
+  onReset(code: string): void;
   /** Ends every stream with a last word. */
   close(): void;
 }
@@ -39,8 +43,8 @@ const RING_SIZE = 8_192;
 const PAGE = 500;
 const POLL_MS = 1_000;
 
-export async function createTail(parts: { readonly database: Database; readonly bell: Bell; readonly log: Log }): Promise<Tail> {
-  const { database, bell, log } = parts;
+export async function createTail(parts: { readonly database: Database; readonly bell: Bell; readonly log: Log; readonly observer?: Observer }): Promise<Tail> {
+  const { database, bell, log, observer = NOBODY } = parts;
   const advanceListeners = new Set<() => void>();
   const writeListeners = new Set<() => void>();
   let head = await newestPosition(database.reader);
@@ -62,6 +66,7 @@ export async function createTail(parts: { readonly database: Database; readonly 
         ring.push(...rows);
         if (ring.length > 2 * RING_SIZE) ring = ring.slice(-RING_SIZE);
         head = newest.position;
+        observer.streamLag((Date.now() - newest.at.getTime()) / 1_000);
         tell(advanceListeners);
       }
       if (rows.length === PAGE) again = true;
@@ -108,6 +113,7 @@ export async function createTail(parts: { readonly database: Database; readonly 
       writeListeners.add(listener);
       return () => void writeListeners.delete(listener);
     },
+    onReset: (code) => observer.streamReset(code),
     close() {
       closed = true;
       tell(advanceListeners);

@@ -8,10 +8,15 @@ import type { Log } from "../log.ts";
 
 /** An error as the caller may see it. */
 export function maskError(error: unknown, requestId: string, log: Log): GraphQLError {
-  if (error instanceof GraphQLError && (error.originalError === undefined || error.originalError === null || error.originalError instanceof GraphQLError)) return shown(error);
+  if (isForCaller(error)) return shown(error);
   log.error({ err: error, requestId }, "unexpected error");
   const path = error instanceof GraphQLError ? (error.path ?? null) : null;
   return new GraphQLError(`Unexpected error; the log has it under request ${requestId}.`, { path, extensions: { code: "INTERNAL", requestId } });
+}
+
+/** Whether an error was meant for the caller: it was made as one of GraphQL, and is not what something else threw. */
+export function isForCaller(error: unknown): error is GraphQLError {
+  return error instanceof GraphQLError && (error.originalError === undefined || error.originalError === null || error.originalError instanceof GraphQLError) && error.extensions["code"] !== "INTERNAL";
 }
 
 /** An error that was meant for the caller, with a code of ours and without values. */

@@ -3,7 +3,6 @@
  * document is refused by plugins, so that WebSocket, which goes round this file, refuses the same: it takes its parse,
  * validate, execute and subscribe from `yoga.getEnveloped`.
  */
-import { AsyncLocalStorage } from "node:async_hooks";
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { GraphQLSchema } from "graphql";
@@ -21,7 +20,11 @@ import { lists } from "../graphql/lists.ts";
 import { maskError } from "../graphql/mask.ts";
 import { renderPage } from "../graphql/page.ts";
 import { shareEvents } from "../graphql/shared-events.ts";
+import { watched } from "../graphql/watched.ts";
+import { loggedHere, withLogged } from "../log.ts";
 import type { Log } from "../log.ts";
+import type { Observer } from "../observer.ts";
+import { UNREADABLE, readsAnswers, refuseUnreadable } from "./acceptable.ts";
 import { isSentUnasked } from "./origins.ts";
 import { cutStalledEvents } from "./stalled-events.ts";
 import { createPrepared } from "./prepared.ts";
@@ -44,6 +47,8 @@ export interface GraphqlOptions {
   readonly bodyBytesMax?: number;
   /** How long a query may take, in milliseconds. */
   readonly queryMs?: number;
+  /** Whom requests and streams are told. Absent: nobody. */
+  readonly observer?: Observer;
 }
 
 /** What Yoga is given beside the request. */
@@ -61,12 +66,11 @@ export interface Graphql {
   serve(request: IncomingMessage, response: ServerResponse, requestId: string): Promise<void>;
 }
 
-export function createGraphql({ schema, services: given, token, log, introspection = true, bodyBytesMax = BODY_BYTES_MAX, queryMs }: GraphqlOptions): Graphql {
-  const current = new AsyncLocalStorage<{ readonly requestId: string }>();
+export function createGraphql({ schema, services: given, token, log, introspection = true, bodyBytesMax = BODY_BYTES_MAX, queryMs, observer }: GraphqlOptions): Graphql {
   // Nobody's question keeps the database busy without end.
   const services: Services = { ...given, database: { ...given.database, reader: given.database.bounded } };
 
-  const mask = (error: unknown) => maskError(error, current.getStore()?.requestId ?? randomUUID(), log);
+  const mask = (error: unknown) => maskError(error, loggedHere().requestId ?? randomUUID(), log);
 
   const yoga = createYoga<Given, Context>({
     schema,
@@ -76,7 +80,7 @@ export function createGraphql({ schema, services: given, token, log, introspecti
     logging: false,
     graphiql: false,
     context: ({ context }) => context,
-    plugins: [guards({ introspection }), shareEvents(mask), lists(schema), answerLimit(), timeLimit(queryMs), cutStalledEvents()],
+    plugins: [...(observer ? [watched(observer)] : []), guards({ introspection }), shareEvents(mask), lists(schema), answerLimit(), timeLimit(queryMs), refuseUnreadable(), cutStalledEvents(undefined, observer)],
     parserAndValidationCache: { documentCache: createDocumentCache(), errorCache: NO_CACHE },
     // The body is read and bounded here, before Yoga.
     maxRequestBodySize: false,
@@ -97,6 +101,7 @@ export function createGraphql({ schema, services: given, token, log, introspecti
       response.setHeader("www-authenticate", "Bearer");
       return refuse(401, request.headers.authorization === undefined ? PRESENT_TOKEN : `This token is not, or no longer, the right one. ${PRESENT_TOKEN}`, "UNAUTHENTICATED");
     }
+    if (!readsAnswers(request)) return refuse(406, UNREADABLE, "BAD_REQUEST");
     if (request.method === "GET") {
       if (isSentUnasked(request, response)) return refuse(403, "A page of another origin must ask first: send a header that browsers do not send unasked, as `x-requested-with`.", "BAD_REQUEST");
       const flaw = flawOfSearch(request);
@@ -113,7 +118,7 @@ export function createGraphql({ schema, services: given, token, log, introspecti
     await yoga(request, response, { context: createContext(services, actor, requestId) });
   }
 
-  return { yoga, services, serve: (request, response, requestId) => current.run({ requestId }, () => serve(request, response, requestId)) };
+  return { yoga, services, serve: (request, response, requestId) => withLogged({ requestId }, () => serve(request, response, requestId)) };
 }
 
 const PRESENT_TOKEN = "Present the token as `Authorization: Bearer …`.";

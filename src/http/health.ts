@@ -1,18 +1,22 @@
-/** What every replica serves, whatever its role: whether it lives, and whether it is ready. One that only works serves nothing else. */
+/** What every replica serves, whatever its role: whether it lives, whether it is ready, and its metrics. One that only works serves nothing else. */
 import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { listen, shownUrl } from "./listen.ts";
 import type { Services } from "../graphql/context.ts";
+import { METRICS, serveMetrics } from "./metrics.ts";
+import type { MetricsParts } from "./metrics.ts";
 import { pathOf, sendJson, sendText } from "./respond.ts";
 
 export interface HealthParts {
   readonly database: Pick<Services["database"], "reader">;
   /** Whether it takes part at all: not while it is leaving. */
   isTakingPart(): boolean;
+  /** Absent: it has none. */
+  readonly metrics?: MetricsParts | undefined;
 }
 
 /** Answers a request for the replica's health; false when it asks for something else. */
-export async function serveHealth({ database, isTakingPart }: HealthParts, request: IncomingMessage, response: ServerResponse): Promise<boolean> {
+export async function serveHealth({ database, isTakingPart, metrics }: HealthParts, request: IncomingMessage, response: ServerResponse): Promise<boolean> {
   if (request.method !== "GET" && request.method !== "HEAD") return false;
   switch (pathOf(request)) {
     case "/livez":
@@ -23,6 +27,10 @@ export async function serveHealth({ database, isTakingPart }: HealthParts, reque
       sendText(response, isReady ? 200 : 503, isReady ? "ok\n" : "not ready\n");
       return true;
     }
+    case METRICS:
+      if (!metrics) return false;
+      await serveMetrics(metrics, request, response);
+      return true;
     default:
       return false;
   }
@@ -49,9 +57,9 @@ const ELSEWHERE = "This replica works and serves no requests: its OSTLER_ROLE is
 const ANSWER_MS = 1_000;
 
 /** The server of a replica that only works. */
-export async function startHealthServer({ host, port, database }: { readonly host: string; readonly port: number; readonly database: HealthParts["database"] }): Promise<HealthServer> {
+export async function startHealthServer({ host, port, ...health }: { readonly host: string; readonly port: number } & Pick<HealthParts, "database" | "metrics">): Promise<HealthServer> {
   let isTakingPart = true;
-  const parts = { database, isTakingPart: () => isTakingPart };
+  const parts = { ...health, isTakingPart: () => isTakingPart };
   const server = createServer((request, response) => {
     response.setHeader("x-content-type-options", "nosniff");
     serveHealth(parts, request, response).then(

@@ -17,6 +17,7 @@ import { listen, shownUrl } from "./listen.ts";
 import { allowReading, answerPreflight, isAllowedOrigin, isMeantForUs } from "./origins.ts";
 import { createPrepared } from "./prepared.ts";
 import { graphqlError, hasLeft, pathOf, requestIdOf, sendJson } from "./respond.ts";
+import type { MetricsParts } from "./metrics.ts";
 import { createSockets } from "./sockets.ts";
 
 export interface ServerOptions extends GraphqlOptions {
@@ -27,6 +28,8 @@ export interface ServerOptions extends GraphqlOptions {
   readonly origins?: readonly string[];
   /** How long an answer may wait for its client to take more of it, in milliseconds. */
   readonly takeMs?: number;
+  /** What /metrics is answered; absent: there are none. */
+  readonly scrape?: MetricsParts["scrape"];
 }
 
 export interface RunningServer extends AsyncDisposable {
@@ -58,9 +61,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const { services, token, log, introspection = true } = options;
   const allowed = { origins: options.origins ?? [], token };
   let ready = true;
-  const health = { database: services.database, isTakingPart: () => ready };
+  const health = { database: services.database, isTakingPart: () => ready, metrics: options.scrape && { token, scrape: options.scrape } };
   const { yoga, services: bounded, serve } = createGraphql(options);
-  const sockets = createSockets({ yoga, services: bounded, token, log, ...(options.bodyBytesMax !== undefined && { messageBytesMax: options.bodyBytesMax }) });
+  const sockets = createSockets({ yoga, services: bounded, token, log, observer: options.observer, ...(options.bodyBytesMax !== undefined && { messageBytesMax: options.bodyBytesMax }) });
 
   const schema = createPrepared("text/plain; charset=utf-8", () => options.schemaText);
 

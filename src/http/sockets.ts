@@ -16,11 +16,14 @@ import { WebSocketServer } from "ws";
 import type { WebSocket } from "ws";
 import { identify } from "../access/access.ts";
 import { createContext } from "../graphql/context.ts";
-import type { Services } from "../graphql/context.ts";
+import type { Context, Services } from "../graphql/context.ts";
 import { unnamedOperation } from "../graphql/guards.ts";
 import { shown } from "../graphql/mask.ts";
 import type { ReadyResult } from "../graphql/shared-events.ts";
+import { withLogged } from "../log.ts";
 import type { Log } from "../log.ts";
+import { NOBODY } from "../observer.ts";
+import type { Observer } from "../observer.ts";
 import { BODY_BYTES_MAX } from "./graphql.ts";
 import type { Yoga } from "./graphql.ts";
 import { withReusedIds } from "./reused-ids.ts";
@@ -47,6 +50,7 @@ export interface SocketOptions {
   readonly services: Services;
   readonly token: string | null;
   readonly log: Log;
+  readonly observer?: Observer | undefined;
   readonly socketsMax?: number;
   /** How often a client is pinged, in milliseconds. */
   readonly pingMs?: number;
@@ -76,7 +80,7 @@ interface Extra {
   isFull: boolean;
 }
 
-export function createSockets({ yoga, services, token, log, socketsMax = SOCKETS_MAX, pingMs = PING_MS, messageBytesMax = BODY_BYTES_MAX }: SocketOptions): Sockets {
+export function createSockets({ yoga, services, token, log, observer = NOBODY, socketsMax = SOCKETS_MAX, pingMs = PING_MS, messageBytesMax = BODY_BYTES_MAX }: SocketOptions): Sockets {
   /** Clients with a socket, each with its running subscriptions. */
   const talking = new Set<{ readonly subscriptions: object }>();
   const server = new WebSocketServer({ noServer: true, maxPayload: messageBytesMax, perMessageDeflate: false, handleProtocols });
@@ -116,8 +120,8 @@ export function createSockets({ yoga, services, token, log, socketsMax = SOCKETS
         return [error instanceof GraphQLError ? shown(error) : new GraphQLError("Unexpected error.")];
       }
     },
-    execute: (args) => (args.rootValue as { execute: (given: unknown) => never }).execute(args),
-    subscribe: (args) => (args.rootValue as { subscribe: (given: unknown) => never }).subscribe(args),
+    execute: (args) => withLogged(requestOf(args), () => (args.rootValue as { execute: (given: unknown) => never }).execute(args)),
+    subscribe: (args) => withLogged(requestOf(args), () => (args.rootValue as { subscribe: (given: unknown) => never }).subscribe(args)),
     onNext: ({ extra }, _id, _payload, _args, result) => toSend(extra, result),
     // An error that ends a stream comes wrapped, and its code would be lost.
     onError: (_client, _id, _payload, errors) => errors.map((error) => formatted(error.cause instanceof GraphQLError ? error.cause : error)),
@@ -164,7 +168,11 @@ export function createSockets({ yoga, services, token, log, socketsMax = SOCKETS
       },
       extra,
     );
-    const stopPinging = ping(socket, extra, pingMs);
+    const onSlow = () => {
+      for (const _ of Object.keys(extra.operations)) observer.streamReset("STALLED");
+      cut(socket, "Too slow");
+    };
+    const stopPinging = ping(socket, extra, { everyMs: pingMs, onSlow });
     socket.once("close", (code, reason) => {
       stopPinging();
       closed(code, String(reason)).catch((error: unknown) => log.error({ err: error }, "a socket could not be cleared away"));
@@ -182,6 +190,10 @@ export function createSockets({ yoga, services, token, log, socketsMax = SOCKETS
       for (const client of server.clients) client.terminate();
     },
   };
+}
+
+function requestOf({ contextValue }: { readonly contextValue?: unknown }): Pick<Context, "requestId"> {
+  return { requestId: (contextValue as Context).requestId };
 }
 
 /** Resolves when the message has left for the kernel, or the socket is gone: until then nobody is asked for the next. */
@@ -206,14 +218,14 @@ function readOrNot(socket: WebSocket, { isFull }: Extra): void {
 }
 
 /** Pings until told to stop. Who has not answered one when the next is due is cut, unless we are the ones who do not read. */
-function ping(socket: WebSocket, extra: Extra, everyMs: number): () => void {
+function ping(socket: WebSocket, extra: Extra, { everyMs, onSlow }: { readonly everyMs: number; readonly onSlow: () => void }): () => void {
   let isAnswered = true;
   socket.on("pong", () => {
     isAnswered = true;
   });
   const timer = setInterval(() => {
     if (socket.readyState !== socket.OPEN || extra.isFull) return;
-    if (!isAnswered && socket.bufferedAmount > 0) return cut(socket, "Too slow");
+    if (!isAnswered && socket.bufferedAmount > 0) return onSlow();
     if (!isAnswered) return socket.terminate();
     isAnswered = false;
     socket.ping();

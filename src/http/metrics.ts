@@ -1,0 +1,21 @@
+/** /metrics: what Prometheus scrapes, on every replica, for whoever has the token where one is set. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { identify } from "../access/access.ts";
+import { sendJson } from "./respond.ts";
+
+export interface MetricsParts {
+  /** What callers must present; null: nothing. */
+  readonly token: string | null;
+  scrape(): Promise<{ readonly contentType: string; readonly text: string }>;
+}
+
+export const METRICS = "/metrics";
+
+export async function serveMetrics({ token, scrape }: MetricsParts, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  if (!identify(request.headers.authorization, token)) {
+    response.setHeader("www-authenticate", "Bearer");
+    return sendJson(response, 401, { error: "Present the token as `Authorization: Bearer …`; in Prometheus: authorization: { credentials_file: … }." });
+  }
+  const { contentType, text } = await scrape();
+  response.writeHead(200, { "content-type": contentType, "cache-control": "no-store" }).end(text);
+}

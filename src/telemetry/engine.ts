@@ -1,0 +1,39 @@
+/** The engine, with whoever watches told of each request that changes something and of each call-back. */
+import type { Engine } from "../engine/engine.ts";
+import type { Refusal } from "../errors.ts";
+import type { AdmissionEnd, Observer } from "../observer.ts";
+
+/** What answers of the engine have in common. */
+interface Answer {
+  readonly operationId?: string | null;
+  readonly refusals?: readonly Refusal[];
+  readonly results?: readonly { readonly accepted?: boolean; readonly refusal?: Refusal | null }[];
+  readonly replayed?: boolean;
+}
+
+export function watchedEngine(engine: Engine, observer: Observer): Engine {
+  const admit = <T extends object>(verb: string, { actor }: { readonly actor: string }, work: () => Promise<T>) => observer.admission({ verb, actor }, work, (answer) => endOf(answer));
+  return {
+    ...engine,
+    submit: (caller, request) => admit(request.kind.toLowerCase(), caller, () => engine.submit(caller, request)),
+    abort: (caller, request) => admit("abort", caller, () => engine.abort(caller, request)),
+    stop: (caller, request) => admit("stop", caller, () => engine.stop(caller, request)),
+    restart: (caller, request) => admit("restart", caller, () => engine.restart(caller, request)),
+    withdrawAbort: (caller, request) => admit("withdraw_abort", caller, () => engine.withdrawAbort(caller, request)),
+    unhold: (caller, request) => admit("unhold", caller, () => engine.unhold(caller, request)),
+    steerWaves: (caller, request) => admit("steer_waves", caller, () => engine.steerWaves(caller, request)),
+    registerNodes: (caller, nodes) => admit("register_nodes", caller, () => engine.registerNodes(caller, nodes)),
+    discoverNodes: (caller, request) => admit("discover_nodes", caller, () => engine.discoverNodes(caller, request)),
+    deleteNodes: (caller, selector) => admit("delete_nodes", caller, () => engine.deleteNodes(caller, selector)),
+    async callBack(token, body) {
+      const verdict = await engine.callBack(token, body);
+      observer.calledBack(verdict);
+      return verdict;
+    },
+  };
+}
+
+function endOf({ operationId = null, refusals = [], results = [], replayed = false }: Answer): AdmissionEnd {
+  const codes = [...refusals, ...results.flatMap(({ refusal }) => (refusal ? [refusal] : []))].map(({ code }) => code);
+  return { operationId, nodes: results.filter(({ accepted }) => accepted === true).length, codes, replayed };
+}
