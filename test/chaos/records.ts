@@ -87,6 +87,8 @@ export interface Open extends Told {
   readonly transport: "ws" | "sse";
   /** Cursor that it goes on after; null: it begins now. */
   readonly after: string | null;
+  /** Position of the item or bookmark that the cursor came with. */
+  readonly afterPosition: number | null;
   /** As it was sent; null: everything. */
   readonly filter: { readonly ids?: readonly string[]; readonly labels?: readonly { readonly key: string; readonly value: string }[] } | null;
   /** Whether this reader takes its time on purpose; then nothing can be said of how often it is told something. */
@@ -104,8 +106,9 @@ export interface Item extends Told {
   readonly from: string | null;
   readonly to: string | null;
   readonly event: string;
-  readonly operationId: string | null;
-  readonly runId: string | null;
+  /** Absent where the stream did not ask for it: those over server-sent events do not. */
+  readonly operationId?: string | null;
+  readonly runId?: string | null;
   readonly step: string | null;
   readonly actor: string;
   readonly reason: string | null;
@@ -150,6 +153,10 @@ export interface Enter extends Told {
   readonly interruptible: "ALWAYS" | "AT_BOUNDARY" | "NEVER";
   /** When the engine gives up, by its own word: ISO 8601. */
   readonly deadline: string;
+  /** How long the step may take from its beginning to its end, as it is declared. */
+  readonly timeoutSeconds: number;
+  /** Where the machine may call back: another path for every entry of a run, which with the run's secret tells which entry it was. */
+  readonly path: string;
 }
 
 /**
@@ -194,11 +201,19 @@ export interface CallBack extends Told {
   readonly status: number | null;
 }
 
+/**
+ * What may be done to the service. To a replica: `kill` (SIGKILL), `freeze` (SIGSTOP until its end), `term` (SIGTERM), `clock` (its wall clock
+ * jumps). To `postgres`: `postgres-restart` (stopped at once and started again), `backends` (their connections are terminated), `disk-full`.
+ * To a wire: `drop` (connections are cut), `delay`, `half-open` (nothing comes through and nothing is closed), its target being
+ * `<replica>/database` or `<replica>/clients`. To a client: `stall` (a reader stops reading). To a node: `driver` (misbehaviour was ordered).
+ */
+export const NEMESES = ["kill", "freeze", "term", "clock", "postgres-restart", "backends", "disk-full", "drop", "delay", "half-open", "stall", "driver"] as const;
+
 /** Something was done to the service, or undone. `begin` is written before, `end` after. What is over in a moment has both. */
 export interface Nemesis extends Told {
   readonly k: "nemesis";
   readonly id: string;
-  readonly what: string;
+  readonly what: (typeof NEMESES)[number];
   /** A replica, `postgres`, a proxy, a node, … */
   readonly target: string;
   readonly phase: "begin" | "end";

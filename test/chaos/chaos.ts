@@ -1,0 +1,177 @@
+/**
+ * `npm run chaos`: three replicas on one PostgreSQL, a fleet of machines, clients and subscribers; for a while everything that
+ * can happen to them happens. Then all is quiet, everything that was begun comes to its end, the database is read, and the
+ * checker holds it against all that was recorded. What it does, and how to read what it prints: docs/chaos.md.
+ *
+ * Options: --seed N --minutes 2 --kills N --db-restarts N --nodes 1000 --streams 50 --replicas 3 --clients 6
+ * --nemeses kill,freeze,… --folder path --keep --service path --isolated
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { anySeed, chance } from "../durability/lab.ts";
+import { sampleOf, startArena, within } from "./arena.ts";
+import type { Arena } from "./arena.ts";
+import { startHelper } from "./control.ts";
+import { dump } from "./dump.ts";
+import type { MachinesCommand } from "./machines.ts";
+import { storm } from "./nemeses.ts";
+import { NEMESES, clock, record } from "./records.ts";
+import type { Run } from "./records.ts";
+import { driverCalls, takeOver } from "./summary.ts";
+import type { WatchersCommand, WatchersCount } from "./watchers.ts";
+import type { WorkloadCommand, WorkloadCount } from "./workload.ts";
+
+const { values } = parseArgs({
+  options: {
+    seed: { type: "string", default: String(anySeed()) },
+    minutes: { type: "string", default: "2" },
+    kills: { type: "string" },
+    "db-restarts": { type: "string" },
+    nodes: { type: "string", default: "1000" },
+    streams: { type: "string", default: "50" },
+    replicas: { type: "string", default: "3" },
+    clients: { type: "string", default: "6" },
+    nemeses: { type: "string", default: NEMESES.join(",") },
+    folder: { type: "string" },
+    service: { type: "string", default: fileURLToPath(new URL("../..", import.meta.url)) },
+    keep: { type: "boolean", default: false },
+    isolated: { type: "boolean", default: false },
+  },
+});
+
+const SEED = Number(values.seed);
+const MINUTES = Number(values.minutes);
+const KILL_EVERY_S = 2.2;
+const DATABASE_RESTART_EVERY_S = 27;
+const SAMPLE_MS = 5_000;
+/** In the quiet, how long nothing may change while something has not ended, and how long it may last at most. */
+const STILL_MS = 100_000;
+const QUIET_MS = 900_000;
+const CATCH_UP_MS = 60_000;
+const CHECKER = fileURLToPath(new URL("checker/check.ts", import.meta.url));
+
+function say(text: string): void {
+  console.log(`${new Date().toISOString().slice(11, 19)}  ${text}`);
+}
+
+/** What has not ended, as a sentence; null when everything has. */
+async function waitForEnds(arena: Arena): Promise<string | null> {
+  const { sql } = arena.database;
+  let before = "";
+  let changedAt = clock();
+  for (const until = clock() + QUIET_MS; ; await delay(500)) {
+    const [row] = await sql<{ unfinished: number; position: string; running: string }[]>`
+      select (select count(*)::int from operations where finished_at is null) as unfinished,
+        (select position::text from feed_position) as position,
+        (select coalesce(string_agg(concat_ws(' ', id, node_name, state, wait_reason, wish, leg, position, generation, fence), '; ' order by id), '') from (select * from runs where finished_at is null order by id limit 200) as unended) as running`;
+    if (!row || row.unfinished === 0) return null;
+    const now = `${row.position} ${row.running}`;
+    if (now !== before) changedAt = clock();
+    before = now;
+    const why = clock() - changedAt > STILL_MS ? `nothing has changed for ${STILL_MS / 1000} s` : clock() > until ? `${QUIET_MS / 1000} s are over` : null;
+    if (why) return `${row.unfinished} operations have not ended, and ${why}: ${row.running.slice(0, 4_000)}`;
+  }
+}
+
+async function main(folder: string): Promise<boolean> {
+  const nemeses = values.nemeses.split(",").filter((what) => what !== "").map((what) => {
+    const known = NEMESES.find((one) => one === what);
+    if (!known) throw new Error(`There is no nemesis ${what}. There are ${NEMESES.join(", ")}.`);
+    return known;
+  });
+  const nodes = Number(values.nodes);
+  const kills = nemeses.includes("kill") ? Number(values.kills ?? Math.ceil((MINUTES * 60) / KILL_EVERY_S)) : 0;
+  const databaseRestarts = nemeses.includes("postgres-restart") ? Number(values["db-restarts"] ?? Math.ceil((MINUTES * 60) / DATABASE_RESTART_EVERY_S)) : 0;
+  say(`seed ${SEED}: ${MINUTES} minutes, ${kills} kills, ${databaseRestarts} restarts of PostgreSQL, ${nodes} nodes, ${values.streams} streams, ${values.replicas} replicas; ${folder}`);
+
+  const nemesisRecorder = record(folder, "nemesis");
+  const replicaRecorder = record(folder, "replicas");
+  const phase = (what: "warm-up" | "storm" | "quiet" | "settled" | "over", detail: string | null = null) => nemesisRecorder.write({ t: clock(), k: "phase", what, detail });
+  const wallMs = Date.now();
+  const t = clock();
+
+  await using parts = new AsyncDisposableStack();
+  parts.defer(() => nemesisRecorder.close());
+  parts.defer(() => replicaRecorder.close());
+  const arena = await startArena({ folder, seed: SEED, replicas: Number(values.replicas), service: resolve(values.service), recorder: replicaRecorder });
+  parts.use(arena);
+  const urls = Object.fromEntries(arena.replicas.map(({ name, url }) => [name, url]));
+  const basis = { do: "start", seed: SEED, folder, urls } as const;
+  const machines = parts.use(await startHelper<MachinesCommand>("machines.ts", { ...basis, socket: join(folder, "machines.sock") }));
+  const workload = parts.use(await startHelper<WorkloadCommand>("workload.ts", { ...basis, nodes, clients: Number(values.clients) }));
+  const names = (await (phase("warm-up"), workload.tell({ do: "warm-up" }))) as readonly string[];
+  const watchers = parts.use(await startHelper<WatchersCommand>("watchers.ts", { ...basis, streams: Number(values.streams) }));
+  const sampling = setInterval(() => {
+    for (const { name, pid } of arena.replicas) {
+      const id = pid();
+      const sample = id === null ? null : sampleOf(id);
+      if (id === null || !sample) continue;
+      replicaRecorder.write({ t: clock(), k: "sample", what: "memory", replica: name, pid: id, value: sample.memory });
+      replicaRecorder.write({ t: clock(), k: "sample", what: "handles", replica: name, pid: id, value: sample.handles });
+    }
+  }, SAMPLE_MS);
+  parts.defer(() => clearInterval(sampling));
+
+  phase("storm");
+  say("storm");
+  await workload.tell({ do: "storm" });
+  const done = await storm({ arena, machines, watchers, recorder: nemesisRecorder, luck: chance(SEED), nemeses, nodes: names, milliseconds: MINUTES * 60_000, kills, databaseRestarts, isolated: values.isolated });
+
+  phase("quiet");
+  say("quiet");
+  for (const { database, clients, ...replica } of arena.replicas) {
+    database.set({});
+    clients.set({});
+    replica.shiftClock(0);
+    replica.thaw();
+  }
+  await within(120_000, "Not all replicas came back when all was quiet", () => arena.replicas.every((one) => one.isReady()));
+  const asked = (await workload.tell({ do: "quiet" })) as WorkloadCount;
+  const unsettled = await waitForEnds(arena);
+  const [last] = await arena.database.sql<{ position: string }[]>`select position::text from feed_position`;
+  const told = (await watchers.tell({ do: "catch-up", position: Number(last?.position), withinMs: CATCH_UP_MS })) as WatchersCount;
+  phase("settled", unsettled);
+  if (unsettled !== null) say(`NOT SETTLED: ${unsettled}`);
+  if (told.behind.length > 0) say(`BEHIND position ${last?.position}: ${told.behind.join(", ")}`);
+
+  const rows = await dump(arena.database.sql, folder);
+  const run: Run = { seed: SEED, nodes, streams: Number(values.streams), replicas: arena.replicas.map(({ name }) => name), nemeses, wallMs, t, unsettled };
+  writeFileSync(join(folder, "run.json"), JSON.stringify(run, null, 2));
+  phase("over");
+  const { unasked } = arena;
+  await parts.disposeAsync();
+
+  const [over, calls] = [await takeOver(folder), await driverCalls(folder)];
+  say(`${done.kills} kills, ${done.freezes} freezes, ${done.terms} told to end, ${done.databaseRestarts} restarts of PostgreSQL, ${done.others} other nemeses`);
+  say(`${asked.requests} requests, ${asked.answers} answers, ${asked.refused} of them refusals; ${rows["operations"]} operations, ${rows["runs"]} runs, ${rows["attempts"]} attempts, ${rows["transitions"]} transitions`);
+  say(`${told.opened} streams opened, ${told.items} items; ${calls.entries} entries of steps, ${calls.power} calls for power, ${calls.callBacks} call-backs`);
+  say(`take-over of a killed replica's steps: ${over.count}, p50 ${over.p50Ms} ms, max ${over.maxMs} ms (${over.slowest ?? "none"})`);
+  for (const one of unasked) say(`ENDED BY ITSELF: ${one}; the end of its log:\n${readFileSync(join(folder, `${one.split(" ")[0]}.log`), "utf8").trim().split("\n").slice(-3).join("\n")}`);
+  return (await check(folder)) && unsettled === null && told.behind.length === 0;
+}
+
+/** The checker shares nothing with us but the records. */
+async function check(folder: string): Promise<boolean> {
+  if (!existsSync(CHECKER)) throw new Error("There is no checker.");
+  const child = spawn(process.execPath, [CHECKER, folder], { stdio: "inherit" });
+  const [code] = (await once(child, "exit")) as [number | null];
+  return code === 0;
+}
+
+const folder = values.folder === undefined ? mkdtempSync(join(tmpdir(), "ostler-chaos-")) : resolve(values.folder);
+mkdirSync(folder, { recursive: true });
+let isGood = false;
+try {
+  isGood = await main(folder);
+} catch (error) {
+  console.error(error);
+}
+say(isGood ? "all promises were kept" : `NOT GOOD; seed ${SEED}; everything is in ${folder}`);
+if (isGood && !values.keep) rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+process.exit(isGood ? 0 : 1);

@@ -1,0 +1,241 @@
+/**
+ * The machines: a process that no nemesis touches. The driver `chaos` asks it over a Unix socket what happens at each entry of
+ * a step and each change of power; it decides by seed, node and attempt key, so a repeated entry comes to the same end, and
+ * writes down what it was asked and what it said. Machines that are waited for call back through the replicas' proxies:
+ * once, twice, too late, and with paths that nobody gave them.
+ */
+import { createHash, randomUUID } from "node:crypto";
+import { createServer } from "node:net";
+import type { Socket } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { chance } from "../durability/lab.ts";
+import type { Chance } from "../durability/lab.ts";
+import { obey } from "./control.ts";
+import { clock, record } from "./records.ts";
+import type { CallBack, Enter, Leave } from "./records.ts";
+
+export type MachinesCommand =
+  | { readonly do: "start"; readonly seed: number; readonly folder: string; readonly socket: string; readonly urls: Readonly<Record<string, string>> }
+  /** From now on these nodes' drivers misbehave at every third entry; none: no driver does. */
+  | { readonly do: "possess"; readonly nodes: readonly string[]; readonly how: Misbehaviour };
+
+/** `hang`: never returns, whatever its signal says. `block`: keeps the event loop for up to 30 s. `exit`: ends its process. */
+export type Misbehaviour = "throw" | "junk" | "hang" | "block" | "exit";
+
+/** What the driver says. `id` is its own number for the call. */
+type Said = { readonly id: number; readonly replica: string; readonly pid: number } & (
+  | (Omit<Enter, "t" | "k" | "entry" | "callback" | "replica" | "pid"> & { readonly say: "enter"; readonly called: boolean })
+  | { readonly say: "power"; readonly node: string; readonly what: string; readonly attemptKey: string | null }
+  | { readonly say: "cut" }
+);
+type Entered = Extract<Said, { say: "enter" }>;
+
+/** What the driver is to do. */
+type Order =
+  | { readonly kind: "done"; readonly powers?: "ON" | "OFF" }
+  | { readonly kind: "wait"; readonly seconds: number; readonly callback: boolean }
+  | { readonly kind: "failed"; readonly reason: string; readonly retryable: boolean }
+  | { readonly kind: "throw"; readonly reason: string }
+  | { readonly kind: "junk" | "hang" | "exit" }
+  | { readonly kind: "block"; readonly ms: number };
+
+const BLOCK_MS_MAX = 30_000;
+/** How long a machine goes on trying to deliver a call-back that got no answer. */
+const CALL_BACK_MS = 30_000;
+const ANSWER_MS = 5_000;
+/** Earlier paths of a run that are kept for late call-backs. */
+const PATHS_MAX = 4;
+
+let possessed: { readonly nodes: ReadonlySet<string>; readonly how: Misbehaviour } = { nodes: new Set(), how: "throw" };
+let end: () => Promise<void> = () => Promise.resolve();
+
+async function start(command: Extract<MachinesCommand, { do: "start" }>): Promise<void> {
+  const { seed, folder } = command;
+  const calls = record(folder, "driver");
+  const callBacks = record(folder, "callbacks");
+  const paths = new Map<string, string[]>();
+  let entries = 0;
+
+  /** Chance that depends on the seed and these words alone. */
+  const fate = (...words: readonly unknown[]): Chance => chance(createHash("sha256").update(JSON.stringify([seed, ...words])).digest().readUInt32LE());
+
+  function serve(socket: Socket): void {
+    /** Entries that were not answered yet, by the driver's number. */
+    const inside = new Map<number, { readonly entry: string; readonly timer: NodeJS.Timeout }>();
+    const leave = (entry: string, how: Leave["how"], detail: string | null) => calls.write({ t: clock(), k: "leave", entry, how, detail });
+    const answer = (id: number, order: object) => void (socket.writable && socket.write(`${JSON.stringify({ id, ...order })}\n`));
+
+    function enter(said: Entered): void {
+      entries += 1;
+      const entry = `e${entries}`;
+      const { replica, pid, node, attemptKey, phase, step, part, memo, called, idempotent, interruptible, deadline, timeoutSeconds, path } = said;
+      calls.write({ t: clock(), k: "enter", entry, replica, pid, node, attemptKey, phase, step, part, memo, callback: called, idempotent, interruptible, deadline, timeoutSeconds, path });
+      const runId = attemptKey.split(":")[0] ?? "";
+      const known = paths.get(runId) ?? [];
+      paths.set(runId, [...known, path].slice(-PATHS_MAX));
+      const { after, order } = decide(said, fate);
+      if (order.kind === "wait" && order.callback) void callBack({ entry, node, attemptKey, runId, path, earlier: known }, after).catch((error: unknown) => console.error("a machine could not call back:", error));
+      const timer = setTimeout(() => {
+        inside.delete(said.id);
+        const [how, detail] = told(order);
+        leave(entry, how, detail);
+        answer(said.id, { ...order, entry });
+      }, after);
+      inside.set(said.id, { entry, timer });
+    }
+
+    function power({ id, replica, pid, node, what, attemptKey }: Extract<Said, { say: "power" }>): void {
+      calls.write({ t: clock(), k: "power", entry: null, replica, pid, node, what, attemptKey });
+      const luck = fate(node, what, Math.floor(clock() / 1_000));
+      const failure = luck.often(0.01) ? `The BMC of ${node} is busy.` : undefined;
+      if (!failure && what.startsWith("set ")) powers.set(node, what === "set ON" || what === "set REBOOT" ? "ON" : "OFF");
+      const state = powers.get(node) ?? "OFF";
+      const after = what === "read" ? luck.weighed([[8, 0], [1, luck.whole(50, 300)]]) : luck.weighed([[6, luck.whole(5, 50)], [1, luck.whole(300, 1_500)]]);
+      setTimeout(() => answer(id, failure ? { failure } : { state }), after);
+    }
+
+    let rest = "";
+    socket.setEncoding("utf8").on("data", (text: string) => {
+      const lines = (rest + text).split("\n");
+      rest = lines.pop() ?? "";
+      for (const line of lines) {
+        const said = JSON.parse(line) as Said;
+        if (said.say === "enter") enter(said);
+        else if (said.say === "power") power(said);
+        else {
+          const one = inside.get(said.id);
+          if (!one) continue;
+          inside.delete(said.id);
+          clearTimeout(one.timer);
+          leave(one.entry, "cut", null);
+        }
+      }
+    });
+    socket.on("error", () => {});
+    socket.on("close", () => {
+      for (const { entry, timer } of inside.values()) {
+        clearTimeout(timer);
+        leave(entry, "lost", null);
+      }
+      inside.clear();
+    });
+  }
+
+  const powers = new Map<string, "ON" | "OFF">();
+  const replicas = Object.keys(command.urls);
+
+  interface Waiting {
+    readonly entry: string;
+    readonly node: string;
+    readonly attemptKey: string;
+    readonly runId: string;
+    readonly path: string;
+    readonly earlier: readonly string[];
+  }
+
+  /** What a machine that is waited for does about it. `orderAfter`: when the driver is told to wait, in milliseconds. */
+  async function callBack(waiting: Waiting, orderAfter: number): Promise<void> {
+    const luck = fate("call-back", waiting.attemptKey, waiting.entry);
+    const { path, runId, earlier } = waiting;
+    const when = luck.weighed([[15, "early"], [5, "never"], [80, "in time"]] as const);
+    if (luck.often(0.05)) await send(waiting, "forged", `${path.slice(0, -6)}AAAAAA`, luck);
+    if (luck.often(0.03)) await send(waiting, "forged", `/callback/${randomUUID()}.${path.split(".")[1] ?? ""}`, luck);
+    if (when === "never") return;
+    await delay(when === "early" ? orderAfter / 2 : orderAfter + luck.whole(20, 3_000));
+    for (const until = clock() + CALL_BACK_MS; clock() < until; await delay(300)) if ((await send(waiting, "good", path, luck)) !== null) break;
+    if (luck.often(0.25)) {
+      await delay(luck.whole(0, 800));
+      await send(waiting, "duplicate", path, luck);
+    }
+    const old = earlier.filter((one) => one !== path);
+    if (old.length > 0 && luck.often(0.3)) await send({ ...waiting, runId }, "late", luck.one(old), luck);
+  }
+
+  async function send({ entry, node, attemptKey, runId }: Waiting, kind: CallBack["kind"], path: string, luck: Chance): Promise<number | null> {
+    const replica = luck.one(replicas);
+    const sent = clock();
+    let status: number | null = null;
+    try {
+      const response = await fetch(`${command.urls[replica]}${path}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ entry }), signal: AbortSignal.timeout(ANSWER_MS) });
+      await response.arrayBuffer();
+      ({ status } = response);
+    } catch {
+      // No answer: the record says so.
+    }
+    callBacks.write({ t: clock(), k: "callback", id: `c${randomUUID()}`, replica, node, attemptKey, runId, kind, sent, path, status });
+    return status;
+  }
+
+  const server = createServer(serve);
+  await new Promise<void>((listening, refuse) => void server.once("error", refuse).listen(command.socket, listening));
+  end = async () => {
+    server.close();
+    await Promise.all([calls.close(), callBacks.close()]);
+  };
+}
+
+/** What comes of an entry, and after how many milliseconds. */
+function decide(said: Entered, fate: (...words: readonly unknown[]) => Chance): { readonly after: number; readonly order: Order } {
+  const { node, attemptKey, phase, step, part, memo, called } = said;
+  const luck = fate(node, attemptKey, phase, step, part, memo, called);
+  const after = luck.weighed([[4, 0], [5, luck.whole(50, 500)], [1, luck.whole(500, 2_000)]]);
+  if (part === "abort") return { after: Math.min(after, 300), order: { kind: "done" } };
+  if (possessed.nodes.has(node) && luck.often(1 / 3)) return { after, order: misbehave(possessed.how, luck) };
+  if (step === "burn_in" && luck.often(0.2)) return { after, order: { kind: "hang" } };
+  const fault = luck.weighed<Order | null>([
+    [900, null],
+    [60, { kind: "failed", reason: "The machine says: try again.", retryable: true }],
+    [6, { kind: "failed", reason: "The machine is broken.", retryable: false }],
+    [2, { kind: "throw", reason: "The machine answers in tongues." }],
+    [1, { kind: "junk" }],
+    [1, { kind: "hang" }],
+  ]);
+  if (fault) return { after, order: fault };
+  if (!memo && part === "run") {
+    if (step === "boot") return { after, order: { kind: "wait", seconds: luck.whole(4, 12), callback: true } };
+    if (step === "settle" || step === "drain" || (step === "erase_disks" && luck.often(0.5))) return { after, order: { kind: "wait", seconds: luck.whole(1, 25) / 10, callback: false } };
+  }
+  if (part === "verify" && !memo && luck.often(0.3)) return { after, order: { kind: "wait", seconds: 0.5, callback: false } };
+  const powers = step === "boot" ? "ON" : step === "remove" ? "OFF" : undefined;
+  return { after, order: { kind: "done", ...(powers && { powers }) } };
+}
+
+function misbehave(how: Misbehaviour, luck: Chance): Order {
+  switch (how) {
+    case "throw":
+      return { kind: "throw", reason: "The driver is possessed." };
+    case "block":
+      return { kind: "block", ms: luck.whole(2_000, BLOCK_MS_MAX) };
+    case "junk":
+    case "hang":
+    case "exit":
+      return { kind: how };
+  }
+}
+
+/** How the record of an entry's end tells an order. */
+function told(order: Order): readonly [Leave["how"], string | null] {
+  switch (order.kind) {
+    case "wait":
+      return ["wait", order.callback ? `call-back or ${order.seconds} s` : `${order.seconds} s`];
+    case "failed":
+      return [order.retryable ? "retry" : "fail", order.reason];
+    case "throw":
+      return ["throw", order.reason];
+    case "block":
+      return ["block", `${order.ms} ms`];
+    case "done":
+    case "junk":
+    case "hang":
+    case "exit":
+      return [order.kind, null];
+  }
+}
+
+obey<MachinesCommand>(
+  async (command) => {
+    if (command.do === "start") await start(command);
+    else possessed = { nodes: new Set(command.nodes), how: command.how };
+  },
+  () => end(),
+);

@@ -1,0 +1,52 @@
+/** What a run came to, in numbers: for whoever reads its last lines. Judges nothing; that is the checker's. */
+import { readRecords } from "./records.ts";
+
+export interface TakeOver {
+  /** Entries that a kill had cut off, and that were entered again by another process. */
+  readonly count: number;
+  readonly p50Ms: number;
+  readonly maxMs: number;
+  /** The attempt that took longest. */
+  readonly slowest: string | null;
+}
+
+/**
+ * How long after the kill of its process each entry was entered again elsewhere with the same attempt key: while PostgreSQL
+ * was away too, so it is longer than a take-over alone.
+ */
+export async function takeOver(folder: string): Promise<TakeOver> {
+  const endedAt = new Map<number, number>();
+  for await (const one of readRecords(folder, "replicas")) if (one.k === "replica" && one.what === "killed") endedAt.set(one.pid, one.t);
+  const inside = new Map<string, { readonly attemptKey: string; readonly pid: number; readonly part: string }>();
+  /** Attempts whose process was killed while it was inside, and when. */
+  const orphans = new Map<string, { readonly pid: number; readonly at: number }>();
+  const took: { readonly ms: number; readonly attemptKey: string }[] = [];
+  for await (const one of readRecords(folder, "driver")) {
+    if (one.k === "enter") {
+      const orphan = orphans.get(one.attemptKey);
+      if (orphan && orphan.pid !== one.pid) {
+        took.push({ ms: one.t - orphan.at, attemptKey: one.attemptKey });
+        orphans.delete(one.attemptKey);
+      }
+      inside.set(one.entry, one);
+    } else if (one.k === "leave") {
+      const left = inside.get(one.entry);
+      inside.delete(one.entry);
+      const at = left && endedAt.get(left.pid);
+      if (left && at !== undefined && one.how === "lost") orphans.set(left.attemptKey, { pid: left.pid, at });
+    }
+  }
+  const sorted = took.toSorted((one, other) => one.ms - other.ms);
+  return { count: sorted.length, p50Ms: Math.round(sorted[Math.floor(sorted.length / 2)]?.ms ?? 0), maxMs: Math.round(sorted.at(-1)?.ms ?? 0), slowest: sorted.at(-1)?.attemptKey ?? null };
+}
+
+/** How many calls the machines were made: entries of steps, and reads and changes of power. */
+export async function driverCalls(folder: string): Promise<{ readonly entries: number; readonly power: number; readonly callBacks: number }> {
+  let [entries, power, callBacks] = [0, 0, 0];
+  for await (const { k } of readRecords(folder, "driver")) {
+    if (k === "enter") entries += 1;
+    else if (k === "power") power += 1;
+  }
+  for await (const _ of readRecords(folder, "callbacks")) callBacks += 1;
+  return { entries, power, callBacks };
+}

@@ -1,0 +1,262 @@
+/**
+ * The subscribers: a process that no nemesis touches. Half of them come over WebSocket, half over server-sent events; some
+ * look at a part of the fleet, some stop reading for a while, and all of them leave now and then, and go on at another
+ * replica after the last cursor that they were given. All that they are told is written down.
+ */
+import { setTimeout as delay } from "node:timers/promises";
+import { createClient } from "graphql-ws";
+import { WebSocket } from "ws";
+import { chance } from "../durability/lab.ts";
+import type { Chance } from "../durability/lab.ts";
+import { TOKEN, runIdOf } from "./asking.ts";
+import { obey } from "./control.ts";
+import { clock, record } from "./records.ts";
+import type { Open } from "./records.ts";
+
+export type WatchersCommand =
+  | { readonly do: "start"; readonly seed: number; readonly folder: string; readonly urls: Readonly<Record<string, string>>; readonly streams: number }
+  /** Whether some readers stop reading now and then. */
+  | { readonly do: "stall"; readonly stalls: boolean }
+  /** Resolves with how many items were told, when every unfiltered subscriber is at the position, or the time is over. */
+  | { readonly do: "catch-up"; readonly position: number; readonly withinMs: number };
+
+/** What became of `catch-up`. */
+export interface WatchersCount {
+  readonly items: number;
+  readonly opened: number;
+  /** Subscribers that were not told everything in time. */
+  readonly behind: readonly string[];
+}
+
+type Told =
+  | ({ readonly __typename: "Transition"; readonly operation?: { readonly uuid: string } | null; readonly run?: { readonly id: string } | null } & Readonly<Record<"cursor" | "nodeUuid" | "nodeName" | "event" | "actor" | "at", string>> & Readonly<Record<"from" | "to" | "step" | "reason", string | null>> & { readonly sequence: number })
+  | { readonly __typename: "StreamBookmark"; readonly cursor: string; readonly caughtUp: boolean }
+  | { readonly __typename: "StreamReset"; readonly cursor: string; readonly code: string }
+  | { readonly __typename: "NodeSnapshot"; readonly cursor: string };
+
+const QUERY = (isFull: boolean) => `subscription ($after: String, $filter: NodeFilter) { nodeTransitions(after: $after, filter: $filter) {
+  __typename
+  ... on Transition { cursor nodeUuid nodeName sequence from to event step actor reason at ${isFull ? "operation { uuid } run { id }" : ""} }
+  ... on StreamBookmark { cursor caughtUp }
+  ... on StreamReset { cursor code }
+} }`;
+/** Longest that a subscriber stays at one replica, in milliseconds. */
+const STAY_MS = [2_000, 60_000] as const;
+const STALL_MS = [2_000, 40_000] as const;
+const CONNECT_MS = 5_000;
+const PAUSE_MS = 300;
+
+/** One connection. `pause` stops reading. */
+interface Connection {
+  readonly items: AsyncIterator<Told>;
+  pause(milliseconds: number): Promise<void>;
+  close(): void;
+}
+
+interface Subscriber {
+  readonly name: string;
+  readonly isFiltered: boolean;
+  position(): number;
+}
+
+type Work = (command: WatchersCommand) => Promise<unknown>;
+let work: Work = (command) => {
+  if (command.do !== "start") throw new Error("The subscribers were not started.");
+  work = createWatchers(command);
+  return Promise.resolve();
+};
+let end: () => Promise<void> = () => Promise.resolve();
+
+function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand, { do: "start" }>): Work {
+  const written = record(folder, "streams");
+  const replicas = Object.keys(urls);
+  const count = { items: 0, opened: 0 };
+  let isOver = false;
+  let stalls = false;
+  const leave = new AbortController();
+  const subscribers = Array.from({ length: streams }, (_, index) => subscribe(`watcher${index + 1}`, index, chance(seed * 2_000 + index)));
+
+  function subscribe(name: string, index: number, luck: Chance): Subscriber & { readonly over: Promise<void> } {
+    const transport = index % 2 === 0 ? "ws" : "sse";
+    const filter: Open["filter"] = index % 5 === 4 ? { labels: [{ key: "group", value: `g${luck.whole(0, 4)}` }] } : null;
+    let position = 0;
+
+    async function visit(): Promise<void> {
+      count.opened += 1;
+      const stream = `s${count.opened}`;
+      const replica = luck.one(replicas);
+      const isStalling = stalls && luck.often(0.15);
+      const after = String(position);
+      written.write({ t: clock(), k: "open", stream, client: name, replica, transport, after, afterPosition: position, filter, stalls: isStalling });
+      const close = (code: string, detail: string | null) => written.write({ t: clock(), k: "end", stream, code, detail });
+      const connection = (transport === "ws" ? overWebSocket : overEvents)(urls[replica] ?? "", { after, ...(filter && { filter }) });
+      let hasLeft = false;
+      const go = () => {
+        hasLeft = true;
+        connection.close();
+      };
+      const timer = setTimeout(go, luck.whole(...STAY_MS));
+      leave.signal.addEventListener("abort", go);
+      if (isStalling) void delay(luck.whole(500, 5_000)).then(() => connection.pause(luck.whole(...STALL_MS)));
+      try {
+        for (;;) {
+          const { done, value } = await connection.items.next();
+          if (done || hasLeft) return close(hasLeft ? "LEFT" : "COMPLETE", null);
+          if (value.__typename === "StreamReset") return close(value.code, value.cursor);
+          position = Number(value.cursor);
+          take(stream, value);
+        }
+      } catch (error) {
+        close(hasLeft ? "LEFT" : "LOST", hasLeft ? null : reasonOf(error));
+      } finally {
+        clearTimeout(timer);
+        leave.signal.removeEventListener("abort", go);
+        connection.close();
+      }
+    }
+
+    const over = (async () => {
+      while (!isOver) {
+        await visit();
+        await delay(luck.whole(0, PAUSE_MS));
+      }
+    })();
+    return { name, isFiltered: filter !== null, position: () => position, over };
+  }
+
+  function take(stream: string, told: Exclude<Told, { __typename: "StreamReset" }>): void {
+    const t = clock();
+    if (told.__typename === "NodeSnapshot") return;
+    if (told.__typename === "StreamBookmark") return written.write({ t, k: "mark", stream, position: Number(told.cursor), caughtUp: told.caughtUp });
+    count.items += 1;
+    const { cursor, nodeUuid, nodeName, sequence, from, to, event, step, actor, reason, at, operation, run } = told;
+    written.write({
+      t, k: "item", stream, position: Number(cursor), nodeId: nodeUuid, nodeName, sequence, from, to, event,
+      ...(operation !== undefined && { operationId: operation?.uuid ?? null }),
+      ...(run !== undefined && { runId: run && runIdOf(run.id) }),
+      step, actor, reason, at,
+    });
+  }
+
+  end = async () => {
+    isOver = true;
+    leave.abort();
+    await Promise.race([Promise.all(subscribers.map(({ over }) => over)), delay(5_000)]);
+    await written.close();
+  };
+
+  return async (command) => {
+    switch (command.do) {
+      case "start":
+        throw new Error("The subscribers were started already.");
+      case "stall":
+        stalls = command.stalls;
+        return;
+      case "catch-up": {
+        const behind = () => subscribers.filter(({ position }) => position() < command.position);
+        for (const until = clock() + command.withinMs; behind().length > 0 && clock() < until; ) await delay(100);
+        return { ...count, behind: behind().map(({ name, position, isFiltered }) => `${name}${isFiltered ? " (filtered)" : ""} at ${position()}`) } satisfies WatchersCount;
+      }
+    }
+  };
+}
+
+interface Following {
+  readonly after: string;
+  readonly filter?: NonNullable<Open["filter"]>;
+}
+
+function overWebSocket(url: string, variables: Following): Connection {
+  let socket: WebSocket | undefined;
+  const client = createClient({
+    url: `${url.replace("http", "ws")}/graphql`,
+    webSocketImpl: class extends WebSocket {
+      constructor(...given: ConstructorParameters<typeof WebSocket>) {
+        super(given[0], given[1], { handshakeTimeout: CONNECT_MS });
+      }
+    },
+    connectionParams: { authorization: `Bearer ${TOKEN}` },
+    connectionAckWaitTimeout: CONNECT_MS,
+    retryAttempts: 0,
+    on: {
+      opened(made) {
+        socket = made as WebSocket;
+      },
+    },
+  });
+  const results = client.iterate<{ nodeTransitions: Told }>({ query: QUERY(true), variables: { ...variables } });
+  return {
+    items: {
+      async next() {
+        const { done, value } = await results.next();
+        return done ? { done, value: undefined } : { done: false, value: itemOf(value) };
+      },
+    },
+    async pause(milliseconds) {
+      socket?.pause();
+      await delay(milliseconds);
+      socket?.resume();
+    },
+    close() {
+      socket?.resume();
+      void results.return?.();
+      void client.dispose();
+      setTimeout(() => socket?.terminate(), 1_000).unref();
+    },
+  };
+}
+
+function overEvents(url: string, variables: Following): Connection {
+  const leave = new AbortController();
+  let pausedUntil = Promise.resolve();
+  const items = (async function* () {
+    const connected = setTimeout(() => leave.abort(new Error("The replica did not answer.")), CONNECT_MS);
+    const response = await fetch(`${url}/graphql`, {
+      method: "POST",
+      signal: leave.signal,
+      headers: { "content-type": "application/json", accept: "text/event-stream", authorization: `Bearer ${TOKEN}` },
+      body: JSON.stringify({ query: QUERY(false), variables }),
+    });
+    clearTimeout(connected);
+    if (!response.ok || !response.body) throw new Error(`The stream was answered with ${response.status}: ${(await response.text()).slice(0, 200)}`);
+    let pending = "";
+    for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
+      await pausedUntil;
+      const whole = (pending + chunk).split("\n\n");
+      pending = whole.pop() ?? "";
+      for (const event of whole) {
+        if (/^event: complete/m.test(event)) return;
+        const data = /^data: (.*)$/m.exec(event)?.[1];
+        if (data !== undefined && data !== "") yield itemOf(JSON.parse(data) as Result);
+      }
+    }
+    throw new Error("The stream broke off.");
+  })();
+  return {
+    items,
+    pause(milliseconds) {
+      pausedUntil = delay(milliseconds);
+      return pausedUntil;
+    },
+    close: () => leave.abort(),
+  };
+}
+
+/** Of graphql-ws also an event of the socket, or a list of errors. */
+function reasonOf(error: unknown): string {
+  if (error instanceof Error) return error.message.slice(0, 300);
+  const { code, reason } = error as { readonly code?: number; readonly reason?: string };
+  return code === undefined ? JSON.stringify(error).slice(0, 300) : `closed with ${code} ${reason ?? ""}`;
+}
+
+interface Result {
+  readonly data?: { readonly nodeTransitions: Told } | null | undefined;
+  readonly errors?: readonly { readonly message: string }[] | undefined;
+}
+
+function itemOf({ data, errors }: Result): Told {
+  if (!data || errors) throw new Error(`The stream was told an error: ${errors?.map(({ message }) => message).join("; ") ?? "no data"}`);
+  return data.nodeTransitions;
+}
+
+obey<WatchersCommand>((command) => work(command), () => end());
