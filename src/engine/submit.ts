@@ -1,9 +1,10 @@
 /**
  * Admission: a request becomes an operation with its runs, or is refused and leaves no trace. Everything is judged
  * before anything is written, in one transaction that holds the nodes locked in the order of their ids; so of two
- * overlapping requests one wins and the other is told who is in the way.
+ * overlapping requests one wins and the other is told who is in the way. Ten thousand nodes take a second or two, in which
+ * others are answered: what is done for each node is done in slices.
  */
-import { randomUUID } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import type { Refusal } from "../errors.ts";
 import { judge } from "../lifecycle/admission.ts";
 import type { NodeFacts } from "../lifecycle/admission.ts";
@@ -14,6 +15,8 @@ import type { OperationKind, Route } from "../lifecycle/verbs.ts";
 import { waveOfEach } from "../lifecycle/waves.ts";
 import type { WavesWish } from "../lifecycle/waves.ts";
 import type { Composition, Registry } from "../drivers/registry.ts";
+import { insertAdmittedRuns } from "../store/admitted-runs.ts";
+import type { AdmittedRun } from "../store/admitted-runs.ts";
 import { hashOf, violatedConstraint } from "../store/database.ts";
 import type { Reader, Tx } from "../store/database.ts";
 import { clustersByIds } from "../store/clusters.ts";
@@ -22,9 +25,10 @@ import type { NodeRow } from "../store/nodes.ts";
 import { insertOperation, operationByKey } from "../store/operations.ts";
 import type { JsonObject, Plan, SitePolicy, VerbOptions } from "../store/records.ts";
 import { storePlans } from "../store/plans.ts";
-import { busyNodes, insertRuns, runsOfOperation } from "../store/runs.ts";
-import type { NewRun, RunRow } from "../store/runs.ts";
+import { busyNodes, runsOfOperation } from "../store/runs.ts";
+import type { RunRow } from "../store/runs.ts";
 import { cleansAutomatically, readSite } from "../store/site.ts";
+import { createBreaks } from "./breaks.ts";
 import { choiceFlaws, choicePath, withRunbookSteps } from "./chosen.ts";
 import { beginRuns, limitOn, placesOf } from "./begin.ts";
 import type { Beginning } from "./begin.ts";
@@ -179,7 +183,7 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
   });
   const refuseAll = admitted.length === 0 || (refusals.length > 0 && (terms.acceptance ?? "ALL_OR_NOTHING") === "ALL_OR_NOTHING");
   if (refuseAll) return { operationId: null, results: answers.map((answer) => ({ ...answer, accepted: false })), refusals, replayed: false };
-  const planHash = planHashOf(task.kind, admitted);
+  const planHash = await planHashOf(task.kind, admitted);
   if (terms.planHash !== undefined && terms.planHash !== planHash) {
     return refusedWhole([{ code: "STALE_REVISION", message: "What would be done is not what the plan said: a node, a driver or the site's policy has changed since, or the request is another one (other nodes, or another order). Look at the new plan, and send its planHash.", path: ["input", "planHash"] }]);
   }
@@ -214,25 +218,28 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
   const waveOf = waves ? waveOfEach(waves.sizes) : [];
   const runIds = new Map(admitted.map(({ node }) => [node.id, randomUUID()]));
   const turns = admitted.map(({ node, plan }, index) => turnOf(policy, node, plan, { isInTurn: index < (terms.maxParallel ?? admitted.length) && (waveOf[index] ?? 0) === 0 }));
-  const rows = admitted.map(({ node, plan, target, earlier }, index): NewRun => ({
-    id: runIds.get(node.id) ?? "",
-    operationId,
-    nodeId: node.id,
-    nodeName: node.name,
-    ordinal: index,
-    state: "QUEUED",
-    ...turns[index],
-    controller: node.controller,
-    wave: waveOf[index] ?? 0,
-    planHash: hashes[index] ?? "",
-    variables: overlay(clusterVariables.get(node.clusterId ?? ""), hostGroupOf(node, task.options), variables),
-    position: nextPosition(plan, 0),
-    target,
-    movesState: plan.finish.length > 0 || plan.legs.some(({ enter }) => enter.length > 0),
-    attempt: (earlier?.attempt ?? 0) + 1,
-    restartOf: earlier?.id ?? null,
-  }));
-  await insertRuns(work.tx, rows);
+  function* runs(): Generator<AdmittedRun> {
+    for (const [index, { node, plan, target, earlier }] of admitted.entries()) {
+      yield {
+        id: runIds.get(node.id) ?? "",
+        operationId,
+        nodeId: node.id,
+        nodeName: node.name,
+        ordinal: index,
+        ...(turns[index] ?? NO_TURN),
+        controller: node.controller,
+        wave: waveOf[index] ?? 0,
+        planHash: hashes[index] ?? "",
+        variables: overlay(clusterVariables.get(node.clusterId ?? ""), hostGroupOf(node, task.options), variables),
+        position: nextPosition(plan, 0),
+        target,
+        movesState: plan.finish.length > 0 || plan.legs.some(({ enter }) => enter.length > 0),
+        attempt: (earlier?.attempt ?? 0) + 1,
+        restartOf: earlier?.id ?? null,
+      };
+    }
+  }
+  await insertAdmittedRuns(work.tx, runs());
   const beginnings = admitted.flatMap(({ node, plan, target }, index): Beginning[] => (turns[index]?.state === "RUNNING" ? [{ runId: runIds.get(node.id) ?? "", node, plan, target }] : []));
   await beginRuns(work, parts.queue, { id: operationId, reason: terms.reason ?? null }, caller.actor, beginnings);
   if (beginnings.length < admitted.length) work.afterCommit(parts.nudge);
@@ -247,10 +254,16 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
 }
 
 /** The same while the kind, the nodes, their states, plans and targets are. Each plan is hashed once: nodes of one kind share theirs. */
-function planHashOf(kind: OperationKind, admitted: readonly { readonly node: NodeRow; readonly plan: Plan; readonly target: NodeRow["state"] }[]): string {
+async function planHashOf(kind: OperationKind, admitted: readonly { readonly node: NodeRow; readonly plan: Plan; readonly target: NodeRow["state"] }[]): Promise<string> {
   const hashes = new Map(admitted.map(({ plan }) => [plan, ""]));
   for (const plan of hashes.keys()) hashes.set(plan, hashOf(plan));
-  return hashOf([kind, admitted.map(({ node, plan, target }) => [node.id, node.state, hashes.get(plan), target])]);
+  const hash = createHash("sha256").update(JSON.stringify(kind));
+  const mayBreak = createBreaks();
+  for (const { node, plan, target } of admitted) {
+    hash.update(JSON.stringify([node.id, node.state, hashes.get(plan), target]));
+    await mayBreak();
+  }
+  return hash.digest("hex");
 }
 
 /** Where some nodes may fail, a failed one does not undo the others unless that is asked for. */
@@ -259,12 +272,15 @@ function onFailureOf(terms: Terms, kind: OperationKind): FailurePolicy {
   return terms.onFailure ?? (terms.waves?.maxFailures !== undefined && usual === "CLEAN_UP_ALL" ? "CLEAN_UP_FAILED" : usual);
 }
 
+type Turn = Pick<AdmittedRun, "state" | "waitingSince" | "waitFor" | "slotPhase" | "slotController">;
+const NO_TURN: Turn = { state: "QUEUED", waitingSince: null, waitFor: null, slotPhase: null, slotController: null };
+
 /** Whether a run begins now, and if not, what it waits for. */
-function turnOf(policy: SitePolicy, node: NodeRow, plan: Plan, { isInTurn }: { readonly isInTurn: boolean }): Pick<NewRun, "state" | "waitingSince" | "waitFor" | "slotPhase" | "slotController"> {
+function turnOf(policy: SitePolicy, node: NodeRow, plan: Plan, { isInTurn }: { readonly isInTurn: boolean }): Turn {
   const phase = plan.legs[0]?.phase;
   const waitFor = limitOn(policy, phase, node.controller);
-  if (isInTurn && waitFor === null) return { state: "RUNNING", ...placesOf(phase, node.controller) };
-  return { state: "QUEUED", waitingSince: new Date(), waitFor: isInTurn ? waitFor : null };
+  if (isInTurn && waitFor === null) return { ...NO_TURN, state: "RUNNING", ...placesOf(phase, node.controller) };
+  return { ...NO_TURN, waitingSince: new Date(), waitFor: isInTurn ? waitFor : null };
 }
 
 /** Drivers are told the node's host group, the one it is to get before the one it has. */
@@ -283,7 +299,9 @@ async function judgeAll(tx: Tx, registry: Registry, policy: SitePolicy, nodes: R
   const busy = new Map((await busyNodes(tx, [...nodes.keys()])).map((run) => [run.nodeId, run]));
   const planned = new Map<string, Plan>();
   const judged = new Map<string, Judged>();
+  const mayBreak = createBreaks();
   for (const node of nodes.values()) {
+    await mayBreak();
     const composed = registry.compose(node);
     const facts = factsOf(node, composed, busy.get(node.id) ?? null);
     const earlier = task.routeOf?.(node) ?? null;
@@ -294,7 +312,7 @@ async function judgeAll(tx: Tx, registry: Registry, policy: SitePolicy, nodes: R
     }
     // Who asks for a cleaning means it, whatever happens by itself.
     const automaticCleaning = task.kind === "CLEAN" || cleansAutomatically(policy, node);
-    const key = hashOf([node.driver, node.borrowed, found.route, automaticCleaning]);
+    const key = JSON.stringify([node.driver, node.borrowed, found.route, automaticCleaning]);
     const phase = CHOOSING[task.kind];
     const request = {
       nodeName: node.name,
