@@ -189,6 +189,20 @@ describe("a request", () => {
     expect(await open.query(`{ cluster(by: { name: "by-get" }) { name } }`)).toEqual({ cluster: null });
   });
 
+  test.each(["application/json", "application/graphql-response+json", "multipart/mixed", "application/*"])("for a stream that accepts %s is told what to accept, and no stream is left", async (accept) => {
+    const response = await fetch(`${open.url}/graphql`, { method: "POST", headers: { "content-type": "application/json", accept }, body: JSON.stringify({ query: "subscription { nodeTransitions(snapshot: true) { __typename } }" }) });
+    expect(response.status).toBe(406);
+    expect(response.headers.get("content-type")).toBe("application/json; charset=utf-8");
+    expect(await response.json()).toEqual({ errors: [{ message: expect.stringContaining("`Accept: text/event-stream`"), extensions: { code: "BAD_REQUEST" } }] });
+    await eventually("nobody listens", async () => open.listeners() === 0);
+  });
+
+  test("whose answer the client cannot read is not executed", async () => {
+    const response = await fetch(`${open.url}/graphql`, { method: "POST", headers: { "content-type": "application/json", accept: "text/plain, image/*" }, body: JSON.stringify({ query: 'mutation { createCluster(input: { name: "unread" }) { cluster { id } } }' }) });
+    expect([response.status, await response.json()]).toMatchObject([406, { errors: [{ message: expect.stringContaining("application/json"), extensions: { code: "BAD_REQUEST" } }] }]);
+    expect(await open.query('{ cluster(by: { name: "unread" }) { id } }')).toEqual({ cluster: null });
+  });
+
   test("may read as a GET", async () => {
     const response = await fetch(`${open.url}/graphql?query={viewer{subject}}`, { headers: { accept: "application/json" } });
     expect(await response.json()).toMatchObject({ data: { viewer: { subject: "anonymous" } } });
