@@ -85,9 +85,9 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
     }
 
     function power({ id, replica, pid, node, what, attemptKey }: Extract<Said, { say: "power" }>): void {
-      calls.write({ t: clock(), k: "power", entry: null, replica, pid, node, what, attemptKey });
       const luck = fate(node, what, Math.floor(clock() / 1_000));
-      const failure = luck.often(0.01) ? `The BMC of ${node} is busy.` : undefined;
+      const failure = luck.often(0.01) ? `The BMC of ${node} is busy.` : null;
+      calls.write({ t: clock(), k: "power", entry: null, replica, pid, node, what, attemptKey, failure });
       if (!failure && what.startsWith("set ")) powers.set(node, what === "set ON" || what === "set REBOOT" ? "ON" : "OFF");
       const state = powers.get(node) ?? "OFF";
       const after = what === "read" ? luck.weighed([[8, 0], [1, luck.whole(50, 300)]]) : luck.weighed([[6, luck.whole(5, 50)], [1, luck.whole(300, 1_500)]]);

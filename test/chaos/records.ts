@@ -182,6 +182,8 @@ export interface Power extends Told {
   /** `read`, `set ON`, `set OFF`, `set REBOOT`, `set SOFT_OFF`, `boot PXE`, … */
   readonly what: string;
   readonly attemptKey: string | null;
+  /** Why it is refused, as the driver is told; it is decided when it is asked. Null: it is carried out. */
+  readonly failure: string | null;
 }
 
 /** A machine, or somebody who would like to be one, called back. Written when it is answered, or when that failed. */

@@ -153,9 +153,9 @@ export default function createChaos() {
     return state;
   };
 
-  const clean = { phase: "clean", timeoutSeconds: 60, idempotent: true };
-  const deploy = { phase: "deploy", timeoutSeconds: 60, idempotent: true };
-  const undeploy = { phase: "undeploy", timeoutSeconds: 60, idempotent: true, interruptible: "ALWAYS", touches: [] };
+  const clean = { phase: "clean", timeoutSeconds: 20, idempotent: true };
+  const deploy = { phase: "deploy", timeoutSeconds: 20, idempotent: true };
+  const undeploy = { phase: "undeploy", timeoutSeconds: 20, idempotent: true, interruptible: "ALWAYS", touches: [] };
   const retries = { times: 6, backoffSeconds: 0.5 };
 
   return {
@@ -172,7 +172,7 @@ export default function createChaos() {
     inspect: {
       supportsAbort: true,
       withoutReboot: true,
-      steps: [step({ name: "collect", phase: "inspect", priority: 10, timeoutSeconds: 60, idempotent: true, interruptible: "ALWAYS", retries, touches: [] })],
+      steps: [step({ name: "collect", phase: "inspect", priority: 10, timeoutSeconds: 20, idempotent: true, interruptible: "ALWAYS", retries, touches: [] })],
     },
     clean: {
       supportsAbort: true,
