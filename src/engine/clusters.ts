@@ -8,7 +8,7 @@ import { deleteCluster as removeCluster, insertCluster, lockCluster, updateClust
 import type { ClusterRow } from "../store/clusters.ts";
 import { lockNodes, nodeKeys, updateNodes } from "../store/nodes.ts";
 import { workOnClusters } from "../store/operations.ts";
-import { nameFlaw } from "./names.ts";
+import { listed, nameFlaw } from "./names.ts";
 import { findCluster, selectNodes, unknownCluster } from "./select.ts";
 import type { ClusterRef, NodeSelector } from "./select.ts";
 import { sizeFlaws } from "./sizes.ts";
@@ -120,7 +120,7 @@ async function addNodes(work: Work, clusterId: string, selector: NodeSelector, p
   const nodes = await lockNodes(work.tx, found.nodes.map(({ nodeId }) => nodeId));
   const elsewhere = nodes.filter((node) => node.clusterId !== null && node.clusterId !== clusterId);
   if (elsewhere.length > 0) {
-    const names = elsewhere.map(({ name }) => name).join(", ");
+    const names = listed(elsewhere.map(({ name }) => name));
     throw new Refused([{ code: "INVALID_STATE", message: `${names} ${elsewhere.length === 1 ? "is" : "are"} in another cluster already; take them out of it first.`, path, ...(elsewhere[0] && { nodeId: elsewhere[0].id }) }]);
   }
   await updateNodes(work.tx, nodes.filter((node) => node.clusterId === null).map(({ id }) => id), { clusterId });
@@ -132,7 +132,7 @@ async function removeNodes(work: Work, cluster: ClusterRow, selector: NodeSelect
   const nodes = await lockNodes(work.tx, found.nodes.map(({ nodeId }) => nodeId));
   const strangers = nodes.filter((node) => node.clusterId !== cluster.id).map(({ name }) => name);
   if (strangers.length > 0) {
-    throw new Refused([{ code: "NOT_FOUND", message: `${strangers.join(", ")} ${strangers.length === 1 ? "is" : "are"} not in cluster ${cluster.name}.`, missing: strangers, path: ["input", "remove"] }]);
+    throw new Refused([{ code: "NOT_FOUND", message: `${listed(strangers)} ${strangers.length === 1 ? "is" : "are"} not in cluster ${cluster.name}.`, missing: strangers, path: ["input", "remove"] }]);
   }
   await updateNodes(work.tx, nodes.map(({ id }) => id), { clusterId: null });
 }

@@ -22,3 +22,12 @@ export function hostGroupFlaw(hostGroup: string | null | undefined, path: readon
   if (hostGroup == null || LABEL.test(hostGroup)) return [];
   return [{ code: "INVALID_INPUT", message: `The host group ${JSON.stringify(hostGroup)} does not do: letters, digits, dot, dash, slash and underscore, 1 to 63 of them, with a letter or digit at either end.`, path: [...path, "hostGroup"] }];
 }
+
+/** Names that a sentence tells at most: what names all of them is beside it, for programs. */
+const LISTED_MAX = 10;
+
+/** The names as a sentence tells them: the first few, and how many more there are. */
+export function listed(names: readonly string[]): string {
+  const more = names.length - LISTED_MAX;
+  return more > 0 ? `${names.slice(0, LISTED_MAX).join(", ")} and ${more.toLocaleString("en")} more` : names.join(", ");
+}

@@ -4,6 +4,7 @@ import type { Reader } from "../store/database.ts";
 import { nodeKeys, nodesByIds, nodesByNames } from "../store/nodes.ts";
 import type { NodeFilter } from "../store/nodes.ts";
 import { clusterByName, clustersByIds } from "../store/clusters.ts";
+import { listed } from "./names.ts";
 
 /** Which nodes. Exactly one member. */
 export type NodeSelector =
@@ -45,7 +46,7 @@ export async function selectNodes(reader: Reader, selector: NodeSelector, path: 
   const idOf = new Map(rows.map((row) => [byId ? row.id : row.name, row.id]));
   const missing = refs.filter((ref) => !idOf.has(ref));
   if (missing.length > 0) {
-    return { refusals: [{ code: "NOT_FOUND", message: `There ${missing.length === 1 ? "is no node" : "are no nodes"} ${missing.join(", ")}.`, path: [...path, field], missing }] };
+    return { refusals: [{ code: "NOT_FOUND", message: `There ${missing.length === 1 ? "is no node" : "are no nodes"} ${listed(missing)}.`, path: [...path, field], missing }] };
   }
   return { nodes: refs.map((ref) => ({ ref, nodeId: idOf.get(ref) ?? "" })), clusterId: null };
 }

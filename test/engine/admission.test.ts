@@ -27,6 +27,12 @@ describe("a request is refused as a whole", () => {
     expect(answer.refusals).toMatchObject([{ code: "NOT_FOUND", missing: ["7", "00000000-0000-4000-8000-000000000000"] }]);
   });
 
+  test("names all nodes that are not there, and tells of the first ten", async () => {
+    const names = Array.from({ length: 10_000 }, (_, index) => `ghost-${index}`);
+    const { refusals } = await ostler.engine.submit(ALICE, { kind: "DEPLOY", nodes: { names } });
+    expect(refusals).toEqual([{ code: "NOT_FOUND", message: `There are no nodes ${names.slice(0, 10).join(", ")} and 9,990 more.`, path: ["input", "nodes", "names"], missing: names }]);
+  });
+
   test("when a filter matches nothing, or a cluster has no nodes or is none", async () => {
     await ostler.engine.createCluster(ALICE, { name: "empty" });
     const codes = [];
