@@ -8,6 +8,7 @@ import { deleteCluster as removeCluster, insertCluster, lockCluster, updateClust
 import type { ClusterRow } from "../store/clusters.ts";
 import { lockNodes, nodeKeys, updateNodes } from "../store/nodes.ts";
 import { workOnClusters } from "../store/operations.ts";
+import { differing } from "./edits.ts";
 import { listed, nameFlaw } from "./names.ts";
 import { findCluster, selectNodes, unknownCluster } from "./select.ts";
 import type { ClusterRef, NodeSelector } from "./select.ts";
@@ -58,7 +59,8 @@ export async function updateCluster(transact: Transact, ref: ClusterRef, change:
       const variables = isVariables(change.variables) ? overlay(cluster.variables, change.variables) : undefined;
       const tooLarge = sizeFlaws("The variables together with those that the cluster has", variables, VARIABLES, cluster.variables);
       if (tooLarge.length > 0) throw new Refused(tooLarge);
-      await changeCluster(work.tx, cluster.id, { ...(change.name !== undefined && { name: change.name }), ...(variables && { variables }) });
+      const changed = differing<ClusterRow>(cluster, { ...(change.name !== undefined && { name: change.name }), ...(variables && { variables }) });
+      if (changed || change.remove || change.add) await changeCluster(work.tx, cluster.id, changed ?? {});
       if (change.remove) await removeNodes(work, cluster, change.remove);
       if (change.add) await addNodes(work, cluster.id, change.add, ["input", "add"]);
       return { clusterId: cluster.id, refusals: [] };

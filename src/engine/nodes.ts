@@ -13,6 +13,7 @@ import type { JsonObject } from "../store/records.ts";
 import { busyNodes, runsPausedByMaintenance } from "../store/runs.ts";
 import type { Queue } from "./queue.ts";
 import { createRedactor, isStorable } from "./redact.ts";
+import { differing, isSame } from "./edits.ts";
 import { hostGroupFlaw, labelFlaws, nameFlaw } from "./names.ts";
 import { isUuid, selectNodes } from "./select.ts";
 import type { ClusterRef, NodeSelector } from "./select.ts";
@@ -252,14 +253,15 @@ export async function updateNode(parts: NodeParts, nodeId: string, change: NodeC
         throw new Refused([{ code: "STALE_REVISION", message: `Node ${node.name} is at revision ${node.revision}, not ${change.ifRevision}; read it again and repeat the change.`, nodeId, path: ["input", "ifRevision"] }]);
       }
       const redrives = change.driver !== undefined || change.settings !== undefined || change.interfaces !== undefined;
-      const drivers = redrives ? await prepare(parts.registry, merged(node, change), ["input"], keptOf(node, await secretsOf(work.tx, nodeId))) : null;
+      const secrets = redrives ? await secretsOf(work.tx, nodeId) : {};
+      const drivers = redrives ? await prepare(parts.registry, merged(node, change), ["input"], keptOf(node, secrets)) : null;
       const flaws = [
         ...(drivers?.refusals ?? [...(change.name === undefined ? [] : nameFlaw(change.name, ["input", "name"])), ...labelFlaws(change.labels, ["input"]), ...hostGroupFlaw(change.hostGroup, ["input"])]),
         ...(await nameTaken(work, node, change)),
       ];
       if (flaws.length > 0) throw new Refused(flaws);
       const next = merged(node, change);
-      await changeNode(work.tx, nodeId, {
+      const changed = differing<NodeRow>(node, {
         ...(change.name !== undefined && { name: change.name }),
         ...(change.labels !== undefined && { labels: change.labels }),
         ...(change.isProtected !== undefined && { isProtected: change.isProtected }),
@@ -267,7 +269,9 @@ export async function updateNode(parts: NodeParts, nodeId: string, change: NodeC
         ...(change.automaticCleaning !== undefined && { automaticCleaning: change.automaticCleaning }),
         ...(drivers && { driver: next.driver, borrowed: borrowedOf(next.interfaces), settings: drivers.settings, controller: drivers.controller }),
       });
-      if (drivers) await putSecrets(work.tx, [{ nodeId, secrets: drivers.secrets }]);
+      const given = drivers && !isSame(drivers.secrets, secrets) ? drivers.secrets : null;
+      if (changed || given) await changeNode(work.tx, nodeId, changed ?? {});
+      if (given) await putSecrets(work.tx, [{ nodeId, secrets: given }]);
       return { nodeIds: [nodeId], refusals: [] };
     });
   } catch (error) {

@@ -9,6 +9,7 @@ import { violatedConstraint } from "../store/database.ts";
 import { deleteRunbook as removeRunbook, insertRunbook, lockRunbook, updateRunbook as changeRunbook } from "../store/runbooks.ts";
 import type { RunbookRow } from "../store/runbooks.ts";
 import type { StepChoice } from "../store/records.ts";
+import { differing } from "./edits.ts";
 import { nameFlaw } from "./names.ts";
 import { formFlaws, lengthFlaws, stepLabel } from "./plan.ts";
 import type { Transact, Work } from "./transition.ts";
@@ -48,11 +49,12 @@ export async function updateRunbook(transact: Transact, name: string, change: Ru
   return guarded(change, () =>
     transact(async (work) => {
       const runbook = await lockKnown(work, name, change.ifRevision);
-      await changeRunbook(work.tx, runbook.id, {
+      const changed = differing<RunbookRow>(runbook, {
         ...(change.name !== undefined && { name: change.name }),
         ...(change.description !== undefined && { description: change.description }),
         ...(change.steps && { steps: change.steps }),
       });
+      if (changed) await changeRunbook(work.tx, runbook.id, changed);
       return { runbookId: runbook.id, refusals: [] };
     }),
   );

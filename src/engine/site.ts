@@ -8,6 +8,7 @@ import { INTERFACES, stepsOf } from "../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Registry } from "../drivers/registry.ts";
 import type { LimitedPhase, SitePolicy, StepPolicy } from "../store/records.ts";
 import { changeSite, lockSite } from "../store/site.ts";
+import { isSame } from "./edits.ts";
 import { checkArgs, issueText } from "./plan.ts";
 import type { Caller, Transact } from "./transition.ts";
 
@@ -51,7 +52,8 @@ export async function updateSite({ transact, registry, limitsChanged }: SitePart
     if (change.ifRevision !== undefined && change.ifRevision !== site.revision) {
       return { done: false, refusals: [{ code: "STALE_REVISION", message: `The site's policy is at revision ${site.revision}, not ${change.ifRevision}; read it again and repeat the change.`, path: ["input", "ifRevision"] }] };
     }
-    await changeSite(work.tx, changed(site.policy, change), caller.actor);
+    const policy = changed(site.policy, change);
+    if (!isSame(policy, site.policy)) await changeSite(work.tx, policy, caller.actor);
     if (change.phaseLimits !== undefined || change.controllerLimit !== undefined) work.afterCommit(limitsChanged);
     return { done: true, refusals: [] };
   });

@@ -49,6 +49,17 @@ describe("variables", () => {
     expect(await ostler.test.sql`select variables from clusters where name = ${name}`).toEqual([{ variables: { a: 1, c: 3 } }]);
   });
 
+  test("that are set to what they are leave the cluster's revision as it is; its members count as a change", async () => {
+    const name = await aCluster({ a: 1 });
+    const revision = async () => (await ostler.test.sql`select revision from clusters where name = ${name}`)[0]?.["revision"];
+    const before = Number(await revision());
+    for (const change of [{}, { name }, { variables: {} }, { variables: { a: 1, b: null } }]) await ostler.engine.updateCluster(ALICE, { name }, change);
+    expect(await revision()).toBe(before);
+    const node = await ostler.aNode().made();
+    await ostler.engine.updateCluster(ALICE, { name }, { add: { ids: [node.id] } });
+    expect(await revision()).toBe(before + 1);
+  });
+
   test("of many layers are taken in their order", () => {
     expect(overlay({ a: 1, b: 1, c: 1 }, undefined, { b: 2, c: null }, null, { c: 3 })).toEqual({ a: 1, b: 2, c: 3 });
   });

@@ -196,6 +196,19 @@ describe("editing a node", () => {
     expect(await secretsOf(ostler.database.reader, node.id)).toEqual({ fake: { password: "correct-horse" } });
   });
 
+  test("that changes nothing leaves its revision as it is, and its secrets", async () => {
+    const node = await ostler.aNode().with("fake", { password: "correct-horse", delayMs: 5 }).labelled({ rack: "1", row: "2" }).made();
+    const before = await ostler.node(node);
+    for (const change of [{}, { name: node.name }, { labels: { row: "2", rack: "1" } }, { settings: { delayMs: 5, password: "correct-horse" } }, { settings: {} }, { driver: "fake" }, { hostGroup: null, automaticCleaning: null, isProtected: false }]) {
+      expect(await ostler.engine.updateNode(ALICE, node.id, change)).toEqual({ nodeIds: [node.id], refusals: [] });
+      expect(await ostler.node(node)).toEqual(before);
+    }
+    await ostler.engine.updateNode(ALICE, node.id, { settings: { password: "battery-staple" } });
+    expect(await ostler.node(node)).toMatchObject({ revision: before.revision + 1, settings: before.settings });
+    expect(await secretsOf(ostler.database.reader, node.id)).toEqual({ fake: { password: "battery-staple" } });
+    expect((await ostler.engine.updateNode(ALICE, node.id, { ifRevision: before.revision })).refusals).toMatchObject([{ code: "STALE_REVISION" }]);
+  });
+
   test("of a revision that has passed is STALE_REVISION", async () => {
     const node = await ostler.aNode().made();
     const { revision } = await ostler.node(node);

@@ -75,6 +75,8 @@ describe("a change of a runbook", () => {
     await engine.updateRunbook(ALICE, "changing", { name: "changed", description: null, ifRevision: 2 });
     expect(await runbookByName(reader, "changing")).toBeUndefined();
     expect(await runbookByName(reader, "changed")).toMatchObject({ description: null, steps: [step("erase_metadata")], revision: 3 });
+    for (const change of [{}, { name: "changed", description: null, steps: [step("erase_metadata")] }]) await engine.updateRunbook(ALICE, "changed", change);
+    expect(await runbookByName(reader, "changed")).toMatchObject({ revision: 3 });
   });
 
   test("and its deletion are refused when somebody else was quicker", async () => {
