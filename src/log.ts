@@ -4,15 +4,16 @@
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { pino } from "pino";
-import type { Logger } from "pino";
+import type { DestinationStream, Logger } from "pino";
 
 export type Log = Logger;
 
 export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-export function createLog(level: LogLevel): Log {
-  return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime, serializers: { err: errorToLog }, mixin: loggedHere }, pino.destination({ dest: 2, sync: true }));
+/** `to`: where the lines go. */
+export function createLog(level: LogLevel, to: DestinationStream = pino.destination({ dest: 2, sync: true })): Log {
+  return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime, serializers: { err: errorToLog }, mixin: loggedHere }, to);
 }
 
 /** What lines have in common that are written on behalf of one request. */

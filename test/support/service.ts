@@ -5,7 +5,6 @@
 import { createClient } from "graphql-ws";
 import type { Client } from "graphql-ws";
 import type { FormattedExecutionResult } from "graphql";
-import { pino } from "pino";
 import { expect } from "vitest";
 import { WebSocket } from "ws";
 import createFake from "../../plugins/fake/index.ts";
@@ -19,12 +18,14 @@ import type { Transact } from "../../src/engine/transition.ts";
 import { createTail } from "../../src/feed/tail.ts";
 import type { Tail } from "../../src/feed/tail.ts";
 import { buildSchema, hashOfSchema, schemaText } from "../../src/graphql/schema.ts";
+import { createLog } from "../../src/log.ts";
 import type { Log } from "../../src/log.ts";
 import { startServer } from "../../src/http/server.ts";
 import type { RunningServer } from "../../src/http/server.ts";
 import { createBell } from "../../src/store/bell.ts";
 import { openDatabase } from "../../src/store/database.ts";
 import type { Database } from "../../src/store/database.ts";
+import { createTelemetry } from "../../src/telemetry/telemetry.ts";
 import { testDatabase } from "./database.ts";
 import type { TestDatabase } from "./database.ts";
 import { eventually } from "./eventually.ts";
@@ -59,6 +60,8 @@ export interface ServiceSetup {
   readonly takeMs?: number;
   /** Called with the text of each statement that a request reads by. */
   readonly onStatement?: (text: string) => void;
+  /** Whether metrics and, as far as the environment asks for them, traces are made of what it does. */
+  readonly watched?: true;
 }
 
 export interface ServiceUnderTest extends AsyncDisposable {
@@ -108,19 +111,22 @@ let nodesMade = 0;
 export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<ServiceUnderTest> {
   await using making = new AsyncDisposableStack();
   const logLines: string[] = [];
-  const log: Log = pino({ level: "trace", base: null }, { write: (line: string) => void logLines.push(line) });
+  const log: Log = createLog("trace", { write: (line: string) => void logLines.push(line) });
   const test = making.use(await testDatabase());
   const database = making.use(await openDatabase({ connection: test.connection, connectionsMax: 10, ...(setup.onStatement && { onStatement: setup.onStatement }) }));
   const bell = making.use(await createBell(database, (error) => log.warn({ err: error }, "bell")));
-  const counted = countListeners(making.use(await createTail({ database, bell, log })));
+  const telemetry = setup.watched && making.use(await createTelemetry({ log, version: "0.0.0-test" }));
+  const observer = telemetry ? { observer: telemetry.observer } : {};
+  const counted = countListeners(making.use(await createTail({ database, bell, log, ...observer })));
   const { tail } = counted;
   const fake = createFake({ log: (message) => log.info(message) }) as unknown as AnyDriver;
   const registry = making.use(createRegistry([fake, ...((setup.drivers ?? []) as unknown as AnyDriver[])]));
-  const engine = making.use(await createEngine({ database, registry, bell, log, concurrency: setup.concurrency ?? 32, abortGraceMs: ABORT_GRACE_MS, tearDownMs: TEAR_DOWN_MS, drainMs: DRAIN_MS }));
+  const working = making.use(await createEngine({ database, registry, bell, log, ...observer, concurrency: setup.concurrency ?? 32, abortGraceMs: ABORT_GRACE_MS, tearDownMs: TEAR_DOWN_MS, drainMs: DRAIN_MS }));
+  const engine = telemetry?.watch(working) ?? working;
   const schema = buildSchema(registry.drivers);
   const text = schemaText(schema);
   const services = { database, registry, engine, tail, version: "0.0.0-test", schemaHash: hashOfSchema(text) };
-  let server: RunningServer | null = await startServer({ host: "127.0.0.1", port: 0, token: setup.token ?? null, ...httpOptions(setup), schema, schemaText: text, services, log });
+  let server: RunningServer | null = await startServer({ host: "127.0.0.1", port: 0, token: setup.token ?? null, ...httpOptions(setup), schema, schemaText: text, services, log, ...observer, ...(telemetry && { scrape: telemetry.scrapeOf(database.bounded) }) });
   const { url } = server;
   const close = async () => {
     const open = server;
