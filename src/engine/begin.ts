@@ -44,7 +44,9 @@ export async function beginRuns(work: Work, queue: Queue, operation: { readonly 
   for (const beginning of beginnings) {
     const { node, plan, target } = beginning;
     const key = JSON.stringify([node.state, plan.legs[0]?.enter ?? [], target, stageOnEntering(plan, 0)]);
-    groups.set(key, [...(groups.get(key) ?? []), beginning]);
+    const group = groups.get(key);
+    if (group) group.push(beginning);
+    else groups.set(key, [beginning]);
   }
   for (const group of groups.values()) {
     const [first] = group;
@@ -141,7 +143,11 @@ async function beginThose(work: Work, parts: BeginParts, operation: OperationRow
     if (limit === null) {
       await updateRun(work.tx, run.id, { state: "RUNNING", waitingSince: null, ...placesOf(phase, run.controller) });
       beginnings.push({ runId: run.id, node, plan, target: run.target });
-    } else held.set(limit, [...(held.get(limit) ?? []), run.id]);
+    } else {
+      const waiting = held.get(limit);
+      if (waiting) waiting.push(run.id);
+      else held.set(limit, [run.id]);
+    }
   }
   await beginRuns(work, parts.queue, operation, operation.actor, beginnings);
   for (const [waitFor, ids] of held) await updateRuns(work.tx, ids, { waitFor });

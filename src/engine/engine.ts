@@ -117,11 +117,12 @@ const ABORT_GRACE_MS = 10_000;
 const TEAR_DOWN_MS = 60_000;
 const PROBE_MS = 30_000;
 const DRAIN_MS = 5_000;
+const QUEUE_CONNECTIONS = 5;
 
 export async function createEngine(options: EngineOptions): Promise<Engine> {
   const { database, registry, bell, log, concurrency, observer = NOBODY } = options;
   const transact = createTransact(database, bell);
-  const queue = await createQueue({ connection: database.connection, bell, log, concurrency });
+  const queue = await createQueue({ connection: database.connection, bell, log, concurrency, connectionsMax: QUEUE_CONNECTIONS, supervises: true });
   const turns = createTurns({ database, transact, registry, queue, log });
   const { nudge } = turns;
   const runner = createRunner({ database, transact, registry, queue, nudge, bell, log, abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS });
@@ -177,8 +178,8 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       await powerReader.close();
       await turns.close();
       rest();
-      const ended = await queue.stop(Math.max(0, restedAt + (options.drainMs ?? DRAIN_MS) - performance.now()));
-      if (!ended) log.warn("steps are still running; another process, or the next start, takes them up");
+      const ended = await queue.stop(Math.max(0, restedAt + (options.drainMs ?? DRAIN_MS) - performance.now()), runner.letGo);
+      if (!ended) log.warn("steps were still running and are handed back; another process, or the next start, takes them up");
       runner.close();
     },
   };

@@ -18,7 +18,7 @@ import type { Database, Reader } from "../store/database.ts";
 import { discoverySecretsOf, endDiscovery, lockController, lockQueuedDiscovery, nodeWithController, nodeWithSettings, queuedDiscoveries } from "../store/discoveries.ts";
 import type { DiscoveryRow } from "../store/discoveries.ts";
 import { nodesByNames } from "../store/nodes.ts";
-import { lockOperation, operationBegins, operationsByIds, updateOperation } from "../store/operations.ts";
+import { lockOperation, operationsBegin, operationsByIds, updateOperation } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { Failure } from "../store/records.ts";
 import { finishDiscovery } from "./discover.ts";
@@ -75,7 +75,7 @@ export function createProber(parts: ProberParts): Prober {
   // ---- one discovery
 
   async function open(operationId: string): Promise<Held | null> {
-    await transact(({ tx }) => operationBegins(tx, operationId));
+    await transact(({ tx }) => operationsBegin(tx, [operationId]));
     const [operation] = await operationsByIds(database.reader, [operationId]);
     const chosen = operation?.options.discovery;
     if (!operation || !chosen || operation.finishedAt) return null;

@@ -41,10 +41,10 @@ export interface Queue {
   start(handlers: QueueHandlers): Promise<void>;
   /** Stores a job for each run, to be taken at once. */
   enqueue(work: Work, runIds: readonly string[]): Promise<void>;
-  /** Ends this job and stores the next one of the run, to be taken after `seconds`. */
-  park(work: Work, job: HeldJob, runId: string, seconds: number): Promise<void>;
-  /** Ends this job; the run has no further one. */
-  end(work: Work, job: HeldJob): Promise<void>;
+  /** Stores the next job of each run, to be taken after so many seconds; the one that it had ends by `end`. */
+  park(work: Work, runs: readonly { readonly runId: string; readonly seconds: number }[]): Promise<void>;
+  /** Ends these jobs. */
+  end(work: Work, jobs: readonly HeldJob[]): Promise<void>;
   /** Brings a parked run's job forward to now, before others; stores one where none is left. */
   wake(work: Work, runId: string): Promise<void>;
   /** As `wake`, for a run that is to end: it is taken though all places may be taken, by what is stuck perhaps. */
@@ -53,6 +53,8 @@ export interface Queue {
   wakeMany(work: Work, runIds: readonly string[], why: keyof typeof PRIORITY): Promise<void>;
   /** Whether a job is being worked on, as far as its lease tells. */
   isHeld(jobId: string): Promise<boolean>;
+  /** Whether this process has held the job's lease for certain until a moment ago. Else somebody may have taken the run over. */
+  isFresh(job: HeldJob): boolean;
   /** Stores a timer of an operation. */
   timer(work: Work, timer: Timer, seconds: number): Promise<void>;
   /** Stores the job of a discovery, to be taken at once. */
@@ -63,8 +65,11 @@ export interface Queue {
   restoreDiscoveries(operationIds: readonly string[]): Promise<number>;
   /** Takes no more work. What is running goes on, and jobs are stored as ever, for others to take. */
   rest(): void;
-  /** Stops taking work and waits, up to `graceMs`, for what is running. Answers whether all of it ended. */
-  stop(graceMs: number): Promise<boolean>;
+  /**
+   * Stops taking work and waits, up to `graceMs`, for what is running. What has not ended by then is handed back, for others
+   * to take at once; `letGo` is called before, and from then on nobody here may act on it. Answers whether all of it ended.
+   */
+  stop(graceMs: number, letGo: () => void): Promise<boolean>;
 }
 
 export interface QueueOptions {
@@ -73,6 +78,10 @@ export interface QueueOptions {
   readonly log: Log;
   /** Runs worked on at the same time by this process. */
   readonly concurrency: number;
+  /** Connections of the queue's own. */
+  readonly connectionsMax: number;
+  /** Whether this process does the queue's housekeeping: leases that have run out, jobs long ended. */
+  readonly supervises: boolean;
 }
 
 type JobData = { readonly runId?: string; readonly setAt?: number } & Partial<Timer>;
@@ -80,11 +89,21 @@ type JobData = { readonly runId?: string; readonly setAt?: number } & Partial<Ti
 const RUNS = "runs";
 const TIMERS = "timers";
 const DISCOVERIES = "discoveries";
+const QUEUES = [RUNS, TIMERS, DISCOVERIES] as const;
 /** A dead owner's job is somebody else's after at most this and the supervision interval. pg-boss takes no less. */
 const HEARTBEAT_SECONDS = 10;
 const TOUCH_MS = 3_000;
+/** A lease that was renewed within this time has not run out, whatever becomes of the next heartbeat. */
+const FRESH_MS = 8_000;
+/**
+ * While the database was away nobody could renew a lease: for so long after it is back none counts as run out, so that
+ * owners who are alive keep what they hold.
+ */
+const AMNESTY_SECONDS = 15;
 const POLL_MS = 2_000;
 const RARE_EVERY_MS = 1_000;
+/** Fewer jobs than these are not worth a fetch of their own. */
+const BATCH_MIN = 8;
 const TIMERS_AT_ONCE = 4;
 /** Runs that are to end, over and above those that are worked on. */
 const ENDINGS_AT_ONCE = 4;
@@ -114,6 +133,18 @@ const BRING_FORWARD = `
   where name = $1 and id in (select id from waiting) and state < 'active'
   returning singleton_key as "runId"`;
 
+/** Renews the leases of these attempts at jobs, and tells which those were. */
+const RENEW = `
+  update pgboss.job set heartbeat_on = pgboss.job_now()
+  where name = $1 and id in (
+    select j.id from pgboss.job j join unnest($2::uuid[], $3::int[]) as held(id, retry_count) on j.id = held.id and j.retry_count = held.retry_count
+    where j.name = $1 and j.state = 'active' for update of j skip locked
+  )
+  returning id`;
+
+/** Locks jobs in one order, before a statement that would lock them in any. */
+const LOCK = "select from pgboss.job where name = $1 and id = any($2::uuid[]) order by id for update";
+
 const KEY_INDEX = "ostler_job_by_key";
 /** Any number that no other program takes for its advisory lock on the same database. */
 const KEY_INDEX_LOCK = 7_246_519_204;
@@ -124,26 +155,27 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     ...("url" in connection ? { connectionString: connection.url } : connection),
     schema: "pgboss",
     application_name: "ostler-queue",
-    max: 5,
+    max: options.connectionsMax,
     schedule: false,
-    superviseIntervalSeconds: SUPERVISE_SECONDS,
+    supervise: false,
     monitorIntervalSeconds: SUPERVISE_SECONDS,
   });
   boss.on("error", (error) => log.warn({ err: error }, "queue"));
   await boss.start();
   // Retried without end: only the engine decides that a run has failed.
   const kept = { retryLimit: 1_000_000, retryDelay: 1, deleteAfterSeconds: 600, retentionSeconds: 10 * 365 * 86_400, expireInSeconds: 86_000 };
-  await boss.createQueue(RUNS, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
-  await boss.createQueue(TIMERS, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
-  await boss.createQueue(DISCOVERIES, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
+  for (const queue of QUEUES) await boss.createQueue(queue, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
   await indexByKey(boss);
 
   const db = (tx: Tx) => ({ db: { executeSql: (text: string, values?: unknown[]) => runStatement(tx, text, values) } });
-  const active = new Map<string, { readonly queue: string; readonly job: HeldJob; readonly done: Promise<void> }>();
+  /** `heldAt`: when its lease was last asked to be renewed and was, by this process's clock. */
+  const active = new Map<string, { readonly queue: string; readonly job: HeldJob; readonly done: Promise<void>; heldAt: number }>();
   let handlers: QueueHandlers | undefined;
   let stopping = false;
   let poke = () => {};
   let rareAt = 0;
+  let lostAt = Number.NEGATIVE_INFINITY;
+  let handedBack = false;
   let loop: Promise<void> = Promise.resolve();
 
   async function workOn(queue: string, job: Job<JobData>): Promise<void> {
@@ -154,10 +186,11 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     await boss.complete(queue, job);
   }
 
-  function begin(queue: string, job: Job<JobData>): void {
+  function begin(queue: string, job: Job<JobData>, heldAt: number): void {
     const { runId, operationId } = job.data;
     const done = workOn(queue, job)
       .catch(async (error: unknown) => {
+        if (handedBack) return;
         log.error({ err: error, runId, operationId }, "a job failed and is tried again");
         await boss.fail(queue, job, { message: String(error) });
       })
@@ -167,16 +200,18 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
         if (queue !== RUNS) rareAt = 0;
         poke();
       });
-    active.set(job.id, { queue, job, done });
+    active.set(job.id, { queue, job, done, heldAt });
   }
 
-  /** Takes as many jobs as there is room for. Answers whether there may be more. Timers have room of their own: runs that are stuck are what a stop's time-out is for. */
+  /** Takes as many jobs as half of the room is for, so that other processes get theirs. Answers whether there may be more. Timers have room of their own: runs that are stuck are what a stop's time-out is for. */
   async function take(queue: string, most: number, minPriority = 0): Promise<boolean> {
     const room = most - [...active.values()].filter((entry) => entry.queue === queue).length;
     if (room <= 0) return false;
-    const jobs = await boss.fetch<JobData>(queue, { batchSize: room, ...(minPriority > 0 && { minPriority }) });
-    for (const job of jobs) begin(queue, job);
-    return jobs.length === room;
+    const asked = performance.now();
+    const batchSize = Math.min(room, Math.max(Math.ceil(room / 2), BATCH_MIN));
+    const jobs = await boss.fetch<JobData>(queue, { batchSize, ...(minPriority > 0 && { minPriority }) });
+    for (const job of jobs) begin(queue, job, asked);
+    return jobs.length === batchSize && batchSize < room;
   }
 
   /** Timers, discoveries and runs that are to end are few: they are looked for once a second, and when this process knows of one. */
@@ -201,6 +236,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
         const moreRare = performance.now() >= rareAt && (await takeRare());
         more = (await take(RUNS, concurrency)) || moreRare;
       } catch (error) {
+        lostAt = performance.now();
         log.warn({ err: error }, "the queue cannot be read; trying again");
       }
       if (more || poked || stopping) continue;
@@ -210,12 +246,40 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     }
   }
 
+  /** Renews leases. A job that somebody has locked is just being ended, here or elsewhere. */
   async function touch(): Promise<void> {
-    for (const queue of [RUNS, TIMERS, DISCOVERIES]) {
-      const jobs = [...active.values()].filter((entry) => entry.queue === queue).map(({ job }) => ({ id: job.id, retryCount: job.retryCount }));
-      if (jobs.length > 0) await boss.touch(queue, jobs);
+    for (const queue of QUEUES) {
+      const held = [...active.values()].filter((entry) => entry.queue === queue);
+      if (held.length === 0) continue;
+      const asked = performance.now();
+      const { rows } = await boss.getDb().executeSql(RENEW, [queue, held.map(({ job }) => job.id), held.map(({ job }) => job.retryCount)]);
+      const renewed = new Set((rows as { id: string }[]).map(({ id }) => id));
+      for (const entry of held) if (renewed.has(entry.job.id)) entry.heldAt = asked;
     }
   }
+
+  /** Gives the jobs of the dead to the living; and nobody's while the database has not long been back. */
+  async function supervise(): Promise<void> {
+    if (performance.now() - lostAt < AMNESTY_SECONDS * 1000) return;
+    const { rows } = await boss.getDb().executeSql("select pg_postmaster_start_time() < now() - make_interval(secs => $1) as up", [AMNESTY_SECONDS]);
+    if ((rows as { up: boolean }[])[0]?.up) await boss.supervise();
+  }
+
+  const repeated = (what: string, everyMs: number, work: () => Promise<void>) => {
+    let running = false;
+    return setInterval(() => {
+      if (running) return;
+      running = true;
+      work()
+        .catch((error: unknown) => {
+          lostAt = performance.now();
+          log.warn({ err: error }, `${what}; it is repeated`);
+        })
+        .finally(() => {
+          running = false;
+        });
+    }, everyMs);
+  };
 
   /** Stores jobs for those of the keys that have none. */
   async function restoreIn(queue: string, keys: readonly string[], dataOf: (key: string) => JobData): Promise<number> {
@@ -247,7 +311,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       setTimeout(due, Math.min(seconds * 1000 + 2, 2 ** 31 - 1)).unref();
     });
   const unring = bell.onRing(() => poke());
-  let heartbeat: NodeJS.Timeout | undefined;
+  const timers: NodeJS.Timeout[] = options.supervises ? [repeated("the queue's housekeeping failed", SUPERVISE_SECONDS * 1000, supervise)] : [];
   const rest = () => {
     stopping = true;
     poke();
@@ -256,26 +320,31 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   return {
     async start(given) {
       handlers = given;
-      heartbeat = setInterval(() => void touch().catch((error: unknown) => log.warn({ err: error }, "a heartbeat could not be sent")), TOUCH_MS);
+      timers.push(repeated("a heartbeat could not be sent", TOUCH_MS, touch));
       loop = fetchLoop();
     },
     async enqueue(work, runIds) {
       if (runIds.length === 0) return;
       await boss.insert(RUNS, runIds.map((runId) => ({ data: { runId }, singletonKey: runId })), { ...db(work.tx), returnId: false });
     },
-    async park(work, job, runId, seconds) {
-      await boss.complete(RUNS, attempt(job), null, db(work.tx));
-      await boss.send(RUNS, { runId }, { singletonKey: runId, startAfter: String(seconds), ...db(work.tx) });
-      pokeIn(work, seconds);
+    async park(work, parked) {
+      if (parked.length === 0) return;
+      await boss.insert(RUNS, parked.map(({ runId, seconds }) => ({ data: { runId }, singletonKey: runId, startAfter: String(seconds) })), { ...db(work.tx), returnId: false });
+      for (const { seconds } of parked) pokeIn(work, seconds);
     },
-    async end(work, job) {
-      await boss.complete(RUNS, attempt(job), null, db(work.tx));
+    async end(work, jobs) {
+      if (jobs.length > 1) await runStatement(work.tx, LOCK, [RUNS, jobs.map(({ id }) => id)]);
+      if (jobs.length > 0) await boss.complete(RUNS, jobs.map(attempt), null, db(work.tx));
     },
     wake: (work, runId) => wakeMany(work, [runId], "woken"),
     wakeToEnd: (work, runId) => wakeMany(work, [runId], "ending"),
     wakeMany,
     async isHeld(jobId) {
       return (await boss.findJobs(RUNS, { id: jobId })).some(({ state }) => state === "active");
+    },
+    isFresh: ({ id, retryCount }) => {
+      const entry = active.get(id);
+      return entry !== undefined && entry.job.retryCount === retryCount && performance.now() - entry.heldAt < FRESH_MS;
     },
     async timer(work, { operationId, what }, seconds) {
       // As precise as a wish's moment, which it is compared with.
@@ -290,7 +359,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     restore: (runIds) => restoreIn(RUNS, runIds, (runId) => ({ runId })),
     restoreDiscoveries: (operationIds) => restoreIn(DISCOVERIES, operationIds, (operationId) => ({ operationId })),
     rest,
-    async stop(graceMs) {
+    async stop(graceMs, letGo) {
       rest();
       unring();
       await loop;
@@ -301,11 +370,24 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       });
       const ended = await Promise.race([all, late]);
       clearTimeout(timer);
-      clearInterval(heartbeat);
+      if (!ended) {
+        letGo();
+        handedBack = true;
+        await handBack().catch((error: unknown) => log.warn({ err: error }, "what is running could not be handed back; its lease will run out"));
+      }
+      for (const one of timers) clearInterval(one);
       await boss.stop({ graceful: false });
       return ended;
     },
   };
+
+  async function handBack(): Promise<void> {
+    for (const queue of QUEUES) {
+      const held = [...active.values()].filter((entry) => entry.queue === queue).map(({ job }) => attempt(job));
+      if (held.length > 0) await boss.fail(queue, held, { message: "handed back" });
+    }
+    bell.ring();
+  }
 }
 
 /**

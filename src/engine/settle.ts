@@ -16,7 +16,7 @@ import type { OperationRow } from "../store/operations.ts";
 import type { Failure } from "../store/records.ts";
 import { storePlans } from "../store/plans.ts";
 import { busyNodes, finishRuns, insertRuns, lockQueuedRuns, newestWork, parkedRuns, runsOfOperation } from "../store/runs.ts";
-import type { NewRun, RunChange, RunRow } from "../store/runs.ts";
+import type { NewRun, RunRow } from "../store/runs.ts";
 import { cleansAutomatically, readSite } from "../store/site.ts";
 import { ENGINE, beginQueued, beginRuns, limitOn, placesOf } from "./begin.ts";
 import type { BeginParts, Beginning } from "./begin.ts";
@@ -31,24 +31,36 @@ export interface SettleParts extends BeginParts {
   readonly registry: Registry;
 }
 
-/**
- * Ends a run and draws the consequences for its operation. A run that failed because somebody ended it (it was deaf to its
- * abort, or its stop took too long) is no reason to undo the others: then the failure policy is left alone.
- */
-export async function endRun(work: Work, parts: SettleParts, run: RunRow, state: FinalRunState, change: RunChange & { readonly failure?: Failure }): Promise<void> {
-  await finishRuns(work.tx, [run.id], state, change);
-  work.afterCommit(parts.nudge);
-  await settleOperation(work, parts, { ...run, state }, state === "FAILED" ? (change.failure ?? null) : null);
+/** A run that has ended, and its failure where it has one. */
+export interface RunEnd {
+  readonly run: RunRow;
+  readonly state: FinalRunState;
+  readonly failure: Failure | null;
 }
 
-async function settleOperation(work: Work, parts: SettleParts, ended: RunRow, failure: Failure | null): Promise<void> {
-  const operation = await lockOperation(work.tx, ended.operationId);
-  if (!operation) throw new Error(`Run ${ended.id} has no operation.`);
-  const failed = failure && ended.purpose === "WORK";
-  if (failed) await noteFirstFailure(work.tx, operation.id, failure);
-  if (failed && ended.wish !== "ABORT") await applyFailurePolicy(work, parts, operation, ended);
-  await giveTurn(work, parts, failed ? await lockOperation(work.tx, operation.id) : operation);
-  await finishWhenDone(work, parts, operation.id);
+/**
+ * Draws the consequences of runs that have ended together for their operations, one after the other in the order of their
+ * ids. A run that failed because somebody ended it (it was deaf to its abort, or its stop took too long) is no reason to
+ * undo the others: then the failure policy is left alone.
+ */
+export async function settleEnds(work: Work, parts: SettleParts, ends: readonly RunEnd[]): Promise<void> {
+  if (ends.length === 0) return;
+  work.afterCommit(parts.nudge);
+  const byOperation = Map.groupBy(ends, ({ run }) => run.operationId);
+  for (const operationId of [...byOperation.keys()].toSorted()) await settleOperation(work, parts, operationId, byOperation.get(operationId) ?? []);
+}
+
+async function settleOperation(work: Work, parts: SettleParts, operationId: string, ends: readonly RunEnd[]): Promise<void> {
+  let operation = await lockOperation(work.tx, operationId);
+  for (const { run, state, failure } of ends) {
+    if (!operation) throw new Error(`Run ${run.id} has no operation.`);
+    if (state !== "FAILED" || !failure || run.purpose !== "WORK") continue;
+    await noteFirstFailure(work.tx, operationId, failure);
+    if (run.wish !== "ABORT") await applyFailurePolicy(work, parts, operation, { ...run, state });
+    operation = await lockOperation(work.tx, operationId);
+  }
+  await giveTurn(work, parts, operation);
+  await finishWhenDone(work, parts, operationId);
 }
 
 async function applyFailurePolicy(work: Work, parts: SettleParts, operation: OperationRow, run: RunRow): Promise<void> {

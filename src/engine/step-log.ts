@@ -1,7 +1,7 @@
 /**
  * What a driver says during one entry of a step: lines of its log, and progress. Both are kept in memory and stored in
  * batches: lines twice a second at most, progress once, and what is left when the entry ends, in the transaction that
- * stores its outcome. Every batch is written under the run's lock and fence, so a process that has lost the run writes
+ * stores its outcome. Every batch is written through the run's ledger, so a process that has lost the run writes
  * nothing; one that crashes loses the lines of its last half second.
  *
  * An attempt has a share of the log: `LINES_MAX` lines and `BYTES_MAX` bytes, whatever number of entries it takes. When a
@@ -11,20 +11,18 @@
  * batch after it); ended (what is said is not taken any more).
  */
 import type { Log } from "../log.ts";
-import { noteProgress } from "../store/attempts.ts";
 import type { AttemptRow } from "../store/attempts.ts";
-import { appendLines, logShare, rewriteLine } from "../store/step-log.ts";
+import { logShare, rewriteLine } from "../store/step-log.ts";
 import type { LogShare } from "../store/step-log.ts";
-import { Fenced, lockHeld } from "./held.ts";
-import type { Held } from "./held.ts";
+import { Fenced } from "./held.ts";
+import type { Ledger } from "./ledger.ts";
 import type { Said } from "./step.ts";
-import type { Transact, Work } from "./transition.ts";
 
 export interface StepLog extends Said {
   /** Nothing is taken from now on. Resolves when no batch is being stored. */
   end(): Promise<void>;
-  /** Stores what is left. Throws `Fenced` when somebody else holds the run by now. */
-  store(work: Work): Promise<void>;
+  /** Notes what is left, to be stored with the ledger of its run. */
+  store(ledger: Ledger): Promise<void>;
 }
 
 interface Line {
@@ -39,8 +37,13 @@ export const LINE_LENGTH_MAX = 4_000;
 const LINES_EVERY_MS = 500;
 const PROGRESS_EVERY_MS = 1_000;
 
-export function createStepLog(parts: { readonly transact: Transact; readonly log: Log }, held: Held, attempt: AttemptRow): StepLog {
-  const { transact, log } = parts;
+export interface StepLogParts {
+  readonly log: Log;
+  /** Has the ledger of the run filled, and stored; rejects with `Fenced` when somebody else holds the run by now. */
+  write(note: (ledger: Ledger) => Promise<void>): Promise<void>;
+}
+
+export function createStepLog({ log, write }: StepLogParts, attempt: AttemptRow): StepLog {
   const place = { runId: attempt.runId, step: attempt.step, attempt: attempt.number };
   /** Lines that are not stored yet; since when there is one. */
   const lines: Line[] = [];
@@ -76,7 +79,7 @@ export function createStepLog(parts: { readonly transact: Transact; readonly log
     dueAt = Number.POSITIVE_INFINITY;
     storedAt = performance.now();
     if (report) reportedAt = storedAt;
-    storing = transact(store)
+    storing = write(store)
       .catch((error: unknown) => {
         if (error instanceof Fenced) ended = true;
         else log.debug({ err: error, runId: place.runId }, "what a step said was not stored; it is tried again");
@@ -87,25 +90,27 @@ export function createStepLog(parts: { readonly transact: Transact; readonly log
       });
   }
 
-  async function store(work: Work): Promise<void> {
+  async function store(ledger: Ledger): Promise<void> {
     const told = report;
     const isLast = ended;
     if (lines.length === 0 && told === null && !(isLast && dropped > 0)) return;
-    await lockHeld(work, held);
-    if (told) await noteProgress(work.tx, attempt, told.percent, told.message);
+    if (told) {
+      ledger.changeAttempt(attempt, { progressPercent: told.percent, progressMessage: told.message });
+      ledger.changeRun({});
+    }
     // The answer to an earlier commit may have been lost: then what is there is looked at again.
-    const known = (unsure ? null : share) ?? (await logShare(work.tx, place, LINES_MAX + 1));
+    const known = (unsure ? null : share) ?? (await logShare(ledger.work.tx, place, LINES_MAX + 1));
     unsure = true;
     const count = lines.length;
     const notice = droppedOf(known);
     const fitting = lines.slice(0, notice > 0 ? 0 : roomFor(lines, known));
     full ||= fitting.length < count;
     const rows = fitting.map(({ at, text }, index) => ({ ...place, sequence: known.newest + index + 1, at, text }));
-    await appendLines(work.tx, rows);
+    ledger.addLines(rows);
     let after: LogShare = { newest: known.newest + rows.length, lines: known.lines + rows.length, bytes: known.bytes + sizeOf(fitting), last: rows.at(-1) ?? known.last };
     const untold = dropped + count - fitting.length;
-    if (isLast && untold > 0) after = await tellDropped(work, after, notice, untold);
-    work.afterCommit(() => {
+    if (isLast && untold > 0) after = await tellDropped(ledger, after, notice, untold);
+    ledger.afterCommit(() => {
       lines.splice(0, count);
       bytes = sizeOf(lines);
       since = performance.now();
@@ -117,14 +122,14 @@ export function createStepLog(parts: { readonly transact: Transact; readonly log
   }
 
   /** Says how many lines were dropped, in a line of its own or in the one that an earlier entry has left. */
-  async function tellDropped(work: Work, known: LogShare, notice: number, count: number): Promise<LogShare> {
+  async function tellDropped(ledger: Ledger, known: LogShare, notice: number, count: number): Promise<LogShare> {
     const text = droppedLine(notice + count);
     if (notice > 0 && known.last) {
-      await rewriteLine(work.tx, place.runId, known.last.sequence, text);
+      await rewriteLine(ledger.work.tx, place.runId, known.last.sequence, text);
       return { ...known, last: { ...known.last, text } };
     }
     const sequence = known.newest + 1;
-    await appendLines(work.tx, [{ ...place, sequence, at: new Date(), text }]);
+    ledger.addLines([{ ...place, sequence, at: new Date(), text }]);
     return { newest: sequence, lines: known.lines + 1, bytes: known.bytes + Buffer.byteLength(text), last: { sequence, text } };
   }
 

@@ -75,6 +75,8 @@ export interface StepRequest {
   readonly variables: JsonObject;
   /** Which entry of which run it is, for whoever watches. */
   readonly about?: Pick<StepAbout, "operationId" | "runId" | "attempt">;
+  /** Asked before the machine is: rejects when this process does not hold the run any more. */
+  confirm(): Promise<void>;
   /** Fires when the step is to be cut. */
   readonly abort: AbortSignal;
   /** Fires when nobody waits for the step any longer, though it must not be cut: it is left to itself. */
@@ -155,6 +157,7 @@ async function performed(request: StepRequest): Promise<StepOutcome> {
 
 /** Enters the step: the engine's own ones here, the others where their driver declares them. */
 async function enter(request: StepRequest, signal: AbortSignal, power: { state: PowerState | null }): Promise<unknown> {
+  await request.confirm();
   const { step, part } = request;
   if (step.interface === ENGINE_INTERFACE) return enterReserved(request);
   const nodePower = powerOf(request, signal, power);
@@ -281,7 +284,7 @@ async function bounded<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
 }
 
 /** `said`: within a step. */
-type CallBasis = Pick<StepRequest, "machine" | "deadline" | "log"> & Partial<Pick<StepRequest, "said" | "about">>;
+type CallBasis = Pick<StepRequest, "machine" | "deadline" | "log"> & Partial<Pick<StepRequest, "said" | "about" | "confirm">>;
 
 function call(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<unknown> {
   const { machine, deadline, log, said, about } = basis;
@@ -329,7 +332,10 @@ function stepCall(request: StepBasis, driver: AnyDriver, signal: AbortSignal, po
 function powerOf(basis: CallBasis, signal: AbortSignal, seen: { state: PowerState | null }): NodePower {
   const driver = basis.machine.composition.giver("power") as Driver<unknown>;
   const given = call(basis, driver, signal);
-  const told = <T>(name: string, work: () => Promise<T>) => toldOf(basis.machine, driver, name, work);
+  const told = async <T>(name: string, work: () => Promise<T>) => {
+    await basis.confirm?.();
+    return toldOf(basis.machine, driver, name, work);
+  };
   const read = async () => {
     const state: unknown = await told("power read", () => driver.power.read(given));
     if (state !== "ON" && state !== "OFF" && state !== "UNKNOWN") throw new Error(`The driver read the power as ${JSON.stringify(state)}, which is no power state.`);

@@ -28,9 +28,11 @@ export interface Abort {
   readonly request: StepBasis | null;
   /** Power as the step saw it last. */
   readonly power: PowerState | null;
+  /** Rejects when this process does not hold the run any more. */
+  confirm(): Promise<void>;
 }
 
-/** Answers what is left of the machine. Never throws for what the machine does: that is reported with the run. */
+/** Answers what is left of the machine. Never throws for what the machine does, which is reported with the run; only for a run that was lost. */
 export async function tearDownMachine(parts: TearDownParts, abort: Abort): Promise<LeftAs> {
   const { database, log, tearDownMs } = parts;
   const { held, attempt, request } = abort;
@@ -42,6 +44,7 @@ export async function tearDownMachine(parts: TearDownParts, abort: Abort): Promi
   // What the abort asked for came after the claim.
   const powerOff = (await runsByIds(database.reader, [run.id]))[0]?.powerOff ?? powersOffOnAbort(held.node.state);
   const step = attempt ? plan.steps[attempt.step] : undefined;
+  await abort.confirm();
   if (request && step) {
     try {
       await abortStep({ ...request, deadline: deadline() });
@@ -49,6 +52,7 @@ export async function tearDownMachine(parts: TearDownParts, abort: Abort): Promi
       errors.push(`${stepLabel(step)} could not be undone: ${machine.redactor.text(messageOf(error))}`);
     }
   }
+  await abort.confirm();
   if (begun.size > 0 && powerOff) {
     try {
       power = await setPower(machine, "OFF", deadline(), log);

@@ -1,14 +1,15 @@
 /**
- * The engine's transactions, and within them the ONE function that changes a node's state. A move updates the node and
- * notes its transition; the transitions are appended as the transaction's last statement, because positions are drawn
- * under a lock that lasts until the commit. After the commit the doorbell is rung.
+ * The engine's transactions, and within them the only two functions that change a node's state: `move` takes many nodes along
+ * one edge, `changeNodes` each along its own. Both update the node and note its transition; the transitions are appended as
+ * the transaction's last statement, because positions are drawn under a lock that lasts until the commit. After the commit
+ * the doorbell is rung.
  */
 import { next } from "../lifecycle/machine.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
 import type { Bell } from "../store/bell.ts";
 import type { Database, Tx } from "../store/database.ts";
-import { moveNodes } from "../store/nodes.ts";
-import type { NodeMove } from "../store/nodes.ts";
+import { changeHeldNodes, moveNodes } from "../store/nodes.ts";
+import type { HeldNodeChange, MovedNode, NodeMove } from "../store/nodes.ts";
 import { appendTransitions } from "../store/transitions.ts";
 import type { NewTransition } from "../store/transitions.ts";
 
@@ -56,6 +57,17 @@ export interface MoveContext {
   readonly runIds?: ReadonlyMap<string, string>;
 }
 
+/** A change of one node, with or without its state. */
+export interface Hop {
+  readonly nodeId: string;
+  /** The state that it is in. */
+  readonly from: NodeState;
+  /** The edge that it takes, and why; null: it stays where it is. */
+  readonly why: (Omit<MoveContext, "runIds"> & { readonly event: NodeEvent; readonly runId: string }) | null;
+  /** With `state` where it takes an edge. */
+  readonly change: HeldNodeChange;
+}
+
 /**
  * Moves nodes that are in one state along one edge. Throws when the table has no such edge, or when one of the nodes is
  * not in that state: the caller holds them locked, so that would be a fault of ours.
@@ -66,22 +78,43 @@ export async function move(work: Work, nodeIds: readonly string[], from: NodeSta
   for (const nodeId of nodeIds) {
     const node = moved.get(nodeId);
     if (!node) throw new Error(`Node ${nodeId} is not ${from}, though it was when it was locked.`);
-    work.log({
-      nodeId,
-      nodeName: node.name,
-      project: node.project,
-      fromState: from,
-      toState: to,
-      event,
-      sequence: node.transitionCount,
-      nodeRevision: node.revision,
-      target: context.target ?? null,
-      operationId: context.operationId ?? null,
-      runId: context.runIds?.get(nodeId) ?? null,
-      step: context.step ?? null,
-      actor: context.actor,
-      reason: context.reason ?? null,
-    });
+    work.log(transitionOf(node, from, to, event, { ...context, runId: context.runIds?.get(nodeId) ?? null }));
   }
   return to;
+}
+
+/**
+ * Changes nodes, each by its own hops in their order: the first hops of all in one statement, then the second ones. Throws
+ * like `move`. Nodes are locked in the order of their ids. Answers a promise for each statement, which are sent at once.
+ */
+export function changeNodes(work: Work, hopsOfNodes: readonly (readonly Hop[])[]): Promise<void>[] {
+  const rounds = Math.max(0, ...hopsOfNodes.map(({ length }) => length));
+  return Array.from({ length: rounds }, async (_, round) => {
+    const hops = hopsOfNodes.flatMap((all) => all[round] ?? []);
+    const changed = new Map((await changeHeldNodes(work.tx, hops.map(({ nodeId, from, change }) => ({ id: nodeId, state: from, change })))).map((node) => [node.id, node]));
+    for (const { nodeId, from, why, change } of hops) {
+      const node = changed.get(nodeId);
+      if (!node) throw new Error(`Node ${nodeId} is not ${from}, though its run has left it so.`);
+      if (why) work.log(transitionOf(node, from, change.state ?? from, why.event, why));
+    }
+  });
+}
+
+function transitionOf(node: MovedNode, fromState: NodeState, toState: NodeState, event: NodeEvent, why: Omit<MoveContext, "runIds"> & { readonly runId: string | null }): NewTransition {
+  return {
+    nodeId: node.id,
+    nodeName: node.name,
+    project: node.project,
+    fromState,
+    toState,
+    event,
+    sequence: node.transitionCount,
+    nodeRevision: node.revision,
+    target: why.target ?? null,
+    operationId: why.operationId ?? null,
+    runId: why.runId,
+    step: why.step ?? null,
+    actor: why.actor,
+    reason: why.reason ?? null,
+  };
 }

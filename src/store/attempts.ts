@@ -2,9 +2,10 @@
 import { and, asc, desc, eq, lte, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { isAmong } from "./among.ts";
+import { runStatement } from "./database.ts";
 import type { Reader, Tx } from "./database.ts";
+import { changingEach, insertingEach } from "./each.ts";
 import type { Failure, StoredJson } from "./records.ts";
-import { updateRun } from "./runs.ts";
 import { attempts, runs } from "./tables.ts";
 
 export type AttemptRow = typeof attempts.$inferSelect;
@@ -21,28 +22,42 @@ export interface NewAttempt {
   readonly model: string | null;
 }
 
-/** A new attempt at a step, running. */
-export async function beginAttempt(tx: Tx, attempt: NewAttempt): Promise<AttemptRow> {
-  const { runId, step, number, timeoutSeconds, label, driver, model } = attempt;
-  const [row] = await tx
-    .insert(attempts)
-    .values({ runId, step, number, label, driver, model, state: "RUNNING", deadlineAt: sql`now() + make_interval(secs => ${timeoutSeconds})` })
-    .returning();
-  if (!row) throw new Error(`Attempt ${number} of step ${step} of run ${runId} was not stored.`);
-  return row;
+const BEGIN_EACH = insertingEach(attempts, ["runId", "step", "number", "label", "driver", "model", "state", "startedAt", "deadlineAt"]);
+
+/** A new attempt at a step, running, as it will be stored. `now`: by the database's clock. */
+export function newAttempt({ timeoutSeconds, ...attempt }: NewAttempt, now: Date): AttemptRow {
+  return {
+    ...attempt,
+    state: "RUNNING",
+    entries: 1,
+    startedAt: now,
+    deadlineAt: new Date(now.getTime() + timeoutSeconds * 1000),
+    finishedAt: null,
+    memo: null,
+    callback: null,
+    output: null,
+    failure: null,
+    progressPercent: null,
+    progressMessage: null,
+    part: "RUN",
+  };
 }
 
-/**
- * The parked or crashed attempt is entered again, with its time anew where `seconds` says so. Its call-back stays until the
- * entry has come to something: a process that dies in it leaves the report to the next. Answers its deadline.
- */
-export async function reenterAttempt(tx: Tx, { runId, step, number, deadlineAt }: AttemptRow, seconds: number | null): Promise<Date> {
-  const [row] = await tx
-    .update(attempts)
-    .set({ state: "RUNNING", entries: sql`${attempts.entries} + 1`, ...(seconds !== null && { deadlineAt: sql`now() + make_interval(secs => ${seconds})` }) })
-    .where(attemptIs(runId, step, number))
-    .returning({ deadlineAt: attempts.deadlineAt });
-  return row?.deadlineAt ?? deadlineAt;
+/** Stores attempts that begin. */
+export async function beginAttempts(tx: Tx, rows: readonly AttemptRow[]): Promise<void> {
+  if (rows.length > 0) await runStatement(tx, BEGIN_EACH, [JSON.stringify(rows)]);
+}
+
+const HELD_FIELDS = ["state", "entries", "deadlineAt", "finishedAt", "memo", "callback", "output", "failure", "part", "progressPercent", "progressMessage"] as const;
+
+/** What the holder of a run changes of its attempt. */
+export type HeldAttemptChange = { readonly [Field in (typeof HELD_FIELDS)[number]]?: AttemptRow[Field] };
+
+const CHANGE_HELD = changingEach(attempts, { key: ["runId", "step", "number"], fields: HELD_FIELDS });
+
+/** Changes attempts of locked runs, each as its holder says. */
+export async function changeHeldAttempts(tx: Tx, changes: readonly (Pick<AttemptRow, "runId" | "step" | "number"> & { readonly change: HeldAttemptChange })[]): Promise<void> {
+  if (changes.length > 0) await runStatement(tx, CHANGE_HELD, [JSON.stringify(changes)]);
 }
 
 /** Ends or parks an attempt. */
@@ -58,23 +73,17 @@ export async function updateAttempt(
     .where(attemptIs(runId, step, number));
 }
 
-/** Progress is for people: written only while the attempt runs. The run is locked first, as by every other writer. */
-export async function noteProgress(tx: Tx, { runId, step, number }: AttemptRow, percent: number, message: string | null): Promise<void> {
-  await updateRun(tx, runId, {});
-  await tx
-    .update(attempts)
-    .set({ progressPercent: percent, progressMessage: message })
-    .where(and(attemptIs(runId, step, number), eq(attempts.state, "RUNNING")));
-}
-
 function attemptIs(runId: string, step: number, number: number): SQL | undefined {
   return and(eq(attempts.runId, runId), eq(attempts.step, step), eq(attempts.number, number));
 }
 
+/** An attempt, and whether its deadline has passed by the database's clock. */
+export type TimedAttempt = AttemptRow & { readonly expired: boolean };
+
 /** The newest attempt at one step of a run. */
-export async function latestAttempt(reader: Reader, runId: string, step: number): Promise<(AttemptRow & { readonly expired: boolean }) | undefined> {
+export async function latestAttempt(reader: Reader, runId: string, step: number): Promise<TimedAttempt | undefined> {
   const [row] = await reader
-    .select({ attempt: attempts, expired: sql<boolean>`${lte(attempts.deadlineAt, sql`now()`)}` })
+    .select({ attempt: attempts, expired: EXPIRED })
     .from(attempts)
     .where(and(eq(attempts.runId, runId), eq(attempts.step, step)))
     .orderBy(desc(attempts.number))
@@ -82,16 +91,18 @@ export async function latestAttempt(reader: Reader, runId: string, step: number)
   return row && { ...row.attempt, expired: row.expired };
 }
 
+const EXPIRED = sql<boolean>`${lte(attempts.deadlineAt, sql`now()`)}`;
+
 /** The newest attempt at the step that each run is at. */
-export async function attemptsUnderWay(reader: Reader, runIds: readonly string[]): Promise<Map<string, AttemptRow>> {
+export async function attemptsUnderWay(reader: Reader, runIds: readonly string[]): Promise<Map<string, TimedAttempt>> {
   if (runIds.length === 0) return new Map();
   const rows = await reader
-    .select({ attempt: attempts })
+    .select({ attempt: attempts, expired: EXPIRED })
     .from(attempts)
     .innerJoin(runs, and(eq(runs.id, attempts.runId), eq(runs.position, attempts.step)))
     .where(isAmong(runs.id, runIds))
     .orderBy(asc(attempts.number));
-  return new Map(rows.map(({ attempt }) => [attempt.runId, attempt]));
+  return new Map(rows.map(({ attempt, expired }) => [attempt.runId, { ...attempt, expired }]));
 }
 
 /** All attempts of some runs, in the order they were made. */

@@ -4,7 +4,9 @@ import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import { isAmong } from "./among.ts";
+import { runStatement } from "./database.ts";
 import type { Reader, Tx } from "./database.ts";
+import { changingEach, insertingEach } from "./each.ts";
 import { cutPage, pageClauses, pagesOf, rowsBelow } from "./page.ts";
 import type { Page, PageRequest } from "./page.ts";
 import type { Failure, JsonObject } from "./records.ts";
@@ -225,6 +227,32 @@ export async function moveNodes(tx: Tx, ids: readonly string[], from: NodeState,
     .returning({ id: nodes.id, name: nodes.name, project: nodes.project, transitionCount: nodes.transitionCount, revision: nodes.revision });
 }
 
+const HELD_FIELDS = ["state", "stage", "lastError", "hostGroup", "model", "powerState", "powerReadAt", "wantedPower", "powerProblem"] as const;
+
+/** What the holder of a run changes of its node: `state` along an edge, or none. */
+export type HeldNodeChange = { readonly [Field in (typeof HELD_FIELDS)[number]]?: NodeRow[Field] };
+
+/** Locked in the order of their ids before one of them is changed. */
+const CHANGE_HELD = `with locked as materialized (select id from nodes where id = any($2::uuid[]) order by id for no key update)
+${changingEach(nodes, {
+  key: ["id", "state"],
+  fields: HELD_FIELDS,
+  also: ["transition_count = nodes.transition_count + case when given.change ? 'state' then 1 else 0 end", "revision = nodes.revision + 1", "updated_at = now()"],
+  from: "locked",
+  where: "locked.id = nodes.id",
+  returning: `nodes.id, nodes.name, nodes.project, nodes.transition_count as "transitionCount", nodes.revision`,
+})}`;
+
+/**
+ * Changes nodes, each as the holder of its run says, and counts a transition where the state is among it; only
+ * `engine/transition.ts` calls it. Answers those that were in the state named.
+ */
+export async function changeHeldNodes(tx: Tx, changes: readonly { readonly id: string; readonly state: NodeState; readonly change: HeldNodeChange }[]): Promise<MovedNode[]> {
+  if (changes.length === 0) return [];
+  const { rows } = await runStatement(tx, CHANGE_HELD, [JSON.stringify(changes), changes.map(({ id }) => id)]);
+  return rows as MovedNode[];
+}
+
 export async function putSecrets(tx: Tx, rows: readonly { readonly nodeId: string; readonly secrets: Secrets }[]): Promise<void> {
   for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
     await tx
@@ -236,8 +264,14 @@ export async function putSecrets(tx: Tx, rows: readonly { readonly nodeId: strin
 
 /** Secrets of a node, for the one who calls its driver. */
 export async function secretsOf(reader: Reader, nodeId: string): Promise<Secrets> {
-  const [row] = await reader.select({ secrets: nodeSecrets.secrets }).from(nodeSecrets).where(eq(nodeSecrets.nodeId, nodeId));
-  return row?.secrets ?? {};
+  return (await secretsOfNodes(reader, [nodeId])).get(nodeId) ?? {};
+}
+
+/** Secrets of those nodes that have any. */
+export async function secretsOfNodes(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, Secrets>> {
+  if (nodeIds.length === 0) return new Map();
+  const rows = await reader.select().from(nodeSecrets).where(isAmong(nodeSecrets.nodeId, nodeIds));
+  return new Map(rows.map(({ nodeId, secrets }) => [nodeId, secrets]));
 }
 
 /** Node → names of the secret fields that are set, by driver. The values stay where they are. */
@@ -247,9 +281,11 @@ export async function secretFieldsOf(reader: Reader, nodeIds: readonly string[])
   return new Map(rows.map(({ nodeId, secrets }) => [nodeId, Object.fromEntries(Object.entries(secrets).map(([driver, fields]) => [driver, Object.keys(fields)]))]));
 }
 
-export async function insertInventory(tx: Tx, row: { readonly id: string; readonly nodeId: string; readonly runId: string; readonly data: JsonObject }): Promise<void> {
-  await tx.insert(inventories).values(row);
+export async function insertInventories(tx: Tx, rows: readonly { readonly id: string; readonly nodeId: string; readonly runId: string; readonly data: JsonObject }[]): Promise<void> {
+  if (rows.length > 0) await runStatement(tx, INSERT_INVENTORIES, [JSON.stringify(rows)]);
 }
+
+const INSERT_INVENTORIES = insertingEach(inventories, ["id", "nodeId", "runId", "data"]);
 
 /** Snapshots of each node, newest first. */
 export async function inventoriesPages(reader: Reader, nodeIds: readonly string[], request: PageRequest): Promise<Map<string, Page<InventoryRow>>> {

@@ -131,12 +131,14 @@ export async function pauseLeft(tx: Tx, id: string): Promise<number> {
   return row?.seconds ?? 0;
 }
 
-/** QUEUED → RUNNING, once, when the first run begins. */
-export async function operationBegins(tx: Tx, id: string): Promise<void> {
+/** QUEUED → RUNNING, once, when the first run begins. Locked in one order, as by whoever draws consequences for several. */
+export async function operationsBegin(tx: Tx, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return;
+  const locked = sql`select id from operations where ${isAmong(operations.id, ids)} and state = 'QUEUED' order by id for no key update`;
   await tx
     .update(operations)
     .set({ state: "RUNNING", startedAt: sql`now()`, revision: sql`${operations.revision} + 1` })
-    .where(and(eq(operations.id, id), eq(operations.state, "QUEUED")));
+    .where(sql`${operations.id} in (${locked})`);
 }
 
 /** The wish on an operation, which cannot change before the end of the transaction. */

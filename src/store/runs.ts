@@ -1,9 +1,11 @@
 /** Runs: the share of an operation on one node each. A process that works on a run holds its fence, and every write names it. */
 import { and, asc, eq, gt, inArray, isNull, lte, ne, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
-import type { FinalRunState, RunState, Wish } from "../lifecycle/operation-states.ts";
+import type { FinalRunState, OperationState, RunState, Wish } from "../lifecycle/operation-states.ts";
 import { isAmong } from "./among.ts";
+import { runStatement } from "./database.ts";
 import type { Reader, Tx } from "./database.ts";
+import { changingEach } from "./each.ts";
 import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./page.ts";
 import type { NumberedRequest, Page } from "./page.ts";
 import { nodes, operations, runs, site } from "./tables.ts";
@@ -23,28 +25,61 @@ export async function insertRuns(tx: Tx, rows: readonly NewRun[]): Promise<void>
 }
 
 /** A locked run, with what whoever works on it has to know of its operation and its node. */
-export type LockedRun = RunRow & { readonly operationWish: Wish | null; readonly inMaintenance: boolean; /** The site limits phases or controllers. */ readonly isLimited: boolean; /** By the database's clock it need not wait any longer. */ readonly isDue: boolean };
+export type LockedRun = RunRow & {
+  readonly operationWish: Wish | null;
+  readonly operationState: OperationState;
+  readonly inMaintenance: boolean;
+  /** The site limits phases or controllers. */
+  readonly isLimited: boolean;
+  /** By the database's clock it need not wait any longer. */
+  readonly isDue: boolean;
+  /** When the transaction that holds it began, by the database's clock. */
+  readonly lockedAt: Date;
+};
 
 /** The run, locked. */
 export async function lockRun(tx: Tx, id: string): Promise<LockedRun | undefined> {
-  const [row] = await tx
+  return (await lockRuns(tx, [id])).get(id);
+}
+
+/** Several runs, locked in the order of their nodes. `skipLocked`: those that somebody else holds just now are left out. */
+export async function lockRuns(tx: Tx, ids: readonly string[], { skipLocked = false }: { readonly skipLocked?: boolean } = {}): Promise<Map<string, LockedRun>> {
+  const rows = await tx
     .select({
       run: runs,
       operationWish: operations.wish,
+      operationState: operations.state,
       maintenanceSince: nodes.maintenanceSince,
+      lockedAt: sql<number>`(extract(epoch from now()) * 1000)::float8`,
       isDue: sql<boolean>`coalesce(${runs.wakeAt} <= now() + ${CLOCK_TOLERANCE}::interval, true)`,
       isLimited: sql<boolean>`exists (select from ${site} where ${site.policy} ?| array['phaseLimits', 'controllerLimit'])`,
     })
     .from(runs)
     .innerJoin(operations, eq(operations.id, runs.operationId))
     .leftJoin(nodes, eq(nodes.id, runs.nodeId))
-    .where(eq(runs.id, id))
-    .for("no key update", { of: runs });
-  return row && { ...row.run, operationWish: row.operationWish, inMaintenance: row.maintenanceSince !== null, isLimited: row.isLimited, isDue: row.isDue };
+    .where(isAmong(runs.id, ids))
+    .orderBy(asc(runs.nodeId))
+    .for("no key update", skipLocked ? { of: runs, skipLocked } : { of: runs });
+  return new Map(rows.map(({ run, maintenanceSince, lockedAt, ...row }) => [run.id, { ...run, ...row, inMaintenance: maintenanceSince !== null, lockedAt: new Date(Math.round(lockedAt)) }]));
 }
 
 /** Between the beginning of the transaction that parked a run and the moment its job was stored for. */
 const CLOCK_TOLERANCE = "100 milliseconds";
+
+const HELD_FIELDS = [
+  ...(["state", "leg", "position", "fence", "owner", "generation", "openGeneration", "startedAt", "finishedAt", "failure", "errors", "leftAs"] as const),
+  ...(["wakeAt", "waitReason", "waitingSince", "waitFor", "slotPhase", "slotController"] as const),
+] as const;
+
+/** What the holder of a run changes of it. */
+export type HeldRunChange = { readonly [Field in (typeof HELD_FIELDS)[number]]?: RunRow[Field] };
+
+const CHANGE_HELD = changingEach(runs, { key: ["id"], fields: HELD_FIELDS, also: ["revision = runs.revision + 1", "updated_at = clock_timestamp()"] });
+
+/** Changes locked runs, each as its holder says. */
+export async function changeHeldRuns(tx: Tx, changes: readonly { readonly id: string; readonly change: HeldRunChange }[]): Promise<void> {
+  if (changes.length > 0) await runStatement(tx, CHANGE_HELD, [JSON.stringify(changes)]);
+}
 
 /** Locks unfinished runs, of nodes or of an operation, in the order of their nodes. */
 export async function lockUnfinishedRuns(tx: Tx, of: { readonly nodeIds: readonly string[] } | { readonly operationId: string }): Promise<RunRow[]> {
@@ -89,27 +124,12 @@ export async function wishRuns(tx: Tx, ids: readonly string[], wish: RunChange &
   await updateRuns(tx, ids, { ...wish, wishAt: sql`now()` });
 }
 
+/** What the end of a run empties: it waits for nothing, nobody works on it, and it takes no place. */
+export const ENDED = { owner: null, wakeAt: null, waitReason: null, waitingSince: null, waitFor: null, slotPhase: null, slotController: null, openGeneration: null } as const;
+
 /** Ends runs. Their fence rises, so that whoever held one can write no more. */
 export async function finishRuns(tx: Tx, ids: readonly string[], state: FinalRunState, change: RunChange = {}): Promise<void> {
-  await updateRuns(tx, ids, {
-    ...change,
-    state,
-    finishedAt: sql`now()`,
-    owner: null,
-    wakeAt: null,
-    waitReason: null,
-    waitingSince: null,
-    waitFor: null,
-    slotPhase: null,
-    slotController: null,
-    openGeneration: null,
-    fence: sql`${runs.fence} + 1`,
-  });
-}
-
-/** Parks the run until `seconds` from now by the database's clock; null: until something wakes it. */
-export async function parkRun(tx: Tx, id: string, reason: NonNullable<RunRow["waitReason"]>, seconds: number | null): Promise<void> {
-  await updateRun(tx, id, { state: "WAITING", owner: null, waitReason: reason, waitingSince: sql`now()`, wakeAt: seconds === null ? null : sql`now() + make_interval(secs => ${seconds})` });
+  await updateRuns(tx, ids, { ...change, ...ENDED, state, finishedAt: sql`now()`, fence: sql`${runs.fence} + 1` });
 }
 
 export async function runsByIds(reader: Reader, ids: readonly string[]): Promise<RunRow[]> {

@@ -333,7 +333,7 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
     inAnotherProcess: async () => owned.use(await startEngineProcess(test.connection, journalFile)),
     another: async (more = {}) => owned.use(await runEngine(test.connection, { ...setup, ...more })),
     async leasesRunOut(of = "all") {
-      await test.sql`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where state = 'active' and (${of === "all"} or retry_count = 0)`;
+      await test.sql`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where id in (select id from pgboss.job where state = 'active' and (${of === "all"} or retry_count = 0) order by id for update)`;
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };

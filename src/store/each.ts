@@ -1,0 +1,55 @@
+/**
+ * One statement that changes many rows, each in its own way: what is done to several runs at a boundary costs no more round
+ * trips than what is done to one. The rows come as one JSON text, so the statement's own text is always the same.
+ */
+import { getTableColumns, getTableName } from "drizzle-orm";
+import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
+
+/** The columns of a table by the names of their fields. */
+type Fields<Table extends PgTable> = Extract<keyof Table["_"]["columns"], string>;
+
+/**
+ * The text of a statement whose one parameter is a JSON list of `{ <key fields>, change: { <field>: value } }`: fields that a
+ * change lacks stay, null empties. `also`: further assignments, as SQL; `from` and `where` may name more tables, for which the
+ * list is `given` with a column `change` and one for each key field.
+ */
+export function changingEach<Table extends PgTable>(
+  table: Table,
+  { key, fields, also = [], from = "", where = "", returning = "" }: { readonly key: readonly Fields<Table>[]; readonly fields: readonly Fields<Table>[]; readonly also?: readonly string[]; readonly from?: string; readonly where?: string; readonly returning?: string },
+): string {
+  const name = getTableName(table);
+  const columns = getTableColumns(table) as unknown as Readonly<Record<string, PgColumn>>;
+  const column = (field: string): PgColumn => {
+    const found = columns[field];
+    if (!found) throw new Error(`Table ${name} has no field ${field}.`);
+    return found;
+  };
+  const assignments = fields.map((field) => {
+    const { name: to } = column(field);
+    return `"${to}" = case when given.change ? '${field}' then ${valueOf(column(field), field)} else ${name}."${to}" end`;
+  });
+  const keys = key.map((field) => `"${field}" ${column(field).getSQLType()}`);
+  const same = key.map((field) => `${name}."${column(field).name}" = given."${field}"`);
+  return [
+    `update ${name} set ${[...assignments, ...also].join(", ")}`,
+    `from jsonb_to_recordset($1::text::jsonb) as given(${[...keys, "change jsonb"].join(", ")})${from && `, ${from}`}`,
+    `where ${[...same, ...(where === "" ? [] : [where])].join(" and ")}`,
+    ...(returning === "" ? [] : [`returning ${returning}`]),
+  ].join("\n");
+}
+
+/** The text of a statement that inserts rows, whose one parameter is a JSON list of them; fields that are not named have their defaults. */
+export function insertingEach<Table extends PgTable>(table: Table, fields: readonly Fields<Table>[]): string {
+  const columns = getTableColumns(table) as unknown as Readonly<Record<string, PgColumn>>;
+  const names = fields.map((field) => `"${columns[field]?.name ?? field}"`);
+  const shape = fields.map((field) => `"${field}" ${columns[field]?.getSQLType() ?? "text"}`);
+  return `insert into ${getTableName(table)} (${names.join(", ")}) select ${fields.map((field) => (isJson(columns[field]) ? `nullif("${field}", 'null')` : `"${field}"`)).join(", ")} from jsonb_to_recordset($1::text::jsonb) as given(${shape.join(", ")})`;
+}
+
+function valueOf(column: PgColumn, field: string): string {
+  return isJson(column) ? `nullif(given.change -> '${field}', 'null')` : `(given.change ->> '${field}')::${column.getSQLType()}`;
+}
+
+function isJson(column: PgColumn | undefined): boolean {
+  return column?.getSQLType() === "jsonb";
+}
