@@ -1,4 +1,4 @@
-/** Medians, percentiles, and tables of them for a terminal. */
+/** Medians, percentiles, trends, and tables and curves of them for a terminal. */
 
 export function median(values: readonly number[]): number {
   const sorted = values.toSorted((a, b) => a - b);
@@ -23,4 +23,30 @@ export function printTable(head: readonly string[], rows: readonly (readonly str
   for (const row of [head, ...rows]) {
     console.log(`  ${row.map((cell, column) => (column === 0 ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0))).join("  ")}`);
   }
+}
+
+/** A straight line through points: its rise for each unit of x, the standard error of that, and the mean of y. */
+export function trend(points: readonly (readonly [x: number, y: number])[]): { readonly rise: number; readonly error: number; readonly mean: number } {
+  const count = points.length;
+  const meanX = points.reduce((sum, [x]) => sum + x, 0) / count;
+  const mean = points.reduce((sum, [, y]) => sum + y, 0) / count;
+  const spread = points.reduce((sum, [x]) => sum + (x - meanX) ** 2, 0);
+  const rise = points.reduce((sum, [x, y]) => sum + (x - meanX) * (y - mean), 0) / spread;
+  const residue = points.reduce((sum, [x, y]) => sum + (y - mean - rise * (x - meanX)) ** 2, 0);
+  return { rise, error: Math.sqrt(residue / Math.max(1, count - 2) / spread), mean };
+}
+
+const HEIGHTS = "▁▂▃▄▅▆▇█";
+const WIDTH = 60;
+
+/** Values as a curve of one line, from the least of them to the greatest. */
+export function curve(values: readonly number[]): string {
+  const columns = Math.min(WIDTH, values.length);
+  const means = Array.from({ length: columns }, (_, column) => {
+    const part = values.slice(Math.floor((column * values.length) / columns), Math.floor(((column + 1) * values.length) / columns));
+    return part.reduce((sum, value) => sum + value, 0) / part.length;
+  });
+  const least = Math.min(...means);
+  const range = Math.max(...means) - least || 1;
+  return means.map((value) => HEIGHTS[Math.round(((value - least) / range) * (HEIGHTS.length - 1))]).join("");
 }

@@ -1,0 +1,142 @@
+/**
+ * What goes on while a service is soaked, by public doors alone: groups of nodes live through their cycles, some of them
+ * aborted, some operations stopped and restarted; and streams of all kinds come, stay for a while and leave.
+ */
+import { setTimeout as delay } from "node:timers/promises";
+import { WebSocket } from "ws";
+
+export interface Traffic {
+  /** What has been done so far: by name, how often. */
+  readonly done: ReadonlyMap<string, number>;
+  /** Lets what is under way come to its end. */
+  stop(): Promise<void>;
+}
+
+export interface TrafficOptions {
+  readonly url: string;
+  readonly nodes: number;
+  /** Streams that are open at a time. */
+  readonly streams: number;
+}
+
+const GROUP = 20;
+const LOOK_EVERY_MS = 250;
+const STREAM_SECONDS_MAX = 20;
+/** Of cycles: how many have nodes aborted, or are stopped and restarted. */
+const ABORTED = 0.2;
+const STOPPED = 0.2;
+/** How long a step of a node takes, in ms: from here to twice that. */
+const STEP_MS = 40;
+const REGISTERED_AT_ONCE = 100;
+
+interface Payload {
+  readonly operation: { readonly uuid: string } | null;
+  readonly errors: readonly { readonly code: string; readonly message: string }[];
+}
+
+const NODE_STREAM = "subscription { nodeTransitions(snapshot: true) { __typename ... on Transition { cursor nodeName to node { state currentRun { uuid } } } ... on StreamBookmark { caughtUp } } }";
+const operationStream = (id: string) => `subscription { operationUpdates(id: "${id}") { cursor operation { state finishedCount } run { nodeName state currentStep { name } } } }`;
+
+export async function startTraffic({ url, nodes, streams }: TrafficOptions): Promise<Traffic> {
+  const done = new Map<string, number>();
+  const note = (what: string) => done.set(what, (done.get(what) ?? 0) + 1);
+  let over = false;
+  let newest = "";
+
+  async function post<Data>(query: string, variables: object = {}): Promise<Data> {
+    const response = await fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ query, variables }) });
+    const { data, errors } = (await response.json()) as { data?: Data; errors?: unknown };
+    if (errors !== undefined || data === undefined) throw new Error(`The service answered ${JSON.stringify(errors)}.`);
+    return data;
+  }
+
+  /** Asks for work; answers the operation, or null where it was refused. */
+  async function ask(verb: string, inputType: string, input: object): Promise<string | null> {
+    const data = await post<Record<string, Payload>>(`mutation Ask($input: ${inputType}!) { ${verb}(input: $input) { operation { uuid } errors { code message } } }`, { input });
+    const id = data[verb]?.operation?.uuid ?? null;
+    note(id === null ? `${verb} refused` : verb);
+    if (id !== null) newest = id;
+    return id;
+  }
+
+  async function ended(id: string | null): Promise<void> {
+    while (id !== null) {
+      const { operation } = await post<{ operation: { finishedAt: string | null } | null }>("query Look($id: ID!) { operation(id: $id) { finishedAt } }", { id });
+      if (operation === null || operation.finishedAt !== null) return;
+      await delay(LOOK_EVERY_MS);
+    }
+  }
+
+  async function cycle(names: readonly string[]): Promise<void> {
+    const id = await ask("commissionNodes", "CommissionNodesInput", { nodes: { names }, acceptance: "BEST_EFFORT", onFailure: "LEAVE" });
+    const dice = Math.random();
+    await delay(Math.random() * 10 * STEP_MS);
+    if (dice < ABORTED) await ask("abort", "AbortInput", { work: { names: names.slice(0, GROUP / 4) }, mode: "AFTER_STEP" });
+    else if (dice < ABORTED + STOPPED && id !== null) {
+      await ask("stop", "StopInput", { work: { operationId: id } });
+      await ended(id);
+      await ended(await ask("restart", "RestartInput", { work: { operationId: id }, acceptance: "BEST_EFFORT" }));
+    }
+    await ended(id);
+    await ended(await ask("decommissionNodes", "DecommissionNodesInput", { nodes: { names }, acceptance: "BEST_EFFORT" }));
+    note("cycles");
+  }
+
+  async function bySocket(query: string, milliseconds: number): Promise<void> {
+    const socket = new WebSocket(`${url.replace("http", "ws")}/graphql`, "graphql-transport-ws");
+    const closed = new Promise<void>((give) => socket.once("close", () => give()));
+    socket.on("error", () => note("streams that failed"));
+    socket.on("open", () => socket.send('{"type":"connection_init"}'));
+    socket.on("message", (data: Buffer) => {
+      const text = data.toString("latin1");
+      if (text.includes('"connection_ack"')) socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: { query } }));
+      else if (text.includes('"type":"next"')) note("items");
+    });
+    const timer = setTimeout(() => socket.close(), milliseconds);
+    await closed;
+    clearTimeout(timer);
+  }
+
+  async function byEvents(query: string, milliseconds: number): Promise<void> {
+    const leaving = AbortSignal.timeout(milliseconds);
+    try {
+      const response = await fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json", accept: "text/event-stream" }, body: JSON.stringify({ query }), signal: leaving });
+      for await (const chunk of response.body ?? []) if (Buffer.from(chunk as Uint8Array).includes("event: next")) note("items");
+    } catch (error) {
+      if (!leaving.aborted) throw error;
+    }
+  }
+
+  const untilOver = async (work: () => Promise<void>): Promise<void> => {
+    while (!over) {
+      await work().catch((error: unknown) => {
+        note(`failed: ${String(error).slice(0, 100)}`);
+        return delay(LOOK_EVERY_MS);
+      });
+    }
+  };
+  const names = Array.from({ length: nodes }, (_, index) => `soak-${String(index).padStart(4, "0")}`);
+  for (let from = 0; from < nodes; from += REGISTERED_AT_ONCE) {
+    const input = { nodes: names.slice(from, from + REGISTERED_AT_ONCE).map((name, index) => ({ name, driver: { fake: { delayMs: STEP_MS + (index % STEP_MS) } } })) };
+    const { registerNodes: { errors } } = await post<{ registerNodes: Payload }>("mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { code message } } }", { input });
+    if (errors[0]) throw new Error(errors[0].message);
+  }
+  const groups = Array.from({ length: Math.ceil(nodes / GROUP) }, (_, index) => names.slice(index * GROUP, (index + 1) * GROUP));
+  const lanes = [
+    ...groups.map((group) => untilOver(() => cycle(group))),
+    ...Array.from({ length: streams }, (_, index) =>
+      untilOver(async () => {
+        const query = index % 3 === 0 && newest !== "" ? operationStream(newest) : NODE_STREAM;
+        await (index % 2 === 0 ? bySocket : byEvents)(query, Math.round(500 + Math.random() * STREAM_SECONDS_MAX * 1_000));
+        note("streams");
+      }),
+    ),
+  ];
+  return {
+    done,
+    async stop() {
+      over = true;
+      await Promise.all(lanes);
+    },
+  };
+}
