@@ -1,0 +1,61 @@
+/** Stretches of time on the monotonic clock: when something was broken, and how much of a wait falls into that. */
+
+export interface Interval {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Sorted, and joined where they touch. */
+export function joined(intervals: readonly Interval[]): readonly Interval[] {
+  const all: { from: number; to: number }[] = [];
+  for (const { from, to } of intervals.filter((one) => one.to > one.from).toSorted((a, b) => a.from - b.from)) {
+    const last = all.at(-1);
+    if (last && from <= last.to) last.to = Math.max(last.to, to);
+    else all.push({ from, to });
+  }
+  return all;
+}
+
+/** Milliseconds of `from` to `to` that lie in one of the intervals, which are sorted and apart. */
+export function overlap(intervals: readonly Interval[], from: number, to: number): number {
+  let sum = 0;
+  for (const one of intervals) {
+    if (one.from >= to) break;
+    sum += Math.max(0, Math.min(one.to, to) - Math.max(one.from, from));
+  }
+  return sum;
+}
+
+/** Whether any of them touches `from` to `to`. */
+export function touches(intervals: readonly Interval[], from: number, to: number): boolean {
+  return intervals.some((one) => one.from <= to && one.to >= from);
+}
+
+/** Each made longer at both ends. */
+export function widened(intervals: readonly Interval[], before: number, after: number): readonly Interval[] {
+  return joined(intervals.map(({ from, to }) => ({ from: from - before, to: to + after })));
+}
+
+/** What of `from` to `to` lies in none of them. */
+export function without(intervals: readonly Interval[], from: number, to: number): readonly Interval[] {
+  const left: Interval[] = [];
+  let at = from;
+  for (const one of joined(intervals)) {
+    if (one.from >= to) break;
+    if (one.from > at) left.push({ from: at, to: one.from });
+    at = Math.max(at, one.to);
+  }
+  return at < to ? [...left, { from: at, to }] : left;
+}
+
+/** What lies in every one of some sets. */
+export function common(sets: readonly (readonly Interval[])[], from: number, to: number): readonly Interval[] {
+  // In none of the stretches in which one of them is missing.
+  return without(sets.flatMap((set) => without(set, from, to)), from, to);
+}
+
+/** The value below which that share of the values lies; undefined where there are none. */
+export function percentile(values: readonly number[], share: number): number | undefined {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(share * sorted.length) - 1))];
+}

@@ -1,0 +1,167 @@
+/**
+ * Aborts and stops, and what else a node's requests were answered: P13 and P14. An accepted wish binds from its answer on; one that was not
+ * answered may have been recorded or not, and counts as a reason wherever a reason is looked for, never as an obligation.
+ */
+import { AT_REST } from "../../durability/rules.ts";
+import { told } from "./answers.ts";
+import type { Asked, History, RunRow, Told } from "./history.ts";
+import { TOLERANCE_MS, keyOf, shown } from "./history.ts";
+import { Findings } from "./verdict.ts";
+
+interface Wish {
+  readonly asked: Asked;
+  readonly answer: Told;
+  readonly run: RunRow;
+  readonly effect: "BEFORE_START" | "NOW" | "PENDING" | null;
+}
+
+/** Wishes of one kind that were accepted, run by run. */
+function accepted(history: History, verb: "abort" | "stop"): Wish[] {
+  return history.asked.flatMap((asked) => {
+    const answer = asked.request.verb === verb ? told(asked) : null;
+    if (!answer || answer.refusals.length > 0) return [];
+    return answer.results.flatMap(({ accepted: yes, runId, effect }) => {
+      const run = yes && runId !== null ? history.runs.get(runId) : undefined;
+      return run ? [{ asked, answer, run, effect }] : [];
+    });
+  });
+}
+
+/** By node: requests of a verb that may have concerned it. */
+function requestsAt(history: History, verb: string): ReadonlyMap<string, readonly Asked[]> {
+  const all = history.asked.filter(({ request }) => request.verb === verb).flatMap((asked) => asked.request.nodes.map((node) => ({ node, asked })));
+  return new Map([...Map.groupBy(all, ({ node }) => node)].map(([node, some]) => [node, some.map(({ asked }) => asked)]));
+}
+
+/**
+ * P13. Once a client has the answer that its abort was accepted, no new step of that run is entered: none with another attempt
+ * than the one under way. A step that may not be cut is let end, with its waits and take-overs, so its own re-entries are
+ * right; so is the undoing. An entry that its process had stored before the abort was recorded, and made late (it was
+ * frozen in between), is not new: the attempt's row says when it began, and only those that began after the answer count, or, where
+ * that is too near to tell, those entered well after it by a process that nothing had befallen. An abort that somebody may have taken
+ * back binds until then.
+ */
+export function checkNoNewStep(history: History): Findings {
+  const findings = new Findings("P13", "after an abort is accepted no new step starts");
+  const withdrawals = requestsAt(history, "withdrawAbort");
+  for (const { asked, answer, run, effect } of accepted(history, "abort")) {
+    findings.fact(`aborts accepted: ${effect ?? "without effect"}`);
+    const freed = Math.min(Infinity, ...(withdrawals.get(run.nodeName) ?? []).filter(({ request }) => request.t > asked.request.t).map(({ request }) => request.t));
+    const entries = history.entriesOf.get(run.id) ?? [];
+    const underWay = entries.findLast(({ t, part }) => t <= answer.t && part !== "abort");
+    for (const entry of entries) {
+      if (entry.t <= answer.t || entry.t >= freed || entry.part === "abort" || entry.attemptKey === underWay?.attemptKey) continue;
+      const attempt = history.attempts.get(entry.attemptKey);
+      const isNew = attempt === undefined || attempt.startedAt > answer.t + TOLERANCE_MS;
+      // Begun about when the answer was given: its process may have been slow to get to the machine.
+      if (isNew || (entry.t > answer.t + SLOW_ENTRY_MS && attempt.startedAt > asked.request.t && !isFrozen(history, entry.replica, attempt.startedAt, entry.t))) {
+        findings.violation("illegal", `${entry.step} was entered on ${entry.node} ${Math.round(entry.t - answer.t)} ms after the abort of its run was accepted.`, asked.request, answer, underWay && shown(underWay), shown(entry), attempt);
+      }
+    }
+    if (effect === "BEFORE_START" && freed === Infinity && entries.length > 0) findings.violation("illegal", `The abort on ${run.nodeName} was to come before its start, and steps of the run were entered.`, asked.request, answer, ...entries.slice(0, 3).map(shown));
+  }
+  return findings;
+}
+
+const SLOW_ENTRY_MS = 3_000;
+
+function isFrozen(history: History, replica: string, from: number, to: number): boolean {
+  return history.blows.some(({ what, target, from: begin, to: end }) => what === "freeze" && target === replica && begin <= to && end >= from);
+}
+
+const ENDINGS = new Set(["abort", "fail", "stop"]);
+const ASIDES = new Set(["recover", "abort_pending", "abort_withdrawn"]);
+
+/**
+ * P14. A run ends once: in its transitions at most one of abort, fail and stop, the last that moves the node, and it fits the final
+ * state; a success ends at the run's target. The answers agree with it. An accepted abort ends in ABORTED; or in FAILED, where
+ * the step would not be cut, the undoing went wrong, or a stop had run out of time before. A run is ABORTED or STOPPED only if
+ * somebody may have asked for it, answered or not, before it ended, or the failure policy did.
+ *
+ * What nodes' requests were answered is held against what was surely so from before the request until after its answer, and against nothing
+ * else (a register that is read while it changes may answer either): NOTHING_RUNNING is wrong if a run was surely there all
+ * the while; BUSY is wrong if surely none was; INVALID_STATE of a node that surely stood still in a state counts as a fact, and
+ * BUSY wins over it. A run is surely there from the answer that named it, or its first sign, to its `finished_at`, which is never
+ * later than the moment others see it finished; it may be there from its `created_at`, and for a while after its end.
+ */
+export function checkOneEnd(history: History): Findings {
+  const findings = new Findings("P14", "abort, stop and finish race to one end, and answers agree");
+  const aborts = requestsAt(history, "abort");
+  const stops = requestsAt(history, "stop");
+  const withdrawals = requestsAt(history, "withdrawAbort");
+  for (const run of history.runs.values()) {
+    judgeEnding(history, findings, run);
+    const before = (asked: readonly Asked[] | undefined) => (asked ?? []).some(({ request }) => request.t <= (run.finishedAt ?? history.over) + TOLERANCE_MS);
+    const operation = history.operations.get(run.operationId);
+    if (run.state === "ABORTED" && !before(aborts.get(run.nodeName))) findings.violation("illegal", `Run ${run.id} on node ${run.nodeName} is ABORTED, and nobody asked for that.`, run);
+    const byPolicy = operation?.onFailure === "CLEAN_UP_ALL";
+    if (run.state === "STOPPED" && !byPolicy && !before(stops.get(run.nodeName))) findings.violation("illegal", `Run ${run.id} on node ${run.nodeName} is STOPPED, and nobody asked for that.`, run, operation);
+  }
+  for (const { asked, answer, run } of accepted(history, "abort")) {
+    findings.fact("accepted aborts held against the end");
+    if (run.finishedAt === null) continue;
+    const mayBeFreed = (withdrawals.get(run.nodeName) ?? []).some(({ request }) => request.t > asked.request.t && request.t < (run.finishedAt ?? 0) + TOLERANCE_MS);
+    if (run.state !== "ABORTED" && run.state !== "FAILED" && !mayBeFreed) findings.violation("illegal", `The abort of run ${run.id} on node ${run.nodeName} was accepted, and it ended ${run.state}.`, asked.request, answer, run);
+  }
+  for (const { asked, answer, run } of accepted(history, "stop")) {
+    findings.fact("accepted stops held against the end");
+    const attempts = history.attemptsOf.get(run.id) ?? [];
+    const begun = attempts.find(({ startedAt }) => startedAt > answer.t + TOLERANCE_MS);
+    if (begun && run.purpose === "WORK") findings.violation("illegal", `The stop of run ${run.id} on node ${run.nodeName} was accepted, and ${begun.label} was begun afterwards.`, asked.request, answer, begun);
+  }
+  judgeAnswers(history, findings);
+  return findings;
+}
+
+function judgeEnding(history: History, findings: Findings, run: RunRow): void {
+  if (run.finishedAt === null) return;
+  findings.fact("ends of runs");
+  const moves = (history.transitionsOf.get(run.id) ?? []).filter(({ event }) => !ASIDES.has(event));
+  const endings = moves.filter(({ event }) => ENDINGS.has(event));
+  const last = moves.at(-1);
+  const [ending] = endings;
+  if (endings.length > 1) findings.violation("doubled", `Run ${run.id} on node ${run.nodeName} ended ${endings.length} times: ${endings.map(({ event }) => event).join(", ")}.`, run, ...endings);
+  if (ending && last && ending !== last) findings.violation("illegal", `Run ${run.id} on node ${run.nodeName} went on with "${last.event}" after "${ending.event}".`, run, ending, last);
+  const fits: Readonly<Record<string, readonly (string | undefined)[]>> = { SUCCEEDED: [undefined], ABORTED: ["abort", undefined], STOPPED: ["stop", undefined], FAILED: ["fail", "abort", undefined] };
+  if (!fits[run.state]?.includes(ending?.event)) findings.violation("illegal", `Run ${run.id} on node ${run.nodeName} is ${run.state}, and its end in the log is "${ending?.event}".`, run, ending);
+  if (run.state === "SUCCEEDED" && last && last.to !== run.target) findings.violation("illegal", `Run ${run.id} succeeded and left node ${run.nodeName} ${last.to}; its target was ${run.target}.`, run, last);
+  if (last && !AT_REST.has(last.to ?? "")) findings.violation("stuck", `Run ${run.id} ended and left node ${run.nodeName} ${last.to}.`, run, last);
+}
+
+/** For so long after its end a run may still be in the way: its last transaction takes that long, at worst. In ms. */
+const ENDING_MS = 10_000;
+
+function judgeAnswers(history: History, findings: Findings): void {
+  const named = new Map<string, number>();
+  for (const asked of history.asked) {
+    for (const { runId } of told(asked)?.results ?? []) if (runId !== null) named.set(runId, Math.min(named.get(runId) ?? Infinity, asked.answer?.t ?? Infinity));
+  }
+  const surelyFrom = (run: RunRow) => Math.min(named.get(run.id) ?? Infinity, history.entriesOf.get(run.id)?.[0]?.t ?? Infinity, (history.transitionsOf.get(run.id)?.[0]?.t ?? Infinity) + ENDING_MS);
+  for (const asked of history.asked) {
+    const answer = told(asked);
+    if (!answer) continue;
+    const { request } = asked;
+    for (const { node, refusal } of answer.results) {
+      if (refusal === null) continue;
+      const runs = history.runsAt.get(node) ?? [];
+      if (refusal.code === "NOTHING_RUNNING") {
+        findings.fact("answers NOTHING_RUNNING");
+        const of = operationOf(request.input);
+        const there = runs.find((run) => (of === null || run.operationId === of) && surelyFrom(run) < request.t && (run.finishedAt ?? Infinity) > answer.t + TOLERANCE_MS);
+        // Clean-ups are not stopped, and say so with the same code.
+        if (there && !(request.verb === "stop" && there.purpose === "CLEAN_UP")) findings.violation("other", `Node ${node} was said to have nothing running, and run ${there.id} was there all the while.`, request, answer, there);
+      } else if (refusal.code === "BUSY") {
+        findings.fact("answers BUSY");
+        const away = history.away.reduce((sum, { from, to }) => sum + (from <= answer.t && to >= request.t - ENDING_MS ? to - from : 0), 0);
+        const possible = runs.some((run) => run.createdAt <= answer.t + TOLERANCE_MS && (run.finishedAt ?? Infinity) + ENDING_MS + away >= request.t);
+        if (!possible) findings.violation("other", `Node ${node} was said to be busy, and no run was there.`, request, answer);
+      }
+    }
+  }
+}
+
+/** The operation whose work is meant; null: whatever runs on some nodes. */
+function operationOf(input: unknown): string | null {
+  const id = (input as { readonly work?: { readonly operationId?: unknown } } | null)?.work?.operationId;
+  return typeof id === "string" ? keyOf(id) : null;
+}
