@@ -122,7 +122,8 @@ const QUEUE_CONNECTIONS = 5;
 export async function createEngine(options: EngineOptions): Promise<Engine> {
   const { database, registry, bell, log, concurrency, observer = NOBODY } = options;
   const transact = createTransact(database, bell);
-  const queue = await createQueue({ connection: database.connection, bell, log, concurrency, connectionsMax: QUEUE_CONNECTIONS, supervises: true });
+  // The queue makes its tables at the first start, and of two that do so at once one would fail.
+  const queue = await database.inTurn(() => createQueue({ connection: database.connection, bell, log, concurrency, connectionsMax: QUEUE_CONNECTIONS, supervises: options.works !== false }));
   const turns = createTurns({ database, transact, registry, queue, log });
   const { nudge } = turns;
   const runner = createRunner({ database, transact, registry, queue, nudge, bell, log, abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS });

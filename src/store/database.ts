@@ -3,6 +3,7 @@
  * Everything else in this room takes a `Reader` (any connection) or a `Tx` (an open transaction) and asks one question.
  */
 import { createHash } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
 import { sql as sqlText } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/postgres-js";
@@ -45,6 +46,8 @@ export interface Database extends AsyncDisposable {
    * so `work` must have no effect outside the database before it returns.
    */
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+  /** Runs `work` while no other process does so on this database: for what replicas that start together would make twice. */
+  inTurn<T>(work: () => Promise<T>): Promise<T>;
   /** Runs `work` in a read-only transaction that sees one moment of the database, on one of a few connections of its own: writers wait for none. */
   snapshot<T>(work: (reader: Reader) => Promise<T>): Promise<T>;
   /**
@@ -76,6 +79,10 @@ const TRIES = 5;
 const READ_SECONDS = 10;
 /** How long statements may go on when the database is closed. */
 const END_SECONDS = 2;
+/** Any number that no other program takes for its advisory lock on the same database. */
+const START_LOCK = 7_246_519_205;
+/** How often it is looked whose turn it is. */
+const TURN_MS = 100;
 /** How often connections to a server that takes no writes are given up, at most. */
 const GIVE_UP_EVERY_MS = 5_000;
 /** Connections of the server that are ours: of this process, and of others, which lead to the same server. */
@@ -119,6 +126,17 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
           if (state === READ_ONLY) await giveUpReadOnly();
           if (tried >= TRIES || !RETRIED.has(state)) throw error;
         }
+      }
+    },
+    async inTurn(work) {
+      for (;;) {
+        // Tried rather than waited for: whoever waits would keep one of a pooler's few connections from the other's work.
+        const turn = await db.transaction(async (tx) => {
+          const [row] = [...(await tx.execute<{ mine: boolean }>(`select pg_try_advisory_xact_lock(${START_LOCK}) as mine`))];
+          return row?.mine === true ? { answer: await work() } : null;
+        });
+        if (turn) return turn.answer;
+        await delay(TURN_MS);
       }
     },
     snapshot: (work) =>

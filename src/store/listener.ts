@@ -3,7 +3,7 @@
  * a LISTEN to whoever comes next. So what is sent has to come back, at the start and then every twenty seconds: what does not
  * shows a pooler, or a connection that has died without a word.
  *
- * postgres.js listens again by itself after a loss, but tries that once; while a server restarts, once is too early.
+ * postgres.js listens again by itself after a loss, but notices neither of the two, and says nothing of what it tries.
  *
  * Modes: connecting (again every half second), proving (sent, and not come back yet), listening. The first way to listening
  * is what `listen` waits for; later ones tell with "" that notifications may have been missed.

@@ -9,6 +9,8 @@ import { urlOf } from "./global-setup.ts";
 
 export interface TestDatabase extends AsyncDisposable {
   readonly connection: Connection;
+  /** The same by TCP, for other processes. */
+  readonly url: string;
   /** A plain connection to it, for what no function of the store asks. */
   readonly sql: Sql;
 }
@@ -25,6 +27,7 @@ export async function testDatabase(options: { readonly empty?: boolean } = {}): 
   const sql = postgres(url, { max: 1, onnotice: () => {}, connection: { application_name: "test" } });
   return {
     connection: inject("reachedBy") === "socket" && server.socket ? { ...server.socket, database: name } : { url },
+    url,
     sql,
     async [Symbol.asyncDispose]() {
       await sql.end();

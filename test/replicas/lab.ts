@@ -1,0 +1,284 @@
+/**
+ * Replicas: the service in processes of its own, several on one database. Each writes what its fake machines were told
+ * into a journal of its own, so that it is known who did what and when. Knows no test runner; scripts use it too.
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { createClient } from "graphql-ws";
+import { WebSocket } from "ws";
+import { startEmbedded } from "../../src/store/embedded.ts";
+
+export interface ReplicaSetup {
+  readonly databaseUrl: string;
+  readonly environment?: Readonly<Record<string, string>>;
+  /** Where its code is; absent: here. */
+  readonly root?: string;
+}
+
+/** One line of a journal: a step was entered, or ended. */
+export interface Entry {
+  readonly at: number;
+  readonly node: string;
+  readonly step?: string;
+  readonly attempt?: string;
+  readonly done?: true;
+}
+
+export interface Replica extends AsyncDisposable {
+  /** Where it listens, as http://host:port. */
+  readonly url: string;
+  readonly pid: number;
+  /** Everything that it has logged. */
+  log(): string;
+  /** What its machines were told so far. */
+  journal(): Entry[];
+  /** Ends it as a power cut would. */
+  kill(): Promise<void>;
+  /** Stops its clock, with all that it has started; `wake` lets it go on. */
+  pause(): void;
+  wake(): void;
+  /** Tells it to end; answers with what code it did, and after how many ms. */
+  end(): Promise<{ readonly code: number | null; readonly ms: number }>;
+}
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const READY_MS = 60_000;
+
+let replicas = 0;
+
+/** Starts one in `folder`; resolves when it says that it is ready. */
+export async function startReplica(folder: string, { databaseUrl, environment = {}, root = ROOT }: ReplicaSetup): Promise<Replica> {
+  const file = join(folder, `replica-${(replicas += 1)}.jsonl`);
+  const child = spawn(process.execPath, [join(root, "src/main.ts")], {
+    cwd: folder,
+    // A group of its own, so that a pause reaches whatever it starts.
+    detached: true,
+    env: { PATH: process.env["PATH"], DATABASE_URL: databaseUrl, OSTLER_PORT: "0", OSTLER_POWER_SECONDS: "0", FAKE_DRIVER_JOURNAL: file, ...environment },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const exited = once(child, "close") as Promise<[number | null, string | null]>;
+  const pid = child.pid ?? 0;
+  const signal = (name: NodeJS.Signals) => {
+    try {
+      process.kill(-pid, name);
+    } catch {
+      // It has ended.
+    }
+  };
+  const last = () => signal("SIGKILL");
+  process.once("exit", last);
+  void exited.then(() => process.off("exit", last));
+  let logged = "";
+  child.stderr.on("data", (part: Buffer) => (logged += part.toString()));
+  const url = await new Promise<string>((ready, fail) => {
+    const late = setTimeout(() => fail(new Error(`A replica was not ready in time: ${logged}`)), READY_MS);
+    let said = "";
+    child.stdout.on("data", (part: Buffer) => {
+      said += part.toString();
+      const found = /Ostler is ready: (http:\/\/[^/\s]+)/.exec(said)?.[1];
+      if (found === undefined) return;
+      clearTimeout(late);
+      ready(found);
+    });
+    void exited.then(([code]) => {
+      clearTimeout(late);
+      fail(new Error(`A replica ended with ${String(code)} before it was ready: ${logged}`));
+    });
+  });
+  const kill = async () => {
+    signal("SIGKILL");
+    await exited;
+  };
+  return {
+    url,
+    pid,
+    log: () => logged,
+    journal: () => journalOf(file),
+    kill,
+    pause: () => signal("SIGSTOP"),
+    wake: () => signal("SIGCONT"),
+    async end() {
+      const began = performance.now();
+      process.kill(pid, "SIGTERM");
+      const [code] = await exited;
+      return { code, ms: performance.now() - began };
+    },
+    [Symbol.asyncDispose]: kill,
+  };
+}
+
+function journalOf(file: string): Entry[] {
+  let text = "";
+  try {
+    text = readFileSync(file, "utf8");
+  } catch {
+    return [];
+  }
+  // Whoever is killed may leave half a line.
+  return text.slice(0, text.lastIndexOf("\n") + 1).split("\n").filter((line) => line !== "").map((line) => JSON.parse(line) as Entry);
+}
+
+/** Entries of steps, without their ends. */
+export function entered(journal: readonly Entry[]): Entry[] {
+  return journal.filter(({ step, done }) => step !== undefined && done === undefined);
+}
+
+/** Asks a replica; throws what it refuses. */
+export async function ask<Data>(url: string, query: string, variables: Readonly<Record<string, unknown>> = {}): Promise<Data> {
+  const response = await fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ query, variables }) });
+  const { data, errors } = (await response.json()) as { data: Data; errors?: readonly { message: string }[] };
+  if (errors) throw new Error(errors.map(({ message }) => message).join(" "));
+  return data;
+}
+
+/** Registers fake nodes of these names. */
+export async function register(url: string, names: readonly string[], settings: unknown = {}): Promise<void> {
+  const nodes = names.map((name) => ({ name, driver: { fake: settings } }));
+  const { registerNodes } = await ask<{ registerNodes: { errors: readonly { message: string }[] } }>(url, "mutation ($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { errors { message } } }", { nodes });
+  if (registerNodes.errors[0]) throw new Error(registerNodes.errors[0].message);
+}
+
+/** Commissions nodes; answers the operation's UUID. */
+export async function commission(url: string, names: readonly string[]): Promise<string> {
+  const { commissionNodes } = await ask<{ commissionNodes: { operation: { uuid: string } | null; errors: readonly { message: string }[] } }>(
+    url,
+    "mutation ($names: [String!]!) { commissionNodes(input: { nodes: { names: $names }, onFailure: LEAVE }) { operation { uuid } errors { message } } }",
+    { names },
+  );
+  if (!commissionNodes.operation) throw new Error(commissionNodes.errors[0]?.message);
+  return commissionNodes.operation.uuid;
+}
+
+export interface SeenOperation {
+  readonly state: string;
+  readonly finishedAt: string | null;
+}
+
+export async function operationOf(url: string, uuid: string): Promise<SeenOperation> {
+  return (await ask<{ operation: SeenOperation }>(url, "query ($uuid: ID!) { operation(id: $uuid) { state finishedAt } }", { uuid })).operation;
+}
+
+/** A transition as the log tells it. */
+export interface Seen {
+  readonly cursor: string;
+  readonly nodeName: string;
+  readonly sequence: number;
+  readonly from: string | null;
+  readonly to: string | null;
+  readonly event: string;
+}
+
+const FIELDS = "cursor nodeName sequence from to event";
+
+/** The whole log, by pages. */
+export async function wholeLog(url: string): Promise<Seen[]> {
+  const all: Seen[] = [];
+  for (;;) {
+    const { transitions } = await ask<{ transitions: { edges: readonly { node: Seen }[]; pageInfo: { hasNextPage: boolean } } }>(
+      url,
+      `query ($after: String) { transitions(first: 500, after: $after) { edges { node { ${FIELDS} } } pageInfo { hasNextPage } } }`,
+      { after: all.at(-1)?.cursor ?? "0" },
+    );
+    all.push(...transitions.edges.map(({ node }) => node));
+    if (!transitions.pageInfo.hasNextPage) return all;
+  }
+}
+
+/** One who follows the log from its beginning, now at one replica and then at another, with the last cursor that it was given. */
+export interface Follower {
+  readonly seen: readonly Seen[];
+  /** What ended its streams before their time, by code; being cut has none. */
+  readonly resets: readonly string[];
+  /** Goes on at another replica, as soon as the stream it has is over. */
+  readonly url: string;
+  moveTo(url: string): void;
+  close(): Promise<void>;
+}
+
+type Item = { readonly __typename: "Transition" } & Seen | { readonly __typename: "StreamBookmark"; readonly cursor: string } | { readonly __typename: "StreamReset"; readonly code: string };
+
+export function follow(first: string): Follower {
+  const seen: Seen[] = [];
+  const resets: string[] = [];
+  let url = first;
+  let over = false;
+  let cursor = "0";
+  let leave = () => {};
+  const stream = async () => {
+    const client = createClient({ url: `${url.replace("http", "ws")}/graphql`, webSocketImpl: WebSocket, retryAttempts: 0 });
+    leave = () => client.terminate();
+    try {
+      for await (const { data, errors } of client.iterate<{ nodeTransitions: Item }>({
+        query: `subscription ($after: String) { nodeTransitions(after: $after) { __typename ... on Transition { ${FIELDS} } ... on StreamBookmark { cursor } ... on StreamReset { code } } }`,
+        variables: { after: cursor },
+      })) {
+        if (errors) resets.push(...errors.map(({ message }) => message));
+        const item = data?.nodeTransitions;
+        if (item?.__typename === "Transition") seen.push(item);
+        if (item?.__typename === "StreamReset") resets.push(item.code);
+        else if (item) ({ cursor } = item);
+      }
+    } finally {
+      await client.dispose();
+    }
+  };
+  const loop = (async () => {
+    while (!over) await stream().catch(() => delay(50));
+  })();
+  return {
+    seen,
+    resets,
+    get url() {
+      return url;
+    },
+    moveTo(other) {
+      url = other;
+      leave();
+    },
+    async close() {
+      over = true;
+      leave();
+      await loop;
+    },
+  };
+}
+
+export interface Server extends AsyncDisposable {
+  readonly url: string;
+  /** Ends it without a word, as a power cut would. */
+  crash(): Promise<void>;
+  /** The same server again. */
+  start(): Promise<void>;
+}
+
+/** A PostgreSQL of one's own, reached by TCP. */
+export async function startServer(folder: string, durable = false): Promise<Server> {
+  // Below the ports that the kernel gives to outgoing connections.
+  const tcpPort = 20_000 + Math.floor(Math.random() * 12_000);
+  const start = () => startEmbedded({ folder: join(folder, "postgres"), durable, tcpPort });
+  let running = await start();
+  return {
+    url: `postgres://ostler@127.0.0.1:${tcpPort}/postgres`,
+    async crash() {
+      process.kill(running.pid, "SIGQUIT");
+      await running[Symbol.asyncDispose]();
+    },
+    async start() {
+      running = await start();
+    },
+    async [Symbol.asyncDispose]() {
+      await running[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** A folder that is gone afterwards. */
+export function scratch(): { readonly folder: string } & Disposable {
+  const folder = mkdtempSync(join(tmpdir(), "ostler-replicas-"));
+  return { folder, [Symbol.dispose]: () => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }) };
+}

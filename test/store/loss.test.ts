@@ -1,0 +1,26 @@
+/** Errors of the database by their codes: refused, or not there and worth another try. */
+import { describe, expect, test } from "vitest";
+import { isConnectionLoss, sqlState } from "../../src/store/loss.ts";
+
+const coded = (code: string, cause?: unknown) => Object.assign(new Error(code, { cause }), { code });
+
+describe("the database was not there", () => {
+  test.each(["CONNECTION_CLOSED", "CONNECT_TIMEOUT", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EHOSTUNREACH", "ENOTFOUND", "EAI_AGAIN", "57P01", "57P03", "53300", "08006", "08P01", "25006"])("%s", (code) => {
+    expect(isConnectionLoss(coded(code))).toBe(true);
+    expect(isConnectionLoss(new Error("the query failed", { cause: coded(code) }))).toBe(true);
+  });
+
+  test("as each of several addresses said", () => {
+    expect(isConnectionLoss(Object.assign(new AggregateError([coded("EHOSTUNREACH"), coded("ECONNREFUSED")]), { code: "SOMETHING" }))).toBe(true);
+  });
+});
+
+test.each(["23505", "40001", "42P01", "57014", "55P03", "ABORT_ERR"])("%s is no loss", (code) => {
+  expect(isConnectionLoss(coded(code))).toBe(false);
+});
+
+test("the state is what the server said, wherever it stands", () => {
+  expect(sqlState(new Error("the query failed", { cause: coded("23505") }))).toBe("23505");
+  expect(sqlState(coded("ECONNREFUSED"))).toBeUndefined();
+  expect(sqlState("23505")).toBeUndefined();
+});
