@@ -1,0 +1,85 @@
+/** A replica that serves, and one that works: each does its half, and what is asked of the one reaches the other. */
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { testDatabase } from "../support/database.ts";
+import type { TestDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
+import { ask, commission, entered, operationOf, register, scratch, startReplica } from "./lab.ts";
+import type { Replica } from "./lab.ts";
+
+const parts = new AsyncDisposableStack();
+let database: TestDatabase;
+let folder: string;
+let api: Replica;
+const start = async (role: string) => parts.use(await startReplica(folder, { databaseUrl: database.url, environment: { OSTLER_ROLE: role, OSTLER_DB_POOL: "6", OSTLER_POWER_SECONDS: "1" } }));
+beforeAll(async () => {
+  database = parts.use(await testDatabase());
+  ({ folder } = parts.use(scratch()));
+  api = await start("api");
+});
+afterAll(() => parts.disposeAsync());
+
+const ended = (uuid: string) => eventually("the operation has ended", async () => {
+  const { state, finishedAt } = await operationOf(api.url, uuid);
+  return finishedAt !== null && state;
+});
+
+describe("without a replica that works", () => {
+  test("requests are admitted and wait, whatever is asked of them, until one comes", async () => {
+    await register(api.url, ["patient", "unlucky"], { steps: { "inspect.collect_inventory": { delayMs: 200 } } });
+    const waiting = await commission(api.url, ["patient"]);
+    const aborted = await commission(api.url, ["unlucky"]);
+    await ask(api.url, "mutation ($id: ID!) { abort(input: { work: { operationId: $id } }) { errors { message } } }", { id: aborted });
+    expect(await ended(aborted)).toBe("ABORTED");
+    expect((await operationOf(api.url, waiting)).finishedAt).toBeNull();
+    expect(api.journal()).toEqual([]);
+    const engine = await start("engine");
+    expect(await ended(waiting)).toBe("SUCCEEDED");
+    expect(entered(engine.journal()).every(({ node }) => node === "patient")).toBe(true);
+    // Not even the power of nodes at rest is read by the one that serves.
+    expect(api.journal()).toEqual([]);
+    await engine.end();
+  }, 60_000);
+});
+
+describe("a replica that works", () => {
+  let engine: Replica;
+  beforeAll(async () => {
+    engine = await start("engine");
+  });
+
+  test.each([
+    ["abort", "ABORTED"],
+    ["stop", "STOPPED"],
+  ])("hears of a wish (%s) that another was asked for", async (verb, state) => {
+    const name = `stuck-${verb}`;
+    await register(api.url, [name], { steps: { "inspect.collect_inventory": verb === "abort" ? { silent: true } : { delayMs: 1_000 } } });
+    const operation = await commission(api.url, [name]);
+    await eventually("the step is entered", () => entered(engine.journal()).some(({ node }) => node === name));
+    await ask(api.url, `mutation ($id: ID!) { ${verb}(input: { work: { operationId: $id } }) { errors { message } } }`, { id: operation });
+    expect(await ended(operation)).toBe(state);
+  });
+
+  test.each([
+    ["POST", "/graphql"],
+    ["GET", "/graphql"],
+    ["GET", "/schema.graphql"],
+    ["POST", "/callback/0190f1c4-0000-7000-8000-000000000000.x"],
+    ["POST", "/readyz"],
+  ])("answers %s %s with what it is", async (method, path) => {
+    const response = await fetch(engine.url + path, { method, ...(method === "POST" && { body: "{}" }) });
+    expect(response.status).toBe(421);
+    expect(((await response.json()) as { error: string }).error).toMatch(/OSTLER_ROLE is engine.*api or all/);
+  });
+
+  test("refuses sockets", async () => {
+    const socket = new WebSocket(`${engine.url.replace("http", "ws")}/graphql`, "graphql-transport-ws");
+    await new Promise((failed) => socket.addEventListener("error", failed));
+    expect(socket.readyState).not.toBe(WebSocket.OPEN);
+  });
+
+  test("tells of its health, and ends with 0", async () => {
+    expect(await Promise.all(["/livez", "/readyz"].map(async (path) => (await fetch(engine.url + path)).text()))).toEqual(["ok\n", "ok\n"]);
+    expect((await engine.end()).code).toBe(0);
+    expect((await api.end()).code).toBe(0);
+  });
+});

@@ -1,0 +1,65 @@
+/** Followers of the log go from one replica to another, with the last cursor that they were given: nothing is missing and nothing comes twice. */
+import { afterAll, expect, test } from "vitest";
+import { createTail } from "../../src/feed/tail.ts";
+import { nodeStream } from "../../src/feed/node-stream.ts";
+import { createLog } from "../../src/log.ts";
+import type { Bell } from "../../src/store/bell.ts";
+import { newestPosition } from "../../src/store/transitions.ts";
+import { engineUnderTest } from "../support/builders.ts";
+import { testDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
+import { commission, follow, operationOf, register, scratch, startReplica, wholeLog } from "./lab.ts";
+
+const parts = new AsyncDisposableStack();
+afterAll(() => parts.disposeAsync());
+
+test("a follower that is cut and goes on at the other replica, which is killed, and back", async () => {
+  const database = parts.use(await testDatabase());
+  const { folder } = parts.use(scratch());
+  const start = async (role: string) => parts.use(await startReplica(folder, { databaseUrl: database.url, environment: { OSTLER_ROLE: role, OSTLER_LOG: "warn", OSTLER_DB_POOL: "6" } }));
+  const [one, other] = await Promise.all([start("api"), start("api"), start("engine")]);
+  const names = Array.from({ length: 24 }, (_, index) => `node-${index}`);
+  await register(one.url, names, { delayMs: 120, waitSeconds: 0.3 });
+  const followers = [follow(one.url), follow(one.url), follow(other.url)];
+  for (const follower of followers) parts.defer(() => follower.close());
+  const operation = await commission(one.url, names);
+  let moves = 0;
+  while ((await operationOf(one.url, operation)).finishedAt === null && moves < 40) {
+    const counts = followers.map(({ seen }) => seen.length);
+    await eventually("all have seen more, or it is over", async () => followers.every(({ seen }, index) => seen.length > (counts[index] ?? 0)) || (await operationOf(one.url, operation)).finishedAt !== null);
+    for (const follower of followers) follower.moveTo(follower.url === one.url ? other.url : one.url);
+    moves += 1;
+  }
+  expect(moves).toBeGreaterThan(5);
+  for (const follower of followers) follower.moveTo(one.url);
+  const again = await commission(other.url, names).catch(() => null);
+  expect(again).toBeNull();
+  await register(other.url, ["late"], { delayMs: 50 });
+  const last = await commission(other.url, ["late"]);
+  await one.kill();
+  for (const follower of followers) follower.moveTo(other.url);
+  await eventually("the last operation has ended", async () => (await operationOf(other.url, last)).finishedAt !== null);
+  const log = await wholeLog(other.url);
+  for (const follower of followers) {
+    await eventually("it has seen all", () => follower.seen.length >= log.length);
+    expect(follower.seen.map(({ cursor }) => Number(cursor))).toEqual(log.map((_, index) => index + 1));
+    expect(follower.resets).toEqual([]);
+  }
+}, 120_000);
+
+test("a cursor that is newer than what a replica has heard of is none of the future", async () => {
+  const ostler = parts.use(await engineUnderTest({ started: false }));
+  const { database } = ostler;
+  const deaf: Bell = { ring() {}, onRing: () => () => {}, [Symbol.asyncDispose]: async () => {} };
+  const tail = parts.use(await createTail({ database, bell: deaf, log: createLog("silent") }));
+  const heard = tail.head;
+  await ostler.aNode().times(3);
+  const after = await newestPosition(database.reader);
+  expect(after).toBe(heard + 3);
+  const items = nodeStream({ database, tail }, { snapshot: false, after });
+  // The tail is deaf and has not looked yet: it is behind the cursor.
+  expect((await items.next()).value).toMatchObject({ kind: "bookmark", position: after, caughtUp: true });
+  await ostler.aNode().times(2);
+  expect([(await items.next()).value, (await items.next()).value]).toMatchObject([{ kind: "transition", position: after + 1 }, { kind: "transition", position: after + 2 }]);
+  await items.return?.();
+});
