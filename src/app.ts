@@ -40,7 +40,8 @@ export const VERSION = (JSON.parse(readFileSync(new URL("../package.json", impor
 export async function startService(config: Config, log: Log): Promise<Service> {
   log.info({ version: VERSION, config: shownConfig(config) }, "starting");
   await using parts = new AsyncDisposableStack();
-  const pool = config.driverWorkers > 0 ? parts.use(createPool({ workers: config.driverWorkers, log })) : undefined;
+  const workers = config.driverWorkers ?? config.concurrency;
+  const pool = workers > 0 ? parts.use(createPool({ workers, log })) : undefined;
   const registry = parts.use(await loadPlugins(config.plugins, log, pool));
   const connection = await connectionOf(config, parts, log);
   await migrated(connection, log);
@@ -86,7 +87,7 @@ async function serve(config: Config, { database, registry, bell, engine, observe
   const schema = buildSchema(registry.drivers);
   const text = schemaText(schema);
   const services = { database, registry, engine, tail, version: VERSION, schemaHash: hashOfSchema(text) };
-  return startServer({ host: config.host, port: config.port, token: config.token, origins: config.origins, introspection: config.introspection, bodyBytesMax: config.bodyKb * 1024, schema, schemaText: text, services, log, observer, scrape });
+  return startServer({ host: config.host, port: config.port, token: config.token, origins: config.origins, introspection: config.introspection, bodyBytesMax: config.bodyKb * 1024, requestsMax: config.requests, schema, schemaText: text, services, log, observer, scrape });
 }
 
 async function migrated(connection: Connection, log: Log): Promise<void> {

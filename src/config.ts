@@ -41,8 +41,12 @@ export interface Config {
   readonly origins: readonly string[];
   /** How large a request may be, in KiB. */
   readonly bodyKb: number;
+  /** Queries executed at the same time, and as many mutations. */
+  readonly requests: number;
   /** Runs worked on at the same time. */
   readonly concurrency: number;
+  /** Processes that steps may keep busy with their drivers at the same time; 0: drivers run in this one; null: as many as `concurrency`. */
+  readonly driverWorkers: number | null;
   /** How often the power of a node at rest is read, in seconds; 0: never. */
   readonly powerSeconds: number;
   /** How long transitions are kept, in days; 0: for ever. */
@@ -82,13 +86,16 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   OSTLER_INTROSPECTION: { flag: "introspection", fallback: "on", help: "on or off: whether callers may ask what the schema is; when off, GET /schema.graphql is refused too, and errors suggest no names" },
   OSTLER_ORIGINS: { flag: "origins", fallback: "", help: "origins of other web pages that may talk to the service, separated by commas, as https://console.example; for HTTP and WebSocket" },
   OSTLER_BODY_KB: { flag: "body-kb", fallback: "1024", help: "how large a request may be, in KiB, 64 to 65536" },
+  OSTLER_REQUESTS: { flag: "requests", fallback: "64", help: "queries executed at the same time by this process, and as many mutations, 1 to 1024; others wait their turn for up to 5 seconds" },
   OSTLER_CONCURRENCY: { flag: "concurrency", fallback: "32", help: "nodes worked on at the same time by this process, 1 to 512" },
+  OSTLER_DRIVER_WORKERS: { flag: "driver-workers", fallback: "", help: "processes that steps may keep busy with their drivers at the same time, 1 to 512, each some 25 MB; readings of the power and probes have half as many besides; absent: as many as OSTLER_CONCURRENCY; 0 runs drivers inside the service, where one that misbehaves harms all of it" },
   OSTLER_POWER_SECONDS: { flag: "power-seconds", fallback: "60", help: "how often the power of nodes at rest is read, in seconds, up to 86400; 0 switches that off" },
   OSTLER_RETENTION_DAYS: { flag: "retention-days", fallback: "0", help: "how long transitions are kept, in days, up to 36500; 0 keeps them for ever" },
 };
 
 const TOKEN_LENGTH_MIN = 16;
 const CONCURRENCY_MAX = 512;
+const REQUESTS_MAX = 1_024;
 const BODY_KB_MIN = 64;
 const BODY_KB_MAX = 65_536;
 const POWER_SECONDS_MAX = 86_400;
@@ -133,7 +140,9 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     introspection: introspection === "on",
     origins: Object.freeze(words(value("OSTLER_ORIGINS")).map(originOf)),
     bodyKb: wholeNumber("OSTLER_BODY_KB", value("OSTLER_BODY_KB"), BODY_KB_MIN, BODY_KB_MAX),
+    requests: wholeNumber("OSTLER_REQUESTS", value("OSTLER_REQUESTS"), 1, REQUESTS_MAX),
     concurrency: wholeNumber("OSTLER_CONCURRENCY", value("OSTLER_CONCURRENCY"), 1, CONCURRENCY_MAX),
+    driverWorkers: value("OSTLER_DRIVER_WORKERS") === "" ? null : wholeNumber("OSTLER_DRIVER_WORKERS", value("OSTLER_DRIVER_WORKERS"), 0, CONCURRENCY_MAX),
     powerSeconds: wholeNumber("OSTLER_POWER_SECONDS", value("OSTLER_POWER_SECONDS"), 0, POWER_SECONDS_MAX),
     retentionDays: wholeNumber("OSTLER_RETENTION_DAYS", value("OSTLER_RETENTION_DAYS"), 0, RETENTION_DAYS_MAX),
     demo: flags.demo,

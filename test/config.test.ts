@@ -18,7 +18,7 @@ function refusalOf(environment: Record<string, string>, args: readonly string[] 
 
 describe("without anything set", () => {
   test("the service listens on this machine alone, with an embedded database and the fake driver", () => {
-    expect(readConfig({}, [])).toEqual({ role: "all", host: "127.0.0.1", port: 4000, data: resolve("./data"), databaseUrl: null, listenUrl: null, dbPool: 20, prepare: "auto", dbWaitSeconds: 60, plugins: ["fake"], token: null, log: "info", introspection: true, origins: [], bodyKb: 1024, concurrency: 32, powerSeconds: 60, retentionDays: 0, demo: false });
+    expect(readConfig({}, [])).toEqual({ role: "all", host: "127.0.0.1", port: 4000, data: resolve("./data"), databaseUrl: null, listenUrl: null, dbPool: 20, prepare: "auto", dbWaitSeconds: 60, plugins: ["fake"], token: null, log: "info", introspection: true, origins: [], bodyKb: 1024, requests: 64, concurrency: 32, driverWorkers: null, powerSeconds: 60, retentionDays: 0, demo: false });
   });
 
   test("the configuration cannot be changed afterwards", () => {
@@ -49,7 +49,9 @@ describe("each variable", () => {
     { name: "OSTLER_LOG", value: "debug", flag: "log", other: "silent", field: "log", read: "debug", readOther: "silent" },
     { name: "OSTLER_INTROSPECTION", value: "off", flag: "introspection", other: "on", field: "introspection", read: false, readOther: true },
     { name: "OSTLER_ORIGINS", value: "https://Console.example:443/, http://10.0.0.1:8080", flag: "origins", other: "https://b.example", field: "origins", read: ["https://console.example", "http://10.0.0.1:8080"], readOther: ["https://b.example"] },
+    { name: "OSTLER_REQUESTS", value: "1", flag: "requests", other: "1024", field: "requests", read: 1, readOther: 1_024 },
     { name: "OSTLER_BODY_KB", value: "64", flag: "body-kb", other: "65536", field: "bodyKb", read: 64, readOther: 65_536 },
+    { name: "OSTLER_DRIVER_WORKERS", value: "0", flag: "driver-workers", other: "512", field: "driverWorkers", read: 0, readOther: 512 },
     { name: "OSTLER_CONCURRENCY", value: "1", flag: "concurrency", other: "512", field: "concurrency", read: 1, readOther: 512 },
     { name: "OSTLER_POWER_SECONDS", value: "0", flag: "power-seconds", other: "86400", field: "powerSeconds", read: 0, readOther: 86_400 },
     { name: "OSTLER_RETENTION_DAYS", value: "365", flag: "retention-days", other: "36500", field: "retentionDays", read: 365, readOther: 36_500 },
@@ -60,7 +62,7 @@ describe("each variable", () => {
   });
 
   test("there is, has been tried here", () => {
-    expect(Object.keys(VARIABLES).toSorted()).toEqual([...NEED_A_SERVER, "DATABASE_URL", "OSTLER_BODY_KB", "OSTLER_CONCURRENCY", "OSTLER_DATA", "OSTLER_DB_POOL", "OSTLER_DB_WAIT_SECONDS", "OSTLER_HOST", "OSTLER_INTROSPECTION", "OSTLER_LOG", "OSTLER_ORIGINS", "OSTLER_PLUGINS", "OSTLER_PORT", "OSTLER_POWER_SECONDS", "OSTLER_PREPARE", "OSTLER_RETENTION_DAYS", "OSTLER_TOKEN"].toSorted());
+    expect(Object.keys(VARIABLES).toSorted()).toEqual([...NEED_A_SERVER, "DATABASE_URL", "OSTLER_BODY_KB", "OSTLER_CONCURRENCY", "OSTLER_DATA", "OSTLER_DB_POOL", "OSTLER_DB_WAIT_SECONDS", "OSTLER_DRIVER_WORKERS", "OSTLER_HOST", "OSTLER_INTROSPECTION", "OSTLER_LOG", "OSTLER_ORIGINS", "OSTLER_PLUGINS", "OSTLER_PORT", "OSTLER_POWER_SECONDS", "OSTLER_PREPARE", "OSTLER_REQUESTS", "OSTLER_RETENTION_DAYS", "OSTLER_TOKEN"].toSorted());
   });
 
   test("has a sentence of help", () => {
@@ -108,6 +110,7 @@ describe("a mistake is refused with its name:", () => {
     ["OSTLER_PORT", "80.5"],
     ["OSTLER_PORT", "http"],
     ["OSTLER_PORT", " "],
+    ["OSTLER_DRIVER_WORKERS", "513"],
     ["OSTLER_CONCURRENCY", "0"],
     ["OSTLER_CONCURRENCY", "513"],
     ["OSTLER_CONCURRENCY", "many"],
@@ -122,6 +125,8 @@ describe("a mistake is refused with its name:", () => {
     ["OSTLER_ORIGINS", "https://console.example/app"],
     ["OSTLER_ORIGINS", "https://a.example,https://me@b.example"],
     ["OSTLER_ORIGINS", "ftp://a.example"],
+    ["OSTLER_REQUESTS", "0"],
+    ["OSTLER_REQUESTS", "1025"],
     ["OSTLER_BODY_KB", "63"],
     ["OSTLER_BODY_KB", "65537"],
     ["DATABASE_URL", "mysql://db/ostler"],

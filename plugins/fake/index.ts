@@ -2,14 +2,14 @@
  * The driver `fake`: machines that are not there, for demonstrations, tests and benchmarks. Each node's settings script
  * what its machine does: delays, waits, failures at a step, silence, deafness to the signal. Ten thousand cost nothing.
  *
- * Power is kept in memory; after a restart of the service a machine is as its node was last seen. With
+ * Power is kept in the driver's memory; after a restart of the service a machine is as its node was last seen. With
  * FAKE_DRIVER_JOURNAL in the environment every entry of a step appends a line of JSON to that file.
  */
 import { createHash } from "node:crypto";
 import { appendFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import * as z from "zod";
-import type { Call, Driver, DriverError, DriverErrorKind, Json, PluginHost, PowerAction, PowerState, Step, StepCall, StepResult } from "../../src/drivers/driver.ts";
+import type { Call, Driver, DriverError, DriverErrorKind, DriverMemory, Json, PluginHost, PowerAction, PowerState, Step, StepCall, StepResult } from "../../src/drivers/driver.ts";
 import { fakeDiscovery } from "./discover.ts";
 import { passGate, untilOrAborted } from "./gates.ts";
 import { fakeSettings } from "./settings.ts";
@@ -32,17 +32,17 @@ type Declaration = Omit<Step<FakeSettings>, "run" | "abort">;
 type Playing = Call<FakeSettings> & Partial<Pick<StepCall<FakeSettings>, "progress">>;
 type Work = (call: StepCall<FakeSettings>) => Promise<Json | undefined>;
 
-export default function createFake(_host: PluginHost): Driver<FakeSettings> {
-  const power = new Map<string, PowerState>();
-  const failures = new Map<string, number>();
+export default function createFake(host: PluginHost): Driver<FakeSettings> {
+  const memory = host.memory ?? ownMemory();
   const journal = process.env["FAKE_DRIVER_JOURNAL"];
 
   function note(entry: Record<string, unknown>): void {
     if (journal) appendFileSync(journal, `${JSON.stringify({ at: Date.now(), ...entry })}\n`);
   }
 
-  function powerOf({ node }: Call<FakeSettings>): PowerState {
-    return power.get(node.id) ?? (node.powerState === "ON" ? "ON" : "OFF");
+  async function powerOf({ node }: Call<FakeSettings>): Promise<PowerState> {
+    const kept = await memory.get(`power ${node.id}`);
+    return (kept ?? node.powerState) === "ON" ? "ON" : "OFF";
   }
 
   function answer({ settings, node, signal }: Call<FakeSettings>): void {
@@ -69,12 +69,15 @@ export default function createFake(_host: PluginHost): Driver<FakeSettings> {
     }
     if (script.throws !== undefined) throw new Error(script.throws);
     if (script.fail !== undefined) return { kind: "failed", reason: script.fail, retryable: script.retryable ?? false };
-    const failed = failures.get(`${call.node.id} ${label}`) ?? 0;
-    if (failed < (script.failures ?? 0)) {
-      failures.set(`${call.node.id} ${label}`, failed + 1);
-      return { kind: "failed", reason: `failure ${failed + 1} of ${script.failures}`, retryable: script.retryable ?? true };
-    }
-    return null;
+    return script.failures === undefined ? null : failOnceMore(`failures ${call.node.id} ${label}`, script.failures, script.retryable ?? true);
+  }
+
+  /** A failure, as long as there were fewer than so many. */
+  async function failOnceMore(key: string, times: number, retryable: boolean): Promise<StepResult | null> {
+    const failed = Number(await memory.get(key)) || 0;
+    if (failed >= times) return null;
+    await memory.set(key, failed + 1);
+    return { kind: "failed", reason: `failure ${failed + 1} of ${times}`, retryable };
   }
 
   /** The waits that a script asks for, then what it plays; null: the real work is to be done. */
@@ -131,7 +134,7 @@ export default function createFake(_host: PluginHost): Driver<FakeSettings> {
     note({ node: call.node.name, power: action });
     const played = await play("power.set", call.settings.steps["power.set"] ?? { delayMs: call.settings.powerDelayMs }, call);
     if (played?.kind === "failed") throw new FakeError(played.reason, "REFUSED", played.retryable);
-    power.set(call.node.id, action === "ON" || action === "REBOOT" ? "ON" : "OFF");
+    await memory.set(`power ${call.node.id}`, action === "ON" || action === "REBOOT" ? "ON" : "OFF");
   }
 
   const usual = { timeoutSeconds: 600, idempotent: true } as const;
@@ -218,6 +221,18 @@ export default function createFake(_host: PluginHost): Driver<FakeSettings> {
     },
     discover: fakeDiscovery({ note, failure: (message, kind, retryable) => new FakeError(message, kind, retryable) }),
     controllerOf: ({ controller }) => controller ?? "",
+  };
+}
+
+/** Where the driver is tried outside of a service there is this process alone. */
+function ownMemory(): DriverMemory {
+  const values = new Map<string, Json>();
+  return {
+    get: async (key) => values.get(key),
+    async set(key, value) {
+      if (value === undefined) values.delete(key);
+      else values.set(key, value);
+    },
   };
 }
 

@@ -246,6 +246,18 @@ export interface PluginHost {
   log(message: string): void;
   /** Set where the driver is only asked what it declares, and none of its functions is called: what it needs of its surroundings may then be missing. */
   readonly describing?: true;
+  /** What all processes that run this driver for the service have in common. Absent outside of a service, as in a test of the driver. */
+  readonly memory?: DriverMemory;
+}
+
+/**
+ * A small memory of a driver, by key: a session with a BMC, say, that the next call may go on with in another process. It is
+ * gone when the service ends, and forgets what was not touched for longest when it is full, so nothing may depend on it.
+ */
+export interface DriverMemory {
+  get(key: string): Promise<Json | undefined>;
+  /** Undefined takes the key away. A value and its key may be 64 Ki characters of JSON. */
+  set(key: string, value: Json | undefined): Promise<void>;
 }
 
 /** The default export of a plugin module. It may throw, with a sentence that says what is missing. */

@@ -8,6 +8,9 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { messageOf } from "../errors.ts";
 import type { Log } from "../log.ts";
 import type { Driver, DriverFactory, PluginHost } from "./driver.ts";
+import { isolate } from "./isolation/isolate.ts";
+import { createMemory } from "./isolation/memory.ts";
+import type { Pool } from "./isolation/pool.ts";
 import { createRegistry } from "./registry.ts";
 import type { AnyDriver, Registry } from "./registry.ts";
 import { shapeFlaw } from "./settings-shape.ts";
@@ -22,9 +25,12 @@ const DRIVER = /^[a-z][a-z0-9]*(_[a-z0-9]+)*$/;
 /** The plugins that come with Ostler. */
 export const BUNDLED_PLUGINS = ["fake", "ipmi"] as const;
 
-/** Loads every plugin named, in order. Throws one sentence for the first that cannot be used. */
-export async function loadPlugins(words: readonly string[], log: Log): Promise<Registry> {
-  return createRegistry(await driversOf(words, log));
+/**
+ * Loads every plugin named, in order. Throws one sentence for the first that cannot be used. With a pool their functions run in
+ * processes of their own; without one they run here, as those of drivers do that are only tried out.
+ */
+export async function loadPlugins(words: readonly string[], log: Log, pool?: Pool): Promise<Registry> {
+  return createRegistry(await driversOf(words, log, {}, pool));
 }
 
 /** The drivers of these plugins for what they declare; none of their functions may be called. */
@@ -34,10 +40,12 @@ export function describeDrivers(words: readonly string[] = BUNDLED_PLUGINS): Pro
 
 type PluginLog = Pick<Log, "info">;
 
-async function driversOf(words: readonly string[], log: PluginLog, host: Pick<PluginHost, "describing"> = {}): Promise<AnyDriver[]> {
+async function driversOf(words: readonly string[], log: PluginLog, host: Pick<PluginHost, "describing"> = {}, pool?: Pool): Promise<AnyDriver[]> {
   const drivers: AnyDriver[] = [];
   for (const word of words) {
-    const driver = await loadPlugin(word, log, host);
+    const memory = createMemory();
+    const made = await loadPlugin(word, log, { ...host, memory });
+    const driver = pool ? isolate(made, { module: import.meta.resolve(moduleOf(word)), name: made.name, version: made.version, memory }, pool) : made;
     if (drivers.some(({ name }) => name === driver.name)) {
       throw new Error(`Plugin "${word}" makes a driver "${driver.name}", and another plugin made one of that name already; take one of them out of OSTLER_PLUGINS.`);
     }
@@ -47,7 +55,7 @@ async function driversOf(words: readonly string[], log: PluginLog, host: Pick<Pl
   return drivers;
 }
 
-async function loadPlugin(word: string, log: PluginLog, host: Pick<PluginHost, "describing">): Promise<AnyDriver> {
+async function loadPlugin(word: string, log: PluginLog, host: Omit<PluginHost, "log">): Promise<AnyDriver> {
   const refuse = (what: string, cause?: unknown): never => {
     throw new Error(`Plugin "${word}" cannot be used: ${what} Repair it or take it out of OSTLER_PLUGINS.`, { cause });
   };

@@ -1,0 +1,22 @@
+/**
+ * Lanes: what a call to a driver is made for decides whose places it takes. Steps have theirs, readings of the power and
+ * probes have others, so neither waits for the other; and a call that a step makes itself waits for no place at all, since
+ * its step would hold one meanwhile.
+ */
+import { AsyncLocalStorage } from "node:async_hooks";
+
+/** In the order of precedence. */
+export const LANES = ["NESTED", "STEP", "READING"] as const;
+export type Lane = (typeof LANES)[number];
+
+const lanes = new AsyncLocalStorage<Lane>();
+
+/** Calls to drivers that `work` makes are made in this lane. */
+export function inLane<T>(lane: Lane, work: () => T): T {
+  return lanes.run(lane, work);
+}
+
+/** Where calls to drivers are made from here; in the lane of steps unless said otherwise. */
+export function laneHere(): Lane {
+  return lanes.getStore() ?? "STEP";
+}

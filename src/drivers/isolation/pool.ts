@@ -1,0 +1,209 @@
+/**
+ * The workers of all isolated drivers. A call takes a place of its lane, waits for one in order where all are taken, and
+ * has a worker to itself for as long as it lasts. Workers are started when calls wait for them, a few at a time, and end
+ * when nobody has needed them for a while, when they are spent, or when another driver needs the room.
+ *
+ * The time that a call waits counts as its own: it ends waiting by its signal.
+ */
+import { availableParallelism } from "node:os";
+import { messageOf } from "../../errors.ts";
+import type { Log } from "../../log.ts";
+import { NotBegun, startWorker } from "./handle.ts";
+import type { Handle, Job, Plugin } from "./handle.ts";
+import { IsolationError } from "./protocol.ts";
+import { LANES } from "./lanes.ts";
+import type { Lane } from "./lanes.ts";
+
+export interface Pool extends AsyncDisposable {
+  /** Makes a call in a process of its driver. Throws what the driver throws, the signal's reason while it waits, or an `IsolationError`. */
+  run(plugin: Plugin, lane: Lane, job: Job): Promise<unknown>;
+  /** Ends the workers of one driver; those that have a call are killed. */
+  close(plugin: Plugin): Promise<void>;
+  readonly figures: PoolFigures;
+}
+
+export interface PoolFigures {
+  /** Processes there are, by what they do. */
+  readonly processes: Readonly<Record<Handle["state"], number>>;
+  /** Calls that wait for a place or a process. */
+  readonly waiting: number;
+}
+
+export interface PoolOptions {
+  /** Calls of steps at a time; readings and probes have half as many places besides. */
+  readonly workers: number;
+  readonly log: Log;
+  /** How long a call may go on after its signal has fired. */
+  readonly graceMs?: number;
+  /** How long a worker is kept that nobody needs. */
+  readonly idleMs?: number;
+}
+
+/** Before the engine gives a step up that does not heed its signal, so that nothing of it lives on then. */
+const GRACE_MS = 8_000;
+const IDLE_MS = 60_000;
+const LOOK_EVERY_MS = 1_000;
+/** How long a call may leave something behind before its process is replaced. */
+const BUSY_MS = 5_000;
+/** A call whose process ended before it took it is made elsewhere, so often. */
+const TRIES = 3;
+/** Starting a process costs a tenth of a second of a core. */
+const STARTS_AT_ONCE = Math.max(2, availableParallelism());
+
+interface Waiter {
+  readonly plugin: Plugin;
+  readonly lane: Lane;
+  readonly give: (worker: Handle) => void;
+  readonly fail: (error: unknown) => void;
+}
+
+export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS }: PoolOptions): Pool {
+  const bounds: Readonly<Record<Lane, number>> = { NESTED: Number.POSITIVE_INFINITY, STEP: workers, READING: Math.ceil(workers / 2) };
+  const taken: Record<Lane, number> = { NESTED: 0, STEP: 0, READING: 0 };
+  const waiting: Readonly<Record<Lane, Waiter[]>> = { NESTED: [], STEP: [], READING: [] };
+  /** Every process, and since when it is as it is. */
+  const since = new Map<Handle, number>();
+  /** The one that ended its call last is the first to be called again. */
+  const idle: Handle[] = [];
+  let isClosed = false;
+
+  async function run(plugin: Plugin, lane: Lane, job: Job): Promise<unknown> {
+    for (let tries = 1; ; tries += 1) {
+      job.signal.throwIfAborted();
+      const worker = await workerFor(plugin, lane, job.signal);
+      try {
+        return await worker.call(job);
+      } catch (error) {
+        if (!(error instanceof NotBegun)) throw error;
+        if (tries === TRIES) throw new IsolationError(`Driver "${plugin.name}" has lost ${TRIES} processes before they took the call, the last one by ${error.message}; look at the memory of the machine that the service runs on.`, { retryable: true });
+      } finally {
+        taken[lane] -= 1;
+        serve();
+      }
+    }
+  }
+
+  function workerFor(plugin: Plugin, lane: Lane, signal: AbortSignal): Promise<Handle> {
+    return new Promise((give, fail) => {
+      if (isClosed) throw new Error("The service is ending.");
+      const settle = () => {
+        signal.removeEventListener("abort", onAbort);
+        const at = waiting[lane].indexOf(waiter);
+        if (at >= 0) waiting[lane].splice(at, 1);
+      };
+      const waiter: Waiter = {
+        plugin,
+        lane,
+        give: (worker) => {
+          settle();
+          taken[lane] += 1;
+          give(worker);
+        },
+        fail: (error) => {
+          settle();
+          fail(error);
+        },
+      };
+      const onAbort = () => waiter.fail(signal.reason);
+      signal.addEventListener("abort", onAbort, { once: true });
+      waiting[lane].push(waiter);
+      serve();
+    });
+  }
+
+  /** Gives idle workers to those whose turn it is, and starts some for the others. */
+  function serve(): void {
+    const wanting = new Map<Plugin, number>();
+    for (const lane of LANES) {
+      if (waiting[lane].length === 0) continue;
+      let room = bounds[lane] - taken[lane];
+      for (const waiter of waiting[lane].slice()) {
+        if (room <= 0) break;
+        room -= 1;
+        const at = idle.findLastIndex(({ plugin }) => plugin === waiter.plugin);
+        const [worker] = at < 0 ? [] : idle.splice(at, 1);
+        if (worker) waiter.give(worker);
+        else wanting.set(waiter.plugin, (wanting.get(waiter.plugin) ?? 0) + 1);
+      }
+    }
+    if (wanting.size > 0 && !isClosed) startFor(wanting);
+  }
+
+  function startFor(wanting: ReadonlyMap<Plugin, number>): void {
+    let starting = [...since.keys()].filter(({ state }) => state === "starting");
+    for (const [plugin, count] of wanting) {
+      const coming = starting.filter((one) => one.plugin === plugin).length;
+      for (let more = count - coming; more > 0 && starting.length < STARTS_AT_ONCE; more -= 1) {
+        // Others that nobody needs just now make room.
+        if (since.size >= workers + bounds.READING) retire(idle[0]);
+        try {
+          const started = startWorker({ plugin, log, graceMs, changed });
+          since.set(started, performance.now());
+          starting = [...starting, started];
+        } catch (error) {
+          waiterOf(plugin)?.fail(new IsolationError(`Driver "${plugin.name}" could not be started in a process of its own: ${messageOf(error)}.`, { retryable: true }));
+        }
+      }
+    }
+  }
+
+  function changed(worker: Handle, why?: IsolationError): void {
+    since.set(worker, performance.now());
+    forget(worker);
+    if (worker.state === "ended") {
+      since.delete(worker);
+      if (why) waiterOf(worker.plugin)?.fail(why);
+    } else if (isClosed || worker.spent) retire(worker);
+    else if (worker.state === "idle") idle.push(worker);
+    else if (worker.state === "busy") boundBusy();
+    serve();
+  }
+
+  function waiterOf(plugin: Plugin): Waiter | undefined {
+    return LANES.flatMap((lane) => waiting[lane]).find((waiter) => waiter.plugin === plugin);
+  }
+
+  /** Processes that are still at something which nobody asked for any more take no more room than half of the places. */
+  function boundBusy(): void {
+    const busy = [...since.keys()].filter(({ state }) => state === "busy");
+    for (const worker of busy.slice(0, Math.max(0, busy.length - bounds.READING))) worker.kill("its last call had left too much behind");
+  }
+
+  function forget(worker: Handle): void {
+    const at = idle.indexOf(worker);
+    if (at >= 0) idle.splice(at, 1);
+  }
+
+  function retire(worker: Handle | undefined): void {
+    if (!worker) return;
+    forget(worker);
+    worker.close().catch((error: unknown) => log.warn({ err: error, driver: worker.plugin.name }, "a driver's process did not end in order"));
+  }
+
+  const looking = setInterval(() => {
+    const now = performance.now();
+    for (const [worker, at] of since) {
+      if (worker.state === "busy" && now - at > BUSY_MS) worker.kill("its last call had left something behind that goes on");
+      // One is kept, so that what comes now and then need not wait for a start.
+      else if (worker.state === "idle" && now - at > idleMs && idle.some((other) => other !== worker && other.plugin === worker.plugin)) retire(worker);
+    }
+  }, Math.min(LOOK_EVERY_MS, idleMs)).unref();
+
+  return {
+    run,
+    async close(plugin) {
+      await Promise.all([...since.keys()].filter((worker) => worker.plugin === plugin).map((worker) => worker.close()));
+    },
+    get figures() {
+      const processes = { starting: 0, idle: 0, called: 0, busy: 0, ended: 0 };
+      for (const { state } of since.keys()) processes[state] += 1;
+      return { processes, waiting: LANES.reduce((sum, lane) => sum + waiting[lane].length, 0) };
+    },
+    async [Symbol.asyncDispose]() {
+      isClosed = true;
+      clearInterval(looking);
+      for (const waiter of LANES.flatMap((lane) => [...waiting[lane]])) waiter.fail(new Error("The service is ending."));
+      await Promise.all([...since.keys()].map((worker) => worker.close()));
+    },
+  };
+}

@@ -1,0 +1,444 @@
+/**
+ * Isolation: whatever a driver does to its process, its own call ends with an error that says so, and calls of the same
+ * driver for other nodes, made at the same moment, end as they should. Real processes; the driver is `misbehaving/evil.ts`.
+ */
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { pino } from "pino";
+import { afterAll, describe, expect, test } from "vitest";
+import type { BootDevice, Json, PowerAction, StepCall, StepResult } from "../../src/drivers/driver.ts";
+import { createPool } from "../../src/drivers/isolation/pool.ts";
+import type { Pool, PoolOptions } from "../../src/drivers/isolation/pool.ts";
+import { loadPlugins } from "../../src/drivers/load.ts";
+import type { AnyDriver, AnyStep } from "../../src/drivers/registry.ts";
+import { eventually } from "../support/eventually.ts";
+
+const EVIL = fileURLToPath(new URL("misbehaving/evil.ts", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "ostler-isolation-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+let files = 0;
+const aFile = () => join(folder, `trace-${(files += 1)}`);
+
+interface Heard {
+  readonly lines: string[];
+  readonly progress: (readonly [number, string | undefined])[];
+  readonly timed: string[];
+}
+
+/** A driver in isolation, and the means to call it. */
+interface Lab extends AsyncDisposable {
+  readonly pool: Pool;
+  readonly driver: AnyDriver;
+  /** Lines of the service's log. */
+  readonly log: string[];
+  step(name?: string): AnyStep;
+  /** A call of a step for a node whose driver does this. */
+  call(does: string, more?: Omit<Partial<StepCall<unknown>>, "node"> & { readonly file?: string; readonly node?: string; readonly heard?: Heard }): StepCall<unknown>;
+  run(does: string, more?: Parameters<Lab["call"]>[1]): Promise<StepResult>;
+}
+
+async function openLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
+  const lines: string[] = [];
+  const log = pino({ level: "info", base: null }, { write: (line: string) => void lines.push(line) });
+  const pool = createPool({ workers: 4, log, ...options });
+  const registry = await loadPlugins([EVIL], log, pool);
+  const driver = registry.get("evil");
+  if (!driver) throw new Error("The driver was not loaded.");
+  let nodes = 0;
+  const lab: Lab = {
+    pool,
+    driver,
+    log: lines,
+    step(name = "erase") {
+      const found = driver.clean?.steps.find((one) => one.name === name);
+      if (!found) throw new Error(`There is no step ${name}.`);
+      return found;
+    },
+    call(does, { file = "", node = `node-${(nodes += 1)}`, heard, ...more } = {}) {
+      const call: StepCall<unknown> = {
+        node: { id: node, name: node, powerState: "OFF", labels: { rack: "7" } },
+        settings: { does, file, password: "correct-horse" },
+        signal: new AbortController().signal,
+        deadline: new Date(Date.now() + 120_000),
+        log: (line) => heard?.lines.push(line),
+        timed: async (name, work) => {
+          heard?.timed.push(`${name} begins`);
+          try {
+            const value = await work();
+            heard?.timed.push(`${name} ends`);
+            return value;
+          } catch (error) {
+            heard?.timed.push(`${name}: ${(error as Error).message}`);
+            throw error;
+          }
+        },
+        args: {},
+        memo: null,
+        callback: null,
+        callbackPath: "/callback/none",
+        attemptKey: "run:0:1",
+        variables: {},
+        // As the engine has it: through the driver that gives the node its power.
+        power: {
+          read: () => driver.power.read(call),
+          set: (action: PowerAction) => driver.power.set(call, action),
+          setBootDevice: async (device: BootDevice, how) => driver.power.setBootDevice?.(call, device, { persistent: how?.persistent ?? false }),
+        },
+        progress: (percent, message) => heard?.progress.push([percent, message]),
+        ...more,
+      };
+      return call;
+    },
+    run: (does, more) => lab.step().run(lab.call(does, more)),
+    async [Symbol.asyncDispose]() {
+      await registry[Symbol.asyncDispose]();
+      await pool[Symbol.asyncDispose]();
+    },
+  };
+  return lab;
+}
+
+const thrownBy = (work: Promise<unknown>): Promise<unknown> => work.then((value) => expect.fail(`It did not throw; it answered ${JSON.stringify(value)}.`), (error: unknown) => error);
+const outputOf = (result: StepResult) => (result as Extract<StepResult, { kind: "done" }>).output as Record<string, Json>;
+const pidOf = (result: StepResult): number => Number(outputOf(result)["pid"]);
+const isAlive = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+};
+const SOUND = { kind: "done", output: { pid: expect.any(Number) } };
+const heardNothing = (): Heard => ({ lines: [], progress: [], timed: [] });
+
+describe("a step that ends by itself harms no other", () => {
+  interface Deed {
+    readonly does: string;
+    readonly error: Record<string, unknown>;
+  }
+  const ended = (how: string) => ({ name: "DriverError", kind: "OTHER", retryable: true, message: `The process of driver "evil" ended in the middle of clean.erase: ${how}.` });
+  test.each<Deed>([
+    { does: "throws", error: { name: "Error", message: "it broke" } },
+    { does: "throws a failure", error: { name: "DriverError", kind: "UNREACHABLE", retryable: true, message: "the wire is cut" } },
+    { does: "throws what cannot be looked at", error: { message: "it threw what cannot be told" } },
+    { does: "ends its process", error: ended("exit code 0") },
+    { does: "ends its process with a code", error: ended("exit code 7") },
+    { does: "kills its process", error: ended("signal SIGKILL") },
+    { does: "aborts its process", error: ended("signal SIGABRT") },
+    { does: "fills its heap", error: ended("it ran out of its 256 MiB of memory") },
+    { does: "asks for too much at once", error: ended("it ran out of its 256 MiB of memory") },
+    { does: "throws in a timer", error: { name: "DriverError", retryable: false, message: "The driver threw where nobody waited for it: out of a timer" } },
+    { does: "rejects where nobody waits", error: { name: "DriverError", retryable: false, message: "The driver threw where nobody waited for it: nobody waits" } },
+    { does: "emits an error that nobody hears", error: { name: "DriverError", retryable: false, message: "The driver threw where nobody waited for it: nobody hears" } },
+    { does: "writes into the channel", error: ended("it sent what is no message") },
+    { does: "closes the channel", error: { name: "DriverError", message: expect.stringContaining("ended in the middle of clean.erase") } },
+  ])("that $does", async ({ does, error }) => {
+    await using lab = await openLab();
+    const bad = thrownBy(lab.run(does));
+    const others = Array.from({ length: 6 }, () => lab.run("sound"));
+    expect(await Promise.all(others)).toEqual(others.map(() => SOUND));
+    expect(await bad).toMatchObject(error);
+    // And those that come after it.
+    expect(await lab.run("sound")).toEqual(SOUND);
+  });
+
+  test("that throws what is no error", async () => {
+    await using lab = await openLab();
+    expect(await thrownBy(lab.run("throws what is no error"))).toBe("a word");
+  });
+
+  test.each([
+    ["returns nothing", (result: unknown) => expect(result).toBeUndefined()],
+    ["returns a function", (result: unknown) => expect(result).toBeTypeOf("function")],
+    ["returns a circle", (result: unknown) => expect(result).toEqual({ kind: "done", output: expect.any(BigInt) })],
+    ["returns too much", (result: unknown) => expect(result).toEqual({ kind: "done", output: expect.any(BigInt) })],
+    ["returns what throws when it is looked at", (result: unknown) => expect(result).toBeTypeOf("bigint")],
+  ])("that %s: the engine is given what it refuses", async (does, holds) => {
+    await using lab = await openLab();
+    holds(await lab.run(does));
+    expect(await lab.run("sound")).toEqual(SOUND);
+  });
+
+  test("that must not be made twice says so, when its process has ended under it", async () => {
+    await using lab = await openLab();
+    expect(await thrownBy(lab.step("flash").run(lab.call("ends its process")))).toMatchObject({ name: "DriverError", retryable: false });
+  });
+
+  test("of a discovery", async () => {
+    await using lab = await openLab();
+    const probe = (does: string) => {
+      const { signal, deadline, log, timed } = lab.call("sound");
+      return lab.driver.discover?.probe({ address: "192.0.2.7", settings: { does }, signal, deadline, log, timed }) ?? expect.fail();
+    };
+    const [bad, good] = await Promise.all([thrownBy(probe("ends its process")), probe("sound")]);
+    expect(bad).toMatchObject({ name: "DriverError", message: expect.stringContaining("in the middle of discover.probe: exit code 3") });
+    expect(good).toMatchObject({ name: "at-192.0.2.7" });
+  });
+});
+
+describe("a step that does not end harms no other", () => {
+  const HANGING = ["hangs", "spins for ever", "sleeps in a call to the system", "waits on a lock for ever", "prints without end"];
+
+  test.each(HANGING)("while it %s, calls for other nodes go on; when it was told to end, it is killed", async (does) => {
+    await using lab = await openLab({ graceMs: 300 });
+    const cut = new AbortController();
+    let over = false;
+    const bad = thrownBy(lab.run(does, { signal: cut.signal })).finally(() => (over = true));
+    for (let round = 0; round < 3; round += 1) {
+      const others = Array.from({ length: 4 }, () => lab.run("sound"));
+      expect(await Promise.all(others)).toEqual(others.map(() => SOUND));
+    }
+    expect(over).toBe(false);
+    cut.abort(new Error("The step was aborted."));
+    expect(await bad).toMatchObject({ name: "DriverError", kind: "TIMEOUT", message: expect.stringMatching(/was killed: clean\.erase went on .* after it was told to end/) });
+    expect(await lab.run("sound")).toEqual(SOUND);
+  });
+
+  test.each(HANGING.slice(0, 3))("one that %s is killed after its deadline, though nobody aborts it", async (does) => {
+    await using lab = await openLab();
+    const bad = thrownBy(lab.run(does, { deadline: new Date(Date.now() + 500) }));
+    expect(await lab.run("sound")).toEqual(SOUND);
+    expect(await bad).toMatchObject({ name: "DriverError", kind: "TIMEOUT" });
+  });
+
+  test("one that goes on by itself does nothing any more once it has been killed, nor do processes that it started", async () => {
+    await using lab = await openLab({ graceMs: 50 });
+    for (const does of ["goes on writing", "leaves a process that goes on"]) {
+      const file = aFile();
+      const cut = new AbortController();
+      const bad = thrownBy(lab.run(does, { file, signal: cut.signal }));
+      await eventually("it has begun to write", () => existsSync(file) && statSync(file).size > 2);
+      cut.abort();
+      await bad;
+      await eventually("it writes no more", async () => {
+        const { size } = statSync(file);
+        await delay(100);
+        return statSync(file).size === size;
+      });
+    }
+  });
+
+  test("all places are taken by steps that hang: readings go on, and so do steps when one is killed", async () => {
+    await using lab = await openLab({ workers: 2, graceMs: 50 });
+    const cuts = [new AbortController(), new AbortController()];
+    const bad = cuts.map(({ signal }) => thrownBy(lab.run("spins for ever", { signal })));
+    await eventually("both are at it", () => lab.pool.figures.processes.called === 2);
+    const waiting = lab.run("sound");
+    const { inLane } = await import("../../src/drivers/isolation/lanes.ts");
+    expect(await inLane("READING", () => lab.driver.power.read(lab.call("sound")))).toBe("OFF");
+    expect(lab.pool.figures.waiting).toBe(1);
+    cuts[0]?.abort();
+    expect(await waiting).toEqual(SOUND);
+    cuts[1]?.abort();
+    await Promise.all(bad);
+  });
+
+  test("readings that hang keep no step from its place", async () => {
+    await using lab = await openLab({ workers: 2, graceMs: 50 });
+    const { inLane } = await import("../../src/drivers/isolation/lanes.ts");
+    const cut = new AbortController();
+    const readings = Array.from({ length: 5 }, () => thrownBy(inLane("READING", () => lab.run("hangs", { signal: cut.signal }))));
+    expect(await Promise.all([lab.run("works for a while"), lab.run("works for a while")])).toEqual([SOUND, SOUND]);
+    cut.abort();
+    await Promise.all(readings);
+  });
+});
+
+describe("what a call leaves behind harms no other", () => {
+  test.each([
+    ["leaves a timer that throws", "threw after its call had ended: left behind"],
+    ["leaves a promise that rejects", "threw after its call had ended: left behind"],
+    ["leaves a timer that ends the process", "wanted to end its process when no call of its own was under way"],
+  ])("one that %s: the call of another node in the same process ends well, and the process is replaced", async (does, says) => {
+    await using lab = await openLab({ workers: 1 });
+    const first = pidOf(await lab.run(does));
+    const second = pidOf(await lab.run("works for a while"));
+    expect(second).toBe(first);
+    await eventually("it is told", () => lab.log.some((line) => line.includes(says)));
+    expect(pidOf(await lab.run("sound"))).not.toBe(first);
+  });
+
+  test("one that leaves a timer that goes on: its process is given no other call, and is killed in the end", async () => {
+    await using lab = await openLab({ workers: 1 });
+    const first = pidOf(await lab.run("leaves a timer that goes on", { file: aFile() }));
+    expect(pidOf(await lab.run("sound"))).not.toBe(first);
+    await eventually("it is killed", () => !isAlive(first), 20_000);
+  });
+
+  test("a process that dies between two calls costs neither", async () => {
+    await using lab = await openLab({ workers: 1 });
+    const first = pidOf(await lab.run("sound"));
+    process.kill(first, "SIGKILL");
+    expect(pidOf(await lab.run("sound"))).not.toBe(first);
+  });
+});
+
+describe("a driver that says too much harms no other", () => {
+  test("lines are kept up to a measure, and how many were not is told", async () => {
+    await using lab = await openLab();
+    const heard = heardNothing();
+    const [result, other] = await Promise.all([lab.run("says too much", { heard }), lab.run("sound")]);
+    expect(result).toEqual({ kind: "done" });
+    expect(other).toEqual(SOUND);
+    expect(heard.lines.length).toBeLessThan(20_000);
+    expect(heard.lines[0]).toBe("line 0");
+    expect(heard.lines.at(-1)).toMatch(/^\d+ lines were not kept: the driver said too much at once\.$/);
+  });
+
+  test("progress is told as it was last", async () => {
+    await using lab = await openLab();
+    const heard = heardNothing();
+    expect(await lab.run("reports without end", { heard })).toEqual({ kind: "done" });
+    expect(heard.progress.length).toBeLessThan(1_000);
+    expect(heard.progress.at(-1)).toEqual([199_999 / 2_000, "on its way"]);
+  });
+
+  test("questions for the power are answered one after the other", async () => {
+    await using lab = await openLab();
+    let open = 0;
+    let most = 0;
+    const power = {
+      async read() {
+        most = Math.max(most, (open += 1));
+        await delay(1);
+        open -= 1;
+        return "ON" as const;
+      },
+      set: async () => {},
+      setBootDevice: async () => {},
+    };
+    expect(await lab.run("asks for power without end", { power })).toEqual({ kind: "done" });
+    expect(most).toBe(1);
+  });
+
+  test("what it prints is in the log, without its secrets", async () => {
+    await using lab = await openLab();
+    await lab.run("prints its secret");
+    await eventually("both lines are there", () => lab.log.filter((line) => /the password is|once more/.test(line)).length === 2);
+    expect(lab.log.join("")).toContain("the password is ***");
+    expect(lab.log.join("")).not.toContain("correct-horse");
+  });
+});
+
+describe("a call is carried over whole", () => {
+  test("what it is given", async () => {
+    await using lab = await openLab();
+    const call = lab.call("shows what it was given", { args: { version: "2.1" }, memo: { page: 3 }, callback: [1, null], attemptKey: "run:3:2", callbackPath: "/callback/x", variables: { image: "jammy" } });
+    expect(await lab.step().run(call)).toEqual({
+      kind: "done",
+      output: { node: call.node, settings: call.settings, args: { version: "2.1" }, memo: { page: 3 }, callback: [1, null], attemptKey: "run:3:2", callbackPath: "/callback/x", variables: { image: "jammy" }, deadline: call.deadline.getTime(), isAborted: false },
+    });
+  });
+
+  test("what it says, in order, and before it ends", async () => {
+    await using lab = await openLab();
+    const heard = heardNothing();
+    await lab.run("tells its time", { heard });
+    expect(heard.lines).toEqual(["one", "two"]);
+    expect(heard.progress).toEqual([[40, "under way"], [90, "nearly there"]]);
+    expect(heard.timed.toSorted()).toEqual(["evil break begins", "evil break: broken", "evil look begins", "evil look ends"]);
+  });
+
+  test("its signal, with the reason", async () => {
+    await using lab = await openLab();
+    const cut = new AbortController();
+    const obeying = thrownBy(lab.run("obeys", { signal: cut.signal }));
+    const failing = thrownBy(lab.run("fails when it is told to end", { signal: cut.signal }));
+    await eventually("both are under way", () => lab.pool.figures.processes.called === 2);
+    cut.abort(Object.assign(new Error("It took too long."), { name: "TimeoutError" }));
+    expect(await obeying).toMatchObject({ name: "TimeoutError", message: "It took too long." });
+    expect(await failing).toMatchObject({ message: "The driver threw where nobody waited for it: in the listener" });
+  });
+
+  test("a call whose signal has fired is not made", async () => {
+    await using lab = await openLab();
+    expect(await thrownBy(lab.run("sound", { signal: AbortSignal.abort(new Error("too late")) }))).toMatchObject({ message: "too late" });
+    expect(lab.pool.figures.processes.starting).toBe(0);
+  });
+
+  test("every function of a step, and of power", async () => {
+    await using lab = await openLab();
+    const file = aFile();
+    expect(await lab.step().verify?.(lab.call("sound", { memo: "seen" }))).toEqual({ kind: "wait", seconds: 1, memo: "seen" });
+    await lab.step().abort?.(lab.call("sound", { file }));
+    expect(readFileSync(file, "utf8")).toBe("undone");
+    await lab.driver.power.set(lab.call("sound", { node: "lamp" }), "ON");
+    expect(await Promise.all([1, 2, 3, 4].map(() => lab.driver.power.read(lab.call("sound", { node: "lamp" }))))).toEqual(["ON", "ON", "ON", "ON"]);
+  });
+
+  test("secrets of the service are not in the environment of a driver", async () => {
+    process.env["OSTLER_TOKEN"] = "0123456789abcdef";
+    try {
+      await using lab = await openLab();
+      const output = outputOf(await lab.run("shows its environment"));
+      expect(output["PATH"]).toBe(process.env["PATH"]);
+      expect(output).not.toHaveProperty("OSTLER_TOKEN");
+    } finally {
+      delete process.env["OSTLER_TOKEN"];
+    }
+  });
+});
+
+describe("power within a step", () => {
+  test("is asked of the service, and its errors come back as they are", async () => {
+    await using lab = await openLab();
+    expect(await lab.run("asks for power")).toMatchObject({ output: { power: "ON" } });
+    expect(await lab.run("asks for power that fails")).toEqual({ kind: "done", output: { name: "DriverError", kind: "REFUSED", retryable: true, message: "the plug is stuck" } });
+  });
+
+  test("never waits for the place that its own step holds, though all are taken", async () => {
+    await using lab = await openLab({ workers: 3 });
+    const results = await Promise.all(Array.from({ length: 9 }, () => lab.run("asks for power")));
+    expect(results).toHaveLength(9);
+    expect(results.every((result) => outputOf(result)["power"] === "ON")).toBe(true);
+  });
+});
+
+describe("processes", () => {
+  test("are as many as there are places, and no more", async () => {
+    await using lab = await openLab({ workers: 2 });
+    const calls = Array.from({ length: 6 }, () => lab.run("works for a while"));
+    await eventually("both places are taken", () => lab.pool.figures.processes.called === 2);
+    const pids = (await Promise.all(calls)).map(pidOf);
+    expect(new Set(pids).size).toBe(2);
+  });
+
+  test("end when nobody needs them, all but one", async () => {
+    await using lab = await openLab({ idleMs: 100 });
+    const pids = new Set((await Promise.all(Array.from({ length: 4 }, () => lab.run("works for a while")))).map(pidOf));
+    expect(pids.size).toBeGreaterThan(1);
+    await eventually("one is left", () => [...pids].filter(isAlive).length === 1);
+    expect(pids).toContain(pidOf(await lab.run("sound")));
+  });
+
+  test("let their driver close when the service ends, and are gone then", async () => {
+    const file = aFile();
+    process.env["EVIL_CLOSED"] = file;
+    try {
+      let pid = 0;
+      {
+        await using lab = await openLab();
+        pid = pidOf(await lab.run("sound"));
+      }
+      expect(isAlive(pid)).toBe(false);
+      expect(readFileSync(file, "utf8").trim().split("\n").toSorted()).toEqual([`${pid}`, `${process.pid}`].toSorted());
+    } finally {
+      delete process.env["EVIL_CLOSED"];
+    }
+  });
+
+  test("are gone when the service ends in the middle of a call", async () => {
+    let call: Promise<unknown>;
+    {
+      await using lab = await openLab();
+      call = thrownBy(lab.run("spins for ever"));
+      await eventually("it spins", () => lab.pool.figures.processes.called === 1);
+    }
+    expect(await call).toMatchObject({ message: expect.stringContaining("the service ends") });
+  });
+});

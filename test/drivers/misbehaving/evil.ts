@@ -1,0 +1,231 @@
+/**
+ * A driver that does to its process what drivers should not, one thing a node: `does` in its settings says which. With
+ * `sound` it behaves, and tells in which process.
+ */
+import { execSync, spawn } from "node:child_process";
+import { appendFileSync, closeSync, writeSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
+import * as z from "zod";
+import type { Call, Driver, Json, PluginHost, Step, StepCall, StepResult } from "../../../src/drivers/driver.ts";
+
+const settings = z
+  .strictObject({
+    does: z.string().default("sound").meta({ description: "What it does." }),
+    file: z.string().default("").meta({ description: "Where it leaves a trace." }),
+    password: z.string().default("correct-horse").meta({ writeOnly: true, description: "A secret." }),
+  })
+  .meta({ description: "A driver that misbehaves." });
+type Settings = z.infer<typeof settings>;
+
+const forEver = () => new Promise<never>(() => {});
+const junk = (value: unknown) => value as StepResult;
+const kept: unknown[] = [];
+
+const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | Promise<StepResult>>> = {
+  sound: () => ({ kind: "done", output: { pid: process.pid } }),
+  throws: () => {
+    throw new Error("it broke");
+  },
+  "throws a failure": () => {
+    throw Object.assign(new Error("the wire is cut"), { name: "DriverError", kind: "UNREACHABLE", retryable: true });
+  },
+  "throws what is no error": () => {
+    throw "a word";
+  },
+  "throws what cannot be looked at": () => {
+    throw new Proxy(new Error("no"), { get: () => { throw new Error("nor this"); } });
+  },
+  "returns nothing": () => junk(undefined),
+  "returns a function": () => junk(() => {}),
+  "returns a circle": () => {
+    const circle: Record<string, unknown> = { kind: "done" };
+    circle["output"] = circle;
+    return junk(circle);
+  },
+  "returns too much": () => ({ kind: "done", output: "x".repeat(50_000_000) }),
+  "returns what throws when it is looked at": () => junk({ get kind() { throw new Error("do not look"); } }),
+  hangs: forEver,
+  "spins for ever": () => {
+    for (;;);
+  },
+  "sleeps in a call to the system": () => {
+    execSync("sleep 600");
+    return { kind: "done" };
+  },
+  "waits on a lock for ever": () => {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+    return { kind: "done" };
+  },
+  "ends its process": () => process.exit(0),
+  "ends its process with a code": () => process.exit(7),
+  "kills its process": async () => {
+    process.kill(process.pid, "SIGKILL");
+    return forEver();
+  },
+  "aborts its process": () => process.abort(),
+  "fills its heap": () => {
+    const all = new Map<number, number>();
+    for (let index = 0; ; index += 1) all.set(index, index);
+  },
+  "asks for too much at once": () => {
+    for (;;) kept.push(Array.from({ length: 30_000_000 }, () => kept));
+  },
+  "throws in a timer": () => {
+    setTimeout(() => {
+      throw new Error("out of a timer");
+    }, 1);
+    return forEver();
+  },
+  "rejects where nobody waits": () => {
+    void Promise.reject(new Error("nobody waits"));
+    return forEver();
+  },
+  "emits an error that nobody hears": async () => {
+    const { EventEmitter } = await import("node:events");
+    setImmediate(() => new EventEmitter().emit("error", new Error("nobody hears")));
+    return forEver();
+  },
+  "writes into the channel": () => {
+    writeSync(3, "this is no message\n");
+    return forEver();
+  },
+  "closes the channel": () => {
+    closeSync(3);
+    return forEver();
+  },
+  "says too much": ({ log }) => {
+    for (let line = 0; line < 200_000; line += 1) log(`line ${line}`);
+    return { kind: "done" };
+  },
+  "prints without end": () => {
+    for (;;) console.log("the same line again and again ".repeat(20));
+  },
+  "reports without end": ({ progress }) => {
+    for (let times = 0; times < 200_000; times += 1) progress(times / 2_000, "on its way");
+    return { kind: "done" };
+  },
+  "asks for power without end": async ({ power }) => {
+    await Promise.race(Array.from({ length: 100_000 }, () => power.read()));
+    return { kind: "done" };
+  },
+  "prints its secret": ({ settings: { password }, log }) => {
+    console.log(`the password is ${password}`);
+    process.stderr.write(`once more: ${password}\n`);
+    log("printed");
+    return { kind: "done" };
+  },
+  // What it leaves behind goes off after it has ended.
+  "leaves a timer that throws": () => {
+    setTimeout(() => {
+      throw new Error("left behind");
+    }, 40).unref();
+    return { kind: "done", output: { pid: process.pid } };
+  },
+  "leaves a timer that ends the process": () => {
+    setTimeout(() => process.exit(1), 40).unref();
+    return { kind: "done", output: { pid: process.pid } };
+  },
+  "leaves a promise that rejects": () => {
+    setTimeout(() => void Promise.reject(new Error("left behind")), 40).unref();
+    return { kind: "done", output: { pid: process.pid } };
+  },
+  "leaves a timer that goes on": ({ settings: { file } }) => {
+    setInterval(() => appendFileSync(file, "."), 5);
+    return { kind: "done", output: { pid: process.pid } };
+  },
+  "leaves a process that goes on": ({ settings: { file } }) => {
+    spawn("sh", ["-c", `while true; do printf . >> '${file}'; sleep 0.01; done`], { stdio: "ignore" });
+    return forEver();
+  },
+  "goes on writing": ({ settings: { file } }) => {
+    setInterval(() => appendFileSync(file, "."), 5);
+    return forEver();
+  },
+  "tells its time": async ({ timed, log, progress }) => {
+    log("one");
+    await timed("evil look", () => delay(1));
+    await timed("evil break", () => Promise.reject(new Error("broken"))).catch(() => {});
+    progress(40, "under way");
+    log("two");
+    progress(90, "nearly there");
+    return { kind: "done" };
+  },
+  "obeys": ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+  "fails when it is told to end": ({ signal }) => {
+    signal.addEventListener("abort", () => {
+      throw new Error("in the listener");
+    });
+    return forEver();
+  },
+  "works for a while": async () => {
+    await delay(200);
+    return { kind: "done", output: { pid: process.pid } };
+  },
+  "asks for power": async ({ power }) => {
+    await power.set("ON");
+    await power.setBootDevice("PXE", { persistent: true });
+    return { kind: "done", output: { power: await power.read(), pid: process.pid } };
+  },
+  "asks for power that fails": async ({ power }) => {
+    const error: unknown = await power.set("OFF").catch((thrown: unknown) => thrown);
+    const { name, kind, retryable, message } = error as Error & { kind: string; retryable: boolean };
+    return { kind: "done", output: { name, kind, retryable, message } };
+  },
+  "shows what it was given": ({ signal, deadline, log: _log, timed: _timed, progress: _progress, power: _power, ...data }) => ({ kind: "done", output: { ...(data as unknown as Record<string, Json>), deadline: deadline.getTime(), isAborted: signal.aborted } }),
+  "shows its environment": () => ({ kind: "done", output: { ...process.env } as Record<string, string> }),
+};
+
+function deed(call: StepCall<Settings>): StepResult | Promise<StepResult> {
+  const done = DEEDS[call.settings.does];
+  if (!done) throw new Error(`There is no deed ${JSON.stringify(call.settings.does)}.`);
+  return done(call);
+}
+
+const step = (more: Partial<Step<Settings>>): Step<Settings> => ({
+  name: "erase",
+  title: "Does what its settings say",
+  phase: "clean",
+  priority: 10,
+  interruptible: "ALWAYS",
+  timeoutSeconds: 600,
+  idempotent: true,
+  touches: [],
+  run: async (call) => deed(call),
+  ...more,
+});
+
+export default function createEvil({ memory, log }: PluginHost): Driver<Settings> {
+  log("evil is made");
+  const powerOf = async ({ node }: Call<Settings>) => ((await memory?.get(node.id)) === "ON" ? "ON" : "OFF");
+  return {
+    contract: 1,
+    name: "evil",
+    version: "1.0.0",
+    description: "Misbehaves.",
+    settings,
+    power: {
+      read: powerOf,
+      async set({ node, settings: { does } }, action) {
+        if (does.endsWith("that fails")) throw Object.assign(new Error("the plug is stuck"), { name: "DriverError", kind: "REFUSED", retryable: true });
+        await memory?.set(node.id, action === "ON" || action === "REBOOT" ? "ON" : "OFF");
+      },
+      async setBootDevice() {},
+    },
+    clean: {
+      supportsAbort: true,
+      steps: [
+        step({ abort: async ({ settings: { file } }) => void (file && appendFileSync(file, "undone")), verify: async ({ memo }) => ({ kind: "wait", seconds: 1, memo }) }),
+        step({ name: "flash", title: "Likewise, and not twice", idempotent: false, interruptible: "NEVER", priority: 0 }),
+      ],
+    },
+    discover: {
+      settings: z.strictObject({ does: z.string().default("sound").meta({ description: "What a probe does." }) }).meta({ description: "How to find." }),
+      async probe({ address, settings: { does } }) {
+        if (does === "ends its process") process.exit(3);
+        return { settings: { does: "sound", file: "", password: "correct-horse" }, name: `at-${address}` };
+      },
+    },
+    controllerOf: () => "",
+    close: async () => void (process.env["EVIL_CLOSED"] && appendFileSync(process.env["EVIL_CLOSED"], `${process.pid}\n`)),
+  };
+}
