@@ -49,6 +49,8 @@ const SEED = Number(values.seed);
 const MINUTES = Number(values.minutes);
 const KILL_EVERY_S = 2.2;
 const DATABASE_RESTART_EVERY_S = 27;
+/** How long all replicas may take to be back when the storm is over. */
+const BACK_MS = 180_000;
 const SAMPLE_MS = 5_000;
 /** In the quiet, how long nothing may change while something has not ended, and how long it may last at most. */
 const STILL_MS = 100_000;
@@ -131,7 +133,7 @@ async function main(folder: string): Promise<boolean> {
     replica.shiftClock(0);
     replica.thaw();
   }
-  await within(120_000, "Not all replicas came back when all was quiet", () => arena.replicas.every((one) => one.isReady()));
+  await within(BACK_MS, "Not all replicas came back when all was quiet", () => arena.replicas.every((one) => one.isReady()));
   const asked = (await workload.tell({ do: "quiet" })) as WorkloadCount;
   const unsettled = await waitForEnds(arena);
   const [last] = await arena.database.sql<{ position: string }[]>`select position::text from feed_position`;

@@ -40,6 +40,8 @@ export interface StormCount {
 type Deed = () => Promise<void>;
 
 const BREATH_MS = [15_000, 40_000] as const;
+/** Least time between two kills. */
+const LEAST_MS = 300;
 const LONG_OUTAGE_MS = 60_000;
 
 /** Runs the storm. When it resolves, everything that was begun has been undone. */
@@ -95,20 +97,23 @@ export async function storm(options: StormOptions): Promise<StormCount> {
   async function harmReplicas(): Promise<void> {
     const every = milliseconds / Math.max(1, options.kills);
     const began = clock();
-    for (let number = 0; !isOver(); number += 1) {
-      await rest(began + every * (number + 0.5 + luck.next()) - clock());
+    while (!isOver()) {
+      // What could not be killed in time, because nothing was up, is made up for.
+      await rest(Math.max(LEAST_MS, began + every * (count.kills + luck.next()) - clock()));
       if (isOver()) return;
-      if (has("freeze") && luck.often(0.15)) alongside(freeze, victims().filter((one) => one.isReady() && !one.isFrozen()));
-      if (has("term") && luck.often(0.06)) alongside(terminate, replicas.filter((one) => one.isReady() && !one.isFrozen()));
+      if (has("freeze") && luck.often(0.15)) alongside(freeze, victims().filter(isAwake));
+      if (has("term") && luck.often(0.06)) alongside(terminate, replicas.filter(isAwake));
       if (has("kill")) for (const one of luck.often(0.02) ? replicas : condemned()) kill(one);
     }
   }
 
-  /** Whom the next kill is for: one that works as a rule, at times one that has just begun to start, or that is frozen. */
+  const isAwake = (one: Replica) => one.isReady() && !one.isFrozen();
+
+  /** Whom the next kill is for: one that works as a rule; at times, while another works, one that has just begun to start, or that is frozen. */
   function condemned(): readonly Replica[] {
     const alive = victims().filter((one) => one.pid() !== null);
-    const awake = alive.filter((one) => one.isReady() && !one.isFrozen());
-    const some = awake.length > 0 && luck.often(0.8) ? awake : alive;
+    const awake = alive.filter(isAwake);
+    const some = isAwake(breather) && luck.often(0.2) ? alive : awake;
     return some.length > 0 ? [luck.one(some)] : [];
   }
 
@@ -119,7 +124,8 @@ export async function storm(options: StormOptions): Promise<StormCount> {
 
   async function changeBreather(): Promise<void> {
     while (!isOver()) {
-      breather = luck.one(replicas);
+      const awake = replicas.filter(isAwake);
+      breather = luck.one(awake.length > 0 ? awake : replicas);
       await rest(luck.whole(...BREATH_MS));
     }
   }

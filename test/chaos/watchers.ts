@@ -199,8 +199,9 @@ function overWebSocket(url: string, variables: Following): Connection {
     },
     close() {
       socket?.resume();
-      void results.return?.();
-      void client.dispose();
+      const ignored = () => {};
+      results.return?.().catch(ignored);
+      Promise.resolve(client.dispose()).catch(ignored);
       setTimeout(() => socket?.terminate(), 1_000).unref();
     },
   };

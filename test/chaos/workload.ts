@@ -31,6 +31,10 @@ const TRIES = 8;
 /** Pause of a client between two requests, in milliseconds. */
 const PAUSE_MS = [100, 1_800] as const;
 const REGISTERED_AT_ONCE = 250;
+/** Larger operations are left to themselves, or most of the fleet would be stopped at once. */
+const STEERED_MAX = 60;
+/** Nodes that are taken out of maintenance by one request. */
+const CLEARED_AT_ONCE = 50;
 const CLUSTER = "arena";
 const WORK = "operation { uuid } replayed results { ref accepted abortEffect run { id } error { code message } } errors { code message }";
 const CHANGE = "errors { code message }";
@@ -85,6 +89,7 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
   const replicas = Object.keys(urls);
   /** Operations that were started lately, and their nodes. */
   const recent: { readonly operationId: string; readonly nodes: readonly string[] }[] = [];
+  const everMaintained: string[] = [];
   const count = { requests: 0, answers: 0, refused: 0 };
   let isStorm = false;
   let running: Promise<unknown> = Promise.resolve();
@@ -119,7 +124,7 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
     if (answer.ok) {
       count.answers += 1;
       if (answer.refusals.length > 0) count.refused += 1;
-      if (answer.operationId !== null && answer.replayed === false) recent.splice(0, Math.max(0, recent.length - 40), { operationId: answer.operationId, nodes: asked });
+      if (answer.operationId !== null && answer.replayed === false && asked.length <= STEERED_MAX) recent.splice(0, Math.max(0, recent.length - 40), { operationId: answer.operationId, nodes: asked });
     }
     return answer;
   }
@@ -147,7 +152,10 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
       number += 1;
       const back = maintained.length > 0 && luck.often(0.2) ? maintained.shift() : undefined;
       const wanted = back ? maintenance(back, null) : choose(luck, `${seed}-${name}-${number}`);
-      if (wanted.verb === "setMaintenance" && !back) maintained.push([...wanted.nodes]);
+      if (wanted.verb === "setMaintenance" && !back) {
+        maintained.push([...wanted.nodes]);
+        everMaintained.push(...wanted.nodes);
+      }
       await insist(name, luck, wanted);
     }
   }
@@ -222,7 +230,7 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
       case "quiet":
         isStorm = false;
         await running;
-        await carriedOut(luck, maintenance(names, null));
+        for (let from = 0; from < everMaintained.length; from += CLEARED_AT_ONCE) await carriedOut(luck, maintenance(everMaintained.slice(from, from + CLEARED_AT_ONCE), null));
         return { ...count } satisfies WorkloadCount;
     }
   };
