@@ -219,6 +219,10 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
     set(row(made, "attempts", { run_id: "run-n2-6000", step: 0 }), { finished_at: iso(30_000) });
   }],
   ["the database's restart fails a step", "P12", /database is away/, (made) => fail(made, "run-n1-69900", failure("BACKEND_FAILED", "The database is away."))],
+  ["a result is lost while the database is away, and the step's time runs out", "P12", /done in time, and its result was lost/, (made) => {
+    set(row(made, "attempts", { run_id: "run-n1-69900", step: 0 }), { deadline_at: iso(73_400) });
+    fail(made, "run-n1-69900", failure("TIMEOUT", "clean.wipe did not end within 3 s"));
+  }],
   ["an operation fails because of the database", "P12", /failed first with: Connection terminated/, (made) => set(row(made, "operations", { id: "op-n1-69900" }), { first_failure: failure("BACKEND_FAILED", "Connection terminated unexpectedly") })],
   ["a step begins after an abort was accepted", "P13", /entered on n3 \d+ ms after the abort/, (made) => {
     const model = enters(made, "n3", "boot")[0] as Enter;
@@ -239,6 +243,12 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
     const { request, answer } = asked(made, "abort", "n3");
     made.requests.push({ ...request, id: "busy", t: 60_000, verb: "cleanNodes", nodes: ["n4"] }, { ...answer, id: "busy", t: 60_040, operationId: null, results: [{ node: "n4", accepted: false, runId: null, effect: null, refusal: { code: "BUSY", message: "No." } }] });
   }],
+  ["a node is refused for a state that it did not have", "P14", /was refused for its state, and was allowed in all that it had: MANAGEABLE/, (made) => {
+    const { request, answer } = asked(made, "cleanNodes", "n1");
+    made.requests.push({ ...request, id: "state", t: 60_000 }, { ...answer, id: "state", t: 60_040, operationId: null, results: [{ node: "n1", accepted: false, runId: null, effect: null, refusal: { code: "INVALID_STATE", message: "No." } }] });
+  }],
+  ["a verb is accepted from a state that forbids it", "P14", /deployNodes on node n1 was accepted, and begun from MANAGEABLE/, (made) => set(asked(made, "cleanNodes", "n1").request, { verb: "deployNodes" })],
+  ["two runs are accepted on one node", "P14", /was accepted on node n1 while run run-n1-4000 was there/, (made) => set(row(made, "runs", { id: "run-n1-4000" }), { finished_at: iso(75_000) })],
   ["a clock's jump ends a step before its time", "P15", /failed with TIMEOUT 9 s before its deadline/, (made) => {
     set(row(made, "attempts", { run_id: "run-n4-20000" }), { finished_at: iso(20_700) });
   }],

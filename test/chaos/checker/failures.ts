@@ -52,8 +52,8 @@ export function checkDeadlines(history: History): Findings {
  * came about in an outage.
  *
  * P16: a driver that misbehaves harms its own step only. The facts are the entries that misbehaved as ordered. It is broken by
- * a failed attempt no entry of which was given a failure by its machine, and by a replica's process that ended though
- * nobody killed it or told it to go. Interrupted counts as caused where a step must not be run twice and something befell its process.
+ * a failed attempt no entry of which was given a failure by its machine, and by a replica's process that was ready and ended
+ * though nobody killed it or told it to go (one that finds no database at its start says so and ends). Interrupted counts as caused where a step must not be run twice and something befell its process.
  */
 export function checkFailures(history: History): { readonly database: Findings; readonly drivers: Findings } {
   const database = new Findings("P12", "the database away for 60 s fails no operation");
@@ -80,7 +80,7 @@ export function checkFailures(history: History): { readonly database: Findings; 
   drivers.figure("failed attempts", failed);
   judgeRuns(history, database, drivers);
   for (const life of history.lives) {
-    if (life.ended === null || life.killed !== null || life.told !== null || life.ended >= history.over) continue;
+    if (life.ready === null || life.ended === null || life.killed !== null || life.told !== null || life.ended >= history.over) continue;
     drivers.violation("other", `${life.name} (${life.pid}) ended by itself, with code ${life.end?.code} and signal ${life.end?.signal}.`, life.end);
   }
   return { database, drivers };
@@ -96,7 +96,11 @@ function causeOf(history: History, attempt: AttemptRow, entries: readonly Entry[
   const { failure, finishedAt } = attempt;
   const run = history.runs.get(attempt.runId);
   const step = run && history.plans.get(run.planHash)?.[attempt.step];
-  if (failure?.code === "TIMEOUT" && finishedAt !== null && finishedAt >= attempt.deadlineAt - EARLY_MS) return caused;
+  if (failure?.code === "TIMEOUT" && finishedAt !== null && finishedAt >= attempt.deadlineAt - EARLY_MS) {
+    const last = entries.at(-1);
+    const wasDone = last !== undefined && last.how === "done" && (last.left ?? Infinity) < attempt.deadlineAt - TOLERANCE_MS && !isFollowedByPower(history, last);
+    return wasDone ? { caused: false, says: "it was done in time, and its result was lost" } : caused;
+  }
   if (failure?.code === "STOP_TIMEOUT") return caused;
   if (failure?.code === "INTERRUPTED") {
     const last = entries.at(-1);
@@ -110,6 +114,11 @@ function causeOf(history: History, attempt: AttemptRow, entries: readonly Entry[
   if (calls.some((call) => call.failure !== null)) return caused;
   if (!isDrivers(step) && failure?.code !== "INTERRUPTED" && calls.length === 0) return { caused: false, says: "no machine was asked anything" };
   return { caused: false, says: "no machine gave it a reason" };
+}
+
+/** A step that was told to set the power goes on after the machine has said that it is done. */
+function isFollowedByPower(history: History, entry: Entry): boolean {
+  return (history.powersAt.get(entry.node) ?? []).some(({ pid, t }) => pid === entry.pid && t >= (entry.left ?? Infinity));
 }
 
 /** Whether the process inside an entry was killed, told to go, frozen, cut off, or ended, before that moment. */

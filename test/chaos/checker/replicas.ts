@@ -2,7 +2,7 @@
 import { told } from "./answers.ts";
 import { Findings } from "./verdict.ts";
 import type { Asked, History, Life } from "./history.ts";
-import { percentile, touches } from "./intervals.ts";
+import { joined, overlap, percentile, touches } from "./intervals.ts";
 
 const LEAVE_MS = 10_000;
 /** What the signal's way to the process, and the news of its end, may take besides, in ms. */
@@ -47,8 +47,8 @@ function megabytes(bytes: number): number {
 }
 
 /**
- * P19. A process that is told to go by SIGTERM is gone within 10 s, with code 0, unless it was killed or frozen meanwhile: then
- * it could not. Requests that it had in hand when it was told get an answer or a clean refusal. What it had in hand cannot be seen
+ * P19. A process that is told to go by SIGTERM is gone within 10 s, with code 0, unless it was killed or frozen meanwhile, or had
+ * no database all the while: then it could not. Requests that it had in hand when it was told get an answer or a clean refusal. What it had in hand cannot be seen
  * from outside: a request sent well before the signal was there; one sent at about the same time may have come to a closed door,
  * which is a refusal too. Requests whose wire was bad, or which were asked while the database was away and gave up by themselves, tell nothing.
  */
@@ -72,6 +72,8 @@ export function checkLeaving(history: History): Findings {
 
 function isHindered(history: History, { name, told: t }: Life): boolean {
   const until = (t ?? 0) + LEAVE_MS;
+  const cut = history.blows.filter(({ what, target }) => what !== "delay" && target === `${name}/database`);
+  if (overlap(joined([...history.away, ...cut]), t ?? 0, until) > LEAVE_MS - NEWS_MS) return true;
   return history.blows.some(({ what, target, from, to }) => what === "freeze" && target === name && from <= until && to >= (t ?? 0));
 }
 

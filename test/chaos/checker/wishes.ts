@@ -1,11 +1,12 @@
 /**
- * Aborts and stops, and what else a node's requests were answered: P13 and P14. An accepted wish binds from its answer on; one that was not
+ * Aborts and stops: P13 and P14. An accepted wish binds from its answer on; one that was not
  * answered may have been recorded or not, and counts as a reason wherever a reason is looked for, never as an obligation.
  */
 import { AT_REST } from "../../durability/rules.ts";
+import { judgeAdmission } from "./admission.ts";
 import { told } from "./answers.ts";
 import type { Asked, History, RunRow, Told } from "./history.ts";
-import { TOLERANCE_MS, keyOf, shown } from "./history.ts";
+import { TOLERANCE_MS, shown } from "./history.ts";
 import { Findings } from "./verdict.ts";
 
 interface Wish {
@@ -77,12 +78,7 @@ const ASIDES = new Set(["recover", "abort_pending", "abort_withdrawn"]);
  * state; a success ends at the run's target. The answers agree with it. An accepted abort ends in ABORTED; or in FAILED, where
  * the step would not be cut, the undoing went wrong, or a stop had run out of time before. A run is ABORTED or STOPPED only if
  * somebody may have asked for it, answered or not, before it ended, or the failure policy did.
- *
- * What nodes' requests were answered is held against what was surely so from before the request until after its answer, and against nothing
- * else (a register that is read while it changes may answer either): NOTHING_RUNNING is wrong if a run was surely there all
- * the while; BUSY is wrong if surely none was; INVALID_STATE of a node that surely stood still in a state counts as a fact, and
- * BUSY wins over it. A run is surely there from the answer that named it, or its first sign, to its `finished_at`, which is never
- * later than the moment others see it finished; it may be there from its `created_at`, and for a while after its end.
+ * What the other requests on the same nodes were answered is admission.ts's.
  */
 export function checkOneEnd(history: History): Findings {
   const findings = new Findings("P14", "abort, stop and finish race to one end, and answers agree");
@@ -109,7 +105,7 @@ export function checkOneEnd(history: History): Findings {
     const begun = attempts.find(({ startedAt }) => startedAt > answer.t + TOLERANCE_MS);
     if (begun && run.purpose === "WORK") findings.violation("illegal", `The stop of run ${run.id} on node ${run.nodeName} was accepted, and ${begun.label} was begun afterwards.`, asked.request, answer, begun);
   }
-  judgeAnswers(history, findings);
+  judgeAdmission(history, findings);
   return findings;
 }
 
@@ -126,42 +122,4 @@ function judgeEnding(history: History, findings: Findings, run: RunRow): void {
   if (!fits[run.state]?.includes(ending?.event)) findings.violation("illegal", `Run ${run.id} on node ${run.nodeName} is ${run.state}, and its end in the log is "${ending?.event}".`, run, ending);
   if (run.state === "SUCCEEDED" && last && last.to !== run.target) findings.violation("illegal", `Run ${run.id} succeeded and left node ${run.nodeName} ${last.to}; its target was ${run.target}.`, run, last);
   if (last && !AT_REST.has(last.to ?? "")) findings.violation("stuck", `Run ${run.id} ended and left node ${run.nodeName} ${last.to}.`, run, last);
-}
-
-/** For so long after its end a run may still be in the way: its last transaction takes that long, at worst. In ms. */
-const ENDING_MS = 10_000;
-
-function judgeAnswers(history: History, findings: Findings): void {
-  const named = new Map<string, number>();
-  for (const asked of history.asked) {
-    for (const { runId } of told(asked)?.results ?? []) if (runId !== null) named.set(runId, Math.min(named.get(runId) ?? Infinity, asked.answer?.t ?? Infinity));
-  }
-  const surelyFrom = (run: RunRow) => Math.min(named.get(run.id) ?? Infinity, history.entriesOf.get(run.id)?.[0]?.t ?? Infinity, (history.transitionsOf.get(run.id)?.[0]?.t ?? Infinity) + ENDING_MS);
-  for (const asked of history.asked) {
-    const answer = told(asked);
-    if (!answer) continue;
-    const { request } = asked;
-    for (const { node, refusal } of answer.results) {
-      if (refusal === null) continue;
-      const runs = history.runsAt.get(node) ?? [];
-      if (refusal.code === "NOTHING_RUNNING") {
-        findings.fact("answers NOTHING_RUNNING");
-        const of = operationOf(request.input);
-        const there = runs.find((run) => (of === null || run.operationId === of) && surelyFrom(run) < request.t && (run.finishedAt ?? Infinity) > answer.t + TOLERANCE_MS);
-        // Clean-ups are not stopped, and say so with the same code.
-        if (there && !(request.verb === "stop" && there.purpose === "CLEAN_UP")) findings.violation("other", `Node ${node} was said to have nothing running, and run ${there.id} was there all the while.`, request, answer, there);
-      } else if (refusal.code === "BUSY") {
-        findings.fact("answers BUSY");
-        const away = history.away.reduce((sum, { from, to }) => sum + (from <= answer.t && to >= request.t - ENDING_MS ? to - from : 0), 0);
-        const possible = runs.some((run) => run.createdAt <= answer.t + TOLERANCE_MS && (run.finishedAt ?? Infinity) + ENDING_MS + away >= request.t);
-        if (!possible) findings.violation("other", `Node ${node} was said to be busy, and no run was there.`, request, answer);
-      }
-    }
-  }
-}
-
-/** The operation whose work is meant; null: whatever runs on some nodes. */
-function operationOf(input: unknown): string | null {
-  const id = (input as { readonly work?: { readonly operationId?: unknown } } | null)?.work?.operationId;
-  return typeof id === "string" ? keyOf(id) : null;
 }
