@@ -38,6 +38,7 @@ export function shown(error: GraphQLError): GraphQLError {
 export interface HttpHint {
   readonly spec?: boolean;
   readonly status?: number;
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** The same error with such a hint, where only Yoga comes by it: over WebSocket nobody would take it out. */

@@ -11,6 +11,7 @@ import type { YogaServerInstance } from "graphql-yoga";
 import { identify } from "../access/access.ts";
 import type { RequestErrorCode } from "../errors.ts";
 import { answerLimit } from "../graphql/answer.ts";
+import { atATime } from "../graphql/at-a-time.ts";
 import { createContext } from "../graphql/context.ts";
 import type { Context, Services } from "../graphql/context.ts";
 import { createDocumentCache } from "../graphql/document.ts";
@@ -47,6 +48,9 @@ export interface GraphqlOptions {
   readonly bodyBytesMax?: number;
   /** How long a query may take, in milliseconds. */
   readonly queryMs?: number;
+  /** Queries that are executed at a time, and as many mutations; and how long others wait for their turn, in milliseconds. */
+  readonly requestsMax?: number;
+  readonly waitMs?: number;
   /** Whom requests and streams are told. Absent: nobody. */
   readonly observer?: Observer;
 }
@@ -66,7 +70,7 @@ export interface Graphql {
   serve(request: IncomingMessage, response: ServerResponse, requestId: string): Promise<void>;
 }
 
-export function createGraphql({ schema, services: given, token, log, introspection = true, bodyBytesMax = BODY_BYTES_MAX, queryMs, observer }: GraphqlOptions): Graphql {
+export function createGraphql({ schema, services: given, token, log, introspection = true, bodyBytesMax = BODY_BYTES_MAX, queryMs, requestsMax, waitMs, observer }: GraphqlOptions): Graphql {
   // Nobody's question keeps the database busy without end.
   const services: Services = { ...given, database: { ...given.database, reader: given.database.bounded } };
 
@@ -80,7 +84,7 @@ export function createGraphql({ schema, services: given, token, log, introspecti
     logging: false,
     graphiql: false,
     context: ({ context }) => context,
-    plugins: [...(observer ? [watched(observer)] : []), guards({ introspection }), shareEvents(mask), lists(schema), answerLimit(), timeLimit(queryMs), refuseUnreadable(), cutStalledEvents(undefined, observer)],
+    plugins: [...(observer ? [watched(observer)] : []), guards({ introspection }), shareEvents(mask), lists(schema), answerLimit(), timeLimit(queryMs), atATime({ requestsMax, waitMs }), refuseUnreadable(), cutStalledEvents(undefined, observer)],
     parserAndValidationCache: { documentCache: createDocumentCache(), errorCache: NO_CACHE },
     // The body is read and bounded here, before Yoga.
     maxRequestBodySize: false,

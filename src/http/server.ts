@@ -48,6 +48,8 @@ const ANSWER_MS = 2_000;
 const LOOK_EVERY_MS = 20;
 /** Requests that a client may send on one connection before it has the answer to the first. */
 const LINE_MAX = 100;
+/** Connections at a time, sockets and streams among them; one more is closed unheard. */
+const CONNECTIONS_MAX = 20_000;
 const SCHEMA = "/schema.graphql";
 /** How long a request may take to come, whole, and its headers before that. */
 const REQUEST_MS = 30_000;
@@ -119,6 +121,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   });
   server.on("request", ({ socket }) => silent.delete(socket));
 
+  server.maxConnections = CONNECTIONS_MAX;
   cutIfStuck(server, options.takeMs ?? TAKE_MS);
 
   server.on("upgrade", (request, socket, head) => {

@@ -58,6 +58,9 @@ export interface ServiceSetup {
   /** How long a query may take, and an answer wait for its client, in milliseconds. */
   readonly queryMs?: number;
   readonly takeMs?: number;
+  /** Queries, and mutations, executed at a time; and how long others wait for their turn, in milliseconds. */
+  readonly requestsMax?: number;
+  readonly waitMs?: number;
   /** Called with the text of each statement that a request reads by. */
   readonly onStatement?: (text: string) => void;
   /** Whether metrics and, as far as the environment asks for them, traces are made of what it does. */
@@ -222,8 +225,8 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
   };
 }
 
-function httpOptions({ introspection, origins, bodyBytesMax, queryMs, takeMs }: ServiceSetup) {
-  return { ...(introspection !== undefined && { introspection }), ...(origins && { origins }), ...(bodyBytesMax !== undefined && { bodyBytesMax }), ...(queryMs !== undefined && { queryMs }), ...(takeMs !== undefined && { takeMs }) };
+function httpOptions({ introspection, origins, bodyBytesMax, queryMs, requestsMax, waitMs, takeMs }: ServiceSetup) {
+  return { ...(introspection !== undefined && { introspection }), ...(origins && { origins }), ...(bodyBytesMax !== undefined && { bodyBytesMax }), ...(queryMs !== undefined && { queryMs }), ...(requestsMax !== undefined && { requestsMax }), ...(waitMs !== undefined && { waitMs }), ...(takeMs !== undefined && { takeMs }) };
 }
 
 /** The data of each item of a graphql-ws subscription; errors end it. */
