@@ -117,13 +117,12 @@ const ABORT_GRACE_MS = 10_000;
 const TEAR_DOWN_MS = 60_000;
 const PROBE_MS = 30_000;
 const DRAIN_MS = 5_000;
-const QUEUE_CONNECTIONS = 5;
 
 export async function createEngine(options: EngineOptions): Promise<Engine> {
   const { database, registry, bell, log, concurrency, observer = NOBODY } = options;
   const transact = createTransact(database, bell);
   // The queue makes its tables at the first start, and of two that do so at once one would fail.
-  const queue = await database.inTurn(() => createQueue({ connection: database.connection, bell, log, concurrency, connectionsMax: QUEUE_CONNECTIONS, supervises: options.works !== false }));
+  const queue = await database.inTurn(() => createQueue({ connection: database.connection, bell, log, concurrency, connectionsMax: database.pools.queue, supervises: options.works !== false }));
   const turns = createTurns({ database, transact, registry, queue, log });
   const { nudge } = turns;
   const runner = createRunner({ database, transact, registry, queue, nudge, bell, log, abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS });

@@ -18,6 +18,8 @@ export interface ReplicaSetup {
   readonly environment?: Readonly<Record<string, string>>;
   /** Where its code is; absent: here. */
   readonly root?: string;
+  /** Called with what it logs, also before it is ready. */
+  readonly onLog?: (text: string) => void;
 }
 
 /** One line of a journal: a step was entered, or ended. */
@@ -52,7 +54,7 @@ const READY_MS = 60_000;
 let replicas = 0;
 
 /** Starts one in `folder`; resolves when it says that it is ready. */
-export async function startReplica(folder: string, { databaseUrl, environment = {}, root = ROOT }: ReplicaSetup): Promise<Replica> {
+export async function startReplica(folder: string, { databaseUrl, environment = {}, root = ROOT, onLog = () => {} }: ReplicaSetup): Promise<Replica> {
   const file = join(folder, `replica-${(replicas += 1)}.jsonl`);
   const child = spawn(process.execPath, [join(root, "src/main.ts")], {
     cwd: folder,
@@ -74,7 +76,10 @@ export async function startReplica(folder: string, { databaseUrl, environment = 
   process.once("exit", last);
   void exited.then(() => process.off("exit", last));
   let logged = "";
-  child.stderr.on("data", (part: Buffer) => (logged += part.toString()));
+  child.stderr.on("data", (part: Buffer) => {
+    logged += part.toString();
+    onLog(part.toString());
+  });
   const url = await new Promise<string>((ready, fail) => {
     const late = setTimeout(() => fail(new Error(`A replica was not ready in time: ${logged}`)), READY_MS);
     let said = "";

@@ -1,0 +1,91 @@
+/** The database goes away under replicas at work, and comes back: nothing fails, and everything that looks or listens goes on. */
+import { setTimeout as delay } from "node:timers/promises";
+import postgres from "postgres";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
+import { ask, commission, entered, follow, operationOf, register, scratch, startReplica, startServer, wholeLog } from "./lab.ts";
+import type { Follower, Replica, Server } from "./lab.ts";
+
+const parts = new AsyncDisposableStack();
+let server: Server;
+let folder: string;
+let replicas: readonly Replica[];
+let follower: Follower;
+const start = async (onLog = (_text: string) => {}) => parts.use(await startReplica(folder, { databaseUrl: server.url, environment: { OSTLER_LOG: "info", OSTLER_DB_POOL: "6" }, onLog }));
+beforeAll(async () => {
+  ({ folder } = parts.use(scratch()));
+  server = parts.use(await startServer(folder, true));
+}, 60_000);
+afterAll(() => parts.disposeAsync());
+
+const [one, other] = [() => replicas[0] as Replica, () => replicas[1] as Replica];
+const named = (prefix: string, count: number) => Array.from({ length: count }, (_, index) => `${prefix}-${index}`);
+const stepsEntered = () => replicas.flatMap((replica) => entered(replica.journal())).length;
+
+/** Commissions nodes that take a while, does something to the database in the middle, and expects a good end. */
+async function succeedsThrough(prefix: string, trouble: () => Promise<void>): Promise<void> {
+  const names = named(prefix, 16);
+  await register(one().url, names, { delayMs: 300, waitSeconds: 1 });
+  const before = stepsEntered();
+  const operation = await commission(one().url, names);
+  await eventually("it is in the middle", () => stepsEntered() > before + 2 * names.length);
+  await trouble();
+  await eventually("the operation has ended", async () => (await operationOf(other().url, operation).catch(() => null))?.finishedAt != null, 90_000);
+  expect((await operationOf(other().url, operation)).state).toBe("SUCCEEDED");
+  const log = await wholeLog(other().url);
+  expect(log.filter(({ nodeName, to }) => nodeName.startsWith(prefix) && to?.includes("FAILED"))).toEqual([]);
+  await eventually("the follower has seen all", () => follower.seen.length >= log.length);
+  expect(follower.seen.map(({ cursor }) => Number(cursor))).toEqual(log.map((_, index) => index + 1));
+}
+
+test("a replica that is started before its database waits for it, and says so", async () => {
+  await server.crash();
+  let waiting = 0;
+  const onLog = (text: string) => (waiting += text.includes("the database cannot be reached yet") ? 1 : 0);
+  const early = [start(onLog), start(onLog)];
+  await eventually("both wait", () => waiting === 2);
+  await server.start();
+  replicas = await Promise.all(early);
+  follower = follow(other().url);
+  parts.defer(() => follower.close());
+}, 90_000);
+
+describe("work goes on", () => {
+  test("when the database has crashed and was away for a while", async () => {
+    await succeedsThrough("crashed", async () => {
+      await server.crash();
+      await delay(8_000);
+      await server.start();
+    });
+  }, 150_000);
+
+  test("when it took no writes for a while, as in a failover", async () => {
+    const admin = postgres(server.url, { max: 1, onnotice: () => {} });
+    const readOnly = async (how: "on" | "off") => {
+      await admin.unsafe("set default_transaction_read_only = off");
+      await admin.unsafe(`alter system set default_transaction_read_only = ${how}`);
+      await admin`select pg_reload_conf()`;
+    };
+    try {
+      await succeedsThrough("read-only", async () => {
+        await readOnly("on");
+        await delay(4_000);
+        await readOnly("off");
+      });
+    } finally {
+      await admin.end();
+    }
+  }, 150_000);
+
+  test("and a wish still finds its way from one replica to the other", async () => {
+    await register(one().url, ["stuck"], { steps: { "inspect.collect_inventory": { silent: true } } });
+    const operation = await commission(one().url, ["stuck"]);
+    const asked = await eventually("the step is entered", () => {
+      const isIn = (replica: Replica) => entered(replica.journal()).some(({ node }) => node === "stuck");
+      return isIn(one()) ? other() : isIn(other()) && one();
+    });
+    await ask(asked.url, "mutation ($id: ID!) { abort(input: { work: { operationId: $id } }) { errors { message } } }", { id: operation });
+    await eventually("the operation has ended", async () => (await operationOf(asked.url, operation)).state === "ABORTED");
+    for (const replica of replicas) expect((await replica.end()).code).toBe(0);
+  }, 60_000);
+});
