@@ -43,8 +43,8 @@ export interface Replica {
   readonly url: string;
   readonly clients: Proxy;
   readonly database: Proxy;
-  /** Whether it has said that it is ready, and has not ended. */
-  isReady(): boolean;
+  /** Whether it has said that it is ready, so many milliseconds ago or longer, and has not ended. */
+  isReady(sinceMs?: number): boolean;
   /** The process that runs now. */
   pid(): number | null;
   /** Ends it without a word. It is started again. False when there was nothing to end. */
@@ -160,7 +160,8 @@ function startReplica({ folder, service, recorder }: ArenaOptions, place: Place)
   writeFileSync(clockFile, "+0\n");
   const log = openSync(join(folder, `${name}.log`), "a");
   let child: ChildProcess | null = null;
-  let isReady = false;
+  /** When it said that it is ready. */
+  let readyAt: number | null = null;
   let isFrozen = false;
   let isOver = false;
   let starts = 0;
@@ -173,7 +174,7 @@ function startReplica({ folder, service, recorder }: ArenaOptions, place: Place)
     recorder.write({ t: clock(), k: "replica", name, pid, what, code: rest.code ?? null, signal: rest.signal ?? null, tookMs: rest.tookMs ?? null });
 
   function start(): void {
-    [isReady, isFrozen, toldAt, wasKilled] = [false, false, null, false];
+    [readyAt, isFrozen, toldAt, wasKilled] = [null, false, null, false];
     starts += 1;
     const made = spawn(process.execPath, [join(service, "src/main.ts")], {
       cwd: service,
@@ -194,16 +195,16 @@ function startReplica({ folder, service, recorder }: ArenaOptions, place: Place)
     const pid = made.pid ?? 0;
     note(pid, "started");
     made.stdout?.setEncoding("utf8").on("data", (text: string) => {
-      if (isReady || !text.includes("is ready")) return;
-      isReady = true;
+      if (readyAt !== null || !text.includes("is ready")) return;
+      readyAt = clock();
       note(pid, "ready");
     });
     exited = new Promise((ended) => {
       made.once("exit", (code, signalName) => {
         const tookMs = toldAt === null ? undefined : clock() - toldAt;
         note(pid, "ended", { code, signal: signalName, ...(tookMs !== undefined && { tookMs }) });
-        if (!wasKilled && toldAt === null && !isOver && isReady) unasked.push(`${name} (process ${pid}) ended with ${String(code ?? signalName)}`);
-        [child, isReady, isFrozen] = [null, false, false];
+        if (!wasKilled && toldAt === null && !isOver && readyAt !== null) unasked.push(`${name} (process ${pid}) ended with ${String(code ?? signalName)}`);
+        [child, readyAt, isFrozen] = [null, null, false];
         ended({ tookMs: tookMs ?? 0, code });
         // One that cannot start, the database being away, is not started in a hurry.
         if (!isOver) setTimeout(() => !isOver && !child && start(), wasKilled ? 0 : AGAIN_MS);
@@ -217,7 +218,7 @@ function startReplica({ folder, service, recorder }: ArenaOptions, place: Place)
     url: `http://127.0.0.1:${clients.port}`,
     clients,
     database,
-    isReady: () => isReady,
+    isReady: (sinceMs = 0) => readyAt !== null && clock() - readyAt >= sinceMs,
     isFrozen: () => isFrozen,
     pid: () => child?.pid ?? null,
     starts: () => starts,
@@ -228,7 +229,7 @@ function startReplica({ folder, service, recorder }: ArenaOptions, place: Place)
       return child.kill("SIGKILL");
     },
     async terminate() {
-      if (!child?.pid || !isReady || wasKilled || toldAt !== null || isFrozen) return null;
+      if (!child?.pid || readyAt === null || wasKilled || toldAt !== null || isFrozen) return null;
       toldAt = clock();
       note(child.pid, "told");
       child.kill("SIGTERM");

@@ -123,7 +123,7 @@ async function main(folder: string): Promise<boolean> {
   phase("storm");
   say("storm");
   await workload.tell({ do: "storm" });
-  const done = await storm({ arena, machines, watchers, recorder: nemesisRecorder, luck: chance(SEED), nemeses, nodes: names, milliseconds: MINUTES * 60_000, kills, databaseRestarts, isolated: values.isolated });
+  const done = await storm({ arena, machines, watchers, recorder: nemesisRecorder, luck: chance(SEED), nemeses, nodes: names, milliseconds: MINUTES * 60_000, kills, databaseRestarts, insists: values.kills !== undefined || values["db-restarts"] !== undefined, isolated: values.isolated });
 
   phase("quiet");
   say("quiet");

@@ -25,6 +25,8 @@ export interface StormOptions {
   /** How many there are to be, spread over the time. */
   readonly kills: number;
   readonly databaseRestarts: number;
+  /** Whether the storm goes on for a while until there were that many. */
+  readonly insists: boolean;
   /** Whether drivers may also keep the event loop and end their process. */
   readonly isolated: boolean;
 }
@@ -42,6 +44,10 @@ type Deed = () => Promise<void>;
 const BREATH_MS = [15_000, 40_000] as const;
 /** Least time between two kills. */
 const LEAST_MS = 300;
+/** What a replica is given to do something before it is killed. */
+const MOMENT_MS = 1_000;
+/** Share of the time that is added when there were not as many kills and restarts as wanted. */
+const OVERTIME = 0.3;
 const LONG_OUTAGE_MS = 60_000;
 
 /** Runs the storm. When it resolves, everything that was begun has been undone. */
@@ -57,8 +63,10 @@ export async function storm(options: StormOptions): Promise<StormCount> {
   let breather = luck.one(replicas);
   let last = 0;
 
-  const isOver = () => clock() >= until;
-  const rest = (ms: number) => delay(Math.max(0, Math.min(ms, until - clock())));
+  const latest = options.insists ? until + milliseconds * OVERTIME : until;
+  const isMet = () => count.kills >= options.kills && count.databaseRestarts >= options.databaseRestarts;
+  const isOver = () => clock() >= latest || (clock() >= until && isMet());
+  const rest = (ms: number) => delay(Math.max(0, Math.min(ms, (clock() < until ? until : latest) - clock())));
   const has = (what: Nemesis["what"]) => nemeses.includes(what);
 
   /** Writes down the beginning; what it answers writes down the end. */
@@ -109,11 +117,11 @@ export async function storm(options: StormOptions): Promise<StormCount> {
 
   const isAwake = (one: Replica) => one.isReady() && !one.isFrozen();
 
-  /** Whom the next kill is for: one that works as a rule; at times, while another works, one that has just begun to start, or that is frozen. */
+  /** Whom the next kill is for: one that has worked for a moment as a rule; at times, while another works, one that has just begun to start, or that is frozen. */
   function condemned(): readonly Replica[] {
     const alive = victims().filter((one) => one.pid() !== null);
-    const awake = alive.filter(isAwake);
-    const some = isAwake(breather) && luck.often(0.2) ? alive : awake;
+    const working = alive.filter((one) => one.isReady(MOMENT_MS) && !one.isFrozen());
+    const some = isAwake(breather) && luck.often(0.1) ? alive : working;
     return some.length > 0 ? [luck.one(some)] : [];
   }
 

@@ -44,7 +44,7 @@ const QUERY = (isFull: boolean) => `subscription ($after: String, $filter: NodeF
 const STAY_MS = [2_000, 60_000] as const;
 const STALL_MS = [2_000, 40_000] as const;
 const CONNECT_MS = 5_000;
-const PAUSE_MS = 300;
+const PAUSE_MS = 800;
 
 /** One connection. `pause` stops reading. */
 interface Connection {
