@@ -9,8 +9,9 @@ import type { Registry } from "../drivers/registry.ts";
 import { outcome } from "../lifecycle/operation-states.ts";
 import type { Wish } from "../lifecycle/operation-states.ts";
 import { hashOf, violatedConstraint } from "../store/database.ts";
+import type { Reader } from "../store/database.ts";
 import { deleteDiscoverySecrets, discoveryCounts, firstFailedDiscovery, insertDiscoveries, putDiscoverySecrets, skipQueuedDiscoveries } from "../store/discoveries.ts";
-import { finishOperation, insertOperation, lockOperation, noteFirstFailure, operationsByIds, updateOperation } from "../store/operations.ts";
+import { finishOperation, insertOperation, lockOperation, noteFirstFailure, operationByKey, operationsByIds, updateOperation } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { JsonObject } from "../store/records.ts";
 import { parseAddresses } from "./addresses.ts";
@@ -18,6 +19,7 @@ import { labelFlaws } from "./names.ts";
 import type { Queue } from "./queue.ts";
 import { findCluster, isUuid, unknownCluster } from "./select.ts";
 import type { ClusterRef } from "./select.ts";
+import { isSealOf, seal } from "./seal.ts";
 import { sizeFlaws } from "./sizes.ts";
 import { flawsOf, refusedWhole, replayOf } from "./submit.ts";
 import type { SubmitAnswer, Terms } from "./submit.ts";
@@ -58,17 +60,17 @@ export async function discoverNodes(parts: DiscoverParts, caller: Caller, reques
   const { addresses, refusals: addressFlaws } = parseAddresses(request.addresses, ["input", "addresses"]);
   const login = await checkLogin(parts.registry, request);
   const flaws = [...flawsOf(request), ...addressFlaws, ...login.refusals, ...prefixFlaws(request.namePrefix), ...labelFlaws(request.labels, ["input"])];
-  const inputHash = hashOf({ ...request, kind: "DISCOVER" });
+  const input = await inputOf(request, login);
   const admit = () =>
     parts.transact(async (work): Promise<DiscoverAnswer> => {
-      const replay = await replayOf(work.tx, caller, request, inputHash);
+      const replay = await replayOf(work.tx, caller, request, await knownAs(work.tx, caller, request, login, input));
       if (replay) return { ...replay, addresses: replay.operationId === null ? [] : addresses };
       const clusterId = request.cluster ? await findCluster(work.tx, request.cluster) : null;
       const unknown = request.cluster && clusterId === null ? unknownCluster(request.cluster, ["input", "cluster"]).refusals : [];
       const refusals = [...flaws, ...unknown];
       if (refusals.length > 0) return { operationId: null, addresses: [], refusals, replayed: false };
       if (request.dryRun) return { operationId: null, addresses, refusals: [], replayed: false };
-      const operationId = await storeDiscovery(work, parts.queue, caller, request, { addresses, clusterId, inputHash, ...login });
+      const operationId = await storeDiscovery(work, parts.queue, caller, request, { addresses, clusterId, inputHash: input, ...login });
       return { operationId, addresses, refusals: [], replayed: false };
     });
   try {
@@ -78,6 +80,22 @@ export async function discoverNodes(parts: DiscoverParts, caller: Caller, reques
     if (violatedConstraint(error) === "operations_idempotency") return admit();
     throw error;
   }
+}
+
+/**
+ * What an idempotency key is held to: a hash of what is asked, with the names of the secrets in it and a seal of their
+ * values behind it, where they are to be known again.
+ */
+async function inputOf(request: DiscoverRequest, { settings, secrets }: Login): Promise<string> {
+  const hash = hashOf({ ...request, kind: "DISCOVER", settings, secrets: Object.keys(secrets).toSorted() });
+  return request.idempotencyKey === undefined || Object.keys(secrets).length === 0 ? hash : `${hash} ${await seal(secrets)}`;
+}
+
+/** The input as the operation of the same key has it, where that is the same: of two seals none tells that of itself. */
+async function knownAs(reader: Reader, caller: Caller, { idempotencyKey }: DiscoverRequest, { secrets }: Login, input: string): Promise<string> {
+  const known = idempotencyKey === undefined ? "" : ((await operationByKey(reader, caller.actor, idempotencyKey))?.inputHash ?? "");
+  const [[hash], [knownHash, sealed]] = [input.split(" "), known.split(" ")];
+  return sealed !== undefined && hash === knownHash && (await isSealOf(secrets, sealed)) ? known : input;
 }
 
 interface Login {

@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { DiscoverCall, Driver } from "../../src/drivers/driver.ts";
 import type { DiscoverRequest } from "../../src/engine/discover.ts";
+import { isSealOf } from "../../src/engine/seal.ts";
 import { discoveriesPages, discoverySecretsOf } from "../../src/store/discoveries.ts";
 import type { DiscoveryRow } from "../../src/store/discoveries.ts";
 import { nodesByNames, secretsOf } from "../../src/store/nodes.ts";
@@ -229,6 +230,19 @@ describe("a request", () => {
     expect((await ask({ ...request, addresses: [host(2)] })).refusals).toMatchObject([{ code: "IDEMPOTENCY_MISMATCH" }]);
     expect((await ask({ ...request, settings: { password: "another-one" } })).refusals).toMatchObject([{ code: "IDEMPOTENCY_MISMATCH" }]);
     expect(ostler.entered({ id: "", name: host(1) })).toEqual(["discover.probe"]);
+  });
+
+  test("leaves nothing behind by which its secrets could be guessed fast", async () => {
+    const { host } = aNetwork();
+    const request = { addresses: [host(1)], driver: "fake", settings: { password: PASSWORD } };
+    const inputs = await Promise.all(["guess-1", "guess-2"].map(async (idempotencyKey) => (await ostler.operation((await ask({ ...request, idempotencyKey })).operationId ?? "")).inputHash ?? ""));
+    const [one, two] = inputs.map((input) => input.split(" "));
+    expect(one?.[1]).not.toBe(two?.[1]);
+    // What is hashed without salt does not change with the secret.
+    const hashOfKeyless = async (settings: object) => (await ostler.operation((await ask({ ...request, settings })).operationId ?? "")).inputHash;
+    expect(await hashOfKeyless({ password: PASSWORD })).toBe(await hashOfKeyless({ password: "another-one" }));
+    expect(await isSealOf({ password: PASSWORD }, one?.[1] ?? "")).toBe(true);
+    expect(await isSealOf({ password: "another-one" }, one?.[1] ?? "")).toBe(false);
   });
 });
 
