@@ -1,0 +1,108 @@
+/** The dashboard, the alerts and the page of docs name only metrics that there are, and the page all of them, in PromQL that parses. */
+import { readFileSync } from "node:fs";
+import { parser } from "@prometheus-io/lezer-promql";
+import { describe, expect, test } from "vitest";
+import { createLog } from "../../src/log.ts";
+import type { Reader } from "../../src/store/database.ts";
+import { createTelemetry } from "../../src/telemetry/telemetry.ts";
+
+const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), "utf8");
+
+interface Panel {
+  readonly id: number;
+  readonly type: string;
+  readonly title: string;
+  readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number };
+  readonly targets?: readonly { readonly expr: string }[];
+}
+interface Dashboard {
+  readonly schemaVersion: number;
+  readonly panels: readonly Panel[];
+  readonly templating: { readonly list: readonly { readonly name: string; readonly type: string; readonly definition?: string }[] };
+}
+
+const dashboard = JSON.parse(read("docs/grafana/ostler.json")) as Dashboard;
+const page = read("docs/operations.md");
+const alerts = read("docs/prometheus/alerts.yml");
+
+/** Expressions of the rules: on one line, or folded over those that are indented deeper. */
+const ALERTS = [...alerts.matchAll(/^ {6}- alert: (\w+)\n(?:\s+#.*\n)*\s+expr: (?:>-\n((?: {10}.*\n)+)|(.*)\n)/gm)].map(([, name = "", folded, plain]) => ({ name, expr: (folded ?? plain ?? "").trim() }));
+const PANELS = dashboard.panels.flatMap(({ title, targets = [] }) => targets.map(({ expr }) => ({ name: title, expr })));
+
+/** Names of metrics that there are, and the series that their types make. */
+async function metricsThereAre(): Promise<{ readonly names: Set<string>; readonly ours: Set<string> }> {
+  const telemetry = await createTelemetry({ log: createLog("silent"), version: "0" });
+  const rows = [{ state: "RUNNING", reason: null, count: 1 }, { state: null, reason: null, count: 1, oldest: 1, position: "1" }];
+  const { text } = await telemetry.scrapeOf({ execute: () => Promise.resolve(rows) } as unknown as Reader)();
+  const announced = [...text.matchAll(/^# TYPE (\S+) (\S+)/gm)].map(([, name = "", type = ""]) => ({ name, type }));
+  const names = announced.flatMap(({ name, type }) => (type === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name]));
+  return { names: new Set([...names, "up"]), ours: new Set(announced.map(({ name }) => name).filter((name) => name.startsWith("ostler_"))) };
+}
+
+/** Names of metrics in an expression; throws where it does not parse. */
+function metricsIn(expr: string): string[] {
+  const text = expr.replaceAll("$__rate_interval", "1m");
+  const names: string[] = [];
+  parser.parse(text).iterate({
+    enter({ type, from, to }) {
+      if (type.isError) throw new Error(`At ${from}: ${text}`);
+      if (type.name === "VectorSelector") names.push(/^[\w:]+/.exec(text.slice(from, to))?.[0] ?? "");
+    },
+  });
+  return names;
+}
+
+test("the parser would find a mistake", () => {
+  expect(() => metricsIn("sum(rate(a[5m])")).toThrow("At ");
+  expect(metricsIn('sum by (x) (rate(a_total{b=~"$c"}[5m])) / max(d)')).toEqual(["a_total", "d"]);
+});
+
+describe.each([
+  ["the dashboard", PANELS],
+  ["the alerts", ALERTS],
+])("%s", (_what, expressions) => {
+  test("has some", () => expect(expressions.length).toBeGreaterThan(9));
+
+  test.each(expressions)("$name asks for metrics that there are", async ({ expr }) => {
+    const { names } = await metricsThereAre();
+    const asked = metricsIn(expr);
+    expect(asked.length).toBeGreaterThan(0);
+    expect(asked.filter((name) => !names.has(name))).toEqual([]);
+  });
+});
+
+describe("the dashboard", () => {
+  test("shows all of our metrics", async () => {
+    const shown = new Set(PANELS.flatMap(({ expr }) => metricsIn(expr)).map((name) => name.replace(/_(?:bucket|sum|count)$/, "")));
+    expect([...(await metricsThereAre()).ours].filter((name) => !shown.has(name))).toEqual([]);
+  });
+
+  test("has panels that do not overlap, and variables for whatever its expressions take", () => {
+    const ids = dashboard.panels.map(({ id }) => id);
+    expect(new Set(ids).size).toBe(ids.length);
+    const cells = dashboard.panels.flatMap(({ gridPos: { x, y, w, h } }) => Array.from({ length: w * h }, (_, index) => `${x + (index % w)},${y + Math.floor(index / w)}`));
+    expect(new Set(cells).size).toBe(cells.length);
+    expect(dashboard.panels.every(({ gridPos: { x, w } }) => x + w <= 24)).toBe(true);
+    const variables = dashboard.templating.list.map(({ name }) => name);
+    expect(variables).toEqual(expect.arrayContaining(["datasource", "job", "instance"]));
+    const taken = PANELS.flatMap(({ expr }) => [...expr.matchAll(/\$(\w+)/g)].map(([, name = ""]) => name));
+    expect([...new Set(taken)].filter((name) => !variables.includes(name) && !name.startsWith("__"))).toEqual([]);
+    expect(dashboard.schemaVersion).toBeGreaterThanOrEqual(39);
+  });
+});
+
+describe("docs/operations.md", () => {
+  test("tells what each metric of ours means", async () => {
+    expect([...(await metricsThereAre()).ours].filter((name) => !page.includes(`\`${name}\``))).toEqual([]);
+  });
+
+  test("names no metric that there is not", async () => {
+    const { names, ours } = await metricsThereAre();
+    const named = [...page.matchAll(/\b(?:ostler|nodejs|process)_[a-z0-9_]+/g)].map(([name]) => name);
+    expect([...new Set(named)].filter((name) => !names.has(name) && !ours.has(name))).toEqual([]);
+  });
+
+  test("says what to do about each alert", () => {
+    expect(ALERTS.map(({ name }) => name).filter((name) => !page.includes(name))).toEqual([]);
+  });
+});
