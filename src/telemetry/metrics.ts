@@ -58,6 +58,8 @@ export function createMetrics({ version }: { readonly version: string }): Metric
   for (const transport of ["http", "websocket"]) streams.set({ transport }, 0);
   for (const what of ["fetch", "heartbeat", "job"]) queueFailures.inc({ what }, 0);
   jobs.set({ queue: "runs" }, 0);
+  runsStarted.inc({ purpose: "work" }, 0);
+  for (const outcome of ["succeeded", "failed", "aborted", "stopped"]) runsFinished.inc({ purpose: "work", outcome }, 0);
 
   const callNames = bounded(CALL_NAMES_MAX);
   const stepNames = bounded(STEPS_MAX);
