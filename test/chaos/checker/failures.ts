@@ -6,7 +6,7 @@
 import { Findings } from "./verdict.ts";
 import { TOLERANCE_MS, isDrivers, shown } from "./history.ts";
 import type { AttemptRow, Entry, FailureRow, History } from "./history.ts";
-import { overlap, touches } from "./intervals.ts";
+import { joined, overlap, touches, widened } from "./intervals.ts";
 
 /** The driver itself gave the failure, or misbehaved as it was ordered to. */
 const GIVEN = new Set<Entry["how"]>(["retry", "fail", "throw", "junk", "hang", "block", "exit"]);
@@ -60,7 +60,7 @@ export function checkFailures(history: History): { readonly database: Findings; 
   const drivers = new Findings("P16", "a driver harms only its own step");
   const outages = history.blows.filter(({ what, target }) => what === "postgres-restart" || what === "backends" || ((what === "drop" || what === "half-open") && target.endsWith("/database")));
   const short = outages.filter(({ from, to }) => to - from <= OUTAGE_MS);
-  const times = short.map(({ from, to }) => ({ from, to: to + AFTERMATH_MS }));
+  const times = widened(short, 0, AFTERMATH_MS);
   for (const { what, from, to } of short) {
     if (history.entries.some(({ t, left }) => t <= to && (left ?? Infinity) >= from)) database.fact(`${what} while steps were under way`);
   }
@@ -160,8 +160,9 @@ function isSaidByMachine(history: History, runId: string, failure: FailureRow | 
 export function checkClocks(history: History, owners: Findings): Findings {
   const findings = new Findings("P15", "clock jumps change no lease and no deadline");
   const jumps = history.blows.filter(({ what }) => what === "clock");
+  const byReplica = Map.groupBy(history.entries, ({ replica }) => replica);
   for (const { target, from, to } of jumps) {
-    const inside = history.entries.filter(({ replica, t, left }) => replica === target && t <= to && (left ?? Infinity) >= from);
+    const inside = (byReplica.get(target) ?? []).filter(({ t, left }) => t <= to && (left ?? Infinity) >= from);
     if (inside.length > 0) findings.fact("clock jumps with steps under way");
     findings.fact("entries under a wrong clock", inside.length);
   }
@@ -179,7 +180,7 @@ export function checkClocks(history: History, owners: Findings): Findings {
   const robbed = owners.verdict().first.filter(({ says }) => says.includes("nothing had befallen"));
   for (const { says, harm, records } of robbed) {
     const at = Math.max(...records.map((one) => (one as { readonly t: number }).t));
-    if (touches(jumps, at - history.options.leaseMs, at)) findings.violation(harm, says, ...records);
+    if (touches(joined(jumps), at - history.options.leaseMs, at)) findings.violation(harm, says, ...records);
   }
   return findings;
 }

@@ -8,7 +8,7 @@ export interface Interval {
 /** Sorted, and joined where they touch. */
 export function joined(intervals: readonly Interval[]): readonly Interval[] {
   const all: { from: number; to: number }[] = [];
-  for (const { from, to } of intervals.filter((one) => one.to > one.from).toSorted((a, b) => a.from - b.from)) {
+  for (const { from, to } of intervals.toSorted((a, b) => a.from - b.from)) {
     const last = all.at(-1);
     if (last && from <= last.to) last.to = Math.max(last.to, to);
     else all.push({ from, to });
@@ -16,19 +16,31 @@ export function joined(intervals: readonly Interval[]): readonly Interval[] {
   return all;
 }
 
-/** Milliseconds of `from` to `to` that lie in one of the intervals, which are sorted and apart. */
+/** Index of the first that ends at `t` or later, of intervals that are joined. */
+function firstUntil(intervals: readonly Interval[], t: number): number {
+  let [low, high] = [0, intervals.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((intervals[middle]?.to ?? Infinity) < t) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Milliseconds of `from` to `to` that lie in one of the intervals, which are joined. */
 export function overlap(intervals: readonly Interval[], from: number, to: number): number {
   let sum = 0;
-  for (const one of intervals) {
-    if (one.from >= to) break;
+  for (let index = firstUntil(intervals, from); index < intervals.length; index += 1) {
+    const one = intervals[index];
+    if (!one || one.from >= to) break;
     sum += Math.max(0, Math.min(one.to, to) - Math.max(one.from, from));
   }
   return sum;
 }
 
-/** Whether any of them touches `from` to `to`. */
+/** Whether any of them, which are joined, touches `from` to `to`. */
 export function touches(intervals: readonly Interval[], from: number, to: number): boolean {
-  return intervals.some((one) => one.from <= to && one.to >= from);
+  return (intervals[firstUntil(intervals, from)]?.from ?? Infinity) <= to;
 }
 
 /** Each made longer at both ends. */

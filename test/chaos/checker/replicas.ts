@@ -16,9 +16,9 @@ export function checkMemory(history: History): Findings {
   const findings = new Findings("P9", "slow clients cost bounded memory and hurt nobody");
   const stalls = history.blows.filter(({ what }) => what === "stall");
   const samples = history.samples.filter(({ what }) => what === "memory");
-  const isStalled = samples.length > 0 && stalls.length > 0;
+  const stalled = joined(stalls);
   for (const sample of samples) {
-    if (isStalled && touches(stalls, sample.t, sample.t)) findings.fact("samples of memory while readers stalled");
+    if (touches(stalled, sample.t, sample.t)) findings.fact("samples of memory while readers stalled");
     if (sample.value > history.options.memoryBytes) findings.violation("other", `${sample.replica} (${sample.pid}) held ${megabytes(sample.value)} MiB.`, sample);
   }
   findings.figure("resident memory p50, MiB", megabytes(percentile(samples.map(({ value }) => value), 0.5) ?? 0));
@@ -85,7 +85,7 @@ function judgeAnswer(history: History, findings: Findings, life: Life, asked: As
   const { request, answer } = asked;
   const at = life.told ?? 0;
   const lasted = life.started <= request.t && request.replica === life.name && request.t < at - THERE_MS && (answer?.t ?? Infinity) > at;
-  if (!lasted || touches(history.blows.filter(({ target }) => target === `${life.name}/clients`), request.t - THERE_MS, (answer?.t ?? at) + THERE_MS)) return;
+  if (!lasted || touches(joined(history.blows.filter(({ target }) => target === `${life.name}/clients`)), request.t - THERE_MS, (answer?.t ?? at) + THERE_MS)) return;
   findings.fact("requests in hand of a process that was told to go");
   if (told(asked)) return;
   const isClean = answer?.ok === false && answer.status !== null && CLEAN.has(answer.status);

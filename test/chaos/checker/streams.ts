@@ -6,8 +6,8 @@
 import { readRecords } from "../records.ts";
 import type { End, Item, Mark, Open } from "../records.ts";
 import { Findings } from "./verdict.ts";
-import type { History, TransitionRow } from "./history.ts";
-import { overlap, percentile, touches, widened } from "./intervals.ts";
+import type { Blow, History, TransitionRow } from "./history.ts";
+import { joined, overlap, percentile, touches, widened } from "./intervals.ts";
 import type { Interval } from "./intervals.ts";
 
 /** One connection, as far as it has been read. */
@@ -46,7 +46,8 @@ export async function checkStreams(history: History, slow: Findings): Promise<{ 
   const opened = new Map<string, number>();
   const matchers = new Map<string, (row: TransitionRow) => boolean>();
   const latency = createLatency(history);
-  const excuses = createExcuses(history);
+  const excuses = createExcuses(history, ({ what, target }, replica) => (what === "freeze" && target === replica) || target === `${replica}/clients`);
+  const troubles = createExcuses(history, ({ target }, replica) => target === replica || target.startsWith(`${replica}/`));
   for await (const one of readRecords(history.folder, "streams")) {
     if (one.k === "open") {
       const earlier = opened.get(one.client) ?? 0;
@@ -73,7 +74,7 @@ export async function checkStreams(history: History, slow: Findings): Promise<{ 
     } else {
       order.fact("bookmarks compared");
       judgeMark(history, order, stream, one);
-      if (one.caughtUp && !stream.open.stalls) judgeBehind(history, silence, stream, one);
+      if (one.caughtUp && !stream.open.stalls) judgeBehind(history, silence, troubles, stream, one);
       stream.isLive ||= one.caughtUp;
     }
     stream.last = one;
@@ -156,11 +157,11 @@ function judgeMark(history: History, findings: Findings, stream: Stream, mark: M
 
 const SILENCE_MS = 15_000;
 
-/** When a replica's clients could not be told anything, by replica. */
-function createExcuses(history: History): (replica: string) => readonly Interval[] {
+/** When one of some nemeses struck a replica, and how long it needed to recover, by replica. */
+function createExcuses(history: History, counts: (blow: Blow, replica: string) => boolean): (replica: string) => readonly Interval[] {
   const known = new Map<string, readonly Interval[]>();
   return (replica) => {
-    const found = known.get(replica) ?? widened(history.blows.filter(({ what, target }) => (what === "freeze" && target === replica) || target === `${replica}/clients`), 0, history.options.recoveryMs);
+    const found = known.get(replica) ?? widened(history.blows.filter((blow) => counts(blow, replica)), 0, history.options.recoveryMs);
     known.set(replica, found);
     return found;
   };
@@ -178,13 +179,13 @@ function judgeSilence(history: History, findings: Findings, excuses: (replica: s
 }
 
 /** A bookmark that says "caught up" behind rows that were there long before it. */
-function judgeBehind(history: History, findings: Findings, stream: Stream, mark: Mark): void {
+function judgeBehind(history: History, findings: Findings, troubles: (replica: string) => readonly Interval[], stream: Stream, mark: Mark): void {
   findings.fact("bookmarks that say how far the log is");
   for (let index = stream.next ?? 0; index < history.transitions.length; index += 1) {
     const row = history.transitions[index];
     if (!row || row.t > mark.t) return;
     if (!stream.matches(row)) continue;
-    const age = mark.t - row.t - overlap(history.down, row.t, mark.t) - overlap(widened(history.blows.filter(({ target }) => target === stream.open.replica || target.startsWith(`${stream.open.replica}/`)), 0, history.options.recoveryMs), row.t, mark.t);
+    const age = mark.t - row.t - overlap(history.down, row.t, mark.t) - overlap(troubles(stream.open.replica), row.t, mark.t);
     if (age > SILENCE_MS + history.options.slackMs) findings.violation("stuck", `Stream ${mark.stream} was told that it is caught up at ${mark.position}, ${Math.round(age / 1000)} s after position ${row.position} was there.`, stream.open, mark, row);
     return;
   }
@@ -197,7 +198,7 @@ const SLOWER = 5;
 const SLOW_MS = 5_000;
 
 function createLatency(history: History) {
-  const stalls = history.blows.filter(({ what }) => what === "stall");
+  const stalls = joined(history.blows.filter(({ what }) => what === "stall"));
   const others = widened(history.blows.filter(({ what }) => what !== "stall" && what !== "driver" && what !== "clock"), 1_000, history.options.recoveryMs);
   const during: number[] = [];
   const calm: number[] = [];
