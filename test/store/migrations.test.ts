@@ -1,0 +1,125 @@
+/** Migrations: what they may do, who makes them, and which release may run on what they left. */
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import postgres from "postgres";
+import type { Sql } from "postgres";
+import { afterAll, beforeEach, describe, expect, test } from "vitest";
+import { MIGRATIONS, migrateBy } from "../../src/store/migrations.ts";
+import { testDatabase } from "../support/database.ts";
+import type { TestDatabase } from "../support/database.ts";
+import { flawsOfMigration } from "../support/migration-rules.ts";
+
+const DECISIONS = readdirSync(fileURLToPath(new URL("../../docs/decisions", import.meta.url)));
+const isDecided = (number: string) => DECISIONS.some((file) => file.startsWith(`${number}-`));
+/** The last migration from before there were releases that are upgraded replica by replica. */
+const BEFORE = "20261121123743_reads";
+
+describe("every migration since upgrades go replica by replica", () => {
+  const since = readdirSync(MIGRATIONS).filter((name) => /^\d{14}_/.test(name) && name > BEFORE);
+
+  test("adds, and hinders nobody who knows nothing of it", () => {
+    const flaws = since.flatMap((name) => flawsOfMigration(name, readFileSync(join(MIGRATIONS, name, "migration.sql"), "utf8"), isDecided).map((flaw) => ({ name, ...flaw })));
+    expect(flaws).toEqual([]);
+  });
+});
+
+describe("a migration", () => {
+  const flaws = (text: string, name = "20270101000000_x") => flawsOfMigration(name, text, (number) => number === "0013").length;
+
+  test.each([
+    'ALTER TABLE "nodes" ADD COLUMN "rack" text;',
+    'ALTER TABLE "nodes" ADD COLUMN "height" integer DEFAULT 1 NOT NULL;',
+    'CREATE TABLE "racks" ("id" uuid PRIMARY KEY, "name" text NOT NULL UNIQUE);--> statement-breakpoint\nCREATE UNIQUE INDEX "racks_name" ON "racks" ("name");--> statement-breakpoint\nALTER TABLE "racks" ADD CONSTRAINT "racks_site" CHECK (true);',
+    'CREATE INDEX IF NOT EXISTS "nodes_rack" ON "nodes" ("rack");',
+    'DROP INDEX "nodes_created";',
+    'ALTER TABLE "nodes" ADD CONSTRAINT "height_sound" CHECK ("height" > 0) NOT VALID;',
+    '-- drop table "nodes"\nALTER TABLE "nodes" ADD COLUMN "dropped" boolean;',
+    "CREATE FUNCTION height(jsonb) RETURNS int LANGUAGE sql AS $$ select 1 $$;",
+  ])("may say %s", (text) => {
+    expect(flaws(text)).toBe(0);
+  });
+
+  test.each([
+    'DROP TABLE "anomalies";',
+    'ALTER TABLE "nodes" DROP COLUMN "labels";',
+    'ALTER TABLE "nodes" RENAME COLUMN "labels" TO "marks";',
+    'ALTER TABLE "nodes" RENAME TO "machines";',
+    'ALTER TABLE "nodes" ALTER COLUMN "name" SET DATA TYPE varchar(9);',
+    'ALTER TABLE "nodes" ALTER COLUMN "power" SET NOT NULL;',
+    'ALTER TABLE "nodes" ADD COLUMN "height" integer NOT NULL;',
+    'ALTER TABLE "nodes" ADD COLUMN "key" uuid DEFAULT gen_random_uuid() NOT NULL;',
+    'ALTER TABLE "nodes" ADD CONSTRAINT "height_sound" CHECK ("height" > 0);',
+    'CREATE UNIQUE INDEX "nodes_serial" ON "nodes" ("serial");',
+    'CREATE INDEX "nodes_rack" ON "nodes" ("rack");',
+    "UPDATE nodes SET labels = '{}';",
+    "CREATE TRIGGER watch BEFORE UPDATE ON nodes FOR EACH ROW EXECUTE FUNCTION x();",
+  ])("may not say %s", (text) => {
+    expect(flaws(text)).toBe(1);
+    expect(flaws(`-- decision 0099: nobody has decided this\n${text}`)).toBe(1);
+  });
+
+  test("may do more where a decision is named, and take away where its name says who can do without", () => {
+    expect(flaws('-- decision 0013: the table is small\nCREATE INDEX "nodes_rack" ON "nodes" ("rack");')).toBe(0);
+    const drop = '-- decision 0013: unused since 0.9\nALTER TABLE "nodes" DROP COLUMN "labels";';
+    expect([flaws(drop), flaws(drop, "20270301000000_drop_labels__needs_20270101000000")]).toEqual([1, 0]);
+  });
+});
+
+describe("a start", () => {
+  const parts = new AsyncDisposableStack();
+  afterAll(() => parts.disposeAsync());
+  let folder: string;
+  let sql: Sql;
+  let database: TestDatabase;
+  beforeEach(async () => {
+    const made = mkdtempSync(join(tmpdir(), "ostler-migrations-"));
+    parts.defer(() => rmSync(made, { recursive: true }));
+    cpSync(MIGRATIONS, made, { recursive: true });
+    database = parts.use(await testDatabase());
+    const opened = postgres(database.url, { max: 1, onnotice: () => {} });
+    parts.defer(() => opened.end());
+    [folder, sql] = [made, opened];
+  });
+  const add = (name: string, text: string) => {
+    mkdirSync(join(folder, name));
+    writeFileSync(join(folder, name, "migration.sql"), text);
+  };
+
+  test("of a newer release makes its migrations once; of an older one goes on, and tells of them", async () => {
+    add("20990101000000_rack", 'ALTER TABLE "nodes" ADD COLUMN "rack" text;');
+    expect(await migrateBy(sql, folder)).toEqual({ made: ["20990101000000_rack"], unknown: [] });
+    expect(await migrateBy(sql, folder)).toEqual({ made: [], unknown: [] });
+    expect(await migrateBy(sql)).toEqual({ made: [], unknown: ["20990101000000_rack"] });
+  });
+
+  test("of a release that cannot do without what was taken away is refused, and of one that can is not", async () => {
+    const contract = "20990301000000_drop_summary__needs_20990101000000";
+    add("20990101000000_without_summary", "SELECT 1;");
+    add(contract, "SELECT 1;");
+    await migrateBy(sql, folder);
+    await expect(migrateBy(sql)).rejects.toThrow(/^The database is too new for this release: its migration 20990301000000_drop_summary__needs_20990101000000 needs .* 20990101000000, .* Start a newer release/);
+    rmSync(join(folder, contract), { recursive: true });
+    expect(await migrateBy(sql, folder)).toEqual({ made: [], unknown: [contract] });
+  });
+
+  test("waits for no table for long: it lets others pass, and tries again", async () => {
+    add("20990101000000_rack", 'ALTER TABLE "nodes" ADD COLUMN "rack" text;');
+    const other = postgres(database.url, { max: 1 });
+    parts.defer(() => other.end());
+    const held = Promise.withResolvers<void>();
+    const holding = other.begin(async (tx) => {
+      await tx`lock table nodes in row exclusive mode`;
+      await held.promise;
+    });
+    const tries: number[] = [];
+    const migrated = migrateBy(sql, folder, (tried) => {
+      tries.push(tried);
+      held.resolve();
+    });
+    expect(await migrated).toEqual({ made: ["20990101000000_rack"], unknown: [] });
+    expect(tries[0]).toBe(1);
+    await holding;
+  });
+});
