@@ -7,8 +7,10 @@ import { messageOf } from "../src/errors.ts";
 import { measureAdmission } from "./admission.ts";
 import { measureColdStart } from "./cold-start.ts";
 import { measureCycles } from "./cycles.ts";
+import { measureIsolation } from "./isolation.ts";
 import { measureLatency } from "./latency.ts";
 import { measureLists } from "./lists.ts";
+import { measureProfile } from "./profile.ts";
 import { measureRuns } from "./runs.ts";
 import { openSite } from "./site.ts";
 import type { Site } from "./site.ts";
@@ -18,9 +20,9 @@ import { measureWholeFleet } from "./whole-fleet.ts";
 
 const FLAGS = {
   only: { type: "string", help: "subjects, separated by commas; all of them if absent" },
-  runs: { type: "string", default: "2000", help: "runs: how many" },
+  runs: { type: "string", default: "2000", help: "runs, profile: how many" },
   rounds: { type: "string", default: "2", help: "runs, cycles, admission, lists and start: how often each" },
-  concurrency: { type: "string", default: "32", help: "runs, cycles, fleet, statements: how many at a time" },
+  concurrency: { type: "string", default: "32", help: "runs, cycles, fleet, profile, statements: how many at a time" },
   fleets: { type: "string", default: "100,1000,10000", help: "cycles: sizes" },
   cycles: { type: "string", default: "10000", help: "cycles: how many each fleet lives through" },
   fleet: { type: "string", default: "10000", help: "fleet: nodes" },
@@ -31,6 +33,7 @@ const FLAGS = {
   requests: { type: "string", default: "200", help: "lists: how many a round" },
   fanout: { type: "string", default: "1,100,1000,5000", help: "streams: counts of subscribers" },
   events: { type: "string", default: "40", help: "streams: how many transitions reach each of them" },
+  calls: { type: "string", default: "20000", help: "isolation: how many" },
   help: { type: "boolean" },
 } as const;
 
@@ -49,12 +52,14 @@ interface Subject {
 const SUBJECTS: Readonly<Record<string, Subject>> = {
   start: { flags: ["rounds"], measure: (site) => measureColdStart(site, { rounds }) },
   statements: { flags: ["concurrency"], measure: (site) => countStatements(site, { concurrency }) },
+  isolation: { flags: ["calls"], measure: () => measureIsolation({ calls: Number(flags.calls) }) },
   latency: { flags: ["subscribers", "transitions"], measure: (site) => measureLatency(site, { subscribers: numbers(flags.subscribers), transitions: Number(flags.transitions) }) },
   lists: { flags: ["tables", "requests", "rounds"], measure: (site) => measureLists(site, { nodes: numbers(flags.tables), rounds, requests: Number(flags.requests) }) },
   admission: { flags: ["nodes", "rounds"], measure: (site) => measureAdmission(site, { nodes: numbers(flags.nodes), rounds }) },
   streams: { flags: ["fanout", "events"], measure: (site) => measureStreams(site, { subscribers: numbers(flags.fanout), events: Number(flags.events) }) },
   fleet: { flags: ["fleet", "concurrency"], measure: (site) => measureWholeFleet(site, { nodes: Number(flags.fleet), concurrency }) },
   cycles: { flags: ["fleets", "cycles", "rounds", "concurrency"], measure: (site) => measureCycles(site, { fleets: numbers(flags.fleets), cycles: Number(flags.cycles), rounds, concurrency }) },
+  profile: { flags: ["runs", "concurrency"], measure: (site) => measureProfile(site, { runs, concurrency }) },
   runs: { flags: ["runs", "rounds", "concurrency"], measure: (site) => measureRuns(site, { runs, rounds, concurrency }) },
 };
 

@@ -22,6 +22,8 @@ export interface TrafficOptions {
 const GROUP = 20;
 const LOOK_EVERY_MS = 250;
 const STREAM_SECONDS_MAX = 20;
+/** Between a stream that has left and the next one. */
+const AWAY_MS = 300;
 /** Of cycles: how many have nodes aborted, or are stopped and restarted. */
 const ABORTED = 0.2;
 const STOPPED = 0.2;
@@ -129,6 +131,7 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
         const query = index % 3 === 0 && newest !== "" ? operationStream(newest) : NODE_STREAM;
         await (index % 2 === 0 ? bySocket : byEvents)(query, Math.round(500 + Math.random() * STREAM_SECONDS_MAX * 1_000));
         note("streams");
+        await delay(AWAY_MS);
       }),
     ),
   ];

@@ -7,7 +7,7 @@
  * Options: --minutes 24 --nodes 200 --streams 24. Ends with 1 when something grows.
  */
 import { once } from "node:events";
-import { readdirSync } from "node:fs";
+import { readdirSync, readlinkSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { fileURLToPath } from "node:url";
@@ -39,7 +39,7 @@ const COLUMNS = {
   "dead rows": { judged: false, decimals: 0 },
 } as const;
 type Column = keyof typeof COLUMNS;
-type Look = Readonly<Record<Column, number>> & { readonly minute: number };
+type Look = Readonly<Record<Column, number>> & { readonly minute: number; /** Handles and file descriptors by their kind. */ readonly kinds: ReadonlyMap<string, number> };
 
 async function main(): Promise<void> {
   await using site = await openSite();
@@ -68,6 +68,7 @@ async function lookAt({ child, pid }: Served, sql: postgres.Sql): Promise<Omit<L
   const answer = once(child, "message") as Promise<[{ readonly held: { readonly rss: number; readonly heapUsed: number; readonly buffers: number; readonly resources: Readonly<Record<string, number>>; readonly lagMs: number } }]>;
   child.send("held");
   const [{ held }] = await answer;
+  const fds = fdsOf(pid);
   const [row] = await sql`
     select (select count(*) from pg_stat_activity where datname = current_database())::int as connections,
            (select sum(pg_total_relation_size(relid)) from pg_stat_user_tables)::float8 as bytes,
@@ -77,12 +78,32 @@ async function lookAt({ child, pid }: Served, sql: postgres.Sql): Promise<Omit<L
     "buffers MB": held.buffers / MB,
     "RSS MB": held.rss / MB,
     handles: Object.values(held.resources).reduce((sum, count) => sum + count, 0),
-    fds: readdirSync(`/proc/${pid}/fd`).length,
+    fds: fds.length,
     "PostgreSQL connections": Number(row?.["connections"]),
     "event loop, worst ms": held.lagMs,
     "tables MB": Number(row?.["bytes"]) / MB,
     "dead rows": Number(row?.["dead"]),
+    kinds: countOf([...Object.entries(held.resources).flatMap(([kind, count]) => Array.from({ length: count }, () => kind)), ...fds.map((kind) => `fd ${kind}`)]),
   };
+}
+
+function countOf(kinds: readonly string[]): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>();
+  for (const kind of kinds.toSorted()) counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  return counts;
+}
+
+/** What each file descriptor of a process is: socket, pipe, anon_inode, or a path. */
+function fdsOf(pid: number): string[] {
+  const folder = `/proc/${pid}/fd`;
+  return readdirSync(folder).flatMap((fd) => {
+    try {
+      return readlinkSync(`${folder}/${fd}`).replace(/:\[\d+\]$/, "");
+    } catch {
+      // Closed since.
+      return [];
+    }
+  });
 }
 
 /** Prints what each column has come to; answers whether nothing that is judged grows. */
@@ -98,6 +119,7 @@ function verdict(looks: readonly Look[]): boolean {
     return [name, shown(Math.min(...all), decimals), shown(mean, decimals), shown(Math.max(...all), decimals), `${shown(rise, decimals)} ± ${shown(error, decimals)}`, judged ? (grows ? "GROWS" : "flat") : "", curve(all)];
   });
   printTable(["", "least", "mean of 2nd half", "most", "growth an hour", "verdict", "over time"], rows);
+  if (!isFlat) for (const look of [half[0], half.at(-1)]) console.log(`  at ${shown(look?.minute ?? null)} min: ${[...(look?.kinds ?? [])].map(([kind, count]) => `${kind} ${count}`).join(", ")}`);
   console.log(isFlat ? "  Nothing grows." : "  Something grows.");
   return isFlat;
 }
