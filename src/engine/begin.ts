@@ -14,6 +14,7 @@ import { plansByHashes } from "../store/plans.ts";
 import { lockRunsInTurn, updateRun, updateRuns } from "../store/runs.ts";
 import type { RunRow } from "../store/runs.ts";
 import { readSite } from "../store/site.ts";
+import { createBreaks } from "./breaks.ts";
 import type { Queue } from "./queue.ts";
 import { move } from "./transition.ts";
 import type { Work } from "./transition.ts";
@@ -41,7 +42,9 @@ export interface Beginning {
  */
 export async function beginRuns(work: Work, queue: Queue, operation: { readonly id: string; readonly reason: string | null }, actor: string, beginnings: readonly Beginning[]): Promise<void> {
   const groups = new Map<string, Beginning[]>();
+  const mayBreak = createBreaks();
   for (const beginning of beginnings) {
+    await mayBreak();
     const { node, plan, target } = beginning;
     const key = JSON.stringify([node.state, plan.legs[0]?.enter ?? [], target, stageOnEntering(plan, 0)]);
     const group = groups.get(key);

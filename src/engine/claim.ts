@@ -4,6 +4,7 @@
  */
 import type { Wish } from "../lifecycle/operation-states.ts";
 import type { Registry } from "../drivers/registry.ts";
+import type { Observer } from "../observer.ts";
 import { attemptsUnderWay } from "../store/attempts.ts";
 import type { AttemptRow, TimedAttempt } from "../store/attempts.ts";
 import { nodesByIds, secretsOfNodes } from "../store/nodes.ts";
@@ -26,6 +27,7 @@ import type { Work } from "./transition.ts";
 export interface ClaimParts extends BoundaryParts {
   readonly queue: Queue;
   readonly registry: Registry;
+  readonly observer: Observer;
   /** Whether this process began an attempt and knows that it never entered it: it was not told whether that was stored. */
   wasNeverEntered(run: RunRow, attempt: AttemptRow): boolean;
 }
@@ -85,7 +87,8 @@ export async function claim(parts: ClaimParts, ledger: Ledger, job: HeldJob, rea
   const { node, plan, attempt } = reads;
   const fence = run.fence + 1;
   ledger.changeRun({ fence, owner: job.id, state: "RUNNING", startedAt: run.startedAt ?? ledger.now, wakeAt: null, waitReason: null, waitingSince: null, waitFor: null });
-  const opened = await openMachine(parts.registry, node, reads.secrets);
+  const opened = await openMachine(parts.registry, node, reads.secrets, parts.observer);
+  ledger.afterCommit(() => parts.observer.runClaimed({ operationId: run.operationId, runId: run.id, node: node.name, purpose: run.purpose }, { first: run.startedAt === null, takenOver: attempt?.state === "RUNNING" }));
   const held: Held = { run, fence, job, plan, node, leg: run.leg, position: run.position, machine: "problem" in opened ? unusable(node) : opened };
   if ("problem" in opened) {
     return failRun(ledger, held, attempt ?? null, { code: "UNSUPPORTED_BY_DRIVER", reason: `Node ${node.name}: ${opened.problem}`, retryable: false });

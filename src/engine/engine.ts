@@ -120,13 +120,13 @@ const DRAIN_MS = 5_000;
 
 export async function createEngine(options: EngineOptions): Promise<Engine> {
   const { database, registry, bell, log, concurrency, observer = NOBODY } = options;
-  const transact = createTransact(database, bell);
+  const transact = createTransact(database, bell, observer);
   // The queue makes its tables at the first start, and of two that do so at once one would fail.
-  const queue = await database.inTurn(() => createQueue({ connection: database.connection, bell, log, concurrency, connectionsMax: database.pools.queue, supervises: options.works !== false }));
-  const turns = createTurns({ database, transact, registry, queue, log });
+  const queue = await database.inTurn(() => createQueue({ connection: database.connection, bell, log, observer, concurrency, connectionsMax: database.pools.queue, supervises: options.works !== false }));
+  const turns = createTurns({ database, transact, registry, queue, observer, log });
   const { nudge } = turns;
-  const runner = createRunner({ database, transact, registry, queue, nudge, bell, log, abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS });
-  const parts = { transact, registry, queue, nudge, checkWishes: runner.checkWishes };
+  const runner = createRunner({ database, transact, registry, queue, nudge, bell, log, observer, abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS });
+  const parts = { transact, registry, queue, nudge, observer, checkWishes: runner.checkWishes };
   const prober = createProber({ database, transact, registry, log, observer, probeMs: options.probeMs ?? PROBE_MS });
   const powerReader = createPowerReader({ database, transact, registry, bell, log, observer });
   let recovery: { close(): void } | undefined;

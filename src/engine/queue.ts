@@ -14,6 +14,8 @@
 import { PgBoss } from "pg-boss";
 import type { Job } from "pg-boss";
 import type { Log } from "../log.ts";
+import { NOBODY } from "../observer.ts";
+import type { Observer } from "../observer.ts";
 import type { Bell } from "../store/bell.ts";
 import { runStatement } from "../store/database.ts";
 import type { Connection, Tx } from "../store/database.ts";
@@ -55,6 +57,8 @@ export interface Queue {
   isHeld(jobId: string): Promise<boolean>;
   /** Whether this process has held the job's lease for certain until a moment ago. Else somebody may have taken the run over. */
   isFresh(job: HeldJob): boolean;
+  /** Whether jobs of runs have been due for so many seconds while nobody in any process took work. */
+  isUnattended(seconds: number): Promise<boolean>;
   /** Stores a timer of an operation. */
   timer(work: Work, timer: Timer, seconds: number): Promise<void>;
   /** Stores the job of a discovery, to be taken at once. */
@@ -76,6 +80,7 @@ export interface QueueOptions {
   readonly connection: Connection;
   readonly bell: Bell;
   readonly log: Log;
+  readonly observer?: Observer;
   /** Runs worked on at the same time by this process. */
   readonly concurrency: number;
   /** Connections of the queue's own. */
@@ -142,6 +147,10 @@ const RENEW = `
   )
   returning id`;
 
+const UNATTENDED = `
+  select exists (select from pgboss.job where name = $1 and state < 'active' and start_after < pgboss.job_now() - make_interval(secs => $2))
+    and not exists (select from pgboss.job where name = $1 and state = 'active' and heartbeat_on > pgboss.job_now() - make_interval(secs => $2)) as unattended`;
+
 /** Locks jobs in one order, before a statement that would lock them in any. */
 const LOCK = "select from pgboss.job where name = $1 and id = any($2::uuid[]) order by id for update";
 
@@ -150,7 +159,7 @@ const KEY_INDEX = "ostler_job_by_key";
 const KEY_INDEX_LOCK = 7_246_519_204;
 
 export async function createQueue(options: QueueOptions): Promise<Queue> {
-  const { connection, bell, log, concurrency } = options;
+  const { connection, bell, log, concurrency, observer = NOBODY } = options;
   const boss = new PgBoss({
     ...("url" in connection ? { connectionString: connection.url } : connection),
     schema: "pgboss",
@@ -188,15 +197,18 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
 
   function begin(queue: string, job: Job<JobData>, heldAt: number): void {
     const { runId, operationId } = job.data;
+    observer.inHand(queue, 1);
     const done = workOn(queue, job)
       .catch(async (error: unknown) => {
         if (handedBack) return;
+        observer.queueFailed("job");
         log.error({ err: error, runId, operationId }, "a job failed and is tried again");
         await boss.fail(queue, job, { message: String(error) });
       })
       .catch((error: unknown) => log.error({ err: error, runId }, "a failed job could not be handed back; its lease will run out"))
       .finally(() => {
         active.delete(job.id);
+        observer.inHand(queue, -1);
         if (queue !== RUNS) rareAt = 0;
         poke();
       });
@@ -237,6 +249,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
         more = (await take(RUNS, concurrency)) || moreRare;
       } catch (error) {
         lostAt = performance.now();
+        observer.queueFailed("fetch");
         log.warn({ err: error }, "the queue cannot be read; trying again");
       }
       if (more || poked || stopping) continue;
@@ -273,6 +286,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       work()
         .catch((error: unknown) => {
           lostAt = performance.now();
+          observer.queueFailed("heartbeat");
           log.warn({ err: error }, `${what}; it is repeated`);
         })
         .finally(() => {
@@ -341,6 +355,10 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     wakeMany,
     async isHeld(jobId) {
       return (await boss.findJobs(RUNS, { id: jobId })).some(({ state }) => state === "active");
+    },
+    async isUnattended(seconds) {
+      const { rows } = await boss.getDb().executeSql(UNATTENDED, [RUNS, seconds]);
+      return (rows as { unattended: boolean }[])[0]?.unattended === true;
     },
     isFresh: ({ id, retryCount }) => {
       const entry = active.get(id);

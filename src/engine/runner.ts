@@ -13,6 +13,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { PlannedStep } from "../store/records.ts";
 import type { Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
+import type { Observer } from "../observer.ts";
 import type { AttemptRow } from "../store/attempts.ts";
 import type { Bell } from "../store/bell.ts";
 import { isConnectionLoss } from "../store/database.ts";
@@ -44,6 +45,7 @@ export interface RunnerParts {
   readonly nudge: () => void;
   readonly bell: Bell;
   readonly log: Log;
+  readonly observer: Observer;
   /** How long a step may take to end after its signal fired, and how long a tear-down may take, in ms. */
   readonly abortGraceMs: number;
   readonly tearDownMs: number;
@@ -88,6 +90,7 @@ export function createRunner(parts: RunnerParts): Runner {
   const claims = {
     ...boundary,
     registry,
+    observer: parts.observer,
     wasNeverEntered: (run: { readonly id: string; readonly fence: number }, attempt: AttemptRow) => {
       const known = unsure.get(run.id);
       return known !== undefined && known.fence === run.fence && known.begun === attempt.startedAt.getTime();
@@ -163,6 +166,7 @@ export function createRunner(parts: RunnerParts): Runner {
       attemptKey: `${attempt.runId}:${attempt.step}:${attempt.number}`,
       variables: held.run.variables,
       confirm: () => confirm(held),
+      about: { operationId: held.run.operationId, runId: held.run.id, attempt: attempt.number },
       log,
       said,
     };
@@ -247,7 +251,7 @@ export function createRunner(parts: RunnerParts): Runner {
         .catch(async (error: unknown) => {
           if (!(error instanceof Fenced)) throw error;
           if (released) return;
-          log.info({ runId }, "another process has taken over the run");
+          parts.observer.fenced({ runId });
           await parts.transact((work) => queue.end(work, [job]));
         })
         .finally(() => holdings.delete(runId));

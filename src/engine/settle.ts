@@ -9,6 +9,7 @@ import { cleanUpRoute } from "../lifecycle/verbs.ts";
 import { outcome } from "../lifecycle/operation-states.ts";
 import type { FinalRunState } from "../lifecycle/operation-states.ts";
 import type { Registry } from "../drivers/registry.ts";
+import type { Observer } from "../observer.ts";
 import { lockNodes } from "../store/nodes.ts";
 import type { NodeRow } from "../store/nodes.ts";
 import { finalCounts, finishOperation, hasUnfinishedRun, lockOperation, noteFirstFailure, updateOperation } from "../store/operations.ts";
@@ -29,6 +30,7 @@ const CLEAN_UP_REASON = "clean-up after a failure";
 
 export interface SettleParts extends BeginParts {
   readonly registry: Registry;
+  readonly observer: Observer;
 }
 
 /** A run that has ended, and its failure where it has one. */
@@ -46,6 +48,9 @@ export interface RunEnd {
 export async function settleEnds(work: Work, parts: SettleParts, ends: readonly RunEnd[]): Promise<void> {
   if (ends.length === 0) return;
   work.afterCommit(parts.nudge);
+  work.afterCommit(() => {
+    for (const { run, state } of ends) parts.observer.runEnded({ operationId: run.operationId, runId: run.id, node: run.nodeName, purpose: run.purpose, startedAt: run.startedAt }, state);
+  });
   const byOperation = Map.groupBy(ends, ({ run }) => run.operationId);
   for (const operationId of [...byOperation.keys()].toSorted()) await settleOperation(work, parts, operationId, byOperation.get(operationId) ?? []);
 }
@@ -111,7 +116,9 @@ export async function finishWhenDone(work: Work, parts: SettleParts, operationId
     const begun = await startCleanUps(work, parts, operation, await runsOfOperation(work.tx, operationId, "WORK"));
     if (begun > 0) return;
   }
-  await finishOperation(work.tx, operationId, outcome(counts, { wish: operation.wish, cleanedUpAll }));
+  const state = outcome(counts, { wish: operation.wish, cleanedUpAll });
+  await finishOperation(work.tx, operationId, state);
+  work.afterCommit(() => parts.observer.operationEnded({ operationId, kind: operation.kind, state, createdAt: operation.createdAt }));
 }
 
 function isDeaf(run: RunRow | undefined): boolean {

@@ -6,7 +6,11 @@
  */
 import { next } from "../lifecycle/machine.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
+import { createBreaks } from "./breaks.ts";
+import { NOBODY } from "../observer.ts";
+import type { Observer } from "../observer.ts";
 import type { Bell } from "../store/bell.ts";
+import { isConnectionLoss } from "../store/database.ts";
 import type { Database, Tx } from "../store/database.ts";
 import { changeHeldNodes, moveNodes } from "../store/nodes.ts";
 import type { HeldNodeChange, MovedNode, NodeMove } from "../store/nodes.ts";
@@ -30,16 +34,21 @@ export interface Work {
 
 export type Transact = <T>(work: (work: Work) => Promise<T>) => Promise<T>;
 
-export function createTransact(database: Database, bell: Bell): Transact {
+export function createTransact(database: Database, bell: Bell, observer: Observer = NOBODY): Transact {
   return async (body) => {
     let effects: (() => void)[] = [];
+    let transitions: NewTransition[] = [];
     const result = await database.transaction(async (tx) => {
-      const transitions: NewTransition[] = [];
+      transitions = [];
       effects = [];
       const answer = await body({ tx, log: (transition) => transitions.push(transition), afterCommit: (effect) => effects.push(effect) });
       if (transitions.length > 0) await appendTransitions(tx, transitions);
       return answer;
+    }).catch((error: unknown) => {
+      if (isConnectionLoss(error)) observer.connectionLost();
+      throw error;
     });
+    if (transitions.length > 0) observer.appended(transitions.length);
     bell.ring();
     for (const effect of effects) effect();
     return result;
@@ -75,7 +84,9 @@ export interface Hop {
 export async function move(work: Work, nodeIds: readonly string[], from: NodeState, event: NodeEvent, context: MoveContext, change: NodeMove = {}): Promise<NodeState> {
   const to = next(from, event);
   const moved = new Map((await moveNodes(work.tx, nodeIds, from, to, change)).map((node) => [node.id, node]));
+  const mayBreak = createBreaks();
   for (const nodeId of nodeIds) {
+    await mayBreak();
     const node = moved.get(nodeId);
     if (!node) throw new Error(`Node ${nodeId} is not ${from}, though it was when it was locked.`);
     work.log(transitionOf(node, from, to, event, { ...context, runId: context.runIds?.get(nodeId) ?? null }));

@@ -13,6 +13,7 @@
  */
 import type { LegPhase } from "../lifecycle/verbs.ts";
 import type { Log } from "../log.ts";
+import type { Observer } from "../observer.ts";
 import type { Database } from "../store/database.ts";
 import { lockFreeNodes } from "../store/nodes.ts";
 import type { Registry } from "../drivers/registry.ts";
@@ -40,8 +41,8 @@ const LOOK_EVERY_MS = 2_000;
 const GATHER_MS = 50;
 const OVERLOOKED_AT_ONCE = 100;
 
-export function createTurns(parts: { readonly database: Database; readonly transact: Transact; readonly registry: Registry; readonly queue: Queue; readonly log: Log }): Turns {
-  const { database, transact, registry, queue, log } = parts;
+export function createTurns(parts: { readonly database: Database; readonly transact: Transact; readonly registry: Registry; readonly queue: Queue; readonly observer: Observer; readonly log: Log }): Turns {
+  const { database, transact, registry, queue, observer, log } = parts;
   let soon: NodeJS.Timeout | undefined;
   let looking: Promise<void> = Promise.resolve();
   let poll: NodeJS.Timeout | undefined;
@@ -54,7 +55,7 @@ export function createTurns(parts: { readonly database: Database; readonly trans
   }
 
   async function lookForOverlooked(): Promise<void> {
-    for (const id of await operationsOverlooked(database.reader, OVERLOOKED_AT_ONCE)) await transact((work) => takeUpOverlooked(work, { registry, queue, nudge }, id));
+    for (const id of await operationsOverlooked(database.reader, OVERLOOKED_AT_ONCE)) await transact((work) => takeUpOverlooked(work, { registry, queue, nudge, observer }, id));
   }
 
   function afterwards(what: () => Promise<void>): void {

@@ -32,7 +32,7 @@ export function changingEach<Table extends PgTable>(
   const same = key.map((field) => `${name}."${column(field).name}" = given."${field}"`);
   return [
     `update ${name} set ${[...assignments, ...also].join(", ")}`,
-    `from jsonb_to_recordset($1::text::jsonb) as given(${[...keys, "change jsonb"].join(", ")})${from && `, ${from}`}`,
+    `from json_to_recordset($1::text::json) as given(${[...keys, "change jsonb"].join(", ")})${from && `, ${from}`}`,
     `where ${[...same, ...(where === "" ? [] : [where])].join(" and ")}`,
     ...(returning === "" ? [] : [`returning ${returning}`]),
   ].join("\n");
@@ -43,7 +43,7 @@ export function insertingEach<Table extends PgTable>(table: Table, fields: reado
   const columns = getTableColumns(table) as unknown as Readonly<Record<string, PgColumn>>;
   const names = fields.map((field) => `"${columns[field]?.name ?? field}"`);
   const shape = fields.map((field) => `"${field}" ${columns[field]?.getSQLType() ?? "text"}`);
-  return `insert into ${getTableName(table)} (${names.join(", ")}) select ${fields.map((field) => (isJson(columns[field]) ? `nullif("${field}", 'null')` : `"${field}"`)).join(", ")} from jsonb_to_recordset($1::text::jsonb) as given(${shape.join(", ")})`;
+  return `insert into ${getTableName(table)} (${names.join(", ")}) select ${fields.map((field) => (isJson(columns[field]) ? `nullif("${field}", 'null')` : `"${field}"`)).join(", ")} from json_to_recordset($1::text::json) as given(${shape.join(", ")})`;
 }
 
 function valueOf(column: PgColumn, field: string): string {

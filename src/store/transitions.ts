@@ -26,7 +26,7 @@ export async function appendTransitions(tx: Tx, rows: readonly NewTransition[]):
                              target, operation_id, run_id, step, actor, reason, at)
     select drawn.position - ${rows.length} + r.ord, r."nodeId", r."nodeName", r.project, r."fromState", r."toState", r.event,
            r.sequence, r."nodeRevision", r.target, r."operationId", r."runId", r.step, r.actor, r.reason, clock_timestamp()
-    from drawn, jsonb_to_recordset(${json}::text::jsonb) as r(
+    from drawn, json_to_recordset(${json}::text::json) as r(
       ord bigint, "nodeId" uuid, "nodeName" text, project text, "fromState" text, "toState" text, event text, sequence int,
       "nodeRevision" int, target text, "operationId" uuid, "runId" uuid, step text, actor text, reason text)`);
 }
