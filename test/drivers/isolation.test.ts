@@ -364,7 +364,7 @@ describe("a call is carried over whole", () => {
   test("every function of a step, and of power", async () => {
     await using lab = await openLab();
     const file = aFile();
-    expect(await lab.step().verify?.(lab.call("sound", { memo: "seen" }))).toEqual({ kind: "wait", seconds: 1, memo: "seen" });
+    expect(await lab.step().verify?.(lab.call("sound", { memo: "look again" }))).toEqual({ kind: "wait", seconds: 1, memo: "look again" });
     await lab.step().abort?.(lab.call("sound", { file }));
     expect(readFileSync(file, "utf8")).toBe("undone");
     await lab.driver.power.set(lab.call("sound", { node: "lamp" }), "ON");

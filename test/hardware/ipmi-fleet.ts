@@ -21,6 +21,7 @@ import { isDeepStrictEqual } from "node:util";
 import { createClient } from "graphql-ws";
 import postgres from "postgres";
 import { WebSocket } from "ws";
+import { ask } from "../support/ask.ts";
 import { eventually } from "../support/eventually.ts";
 import { missingIpmiPrograms, startIpmiLab } from "../support/ipmi-lab.ts";
 import type { IpmiLab, SimulatedBmc } from "../support/ipmi-lab.ts";
@@ -445,14 +446,7 @@ interface Api {
 
 function createApi(service: Service): Api {
   const answers: string[] = [];
-  const query = async <Data>(text: string, variables: Readonly<Record<string, unknown>> = {}): Promise<Data> => {
-    const response = await fetch(service.url, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ query: text, variables }) });
-    const answer = await response.text();
-    answers.push(answer);
-    const { data, errors } = JSON.parse(answer) as { readonly data: Data; readonly errors?: readonly Refusal[] };
-    if (errors) throw new Error(errors.map(({ message }) => message).join("; "));
-    return data;
-  };
+  const query = <Data>(text: string, variables: Readonly<Record<string, unknown>> = {}): Promise<Data> => ask<Data>(service.url, text, { variables, onAnswer: (answer) => answers.push(answer) });
   const operation = async (id: string): Promise<Operation> => {
     const { operation: found } = await query<{ operation: Omit<Operation, "runs"> & { readonly runs: Page<Run> } }>(
       "query ($id: ID!) { operation(id: $id) { state startedAt finishedAt runs(first: 100) { edges { node { nodeName state startedAt finishedAt failure { code message retryable } leftAs { power tearDownError } } } } } }",
@@ -685,7 +679,8 @@ function watchChildren(service: Service): Spy {
   const isIpmitool = (line: string) => basename(line.split(" ")[0] ?? "") === "ipmitool";
   const childrenOf = (pid: number) => read(`/proc/${pid}/task/${pid}/children`).split(" ").filter((word) => word !== "").map(Number);
   const look = () => {
-    for (const pid of childrenOf(service.pid)) {
+    // Drivers run in processes of their own, which the service has started.
+    for (const pid of childrenOf(service.pid).flatMap((child) => [child, ...childrenOf(child)])) {
       const line = commandLine(pid);
       if (!isIpmitool(line)) continue;
       lines.add(line);

@@ -214,7 +214,7 @@ export default function createEvil({ memory, log }: PluginHost): Driver<Settings
     clean: {
       supportsAbort: true,
       steps: [
-        step({ abort: async ({ settings: { file } }) => void (file && appendFileSync(file, "undone")), verify: async ({ memo }) => ({ kind: "wait", seconds: 1, memo }) }),
+        step({ abort: async ({ settings: { file } }) => void (file && appendFileSync(file, "undone")), verify: async ({ memo }) => (memo === "look again" ? { kind: "wait", seconds: 1, memo } : { kind: "done" }) }),
         step({ name: "flash", title: "Likewise, and not twice", idempotent: false, interruptible: "NEVER", priority: 0 }),
       ],
     },
