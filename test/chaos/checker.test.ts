@@ -130,7 +130,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
     const [own] = enters(made, "n6");
     entryAfter(made, own as Enter, { t: 65_200 }, 65_300);
   }],
-  ["a stale owner changes the power after another has entered", "P5", /changed the power of n6/, (made) => void made.driver.push({ t: 65_161, k: "power", entry: null, replica: "r2", pid: 22, node: "n6", what: "set ON", attemptKey: "run-n6-45000:0:1", failure: null })],
+  ["a stale owner changes the power after another has entered", "P5", /changed the power of n6/, (made) => void made.driver.push({ t: 65_161, k: "power", entry: null, replica: "r2", pid: 220, parent: 22, node: "n6", what: "set ON", attemptKey: "run-n6-45000:0:1", failure: null })],
   ["one claim is used by two processes", "P5", /was made twice/, (made) => entryAfter(made, enters(made, "n1")[0] as Enter, { t: 4_150, replica: "r2", pid: 22 }, 4_160)],
   ["an owner is robbed while he is well", "P5", /nothing had befallen/, (made) => {
     const [own] = enters(made, "n5");
@@ -207,7 +207,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
   ["an attempt outlives its deadline", "P10", /ended 7\d s after its deadline/, (made) => set(row(made, "attempts", { run_id: "run-n4-20000" }), { finished_at: iso(119_000) })],
   ["an attempt never ends", "P10", /has not ended 72 s after its deadline/, (made) => set(row(made, "attempts", { run_id: "run-n4-20000" }), { finished_at: null, state: "RUNNING" })],
   ["a dead process's run is taken up too late", "P11", /nothing was heard of the run for 5\d s/, (made) => {
-    for (const entry of enters(made, "n2").filter(({ attemptKey, pid }) => attemptKey.startsWith("run-n2-6000") && pid === 22)) {
+    for (const entry of enters(made, "n2").filter(({ attemptKey, replica }) => attemptKey.startsWith("run-n2-6000") && replica === "r2")) {
       set(leaveOf(made, entry), { t: leaveOf(made, entry).t + 45_000 });
       set(entry, { t: entry.t + 45_000 });
     }
@@ -336,7 +336,7 @@ const NO_FAULTS: readonly (readonly [what: string, spoil: (made: Made) => void])
   }],
   ["nobody could take a run up because the database was away", (made) => {
     blow(made, "postgres-restart", "postgres", 10_000, 59_000);
-    for (const entry of enters(made, "n2").filter(({ attemptKey, pid }) => attemptKey.startsWith("run-n2-6000") && pid === 22)) {
+    for (const entry of enters(made, "n2").filter(({ attemptKey, replica }) => attemptKey.startsWith("run-n2-6000") && replica === "r2")) {
       set(leaveOf(made, entry), { t: leaveOf(made, entry).t + 45_000 });
       set(entry, { t: entry.t + 45_000 });
     }

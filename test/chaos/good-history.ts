@@ -36,10 +36,12 @@ const BOOT = 1;
 interface At {
   readonly replica: string;
   readonly pid: number;
+  /** Whom its machines see: itself, or a process that it started for its drivers. */
+  readonly driver: { readonly replica: string; readonly pid: number; readonly parent: number };
 }
-const R1: At = { replica: "r1", pid: 11 };
-const R1_AGAIN: At = { replica: "r1", pid: 12 };
-const R2: At = { replica: "r2", pid: 22 };
+const R1: At = { replica: "r1", pid: 11, driver: { replica: "r1", pid: 11, parent: 1 } };
+const R1_AGAIN: At = { replica: "r1", pid: 12, driver: { replica: "r1", pid: 12, parent: 1 } };
+const R2: At = { replica: "r2", pid: 22, driver: { replica: "r2", pid: 220, parent: 22 } };
 
 export function goodHistory(): Made {
   const made: Made = {
@@ -100,7 +102,7 @@ export function goodHistory(): Made {
   }
 
   /** An entry of a step; answers its path. */
-  function enter(t: number, left: number, how: Leave["how"], { replica, pid }: At, runId: string, step: number, more: Partial<Enter> = {}): string {
+  function enter(t: number, left: number, how: Leave["how"], { driver: at }: At, runId: string, step: number, more: Partial<Enter> = {}): string {
     const run = final.runs.find(({ id }) => id === runId) ?? {};
     const attempt = attemptOf(runId, step) ?? {};
     if (more.part !== "abort") {
@@ -110,7 +112,7 @@ export function goodHistory(): Made {
     const path = pathOf(runId, Number(run["generation"]));
     const entry = `e${(last += 1)}`;
     driver.push({
-      t, k: "enter", entry, replica, pid, node: String(run["node_name"]), attemptKey: `${runId}:${step}:1`, phase: "clean", step: step === WIPE ? "wipe" : "boot", part: "run",
+      t, k: "enter", entry, ...at, node: String(run["node_name"]), attemptKey: `${runId}:${step}:1`, phase: "clean", step: step === WIPE ? "wipe" : "boot", part: "run",
       memo: false, callback: false, idempotent: step === WIPE, interruptible: "ALWAYS", deadline: String(attempt["deadline_at"]), timeoutSeconds: 600, path, ...more,
     });
     driver.push({ t: left, k: "leave", entry, how, detail: null });
@@ -178,7 +180,7 @@ export function goodHistory(): Made {
     ask(1_990, "r1", "manageNodes", [node], {}, `key-manage-${node}`, { operationId: `op-${node}-2000`, replayed: false, refusals: [], results: [accepted(node, runId)] });
     move(2_005, node, "verify", "VERIFYING", runId);
     final.attempts.push({ run_id: runId, step: 0, number: 1, state: "SUCCEEDED", entries: 1, label: "power.verify", failure: null, started_at: iso(2_010), deadline_at: iso(62_010), finished_at: iso(2_050) });
-    driver.push({ t: 2_020, k: "power", entry: null, ...R1, node, what: "read", attemptKey: null, failure: null });
+    driver.push({ t: 2_020, k: "power", entry: null, ...R1.driver, node, what: "read", attemptKey: null, failure: null });
     move(2_050, node, "done", "MANAGEABLE", runId);
     endRun(2_050, runId);
   }
@@ -213,7 +215,7 @@ export function goodHistory(): Made {
   enter(10_110, 10_180, "cut", R2, given, WIPE);
   ask(10_150, "r1", "abort", ["n3"], { work: { names: ["n3"] } }, null, { operationId: "op-n3-10000", replayed: null, refusals: [], results: [accepted("n3", given, "NOW")], after: 20 });
   enter(10_190, 10_200, "done", R2, given, WIPE, { part: "abort" });
-  driver.push({ t: 10_210, k: "power", entry: null, ...R2, node: "n3", what: "set OFF", attemptKey: null, failure: null });
+  driver.push({ t: 10_210, k: "power", entry: null, ...R2.driver, node: "n3", what: "set OFF", attemptKey: null, failure: null });
   end(10_250, given, WIPE, { state: "ABORTED" });
   move(10_250, "n3", "abort", "CLEAN_FAILED", given);
   endRun(10_250, given, "ABORTED", { wish: "ABORT" });

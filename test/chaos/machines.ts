@@ -23,8 +23,8 @@ export type MachinesCommand =
 export type Misbehaviour = "throw" | "junk" | "hang" | "block" | "exit";
 
 /** What the driver says. `id` is its own number for the call. */
-type Said = { readonly id: number; readonly replica: string; readonly pid: number } & (
-  | (Omit<Enter, "t" | "k" | "entry" | "callback" | "replica" | "pid"> & { readonly say: "enter"; readonly called: boolean })
+type Said = { readonly id: number; readonly replica: string; readonly pid: number; readonly parent: number } & (
+  | (Omit<Enter, "t" | "k" | "entry" | "callback" | "replica" | "pid" | "parent"> & { readonly say: "enter"; readonly called: boolean })
   | { readonly say: "power"; readonly node: string; readonly what: string; readonly attemptKey: string | null }
   | { readonly say: "cut" }
 );
@@ -68,8 +68,8 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
     function enter(said: Entered): void {
       entries += 1;
       const entry = `e${entries}`;
-      const { replica, pid, node, attemptKey, phase, step, part, memo, called, idempotent, interruptible, deadline, timeoutSeconds, path } = said;
-      calls.write({ t: clock(), k: "enter", entry, replica, pid, node, attemptKey, phase, step, part, memo, callback: called, idempotent, interruptible, deadline, timeoutSeconds, path });
+      const { replica, pid, parent, node, attemptKey, phase, step, part, memo, called, idempotent, interruptible, deadline, timeoutSeconds, path } = said;
+      calls.write({ t: clock(), k: "enter", entry, replica, pid, parent, node, attemptKey, phase, step, part, memo, callback: called, idempotent, interruptible, deadline, timeoutSeconds, path });
       const runId = attemptKey.split(":")[0] ?? "";
       const known = paths.get(runId) ?? [];
       paths.set(runId, [...known, path].slice(-PATHS_MAX));
@@ -84,10 +84,10 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
       inside.set(said.id, { entry, timer });
     }
 
-    function power({ id, replica, pid, node, what, attemptKey }: Extract<Said, { say: "power" }>): void {
+    function power({ id, replica, pid, parent, node, what, attemptKey }: Extract<Said, { say: "power" }>): void {
       const luck = fate(node, what, Math.floor(clock() / 1_000));
       const failure = luck.often(0.01) ? `The BMC of ${node} is busy.` : null;
-      calls.write({ t: clock(), k: "power", entry: null, replica, pid, node, what, attemptKey, failure });
+      calls.write({ t: clock(), k: "power", entry: null, replica, pid, parent, node, what, attemptKey, failure });
       if (!failure && what.startsWith("set ")) powers.set(node, what === "set ON" || what === "set REBOOT" ? "ON" : "OFF");
       const state = powers.get(node) ?? "OFF";
       const after = what === "read" ? luck.weighed([[8, 0], [1, luck.whole(50, 300)]]) : luck.weighed([[6, luck.whole(5, 50)], [1, luck.whole(300, 1_500)]]);

@@ -139,6 +139,8 @@ export interface Enter extends Told {
   readonly entry: string;
   readonly replica: string;
   readonly pid: number;
+  /** Process that had started it: the replica's, where drivers run in processes of their own. */
+  readonly parent: number;
   readonly node: string;
   readonly attemptKey: string;
   readonly phase: string;
@@ -178,6 +180,7 @@ export interface Power extends Told {
   readonly entry: string | null;
   readonly replica: string;
   readonly pid: number;
+  readonly parent: number;
   readonly node: string;
   /** `read`, `set ON`, `set OFF`, `set REBOOT`, `set SOFT_OFF`, `boot PXE`, … */
   readonly what: string;

@@ -45,6 +45,8 @@ export interface Asked {
 export type Told = Extract<Answer, { ok: true }>;
 
 export interface Entry extends Omit<Enter, "k"> {
+  /** Of the replica's process, whichever the driver ran in. */
+  readonly pid: number;
   /** Order in which the machines' server saw it. */
   readonly seq: number;
   readonly runId: string;
@@ -214,7 +216,7 @@ export async function readHistory(folder: string, options: Options): Promise<His
   const { blows, phases, latest } = await readNemeses(folder);
   const { lives, samples, final: lastReplica } = await readReplicas(folder);
   const database = await readFinal(folder, wall);
-  const { entries, powers } = await readDriver(folder, database.runs);
+  const { entries, powers } = await readDriver(folder, database.runs, lives);
   const callbacks: CallBack[] = [];
   for await (const one of readRecords(folder, "callbacks")) callbacks.push(one);
   const over = phases.find(({ what }) => what === "over")?.t ?? Math.max(run.t, last, latest, lastReplica, entries.at(-1)?.t ?? 0);
@@ -310,15 +312,34 @@ async function readReplicas(folder: string) {
   return { lives, samples, final };
 }
 
-async function readDriver(folder: string, runs: ReadonlyMap<string, RunRow>) {
+/**
+ * Drivers may run in processes of their own. What counts is the replica's process that called them: the one whose pid the call
+ * has, or that started the one that has it, or, where nobody says, the newest of that replica at the time.
+ */
+function createHosts(lives: readonly Life[]): (told: Pick<Enter, "t" | "replica" | "pid" | "parent">) => number {
+  const known = new Map<string, number>();
+  const byName = Map.groupBy(lives, ({ name }) => name);
+  return ({ t, replica, pid, parent }) => {
+    const key = `${replica} ${pid} ${parent}`;
+    const found = known.get(key);
+    if (found !== undefined) return found;
+    const there = (byName.get(replica) ?? []).filter(({ started }) => started <= t);
+    const host = there.findLast((life) => life.pid === pid && (life.ended ?? Infinity) >= t) ?? there.findLast((life) => life.pid === parent) ?? there.at(-1);
+    known.set(key, host?.pid ?? pid);
+    return host?.pid ?? pid;
+  };
+}
+
+async function readDriver(folder: string, runs: ReadonlyMap<string, RunRow>, lives: readonly Life[]) {
   const entries: Entry[] = [];
   const inside = new Map<string, Entry>();
   const powers: PowerCall[] = [];
   const generationOf = createGenerations(runs);
+  const hostOf = createHosts(lives);
   let seq = 0;
   for await (const one of readRecords(folder, "driver")) {
     seq += 1;
-    if (one.k === "power") powers.push({ ...one, seq });
+    if (one.k === "power") powers.push({ ...one, pid: hostOf(one), seq });
     else if (one.k === "leave") {
       const entry = inside.get(one.entry);
       if (!entry || entry.left !== null) continue;
@@ -326,7 +347,7 @@ async function readDriver(folder: string, runs: ReadonlyMap<string, RunRow>) {
       inside.delete(one.entry);
     } else {
       const [runId = "", index = "", number = ""] = one.attemptKey.split(":");
-      const entry: Entry = { ...one, seq, runId, index: Number(index), number: Number(number), generation: generationOf(runId, one.path), left: null, how: null, detail: null };
+      const entry: Entry = { ...one, pid: hostOf(one), seq, runId, index: Number(index), number: Number(number), generation: generationOf(runId, one.path), left: null, how: null, detail: null };
       entries.push(entry);
       inside.set(one.entry, entry);
     }

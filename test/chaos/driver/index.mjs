@@ -24,6 +24,9 @@ class MachineError extends Error {
   }
 }
 
+/** Read at once: who has lost its parent is given another. */
+const PARENT = process.ppid;
+
 /** The wire to the machines' server: a line of JSON each way. What was asked when it breaks is refused, as retryable. */
 function wire() {
   const waiting = new Map();
@@ -53,7 +56,7 @@ function wire() {
     socket = made;
     return made;
   };
-  const tell = (said) => open().write(`${JSON.stringify({ ...said, replica: process.env.CHAOS_REPLICA ?? "?", pid: process.pid })}\n`);
+  const tell = (said) => open().write(`${JSON.stringify({ ...said, replica: process.env.CHAOS_REPLICA ?? "?", pid: process.pid, parent: PARENT })}\n`);
   return {
     tell,
     /** Asks, and gives the order that comes back; tells the server when the signal fires first. */
