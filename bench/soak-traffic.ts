@@ -30,13 +30,16 @@ const STOPPED = 0.2;
 /** How long a step of a node takes, in ms: from here to twice that. */
 const STEP_MS = 40;
 const REGISTERED_AT_ONCE = 100;
+const TEXT_LENGTH_MAX = 200;
+/** How what must not happen begins among what was done. */
+export const WRONG = "wrong:";
 
 interface Payload {
   readonly operation: { readonly uuid: string } | null;
   readonly errors: readonly { readonly code: string; readonly message: string }[];
 }
 
-const NODE_STREAM = "subscription { nodeTransitions(snapshot: true) { __typename ... on Transition { cursor nodeName to node { state currentRun { uuid } } } ... on StreamBookmark { caughtUp } } }";
+const NODE_STREAM = "subscription { nodeTransitions(snapshot: true) { __typename ... on Transition { cursor nodeName to node { state currentRun { id } } } ... on StreamBookmark { caughtUp } } }";
 const operationStream = (id: string) => `subscription { operationUpdates(id: "${id}") { cursor operation { state finishedCount } run { nodeName state currentStep { name } } } }`;
 
 export async function startTraffic({ url, nodes, streams }: TrafficOptions): Promise<Traffic> {
@@ -87,11 +90,12 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
   async function bySocket(query: string, milliseconds: number): Promise<void> {
     const socket = new WebSocket(`${url.replace("http", "ws")}/graphql`, "graphql-transport-ws");
     const closed = new Promise<void>((give) => socket.once("close", () => give()));
-    socket.on("error", () => note("streams that failed"));
+    socket.on("error", (error) => note(`${WRONG} ${error.message}`));
     socket.on("open", () => socket.send('{"type":"connection_init"}'));
     socket.on("message", (data: Buffer) => {
       const text = data.toString("latin1");
       if (text.includes('"connection_ack"')) socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: { query } }));
+      else if (text.includes('"errors":[') || text.includes('"type":"error"')) note(`${WRONG} a stream was answered ${text.slice(0, TEXT_LENGTH_MAX)}`);
       else if (text.includes('"type":"next"')) note("items");
     });
     const timer = setTimeout(() => socket.close(), milliseconds);
@@ -103,7 +107,11 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
     const leaving = AbortSignal.timeout(milliseconds);
     try {
       const response = await fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json", accept: "text/event-stream" }, body: JSON.stringify({ query }), signal: leaving });
-      for await (const chunk of response.body ?? []) if (Buffer.from(chunk as Uint8Array).includes("event: next")) note("items");
+      for await (const chunk of response.body ?? []) {
+        const text = Buffer.from(chunk as Uint8Array).toString("latin1");
+        if (text.includes('"errors":[')) note(`${WRONG} a stream was answered ${text.slice(0, TEXT_LENGTH_MAX)}`);
+        else if (text.includes("event: next")) note("items");
+      }
     } catch (error) {
       if (!leaving.aborted) throw error;
     }
@@ -112,7 +120,7 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
   const untilOver = async (work: () => Promise<void>): Promise<void> => {
     while (!over) {
       await work().catch((error: unknown) => {
-        note(`failed: ${String(error).slice(0, 100)}`);
+        note(`${WRONG} ${String(error).slice(0, TEXT_LENGTH_MAX)}`);
         return delay(LOOK_EVERY_MS);
       });
     }
