@@ -12,6 +12,7 @@ import { fileURLToPath } from "node:url";
 import { createClient } from "graphql-ws";
 import { WebSocket } from "ws";
 import { startEmbedded } from "../../src/store/embedded.ts";
+import { ask as askService } from "../support/ask.ts";
 
 export interface ReplicaSetup {
   readonly databaseUrl: string;
@@ -28,6 +29,8 @@ export interface Entry {
   readonly node: string;
   readonly step?: string;
   readonly attempt?: string;
+  /** What the step had left itself; null where it was entered for the first time. */
+  readonly memo?: unknown;
   readonly done?: true;
 }
 
@@ -134,11 +137,8 @@ export function entered(journal: readonly Entry[]): Entry[] {
 }
 
 /** Asks a replica; throws what it refuses. */
-export async function ask<Data>(url: string, query: string, variables: Readonly<Record<string, unknown>> = {}): Promise<Data> {
-  const response = await fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ query, variables }) });
-  const { data, errors } = (await response.json()) as { data: Data; errors?: readonly { message: string }[] };
-  if (errors) throw new Error(errors.map(({ message }) => message).join(" "));
-  return data;
+export function ask<Data>(url: string, query: string, variables: Readonly<Record<string, unknown>> = {}): Promise<Data> {
+  return askService<Data>(url, query, { variables });
 }
 
 /** Registers fake nodes of these names. */
