@@ -11,6 +11,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { VARIABLES } from "../src/config.ts";
 import { describeDrivers } from "../src/drivers/load.ts";
 import { buildSchema, schemaText } from "../src/graphql/schema.ts";
+import { ask } from "./support/ask.ts";
 import { eventually } from "./support/eventually.ts";
 
 const MAIN = fileURLToPath(new URL("../src/main.ts", import.meta.url));
@@ -52,19 +53,12 @@ async function start(data: string, ...more: readonly string[]): Promise<Process 
   return { ...started, url };
 }
 
-async function query(url: string, text: string): Promise<Record<string, unknown>> {
-  const response = await fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ query: text }) });
-  const { data, errors } = (await response.json()) as { data: Record<string, unknown>; errors?: unknown };
-  expect(errors).toBeUndefined();
-  return data;
-}
-
 describe("the service", () => {
   const data = join(folder, "data");
 
   test("starts on an empty folder, answers, and ends at SIGTERM with 0", async () => {
     const { url, child, exited, output } = await start(data);
-    expect(await query(url, `mutation { registerNodes(input: { nodes: [{ name: "first", driver: { fake: {} } }] }) { nodes { name } errors { message } } }`)).toEqual({ registerNodes: { nodes: [{ name: "first" }], errors: [] } });
+    expect(await ask(url, `mutation { registerNodes(input: { nodes: [{ name: "first", driver: { fake: {} } }] }) { nodes { name } errors { message } } }`)).toEqual({ registerNodes: { nodes: [{ name: "first" }], errors: [] } });
     expect(output.stdout).toBe(`Ostler is ready: ${url}\n`);
     const began = Date.now();
     child.kill("SIGTERM");
@@ -75,17 +69,17 @@ describe("the service", () => {
 
   test("goes on where it was when it is killed under work", async () => {
     const first = await start(data);
-    await query(first.url, `mutation { registerNodes(input: { nodes: [{ name: "slow", driver: { fake: { waitSeconds: 1 } } }] }) { errors { message } } }`);
-    const { commissionNodes } = await query(first.url, `mutation { commissionNodes(input: { nodes: { names: ["first", "slow"] } }) { operation { uuid } errors { message } } }`);
+    await ask(first.url, `mutation { registerNodes(input: { nodes: [{ name: "slow", driver: { fake: { waitSeconds: 1 } } }] }) { errors { message } } }`);
+    const { commissionNodes } = await ask(first.url, `mutation { commissionNodes(input: { nodes: { names: ["first", "slow"] } }) { operation { uuid } errors { message } } }`);
     const { uuid } = (commissionNodes as { operation: { uuid: string } }).operation;
     first.child.kill("SIGKILL");
     expect(await first.exited).toEqual([null, "SIGKILL"]);
     const second = await start(data);
-    expect(await query(second.url, "{ nodes { edges { node { name } } } }")).toEqual({ nodes: { edges: [{ node: { name: "first" } }, { node: { name: "slow" } }] } });
+    expect(await ask(second.url, "{ nodes { edges { node { name } } } }")).toEqual({ nodes: { edges: [{ node: { name: "first" } }, { node: { name: "slow" } }] } });
     const operation = await eventually(
       "the operation ends",
       async () => {
-        const { operation: seen } = (await query(second.url, `{ operation(id: "${uuid}") { state finishedAt } }`)) as { operation: { state: string; finishedAt: string | null } };
+        const { operation: seen } = (await ask(second.url, `{ operation(id: "${uuid}") { state finishedAt } }`)) as { operation: { state: string; finishedAt: string | null } };
         return seen.finishedAt !== null && seen;
       },
       60_000,
@@ -108,7 +102,7 @@ describe("the service", () => {
     const demo = join(folder, "demo");
     for (const time of ["first", "second"]) {
       const { url, child, exited } = await start(demo, "--demo", "--plugins", `fake,${plugin}`);
-      const seen = await query(url, "{ nodes { totalCount } clusters { edges { node { name } } } drivers { name } }");
+      const seen = await ask(url, "{ nodes { totalCount } clusters { edges { node { name } } } drivers { name } }");
       expect(seen, time).toEqual({ nodes: { totalCount: 20 }, clusters: { edges: [{ node: { name: "berlin" } }, { node: { name: "oslo" } }] }, drivers: [{ name: "fake" }, { name: "own" }] });
       child.kill("SIGTERM");
       expect(await exited).toEqual([0, null]);
@@ -183,7 +177,7 @@ describe("a start that cannot be", () => {
     const second = run(["--data", data, "--port", "0", "--log", "silent"]);
     expect(await second.exited).toEqual([1, null]);
     expect(second.output.stderr).toMatch(/^Ostler cannot start: .*\n$/);
-    expect(await query(url, "{ viewer { subject } }")).toEqual({ viewer: { subject: "anonymous" } });
+    expect(await ask(url, "{ viewer { subject } }")).toEqual({ viewer: { subject: "anonymous" } });
     child.kill("SIGTERM");
     expect(await exited).toEqual([0, null]);
   }, 60_000);

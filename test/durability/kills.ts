@@ -14,6 +14,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { createClient } from "graphql-ws";
 import { WebSocket } from "ws";
+import { ask } from "../support/ask.ts";
 import { anySeed, chance } from "./lab.ts";
 
 const { values } = parseArgs({ options: { nodes: { type: "string", default: "500" }, kills: { type: "string", default: "3" }, seed: { type: "string", default: String(anySeed()) } } });
@@ -58,11 +59,8 @@ async function kill(): Promise<void> {
   await gone;
 }
 
-async function query<Data>(text: string, variables: Record<string, unknown> = {}): Promise<Data> {
-  const response = await fetch(`http://127.0.0.1:${PORT}/graphql`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ query: text, variables }) });
-  const { data, errors } = (await response.json()) as { data: Data; errors?: readonly { message: string }[] };
-  if (errors) throw new Error(errors.map(({ message }) => message).join("; "));
-  return data;
+function query<Data>(text: string, variables: Record<string, unknown> = {}): Promise<Data> {
+  return ask<Data>(`http://127.0.0.1:${PORT}`, text, { variables });
 }
 
 interface Transition {

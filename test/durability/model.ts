@@ -19,6 +19,7 @@ import type { NodeSelector } from "../../src/engine/select.ts";
 import type { SubmitAnswer, VerbRequest } from "../../src/engine/submit.ts";
 import type { Connection } from "../../src/store/database.ts";
 import { runEngine } from "../support/running-engine.ts";
+import { answeredOf } from "./answers.ts";
 import { KINDS, endOf, phasesOf, reasonsAgainst, stepsOf } from "./expectations.ts";
 import type { Facts, Kind, Options } from "./expectations.ts";
 import { anySeed, chance, openLab, plainSql } from "./lab.ts";
@@ -326,15 +327,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     const [who, askedAt] = [caller(), Date.now()];
     const answer: SubmitAnswer | AbortResult =
       kind === "ABORT" ? await engine.abort(who, { work, mode }) : kind === "STOP" ? await engine.stop(who, { work, ...(random.often(0.1) && { timeoutSeconds: 1 }) }) : await engine.withdrawAbort(who, { work });
-    const answers = answer.results.map((one) => ({
-      nodeId: one.nodeId ?? "",
-      runId: one.runId,
-      accepted: one.accepted,
-      code: one.refusal?.code ?? null,
-      effect: "effect" in one ? (one.effect as string | null) : null,
-      afterStep: "afterStep" in one ? (one.afterStep as string | null) : null,
-    }));
-    const refused = answers.length === 0 ? (answer.refusals[0]?.code ?? "nothing") : null;
+    const { answers, refused } = answeredOf(answer);
     asks.push({ verb: kind, actor: who.actor, by, mode, askedAt, answeredAt: Date.now(), refused, answers });
     if (!answers.some(({ accepted }) => accepted)) traceless.push(who.actor);
     note(`${who.actor} ${kind} ${mode} by ${by} ${by === "operation" ? operationId?.slice(0, 8) : by === "nodes" ? namesOf(chosen) : ""}: ${refused ?? answers.map((one) => (one.accepted ? (one.effect ?? "yes") : one.code)).join(" ")}`);

@@ -17,6 +17,7 @@ import type { AbortResult, RestartFrom } from "../../src/engine/interrupt.ts";
 import type { SubmitAnswer, VerbRequest } from "../../src/engine/submit.ts";
 import type { Connection } from "../../src/store/database.ts";
 import { runEngine } from "../support/running-engine.ts";
+import { answeredOf } from "./answers.ts";
 import { anySeed, chance, openLab, plainSql } from "./lab.ts";
 import type { Chance } from "./lab.ts";
 import { cutOf, flawsAtAnyMoment, flawsAtRest, flawsOfLog, flawsOfOperation, flawsOfRun, flawsOfStop, labelOf, story } from "./rules.ts";
@@ -357,16 +358,8 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     const [engine, caller, askedAt] = [random.one(engines), { actor, project: "default" }, Date.now()];
     const answer: SubmitAnswer | AbortResult =
       verb === "ABORT" ? await engine.abort(caller, { work: selector, mode, ...(powerOff !== undefined && { powerOff }) }) : await engine[verb === "STOP" ? "stop" : "withdrawAbort"](caller, { work: selector });
-    const answers = answer.results.map((one) => ({
-      nodeId: one.nodeId ?? "",
-      runId: one.runId,
-      accepted: one.accepted,
-      code: one.refusal?.code ?? null,
-      effect: "effect" in one ? (one.effect as string | null) : null,
-      afterStep: "afterStep" in one ? (one.afterStep as string | null) : null,
-    }));
+    const { answers, refused } = answeredOf(answer);
     for (const one of answers) count(`${NAMES[verb]} told ${one.accepted ? (one.effect ?? "yes") : one.code}`);
-    const refused = answers.length === 0 ? (answer.refusals[0]?.code ?? "nothing") : null;
     if (refused) count(`${NAMES[verb]} told ${refused}`);
     return { verb, actor, by, mode, askedAt, answeredAt: Date.now(), refused, answers };
   }

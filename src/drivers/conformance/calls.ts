@@ -6,21 +6,18 @@ import type { Subject } from "./subject.ts";
 
 const POWER_STATES: readonly unknown[] = ["ON", "OFF", "UNKNOWN"];
 
-export async function makeCall(
-  { driver, options, logged, named }: Subject,
-  changes: { readonly signal?: AbortSignal; readonly settings?: Readonly<Record<string, Json>> } = {},
-): Promise<Call<unknown>> {
-  const milliseconds = (options.liveSeconds ?? 60) * 1000;
+/** What a call has beside what the subject says. */
+export interface Changes {
+  readonly signal?: AbortSignal;
+  readonly settings?: Readonly<Record<string, Json>>;
+}
+
+export async function makeCall(subject: Subject, changes: Changes = {}): Promise<Call<unknown>> {
+  const { driver, options } = subject;
   return {
     node: { id: "00000000-0000-4000-8000-000000000001", name: "conformance", powerState: "UNKNOWN", labels: {} },
     settings: await accept(driver.settings, changes.settings ?? options.settings, "the settings"),
-    signal: changes.signal ?? AbortSignal.timeout(milliseconds),
-    deadline: new Date(Date.now() + milliseconds),
-    log: (message) => logged.push(message),
-    timed(name, work) {
-      named.push(name);
-      return work();
-    },
+    ...surroundings(subject, changes.signal),
   };
 }
 
@@ -82,21 +79,29 @@ async function enter(subject: Subject, step: Step<unknown>, base: Call<unknown> 
   }
 }
 
-export async function probe({ driver, options, logged, named }: Subject, address: string, changes: { readonly signal?: AbortSignal; readonly settings?: Readonly<Record<string, Json>> } = {}): Promise<unknown> {
+export async function probe(subject: Subject, address: string, changes: Changes = {}): Promise<unknown> {
+  const { driver, options } = subject;
   hold(driver.discover !== undefined, "The driver has no `discover`, but the option `discovery` says that it finds machines.");
-  const milliseconds = (options.liveSeconds ?? 60) * 1000;
   const settings = await accept(driver.discover.settings, changes.settings ?? options.discovery?.settings, "the settings of the discovery");
   return driver.discover.probe({
     address,
     settings: settings as Readonly<Record<string, Json>>,
-    signal: changes.signal ?? AbortSignal.timeout(milliseconds),
+    ...surroundings(subject, changes.signal),
+  });
+}
+
+/** What every call has: its time, and whom it tells. */
+function surroundings({ options, logged, named }: Subject, signal?: AbortSignal): Pick<Call<unknown>, "signal" | "deadline" | "log" | "timed"> {
+  const milliseconds = (options.liveSeconds ?? 60) * 1000;
+  return {
+    signal: signal ?? AbortSignal.timeout(milliseconds),
     deadline: new Date(Date.now() + milliseconds),
     log: (message) => logged.push(message),
     timed(name, work) {
       named.push(name);
       return work();
     },
-  });
+  };
 }
 
 function boundPower({ driver }: Subject, call: Call<unknown>): NodePower {
