@@ -349,7 +349,7 @@ function powerOf(basis: CallBasis, signal: AbortSignal, seen: { state: PowerStat
       if (action === "REBOOT" || (await read()) !== wanted) {
         // Cut while the power was read: nobody waits for the change any more.
         signal.throwIfAborted();
-        await told(`power ${POWER_STEPS[action].replaceAll("_", " ")}`, () => driver.power.set(given, action));
+        await told(`power set ${action.toLowerCase().replaceAll("_", " ")}`, () => driver.power.set(given, action));
         seen.state = wanted;
       }
       if (basis.machine.lastSet) basis.machine.lastSet.power = wanted;

@@ -34,7 +34,7 @@ export function createMetrics({ version }: { readonly version: string }): Metric
   const runSeconds = histogram("run_duration_seconds", "From the beginning of a run to its end, waits included.", RUNS, ["outcome"]);
   const operationsAccepted = counter("operations_accepted_total", "Operations that were begun on request.", ["verb"]);
   const operationsFinished = counter("operations_finished_total", "Operations that this process has given their final state.", ["kind", "outcome"]);
-  const takeOvers = counter("run_takeovers_total", "Runs taken over from a process that has let go of them without a word.");
+  const takeOvers = counter("run_takeovers_total", "Runs taken over in the middle of a step from a process that has let go of them.");
   const fencedWrites = counter("fenced_writes_total", "Results that were thrown away, because another process has taken the run over.");
   const stepSeconds = histogram("step_duration_seconds", "Time inside a step, from one boundary to the next; `outcome` wait: it parked and is entered again.", STEPS, ["step", "driver", "outcome"]);
   const stepsInProgress = gauge("steps_in_progress", "Steps that this process is inside.");

@@ -1,0 +1,192 @@
+/** What a scrape, and the log, tell after real work; and that neither tells a secret. */
+import { afterEach, describe, expect, test } from "vitest";
+import createFake from "../../plugins/fake/index.ts";
+import type { Driver } from "../../src/drivers/driver.ts";
+import { newestPosition } from "../../src/store/transitions.ts";
+import { eventually } from "../support/eventually.ts";
+import { runEngine } from "../support/running-engine.ts";
+import { scraped } from "../support/metrics.ts";
+import { serviceUnderTest } from "../support/service.ts";
+import type { ServiceUnderTest } from "../support/service.ts";
+
+const owned: AsyncDisposable[] = [];
+afterEach(async () => {
+  for (const one of owned.splice(0)) await one[Symbol.asyncDispose]();
+});
+
+async function watchedService(more: Parameters<typeof serviceUnderTest>[0] = {}): Promise<ServiceUnderTest> {
+  const made = await serviceUnderTest({ watched: true, ...more });
+  owned.push(made);
+  return made;
+}
+
+type Line = Readonly<Record<string, unknown>> & { readonly msg: string };
+const linesOf = ({ logLines }: ServiceUnderTest): Line[] => logLines.map((line) => JSON.parse(line) as Line);
+
+describe("after a commission, a scrape tells", () => {
+  test("what was admitted, what ran, which steps and which calls, and how it ended", async () => {
+    const ostler = await watchedService();
+    const names = await ostler.register(3);
+    const uuid = await ostler.begin("commissionNodes", names);
+    expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
+    const told = await eventually("all of it is told", async () => {
+      const samples = await scraped(ostler.url);
+      return samples.get('ostler_operations_finished_total{kind="commission",outcome="succeeded"}') === 1 && samples;
+    });
+    expect(told.get('ostler_operations_accepted_total{verb="commission"}')).toBe(1);
+    expect(told.get('ostler_admission_nodes_total{verb="commission"}')).toBe(3);
+    expect(told.get('ostler_runs_started_total{purpose="work"}')).toBe(3);
+    expect(told.get('ostler_runs_finished_total{purpose="work",outcome="succeeded"}')).toBe(3);
+    expect(told.get('ostler_run_duration_seconds_count{outcome="succeeded"}')).toBe(3);
+    expect(told.get('ostler_step_duration_seconds_count{step="inspect.collect_inventory",driver="fake",outcome="done"}')).toBe(3);
+    expect(told.get('ostler_driver_call_duration_seconds_count{driver="fake",call="fake inspect.collect_inventory",outcome="ok"}')).toBe(3);
+    expect(told.get('ostler_driver_call_duration_seconds_count{driver="fake",call="power read",outcome="ok"}')).toBeGreaterThanOrEqual(3);
+    expect(told.get("ostler_transitions_appended_total")).toBe(await newestPosition(ostler.database.reader));
+    expect(told.get("ostler_steps_in_progress")).toBe(0);
+    expect(told.get('ostler_queue_jobs_in_hand{queue="runs"}')).toBe(0);
+    expect(told.get("ostler_run_takeovers_total")).toBe(0);
+    expect(told.get("ostler_stream_lag_seconds_count")).toBeGreaterThan(0);
+    expect(told.get("ostler_database_up")).toBe(1);
+    expect(told.get('ostler_build_info{version="0.0.0-test"}')).toBe(1);
+  });
+
+  test("failures by their outcome, and names of no node", async () => {
+    const ostler = await watchedService();
+    const names = await ostler.register(["rack1-u7"], { steps: { "inspect.collect_inventory": { fail: "no answer" } } });
+    expect(await ostler.operationEnds(await ostler.begin("commissionNodes", names))).toBe("FAILED");
+    const text = await eventually("it is told", async () => {
+      const response = await (await fetch(`${ostler.url}/metrics`)).text();
+      return response.includes('ostler_runs_finished_total{purpose="work",outcome="failed"} 1') && response;
+    });
+    expect(text).toContain('ostler_step_duration_seconds_count{step="inspect.collect_inventory",driver="fake",outcome="failed"} 1');
+    expect(text).not.toContain("rack1-u7");
+  });
+
+  test("requests by type and outcome, refusals by code, and streams that are open", async () => {
+    const ostler = await watchedService();
+    await ostler.query("{ nodes { totalCount } }");
+    await ostler.ask("{ nope }");
+    await ostler.ask("{ node(id: 7");
+    await ostler.ask("query Q($n: Int!) { nodes(first: $n) { totalCount } }", { n: 5_000 });
+    await ostler.ask('mutation { cleanNodes(input: { nodes: { names: ["ghost"] } }) { errors { code } } }');
+    const socket = ostler.overSocket("subscription { nodeTransitions { __typename } }");
+    await socket.next();
+    const events = ostler.overEvents("subscription { nodeTransitions { __typename } }");
+    await events.next();
+    const before = await scraped(ostler.url);
+    expect(before.get('ostler_graphql_request_duration_seconds_count{type="query",outcome="ok"}')).toBe(1);
+    expect(before.get('ostler_graphql_request_duration_seconds_count{type="query",outcome="refused"}')).toBe(1);
+    expect(before.get('ostler_graphql_request_duration_seconds_count{type="mutation",outcome="ok"}')).toBe(1);
+    expect(before.get('ostler_graphql_request_duration_seconds_count{type="subscription",outcome="ok"}')).toBe(2);
+    expect(before.get("ostler_graphql_requests_rejected_total")).toBe(2);
+    expect(before.get('ostler_refusals_total{code="NOT_FOUND"}')).toBe(1);
+    expect(before.get('ostler_streams_open{transport="websocket"}')).toBe(1);
+    expect(before.get('ostler_streams_open{transport="http"}')).toBe(1);
+    await socket.return?.();
+    await events.return?.();
+    await eventually("both are closed", async () => {
+      const now = await scraped(ostler.url);
+      return now.get('ostler_streams_open{transport="websocket"}') === 0 && now.get('ostler_streams_open{transport="http"}') === 0;
+    });
+  });
+
+  test("call-backs by what became of them", async () => {
+    const ostler = await watchedService();
+    expect((await fetch(`${ostler.url}/callback/nobody.0`, { method: "POST" })).status).toBe(404);
+    expect((await scraped(ostler.url)).get('ostler_callbacks_total{verdict="UNKNOWN"}')).toBe(1);
+  });
+
+  test("what waits, and why", async () => {
+    const ostler = await watchedService();
+    const names = await ostler.register(2, { steps: { "inspect.collect_inventory": { waitSeconds: 600 } } });
+    await ostler.begin("commissionNodes", names, { maxParallel: 1 });
+    const told = await eventually("one is parked", async () => {
+      const samples = await scraped(ostler.url);
+      return samples.get('ostler_runs_unfinished{state="WAITING",reason="TIME"}') === 1 && samples;
+    });
+    expect(told.get('ostler_runs_unfinished{state="QUEUED",reason=""}')).toBe(1);
+    expect(told.get("ostler_runs_oldest_waiting_seconds")).toBeGreaterThan(0);
+    expect(told.get("ostler_log_position")).toBe(await newestPosition(ostler.database.reader));
+    expect([...told].filter(([name]) => name.startsWith("ostler_nodes{")).reduce((sum, [, count]) => sum + count, 0)).toBe(2);
+  });
+});
+
+test("a run that another process lets go of in the middle of a step is told of as taken over", async () => {
+  const ostler = await watchedService({ started: false });
+  const [name = ""] = await ostler.register(1, { steps: { "inspect.collect_inventory": { delayMs: 60_000 } } });
+  const other = await runEngine(ostler.test.connection);
+  const operationId = await ostler.begin("commissionNodes", [name]);
+  await eventually("the other is in the step", async () => (await ostler.query<{ node: { currentRun: { currentStep: { name: string } | null } | null } }>(`{ node(by: { name: "${name}" }) { currentRun { currentStep { name } } } }`)).node.currentRun?.currentStep?.name === "collect_inventory");
+  await other[Symbol.asyncDispose]();
+  await ostler.engine.start();
+  const told = await eventually("it is taken over", async () => {
+    const samples = await scraped(ostler.url);
+    return samples.get("ostler_run_takeovers_total") === 1 && samples;
+  });
+  expect(told.get('ostler_runs_started_total{purpose="work"}')).toBe(0);
+  expect(told.get('ostler_queue_jobs_in_hand{queue="runs"}')).toBe(1);
+  expect(linesOf(ostler)).toContainEqual(expect.objectContaining({ level: 40, msg: "a run was taken over from a process that had let go of it", operationId, node: name }));
+});
+
+describe("the log", () => {
+  test("has a line for an operation that is accepted and one for its end, with the request's id, and none for a step that goes well", async () => {
+    const ostler = await watchedService();
+    const [name = ""] = await ostler.register(1);
+    const answer = await ostler.ask<{ commissionNodes: { operation: { uuid: string } } }>(`mutation { commissionNodes(input: { nodes: { names: ["${name}"] } }) { operation { uuid } } }`, {}, { "x-request-id": "asked-7" });
+    expect(answer.headers.get("x-request-id")).toBe("asked-7");
+    const operationId = answer.data?.commissionNodes.operation.uuid ?? "";
+    expect(await ostler.operationEnds(operationId)).toBe("SUCCEEDED");
+    const ended = await eventually("its end is told", () => linesOf(ostler).find(({ msg }) => msg === "an operation has ended"));
+    expect(ended).toMatchObject({ level: 30, operationId, kind: "COMMISSION", state: "SUCCEEDED" });
+    expect(linesOf(ostler)).toContainEqual(expect.objectContaining({ level: 30, msg: "an operation was accepted", requestId: "asked-7", operationId, verb: "commission", nodes: 1, actor: "anonymous" }));
+    const ofSteps = linesOf(ostler).filter(({ step }) => step !== undefined);
+    expect(ofSteps.length).toBeGreaterThan(0);
+    expect(ofSteps.filter(({ level }) => (level as number) >= 30)).toEqual([]);
+  });
+
+  test("tells of a step that fails which it was, and why", async () => {
+    const ostler = await watchedService();
+    const [name = ""] = await ostler.register(1, { steps: { "inspect.collect_inventory": { fail: "no answer" } } });
+    const operationId = await ostler.begin("commissionNodes", [name]);
+    expect(await ostler.operationEnds(operationId)).toBe("FAILED");
+    const run = expect.any(String) as unknown;
+    expect(linesOf(ostler)).toContainEqual(expect.objectContaining({ level: 40, msg: "a step failed", operationId, runId: run, node: name, step: "inspect.collect_inventory", driver: "fake", attempt: 1, code: "BACKEND_FAILED", reason: "no answer" }));
+  });
+});
+
+test("a driver that says its password everywhere says it to nobody", async () => {
+  const password = "correct-horse-battery";
+  const ostler = await watchedService({ drivers: [aBlabbingDriver()] as never });
+  await ostler.query("mutation R($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }", { input: { nodes: [{ name: "blab-1", driver: { blab: { password } } }] } });
+  expect(await ostler.operationEnds(await ostler.begin("commissionNodes", ["blab-1"]))).toBe("FAILED");
+  const text = await (await fetch(`${ostler.url}/metrics`)).text();
+  expect(text).toContain('call="login with ***"');
+  expect(ostler.logLines.join("")).toContain("logged in with ***");
+  expect(text + ostler.logLines.join("")).not.toContain(password);
+});
+
+/** The fake, but for an inspection that cannot keep anything to itself. */
+function aBlabbingDriver(): Driver<never> {
+  const fake = createFake({ log: () => {} });
+  const [step] = fake.inspect?.steps ?? [];
+  if (!step) throw new Error("The fake inspects nothing.");
+  const blabbing = {
+    ...fake,
+    name: "blab",
+    inspect: {
+      supportsAbort: true,
+      withoutReboot: true,
+      steps: [
+        {
+          ...step,
+          async run(call: Parameters<typeof step.run>[0]) {
+            const { password } = call.settings;
+            call.log(`logged in with ${password}`);
+            return call.timed(`login with ${password}`, () => Promise.reject(new Error(`refused: ${password}`)));
+          },
+        },
+      ],
+    },
+  };
+  return blabbing as never;
+}
