@@ -23,6 +23,8 @@ export interface EngineSetup {
   readonly probeMs?: number;
   /** How often power is read in the background; never unless said. */
   readonly powerSeconds?: number;
+  /** Puts something between the engine and its database. */
+  readonly through?: (database: Database) => Database;
 }
 
 export interface RunningEngine extends AsyncDisposable {
@@ -39,7 +41,8 @@ const DRAIN_MS = 500;
 export async function runEngine(connection: Connection, setup: EngineSetup = {}): Promise<RunningEngine> {
   const owned = new AsyncDisposableStack();
   const log = createLog((process.env["TEST_LOG"] as "debug") ?? "silent");
-  const database = owned.use(await openDatabase({ connection, connectionsMax: 8 }));
+  const opened = owned.use(await openDatabase({ connection, connectionsMax: 8 }));
+  const database = setup.through?.(opened) ?? opened;
   const bell = owned.use(await createBell(database, () => {}));
   const fake = createFake({ log: () => {} }) as unknown as AnyDriver;
   const registry = owned.use(createRegistry([fake, ...((setup.drivers ?? []) as unknown as AnyDriver[])]));

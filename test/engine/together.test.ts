@@ -1,0 +1,110 @@
+/** Runs that come to their boundaries together share a transaction: what becomes of them when one is in trouble, or the answer to the commit is lost. */
+import { afterEach, describe, expect, test } from "vitest";
+import type { Database } from "../../src/store/database.ts";
+import { aGate, engineUnderTest } from "../support/builders.ts";
+import type { EngineUnderTest } from "../support/builders.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
+import { eventually } from "../support/eventually.ts";
+import { passGate } from "../../plugins/fake/gates.ts";
+import { unsound } from "../support/soundness.ts";
+
+const NODES = 30;
+
+/** Entries of steps, as `node step`. */
+const entries: string[] = [];
+let gate = aGate();
+
+/** Its steps must not be entered twice; the second waits at the gate. */
+const ONCE = aDriver("once", {
+  clean: stepsOf(
+    ...["first", "second", "third"].map((name, index) =>
+      aStep(name, "clean", async ({ node }) => {
+        entries.push(`${node.name} ${name}`);
+        if (name === "second") await passGate(gate.name, node.name, null);
+        return { kind: "done" };
+      }, { idempotent: false, priority: 90 - index }),
+    ),
+  ),
+});
+
+/** Every second commit is made, and its answer lost. */
+function losesAnswers(): { readonly through: (database: Database) => Database; lost: number; on: boolean } {
+  let commits = 0;
+  const loss = {
+    lost: 0,
+    on: false,
+    through: (database: Database): Database => ({
+      ...database,
+      async transaction(work) {
+        const answer = await database.transaction(work);
+        commits += 1;
+        if (!loss.on || commits % 2 === 0) return answer;
+        loss.lost += 1;
+        throw Object.assign(new Error("The connection was lost before the answer came."), { code: "CONNECTION_CLOSED" });
+      },
+    }),
+  };
+  return loss;
+}
+
+let ostler: EngineUnderTest;
+afterEach(() => ostler[Symbol.asyncDispose]());
+
+async function readyToClean(setup: Parameters<typeof engineUnderTest>[0] = {}) {
+  entries.length = 0;
+  gate = aGate();
+  ostler = await engineUnderTest({ drivers: [ONCE], started: false, ...setup });
+  const nodes = await ostler.aNode().in("AVAILABLE").with("once").times(NODES);
+  return { nodes, id: await ostler.begin("CLEAN", nodes) };
+}
+
+describe("a commit whose answer is lost", () => {
+  test("is known when its result is offered again: no step is entered twice, none is taken for interrupted", async () => {
+    const loss = losesAnswers();
+    const { nodes, id } = await readyToClean({ through: loss.through });
+    gate.open();
+    loss.on = true;
+    await ostler.engine.start();
+    const ended = await ostler.operationEnds(id);
+    loss.on = false;
+    expect(loss.lost).toBeGreaterThan(3);
+    expect(ended.state).toBe("SUCCEEDED");
+    expect(entries.toSorted()).toEqual(nodes.flatMap(({ name }) => ["first", "second", "third"].map((step) => `${name} ${step}`)).toSorted());
+    for (const node of nodes) expect(await ostler.story(node, id)).toEqual(["clean → CLEANING", "done → AVAILABLE"]);
+    expect(await unsound(ostler)).toEqual([]);
+  });
+});
+
+describe("a run that somebody else holds just now", () => {
+  test("keeps none of those that come to their boundary with it", async () => {
+    const { nodes, id } = await readyToClean();
+    await ostler.engine.start();
+    await gate.arrivals(NODES);
+    const [held] = await ostler.runs(id);
+    await ostler.test.sql.begin(async (tx) => {
+      await tx`select from runs where id = ${held?.id ?? ""} for update`;
+      gate.open();
+      await eventually("the others have ended", async () => (await ostler.runs(id)).filter(({ state }) => state === "SUCCEEDED").length === NODES - 1);
+    });
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+    expect(entries).toHaveLength(3 * nodes.length);
+  });
+});
+
+describe("a run whose outcome cannot be stored", () => {
+  test("is tried again by itself, and the others go on", async () => {
+    const { id } = await readyToClean();
+    const [faulty] = await ostler.runs(id);
+    // Until the trigger is gone, whatever is stored of this run's second step fails its transaction.
+    await ostler.test.sql.unsafe(`
+      create function refuse() returns trigger language plpgsql as $$ begin raise 'refused'; end $$;
+      create trigger refuse before update on attempts for each row when (new.run_id = '${faulty?.id ?? ""}' and new.step = 1 and new.state = 'SUCCEEDED') execute function refuse()`);
+    gate.open();
+    await ostler.engine.start();
+    await eventually("the others have ended", async () => (await ostler.runs(id)).filter(({ state }) => state === "SUCCEEDED").length === NODES - 1);
+    await ostler.test.sql`drop trigger refuse on attempts`;
+    // Its job was given back with the step under way, which must not be run twice.
+    expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
+    expect((await ostler.runs(id))[0]?.failure?.code).toBe("INTERRUPTED");
+  });
+});
