@@ -205,6 +205,10 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
     for (const one of made.replicas) if (one.k === "sample" && one.pid === 12 && one.t > 95_000) set(one, { value: 1_000 * 2 ** 20 });
   }],
   ["an attempt outlives its deadline", "P10", /ended 7\d s after its deadline/, (made) => set(row(made, "attempts", { run_id: "run-n4-20000" }), { finished_at: iso(119_000) })],
+  ["a step's time is over before it is", "P10", /failed with TIMEOUT 6\d\d s before its deadline/, (made) => {
+    const why = failure("TIMEOUT", "clean.wipe did not end within 600 s");
+    fail(made, "run-n1-4000", why);
+  }],
   ["an attempt never ends", "P10", /has not ended 72 s after its deadline/, (made) => set(row(made, "attempts", { run_id: "run-n4-20000" }), { finished_at: null, state: "RUNNING" })],
   ["a dead process's run is taken up too late", "P11", /nothing was heard of the run for 5\d s/, (made) => {
     for (const entry of enters(made, "n2").filter(({ attemptKey, replica }) => attemptKey.startsWith("run-n2-6000") && replica === "r2")) {

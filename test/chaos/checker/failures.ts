@@ -21,7 +21,8 @@ const EARLY_MS = 2_000;
 /**
  * P10: every attempt that has a deadline has ended by then, or not long after (`overdueMs`: the grace of a cut, and the
  * take-over of a process that died with it); time in which no replica could do anything about it does not count. A later entry
- * moves the deadline, which the row then says. Holds have none.
+ * moves the deadline, which the row then says. Holds have none. And no step is ended for its time before that is over; where
+ * a clock was wrong at the time, that is told with P15.
  */
 export function checkDeadlines(history: History): Findings {
   const findings = new Findings("P10", "every step has a deadline that fires");
@@ -30,6 +31,7 @@ export function checkDeadlines(history: History): Findings {
   for (const attempt of attempts.values()) {
     if (attempt.label === "engine.hold") continue;
     const entries = history.entriesBy.get(attempt.key) ?? [];
+    if (isEarly(attempt) && !wasClockWrong(history, attempt)) findings.violation("other", earlySays(attempt), attempt, ...entries.map(shown));
     const end = attempt.finishedAt ?? over;
     if (end < attempt.deadlineAt - EARLY_MS) continue;
     findings.fact("attempts that met their deadline");
@@ -101,7 +103,8 @@ function causeOf(history: History, attempt: AttemptRow, entries: readonly Entry[
     const wasDone = last !== undefined && last.how === "done" && (last.left ?? Infinity) < attempt.deadlineAt - TOLERANCE_MS && !isFollowedByPower(history, last);
     return wasDone ? { caused: false, says: "it was done in time, and its result was lost" } : caused;
   }
-  if (failure?.code === "STOP_TIMEOUT") return caused;
+  // A deadline that fires too early is told with the deadlines, or with the clocks.
+  if (failure?.code === "STOP_TIMEOUT" || isEarly(attempt)) return caused;
   if (failure?.code === "INTERRUPTED") {
     const last = entries.at(-1);
     if (!last) return { caused: false, says: "it was interrupted and never entered" };
@@ -153,8 +156,8 @@ function isSaidByMachine(history: History, runId: string, failure: FailureRow | 
 
 /**
  * P15: clocks that jump change no lease and end no step before its time. The facts are the jumps under which a process was
- * inside a step. An attempt that failed with TIMEOUT did so at its deadline and not before, and the deadline is as far from its
- * last entry as the step declares, all by the database's clock. That no lease was lost is P5's: a jump is no excuse there for
+ * inside a step. An attempt that failed with TIMEOUT, at a time when some clock was wrong, did so at its deadline and not before, by the
+ * database's clock; whether it was ever entered does not matter (a process whose clock is ahead may find the time over at once). That no lease was lost is P5's: a jump is no excuse there for
  * entering a run that somebody is inside; what P5 finds while a clock was wrong, and nothing else, is told here again.
  */
 export function checkClocks(history: History, owners: Findings): Findings {
@@ -170,12 +173,9 @@ export function checkClocks(history: History, owners: Findings): Findings {
   for (const attempt of history.attempts.values()) {
     if (attempt.failure?.code !== "TIMEOUT" || attempt.finishedAt === null) continue;
     const entries = history.entriesBy.get(attempt.key) ?? [];
-    const lied = jumps.some(({ target, from, to }) => from <= (attempt.finishedAt ?? 0) && to >= attempt.startedAt && entries.some(({ replica }) => replica === target));
-    if (!lied || !isDriverTimeout(attempt)) continue;
+    if (!wasClockWrong(history, attempt) || !isEnginesTimeout(attempt)) continue;
     findings.fact("time-outs under a wrong clock");
-    if (attempt.finishedAt < attempt.deadlineAt - EARLY_MS) {
-      findings.violation("other", `Attempt ${attempt.key} (${attempt.label}) failed with TIMEOUT ${Math.round((attempt.deadlineAt - attempt.finishedAt) / 1000)} s before its deadline.`, attempt, ...entries.map(shown));
-    }
+    if (isEarly(attempt)) findings.violation("other", earlySays(attempt), attempt, ...entries.map(shown));
   }
   const robbed = owners.verdict().first.filter(({ says }) => says.includes("nothing had befallen"));
   for (const { says, harm, records } of robbed) {
@@ -186,6 +186,19 @@ export function checkClocks(history: History, owners: Findings): Findings {
 }
 
 /** The engine's own word for a step over its time; a driver may fail with the same code. */
-function isDriverTimeout({ failure }: AttemptRow): boolean {
-  return /did not end within/.test(failure?.message ?? "");
+function isEnginesTimeout({ failure }: AttemptRow): boolean {
+  return failure?.code === "TIMEOUT" && /did not end within/.test(failure.message);
+}
+
+function isEarly(attempt: AttemptRow): boolean {
+  return isEnginesTimeout(attempt) && attempt.finishedAt !== null && attempt.finishedAt < attempt.deadlineAt - EARLY_MS;
+}
+
+function earlySays({ key, label, deadlineAt, finishedAt }: AttemptRow): string {
+  return `Attempt ${key} (${label}) failed with TIMEOUT ${Math.round((deadlineAt - (finishedAt ?? 0)) / 1000)} s before its deadline.`;
+}
+
+/** Whether some replica's clock was wrong while the attempt lasted, or just before: which of them had it in hand nobody knows for sure. */
+function wasClockWrong(history: History, { startedAt, finishedAt }: AttemptRow): boolean {
+  return history.blows.some(({ what, from, to }) => what === "clock" && from <= (finishedAt ?? history.over) && to + TOLERANCE_MS >= startedAt);
 }
