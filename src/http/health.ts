@@ -36,13 +36,16 @@ export async function serveHealth({ database, isTakingPart, metrics }: HealthPar
   }
 }
 
+/** How long the database may take to answer. One that has gone without a word would be waited for for minutes. */
+const THERE_MS = 3_000;
+
 async function isThere({ reader }: HealthParts["database"]): Promise<boolean> {
-  try {
-    await reader.execute("select 1");
-    return true;
-  } catch {
-    return false;
-  }
+  const late = Promise.withResolvers<boolean>();
+  const timer = setTimeout(() => late.resolve(false), THERE_MS);
+  const asked = reader.execute("select 1").then(() => true, () => false);
+  const answer = await Promise.race([asked, late.promise]);
+  clearTimeout(timer);
+  return answer;
 }
 
 export interface HealthServer extends AsyncDisposable {

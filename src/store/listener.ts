@@ -5,7 +5,7 @@
  *
  * postgres.js listens again by itself after a loss, but notices neither of the two, and says nothing of what it tries.
  *
- * Modes: connecting (again every half second), proving (sent, and not come back yet), listening. The first way to listening
+ * Modes: connecting (again and again), proving (sent, and not come back yet), listening. The first way to listening
  * is what `listen` waits for; later ones tell with "" that notifications may have been missed.
  */
 import { randomUUID } from "node:crypto";
@@ -38,7 +38,9 @@ export class Deaf extends Error {
 
 const PROOF_MS = 5_000;
 const EVERY_MS = 20_000;
-const RETRY_MS = 500;
+/** Before a lost connection is made again; twice as long after each failure, up to the most. */
+const RETRY_MS = 250;
+const RETRY_MAX_MS = 5_000;
 const PROOF = "proof:";
 
 export async function listenOn(parts: ListenerParts): Promise<AsyncDisposable> {
@@ -48,6 +50,7 @@ export async function listenOn(parts: ListenerParts): Promise<AsyncDisposable> {
   over.catch(() => {});
   const first = Promise.withResolvers<void>();
   let isFirst = true;
+  let failures = 0;
 
   /** Listens on one connection until it is lost. Throws the reason. */
   async function session(): Promise<void> {
@@ -76,6 +79,7 @@ export async function listenOn(parts: ListenerParts): Promise<AsyncDisposable> {
       await sql.unsafe(`listen "${channel}"`);
       if (!(await prove())) throw new Deaf(proofMs / 1_000);
       isFirst = false;
+      failures = 0;
       first.resolve();
       onNotify("");
       for (;;) {
@@ -98,7 +102,8 @@ export async function listenOn(parts: ListenerParts): Promise<AsyncDisposable> {
         if (ending.signal.aborted) return;
         if (isFirst) return first.reject(error);
         onError(error);
-        await delay(RETRY_MS, undefined, { ref: false });
+        await delay(Math.min(RETRY_MS * 2 ** failures, RETRY_MAX_MS), undefined, { ref: false });
+        failures += 1;
       }
     }
   }

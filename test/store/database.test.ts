@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { createBell } from "../../src/store/bell.ts";
-import { hashOf, isConnectionLoss, migrateDatabase, openDatabase, sqlState, violatedConstraint } from "../../src/store/database.ts";
+import { connectionsTaken, hashOf, isConnectionLoss, migrateDatabase, openDatabase, sqlState, violatedConstraint } from "../../src/store/database.ts";
 import { plans } from "../../src/store/tables.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
@@ -81,6 +81,33 @@ test("a snapshot sees one moment, and cannot write", async () => {
   const written: unknown = await database.snapshot((reader) => reader.execute(sql`insert into plans values ('b', '{}')`)).catch((thrown: unknown) => thrown);
   expect(sqlState(written)).toBe("25006");
   expect(await database.reader.$count(plans)).toBe(1);
+});
+
+test("what replicas that start together would make twice is made in turn", async () => {
+  await using given = await testDatabase();
+  await using one = await openDatabase({ connection: given.connection, connectionsMax: 4 });
+  await using two = await openDatabase({ connection: given.connection, connectionsMax: 4 });
+  const story: string[] = [];
+  const turn = (database: typeof one, name: string) =>
+    database.inTurn(async () => {
+      story.push(`${name} begins`);
+      await database.reader.execute("select pg_sleep(0.2)");
+      story.push(`${name} ends`);
+      return name;
+    });
+  expect(await Promise.all([turn(one, "one"), turn(two, "two")])).toEqual(["one", "two"]);
+  const [first = ""] = story[0]?.split(" ") ?? [];
+  const second = first === "one" ? "two" : "one";
+  expect(story).toEqual([`${first} begins`, `${first} ends`, `${second} begins`, `${second} ends`]);
+  await expect(one.inTurn(() => Promise.reject(new Error("it cannot be made")))).rejects.toThrow("it cannot be made");
+  expect(await turn(two, "two")).toBe("two");
+});
+
+test("no pooler is seen where there is none", async () => {
+  await using given = await testDatabase();
+  await using database = await openDatabase({ connection: given.connection, connectionsMax: 20 });
+  expect([database.isPooled, connectionsTaken(database, true), connectionsTaken(database, false)]).toEqual([false, 39, 26]);
+  expect(database.serverConnectionsMax).toBeGreaterThan(10);
 });
 
 test("a database that is not there is told from a query that is wrong", async () => {

@@ -1,8 +1,10 @@
 /** Bounded reads: their statements end in time, wait in order, and are not sent when they waited too long. */
 import { sql as text } from "drizzle-orm";
 import { afterAll, describe, expect, inject, test } from "vitest";
+import postgres from "postgres";
 import { openDatabase, sqlState } from "../../src/store/database.ts";
 import type { Connection } from "../../src/store/database.ts";
+import { gated } from "../../src/store/gate.ts";
 import { cutter } from "../support/cutter.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
@@ -22,6 +24,15 @@ test("a statement that takes too long is cut, and its connection serves the next
   expect(await outcome(bounded.execute("select pg_sleep(60)"))).toBe("57014");
   expect(await atWork()).toBe(0);
   expect(await outcome(bounded.execute("select 1"))).toBe("read");
+});
+
+test("behind a pooler, which takes no such setting, it is cut all the same", async () => {
+  const plain = postgres(database.url, { max: 2 });
+  parts.defer(() => plain.end());
+  const cutting = gated(plain, { atOnce: 2, seconds: 1, isCut: true });
+  expect(await Promise.all([outcome(cutting.unsafe("select pg_sleep(60)")), outcome(cutting.unsafe("select pg_sleep(60)")), outcome(cutting.unsafe("select nonsense"))])).toEqual(["57014", "57014", expect.stringMatching(/^(42703|WaitedTooLong)$/)]);
+  expect(await atWork()).toBe(0);
+  expect(await Promise.all(Array.from({ length: 20 }, () => outcome(cutting.unsafe("select pg_sleep(0.01)"))))).toEqual(Array.from({ length: 20 }, () => "read"));
 });
 
 test("no more run than there are connections, and what waited too long is not sent at all", async () => {
