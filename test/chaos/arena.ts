@@ -34,6 +34,8 @@ export interface ArenaOptions {
   readonly replicas: number;
   /** Root of the tree that the replicas are run from. */
   readonly service: string;
+  /** Nodes that each replica works on at the same time; as many processes of drivers are started with it. */
+  readonly concurrency: number;
   readonly recorder: Recorder<"replicas">;
 }
 
@@ -57,8 +59,8 @@ export interface Replica {
   isFrozen(): boolean;
   /** Moves its wall clock, in seconds against the true one; false where the means for it is not installed. */
   shiftClock(seconds: number): boolean;
-  /** How often it was started. */
-  starts(): number;
+  /** Whether it was told to end, and has not yet. */
+  isLeaving(): boolean;
 }
 
 export interface Database {
@@ -154,7 +156,7 @@ interface Place {
   readonly unasked: string[];
 }
 
-function startReplica({ folder, service, recorder }: ArenaOptions, place: Place): Replica & AsyncDisposable {
+function startReplica({ folder, service, concurrency, recorder }: ArenaOptions, place: Place): Replica & AsyncDisposable {
   const { name, port, database, clients, unasked } = place;
   const clockFile = join(folder, `${name}.clock`);
   writeFileSync(clockFile, "+0\n");
@@ -164,7 +166,6 @@ function startReplica({ folder, service, recorder }: ArenaOptions, place: Place)
   let readyAt: number | null = null;
   let isFrozen = false;
   let isOver = false;
-  let starts = 0;
   /** When it was told to end. */
   let toldAt: number | null = null;
   let wasKilled = false;
@@ -175,7 +176,6 @@ function startReplica({ folder, service, recorder }: ArenaOptions, place: Place)
 
   function start(): void {
     [readyAt, isFrozen, toldAt, wasKilled] = [null, false, null, false];
-    starts += 1;
     const made = spawn(process.execPath, [join(service, "src/main.ts")], {
       cwd: service,
       stdio: ["ignore", "pipe", log],
@@ -185,6 +185,7 @@ function startReplica({ folder, service, recorder }: ArenaOptions, place: Place)
         OSTLER_PORT: String(port),
         OSTLER_TOKEN: TOKEN,
         OSTLER_LOG: "warn",
+        OSTLER_CONCURRENCY: String(concurrency),
         OSTLER_PLUGINS: DRIVER,
         CHAOS_SOCKET: join(folder, "machines.sock"),
         CHAOS_REPLICA: name,
@@ -202,9 +203,10 @@ function startReplica({ folder, service, recorder }: ArenaOptions, place: Place)
     exited = new Promise((ended) => {
       made.once("exit", (code, signalName) => {
         const tookMs = toldAt === null ? undefined : clock() - toldAt;
+        const isAsked = wasKilled || toldAt !== null || isOver;
         note(pid, "ended", { code, signal: signalName, ...(tookMs !== undefined && { tookMs }) });
-        if (!wasKilled && toldAt === null && !isOver && readyAt !== null) unasked.push(`${name} (process ${pid}) ended with ${String(code ?? signalName)}`);
-        [child, readyAt, isFrozen] = [null, null, false];
+        if (!isAsked && readyAt !== null) unasked.push(`${name} (process ${pid}) ended with ${String(code ?? signalName)}`);
+        [child, readyAt, isFrozen, toldAt] = [null, null, false, null];
         ended({ tookMs: tookMs ?? 0, code });
         // One that cannot start, the database being away, is not started in a hurry.
         if (!isOver) setTimeout(() => !isOver && !child && start(), wasKilled ? 0 : AGAIN_MS);
@@ -221,7 +223,7 @@ function startReplica({ folder, service, recorder }: ArenaOptions, place: Place)
     isReady: (sinceMs = 0) => readyAt !== null && clock() - readyAt >= sinceMs,
     isFrozen: () => isFrozen,
     pid: () => child?.pid ?? null,
-    starts: () => starts,
+    isLeaving: () => toldAt !== null,
     kill() {
       if (!child?.pid || wasKilled) return false;
       wasKilled = true;

@@ -4,7 +4,7 @@
  * checker holds it against all that was recorded. What it does, and how to read what it prints: docs/chaos.md.
  *
  * Options: --seed N --minutes 2 --kills N --db-restarts N --nodes 1000 --streams 50 --replicas 3 --clients 6
- * --nemeses kill,freeze,… --folder path --keep --service path --isolated
+ * --concurrency 8 --nemeses kill,freeze,… --folder path --keep --service path
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -41,7 +41,7 @@ const { values } = parseArgs({
     folder: { type: "string" },
     service: { type: "string", default: fileURLToPath(new URL("../..", import.meta.url)) },
     keep: { type: "boolean", default: false },
-    isolated: { type: "boolean", default: false },
+    concurrency: { type: "string", default: "8" },
   },
 });
 
@@ -101,7 +101,7 @@ async function main(folder: string): Promise<boolean> {
   await using parts = new AsyncDisposableStack();
   parts.defer(() => nemesisRecorder.close());
   parts.defer(() => replicaRecorder.close());
-  const arena = await startArena({ folder, seed: SEED, replicas: Number(values.replicas), service: resolve(values.service), recorder: replicaRecorder });
+  const arena = await startArena({ folder, seed: SEED, replicas: Number(values.replicas), service: resolve(values.service), concurrency: Number(values.concurrency), recorder: replicaRecorder });
   parts.use(arena);
   const urls = Object.fromEntries(arena.replicas.map(({ name, url }) => [name, url]));
   const basis = { do: "start", seed: SEED, folder, urls } as const;
@@ -123,7 +123,7 @@ async function main(folder: string): Promise<boolean> {
   phase("storm");
   say("storm");
   await workload.tell({ do: "storm" });
-  const done = await storm({ arena, machines, watchers, recorder: nemesisRecorder, luck: chance(SEED), nemeses, nodes: names, milliseconds: MINUTES * 60_000, kills, databaseRestarts, insists: values.kills !== undefined || values["db-restarts"] !== undefined, isolated: values.isolated });
+  const done = await storm({ arena, machines, watchers, recorder: nemesisRecorder, luck: chance(SEED), nemeses, nodes: names, milliseconds: MINUTES * 60_000, kills, databaseRestarts, insists: values.kills !== undefined || values["db-restarts"] !== undefined });
 
   phase("quiet");
   say("quiet");

@@ -27,8 +27,6 @@ export interface StormOptions {
   readonly databaseRestarts: number;
   /** Whether the storm goes on for a while until there were that many. */
   readonly insists: boolean;
-  /** Whether drivers may also keep the event loop and end their process. */
-  readonly isolated: boolean;
 }
 
 export interface StormCount {
@@ -52,7 +50,7 @@ const LONG_OUTAGE_MS = 60_000;
 
 /** Runs the storm. When it resolves, everything that was begun has been undone. */
 export async function storm(options: StormOptions): Promise<StormCount> {
-  const { arena, machines, watchers, recorder, luck, nemeses, nodes, milliseconds, isolated } = options;
+  const { arena, machines, watchers, recorder, luck, nemeses, nodes, milliseconds } = options;
   const { database, replicas } = arena;
   const count: StormCount = { kills: 0, freezes: 0, terms: 0, databaseRestarts: 0, others: 0 };
   const until = clock() + milliseconds;
@@ -111,16 +109,16 @@ export async function storm(options: StormOptions): Promise<StormCount> {
       if (isOver()) return;
       if (has("freeze") && luck.often(0.15)) alongside(freeze, victims().filter(isAwake));
       if (has("term") && luck.often(0.06)) alongside(terminate, replicas.filter(isAwake));
-      if (has("kill")) for (const one of luck.often(0.02) ? replicas : condemned()) kill(one);
+      if (has("kill")) for (const one of luck.often(0.02) && replicas.every(isAwake) ? replicas : condemned()) kill(one);
     }
   }
 
-  const isAwake = (one: Replica) => one.isReady() && !one.isFrozen();
+  const isAwake = (one: Replica) => one.isReady() && !one.isFrozen() && !one.isLeaving();
 
   /** Whom the next kill is for: one that has worked for a moment as a rule; at times, while another works, one that has just begun to start, or that is frozen. */
   function condemned(): readonly Replica[] {
     const alive = victims().filter((one) => one.pid() !== null);
-    const working = alive.filter((one) => one.isReady(MOMENT_MS) && !one.isFrozen());
+    const working = alive.filter((one) => isAwake(one) && one.isReady(MOMENT_MS));
     const some = isAwake(breather) && luck.often(0.1) ? alive : working;
     return some.length > 0 ? [luck.one(some)] : [];
   }
@@ -225,8 +223,8 @@ export async function storm(options: StormOptions): Promise<StormCount> {
       done();
     },
     async driver() {
-      const how = luck.one<Misbehaviour>(isolated ? ["throw", "junk", "hang", "block", "exit"] : ["throw", "junk", "hang"]);
-      const some = luck.some(luck.whole(1, 5), nodes);
+      const how = luck.one<Misbehaviour>(["throw", "junk", "hang", "block", "exit"]);
+      const some = luck.some(luck.whole(2, Math.max(5, nodes.length / 10)), nodes);
       const done = begin("driver", some.join(" "), how);
       await machines.tell({ do: "possess", nodes: some, how });
       await rest(15_000);

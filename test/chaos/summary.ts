@@ -1,5 +1,6 @@
 /** What a run came to, in numbers: for whoever reads its last lines. Judges nothing; that is the checker's. */
 import { readRecords } from "./records.ts";
+import type { Enter } from "./records.ts";
 
 export interface TakeOver {
   /** Entries that a kill had cut off, and that were entered again by another process. */
@@ -15,16 +16,16 @@ export interface TakeOver {
  * was away too, so it is longer than a take-over alone.
  */
 export async function takeOver(folder: string): Promise<TakeOver> {
-  const endedAt = new Map<number, number>();
-  for await (const one of readRecords(folder, "replicas")) if (one.k === "replica" && one.what === "killed") endedAt.set(one.pid, one.t);
-  const inside = new Map<string, { readonly attemptKey: string; readonly pid: number; readonly part: string }>();
-  /** Attempts whose process was killed while it was inside, and when. */
-  const orphans = new Map<string, { readonly pid: number; readonly at: number }>();
+  const killedAt = new Map<number, number>();
+  for await (const one of readRecords(folder, "replicas")) if (one.k === "replica" && one.what === "killed") killedAt.set(one.pid, one.t);
+  const inside = new Map<string, Enter>();
+  /** Attempts whose replica was killed while it was inside, when, and its processes. */
+  const orphans = new Map<string, { readonly at: number; readonly pids: readonly number[] }>();
   const took: { readonly ms: number; readonly attemptKey: string }[] = [];
   for await (const one of readRecords(folder, "driver")) {
     if (one.k === "enter") {
       const orphan = orphans.get(one.attemptKey);
-      if (orphan && orphan.pid !== one.pid) {
+      if (orphan && !orphan.pids.includes(one.pid)) {
         took.push({ ms: one.t - orphan.at, attemptKey: one.attemptKey });
         orphans.delete(one.attemptKey);
       }
@@ -32,8 +33,9 @@ export async function takeOver(folder: string): Promise<TakeOver> {
     } else if (one.k === "leave") {
       const left = inside.get(one.entry);
       inside.delete(one.entry);
-      const at = left && endedAt.get(left.pid);
-      if (left && at !== undefined && one.how === "lost") orphans.set(left.attemptKey, { pid: left.pid, at });
+      // The driver runs in the replica's process, or in one that it has started.
+      const at = left && (killedAt.get(left.parent) ?? killedAt.get(left.pid));
+      if (left && at !== undefined && one.how === "lost" && one.t >= at) orphans.set(left.attemptKey, { at, pids: [left.pid, left.parent] });
     }
   }
   const sorted = took.toSorted((one, other) => one.ms - other.ms);
