@@ -26,7 +26,8 @@ import type { StepOutcome } from "./step.ts";
 
 /** What a transaction leaves to be done outside of it. Null: nothing, the job is over. */
 export type Next =
-  | { readonly do: "STEP"; readonly held: Held; readonly step: PlannedStep; readonly attempt: AttemptRow; readonly generation: number }
+  /** `leftMs`: of the attempt's time, by the database's clock. */
+  | { readonly do: "STEP"; readonly held: Held; readonly step: PlannedStep; readonly attempt: AttemptRow; readonly generation: number; readonly leftMs: number }
   | { readonly do: "ABORT"; readonly held: Held; readonly attempt: AttemptRow | null; readonly ignoredSignal: boolean; readonly power: PowerState | null }
   | null;
 
@@ -144,7 +145,7 @@ function enterStep(parts: BoundaryParts, ledger: Ledger, held: Held, step: Plann
   ledger.changeRun({ position: attempt.step, leg: held.leg, state: "RUNNING", generation, openGeneration: generation, ...places });
   // Its place in the phase before is free.
   if (held.run.slotPhase !== places.slotPhase) ledger.afterCommit(parts.nudge);
-  return { do: "STEP", held, step, attempt, generation };
+  return { do: "STEP", held, step, attempt, generation, leftMs: attempt.deadlineAt.getTime() - ledger.now.getTime() };
 }
 
 /** Enters the attempt once more. Time during which no process was there to work on it does not count against it. */
@@ -199,7 +200,7 @@ async function begun(ledger: Ledger, held: Held): Promise<Next> {
   const step = plan.steps[run.position];
   if (!attempt || !step) throw new Error(`Run ${run.id} has lost its step ${run.position}.`);
   const [node] = await lockNodes(ledger.work.tx, [run.nodeId]);
-  return { do: "STEP", held: { ...held, node: node ?? held.node, leg: run.leg, position: run.position }, step, attempt, generation: run.generation };
+  return { do: "STEP", held: { ...held, node: node ?? held.node, leg: run.leg, position: run.position }, step, attempt, generation: run.generation, leftMs: attempt.deadlineAt.getTime() - ledger.now.getTime() };
 }
 
 /** The work is done and kept; whether it has taken effect is looked at next, in the same attempt. Nothing runs in between. */

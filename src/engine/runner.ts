@@ -154,12 +154,14 @@ export function createRunner(parts: RunnerParts): Runner {
 
   // ---- one stretch
 
-  function requestOf(held: Held, step: PlannedStep, attempt: AttemptRow, generation: number, said: StepLog): StepBasis {
+  /** `leftMs`: how long the step may yet take; this process's clock may be wrong, so the stored deadline says nothing here. */
+  function requestOf(held: Held, step: PlannedStep, attempt: AttemptRow, generation: number, leftMs: number, said: StepLog): StepBasis {
     return {
       machine: { ...held.machine, node: held.node },
       step,
       part: attempt.part,
-      deadline: attempt.deadlineAt,
+      leftMs,
+      deadline: new Date(Date.now() + leftMs),
       memo: attempt.memo,
       callback: attempt.callback,
       callbackPath: callbackPath(held.run, generation),
@@ -197,16 +199,16 @@ export function createRunner(parts: RunnerParts): Runner {
       const current: NonNullable<Next> = next;
       const { held, attempt } = current;
       if (current.do === "STEP") {
-        const { step, generation } = current;
+        const { step, generation, leftMs } = current;
         const { cut, abandon } = hold(held, step);
         const said = stepLog(held, current.attempt);
-        const outcome = await performStep({ ...requestOf(held, step, current.attempt, generation, said), abort: cut.signal, abandon: abandon.signal, graceMs: parts.abortGraceMs });
+        const outcome = await performStep({ ...requestOf(held, step, current.attempt, generation, leftMs, said), abort: cut.signal, abandon: abandon.signal, graceMs: parts.abortGraceMs });
         next = await persist(held, said, (ledger, now) => settleStep(boundary, ledger, now, current, outcome));
       } else {
         const step = attempt && held.plan.steps[attempt.step];
         // A step that may still be at work, though it must not be cut, is not undone under its own hands.
         const said = attempt && stepLog(held, attempt);
-        const request = attempt && said && step && !(current.ignoredSignal && step.interruptible !== "ALWAYS") ? requestOf(held, step, attempt, held.run.generation, said) : null;
+        const request = attempt && said && step && !(current.ignoredSignal && step.interruptible !== "ALWAYS") ? requestOf(held, step, attempt, held.run.generation, parts.tearDownMs, said) : null;
         const left = await tearDownMachine(parts, { held, attempt, request, power: current.power, confirm: () => confirm(held) });
         next = await persist(held, said, (ledger, now) => settleAbort(boundary, ledger, now, current, left));
       }

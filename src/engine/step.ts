@@ -67,6 +67,9 @@ export interface StepRequest {
   readonly step: PlannedStep;
   /** Which part of the step is entered. */
   readonly part: AttemptRow["part"];
+  /** How long it may yet take. */
+  readonly leftMs: number;
+  /** The end of that time, by this process's clock, for the driver. */
   readonly deadline: Date;
   readonly memo: StoredJson;
   readonly callback: StoredJson;
@@ -111,7 +114,7 @@ export async function performStep(request: StepRequest): Promise<StepOutcome> {
 }
 
 async function performed(request: StepRequest): Promise<StepOutcome> {
-  const { step, machine, deadline, abort, graceMs } = request;
+  const { step, machine, abort, graceMs } = request;
   const power = { state: null as PowerState | null };
   const end = new AbortController();
   const signal = AbortSignal.any([abort, end.signal]);
@@ -123,8 +126,9 @@ async function performed(request: StepRequest): Promise<StepOutcome> {
   );
   const timers: NodeJS.Timeout[] = [];
   const expired = new Promise<StepOutcome>((give) => {
+    const endsAt = performance.now() + request.leftMs;
     const check = () => {
-      const left = deadline.getTime() - Date.now();
+      const left = endsAt - performance.now();
       if (left > 0) return void timers.push(setTimeout(check, Math.min(left, TIMER_MAX_MS)));
       end.abort(new Error("The step's time is over."));
       give({ kind: "failed", code: "TIMEOUT", reason: `${step.interface}.${step.name} did not end within ${step.timeoutSeconds} s`, retryable: true, powerState: power.state });
