@@ -9,6 +9,7 @@ import { createHmac } from "node:crypto";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { EDGES } from "../durability/rules.ts";
 import type { Answer, CallBack, End, Enter, Files, Item, Leave, Mark, Nemesis, NodeAnswer, Open, Phase, Power, Replica, Request, Run, Sample } from "./records.ts";
 
 export type Values = Record<string, unknown>;
@@ -22,7 +23,7 @@ export interface Made {
   readonly callbacks: CallBack[];
   readonly nemesis: (Nemesis | Phase)[];
   readonly replicas: (Replica | Sample)[];
-  readonly final: Record<"nodes" | "operations" | "runs" | "plans" | "attempts" | "transitions" | "anomalies", Values[]>;
+  readonly final: Record<"nodes" | "operations" | "runs" | "plans" | "attempts" | "transitions" | "anomalies" | "lifecycle_edges" | "feed_position", Values[]>;
 }
 
 const WALL_MS = Date.UTC(2026, 0, 1);
@@ -52,7 +53,7 @@ export function goodHistory(): Made {
     callbacks: [],
     nemesis: [],
     replicas: [],
-    final: { nodes: [], operations: [], runs: [], plans: [], attempts: [], transitions: [], anomalies: [] },
+    final: { nodes: [], operations: [], runs: [], plans: [], attempts: [], transitions: [], anomalies: [], lifecycle_edges: [], feed_position: [] },
   };
   const { requests, driver, callbacks, nemesis, replicas, final } = made;
   let last = 0;
@@ -297,6 +298,8 @@ export function goodHistory(): Made {
 
   final.transitions.sort((a, b) => String(a["at"]).localeCompare(String(b["at"])));
   for (const [index, row] of final.transitions.entries()) row["position"] = index + 1;
+  final.feed_position.push({ id: true, position: String(final.transitions.length) });
+  final.lifecycle_edges.push(...[...EDGES].map((edge) => edge.split(" ")).map(([from_state, event, to_state]) => ({ from_state, event, to_state })));
   made.streams.push(...streamsOf(final.transitions));
   for (const list of [requests, driver, nemesis, replicas] as { t: number }[][]) list.sort((a, b) => a.t - b.t);
   return made;

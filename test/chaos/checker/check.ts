@@ -38,11 +38,11 @@ export async function check(folder: string, options: Partial<Options> = {}): Pro
   const history = await readHistory(folder, { ...OPTIONS, ...options });
   const slow = checkMemory(history);
   const { order, silence } = await checkStreams(history, slow);
-  const owners = checkOwners(history);
+  const { findings: owners, robberies } = checkOwners(history);
   const { database, drivers } = checkFailures(history);
   const findings = [
     checkDurable(history), checkOnce(history), checkFold(history), checkEdges(history), owners, checkAtLeastOnce(history), order, silence, slow,
-    checkDeadlines(history), checkTakeOver(history), database, checkNoNewStep(history), checkOneEnd(history), checkClocks(history, owners), drivers,
+    checkDeadlines(history), checkTakeOver(history), database, checkNoNewStep(history), checkOneEnd(history), checkClocks(history, robberies), drivers,
     checkFullDisk(history), checkLeaving(history), checkCallBacks(history), checkRest(history),
   ];
   const verdicts = findings.map((one) => one.verdict());

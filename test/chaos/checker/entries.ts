@@ -25,7 +25,8 @@ import type { AttemptRow, Entry, History } from "./history.ts";
  * itself). What befell it is looked for generously, so nothing is reported that has an excuse; what has none is an owner who
  * was robbed while he was well.
  */
-export function checkOwners(history: History): Findings {
+export function checkOwners(history: History): { readonly findings: Findings; readonly robberies: readonly Robbery[] } {
+  const robberies: Robbery[] = [];
   const findings = new Findings("P5", "at most one run works on a node, by one owner");
   checkOneRunANode(history, findings);
   for (const [runId, entries] of history.entriesOf) {
@@ -33,12 +34,19 @@ export function checkOwners(history: History): Findings {
     findings.fact("entries ordered", counted(entries).length);
     if (owners.size > 1) findings.fact("runs with several owners");
     judgeOrder(entries, findings);
-    judgeOverlap(history, entries, findings);
+    judgeOverlap(history, entries, findings, robberies);
     if (owners.size > 1) judgePower(history, runId, entries, findings);
   }
   const unknown = history.entries.filter(({ generation }) => generation === null).length;
   if (unknown > 0) findings.note(`The paths of ${unknown} entries do not tell which of their run they were: those are not ordered.`);
-  return findings;
+  return { findings, robberies };
+}
+
+/** Somebody entered a run while another, who was well, was inside it. */
+export interface Robbery {
+  readonly says: string;
+  readonly inside: Entry;
+  readonly entry: Entry;
 }
 
 /** The undoing of a step is called with the path of what it undoes, so it is no entry of its own here. */
@@ -60,7 +68,7 @@ function judgeOrder(entries: readonly Entry[], findings: Findings): void {
   }
 }
 
-function judgeOverlap(history: History, entries: readonly Entry[], findings: Findings): void {
+function judgeOverlap(history: History, entries: readonly Entry[], findings: Findings, robberies: Robbery[]): void {
   for (const [index, entry] of entries.entries()) {
     for (const inside of entries.slice(Math.max(0, index - LOOK_BACK), index)) {
       if (inside.pid === entry.pid || (inside.left !== null && inside.left <= entry.t)) continue;
@@ -70,7 +78,9 @@ function judgeOverlap(history: History, entries: readonly Entry[], findings: Fin
       // It hangs past its deadline, in a call that its owner has given up.
       const hadHung = history.wall(inside.deadline) <= entry.t + TOLERANCE_MS;
       if (hadEnded || hadHung || wasImpaired(history, inside.replica, inside.pid, inside.t, entry.t)) continue;
-      findings.violation("doubled", `${entry.replica} (${entry.pid}) entered ${entry.step} on ${entry.node} while ${inside.replica} (${inside.pid}) was inside ${inside.step}, and nothing had befallen that.`, shown(inside), shown(entry));
+      const says = `${entry.replica} (${entry.pid}) entered ${entry.step} on ${entry.node} while ${inside.replica} (${inside.pid}) was inside ${inside.step}, and nothing had befallen that.`;
+      robberies.push({ says, inside, entry });
+      findings.violation("doubled", says, shown(inside), shown(entry));
     }
   }
 }

@@ -3,6 +3,7 @@
  * failed has a cause that the machine, the clock or a nemesis can be seen to have given; a failure without one is somebody
  * else's fault that was let through.
  */
+import type { Robbery } from "./entries.ts";
 import { Findings } from "./verdict.ts";
 import { TOLERANCE_MS, isDrivers, shown } from "./history.ts";
 import type { AttemptRow, Entry, FailureRow, History } from "./history.ts";
@@ -160,7 +161,7 @@ function isSaidByMachine(history: History, runId: string, failure: FailureRow | 
  * database's clock; whether it was ever entered does not matter (a process whose clock is ahead may find the time over at once). That no lease was lost is P5's: a jump is no excuse there for
  * entering a run that somebody is inside; what P5 finds while a clock was wrong, and nothing else, is told here again.
  */
-export function checkClocks(history: History, owners: Findings): Findings {
+export function checkClocks(history: History, robberies: readonly Robbery[]): Findings {
   const findings = new Findings("P15", "clock jumps change no lease and no deadline");
   const jumps = history.blows.filter(({ what }) => what === "clock");
   const byReplica = Map.groupBy(history.entries, ({ replica }) => replica);
@@ -177,10 +178,8 @@ export function checkClocks(history: History, owners: Findings): Findings {
     findings.fact("time-outs under a wrong clock");
     if (isEarly(attempt)) findings.violation("other", earlySays(attempt), attempt, ...entries.map(shown));
   }
-  const robbed = owners.verdict().first.filter(({ says }) => says.includes("nothing had befallen"));
-  for (const { says, harm, records } of robbed) {
-    const at = Math.max(...records.map((one) => (one as { readonly t: number }).t));
-    if (touches(joined(jumps), at - history.options.leaseMs, at)) findings.violation(harm, says, ...records);
+  for (const { says, inside, entry } of robberies) {
+    if (touches(joined(jumps), entry.t - history.options.leaseMs, entry.t)) findings.violation("doubled", says, shown(inside), shown(entry));
   }
   return findings;
 }

@@ -199,8 +199,10 @@ export interface History {
   readonly transitions: readonly TransitionRow[];
   readonly transitionsOf: ReadonlyMap<string, readonly TransitionRow[]>;
   readonly anomalies: ReadonlyMap<string, number>;
-  /** Rows of the queue that nobody has taken or ended. */
-  readonly jobs: number;
+  /** `FROM event TO` of each edge that the database lets a state change by. */
+  readonly edges: ReadonlySet<string>;
+  /** Position of the newest transition, as the database counts; null: it was not read. */
+  readonly feedPosition: number | null;
   /** When no replica could work: the database was away, or each of them was dead, frozen or cut off from it. */
   readonly down: readonly Interval[];
   /** When the database was away, or full. */
@@ -380,7 +382,8 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
   const attempts = new Map<string, AttemptRow>();
   const transitions: TransitionRow[] = [];
   const anomalies = new Map<string, number>();
-  let jobs = 0;
+  const edges = new Set<string>();
+  let feedPosition: number | null = null;
   const time = (value: unknown) => (value == null ? null : wall(value));
   // One text for each value that comes again and again.
   const texts = new Map<string, string>();
@@ -472,11 +475,14 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
       case "anomalies":
         anomalies.set(text(row["run_id"]), (anomalies.get(text(row["run_id"])) ?? 0) + 1);
         break;
-      case "jobs":
-        jobs += 1;
+      case "lifecycle_edges":
+        edges.add(`${text(row["from_state"])} ${text(row["event"])} ${text(row["to_state"])}`);
+        break;
+      case "feed_position":
+        feedPosition = Number(row["position"]);
     }
   }
-  return { nodes, operations, runs, plans, attempts, transitions: transitions.toSorted((a, b) => a.position - b.position), anomalies, jobs };
+  return { nodes, operations, runs, plans, attempts, transitions: transitions.toSorted((a, b) => a.position - b.position), anomalies, edges, feedPosition };
 }
 
 function failureOf(value: unknown): FailureRow | null {

@@ -9,7 +9,7 @@ import type { History, TransitionRow } from "./history.ts";
 
 /**
  * P3: state and transition are written in one transaction, so the log folds to the table: positions 1..N without a hole,
- * and node by node sequences 1..n whose last row says the state and whose number the node has counted. That positions follow
+ * (which is where the counter of positions stands), and node by node sequences 1..n whose last row says the state and whose number the node has counted. That positions follow
  * the order of commits is seen by the subscribers (P7): one who has been told position p would miss a row that comes in below it.
  */
 export function checkFold(history: History): Findings {
@@ -28,6 +28,9 @@ export function checkFold(history: History): Findings {
     at.set(row.nodeId, row);
     previous = row;
   }
+  if (history.feedPosition !== null && history.feedPosition !== (previous?.position ?? 0)) {
+    findings.violation("lost", `The counter of positions is at ${history.feedPosition}, and the newest transition at ${previous?.position ?? 0}.`, { feedPosition: history.feedPosition }, previous);
+  }
   for (const node of nodes.values()) {
     const last = at.get(node.id);
     if (last?.to !== node.state || last.sequence !== node.count) findings.violation("lost", `The log brings node ${node.name} to ${last?.to} with ${last?.sequence ?? 0} transitions; the table says ${node.state} with ${node.count}.`, last, node);
@@ -37,9 +40,18 @@ export function checkFold(history: History): Findings {
   return findings;
 }
 
-/** P4: every transition is an edge of the table of the design, taken by its event; the first of a node is its registration. */
+/**
+ * P4: every transition is an edge of the table of the design, taken by its event; the first of a node is its registration. The
+ * table that the database refuses others by holds the same edges.
+ */
 export function checkEdges(history: History): Findings {
   const findings = new Findings("P4", "only legal transitions");
+  const { edges } = history;
+  if (edges.size > 0) {
+    findings.fact("edges of the database compared", edges.size);
+    for (const edge of edges) if (!EDGES.has(edge)) findings.violation("illegal", `The database lets a node go "${edge}", and the design does not.`, { edge });
+    for (const edge of EDGES) if (!edges.has(edge)) findings.violation("other", `The database refuses "${edge}", which the design has.`, { edge });
+  }
   for (const row of history.transitions) {
     findings.fact("transitions looked up");
     const { from, to, event } = row;
