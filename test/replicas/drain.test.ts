@@ -2,7 +2,7 @@
 import { afterAll, expect, test } from "vitest";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
-import { commission, entered, operationOf, register, scratch, startReplica, wholeLog } from "./lab.ts";
+import { ask, commission, entered, operationOf, register, scratch, startReplica, wholeLog } from "./lab.ts";
 import type { Replica } from "./lab.ts";
 
 const parts = new AsyncDisposableStack();
@@ -18,7 +18,7 @@ test("steps that end in time are stored, others are given back and entered again
   const start = async () => parts.use(await startReplica(folder, { databaseUrl: database.url, environment: { OSTLER_LOG: "info", OSTLER_DB_POOL: "6" } }));
   const leaving = await start();
   await register(leaving.url, ["quick-1", "quick-2"], { steps: { [STEP]: { delayMs: 2_500 } } });
-  await register(leaving.url, ["slow-1", "slow-2"], { steps: { [STEP]: { delayMs: 20_000 } } });
+  await register(leaving.url, ["slow-1", "slow-2"], { steps: { [STEP]: { delayMs: 600_000 } } });
   const operation = await commission(leaving.url, ["quick-1", "quick-2", "slow-1", "slow-2"]);
   const inside = (replica: Replica) => entered(replica.journal()).filter(({ step }) => step === STEP).map(({ node }) => node).toSorted((a, b) => a.localeCompare(b));
   await eventually("all are inside the step", () => inside(leaving).length === 4, 60_000);
@@ -29,8 +29,12 @@ test("steps that end in time are stored, others are given back and entered again
   await eventually("the other is inside the steps that were given back", () => inside(other).length === 2);
   const jobs = await database.sql<{ message: string }[]>`select output->>'message' as message from pgboss.job where name = 'runs' and retry_count > 0`;
   expect(jobs.map(({ message }) => message)).toEqual(["handed back", "handed back"]);
-  await eventually("the operation has ended", async () => (await operationOf(other.url, operation)).finishedAt !== null, 90_000);
-  expect((await operationOf(other.url, operation)).state).toBe("SUCCEEDED");
+  const becameActive = async () => (await wholeLog(other.url)).filter(({ to }) => to === "ACTIVE").map(({ nodeName }) => nodeName);
+  await eventually("the others have gone on", async () => (await becameActive()).length === 2, 60_000);
+  expect(await becameActive()).toEqual(expect.arrayContaining(["quick-1", "quick-2"]));
   expect(inside(other)).toEqual(["slow-1", "slow-2"]);
   expect((await wholeLog(other.url)).filter(({ event }) => event === "recover").map(({ nodeName }) => nodeName).toSorted((a, b) => a.localeCompare(b))).toEqual(["slow-1", "slow-2"]);
+  await ask(other.url, "mutation ($id: ID!) { abort(input: { work: { operationId: $id } }) { errors { message } } }", { id: operation });
+  await eventually("the rest is aborted", async () => (await operationOf(other.url, operation)).finishedAt !== null);
+  expect((await other.end()).code).toBe(0);
 }, 150_000);
