@@ -124,7 +124,9 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
     if (answer.ok) {
       count.answers += 1;
       if (answer.refusals.length > 0) count.refused += 1;
-      if (answer.operationId !== null && answer.replayed === false && asked.length <= STEERED_MAX) recent.splice(0, Math.max(0, recent.length - 40), { operationId: answer.operationId, nodes: asked });
+      // What steers work is answered with the operation that it steers, of which it may have named a part.
+      const isStart = typeof key === "string" && "nodes" in input;
+      if (isStart && answer.operationId !== null && asked.length <= STEERED_MAX) recent.splice(0, Math.max(0, recent.length - 40), { operationId: answer.operationId, nodes: asked });
     }
     return answer;
   }
