@@ -18,12 +18,13 @@ import type { Log } from "../log.ts";
 import type { Observer } from "../observer.ts";
 import type { Bell } from "../store/bell.ts";
 import type { Database } from "../store/database.ts";
-import { lockNodes, nodesByIds, secretsOf, updateNode } from "../store/nodes.ts";
+import { lockNodes, nodesByIds, secretsOfNodes, updateNode } from "../store/nodes.ts";
 import type { NodeRow } from "../store/nodes.ts";
 import { WITHOUT_POWER, claimPowerReads, notePowerReads, workSoFar } from "../store/power.ts";
 import type { PowerRead, WorkSoFar } from "../store/power.ts";
 import type { SitePolicy } from "../store/records.ts";
 import { readSite } from "../store/site.ts";
+import { askedTogether } from "./asked-together.ts";
 import { selectNodes } from "./select.ts";
 import type { NodeSelector } from "./select.ts";
 import { openMachine, readPower, setPower } from "./step.ts";
@@ -103,17 +104,21 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
   const leaving = new AbortController();
   const calls = new Set<OpenCall>();
   let lanes: Promise<unknown> = Promise.resolve();
+  // Many nodes are read at a time, so questions about one come in crowds.
+  const workOf = askedTogether((ids) => workSoFar(reader, ids));
+  const rowOf = askedTogether(async (ids) => new Map((await nodesByIds(reader, ids)).map((node) => [node.id, node])));
+  const secretsOf = askedTogether((ids) => secretsOfNodes(reader, ids));
 
   // ---- one node
 
   /** The node, unless it is gone or at work: then why it may not be read. */
   async function look(nodeId: string, ref: string): Promise<Sight | { readonly refusal: Refusal }> {
     // In this order: work that begins between the two makes the count rise above the one that is kept here.
-    const work = (await workSoFar(reader, [nodeId])).get(nodeId);
-    const [node] = await nodesByIds(reader, [nodeId]);
+    const work = await workOf(nodeId);
+    const node = await rowOf(nodeId);
     if (!node) return { refusal: { code: "NOT_FOUND", message: `There is no node ${ref}.`, missing: [ref] } };
     if (work?.busyWith) return { refusal: busy(node, work.busyWith) };
-    return { node, machine: await openMachine(registry, node, await secretsOf(reader, nodeId), observer), runs: work?.runs ?? 0 };
+    return { node, machine: await openMachine(registry, node, (await secretsOf(nodeId)) ?? {}, observer), runs: work?.runs ?? 0 };
   }
 
   async function readNode(sight: Sight, deadline: Date): Promise<PowerReading | null> {
@@ -162,7 +167,7 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
     if (leaving.signal.aborted) made.cut.abort(leaving.signal.reason);
     try {
       // Of work that has begun since the node was looked at, the bell has rung already; from here on it is heard.
-      if (hasBegun((await workSoFar(reader, [id])).get(id), sight.runs)) return null;
+      if (hasBegun(await workOf(id), sight.runs)) return null;
       return await call(made.cut.signal);
     } finally {
       calls.delete(made);
