@@ -1,7 +1,7 @@
 /**
  * The workers of all isolated drivers. A call takes a place of its lane, waits for one in order where all are taken, and
- * has a worker to itself for as long as it lasts. Workers are started when calls wait for them, a few at a time, and end
- * when nobody has needed them for a while, when they are spent, or when another driver needs the room.
+ * has a worker to itself for as long as it lasts. Workers are started when calls have waited for them a moment, a few at a
+ * time, and end when nobody has needed them for a while, when they are spent, or when another driver needs the room.
  *
  * The time that a call waits counts as its own: it ends waiting by its signal.
  */
@@ -47,12 +47,14 @@ const LOOK_EVERY_MS = 1_000;
 const BUSY_MS = 5_000;
 /** A call whose process ended before it took it is made elsewhere, so often. */
 const TRIES = 3;
-/** Starting a process costs a tenth of a second of a core. */
+/** Starting a process costs a tenth of a second of a core: it is not done for who would have had one by then. */
+const PATIENCE_MS = 50;
 const STARTS_AT_ONCE = Math.max(2, availableParallelism());
 
 interface Waiter {
   readonly plugin: Plugin;
   readonly lane: Lane;
+  readonly since: number;
   readonly give: (worker: Handle) => void;
   readonly fail: (error: unknown) => void;
 }
@@ -94,6 +96,7 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS 
       const waiter: Waiter = {
         plugin,
         lane,
+        since: performance.now(),
         give: (worker) => {
           settle();
           taken[lane] += 1;
@@ -114,6 +117,7 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS 
   /** Gives idle workers to those whose turn it is, and starts some for the others. */
   function serve(): void {
     const wanting = new Map<Plugin, number>();
+    const now = performance.now();
     for (const lane of LANES) {
       if (waiting[lane].length === 0) continue;
       let room = bounds[lane] - taken[lane];
@@ -123,10 +127,23 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS 
         const at = idle.findLastIndex(({ plugin }) => plugin === waiter.plugin);
         const [worker] = at < 0 ? [] : idle.splice(at, 1);
         if (worker) waiter.give(worker);
-        else wanting.set(waiter.plugin, (wanting.get(waiter.plugin) ?? 0) + 1);
+        else if (now - waiter.since >= PATIENCE_MS || !isServed(waiter.plugin)) wanting.set(waiter.plugin, (wanting.get(waiter.plugin) ?? 0) + 1);
+        else later ??= setTimeout(serveLater, PATIENCE_MS);
       }
     }
     if (wanting.size > 0 && !isClosed) startFor(wanting);
+  }
+
+  let later: NodeJS.Timeout | undefined;
+  function serveLater(): void {
+    later = undefined;
+    serve();
+  }
+
+  /** Whether a worker of this driver is there, or coming. */
+  function isServed(plugin: Plugin): boolean {
+    for (const worker of since.keys()) if (worker.plugin === plugin && !worker.spent) return true;
+    return false;
   }
 
   function startFor(wanting: ReadonlyMap<Plugin, number>): void {
@@ -202,6 +219,7 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS 
     async [Symbol.asyncDispose]() {
       isClosed = true;
       clearInterval(looking);
+      clearTimeout(later);
       for (const waiter of LANES.flatMap((lane) => [...waiting[lane]])) waiter.fail(new Error("The service is ending."));
       await Promise.all([...since.keys()].map((worker) => worker.close()));
     },

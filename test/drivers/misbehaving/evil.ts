@@ -20,6 +20,12 @@ type Settings = z.infer<typeof settings>;
 const forEver = () => new Promise<never>(() => {});
 const junk = (value: unknown) => value as StepResult;
 const kept: unknown[] = [];
+let nextCall = Promise.withResolvers<void>();
+
+/** In the middle of the next call, on behalf of this one. */
+function inTheNextCall(work: () => void): void {
+  void nextCall.promise.then(() => setTimeout(work, 20).unref());
+}
 
 const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | Promise<StepResult>>> = {
   sound: () => ({ kind: "done", output: { pid: process.pid } }),
@@ -116,17 +122,17 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
   },
   // What it leaves behind goes off after it has ended.
   "leaves a timer that throws": () => {
-    setTimeout(() => {
+    inTheNextCall(() => {
       throw new Error("left behind");
-    }, 40).unref();
+    });
     return { kind: "done", output: { pid: process.pid } };
   },
   "leaves a timer that ends the process": () => {
-    setTimeout(() => process.exit(1), 40).unref();
+    inTheNextCall(() => process.exit(1));
     return { kind: "done", output: { pid: process.pid } };
   },
   "leaves a promise that rejects": () => {
-    setTimeout(() => void Promise.reject(new Error("left behind")), 40).unref();
+    inTheNextCall(() => void Promise.reject(new Error("left behind")));
     return { kind: "done", output: { pid: process.pid } };
   },
   "leaves a timer that goes on": ({ settings: { file } }) => {
@@ -140,6 +146,13 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
   "goes on writing": ({ settings: { file } }) => {
     setInterval(() => appendFileSync(file, "."), 5);
     return forEver();
+  },
+  "writes in a loop": ({ settings: { file } }) => {
+    const pause = new Int32Array(new SharedArrayBuffer(4));
+    for (;;) {
+      appendFileSync(file, ".");
+      Atomics.wait(pause, 0, 0, 5);
+    }
   },
   "tells its time": async ({ timed, log, progress }) => {
     log("one");
@@ -158,6 +171,8 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
     return forEver();
   },
   "works for a while": async () => {
+    nextCall.resolve();
+    nextCall = Promise.withResolvers<void>();
     await delay(200);
     return { kind: "done", output: { pid: process.pid } };
   },
