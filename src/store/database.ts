@@ -260,11 +260,14 @@ export function violatedConstraint(error: unknown): string | undefined {
   return undefined;
 }
 
-/** Runs the text of another library's statement inside our transaction. Values are bound, arrays included. */
+/**
+ * Runs a statement inside our transaction, whose text is always the same: ours, or another library's. Values are bound, arrays
+ * included. It is prepared where the pool prepares at all: it then goes to the server in one trip, and is not planned anew.
+ */
 export async function runStatement(tx: Tx, text: string, values: readonly unknown[] = []): Promise<{ rows: Record<string, unknown>[] }> {
   // Drizzle shows neither its session nor that session's client in its types.
   const { client } = (tx as unknown as { session: { client: Sql } }).session;
-  const rows = await client.unsafe(text, values as Parameters<Sql["unsafe"]>[1], { prepare: false });
+  const rows = await client.unsafe(text, values as Parameters<Sql["unsafe"]>[1], { prepare: true });
   return { rows: [...rows] as Record<string, unknown>[] };
 }
 
