@@ -30,6 +30,7 @@ const STOPPED = 0.2;
 /** How long a step of a node takes, in ms: from here to twice that. */
 const STEP_MS = 40;
 const REGISTERED_AT_ONCE = 100;
+const HANDSHAKE_MS = 30_000;
 const TEXT_LENGTH_MAX = 200;
 /** How what must not happen begins among what was done. */
 export const WRONG = "wrong:";
@@ -88,17 +89,20 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
   }
 
   async function bySocket(query: string, milliseconds: number): Promise<void> {
-    const socket = new WebSocket(`${url.replace("http", "ws")}/graphql`, "graphql-transport-ws");
+    const socket = new WebSocket(`${url.replace("http", "ws")}/graphql`, "graphql-transport-ws", { handshakeTimeout: HANDSHAKE_MS });
     const closed = new Promise<void>((give) => socket.once("close", () => give()));
     socket.on("error", (error) => note(`${WRONG} ${error.message}`));
-    socket.on("open", () => socket.send('{"type":"connection_init"}'));
+    let timer: NodeJS.Timeout | undefined;
+    socket.on("open", () => {
+      socket.send('{"type":"connection_init"}');
+      timer = setTimeout(() => socket.close(), milliseconds);
+    });
     socket.on("message", (data: Buffer) => {
       const text = data.toString("latin1");
       if (text.includes('"connection_ack"')) socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: { query } }));
       else if (text.includes('"errors":[') || text.includes('"type":"error"')) note(`${WRONG} a stream was answered ${text.slice(0, TEXT_LENGTH_MAX)}`);
       else if (text.includes('"type":"next"')) note("items");
     });
-    const timer = setTimeout(() => socket.close(), milliseconds);
     await closed;
     clearTimeout(timer);
   }

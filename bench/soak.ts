@@ -25,6 +25,8 @@ const MB = 1024 * 1024;
 /** What may be held more after an hour, as a share of what is held; and in standard errors: less is noise. */
 const GROWTH_MAX = 0.05;
 const ERRORS_MIN = 2;
+/** The tail of the log keeps the newest transitions, so many at most: until they have been written, the heap grows with them. */
+const KEPT_TRANSITIONS = 16_384;
 
 /** Judged: what a leak shows in. The others are there to look at. */
 const COLUMNS = {
@@ -37,6 +39,7 @@ const COLUMNS = {
   "event loop, worst ms": { judged: false, decimals: 0 },
   "tables MB": { judged: false, decimals: 1 },
   "dead rows": { judged: false, decimals: 0 },
+  transitions: { judged: false, decimals: 0 },
 } as const;
 type Column = keyof typeof COLUMNS;
 type Look = Readonly<Record<Column, number>> & { readonly minute: number; /** Handles and file descriptors by their kind. */ readonly kinds: ReadonlyMap<string, number> };
@@ -73,7 +76,8 @@ async function lookAt({ child, pid }: Served, sql: postgres.Sql): Promise<Omit<L
   const [row] = await sql`
     select (select count(*) from pg_stat_activity where datname = current_database())::int as connections,
            (select sum(pg_total_relation_size(relid)) from pg_stat_user_tables)::float8 as bytes,
-           (select sum(n_dead_tup) from pg_stat_user_tables)::int as dead`;
+           (select sum(n_dead_tup) from pg_stat_user_tables)::int as dead,
+           (select position from feed_position)::int as transitions`;
   return {
     "heap MB": held.heapUsed / MB,
     "buffers MB": held.buffers / MB,
@@ -84,6 +88,7 @@ async function lookAt({ child, pid }: Served, sql: postgres.Sql): Promise<Omit<L
     "event loop, worst ms": held.lagMs,
     "tables MB": Number(row?.["bytes"]) / MB,
     "dead rows": Number(row?.["dead"]),
+    transitions: Number(row?.["transitions"]),
     kinds: countOf([...Object.entries(held.resources).flatMap(([kind, count]) => Array.from({ length: count }, () => kind)), ...fds.map((kind) => `fd ${kind}`)]),
   };
 }
@@ -110,6 +115,7 @@ function fdsOf(pid: number): string[] {
 /** Prints what each column has come to; answers whether nothing that is judged grows. */
 function verdict(looks: readonly Look[]): boolean {
   const half = looks.slice(Math.floor(looks.length / 2));
+  if ((half[0]?.transitions ?? 0) < KEPT_TRANSITIONS) console.log(`  Too short to judge the heap: ${half[0]?.transitions ?? 0} transitions in its first half, of which the service keeps up to ${KEPT_TRANSITIONS}.`);
   let isFlat = true;
   const rows = (Object.keys(COLUMNS) as Column[]).map((name) => {
     const { judged, decimals } = COLUMNS[name];
