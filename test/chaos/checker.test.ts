@@ -357,10 +357,13 @@ const NO_FAULTS: readonly (readonly [what: string, spoil: (made: Made) => void])
     made.replicas.sort((a, b) => a.t - b.t);
     set(made.replicas.find((one) => one.k === "replica" && one.what === "ended" && one.name === "r2") ?? {}, { code: null, signal: "SIGKILL" });
   }],
-  ["a client loses its patience with a process that was told to go and has no database", (made) => {
+  ["an operation is aborted by its name, by somebody who names a part of its nodes", (made) => {
+    const { request } = asked(made, "abort", "n3");
+    set(request, { nodes: ["n1"], input: { work: { operationId: "op-n3-10000" } } });
+  }],
+  ["a client loses its patience with a process that was told to go", (made) => {
     const { answer } = asked(made, "setMaintenance", "n1");
     made.requests.splice(made.requests.indexOf(answer), 1, { t: answer.t, k: "answer", id: answer.id, ok: false, error: "The operation was aborted due to timeout", status: null });
-    blow(made, "half-open", "r2/database", 111_000, 113_000);
   }],
   ["a repeat of an unanswered call-back is the one that is taken", (made) => {
     const good = made.callbacks.find(({ kind, runId }) => kind === "good" && runId === "run-n1-4000");

@@ -288,7 +288,7 @@ export function goodHistory(): Made {
   for (let t = 1_000; t < OVER; t += 5_000) for (const at of t < 6_000 ? [R1, R2] : t < 112_000 ? [R1_AGAIN, R2] : [R1_AGAIN]) replicas.push({ t, k: "sample", what: "memory", replica: at.replica, pid: at.pid, value: 150 * 2 ** 20 + t });
 
   // The second replica is told to go, with a request in its hands.
-  ask(111_900, "r2", "setMaintenance", ["n1"], {}, null, { operationId: null, replayed: null, refusals: [], results: [], after: 300 });
+  ask(110_900, "r2", "setMaintenance", ["n1"], {}, null, { operationId: null, replayed: null, refusals: [], results: [], after: 1_300 });
   blow("term", "r2", 112_000, 113_500);
   process(112_000, R2, "told");
   process(113_500, R2, "ended", 0);

@@ -51,8 +51,8 @@ function judgeNothingRunning(history: History, findings: Findings, { request, an
   if (there && !(request.verb === "stop" && there.purpose === "CLEAN_UP")) findings.violation("other", `Node ${node} was said to have nothing running, and run ${there.id} was there all the while.`, request, answer, there);
 }
 
-/** The operation whose work is meant; null: whatever runs on some nodes. */
-function operationOf(input: unknown): string | null {
+/** The operation whose work is meant, all of it; null: whatever runs on some nodes. */
+export function operationOf(input: unknown): string | null {
   const id = (input as { readonly work?: { readonly operationId?: unknown } } | null)?.work?.operationId;
   return typeof id === "string" ? keyOf(id) : null;
 }

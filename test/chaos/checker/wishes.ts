@@ -3,7 +3,7 @@
  * answered may have been recorded or not, and counts as a reason wherever a reason is looked for, never as an obligation.
  */
 import { AT_REST } from "../../durability/rules.ts";
-import { judgeAdmission } from "./admission.ts";
+import { judgeAdmission, operationOf } from "./admission.ts";
 import { told } from "./answers.ts";
 import type { Asked, History, RunRow, Told } from "./history.ts";
 import { TOLERANCE_MS, shown } from "./history.ts";
@@ -28,10 +28,14 @@ function accepted(history: History, verb: "abort" | "stop"): Wish[] {
   });
 }
 
-/** By node: requests of a verb that may have concerned it. */
-function requestsAt(history: History, verb: string): ReadonlyMap<string, readonly Asked[]> {
-  const all = history.asked.filter(({ request }) => request.verb === verb).flatMap((asked) => asked.request.nodes.map((node) => ({ node, asked })));
-  return new Map([...Map.groupBy(all, ({ node }) => node)].map(([node, some]) => [node, some.map(({ asked }) => asked)]));
+/** Requests of a verb that may have concerned a run: those about its operation, and those about its node. */
+function requestsAbout(history: History, verb: string): (run: RunRow) => readonly Asked[] {
+  const all = history.asked.filter(({ request }) => request.verb === verb);
+  const named = Map.groupBy(all.flatMap((asked) => {
+    const operation = operationOf(asked.request.input);
+    return operation !== null ? [{ about: operation, asked }] : asked.request.nodes.map((about) => ({ about, asked }));
+  }), ({ about }) => about);
+  return ({ operationId, nodeName }) => [operationId, nodeName].flatMap((about) => (named.get(about) ?? []).map(({ asked }) => asked));
 }
 
 /**
@@ -44,10 +48,10 @@ function requestsAt(history: History, verb: string): ReadonlyMap<string, readonl
  */
 export function checkNoNewStep(history: History): Findings {
   const findings = new Findings("P13", "after an abort is accepted no new step starts");
-  const withdrawals = requestsAt(history, "withdrawAbort");
+  const withdrawals = requestsAbout(history, "withdrawAbort");
   for (const { asked, answer, run, effect } of accepted(history, "abort")) {
     findings.fact(`aborts accepted: ${effect ?? "without effect"}`);
-    const freed = Math.min(Infinity, ...(withdrawals.get(run.nodeName) ?? []).filter(({ request }) => request.t > asked.request.t).map(({ request }) => request.t));
+    const freed = Math.min(Infinity, ...withdrawals(run).filter(({ request }) => request.t > asked.request.t).map(({ request }) => request.t));
     const entries = history.entriesOf.get(run.id) ?? [];
     const underWay = entries.findLast(({ t, part }) => t <= answer.t && part !== "abort");
     for (const entry of entries) {
@@ -82,21 +86,21 @@ const ASIDES = new Set(["recover", "abort_pending", "abort_withdrawn"]);
  */
 export function checkOneEnd(history: History): Findings {
   const findings = new Findings("P14", "abort, stop and finish race to one end, and answers agree");
-  const aborts = requestsAt(history, "abort");
-  const stops = requestsAt(history, "stop");
-  const withdrawals = requestsAt(history, "withdrawAbort");
+  const aborts = requestsAbout(history, "abort");
+  const stops = requestsAbout(history, "stop");
+  const withdrawals = requestsAbout(history, "withdrawAbort");
   for (const run of history.runs.values()) {
     judgeEnding(history, findings, run);
-    const before = (asked: readonly Asked[] | undefined) => (asked ?? []).some(({ request }) => request.t <= (run.finishedAt ?? history.over) + TOLERANCE_MS);
+    const before = (asked: readonly Asked[]) => asked.some(({ request }) => request.t <= (run.finishedAt ?? history.over) + TOLERANCE_MS);
     const operation = history.operations.get(run.operationId);
-    if (run.state === "ABORTED" && !before(aborts.get(run.nodeName))) findings.violation("illegal", `Run ${run.id} on node ${run.nodeName} is ABORTED, and nobody asked for that.`, run);
+    if (run.state === "ABORTED" && !before(aborts(run))) findings.violation("illegal", `Run ${run.id} on node ${run.nodeName} is ABORTED, and nobody asked for that.`, run);
     const byPolicy = operation?.onFailure === "CLEAN_UP_ALL";
-    if (run.state === "STOPPED" && !byPolicy && !before(stops.get(run.nodeName))) findings.violation("illegal", `Run ${run.id} on node ${run.nodeName} is STOPPED, and nobody asked for that.`, run, operation);
+    if (run.state === "STOPPED" && !byPolicy && !before(stops(run))) findings.violation("illegal", `Run ${run.id} on node ${run.nodeName} is STOPPED, and nobody asked for that.`, run, operation);
   }
   for (const { asked, answer, run } of accepted(history, "abort")) {
     findings.fact("accepted aborts held against the end");
     if (run.finishedAt === null) continue;
-    const mayBeFreed = (withdrawals.get(run.nodeName) ?? []).some(({ request }) => request.t > asked.request.t && request.t < (run.finishedAt ?? 0) + TOLERANCE_MS);
+    const mayBeFreed = withdrawals(run).some(({ request }) => request.t > asked.request.t && request.t < (run.finishedAt ?? 0) + TOLERANCE_MS);
     if (run.state !== "ABORTED" && run.state !== "FAILED" && !mayBeFreed) findings.violation("illegal", `The abort of run ${run.id} on node ${run.nodeName} was accepted, and it ended ${run.state}.`, asked.request, answer, run);
   }
   for (const { asked, answer, run } of accepted(history, "stop")) {
