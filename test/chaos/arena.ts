@@ -76,28 +76,27 @@ export interface Database {
   fill(isFull: boolean): boolean;
 }
 
-export interface Arena extends AsyncDisposable {
+export interface Arena {
   readonly database: Database;
   readonly replicas: readonly Replica[];
   /** Ends by themselves: a replica that ended though nobody had killed it or told it to. */
   readonly unasked: readonly string[];
 }
 
-export async function startArena(options: ArenaOptions): Promise<Arena> {
-  await using parts = new AsyncDisposableStack();
+/** What it starts it gives to `parts` at once, so that it is ended also when the start is broken off. */
+export async function startArena(options: ArenaOptions, parts: AsyncDisposableStack): Promise<Arena> {
   const ports = await freePorts(options.seed, 1 + options.replicas * 3);
   const database = parts.use(await startDatabase(options.folder, take(ports)));
   const unasked: string[] = [];
-  const replicas: (Replica & AsyncDisposable)[] = [];
+  const replicas: Replica[] = [];
   for (let number = 1; number <= options.replicas; number += 1) {
     const [servicePort, databasePort, clientPort] = [take(ports), take(ports), take(ports)];
     const toDatabase = parts.use(await startProxy(databasePort, database.port));
     const clients = parts.use(await startProxy(clientPort, servicePort));
     replicas.push(parts.use(startReplica(options, { name: `r${number}`, port: servicePort, database: toDatabase, clients, unasked })));
   }
-  const running = parts.move();
   await within(READY_MS, "replicas were not ready", () => replicas.every((one) => one.isReady()));
-  return { database, replicas, unasked, [Symbol.asyncDispose]: () => running.disposeAsync() };
+  return { database, replicas, unasked };
 }
 
 // ---- database
@@ -140,7 +139,7 @@ async function startDatabase(folder: string, port: number): Promise<Database & A
       await sql.end({ timeout: 1 });
       await server?.[Symbol.asyncDispose]();
       keepLog();
-      if (disk) spawnSync("umount", [home]);
+      if (disk) spawnSync("umount", ["--lazy", home]);
     },
   };
   return database;

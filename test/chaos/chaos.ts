@@ -58,6 +58,11 @@ const QUIET_MS = 900_000;
 const CATCH_UP_MS = 60_000;
 const CHECKER = fileURLToPath(new URL("checker/check.ts", import.meta.url));
 
+/** All that runs beside us, ended in the reverse order. */
+const parts = new AsyncDisposableStack();
+let ending: Promise<void> | undefined;
+const end = () => (ending ??= parts.disposeAsync());
+
 function say(text: string): void {
   console.log(`${new Date().toISOString().slice(11, 19)}  ${text}`);
 }
@@ -98,11 +103,9 @@ async function main(folder: string): Promise<boolean> {
   const wallMs = Date.now();
   const t = clock();
 
-  await using parts = new AsyncDisposableStack();
   parts.defer(() => nemesisRecorder.close());
   parts.defer(() => replicaRecorder.close());
-  const arena = await startArena({ folder, seed: SEED, replicas: Number(values.replicas), service: resolve(values.service), concurrency: Number(values.concurrency), recorder: replicaRecorder });
-  parts.use(arena);
+  const arena = await startArena({ folder, seed: SEED, replicas: Number(values.replicas), service: resolve(values.service), concurrency: Number(values.concurrency), recorder: replicaRecorder }, parts);
   const urls = Object.fromEntries(arena.replicas.map(({ name, url }) => [name, url]));
   const basis = { do: "start", seed: SEED, folder, urls } as const;
   const machines = parts.use(await startHelper<MachinesCommand>("machines.ts", { ...basis, socket: join(folder, "machines.sock") }));
@@ -147,7 +150,7 @@ async function main(folder: string): Promise<boolean> {
   writeFileSync(join(folder, "run.json"), JSON.stringify(run, null, 2));
   phase("over");
   const { unasked } = arena;
-  await parts.disposeAsync();
+  await end();
 
   const [over, calls] = [await takeOver(folder), await driverCalls(folder)];
   say(`${done.kills} kills, ${done.freezes} freezes, ${done.terms} told to end, ${done.databaseRestarts} restarts of PostgreSQL, ${done.others} other nemeses`);
@@ -166,6 +169,13 @@ async function check(folder: string): Promise<boolean> {
   return code === 0;
 }
 
+for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  process.once(signal, () => {
+    const leave = () => process.exit(1);
+    end().then(leave, leave);
+  });
+}
+
 const folder = values.folder === undefined ? mkdtempSync(join(tmpdir(), "ostler-chaos-")) : resolve(values.folder);
 mkdirSync(folder, { recursive: true });
 let isGood = false;
@@ -173,6 +183,8 @@ try {
   isGood = await main(folder);
 } catch (error) {
   console.error(error);
+} finally {
+  await end();
 }
 say(isGood ? "all promises were kept" : `NOT GOOD; seed ${SEED}; everything is in ${folder}`);
 if (isGood && !values.keep) rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
