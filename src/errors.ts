@@ -63,6 +63,7 @@ export const REQUEST_ERRORS = {
   NOT_FOUND: "What a stream is asked of does not exist.",
   CURSOR_EXPIRED: "What follows the cursor is not kept any more, or the cursor is not of this log; `cursor` is the earliest that is good.",
   CAPACITY: "More at a time than one connection, or the service, may have. Nothing was done; send it again later.",
+  SHUTTING_DOWN: "The process ended before the answer was there. Whether the request took effect is not known: send it again with the same idempotency key.",
   INTERNAL: "A fault of ours. The log has the cause under `requestId`.",
 } as const;
 

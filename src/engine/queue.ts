@@ -102,9 +102,13 @@ const TOUCH_MS = 3_000;
 const FRESH_MS = 8_000;
 /**
  * While the database was away nobody could renew a lease: for so long after it is back none counts as run out, so that
- * owners who are alive keep what they hold.
+ * owners who are alive keep what they hold. It was away when it answered nothing for `AWAY_MS`, or has not been up for
+ * longer; a single lost connection keeps nobody from anything.
  */
-const AMNESTY_SECONDS = 15;
+const AMNESTY_SECONDS = 8;
+const AWAY_MS = 5_000;
+/** How soon a heartbeat that could not be sent is tried again. */
+const AGAIN_MS = 1_000;
 const POLL_MS = 2_000;
 const RARE_EVERY_MS = 1_000;
 /** Fewer jobs than these are not worth a fetch of their own. */
@@ -183,7 +187,8 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   let stopping = false;
   let poke = () => {};
   let rareAt = 0;
-  let lostAt = Number.NEGATIVE_INFINITY;
+  let answeredAt = performance.now();
+  let backAt = Number.NEGATIVE_INFINITY;
   let handedBack = false;
   let loop: Promise<void> = Promise.resolve();
 
@@ -222,6 +227,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     const asked = performance.now();
     const batchSize = Math.min(room, Math.max(Math.ceil(room / 2), BATCH_MIN));
     const jobs = await boss.fetch<JobData>(queue, { batchSize, ...(minPriority > 0 && { minPriority }) });
+    noteAnswer();
     for (const job of jobs) begin(queue, job, asked);
     return jobs.length === batchSize && batchSize < room;
   }
@@ -248,7 +254,6 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
         const moreRare = performance.now() >= rareAt && (await takeRare());
         more = (await take(RUNS, concurrency)) || moreRare;
       } catch (error) {
-        lostAt = performance.now();
         observer.queueFailed("fetch");
         log.warn({ err: error }, "the queue cannot be read; trying again");
       }
@@ -266,6 +271,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       if (held.length === 0) continue;
       const asked = performance.now();
       const { rows } = await boss.getDb().executeSql(RENEW, [queue, held.map(({ job }) => job.id), held.map(({ job }) => job.retryCount)]);
+      noteAnswer();
       const renewed = new Set((rows as { id: string }[]).map(({ id }) => id));
       for (const entry of held) if (renewed.has(entry.job.id)) entry.heldAt = asked;
     }
@@ -273,27 +279,43 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
 
   /** Gives the jobs of the dead to the living; and nobody's while the database has not long been back. */
   async function supervise(): Promise<void> {
-    if (performance.now() - lostAt < AMNESTY_SECONDS * 1000) return;
     const { rows } = await boss.getDb().executeSql("select pg_postmaster_start_time() < now() - make_interval(secs => $1) as up", [AMNESTY_SECONDS]);
+    noteAnswer();
+    if (performance.now() - backAt < AMNESTY_SECONDS * 1000) return;
     if ((rows as { up: boolean }[])[0]?.up) await boss.supervise();
   }
 
-  const repeated = (what: string, everyMs: number, work: () => Promise<void>) => {
-    let running = false;
-    return setInterval(() => {
-      if (running) return;
-      running = true;
-      work()
-        .catch((error: unknown) => {
-          lostAt = performance.now();
-          observer.queueFailed("heartbeat");
-          log.warn({ err: error }, `${what}; it is repeated`);
-        })
-        .finally(() => {
-          running = false;
-        });
-    }, everyMs);
-  };
+  function noteAnswer(): void {
+    const now = performance.now();
+    if (now - answeredAt > AWAY_MS) backAt = now;
+    answeredAt = now;
+  }
+
+  /** Does work again and again; sooner when it failed. */
+  function repeated(what: string, everyMs: number, work: () => Promise<void>): { stop(): void } {
+    let stopped = false;
+    let timer: NodeJS.Timeout | undefined;
+    const next = (afterMs: number) => {
+      if (!stopped) timer = setTimeout(() => void once(), afterMs);
+    };
+    const once = async () => {
+      try {
+        await work();
+        next(everyMs);
+      } catch (error) {
+        observer.queueFailed("heartbeat");
+        log.warn({ err: error }, `${what}; it is repeated`);
+        next(AGAIN_MS);
+      }
+    };
+    next(everyMs);
+    return {
+      stop() {
+        stopped = true;
+        clearTimeout(timer);
+      },
+    };
+  }
 
   /** Stores jobs for those of the keys that have none. */
   async function restoreIn(queue: string, keys: readonly string[], dataOf: (key: string) => JobData): Promise<number> {
@@ -325,7 +347,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       setTimeout(due, Math.min(seconds * 1000 + 2, 2 ** 31 - 1)).unref();
     });
   const unring = bell.onRing(() => poke());
-  const timers: NodeJS.Timeout[] = options.supervises ? [repeated("the queue's housekeeping failed", SUPERVISE_SECONDS * 1000, supervise)] : [];
+  const chores = options.supervises ? [repeated("the queue's housekeeping failed", SUPERVISE_SECONDS * 1000, supervise)] : [];
   const rest = () => {
     stopping = true;
     poke();
@@ -334,7 +356,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   return {
     async start(given) {
       handlers = given;
-      timers.push(repeated("a heartbeat could not be sent", TOUCH_MS, touch));
+      chores.push(repeated("a heartbeat could not be sent", TOUCH_MS, touch));
       loop = fetchLoop();
     },
     async enqueue(work, runIds) {
@@ -393,7 +415,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
         handedBack = true;
         await handBack().catch((error: unknown) => log.warn({ err: error }, "what is running could not be handed back; its lease will run out"));
       }
-      for (const one of timers) clearInterval(one);
+      for (const chore of chores) chore.stop();
       await boss.stop({ graceful: false });
       return ended;
     },

@@ -44,7 +44,9 @@ const LAST_WORD_MS = 1_000;
 /** How long after that sockets may take to close by themselves. */
 const CLOSE_SOCKETS_MS = 2_000;
 /** How long after that requests may take to be answered. */
-const ANSWER_MS = 2_000;
+const ANSWER_MS = 3_000;
+/** How long those that are not may take to read that they will not be. */
+const REFUSE_MS = 200;
 const LOOK_EVERY_MS = 20;
 /** Requests that a client may send on one connection before it has the answer to the first. */
 const LINE_MAX = 100;
@@ -69,8 +71,11 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 
   const schema = createPrepared("text/plain; charset=utf-8", () => options.schemaText);
 
+  const unanswered = new Set<ServerResponse>();
   const server = createHttpServer({ requestTimeout: REQUEST_MS, headersTimeout: HEADERS_MS, connectionsCheckingInterval: CHECK_MS }, (request, response) => {
     const requestId = requestIdOf(request);
+    unanswered.add(response);
+    response.once("close", () => unanswered.delete(response));
     response.setHeader("x-request-id", requestId);
     response.setHeader("x-content-type-options", "nosniff");
     inTurn(request, response, () => route(request, response, requestId)).catch((error: unknown) => {
@@ -153,8 +158,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       for (const socket of silent) socket.destroy();
       const terminate = setTimeout(() => sockets.terminate(), CLOSE_SOCKETS_MS);
       const cut = setTimeout(() => {
-        log.warn("requests that are not answered yet are cut");
-        server.closeAllConnections();
+        log.warn({ requests: unanswered.size }, "requests that are not answered yet are refused");
+        for (const response of unanswered) refuseAtTheEnd(response);
+        setTimeout(() => server.closeAllConnections(), REFUSE_MS).unref();
       }, CLOSE_SOCKETS_MS + ANSWER_MS);
       await sockets.close();
       await closed;
@@ -164,6 +170,14 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       await yoga.dispose();
     },
   };
+}
+
+/** What a request did is not known to its client then: it is told how to find out. */
+function refuseAtTheEnd(response: ServerResponse): void {
+  if (response.headersSent) return;
+  response.setHeader("connection", "close");
+  response.setHeader("retry-after", "1");
+  sendJson(response, 503, graphqlError("This process ends before your request was answered. Whether it took effect is not known; send it again with the same idempotencyKey, and another process answers.", "SHUTTING_DOWN"));
 }
 
 /** Requests of one connection that are not answered yet, and the answer to the last of them. */
