@@ -77,6 +77,11 @@ const RETRIED = new Set(["40001", "40P01"]);
 const TRIES = 5;
 /** How long a statement of a bounded read may take: as long as a query of the API may. */
 const READ_SECONDS = 10;
+/**
+ * A replica that is suspended in the middle of a transaction keeps its locks, the one of the log's position among them, and
+ * everybody waits for it: for so long at most, which leaves time to take its runs over.
+ */
+const IDLE_SECONDS = 30;
 /** How long statements may go on when the database is closed. */
 const END_SECONDS = 2;
 /** Any number that no other program takes for its advisory lock on the same database. */
@@ -96,7 +101,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
   // A pooler refuses settings that it does not know, and a session's settings would be whoever's comes next: there,
   // statements are cut by us, and snapshots by a setting of their transaction.
   const cutByServer = isPooled ? {} : { seconds };
-  const sql = connect(connection, { max: pools.writers, prepare });
+  const sql = connect(connection, { max: pools.writers, prepare, ...(!isPooled && { idleSeconds: IDLE_SECONDS }) });
   const db = drizzle({ client: sql, jit: true });
   const boundedSql = gated(connect(connection, { max: pools.readers, prepare, onStatement, ...cutByServer }), { atOnce: pools.readers, seconds, isCut: isPooled });
   const snapshotSql = connect(connection, { max: pools.snapshots, prepare, ...cutByServer });
@@ -133,7 +138,9 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
         // Tried rather than waited for: whoever waits would keep one of a pooler's few connections from the other's work.
         const turn = await db.transaction(async (tx) => {
           const [row] = [...(await tx.execute<{ mine: boolean }>(`select pg_try_advisory_xact_lock(${START_LOCK}) as mine`))];
-          return row?.mine === true ? { answer: await work() } : null;
+          if (row?.mine !== true) return null;
+          await tx.execute("set local idle_in_transaction_session_timeout = 0");
+          return { answer: await work() };
         });
         if (turn) return turn.answer;
         await delay(TURN_MS);
@@ -197,11 +204,13 @@ interface PoolOptions {
   readonly prepare: boolean;
   /** How long the server lets a statement take. */
   readonly seconds?: number;
+  /** How long the server lets a transaction wait for its next statement. */
+  readonly idleSeconds?: number;
   readonly onStatement?: DatabaseOptions["onStatement"] | undefined;
   readonly more?: Readonly<Record<string, unknown>>;
 }
 
-function connect(connection: Connection, { max, prepare, seconds, onStatement, more }: PoolOptions): Sql {
+function connect(connection: Connection, { max, prepare, seconds, idleSeconds, onStatement, more }: PoolOptions): Sql {
   const options = {
     max,
     prepare,
@@ -211,7 +220,11 @@ function connect(connection: Connection, { max, prepare, seconds, onStatement, m
     // With the default of 100, a BEGIN that fills a connection's pipeline leaves the connection in an open transaction
     // in the pool: what it acknowledges afterwards is lost (postgres.js issues 823, 1189, 1210).
     max_pipeline: 1e9,
-    connection: { application_name: "ostler", ...(seconds !== undefined && { statement_timeout: seconds * 1_000 }) },
+    connection: {
+      application_name: "ostler",
+      ...(seconds !== undefined && { statement_timeout: seconds * 1_000 }),
+      ...(idleSeconds !== undefined && { idle_in_transaction_session_timeout: idleSeconds * 1_000 }),
+    },
     ...more,
   };
   return sparedAfterLoss("url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options }));

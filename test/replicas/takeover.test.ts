@@ -72,9 +72,9 @@ test("one that slept longer than its leases writes nothing when it wakes, and te
   await register(sleeper.url, names, { steps: { "deploy.boot_system": { delayMs: 8_000 } } });
   const operation = await commission(sleeper.url, names);
   await eventually("all are inside the step", () => insideOf(sleeper, "deploy.boot_system").length === names.length, 60_000);
-  const other = await startOne(3);
   sleeper.pause();
   const before = sleeper.journal();
+  const other = await startOne(3);
   await eventually("the other is inside the steps", () => insideOf(other, "deploy.boot_system").length === names.length, TAKEN_OVER_MS);
   sleeper.wake();
   await succeeds(other, operation);

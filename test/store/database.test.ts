@@ -103,6 +103,13 @@ test("what replicas that start together would make twice is made in turn", async
   expect(await turn(two, "two")).toBe("two");
 });
 
+test("a transaction that waits for its next statement is not waited for without end", async () => {
+  await using given = await testDatabase();
+  await using database = await openDatabase({ connection: given.connection, connectionsMax: 4 });
+  const idle = async (reader: Pick<typeof database.reader, "execute">) => [...(await reader.execute<{ idle: string }>("select current_setting('idle_in_transaction_session_timeout') as idle"))][0]?.idle;
+  expect(await database.transaction(idle)).toBe("30s");
+});
+
 test("no pooler is seen where there is none", async () => {
   await using given = await testDatabase();
   await using database = await openDatabase({ connection: given.connection, connectionsMax: 20 });
