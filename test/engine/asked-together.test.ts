@@ -1,0 +1,45 @@
+/** Questions about single nodes that come at the same time are one, and each is answered from after it was asked. */
+import { expect, test } from "vitest";
+import { askedTogether } from "../../src/engine/asked-together.ts";
+
+test("questions of one turn are asked together, each node once", async () => {
+  const asked: (readonly string[])[] = [];
+  const lengthOf = askedTogether(async (ids) => {
+    asked.push(ids);
+    return new Map(ids.map((id) => [id, id.length]));
+  });
+  expect(await Promise.all([lengthOf("a"), lengthOf("bcd"), lengthOf("a")])).toEqual([1, 3, 1]);
+  expect(asked).toEqual([["a", "bcd"]]);
+});
+
+test("a question that comes while another is being answered is not answered from what was read before it", async () => {
+  const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
+  let reads = 0;
+  const readOf = askedTogether(async (ids) => {
+    reads += 1;
+    const read = reads;
+    if (read === 1) {
+      late = readOf("a");
+      await answered;
+    }
+    return new Map(ids.map((id) => [id, read]));
+  });
+  let late: Promise<number | undefined> = Promise.resolve(0);
+  const early = readOf("a");
+  await new Promise((turn) => setImmediate(turn));
+  expect(await late).toBe(2);
+  answer();
+  expect(await early).toBe(1);
+});
+
+test("what fails fails for those who asked together, and for nobody after them", async () => {
+  let tries = 0;
+  const of = askedTogether(async (ids) => {
+    tries += 1;
+    if (tries === 1) throw new Error("the database is away");
+    return new Map(ids.map((id) => [id, tries]));
+  });
+  const both = await Promise.allSettled([of("a"), of("b")]);
+  expect(both.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+  expect(await of("a")).toBe(2);
+});
