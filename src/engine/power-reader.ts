@@ -13,6 +13,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { messageOf } from "../errors.ts";
 import type { Refusal } from "../errors.ts";
 import type { PowerState } from "../drivers/driver.ts";
+import { Deadline, leftUntil } from "../drivers/deadline.ts";
 import type { Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
 import type { Observer } from "../observer.ts";
@@ -148,7 +149,7 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
     const { name, wantedPower } = node;
     if ("problem" in machine || wantedPower === null) return;
     try {
-      const set = await undisturbed(sight, (end) => setPower(machine, wantedPower, new Date(Date.now() + CORRECT_MS), log, end));
+      const set = await undisturbed(sight, (end) => setPower(machine, wantedPower, new Deadline(CORRECT_MS), log, end));
       if (set === null) return;
       const isRecorded = await record(sight, { state: set });
       log.info({ node: name, power: wantedPower, found: state, isRecorded }, "the power was not as it was left, and is set back");
@@ -225,7 +226,7 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
   async function readInTurn(nodeId: string, policy: SitePolicy): Promise<void> {
     const sight = leaving.signal.aborted ? null : await look(nodeId, nodeId);
     if (!sight || "refusal" in sight || isLeftAlone(sight.node)) return;
-    const reading = await readNode(sight, new Date(Date.now() + READ_MS));
+    const reading = await readNode(sight, new Deadline(READ_MS));
     if (leaving.signal.aborted || reading === null || !(await record(sight, reading))) return;
     if ("state" in reading) await correct(policy, sight, reading.state);
   }
@@ -234,10 +235,10 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
 
   async function readNow(ref: string, nodeId: string, allOf: Date): Promise<PowerAnswer> {
     const refused = (refusal: Refusal): PowerAnswer => ({ ref, nodeId, state: null, refusal });
-    if (allOf.getTime() <= Date.now()) return refused({ code: "TIMEOUT", message: `There was no time left to read the power of node ${ref}; ask again, for fewer nodes.`, nodeId });
+    if (leftUntil(allOf) <= 0) return refused({ code: "TIMEOUT", message: `There was no time left to read the power of node ${ref}; ask again, for fewer nodes.`, nodeId });
     const sight = await look(nodeId, ref);
     if ("refusal" in sight) return refused(sight.refusal);
-    const reading = await readNode(sight, new Date(Math.min(allOf.getTime(), Date.now() + READ_MS)));
+    const reading = await readNode(sight, new Deadline(Math.min(leftUntil(allOf), READ_MS)));
     if (leaving.signal.aborted) return refused({ code: "TIMEOUT", message: `The service went down while it read the power of node ${sight.node.name}; ask again.`, nodeId });
     if (reading === null || !(await record(sight, reading))) {
       const since = await look(nodeId, ref);
@@ -258,7 +259,7 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
         return { answers: [], refusals: [{ code: "INVALID_INPUT", message: `${found.nodes.length} nodes are asked for, and at most ${ASKED_MAX} can be read at once; name fewer, or read \`Node.powerState\`, which is kept up to date.`, path: ["input", "nodes"] }] };
       }
       await database.transaction((tx) => notePowerReads(tx, found.nodes.map(({ nodeId }) => nodeId)));
-      const allOf = new Date(Date.now() + ASKED_MS);
+      const allOf = new Deadline(ASKED_MS);
       return { answers: await atMost(ASKED_CALLS, found.nodes, ({ ref, nodeId }) => readNow(ref, nodeId, allOf)), refusals: [] };
     },
     async close() {

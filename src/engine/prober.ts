@@ -9,6 +9,7 @@
  */
 import { messageOf } from "../errors.ts";
 import type { ErrorCode } from "../errors.ts";
+import { Deadline } from "../drivers/deadline.ts";
 import type { AnyDriver, Registry } from "../drivers/registry.ts";
 import type { DiscoverInterface } from "../drivers/driver.ts";
 import type { Log } from "../log.ts";
@@ -151,7 +152,7 @@ export function createProber(parts: ProberParts): Prober {
     if (typeof driver === "string") return failed("UNSUPPORTED_BY_DRIVER", driver, false);
     const late = AbortSignal.timeout(parts.probeMs);
     const signal = AbortSignal.any([cut, late]);
-    const deadline = new Date(Date.now() + parts.probeMs);
+    const deadline = new Deadline(parts.probeMs);
     try {
       const found: unknown = await Promise.race([
         driver.discover.probe({

@@ -10,6 +10,7 @@
  * - tearing down: an abort is carried out; the driver's `abort` and the power, then one transaction ends the run.
  */
 import { setTimeout as delay } from "node:timers/promises";
+import { Deadline } from "../drivers/deadline.ts";
 import type { PlannedStep } from "../store/records.ts";
 import type { Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
@@ -160,8 +161,7 @@ export function createRunner(parts: RunnerParts): Runner {
       machine: { ...held.machine, node: held.node },
       step,
       part: attempt.part,
-      leftMs,
-      deadline: new Date(Date.now() + leftMs),
+      deadline: new Deadline(leftMs),
       memo: attempt.memo,
       callback: attempt.callback,
       callbackPath: callbackPath(held.run, generation),

@@ -5,6 +5,7 @@
 import { messageOf } from "../errors.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { BootDevice, Call, Driver, DriverError, NodePower, PowerAction, PowerState, StepCall, StepResult } from "../drivers/driver.ts";
+import { Deadline, leftUntil } from "../drivers/deadline.ts";
 import { inLane } from "../drivers/isolation/lanes.ts";
 import { findStep } from "../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, Registry } from "../drivers/registry.ts";
@@ -67,9 +68,6 @@ export interface StepRequest {
   readonly step: PlannedStep;
   /** Which part of the step is entered. */
   readonly part: AttemptRow["part"];
-  /** How long it may yet take. */
-  readonly leftMs: number;
-  /** The end of that time, by this process's clock, for the driver. */
   readonly deadline: Date;
   readonly memo: StoredJson;
   readonly callback: StoredJson;
@@ -126,9 +124,8 @@ async function performed(request: StepRequest): Promise<StepOutcome> {
   );
   const timers: NodeJS.Timeout[] = [];
   const expired = new Promise<StepOutcome>((give) => {
-    const endsAt = performance.now() + request.leftMs;
     const check = () => {
-      const left = endsAt - performance.now();
+      const left = leftUntil(request.deadline);
       if (left > 0) return void timers.push(setTimeout(check, Math.min(left, TIMER_MAX_MS)));
       end.abort(new Error("The step's time is over."));
       give({ kind: "failed", code: "TIMEOUT", reason: `${step.interface}.${step.name} did not end within ${step.timeoutSeconds} s`, retryable: true, powerState: power.state });
@@ -200,7 +197,7 @@ async function enterPower(request: StepRequest, signal: AbortSignal, nodePower: 
 async function softPowerOff(request: StepRequest, signal: AbortSignal, nodePower: NodePower): Promise<StepResult> {
   const { machine, step, deadline, said, log, about } = request;
   const seconds = step.args["timeoutSeconds"];
-  const until = typeof seconds === "number" ? new Date(deadline.getTime() - (step.timeoutSeconds - seconds) * 1000) : deadline;
+  const until = typeof seconds === "number" ? new Deadline(leftUntil(deadline) - (step.timeoutSeconds - seconds) * 1000) : deadline;
   let forced = false;
   try {
     await within(until, signal, (patience) => powerOf({ ...request, deadline: until }, patience, { state: null }).set("SOFT_OFF"));
@@ -220,7 +217,7 @@ async function softPowerOff(request: StepRequest, signal: AbortSignal, nodePower
 export async function abortStep(request: StepBasis): Promise<void> {
   const declared = declaredStep(request);
   if (!declared?.step.abort) return;
-  const signal = AbortSignal.timeout(Math.max(1, request.deadline.getTime() - Date.now()));
+  const signal = AbortSignal.timeout(Math.max(1, leftUntil(request.deadline)));
   await bounded(declared.step.abort(stepCall(request, declared.driver, signal, powerOf(request, signal, { state: null }))), signal);
 }
 
@@ -261,7 +258,7 @@ class TimeOver extends Error {
 /** Makes a call that ends with `end`, or with a `TimeOver` at the deadline, whether or not the driver heeds its signal. */
 async function within<T>(deadline: Date, end: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const clock = new AbortController();
-  const timer = setTimeout(() => clock.abort(new TimeOver("it did not answer in time")), Math.max(1, deadline.getTime() - Date.now()));
+  const timer = setTimeout(() => clock.abort(new TimeOver("it did not answer in time")), Math.max(1, leftUntil(deadline)));
   const signal = AbortSignal.any([end, clock.signal]);
   const over = new Promise<never>((_, reject) => {
     const leave = () => reject(signal.reason);

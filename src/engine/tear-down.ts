@@ -2,6 +2,7 @@
 import { messageOf } from "../errors.ts";
 import { touchedBy } from "../lifecycle/touches.ts";
 import { powersOffOnAbort } from "../lifecycle/verbs.ts";
+import { Deadline } from "../drivers/deadline.ts";
 import type { PowerState } from "../drivers/driver.ts";
 import type { Log } from "../log.ts";
 import type { Database } from "../store/database.ts";
@@ -38,7 +39,7 @@ export async function tearDownMachine(parts: TearDownParts, abort: Abort): Promi
   const { held, attempt, request } = abort;
   const { run, machine, plan } = held;
   const errors: string[] = [];
-  const deadline = () => new Date(Date.now() + tearDownMs);
+  const deadline = () => new Deadline(tearDownMs);
   let power = abort.power ?? held.node.powerState;
   const begun = new Set((await attemptsOf(database.reader, [run.id])).map(({ step: index }) => index));
   // What the abort asked for came after the claim.

@@ -82,6 +82,8 @@ const READ_SECONDS = 10;
  * everybody waits for it: for so long at most, which leaves time to take its runs over.
  */
 const IDLE_SECONDS = 30;
+/** How soon a connection that could not be made is tried again. */
+const RECONNECT_SECONDS = 0.5;
 /** How long statements may go on when the database is closed. */
 const END_SECONDS = 2;
 /** Any number that no other program takes for its advisory lock on the same database. */
@@ -220,6 +222,9 @@ function connect(connection: Connection, { max, prepare, seconds, idleSeconds, o
     // With the default of 100, a BEGIN that fills a connection's pipeline leaves the connection in an open transaction
     // in the pool: what it acknowledges afterwards is lost (postgres.js issues 823, 1189, 1210).
     max_pipeline: 1e9,
+    // Of all connections of a pool together: by default it grows to 20 s within seven vain tries, and so long work would stand
+    // still when the database is back.
+    backoff: () => RECONNECT_SECONDS,
     connection: {
       application_name: "ostler",
       ...(seconds !== undefined && { statement_timeout: seconds * 1_000 }),

@@ -15,6 +15,7 @@ import type { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { messageOf } from "../../errors.ts";
 import type { Log } from "../../log.ts";
+import { leftUntil } from "../deadline.ts";
 import type { DriverMemory, Json } from "../driver.ts";
 import { createBucket } from "./bucket.ts";
 import { IsolationError, shorten, errorOf, openWire, tell, unpack } from "./protocol.ts";
@@ -209,20 +210,20 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
       },
     };
     const endCall = (reason: unknown, grace: number) => {
-      const since = Date.now();
+      const since = performance.now();
       if (!mine.toldToEnd) wire.send({ kind: "end", id, reason: tell(reason) });
       mine.toldToEnd = true;
-      later(() => kill(`${job.what} went on ${Math.round((Date.now() - since) / 100) / 10} s after it was told to end`), grace);
+      later(() => kill(`${job.what} went on ${Math.round((performance.now() - since) / 100) / 10} s after it was told to end`), grace);
     };
     const overdue = () => {
-      const left = job.deadline.getTime() - Date.now();
+      const left = leftUntil(job.deadline);
       if (left > 0) later(overdue, left);
       else endCall(Object.assign(new Error("The call's time is over."), { name: "TimeoutError" }), OVERDUE_GRACE_MS);
     };
-    const onAbort = () => endCall(job.signal.reason, job.deadline.getTime() <= Date.now() ? OVERDUE_GRACE_MS : graceMs);
+    const onAbort = () => endCall(job.signal.reason, leftUntil(job.deadline) <= 0 ? OVERDUE_GRACE_MS : graceMs);
     open = mine;
     become("called");
-    wire.send({ kind: "call", id, target: job.target, given: job.given });
+    wire.send({ kind: "call", id, target: job.target, given: job.given, leftMs: leftUntil(job.deadline) });
     overdue();
     if (job.signal.aborted) onAbort();
     else job.signal.addEventListener("abort", onAbort, { once: true });

@@ -22,7 +22,7 @@ export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDrive
     return pool.run(plugin, target.on === "discover" ? "READING" : laneHere(), {
       target,
       what,
-      given: { deadline: deadline.getTime(), settings: value, ...("node" in given ? { node: given.node } : { address: given.address }), ...more.data },
+      given: { settings: value, ...("node" in given ? { node: given.node } : { address: given.address }), ...more.data },
       signal,
       deadline,
       repeatable: more.repeatable ?? true,

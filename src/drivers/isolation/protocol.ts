@@ -13,8 +13,6 @@ export type Target =
 
 /** What the function is given, as far as it is data. */
 export interface Given {
-  /** Milliseconds since 1970. */
-  readonly deadline: number;
   readonly settings: unknown;
   readonly node?: NodeView;
   /** Of a probe. */
@@ -46,7 +44,7 @@ export type PowerQuestion =
 export type Reply = { readonly value?: Json } | { readonly error: ToldError };
 
 export type ToWorker =
-  | { readonly kind: "call"; readonly id: number; readonly target: Target; readonly given: Given }
+  | { readonly kind: "call"; readonly id: number; readonly target: Target; readonly given: Given; /** How much time the call has. */ readonly leftMs: number }
   /** The call's signal fires. */
   | { readonly kind: "end"; readonly id: number; readonly reason: ToldError }
   | { readonly kind: "reply"; readonly question: number; readonly reply: Reply }

@@ -16,6 +16,7 @@ import { flushCompileCache } from "node:module";
 import { Socket } from "node:net";
 import { setPriority } from "node:os";
 import { getHeapStatistics } from "node:v8";
+import { Deadline } from "../deadline.ts";
 import type { AnyDriver } from "../registry.ts";
 import { findStep } from "../registry.ts";
 import type { Call, DiscoverCall, DriverFactory, DriverMemory, Json, NodePower, PluginHost, PowerState, StepCall } from "../driver.ts";
@@ -40,6 +41,7 @@ const MEMORY_SHARE_MAX = 0.5;
 /** The call under way. */
 interface Current {
   readonly id: number;
+  readonly deadline: Deadline;
   readonly controller: AbortController;
   /** Sends the progress that was reported last. */
   tellProgress(): void;
@@ -155,8 +157,8 @@ function take(message: ToWorker): void {
   }
 }
 
-async function perform({ id, target, given }: Extract<ToWorker, { kind: "call" }>): Promise<void> {
-  const mine: Current = { id, controller: new AbortController(), tellProgress: () => {}, dropped: 0 };
+async function perform({ id, target, given, leftMs }: Extract<ToWorker, { kind: "call" }>): Promise<void> {
+  const mine: Current = { id, deadline: new Deadline(leftMs), controller: new AbortController(), tellProgress: () => {}, dropped: 0 };
   current = mine;
   calls += 1;
   send({ kind: "begun", id });
@@ -209,7 +211,7 @@ function commonOf(given: Given, mine: Current): Common {
   let timings = 0;
   return {
     signal: mine.controller.signal,
-    deadline: new Date(given.deadline),
+    deadline: mine.deadline,
     log: (message: unknown) => say(mine, String(message)),
     async timed(name: unknown, work) {
       if (current !== mine || !said.take()) return work();
