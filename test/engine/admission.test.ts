@@ -28,9 +28,9 @@ describe("a request is refused as a whole", () => {
   });
 
   test("names all nodes that are not there, and tells of the first ten", async () => {
-    const names = Array.from({ length: 10_000 }, (_, index) => `ghost-${index}`);
-    const { refusals } = await ostler.engine.submit(ALICE, { kind: "DEPLOY", nodes: { names } });
-    expect(refusals).toEqual([{ code: "NOT_FOUND", message: `There are no nodes ${names.slice(0, 10).join(", ")} and 9,990 more.`, path: ["input", "nodes", "names"], missing: names }]);
+    const ghosts = Array.from({ length: 10_000 }, (_, index) => `ghost-${index}`);
+    const { refusals } = await ostler.engine.submit(ALICE, { kind: "DEPLOY", nodes: { names: ghosts } });
+    expect(refusals).toEqual([{ code: "NOT_FOUND", message: `There are no nodes ${ghosts.slice(0, 10).join(", ")} and 9,990 more.`, path: ["input", "nodes", "names"], missing: ghosts }]);
   });
 
   test("when a filter matches nothing, or a cluster has no nodes or is none", async () => {

@@ -207,7 +207,7 @@ function enter(target: Target, given: Given, mine: Current): Promise<unknown> {
 
 type Common = Pick<Call<unknown>, "signal" | "deadline" | "log" | "timed">;
 
-function commonOf(given: Given, mine: Current): Common {
+function commonOf(mine: Current): Common {
   let timings = 0;
   return {
     signal: mine.controller.signal,
@@ -232,11 +232,11 @@ function commonOf(given: Given, mine: Current): Common {
 
 function callOf(given: Given, mine: Current): Call<unknown> {
   if (!given.node) throw new Error("The call names no node.");
-  return { ...commonOf(given, mine), node: given.node, settings: given.settings };
+  return { ...commonOf(mine), node: given.node, settings: given.settings };
 }
 
 function probeOf(given: Given, mine: Current): DiscoverCall {
-  return { ...commonOf(given, mine), address: given.address ?? "", settings: given.settings as DiscoverCall["settings"] };
+  return { ...commonOf(mine), address: given.address ?? "", settings: given.settings as DiscoverCall["settings"] };
 }
 
 function stepCallOf(given: Given, mine: Current): StepCall<unknown> {
