@@ -5,6 +5,7 @@ import { NOBODY } from "../observer.ts";
 import type { Observer } from "../observer.ts";
 import type { Bell } from "../store/bell.ts";
 import type { Database } from "../store/database.ts";
+import { watchAttendance } from "./attendance.ts";
 import { callBack } from "./callback.ts";
 import type { CallBackAnswer } from "./callback.ts";
 import { createCluster, deleteCluster, updateCluster } from "./clusters.ts";
@@ -129,6 +130,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   const parts = { transact, registry, queue, nudge, observer, checkWishes: runner.checkWishes };
   const prober = createProber({ database, transact, registry, log, observer, probeMs: options.probeMs ?? PROBE_MS });
   const powerReader = createPowerReader({ database, transact, registry, bell, log, observer });
+  let attendance: { close(): void } | undefined;
   let recovery: { close(): void } | undefined;
   let retention: { close(): Promise<void> } | undefined;
   let restedAt = Number.POSITIVE_INFINITY;
@@ -142,7 +144,10 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   return {
     rest,
     async start() {
-      if (options.works === false) return;
+      if (options.works === false) {
+        attendance = watchAttendance({ queue, log });
+        return;
+      }
       await queue.start({ run: runner.run, discover: prober.run, timer: ({ operationId, what, setAt }) => (what === "STOP" ? stopTimeout(parts, operationId, setAt) : pauseIsOver(transact, parts, operationId)) });
       turns.start();
       recovery = startRecovery({ database, queue, log });
@@ -173,6 +178,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     updateSite: (caller, change) => updateSite({ transact, registry, limitsChanged: nudge }, caller, change),
     callBack: (token, body) => callBack({ ...parts, log }, token, body),
     async [Symbol.asyncDispose]() {
+      attendance?.close();
       recovery?.close();
       await retention?.close();
       await powerReader.close();

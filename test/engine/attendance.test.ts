@@ -1,0 +1,29 @@
+/** Runs that wait while nobody works are told of by those who only serve. */
+import { expect, test } from "vitest";
+import { watchAttendance } from "../../src/engine/attendance.ts";
+import { createQueue } from "../../src/engine/queue.ts";
+import { createLog } from "../../src/log.ts";
+import { createBell } from "../../src/store/bell.ts";
+import { engineUnderTest } from "../support/builders.ts";
+import { eventually } from "../support/eventually.ts";
+
+test("a replica that serves says once that nobody works, and once that somebody does again", async () => {
+  await using ostler = await engineUnderTest({ started: false });
+  await using left = new AsyncDisposableStack();
+  const bell = left.use(await createBell(ostler.database, () => {}));
+  const queue = await createQueue({ connection: ostler.test.connection, bell, log: createLog("silent"), concurrency: 1, connectionsMax: 2, supervises: false });
+  left.defer(async () => void (await queue.stop(0, () => {})));
+  const told: string[] = [];
+  const log = { warn: (_: unknown, text: string) => told.push(text), info: (text: string) => told.push(text), debug: () => {} };
+  const attendance = watchAttendance({ queue, log: log as never, everyMs: 20, seconds: 1 });
+  left.defer(() => attendance.close());
+
+  const node = await ostler.aNode().scripted({ "deploy.write_image": { silent: true } }).made();
+  expect(await queue.isUnattended(1)).toBe(false);
+  await ostler.begin("COMMISSION", [node]);
+  await eventually("it is said", () => told.length === 1);
+  expect(told[0]).toContain("no replica takes work");
+  await ostler.engine.start();
+  await eventually("it is taken back", () => told.length === 2);
+  expect(told[1]).toBe("a replica takes work again");
+});
