@@ -52,7 +52,7 @@ export interface Queue {
   /** As `wake`, for a run that is to end: it is taken though all places may be taken, by what is stuck perhaps. */
   wakeToEnd(work: Work, runId: string): Promise<void>;
   /** Either of the two for many runs, in two statements. */
-  wakeMany(work: Work, runIds: readonly string[], why: keyof typeof PRIORITY): Promise<void>;
+  wakeMany(work: Work, runIds: readonly string[], why: "woken" | "ending"): Promise<void>;
   /** Whether a job is being worked on, as far as its lease tells. */
   isHeld(jobId: string): Promise<boolean>;
   /** Whether this process has held the job's lease for certain until a moment ago. Else somebody may have taken the run over. */
@@ -116,7 +116,11 @@ const BATCH_MIN = 8;
 const TIMERS_AT_ONCE = 4;
 /** Runs that are to end, over and above those that are worked on. */
 const ENDINGS_AT_ONCE = 4;
-const PRIORITY = { woken: 10, ending: 20 } as const;
+/**
+ * What has begun goes before what has not: `begun` runs whose wait is over, `woken` ones that somebody called back, and those
+ * that have lost their owner, whom nobody shall have to wait for behind a thousand that are about to begin.
+ */
+const PRIORITY = { begun: 5, woken: 10, ending: 20 } as const;
 /** Each probes many addresses at a time by itself. */
 const DISCOVERIES_AT_ONCE = 4;
 const SUPERVISE_SECONDS = 2;
@@ -155,12 +159,18 @@ const UNATTENDED = `
   select exists (select from pgboss.job where name = $1 and state < 'active' and start_after < pgboss.job_now() - make_interval(secs => $2))
     and not exists (select from pgboss.job where name = $1 and state = 'active' and heartbeat_on > pgboss.job_now() - make_interval(secs => $2)) as unattended`;
 
+/** Jobs that have lost their owner come before those that never had one. */
+const PREFER_LOST = "update pgboss.job set priority = $2 where name = $1 and state = 'retry' and priority < $2";
+
 /** Locks jobs in one order, before a statement that would lock them in any. */
 const LOCK = "select from pgboss.job where name = $1 and id = any($2::uuid[]) order by id for update";
 
-const KEY_INDEX = "ostler_job_by_key";
+const INDEXES = {
+  ostler_job_by_key: "(name, singleton_key) where state <= 'active'",
+  ostler_job_lost: "(name) where state = 'retry'",
+} as const;
 /** Any number that no other program takes for its advisory lock on the same database. */
-const KEY_INDEX_LOCK = 7_246_519_204;
+const INDEX_LOCK = 7_246_519_204;
 
 export async function createQueue(options: QueueOptions): Promise<Queue> {
   const { connection, bell, log, concurrency, observer = NOBODY } = options;
@@ -178,7 +188,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   // Retried without end: only the engine decides that a run has failed.
   const kept = { retryLimit: 1_000_000, retryDelay: 1, deleteAfterSeconds: 600, retentionSeconds: 10 * 365 * 86_400, expireInSeconds: 86_000 };
   for (const queue of QUEUES) await boss.createQueue(queue, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
-  await indexByKey(boss);
+  await makeIndexes(boss);
 
   const db = (tx: Tx) => ({ db: { executeSql: (text: string, values?: unknown[]) => runStatement(tx, text, values) } });
   /** `heldAt`: when its lease was last asked to be renewed and was, by this process's clock. */
@@ -279,6 +289,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
 
   /** Gives the jobs of the dead to the living; and nobody's while the database has not long been back. */
   async function supervise(): Promise<void> {
+    await boss.getDb().executeSql(PREFER_LOST, [RUNS, PRIORITY.woken]);
     const { rows } = await boss.getDb().executeSql("select pg_postmaster_start_time() < now() - make_interval(secs => $1) as up", [AMNESTY_SECONDS]);
     noteAnswer();
     if (performance.now() - backAt < AMNESTY_SECONDS * 1000) return;
@@ -328,7 +339,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     return lost.length;
   }
 
-  async function wakeMany(work: Work, runIds: readonly string[], why: keyof typeof PRIORITY): Promise<void> {
+  async function wakeMany(work: Work, runIds: readonly string[], why: "woken" | "ending"): Promise<void> {
     if (runIds.length === 0) return;
     const { rows } = await runStatement(work.tx, BRING_FORWARD, [RUNS, runIds, PRIORITY[why]]);
     const woken = new Set(rows.map(({ runId }) => runId));
@@ -365,7 +376,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     },
     async park(work, parked) {
       if (parked.length === 0) return;
-      await boss.insert(RUNS, parked.map(({ runId, seconds }) => ({ data: { runId }, singletonKey: runId, startAfter: String(seconds) })), { ...db(work.tx), returnId: false });
+      await boss.insert(RUNS, parked.map(({ runId, seconds }) => ({ data: { runId }, singletonKey: runId, priority: PRIORITY.begun, startAfter: String(seconds) })), { ...db(work.tx), returnId: false });
       for (const { seconds } of parked) pokeIn(work, seconds);
     },
     async end(work, jobs) {
@@ -432,15 +443,18 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
 
 /**
  * pg-boss finds a job by its key only among all jobs of the queue, those that have ended lately included: to wake as many
- * runs as there are would be quadratic. No migration of ours can hold the index, as pg-boss makes its tables itself, after
- * those have run. Processes that start together take turns, since `if not exists` alone fails for all but one of them; and
- * it is not even asked where the index is there, because that would lock the table against what others write.
+ * runs as there are would be quadratic; and those that have lost their owner only among all that wait. No migration of ours
+ * can hold the indexes, as pg-boss makes its tables itself, after those have run. Processes that start together take turns,
+ * since `if not exists` alone fails for all but one of them; and it is not even asked where an index is there, because that
+ * would lock the table against what others write.
  */
-async function indexByKey(boss: PgBoss): Promise<void> {
-  const { rows } = await boss.getDb().executeSql("select to_regclass($1) is not null as made", [`pgboss.${KEY_INDEX}`]);
-  if ((rows as { made: boolean }[])[0]?.made) return;
-  // One text without values is one transaction, whose end gives the lock back.
-  await boss.getDb().executeSql(`
-    select pg_advisory_xact_lock(${KEY_INDEX_LOCK});
-    create index if not exists ${KEY_INDEX} on pgboss.job (name, singleton_key) where state <= 'active'`);
+async function makeIndexes(boss: PgBoss): Promise<void> {
+  for (const [name, of] of Object.entries(INDEXES)) {
+    const { rows } = await boss.getDb().executeSql("select to_regclass($1) is not null as made", [`pgboss.${name}`]);
+    if ((rows as { made: boolean }[])[0]?.made) continue;
+    // One text without values is one transaction, whose end gives the lock back.
+    await boss.getDb().executeSql(`
+      select pg_advisory_xact_lock(${INDEX_LOCK});
+      create index if not exists ${name} on pgboss.job ${of}`);
+  }
 }
