@@ -52,7 +52,7 @@ export async function startService(config: Config, log: Log): Promise<Service> {
   const telemetry = parts.use(await createTelemetry({ log, version: VERSION }));
   const { observer } = telemetry;
   const scrape = telemetry.scrapeOf(database.bounded);
-  const working = parts.use(await createEngine({ database, registry, bell, log, observer, works: config.role !== "api", concurrency: config.concurrency, powerSeconds: config.powerSeconds, retentionDays: config.retentionDays }));
+  const working = parts.use(await createEngine({ database, registry, bell, log, observer, ...(pool && { endCalls: () => pool.endCalls() }), works: config.role !== "api", concurrency: config.concurrency, powerSeconds: config.powerSeconds, retentionDays: config.retentionDays }));
   const engine = telemetry.watch(working);
   if (config.demo) await registerDemonstrationFleet(engine, database.reader, log);
   const server = parts.use(config.role === "engine" ? await startHealthServer({ ...config, database, metrics: { token: config.token, scrape } }) : await serve(config, { database, registry, bell, engine, observer, scrape }, parts, log));

@@ -172,9 +172,10 @@ function hostGroupOf({ variables }: RunRow): { readonly hostGroup?: string } {
 /** `generation`: of the entry that has come to the outcome. */
 export async function settleStep(parts: BoundaryParts, ledger: Ledger, held: Held, { step, attempt, generation }: NonNullable<Extract<Next, { do: "STEP" }>>, outcome: StepOutcome): Promise<Next> {
   const { run } = held;
-  // The commit was made though its answer was lost: the run was parked, or its next step begun.
+  // The commit was made though its answer was lost. Nobody else has claimed the run since, so it was this process that
+  // parked it, and gave up its ownership, or that began its next entry, which alone raises the generation.
   if (run.owner !== held.job.id) return null;
-  if (run.generation !== generation) return begun(ledger, held);
+  if (run.generation !== generation) return goOnWithWhatWasBegun(ledger, held);
   const wish = wishOf(run, run.operationWish);
   if (outcome.powerState !== null) notePower(ledger, held, outcome.powerState);
   switch (outcome.kind) {
@@ -193,14 +194,18 @@ export async function settleStep(parts: BoundaryParts, ledger: Ledger, held: Hel
   }
 }
 
-/** The step that the run is in, which this process has begun and not entered. */
-async function begun(ledger: Ledger, held: Held): Promise<Next> {
+/** The step that the run is in, which this process has begun and not entered: none of its time has been used. */
+async function goOnWithWhatWasBegun(ledger: Ledger, held: Held): Promise<Next> {
   const { run, plan } = held;
   const attempt = await latestAttempt(ledger.work.tx, run.id, run.position);
   const step = plan.steps[run.position];
   if (!attempt || !step) throw new Error(`Run ${run.id} has lost its step ${run.position}.`);
   const [node] = await lockNodes(ledger.work.tx, [run.nodeId]);
-  return { do: "STEP", held: { ...held, node: node ?? held.node, leg: run.leg, position: run.position }, step, attempt, generation: run.generation, leftMs: attempt.deadlineAt.getTime() - ledger.now.getTime() };
+  const now = { ...held, node: node ?? held.node, leg: run.leg, position: run.position };
+  if (wishOf(run, run.operationWish) === "ABORT") return tearDown(now, attempt);
+  const deadlineAt = new Date(ledger.now.getTime() + step.timeoutSeconds * 1000);
+  ledger.changeAttempt(attempt, { deadlineAt });
+  return { do: "STEP", held: now, step, attempt: { ...attempt, deadlineAt }, generation: run.generation, leftMs: step.timeoutSeconds * 1000 };
 }
 
 /** The work is done and kept; whether it has taken effect is looked at next, in the same attempt. Nothing runs in between. */

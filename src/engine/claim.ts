@@ -16,6 +16,7 @@ import { atTheBoundary, enterAgain, failRun, givenUp, goOn, isCutBy, resume, ste
 import type { BoundaryParts, Next } from "./boundary.ts";
 import { describe, failureOf, moveHeld, wishOf } from "./held.ts";
 import type { Held } from "./held.ts";
+import { NeedsOwnTransaction } from "./ledger.ts";
 import type { Ledger } from "./ledger.ts";
 import { endedByStop } from "./parked.ts";
 import { isHold, isReservedWait, nextPosition, stepLabel } from "./plan.ts";
@@ -87,7 +88,7 @@ export async function claim(parts: ClaimParts, ledger: Ledger, job: HeldJob, rea
   const { node, plan, attempt } = reads;
   const fence = run.fence + 1;
   ledger.changeRun({ fence, owner: job.id, state: "RUNNING", startedAt: run.startedAt ?? ledger.now, wakeAt: null, waitReason: null, waitingSince: null, waitFor: null });
-  const opened = await openMachine(parts.registry, node, reads.secrets, parts.observer);
+  const opened = await openInTime(parts, ledger, reads);
   ledger.afterCommit(() => parts.observer.runClaimed({ operationId: run.operationId, runId: run.id, node: node.name, purpose: run.purpose }, { first: run.startedAt === null, takenOver: attempt?.state === "RUNNING" }));
   const held: Held = { run, fence, job, plan, node, leg: run.leg, position: run.position, machine: "problem" in opened ? unusable(node) : opened };
   if ("problem" in opened) {
@@ -120,6 +121,25 @@ async function takeUp(parts: ClaimParts, ledger: Ledger, held: Held, attempt: Ti
       return goOn(parts, ledger, held, run.position, attempt.number + 1);
     default:
       return atTheBoundary(parts, ledger, held, nextPosition(plan, run.position + 1), wish);
+  }
+}
+
+/** A driver's schema checks settings in this process, and may take as long as it likes; others do not wait for it. */
+const OPEN_MS = { shared: 500, own: 10_000 } as const;
+
+async function openInTime(parts: ClaimParts, ledger: Ledger, { node, secrets }: ClaimReads): ReturnType<typeof openMachine> {
+  const ms = ledger.hasOwnTransaction ? OPEN_MS.own : OPEN_MS.shared;
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<null>((give) => {
+    timer = setTimeout(() => give(null), ms);
+  });
+  try {
+    const opened = await Promise.race([openMachine(parts.registry, node, secrets, parts.observer), late]);
+    if (opened !== null) return opened;
+    if (!ledger.hasOwnTransaction) throw new NeedsOwnTransaction();
+    return { problem: `its drivers did not come to an end with checking its settings within ${ms / 1000} s.` };
+  } finally {
+    clearTimeout(timer);
   }
 }
 
@@ -171,7 +191,7 @@ function recover(parts: ClaimParts, ledger: Ledger, held: Held, step: PlannedSte
     ledger.changeAttempt(attempt, { part: "ABORT" });
     return tearDown(held, attempt);
   }
-  if (parts.wasNeverEntered(held.run, attempt)) return enterAgain(parts, ledger, held, step, attempt);
+  if (parts.wasNeverEntered(held.run, attempt)) return enterAgain(parts, ledger, held, step, { ...attempt, expired: true });
   if (!step.idempotent && attempt.memo === null && attempt.part === "RUN") {
     const reason = `the process that ran it ended, and the step must not be run twice. Find out how far it came, then restart the operation`;
     return failRun(ledger, held, attempt, { code: "INTERRUPTED", reason: describe(held, step, reason), retryable: true });

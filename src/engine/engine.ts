@@ -106,6 +106,11 @@ export interface EngineOptions {
   readonly tearDownMs?: number;
   /** How long a probe of a discovery may take. */
   readonly probeMs?: number;
+  /**
+   * Ends calls of drivers that are under way, whatever they are doing. Where there is such a thing, steps that do not end in
+   * time when the engine is disposed of are handed back at once; otherwise their leases have to run out.
+   */
+  readonly endCalls?: () => Promise<void>;
   /** How long running steps may take to end when the engine is disposed of. */
   readonly drainMs?: number;
   /** How often the power of each node at rest is read, in seconds; absent or 0: never. */
@@ -134,6 +139,11 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   let recovery: { close(): void } | undefined;
   let retention: { close(): Promise<void> } | undefined;
   let restedAt = Number.POSITIVE_INFINITY;
+  const { endCalls } = options;
+  const letGo = async () => {
+    runner.letGo();
+    await endCalls?.();
+  };
   const rest = () => {
     if (restedAt < Number.POSITIVE_INFINITY) return;
     restedAt = performance.now();
@@ -184,8 +194,8 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       await powerReader.close();
       await turns.close();
       rest();
-      const ended = await queue.stop(Math.max(0, restedAt + (options.drainMs ?? DRAIN_MS) - performance.now()), runner.letGo);
-      if (!ended) log.warn("steps were still running and are handed back; another process, or the next start, takes them up");
+      const ended = await queue.stop(Math.max(0, restedAt + (options.drainMs ?? DRAIN_MS) - performance.now()), endCalls && letGo);
+      if (!ended) log.warn("steps were still running; another process, or the next start, takes them up");
       runner.close();
     },
   };

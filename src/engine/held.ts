@@ -14,6 +14,7 @@ import type { LockedRun, RunRow } from "../store/runs.ts";
 import { stepLabel } from "./plan.ts";
 import { ENGINE, stageOnEntering } from "./begin.ts";
 import type { Ledger } from "./ledger.ts";
+import { cutTo } from "./redact.ts";
 import type { HeldJob } from "./queue.ts";
 import type { Machine } from "./step.ts";
 
@@ -91,7 +92,7 @@ export async function noteInventory(ledger: Ledger, held: Held, position: number
   const outputs = [...earlier.map((attempt) => attempt.output), output];
   const data: JsonObject = Object.assign({}, ...outputs.filter((one): one is JsonObject => typeof one === "object" && one !== null && !Array.isArray(one)));
   ledger.addInventory({ id: randomUUID(), nodeId: node.id, runId: run.id, data });
-  const model = typeof data["model"] === "string" ? data["model"].trim().slice(0, MODEL_LENGTH_MAX) : "";
+  const model = typeof data["model"] === "string" ? cutTo(data["model"].trim(), MODEL_LENGTH_MAX) : "";
   if (model !== "" && model !== node.model) changeHeld(ledger, held, { model });
 }
 

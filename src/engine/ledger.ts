@@ -33,7 +33,7 @@ export interface Ledger {
   /** When the transaction began, by the database's clock. */
   readonly now: Date;
   /** Whether the transaction is this run's alone: what takes long, or many locks, is not for others to wait for. */
-  readonly isAlone: boolean;
+  readonly hasOwnTransaction: boolean;
   /** A change of nothing tells whoever watches that something about it has changed. */
   changeRun(change: HeldRunChange): void;
   beginAttempt(attempt: AttemptRow): void;
@@ -72,26 +72,26 @@ interface Notes {
   readonly afterCommit: (() => void)[];
 }
 
-/** What only a transaction of the run's own may do. */
-export class Alone extends Error {}
+/** Thrown to have a run judged again in a transaction of its own. */
+export class NeedsOwnTransaction extends Error {}
 
-export function openLedger(work: Work, run: LockedRun, isAlone: boolean): OpenLedger {
+export function openLedger(work: Work, run: LockedRun, hasOwnTransaction: boolean): OpenLedger {
   const notes: Notes = { run: null, begun: [], attempts: new Map(), hops: [], inventories: [], lines: [], jobs: [], end: null, afterwards: [], afterCommit: [] };
   const { lockedAt: now } = run;
 
   /** What does not move the node joins the hop before it; the next move takes it along. */
-  function noteHop(from: NodeState, to: Hop["why"] | null, change: HeldNodeChange): void {
+  function noteHop(from: NodeState, why: Hop["why"], change: HeldNodeChange): void {
     const last = notes.hops.at(-1);
-    if (last && (to === null || last.why === null)) {
-      notes.hops[notes.hops.length - 1] = { ...last, why: last.why ?? to, change: { ...last.change, ...change } };
-    } else notes.hops.push({ nodeId: run.nodeId, from, why: to, change });
+    if (last && (why === null || last.why === null)) {
+      notes.hops[notes.hops.length - 1] = { ...last, why: last.why ?? why, change: { ...last.change, ...change } };
+    } else notes.hops.push({ nodeId: run.nodeId, from, why, change });
   }
 
   return {
     work,
     run,
     now,
-    isAlone,
+    hasOwnTransaction,
     notes,
     changeRun(change) {
       notes.run = { ...notes.run, ...change };
@@ -122,7 +122,7 @@ export function openLedger(work: Work, run: LockedRun, isAlone: boolean): OpenLe
     },
     endRun(state, change = {}) {
       // Others of the operation may have to be undone, stopped or cleaned up.
-      if (state !== "SUCCEEDED" && !isAlone) throw new Alone();
+      if (state !== "SUCCEEDED" && !hasOwnTransaction) throw new NeedsOwnTransaction();
       notes.run = { ...notes.run, ...change, ...ENDED, state, finishedAt: now, fence: (notes.run?.fence ?? run.fence) + 1 };
       notes.end = { state, failure: change.failure ?? null };
     },
@@ -142,8 +142,8 @@ export async function storeLedgers(work: Work, parts: SettleParts & { readonly q
   const jobs = notes.flatMap((note) => note.jobs);
   for (const { afterCommit } of notes) for (const effect of afterCommit) work.afterCommit(effect);
   const parked = ledgers.flatMap(({ run, notes: { jobs: ended } }) => ended.flatMap(({ nextInSeconds }) => (nextInSeconds === null ? [] : [{ runId: run.id, seconds: nextInSeconds }])));
-  // Sent one behind the other, and answered together.
-  await Promise.all([
+  // Sent one behind the other, and answered together: nothing is sent any more when the first failure is told.
+  const answers = await Promise.allSettled([
     ...changeNodes(work, notes.map(({ hops }) => hops)),
     beginAttempts(tx, notes.flatMap(({ begun }) => begun)),
     changeHeldAttempts(tx, notes.flatMap(({ attempts }) => [...attempts.values()])),
@@ -154,6 +154,8 @@ export async function storeLedgers(work: Work, parts: SettleParts & { readonly q
     parts.queue.park(work, parked),
     operationsBegin(tx, [...new Set(ledgers.flatMap(({ run, notes: { run: change } }) => (run.operationState === "QUEUED" && change?.startedAt ? [run.operationId] : [])))]),
   ]);
+  const failed = answers.find((answer) => answer.status === "rejected");
+  if (failed) throw failed.reason;
   await settleEnds(work, parts, ledgers.flatMap(({ run, notes: { end } }) => (end ? [{ run, ...end }] : [])));
   for (const { afterwards } of notes) for (const effect of afterwards) await effect();
 }

@@ -26,6 +26,7 @@ import type { PowerRead, WorkSoFar } from "../store/power.ts";
 import type { SitePolicy } from "../store/records.ts";
 import { readSite } from "../store/site.ts";
 import { askedTogether } from "./asked-together.ts";
+import { cutTo } from "./redact.ts";
 import { selectNodes } from "./select.ts";
 import type { NodeSelector } from "./select.ts";
 import { openMachine, readPower, setPower } from "./step.ts";
@@ -279,7 +280,7 @@ function busy(node: NodeRow, { kind, operationId }: { readonly kind: string; rea
 /** What of a reading is not written down yet. */
 function newsOf(node: NodeRow, reading: PowerReading): Partial<Pick<NodeRow, "powerState" | "powerReadAt" | "powerProblem">> {
   const state = "state" in reading ? reading.state : "UNKNOWN";
-  const problem = "state" in reading ? null : reading.reason.slice(0, PROBLEM_LENGTH_MAX);
+  const problem = "state" in reading ? null : cutTo(reading.reason, PROBLEM_LENGTH_MAX);
   const isFirst = "state" in reading && node.powerReadAt === null;
   return {
     ...(state !== node.powerState && { powerState: state }),

@@ -71,9 +71,10 @@ export interface Queue {
   rest(): void;
   /**
    * Stops taking work and waits, up to `graceMs`, for what is running. What has not ended by then is handed back, for others
-   * to take at once; `letGo` is called before, and from then on nobody here may act on it. Answers whether all of it ended.
+   * to take at once, when `letGo` has seen to it that nobody here acts on it any more; without it leases run out as they
+   * would. Answers whether all of it ended.
    */
-  stop(graceMs: number, letGo: () => void): Promise<boolean>;
+  stop(graceMs: number, letGo?: () => Promise<void>): Promise<boolean>;
 }
 
 export interface QueueOptions {
@@ -109,6 +110,8 @@ const AMNESTY_SECONDS = 8;
 const AWAY_MS = 5_000;
 /** How soon a heartbeat that could not be sent is tried again. */
 const AGAIN_MS = 1_000;
+/** How long an answer to one is waited for: on a connection that was lost unnoticed none ever comes. */
+const ANSWER_MS = 4_000;
 const POLL_MS = 2_000;
 const RARE_EVERY_MS = 1_000;
 /** Fewer jobs than these are not worth a fetch of their own. */
@@ -222,12 +225,14 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       })
       .catch((error: unknown) => log.error({ err: error, runId }, "a failed job could not be handed back; its lease will run out"))
       .finally(() => {
-        active.delete(job.id);
+        // It may have been fetched again meanwhile, its lease having run out.
+        if (active.get(job.id) === entry) active.delete(job.id);
         observer.inHand(queue, -1);
         if (queue !== RUNS) rareAt = 0;
         poke();
       });
-    active.set(job.id, { queue, job, done, heldAt });
+    const entry = { queue, job, done, heldAt };
+    active.set(job.id, entry);
   }
 
   /** Takes as many jobs as half of the room is for, so that other processes get theirs. Answers whether there may be more. Timers have room of their own: runs that are stuck are what a stop's time-out is for. */
@@ -298,7 +303,8 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
 
   function noteAnswer(): void {
     const now = performance.now();
-    if (now - answeredAt > AWAY_MS) backAt = now;
+    // Answers that are slow again and again spare nobody for ever.
+    if (now - answeredAt > AWAY_MS && now - backAt > 2 * AMNESTY_SECONDS * 1000) backAt = now;
     answeredAt = now;
   }
 
@@ -311,7 +317,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     };
     const once = async () => {
       try {
-        await work();
+        await within(ANSWER_MS, work());
         next(everyMs);
       } catch (error) {
         observer.queueFailed("heartbeat");
@@ -421,9 +427,9 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       });
       const ended = await Promise.race([all, late]);
       clearTimeout(timer);
-      if (!ended) {
-        letGo();
+      if (!ended && letGo) {
         handedBack = true;
+        await letGo();
         await handBack().catch((error: unknown) => log.warn({ err: error }, "what is running could not be handed back; its lease will run out"));
       }
       for (const chore of chores) chore.stop();
@@ -438,6 +444,18 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       if (held.length > 0) await boss.fail(queue, held, { message: "handed back" });
     }
     bell.ring();
+  }
+}
+
+async function within<T>(ms: number, work: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`There was no answer within ${ms / 1000} s.`)), ms);
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

@@ -25,6 +25,11 @@ export function createRedactor(secrets: readonly string[]): Redactor {
   return { text, json };
 }
 
+/** The beginning of a text, and never half a character of it: half of one can be stored nowhere. */
+export function cutTo(text: string, most: number): string {
+  return text.slice(0, most).toWellFormed();
+}
+
 function storableText(text: string): string {
   return text.toWellFormed().replaceAll("\0", "\uFFFD");
 }

@@ -58,7 +58,7 @@ export interface Runner {
   checkWishes(): void;
   /** From now on runs are handed back between two steps. */
   drain(): void;
-  /** Gives up what is held: from now on nothing is written about it, and its machines are asked for nothing more. */
+  /** Gives up what is held: from now on nothing is written about it, its steps are told to end, and its machines asked for nothing more. */
   letGo(): void;
   close(): void;
 }
@@ -77,13 +77,13 @@ const WISH_POLL_MS = 1_000;
 const WISH_AFTER_BELL_MS = 100;
 const DATABASE_RETRY_MS = 500;
 /** Claims of which this process was not told whether they were stored. */
-const UNSURE_MAX = 10_000;
+const UNACKNOWLEDGED_MAX = 10_000;
 
 export function createRunner(parts: RunnerParts): Runner {
   const { database, registry, queue, log } = parts;
   const holdings = new Map<string, Holding>();
-  /** Runs whose claim was not acknowledged: the fence it raised, and when the attempt began that nobody has entered. */
-  const unsure = new Map<string, { readonly fence: number; readonly begun: number }>();
+  /** Runs whose claim was not acknowledged: the fence it raised, and the deadline of the attempt that nobody has entered. */
+  const unacknowledged = new Map<string, { readonly fence: number; readonly deadline: number }>();
   const together = createTogether<ClaimReads>({ ...parts, read: createClaimReader() });
   let draining = false;
   let released = false;
@@ -93,8 +93,8 @@ export function createRunner(parts: RunnerParts): Runner {
     registry,
     observer: parts.observer,
     wasNeverEntered: (run: { readonly id: string; readonly fence: number }, attempt: AttemptRow) => {
-      const known = unsure.get(run.id);
-      return known !== undefined && known.fence === run.fence && known.begun === attempt.startedAt.getTime();
+      const known = unacknowledged.get(run.id);
+      return known !== undefined && known.fence === run.fence && known.deadline === attempt.deadlineAt.getTime();
     },
   };
 
@@ -107,18 +107,20 @@ export function createRunner(parts: RunnerParts): Runner {
     let tried: Next = null;
     try {
       const next = await judge(runId, async (ledger, reads) => (tried = await claim(claims, ledger, job, reads)), true);
-      unsure.delete(runId);
+      unacknowledged.delete(runId);
       return next;
     } catch (error) {
-      noteUnsure(runId, tried);
+      noteUnacknowledged(runId, tried);
       throw error;
     }
   }
 
-  function noteUnsure(runId: string, tried: Next): void {
-    if (tried?.do !== "STEP") return;
-    if (unsure.size >= UNSURE_MAX) unsure.delete(unsure.keys().next().value ?? "");
-    unsure.set(runId, { fence: tried.held.fence, begun: tried.attempt.startedAt.getTime() });
+  function noteUnacknowledged(runId: string, tried: Next): void {
+    // Known again by the moment at which its time began, if that was in this claim: one that goes on with what was left of it
+    // cannot be told from the same made by another process meanwhile.
+    if (tried?.do !== "STEP" || tried.leftMs !== tried.step.timeoutSeconds * 1000) return;
+    if (unacknowledged.size >= UNACKNOWLEDGED_MAX) unacknowledged.delete(unacknowledged.keys().next().value ?? "");
+    unacknowledged.set(runId, { fence: tried.held.fence, deadline: tried.attempt.deadlineAt.getTime() });
   }
 
   /**
@@ -266,7 +268,10 @@ export function createRunner(parts: RunnerParts): Runner {
     },
     letGo() {
       released = true;
-      for (const { abandon } of holdings.values()) abandon.abort();
+      for (const { cut, abandon } of holdings.values()) {
+        cut.abort(new Error("The process is leaving."));
+        abandon.abort();
+      }
     },
     close() {
       clearInterval(poll);

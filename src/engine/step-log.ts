@@ -125,8 +125,9 @@ export function createStepLog({ log, write }: StepLogParts, attempt: AttemptRow)
   async function tellDropped(ledger: Ledger, known: LogShare, notice: number, count: number): Promise<LogShare> {
     const text = droppedLine(notice + count);
     if (notice > 0 && known.last) {
-      await rewriteLine(ledger.work.tx, place.runId, known.last.sequence, text);
-      return { ...known, last: { ...known.last, text } };
+      const { sequence } = known.last;
+      ledger.afterwards(() => rewriteLine(ledger.work.tx, place.runId, sequence, text));
+      return { ...known, last: { sequence, text } };
     }
     const sequence = known.newest + 1;
     ledger.addLines([{ ...place, sequence, at: new Date(), text }]);

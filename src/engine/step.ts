@@ -15,7 +15,7 @@ import type { Observer, StepAbout } from "../observer.ts";
 import type { NodeRow, Secrets } from "../store/nodes.ts";
 import type { JsonObject, PlannedStep, StoredJson } from "../store/records.ts";
 import type { AttemptRow } from "../store/attempts.ts";
-import { createRedactor, isStorable } from "./redact.ts";
+import { createRedactor, cutTo, isStorable } from "./redact.ts";
 import type { Redactor } from "./redact.ts";
 import { ENGINE_INTERFACE, POWER_STEPS, isReserved, isReservedWait } from "./reserved.ts";
 
@@ -217,7 +217,7 @@ async function softPowerOff(request: StepRequest, signal: AbortSignal, nodePower
 export async function abortStep(request: StepBasis): Promise<void> {
   const declared = declaredStep(request);
   if (!declared?.step.abort) return;
-  const signal = AbortSignal.timeout(Math.max(1, leftUntil(request.deadline)));
+  const signal = AbortSignal.timeout(Math.max(1, Math.ceil(leftUntil(request.deadline))));
   await bounded(declared.step.abort(stepCall(request, declared.driver, signal, powerOf(request, signal, { state: null }))), signal);
 }
 
@@ -306,7 +306,7 @@ function call(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<un
 
 /** What a driver calls its call, fit to be told. */
 export function callName(given: unknown, redactor: Redactor): string {
-  return redactor.text(String(given)).slice(0, CALL_NAME_LENGTH_MAX);
+  return cutTo(redactor.text(String(given)), CALL_NAME_LENGTH_MAX);
 }
 
 function toldOf<T>({ node, observer = NOBODY }: Machine, driver: AnyDriver, name: string, work: () => Promise<T>): Promise<T> {
@@ -325,7 +325,7 @@ function stepCall(request: StepBasis, driver: AnyDriver, signal: AbortSignal, po
     power,
     progress(percent, message) {
       const bound = Math.round(Math.min(100, Math.max(0, Number.isFinite(percent) ? percent : 0)));
-      request.said.progress(bound, typeof message === "string" ? request.machine.redactor.text(message).slice(0, 1000) : null);
+      request.said.progress(bound, typeof message === "string" ? cutTo(request.machine.redactor.text(message), 1000) : null);
     },
   };
 }
@@ -390,7 +390,7 @@ function outcomeOf(result: unknown, redactor: Redactor, power: { readonly state:
 /** A driver's words as they are stored: fit to be shown, and no longer than people read. */
 function reasonOf(text: string, redactor: Redactor): string {
   const fit = redactor.text(text);
-  return fit.length > REASON_LENGTH_MAX ? `${fit.slice(0, REASON_LENGTH_MAX)}…` : fit;
+  return fit.length > REASON_LENGTH_MAX ? `${cutTo(fit, REASON_LENGTH_MAX)}…` : fit;
 }
 
 /** A value as JSON holds it; undefined when it holds it not, or when it is too large. An absent value is null. */

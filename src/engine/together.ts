@@ -7,7 +7,7 @@
  * to do what may take long are judged again in a transaction of their own; and when a transaction of several fails, all of
  * its runs are.
  */
-import { isConnectionLoss } from "../store/database.ts";
+import { isConnectionLoss, sqlState } from "../store/database.ts";
 import type { LockedRun } from "../store/runs.ts";
 import { lockRuns } from "../store/runs.ts";
 import { Fenced } from "./held.ts";
@@ -17,7 +17,10 @@ import type { Queue } from "./queue.ts";
 import type { SettleParts } from "./settle.ts";
 import type { Transact, Work } from "./transition.ts";
 
-/** Judges a run: reads what it needs and fills its ledger. `given` is what was read for it. May be called again, in another transaction. */
+/**
+ * Judges a run: reads what it needs, and writes through its ledger alone. `given` is what was read for it. May be called again,
+ * in another transaction.
+ */
 export type Judge<Given, Verdict> = (ledger: Ledger, given: Given | undefined) => Promise<Verdict>;
 
 export interface TogetherParts<Given> extends SettleParts {
@@ -40,24 +43,63 @@ interface Entry<Given> {
   readonly reject: (error: unknown) => void;
 }
 
-/** Transactions of several at a time, and runs in one of them. One more gathers while these are under way. */
+/** What the server says of a transaction that it has ended because nothing came of it for too long. */
+const CUT_FOR_IDLING = "25P03";
+/** Transactions that runs gather behind. Whoever comes while so many are under way waits for the next one. */
 const AT_ONCE = 2;
+/** One that takes longer waits for a stranger's lock, and nobody gathers behind it any more. */
+const SLOW_MS = 250;
+/** Transactions of several at a time, slow ones included; and of single runs. */
+const SHARED_MAX = 6;
+const OWN_MAX = 8;
 const RUNS_MAX = 64;
 
 export function createTogether<Given>(parts: TogetherParts<Given>): Together<Given> {
   const { transact } = parts;
   const waiting: Entry<Given>[] = [];
-  let underWay = 0;
-  let isDue = false;
+  const waitingForOwn: Entry<Given>[] = [];
+  let gatheredBehind = 0;
+  let shared = 0;
+  let own = 0;
+  let isScheduled = false;
 
   function begin(): void {
-    isDue = false;
-    while (underWay < AT_ONCE && waiting.length > 0) {
+    isScheduled = false;
+    while (gatheredBehind < AT_ONCE && shared < SHARED_MAX && waiting.length > 0) {
       const entries = takeSome();
-      underWay += 1;
-      void perform(entries).finally(() => {
-        underWay -= 1;
+      gatheredBehind += 1;
+      shared += 1;
+      let isSlow = false;
+      const noLongerBehind = () => {
+        if (isSlow) return;
+        isSlow = true;
+        gatheredBehind -= 1;
         begin();
+      };
+      const slow = setTimeout(noLongerBehind, SLOW_MS);
+      void perform(entries).finally(() => {
+        clearTimeout(slow);
+        shared -= 1;
+        noLongerBehind();
+        begin();
+      });
+    }
+  }
+
+  /** Has a run judged in a transaction of its own, which may wait for locks. */
+  function alone(entry: Entry<Given>): void {
+    waitingForOwn.push(entry);
+    beginOwn();
+  }
+
+  function beginOwn(): void {
+    while (own < OWN_MAX) {
+      const entry = waitingForOwn.shift();
+      if (!entry) return;
+      own += 1;
+      void performAlone(entry).finally(() => {
+        own -= 1;
+        beginOwn();
       });
     }
   }
@@ -80,19 +122,17 @@ export function createTogether<Given>(parts: TogetherParts<Given>): Together<Giv
   }
 
   async function perform(entries: readonly Entry<Given>[]): Promise<void> {
-    const [only] = entries;
-    if (entries.length === 1 && only) return performAlone(only);
     try {
-      const { judged, left } = await transact((work) => judgeAll(work, entries));
+      const { judged, toJudgeAlone } = await transact((work) => judgeAll(work, entries));
       for (const [entry, verdict] of judged) {
         if (verdict instanceof Fenced) entry.reject(verdict);
         else entry.resolve(verdict);
       }
-      for (const entry of left) void performAlone(entry);
+      for (const entry of toJudgeAlone) alone(entry);
     } catch (error) {
       for (const entry of entries) {
-        if (isConnectionLoss(error)) entry.reject(error);
-        else void performAlone(entry);
+        if (isConnectionLoss(error) && sqlState(error) !== CUT_FOR_IDLING) entry.reject(error);
+        else alone(entry);
       }
     }
   }
@@ -101,26 +141,27 @@ export function createTogether<Given>(parts: TogetherParts<Given>): Together<Giv
     const runs = await lockRuns(work.tx, entries.map(({ runId }) => runId), { skipLocked: true });
     const given = await readFor(work, entries, runs);
     const judged: (readonly [Entry<Given>, unknown])[] = [];
-    const left: Entry<Given>[] = [];
+    const toJudgeAlone: Entry<Given>[] = [];
     const ledgers: OpenLedger[] = [];
     for (const entry of entries) {
       const run = runs.get(entry.runId);
       if (!run) {
-        left.push(entry);
+        toJudgeAlone.push(entry);
         continue;
       }
-      const ledger = openLedger(work, run, false);
+      const ledger = openLedger(work, run, entries.length === 1);
       try {
         judged.push([entry, await entry.judge(ledger, given.get(entry.runId))]);
         ledgers.push(ledger);
       } catch (error) {
         if (error instanceof Fenced) judged.push([entry, error]);
-        else if (isConnectionLoss(error)) throw error;
-        else left.push(entry);
+        // Its transaction is lost to the others as well.
+        else if (isConnectionLoss(error) || sqlState(error) !== undefined) throw error;
+        else toJudgeAlone.push(entry);
       }
     }
     await storeLedgers(work, parts, ledgers);
-    return { judged, left };
+    return { judged, toJudgeAlone };
   }
 
   async function performAlone(entry: Entry<Given>): Promise<void> {
@@ -152,8 +193,8 @@ export function createTogether<Given>(parts: TogetherParts<Given>): Together<Giv
         waiting.push({ runId, judge, reads, resolve, reject });
       });
       // Those that end in the same turn of the event loop come together.
-      if (!isDue) setImmediate(begin);
-      isDue = true;
+      if (!isScheduled) setImmediate(begin);
+      isScheduled = true;
       return verdict as Promise<Verdict | null>;
     },
   };

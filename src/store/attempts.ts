@@ -4,7 +4,7 @@ import type { SQL } from "drizzle-orm";
 import { isAmong } from "./among.ts";
 import { runStatement } from "./database.ts";
 import type { Reader, Tx } from "./database.ts";
-import { changingEach, insertingEach } from "./each.ts";
+import { changingEach, insertingEach, rowsText } from "./each.ts";
 import type { Failure, StoredJson } from "./records.ts";
 import { attempts, runs } from "./tables.ts";
 
@@ -45,7 +45,7 @@ export function newAttempt({ timeoutSeconds, ...attempt }: NewAttempt, now: Date
 
 /** Stores attempts that begin. */
 export async function beginAttempts(tx: Tx, rows: readonly AttemptRow[]): Promise<void> {
-  if (rows.length > 0) await runStatement(tx, BEGIN_EACH, [JSON.stringify(rows)]);
+  if (rows.length > 0) await runStatement(tx, BEGIN_EACH, [rowsText(rows)]);
 }
 
 const HELD_FIELDS = ["state", "entries", "deadlineAt", "finishedAt", "memo", "callback", "output", "failure", "part", "progressPercent", "progressMessage"] as const;
@@ -57,7 +57,7 @@ const CHANGE_HELD = changingEach(attempts, { key: ["runId", "step", "number"], f
 
 /** Changes attempts of locked runs, each as its holder says. */
 export async function changeHeldAttempts(tx: Tx, changes: readonly (Pick<AttemptRow, "runId" | "step" | "number"> & { readonly change: HeldAttemptChange })[]): Promise<void> {
-  if (changes.length > 0) await runStatement(tx, CHANGE_HELD, [JSON.stringify(changes)]);
+  if (changes.length > 0) await runStatement(tx, CHANGE_HELD, [rowsText(changes)]);
 }
 
 /** Ends or parks an attempt. */

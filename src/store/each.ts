@@ -1,6 +1,6 @@
 /**
  * One statement that changes many rows, each in its own way: what is done to several runs at a boundary costs no more round
- * trips than what is done to one. The rows come as one JSON text, so the statement's own text is always the same.
+ * trips than what is done to one. The rows come as one JSON text (`rowsText`), so the statement's own text is always the same.
  */
 import { getTableColumns, getTableName } from "drizzle-orm";
 import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
@@ -44,6 +44,16 @@ export function insertingEach<Table extends PgTable>(table: Table, fields: reado
   const names = fields.map((field) => `"${columns[field]?.name ?? field}"`);
   const shape = fields.map((field) => `"${field}" ${columns[field]?.getSQLType() ?? "text"}`);
   return `insert into ${getTableName(table)} (${names.join(", ")}) select ${fields.map((field) => (isJson(columns[field]) ? `nullif("${field}", 'null')` : `"${field}"`)).join(", ")} from json_to_recordset($1::text::json) as given(${shape.join(", ")})`;
+}
+
+/** Half a character, or U+0000, as JSON writes them: texts that PostgreSQL stores nowhere. */
+const UNSTORABLE = /\\u(0000|d[89a-f])/;
+
+/** Rows as the parameter of such a statement. */
+export function rowsText(rows: readonly unknown[]): string {
+  const text = JSON.stringify(rows);
+  if (!UNSTORABLE.test(text)) return text;
+  return JSON.stringify(rows, (_, value: unknown) => (typeof value === "string" ? value.toWellFormed().replaceAll("\0", "\uFFFD") : value));
 }
 
 function valueOf(column: PgColumn, field: string): string {

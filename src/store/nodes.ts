@@ -6,7 +6,7 @@ import type { NodeState } from "../lifecycle/node-states.ts";
 import { isAmong } from "./among.ts";
 import { runStatement } from "./database.ts";
 import type { Reader, Tx } from "./database.ts";
-import { changingEach, insertingEach } from "./each.ts";
+import { changingEach, insertingEach, rowsText } from "./each.ts";
 import { cutPage, pageClauses, pagesOf, rowsBelow } from "./page.ts";
 import type { Page, PageRequest } from "./page.ts";
 import type { Failure, JsonObject } from "./records.ts";
@@ -249,7 +249,7 @@ ${changingEach(nodes, {
  */
 export async function changeHeldNodes(tx: Tx, changes: readonly { readonly id: string; readonly state: NodeState; readonly change: HeldNodeChange }[]): Promise<MovedNode[]> {
   if (changes.length === 0) return [];
-  const { rows } = await runStatement(tx, CHANGE_HELD, [JSON.stringify(changes), changes.map(({ id }) => id)]);
+  const { rows } = await runStatement(tx, CHANGE_HELD, [rowsText(changes), changes.map(({ id }) => id)]);
   return rows as MovedNode[];
 }
 
@@ -282,7 +282,7 @@ export async function secretFieldsOf(reader: Reader, nodeIds: readonly string[])
 }
 
 export async function insertInventories(tx: Tx, rows: readonly { readonly id: string; readonly nodeId: string; readonly runId: string; readonly data: JsonObject }[]): Promise<void> {
-  if (rows.length > 0) await runStatement(tx, INSERT_INVENTORIES, [JSON.stringify(rows)]);
+  if (rows.length > 0) await runStatement(tx, INSERT_INVENTORIES, [rowsText(rows)]);
 }
 
 const INSERT_INVENTORIES = insertingEach(inventories, ["id", "nodeId", "runId", "data"]);

@@ -5,7 +5,7 @@ import type { FinalRunState, OperationState, RunState, Wish } from "../lifecycle
 import { isAmong } from "./among.ts";
 import { runStatement } from "./database.ts";
 import type { Reader, Tx } from "./database.ts";
-import { changingEach } from "./each.ts";
+import { changingEach, rowsText } from "./each.ts";
 import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./page.ts";
 import type { NumberedRequest, Page } from "./page.ts";
 import { nodes, operations, runs, site } from "./tables.ts";
@@ -78,7 +78,7 @@ const CHANGE_HELD = changingEach(runs, { key: ["id"], fields: HELD_FIELDS, also:
 
 /** Changes locked runs, each as its holder says. */
 export async function changeHeldRuns(tx: Tx, changes: readonly { readonly id: string; readonly change: HeldRunChange }[]): Promise<void> {
-  if (changes.length > 0) await runStatement(tx, CHANGE_HELD, [JSON.stringify(changes)]);
+  if (changes.length > 0) await runStatement(tx, CHANGE_HELD, [rowsText(changes)]);
 }
 
 /** Locks unfinished runs, of nodes or of an operation, in the order of their nodes. */

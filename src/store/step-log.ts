@@ -1,6 +1,8 @@
 /** What drivers said while they worked: numbered through all steps of a run, from 1, without holes. Only the holder of a run writes. */
 import { and, asc, desc, eq, gt, sql } from "drizzle-orm";
+import { runStatement } from "./database.ts";
 import type { Reader, Tx } from "./database.ts";
+import { insertingEach, rowsText } from "./each.ts";
 import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./page.ts";
 import type { NumberedRequest, Page } from "./page.ts";
 import { stepLog } from "./tables.ts";
@@ -39,8 +41,10 @@ export async function logShare(tx: Tx, { runId, step, attempt }: LogPlace, most:
   return { ...share, last: lastSequence === null || lastText === null ? null : { sequence: lastSequence, text: lastText } };
 }
 
+const APPEND = insertingEach(stepLog, ["runId", "sequence", "step", "attempt", "at", "text"]);
+
 export async function appendLines(tx: Tx, rows: readonly StepLogRow[]): Promise<void> {
-  if (rows.length > 0) await tx.insert(stepLog).values([...rows]);
+  if (rows.length > 0) await runStatement(tx, APPEND, [rowsText(rows)]);
 }
 
 export async function rewriteLine(tx: Tx, runId: string, sequence: number, text: string): Promise<void> {

@@ -12,7 +12,7 @@ test("a replica that serves says once that nobody works, and once that somebody 
   await using left = new AsyncDisposableStack();
   const bell = left.use(await createBell(ostler.database, () => {}));
   const queue = await createQueue({ connection: ostler.test.connection, bell, log: createLog("silent"), concurrency: 1, connectionsMax: 2, supervises: false });
-  left.defer(async () => void (await queue.stop(0, () => {})));
+  left.defer(async () => void (await queue.stop(0)));
   const told: string[] = [];
   const log = { warn: (_: unknown, text: string) => told.push(text), info: (text: string) => told.push(text), debug: () => {} };
   const attendance = watchAttendance({ queue, log: log as never, everyMs: 20, seconds: 1 });

@@ -19,6 +19,8 @@ export interface Pool extends AsyncDisposable {
   run(plugin: Plugin, lane: Lane, job: Job): Promise<unknown>;
   /** Ends the workers of one driver; those that have a call are killed. */
   close(plugin: Plugin): Promise<void>;
+  /** Kills the workers that have a call. */
+  endCalls(): Promise<void>;
   readonly figures: PoolFigures;
 }
 
@@ -210,6 +212,9 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS 
     run,
     async close(plugin) {
       await Promise.all([...since.keys()].filter((worker) => worker.plugin === plugin).map((worker) => worker.close()));
+    },
+    async endCalls() {
+      await Promise.all([...since.keys()].filter(({ state }) => state === "called").map((worker) => worker.close()));
     },
     get figures() {
       const processes = { starting: 0, idle: 0, called: 0, busy: 0, ended: 0 };
