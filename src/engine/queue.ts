@@ -429,8 +429,9 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       clearTimeout(timer);
       if (!ended && letGo) {
         handedBack = true;
+        const held = [...active.values()];
         await letGo();
-        await handBack().catch((error: unknown) => log.warn({ err: error }, "what is running could not be handed back; its lease will run out"));
+        await handBack(held).catch((error: unknown) => log.warn({ err: error }, "what is running could not be handed back; its lease will run out"));
       }
       for (const chore of chores) chore.stop();
       await boss.stop({ graceful: false });
@@ -438,10 +439,10 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     },
   };
 
-  async function handBack(): Promise<void> {
+  async function handBack(held: readonly { readonly queue: string; readonly job: HeldJob }[]): Promise<void> {
     for (const queue of QUEUES) {
-      const held = [...active.values()].filter((entry) => entry.queue === queue).map(({ job }) => attempt(job));
-      if (held.length > 0) await boss.fail(queue, held, { message: "handed back" });
+      const jobs = held.filter((entry) => entry.queue === queue).map(({ job }) => attempt(job));
+      if (jobs.length > 0) await boss.fail(queue, jobs, { message: "handed back" });
     }
     bell.ring();
   }
