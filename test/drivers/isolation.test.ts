@@ -6,10 +6,14 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { pino } from "pino";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, onTestFinished, test } from "vitest";
+import { Deadline } from "../../src/drivers/deadline.ts";
 import type { BootDevice, Json, PowerAction, StepCall, StepResult } from "../../src/drivers/driver.ts";
+import { NotBegun, startWorker } from "../../src/drivers/isolation/handle.ts";
+import type { Handle, Job } from "../../src/drivers/isolation/handle.ts";
+import { createMemory } from "../../src/drivers/isolation/memory.ts";
 import { createPool } from "../../src/drivers/isolation/pool.ts";
 import type { Pool, PoolOptions } from "../../src/drivers/isolation/pool.ts";
 import { loadPlugins } from "../../src/drivers/load.ts";
@@ -113,6 +117,27 @@ const isAlive = (pid: number): boolean => {
     return false;
   }
 };
+/** Nothing is heard in this process for so long. */
+const holdUp = (ms: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+/** A worker by itself, ready for a call. */
+async function openWorker() {
+  const states: Handle["state"][] = [];
+  const plugin = { module: pathToFileURL(EVIL).href, name: "evil", version: "1.0.0", memory: createMemory() };
+  const worker = startWorker({ plugin, log: pino({ enabled: false }), graceMs: 1_000, changed: ({ state }) => states.push(state) });
+  onTestFinished(() => worker.close());
+  await eventually("it is ready", () => worker.state === "idle");
+  const job = (does: string): Job => ({
+    target: { on: "step", phase: "clean", name: "erase", function: "run" },
+    given: { settings: { does }, node: { id: "n", name: "n", powerState: "OFF", labels: {} }, step: { args: {}, memo: null, callback: null, callbackPath: "", attemptKey: "", variables: {} } },
+    what: "clean.erase",
+    signal: new AbortController().signal,
+    deadline: new Deadline(60_000),
+    repeatable: false,
+    secrets: [],
+    listener: { log() {}, timed: (_, work) => work() },
+  });
+  return { worker, states, job };
+}
 const SOUND = { kind: "done", output: { pid: expect.any(Number) } };
 const heardNothing = (): Heard => ({ lines: [], progress: [], timed: [] });
 
@@ -268,6 +293,33 @@ describe("what a call leaves behind harms no other", () => {
     const first = pidOf(await lab.run("leaves a timer that goes on", { file: aFile() }));
     expect(pidOf(await lab.run("sound"))).not.toBe(first);
     await eventually("it is killed", () => !isAlive(first), 20_000);
+  });
+
+  test("one that has left something behind for a moment loses nothing when the service was held up meanwhile", async () => {
+    await using lab = await openLab({ workers: 1, idleMs: 200, busyMs: 300 });
+    const pid = pidOf(await lab.run("leaves a timer for a moment"));
+    const next = lab.run("sound");
+    holdUp(1_500);
+    expect(pidOf(await next)).toBe(pid);
+  });
+
+  test("a process that has been killed becomes nothing but ended, whatever it has said before", async () => {
+    const { worker, states, job } = await openWorker();
+    expect(await worker.call(job("leaves a timer for a moment"))).toMatchObject({ kind: "done" });
+    expect(worker.state).toBe("busy");
+    // That it is clean is in the channel by then.
+    holdUp(1_000);
+    worker.kill("as a test");
+    expect(await thrownBy(worker.call(job("sound")))).toBeInstanceOf(NotBegun);
+    await eventually("it has ended", () => worker.state === "ended");
+    expect(states).toEqual(["idle", "busy", "ended"]);
+  });
+
+  test("a call that a killed process has not taken was not begun", async () => {
+    const { worker, job } = await openWorker();
+    const call = worker.call(job("sound"));
+    worker.kill("as a test");
+    expect(await thrownBy(call)).toBeInstanceOf(NotBegun);
   });
 
   test("a process that dies between two calls costs neither", async () => {

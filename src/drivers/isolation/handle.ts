@@ -3,7 +3,8 @@
  * fired, and killed, with every process that it has started itself, when the call goes on all the same.
  *
  * States: starting; idle; called (a call is under way); busy (the call has ended, and something that it left behind has
- * not); ended. Whoever owns the handle hears of every change.
+ * not); ended. Whoever owns the handle hears of every change. One that has been killed can only become ended: what it has
+ * said before may still be in the channel, and makes it fit for nothing.
  */
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
@@ -150,7 +151,7 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
       return state;
     },
     get spent() {
-      return spent;
+      return spent || killed !== null;
     },
     call,
     async close() {
@@ -169,6 +170,7 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
   return handle;
 
   function become(next: Handle["state"], why?: IsolationError): void {
+    if (killed !== null && next !== "ended") return;
     state = next;
     hold(next === "called");
     if (next === "called") return;
@@ -186,6 +188,7 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
   // ---- calls
 
   async function call(job: Job): Promise<unknown> {
+    if (killed !== null) throw new NotBegun(killed);
     calls += 1;
     const id = calls;
     for (const secret of job.secrets) {
@@ -330,7 +333,7 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
     const cause = killed !== null && killed !== "" ? killed : isOutOfMemory ? `it ran out of its ${HEAP_MB} MiB of memory` : how;
     if (cut) {
       const { job } = cut;
-      if (killed === null && !cut.begun) cut.settle({ error: new NotBegun(how) });
+      if (!cut.begun && !isClosing) cut.settle({ error: new NotBegun(cause) });
       else if (killed !== null && cut.toldToEnd) failCall(cut, new IsolationError(`The process of driver "${plugin.name}" was killed: ${killed}.`, { kind: "TIMEOUT", retryable: job.repeatable }));
       else failCall(cut, new IsolationError(`The process of driver "${plugin.name}" ended in the middle of ${job.what}: ${cause}.`, { retryable: job.repeatable }));
       log.warn({ node: job.given.node?.name ?? job.given.address, step: job.what, cause }, "a driver's process ended in the middle of a call");

@@ -8,6 +8,7 @@
 import { availableParallelism } from "node:os";
 import { messageOf } from "../../errors.ts";
 import type { Log } from "../../log.ts";
+import { leftUntil } from "../deadline.ts";
 import { NotBegun, startWorker } from "./handle.ts";
 import type { Handle, Job, Plugin } from "./handle.ts";
 import { IsolationError } from "./protocol.ts";
@@ -39,13 +40,14 @@ export interface PoolOptions {
   readonly graceMs?: number;
   /** How long a worker is kept that nobody needs. */
   readonly idleMs?: number;
+  /** How long a call may leave something behind before its process is replaced. */
+  readonly busyMs?: number;
 }
 
 /** Before the engine gives a step up that does not heed its signal, so that nothing of it lives on then. */
 const GRACE_MS = 8_000;
 const IDLE_MS = 60_000;
 const LOOK_EVERY_MS = 1_000;
-/** How long a call may leave something behind before its process is replaced. */
 const BUSY_MS = 5_000;
 /** A call whose process ended before it took it is made elsewhere, so often. */
 const TRIES = 3;
@@ -61,7 +63,7 @@ interface Waiter {
   readonly fail: (error: unknown) => void;
 }
 
-export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS }: PoolOptions): Pool {
+export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS, busyMs = BUSY_MS }: PoolOptions): Pool {
   const bounds: Readonly<Record<Lane, number>> = { NESTED: Number.POSITIVE_INFINITY, STEP: workers, READING: Math.ceil(workers / 2) };
   const taken: Record<Lane, number> = { NESTED: 0, STEP: 0, READING: 0 };
   const waiting: Readonly<Record<Lane, Waiter[]>> = { NESTED: [], STEP: [], READING: [] };
@@ -79,6 +81,7 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS 
         return await worker.call(job);
       } catch (error) {
         if (!(error instanceof NotBegun)) throw error;
+        if (leftUntil(job.deadline) <= 0) throw new IsolationError(`The time for ${job.what} was over before a process of driver "${plugin.name}" took it.`, { kind: "TIMEOUT", retryable: true });
         if (tries === TRIES) throw new IsolationError(`Driver "${plugin.name}" has lost ${TRIES} processes before they took the call, the last one by ${error.message}; look at the memory of the machine that the service runs on.`, { retryable: true });
       } finally {
         taken[lane] -= 1;
@@ -126,7 +129,7 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS 
       for (const waiter of waiting[lane].slice()) {
         if (room <= 0) break;
         room -= 1;
-        const at = idle.findLastIndex(({ plugin }) => plugin === waiter.plugin);
+        const at = idle.findLastIndex(({ plugin, spent }) => plugin === waiter.plugin && !spent);
         const [worker] = at < 0 ? [] : idle.splice(at, 1);
         if (worker) waiter.give(worker);
         else if (now - waiter.since >= PATIENCE_MS || !isServed(waiter.plugin)) wanting.set(waiter.plugin, (wanting.get(waiter.plugin) ?? 0) + 1);
@@ -199,14 +202,20 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS 
     worker.close().catch((error: unknown) => log.warn({ err: error, driver: worker.plugin.name }, "a driver's process did not end in order"));
   }
 
+  const lookEveryMs = Math.min(LOOK_EVERY_MS, idleMs);
+  let lookedAt = performance.now();
   const looking = setInterval(() => {
     const now = performance.now();
+    // This process was held up: what its workers have said meanwhile is heard first.
+    const isLate = now - lookedAt > 2 * lookEveryMs;
+    lookedAt = now;
+    if (isLate) return;
     for (const [worker, at] of since) {
-      if (worker.state === "busy" && now - at > BUSY_MS) worker.kill("its last call had left something behind that goes on");
+      if (worker.state === "busy" && now - at > busyMs) worker.kill("its last call had left something behind that goes on");
       // One is kept, so that what comes now and then need not wait for a start.
       else if (worker.state === "idle" && now - at > idleMs && idle.some((other) => other !== worker && other.plugin === worker.plugin)) retire(worker);
     }
-  }, Math.min(LOOK_EVERY_MS, idleMs)).unref();
+  }, lookEveryMs).unref();
 
   return {
     run,

@@ -139,6 +139,10 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
     setInterval(() => appendFileSync(file, "."), 5);
     return { kind: "done", output: { pid: process.pid } };
   },
+  "leaves a timer for a moment": () => {
+    setTimeout(() => {}, 100);
+    return { kind: "done", output: { pid: process.pid } };
+  },
   "leaves a process that goes on": ({ settings: { file } }) => {
     spawn("sh", ["-c", `while true; do printf . >> '${file}'; sleep 0.01; done`], { stdio: "ignore" });
     return forEver();
