@@ -407,6 +407,17 @@ describe("a call is carried over whole", () => {
     expect(await failing).toMatchObject({ message: "The driver threw where nobody waited for it: in the listener" });
   });
 
+  test("what cannot be made into JSON is refused, and costs no process", async () => {
+    await using lab = await openLab({ workers: 1 });
+    const pid = pidOf(await lab.run("sound"));
+    for (const odd of [1n, "x".repeat(20_000_000)]) {
+      const error = await thrownBy(lab.run("sound", { args: { odd } as unknown as Record<string, Json> }));
+      expect(error).toMatchObject({ name: "DriverError", retryable: false, message: expect.stringContaining("What clean.erase is given cannot be sent") });
+    }
+    expect(lab.pool.figures.processes).toMatchObject({ idle: 1, called: 0 });
+    expect(pidOf(await lab.run("sound"))).toBe(pid);
+  });
+
   test("a call whose signal has fired is not made", async () => {
     await using lab = await openLab();
     expect(await thrownBy(lab.run("sound", { signal: AbortSignal.abort(new Error("too late")) }))).toMatchObject({ message: "too late" });
@@ -458,6 +469,22 @@ describe("processes", () => {
     await eventually("both places are taken", () => lab.pool.figures.processes.called === 2);
     const pids = (await Promise.all(calls)).map(pidOf);
     expect(new Set(pids).size).toBe(2);
+  });
+
+  test("are not more while what calls have left behind is not gone", async () => {
+    await using lab = await openLab({ workers: 2, busyMs: 60_000 });
+    let most = 0;
+    const watch = setInterval(() => {
+      const { starting, idle, called, busy } = lab.pool.figures.processes;
+      most = Math.max(most, starting + idle + called + busy);
+    }, 1);
+    try {
+      const calls = Array.from({ length: 12 }, () => lab.run("leaves a timer for long"));
+      await Promise.all(calls);
+    } finally {
+      clearInterval(watch);
+    }
+    expect(most).toBeLessThanOrEqual(3);
   });
 
   test("end when nobody needs them, all but one", async () => {

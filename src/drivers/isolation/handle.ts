@@ -19,7 +19,7 @@ import type { Log } from "../../log.ts";
 import { leftUntil } from "../deadline.ts";
 import type { DriverMemory, Json } from "../driver.ts";
 import { createBucket } from "./bucket.ts";
-import { IsolationError, shorten, errorOf, openWire, tell, unpack } from "./protocol.ts";
+import { IsolationError, LINE_LENGTH_MAX, shorten, errorOf, openWire, tell, unpack } from "./protocol.ts";
 import type { FromWorker, Given, OfCall, PowerQuestion, Reply, Target, ToWorker, ToldError, Wire } from "./protocol.ts";
 
 /** A plugin that is loaded here, and is to be run elsewhere. */
@@ -189,8 +189,16 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
 
   async function call(job: Job): Promise<unknown> {
     if (killed !== null) throw new NotBegun(killed);
-    calls += 1;
-    const id = calls;
+    const id = calls + 1;
+    let line: string;
+    try {
+      line = lineOf({ kind: "call", id, target: job.target, given: job.given, leftMs: leftUntil(job.deadline) }, job.what);
+    } catch (error) {
+      // It stays as fit as it was.
+      become("idle");
+      throw error;
+    }
+    calls = id;
     for (const secret of job.secrets) {
       secrets.delete(secret);
       secrets.add(secret);
@@ -226,7 +234,7 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
     const onAbort = () => endCall(job.signal.reason, leftUntil(job.deadline) <= 0 ? OVERDUE_GRACE_MS : graceMs);
     open = mine;
     become("called");
-    wire.send({ kind: "call", id, target: job.target, given: job.given, leftMs: leftUntil(job.deadline) });
+    wire.sendLine(line);
     overdue();
     if (job.signal.aborted) onAbort();
     else job.signal.addEventListener("abort", onAbort, { once: true });
@@ -369,6 +377,19 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
   function masked(text: string): string {
     return [...secrets].filter(({ length }) => length >= SECRET_LENGTH_MIN).toSorted((a, b) => b.length - a.length).reduce((shown, secret) => shown.replaceAll(secret, "***"), text);
   }
+}
+
+/** A call as it goes over the channel; throws when it cannot. */
+function lineOf(message: ToWorker, what: string): string {
+  const refusal = (reason: string) => new IsolationError(`What ${what} is given cannot be sent to the driver's process: ${reason}; see to what the schemas of its settings and arguments make of values.`, { retryable: false });
+  let line: string;
+  try {
+    line = JSON.stringify(message);
+  } catch (error) {
+    throw refusal(shorten(messageOf(error), 500));
+  }
+  if (line.length > LINE_LENGTH_MAX) throw refusal(`it is longer than ${LINE_LENGTH_MAX} characters`);
+  return line;
 }
 
 async function replyOf(work: () => Promise<Json | undefined>): Promise<Reply> {

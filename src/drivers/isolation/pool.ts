@@ -69,6 +69,8 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
   const waiting: Readonly<Record<Lane, Waiter[]>> = { NESTED: [], STEP: [], READING: [] };
   /** Every process, and since when it is as it is. */
   const since = new Map<Handle, number>();
+  /** Those that are told to end. */
+  const leaving = new Set<Handle>();
   /** The one that ended its call last is the first to be called again. */
   const idle: Handle[] = [];
   let isClosed = false;
@@ -151,13 +153,19 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
     return false;
   }
 
+  /** As many processes as there may be calls: those above are at what nobody asked for, and end soon. */
+  function isFull(): boolean {
+    return since.size - leaving.size >= workers + bounds.READING + taken.NESTED + waiting.NESTED.length;
+  }
+
   function startFor(wanting: ReadonlyMap<Plugin, number>): void {
     let starting = [...since.keys()].filter(({ state }) => state === "starting");
     for (const [plugin, count] of wanting) {
       const coming = starting.filter((one) => one.plugin === plugin).length;
       for (let more = count - coming; more > 0 && starting.length < STARTS_AT_ONCE; more -= 1) {
         // Others that nobody needs just now make room.
-        if (since.size >= workers + bounds.READING) retire(idle[0]);
+        if (isFull()) retire(idle[0]);
+        if (isFull()) return;
         try {
           const started = startWorker({ plugin, log, graceMs, changed });
           since.set(started, performance.now());
@@ -174,6 +182,7 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
     forget(worker);
     if (worker.state === "ended") {
       since.delete(worker);
+      leaving.delete(worker);
       if (why) waiterOf(worker.plugin)?.fail(why);
     } else if (isClosed || worker.spent) retire(worker);
     else if (worker.state === "idle") idle.push(worker);
@@ -199,6 +208,7 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
   function retire(worker: Handle | undefined): void {
     if (!worker) return;
     forget(worker);
+    leaving.add(worker);
     worker.close().catch((error: unknown) => log.warn({ err: error, driver: worker.plugin.name }, "a driver's process did not end in order"));
   }
 

@@ -86,10 +86,12 @@ export type Leftovers = "NONE" | "BUSY" | "SPENT";
 // ---- lines
 
 /** Longer lines are nobody's: a step's own data has half a megabyte at most. */
-const LINE_LENGTH_MAX = 16 * 1024 * 1024;
+export const LINE_LENGTH_MAX = 16 * 1024 * 1024;
 
 export interface Wire<Out> {
   send(message: Out): void;
+  /** Sends a message that has been made into JSON already. */
+  sendLine(line: string): void;
   /** Writes what was sent in this turn of the event loop, of which there will be no end. */
   flush(): void;
 }
@@ -135,19 +137,17 @@ export function openWire<Out>(socket: Socket, onMessage: (message: object) => vo
     corked = false;
     socket.uncork();
   };
-  return {
-    flush,
-    send(message) {
-      if (socket.destroyed || !socket.writable) return;
-      // What is said in one go is one write.
-      if (!corked) {
-        corked = true;
-        socket.cork();
-        process.nextTick(flush);
-      }
-      socket.write(`${JSON.stringify(message)}\n`);
-    },
+  const sendLine = (line: string) => {
+    if (socket.destroyed || !socket.writable) return;
+    // What is said in one go is one write.
+    if (!corked) {
+      corked = true;
+      socket.cork();
+      process.nextTick(flush);
+    }
+    socket.write(`${line}\n`);
   };
+  return { flush, sendLine, send: (message) => sendLine(JSON.stringify(message)) };
 }
 
 // ---- errors

@@ -143,6 +143,10 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
     setTimeout(() => {}, 100);
     return { kind: "done", output: { pid: process.pid } };
   },
+  "leaves a timer for long": () => {
+    setTimeout(() => {}, 1_000);
+    return { kind: "done", output: { pid: process.pid } };
+  },
   "leaves a process that goes on": ({ settings: { file } }) => {
     spawn("sh", ["-c", `while true; do printf . >> '${file}'; sleep 0.01; done`], { stdio: "ignore" });
     return forEver();
