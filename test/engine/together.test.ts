@@ -91,6 +91,71 @@ describe("a run that somebody else holds just now", () => {
   });
 });
 
+describe("runs that come one by one and are held by others", () => {
+  test("keep nobody who comes after them", async () => {
+    const released = new Map<string, () => void>();
+    const patient = aDriver("patient", { clean: stepsOf(aStep("wait", "clean", async ({ node }) => {
+      await new Promise<void>((release) => released.set(node.name, release));
+      return { kind: "done" };
+    })) });
+    ostler = await engineUnderTest({ drivers: [patient] });
+    const nodes = await ostler.aNode().in("AVAILABLE").with("patient").times(4);
+    const id = await ostler.begin("CLEAN", nodes);
+    await eventually("all are inside", () => released.size === 4);
+    const runs = await ostler.runs(id);
+    await ostler.test.sql.begin(async (tx) => {
+      await tx`select from runs where id = any(${runs.slice(0, 2).map((run) => run.id)}) for update`;
+      for (const [index, run] of runs.entries()) {
+        released.get(run.nodeName)?.();
+        const waiting = async () => Number((await tx`select count(*)::int as count from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`)[0]?.["count"]);
+        if (index < 2) await eventually("it waits for its row", async () => (await waiting()) === index + 1);
+      }
+      await eventually("the other two have ended", async () => (await ostler.runs(id)).filter(({ state }) => state === "SUCCEEDED").length === 2);
+    });
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  });
+});
+
+describe("a driver whose schema does not come to an end", () => {
+  test("fails its own nodes, and keeps nobody else's", { timeout: 60_000 }, async () => {
+    let hangs = false;
+    const stuck = aDriver("stuck", { clean: stepsOf(aStep("work", "clean", async () => ({ kind: "done" }))) });
+    const { validate } = stuck.settings["~standard"];
+    const settings = { "~standard": { ...stuck.settings["~standard"], validate: (value: unknown) => (hangs ? new Promise<never>(() => {}) : validate(value)) } };
+    ostler = await engineUnderTest({ drivers: [{ ...stuck, settings } as typeof stuck, ONCE], started: false });
+    const bad = await ostler.aNode().in("AVAILABLE").with("stuck").times(3);
+    const good = await ostler.aNode().in("AVAILABLE").with("once").times(3);
+    gate = aGate();
+    gate.open();
+    hangs = true;
+    const stopped = await ostler.begin("CLEAN", bad);
+    const cleaned = await ostler.begin("CLEAN", good);
+    await ostler.engine.start();
+    expect((await ostler.operationEnds(cleaned)).state).toBe("SUCCEEDED");
+    expect((await ostler.operation(stopped)).finishedAt).toBeNull();
+    expect((await ostler.operationEnds(stopped)).state).toBe("FAILED");
+    expect((await ostler.runs(stopped))[0]?.failure?.code).toBe("UNSUPPORTED_BY_DRIVER");
+  });
+});
+
+describe("a text that cannot be stored", () => {
+  test("is made fit: a message cut in the middle of a character costs no result", async () => {
+    const says = aDriver("says", { clean: stepsOf(aStep("say", "clean", async ({ progress, log }) => {
+      progress(50, `${"x".repeat(999)}😀`);
+      log("a line with \u0000 and half of \ud83d");
+      return { kind: "failed", reason: `${"y".repeat(1_999)}😀`, retryable: false };
+    }, { idempotent: false })) });
+    ostler = await engineUnderTest({ drivers: [says] });
+    const node = await ostler.aNode().in("AVAILABLE").with("says").made();
+    const id = await ostler.begin("CLEAN", [node]);
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    const run = await ostler.run(id, node);
+    expect(run.failure?.code).toBe("BACKEND_FAILED");
+    const [step] = await ostler.steps(run);
+    expect(step?.attempts[0]?.progressMessage).toBe(`${"x".repeat(999)}\uFFFD`);
+  });
+});
+
 describe("a run whose outcome cannot be stored", () => {
   test("is tried again by itself, and the others go on", async () => {
     const { id } = await readyToClean();
