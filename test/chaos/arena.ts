@@ -188,6 +188,8 @@ function startReplica({ folder, service, concurrency, recorder }: ArenaOptions, 
         OSTLER_PLUGINS: DRIVER,
         CHAOS_SOCKET: join(folder, "machines.sock"),
         CHAOS_REPLICA: name,
+        // Much of a start is reading the code.
+        NODE_COMPILE_CACHE: join(folder, "compiled"),
         ...(FAKETIME && { LD_PRELOAD: FAKETIME, FAKETIME_TIMESTAMP_FILE: clockFile, FAKETIME_DONT_FAKE_MONOTONIC: "1", FAKETIME_CACHE_DURATION: "1" }),
       },
     });
