@@ -1,8 +1,9 @@
-/** A moment by which something has to be done, that does not move when the process's clock is set. */
+/** A moment by which something has to be done, that does not move when the process's clock is set. It moves while it is held. */
 
 export class Deadline extends Date {
   /** The same moment by the clock that nobody sets. */
-  readonly #endsAt: number;
+  #endsAt: number;
+  #heldSince: number | null = null;
 
   /** So many milliseconds from now. */
   constructor(afterMs: number) {
@@ -11,11 +12,36 @@ export class Deadline extends Date {
   }
 
   get leftMs(): number {
-    return this.#endsAt - performance.now();
+    return this.#endsAt - (this.#heldSince ?? performance.now());
+  }
+
+  /** No time passes until it goes on. */
+  hold(): void {
+    this.#heldSince ??= performance.now();
+  }
+
+  goOn(): void {
+    if (this.#heldSince === null) return;
+    this.#endsAt += performance.now() - this.#heldSince;
+    this.#heldSince = null;
+    this.setTime(Date.now() + this.leftMs);
   }
 }
 
 /** How long is left until a deadline, in milliseconds; not above 0: none. */
 export function leftUntil(deadline: Date): number {
   return deadline instanceof Deadline ? deadline.leftMs : deadline.getTime() - Date.now();
+}
+
+/** Longest delay of one timer. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
+/** Does something when a deadline has passed, however long it is held until then. Answers how to call that off. */
+export function whenOver(deadline: Date, work: () => void): () => void {
+  let timer: NodeJS.Timeout;
+  const wait = () => {
+    timer = setTimeout(() => (leftUntil(deadline) > 0 ? wait() : work()), Math.min(Math.max(1, Math.ceil(leftUntil(deadline))), TIMER_MS_MAX));
+  };
+  wait();
+  return () => clearTimeout(timer);
 }

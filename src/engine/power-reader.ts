@@ -14,6 +14,7 @@ import { messageOf } from "../errors.ts";
 import type { Refusal } from "../errors.ts";
 import type { PowerState } from "../drivers/driver.ts";
 import { Deadline, leftUntil } from "../drivers/deadline.ts";
+import { inLane } from "../drivers/isolation/lanes.ts";
 import type { Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
 import type { Observer } from "../observer.ts";
@@ -78,6 +79,8 @@ const AFTER_TROUBLE_MS = 1_000;
 /** A call to a BMC, and a change of power, in ms (docs/rules.md, section 13). */
 const READ_MS = 30_000;
 const CORRECT_MS = 60_000;
+/** How long a reading in the background waits for a place besides. */
+const PATIENCE_MS = 60_000;
 /** Of a reading that was asked for: nodes, calls at the same time, and the time for all of it. */
 const ASKED_MAX = 1_000;
 const ASKED_CALLS = 32;
@@ -123,10 +126,10 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
     return { node, machine: await openMachine(registry, node, (await secretsOf(nodeId)) ?? {}, observer), runs: work?.runs ?? 0 };
   }
 
-  async function readNode(sight: Sight, deadline: Date): Promise<PowerReading | null> {
+  async function readNode(sight: Sight, all: Date): Promise<PowerReading | "NO_TURN" | null> {
     const { machine } = sight;
     if ("problem" in machine) return { code: "UNSUPPORTED_BY_DRIVER", reason: machine.problem };
-    return undisturbed(sight, (end) => readPower(machine, deadline, end, log));
+    return undisturbed(sight, (end) => readPower(machine, { deadline: new Deadline(READ_MS), all }, end, log));
   }
 
   /** Writes down what is new. False: somebody was at work on the node meanwhile, so that the reading does not count. */
@@ -150,7 +153,7 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
     const { name, wantedPower } = node;
     if ("problem" in machine || wantedPower === null) return;
     try {
-      const set = await undisturbed(sight, (end) => setPower(machine, wantedPower, new Deadline(CORRECT_MS), log, end));
+      const set = await undisturbed(sight, (end) => inLane("READING", () => setPower(machine, wantedPower, new Deadline(CORRECT_MS), log, end)));
       if (set === null) return;
       const isRecorded = await record(sight, { state: set });
       log.info({ node: name, power: wantedPower, found: state, isRecorded }, "the power was not as it was left, and is set back");
@@ -227,8 +230,8 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
   async function readInTurn(nodeId: string, policy: SitePolicy): Promise<void> {
     const sight = leaving.signal.aborted ? null : await look(nodeId, nodeId);
     if (!sight || "refusal" in sight || isLeftAlone(sight.node)) return;
-    const reading = await readNode(sight, new Deadline(READ_MS));
-    if (leaving.signal.aborted || reading === null || !(await record(sight, reading))) return;
+    const reading = await readNode(sight, new Deadline(READ_MS + PATIENCE_MS));
+    if (leaving.signal.aborted || reading === null || reading === "NO_TURN" || !(await record(sight, reading))) return;
     if ("state" in reading) await correct(policy, sight, reading.state);
   }
 
@@ -239,8 +242,9 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
     if (leftUntil(allOf) <= 0) return refused({ code: "TIMEOUT", message: `There was no time left to read the power of node ${ref}; ask again, for fewer nodes.`, nodeId });
     const sight = await look(nodeId, ref);
     if ("refusal" in sight) return refused(sight.refusal);
-    const reading = await readNode(sight, new Deadline(Math.min(leftUntil(allOf), READ_MS)));
+    const reading = await readNode(sight, allOf);
     if (leaving.signal.aborted) return refused({ code: "TIMEOUT", message: `The service went down while it read the power of node ${sight.node.name}; ask again.`, nodeId });
+    if (reading === "NO_TURN") return refused({ code: "TIMEOUT", message: `The power of node ${sight.node.name} could not be read in time, since other calls to drivers were under way; ask again, for fewer nodes.`, nodeId });
     if (reading === null || !(await record(sight, reading))) {
       const since = await look(nodeId, ref);
       return refused("refusal" in since ? since.refusal : { code: "BUSY", message: `Work on node ${sight.node.name} began and ended while its power was read; ask again.`, nodeId });

@@ -9,7 +9,7 @@
  */
 import { messageOf } from "../errors.ts";
 import type { ErrorCode } from "../errors.ts";
-import { Deadline } from "../drivers/deadline.ts";
+import { Deadline, whenOver } from "../drivers/deadline.ts";
 import type { AnyDriver, Registry } from "../drivers/registry.ts";
 import type { DiscoverInterface } from "../drivers/driver.ts";
 import type { Log } from "../log.ts";
@@ -37,7 +37,7 @@ export interface ProberParts {
   readonly registry: Registry;
   readonly log: Log;
   readonly observer: Observer;
-  /** How long one probe may take, in ms. */
+  /** How long one probe may take, in ms, without the time that it waits for a place. */
   readonly probeMs: number;
 }
 
@@ -150,9 +150,10 @@ export function createProber(parts: ProberParts): Prober {
     const { driver, driverName, settings, redactor } = held;
     const failed = (code: ErrorCode, reason: string, retryable: boolean): Seen => ({ failure: failureAt(address, { code, reason, retryable }) });
     if (typeof driver === "string") return failed("UNSUPPORTED_BY_DRIVER", driver, false);
-    const late = AbortSignal.timeout(parts.probeMs);
-    const signal = AbortSignal.any([cut, late]);
+    const late = new AbortController();
+    const signal = AbortSignal.any([cut, late.signal]);
     const deadline = new Deadline(parts.probeMs);
+    const calm = whenOver(deadline, () => late.abort(new DOMException("The time for the probe is over.", "TimeoutError")));
     try {
       const found: unknown = await Promise.race([
         driver.discover.probe({
@@ -167,8 +168,10 @@ export function createProber(parts: ProberParts): Prober {
       ]);
       return await seenIn(held, driver, address, found);
     } catch (error) {
-      if (late.aborted) return failed("TIMEOUT", `nothing came of the probe within ${parts.probeMs / 1000} s; look at the machine, and try again`, true);
+      if (late.signal.aborted) return failed("TIMEOUT", `nothing came of the probe within ${parts.probeMs / 1000} s; look at the machine, and try again`, true);
       return { failure: failureAt(address, failureOf(error, redactor)) };
+    } finally {
+      calm();
     }
   }
 

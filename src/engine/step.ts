@@ -5,7 +5,7 @@
 import { messageOf } from "../errors.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { BootDevice, Call, Driver, DriverError, NodePower, PowerAction, PowerState, StepCall, StepResult } from "../drivers/driver.ts";
-import { Deadline, leftUntil } from "../drivers/deadline.ts";
+import { Deadline, leftUntil, whenOver } from "../drivers/deadline.ts";
 import { inLane } from "../drivers/isolation/lanes.ts";
 import { findStep } from "../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, Registry } from "../drivers/registry.ts";
@@ -239,14 +239,29 @@ export async function setPower(machine: Machine, action: PowerAction, deadline: 
 /** The power of a node as its BMC tells it, or why it does not. */
 export type PowerReading = { readonly state: PowerState } | { readonly code: ErrorCode; readonly reason: string };
 
-/** Reads a node's power outside any step; bounded by `deadline`, and ended by `end`. */
-export async function readPower(machine: Machine, deadline: Date, end: AbortSignal, log: Log): Promise<PowerReading> {
+/** Bounds of a reading: of the call, held while it waits for a place, and of all of it. */
+export interface ReadingTime {
+  readonly deadline: Deadline;
+  readonly all: Date;
+}
+
+/** A call that was cut with more than this of its time left tells nothing of its BMC, in ms. */
+const SHORT_OF_MS = 1_000;
+
+/** Reads a node's power outside any step; ended by `end`. NO_TURN: it had no place to be read in, or had it too late. */
+export async function readPower(machine: Machine, { deadline, all }: ReadingTime, end: AbortSignal, log: Log): Promise<PowerReading | "NO_TURN"> {
+  const patience = new AbortController();
+  const calm = whenOver(all, () => patience.abort(new TimeOver("there was no time left")));
+  const lane = machine.node.powerProblem === null ? "READING" : "TROUBLED";
   try {
-    return { state: await within(deadline, end, (signal) => inLane("READING", () => powerOf({ machine, deadline, log }, signal, { state: null }).read())) };
+    return { state: await within(deadline, AbortSignal.any([end, patience.signal]), (signal) => inLane(lane, () => powerOf({ machine, deadline, log }, signal, { state: null }).read())) };
   } catch (error) {
+    if (patience.signal.aborted && leftUntil(deadline) > SHORT_OF_MS) return "NO_TURN";
     if (error instanceof TimeOver) return { code: "TIMEOUT", reason: "the BMC did not answer in time" };
     const { code, reason } = failureOf(error, machine.redactor);
     return { code, reason };
+  } finally {
+    calm();
   }
 }
 
@@ -258,7 +273,7 @@ class TimeOver extends Error {
 /** Makes a call that ends with `end`, or with a `TimeOver` at the deadline, whether or not the driver heeds its signal. */
 async function within<T>(deadline: Date, end: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const clock = new AbortController();
-  const timer = setTimeout(() => clock.abort(new TimeOver("it did not answer in time")), Math.max(1, leftUntil(deadline)));
+  const calm = whenOver(deadline, () => clock.abort(new TimeOver("it did not answer in time")));
   const signal = AbortSignal.any([end, clock.signal]);
   const over = new Promise<never>((_, reject) => {
     const leave = () => reject(signal.reason);
@@ -271,7 +286,7 @@ async function within<T>(deadline: Date, end: AbortSignal, work: (signal: AbortS
     done.catch(() => {});
     return await Promise.race([done, over]);
   } finally {
-    clearTimeout(timer);
+    calm();
   }
 }
 

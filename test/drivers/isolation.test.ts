@@ -13,6 +13,7 @@ import { Deadline } from "../../src/drivers/deadline.ts";
 import type { BootDevice, Json, PowerAction, StepCall, StepResult } from "../../src/drivers/driver.ts";
 import { NotBegun, startWorker } from "../../src/drivers/isolation/handle.ts";
 import type { Handle, Job } from "../../src/drivers/isolation/handle.ts";
+import { inLane } from "../../src/drivers/isolation/lanes.ts";
 import { createMemory } from "../../src/drivers/isolation/memory.ts";
 import { createPool } from "../../src/drivers/isolation/pool.ts";
 import type { Pool, PoolOptions } from "../../src/drivers/isolation/pool.ts";
@@ -254,7 +255,6 @@ describe("a step that does not end harms no other", () => {
     const bad = cuts.map(({ signal }) => thrownBy(lab.run("spins for ever", { signal })));
     await eventually("both are at it", () => lab.pool.figures.processes.called === 2);
     const waiting = lab.run("sound");
-    const { inLane } = await import("../../src/drivers/isolation/lanes.ts");
     expect(await inLane("READING", () => lab.driver.power.read(lab.call("sound")))).toBe("OFF");
     expect(lab.pool.figures.waiting).toBe(1);
     cuts[0]?.abort();
@@ -265,12 +265,37 @@ describe("a step that does not end harms no other", () => {
 
   test("readings that hang keep no step from its place", async () => {
     await using lab = await openLab({ workers: 2, graceMs: 50 });
-    const { inLane } = await import("../../src/drivers/isolation/lanes.ts");
     const cut = new AbortController();
     const readings = Array.from({ length: 5 }, () => thrownBy(inLane("READING", () => lab.run("hangs", { signal: cut.signal }))));
     expect(await Promise.all([lab.run("works for a while"), lab.run("works for a while")])).toEqual([SOUND, SOUND]);
     cut.abort();
     await Promise.all(readings);
+  });
+
+  test("neither probes that hang nor readings of nodes in trouble keep a reading from its place", async () => {
+    await using lab = await openLab({ workers: 1, graceMs: 50 });
+    const cut = new AbortController();
+    const bad = (["TROUBLED", "PROBE"] as const).flatMap((lane) => [1, 2, 3].map(() => thrownBy(inLane(lane, () => lab.run("hangs", { signal: cut.signal })))));
+    await eventually("the places are taken", () => lab.pool.figures.processes.called === 2);
+    expect(await inLane("READING", () => lab.driver.power.read(lab.call("sound")))).toBe("OFF");
+    cut.abort();
+    await Promise.all(bad);
+  });
+
+  test.each(["READING", "TROUBLED", "PROBE"] as const)("the time of a call in lane %s begins when it has a place", async (lane) => {
+    await using lab = await openLab({ workers: 1, graceMs: 50 });
+    const cut = new AbortController();
+    const first = thrownBy(inLane(lane, () => lab.run("hangs", { signal: cut.signal })));
+    await eventually("it has the place", () => lab.pool.figures.processes.called === 1);
+    const deadline = new Deadline(20_000);
+    const second = inLane(lane, () => lab.run("sound", { deadline }));
+    const left = deadline.leftMs;
+    await delay(20);
+    expect(deadline.leftMs).toBe(left);
+    cut.abort();
+    expect(await second).toEqual(SOUND);
+    expect(deadline.leftMs).toBeLessThan(left);
+    await first;
   });
 });
 
@@ -484,7 +509,8 @@ describe("processes", () => {
     } finally {
       clearInterval(watch);
     }
-    expect(most).toBeLessThanOrEqual(3);
+    // Two for steps, and one each for readings, nodes in trouble, and probes.
+    expect(most).toBeLessThanOrEqual(5);
   });
 
   test("end when nobody needs them, all but one", async () => {

@@ -1,6 +1,8 @@
 /** Discovery: addresses are probed and what answers is registered, whatever drivers, processes and people do meanwhile. */
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, describe, expect, test } from "vitest";
 import * as z from "zod";
+import type { Deadline } from "../../src/drivers/deadline.ts";
 import type { DiscoverCall, Driver } from "../../src/drivers/driver.ts";
 import type { DiscoverRequest } from "../../src/engine/discover.ts";
 import { isSealOf } from "../../src/engine/seal.ts";
@@ -151,6 +153,19 @@ describe("what does not answer", () => {
     const id = await begin({ addresses: [host(1), host(2), host(3)], driver: "plain" });
     expect(await ostler.operationEnds(id)).toMatchObject({ state: "PARTIALLY_SUCCEEDED" });
     expect(await rows(id)).toMatchObject([{ failure: { code: "TIMEOUT", message: expect.stringContaining("within 0.4 s") } }, { failure: { code: "TIMEOUT" } }, { state: "REGISTERED" }]);
+  });
+
+  test("has a time that begins when its probe has a place in its driver's processes", async () => {
+    const { host } = aNetwork();
+    probes.set(host(1), async ({ address, deadline }) => {
+      (deadline as Deadline).hold();
+      // Longer than a probe may take.
+      await delay(800);
+      (deadline as Deadline).goOn();
+      return { settings: { at: address } };
+    });
+    const id = await begin({ addresses: [host(1)], driver: "plain" });
+    expect(await ostler.operationEnds(id)).toMatchObject({ state: "SUCCEEDED" });
   });
 
   test.each([

@@ -19,7 +19,7 @@ export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDrive
     const { settings: value, signal, deadline } = given;
     // What the driver says reaches the call as what it was made from: its spans belong to the same trace.
     const here = AsyncLocalStorage.snapshot();
-    return pool.run(plugin, target.on === "discover" ? "READING" : laneHere(), {
+    return pool.run(plugin, target.on === "discover" ? "PROBE" : laneHere(), {
       target,
       what,
       given: { settings: value, ...("node" in given ? { node: given.node } : { address: given.address }), ...more.data },

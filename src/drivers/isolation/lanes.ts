@@ -1,13 +1,16 @@
 /**
- * Lanes: what a call to a driver is made for decides whose places it takes. Steps have theirs, readings of the power and
- * probes have others, so neither waits for the other; and a call that a step makes itself waits for no place at all, since
- * its step would hold one meanwhile.
+ * Lanes: what a call to a driver is made for decides whose places it takes. Steps have theirs, readings of the power, readings
+ * of nodes that gave no answer the last time, and probes have others, so none of them waits for another kind; and a call that
+ * a step makes itself waits for no place at all, since its step would hold one meanwhile.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 
 /** In the order of precedence. */
-export const LANES = ["NESTED", "STEP", "READING"] as const;
+export const LANES = ["NESTED", "STEP", "READING", "TROUBLED", "PROBE"] as const;
 export type Lane = (typeof LANES)[number];
+
+/** Calls that a time of their own begins for when they have a place: what is slow before is not the machine. */
+export const TIMED_BY_PLACE: ReadonlySet<Lane> = new Set(["READING", "TROUBLED", "PROBE"]);
 
 const lanes = new AsyncLocalStorage<Lane>();
 

@@ -3,16 +3,17 @@
  * has a worker to itself for as long as it lasts. Workers are started when calls have waited for them a moment, a few at a
  * time, and end when nobody has needed them for a while, when they are spent, or when another driver needs the room.
  *
- * The time that a call waits counts as its own: it ends waiting by its signal.
+ * The time that a call waits counts as its own, but for readings and probes, whose deadline is held meanwhile. It ends waiting
+ * by its signal.
  */
 import { availableParallelism } from "node:os";
 import { messageOf } from "../../errors.ts";
 import type { Log } from "../../log.ts";
-import { leftUntil } from "../deadline.ts";
+import { Deadline, leftUntil } from "../deadline.ts";
 import { NotBegun, startWorker } from "./handle.ts";
 import type { Handle, Job, Plugin } from "./handle.ts";
 import { IsolationError } from "./protocol.ts";
-import { LANES } from "./lanes.ts";
+import { LANES, TIMED_BY_PLACE } from "./lanes.ts";
 import type { Lane } from "./lanes.ts";
 
 export interface Pool extends AsyncDisposable {
@@ -33,7 +34,7 @@ export interface PoolFigures {
 }
 
 export interface PoolOptions {
-  /** Calls of steps at a time; readings and probes have half as many places besides. */
+  /** Calls of steps at a time; readings and probes have places besides. */
   readonly workers: number;
   readonly log: Log;
   /** How long a call may go on after its signal has fired. */
@@ -53,6 +54,9 @@ const BUSY_MS = 5_000;
 const TRIES = 3;
 /** Starting a process costs a tenth of a second of a core: it is not done for who would have had one by then. */
 const PATIENCE_MS = 50;
+/** Of nodes that gave no answer the last time, as many as are read in the background at a time; and of probes, as many as one discovery makes. */
+const TROUBLED_MAX = 4;
+const PROBES_MAX = 16;
 const STARTS_AT_ONCE = Math.max(2, availableParallelism());
 
 interface Waiter {
@@ -64,9 +68,17 @@ interface Waiter {
 }
 
 export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS, busyMs = BUSY_MS }: PoolOptions): Pool {
-  const bounds: Readonly<Record<Lane, number>> = { NESTED: Number.POSITIVE_INFINITY, STEP: workers, READING: Math.ceil(workers / 2) };
-  const taken: Record<Lane, number> = { NESTED: 0, STEP: 0, READING: 0 };
-  const waiting: Readonly<Record<Lane, Waiter[]>> = { NESTED: [], STEP: [], READING: [] };
+  const half = Math.ceil(workers / 2);
+  const bounds: Readonly<Record<Lane, number>> = {
+    NESTED: Number.POSITIVE_INFINITY,
+    STEP: workers,
+    READING: half,
+    TROUBLED: Math.min(Math.ceil(workers / 4), TROUBLED_MAX),
+    PROBE: Math.min(half, PROBES_MAX),
+  };
+  const places = LANES.map((lane) => bounds[lane]).filter(Number.isFinite).reduce((sum, bound) => sum + bound, 0);
+  const taken: Record<Lane, number> = { NESTED: 0, STEP: 0, READING: 0, TROUBLED: 0, PROBE: 0 };
+  const waiting: Readonly<Record<Lane, Waiter[]>> = { NESTED: [], STEP: [], READING: [], TROUBLED: [], PROBE: [] };
   /** Every process, and since when it is as it is. */
   const since = new Map<Handle, number>();
   /** Those that are told to end. */
@@ -78,7 +90,7 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
   async function run(plugin: Plugin, lane: Lane, job: Job): Promise<unknown> {
     for (let tries = 1; ; tries += 1) {
       job.signal.throwIfAborted();
-      const worker = await workerFor(plugin, lane, job.signal);
+      const worker = await inItsTime(lane, job.deadline, () => workerFor(plugin, lane, job.signal));
       try {
         return await worker.call(job);
       } catch (error) {
@@ -89,6 +101,17 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
         taken[lane] -= 1;
         serve();
       }
+    }
+  }
+
+  /** Waits, at the expense of who waits unless it is in a lane where it is not. */
+  async function inItsTime<T>(lane: Lane, deadline: Date, wait: () => Promise<T>): Promise<T> {
+    const held = TIMED_BY_PLACE.has(lane) && deadline instanceof Deadline ? deadline : null;
+    held?.hold();
+    try {
+      return await wait();
+    } finally {
+      held?.goOn();
     }
   }
 
@@ -155,7 +178,7 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
 
   /** As many processes as there may be calls: those above are at what nobody asked for, and end soon. */
   function isFull(): boolean {
-    return since.size - leaving.size >= workers + bounds.READING + taken.NESTED + waiting.NESTED.length;
+    return since.size - leaving.size >= places + taken.NESTED + waiting.NESTED.length;
   }
 
   function startFor(wanting: ReadonlyMap<Plugin, number>): void {
@@ -197,7 +220,7 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
   /** Processes that are still at something which nobody asked for any more take no more room than half of the places. */
   function boundBusy(): void {
     const busy = [...since.keys()].filter(({ state }) => state === "busy");
-    for (const worker of busy.slice(0, Math.max(0, busy.length - bounds.READING))) worker.kill("its last call had left too much behind");
+    for (const worker of busy.slice(0, Math.max(0, busy.length - half))) worker.kill("its last call had left too much behind");
   }
 
   function forget(worker: Handle): void {
