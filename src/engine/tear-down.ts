@@ -1,8 +1,9 @@
-/** Carrying out an abort on the machine: the step's own `abort`, then the power, each bounded. */
+/** Carrying out an abort on the machine: the step's own `abort`, then the power, each bounded, and neither in the places of steps. */
 import { messageOf } from "../errors.ts";
 import { touchedBy } from "../lifecycle/touches.ts";
 import { powersOffOnAbort } from "../lifecycle/verbs.ts";
 import { Deadline } from "../drivers/deadline.ts";
+import { inLane } from "../drivers/isolation/lanes.ts";
 import type { PowerState } from "../drivers/driver.ts";
 import type { Log } from "../log.ts";
 import type { Database } from "../store/database.ts";
@@ -48,7 +49,7 @@ export async function tearDownMachine(parts: TearDownParts, abort: Abort): Promi
   await abort.confirm();
   if (request && step) {
     try {
-      await abortStep({ ...request, deadline: deadline() });
+      await inLane("ENDING", () => abortStep({ ...request, deadline: deadline() }));
     } catch (error) {
       errors.push(`${stepLabel(step)} could not be undone: ${machine.redactor.text(messageOf(error))}`);
     }
@@ -56,7 +57,7 @@ export async function tearDownMachine(parts: TearDownParts, abort: Abort): Promi
   await abort.confirm();
   if (begun.size > 0 && powerOff) {
     try {
-      power = await setPower(machine, "OFF", deadline(), log);
+      power = await inLane("ENDING", () => setPower(machine, "OFF", deadline(), log));
     } catch (error) {
       power = "UNKNOWN";
       errors.push(`the power could not be cut: ${machine.redactor.text(messageOf(error))}`);

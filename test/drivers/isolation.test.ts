@@ -263,6 +263,17 @@ describe("a step that does not end harms no other", () => {
     await Promise.all(bad);
   });
 
+  test("all places are taken by steps that hang: what carries out an abort waits for none", async () => {
+    await using lab = await openLab({ workers: 1, graceMs: 50 });
+    const cut = new AbortController();
+    const bad = thrownBy(lab.run("hangs", { signal: cut.signal }));
+    await eventually("the place is taken", () => lab.pool.figures.processes.called === 1);
+    expect(await inLane("ENDING", () => lab.run("asks for power"))).toMatchObject({ output: { power: "ON" } });
+    expect(lab.pool.figures.processes.called).toBe(1);
+    cut.abort();
+    await bad;
+  });
+
   test("readings that hang keep no step from its place", async () => {
     await using lab = await openLab({ workers: 2, graceMs: 50 });
     const cut = new AbortController();

@@ -1,5 +1,7 @@
 /** Giving up: what an abort answers, at once, in every situation a run can be in, and how it leaves the node. */
 import { afterAll, describe, expect, test } from "vitest";
+import type { Driver } from "../../src/drivers/driver.ts";
+import { laneHere } from "../../src/drivers/isolation/lanes.ts";
 import type { AbortRequest } from "../../src/engine/interrupt.ts";
 import { passGate } from "../../plugins/fake/gates.ts";
 import type { Script } from "../../plugins/fake/settings.ts";
@@ -36,6 +38,9 @@ const PHASES = [
 const callbackPaths = new Map<string, string>();
 /** Nodes whose step was undone, in the order of the calls. */
 const undone: string[] = [];
+/** What was asked of a driver, and in whose places, by node. */
+const lanesOf = new Map<string, string[]>();
+const noteLane = (node: string, what: string) => lanesOf.set(node, [...(lanesOf.get(node) ?? []), `${what} ${laneHere()}`]);
 
 /**
  * A driver with one step in each phase. In the phase that a node's settings name, the step waits at their gate, or is
@@ -55,14 +60,23 @@ function workingDriver(name: string, interruptible: Interruptible, { supportsAbo
       interruptible,
       timeoutSeconds: 7200,
       abort: async ({ node }) => {
+        noteLane(node.name, "abort");
         undone.push(node.name);
       },
     });
-  return aDriver(name, {
+  const driver = aDriver(name, {
     inspect: { supportsAbort, withoutReboot: false, steps: [work("inspect")] },
     clean: { supportsAbort, steps: [work("clean")] },
     deploy: { supportsAbort, steps: [work("deploy"), { ...work("undeploy"), name: "unwork" }] },
-  });
+  }) as unknown as Driver<Record<string, unknown>>;
+  const power: Driver<Record<string, unknown>>["power"] = {
+    read: async (call) => (call.settings["on"] ? "ON" : driver.power.read(call)),
+    async set(call, action) {
+      noteLane(call.node.name, "set");
+      await driver.power.set(call, action);
+    },
+  };
+  return { ...driver, power } as unknown as Driver<never>;
 }
 
 const ostler = await engineUnderTest({
@@ -312,6 +326,16 @@ describe("an abort leaves the node", () => {
     expect(ostler.powerCalls(node)).toEqual(["ON", "OFF"]);
     expect((await ostler.node(node)).powerState).toBe("OFF");
     expect((await ostler.run(id, node)).leftAs?.power).toBe("OFF");
+  });
+
+  test("switched off, by calls that wait for no step", async () => {
+    const gate = aGate();
+    const node = await ostler.aNode().in("AVAILABLE").with("always", { phase: "deploy", gate: gate.name, on: true }).made();
+    const id = await ostler.begin("DEPLOY", [node]);
+    await gate.arrivals();
+    await abort([node]);
+    await ostler.operationEnds(id);
+    expect(lanesOf.get(node.name)).toEqual(["abort ENDING", "set ENDING"]);
   });
 
   test("switched on, when that was asked for", async () => {

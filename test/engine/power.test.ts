@@ -2,6 +2,8 @@
 import { afterAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { PowerAction, PowerState } from "../../src/drivers/driver.ts";
+import { laneHere } from "../../src/drivers/isolation/lanes.ts";
+import type { Lane } from "../../src/drivers/isolation/lanes.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import type { AnyCall } from "../support/driver.ts";
@@ -13,6 +15,8 @@ interface Machine {
   power: PowerState;
   /** What it was asked for. */
   readonly calls: PowerAction[];
+  /** In whose places it was last set. */
+  setIn?: Lane;
   reads: number;
   /** The system takes no notice of a soft power off: until the signal, or by a time-out of the driver's own. */
   deafToSoftOff?: "until the signal" | "by the driver's time-out" | "for good";
@@ -57,6 +61,7 @@ const power = {
   async set({ node, signal }: AnyCall, action: PowerAction) {
     const at = machine(node);
     at.calls.push(action);
+    at.setIn = laneHere();
     if (action === "SOFT_OFF" && at.deafToSoftOff === "by the driver's time-out") throw driverError("the machine is still on", "TIMEOUT");
     if (action === "SOFT_OFF" && at.deafToSoftOff === "for good") throw driverError("this BMC knows no soft power off", "REFUSED");
     if (action === at.hangsOn || (action === "SOFT_OFF" && at.deafToSoftOff)) {
@@ -408,7 +413,7 @@ describe("in the background, power", () => {
       await eventually("the power is changed back", () => strayed.at.calls.length > 0);
       await eventually("that is written down", async () => (await ostler.node(strayed.node)).powerState === "ON");
       await isRead(own.at, own.at.reads + 2);
-      expect(strayed.at).toMatchObject({ calls: ["ON"], power: "ON" });
+      expect(strayed.at).toMatchObject({ calls: ["ON"], power: "ON", setIn: "READING" });
       expect(own.at.calls).toEqual([]);
     } finally {
       await site({});

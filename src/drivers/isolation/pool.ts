@@ -71,14 +71,15 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
   const half = Math.ceil(workers / 2);
   const bounds: Readonly<Record<Lane, number>> = {
     NESTED: Number.POSITIVE_INFINITY,
+    ENDING: Number.POSITIVE_INFINITY,
     STEP: workers,
     READING: half,
     TROUBLED: Math.min(Math.ceil(workers / 4), TROUBLED_MAX),
     PROBE: Math.min(half, PROBES_MAX),
   };
   const places = LANES.map((lane) => bounds[lane]).filter(Number.isFinite).reduce((sum, bound) => sum + bound, 0);
-  const taken: Record<Lane, number> = { NESTED: 0, STEP: 0, READING: 0, TROUBLED: 0, PROBE: 0 };
-  const waiting: Readonly<Record<Lane, Waiter[]>> = { NESTED: [], STEP: [], READING: [], TROUBLED: [], PROBE: [] };
+  const taken: Record<Lane, number> = { NESTED: 0, ENDING: 0, STEP: 0, READING: 0, TROUBLED: 0, PROBE: 0 };
+  const waiting: Readonly<Record<Lane, Waiter[]>> = { NESTED: [], ENDING: [], STEP: [], READING: [], TROUBLED: [], PROBE: [] };
   /** Every process, and since when it is as it is. */
   const since = new Map<Handle, number>();
   /** Those that are told to end. */
@@ -178,7 +179,8 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
 
   /** As many processes as there may be calls: those above are at what nobody asked for, and end soon. */
   function isFull(): boolean {
-    return since.size - leaving.size >= places + taken.NESTED + waiting.NESTED.length;
+    const beyond = (["NESTED", "ENDING"] as const).reduce((sum, lane) => sum + taken[lane] + waiting[lane].length, 0);
+    return since.size - leaving.size >= places + beyond;
   }
 
   function startFor(wanting: ReadonlyMap<Plugin, number>): void {
