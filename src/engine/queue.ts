@@ -11,6 +11,7 @@
  * Modes of the loop: it fetches as long as batches come back full; then it sleeps until the doorbell, a delay that this
  * process knows of, or the poll. `rest` ends fetching; `stop` also waits, for a time, until what is running has come to a boundary and was handed back.
  */
+import { setImmediate as turn } from "node:timers/promises";
 import { PgBoss } from "pg-boss";
 import type { Job } from "pg-boss";
 import type { Log } from "../log.ts";
@@ -113,6 +114,8 @@ const AGAIN_MS = 1_000;
 /** How long an answer to one is waited for: on a connection that was lost unnoticed none ever comes. */
 const ANSWER_MS = 4_000;
 const POLL_MS = 2_000;
+/** What others write rings often; so soon after it work is looked for. */
+const AFTER_RING_MS = 20;
 const RARE_EVERY_MS = 1_000;
 /** Fewer jobs than these are not worth a fetch of their own. */
 const BATCH_MIN = 8;
@@ -127,6 +130,9 @@ const PRIORITY = { begun: 5, woken: 10, ending: 20 } as const;
 /** Each probes many addresses at a time by itself. */
 const DISCOVERIES_AT_ONCE = 4;
 const SUPERVISE_SECONDS = 2;
+
+/** Of pg, which pg-boss hands them on to: how soon a connection is found out that was lost without a word, at rest and at work, in milliseconds. */
+const DEAD_WIRES = { keepAlive: true, keepAliveInitialDelayMillis: 10_000, query_timeout: 30_000 };
 
 /**
  * Brings the newest waiting job of each run forward, and tells of which runs there was one. A job that is taken while this
@@ -182,6 +188,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     schema: "pgboss",
     application_name: "ostler-queue",
     max: options.connectionsMax,
+    ...DEAD_WIRES,
     schedule: false,
     supervise: false,
     monitorIntervalSeconds: SUPERVISE_SECONDS,
@@ -265,6 +272,8 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
           awake();
         };
       });
+      // Runs that share a transaction end together, and make room together.
+      await turn();
       try {
         const moreRare = performance.now() >= rareAt && (await takeRare());
         more = (await take(RUNS, concurrency)) || moreRare;
@@ -363,7 +372,13 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       };
       setTimeout(due, Math.min(seconds * 1000 + 2, 2 ** 31 - 1)).unref();
     });
-  const unring = bell.onRing(() => poke());
+  let rung: NodeJS.Timeout | undefined;
+  const unring = bell.onRing(() => {
+    rung ??= setTimeout(() => {
+      rung = undefined;
+      poke();
+    }, AFTER_RING_MS);
+  });
   const chores = options.supervises ? [repeated("the queue's housekeeping failed", SUPERVISE_SECONDS * 1000, supervise)] : [];
   const rest = () => {
     stopping = true;
@@ -419,6 +434,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     async stop(graceMs, letGo) {
       rest();
       unring();
+      clearTimeout(rung);
       await loop;
       const all = Promise.all([...active.values()].map(({ done }) => done)).then(() => true);
       let timer: NodeJS.Timeout | undefined;
