@@ -2,11 +2,8 @@
  * What a driver says, made fit to be stored, logged and shown: the node's secrets are masked, and characters that
  * PostgreSQL stores in no text (U+0000 and halves of surrogate pairs) are replaced.
  */
+import { createMask } from "../drivers/mask.ts";
 import type { StoredJson } from "../store/records.ts";
-
-const MASK = "***";
-/** Shorter ones would mask half of every text; drivers should not have such secrets. */
-const SECRET_LENGTH_MIN = 3;
 
 export interface Redactor {
   text(text: string): string;
@@ -14,8 +11,8 @@ export interface Redactor {
 }
 
 export function createRedactor(secrets: readonly string[]): Redactor {
-  const long = secrets.filter((secret) => secret.length >= SECRET_LENGTH_MIN).toSorted((a, b) => b.length - a.length);
-  const text = (given: string) => long.reduce((masked, secret) => masked.replaceAll(secret, MASK), storableText(given));
+  const mask = createMask(secrets);
+  const text = (given: string) => mask.all(storableText(given));
   const json = (value: StoredJson): StoredJson => {
     if (typeof value === "string") return text(value);
     if (Array.isArray(value)) return value.map(json);

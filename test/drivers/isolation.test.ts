@@ -42,7 +42,7 @@ interface Lab extends AsyncDisposable {
   readonly log: string[];
   step(name?: string): AnyStep;
   /** A call of a step for a node whose driver does this. */
-  call(does: string, more?: Omit<Partial<StepCall<unknown>>, "node"> & { readonly file?: string; readonly node?: string; readonly heard?: Heard }): StepCall<unknown>;
+  call(does: string, more?: Omit<Partial<StepCall<unknown>>, "node"> & { readonly file?: string; readonly password?: string; readonly node?: string; readonly heard?: Heard }): StepCall<unknown>;
   run(does: string, more?: Parameters<Lab["call"]>[1]): Promise<StepResult>;
 }
 
@@ -63,10 +63,10 @@ async function openLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
       if (!found) throw new Error(`There is no step ${name}.`);
       return found;
     },
-    call(does, { file = "", node = `node-${(nodes += 1)}`, heard, ...more } = {}) {
+    call(does, { file = "", password = "correct-horse", node = `node-${(nodes += 1)}`, heard, ...more } = {}) {
       const call: StepCall<unknown> = {
         node: { id: node, name: node, powerState: "OFF", labels: { rack: "7" } },
-        settings: { does, file, password: "correct-horse" },
+        settings: { does, file, password },
         signal: new AbortController().signal,
         deadline: new Date(Date.now() + 120_000),
         log: (line) => heard?.lines.push(line),
@@ -411,6 +411,25 @@ describe("a driver that says too much harms no other", () => {
     expect(lab.log.join("")).toContain("the password is ***");
     expect(lab.log.join("")).not.toContain("correct-horse");
   });
+
+  test("what it prints of a key with many lines is in the log without any of them", async () => {
+    await using lab = await openLab();
+    await lab.run("prints its secret", { password: "-----BEGIN KEY-----\r\nMIIEvQIBADAN\nBgkqhkiG9w0B\n-----END KEY-----\n" });
+    await eventually("the first line is there", () => lab.log.some((line) => line.includes("the password is ***")));
+    await eventually("the last line is there", () => lab.log.some((line) => line.includes("once more: ***")));
+    expect(lab.log.join("")).not.toMatch(/KEY|MIIE|Bgkq/);
+  });
+
+  test("what is shortened shows no half of a secret", async () => {
+    await using lab = await openLab();
+    const heard = heardNothing();
+    const error = (await thrownBy(lab.run("says its secret at the end of much", { heard }))) as Error;
+    await eventually("it is printed", () => lab.log.some((line) => line.includes("printed x")));
+    for (const text of [error.message, heard.lines.join(""), lab.log.join("")]) {
+      expect(text).toContain("xxx");
+      expect(text).not.toContain("corr");
+    }
+  });
 });
 
 describe("a call is carried over whole", () => {
@@ -471,14 +490,19 @@ describe("a call is carried over whole", () => {
   });
 
   test("secrets of the service are not in the environment of a driver", async () => {
-    process.env["OSTLER_TOKEN"] = "0123456789abcdef";
+    const names = ["OSTLER_TOKEN", "OSTLER_LISTEN_URL", "DATABASE_URL", "PGPASSWORD", "PGHOST", "PGPASSFILE", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
+    const before = names.map((name) => process.env[name]);
+    for (const name of names) process.env[name] = "0123456789abcdef";
     try {
       await using lab = await openLab();
       const output = outputOf(await lab.run("shows its environment"));
       expect(output["PATH"]).toBe(process.env["PATH"]);
-      expect(output).not.toHaveProperty("OSTLER_TOKEN");
+      for (const name of names) expect(output).not.toHaveProperty(name);
     } finally {
-      delete process.env["OSTLER_TOKEN"];
+      for (const [index, name] of names.entries()) {
+        if (before[index] === undefined) delete process.env[name];
+        else process.env[name] = before[index];
+      }
     }
   });
 });

@@ -18,6 +18,7 @@ import { messageOf } from "../../errors.ts";
 import type { Log } from "../../log.ts";
 import { leftUntil } from "../deadline.ts";
 import type { DriverMemory, Json } from "../driver.ts";
+import { createMask } from "../mask.ts";
 import { createBucket } from "./bucket.ts";
 import { IsolationError, LINE_LENGTH_MAX, shorten, errorOf, openWire, tell, unpack } from "./protocol.ts";
 import type { FromWorker, Given, OfCall, PowerQuestion, Reply, Target, ToWorker, ToldError, Wire } from "./protocol.ts";
@@ -94,7 +95,8 @@ const TIMER_MS_MAX = 2 ** 31 - 1;
 /** Printed lines: a burst, and so many a second; what is too much has to wait where it is written. */
 const PRINTED = { burst: 500, perSecond: 100, lengthMax: 4_000, pauseMs: 1_000 } as const;
 const SECRETS_MAX = 64;
-const SECRET_LENGTH_MIN = 3;
+/** Of a line that has not ended; the rest of it is dropped. */
+const LINE_KEPT_MAX = 64 * 1024;
 
 /** The call under way. */
 interface Open {
@@ -118,6 +120,7 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
   let isOutOfMemory = false;
   /** Of the calls it has had; the oldest first. */
   const secrets = new Set<string>();
+  let mask = createMask(secrets);
   const gone = Promise.withResolvers<void>();
   const child = launch(plugin.module);
   const socket = child.stdio[3] as Socket;
@@ -204,6 +207,7 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
       secrets.add(secret);
     }
     for (const secret of secrets) if (secrets.size > SECRETS_MAX) secrets.delete(secret);
+    mask = createMask(secrets);
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();
     const timers: NodeJS.Timeout[] = [];
     const later = (work: () => void, ms: number) => timers.push(setTimeout(work, Math.min(ms, TIMER_MS_MAX)));
@@ -260,11 +264,11 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
         return void remember(message);
       case "late":
         spent = true;
-        return log.warn(`A call of driver "${plugin.name}" that had ended ${masked(message.text)}; its process is replaced.`);
+        return log.warn(`A call of driver "${plugin.name}" that had ended ${mask.all(message.text)}; its process is replaced.`);
       case "clean":
         return state === "busy" ? become("idle") : undefined;
       case "line":
-        return log.info(masked(message.text));
+        return log.info(mask.all(message.text));
     }
   }
 
@@ -276,11 +280,11 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
         mine.begun = true;
         return;
       case "log":
-        return job.listener.log(message.text);
+        return job.listener.log(mask.cutEnd(message.text));
       case "progress":
-        return job.listener.progress?.(message.percent, message.message ?? undefined);
+        return job.listener.progress?.(message.percent, message.message === null ? undefined : mask.cutEnd(message.message));
       case "timing":
-        job.listener.timed(message.name, () => new Promise((give, fail) => timings.set(message.timing, { give, fail }))).catch(() => {});
+        job.listener.timed(mask.cutEnd(message.name), () => new Promise((give, fail) => timings.set(message.timing, { give, fail }))).catch(() => {});
         return;
       case "timed": {
         const timing = timings.get(message.timing);
@@ -290,12 +294,12 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
       case "power":
         return void answerPower(mine, message);
       case "fault": {
-        const { error } = message;
+        const error = uncut(message.error);
         failCall(mine, new IsolationError(`The driver threw where nobody waited for it: ${error.message}`, { retryable: error.name === "DriverError" && error.retryable === true, ...(error.kind && { kind: error.kind }) }));
         return kill(null);
       }
       case "ended": {
-        const how = "value" in message ? { value: unpack(message.value) } : { error: errorOf(message.error) };
+        const how = "value" in message ? { value: unpack(message.value) } : { error: errorOf(uncut(message.error)) };
         spent ||= message.left === "SPENT";
         mine.settle(how);
         return become(message.left === "NONE" && !spent ? "idle" : "busy");
@@ -360,10 +364,10 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
     stream?.setEncoding("utf8").on("data", (chunk: string) => {
       if (chunk.includes("heap out of memory")) isOutOfMemory = true;
       const lines = (rest + chunk).split("\n");
-      rest = shorten(lines.pop() ?? "", PRINTED.lengthMax);
+      rest = (lines.pop() ?? "").slice(0, LINE_KEPT_MAX);
       for (const line of lines) {
         if (line.trim() === "") continue;
-        if (bucket.take()) log.info({ stream: name }, masked(shorten(line, PRINTED.lengthMax)));
+        if (bucket.take()) log.info({ stream: name }, shorten(mask.all(line), PRINTED.lengthMax));
         else if (!stream.isPaused()) {
           stream.pause();
           setTimeout(() => stream.resume(), PRINTED.pauseMs).unref();
@@ -374,8 +378,9 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
     (stream as Socket | null)?.unref();
   }
 
-  function masked(text: string): string {
-    return [...secrets].filter(({ length }) => length >= SECRET_LENGTH_MIN).toSorted((a, b) => b.length - a.length).reduce((shown, secret) => shown.replaceAll(secret, "***"), text);
+  /** What was shortened before anybody looked for secrets. */
+  function uncut(error: ToldError): ToldError {
+    return { ...error, message: mask.cutEnd(error.message) };
   }
 }
 
@@ -415,10 +420,13 @@ function launch(module: string): ChildProcess {
   return child;
 }
 
+/** Its token, ways into its database, and what it logs in to collectors of traces with. */
+const SECRET_VARIABLES = /^(OSTLER_TOKEN|OSTLER_LISTEN_URL|DATABASE_URL|PG[A-Z]+|OTEL_.*HEADERS)$/;
+
 /** What drivers find in their environment: all of the service's but its own secrets. */
-function environmentOf({ DATABASE_URL: _database, OSTLER_LISTEN_URL: _listen, OSTLER_TOKEN: _token, ...rest }: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+function environmentOf(variables: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   const compiled = compileFolder();
-  return { ...(compiled !== null && { NODE_COMPILE_CACHE: compiled }), ...rest };
+  return { ...(compiled !== null && { NODE_COMPILE_CACHE: compiled }), ...Object.fromEntries(Object.entries(variables).filter(([name]) => !SECRET_VARIABLES.test(name))) };
 }
 
 let guard: string | null | undefined;

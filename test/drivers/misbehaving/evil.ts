@@ -120,6 +120,12 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
     log("printed");
     return { kind: "done" };
   },
+  "says its secret at the end of much": ({ settings: { password }, log }) => {
+    // Halves of it are within the bounds of a message and of a printed line.
+    console.log(`printed ${"x".repeat(3_984)}${password}`);
+    log(`${"x".repeat(15_993)}${password}`);
+    throw new Error(`${"x".repeat(15_993)}${password}`);
+  },
   // What it leaves behind goes off after it has ended.
   "leaves a timer that throws": () => {
     inTheNextCall(() => {

@@ -1,0 +1,21 @@
+/** Secrets are masked as a whole, line by line, and where a text was shortened in the middle of one. */
+import { expect, test } from "vitest";
+import { createMask } from "../../src/drivers/mask.ts";
+import { createRedactor } from "../../src/engine/redact.ts";
+
+const KEY = "-----BEGIN KEY-----\r\nMIIEvQIB\r\nab\r\n-----END KEY-----\r\n";
+
+test.each([
+  ["a secret", "login correct-horse failed", "login *** failed"],
+  ["the longer one of two", "correct-horse-battery", "***"],
+  ["a key as a whole", `key ${KEY}.`, "key ***."],
+  ["one line of a key", "line MIIEvQIB is odd", "line *** is odd"],
+  ["no line that is too short", "absolutely", "absolutely"],
+  ["half a secret at the end of a shortened text", "login correct-h…", "login ***…"],
+  ["half a line of a key there", "key MIIE…", "key ***…"],
+  ["nothing at the end of a text that was not shortened", "correct", "correct"],
+])("%s", (_what, text, shown) => {
+  const secrets = ["correct-horse", "correct-horse-battery", KEY, "x"];
+  expect(createMask(secrets).all(text)).toBe(shown);
+  expect(createRedactor(secrets).text(text)).toBe(shown);
+});
