@@ -358,6 +358,14 @@ describe("what a call leaves behind harms no other", () => {
     expect(await thrownBy(call)).toBeInstanceOf(NotBegun);
   });
 
+  test("one that cannot be started is an error in the log", async () => {
+    const lines: string[] = [];
+    const plugin = { module: pathToFileURL(join(folder, "nowhere.ts")).href, name: "evil", version: "1.0.0", memory: createMemory() };
+    const worker = startWorker({ plugin, log: pino({ level: "error" }, { write: (line: string) => void lines.push(line) }), graceMs: 1_000, changed() {} });
+    await eventually("it has ended", () => worker.state === "ended");
+    expect(lines).toEqual([expect.stringContaining("could not be started; for as long as none can be, every call of this driver fails")]);
+  });
+
   test("a process that dies between two calls costs neither", async () => {
     await using lab = await openLab({ workers: 1 });
     const first = pidOf(await lab.run("sound"));

@@ -8,10 +8,10 @@
  */
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { accessSync, constants, lstatSync, mkdirSync } from "node:fs";
+import { lstatSync, mkdirSync } from "node:fs";
 import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
-import { delimiter, join } from "node:path";
+import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { messageOf } from "../../errors.ts";
@@ -20,6 +20,7 @@ import { leftUntil } from "../deadline.ts";
 import type { DriverMemory, Json } from "../driver.ts";
 import { createMask } from "../mask.ts";
 import { createBucket } from "./bucket.ts";
+import { findGuard } from "./guard.ts";
 import { IsolationError, LINE_LENGTH_MAX, shorten, errorOf, openWire, tell, unpack } from "./protocol.ts";
 import type { FromWorker, Given, OfCall, PowerQuestion, Reply, Target, ToWorker, ToldError, Wire } from "./protocol.ts";
 
@@ -122,7 +123,7 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
   const secrets = new Set<string>();
   let mask = createMask(secrets);
   const gone = Promise.withResolvers<void>();
-  const child = launch(plugin.module);
+  const child = launch(plugin.module, serviceLog);
   const socket = child.stdio[3] as Socket;
   const wire: Wire<ToWorker> = openWire<ToWorker>(socket, (message) => take(message as FromWorker), () => kill("it sent what is no message"));
   const starting = setTimeout(() => kill(`it was not ready within ${START_MS / 1000} s`), START_MS).unref();
@@ -349,7 +350,8 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
       else if (killed !== null && cut.toldToEnd) failCall(cut, new IsolationError(`The process of driver "${plugin.name}" was killed: ${killed}.`, { kind: "TIMEOUT", retryable: job.repeatable }));
       else failCall(cut, new IsolationError(`The process of driver "${plugin.name}" ended in the middle of ${job.what}: ${cause}.`, { retryable: job.repeatable }));
       log.warn({ node: job.given.node?.name ?? job.given.address, step: job.what, cause }, "a driver's process ended in the middle of a call");
-    } else if (!isClosing && killed !== "") log.warn({ cause }, "a driver's process ended");
+    } else if (state === "starting" && !isClosing) log.error({ cause }, "a driver's process could not be started; for as long as none can be, every call of this driver fails");
+    else if (!isClosing && killed !== "") log.warn({ cause }, "a driver's process ended");
     const why = state === "starting" ? new IsolationError(`Driver "${plugin.name}" could not be started in a process of its own: ${cause}`, { retryable: true }) : undefined;
     socket.destroy();
     gone.resolve();
@@ -408,11 +410,8 @@ async function replyOf(work: () => Promise<Json | undefined>): Promise<Reply> {
 
 // ---- the process
 
-function launch(module: string): ChildProcess {
-  const words = [process.execPath, `--max-old-space-size=${HEAP_MB}`, PROGRAM, module];
-  // Where the kernel can be told to: the process dies with this one, whatever it is doing.
-  const guard = guardProgram();
-  const [program = process.execPath, ...rest] = guard === null ? words : [guard, "--pdeathsig", "KILL", "--", ...words];
+function launch(module: string, log: Log): ChildProcess {
+  const [program = process.execPath, ...rest] = [...guardWords(log), process.execPath, `--max-old-space-size=${HEAP_MB}`, PROGRAM, module];
   // Detached: a group of its own, which is killed as one, and which no Ctrl-C reaches.
   const child = spawn(program, rest, { stdio: ["ignore", "pipe", "pipe", "pipe"], detached: true, env: environmentOf(process.env) });
   // Heard here already, since without descriptors there may be no streams to go on with.
@@ -429,22 +428,15 @@ function environmentOf(variables: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return { ...(compiled !== null && { NODE_COMPILE_CACHE: compiled }), ...Object.fromEntries(Object.entries(variables).filter(([name]) => !SECRET_VARIABLES.test(name))) };
 }
 
-let guard: string | null | undefined;
+let guard: readonly string[] | undefined;
 
-function guardProgram(): string | null {
-  guard ??= process.platform === "linux" ? (programOnPath("setpriv") ?? null) : null;
+/** What stands before the words of a worker's program, so that it dies with this process, whatever it is doing; nothing where that cannot be had. */
+function guardWords(log: Log): readonly string[] {
+  if (guard) return guard;
+  const found = findGuard(process.env["PATH"] ?? "");
+  if ("problem" in found) log.warn(`Drivers' processes may outlive a service that is killed while they loop: ${found.problem}.`);
+  guard = "words" in found ? found.words : [];
   return guard;
-}
-
-function programOnPath(name: string): string | undefined {
-  return (process.env["PATH"] ?? "").split(delimiter).map((folder) => join(folder, name)).find((file) => {
-    try {
-      accessSync(file, constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  });
 }
 
 let compiled: string | null | undefined;
