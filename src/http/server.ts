@@ -65,7 +65,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const { services, token, log, introspection = true } = options;
   const allowed = { origins: options.origins ?? [], token };
   let ready = true;
-  const health = { database: services.database, isTakingPart: () => ready, metrics: options.scrape && { token, scrape: options.scrape } };
+  // It is ready when those connections answer that requests are answered from.
+  const health = { database: { reader: services.database.bounded }, isTakingPart: () => ready, metrics: options.scrape && { token, scrape: options.scrape } };
   const { yoga, services: bounded, serve } = createGraphql(options);
   const sockets = createSockets({ yoga, services: bounded, token, log, observer: options.observer, ...(options.bodyBytesMax !== undefined && { messageBytesMax: options.bodyBytesMax }) });
 

@@ -19,6 +19,8 @@ import { connectionsOf, poolsOf } from "./pools.ts";
 import type { Pools } from "./pools.ts";
 import { createPreparing } from "./prepared.ts";
 import { probe, untilThere } from "./probe.ts";
+import { wireTo } from "./wire.ts";
+import type { Target } from "./wire.ts";
 
 export { isConnectionLoss, sqlState };
 
@@ -69,6 +71,8 @@ export interface DatabaseOptions {
   readonly prepare?: "auto" | "on" | "off";
   /** How long a statement of a bounded read may take, and may wait, in seconds. */
   readonly readSeconds?: number;
+  /** How long other statements may be without an answer before their connection counts as lost, in seconds. */
+  readonly writeSeconds?: number;
   /** Called with the text of each statement of a bounded read: for those who count them. */
   readonly onStatement?: (text: string) => void;
 }
@@ -77,6 +81,12 @@ const RETRIED = new Set(["40001", "40P01"]);
 const TRIES = 5;
 /** How long a statement of a bounded read may take: as long as a query of the API may. */
 const READ_SECONDS = 10;
+/** How long other statements may be without any: what takes longer is a connection that was lost without a word. */
+const WRITE_SECONDS = 60;
+/** So much later than the server cuts a statement, a connection counts as lost on which nothing came. */
+const SILENT_SECONDS = 5;
+/** Before the kernel asks whether the other end is still there, where nothing else is on its way. */
+const KEEP_ALIVE_SECONDS = 10;
 /**
  * A replica that is suspended in the middle of a transaction keeps its locks, the one of the log's position among them, and
  * everybody waits for it: for so long at most, which leaves time to take its runs over.
@@ -96,14 +106,14 @@ const GIVE_UP_EVERY_MS = 5_000;
 const GIVE_UP = `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and usename = current_user and application_name like 'ostler%'`;
 
 export async function openDatabase(options: DatabaseOptions): Promise<Database> {
-  const { connection, onStatement, connectionsMax = 20, readSeconds: seconds = READ_SECONDS, prepare: wish = "auto" } = options;
+  const { connection, onStatement, connectionsMax = 20, readSeconds: seconds = READ_SECONDS, writeSeconds = WRITE_SECONDS, prepare: wish = "auto" } = options;
   const { isPooled, connectionsMax: serverConnectionsMax } = await lookAt(connection);
   const pools = poolsOf(connectionsMax);
   const prepare = wish === "auto" ? !isPooled : wish === "on";
   // A pooler refuses settings that it does not know, and a session's settings would be whoever's comes next: there,
   // statements are cut by us, and snapshots by a setting of their transaction.
-  const cutByServer = isPooled ? {} : { seconds };
-  const sql = connect(connection, { max: pools.writers, prepare, ...(!isPooled && { idleSeconds: IDLE_SECONDS }) });
+  const cutByServer = { ...(!isPooled && { seconds }), silentSeconds: seconds + SILENT_SECONDS };
+  const sql = connect(connection, { max: pools.writers, prepare, silentSeconds: writeSeconds, ...(!isPooled && { idleSeconds: IDLE_SECONDS }) });
   const db = drizzle({ client: sql, jit: true });
   const boundedSql = gated(connect(connection, { max: pools.readers, prepare, onStatement, ...cutByServer }), { atOnce: pools.readers, seconds, isCut: isPooled });
   const snapshotSql = connect(connection, { max: pools.snapshots, prepare, ...cutByServer });
@@ -162,7 +172,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
         channel,
         onNotify,
         onError,
-        connect: ({ onNotify: onnotify, onClose: onclose }) => connect(at, { max: 1, prepare: false, more: { onnotify: (_channel: string, payload: string) => onnotify(payload), onclose, idle_timeout: 0, max_lifetime: null, fetch_types: false } }),
+        connect: ({ onNotify: onnotify, onClose: onclose }) => connect(at, { max: 1, prepare: false, silentSeconds: writeSeconds, more: { onnotify: (_channel: string, payload: string) => onnotify(payload), onclose, idle_timeout: 0, max_lifetime: null, fetch_types: false } }),
         notify: async (payload) => void (await sql.notify(channel, payload)),
       });
     },
@@ -193,7 +203,7 @@ export function connectionsTaken({ pools }: Database, serves: boolean): number {
 }
 
 async function lookAt(connection: Connection) {
-  await using sql = closing(connect(connection, { max: 1, prepare: false }));
+  await using sql = closing(connect(connection, { max: 1, prepare: false, silentSeconds: READ_SECONDS }));
   return await probe(sql);
 }
 
@@ -208,17 +218,21 @@ interface PoolOptions {
   readonly seconds?: number;
   /** How long the server lets a transaction wait for its next statement. */
   readonly idleSeconds?: number;
+  /** How long a statement may be without an answer; absent: as long as it takes, as a migration may. */
+  readonly silentSeconds?: number;
   readonly onStatement?: DatabaseOptions["onStatement"] | undefined;
   readonly more?: Readonly<Record<string, unknown>>;
 }
 
-function connect(connection: Connection, { max, prepare, seconds, idleSeconds, onStatement, more }: PoolOptions): Sql {
+function connect(connection: Connection, { max, prepare, seconds, idleSeconds, silentSeconds, onStatement, more }: PoolOptions): Sql {
+  const open = (options: object) => ("url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options }));
   const options = {
     max,
     prepare,
     ...(onStatement && { debug: (_connection: number, text: string) => onStatement(text) }),
     onnotice: () => {},
     connect_timeout: 10,
+    keep_alive: KEEP_ALIVE_SECONDS,
     // With the default of 100, a BEGIN that fills a connection's pipeline leaves the connection in an open transaction
     // in the pool: what it acknowledges afterwards is lost (postgres.js issues 823, 1189, 1210).
     max_pipeline: 1e9,
@@ -230,9 +244,11 @@ function connect(connection: Connection, { max, prepare, seconds, idleSeconds, o
       ...(seconds !== undefined && { statement_timeout: seconds * 1_000 }),
       ...(idleSeconds !== undefined && { idle_in_transaction_session_timeout: idleSeconds * 1_000 }),
     },
+    // What leads to the server is read by postgres.js; nothing is opened for that.
+    ...(silentSeconds !== undefined && { socket: wireTo(open({ max: 1 }).options as unknown as Target, silentSeconds * 1_000), ssl: false }),
     ...more,
   };
-  return sparedAfterLoss("url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options }));
+  return sparedAfterLoss(open(options));
 }
 
 /**

@@ -28,6 +28,20 @@ export class WaitedTooLong extends Error {
   }
 }
 
+/** A statement to which nothing came: the connection is lost, as its code says, though nobody has said so. */
+export class Unanswered extends Error {
+  readonly code = "ETIMEDOUT";
+  constructor(seconds: number) {
+    super(`The database has not answered a statement within ${seconds} s.`);
+    this.name = "Unanswered";
+  }
+}
+
+/** So much later than a statement has to have ended nobody waits for it any more, in seconds. */
+const REFUSE_SECONDS = 2;
+/** And so much later its connection is found dead, one way or another: others go there no more, and its place is free. */
+const GIVE_UP_SECONDS = 25;
+
 /** `isCut`: whether what runs longer is cut here too, as the server itself does where it can be told to. */
 export function gated(sql: Sql, { atOnce, seconds, isCut = false }: { readonly atOnce: number; readonly seconds: number; readonly isCut?: boolean }): Sql {
   const waiting = new Set<() => void>();
@@ -37,7 +51,8 @@ export function gated(sql: Sql, { atOnce, seconds, isCut = false }: { readonly a
     const { handler, resolve, reject } = statement;
     let isRunning = false;
     // A statement may be ended twice: one that a lost connection failed is ended again when that connection is made anew.
-    let cut: NodeJS.Timeout | undefined;
+    let overdue: NodeJS.Timeout | undefined;
+    const after = (more: number, what: () => void) => void (overdue = setTimeout(what, more * 1_000));
     const release = () => {
       if (!isRunning) return;
       isRunning = false;
@@ -48,15 +63,21 @@ export function gated(sql: Sql, { atOnce, seconds, isCut = false }: { readonly a
     const send = () => {
       isRunning = true;
       running += 1;
-      if (isCut) cut = setTimeout(() => statement.cancel(), seconds * 1_000);
+      after(seconds, () => {
+        if (isCut) statement.cancel();
+        after(REFUSE_SECONDS, () => {
+          reject(new Unanswered(seconds + REFUSE_SECONDS));
+          after(GIVE_UP_SECONDS, release);
+        });
+      });
       Object.assign(statement, {
         resolve(rows: unknown) {
-          clearTimeout(cut);
+          clearTimeout(overdue);
           queueMicrotask(release);
           resolve(rows);
         },
         reject(error: unknown) {
-          clearTimeout(cut);
+          clearTimeout(overdue);
           setImmediate(setImmediate, release);
           reject(error);
         },

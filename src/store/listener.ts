@@ -69,8 +69,10 @@ export async function listenOn(parts: ListenerParts): Promise<AsyncDisposable> {
       const proof = PROOF + randomUUID();
       const back = new Promise<boolean>((known) => void proofs.set(proof, () => known(true)));
       try {
-        const isSent = await parts.notify(proof).then(() => true, () => false);
-        return !isSent || (await Promise.race([back, delay(proofMs, false, { ref: false })]));
+        // Counted from before it is sent, since the connection that it is sent on may be one that died without a word.
+        const late = delay(proofMs, false, { ref: false });
+        const isSent = parts.notify(proof).then(() => true, () => false);
+        return await Promise.race([isSent.then((sent) => !sent || back), late]);
       } finally {
         proofs.delete(proof);
       }

@@ -4,7 +4,7 @@ import { get, request as httpRequest } from "node:http";
 import type { IncomingHttpHeaders } from "node:http";
 import { buffer } from "node:stream/consumers";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test, vi } from "vitest";
 import { createClient } from "graphql-ws";
 import { WebSocket } from "ws";
 import createFake from "../../plugins/fake/index.ts";
@@ -173,6 +173,13 @@ describe("paths", () => {
     await failing.database[Symbol.asyncDispose]();
     expect((await fetch(`${failing.url}/readyz`)).status).toBe(503);
     expect((await fetch(`${failing.url}/livez`)).status).toBe(200);
+  });
+
+  test("readiness is that of the connections that requests are answered from", async () => {
+    await using half = await serviceUnderTest({ started: false });
+    vi.spyOn(half.database.bounded, "execute").mockRejectedValue(new Error("lost"));
+    await half.database.reader.execute("select 1");
+    expect((await fetch(`${half.url}/readyz`)).status).toBe(503);
   });
 });
 

@@ -2,9 +2,9 @@
 import { sql as text } from "drizzle-orm";
 import { afterAll, describe, expect, inject, test } from "vitest";
 import postgres from "postgres";
-import { openDatabase, sqlState } from "../../src/store/database.ts";
+import { isConnectionLoss, openDatabase, sqlState } from "../../src/store/database.ts";
 import type { Connection } from "../../src/store/database.ts";
-import { gated } from "../../src/store/gate.ts";
+import { Unanswered, gated } from "../../src/store/gate.ts";
 import { cutter } from "../support/cutter.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
@@ -114,6 +114,22 @@ describe("with four connections, made before", () => {
       return Promise.race([over, Promise.resolve(false)]);
     });
   });
+});
+
+test("what is never answered is refused, and its place is free when its connection is gone", async () => {
+  await using way = await cutter(database.url);
+  const url = new URL(database.url);
+  url.host = new URL(way.url).host;
+  const plain = postgres(url.href, { max: 2 });
+  parts.defer(() => plain.end({ timeout: 0 }));
+  const reads = gated(plain, { atOnce: 2, seconds: 1 });
+  const both = () => Promise.all([outcome(reads.unsafe("select 1")), outcome(reads.unsafe("select 2"))]);
+  expect(await both()).toEqual(["read", "read"]);
+  expect(way.forget()).toBe(2);
+  expect(await both()).toEqual(["Unanswered", "Unanswered"]);
+  expect(isConnectionLoss(new Unanswered(1))).toBe(true);
+  way.cut();
+  await eventually("both places are free", async () => (await both()).every((what) => what === "read"), 10_000);
 });
 
 test("reads that are not bounded go on as long as they take", async () => {

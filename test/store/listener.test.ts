@@ -82,3 +82,13 @@ test("is made again when it has gone deaf without a word", async () => {
   isCarried = true;
   await isHeard("news");
 });
+
+test("is made again when what proves it is sent on a connection that died without a word", async () => {
+  await using ears = new AsyncDisposableStack();
+  let isHung = false;
+  ears.use(await listenOn({ ...parts, notify: (payload) => (isHung ? new Promise(() => {}) : parts.notify(payload)) }));
+  isHung = true;
+  await eventually("it has noticed", () => errors.some((error) => error instanceof Deaf));
+  isHung = false;
+  await isHeard("news");
+});

@@ -1,4 +1,4 @@
-/** A way to a server that can be cut: TCP connections go through it until somebody breaks them. */
+/** A way to a server that can be cut: TCP connections go through it until somebody breaks them, or forgets them as a firewall does. */
 import { connect, createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 
@@ -7,17 +7,26 @@ export interface Cutter extends AsyncDisposable {
   readonly url: string;
   /** Breaks every connection, as a cable does. Answers how many there were. */
   cut(): number;
+  /** From now on nothing passes on the connections that there are, and nobody is told: new ones are as good as ever. */
+  forget(): number;
 }
 
 export async function cutter(target: string): Promise<Cutter> {
   const { hostname, port } = new URL(target);
   const open = new Set<Socket>();
+  /** Ends the passing of what is on its way, both ways. */
+  const passing = new Map<Socket, () => void>();
   const server = createServer((near) => {
     const far = connect({ host: hostname, port: Number(port) });
     open.add(near);
+    passing.set(near, () => {
+      near.unpipe(far).resume();
+      far.unpipe(near).resume();
+    });
     for (const [one, other] of [[near, far], [far, near]] as const) {
       one.on("error", () => {}).on("close", () => {
         open.delete(near);
+        passing.delete(near);
         other.destroy();
       });
       one.pipe(other);
@@ -32,6 +41,10 @@ export async function cutter(target: string): Promise<Cutter> {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     cut,
+    forget() {
+      for (const end of passing.values()) end();
+      return passing.size;
+    },
     async [Symbol.asyncDispose]() {
       const closed = new Promise<void>((done) => void server.close(() => done()));
       cut();

@@ -1,0 +1,141 @@
+/** Connections that were forgotten without a word: found out in time while something waits on them, and left alone at rest. With TLS, too. */
+import { connect, createServer } from "node:net";
+import type { AddressInfo } from "node:net";
+import { TLSSocket } from "node:tls";
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, describe, expect, test } from "vitest";
+import { isConnectionLoss, openDatabase } from "../../src/store/database.ts";
+import type { Database } from "../../src/store/database.ts";
+import { cutter } from "../support/cutter.ts";
+import { testDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
+
+const parts = new AsyncDisposableStack();
+const given = parts.use(await testDatabase());
+afterAll(() => parts.disposeAsync());
+
+const by = (address: string, query = "") => {
+  const url = new URL(given.url);
+  url.host = new URL(address).host;
+  return url.href + query;
+};
+const open = (url: string) => openDatabase({ connection: { url }, connectionsMax: 4, readSeconds: 0.5, writeSeconds: 1 });
+const transactions = (database: Database) => Array.from({ length: 4 }, () => database.transaction(async (tx) => tx.execute<{ pid: number }>("select pg_backend_pid() as pid from pg_sleep(0.05)")));
+/** One question by each way, and as many of it as there are connections. */
+const ask = (database: Database) =>
+  [
+    ...Array.from({ length: 2 }, async () => database.bounded.execute<{ pid: number }>("select pg_backend_pid() as pid from pg_sleep(0.05)")),
+    ...Array.from({ length: 3 }, () => database.snapshot(async (reader) => reader.execute<{ pid: number }>("select pg_backend_pid() as pid from pg_sleep(0.05)"))),
+    ...transactions(database),
+  ].map(async (rows) => (await rows)[0]?.pid);
+
+test("connections that were forgotten fail what waits on them as lost, and others are made", async () => {
+  await using way = await cutter(given.url);
+  await using database = await open(by(way.url));
+  await Promise.all(ask(database));
+  expect(way.forget()).toBeGreaterThanOrEqual(9);
+  for (const end of await Promise.allSettled(ask(database))) expect(end.status === "rejected" && isConnectionLoss(end.reason)).toBe(true);
+  await eventually("all are made anew", () => Promise.all(ask(database)).then(() => true, () => false));
+}, 30_000);
+
+test("those at rest that were forgotten with one go with it", async () => {
+  await using way = await cutter(given.url);
+  await using database = await open(by(way.url));
+  await Promise.all(transactions(database));
+  expect(way.forget()).toBe(4);
+  const [lost] = await Promise.allSettled([database.transaction((tx) => tx.execute("select 1"))]);
+  expect(lost.status).toBe("rejected");
+  expect(await Promise.all(transactions(database))).toHaveLength(4);
+}, 30_000);
+
+test("a connection at rest, and one in the middle of a transaction, is left alone", async () => {
+  await using database = await open(given.url);
+  const pids = () => database.transaction(async (tx) => {
+    const [before] = await tx.execute<{ pid: number }>("select pg_backend_pid() as pid");
+    await delay(1_500);
+    const [after] = await tx.execute<{ pid: number }>("select pg_backend_pid() as pid");
+    return [before?.pid, after?.pid];
+  });
+  const [before, after] = await pids();
+  expect(after).toBe(before);
+  await delay(1_500);
+  expect(await pids()).toEqual([before, before]);
+});
+
+/** Of nobody: made for this test, and good for nothing else. */
+const KEY = `-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgWMPzInVZP+xKQ5/U
+gRovQuzACB2fXmTWU2TysSo9mp+hRANCAARF/ZeNpKfLYMQ6hKVa0EuGxtZIPnQf
+NqI0+7CYjxCirGjDN+eBEI1goiMVBsph/57RIVhuf2NZJNAz8Ypjd/Xy
+-----END PRIVATE KEY-----
+`;
+const CERTIFICATE = `-----BEGIN CERTIFICATE-----
+MIIBfjCCASWgAwIBAgIUAzXMFkq7RwdsNBIyAexrBBZXJMEwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMTE2MzIxNFoYDzIxMjYxMDI4
+MTYzMjE0WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAARF/ZeNpKfLYMQ6hKVa0EuGxtZIPnQfNqI0+7CYjxCirGjDN+eBEI1g
+oiMVBsph/57RIVhuf2NZJNAz8Ypjd/Xyo1MwUTAdBgNVHQ4EFgQU3tvEeN6O16QJ
+K98ZQDaqNs0brXQwHwYDVR0jBBgwFoAU3tvEeN6O16QJK98ZQDaqNs0brXQwDwYD
+VR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNHADBEAiA+awVeiORb9qFkRpqC8X6V
+ltoOYYcuN6Hlpbcsw6T1PAIgfFERgpO3iPT8yPFrpmlF8NCNSc8iOTncK4dQWlxR
+HJ8=
+-----END CERTIFICATE-----
+`;
+
+describe("with TLS", () => {
+  /** A server that takes TLS as PostgreSQL does, or refuses to, and passes everything on. */
+  async function front(answer: "S" | "N" | "nothing") {
+    let secured = 0;
+    await using stack = new AsyncDisposableStack();
+    const back = stack.use(await cutter(given.url));
+    const { hostname, port } = new URL(back.url);
+    const server = createServer((near) => {
+      near.on("error", () => {});
+      near.once("data", (request) => {
+        expect([...request]).toEqual([0, 0, 0, 8, 4, 210, 22, 47]);
+        if (answer === "nothing") return near.destroy();
+        near.write(answer);
+        if (answer === "S") secured += 1;
+        const inner = answer === "S" ? new TLSSocket(near, { isServer: true, key: KEY, cert: CERTIFICATE }) : near;
+        const far = connect({ host: hostname, port: Number(port) });
+        far.on("error", () => {}).on("close", () => inner.destroy());
+        inner.on("error", () => {}).on("close", () => far.destroy());
+        inner.pipe(far).pipe(inner);
+      });
+    });
+    await new Promise<void>((listening) => void server.listen(0, "127.0.0.1", listening));
+    stack.defer(() => void server.close());
+    const kept = stack.move();
+    return {
+      url: by(`http://127.0.0.1:${(server.address() as AddressInfo).port}`),
+      secured: () => secured,
+      forget: () => back.forget(),
+      [Symbol.asyncDispose]: () => kept.disposeAsync(),
+    };
+  }
+
+  test("they are watched as well", async () => {
+    await using way = await front("S");
+    await using database = await open(`${way.url}?sslmode=require`);
+    await Promise.all(ask(database));
+    expect(way.secured()).toBeGreaterThanOrEqual(9);
+    expect(way.forget()).toBeGreaterThanOrEqual(9);
+    for (const end of await Promise.allSettled(ask(database))) expect(end.status === "rejected" && isConnectionLoss(end.reason)).toBe(true);
+    await eventually("all are made anew", () => Promise.all(ask(database)).then(() => true, () => false));
+  }, 30_000);
+
+  test.each([
+    ["S", "verify-full", /self-signed/],
+    ["N", "require", /takes no TLS/],
+    ["nothing", "require", /closed before it was secure/],
+  ] as const)("of a server that answers %s, %s is refused, again and again", async (answer, mode, says) => {
+    await using way = await front(answer);
+    for (let tried = 0; tried < 2; tried += 1) await expect(open(`${way.url}?sslmode=${mode}`)).rejects.toThrow(says);
+  });
+
+  test("a server that takes none is used all the same where it is only preferred", async () => {
+    await using way = await front("N");
+    await using database = await open(`${way.url}?sslmode=prefer`);
+    expect(await Promise.all(ask(database))).toHaveLength(9);
+  });
+});
