@@ -15,6 +15,7 @@ import { createIpmitool, deadlinePassed, noIpmitool } from "./ipmitool.ts";
 import type { Command, Ipmitool } from "./ipmitool.ts";
 import { bmcName, ipmiSettings } from "./settings.ts";
 import type { IpmiSettings } from "./settings.ts";
+import { timeLeft } from "./time-left.ts";
 
 type IpmiCall = Call<IpmiSettings>;
 
@@ -104,20 +105,16 @@ async function reach(ipmitool: Ipmitool, call: IpmiCall, target: { readonly stat
       failure = error;
     }
     // A signal that fires cuts the pause short; what it means is read below.
-    await sleep(Math.min(pause, untilDeadline(call)), undefined, { signal: call.signal }).catch(() => undefined);
+    await sleep(Math.min(pause, timeLeft(call)), undefined, { signal: call.signal }).catch(() => undefined);
     if (isOver(call)) throw deadlinePassed(call, target.task, failure);
     call.signal.throwIfAborted();
   }
 }
 
-function untilDeadline(call: IpmiCall): number {
-  return Math.max(0, call.deadline.getTime() - Date.now());
-}
-
 /** Whether the time is over: by the clock, or because the signal says that it fired for that reason. */
 function isOver(call: IpmiCall): boolean {
   const reason: unknown = call.signal.reason;
-  return untilDeadline(call) === 0 || (call.signal.aborted && reason instanceof Error && reason.name === "TimeoutError");
+  return timeLeft(call) === 0 || (call.signal.aborted && reason instanceof Error && reason.name === "TimeoutError");
 }
 
 function readInventory(ipmitool: Ipmitool): Step<IpmiSettings> {

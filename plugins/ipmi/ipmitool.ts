@@ -12,6 +12,7 @@ import { IpmiError, judgeFailure } from "./failure.ts";
 import { bmcAnswers } from "./presence.ts";
 import { bmcName, silentSeconds } from "./settings.ts";
 import type { IpmiSettings } from "./settings.ts";
+import { timeLeft } from "./time-left.ts";
 
 /** The part of a call that a process needs. */
 export type BmcCall = Pick<Call<IpmiSettings>, "settings" | "signal" | "deadline" | "timed">;
@@ -97,7 +98,7 @@ export function createIpmitool(): Ipmitool {
       call.signal.throwIfAborted();
       const { settings } = call;
       const seconds = Math.max(command.seconds ?? CALL_SECONDS, silentSeconds(settings) + 5);
-      const milliseconds = Math.min(seconds * 1000, call.deadline.getTime() - Date.now());
+      const milliseconds = Math.min(seconds * 1000, timeLeft(call));
       if (milliseconds <= 0) throw deadlinePassed(call, command.task);
       return call.timed(`ipmi ${nameOf(command)}`, () => runCommand(call, command, milliseconds));
     },
