@@ -366,6 +366,11 @@ describe("what a call leaves behind harms no other", () => {
     expect(lines).toEqual([expect.stringContaining("could not be started; for as long as none can be, every call of this driver fails")]);
   });
 
+  test.skipIf(process.platform !== "linux")("a process is the first that a machine without memory takes", async () => {
+    await using lab = await openLab({ workers: 1 });
+    expect(readFileSync(`/proc/${pidOf(await lab.run("sound"))}/oom_score_adj`, "utf8").trim()).toBe("1000");
+  });
+
   test("a process that dies between two calls costs neither", async () => {
     await using lab = await openLab({ workers: 1 });
     const first = pidOf(await lab.run("sound"));

@@ -411,7 +411,7 @@ async function replyOf(work: () => Promise<Json | undefined>): Promise<Reply> {
 // ---- the process
 
 function launch(module: string, log: Log): ChildProcess {
-  const [program = process.execPath, ...rest] = [...guardWords(log), process.execPath, `--max-old-space-size=${HEAP_MB}`, PROGRAM, module];
+  const [program, ...rest] = [...guardWords(log), process.execPath, `--max-old-space-size=${HEAP_MB}`, PROGRAM, module];
   // Detached: a group of its own, which is killed as one, and which no Ctrl-C reaches.
   const child = spawn(program, rest, { stdio: ["ignore", "pipe", "pipe", "pipe"], detached: true, env: environmentOf(process.env) });
   // Heard here already, since without descriptors there may be no streams to go on with.

@@ -12,6 +12,7 @@
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { once } from "node:events";
+import { writeFileSync } from "node:fs";
 import { flushCompileCache } from "node:module";
 import { Socket } from "node:net";
 import { setPriority } from "node:os";
@@ -27,6 +28,8 @@ import type { FromWorker, Given, Leftovers, PowerQuestion, Reply, Target, ToWork
 const CHANNEL = 3;
 /** Spinning drivers give way to the service. */
 const NICENESS = 5;
+/** The first to go when the machine is out of memory, of which a heap's bound bounds only a part; programs that it starts are so too. */
+const OOM_SCORE = "1000";
 /** A run's lease: who was paused for longer has lost it. In checks of a second each. */
 const SILENT_CHECKS_MAX = 10;
 /** Lines and timings: a burst, then so many a second. */
@@ -338,6 +341,12 @@ setInterval(() => {
 }, 1_000).unref();
 
 // ---- the driver
+
+try {
+  writeFileSync("/proc/self/oom_score_adj", OOM_SCORE);
+} catch {
+  // Not everywhere is there such a thing.
+}
 
 const host: PluginHost = {
   log(message: unknown) {
