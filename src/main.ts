@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 /** The process: without a command it reads the configuration, runs the service, and ends it in order when it is told to. */
 import { startService } from "./app.ts";
+import type { Service } from "./app.ts";
 import { ConfigError, helpText, readConfig, readPlugins } from "./config.ts";
 import { describeDrivers } from "./drivers/load.ts";
 import { messageOf } from "./errors.ts";
@@ -31,18 +32,23 @@ function say(text: string): void {
 async function serve(args: readonly string[]): Promise<void> {
   const config = readConfig(process.env, args);
   const log = createLog(config.log);
-  const service = await startService(config, log);
-  process.stdout.write(`Ostler is ready: ${service.url}${config.role === "engine" ? "" : "/graphql"}\n`);
+  let service: Service | undefined;
   let ending = false;
   const end = (signal: string) => {
     if (ending) return;
     ending = true;
     log.info({ signal }, "told to end");
+    // Keeps the process until the end as well: where the database is away, nothing else might.
     setTimeout(() => {
       log.warn("not everything ended in time");
       process.exit(1);
-    }, END_MS).unref();
-    service[Symbol.asyncDispose]().then(
+    }, END_MS);
+    if (service) stop(service);
+    // Nothing is served or worked on yet, and what is under way in a server is rolled back there; an embedded one is ended first.
+    else if (config.databaseUrl !== null) process.exit(0);
+  };
+  const stop = (running: Service) => {
+    running[Symbol.asyncDispose]().then(
       () => process.exit(0),
       (error: unknown) => {
         log.error({ err: error }, "the end was not clean");
@@ -52,8 +58,12 @@ async function serve(args: readonly string[]): Promise<void> {
   };
   // Left behind by a driver or a library, long after whoever waited for it has gone: worth a line, not the process.
   process.on("unhandledRejection", (error) => log.error({ err: error }, "a promise was rejected and nobody had waited for it"));
+  // Before the start, which may wait for its database: the first process of a container has no other answer to a signal.
   process.on("SIGTERM", end);
   process.on("SIGINT", end);
+  service = await startService(config, log);
+  if (ending) return stop(service);
+  process.stdout.write(`Ostler is ready: ${service.url}${config.role === "engine" ? "" : "/graphql"}\n`);
 }
 
 main(process.argv.slice(2)).catch((error: unknown) => {

@@ -171,6 +171,14 @@ describe("a start that cannot be", () => {
     expect(output.stderr).not.toMatch(/\n\s+at |s3cret/);
   }, 30_000);
 
+  test("whose database is away ends at once when it is told to", async () => {
+    const { child, exited, output } = run([], { OSTLER_PORT: "0", DATABASE_URL: "postgres://ostler@127.0.0.1:1/ostler" });
+    await eventually("it waits", () => output.stderr.includes("the database cannot be reached yet"), 30_000);
+    child.kill("SIGTERM");
+    expect(await exited).toEqual([0, null]);
+    expect(output.stdout).toBe("");
+  }, 60_000);
+
   test("on a folder that another process has is refused, and the other goes on", async () => {
     const data = join(folder, "data");
     const { url, child, exited } = await start(data);

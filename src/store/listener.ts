@@ -104,7 +104,7 @@ export async function listenOn(parts: ListenerParts): Promise<AsyncDisposable> {
         if (ending.signal.aborted) return;
         if (isFirst) return first.reject(error);
         onError(error);
-        await delay(Math.min(RETRY_MS * 2 ** failures, RETRY_MAX_MS), undefined, { ref: false });
+        await delay(Math.min(RETRY_MS * 2 ** failures, RETRY_MAX_MS), undefined, { signal: ending.signal }).catch(() => {});
         failures += 1;
       }
     }
