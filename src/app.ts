@@ -37,6 +37,9 @@ export interface Service extends AsyncDisposable {
 
 export const VERSION = (JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }).version;
 
+/** Two that start together wait for each other, also where no database is waited for. */
+const TURN_WAIT_SECONDS_MIN = 10;
+
 export async function startService(config: Config, log: Log): Promise<Service> {
   log.info({ version: VERSION, config: shownConfig(config) }, "starting");
   await using parts = new AsyncDisposableStack();
@@ -46,12 +49,13 @@ export async function startService(config: Config, log: Log): Promise<Service> {
   const connection = await connectionOf(config, parts, log);
   await migrated(connection, log);
   const listenAt = config.listenUrl === null ? {} : { listenAt: { url: config.listenUrl } };
-  const database = parts.use(await openDatabase({ connection, ...listenAt, connectionsMax: config.dbPool, prepare: config.prepare }));
+  const database = parts.use(await openDatabase({ connection, ...listenAt, connectionsMax: config.dbPool, prepare: config.prepare, turnWaitSeconds: Math.max(config.dbWaitSeconds, TURN_WAIT_SECONDS_MIN), onTurn: () => log.warn("another replica is starting on this database; this one waits for its turn") }));
   tellOfConnections(config, database, log);
   const bell = parts.use(await createBell(database, (error) => log.warn({ err: error }, "the doorbell failed; until it is back, new work is found by looking")));
   const telemetry = parts.use(await createTelemetry({ log, version: VERSION }));
   const { observer } = telemetry;
-  const scrape = telemetry.scrapeOf(database.bounded);
+  // One that only works makes no connections for reads on somebody's behalf.
+  const scrape = telemetry.scrapeOf(config.role === "engine" ? database.reader : database.bounded);
   const working = parts.use(await createEngine({ database, registry, bell, log, observer, ...(pool && { endCalls: () => pool.endCalls() }), works: config.role !== "api", concurrency: config.concurrency, powerSeconds: config.powerSeconds, retentionDays: config.retentionDays }));
   const engine = telemetry.watch(working);
   if (config.demo) await registerDemonstrationFleet(engine, database.reader, log);

@@ -73,6 +73,10 @@ export interface DatabaseOptions {
   readonly readSeconds?: number;
   /** How long other statements may be without an answer before their connection counts as lost, in seconds. */
   readonly writeSeconds?: number;
+  /** How long `inTurn` waits at most, in seconds. */
+  readonly turnWaitSeconds?: number;
+  /** Called once when it has waited for a while. */
+  readonly onTurn?: () => void;
   /** Called with the text of each statement of a bounded read: for those who count them. */
   readonly onStatement?: (text: string) => void;
 }
@@ -100,13 +104,17 @@ const END_SECONDS = 2;
 const START_LOCK = 7_246_519_205;
 /** How often it is looked whose turn it is. */
 const TURN_MS = 100;
+/** After so long of waiting it is told. */
+const TURN_TOLD_MS = 5_000;
+/** How long a turn may go on. The server ends that of a process that is suspended, or lost without a word. */
+const TURN_SECONDS = 120;
 /** How often connections to a server that takes no writes are given up, at most. */
 const GIVE_UP_EVERY_MS = 5_000;
 /** Connections of the server that are ours: of this process, and of others, which lead to the same server. */
 const GIVE_UP = `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and usename = current_user and application_name like 'ostler%'`;
 
 export async function openDatabase(options: DatabaseOptions): Promise<Database> {
-  const { connection, onStatement, connectionsMax = 20, readSeconds: seconds = READ_SECONDS, writeSeconds = WRITE_SECONDS, prepare: wish = "auto" } = options;
+  const { connection, onStatement, connectionsMax = 20, readSeconds: seconds = READ_SECONDS, writeSeconds = WRITE_SECONDS, turnWaitSeconds = TURN_SECONDS, prepare: wish = "auto" } = options;
   const { isPooled, connectionsMax: serverConnectionsMax } = await lookAt(connection);
   const pools = poolsOf(connectionsMax);
   const prepare = wish === "auto" ? !isPooled : wish === "on";
@@ -146,15 +154,22 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
       }
     },
     async inTurn(work) {
-      for (;;) {
+      const began = performance.now();
+      for (let told = false; ; ) {
         // Tried rather than waited for: whoever waits would keep one of a pooler's few connections from the other's work.
         const turn = await db.transaction(async (tx) => {
           const [row] = [...(await tx.execute<{ mine: boolean }>(`select pg_try_advisory_xact_lock(${START_LOCK}) as mine`))];
           if (row?.mine !== true) return null;
-          await tx.execute("set local idle_in_transaction_session_timeout = 0");
+          await tx.execute(`set local idle_in_transaction_session_timeout = ${TURN_SECONDS * 1_000}`);
           return { answer: await work() };
         });
         if (turn) return turn.answer;
+        const waited = performance.now() - began;
+        if (waited > turnWaitSeconds * 1_000) throw new Error(`Another replica has been starting on this database for more than ${turnWaitSeconds} s. See whether it hangs; one that is suspended keeps its turn for ${TURN_SECONDS} s.`);
+        if (!told && waited > TURN_TOLD_MS) {
+          told = true;
+          options.onTurn?.();
+        }
         await delay(TURN_MS);
       }
     },

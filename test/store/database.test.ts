@@ -103,6 +103,18 @@ test("what replicas that start together would make twice is made in turn", async
   expect(await turn(two, "two")).toBe("two");
 });
 
+test("a turn is not waited for without end, nor kept without end by who is suspended", async () => {
+  await using given = await testDatabase();
+  await using one = await openDatabase({ connection: given.connection, connectionsMax: 4 });
+  await using two = await openDatabase({ connection: given.connection, connectionsMax: 4, turnWaitSeconds: 0.3 });
+  await one.inTurn(async () => {
+    const sessions = await given.sql`select state from pg_stat_activity where datname = current_database() and query like 'set local idle_in_transaction_session_timeout = 120000%'`;
+    expect(sessions).toEqual([{ state: "idle in transaction" }]);
+    await expect(two.inTurn(() => Promise.resolve("two"))).rejects.toThrow(/Another replica has been starting.*more than 0\.3 s/);
+  });
+  expect(await two.inTurn(() => Promise.resolve("two"))).toBe("two");
+});
+
 test("a transaction that waits for its next statement is not waited for without end", async () => {
   await using given = await testDatabase();
   await using database = await openDatabase({ connection: given.connection, connectionsMax: 4 });
