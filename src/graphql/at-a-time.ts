@@ -45,12 +45,13 @@ type Place = (() => void) | null;
 
 function executed(executeFn: (given: ExecutionArgs) => unknown, given: ExecutionArgs, leave: Place): unknown {
   if (!leave) return { errors: [full()] };
-  const result = executeFn(given);
-  if (!(result instanceof Promise)) {
-    leave();
-    return result;
+  let result: unknown;
+  try {
+    result = executeFn(given);
+  } finally {
+    if (!(result instanceof Promise)) leave();
   }
-  return result.finally(leave);
+  return result instanceof Promise ? result.finally(leave) : result;
 }
 
 function full(): GraphQLError {

@@ -87,6 +87,15 @@ describe("places", () => {
     expect(await third.answer).toEqual({ data: null });
   });
 
+  test("are given back by an execution that throws at once", () => {
+    let execute: (given: unknown) => unknown = () => {};
+    const boom = () => {
+      throw new Error("boom");
+    };
+    void atATime({ requestsMax: 1 }).onExecute?.({ args: { document: parse("{ a }"), contextValue: {} }, executeFn: boom, setExecuteFn: (set: typeof execute) => (execute = set) } as never);
+    for (let turn = 0; turn < 3; turn += 1) expect(() => execute({})).toThrow("boom");
+  });
+
   test("are waited for by so many, and by nobody who has left", async () => {
     const ask = places({ requestsMax: 1, waitingMax: 1 });
     const leave = new AbortController();
