@@ -35,7 +35,7 @@ export interface ServerOptions extends GraphqlOptions {
 export interface RunningServer extends AsyncDisposable {
   /** Where it listens, as http://host:port. */
   readonly url: string;
-  /** Not ready from now on, so that whoever shares out requests sends none any more; those that come are answered. */
+  /** Not ready from now on, for whoever asks on a connection that is there; those that come are answered. Closing, which follows at once as a rule, takes no new connections. */
   rest(): void;
 }
 
