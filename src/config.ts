@@ -88,7 +88,7 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   OSTLER_BODY_KB: { flag: "body-kb", fallback: "1024", help: "how large a request may be, in KiB, 64 to 65536" },
   OSTLER_REQUESTS: { flag: "requests", fallback: "64", help: "queries executed at the same time by this process, and as many mutations, 1 to 1024; others wait their turn for up to 5 seconds" },
   OSTLER_CONCURRENCY: { flag: "concurrency", fallback: "32", help: "nodes worked on at the same time by this process, 1 to 512" },
-  OSTLER_DRIVER_WORKERS: { flag: "driver-workers", fallback: "", help: "processes that steps may keep busy with their drivers at the same time, 1 to 512, each some 25 MB; readings of the power and probes have half as many besides; absent: as many as OSTLER_CONCURRENCY; 0 runs drivers inside the service, where one that misbehaves harms all of it" },
+  OSTLER_DRIVER_WORKERS: { flag: "driver-workers", fallback: "", help: "processes that steps may keep busy with their drivers at the same time, 1 to 512, each some 25 MB; readings of the power and probes have places besides; absent: as many as OSTLER_CONCURRENCY; 0 runs drivers inside the service, where one that misbehaves harms all of it" },
   OSTLER_POWER_SECONDS: { flag: "power-seconds", fallback: "60", help: "how often the power of nodes at rest is read, in seconds, up to 86400; 0 switches that off" },
   OSTLER_RETENTION_DAYS: { flag: "retention-days", fallback: "0", help: "how long transitions are kept, in days, up to 36500; 0 keeps them for ever" },
 };
