@@ -111,6 +111,8 @@ const AMNESTY_SECONDS = 8;
 const AWAY_MS = 5_000;
 /** How soon a heartbeat that could not be sent is tried again. */
 const AGAIN_MS = 1_000;
+/** How long each part of the queue's own end may take. */
+const END_MS = 1_000;
 /** How long an answer to one is waited for: on a connection that was lost unnoticed none ever comes. */
 const ANSWER_MS = 4_000;
 const POLL_MS = 2_000;
@@ -435,7 +437,8 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       rest();
       unring();
       clearTimeout(rung);
-      await loop;
+      // Neither is waited for on a connection on which nothing comes back.
+      await within(END_MS, loop).catch(() => log.warn("the queue did not answer when it was left"));
       const all = Promise.all([...active.values()].map(({ done }) => done)).then(() => true);
       let timer: NodeJS.Timeout | undefined;
       const late = new Promise<boolean>((give) => {
@@ -450,7 +453,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
         await handBack(held).catch((error: unknown) => log.warn({ err: error }, "what is running could not be handed back; its lease will run out"));
       }
       for (const chore of chores) chore.stop();
-      await boss.stop({ graceful: false });
+      await within(END_MS, boss.stop({ graceful: false })).catch((error: unknown) => log.warn({ err: error }, "the queue was not left in order"));
       return ended;
     },
   };

@@ -47,6 +47,8 @@ const CLOSE_SOCKETS_MS = 2_000;
 const ANSWER_MS = 3_000;
 /** How long those that are not may take to read that they will not be. */
 const REFUSE_MS = 200;
+/** How long a connection may have been asked something on it that was not looked at yet. */
+const UNREAD_MS = 100;
 const LOOK_EVERY_MS = 20;
 /** Requests that a client may send on one connection before it has the answer to the first. */
 const LINE_MAX = 100;
@@ -156,6 +158,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       const sweep = setInterval(() => server.closeIdleConnections(), LOOK_EVERY_MS);
       const lastWords = Date.now() + LAST_WORD_MS;
       while (Date.now() < lastWords && sockets.isTalking()) await delay(LOOK_EVERY_MS);
+      // What a client sent a moment ago may not have been read yet.
+      await delay(UNREAD_MS);
       for (const socket of silent) socket.destroy();
       const terminate = setTimeout(() => sockets.terminate(), CLOSE_SOCKETS_MS);
       const cut = setTimeout(() => {

@@ -34,7 +34,9 @@ export async function appendTransitions(tx: Tx, rows: readonly NewTransition[]):
 /** Position of the newest transition; 0 when there is none. */
 export async function newestPosition(reader: Reader): Promise<number> {
   const [row] = await reader.select({ position: feedPosition.position }).from(feedPosition);
-  return row?.position ?? 0;
+  // One row is always there; an answer without it is none, and nobody shall take it for an empty log.
+  if (typeof row?.position !== "number") throw new Error("The position of the newest transition could not be read.");
+  return row.position;
 }
 
 /** Position of the oldest transition still kept, or one past the newest when none is. */

@@ -122,7 +122,7 @@ describe("a driver whose schema does not come to an end", () => {
     const stuck = aDriver("stuck", { clean: stepsOf(aStep("work", "clean", async () => ({ kind: "done" }))) });
     const { validate } = stuck.settings["~standard"];
     const settings = { "~standard": { ...stuck.settings["~standard"], validate: (value: unknown) => (hangs ? new Promise<never>(() => {}) : validate(value)) } };
-    ostler = await engineUnderTest({ drivers: [{ ...stuck, settings } as typeof stuck, ONCE], started: false });
+    ostler = await engineUnderTest({ drivers: [{ ...stuck, settings }, ONCE], started: false });
     const bad = await ostler.aNode().in("AVAILABLE").with("stuck").times(3);
     const good = await ostler.aNode().in("AVAILABLE").with("once").times(3);
     gate = aGate();
