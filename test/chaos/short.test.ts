@@ -1,9 +1,13 @@
 /**
  * The short chaos run, as it is by hand: replicas of their own, PostgreSQL of their own, everything that can happen to them for
- * two minutes, then the checker. The seed makes the plan; how far each thing comes depends on the machine.
+ * two minutes, then the checker. The seed makes the plan; how far each thing comes depends on the machine. What a promise says
+ * in seconds is told and not asked for here: where others use the machine as well, seconds say little. The long run asks for it.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
@@ -12,15 +16,22 @@ const CHAOS = fileURLToPath(new URL("chaos.ts", import.meta.url));
 const SEED = 20_261_121;
 /** The storm, the quiet after it, in which what hangs has to meet its deadline, and the check. */
 const MOST_MS = 900_000;
+/** No silence over 15 s, slow readers hurt nobody, deadlines fire, take-over within 45 s, an end within 10 s. */
+const IN_SECONDS = ["P8", "P9", "P10", "P11", "P19"];
 
 test(
   `two minutes of chaos keep every promise (seed ${SEED})`,
   async () => {
-    const child = spawn(process.execPath, [CHAOS, "--seed", String(SEED), "--minutes", "2", "--nodes", "150", "--streams", "10"], { stdio: ["ignore", "pipe", "pipe"] });
+    const folder = mkdtempSync(join(tmpdir(), "ostler-chaos-short-"));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }));
+    const child = spawn(process.execPath, [CHAOS, "--seed", String(SEED), "--minutes", "2", "--nodes", "150", "--streams", "10", "--keep", "--folder", folder], { stdio: ["ignore", "pipe", "pipe"] });
     onTestFinished(() => void child.kill("SIGTERM"));
-    const [said, complained, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "exit") as Promise<[number | null]>]);
+    const [said, complained] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "exit")]);
     console.log(said);
-    expect({ code, complained }, said).toEqual({ code: 0, complained: "" });
+    const { verdicts } = JSON.parse(readFileSync(join(folder, "verdicts.json"), "utf8")) as { readonly verdicts: readonly { readonly id: string; readonly verdict: string }[] };
+    expect(verdicts.length).toBeGreaterThan(15);
+    const broken = verdicts.filter(({ id, verdict }) => verdict === "VIOLATED" && !IN_SECONDS.includes(id)).map(({ id }) => id);
+    expect({ broken, complained }, said).toEqual({ broken: [], complained: "" });
   },
   MOST_MS,
 );
