@@ -213,7 +213,7 @@ describe("a client that does not read", () => {
   async function heavyService() {
     const heavy = await serviceUnderTest();
     const names = await heavy.register(100);
-    await heavy.query("mutation Create($input: CreateClusterInput!) { createCluster(input: $input) { errors { message } } }", { input: { name: "heavy", variables: { ballast: "x".repeat(100_000) }, nodes: { names } } });
+    await heavy.query("mutation Create($input: CreateClusterInput!) { createCluster(input: $input) { errors { message } } }", { input: { name: "heavy", variables: { ballast: "x".repeat(60_000) }, nodes: { names } } });
     return { heavy, names };
   }
 

@@ -22,7 +22,7 @@ const READERS = 20;
 
 test("readers that stop reading cost a bounded number of items each, are let go when they are gone, and hold up nobody", { timeout: 120_000 }, async () => {
   await using ostler = await serviceUnderTest({ started: false });
-  await ostler.query("mutation Create($input: CreateClusterInput!) { createCluster(input: $input) { errors { message } } }", { input: { name: "heavy", variables: { ballast: "x".repeat(100_000) } } });
+  await ostler.query("mutation Create($input: CreateClusterInput!) { createCluster(input: $input) { errors { message } } }", { input: { name: "heavy", variables: { ballast: "x".repeat(60_000) } } });
   const { nodeIds } = await ostler.engine.registerNodes({ actor: "test", project: "default" }, Array.from({ length: 300 }, (_, index) => ({ name: `heavy-${index}`, driver: "fake", cluster: { name: "heavy" } })));
   const begun: Promise<void>[] = [];
   const stalled = Array.from({ length: READERS }, (_, index) => {
