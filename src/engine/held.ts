@@ -15,7 +15,7 @@ import { stepLabel } from "./plan.ts";
 import { ENGINE, stageOnEntering } from "./begin.ts";
 import type { Ledger } from "./ledger.ts";
 import { cutTo } from "./redact.ts";
-import type { HeldJob } from "./queue.ts";
+import type { HeldJob } from "./leases.ts";
 import type { Machine } from "./step.ts";
 
 export interface Held {

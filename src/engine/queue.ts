@@ -20,10 +20,10 @@ import type { Observer } from "../observer.ts";
 import type { Bell } from "../store/bell.ts";
 import { runStatement } from "../store/database.ts";
 import type { Connection, Tx } from "../store/database.ts";
+import { createLeases, isFresh } from "./leases.ts";
+import type { HeldJob, Lease } from "./leases.ts";
+import { answeredWithin, repeated } from "./repeated.ts";
 import type { Work } from "./transition.ts";
-
-/** A job as its handler holds it. */
-export type HeldJob = { readonly id: string; readonly retryCount: number };
 
 /** STOP: the time for a graceful stop is over. WAVE: the pause between two waves is. */
 export interface Timer {
@@ -100,21 +100,8 @@ const QUEUES = [RUNS, TIMERS, DISCOVERIES] as const;
 /** A dead owner's job is somebody else's after at most this and the supervision interval. pg-boss takes no less. */
 const HEARTBEAT_SECONDS = 10;
 const TOUCH_MS = 3_000;
-/** A lease that was renewed within this time has not run out, whatever becomes of the next heartbeat. */
-const FRESH_MS = 8_000;
-/**
- * While the database was away nobody could renew a lease: for so long after it is back none counts as run out, so that
- * owners who are alive keep what they hold. It was away when it answered nothing for `AWAY_MS`, or has not been up for
- * longer; a single lost connection keeps nobody from anything.
- */
-const AMNESTY_SECONDS = 8;
-const AWAY_MS = 5_000;
-/** How soon a heartbeat that could not be sent is tried again. */
-const AGAIN_MS = 1_000;
 /** How long each part of the queue's own end may take. */
 const END_MS = 1_000;
-/** How long an answer to one is waited for: on a connection that was lost unnoticed none ever comes. */
-const ANSWER_MS = 4_000;
 const POLL_MS = 2_000;
 /** What others write rings often; so soon after it work is looked for. */
 const AFTER_RING_MS = 20;
@@ -157,15 +144,6 @@ const BRING_FORWARD = `
   where name = $1 and id in (select id from waiting) and state < 'active'
   returning singleton_key as "runId"`;
 
-/** Renews the leases of these attempts at jobs, and tells which those were. */
-const RENEW = `
-  update pgboss.job set heartbeat_on = pgboss.job_now()
-  where name = $1 and id in (
-    select j.id from pgboss.job j join unnest($2::uuid[], $3::int[]) as held(id, retry_count) on j.id = held.id and j.retry_count = held.retry_count
-    where j.name = $1 and j.state = 'active' for update of j skip locked
-  )
-  returning id`;
-
 const UNATTENDED = `
   select exists (select from pgboss.job where name = $1 and state < 'active' and start_after < pgboss.job_now() - make_interval(secs => $2))
     and not exists (select from pgboss.job where name = $1 and state = 'active' and heartbeat_on > pgboss.job_now() - make_interval(secs => $2)) as unattended`;
@@ -203,14 +181,13 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   await makeIndexes(boss);
 
   const db = (tx: Tx) => ({ db: { executeSql: (text: string, values?: unknown[]) => runStatement(tx, text, values) } });
-  /** `heldAt`: when its lease was last asked to be renewed and was, by this process's clock. */
-  const active = new Map<string, { readonly queue: string; readonly job: HeldJob; readonly done: Promise<void>; heldAt: number }>();
+  const execute = async (text: string, values: readonly unknown[]): Promise<readonly unknown[]> => ((await boss.getDb().executeSql(text, [...values])) as { readonly rows: readonly unknown[] }).rows;
+  const active = new Map<string, Lease & { readonly done: Promise<void> }>();
+  const leases = createLeases({ execute, held: () => [...active.values()] });
   let handlers: QueueHandlers | undefined;
   let stopping = false;
   let poke = () => {};
   let rareAt = 0;
-  let answeredAt = performance.now();
-  let backAt = Number.NEGATIVE_INFINITY;
   let handedBack = false;
   let loop: Promise<void> = Promise.resolve();
 
@@ -251,7 +228,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     const asked = performance.now();
     const batchSize = Math.min(room, Math.max(Math.ceil(room / 2), BATCH_MIN));
     const jobs = await boss.fetch<JobData>(queue, { batchSize, ...(minPriority > 0 && { minPriority }) });
-    noteAnswer();
+    leases.noteAnswer();
     for (const job of jobs) begin(queue, job, asked);
     return jobs.length === batchSize && batchSize < room;
   }
@@ -290,60 +267,17 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     }
   }
 
-  /** Renews leases. A job that somebody has locked is just being ended, here or elsewhere. */
-  async function touch(): Promise<void> {
-    for (const queue of QUEUES) {
-      const held = [...active.values()].filter((entry) => entry.queue === queue);
-      if (held.length === 0) continue;
-      const asked = performance.now();
-      const { rows } = await boss.getDb().executeSql(RENEW, [queue, held.map(({ job }) => job.id), held.map(({ job }) => job.retryCount)]);
-      noteAnswer();
-      const renewed = new Set((rows as { id: string }[]).map(({ id }) => id));
-      for (const entry of held) if (renewed.has(entry.job.id)) entry.heldAt = asked;
-    }
-  }
-
-  /** Gives the jobs of the dead to the living; and nobody's while the database has not long been back. */
+  /** Gives the jobs of the dead to the living. */
   async function supervise(): Promise<void> {
-    await boss.getDb().executeSql(PREFER_LOST, [RUNS, PRIORITY.woken]);
-    const { rows } = await boss.getDb().executeSql("select pg_postmaster_start_time() < now() - make_interval(secs => $1) as up", [AMNESTY_SECONDS]);
-    noteAnswer();
-    if (performance.now() - backAt < AMNESTY_SECONDS * 1000) return;
-    if ((rows as { up: boolean }[])[0]?.up) await boss.supervise();
+    await execute(PREFER_LOST, [RUNS, PRIORITY.woken]);
+    if (await leases.mayRunOut()) await boss.supervise();
   }
 
-  function noteAnswer(): void {
-    const now = performance.now();
-    // Answers that are slow again and again spare nobody for ever.
-    if (now - answeredAt > AWAY_MS && now - backAt > 2 * AMNESTY_SECONDS * 1000) backAt = now;
-    answeredAt = now;
-  }
-
-  /** Does work again and again; sooner when it failed. */
-  function repeated(what: string, everyMs: number, work: () => Promise<void>): { stop(): void } {
-    let stopped = false;
-    let timer: NodeJS.Timeout | undefined;
-    const next = (afterMs: number) => {
-      if (!stopped) timer = setTimeout(() => void once(), afterMs);
-    };
-    const once = async () => {
-      try {
-        await within(ANSWER_MS, work());
-        next(everyMs);
-      } catch (error) {
-        observer.queueFailed("heartbeat");
-        log.warn({ err: error }, `${what}; it is repeated`);
-        next(AGAIN_MS);
-      }
-    };
-    next(everyMs);
-    return {
-      stop() {
-        stopped = true;
-        clearTimeout(timer);
-      },
-    };
-  }
+  const chore = (what: string, everyMs: number, work: () => Promise<void>) =>
+    repeated(everyMs, work, (error) => {
+      observer.queueFailed("heartbeat");
+      log.warn({ err: error }, `${what}; it is repeated`);
+    });
 
   /** Stores jobs for those of the keys that have none. */
   async function restoreIn(queue: string, keys: readonly string[], dataOf: (key: string) => JobData): Promise<number> {
@@ -381,7 +315,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       poke();
     }, AFTER_RING_MS);
   });
-  const chores = options.supervises ? [repeated("the queue's housekeeping failed", SUPERVISE_SECONDS * 1000, supervise)] : [];
+  const chores = options.supervises ? [chore("the queue's housekeeping failed", SUPERVISE_SECONDS * 1000, supervise)] : [];
   const rest = () => {
     stopping = true;
     poke();
@@ -390,7 +324,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   return {
     async start(given) {
       handlers = given;
-      chores.push(repeated("a heartbeat could not be sent", TOUCH_MS, touch));
+      chores.push(chore("a heartbeat could not be sent", TOUCH_MS, leases.renew));
       loop = fetchLoop();
     },
     async enqueue(work, runIds) {
@@ -416,9 +350,9 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       const { rows } = await boss.getDb().executeSql(UNATTENDED, [RUNS, seconds]);
       return (rows as { unattended: boolean }[])[0]?.unattended === true;
     },
-    isFresh: ({ id, retryCount }) => {
+    isFresh({ id, retryCount }) {
       const entry = active.get(id);
-      return entry !== undefined && entry.job.retryCount === retryCount && performance.now() - entry.heldAt < FRESH_MS;
+      return entry !== undefined && entry.job.retryCount === retryCount && isFresh(entry);
     },
     async timer(work, { operationId, what }, seconds) {
       // As precise as a wish's moment, which it is compared with.
@@ -438,22 +372,17 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       unring();
       clearTimeout(rung);
       // Neither is waited for on a connection on which nothing comes back.
-      await within(END_MS, loop).catch(() => log.warn("the queue did not answer when it was left"));
+      await answeredWithin(END_MS, loop).catch(() => log.warn("the queue did not answer when it was left"));
       const all = Promise.all([...active.values()].map(({ done }) => done)).then(() => true);
-      let timer: NodeJS.Timeout | undefined;
-      const late = new Promise<boolean>((give) => {
-        timer = setTimeout(() => give(false), graceMs);
-      });
-      const ended = await Promise.race([all, late]);
-      clearTimeout(timer);
+      const ended = await answeredWithin(graceMs, all).catch(() => false);
       if (!ended && letGo) {
         handedBack = true;
         const held = [...active.values()];
         await letGo();
         await handBack(held).catch((error: unknown) => log.warn({ err: error }, "what is running could not be handed back; its lease will run out"));
       }
-      for (const chore of chores) chore.stop();
-      await within(END_MS, boss.stop({ graceful: false })).catch((error: unknown) => log.warn({ err: error }, "the queue was not left in order"));
+      for (const one of chores) one.stop();
+      await answeredWithin(END_MS, boss.stop({ graceful: false })).catch((error: unknown) => log.warn({ err: error }, "the queue was not left in order"));
       return ended;
     },
   };
@@ -464,18 +393,6 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       if (jobs.length > 0) await boss.fail(queue, jobs, { message: "handed back" });
     }
     bell.ring();
-  }
-}
-
-async function within<T>(ms: number, work: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`There was no answer within ${ms / 1000} s.`)), ms);
-  });
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    clearTimeout(timer);
   }
 }
 
