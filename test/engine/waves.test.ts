@@ -378,6 +378,7 @@ describe("waves are refused", () => {
     expect((await steer(id, "RESUME")).refusals).toMatchObject([{ code: "INVALID_STATE", message: expect.stringContaining("is not halted (RUNNING)") }]);
     expect((await steer(id, "ADVANCE")).refusals).toMatchObject([{ code: "INVALID_STATE", message: expect.stringContaining("is at its last wave") }]);
     expect((await steer(id, "HALT", "x".repeat(1001))).refusals).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "reason"] }]);
+    await gate.arrivals(2);
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
     expect((await steer(id, "HALT")).refusals).toMatchObject([{ code: "INVALID_STATE", message: expect.stringContaining("is being stopped") }]);
     gate.open();
