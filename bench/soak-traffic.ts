@@ -40,8 +40,14 @@ interface Payload {
   readonly errors: readonly { readonly code: string; readonly message: string }[];
 }
 
+interface StreamRequest {
+  readonly query: string;
+  readonly variables?: Readonly<Record<string, string>>;
+}
+
+// Ids are variables: a document for each id would fill the service's cache of documents all the while (src/graphql/document.ts).
 const NODE_STREAM = "subscription { nodeTransitions(snapshot: true) { __typename ... on Transition { cursor nodeName to node { state currentRun { id } } } ... on StreamBookmark { caughtUp } } }";
-const operationStream = (id: string) => `subscription { operationUpdates(id: "${id}") { cursor operation { state finishedCount } run { nodeName state currentStep { name } } } }`;
+const OPERATION_STREAM = "subscription ($id: ID!) { operationUpdates(id: $id) { cursor operation { state finishedCount } run { nodeName state currentStep { name } } } }";
 
 export async function startTraffic({ url, nodes, streams }: TrafficOptions): Promise<Traffic> {
   const done = new Map<string, number>();
@@ -88,7 +94,7 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
     note("cycles");
   }
 
-  async function bySocket(query: string, milliseconds: number): Promise<void> {
+  async function bySocket(request: StreamRequest, milliseconds: number): Promise<void> {
     const socket = new WebSocket(`${url.replace("http", "ws")}/graphql`, "graphql-transport-ws", { handshakeTimeout: HANDSHAKE_MS });
     const closed = new Promise<void>((give) => socket.once("close", () => give()));
     socket.on("error", (error) => note(`${WRONG} ${error.message}`));
@@ -99,7 +105,7 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
     });
     socket.on("message", (data: Buffer) => {
       const text = data.toString("latin1");
-      if (text.includes('"connection_ack"')) socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: { query } }));
+      if (text.includes('"connection_ack"')) socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: request }));
       else if (text.includes('"errors":[') || text.includes('"type":"error"')) note(`${WRONG} a stream was answered ${text.slice(0, TEXT_LENGTH_MAX)}`);
       else if (text.includes('"type":"next"')) note("items");
     });
@@ -107,10 +113,10 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
     clearTimeout(timer);
   }
 
-  async function byEvents(query: string, milliseconds: number): Promise<void> {
+  async function byEvents(request: StreamRequest, milliseconds: number): Promise<void> {
     const leaving = AbortSignal.timeout(milliseconds);
     try {
-      const response = await fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json", accept: "text/event-stream" }, body: JSON.stringify({ query }), signal: leaving });
+      const response = await fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json", accept: "text/event-stream" }, body: JSON.stringify(request), signal: leaving });
       for await (const chunk of response.body ?? []) {
         const text = Buffer.from(chunk as Uint8Array).toString("latin1");
         if (text.includes('"errors":[')) note(`${WRONG} a stream was answered ${text.slice(0, TEXT_LENGTH_MAX)}`);
@@ -140,8 +146,8 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
     ...groups.map((group) => untilOver(() => cycle(group))),
     ...Array.from({ length: streams }, (_, index) =>
       untilOver(async () => {
-        const query = index % 3 === 0 && newest !== "" ? operationStream(newest) : NODE_STREAM;
-        await (index % 2 === 0 ? bySocket : byEvents)(query, Math.round(500 + Math.random() * STREAM_SECONDS_MAX * 1_000));
+        const request = index % 3 === 0 && newest !== "" ? { query: OPERATION_STREAM, variables: { id: newest } } : { query: NODE_STREAM };
+        await (index % 2 === 0 ? bySocket : byEvents)(request, Math.round(500 + Math.random() * STREAM_SECONDS_MAX * 1_000));
         note("streams");
         await delay(AWAY_MS);
       }),
