@@ -37,6 +37,11 @@ export interface Service extends AsyncDisposable {
 
 export const VERSION = (JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }).version;
 
+/**
+ * After so long the end waits for no answer of the database any more: over a wire on which nothing comes back, none would
+ * come before the process has to be gone (main.ts). What is still asked then fails, so that each part ends by itself.
+ */
+const GIVE_UP_MS = 6_500;
 /** Two that start together wait for each other, also where no database is waited for. */
 const TURN_WAIT_SECONDS_MIN = 10;
 
@@ -70,7 +75,11 @@ export async function startService(config: Config, log: Log): Promise<Service> {
       log.info("stopping");
       server.rest();
       engine.rest();
-      await running.disposeAsync();
+      const late = setTimeout(() => {
+        log.warn("the database does not answer in time; the end does not wait for it");
+        void database.giveUp();
+      }, GIVE_UP_MS);
+      await running.disposeAsync().finally(() => clearTimeout(late));
       log.info("stopped");
     },
   };

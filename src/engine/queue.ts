@@ -371,7 +371,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       rest();
       unring();
       clearTimeout(rung);
-      // Neither is waited for on a connection on which nothing comes back.
+      // Nothing of it is waited for on a connection on which nothing comes back.
       await answeredWithin(END_MS, loop).catch(() => log.warn("the queue did not answer when it was left"));
       const all = Promise.all([...active.values()].map(({ done }) => done)).then(() => true);
       const ended = await answeredWithin(graceMs, all).catch(() => false);
@@ -379,7 +379,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
         handedBack = true;
         const held = [...active.values()];
         await letGo();
-        await handBack(held).catch((error: unknown) => log.warn({ err: error }, "what is running could not be handed back; its lease will run out"));
+        await answeredWithin(END_MS, handBack(held)).catch((error: unknown) => log.warn({ err: error }, "what is running could not be handed back; its lease will run out"));
       }
       for (const one of chores) one.stop();
       await answeredWithin(END_MS, boss.stop({ graceful: false })).catch((error: unknown) => log.warn({ err: error }, "the queue was not left in order"));

@@ -59,7 +59,7 @@ export function createTurns(parts: { readonly database: Database; readonly trans
   }
 
   function afterwards(what: () => Promise<void>): void {
-    looking = looking.then(what).catch((error: unknown) => log.warn({ err: error }, "turns could not be given; it is tried again"));
+    looking = looking.then(() => (closed ? undefined : what())).catch((error: unknown) => log.warn({ err: error }, "turns could not be given; it is tried again"));
   }
 
   function nudge(): void {

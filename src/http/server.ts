@@ -156,8 +156,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       const closed = new Promise<void>((done) => server.close(() => done()));
       // A connection whose answer ends only now would be kept for a next request.
       const sweep = setInterval(() => server.closeIdleConnections(), LOOK_EVERY_MS);
-      const lastWords = Date.now() + LAST_WORD_MS;
-      while (Date.now() < lastWords && sockets.isTalking()) await delay(LOOK_EVERY_MS);
+      const lastWords = performance.now() + LAST_WORD_MS;
+      while (performance.now() < lastWords && sockets.isTalking()) await delay(LOOK_EVERY_MS);
       // What a client sent a moment ago may not have been read yet.
       await delay(UNREAD_MS);
       for (const socket of silent) socket.destroy();

@@ -59,6 +59,8 @@ export interface Database extends AsyncDisposable {
    */
   listen(channel: string, onNotify: (payload: string) => void, onError?: (error: unknown) => void): Promise<AsyncDisposable>;
   notify(channel: string, payload: string): Promise<void>;
+  /** Closes all connections but the one that listens. What is still asked on them fails, as if the server had closed them, and so does everything after. */
+  giveUp(): Promise<void>;
 }
 
 export interface DatabaseOptions {
@@ -193,6 +195,9 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
     },
     async notify(channel, payload) {
       await sql.notify(channel, payload);
+    },
+    async giveUp() {
+      await Promise.all([sql, boundedSql, snapshotSql].map((one) => one.end({ timeout: 0 })));
     },
     async [Symbol.asyncDispose]() {
       await Promise.all([sql, boundedSql, snapshotSql].map((one) => one.end({ timeout: END_SECONDS })));

@@ -1,5 +1,6 @@
 /** A replica that is told to end leaves nothing to wait for: what ends in time is stored, what does not is given back at once. */
 import { afterAll, expect, test } from "vitest";
+import { startProxy } from "../chaos/proxy.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { ask, commission, entered, operationOf, register, scratch, startReplica, wholeLog } from "./lab.ts";
@@ -37,4 +38,23 @@ test("steps that end in time are stored, others are given back and entered again
   await ask(other.url, "mutation ($id: ID!) { abort(input: { work: { operationId: $id } }) { errors { message } } }", { id: operation });
   await eventually("the rest is aborted", async () => (await operationOf(other.url, operation)).finishedAt !== null);
   expect((await other.end()).code).toBe(0);
+}, 150_000);
+
+test("one whose wire to the database falls silent as it is told ends in order all the same, and another takes its steps over", async () => {
+  const database = parts.use(await testDatabase());
+  const { folder } = parts.use(scratch());
+  const url = new URL(database.url);
+  const wire = parts.use(await startProxy(0, Number(url.port)));
+  url.port = String(wire.port);
+  const start = async (databaseUrl: string) => parts.use(await startReplica(folder, { databaseUrl, environment: { OSTLER_DB_POOL: "6", OSTLER_POWER_SECONDS: "1" } }));
+  const leaving = await start(url.href);
+  await register(leaving.url, ["long"], { steps: { [STEP]: { delayMs: 600_000 } } });
+  const operation = await commission(leaving.url, ["long"]);
+  await eventually("it is inside the step", () => entered(leaving.journal()).some(({ step }) => step === STEP), 60_000);
+  const other = await start(database.url);
+  wire.set({ dead: ["up", "down"] });
+  expect(await leaving.end()).toMatchObject({ code: 0 });
+  await eventually("another is inside the step", () => entered(other.journal()).some(({ step }) => step === STEP), 60_000);
+  await ask(other.url, "mutation ($id: ID!) { abort(input: { work: { operationId: $id } }) { errors { message } } }", { id: operation });
+  await eventually("it is aborted", async () => (await operationOf(other.url, operation)).finishedAt !== null);
 }, 150_000);
