@@ -217,8 +217,8 @@ async function softPowerOff(request: StepRequest, signal: AbortSignal, nodePower
 export async function abortStep(request: StepBasis): Promise<void> {
   const declared = declaredStep(request);
   if (!declared?.step.abort) return;
-  const signal = AbortSignal.timeout(Math.max(1, Math.ceil(leftUntil(request.deadline))));
-  await bounded(declared.step.abort(stepCall(request, declared.driver, signal, powerOf(request, signal, { state: null }))), signal);
+  const { driver, step } = declared;
+  await within(request.deadline, new AbortController().signal, async (signal) => step.abort?.(stepCall(request, driver, signal, powerOf(request, signal, { state: null }))));
 }
 
 /** A step as its driver declares it; undefined for the engine's own steps, and for one that the driver no longer has. */
@@ -275,28 +275,20 @@ async function within<T>(deadline: Date, end: AbortSignal, work: (signal: AbortS
   const clock = new AbortController();
   const calm = whenOver(deadline, () => clock.abort(new TimeOver("it did not answer in time")));
   const signal = AbortSignal.any([end, clock.signal]);
-  const over = new Promise<never>((_, reject) => {
-    const leave = () => reject(signal.reason);
-    if (signal.aborted) leave();
-    else signal.addEventListener("abort", leave, { once: true });
-  });
-  over.catch(() => {});
+  const over = Promise.withResolvers<never>();
+  const leave = () => over.reject(signal.reason);
+  over.promise.catch(() => {});
+  if (signal.aborted) leave();
+  else signal.addEventListener("abort", leave, { once: true });
   try {
     const done = work(signal);
     done.catch(() => {});
-    return await Promise.race([done, over]);
+    return await Promise.race([done, over.promise]);
   } finally {
     calm();
+    // A signal that is made of others is kept for as long as anybody listens to it, though nobody else knows it.
+    signal.removeEventListener("abort", leave);
   }
-}
-
-async function bounded<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const late = new Promise<never>((_, reject) => {
-    signal.addEventListener("abort", () => reject(new Error("it did not answer in time")), { once: true });
-  });
-  work.catch(() => {});
-  late.catch(() => {});
-  return Promise.race([work, late]);
 }
 
 /** `said`: within a step. */

@@ -1,10 +1,11 @@
 /** One reading of a node's power, and when it tells nothing of the node: it had no place among its driver's processes in time. */
+import { getEventListeners } from "node:events";
 import { pino } from "pino";
 import { expect, test } from "vitest";
 import { Deadline } from "../../src/drivers/deadline.ts";
 import type { Call } from "../../src/drivers/driver.ts";
 import { createRedactor } from "../../src/engine/redact.ts";
-import { readPower } from "../../src/engine/step.ts";
+import { readPower, setPower } from "../../src/engine/step.ts";
 import type { Machine } from "../../src/engine/step.ts";
 
 const log = pino({ enabled: false });
@@ -51,4 +52,15 @@ test("that waited for longer than it may take has all its time then", async () =
     return "ON";
   });
   expect(await readPower(machine, { deadline: new Deadline(200), all: new Deadline(60_000) }, never, log)).toEqual({ state: "ON" });
+});
+
+test("leaves nobody who listens to its signal: that would keep it, and all that it knows, for ever; nor does a change of power", async () => {
+  const signals: AbortSignal[] = [];
+  const machine = aMachine(async ({ signal }) => {
+    signals.push(signal);
+    return "ON";
+  });
+  await readPower(machine, { deadline: new Deadline(30_000), all: new Deadline(60_000) }, never, log);
+  await setPower(machine, "ON", new Deadline(30_000), log);
+  expect(signals.map((signal) => getEventListeners(signal, "abort"))).toEqual([[], []]);
 });
