@@ -118,6 +118,11 @@ const isAlive = (pid: number): boolean => {
     return false;
   }
 };
+const writesNoMore = (file: string) => async () => {
+  const { size } = statSync(file);
+  await delay(100);
+  return statSync(file).size === size;
+};
 /** Nothing is heard in this process for so long. */
 const holdUp = (ms: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 /** A worker by itself, ready for a call. */
@@ -195,6 +200,13 @@ describe("a step that ends by itself harms no other", () => {
     expect(await thrownBy(lab.step("flash").run(lab.call("ends its process")))).toMatchObject({ name: "DriverError", retryable: false });
   });
 
+  test("that ends its process: the programs that it has started end with it", async () => {
+    await using lab = await openLab();
+    const file = aFile();
+    expect(await thrownBy(lab.run("leaves a process that goes on, and ends its own", { file }))).toMatchObject(ended("exit code 1"));
+    await eventually("they write no more", writesNoMore(file));
+  });
+
   test("of a discovery", async () => {
     await using lab = await openLab();
     const probe = (does: string) => {
@@ -241,11 +253,7 @@ describe("a step that does not end harms no other", () => {
       await eventually("it has begun to write", () => existsSync(file) && statSync(file).size > 2);
       cut.abort();
       await bad;
-      await eventually("it writes no more", async () => {
-        const { size } = statSync(file);
-        await delay(100);
-        return statSync(file).size === size;
-      });
+      await eventually("it writes no more", writesNoMore(file));
     }
   });
 

@@ -123,7 +123,11 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
   const exited = Promise.withResolvers<string>();
   const heard = Promise.withResolvers<void>();
   child.once("error", (error) => exited.resolve(`it could not be started (${messageOf(error)})`));
-  child.once("exit", (code, signal) => exited.resolve(signal === null ? `exit code ${code}` : `signal ${signal}`));
+  child.once("exit", (code, signal) => {
+    // It may have ended by itself, and left programs behind that go on with the machine.
+    killAll();
+    exited.resolve(signal === null ? `exit code ${code}` : `signal ${signal}`);
+  });
   socket.once("close", () => {
     heard.resolve();
     setTimeout(() => kill("it has closed its channel"), LAST_WORDS_MS).unref();
@@ -321,6 +325,11 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
   function kill(why: string | null): void {
     if (state === "ended" || killed !== null) return;
     killed = why ?? "";
+    killAll();
+  }
+
+  /** The process, and every program that it has started. */
+  function killAll(): void {
     if (child.pid === undefined) return;
     try {
       process.kill(-child.pid, "SIGKILL");

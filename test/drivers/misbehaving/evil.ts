@@ -3,7 +3,7 @@
  * `sound` it behaves, and tells in which process.
  */
 import { execSync, spawn } from "node:child_process";
-import { appendFileSync, closeSync, writeSync } from "node:fs";
+import { appendFileSync, closeSync, existsSync, writeSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import * as z from "zod";
 import type { Call, Driver, Json, PluginHost, Step, StepCall, StepResult } from "../../../src/drivers/driver.ts";
@@ -25,6 +25,11 @@ let nextCall = Promise.withResolvers<void>();
 /** In the middle of the next call, on behalf of this one. */
 function inTheNextCall(work: () => void): void {
   void nextCall.promise.then(() => setTimeout(work, 20).unref());
+}
+
+/** A program that writes without end. */
+function writeFromOutside(file: string): void {
+  spawn("sh", ["-c", `while true; do printf . >> '${file}'; sleep 0.01; done`], { stdio: "ignore" });
 }
 
 const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | Promise<StepResult>>> = {
@@ -154,8 +159,13 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
     return { kind: "done", output: { pid: process.pid } };
   },
   "leaves a process that goes on": ({ settings: { file } }) => {
-    spawn("sh", ["-c", `while true; do printf . >> '${file}'; sleep 0.01; done`], { stdio: "ignore" });
+    writeFromOutside(file);
     return forEver();
+  },
+  "leaves a process that goes on, and ends its own": async ({ settings: { file } }) => {
+    writeFromOutside(file);
+    while (!existsSync(file)) await delay(5);
+    return process.exit(1);
   },
   "goes on writing": ({ settings: { file } }) => {
     setInterval(() => appendFileSync(file, "."), 5);
