@@ -149,7 +149,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ...TERMS,
           ["BUSY", "the operation that was named has not ended"],
           ["NOTHING_TO_RESTART", "nothing there is stopped, failed or aborted, or it was a discovery"],
-          ["INVALID_INPUT", "the nodes were left by different kinds of work; restart them by operation"],
+          ["INVALID_INPUT", "the nodes were left by different requests: not of one kind, or with other options, variables or another failure policy; restart them by operation"],
         ],
         single: [
           ["NOTHING_TO_RESTART", "the node's work is done, another operation has worked on it since, or nothing of it can be taken up from the state that it is in"],

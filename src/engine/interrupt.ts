@@ -23,6 +23,7 @@ import { cleanedUpNodes, countUnfinished, finishRuns, lockUnfinishedRuns, newest
 import type { AttemptRow } from "../store/attempts.ts";
 import type { RunRow } from "../store/runs.ts";
 import { interruptDiscovery, stopDiscoveryNow } from "./discover.ts";
+import { listed } from "./names.ts";
 import { endedByStop } from "./parked.ts";
 import { keysOf, stepLabel } from "./plan.ts";
 import { isReservedPower, leavesOff } from "./reserved.ts";
@@ -333,11 +334,13 @@ async function prepareRestart(reader: Reader, request: RestartRequest) {
   const newest = new Map((await newestWork(reader, found.nodes.map(({ nodeId }) => nodeId), found.operationId)).map((run) => [run.nodeId, run]));
   const undone = new Set((await cleanedUpNodes(reader, [...new Set([...newest.values()].map(({ operationId }) => operationId))])).map(({ operationId, nodeId }) => `${operationId} ${nodeId}`));
   const isUndone = (run: RunRow) => undone.has(`${run.operationId} ${run.nodeId}`);
+  // Those of an operation that was named may have been deleted since.
+  const nodes = new Map((await nodesByIds(reader, found.nodes.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
   const passedOver: NodeAnswer[] = [];
   const taken: { ref: string; nodeId: string; run: RunRow }[] = [];
   for (const { ref, nodeId } of found.nodes) {
     const run = newest.get(nodeId);
-    if (run && (RESTARTABLE.has(run.state) || isUndone(run)) && (found.operationId === null || run.operationId === found.operationId)) {
+    if (run && nodes.has(nodeId) && (RESTARTABLE.has(run.state) || isUndone(run)) && (found.operationId === null || run.operationId === found.operationId)) {
       taken.push({ ref, nodeId, run });
       continue;
     }
@@ -345,25 +348,24 @@ async function prepareRestart(reader: Reader, request: RestartRequest) {
       passedOver.push({ ref, nodeId, runId: null, accepted: false, refusal: { code: "BUSY", message: `Node ${ref} is at work in operation ${run.operationId}; stop it, or wait for its end, before you restart it.`, nodeId, operationId: run.operationId }, plan: null });
       continue;
     }
-    const why = !run ? "nothing was ever run on it" : run.state === "SUCCEEDED" ? "its work is done" : `operation ${run.operationId} has worked on it since`;
+    const why = !nodes.has(nodeId) ? "it was deleted" : !run ? "nothing was ever run on it" : run.state === "SUCCEEDED" ? "its work is done" : `operation ${run.operationId} has worked on it since`;
     passedOver.push({ ref, nodeId, runId: null, accepted: false, refusal: { code: "NOTHING_TO_RESTART", message: `Node ${ref} has nothing to restart: ${why}.`, nodeId }, plan: null });
   }
   const operations = await operationsByIds(reader, [...new Set(taken.map(({ run }) => run.operationId))]);
-  const kinds = [...new Set(operations.map(({ kind }) => kind))];
   const [operation] = operations.toSorted((a, b) => b.createdAt.getTime() - a.createdAt.getTime());
-  const [kind] = kinds;
-  if (!operation || !kind) {
+  if (!operation) {
     const busy = passedOver.flatMap(({ refusal }) => (refusal?.code === "BUSY" ? [refusal] : []));
     if (busy.length > 0) return { refusals: busy, results: passedOver };
     return { refusals: [{ code: "NOTHING_TO_RESTART", message: "Nothing is stopped, failed or aborted there that could be restarted.", path: ["input", "work"] } satisfies Refusal], results: passedOver };
   }
-  if (kinds.length > 1) {
-    const which = operations.map(({ id, kind: of }) => `${of} ${id}`).join(", ");
-    return { refusals: [{ code: "INVALID_INPUT", message: `These nodes were left by different kinds of work (${which}); restart them by operation.`, path: ["input", "work"] } satisfies Refusal], results: passedOver };
+  // What one was asked for must not be done to the nodes of another.
+  const asked = new Set(operations.map(({ kind, options, variables, onFailure }) => hashOf({ kind, options, variables, onFailure: request.onFailure ?? onFailure })));
+  if (asked.size > 1) {
+    const which = listed(operations.map(({ id, kind }) => `${kind} ${id}`));
+    return { refusals: [{ code: "INVALID_INPUT", message: `These nodes were left by different requests (${which}): not of one kind, or with other options, variables or another failure policy; restart them by operation.`, path: ["input", "work"] } satisfies Refusal], results: passedOver };
   }
   const plans = await plansByHashes(reader, [...new Set(taken.map(({ run }) => run.planHash))]);
   const succeeded = await succeededSteps(reader, taken.map(({ run }) => run.id));
-  const nodes = new Map((await nodesByIds(reader, taken.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
   const earlier = new Map(
     taken.flatMap(({ nodeId, run }) => {
       const plan = plans.get(run.planHash);
@@ -372,7 +374,7 @@ async function prepareRestart(reader: Reader, request: RestartRequest) {
     }),
   );
   return {
-    kind,
+    kind: operation.kind,
     restartOf: operation.id,
     selection: { nodes: taken.map(({ ref, nodeId }) => ({ ref, nodeId })), clusterId: operation.clusterId },
     options: operation.options,

@@ -573,6 +573,40 @@ describe("a restart", () => {
     expect(answer).toMatchObject({ operationId: null, results: [{ accepted: false, refusal: { code: "NOTHING_TO_RESTART" } }] });
   });
 
+  // Both nodes were given the steps and the variables of the newer request.
+  test.each([
+    ["options", { options: { steps: [{ interface: "clean", name: "erase_metadata", args: {} }] } }],
+    ["variables", { variables: { image: "debian-13" } }],
+    ["a failure policy", { onFailure: "CLEAN_UP_FAILED" }],
+  ] as const)("of nodes that two requests have left is refused where these differ in %s: none is given what the other was", async (_what, second) => {
+    const nodes = (await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { fail: "no luck" }, "clean.erase_disks": { fail: "no luck" } }).times(2)) as [TestNode, TestNode];
+    const ids = [await ostler.begin("CLEAN", [nodes[0]]), await ostler.begin("CLEAN", [nodes[1]], second)];
+    for (const id of ids) await ostler.operationEnds(id);
+    const before = await ostler.dump();
+    const answer = await ostler.engine.restart(ALICE, { work: { ids: nodes.map(({ id }) => id) } });
+    expect(answer).toMatchObject({ operationId: null, refusals: [{ code: "INVALID_INPUT", path: ["input", "work"] }] });
+    for (const id of ids) expect(answer.refusals[0]?.message).toContain(`CLEAN ${id}`);
+    expect(await ostler.changesSince(before)).toEqual([]);
+  });
+
+  test("of nodes that two like requests have left takes up both", async () => {
+    const nodes = (await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { failures: 1 } }).times(2)) as [TestNode, TestNode];
+    for (const node of nodes) await ostler.operationEnds(await ostler.begin("CLEAN", [node], { variables: { image: "debian-13" } }));
+    const answer = await ostler.engine.restart(ALICE, { work: { ids: nodes.map(({ id }) => id) } });
+    expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({ state: "SUCCEEDED", totalCount: 2 });
+  });
+
+  // It was refused as a whole, for a node that nobody had named.
+  test("of an operation passes over nodes that were deleted since", async () => {
+    const nodes = (await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { failures: 1 } }).times(2)) as [TestNode, TestNode];
+    const id = await ostler.begin("CLEAN", nodes);
+    await ostler.operationEnds(id);
+    await ostler.engine.deleteNodes(ALICE, { ids: [nodes[0].id] });
+    const answer = await restart(id);
+    expect(answer.results).toMatchObject([{ ref: nodes[1].name, accepted: true }, { ref: nodes[0].name, accepted: false, refusal: { code: "NOTHING_TO_RESTART", message: expect.stringContaining("it was deleted") } }]);
+    expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({ state: "SUCCEEDED", totalCount: 1 });
+  });
+
   test("heeds what any verb heeds", async () => {
     const { node, id } = await stoppedAfter("deploy.write_image");
     await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, "new fan");
