@@ -275,9 +275,14 @@ export async function checkArgs(step: AnyStep, args: JsonObject): Promise<{ read
     const surplus = Object.keys(args);
     return surplus.length === 0 ? { args: {} } : { issues: surplus.map((key) => ({ at: [key], what: "this step takes no arguments" })) };
   }
-  const result = await step.args["~standard"].validate(args);
-  if (!result.issues) return { args: result.value };
-  return { issues: plainIssues(step.args, args, result.issues).map(({ path, message }) => ({ at: path, what: message })) };
+  try {
+    const result = await step.args["~standard"].validate(args);
+    if (!result.issues) return { args: result.value };
+    return { issues: plainIssues(step.args, args, result.issues).map(({ path, message }) => ({ at: path, what: message })) };
+  } catch {
+    // A plan is made when a run has failed too, and its end must not fail for that.
+    return { issues: [{ at: [], what: "its driver fails when it is to check the arguments; report that to whoever wrote the driver" }] };
+  }
 }
 
 /**

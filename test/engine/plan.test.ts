@@ -191,6 +191,15 @@ describe("a list of steps", () => {
     expect(names(await planned({ ...chosen(composition, choice("wipe")), policy: { steps: [{ step: "clean.wipe", priority: 0 }] }, automaticCleaning: false }))).toEqual(["wipe"]);
   });
 
+  // It was an internal fault, which kept a run from ending whose node was to be cleaned up with such a step.
+  test("is refused where a driver throws when it is to check arguments", async () => {
+    const args = z.strictObject({ version: z.string() }).transform((): never => {
+      throw new Error("no such version");
+    });
+    const refusals = await refused(chosen(composed(cleanStep("flash", 0, { args })), choice("flash", { version: "2.1" })));
+    expect(refusals).toEqual([{ code: "INVALID_INPUT", path: ["input", "steps", "0", "args"], message: expect.stringContaining("its driver fails when it is to check the arguments") }]);
+  });
+
   test("that no request holds is refused without a place", async () => {
     expect((await refused(request(composition, { chosen: { phase: "clean", steps: [choice("polish"), choice("nap", {}, "engine")] } }))).map(({ path }) => path)).toEqual([undefined, undefined]);
   });

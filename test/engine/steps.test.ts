@@ -97,6 +97,16 @@ const fussyDriver = {
   }),
 } as unknown as ReturnType<typeof aDriver>;
 
+/** Fails on settings that it took before. */
+let isCrashing = false;
+const crashingDriver = {
+  ...aDriver("crashing", { clean: stepsOf(aStep("sound", "clean", async () => done)) }),
+  settings: z.looseObject({}).transform((settings) => {
+    if (isCrashing) throw new Error("no such field: correct-horse");
+    return settings;
+  }),
+} as unknown as ReturnType<typeof aDriver>;
+
 /** What drivers may return that is no result. */
 const JUNK: readonly { what: string; result: unknown }[] = [
   { what: "nothing", result: undefined },
@@ -113,7 +123,7 @@ const JUNK: readonly { what: string; result: unknown }[] = [
 ];
 const junkDrivers = JUNK.map(({ result }, index) => aDriver(`junk${index}`, { clean: stepsOf(aStep("junk", "clean", async () => result as StepResult)) }));
 
-const ostler = await engineUnderTest({ drivers: [...DRIVERS, fussyDriver, ...junkDrivers] });
+const ostler = await engineUnderTest({ drivers: [...DRIVERS, fussyDriver, crashingDriver, ...junkDrivers] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 async function cleanedBy(driver: string, settings: Record<string, unknown> = {}) {
@@ -202,6 +212,16 @@ describe("characters that no database stores are replaced", () => {
 test.each(JUNK.map(({ what }, index) => ({ what, driver: `junk${index}` })))("a driver that returns $what fails its node and harms nothing else", async ({ driver }) => {
   const seen = await cleanedBy(driver);
   expect(seen.run).toMatchObject({ state: "FAILED", failure: { code: "BACKEND_FAILED", message: expect.stringContaining("The driver returned") } });
+});
+
+// The job of the run was tried again for ever, and neither an abort nor a stop could end it.
+test("a driver that throws when it is to check settings fails its node, and what it threw is told to nobody", async () => {
+  const node = await ostler.aNode().in("AVAILABLE").with("crashing").made();
+  isCrashing = true;
+  const id = await ostler.begin("CLEAN", [node]);
+  expect((await ostler.operationEnds(id)).firstFailure).toMatchObject({ code: "UNSUPPORTED_BY_DRIVER", message: expect.stringContaining("report that to whoever wrote the driver") });
+  expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
+  expect((await ostler.dump()).filter((row) => row.includes("correct-horse") && row.includes(node.id))).toEqual([]);
 });
 
 describe("a step whose time is over", () => {
