@@ -133,7 +133,9 @@ function beginHold(parts: BoundaryParts, ledger: Ledger, held: Held, step: Plann
   const reason = typeof step.args["reason"] === "string" ? step.args["reason"] : null;
   const event = edge(held.node.state, "hold") ? "hold" : "wait";
   if (edge(held.node.state, event)) moveHeld(ledger, held, event, { reason });
-  ledger.changeRun({ ...parked(ledger, "HOLD", null), state: "HOLDING", position: attempt.step, leg: held.leg, ...placesOf(undefined, null) });
+  // An entry like any other, but one that gave no path out: what comes by that of the step before comes too late.
+  const entry = { generation: held.run.generation + 1, openGeneration: null };
+  ledger.changeRun({ ...parked(ledger, "HOLD", null), state: "HOLDING", position: attempt.step, leg: held.leg, ...entry, ...placesOf(undefined, null) });
   leaveParked(parts, ledger, held);
   return null;
 }

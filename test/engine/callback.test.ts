@@ -23,6 +23,14 @@ const DRIVERS = [
       }),
     ),
   }),
+  aDriver("deserter", {
+    clean: stepsOf(
+      aStep("leave", "clean", async (call) => {
+        paths.set(call.node.name, [call.callbackPath]);
+        return { kind: "done" };
+      }),
+    ),
+  }),
   aDriver("silenced", {
     clean: stepsOf(
       aStep("listen", "clean", async ({ memo, callback }) => {
@@ -171,6 +179,19 @@ describe("a call-back that is not taken is recorded and changes nothing:", () =>
     expect(await ostler.engine.callBack(token(node), {})).toBe("LATE");
     expect(await changedSince(before)).toEqual([]);
     expect(await anomalies(id)).toEqual([{ kind: "LATE", step: "clean.listen" }]);
+  });
+
+  // The hold took it for its own, and it was answered as taken.
+  test("one for a step after which the run holds is LATE", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").with("deserter").made();
+    const id = await ostler.begin("CLEAN", [node], { options: { steps: [{ interface: "clean", name: "leave", args: {} }, { interface: "engine", name: "hold", args: {} }] } });
+    await ostler.nodeBecomes(node, "CLEAN_HOLD");
+    const before = await ostler.dump();
+    expect(await ostler.engine.callBack(token(node), { ip: "6.6.6.6" })).toBe("LATE");
+    expect(await changedSince(before)).toEqual([]);
+    expect(await anomalies(id)).toEqual([{ kind: "LATE", step: "engine.hold" }]);
+    await ostler.engine.unhold(ALICE, { work: { operationId: id } });
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
   test("one with a token that was made up is FORGED", async () => {
