@@ -100,6 +100,8 @@ const KEEP_ALIVE_SECONDS = 10;
 const IDLE_SECONDS = 30;
 /** How soon a connection that could not be made is tried again. */
 const RECONNECT_SECONDS = 0.5;
+/** Within this time a connection that was lost is closed: that follows upon the error of the statement that was on it. */
+const CLOSES_MS = 1_000;
 /** How long statements may go on when the database is closed. */
 const END_SECONDS = 2;
 /** Any number that no other program takes for its advisory lock on the same database. */
@@ -272,15 +274,17 @@ function connect(connection: Connection, { max, prepare, seconds, idleSeconds, s
 }
 
 /**
- * postgres.js 3.4.9 writes to a connection that was lost under a transaction, its own ROLLBACK first of all: an exception
- * that nobody can catch, and the process dies. So a transaction whose connection is gone issues nothing any more, and
- * its end is left to postgres.js, which rejects it when the connection closes.
+ * postgres.js 3.4.9 writes the end of a transaction, COMMIT or ROLLBACK, to its connection though that was lost meanwhile.
+ * Either nothing is there to be written to: an exception that nobody can catch, and the process dies. Or the connection was
+ * made anew, and it is the transaction of somebody else that is ended in its middle. So a transaction whose connection is
+ * gone issues nothing any more, and its end is left to postgres.js, which rejects it when the connection closes.
  */
 function sparedAfterLoss(sql: Sql): Sql {
   const begin = sql.begin.bind(sql) as (options: string, work: (tx: TransactionSql) => unknown) => Promise<unknown>;
   const spared = async (...given: [string, (tx: TransactionSql) => unknown] | [(tx: TransactionSql) => unknown]) => {
     const [options, work] = given.length === 1 ? ["", given[0]] : given;
     let lost: unknown;
+    let isOver = false;
     const guard = (tx: TransactionSql): TransactionSql =>
       new Proxy(tx, {
         get(target, key) {
@@ -290,15 +294,21 @@ function sparedAfterLoss(sql: Sql): Sql {
       });
     const ended = begin(options, async (tx) => {
       try {
-        return await work(guard(tx));
+        const answer = await work(guard(tx));
+        if (!isOver) return answer;
       } catch (error) {
-        if (!isConnectionLoss(error) || sqlState(error) === READ_ONLY) throw error;
-        lost ??= error;
-        return new Promise<never>(() => {});
+        if (isConnectionLoss(error) && sqlState(error) !== READ_ONLY) {
+          lost ??= error;
+          await delay(CLOSES_MS, undefined, { ref: false });
+        }
+        // What was lost may have been a connection of somebody else, whom the work has asked.
+        if (!isOver) throw error;
       }
+      return new Promise<never>(() => {});
     });
     ended.catch((error: unknown) => {
       lost ??= error;
+      isOver = true;
     });
     return ended;
   };

@@ -1,12 +1,14 @@
 /**
- * Connections that are cut in the middle of transactions. postgres.js 3.4.9 then writes its ROLLBACK to a socket that is
- * gone, which nobody can catch: the process died of it, or a slot of the pool hung for good. These tests fail so when
- * src/store/database.ts does not keep transactions from their lost connections.
+ * Connections that are cut in the middle of transactions. postgres.js 3.4.9 then writes COMMIT or ROLLBACK to a socket that
+ * is gone, which nobody can catch: the process died of it, or a slot of the pool hung for good; or to the connection that
+ * was made in its place, where another transaction was ended in its middle. These tests fail so when src/store/database.ts
+ * does not keep transactions from their lost connections.
  */
 import { setImmediate as turn } from "node:timers/promises";
 import { sql } from "drizzle-orm";
-import { afterAll, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { isConnectionLoss, openDatabase } from "../../src/store/database.ts";
+import type { Database } from "../../src/store/database.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 
@@ -15,6 +17,7 @@ afterAll(() => given[Symbol.asyncDispose]());
 await given.sql`create table kept (round int, id int)`;
 
 const CONNECTIONS = 4;
+const cutAll = () => given.sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'`;
 
 test.each([0, 1, 2, 3, 4, 5, 6, 7])("a cut in the middle of transactions fails them whole, and nothing else (turn %i)", async (after) => {
   await using database = await openDatabase({ connection: given.connection, connectionsMax: CONNECTIONS });
@@ -33,7 +36,7 @@ test.each([0, 1, 2, 3, 4, 5, 6, 7])("a cut in the middle of transactions fails t
   );
   const ends = Promise.allSettled(transactions);
   await eventually("the transactions are at work", () => statements > 40 + after);
-  await given.sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'`;
+  await cutAll();
   for (const end of await ends) expect(end).toMatchObject({ status: "rejected" });
   for (const transaction of transactions) expect(isConnectionLoss(await transaction.catch((thrown: unknown) => thrown))).toBe(true);
   expect(await given.sql`select * from kept where round = ${after}`).toHaveLength(0);
@@ -41,4 +44,63 @@ test.each([0, 1, 2, 3, 4, 5, 6, 7])("a cut in the middle of transactions fails t
   await Promise.allSettled(Array.from({ length: CONNECTIONS }, async () => database.reader.execute(sql`select 1`)));
   await database.transaction((tx) => tx.execute(sql`insert into kept values (${after}, 99)`));
   expect(await given.sql`select id from kept where round = ${after}`).toEqual([{ id: 99 }]);
+});
+
+describe("a transaction that is cut while it does something else than ask the database", () => {
+  const cutWhileAtWork = async (database: Database, end: () => unknown) => {
+    const goOn = Promise.withResolvers<void>();
+    const working = Promise.withResolvers<void>();
+    const hasEnded = Promise.withResolvers<void>();
+    const error = database
+      .transaction(async (tx) => {
+        await tx.execute(sql`select 1`);
+        working.resolve();
+        await goOn.promise;
+        // Not before this turn is over is anything written.
+        setImmediate(setImmediate, hasEnded.resolve);
+        return end();
+      })
+      .catch((thrown: unknown) => thrown);
+    await working.promise;
+    await cutAll();
+    expect(isConnectionLoss(await error)).toBe(true);
+    return () => {
+      goOn.resolve();
+      return hasEnded.promise;
+    };
+  };
+  const ends = [
+    ["done", () => "done"],
+    ["refused", () => Promise.reject(new Error("refused"))],
+  ] as const;
+
+  test.each(ends)("and is %s afterwards writes nothing to a connection that is gone", async (_how, end) => {
+    await using database = await openDatabase({ connection: given.connection, connectionsMax: CONNECTIONS });
+    const goOn = await cutWhileAtWork(database, end);
+    await goOn();
+    await database.transaction((tx) => tx.execute(sql`select 1`));
+  });
+
+  test.each(ends)("and is %s afterwards ends no other transaction on the connection that was made anew", async (how, end) => {
+    await using database = await openDatabase({ connection: given.connection, connectionsMax: 1 });
+    const goOn = await cutWhileAtWork(database, end);
+    const other = database.transaction(async (tx) => {
+      await tx.execute(sql`insert into kept values (100, 1)`);
+      await goOn();
+      const [row] = await tx.execute<{ count: number }>(sql`select count(*)::int as count from kept where round = 100`);
+      expect(row?.count, `the transaction after one that was ${how}`).toBe(1);
+      throw new Error("rolled back");
+    });
+    await expect(other).rejects.toThrow("rolled back");
+    expect(await given.sql`select * from kept where round = 100`).toHaveLength(0);
+  });
+});
+
+test("the loss of another connection, of which a transaction has heard, ends the transaction and not the one it is on", async () => {
+  await using database = await openDatabase({ connection: given.connection, connectionsMax: 1 });
+  const pid = () => database.transaction(async (tx) => [...(await tx.execute<{ pid: number }>("select pg_backend_pid() as pid"))][0]?.pid);
+  const before = await pid();
+  const refused = Object.assign(new Error("sorry, too many clients already"), { code: "53300" });
+  await expect(database.inTurn(() => Promise.reject(refused))).rejects.toThrow("too many clients");
+  expect(await pid()).toBe(before);
 });
