@@ -9,9 +9,9 @@ import type { Wish } from "../lifecycle/operation-states.ts";
 import type { PowerState } from "../drivers/driver.ts";
 import type { HeldNodeChange, NodeRow } from "../store/nodes.ts";
 import type { Failure, JsonObject, Plan, PlannedStep, StoredJson } from "../store/records.ts";
-import { attemptsOf } from "../store/attempts.ts";
+import { latestOutputs } from "../store/attempts.ts";
 import type { LockedRun, RunRow } from "../store/runs.ts";
-import { stepLabel } from "./plan.ts";
+import { nextPosition, stepLabel } from "./plan.ts";
 import { ENGINE, stageOnEntering } from "./begin.ts";
 import type { Ledger } from "./ledger.ts";
 import { cutTo } from "./redact.ts";
@@ -80,16 +80,16 @@ export function notePower(ledger: Ledger, held: Held, power: PowerState): void {
 const MODEL_LENGTH_MAX = 255;
 
 /**
- * With the last inspect step of a leg, which has just put out `output`, the outputs of all of them become the inventory. A text
- * `model` in it is the node's.
+ * With the last inspect step that a leg has to run, which has just put out `output`, the outputs of all of them become the
+ * inventory: those as well that a run before this one has come to, and that are kept. A text `model` in it is the node's.
  */
 export async function noteInventory(ledger: Ledger, held: Held, position: number, output: StoredJson): Promise<void> {
   const { plan, run, node } = held;
   const leg = plan.steps[position]?.leg;
-  if (plan.steps[position + 1]?.leg === leg) return;
-  const isFirst = plan.steps[position - 1]?.leg !== leg;
-  const earlier = isFirst ? [] : (await attemptsOf(ledger.work.tx, [run.id])).filter(({ step, state }) => step < position && state === "SUCCEEDED" && plan.steps[step]?.leg === leg);
-  const outputs = [...earlier.map((attempt) => attempt.output), output];
+  if (plan.steps[nextPosition(plan, position + 1)]?.leg === leg) return;
+  const labels = plan.steps.flatMap((step, index) => (step.leg === leg && index !== position ? [stepLabel(step) ?? ""] : []));
+  const others = labels.length === 0 ? [] : await latestOutputs(ledger.work.tx, run.id, labels);
+  const outputs = plan.steps.map((step, index) => (index === position ? output : step.leg === leg ? others.find(({ label }) => label === stepLabel(step))?.output : null));
   const data: JsonObject = Object.assign({}, ...outputs.filter((one): one is JsonObject => typeof one === "object" && one !== null && !Array.isArray(one)));
   ledger.addInventory({ id: randomUUID(), nodeId: node.id, runId: run.id, data });
   const model = typeof data["model"] === "string" ? cutTo(data["model"].trim(), MODEL_LENGTH_MAX) : "";

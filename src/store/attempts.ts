@@ -111,6 +111,20 @@ export async function attemptsOf(reader: Reader, runIds: readonly string[]): Pro
   return reader.select().from(attempts).where(isAmong(attempts.runId, runIds)).orderBy(asc(attempts.runId), asc(attempts.step), asc(attempts.number));
 }
 
+/** What steps came to, each where it last succeeded: in the run, or in those before it that it restarts. */
+export async function latestOutputs(reader: Reader, runId: string, labels: readonly string[]): Promise<{ readonly label: string; readonly output: StoredJson }[]> {
+  const rows = await reader.execute<{ label: string; output: StoredJson }>(sql`
+    with recursive chain as (
+      select id, restart_of, 0 as age from runs where id = ${runId}
+      union all
+      select r.id, r.restart_of, age + 1 from runs r join chain on r.id = chain.restart_of
+    )
+    select distinct on (label) label, output from ${attempts} join chain on chain.id = ${attempts.runId}
+    where ${isAmong(attempts.label, labels)} and state = 'SUCCEEDED'
+    order by label, age, number desc`);
+  return [...rows];
+}
+
 /** Steps of some runs that succeeded, by run: what a restart need not do again. */
 export async function succeededSteps(reader: Reader, runIds: readonly string[]): Promise<Map<string, Set<number>>> {
   if (runIds.length === 0) return new Map();

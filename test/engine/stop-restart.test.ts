@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import type { RestartFrom } from "../../src/engine/interrupt.ts";
 import { passGate } from "../../plugins/fake/gates.ts";
 import type { Script } from "../../plugins/fake/settings.ts";
+import { newestInventories } from "../../src/store/nodes.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
@@ -26,7 +27,21 @@ const stubborn = aDriver("stubborn", {
   deploy: stepsOf(aStep("remove", "undeploy", async () => ({ kind: "failed", reason: "the agent is gone", retryable: true }), { retries: { times: 3, backoffSeconds: 60 } })),
 });
 
-const ostler = await engineUnderTest({ drivers: [careful, stubborn] });
+/** Inspects in three steps, of which the second fails the first time. */
+let inspections = 0;
+const thorough = aDriver("thorough", {
+  inspect: {
+    supportsAbort: true,
+    withoutReboot: false,
+    steps: [
+      aStep("board", "inspect", async () => ({ kind: "done", output: { model: "T1000", disks: "unknown" } }), { priority: 30 }),
+      aStep("disks", "inspect", async () => ((inspections += 1) === 1 ? { kind: "failed", reason: "the disks spin up", retryable: false } : { kind: "done", output: { disks: inspections } }), { priority: 20 }),
+      aStep("ports", "inspect", async () => ({ kind: "done", output: { ports: 4 } })),
+    ],
+  },
+});
+
+const ostler = await engineUnderTest({ drivers: [careful, stubborn, thorough] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 const stop = (operationId: string, timeoutSeconds?: number) => ostler.engine.stop(ALICE, { work: { operationId }, timeoutSeconds });
@@ -667,6 +682,18 @@ describe("a restart from the unfinished step", () => {
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
     expect(ostler.entered(node).filter((step) => step === "deploy.write_image")).toHaveLength(1);
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", powerState: "ON" });
+  });
+
+  // The inventory had what was found after the restart alone.
+  test("makes the inventory of what was found before as well", async () => {
+    const node = await ostler.aNode().in("MANAGEABLE").with("thorough").made();
+    const id = await ostler.begin("INSPECT", [node]);
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    const again = await restart(id, "UNFINISHED_STEP");
+    expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
+    const inventory = (await newestInventories(ostler.database.reader, [node.id])).get(node.id);
+    expect(inventory?.data).toEqual({ model: "T1000", disks: 2, ports: 4 });
+    expect((await ostler.node(node)).model).toBe("T1000");
   });
 
   // The system was configured on a machine that was off.
