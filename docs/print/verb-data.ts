@@ -62,12 +62,14 @@ const WORK: Refusals = [
   ["NOT_FOUND", "the operation, a node or the cluster does not exist, or no node matches the filter"],
 ];
 
+const REASON: Refusals = [["INVALID_INPUT", "the reason has more than 1000 characters"]];
+
 const EACH_FOR_ITSELF = "Each node is answered for itself: those that are refused keep no other from it. Where all are refused, their refusals are in `errors` as well.";
 
 const WAVES: Refusals = [
   ["NOT_FOUND", "there is no such operation"],
   ["INVALID_STATE", "the operation has no waves, has ended, or is being stopped or aborted"],
-  ["INVALID_INPUT", "the reason has more than 1000 characters"],
+  ...REASON,
 ];
 
 const SETTINGS: Refusals = [["INVALID_INPUT", "a name, label, host group, driver, interface or setting is not what it may be, or the name is taken; every flaw of every node has its `path`"]];
@@ -119,7 +121,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
     entries: [
       {
         mutation: "abort",
-        whole: [...WORK, ["NOTHING_RUNNING", "the operation that was named has ended"]],
+        whole: [...WORK, ...REASON, ["NOTHING_RUNNING", "the operation that was named has ended"]],
         single: [
           ["NOTHING_RUNNING", "the node has no unfinished run"],
           ["NOT_INTERRUPTIBLE", "the running step must not be interrupted, and `mode` is `NOW`; do not repeat the request"],
@@ -129,7 +131,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       },
       {
         mutation: "withdrawAbort",
-        whole: [...WORK, ["NOTHING_RUNNING", "the operation that was named has ended"]],
+        whole: [...WORK, ...REASON, ["NOTHING_RUNNING", "the operation that was named has ended"]],
         single: [
           ["NOTHING_RUNNING", "no abort is pending on the node"],
           ["INVALID_STATE", "the abort is being carried out already"],
@@ -138,7 +140,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       },
       {
         mutation: "stop",
-        whole: [...WORK, ["INVALID_INPUT", "`timeoutSeconds` is not 1 to 86400"]],
+        whole: [...WORK, ...REASON, ["INVALID_INPUT", "`timeoutSeconds` is not 1 to 86400"]],
         single: [["NOTHING_RUNNING", "the node has no unfinished run and its last one was not stopped, or it is only being cleaned up after a failure"]],
         singleMeans: EACH_FOR_ITSELF,
       },
@@ -152,7 +154,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ["INVALID_INPUT", "the nodes were left by different requests: not of one kind, or with other options, variables or another failure policy; restart them by operation"],
         ],
         single: [
-          ["NOTHING_TO_RESTART", "the node's work is done, another operation has worked on it since, or nothing of it can be taken up from the state that it is in"],
+          ["NOTHING_TO_RESTART", "the node's work is done, it was deleted, another operation has worked on it since, or nothing of it can be taken up from the state that it is in"],
           ["BUSY", "the node is at work"],
           ["IN_MAINTENANCE", "the node is in maintenance"],
           ...PROTECTED_OR_RETIRED,
@@ -163,7 +165,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       },
       {
         mutation: "unhold",
-        whole: [...WORK, ["NOTHING_RUNNING", "the operation that was named has ended"]],
+        whole: [...WORK, ...REASON, ["NOTHING_RUNNING", "the operation that was named has ended"]],
         single: [
           ["NOTHING_RUNNING", "the node has no unfinished run"],
           ["INVALID_STATE", "its run does not hold, or is being stopped or aborted"],

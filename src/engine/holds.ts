@@ -5,6 +5,7 @@ import { lockNodes } from "../store/nodes.ts";
 import { attemptsUnderWay, updateAttempt } from "../store/attempts.ts";
 import { lockBegunRuns, updateRun } from "../store/runs.ts";
 import type { RunRow } from "../store/runs.ts";
+import { reasonFlaws } from "./sizes.ts";
 import { refusedWhole } from "./submit.ts";
 import type { NodeAnswer, SubmitAnswer, SubmitParts } from "./submit.ts";
 import type { Caller } from "./transition.ts";
@@ -19,6 +20,8 @@ export interface UnholdRequest {
 
 /** Lifts the holds of runs. Each node is answered; those that hold nothing are refused and the others go on. */
 export async function unhold(parts: SubmitParts, caller: Caller, request: UnholdRequest): Promise<SubmitAnswer> {
+  const flaws = reasonFlaws(request.reason);
+  if (flaws.length > 0) return refusedWhole(flaws);
   return parts.transact(async (work) => {
     const found = await selectWork(work.tx, request.work, false);
     if ("refusals" in found) return refusedWhole(found.refusals);

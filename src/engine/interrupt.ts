@@ -31,6 +31,7 @@ import { isUuid, selectNodes } from "./select.ts";
 import { ENGINE } from "./begin.ts";
 import { finishWhenDone, settleMany } from "./settle.ts";
 import type { SettleParts } from "./settle.ts";
+import { reasonFlaws } from "./sizes.ts";
 import { refusedWhole, replayOf, submitRestart } from "./submit.ts";
 import type { NodeAnswer, SubmitAnswer, SubmitParts, Terms } from "./submit.ts";
 import type { Caller, Work } from "./transition.ts";
@@ -87,6 +88,8 @@ const STOP_TIMEOUT_SECONDS_MAX = 86_400;
 // ---- abort
 
 export async function abort(parts: InterruptParts, caller: Caller, request: AbortRequest): Promise<AbortResult> {
+  const flaws = reasonFlaws(request.reason);
+  if (flaws.length > 0) return { ...refusedWhole(flaws), results: [] };
   const answer = await parts.transact(async (work) => {
     const discovery = await interruptDiscovery(work, parts.queue, caller, request.work, { wish: "ABORT", reason: request.reason });
     if (discovery) return { ...discovery, results: [] };
@@ -209,9 +212,10 @@ async function moveAlike(work: Work, runs: readonly RunRow[], nodes: ReadonlyMap
 /** Asks work to stop gracefully: an operation as a whole, or its share on some nodes. */
 export async function stop(parts: InterruptParts, caller: Caller, request: StopRequest): Promise<SubmitAnswer> {
   const seconds = request.timeoutSeconds ?? STOP_TIMEOUT_SECONDS;
-  if (!Number.isFinite(seconds) || seconds < 1 || seconds > STOP_TIMEOUT_SECONDS_MAX) {
-    return refusedWhole([{ code: "INVALID_INPUT", message: `A stop's timeout is 1 to ${STOP_TIMEOUT_SECONDS_MAX} seconds.`, path: ["input", "timeoutSeconds"] }]);
-  }
+  const isTime = seconds >= 1 && seconds <= STOP_TIMEOUT_SECONDS_MAX;
+  const timeFlaw: Refusal = { code: "INVALID_INPUT", message: `A stop's timeout is 1 to ${STOP_TIMEOUT_SECONDS_MAX} seconds.`, path: ["input", "timeoutSeconds"] };
+  const flaws = [...reasonFlaws(request.reason), ...(isTime ? [] : [timeFlaw])];
+  if (flaws.length > 0) return refusedWhole(flaws);
   return parts.transact(async (work) => {
     const { work: selector } = request;
     if ("operationId" in selector) return stopOperation(work, parts, caller, request, selector.operationId, seconds);

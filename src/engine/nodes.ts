@@ -17,7 +17,7 @@ import { differing, isSame } from "./edits.ts";
 import { hostGroupFlaw, labelFlaws, nameFlaw } from "./names.ts";
 import { isUuid, selectNodes } from "./select.ts";
 import type { ClusterRef, NodeSelector } from "./select.ts";
-import { sizeFlaws } from "./sizes.ts";
+import { REASON_LENGTH_MAX, sizeFlaws } from "./sizes.ts";
 import type { Caller, Transact, Work } from "./transition.ts";
 
 export interface NewNode {
@@ -65,7 +65,6 @@ export interface NodeParts {
   readonly queue: Queue;
 }
 
-const REASON_LENGTH_MAX = 1_000;
 const CONTROLLER_LENGTH_MAX = 253;
 const REFUSALS_MAX = 100;
 

@@ -1,7 +1,7 @@
 /**
- * How large the JSON may be that callers store: variables, settings, arguments of steps. Each is read again with every node,
- * run and answer that has it, so a large one is paid for many times over. What was stored before there was a bound stays,
- * and may be changed as long as it does not grow.
+ * How large that may be what callers store: the JSON of variables, settings and arguments of steps, and reasons. Each is read
+ * again with every node, run and answer that has it, so a large one is paid for many times over. What was stored before there
+ * was a bound stays, and JSON may be changed as long as it does not grow.
  */
 import type { Refusal } from "../errors.ts";
 
@@ -17,6 +17,15 @@ export function sizeFlaws(what: string, value: unknown, path: readonly string[],
   if (bytes <= JSON_BYTES_MAX || bytes <= jsonBytes(before)) return [];
   const [given, max] = [bytes, JSON_BYTES_MAX].map((count) => count.toLocaleString("en"));
   return [{ code: "INVALID_INPUT", message: `${what} would take ${given} bytes as JSON, and at most ${max} are stored; keep what is so large where the steps can fetch it, and store its address.`, path }];
+}
+
+/** Characters of a reason: it is stored with each run and each transition that it is given for. */
+export const REASON_LENGTH_MAX = 1_000;
+
+/** What is wrong with the reason of a request, if it has one. */
+export function reasonFlaws(reason: string | undefined): Refusal[] {
+  if (reason === undefined || reason.length <= REASON_LENGTH_MAX) return [];
+  return [{ code: "INVALID_INPUT", message: `A reason has at most ${REASON_LENGTH_MAX} characters.`, path: ["input", "reason"] }];
 }
 
 function jsonBytes(value: unknown): number {

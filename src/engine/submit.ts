@@ -38,7 +38,7 @@ import { selectNodes } from "./select.ts";
 import type { NodeSelector, Selection } from "./select.ts";
 import { finishWhenDone } from "./settle.ts";
 import type { SettleParts } from "./settle.ts";
-import { sizeFlaws } from "./sizes.ts";
+import { reasonFlaws, sizeFlaws } from "./sizes.ts";
 import type { Caller, Transact, Work } from "./transition.ts";
 import { isVariables, overlay, variablesFlaws } from "./variables.ts";
 import { resolveWaves, waveFlaws } from "./waves.ts";
@@ -112,7 +112,6 @@ export interface SubmitParts extends SettleParts {
   readonly transact: Transact;
 }
 
-const REASON_LENGTH_MAX = 1_000;
 const KEY_LENGTH_MAX = 200;
 
 /** A verb on nodes. */
@@ -400,7 +399,7 @@ export function flawsOf(terms: Terms): Refusal[] {
   const invalid = (field: string, message: string) => flaws.push({ code: "INVALID_INPUT", message, path: ["input", field] });
   if (terms.maxParallel !== undefined && !(Number.isInteger(terms.maxParallel) && terms.maxParallel >= 1)) invalid("maxParallel", "maxParallel is a whole number of nodes, 1 or more; leave it out for no limit.");
   if (terms.idempotencyKey !== undefined && (terms.idempotencyKey.length === 0 || terms.idempotencyKey.length > KEY_LENGTH_MAX)) invalid("idempotencyKey", `An idempotency key has 1 to ${KEY_LENGTH_MAX} characters.`);
-  if ((terms.reason?.length ?? 0) > REASON_LENGTH_MAX) invalid("reason", `A reason has at most ${REASON_LENGTH_MAX} characters.`);
+  flaws.push(...reasonFlaws(terms.reason));
   if (terms.waves) flaws.push(...waveFlaws(terms.waves));
   if (terms.waves?.maxFailures !== undefined && terms.onFailure === "CLEAN_UP_ALL") invalid("onFailure", "CLEAN_UP_ALL ends everything with the first failure, so waves with maxFailures take CLEAN_UP_FAILED or LEAVE.");
   return [...flaws, ...variablesFlaws(terms.variables, ["input", "variables"])];

@@ -13,11 +13,11 @@ import { countFailed, hasQueued, hasUnfinishedInWaves, nextQueuedWave } from "..
 import { ENGINE, beginQueued } from "./begin.ts";
 import type { BeginParts } from "./begin.ts";
 import { isUuid } from "./select.ts";
+import { reasonFlaws } from "./sizes.ts";
 import type { Caller, Transact, Work } from "./transition.ts";
 
 const WAVES_MAX = 1_000;
 const PAUSE_SECONDS_MAX = 30 * 86_400;
-const REASON_LENGTH_MAX = 1_000;
 
 /** What is wrong with waves as they are asked for. */
 export function waveFlaws(wish: WavesWish): readonly Refusal[] {
@@ -113,7 +113,8 @@ export type WavesAnswer = { readonly operationId: string | null; readonly refusa
 
 /** Moves the waves of an operation on, halts or resumes them. */
 export async function steerWaves(transact: Transact, parts: BeginParts, caller: Caller, { operationId: id, action, reason }: WavesRequest): Promise<WavesAnswer> {
-  if ((reason?.length ?? 0) > REASON_LENGTH_MAX) return refused({ code: "INVALID_INPUT", message: `A reason has at most ${REASON_LENGTH_MAX} characters.`, path: ["input", "reason"] });
+  const flaws = reasonFlaws(reason);
+  if (flaws.length > 0) return { operationId: null, refusals: flaws };
   return transact(async (work): Promise<WavesAnswer> => {
     const operation = isUuid(id) ? await lockOperation(work.tx, id) : undefined;
     if (!operation) return refused({ code: "NOT_FOUND", message: `There is no operation ${id}.`, missing: [id], path: ["input", "operationId"] });

@@ -15,6 +15,7 @@ import type { PlannedStep } from "../store/records.ts";
 import { ENGINE } from "./begin.ts";
 import { stepUnderWay, tellOfPending } from "./interrupt.ts";
 import { stepLabel } from "./plan.ts";
+import { reasonFlaws } from "./sizes.ts";
 import { refusedWhole } from "./submit.ts";
 import type { NodeAnswer, SubmitAnswer, SubmitParts } from "./submit.ts";
 import type { Caller, Work } from "./transition.ts";
@@ -27,6 +28,8 @@ export interface WithdrawRequest {
 }
 
 export async function withdrawAbort(parts: SubmitParts, caller: Caller, request: WithdrawRequest): Promise<SubmitAnswer> {
+  const flaws = reasonFlaws(request.reason);
+  if (flaws.length > 0) return refusedWhole(flaws);
   return parts.transact(async (work) => {
     const found = await selectWork(work.tx, request.work, false);
     if ("refusals" in found) return refusedWhole(found.refusals);

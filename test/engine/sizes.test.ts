@@ -1,6 +1,6 @@
-/** Bounds on JSON that callers store: refused when it is written, and what was stored before there were any stays of use. */
+/** Bounds on what callers store, JSON and reasons: refused when it is written, and what was stored before there were any stays of use. */
 import { afterAll, describe, expect, test } from "vitest";
-import { JSON_BYTES_MAX } from "../../src/engine/sizes.ts";
+import { JSON_BYTES_MAX, REASON_LENGTH_MAX } from "../../src/engine/sizes.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import { aDriver } from "../support/driver.ts";
 
@@ -70,6 +70,27 @@ test("steps that are chosen or saved are counted with their arguments", async ()
   expect((await engine.createRunbook(ALICE, { name: aName(), steps })).refusals).toEqual(refusal("input.steps"));
   const node = await ostler.aNode().in("MANAGEABLE").made();
   expect((await ostler.submit("CLEAN", [node], { options: { steps } })).refusals).toEqual(refusal("input.steps"));
+});
+
+// One of a megabyte could be stored with each run and each transition of ten thousand nodes.
+test("a reason has at most so many characters, whatever it is given for", async () => {
+  const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { callback: true } }).made();
+  const operationId = await ostler.begin("DEPLOY", [node]);
+  await ostler.nodeBecomes(node, "DEPLOY_WAIT");
+  const before = await ostler.dump();
+  const work = { operationId };
+  const asked = [
+    (reason: string) => engine.abort(ALICE, { work, reason }),
+    (reason: string) => engine.stop(ALICE, { work, reason }),
+    (reason: string) => engine.withdrawAbort(ALICE, { work, reason }),
+    (reason: string) => engine.unhold(ALICE, { work, reason }),
+    (reason: string) => engine.steerWaves(ALICE, { operationId, action: "HALT", reason }),
+    (reason: string) => ostler.submit("INSPECT", [node], { reason }),
+  ];
+  for (const ask of asked) expect((await ask("x".repeat(REASON_LENGTH_MAX + 1))).refusals).toEqual([{ code: "INVALID_INPUT", path: ["input", "reason"], message: "A reason has at most 1000 characters." }]);
+  expect(await ostler.changesSince(before)).toEqual([]);
+  expect((await engine.abort(ALICE, { work, reason: "x".repeat(REASON_LENGTH_MAX) })).refusals).toEqual([]);
+  await ostler.operationEnds(operationId);
 });
 
 test("settings of a driver are counted with their secrets, which are not told", async () => {
