@@ -33,8 +33,8 @@ export function leftUntil(deadline: Date): number {
   return deadline instanceof Deadline ? deadline.leftMs : deadline.getTime() - Date.now();
 }
 
-/** Longest delay of one timer. */
-const TIMER_MS_MAX = 2 ** 31 - 1;
+/** Longest delay of one timer; a longer one is waited for in pieces. */
+export const TIMER_MS_MAX = 2 ** 31 - 1;
 
 /** Does something when a deadline has passed, however long it is held until then. Answers how to call that off. */
 export function whenOver(deadline: Date, work: () => void): () => void {

@@ -10,7 +10,7 @@ import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { messageOf } from "../../errors.ts";
 import type { Log } from "../../log.ts";
-import { leftUntil } from "../deadline.ts";
+import { leftUntil, whenOver } from "../deadline.ts";
 import type { DriverMemory, Json } from "../driver.ts";
 import { createMask } from "../mask.ts";
 import { createBucket } from "./bucket.ts";
@@ -83,7 +83,6 @@ const OVERDUE_GRACE_MS = 1_000;
 /** What the process has sent before it ended may come after the news of its end. */
 const LAST_WORDS_MS = 1_000;
 const ALIVE_EVERY_MS = 2_000;
-const TIMER_MS_MAX = 2 ** 31 - 1;
 /** Printed lines: a burst, and so many a second; what is too much has to wait where it is written. */
 const PRINTED = { burst: 500, perSecond: 100, lengthMax: 4_000, pauseMs: 1_000 } as const;
 const SECRETS_MAX = 64;
@@ -206,7 +205,6 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
     mask = createMask(secrets);
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();
     const timers: NodeJS.Timeout[] = [];
-    const later = (work: () => void, ms: number) => timers.push(setTimeout(work, Math.min(ms, TIMER_MS_MAX)));
     const mine: Open = {
       id,
       job,
@@ -224,24 +222,20 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
       const since = performance.now();
       if (!mine.toldToEnd) wire.send({ kind: "end", id, reason: tell(reason) });
       mine.toldToEnd = true;
-      later(() => kill(`${job.what} went on ${Math.round((performance.now() - since) / 100) / 10} s after it was told to end`), grace);
-    };
-    const overdue = () => {
-      const left = leftUntil(job.deadline);
-      if (left > 0) later(overdue, left);
-      else endCall(Object.assign(new Error("The call's time is over."), { name: "TimeoutError" }), OVERDUE_GRACE_MS);
+      timers.push(setTimeout(() => kill(`${job.what} went on ${Math.round((performance.now() - since) / 100) / 10} s after it was told to end`), grace));
     };
     const onAbort = () => endCall(job.signal.reason, leftUntil(job.deadline) <= 0 ? OVERDUE_GRACE_MS : graceMs);
     open = mine;
     become("called");
     wire.sendLine(line);
-    overdue();
+    const calm = whenOver(job.deadline, () => endCall(Object.assign(new Error("The call's time is over."), { name: "TimeoutError" }), OVERDUE_GRACE_MS));
     if (job.signal.aborted) onAbort();
     else job.signal.addEventListener("abort", onAbort, { once: true });
     try {
       return await promise;
     } finally {
       job.signal.removeEventListener("abort", onAbort);
+      calm();
       for (const timer of timers) clearTimeout(timer);
       for (const timing of mine.timings.values()) timing.fail(new Error("The call has ended."));
     }
