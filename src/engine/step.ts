@@ -1,11 +1,11 @@
 /**
- * Performs one step: calls the driver, bounds it, and turns whatever comes of it into one of five outcomes. Nothing is
+ * Performs one step: calls the driver, bounds it, and turns whatever comes of it into one of four outcomes. Nothing is
  * stored here, and a driver can do what it likes: throw, hang, return junk, ignore its signal. Each is an outcome.
  */
 import { messageOf } from "../errors.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { BootDevice, Call, Driver, DriverError, NodePower, PowerAction, PowerState, StepCall, StepResult } from "../drivers/driver.ts";
-import { Deadline, leftUntil, whenOver } from "../drivers/deadline.ts";
+import { Deadline, TIMER_MS_MAX, leftUntil, whenOver } from "../drivers/deadline.ts";
 import { inLane } from "../drivers/isolation/lanes.ts";
 import { findStep } from "../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, Registry } from "../drivers/registry.ts";
@@ -82,7 +82,7 @@ export interface StepRequest {
   readonly abort: AbortSignal;
   /** Fires when nobody waits for the step any longer, though it must not be cut: it is left to itself. */
   readonly abandon: AbortSignal;
-  /** How long a cut step may take to end before it is left to itself. */
+  /** How long a step that was told to end may take to do so before it is left to itself. */
   readonly graceMs: number;
   readonly log: Log;
   readonly said: Said;
@@ -95,8 +95,6 @@ export interface Said {
   progress(percent: number, message: string | null): void;
 }
 
-/** Longest delay of one timer; a longer one is waited for in pieces. */
-const TIMER_MAX_MS = 2 ** 31 - 1;
 /** How long a step waits for a call-back that does not say how long: for a boot, or an agent that reports. */
 const SILENCE_SECONDS = 1_800;
 /** An output is for people and later steps, not for files. */
@@ -123,23 +121,24 @@ async function performed(request: StepRequest): Promise<StepOutcome> {
     (error: unknown): StepOutcome => ({ ...failureOf(error, machine.redactor), powerState: power.state }),
   );
   const timers: NodeJS.Timeout[] = [];
+  /** The outcome of a step that has been told to end: when it has, or has been given the time to. Until then nothing else may begin on the machine. */
+  const ending = (outcome: (ignoredSignal: boolean) => StepOutcome) =>
+    new Promise<StepOutcome>((give) => {
+      void work.then(() => give(outcome(false)));
+      timers.push(setTimeout(() => give(outcome(true)), graceMs));
+    });
   const expired = new Promise<StepOutcome>((give) => {
     const check = () => {
       const left = leftUntil(request.deadline);
-      if (left > 0) return void timers.push(setTimeout(check, Math.min(left, TIMER_MAX_MS)));
+      if (left > 0) return void timers.push(setTimeout(check, Math.min(left, TIMER_MS_MAX)));
       end.abort(new Error("The step's time is over."));
-      give({ kind: "failed", code: "TIMEOUT", reason: `${step.interface}.${step.name} did not end within ${step.timeoutSeconds} s`, retryable: true, powerState: power.state });
+      const reason = `${step.interface}.${step.name} did not end within ${step.timeoutSeconds} s`;
+      give(ending((ignoredSignal) => ({ kind: "failed", code: "TIMEOUT", reason: ignoredSignal ? `${reason} and may still be at work` : reason, retryable: true, powerState: power.state })));
     };
     check();
   });
   const cut = new Promise<StepOutcome>((give) => {
-    const onAbort = () => {
-      const obeyed = work.then((): StepOutcome => ({ kind: "aborted", ignoredSignal: false, powerState: power.state }));
-      const late = new Promise<StepOutcome>((leave) => {
-        timers.push(setTimeout(() => leave({ kind: "aborted", ignoredSignal: true, powerState: power.state }), graceMs));
-      });
-      give(Promise.race([obeyed, late]));
-    };
+    const onAbort = () => give(ending((ignoredSignal) => ({ kind: "aborted", ignoredSignal, powerState: power.state })));
     if (abort.aborted) onAbort();
     else abort.addEventListener("abort", onAbort, { once: true });
   });
@@ -148,9 +147,10 @@ async function performed(request: StepRequest): Promise<StepOutcome> {
     if (request.abandon.aborted) leave();
     else request.abandon.addEventListener("abort", leave, { once: true });
   });
+  // What a step answers that has been told to end counts no more. Its driver may have seen before us that its time is over.
+  const ended = work.then((outcome) => (signal.aborted || (outcome.kind === "failed" && leftUntil(request.deadline) <= 0) ? new Promise<never>(() => {}) : outcome));
   try {
-    const outcome = await Promise.race([cut, abandoned, work, expired]);
-    return abort.aborted && outcome.kind !== "aborted" ? await cut : outcome;
+    return await Promise.race([cut, abandoned, expired, ended]);
   } finally {
     for (const timer of timers) clearTimeout(timer);
   }
@@ -281,7 +281,8 @@ async function within<T>(deadline: Date, end: AbortSignal, work: (signal: AbortS
   if (signal.aborted) leave();
   else signal.addEventListener("abort", leave, { once: true });
   try {
-    const done = work(signal);
+    // A driver that fails at the deadline may have seen before us that it has passed.
+    const done = work(signal).catch((error: unknown) => (leftUntil(deadline) > 0 ? Promise.reject(error) : over.promise));
     done.catch(() => {});
     return await Promise.race([done, over.promise]);
   } finally {

@@ -1,0 +1,75 @@
+/** One entry of a step whose time is over: nothing else begins on the machine before it has ended, and its outcome is that it took too long, whatever its driver says then. */
+import { setImmediate as turn } from "node:timers/promises";
+import { pino } from "pino";
+import { expect, test } from "vitest";
+import { Deadline, leftUntil } from "../../src/drivers/deadline.ts";
+import type { StepCall, StepResult } from "../../src/drivers/driver.ts";
+import { createRedactor } from "../../src/engine/redact.ts";
+import { performStep, readPower } from "../../src/engine/step.ts";
+import type { Machine, StepRequest } from "../../src/engine/step.ts";
+
+const log = pino({ enabled: false });
+const never = () => new AbortController().signal;
+const OVER = { kind: "failed", code: "TIMEOUT", reason: "clean.wipe did not end within 60 s", retryable: true };
+
+/** A machine whose driver does this in the step `clean.wipe`, and when its power is read. */
+function aMachine(work: (call: Pick<StepCall<unknown>, "signal" | "deadline">) => Promise<unknown>): Machine {
+  const driver = { name: "lab", power: { read: work }, clean: { steps: [{ name: "wipe", phase: "clean", run: work }] } };
+  return {
+    node: { id: "n", name: "n", powerState: "OFF", labels: {}, powerProblem: null },
+    composition: { giver: () => driver, drivers: [driver] },
+    redactor: createRedactor([]),
+    settingsOf: () => ({}),
+  } as unknown as Machine;
+}
+
+const entered = (work: Parameters<typeof aMachine>[0], more: Partial<StepRequest> = {}) =>
+  performStep({
+    machine: aMachine(work),
+    step: { interface: "clean", name: "wipe", phase: "clean", driver: "lab", args: {}, timeoutSeconds: 60 },
+    part: "RUN",
+    deadline: new Deadline(20),
+    confirm: async () => {},
+    abort: never(),
+    abandon: never(),
+    graceMs: 60_000,
+    log,
+    said: { line() {}, progress() {} },
+    ...more,
+  } as unknown as StepRequest);
+
+const fired = ({ signal }: Pick<StepCall<unknown>, "signal">) => new Promise<void>((go) => signal.addEventListener("abort", () => go(), { once: true }));
+/** Fails as soon as its time is over, before any timer of ours can have run. */
+const failsAtTheDeadline = async ({ deadline }: Pick<StepCall<unknown>, "deadline">): Promise<never> => {
+  while (leftUntil(deadline) > 0);
+  throw new Error("the driver's own word for it");
+};
+
+test("has no outcome before it has ended", async () => {
+  const told = Promise.withResolvers<void>();
+  const end = Promise.withResolvers<StepResult>();
+  let outcome: unknown;
+  const over = entered(async (call) => {
+    await fired(call);
+    told.resolve();
+    return end.promise;
+  }).then((came) => (outcome = came));
+  await told.promise;
+  for (let turns = 0; turns < 10; turns += 1) await turn();
+  expect(outcome).toBeUndefined();
+  end.resolve({ kind: "done" });
+  expect(await over).toMatchObject(OVER);
+});
+
+test("is left to itself when it does not end when it is told to, which its failure says", async () => {
+  expect(await entered(() => new Promise(() => {}), { graceMs: 20 })).toMatchObject({ ...OVER, reason: `${OVER.reason} and may still be at work` });
+});
+
+test("has taken too long, though its driver fails at that moment in words of its own", async () => {
+  expect(await entered(failsAtTheDeadline)).toMatchObject(OVER);
+});
+
+test("so has a reading of the power", async () => {
+  const reading = await readPower(aMachine(failsAtTheDeadline), { deadline: new Deadline(20), all: new Deadline(60_000) }, never(), log);
+  expect(reading).toEqual({ code: "TIMEOUT", reason: "the BMC did not answer in time" });
+});
