@@ -332,6 +332,13 @@ describe("what a call leaves behind harms no other", () => {
     expect(pidOf(await lab.run("sound"))).not.toBe(first);
   });
 
+  test("one that leaves a timer that throws between two calls: its process ends, and is not kept for a next one", async () => {
+    await using lab = await openLab({ workers: 1 });
+    const first = pidOf(await lab.run("leaves a timer that throws between two calls"));
+    await eventually("it is told", () => lab.log.some((line) => line.includes("threw after its call had ended: left behind")));
+    await eventually("it ends", () => !isAlive(first));
+  });
+
   test("one that leaves a timer that goes on: its process is given no other call, and is killed in the end", async () => {
     await using lab = await openLab({ workers: 1 });
     const first = pidOf(await lab.run("leaves a timer that goes on", { file: aFile() }));
@@ -593,6 +600,15 @@ describe("processes", () => {
     } finally {
       delete process.env["EVIL_CLOSED"];
     }
+  });
+
+  test("let their driver close once, however often they are told to end", async () => {
+    const file = aFile();
+    process.env["EVIL_CLOSED"] = file;
+    onTestFinished(() => void delete process.env["EVIL_CLOSED"]);
+    const { worker } = await openWorker();
+    await Promise.all([worker.close(), worker.close()]);
+    expect(readFileSync(file, "utf8").trim().split("\n")).toHaveLength(1);
   });
 
   test("are gone when the service ends in the middle of a call", async () => {

@@ -154,10 +154,11 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
     call,
     async close() {
       if (state === "ended") return;
+      const isTold = isClosing;
       isClosing = true;
       hold(true);
       if (state === "called") kill("the service ends");
-      else {
+      else if (!isTold) {
         wire.send({ kind: "close" });
         setTimeout(() => kill("it did not close in time"), CLOSE_MS).unref();
       }
@@ -254,7 +255,8 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
         return void remember(message);
       case "late":
         spent = true;
-        return log.warn(`A call of driver "${plugin.name}" that had ended ${mask.all(message.text)}; its process is replaced.`);
+        log.warn(`A call of driver "${plugin.name}" that had ended ${mask.all(message.text)}; its process is replaced.`);
+        return state === "idle" ? become("idle") : undefined;
       case "clean":
         return state === "busy" ? become("idle") : undefined;
       case "line":

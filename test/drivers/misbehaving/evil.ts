@@ -146,6 +146,12 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
     inTheNextCall(() => void Promise.reject(new Error("left behind")));
     return { kind: "done", output: { pid: process.pid } };
   },
+  "leaves a timer that throws between two calls": () => {
+    setTimeout(() => {
+      throw new Error("left behind");
+    }, 20).unref();
+    return { kind: "done", output: { pid: process.pid } };
+  },
   "leaves a timer that goes on": ({ settings: { file } }) => {
     setInterval(() => appendFileSync(file, "."), 5);
     return { kind: "done", output: { pid: process.pid } };
