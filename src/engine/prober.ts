@@ -83,10 +83,16 @@ export function createProber(parts: ProberParts): Prober {
     const secrets = await discoverySecretsOf(database.reader, operationId);
     const base = { operation, driverName: chosen.driver, redactor: createRedactor(Object.values(secrets).filter((value) => typeof value === "string")) };
     const driver = registry.get(chosen.driver);
-    if (!driver || !canDiscover(driver)) return { ...base, driver: `driver "${chosen.driver}" ${driver ? "cannot discover nodes any more" : "is not loaded any more"}`, settings: {} };
-    const result = await driver.discover.settings["~standard"].validate({ ...chosen.settings, ...secrets });
-    if (result.issues) return { ...base, driver: `driver "${driver.name}" does not take these settings any more`, settings: {} };
-    return { ...base, driver, settings: result.value as Readonly<Record<string, never>> };
+    const unfit = (why: string): Held => ({ ...base, driver: `driver "${chosen.driver}" ${why}`, settings: {} });
+    if (!driver) return unfit("is not loaded any more");
+    if (!canDiscover(driver)) return unfit("cannot discover nodes any more");
+    try {
+      const result = await driver.discover.settings["~standard"].validate({ ...chosen.settings, ...secrets });
+      return result.issues ? unfit("does not take these settings any more") : { ...base, driver, settings: result.value as Readonly<Record<string, never>> };
+    } catch {
+      // What it threw may hold a secret.
+      return unfit("fails when it is to check these settings; report that to whoever wrote it");
+    }
   }
 
   async function probeAll(held: Held, cut: AbortController): Promise<void> {

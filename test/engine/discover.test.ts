@@ -401,6 +401,18 @@ describe("a process that ends", () => {
     expect(await here.operationEnds(id)).toMatchObject({ state: "FAILED", firstFailure: { code: "UNSUPPORTED_BY_DRIVER", message: expect.stringContaining("not loaded any more") } });
   });
 
+  // Its job was tried again for ever.
+  test("whose successor has a driver that throws when it is to check settings fails what is left, and tells nobody what it threw", async () => {
+    await using here = await engineUnderTest({ drivers: [finder], started: false });
+    const settings = z.looseObject({}).transform((): never => {
+      throw new Error(`no such field: ${PASSWORD}`);
+    });
+    const { operationId } = await here.engine.discoverNodes(ALICE, { addresses: ["10.9.9.9"], driver: "finder", settings: { password: PASSWORD } });
+    await here.another({ started: true, drivers: [discovering("finder", { discover: { settings, probe: finder.discover?.probe } })] });
+    expect(await here.operationEnds(operationId ?? "")).toMatchObject({ state: "FAILED", firstFailure: { code: "UNSUPPORTED_BY_DRIVER", message: expect.stringContaining("report that to whoever wrote it") } });
+    expect((await here.dump()).filter((row) => row.includes(PASSWORD))).toEqual([]);
+  });
+
   test("and loses the job altogether is found out", async () => {
     await using here = await engineUnderTest({ started: false });
     const { operationId } = await here.engine.discoverNodes(ALICE, { addresses: ["10.0.0.1"], driver: "fake" });
