@@ -23,7 +23,7 @@ export interface Made {
   readonly callbacks: CallBack[];
   readonly nemesis: (Nemesis | Phase)[];
   readonly replicas: (Replica | Sample)[];
-  readonly final: Record<"nodes" | "operations" | "runs" | "plans" | "attempts" | "transitions" | "anomalies" | "lifecycle_edges" | "feed_position", Values[]>;
+  readonly final: Record<"nodes" | "operations" | "runs" | "plans" | "attempts" | "transitions" | "anomalies" | "step_log" | "lifecycle_edges" | "feed_position", Values[]>;
 }
 
 const WALL_MS = Date.UTC(2026, 0, 1);
@@ -53,7 +53,7 @@ export function goodHistory(): Made {
     callbacks: [],
     nemesis: [],
     replicas: [],
-    final: { nodes: [], operations: [], runs: [], plans: [], attempts: [], transitions: [], anomalies: [], lifecycle_edges: [], feed_position: [] },
+    final: { nodes: [], operations: [], runs: [], plans: [], attempts: [], transitions: [], anomalies: [], step_log: [], lifecycle_edges: [], feed_position: [] },
   };
   const { requests, driver, callbacks, nemesis, replicas, final } = made;
   let last = 0;
@@ -76,7 +76,7 @@ export function goodHistory(): Made {
     const row = final.nodes.find(({ name }) => name === node);
     const from = row?.["state"] ?? null;
     if (row) Object.assign(row, { state: to, transition_count: Number(row["transition_count"]) + 1 });
-    else final.nodes.push({ id: `id-${node}`, name: node, state: to, transition_count: 1, labels: { group: node === "n2" ? "a" : "b" } });
+    else final.nodes.push({ id: `id-${node}`, name: node, state: to, transition_count: 1, presence: "UNSEEN", maintenance_reason: null, labels: { group: node === "n2" ? "a" : "b" } });
     const operation = final.runs.find(({ id }) => id === runId)?.["operation_id"] ?? null;
     final.transitions.push({ node_id: `id-${node}`, node_name: node, from_state: from, to_state: to, event, sequence: Number(row?.["transition_count"] ?? 1), operation_id: operation, run_id: runId, step: null, actor: "c", reason: null, at: iso(t) });
   }
@@ -85,7 +85,7 @@ export function goodHistory(): Made {
     const operation = `op-${node}-${t}`;
     const id = `run-${node}-${t}`;
     final.operations.push({ id: operation, kind, state: "SUCCEEDED", wish: null, wish_by: null, idempotency_key: key, on_failure: "LEAVE", first_failure: null, created_at: iso(t), finished_at: null });
-    final.runs.push({ id, operation_id: operation, node_id: `id-${node}`, node_name: node, purpose: "WORK", state: "SUCCEEDED", wish: null, wait_reason: null, owner: null, plan_hash: plan, target, callback_secret: `secret-${id}`, generation: 0, failure: null, created_at: iso(t), finished_at: null });
+    final.runs.push({ id, operation_id: operation, node_id: `id-${node}`, node_name: node, purpose: "WORK", state: "SUCCEEDED", wish: null, moves_state: true, wait_reason: null, owner: null, plan_hash: plan, target, callback_secret: `secret-${id}`, generation: 0, failure: null, created_at: iso(t), finished_at: null });
     return id;
   }
 
@@ -103,7 +103,7 @@ export function goodHistory(): Made {
   }
 
   /** An entry of a step; answers its path. */
-  function enter(t: number, left: number, how: Leave["how"], { driver: at }: At, runId: string, step: number, more: Partial<Enter> = {}): string {
+  function enter(t: number, left: number, how: Leave["how"], { driver: at }: At, runId: string, step: number, more: Partial<Enter> = {}, detail: string | null = null): string {
     const run = final.runs.find(({ id }) => id === runId) ?? {};
     const attempt = attemptOf(runId, step) ?? {};
     if (more.part !== "abort") {
@@ -116,7 +116,7 @@ export function goodHistory(): Made {
       t, k: "enter", entry, ...at, node: String(run["node_name"]), attemptKey: `${runId}:${step}:1`, phase: "clean", step: step === WIPE ? "wipe" : "boot", part: "run",
       memo: false, callback: false, idempotent: step === WIPE, interruptible: "ALWAYS", deadline: String(attempt["deadline_at"]), timeoutSeconds: 600, path, ...more,
     });
-    driver.push({ t: left, k: "leave", entry, how, detail: null });
+    driver.push({ t: left, k: "leave", entry, how, detail });
     return path;
   }
 
@@ -138,7 +138,7 @@ export function goodHistory(): Made {
   /** Waits for its machine to call back. */
   function boot(t: number, at: At, node: string, runId: string, calls?: (path: string) => void): void {
     begin(t + 210, runId, BOOT);
-    const path = enter(t + 220, t + 260, "wait", at, runId, BOOT);
+    const path = enter(t + 220, t + 260, "wait", at, runId, BOOT, {}, "call-back or 30 s");
     move(t + 270, node, "wait", "CLEAN_WAIT", runId);
     callBack(t + 400, "good", node, runId, path, 202);
     move(t + 420, node, "resume", "CLEANING", runId);
@@ -149,9 +149,9 @@ export function goodHistory(): Made {
     endRun(t + 510, runId);
   }
 
-  function clean(t: number, { replica }: At, node: string, answered = true): string {
+  function clean(t: number, { replica }: At, node: string, { answered = true, plan = "p" } = {}): string {
     const key = `key-${node}-${t}`;
-    const runId = beginRun(t, node, { key });
+    const runId = beginRun(t, node, { key, plan });
     move(t, node, "clean", "CLEANING", runId);
     ask(t - 10, replica, "cleanNodes", [node], { nodes: { names: [node] } }, key, answered ? { operationId: `op-${node}-${t}`, replayed: false, refusals: [], results: [accepted(node, runId)] } : undefined);
     return runId;
@@ -173,7 +173,11 @@ export function goodHistory(): Made {
     process(0, at, "started");
     process(500, at, "ready");
   }
-  final.plans.push({ hash: "p", steps: [{ interface: "clean", name: "wipe", phase: "clean" }, { interface: "clean", name: "boot", phase: "clean" }] }, { hash: "v", steps: [{ interface: "power", name: "verify", phase: "verify" }] });
+  const planned = (label: string, phaseOf: string, timeoutSeconds: number) => ({ interface: label.split(".")[0], name: label.split(".")[1], phase: phaseOf, kept: false, retries: 0, timeoutSeconds });
+  const store = (hash: string, ...steps: readonly Values[]) => void final.plans.push({ hash, steps, plan: { steps, bestEffort: false } });
+  store("p", planned("clean.wipe", "clean", 600), planned("clean.boot", "clean", 600));
+  store("short", planned("clean.wipe", "clean", 10), planned("clean.boot", "clean", 10));
+  store("v", planned("power.verify", "verify", 60));
   ask(1_000, "r1", "registerNodes", NODES, {}, null, { operationId: null, replayed: null, refusals: [], results: [] });
   for (const node of NODES) move(1_010, node, "register", "ENROLLED", null);
   for (const node of NODES) {
@@ -224,7 +228,7 @@ export function goodHistory(): Made {
 
   // The fourth's driver hangs until its deadline, under a clock that lies.
   blow("clock", "r1", 19_000, 40_000);
-  const hung = clean(20_000, R1_AGAIN, "n4");
+  const hung = clean(20_000, R1_AGAIN, "n4", { plan: "short" });
   begin(20_100, hung, WIPE, 10);
   enter(20_110, 20_200, "hang", R1_AGAIN, hung, WIPE);
   const timeOut = { code: "TIMEOUT", message: "Node n4: clean.wipe failed: clean.wipe did not end within 10 s.", step: "clean.wipe" };
@@ -270,7 +274,7 @@ export function goodHistory(): Made {
   blow("disk-full", "postgres", 80_000, 85_000);
 
   // A request that took effect and was not answered is repeated; one that was not answered had none; and a key comes with another input.
-  const repeated = clean(96_000, R1_AGAIN, "n3", false);
+  const repeated = clean(96_000, R1_AGAIN, "n3", { answered: false });
   wipe(96_000, R1_AGAIN, repeated);
   boot(96_000, R1_AGAIN, "n3", repeated);
   ask(97_000, "r2", "cleanNodes", ["n3"], { nodes: { names: ["n3"] } }, "key-n3-96000", { operationId: "op-n3-96000", replayed: true, refusals: [], results: [accepted("n3", repeated)] });
@@ -288,7 +292,7 @@ export function goodHistory(): Made {
   for (let t = 1_000; t < OVER; t += 5_000) for (const at of t < 6_000 ? [R1, R2] : t < 112_000 ? [R1_AGAIN, R2] : [R1_AGAIN]) replicas.push({ t, k: "sample", what: "memory", replica: at.replica, pid: at.pid, value: 150 * 2 ** 20 + t });
 
   // The second replica is told to go, with a request in its hands.
-  ask(110_900, "r2", "setMaintenance", ["n1"], {}, null, { operationId: null, replayed: null, refusals: [], results: [], after: 1_300 });
+  ask(110_900, "r2", "setMaintenance", ["n1"], { reason: null }, null, { operationId: null, replayed: null, refusals: [], results: [], after: 1_300 });
   blow("term", "r2", 112_000, 113_500);
   process(112_000, R2, "told");
   process(113_500, R2, "ended", 0);
@@ -298,6 +302,7 @@ export function goodHistory(): Made {
 
   final.transitions.sort((a, b) => String(a["at"]).localeCompare(String(b["at"])));
   for (const [index, row] of final.transitions.entries()) row["position"] = index + 1;
+  for (const { id } of final.runs) final.step_log.push({ run_id: id, lines: 3, first: 1, last: 3 });
   final.feed_position.push({ id: true, position: String(final.transitions.length) });
   final.lifecycle_edges.push(...[...EDGES].map((edge) => edge.split(" ")).map(([from_state, event, to_state]) => ({ from_state, event, to_state })));
   made.streams.push(...streamsOf(final.transitions));

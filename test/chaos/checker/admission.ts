@@ -10,16 +10,16 @@
 import { phasesOf } from "../../durability/expectations.ts";
 import type { Kind, Options } from "../../durability/expectations.ts";
 import { AT_REST } from "../../durability/rules.ts";
-import { told } from "./answers.ts";
-import { TOLERANCE_MS, keyOf } from "./history.ts";
+import { TOLERANCE_MS, keyOf, told } from "./history.ts";
 import type { Asked, History, RunRow, TransitionRow } from "./history.ts";
 import type { Findings } from "./verdict.ts";
 import { overlap } from "./intervals.ts";
 
 /** What a transition's time may be before others see it, and a run's end before it is out of the way, in ms: a transaction that takes its time. */
-const SEEN_MS = 10_000;
+export const SEEN_MS = 10_000;
 
-const KINDS: Readonly<Record<string, Kind>> = {
+/** The kind of operation that a verb starts; a restart starts one of the kind that it goes on with. */
+export const KINDS: Readonly<Record<string, Kind>> = {
   manageNodes: "MANAGE", inspectNodes: "INSPECT", cleanNodes: "CLEAN", commissionNodes: "COMMISSION", deployNodes: "DEPLOY",
   undeployNodes: "UNDEPLOY", updateNodes: "UPDATE", decommissionNodes: "DECOMMISSION", setPower: "POWER",
 };

@@ -1,8 +1,9 @@
 /** What was answered, and what came of it: P1, P2, P17. An answer is a promise; no answer promises nothing. */
 import { isDeepStrictEqual } from "node:util";
 import { Findings } from "./verdict.ts";
-import { TOLERANCE_MS } from "./history.ts";
-import type { Asked, History, OperationRow, Told } from "./history.ts";
+import { KINDS } from "./admission.ts";
+import { TOLERANCE_MS, told } from "./history.ts";
+import type { Asked, History, NodeRow, OperationRow, RunRow, Told } from "./history.ts";
 
 /** Verbs whose answer names the operation that is to end, not one that they start. */
 const INTERRUPTS = new Set(["abort", "stop", "withdrawAbort"]);
@@ -10,15 +11,10 @@ const INTERRUPTS = new Set(["abort", "stop", "withdrawAbort"]);
 /** How soon after an answer a blow has to fall for the answer to be one that was hardly given, in ms. */
 const HARDLY_MS = 1_000;
 
-/** The answer, if there was one with data in it. */
-export function told({ answer }: Asked): Told | null {
-  return answer?.ok === true ? answer : null;
-}
-
 /**
  * P1: what was accepted is stored before the answer. So the operation of every answer that a client has received is there at
- * the end, with the run that each accepted node was told, on that node; and a registered node has its first transition. Answers
- * are written down by a process that is never hurt, and only when they have been read whole, so an answer that was lost on its way
+ * the end, with the run that each accepted node was told, on that node; a registered node has its first transition; and a node says
+ * of its maintenance and its presence what one of the requests has said that may have been the last. Answers are written down by a process that is never hurt, and only when they have been read whole, so an answer that was lost on its way
  * is none, and whatever happened to its request is right.
  */
 export function checkDurable(history: History): Findings {
@@ -36,7 +32,36 @@ export function checkDurable(history: History): Findings {
     if (harms.some(({ name, t }) => soon(name, t))) findings.fact("of them less than a second before their replica was killed");
     if (restarts.some(({ name, t }) => soon(name, t))) findings.fact("of them less than a second before the database was stopped");
   }
+  for (const mark of MARKS) judgeMark(history, mark, findings);
   return findings;
+}
+
+/** What a request sets anew on each node that it names, whatever was there. */
+interface MarkOfNodes {
+  readonly verb: string;
+  readonly of: (node: NodeRow) => string | null;
+  readonly saidBy: (input: Readonly<Record<string, unknown>>) => unknown;
+}
+
+const MARKS: readonly MarkOfNodes[] = [
+  { verb: "setMaintenance", of: ({ maintenance }) => maintenance, saidBy: ({ reason }) => reason ?? null },
+  { verb: "reportPresence", of: ({ presence }) => presence, saidBy: ({ event }) => event },
+];
+
+function judgeMark({ asked, nodes }: History, { verb, of, saidBy }: MarkOfNodes, findings: Findings): void {
+  const byNode = Map.groupBy(asked.filter(({ request }) => request.verb === verb).flatMap((one) => one.request.nodes.map((name) => ({ name, one }))), ({ name }) => name);
+  const isDone = (one: Asked) => told(one)?.refusals.length === 0;
+  for (const node of nodes.values()) {
+    const about = (byNode.get(node.name) ?? []).map(({ one }) => one);
+    const done = about.filter(isDone);
+    if (done.length === 0) continue;
+    findings.fact(`nodes whose last ${verb} was looked for`);
+    const lastSent = Math.max(...done.map(({ request }) => request.t));
+    const possible = about.filter((one) => (told(one)?.t ?? Infinity) >= lastSent);
+    if (!possible.some(({ request }) => saidBy((request.input ?? {}) as Readonly<Record<string, unknown>>) === of(node))) {
+      findings.violation("lost", `Node ${node.name} says ${JSON.stringify(of(node))} at the end, and no ${verb} that may have been the last has said so.`, node, ...possible.flatMap(({ request, answer }) => [request, answer]));
+    }
+  }
 }
 
 /** Whether the answer promised anything that is kept. */
@@ -79,8 +104,9 @@ function namesOf(nodes: History["nodes"], transitions: History["transitions"]): 
  * P2: one key, one operation, however often it is sent and whatever became of the answers. Of all that is answered to one key
  * with one input there is one operation, and at most one answer that does not say `replayed`; with another input nothing is
  * ever accepted beside it. The other way round every operation of the database was asked for by a request: by its key, or, where
- * it has none, by one that was answered with it or not answered at all. A request that was refused leaves its key free, so
- * refusals count for nothing.
+ * it has none, by one that was answered with it or not answered at all. It is of the kind that was asked for, on nodes that were
+ * named, and on those that an answer says were accepted: no more of them, no fewer. A request that was refused leaves its
+ * key free, and nothing behind.
  */
 export function checkOnce(history: History): Findings {
   const findings = new Findings("P2", "a repeated key starts nothing twice");
@@ -109,9 +135,11 @@ export function checkOnce(history: History): Findings {
     if (rows.length > 1) findings.violation("doubled", `There are ${rows.length} operations with key ${key}.`, ...rows, ...records());
     if (rows[0] && accepted.some(({ answer }) => answer.operationId !== rows[0]?.id)) findings.violation("doubled", `Key ${key} was answered with another operation than the one it is stored with.`, rows[0], ...records());
   }
+  const runsOf = Map.groupBy(history.runs.values(), ({ operationId }) => operationId);
   for (const operation of history.operations.values()) {
     findings.fact("operations traced to a request");
     if (!isAskedFor(history, byKey, operation)) findings.violation("doubled", `Nobody asked for operation ${operation.id} (${operation.kind}).`, operation);
+    else if (operation.key !== null) judgeAsked(operation, runsOf.get(operation.id) ?? [], byKey.get(operation.key) ?? [], findings);
   }
   const perNode = Map.groupBy(
     [...history.runs.values()].filter(({ purpose }) => purpose === "WORK"),
@@ -121,13 +149,32 @@ export function checkOnce(history: History): Findings {
   return findings;
 }
 
+/** An operation and its runs against what was asked with its key, and answered. */
+function judgeAsked(operation: OperationRow, runs: readonly RunRow[], group: readonly Asked[], findings: Findings): void {
+  const { id, kind } = operation;
+  const records = group.flatMap(({ request, answer }) => [request, answer]);
+  const isRefused = (answer: Told) => answer.operationId === null && answer.results.every(({ accepted }) => !accepted);
+  const answers = group.map(told);
+  if (answers.every((answer) => answer !== null && isRefused(answer))) findings.violation("doubled", `Every request for operation ${id} (${kind}) was refused, and it is there.`, operation, ...records);
+  if (!group.some(({ request }) => request.verb === "restart" || KINDS[request.verb] === kind)) findings.violation("other", `Operation ${id} is ${kind}, and nobody asked for that with its key.`, operation, ...records);
+  const stranger = runs.find(({ nodeName }) => !group.some(({ request }) => request.nodes.includes(nodeName)));
+  if (stranger) findings.violation("illegal", `Operation ${id} (${kind}) works on node ${stranger.nodeName}, which nobody named.`, stranger, ...records);
+  const answer = answers.find((one) => one?.operationId === id && one.replayed === false);
+  if (!answer) return;
+  findings.fact("operations whose nodes were held against the answer");
+  const taken = answer.results.filter(({ accepted }) => accepted).map(({ node }) => node);
+  const worked = runs.filter(({ purpose }) => purpose === "WORK").map(({ nodeName }) => nodeName);
+  const differing = [...taken.filter((name) => !worked.includes(name)), ...worked.filter((name) => !taken.includes(name))];
+  if (differing.length > 0) findings.violation("other", `Operation ${id} (${kind}) was accepted on other nodes than it has runs on: ${differing.slice(0, 5).join(", ")}.`, operation, answer);
+}
+
 const keyless = new WeakMap<History, { readonly answered: ReadonlySet<string>; readonly open: readonly Asked[] }>();
 
 function isAskedFor(history: History, byKey: ReadonlyMap<string, readonly Asked[]>, { id, key, createdAt }: OperationRow): boolean {
   if (key !== null) return byKey.get(key)?.some(({ request }) => request.t <= createdAt + TOLERANCE_MS) ?? false;
   const known = keyless.get(history) ?? {
     answered: new Set(history.asked.flatMap((asked) => told(asked)?.operationId ?? [])),
-    open: history.asked.filter((asked) => asked.request.idempotencyKey === null && told(asked) === null),
+    open: history.asked.filter((asked) => asked.request.verb in KINDS && asked.request.idempotencyKey === null && told(asked) === null),
   };
   keyless.set(history, known);
   return known.answered.has(id) || known.open.some(({ request }) => request.t <= createdAt + TOLERANCE_MS);

@@ -5,12 +5,13 @@
  * another that was, are one too many; a repeat of a call-back that was not answered may well be the first to arrive. A path of an
  * earlier entry is not taken once a later entry of the run has been seen, by the service's own count of entries, before it
  * was sent. Nothing applied: an entry that says a call-back ended its wait has one before it that may have been taken, sent to
- * the path of the same attempt.
+ * the path of the same attempt. Nor is one lost that is good: a wait that a call-back was taken for does not end by its time.
  *
  * Recorded: a run has at least as many anomalies as call-backs to it were refused (each is stored before it is answered), up to
  * a hundred, and no more than were sent without being taken.
  */
 import { Findings } from "./verdict.ts";
+import { shown, waitOf } from "./history.ts";
 import type { History } from "./history.ts";
 import type { CallBack } from "../records.ts";
 
@@ -36,9 +37,27 @@ export function checkCallBacks(history: History): Findings {
     if (later) findings.violation("illegal", `A late call-back to ${one.node} was taken after the run had gone on.`, one, later);
   }
   judgeApplied(history, findings, byPath);
+  judgeTold(history, findings, byPath);
   judgeRecorded(history, findings);
   return findings;
 }
+
+/** A call-back that was taken well before the wait was over, and of which the step was told nothing. */
+function judgeTold(history: History, findings: Findings, byPath: ReadonlyMap<string, readonly CallBack[]>): void {
+  for (const all of history.entriesBy.values()) {
+    const entries = all.filter(({ part }) => part !== "abort");
+    for (const [index, entry] of entries.entries()) {
+      const wait = entries[index - 1];
+      if (!wait || waitOf(wait)?.callback !== true || wait.part !== entry.part || !entry.memo || entry.callback) continue;
+      findings.fact("waits for a call-back that ended by their time");
+      const taken = byPath.get(wait.path)?.find(({ status, t }) => status === TAKEN && t < entry.t - AT_ONCE_MS);
+      if (taken) findings.violation("lost", `A call-back to ${entry.step} on ${entry.node} was taken, and it was entered again as if there had been none.`, shown(wait), taken, shown(entry));
+    }
+  }
+}
+
+/** A call-back and the end of the time may come together, in ms. */
+const AT_ONCE_MS = 1_000;
 
 function judgeApplied(history: History, findings: Findings, byPath: ReadonlyMap<string, readonly CallBack[]>): void {
   for (const entry of history.entries) {

@@ -5,12 +5,14 @@
  */
 import type { Robbery } from "./entries.ts";
 import { Findings } from "./verdict.ts";
-import { TOLERANCE_MS, isDrivers, shown } from "./history.ts";
-import type { AttemptRow, Entry, FailureRow, History } from "./history.ts";
+import { TOLERANCE_MS, isDrivers, shown, stepOf, waitOf } from "./history.ts";
+import type { AttemptRow, Entry, FailureRow, History, Life } from "./history.ts";
 import { joined, overlap, touches, widened } from "./intervals.ts";
 
 /** The driver itself gave the failure, or misbehaved as it was ordered to. */
 const GIVEN = new Set<Entry["how"]>(["retry", "fail", "throw", "junk", "hang", "block", "exit"]);
+/** The failure is in the driver's words. */
+const SAID = new Set<Entry["how"]>(["retry", "fail", "throw"]);
 const MISBEHAVIOUR = new Set<Entry["how"]>(["throw", "junk", "hang", "block", "exit"]);
 
 /** How the database's absence would be told. */
@@ -22,8 +24,9 @@ const EARLY_MS = 2_000;
 /**
  * P10: every attempt that has a deadline has ended by then, or not long after (`overdueMs`: the grace of a cut, and the
  * take-over of a process that died with it); time in which no replica could do anything about it does not count. A later entry
- * moves the deadline, which the row then says. Holds have none. And no step is ended for its time before that is over; where
- * a clock was wrong at the time, that is told with P15.
+ * moves the deadline, which the row then says. Holds have none. A deadline lies as far after the attempt's beginning, or after its
+ * last entry, as the step declares. And no step is ended for its time, and no wait, before that is over; where a clock was
+ * wrong at the time, that is told with P15.
  */
 export function checkDeadlines(history: History): Findings {
   const findings = new Findings("P10", "every step has a deadline that fires");
@@ -33,6 +36,7 @@ export function checkDeadlines(history: History): Findings {
     if (attempt.label === "engine.hold") continue;
     const entries = history.entriesBy.get(attempt.key) ?? [];
     if (isEarly(attempt) && !wasClockWrong(history, attempt)) findings.violation("other", earlySays(attempt), attempt, ...entries.map(shown));
+    judgeLength(history, attempt, entries, findings);
     const end = attempt.finishedAt ?? over;
     if (end < attempt.deadlineAt - EARLY_MS) continue;
     findings.fact("attempts that met their deadline");
@@ -44,7 +48,53 @@ export function checkDeadlines(history: History): Findings {
     }
   }
   findings.figure("longest time over a deadline, ms", longest);
+  for (const { wait, entry, dueAt } of timedWaits(history)) {
+    findings.fact("waits that ended by their time");
+    if (isTooSoon(entry, dueAt) && !wasClockWrong(history, { startedAt: wait.t, finishedAt: entry.t })) findings.violation("other", tooSoonSays(entry, dueAt), shown(wait), shown(entry));
+  }
   return findings;
+}
+
+/** Whether the deadline is where the step's declaration puts it. An entry that was stored and never made has moved it as well: then only that it is not too near can be told. */
+function judgeLength(history: History, attempt: AttemptRow, entries: readonly Entry[], findings: Findings): void {
+  const step = stepOf(history, attempt);
+  if (!step) return;
+  findings.fact("deadlines held against what is declared");
+  const declared = step.timeoutSeconds * 1_000;
+  const made = entries.filter(({ part }) => part !== "abort");
+  const latest = Math.max(attempt.startedAt, made.at(-1)?.t ?? 0) + declared;
+  const isTooFar = attempt.entries === Math.max(1, made.length) && attempt.deadlineAt > latest + TOLERANCE_MS;
+  if (!isTooFar && attempt.deadlineAt >= attempt.startedAt + declared - TOLERANCE_MS) return;
+  findings.violation("other", `Attempt ${attempt.key} (${attempt.label}) may take ${step.timeoutSeconds} s, and its deadline is ${Math.round((attempt.deadlineAt - attempt.startedAt) / 1_000)} s after its beginning.`, attempt, ...made.map(shown));
+}
+
+interface TimedWait {
+  readonly wait: Entry;
+  readonly entry: Entry;
+  readonly dueAt: number;
+}
+
+/** Waits that were stored, and the entries after them that no call-back had caused. */
+function timedWaits(history: History): readonly TimedWait[] {
+  return [...history.entriesBy.values()].flatMap((all) => {
+    const entries = all.filter(({ part }) => part !== "abort");
+    return entries.flatMap((entry, index): readonly TimedWait[] => {
+      const wait = entries[index - 1];
+      const waited = wait && waitOf(wait);
+      return waited && wait.left !== null && wait.part === entry.part && entry.memo && !entry.callback ? [{ wait, entry, dueAt: wait.left + waited.ms }] : [];
+    });
+  });
+}
+
+function isTooSoon({ t }: Entry, dueAt: number): boolean {
+  return t < dueAt - SOON_MS;
+}
+
+/** What the time that a machine told to wait until may be wrong by, in ms. */
+const SOON_MS = 500;
+
+function tooSoonSays({ step, node, t }: Entry, dueAt: number): string {
+  return `${step} on ${node} was to wait, no call-back came, and it was entered ${Math.round((dueAt - t) / 100) / 10} s before that was over.`;
 }
 
 /**
@@ -55,8 +105,8 @@ export function checkDeadlines(history: History): Findings {
  * came about in an outage.
  *
  * P16: a driver that misbehaves harms its own step only. The facts are the entries that misbehaved as ordered. It is broken by
- * a failed attempt no entry of which was given a failure by its machine, and by a replica's process that was ready and ended
- * though nobody killed it or told it to go (one that finds no database at its start says so and ends). Interrupted counts as caused where a step must not be run twice and something befell its process.
+ * a failed attempt no entry of which was given a failure by its machine, or that says something else than its machine said last, and by
+ * a replica's process that ended though nobody killed it or told it to go (one that finds no database at its start says so and ends). Interrupted counts as caused where a step must not be run twice and something befell its process.
  */
 export function checkFailures(history: History): { readonly database: Findings; readonly drivers: Findings } {
   const database = new Findings("P12", "the database away for 60 s fails no operation");
@@ -83,10 +133,16 @@ export function checkFailures(history: History): { readonly database: Findings; 
   drivers.figure("failed attempts", failed);
   judgeRuns(history, database, drivers);
   for (const life of history.lives) {
-    if (life.ready === null || life.ended === null || life.killed !== null || life.told !== null || life.ended >= history.over) continue;
+    if (life.ended === null || life.killed !== null || life.told !== null || life.ended >= history.over) continue;
+    if (life.ready === null && hadNoDatabase(history, life)) continue;
     drivers.violation("other", `${life.name} (${life.pid}) ended by itself, with code ${life.end?.code} and signal ${life.end?.signal}.`, life.end);
   }
   return { database, drivers };
+}
+
+/** Whether anything had happened to the database, or the way to it, while a process was starting. */
+function hadNoDatabase({ blows, options }: History, { name, started, ended }: Life): boolean {
+  return blows.some(({ what, target, from, to }) => (target === "postgres" || (target === `${name}/database` && what !== "delay")) && from <= (ended ?? Infinity) && to + options.recoveryMs >= started);
 }
 
 const OUTAGE_MS = 60_000;
@@ -98,7 +154,7 @@ function causeOf(history: History, attempt: AttemptRow, entries: readonly Entry[
   const caused = { caused: true } as const;
   const { failure, finishedAt } = attempt;
   const run = history.runs.get(attempt.runId);
-  const step = run && history.plans.get(run.planHash)?.[attempt.step];
+  const step = stepOf(history, attempt);
   if (failure?.code === "TIMEOUT" && finishedAt !== null && finishedAt >= attempt.deadlineAt - EARLY_MS) {
     const last = entries.at(-1);
     const wasDone = last !== undefined && last.how === "done" && (last.left ?? Infinity) < attempt.deadlineAt - TOLERANCE_MS && !isFollowedByPower(history, last);
@@ -112,6 +168,8 @@ function causeOf(history: History, attempt: AttemptRow, entries: readonly Entry[
     if (last.idempotent) return { caused: false, says: "it may be entered again, and was not" };
     return befell(history, last, finishedAt ?? history.over) || last.how === "exit" ? caused : { caused: false, says: "nothing had befallen the process that was inside" };
   }
+  const last = entries.findLast(({ part }) => part !== "abort");
+  if (last?.how && SAID.has(last.how) && last.detail !== null && failure?.message.includes(last.detail) !== true) return { caused: false, says: `its machine had said "${last.detail}"` };
   if (entries.some(({ how }) => GIVEN.has(how))) return caused;
   // A call for power may fail, in a step of a driver as well as in the engine's own.
   const calls = (history.powersAt.get(run?.nodeName ?? "") ?? []).filter(({ t }) => t >= attempt.startedAt - TOLERANCE_MS && t <= (finishedAt ?? Infinity) + TOLERANCE_MS);
@@ -178,6 +236,11 @@ export function checkClocks(history: History, robberies: readonly Robbery[]): Fi
     findings.fact("time-outs under a wrong clock");
     if (isEarly(attempt)) findings.violation("other", earlySays(attempt), attempt, ...entries.map(shown));
   }
+  for (const { wait, entry, dueAt } of timedWaits(history)) {
+    if (!wasClockWrong(history, { startedAt: wait.t, finishedAt: entry.t })) continue;
+    findings.fact("waits under a wrong clock");
+    if (isTooSoon(entry, dueAt)) findings.violation("other", tooSoonSays(entry, dueAt), shown(wait), shown(entry));
+  }
   for (const { says, inside, entry } of robberies) {
     if (touches(joined(jumps), entry.t - history.options.leaseMs, entry.t)) findings.violation("doubled", says, shown(inside), shown(entry));
   }
@@ -198,6 +261,6 @@ function earlySays({ key, label, deadlineAt, finishedAt }: AttemptRow): string {
 }
 
 /** Whether some replica's clock was wrong while the attempt lasted, or just before: which of them had it in hand nobody knows for sure. */
-function wasClockWrong(history: History, { startedAt, finishedAt }: AttemptRow): boolean {
+function wasClockWrong(history: History, { startedAt, finishedAt }: Pick<AttemptRow, "startedAt" | "finishedAt">): boolean {
   return history.blows.some(({ what, from, to }) => what === "clock" && from <= (finishedAt ?? history.over) && to + TOLERANCE_MS >= startedAt);
 }

@@ -44,6 +44,11 @@ export interface Asked {
 /** An answer with data in it: what it says has happened. */
 export type Told = Extract<Answer, { ok: true }>;
 
+/** The answer, if there was one with data in it. */
+export function told({ answer }: Asked): Told | null {
+  return answer?.ok === true ? answer : null;
+}
+
 export interface Entry extends Omit<Enter, "k"> {
   /** Of the replica's process, whichever the driver ran in. */
   readonly pid: number;
@@ -90,6 +95,9 @@ export interface NodeRow {
   readonly state: string;
   readonly count: number;
   readonly labels: Readonly<Record<string, string>>;
+  readonly presence: string | null;
+  /** Why it is in maintenance; null: it is not. */
+  readonly maintenance: string | null;
 }
 
 export interface OperationRow {
@@ -123,6 +131,8 @@ export interface RunRow {
   readonly owner: string | null;
   readonly planHash: string;
   readonly target: string;
+  /** Whether its node goes through states for it; not where work on the power, say, leaves it where it is. */
+  readonly movesState: boolean;
   readonly secret: string | null;
   readonly generation: number;
   readonly failure: FailureRow | null;
@@ -166,6 +176,25 @@ export interface PlannedStep {
   readonly interface: string;
   readonly name: string;
   readonly phase: string;
+  /** Done by an earlier run already: it is not run again. */
+  readonly kept: boolean;
+  /** Tries after the first. */
+  readonly retries: number;
+  readonly timeoutSeconds: number;
+}
+
+export interface Plan {
+  readonly steps: readonly PlannedStep[];
+  /** Whether it goes on after a step that failed. */
+  readonly bestEffort: boolean;
+}
+
+/** The log of a run: how many lines are kept, and their numbers. */
+export interface LogRow {
+  readonly runId: string;
+  readonly lines: number;
+  readonly first: number;
+  readonly last: number;
 }
 
 export interface History {
@@ -193,12 +222,13 @@ export interface History {
   readonly operations: ReadonlyMap<string, OperationRow>;
   readonly runs: ReadonlyMap<string, RunRow>;
   readonly runsAt: ReadonlyMap<string, readonly RunRow[]>;
-  readonly plans: ReadonlyMap<string, readonly PlannedStep[]>;
+  readonly plans: ReadonlyMap<string, Plan>;
   readonly attempts: ReadonlyMap<string, AttemptRow>;
   readonly attemptsOf: ReadonlyMap<string, readonly AttemptRow[]>;
   readonly transitions: readonly TransitionRow[];
   readonly transitionsOf: ReadonlyMap<string, readonly TransitionRow[]>;
   readonly anomalies: ReadonlyMap<string, number>;
+  readonly logs: readonly LogRow[];
   /** `FROM event TO` of each edge that the database lets a state change by. */
   readonly edges: ReadonlySet<string>;
   /** Position of the newest transition, as the database counts; null: it was not read. */
@@ -378,10 +408,11 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
   const nodes = new Map<string, NodeRow>();
   const operations = new Map<string, OperationRow>();
   const runs = new Map<string, RunRow>();
-  const plans = new Map<string, readonly PlannedStep[]>();
+  const plans = new Map<string, Plan>();
   const attempts = new Map<string, AttemptRow>();
   const transitions: TransitionRow[] = [];
   const anomalies = new Map<string, number>();
+  const logs: LogRow[] = [];
   const edges = new Set<string>();
   let feedPosition: number | null = null;
   const time = (value: unknown) => (value == null ? null : wall(value));
@@ -398,7 +429,7 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
   for await (const { table, row } of readRecords(folder, "final")) {
     switch (table) {
       case "nodes":
-        nodes.set(text(row["id"]), { id: text(row["id"]), name: text(row["name"]), state: text(row["state"]), count: Number(row["transition_count"]), labels: (row["labels"] ?? {}) as NodeRow["labels"] });
+        nodes.set(text(row["id"]), { id: text(row["id"]), name: text(row["name"]), state: text(row["state"]), count: Number(row["transition_count"]), labels: (row["labels"] ?? {}) as NodeRow["labels"], presence: textOrNull(row["presence"]), maintenance: textOrNull(row["maintenance_reason"]) });
         break;
       case "operations":
         operations.set(text(row["id"]), {
@@ -427,6 +458,7 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
           owner: textOrNull(row["owner"]),
           planHash: text(row["plan_hash"]),
           target: text(row["target"]),
+          movesState: row["moves_state"] !== false,
           secret: textOrNull(row["callback_secret"]),
           generation: Number(row["generation"]),
           failure: failureOf(row["failure"]),
@@ -435,7 +467,7 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
         });
         break;
       case "plans":
-        plans.set(text(row["hash"]), (row["steps"] ?? (row["plan"] as { steps: unknown } | undefined)?.steps ?? []) as readonly PlannedStep[]);
+        plans.set(text(row["hash"]), { steps: row["steps"] as readonly PlannedStep[], bestEffort: (row["plan"] as Partial<Plan> | null)?.bestEffort === true });
         break;
       case "attempts": {
         const key = `${String(row["run_id"])}:${Number(row["step"])}:${Number(row["number"])}`;
@@ -475,6 +507,9 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
       case "anomalies":
         anomalies.set(text(row["run_id"]), (anomalies.get(text(row["run_id"])) ?? 0) + 1);
         break;
+      case "step_log":
+        logs.push({ runId: text(row["run_id"]), lines: Number(row["lines"]), first: Number(row["first"]), last: Number(row["last"]) });
+        break;
       case "lifecycle_edges":
         edges.add(`${text(row["from_state"])} ${text(row["event"])} ${text(row["to_state"])}`);
         break;
@@ -482,7 +517,7 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
         feedPosition = Number(row["position"]);
     }
   }
-  return { nodes, operations, runs, plans, attempts, transitions: transitions.toSorted((a, b) => a.position - b.position), anomalies, edges, feedPosition };
+  return { nodes, operations, runs, plans, attempts, transitions: transitions.toSorted((a, b) => a.position - b.position), anomalies, logs, edges, feedPosition };
 }
 
 function failureOf(value: unknown): FailureRow | null {
@@ -532,6 +567,18 @@ function mayCost(what: Nemesis["what"], target: string, replica: string): boolea
   if (OF_THE_DATABASE.has(what) || what === "backends") return true;
   if (OF_A_WIRE.has(what)) return target === `${replica}/database`;
   return what === "freeze" && target === replica;
+}
+
+/** The step that an attempt is at. */
+export function stepOf({ runs, plans }: Pick<History, "runs" | "plans">, { runId, step }: Pick<AttemptRow, "runId" | "step">): PlannedStep | undefined {
+  const run = runs.get(runId);
+  return run && plans.get(run.planHash)?.steps[step];
+}
+
+/** Of an entry that ended with a wait: for how long, and whether a call-back may end it. */
+export function waitOf({ how, detail }: Pick<Entry, "how" | "detail">): { readonly ms: number; readonly callback: boolean } | null {
+  const seconds = how === "wait" ? /([\d.]+) s$/.exec(detail ?? "")?.[1] : undefined;
+  return seconds === undefined ? null : { ms: Number(seconds) * 1_000, callback: detail?.startsWith("call-back") === true };
 }
 
 /** Whether a driver's function was called for the step at all: the engine's own steps, power and verification are not told by entries. */

@@ -5,7 +5,7 @@
  */
 import { AT_REST, EDGES } from "../../durability/rules.ts";
 import { Findings } from "./verdict.ts";
-import type { History, TransitionRow } from "./history.ts";
+import type { History, RunRow, TransitionRow } from "./history.ts";
 
 /**
  * P3: state and transition are written in one transaction, so the log folds to the table: positions 1..N without a hole,
@@ -88,7 +88,8 @@ export function checkOneRunANode(history: History, findings: Findings): void {
 
 /**
  * When everything has ended: every run and operation is finished, or is held by somebody's wish (a hold, a maintenance
- * mark); no node is in a state in which something goes on while nothing does; nothing that has ended holds on to something.
+ * mark); no node is in a state in which something goes on while nothing does; nothing that has ended holds on to something; and where
+ * nodes that failed were to be cleaned up, they were.
  * Judged only where the arena says that it gave the runs their time (`settled`), else what is unfinished may be slow.
  */
 export function checkRest(history: History): Findings {
@@ -105,6 +106,7 @@ export function checkRest(history: History): Findings {
       else findings.violation("stuck", `Run ${run.id} on node ${run.nodeName} is ${run.state}${run.waitReason ? ` (${run.waitReason})` : ""} at the end.`, run);
       continue;
     }
+    judgeCleanUp(history, run, findings);
     if (run.owner !== null) findings.violation("other", `Run ${run.id} on node ${run.nodeName} has ended and has an owner.`, run);
   }
   for (const operation of operations.values()) {
@@ -121,4 +123,18 @@ export function checkRest(history: History): Findings {
     if (run && run.finishedAt !== null && attempt.finishedAt === null) findings.violation("stuck", `Attempt ${attempt.key} is ${attempt.state}, and its run has ended (${run.state}).`, attempt, run);
   }
   return findings;
+}
+
+/** States that the work of a failed run leaves something behind in. */
+const TO_CLEAN_UP = new Set(["CLEAN_FAILED", "DEPLOY_FAILED"]);
+
+/** A node that failed is cleaned up by its operation, where that is its policy, unless others had taken the node, or somebody's wish came first. */
+function judgeCleanUp({ operations, runsAt, transitionsOf }: History, run: RunRow, findings: Findings): void {
+  const operation = operations.get(run.operationId);
+  const isMeant = operation?.onFailure === "CLEAN_UP_FAILED" ? operation.wish === null : operation?.onFailure === "CLEAN_UP_ALL" && operation.wish === "STOP" && operation.wishBy === "engine";
+  if (!isMeant || run.state !== "FAILED" || run.purpose !== "WORK" || run.wish !== null || !TO_CLEAN_UP.has(transitionsOf.get(run.id)?.at(-1)?.to ?? "")) return;
+  const later = (runsAt.get(run.nodeName) ?? []).filter(({ id, createdAt }) => id !== run.id && createdAt > run.createdAt);
+  if (later.some(({ purpose, operationId }) => purpose === "WORK" && operationId !== run.operationId)) return;
+  findings.fact("failed nodes that were to be cleaned up");
+  if (!later.some(({ purpose }) => purpose === "CLEAN_UP")) findings.violation("lost", `Node ${run.nodeName} failed in operation ${run.operationId} (${operation?.onFailure}), and was never cleaned up.`, run, operation);
 }

@@ -1,6 +1,6 @@
 /** The replicas as processes: P19 (leaving in order) and the memory of P9. */
-import { told } from "./answers.ts";
 import { Findings } from "./verdict.ts";
+import { told } from "./history.ts";
 import type { Asked, History, Life } from "./history.ts";
 import { joined, overlap, percentile, touches } from "./intervals.ts";
 

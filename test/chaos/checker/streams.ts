@@ -7,7 +7,7 @@ import { readRecords } from "../records.ts";
 import type { End, Item, Mark, Open } from "../records.ts";
 import { Findings } from "./verdict.ts";
 import type { Blow, History, TransitionRow } from "./history.ts";
-import { joined, overlap, percentile, touches, widened } from "./intervals.ts";
+import { joined, overlap, percentile, touches, widened, without } from "./intervals.ts";
 import type { Interval } from "./intervals.ts";
 
 /** One connection, as far as it has been read. */
@@ -20,6 +20,8 @@ interface Stream {
   /** Whether it has caught up since it was opened: what comes then is told as it happens. */
   isLive: boolean;
   last: Open | Item | Mark;
+  /** Whether the subscriber was on an earlier stream before. */
+  readonly isResumed: boolean;
   readonly matches: (row: TransitionRow) => boolean;
 }
 
@@ -28,13 +30,16 @@ interface Stream {
  * last and the next item or bookmark the log holds no row that its filter takes; each item says what the log's row says, down
  * to the millisecond. A bookmark says that everything up to it was delivered: it may repeat the position of the last
  * item or bookmark, and never lie behind it. So resuming is exact when the first thing told after a cursor fits to that cursor,
- * whoever answered it. Where a stream began without a cursor, nothing is known before its first item or bookmark. What was sent and
+ * whoever answered it. A stream that ends says so with a reset, for a reason that there was, and with a cursor up to which it has
+ * delivered everything: in the arena nothing is taken from the log and nobody loses access, so that leaves that its replica was told to go.
+ * The logs of runs, which are streams too, are numbered from 1 without a hole. Where a stream began without a cursor, nothing is known before its first item or bookmark. What was sent and
  * not read is not judged: the next stream of that subscriber is opened after what it had read.
  *
  * P8. An open stream is told something every 15 s, if only a bookmark, or ends. Left out are readers that stall on purpose, and of
  * each silence the time in which the replica was frozen or the wire to its clients was bad, with some time to get going again.
- * The database's absence is no excuse: whoever cannot look can say so. And a stream that is told it is caught up
- * is not far behind: no row that it should have had is older than the same 15 s, unless replicas had no database to read it from.
+ * The database's absence is no excuse: whoever cannot look can say so. And a stream that was told it is caught up
+ * is never far behind: no row that it should have had, and no item that it is told, is older than the same 15 s, unless replicas had
+ * no database to read it from. Nor is it cut off while its replica is well.
  *
  * P9, for others. While somebody stalls, the others are told of transitions no later than ever: by the time from the transition to its
  * reader, of streams that had caught up, outside of other nemeses, as far as there are enough of both to compare.
@@ -43,20 +48,21 @@ export async function checkStreams(history: History, slow: Findings): Promise<{ 
   const order = new Findings("P7", "streams are ordered, gap-free, resumable");
   const silence = new Findings("P8", "a stream never goes silent");
   const streams = new Map<string, Stream>();
-  const opened = new Map<string, number>();
+  const opened = new Set<string>();
   const matchers = new Map<string, (row: TransitionRow) => boolean>();
   const latency = createLatency(history);
   const excuses = createExcuses(history, ({ what, target }, replica) => (what === "freeze" && target === replica) || target === `${replica}/clients`);
   const troubles = createExcuses(history, ({ target }, replica) => target === replica || target.startsWith(`${replica}/`));
+  const unwell = createUnwell(history, ({ target }, replica) => target === replica || target === "postgres" || target.startsWith(`${replica}/`));
+  judgeLogs(history, order);
   for await (const one of readRecords(history.folder, "streams")) {
     if (one.k === "open") {
-      const earlier = opened.get(one.client) ?? 0;
-      opened.set(one.client, earlier + 1);
-      if (one.afterPosition !== null) order.fact(earlier > 0 ? "streams resumed" : "streams begun after a cursor");
+      const isResumed = opened.has(one.client);
+      opened.add(one.client);
       const filter = JSON.stringify(one.filter);
       const matches = matchers.get(filter) ?? matcherOf(history, one.filter);
       matchers.set(filter, matches);
-      streams.set(one.stream, { open: one, next: one.afterPosition === null ? null : indexAfter(history, one.afterPosition), position: one.afterPosition, isLive: false, last: one, matches });
+      streams.set(one.stream, { open: one, next: one.afterPosition === null ? null : indexAfter(history, one.afterPosition), position: one.afterPosition, isLive: false, last: one, isResumed, matches });
       continue;
     }
     const stream = streams.get(one.stream);
@@ -64,18 +70,22 @@ export async function checkStreams(history: History, slow: Findings): Promise<{ 
     judgeSilence(history, silence, excuses, stream, one);
     if (one.k === "end") {
       streams.delete(one.stream);
-      if (one.code === "CURSOR_EXPIRED") order.violation("lost", `Stream ${one.stream} was refused its own cursor, ${stream.open.after}.`, stream.open, one);
+      judgeEnd(history, order, stream, one);
+      if (one.code === "LOST") judgeLoss(silence, unwell, stream, one);
       continue;
     }
+    // Opening alone shows nothing.
+    if (stream.last === stream.open && stream.open.afterPosition !== null) order.fact(stream.isResumed ? "streams resumed" : "streams begun after a cursor");
     if (one.k === "item") {
       order.fact("items compared");
       judgeItem(history, order, stream, one);
+      judgeLate(history, silence, troubles, stream, one);
       latency.note(stream, one);
     } else {
       order.fact("bookmarks compared");
       judgeMark(history, order, stream, one);
-      if (one.caughtUp && !stream.open.stalls) judgeBehind(history, silence, troubles, stream, one);
       stream.isLive ||= one.caughtUp;
+      if (stream.isLive && !stream.open.stalls) judgeBehind(history, silence, troubles, stream, one);
     }
     stream.last = one;
   }
@@ -153,6 +163,34 @@ function judgeMark(history: History, findings: Findings, stream: Stream, mark: M
   stream.position = mark.position;
 }
 
+function judgeEnd(history: History, findings: Findings, stream: Stream, end: End): void {
+  const { open } = stream;
+  switch (end.code) {
+    case "CURSOR_EXPIRED":
+      return findings.violation("lost", `Stream ${end.stream} was refused its own cursor, ${open.after}.`, open, end);
+    case "COMPLETE":
+      return findings.violation("lost", `Stream ${end.stream} ended without a word.`, open, stream.last, end);
+    case "LEFT":
+    case "LOST":
+      return;
+    case "SHUTTING_DOWN": {
+      findings.fact("resets compared");
+      judgeMark(history, findings, stream, { t: end.t, k: "mark", stream: end.stream, position: Number(end.detail), caughtUp: false });
+      // Who stalls reads it when all is over.
+      const wasTold = open.stalls || history.lives.some(({ name, told, ended }) => name === open.replica && told !== null && told <= end.t && (ended ?? Infinity) >= open.t);
+      if (!wasTold) findings.violation("other", `Stream ${end.stream} was told that ${open.replica} goes down, which nobody had told that.`, open, end);
+      return;
+    }
+    default:
+      findings.violation("other", `Stream ${end.stream} was reset with ${end.code}, for which there was no reason.`, open, stream.last, end);
+  }
+}
+
+function judgeLogs({ logs }: History, findings: Findings): void {
+  findings.fact("logs of runs", logs.length);
+  for (const log of logs) if (log.first !== 1 || log.last !== log.lines) findings.violation("lost", `The log of run ${log.runId} has ${log.lines} lines, numbered from ${log.first} to ${log.last}.`, log);
+}
+
 // ---- silence
 
 const SILENCE_MS = 15_000;
@@ -167,18 +205,45 @@ function createExcuses(history: History, counts: (blow: Blow, replica: string) =
   };
 }
 
+/** The same, and the times in which the replica was not there, or was not ready. */
+function createUnwell(history: History, counts: (blow: Blow, replica: string) => boolean): (replica: string) => readonly Interval[] {
+  const struck = createExcuses(history, counts);
+  const known = new Map<string, readonly Interval[]>();
+  return (replica) => {
+    const there = history.lives.filter(({ name, ready }) => name === replica && ready !== null).map(({ ready, killed, told, ended }) => ({ from: ready ?? 0, to: Math.min(killed ?? Infinity, told ?? Infinity, ended ?? Infinity) }));
+    const found = known.get(replica) ?? joined([...struck(replica), ...widened(without(there, history.begun, history.over), 0, history.options.recoveryMs)]);
+    known.set(replica, found);
+    return found;
+  };
+}
+
+/** A connection that broke, although nothing had happened to the replica or the way to it, nor to the database, for a while. For a stream's beginning clients wait 5 s and no longer: that is their own end. */
+function judgeLoss(findings: Findings, unwell: (replica: string) => readonly Interval[], { open, last }: Stream, end: End): void {
+  if (open.stalls || last === open || touches(unwell(open.replica), Math.max(open.t, end.t - SILENCE_MS), end.t)) return;
+  findings.violation("other", `Stream ${end.stream} of ${open.replica} (${open.transport}) was cut off (${end.detail ?? ""}), and nothing had befallen that.`, open, last, end);
+}
+
+/** An item that is old already when it is told, though the stream had caught up. */
+function judgeLate(history: History, findings: Findings, troubles: (replica: string) => readonly Interval[], { open, isLive, last }: Stream, item: Item): void {
+  if (!isLive || open.stalls) return;
+  findings.fact("items of streams that had caught up");
+  const at = history.wall(item.at);
+  const age = item.t - at - overlap(history.down, at, item.t) - overlap(troubles(open.replica), at, item.t);
+  if (age > SILENCE_MS + history.options.slackMs) findings.violation("stuck", `Stream ${item.stream} had caught up, and was told of position ${item.position} ${Math.round(age / 1000)} s after it was there.`, open, last, item);
+}
+
 function judgeSilence(history: History, findings: Findings, excuses: (replica: string) => readonly Interval[], stream: Stream, now: Item | Mark | End): void {
   if (stream.open.stalls) return;
   const from = stream.last.t;
   const silent = now.t - from - overlap(excuses(stream.open.replica), from, now.t);
   if (silent > SILENCE_MS) findings.fact("silences beyond 15 s within the slack");
-  else findings.fact("stretches between two items");
+  else if (now.k !== "end") findings.fact("stretches between two items");
   if (silent > SILENCE_MS + history.options.slackMs) {
     findings.violation("stuck", `Stream ${stream.open.stream} of ${stream.open.replica} (${stream.open.transport}) was told nothing for ${Math.round(silent / 100) / 10} s.`, stream.open, stream.last, now);
   }
 }
 
-/** A bookmark that says "caught up" behind rows that were there long before it. */
+/** A bookmark of a stream that has caught up, behind rows that were there long before it. */
 function judgeBehind(history: History, findings: Findings, troubles: (replica: string) => readonly Interval[], stream: Stream, mark: Mark): void {
   findings.fact("bookmarks that say how far the log is");
   for (let index = stream.next ?? 0; index < history.transitions.length; index += 1) {
