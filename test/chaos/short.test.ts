@@ -18,6 +18,8 @@ const SEED = 20_261_121;
 const MOST_MS = 900_000;
 /** No silence over 15 s, slow readers hurt nobody, deadlines fire, take-over within 45 s, an end within 10 s. */
 const IN_SECONDS = ["P8", "P9", "P10", "P11", "P19"];
+/** What two minutes put to the test on any machine. The others want a disk of their own, libfaketime, or luck. */
+const ALWAYS = ["P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P13", "P14", "P20", "REST"];
 
 test(
   `two minutes of chaos keep every promise (seed ${SEED})`,
@@ -31,7 +33,8 @@ test(
     const { verdicts } = JSON.parse(readFileSync(join(folder, "verdicts.json"), "utf8")) as { readonly verdicts: readonly { readonly id: string; readonly verdict: string }[] };
     expect(verdicts.length).toBeGreaterThan(15);
     const broken = verdicts.filter(({ id, verdict }) => verdict === "VIOLATED" && !IN_SECONDS.includes(id)).map(({ id }) => id);
-    expect({ broken, complained }, said).toEqual({ broken: [], complained: "" });
+    const untried = verdicts.filter(({ id, verdict }) => verdict === "NOT EXERCISED" && ALWAYS.includes(id)).map(({ id }) => id);
+    expect({ broken, untried, complained }, said).toEqual({ broken: [], untried: [], complained: "" });
   },
   MOST_MS,
 );

@@ -104,7 +104,8 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
     let answer: Answer;
     try {
       const { data, errors, status } = await ask<Readonly<Record<string, WorkAnswer | null>>>(urls[replica] ?? "", `mutation ($input: ${type}!) { ${verb}(input: $input) { ${fields} } }`, { input }, PATIENCE_MS);
-      const given = data?.[verb];
+      // Half an answer, of which something could not be read, is none.
+      const given = errors.length === 0 ? data?.[verb] : null;
       answer = given
         ? {
             t: clock(),
