@@ -406,6 +406,16 @@ describe("a driver that says too much harms no other", () => {
     expect(heard.lines.at(-1)).toMatch(/^\d+ lines were not kept: the driver said too much at once\.$/);
   });
 
+  test("what was said between two calls, and has not been heard yet, keeps no call waiting", async () => {
+    const { worker, job } = await openWorker();
+    await worker.call(job("says much when it has ended, bit by bit"));
+    holdUp(300);
+    const call = worker.call(job("sound"));
+    await new Promise((sent) => process.nextTick(sent));
+    holdUp(300);
+    expect(await call).toEqual(SOUND);
+  });
+
   test("progress is told as it was last", async () => {
     await using lab = await openLab();
     const heard = heardNothing();

@@ -11,7 +11,6 @@
  * lasts: then another process may have taken over the work, and this one must not go on with it.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
-import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { flushCompileCache } from "node:module";
 import { Socket } from "node:net";
@@ -167,7 +166,7 @@ async function perform({ id, target, given, leftMs }: Extract<ToWorker, { kind: 
   send({ kind: "begun", id });
   // The service has it before anything can happen: a call that is not known to have begun is made once more.
   wire.flush();
-  if (socket.writableLength > 0) await once(socket, "drain");
+  if (socket.writableLength > 0) await new Promise((sent) => socket.write("", sent));
   const outcome = await calling.run(id, async () => {
     try {
       return { value: pack(await enter(target, given, mine)) };

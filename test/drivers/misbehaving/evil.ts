@@ -20,6 +20,8 @@ type Settings = z.infer<typeof settings>;
 const forEver = () => new Promise<never>(() => {});
 const junk = (value: unknown) => value as StepResult;
 const kept: unknown[] = [];
+/** As the host has it: a line that is of no call. */
+let sayOutside: PluginHost["log"] = () => {};
 let nextCall = Promise.withResolvers<void>();
 
 /** In the middle of the next call, on behalf of this one. */
@@ -110,6 +112,16 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
   },
   "prints without end": () => {
     for (;;) console.log("the same line again and again ".repeat(20));
+  },
+  "says much when it has ended, bit by bit": () => {
+    let lines = 0;
+    const next = () => {
+      lines += 1;
+      sayOutside(`${lines} ${"x".repeat(10_000)}`);
+      if (lines < 15) setTimeout(next, 1).unref();
+    };
+    setTimeout(next, 1).unref();
+    return { kind: "done" };
   },
   "reports without end": ({ progress }) => {
     for (let times = 0; times < 200_000; times += 1) progress(times / 2_000, "on its way");
@@ -241,6 +253,7 @@ const step = (more: Partial<Step<Settings>>): Step<Settings> => ({
 
 export default function createEvil({ memory, log }: PluginHost): Driver<Settings> {
   log("evil is made");
+  sayOutside = log;
   const powerOf = async ({ node }: Call<Settings>) => ((await memory?.get(node.id)) === "ON" ? "ON" : "OFF");
   return {
     contract: 1,
