@@ -29,7 +29,7 @@ const YES = "S".codePointAt(0);
 /** Makes sockets to the target. `silentMs`: how long something that was written may be without an answer. */
 export function wireTo(target: Target, silentMs: number): () => Socket | Promise<Socket> {
   const pool: Pool = { silentMs, sockets: new Map() };
-  return async () => watched(target.ssl ? await secured(target) : dialled(target), pool);
+  return async () => watched(begun(target.ssl ? await secured(target) : dialled(target)), pool);
 }
 
 function dialled({ host: [host = "localhost"], port: [port = 5432], path }: Target): Socket {
@@ -40,6 +40,34 @@ function dialled({ host: [host = "localhost"], port: [port = 5432], path }: Targ
 /** Nothing has come for so long: a connection that is lost, as its code says. */
 function silence(ms: number): Error {
   return Object.assign(new Error(`The database has not answered for ${ms / 1_000} s; the connection is given up.`), { code: "ETIMEDOUT" });
+}
+
+/**
+ * Sees that postgres.js 3.4.9 goes on after the end of a socket. It collects what it writes until a turn of the event loop is
+ * over. Where a socket is closed before, it waits for that turn for ever: the sockets that it makes after that are given
+ * nothing, until a kilobyte has come together, and each fails a statement when its time is over. So one that is given
+ * nothing at once, or anything but a beginning, is destroyed. It then makes the next, with the same statement: a dozen at most.
+ *
+ * And what it is given between an error and the end of a socket it would forget; not so, where the end is not said to be an error's.
+ */
+function begun(socket: Socket): Socket {
+  const write = socket.write.bind(socket) as (...given: unknown[]) => boolean;
+  const emit = socket.emit.bind(socket) as (name: string | symbol, ...given: unknown[]) => boolean;
+  let hasBegun = false;
+  setImmediate(setImmediate, () => {
+    if (!hasBegun) socket.destroy();
+  });
+  return Object.assign(socket, {
+    write(first: Buffer, ...rest: unknown[]) {
+      // The first message of a connection has no type before its length.
+      const isSound = hasBegun || first.readInt32BE() === first.length;
+      hasBegun = true;
+      if (isSound) return write(first, ...rest);
+      socket.destroy();
+      return true;
+    },
+    emit: (name: string | symbol, ...given: unknown[]) => (name === "close" ? emit(name, false) : emit(name, ...given)),
+  });
 }
 
 interface Pool {
@@ -80,13 +108,10 @@ function watched(socket: Socket, { silentMs, sockets }: Pool): Socket {
   return Object.assign(socket, { write: watching });
 }
 
-/**
- * Tells postgres.js of the end before it comes. Between an error and the end of its socket, a connection would be given what
- * comes next; and one that is closed while it has something to write never writes again (3.4.9).
- */
+/** Tells postgres.js of the end before it comes: between an error and the end of its socket, a connection would be given what comes next. */
 function giveUp(socket: Socket, error: Error | null): void {
   if (error) socket.emit("error", error);
-  socket.emit("close", error !== null);
+  socket.emit("close");
   socket.on("error", () => {}).destroy();
 }
 

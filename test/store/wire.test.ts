@@ -1,11 +1,14 @@
 /** Connections that were forgotten without a word: found out in time while something waits on them, and left alone at rest. With TLS, too. */
 import { connect, createServer } from "node:net";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { TLSSocket } from "node:tls";
 import { setTimeout as delay } from "node:timers/promises";
+import postgres from "postgres";
 import { afterAll, describe, expect, test } from "vitest";
 import { isConnectionLoss, openDatabase } from "../../src/store/database.ts";
 import type { Database } from "../../src/store/database.ts";
+import { wireTo } from "../../src/store/wire.ts";
+import type { Target } from "../../src/store/wire.ts";
 import { cutter } from "../support/cutter.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
@@ -60,6 +63,40 @@ test("a connection at rest, and one in the middle of a transaction, is left alon
   expect(after).toBe(before);
   await delay(1_500);
   expect(await pids()).toEqual([before, before]);
+});
+
+describe("a connection whose socket is closed", () => {
+  /** One connection of postgres.js, and the socket that it has at present. */
+  const connected = () => {
+    let socket: Socket | undefined;
+    const make = wireTo(postgres(given.url).options as unknown as Target, 10_000);
+    const options = { max: 1, connect_timeout: 1, backoff: () => 0, ssl: false, fetch_types: false, socket: async () => (socket = await make()) };
+    const sql = postgres(given.url, options);
+    return { sql, socket: () => socket, [Symbol.asyncDispose]: () => sql.end({ timeout: 0 }) };
+  };
+
+  test("while something waits to be written to it is made anew, and fails nothing else", async () => {
+    await using one = connected();
+    await one.sql`select 1`;
+    // Written when the next turn is over, and closed at the end of this one.
+    const lost = new Promise((fails) => void setImmediate(() => {
+      one.sql`select 1`.catch(fails);
+      one.socket()?.destroy();
+    }));
+    expect(isConnectionLoss(await lost)).toBe(true);
+    for (let again = 0; again < 3; again += 1) expect([...(await one.sql`select 1 as one`)]).toEqual([{ one: 1 }]);
+  });
+
+  test("after an error fails what it was given in between", async () => {
+    await using one = connected();
+    await one.sql`select 1`;
+    const lost = new Promise((fails) => {
+      one.socket()?.once("error", () => void one.sql`select 1`.catch(fails));
+      one.socket()?.destroy(new Error("reset"));
+    });
+    expect(isConnectionLoss(await lost)).toBe(true);
+    expect([...(await one.sql`select 1 as one`)]).toEqual([{ one: 1 }]);
+  });
 });
 
 /** Of nobody: made for this test, and good for nothing else. */
