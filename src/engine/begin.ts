@@ -5,6 +5,7 @@
  */
 import type { LegPhase } from "../lifecycle/verbs.ts";
 import type { NodeState } from "../lifecycle/node-states.ts";
+import type { NewRun } from "../store/new-runs.ts";
 import { lockNodes } from "../store/nodes.ts";
 import type { NodeMove, NodeRow } from "../store/nodes.ts";
 import { countRunsInTurn } from "../store/operations.ts";
@@ -75,6 +76,14 @@ export function stageOnEntering(plan: Plan, leg: number): NodeMove {
 /** The places that a run takes of the service's limits while it is at work in a phase. */
 export function placesOf(phase: LegPhase | undefined, controller: string | null): { readonly slotPhase: LegPhase | null; readonly slotController: string | null } {
   return { slotPhase: phase ?? null, slotController: controller };
+}
+
+/** What is stored of a run that is made now: it begins, or it is QUEUED, for its turn or for a limit of the service. */
+export function turnOf(policy: SitePolicy, { controller }: Pick<NodeRow, "controller">, plan: Plan, { isInTurn }: { readonly isInTurn: boolean }): Pick<NewRun, "state" | "waitFor" | "slotPhase" | "slotController"> {
+  const phase = plan.legs[0]?.phase;
+  const waitFor = isInTurn ? limitOn(policy, phase, controller) : null;
+  if (isInTurn && waitFor === null) return { state: "RUNNING", waitFor, ...placesOf(phase, controller) };
+  return { state: "QUEUED", waitFor, slotPhase: null, slotController: null };
 }
 
 /** What a run has to wait for before it begins a phase, phase first; null: nothing limits it. */

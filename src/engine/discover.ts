@@ -11,7 +11,7 @@ import type { Wish } from "../lifecycle/operation-states.ts";
 import { hashOf, violatedConstraint } from "../store/database.ts";
 import type { Reader } from "../store/database.ts";
 import { deleteDiscoverySecrets, discoveryCounts, firstFailedDiscovery, insertDiscoveries, putDiscoverySecrets, skipQueuedDiscoveries } from "../store/discoveries.ts";
-import { finishOperation, insertOperation, lockOperation, noteFirstFailure, operationByKey, operationsByIds, updateOperation } from "../store/operations.ts";
+import { finishOperation, insertOperation, lockOperation, noteFirstFailure, operationByKey, operationsByIds, wishOperation } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { JsonObject } from "../store/records.ts";
 import { parseAddresses } from "./addresses.ts";
@@ -180,7 +180,7 @@ export async function interruptDiscovery(work: Work, queue: Queue, caller: Calle
     if (wish === "STOP") return answer;
     return refusedWhole([{ code: "NOTHING_RUNNING", message: `Operation ${id} has ended (${operation.state}); nothing of it is running.`, path: ["input", "work", "operationId"], operationId: id }]);
   }
-  if (operation.wish !== wish) await updateOperation(work.tx, id, { wish, wishBy: caller.actor, wishReason: reason ?? null, wishAt: new Date(), state: wish === "ABORT" ? "ABORTING" : "STOPPING" });
+  if (operation.wish !== wish) await wishOperation(work.tx, id, { wish, wishBy: caller.actor, wishReason: reason ?? null });
   if (wish === "ABORT" || operation.startedAt === null) await finishDiscovery(work, { id, wish });
   else if (seconds !== undefined && operation.wish === null) await queue.timer(work, { operationId: id, what: "STOP" }, seconds);
   return answer;

@@ -10,16 +10,18 @@ import { outcome } from "../lifecycle/operation-states.ts";
 import type { FinalRunState } from "../lifecycle/operation-states.ts";
 import type { Registry } from "../drivers/registry.ts";
 import type { Observer } from "../observer.ts";
+import { insertRuns } from "../store/new-runs.ts";
+import type { NewRun } from "../store/new-runs.ts";
 import { lockNodes } from "../store/nodes.ts";
 import type { NodeRow } from "../store/nodes.ts";
-import { finalCounts, finishOperation, hasUnfinishedRun, lockOperation, noteFirstFailure, updateOperation } from "../store/operations.ts";
+import { finalCounts, finishOperation, hasUnfinishedRun, lockOperation, noteFirstFailure, wishOperation } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { Failure } from "../store/records.ts";
 import { storePlans } from "../store/plans.ts";
-import { busyNodes, finishRuns, insertRuns, lockQueuedRuns, newestWork, parkedRuns, runsOfOperation } from "../store/runs.ts";
-import type { NewRun, RunRow } from "../store/runs.ts";
+import { busyNodes, finishRuns, lockQueuedRuns, newestWork, parkedRuns, runsOfOperation } from "../store/runs.ts";
+import type { RunRow } from "../store/runs.ts";
 import { cleansAutomatically, readSite } from "../store/site.ts";
-import { ENGINE, beginQueued, beginRuns, limitOn, placesOf } from "./begin.ts";
+import { ENGINE, beginQueued, beginRuns, turnOf } from "./begin.ts";
 import type { BeginParts, Beginning } from "./begin.ts";
 import { endedByStop } from "./parked.ts";
 import { nextPosition, planSteps } from "./plan.ts";
@@ -71,7 +73,7 @@ async function settleOperation(work: Work, parts: SettleParts, operationId: stri
 async function applyFailurePolicy(work: Work, parts: SettleParts, operation: OperationRow, run: RunRow): Promise<void> {
   switch (operation.wish === null ? operation.onFailure : "LEAVE") {
     case "CLEAN_UP_ALL":
-      await updateOperation(work.tx, operation.id, { wish: "STOP", wishBy: ENGINE, wishAt: new Date(), state: "STOPPING" });
+      await wishOperation(work.tx, operation.id, { wish: "STOP", wishBy: ENGINE, wishReason: null });
       await stopQueued(work, operation.id);
       // Nothing else would: they wait for somebody, or for a place, and the clean-up waits for them.
       await parts.queue.wakeMany(work, (await endedByStop(work.tx, await parkedRuns(work.tx, operation.id))).map(({ id }) => id), "ending");
@@ -147,11 +149,8 @@ async function startCleanUps(work: Work, parts: SettleParts, operation: Operatio
     if ("plan" in planned) beginnings.push({ runId: randomUUID(), node, plan: planned.plan, target: route.target });
   }
   const hashes = await storePlans(work.tx, beginnings.map(({ plan }) => plan));
-  const limitOf = ({ node, plan }: (typeof beginnings)[number]) => limitOn(policy, plan.legs[0]?.phase, node.controller);
-  const rows = beginnings.map((beginning, index): NewRun => {
-    const { runId, node, plan, target } = beginning;
+  const rows = beginnings.map(({ runId, node, plan, target }, index): NewRun => {
     const run = byNode.get(node.id);
-    const limit = limitOf(beginning);
     return {
       id: runId,
       operationId: operation.id,
@@ -159,7 +158,7 @@ async function startCleanUps(work: Work, parts: SettleParts, operation: Operatio
       nodeName: run?.nodeName ?? "",
       ordinal: operation.totalCount + (run?.ordinal ?? 0),
       purpose: "CLEAN_UP",
-      ...(limit === null ? { state: "RUNNING", ...placesOf(plan.legs[0]?.phase, node.controller) } : { state: "QUEUED", waitFor: limit, waitingSince: new Date() }),
+      ...turnOf(policy, node, plan, { isInTurn: true }),
       controller: node.controller,
       wave: run?.wave ?? 0,
       planHash: hashes[index] ?? "",
@@ -167,10 +166,12 @@ async function startCleanUps(work: Work, parts: SettleParts, operation: Operatio
       position: nextPosition(plan, 0),
       target,
       movesState: true,
+      attempt: 1,
+      restartOf: null,
     };
   });
   await insertRuns(work.tx, rows);
-  await beginRuns(work, parts.queue, { id: operation.id, reason: CLEAN_UP_REASON }, ENGINE, beginnings.filter((one) => limitOf(one) === null));
+  await beginRuns(work, parts.queue, { id: operation.id, reason: CLEAN_UP_REASON }, ENGINE, beginnings.filter((_, index) => rows[index]?.state === "RUNNING"));
   work.afterCommit(parts.nudge);
   return beginnings.length;
 }

@@ -15,11 +15,11 @@ import type { OperationKind, Route } from "../lifecycle/verbs.ts";
 import { waveOfEach } from "../lifecycle/waves.ts";
 import type { WavesWish } from "../lifecycle/waves.ts";
 import type { Composition, Registry } from "../drivers/registry.ts";
-import { insertAdmittedRuns } from "../store/admitted-runs.ts";
-import type { AdmittedRun } from "../store/admitted-runs.ts";
 import { hashOf, violatedConstraint } from "../store/database.ts";
 import type { Reader, Tx } from "../store/database.ts";
 import { clustersByIds } from "../store/clusters.ts";
+import { insertRuns } from "../store/new-runs.ts";
+import type { NewRun } from "../store/new-runs.ts";
 import { lockNodes, nodesByIds } from "../store/nodes.ts";
 import type { NodeRow } from "../store/nodes.ts";
 import { insertOperation, operationByKey } from "../store/operations.ts";
@@ -30,8 +30,7 @@ import type { RunRow } from "../store/runs.ts";
 import { cleansAutomatically, readSite } from "../store/site.ts";
 import { createBreaks } from "./breaks.ts";
 import { choiceFlaws, choicePath, withRunbookSteps } from "./chosen.ts";
-import { beginRuns, limitOn, placesOf } from "./begin.ts";
-import type { Beginning } from "./begin.ts";
+import { beginRuns, turnOf } from "./begin.ts";
 import { hostGroupFlaw } from "./names.ts";
 import { keepSteps, nextPosition, planSteps } from "./plan.ts";
 import { selectNodes } from "./select.ts";
@@ -215,19 +214,23 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
   });
   const hashes = await storePlans(work.tx, admitted.map(({ plan }) => plan));
   const waveOf = waves ? waveOfEach(waves.sizes) : [];
-  const runIds = new Map(admitted.map(({ node }) => [node.id, randomUUID()]));
-  const turns = admitted.map(({ node, plan }, index) => turnOf(policy, node, plan, { isInTurn: index < (terms.maxParallel ?? admitted.length) && (waveOf[index] ?? 0) === 0 }));
-  function* runs(): Generator<AdmittedRun> {
-    for (const [index, { node, plan, target, earlier }] of admitted.entries()) {
+  const taken = admitted.map(({ node, plan, ...rest }, index) => {
+    const wave = waveOf[index] ?? 0;
+    const isInTurn = wave === 0 && index < (terms.maxParallel ?? admitted.length);
+    return { ...rest, node, plan, wave, runId: randomUUID(), turn: turnOf(policy, node, plan, { isInTurn }) };
+  });
+  function* runs(): Generator<NewRun> {
+    for (const [index, { runId, node, plan, target, earlier, wave, turn }] of taken.entries()) {
       yield {
-        id: runIds.get(node.id) ?? "",
+        id: runId,
         operationId,
         nodeId: node.id,
         nodeName: node.name,
         ordinal: index,
-        ...(turns[index] ?? NO_TURN),
+        purpose: "WORK",
+        ...turn,
         controller: node.controller,
-        wave: waveOf[index] ?? 0,
+        wave,
         planHash: hashes[index] ?? "",
         variables: overlay(clusterVariables.get(node.clusterId ?? ""), hostGroupOf(node, task.options), variables),
         position: nextPosition(plan, 0),
@@ -238,14 +241,15 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
       };
     }
   }
-  await insertAdmittedRuns(work.tx, runs());
-  const beginnings = admitted.flatMap(({ node, plan, target }, index): Beginning[] => (turns[index]?.state === "RUNNING" ? [{ runId: runIds.get(node.id) ?? "", node, plan, target }] : []));
-  await beginRuns(work, parts.queue, { id: operationId, reason: terms.reason ?? null }, caller.actor, beginnings);
-  if (beginnings.length < admitted.length) work.afterCommit(parts.nudge);
+  await insertRuns(work.tx, runs());
+  const begun = taken.filter(({ turn }) => turn.state === "RUNNING");
+  await beginRuns(work, parts.queue, { id: operationId, reason: terms.reason ?? null }, caller.actor, begun);
+  if (begun.length < taken.length) work.afterCommit(parts.nudge);
   await finishWhenDone(work, parts, operationId);
+  const runIds = new Map(taken.map(({ node, runId }) => [node.id, runId]));
   return {
     operationId,
-    results: answers.map((answer) => ({ ...answer, runId: (answer.nodeId !== null && runIds.get(answer.nodeId)) || null })),
+    results: answers.map((answer) => ({ ...answer, runId: runIds.get(answer.nodeId ?? "") ?? null })),
     refusals: [],
     replayed: false,
     planHash,
@@ -269,17 +273,6 @@ async function planHashOf(kind: OperationKind, admitted: readonly { readonly nod
 function onFailureOf(terms: Terms, kind: OperationKind): FailurePolicy {
   const usual = defaultFailurePolicy(kind);
   return terms.onFailure ?? (terms.waves?.maxFailures !== undefined && usual === "CLEAN_UP_ALL" ? "CLEAN_UP_FAILED" : usual);
-}
-
-type Turn = Pick<AdmittedRun, "state" | "waitingSince" | "waitFor" | "slotPhase" | "slotController">;
-const NO_TURN: Turn = { state: "QUEUED", waitingSince: null, waitFor: null, slotPhase: null, slotController: null };
-
-/** Whether a run begins now, and if not, what it waits for. */
-function turnOf(policy: SitePolicy, node: NodeRow, plan: Plan, { isInTurn }: { readonly isInTurn: boolean }): Turn {
-  const phase = plan.legs[0]?.phase;
-  const waitFor = limitOn(policy, phase, node.controller);
-  if (isInTurn && waitFor === null) return { ...NO_TURN, state: "RUNNING", ...placesOf(phase, node.controller) };
-  return { ...NO_TURN, waitingSince: new Date(), waitFor: isInTurn ? waitFor : null };
 }
 
 /** Drivers are told the node's host group, the one it is to get before the one it has. */

@@ -11,18 +11,9 @@ import type { NumberedRequest, Page } from "./page.ts";
 import { nodes, operations, runs, site } from "./tables.ts";
 
 export type RunRow = typeof runs.$inferSelect;
-export type NewRun = typeof runs.$inferInsert;
 
 /** A change of a run: plain values, or SQL for what the database's clock decides. */
 export type RunChange = { readonly [Field in keyof Omit<RunRow, "id" | "revision" | "updatedAt">]?: RunRow[Field] | SQL };
-
-const ROWS_A_STATEMENT = 500;
-
-export async function insertRuns(tx: Tx, rows: readonly NewRun[]): Promise<void> {
-  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
-    await tx.insert(runs).values(rows.slice(from, from + ROWS_A_STATEMENT));
-  }
-}
 
 /** A locked run, with what whoever works on it has to know of its operation and its node. */
 export type LockedRun = RunRow & {
