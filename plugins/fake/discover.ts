@@ -2,10 +2,9 @@
  * Discovery of fake machines: one answers at every address but those that the settings name. The controller of a node is
  * the address at which it was found, so a second discovery knows it.
  */
-import { setTimeout as delay } from "node:timers/promises";
 import * as z from "zod";
 import type { DiscoverCall, DiscoverInterface, DriverErrorKind } from "../../src/drivers/driver.ts";
-import { passGate, untilOrAborted } from "./gates.ts";
+import { passGate, pause, untilOrAborted } from "./gates.ts";
 import { fakeSettings } from "./settings.ts";
 import type { FakeSettings } from "./settings.ts";
 
@@ -40,7 +39,7 @@ export function fakeDiscovery({ note, failure }: FakeDiscoveryParts): DiscoverIn
       await call.timed("fake discover.probe", async () => {
         if (settings.gate !== undefined) await passGate(settings.gate, address, signal);
         if (settings.silent.includes(address)) await untilOrAborted(new Promise<void>(() => {}), signal);
-        if (settings.delayMs > 0) await untilOrAborted(delay(settings.delayMs), signal);
+        if (settings.delayMs > 0) await pause(settings.delayMs, signal);
       });
       if (settings.dead.includes(address)) throw failure(`Nothing answers at ${address}; look at its power and its cable.`, "UNREACHABLE", true);
       if (settings.refusesLogin.includes(address)) throw failure(`The BMC at ${address} refuses the login; try other credentials.`, "AUTHENTICATION", false);

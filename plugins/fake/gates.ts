@@ -1,7 +1,9 @@
 /**
  * Gates: a scripted step waits at one until it is opened, so that a test decides when it goes on and needs no sleep.
- * They live in the process; a script that is to be steered from outside uses `stuck` instead.
+ * They live in the process; a script that is to be steered from outside uses `stuck` instead. Here too are the other ways
+ * in which a script waits.
  */
+import { setTimeout as delay } from "node:timers/promises";
 
 interface Gate {
   readonly opened: Promise<void>;
@@ -62,4 +64,9 @@ export async function untilOrAborted(promise: Promise<void>, signal: AbortSignal
   } finally {
     signal.removeEventListener("abort", onAbort);
   }
+}
+
+/** Waits so long, or rejects with the signal's reason; leaves no timer. */
+export async function pause(milliseconds: number, signal: AbortSignal | null): Promise<void> {
+  await delay(milliseconds, undefined, signal ? { signal } : {}).catch(() => signal?.throwIfAborted());
 }

@@ -7,11 +7,10 @@
  */
 import { createHash } from "node:crypto";
 import { appendFileSync } from "node:fs";
-import { setTimeout as delay } from "node:timers/promises";
 import * as z from "zod";
 import type { Call, Driver, DriverError, DriverErrorKind, DriverMemory, Json, PluginHost, PowerAction, PowerState, Step, StepCall, StepResult } from "../../src/drivers/driver.ts";
 import { fakeDiscovery } from "./discover.ts";
-import { passGate, untilOrAborted } from "./gates.ts";
+import { passGate, pause, untilOrAborted } from "./gates.ts";
 import { fakeSettings } from "./settings.ts";
 import type { FakeSettings, Script } from "./settings.ts";
 
@@ -64,7 +63,7 @@ export default function createFake(host: PluginHost): Driver<FakeSettings> {
     const milliseconds = script.delayMs ?? call.settings.delayMs;
     const parts = script.progress && call.progress ? 10 : 1;
     for (let part = 1; part <= parts && milliseconds > 0; part += 1) {
-      await untilOrAborted(delay(milliseconds / parts), signal);
+      await pause(milliseconds / parts, signal);
       if (parts > 1) call.progress?.((part / parts) * 100, `${part} of ${parts}`);
     }
     if (script.throws !== undefined) throw new Error(script.throws);

@@ -1,8 +1,12 @@
 /** The driver `fake` holds the contract like any other. */
+import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import createFake from "../../plugins/fake/index.ts";
 import { fakeSettings } from "../../plugins/fake/settings.ts";
 import { conformance } from "../../src/drivers/conformance/conformance.ts";
+import { Deadline } from "../../src/drivers/deadline.ts";
+import { createPool } from "../../src/drivers/isolation/pool.ts";
+import { loadPlugins } from "../../src/drivers/load.ts";
 
 describe("the driver fake", () => {
   const address = "10.0.0.7";
@@ -18,6 +22,26 @@ describe("the driver fake", () => {
 
   // A check that fails throws a sentence about the driver.
   test.each(checks)("$title", async (check) => expect(check.run()).resolves.toBeUndefined(), 60_000);
+});
+
+test("a delay that is aborted leaves nothing behind, so that its process is fit for the next call", async () => {
+  const log = pino({ enabled: false });
+  await using pool = createPool({ workers: 1, log });
+  await using registry = await loadPlugins(["fake"], log, pool);
+  const cut = new AbortController();
+  const reading = registry.get("fake")?.power.read({
+    node: { id: "n", name: "n", powerState: "OFF", labels: {} },
+    settings: fakeSettings.parse({ steps: { "power.read": { delayMs: 60_000 } } }),
+    signal: cut.signal,
+    deadline: new Deadline(60_000),
+    log() {},
+    timed(_name, work) {
+      cut.abort(new Error("aborted by a test"));
+      return work();
+    },
+  });
+  await expect(reading).rejects.toThrow("aborted by a test");
+  expect(pool.figures.processes).toMatchObject({ idle: 1, busy: 0 });
 });
 
 describe("settings of the driver fake", () => {
