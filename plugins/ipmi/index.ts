@@ -50,7 +50,6 @@ const factory: DriverFactory<IpmiSettings> = ({ describing }) => {
     inspect: { withoutReboot: true, supportsAbort: true, steps: [readInventory(ipmitool), readSensors(ipmitool)] },
     discover: ipmiDiscovery(ipmitool),
     controllerOf,
-    close: () => ipmitool.close(),
   };
 };
 

@@ -3,8 +3,7 @@
  * gets no other part of our environment but PATH. Every call is bounded in time and in output and ends with its signal.
  */
 import { execFile } from "node:child_process";
-import { accessSync, constants, mkdirSync, mkdtempSync, statSync, writeFileSync } from "node:fs";
-import { rm } from "node:fs/promises";
+import { accessSync, constants, existsSync, lstatSync, mkdirSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import type { Call } from "../../src/drivers/driver.ts";
@@ -33,7 +32,6 @@ export interface Command {
 export interface Ipmitool {
   /** Output of the command; throws an `IpmiError`, or the signal's reason. */
   run(call: BmcCall, command: Command): Promise<string>;
-  close(): Promise<void>;
 }
 
 const CALL_SECONDS = 30;
@@ -43,7 +41,6 @@ const PRESENCE_MILLISECONDS = 2000;
 /** For a driver that is only described. */
 export const noIpmitool: Ipmitool = {
   run: () => Promise.reject(new Error("This ipmi driver was made to be described; it runs nothing.")),
-  close: async () => {},
 };
 
 /** Finds the program, or throws a sentence that says what to install. */
@@ -52,12 +49,7 @@ export function createIpmitool(): Ipmitool {
   if (program === undefined) {
     throw new Error("The ipmi driver needs the program ipmitool, which is not on the PATH; install it (Debian and Ubuntu: apt-get install ipmitool).");
   }
-  // ipmitool reads 4.7 MB of vendor names at each start, unless there is a list in HOME: 28 ms against 10.
-  // Should somebody clear the folder away, calls are slower and nothing else.
-  const home = mkdtempSync(join(tmpdir(), "ostler-ipmi-"));
-  const lists = join(home, ".local", "usr", "share", "misc");
-  mkdirSync(lists, { recursive: true });
-  writeFileSync(join(lists, "enterprise-numbers.txt"), "0\n  Reserved\n");
+  const home = makeHome();
 
   const runCommand = async (call: BmcCall, command: Command, milliseconds: number): Promise<string> => {
     const { settings } = call;
@@ -102,7 +94,6 @@ export function createIpmitool(): Ipmitool {
       if (milliseconds <= 0) throw deadlinePassed(call, command.task);
       return call.timed(`ipmi ${nameOf(command)}`, () => runCommand(call, command, milliseconds));
     },
-    close: () => rm(home, { recursive: true, force: true }),
   };
 }
 
@@ -161,6 +152,34 @@ function execute(options: {
     );
     child.stdin?.end();
   });
+}
+
+/**
+ * A home for ipmitool, which reads 4.7 MB of vendor names at each start unless there is a list in its home: 28 ms against 10.
+ * It is the same for all processes of this user, since one that is killed takes nothing away. Where it cannot be had, or
+ * somebody clears it away, calls are slower and nothing else.
+ */
+function makeHome(): string {
+  const home = join(tmpdir(), `ostler-ipmi-${process.getuid?.() ?? 0}`);
+  const lists = join(home, ".local", "usr", "share", "misc");
+  const list = join(lists, "enterprise-numbers.txt");
+  try {
+    mkdirSync(home, { recursive: true, mode: 0o700 });
+    if (!isOurs(home)) return NO_HOME;
+    mkdirSync(lists, { recursive: true });
+    if (!existsSync(list)) writeFileSync(list, "0\n  Reserved\n");
+    return home;
+  } catch {
+    return NO_HOME;
+  }
+}
+
+const NO_HOME = "/nonexistent";
+
+/** Whether it is a folder that nobody else can write to. */
+function isOurs(folder: string): boolean {
+  const { mode, uid } = lstatSync(folder);
+  return uid === (process.getuid?.() ?? 0) && (mode & 0o170077) === 0o040000;
 }
 
 function programOnPath(name: string): string | undefined {
