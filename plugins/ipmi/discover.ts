@@ -7,11 +7,9 @@ import * as z from "zod";
 import type { DiscoverCall, DiscoverInterface } from "../../src/drivers/driver.ts";
 import { IpmiError } from "./failure.ts";
 import type { Ipmitool } from "./ipmitool.ts";
-import { bmcAnswers } from "./presence.ts";
+import { PRESENCE_MILLISECONDS, bmcAnswers } from "./presence.ts";
 import { bmcName, ipmiSettings } from "./settings.ts";
 import type { IpmiSettings } from "./settings.ts";
-
-const PRESENCE_MILLISECONDS = 2000;
 
 const { cipherSuite, ...rest } = ipmiSettings.omit({ address: true }).shape;
 

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import type { Call } from "../../src/drivers/driver.ts";
 import { IpmiError, judgeFailure } from "./failure.ts";
-import { bmcAnswers } from "./presence.ts";
+import { PRESENCE_MILLISECONDS, bmcAnswers } from "./presence.ts";
 import { bmcName, silentSeconds } from "./settings.ts";
 import type { IpmiSettings } from "./settings.ts";
 import { timeLeft } from "./time-left.ts";
@@ -36,7 +36,6 @@ export interface Ipmitool {
 
 const CALL_SECONDS = 30;
 const OUTPUT_BYTES_MAX = 1024 * 1024;
-const PRESENCE_MILLISECONDS = 2000;
 
 /** For a driver that is only described. */
 export const noIpmitool: Ipmitool = {
