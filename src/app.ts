@@ -10,6 +10,7 @@ import type { Config } from "./config.ts";
 import { shownConfig } from "./config.ts";
 import { registerDemonstrationFleet } from "./demo.ts";
 import { createPool } from "./drivers/isolation/pool.ts";
+import type { Pool } from "./drivers/isolation/pool.ts";
 import { loadPlugins } from "./drivers/load.ts";
 import type { Registry } from "./drivers/registry.ts";
 import { createEngine } from "./engine/engine.ts";
@@ -17,15 +18,17 @@ import type { Engine } from "./engine/engine.ts";
 import { createTail } from "./feed/tail.ts";
 import { buildSchema, hashOfSchema, schemaText } from "./graphql/schema.ts";
 import { startHealthServer } from "./http/health.ts";
+import type { HealthServer } from "./http/health.ts";
 import type { Log } from "./log.ts";
 import type { Observer } from "./observer.ts";
 import { startServer } from "./http/server.ts";
 import type { RunningServer } from "./http/server.ts";
 import { createBell } from "./store/bell.ts";
 import type { Bell } from "./store/bell.ts";
-import { connectionsTaken, migrateDatabase, openDatabase, untilReachable } from "./store/database.ts";
+import { connectionsTaken, migrateDatabase, openDatabase } from "./store/database.ts";
 import type { Connection, Database } from "./store/database.ts";
 import { startEmbedded } from "./store/embedded.ts";
+import { untilThere } from "./store/probe.ts";
 import { createTelemetry } from "./telemetry/telemetry.ts";
 import type { Scrape } from "./telemetry/telemetry.ts";
 
@@ -52,20 +55,10 @@ export async function startService(config: Config, log: Log): Promise<Service> {
   const pool = workers > 0 ? parts.use(createPool({ workers, log })) : undefined;
   const registry = parts.use(await loadPlugins(config.plugins, log, pool));
   const connection = await connectionOf(config, parts, log);
-  await migrated(connection, log);
-  const listenAt = config.listenUrl === null ? {} : { listenAt: { url: config.listenUrl } };
-  const database = parts.use(await openDatabase({ connection, ...listenAt, connectionsMax: config.dbPool, prepare: config.prepare, turnWaitSeconds: Math.max(config.dbWaitSeconds, TURN_WAIT_SECONDS_MIN), onTurn: () => log.warn("another replica is starting on this database; this one waits for its turn") }));
-  tellOfConnections(config, database, log);
-  const bell = parts.use(await createBell(database, (error) => log.warn({ err: error }, "the doorbell failed; until it is back, new work is found by looking")));
-  const telemetry = parts.use(await createTelemetry({ log, version: VERSION }));
-  const { observer } = telemetry;
-  // One that only works makes no connections for reads on somebody's behalf.
-  const scrape = telemetry.scrapeOf(config.role === "engine" ? database.reader : database.bounded);
-  const working = parts.use(await createEngine({ database, registry, bell, log, observer, ...(pool && { endCalls: () => pool.endCalls() }), works: config.role !== "api", concurrency: config.concurrency, powerSeconds: config.powerSeconds, retentionDays: config.retentionDays }));
-  const engine = telemetry.watch(working);
-  if (config.demo) await registerDemonstrationFleet(engine, database.reader, log);
-  const server = parts.use(config.role === "engine" ? await startHealthServer({ ...config, database, metrics: { token: config.token, scrape } }) : await serve(config, { database, registry, bell, engine, observer, scrape }, parts, log));
-  await engine.start();
+  // Processes are started in any order: one that is there before its server waits for it. A start that loses it in its middle begins anew.
+  const seconds = config.databaseUrl === null ? 0 : config.dbWaitSeconds;
+  const onWait = (error: unknown) => log.warn({ err: error, seconds }, "the database cannot be reached yet; it is tried again");
+  const { database, server, engine } = parts.use(await untilThere(() => begin(config, { connection, registry, pool }, log), seconds, onWait));
   log.info({ url: config.role === "engine" ? server.url : `${server.url}/graphql`, role: config.role }, "ready");
   const running = parts.move();
   return {
@@ -83,6 +76,39 @@ export async function startService(config: Config, log: Log): Promise<Service> {
       log.info("stopped");
     },
   };
+}
+
+interface Means {
+  readonly connection: Connection;
+  readonly registry: Registry;
+  readonly pool: Pool | undefined;
+}
+
+interface Running extends AsyncDisposable {
+  readonly database: Database;
+  readonly server: RunningServer | HealthServer;
+  readonly engine: Engine;
+}
+
+/** Everything that stands on the database. Where it throws, nothing is left. */
+async function begin(config: Config, { connection, registry, pool }: Means, log: Log): Promise<Running> {
+  await using parts = new AsyncDisposableStack();
+  const listenAt = config.listenUrl === null ? {} : { listenAt: { url: config.listenUrl } };
+  const database = parts.use(await openDatabase({ connection, ...listenAt, connectionsMax: config.dbPool, prepare: config.prepare, turnWaitSeconds: Math.max(config.dbWaitSeconds, TURN_WAIT_SECONDS_MIN), onTurn: () => log.warn("another replica is starting on this database; this one waits for its turn") }));
+  await migrated(connection, log);
+  tellOfConnections(config, database, log);
+  const bell = parts.use(await createBell(database, (error) => log.warn({ err: error }, "the doorbell failed; until it is back, new work is found by looking")));
+  const telemetry = parts.use(await createTelemetry({ log, version: VERSION }));
+  const { observer } = telemetry;
+  // One that only works makes no connections for reads on somebody's behalf.
+  const scrape = telemetry.scrapeOf(config.role === "engine" ? database.reader : database.bounded);
+  const working = parts.use(await createEngine({ database, registry, bell, log, observer, ...(pool && { endCalls: () => pool.endCalls() }), works: config.role !== "api", concurrency: config.concurrency, powerSeconds: config.powerSeconds, retentionDays: config.retentionDays }));
+  const engine = telemetry.watch(working);
+  if (config.demo) await registerDemonstrationFleet(engine, database.reader, log);
+  const server = parts.use(config.role === "engine" ? await startHealthServer({ ...config, database, metrics: { token: config.token, scrape } }) : await serve(config, { database, registry, bell, engine, observer, scrape }, parts, log));
+  await engine.start();
+  const begun = parts.move();
+  return { database, server, engine, [Symbol.asyncDispose]: () => begun.disposeAsync() };
 }
 
 interface Parts {
@@ -116,13 +142,9 @@ function tellOfConnections({ role }: Config, database: Database, log: Log): void
   if (!isPooled && connections > serverConnectionsMax) log.warn({ connections, max_connections: serverConnectionsMax }, "the server takes fewer connections than this replica may want; lower OSTLER_DB_POOL, or raise max_connections");
 }
 
-/** Processes are started in any order: one that is there before its server waits for it. */
+/** Where the database is: the server's address, or the embedded one, which is started. */
 async function connectionOf(config: Config, parts: AsyncDisposableStack, log: Log): Promise<Connection> {
-  if (config.databaseUrl !== null) {
-    const connection = { url: config.databaseUrl };
-    await untilReachable(connection, config.dbWaitSeconds, (error) => log.warn({ err: error, seconds: config.dbWaitSeconds }, "the database cannot be reached yet; it is tried again"));
-    return connection;
-  }
+  if (config.databaseUrl !== null) return { url: config.databaseUrl };
   const embedded = parts.use(await startEmbedded({ folder: join(config.data, "postgres") }));
   log.info({ folder: config.data }, "embedded database is up");
   return embedded.connection;

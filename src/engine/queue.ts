@@ -174,11 +174,16 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     monitorIntervalSeconds: SUPERVISE_SECONDS,
   });
   boss.on("error", (error) => log.warn({ err: error }, "queue"));
-  await boss.start();
-  // Retried without end: only the engine decides that a run has failed.
-  const kept = { retryLimit: 1_000_000, retryDelay: 1, deleteAfterSeconds: 600, retentionSeconds: 10 * 365 * 86_400, expireInSeconds: 86_000 };
-  for (const queue of QUEUES) await boss.createQueue(queue, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
-  await makeIndexes(boss);
+  try {
+    await boss.start();
+    // Retried without end: only the engine decides that a run has failed.
+    const kept = { retryLimit: 1_000_000, retryDelay: 1, deleteAfterSeconds: 600, retentionSeconds: 10 * 365 * 86_400, expireInSeconds: 86_000 };
+    for (const queue of QUEUES) await boss.createQueue(queue, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
+    await makeIndexes(boss);
+  } catch (error) {
+    await boss.stop({ graceful: false }).catch(() => {});
+    throw error;
+  }
 
   const db = (tx: Tx) => ({ db: { executeSql: (text: string, values?: unknown[]) => runStatement(tx, text, values) } });
   const execute = async (text: string, values: readonly unknown[]): Promise<readonly unknown[]> => ((await boss.getDb().executeSql(text, [...values])) as { readonly rows: readonly unknown[] }).rows;

@@ -18,7 +18,7 @@ import type { Migrated } from "./migrations.ts";
 import { connectionsOf, poolsOf } from "./pools.ts";
 import type { Pools } from "./pools.ts";
 import { createPreparing } from "./prepared.ts";
-import { probe, untilThere } from "./probe.ts";
+import { probe } from "./probe.ts";
 import { wireTo } from "./wire.ts";
 import type { Target } from "./wire.ts";
 
@@ -212,11 +212,6 @@ export async function migrateDatabase(connection: Connection, onTry?: (tried: nu
   await using sql = closing(connect(connection, { max: 1, prepare: false }));
   await probe(sql);
   return await migrateBy(sql, undefined, onTry);
-}
-
-/** Waits until the database can be reached, for so many seconds at most. */
-export async function untilReachable(connection: Connection, seconds: number, onWait: (error: unknown) => void): Promise<void> {
-  await untilThere(() => lookAt(connection), seconds, onWait);
 }
 
 /** How many connections a replica takes of the server at most. `serves`: whether it answers requests. */

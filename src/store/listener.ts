@@ -36,6 +36,14 @@ export class Deaf extends Error {
   }
 }
 
+class Lost extends Error {
+  readonly code = "CONNECTION_CLOSED";
+  constructor() {
+    super("The connection that listens was lost.");
+    this.name = "Lost";
+  }
+}
+
 const PROOF_MS = 5_000;
 const EVERY_MS = 20_000;
 /** Before a lost connection is made again; twice as long after each failure, up to the most. */
@@ -58,7 +66,7 @@ export async function listenOn(parts: ListenerParts): Promise<AsyncDisposable> {
     lost.promise.catch(() => {});
     const proofs = new Map<string, () => void>();
     const sql = parts.connect({
-      onClose: () => lost.reject(new Error("The connection that listens was lost.")),
+      onClose: () => lost.reject(new Lost()),
       onNotify(payload) {
         if (!payload.startsWith(PROOF)) return onNotify(payload);
         proofs.get(payload)?.();

@@ -17,9 +17,16 @@ const LOST = new Set([
   "57P01", "57P02", "57P03", "57P05", "25P03", "53300", READ_ONLY,
 ]);
 
+/** What pg says of it, the queue's driver, which gives it no code. */
+const LOST_IN_WORDS = /^(Connection terminated|Query read timeout|timeout exceeded when trying to connect)/;
+
 /** Whether a statement failed because the database was not there, so that it may succeed later. */
 export function isConnectionLoss(error: unknown): boolean {
-  return codesOf(error).some((code) => LOST.has(code) || code.startsWith("08"));
+  return codesOf(error).some((code) => LOST.has(code) || code.startsWith("08")) || isLossInWords(error);
+}
+
+function isLossInWords(error: unknown): boolean {
+  return error instanceof Error && (LOST_IN_WORDS.test(error.message) || isLossInWords(error.cause));
 }
 
 /** Codes along the chain of causes. Of several attempts at one name, those of each. */

@@ -28,12 +28,12 @@ export async function probe(sql: Sql): Promise<Probed> {
   return { isPooled: state !== null && state.pid !== Number(row?.["pid"]), connectionsMax: Number(row?.["most"]) };
 }
 
-/** Asks again and again as long as the database is away, for so many seconds at most; what else fails, fails at once. */
-export async function untilThere<T>(ask: () => Promise<T>, seconds: number, onWait: (error: unknown) => void): Promise<T> {
+/** Does what needs the database again and again as long as that is away, for so many seconds at most; what else fails, fails at once. */
+export async function untilThere<T>(work: () => Promise<T>, seconds: number, onWait: (error: unknown) => void): Promise<T> {
   const until = performance.now() + seconds * 1_000;
   for (let told = false; ; told = true) {
     try {
-      return await ask();
+      return await work();
     } catch (error) {
       if (!isConnectionLoss(error) || performance.now() + RETRY_MS > until) throw error;
       if (!told) onWait(error);

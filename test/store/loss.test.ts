@@ -10,6 +10,12 @@ describe("the database was not there", () => {
     expect(isConnectionLoss(new Error("the query failed", { cause: coded(code) }))).toBe(true);
   });
 
+  test.each(["Connection terminated unexpectedly", "Connection terminated due to connection timeout", "Query read timeout", "timeout exceeded when trying to connect"])("%s, as the queue's driver says without a code", (message) => {
+    expect(isConnectionLoss(new Error(message))).toBe(true);
+    expect(isConnectionLoss(new Error("the job failed", { cause: new Error(message) }))).toBe(true);
+    expect(isConnectionLoss(new Error(`The driver said: ${message}`))).toBe(false);
+  });
+
   test("as each of several addresses said", () => {
     expect(isConnectionLoss(Object.assign(new AggregateError([coded("EHOSTUNREACH"), coded("ECONNREFUSED")]), { code: "SOMETHING" }))).toBe(true);
   });

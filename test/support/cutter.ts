@@ -11,9 +11,11 @@ export interface Cutter extends AsyncDisposable {
   forget(): number;
 }
 
-export async function cutter(target: string): Promise<Cutter> {
+/** `onOpen`: called at each connection, with how many there have been. */
+export async function cutter(target: string, onOpen: (count: number) => void = () => {}): Promise<Cutter> {
   const { hostname, port } = new URL(target);
   const open = new Set<Socket>();
+  let count = 0;
   /** Ends the passing of what is on its way, both ways. */
   const passing = new Map<Socket, () => void>();
   const server = createServer((near) => {
@@ -31,6 +33,7 @@ export async function cutter(target: string): Promise<Cutter> {
       });
       one.pipe(other);
     }
+    onOpen((count += 1));
   });
   await new Promise<void>((listening) => void server.listen(0, "127.0.0.1", listening));
   const cut = () => {

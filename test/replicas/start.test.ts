@@ -1,0 +1,47 @@
+/** A start whose database goes away in its middle: it begins anew, and leaves nothing of what it had begun. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, expect, test } from "vitest";
+import { startService } from "../../src/app.ts";
+import { readConfig } from "../../src/config.ts";
+import { createLog } from "../../src/log.ts";
+import { ask } from "../support/ask.ts";
+import { cutter } from "../support/cutter.ts";
+import { testDatabase } from "../support/database.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "ostler-start-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** Starts on an empty database, over a way that is cut as soon as so many connections have been made. Answers how many there were, and how often the start was told to have been tried again. */
+async function startCut(at: number): Promise<{ readonly connections: number; readonly anew: number }> {
+  await using database = await testDatabase({ empty: true });
+  let log = "";
+  let connections = 0;
+  await using way = await cutter(database.url, (count) => {
+    connections = count;
+    if (count === at) setImmediate(() => way.cut());
+  });
+  const url = new URL(database.url);
+  url.host = new URL(way.url).host;
+  const config = readConfig({ DATABASE_URL: url.href, OSTLER_DB_POOL: "4", OSTLER_DB_WAIT_SECONDS: "30" }, ["--data", folder, "--port", "0"]);
+  await using service = await startService(config, createLog("warn", { write: (line) => void (log += line) }));
+  expect(await ask(service.url, "{ viewer { subject } }")).toEqual({ viewer: { subject: "anonymous" } });
+  return { connections, anew: log.split("the database cannot be reached yet; it is tried again").length - 1 };
+}
+
+test("whichever of its connections is cut as soon as it is made, a start comes to its end", async () => {
+  const { connections, anew } = await startCut(Number.POSITIVE_INFINITY);
+  expect(anew).toBe(0);
+  const cut = await Promise.all(Array.from({ length: connections }, (_, index) => startCut(index + 1)));
+  // The first ones are the look at the database and the migrations: without them there is no start.
+  expect(cut.slice(0, 3).map((start) => start.anew)).toEqual([1, 1, 1]);
+}, 120_000);
+
+test("an address that nobody can listen on ends a start at once: it is no database that is away", async () => {
+  await using database = await testDatabase();
+  const config = readConfig({ DATABASE_URL: database.url, OSTLER_HOST: "nowhere.invalid", OSTLER_TOKEN: "a-token-of-some-length" }, ["--data", folder, "--port", "0"]);
+  const lines: string[] = [];
+  await expect(startService(config, createLog("warn", { write: (line) => void lines.push(line) }))).rejects.toThrow(/^Nothing can listen on port 0 of nowhere\.invalid: .*OSTLER_HOST/);
+  expect(lines).toEqual([]);
+});
