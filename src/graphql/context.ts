@@ -1,4 +1,5 @@
 /** What every resolver is given: who asks, where to read, whom to ask for changes. One for each request or subscription. */
+import { setTimeout as delay } from "node:timers/promises";
 import DataLoader from "dataloader";
 import type { Actor } from "../access/access.ts";
 import type { Registry } from "../drivers/registry.ts";
@@ -103,13 +104,32 @@ function lazily<Made extends object>(make: () => Made): Made {
   return new Proxy({} as Made, { get: (_none, name) => Reflect.get((made ??= make()), name) as unknown });
 }
 
+/** Rows that transitions and other events refer to. */
+type Rows = Pick<Loaders, "node" | "operation" | "run">;
+
+const rowsOfSubscriptions = new WeakMap<Database, Rows>();
+
+/**
+ * The context of one subscription's events. Each of its events is executed by itself, so within one there is little that could
+ * be read together; but the rows that events of all subscriptions refer to are.
+ */
+export function ofSubscription<Given extends Context>(context: Given): Given {
+  const load = lazily(() => {
+    const { database } = context.services;
+    const rows = rowsOfSubscriptions.get(database) ?? rowLoaders(database.reader, whileOthersRead);
+    rowsOfSubscriptions.set(database, rows);
+    return { ...createLoaders(database), ...rows };
+  });
+  return { ...context, load };
+}
+
 export function callerOf({ actor }: Context): Caller {
   return { actor: actor.subject, project: actor.project };
 }
 
 function createLoaders({ reader }: Database): Loaders {
   return {
-    node: byKey(async (ids) => keyed(await nodesByIds(reader, ids)), null),
+    ...rowLoaders(reader, byKey),
     cluster: byKey(async (ids) => keyed(await clustersByIds(reader, ids)), null),
     clusterFacts: byKey(
       async (ids) => {
@@ -118,11 +138,9 @@ function createLoaders({ reader }: Database): Loaders {
       },
       { state: "NEW", counts: [] },
     ),
-    operation: byKey(async (ids) => keyed(await operationsByIds(reader, ids)), null),
     runCounts: byKey((ids) => runStateCounts(reader, ids), {}),
     cleanUpFailures: byKey((ids) => cleanUpFailures(reader, ids), []),
     addressCounts: byKey((ids) => addressCounts(reader, ids), {}),
-    run: byKey(async (ids) => keyed(await runsByIds(reader, ids)), null),
     currentRun: byKey(async (nodeIds) => new Map((await unfinishedRuns(reader, nodeIds)).map((run) => [run.nodeId, run])), null),
     plan: byKey((hashes) => plansByHashes(reader, hashes), null),
     logTail: new DataLoader((steps) => logTails(reader, steps), { cache: false }),
@@ -183,12 +201,38 @@ function keyed<Row extends { readonly id: string }>(rows: readonly Row[]): Map<s
   return new Map(rows.map((row) => [row.id, row]));
 }
 
-function byKey<Value>(read: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>, absent: Value): DataLoader<string, Value> {
+function rowLoaders(reader: Reader, batched: typeof byKey): Rows {
+  return {
+    node: batched(async (ids) => keyed(await nodesByIds(reader, ids)), null),
+    operation: batched(async (ids) => keyed(await operationsByIds(reader, ids)), null),
+    run: batched(async (ids) => keyed(await runsByIds(reader, ids)), null),
+  };
+}
+
+/** As `byKey`, for many who ask at different times: what is asked while a statement is under way goes into the next one. */
+function whileOthersRead<Value>(read: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>, absent: Value): DataLoader<string, Value> {
+  let underWay: Promise<unknown> = Promise.resolve();
+  return byKey(
+    (keys) => {
+      const reading = read(keys);
+      // One that hangs with its connection holds up nobody else.
+      underWay = Promise.race([reading.catch(() => {}), delay(GATHERED_MS, undefined, { ref: false })]);
+      return reading;
+    },
+    absent,
+    (send) => void underWay.then(() => process.nextTick(send)),
+  );
+}
+
+/** How long others wait for a statement that is under way, at most. */
+const GATHERED_MS = 20;
+
+function byKey<Value>(read: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>, absent: Value, batchScheduleFn?: (send: () => void) => void): DataLoader<string, Value> {
   return new DataLoader(
     async (keys) => {
       const found = await read([...new Set(keys)]);
       return keys.map((key) => found.get(key) ?? absent);
     },
-    { cache: false },
+    { cache: false, ...(batchScheduleFn && { batchScheduleFn }) },
   );
 }

@@ -19,6 +19,7 @@
 import { createSourceEventStream, executeSubscriptionEvent, validateSubscriptionArgs, visit } from "graphql";
 import type { ASTNode, ExecutionResult, FragmentDefinitionNode, GraphQLError, OperationDefinitionNode, SelectionSetNode, ValidatedSubscriptionArgs } from "graphql";
 import type { Plugin } from "graphql-yoga";
+import { ofSubscription } from "./context.ts";
 import type { Context } from "./context.ts";
 
 /** What tells two events of a field apart; null for an event that is one subscriber's own. */
@@ -161,9 +162,10 @@ export function shareEvents(mask: Mask): Plugin<Context> {
       if (!(Symbol.asyncIterator in source)) return setResultAndStopExecution(masked(source, mask));
       const { group, leave } = join(scope);
       const reader: Reader = { group, knows };
+      const contextValue = ofSubscription(given.contextValue);
       const resultOf = (event: unknown) => {
         const work = () => {
-          const executed = executeSubscriptionEvent({ ...args, rootValue: event });
+          const executed = executeSubscriptionEvent({ ...args, contextValue, rootValue: event });
           return executed instanceof Promise ? executed.then((result) => masked(result, mask)) : masked(executed, mask);
         };
         const key = group.members > 1 ? eventKey(event) : null;

@@ -1,7 +1,11 @@
 /** Subscribers that ask the same are given one execution and one text of each event; those that do not, their own. */
+import { randomUUID } from "node:crypto";
 import { GraphQLError, buildSchema, parse } from "graphql";
 import type { DocumentNode, ExecutionResult, OperationDefinitionNode } from "graphql";
 import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import type { Actor } from "../../src/access/access.ts";
+import { createContext, ofSubscription } from "../../src/graphql/context.ts";
+import type { Services } from "../../src/graphql/context.ts";
 import { buildSchema as buildOstler } from "../../src/graphql/schema.ts";
 import { shareEvents, variablesBelowRoot } from "../../src/graphql/shared-events.ts";
 import type { EventKey } from "../../src/graphql/shared-events.ts";
@@ -92,6 +96,50 @@ describe.each(["overSocket", "overEvents"] as const)("40 subscribers %s", (way) 
     const other = await follow(way, 20, () => ({}), FOLLOW.replace("cursor nodeName event", "cursor nodeName to"));
     const { told } = await tellAll([...plain, ...other]);
     told.forEach(({ nodeTransitions }, index) => expect("to" in nodeTransitions).toBe(index >= 20));
+  });
+});
+
+describe("rows that events refer to", () => {
+  const contexts = (count: number) => Array.from({ length: count }, () => ofSubscription(createContext({ database: ostler.database } as Services, {} as Actor, "")));
+  const loaders = ["node", "operation", "run"] as const;
+
+  test.each(loaders)("are read together for all subscriptions that ask at the same time: %s", async (what) => {
+    const statements = await statementsOf(() => Promise.all(contexts(25).map(({ load }) => load[what].load(randomUUID()))));
+    expect(statements).toBe(1);
+  });
+
+  test("and with what is asked while others are read", async () => {
+    const statements = await statementsOf(async () => {
+      const [first, ...others] = contexts(25);
+      const reading = first?.load.node.load(randomUUID());
+      // Its statement has been sent, and cannot have been answered: nobody has let the answer in.
+      await new Promise(process.nextTick);
+      await new Promise(process.nextTick);
+      await Promise.all([reading, ...others.map(({ load }) => load.node.load(randomUUID()))]);
+    });
+    expect(statements).toBe(2);
+  });
+
+  test("are read though an earlier statement hangs", async () => {
+    const [one, other] = contexts(2);
+    const release = Promise.withResolvers<void>();
+    const locked = Promise.withResolvers<void>();
+    const lock = ostler.test.sql.begin(async (tx) => {
+      await tx`lock table nodes in access exclusive mode`;
+      locked.resolve();
+      await release.promise;
+    });
+    await locked.promise;
+    const statements = await statementsOf(async () => {
+      const hanging = one?.load.node.load(randomUUID());
+      const select = vi.mocked(ostler.database.reader.select);
+      await eventually("the first is under way", () => select.mock.calls.length === 1);
+      const behind = other?.load.node.load(randomUUID());
+      await eventually("the second does not wait for it", () => select.mock.calls.length === 2);
+      release.resolve();
+      await Promise.all([hanging, behind, lock]);
+    });
+    expect(statements).toBe(2);
   });
 });
 
