@@ -149,6 +149,8 @@ async function performed(request: StepRequest): Promise<StepOutcome> {
   });
   // What a step answers that has been told to end counts no more. Its driver may have seen before us that its time is over.
   const ended = work.then((outcome) => (signal.aborted || (outcome.kind === "failed" && leftUntil(request.deadline) <= 0) ? new Promise<never>(() => {}) : outcome));
+  // And what it has begun and left, a change of power say, is not to go on beside what comes next.
+  void ended.then(() => end.abort(new Error("The step has ended.")));
   try {
     return await Promise.race([cut, abandoned, expired, ended]);
   } finally {

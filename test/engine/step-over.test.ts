@@ -1,4 +1,7 @@
-/** One entry of a step whose time is over: nothing else begins on the machine before it has ended, and its outcome is that it took too long, whatever its driver says then. */
+/**
+ * One entry of a step, when it is over. Its time being over: nothing else begins on the machine before it has ended, and its
+ * outcome is that it took too long, whatever its driver says then. Having ended: nothing that it began goes on.
+ */
 import { setImmediate as turn } from "node:timers/promises";
 import { pino } from "pino";
 import { expect, test } from "vitest";
@@ -13,8 +16,8 @@ const never = () => new AbortController().signal;
 const OVER = { kind: "failed", code: "TIMEOUT", reason: "clean.wipe did not end within 60 s", retryable: true };
 
 /** A machine whose driver does this in the step `clean.wipe`, and when its power is read. */
-function aMachine(work: (call: Pick<StepCall<unknown>, "signal" | "deadline">) => Promise<unknown>): Machine {
-  const driver = { name: "lab", power: { read: work }, clean: { steps: [{ name: "wipe", phase: "clean", run: work }] } };
+function aMachine(work: (call: Pick<StepCall<unknown>, "signal" | "deadline" | "power">) => Promise<unknown>, power: object = { read: work }): Machine {
+  const driver = { name: "lab", power, clean: { steps: [{ name: "wipe", phase: "clean", run: work }] } };
   return {
     node: { id: "n", name: "n", powerState: "OFF", labels: {}, powerProblem: null },
     composition: { giver: () => driver, drivers: [driver] },
@@ -72,4 +75,22 @@ test("has taken too long, though its driver fails at that moment in words of its
 test("so has a reading of the power", async () => {
   const reading = await readPower(aMachine(failsAtTheDeadline), { deadline: new Deadline(20), all: new Deadline(60_000) }, never(), log);
   expect(reading).toEqual({ code: "TIMEOUT", reason: "the BMC did not answer in time" });
+});
+
+test("that has ended goes on with no change of power that it asked for", async () => {
+  const asked = Promise.withResolvers<AbortSignal>();
+  const power = {
+    read: async () => "OFF",
+    set: ({ signal }: { readonly signal: AbortSignal }) => {
+      asked.resolve(signal);
+      return new Promise(() => {});
+    },
+  };
+  const machine = aMachine(async (call) => {
+    call.power.set("ON").catch(() => {});
+    await asked.promise;
+    throw new Error("its process ended");
+  }, power);
+  expect(await entered(async () => {}, { machine, deadline: new Deadline(60_000) })).toMatchObject({ kind: "failed", reason: "its process ended" });
+  expect((await asked.promise).aborted).toBe(true);
 });
