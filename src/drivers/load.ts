@@ -7,7 +7,7 @@ import { isAbsolute, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { messageOf } from "../errors.ts";
 import type { Log } from "../log.ts";
-import type { Driver, DriverFactory, PluginHost } from "./driver.ts";
+import type { Driver, DriverFactory, PluginHost, Step, StepInterface } from "./driver.ts";
 import { isolate } from "./isolation/isolate.ts";
 import { createMemory } from "./isolation/memory.ts";
 import type { Pool } from "./isolation/pool.ts";
@@ -73,7 +73,12 @@ async function loadPlugin(word: string, log: PluginLog, host: Omit<PluginHost, "
   } catch (error) {
     return refuse(messageOf(error), error);
   }
-  const flaw = flawOf(driver);
+  let flaw: string | null;
+  try {
+    flaw = flawOf(driver);
+  } catch (error) {
+    return refuse(`it cannot be read (${messageOf(error)}).`, error);
+  }
   return flaw === null ? (driver as AnyDriver) : refuse(flaw);
 }
 
@@ -102,14 +107,15 @@ function flawOf(made: unknown): string | null {
   }
   const flaw = shapeFlaw(driver.settings, "its settings") ?? (driver.discover ? shapeFlaw(driver.discover.settings, "the settings of its discovery") : null);
   if (flaw !== null) return flaw;
+  if (driver.discover && typeof driver.discover.probe !== "function") return "its discovery lacks probe.";
   if (typeof driver.power?.read !== "function" || typeof driver.power.set !== "function") return "its driver lacks power.read or power.set.";
   for (const kind of ["inspect", "deploy", "clean"] as const) {
-    const offered = driver[kind];
+    const offered: Partial<StepInterface<unknown>> | null | undefined = driver[kind];
     if (offered === undefined) continue;
-    if (!Array.isArray(offered.steps) || typeof offered.supportsAbort !== "boolean") return `its ${kind} interface lacks steps or supportsAbort.`;
-    for (const step of offered.steps) {
-      if (typeof step.name !== "string" || typeof step.run !== "function" || !(step.timeoutSeconds > 0) || typeof step.priority !== "number") {
-        return `step ${JSON.stringify(step.name)} of its ${kind} interface lacks a name, a run function, a priority or a timeout.`;
+    if (!Array.isArray(offered?.steps) || typeof offered.supportsAbort !== "boolean") return `its ${kind} interface lacks steps or supportsAbort.`;
+    for (const step of offered.steps as readonly (Partial<Step<unknown>> | null)[]) {
+      if (typeof step?.name !== "string" || typeof step.run !== "function" || !(Number(step.timeoutSeconds) > 0) || typeof step.priority !== "number") {
+        return `step ${JSON.stringify(step?.name)} of its ${kind} interface lacks a name, a run function, a priority or a timeout.`;
       }
     }
   }
