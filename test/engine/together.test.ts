@@ -107,8 +107,7 @@ describe("runs that come one by one and are held by others", () => {
       await tx`select from runs where id = any(${runs.slice(0, 2).map((run) => run.id)}) for update`;
       for (const [index, run] of runs.entries()) {
         released.get(run.nodeName)?.();
-        const waiting = async () => Number((await tx`select count(*)::int as count from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`)[0]?.["count"]);
-        if (index < 2) await eventually("it waits for its row", async () => (await waiting()) === index + 1);
+        if (index < 2) await eventually("it waits for its row", async () => (await ostler.waitingForLocks()) === index + 1);
       }
       await eventually("the other two have ended", async () => (await ostler.runs(id)).filter(({ state }) => state === "SUCCEEDED").length === 2);
     });

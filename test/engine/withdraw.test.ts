@@ -56,7 +56,7 @@ describe("a pending abort that is withdrawn", () => {
     await ostler.test.sql.begin(async (sql) => {
       await sql`select from runs where operation_id = ${id} for update`;
       gate.open();
-      await eventually("the end of the step waits", async () => (await sql`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`).length > 0);
+      await eventually("the end of the step waits", async () => (await ostler.waitingForLocks()) > 0);
       await sql`update runs set wish = null, wish_by = null where operation_id = ${id}`;
       await sql`update operations set wish = null, wish_by = null, state = 'RUNNING' where id = ${id}`;
     });

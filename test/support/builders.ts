@@ -193,6 +193,8 @@ export interface EngineUnderTest extends AsyncDisposable {
   another(options?: EngineSetup): Promise<RunningEngine>;
   /** An engine in a process of its own, to be killed. */
   inAnotherProcess(): Promise<EngineProcess>;
+  /** How many statements wait for a lock just now. Not asked in a transaction, in which the first answer would be kept. */
+  waitingForLocks(): Promise<number>;
   /** Makes the leases of all jobs that are held run out now, as if their owner had been silent for a minute. */
   leasesRunOut(of?: "all" | "first owners"): Promise<void>;
 }
@@ -332,6 +334,10 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
     entriesOfSteps: () => wholeJournal().filter(isEntered).length,
     inAnotherProcess: async () => owned.use(await startEngineProcess(test.connection, journalFile)),
     another: async (more = {}) => owned.use(await runEngine(test.connection, { ...setup, ...more })),
+    async waitingForLocks() {
+      const rows = await reader.execute("select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()");
+      return rows.length;
+    },
     async leasesRunOut(of = "all") {
       await test.sql`update pgboss.job set heartbeat_on = heartbeat_on - interval '1 minute' where id in (select id from pgboss.job where state = 'active' and (${of === "all"} or retry_count = 0) order by id for update)`;
     },
