@@ -11,18 +11,18 @@ import type { PowerState } from "../drivers/driver.ts";
 import { latestAttempt, newAttempt } from "../store/attempts.ts";
 import type { AttemptRow, TimedAttempt } from "../store/attempts.ts";
 import { lockNodes } from "../store/nodes.ts";
-import { operationWish } from "../store/operations.ts";
 import type { Failure, LeftAs, PlannedStep, StoredJson, WaitReason } from "../store/records.ts";
 import type { HeldRunChange, RunRow } from "../store/runs.ts";
 import { readSite } from "../store/site.ts";
 import { ENGINE, limitOn, placesOf } from "./begin.ts";
-import { changeHeld, describe, enterLegs, failureOf, moveHeld, noteInventory, notePower, wishOf } from "./held.ts";
+import { changeHeld, describe, enterLegs, failureOf, moveHeld, noteInventory, notePower } from "./held.ts";
 import type { Fault, Held } from "./held.ts";
 import type { Ledger } from "./ledger.ts";
 import { hostGroupFlaw } from "./names.ts";
 import { isHold, isReservedWait, nextPosition, stepLabel } from "./plan.ts";
 import type { Queue } from "./queue.ts";
 import type { StepOutcome } from "./step.ts";
+import { wishOf } from "./wishes.ts";
 
 /** What a transaction leaves to be done outside of it. Null: nothing, the job is over. */
 export type Next =
@@ -115,15 +115,8 @@ function parked(ledger: Ledger, waitReason: WaitReason, seconds: number | null):
 /** The run has no job any more. */
 function leaveParked(parts: BoundaryParts, ledger: Ledger, held: Held): void {
   ledger.endJob(held.job);
-  wakeIfStopped(parts, ledger, held);
+  ledger.wakeIfStopped();
   ledger.afterCommit(parts.nudge);
-}
-
-/** Whoever stops an operation wakes those of its runs that are parked where a stop ends them, and must not miss this one. */
-function wakeIfStopped({ queue }: BoundaryParts, ledger: Ledger, { run }: Held): void {
-  ledger.afterwards(async () => {
-    if (wishOf(run, await operationWish(ledger.work.tx, run.operationId)) !== null) await queue.wakeToEnd(ledger.work, run.id);
-  });
 }
 
 /** A hold is no work: the run gives its places back and has no job until somebody lifts the hold. */
@@ -241,7 +234,7 @@ async function parkStep(parts: BoundaryParts, ledger: Ledger, held: Held, step: 
   const seconds = Math.min(outcome.seconds, left, CALLBACK_WAIT_SECONDS_MAX);
   ledger.changeRun(parked(ledger, outcome.onCallback ? "CALLBACK" : "TIME", seconds));
   ledger.endJob(held.job, seconds);
-  if (isReservedWait(step)) wakeIfStopped(parts, ledger, held);
+  if (isReservedWait(step)) ledger.wakeIfStopped();
   return null;
 }
 
@@ -256,7 +249,7 @@ export async function stepFailed(parts: BoundaryParts, ledger: Ledger, held: Hel
   if (edge(held.node.state, "wait")) moveHeld(ledger, held, "wait", { reason: failure.message });
   ledger.changeRun(parked(ledger, "RETRY", step.backoffSeconds));
   ledger.endJob(held.job, step.backoffSeconds);
-  wakeIfStopped(parts, ledger, held);
+  ledger.wakeIfStopped();
   return null;
 }
 

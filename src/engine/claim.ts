@@ -14,7 +14,7 @@ import type { Plan, PlannedStep } from "../store/records.ts";
 import type { LockedRun, RunRow } from "../store/runs.ts";
 import { atTheBoundary, enterAgain, failRun, givenUp, goOn, isCutBy, resume, stepFailed, tearDown } from "./boundary.ts";
 import type { BoundaryParts, Next } from "./boundary.ts";
-import { describe, failureOf, moveHeld, wishOf } from "./held.ts";
+import { describe, failureOf, moveHeld } from "./held.ts";
 import type { Held } from "./held.ts";
 import { NeedsOwnTransaction } from "./ledger.ts";
 import type { Ledger } from "./ledger.ts";
@@ -25,6 +25,7 @@ import type { Queue } from "./queue.ts";
 import { openMachine } from "./step.ts";
 import type { Machine } from "./step.ts";
 import type { Work } from "./transition.ts";
+import { wishOf } from "./wishes.ts";
 
 export interface ClaimParts extends BoundaryParts {
   readonly queue: Queue;

@@ -5,7 +5,6 @@
 import { randomUUID } from "node:crypto";
 import type { ErrorCode } from "../errors.ts";
 import type { NodeEvent } from "../lifecycle/node-states.ts";
-import type { Wish } from "../lifecycle/operation-states.ts";
 import type { PowerState } from "../drivers/driver.ts";
 import type { HeldNodeChange, NodeRow } from "../store/nodes.ts";
 import type { Failure, JsonObject, Plan, PlannedStep, StoredJson } from "../store/records.ts";
@@ -94,16 +93,6 @@ export async function noteInventory(ledger: Ledger, held: Held, position: number
   ledger.addInventory({ id: randomUUID(), nodeId: node.id, runId: run.id, data });
   const model = typeof data["model"] === "string" ? cutTo(data["model"].trim(), MODEL_LENGTH_MAX) : "";
   if (model !== "" && model !== node.model) changeHeld(ledger, held, { model });
-}
-
-/**
- * What is wanted of a run. Of its operation's wishes only a stop counts: an abort is recorded on each run that it concerns, and
- * the operation is read beside the run, not under its lock, so that its abort may have been taken back by now. A clean-up
- * run is a consequence of its operation's stop, so that stop is not for it.
- */
-export function wishOf(run: Pick<RunRow, "wish" | "purpose">, operationWish: Wish | null): Wish | null {
-  if (run.wish !== null || run.purpose === "CLEAN_UP") return run.wish;
-  return operationWish === "STOP" ? "STOP" : null;
 }
 
 export function describe({ node }: Held, step: PlannedStep, reason: string): string {

@@ -25,6 +25,7 @@ import { settleEnds } from "./settle.ts";
 import type { SettleParts } from "./settle.ts";
 import { changeNodes } from "./transition.ts";
 import type { Hop, Work } from "./transition.ts";
+import { wakeStopped } from "./wishes.ts";
 
 /** The share of one run in a transaction that holds it locked. */
 export interface Ledger {
@@ -49,6 +50,8 @@ export interface Ledger {
   endJob(job: HeldJob, nextInSeconds?: number): void;
   /** The run ends, and its operation draws the consequences. */
   endRun(state: FinalRunState, change?: { readonly failure?: Failure; readonly leftAs?: LockedRun["leftAs"] }): void;
+  /** The run is left parked where a stop ends it: it is woken if one has been asked for in the meantime. */
+  wakeIfStopped(): void;
   /** Done when everything is stored, before the commit. */
   afterwards(effect: () => Promise<void>): void;
   /** Runs after the commit, and not at all where the ledger was not stored. */
@@ -68,6 +71,7 @@ interface Notes {
   readonly inventories: Parameters<typeof insertInventories>[1][number][];
   readonly lines: StepLogRow[];
   readonly jobs: { readonly job: HeldJob; readonly nextInSeconds: number | null }[];
+  wakesIfStopped: boolean;
   end: { readonly state: FinalRunState; readonly failure: Failure | null } | null;
   readonly afterwards: (() => Promise<void>)[];
   readonly afterCommit: (() => void)[];
@@ -77,7 +81,7 @@ interface Notes {
 export class NeedsOwnTransaction extends Error {}
 
 export function openLedger(work: Work, run: LockedRun, hasOwnTransaction: boolean): OpenLedger {
-  const notes: Notes = { run: null, begun: [], attempts: new Map(), hops: [], inventories: [], lines: [], jobs: [], end: null, afterwards: [], afterCommit: [] };
+  const notes: Notes = { run: null, begun: [], attempts: new Map(), hops: [], inventories: [], lines: [], jobs: [], wakesIfStopped: false, end: null, afterwards: [], afterCommit: [] };
   const { lockedAt: now } = run;
 
   /** What does not move the node joins the hop before it; the next move takes it along. */
@@ -127,6 +131,9 @@ export function openLedger(work: Work, run: LockedRun, hasOwnTransaction: boolea
       notes.run = { ...notes.run, ...change, ...ENDED, state, finishedAt: now, fence: (notes.run?.fence ?? run.fence) + 1 };
       notes.end = { state, failure: change.failure ?? null };
     },
+    wakeIfStopped() {
+      notes.wakesIfStopped = true;
+    },
     afterwards(effect) {
       notes.afterwards.push(effect);
     },
@@ -158,5 +165,6 @@ export async function storeLedgers(work: Work, parts: SettleParts & { readonly q
   const failed = answers.find((answer) => answer.status === "rejected");
   if (failed) throw failed.reason;
   await settleEnds(work, parts, ledgers.flatMap(({ run, notes: { end } }) => (end ? [{ run, ...end }] : [])));
+  await wakeStopped(work, parts.queue, ledgers.flatMap(({ run, notes: { wakesIfStopped } }) => (wakesIfStopped ? [run] : [])));
   for (const { afterwards } of notes) for (const effect of afterwards) await effect();
 }

@@ -141,10 +141,11 @@ export async function operationsBegin(tx: Tx, ids: readonly string[]): Promise<v
     .where(sql`${operations.id} in (${locked})`);
 }
 
-/** The wish on an operation, which cannot change before the end of the transaction. */
-export async function operationWish(tx: Tx, id: string): Promise<Wish | null> {
-  const [row] = await tx.select({ wish: operations.wish }).from(operations).where(eq(operations.id, id)).for("share");
-  return row?.wish ?? null;
+/** The wishes on operations, which cannot change before the end of the transaction. Locked in one order. */
+export async function keptWishes(tx: Tx, ids: readonly string[]): Promise<Map<string, Wish | null>> {
+  if (ids.length === 0) return new Map();
+  const rows = await tx.select({ id: operations.id, wish: operations.wish }).from(operations).where(isAmong(operations.id, ids)).orderBy(operations.id).for("share");
+  return new Map(rows.map(({ id, wish }) => [id, wish]));
 }
 
 /** Sets the operation's end when its last run has ended. */
