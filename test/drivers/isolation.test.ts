@@ -450,6 +450,12 @@ describe("a driver that says too much harms no other", () => {
     expect(lab.log.join("")).not.toContain("correct-horse");
   });
 
+  test("what it prints last is in the log, though it ends no line", async () => {
+    await using lab = await openLab();
+    await thrownBy(lab.run("ends with a word that ends no line"));
+    await eventually("it is there", () => lab.log.some((line) => line.includes("the last word was ***")));
+  });
+
   test("what it prints of a key with many lines is in the log without any of them", async () => {
     await using lab = await openLab();
     await lab.run("prints its secret", { password: "-----BEGIN KEY-----\r\nMIIEvQIBADAN\nBgkqhkiG9w0B\n-----END KEY-----\n" });

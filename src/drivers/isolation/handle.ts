@@ -83,7 +83,7 @@ const OVERDUE_GRACE_MS = 1_000;
 /** What the process has sent before it ended may come after the news of its end. */
 const LAST_WORDS_MS = 1_000;
 const ALIVE_EVERY_MS = 2_000;
-/** Printed lines: a burst, and so many a second; what is too much has to wait where it is written. */
+/** Printed lines: a burst, and so many a second; what is too much is dropped, and what comes after it has to wait where it is written. */
 const PRINTED = { burst: 500, perSecond: 100, lengthMax: 4_000, pauseMs: 1_000 } as const;
 const SECRETS_MAX = 64;
 /** Of a line that has not ended; the rest of it is dropped. */
@@ -359,19 +359,21 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
   function print(stream: Readable | null, name: "stdout" | "stderr"): void {
     const bucket = createBucket(PRINTED.burst, PRINTED.perSecond);
     let rest = "";
+    const note = (line: string) => {
+      if (line.trim() === "") return;
+      if (bucket.take()) log.info({ stream: name }, shorten(mask.all(line), PRINTED.lengthMax));
+      else if (stream?.isPaused() === false) {
+        stream.pause();
+        setTimeout(() => stream.resume(), PRINTED.pauseMs).unref();
+      }
+    };
     stream?.setEncoding("utf8").on("data", (chunk: string) => {
       if (chunk.includes("heap out of memory")) isOutOfMemory = true;
       const lines = (rest + chunk).split("\n");
       rest = (lines.pop() ?? "").slice(0, LINE_KEPT_MAX);
-      for (const line of lines) {
-        if (line.trim() === "") continue;
-        if (bucket.take()) log.info({ stream: name }, shorten(mask.all(line), PRINTED.lengthMax));
-        else if (!stream.isPaused()) {
-          stream.pause();
-          setTimeout(() => stream.resume(), PRINTED.pauseMs).unref();
-        }
-      }
+      for (const line of lines) note(line);
     });
+    stream?.on("end", () => note(rest));
     stream?.on("error", () => {});
     (stream as Socket | null)?.unref();
   }

@@ -143,6 +143,10 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
     log(`${"x".repeat(15_993)}${password}`);
     throw new Error(`${"x".repeat(15_993)}${password}`);
   },
+  "ends with a word that ends no line": ({ settings: { password } }) => {
+    process.stderr.write(`the last word was ${password}`);
+    return process.exit(1);
+  },
   // What it leaves behind goes off after it has ended.
   "leaves a timer that throws": () => {
     inTheNextCall(() => {
