@@ -20,6 +20,7 @@ import { eventually } from "../support/eventually.ts";
 const EVIL = fileURLToPath(new URL("misbehaving/evil.ts", import.meta.url));
 const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "ostler-evil-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const flags = (data: string) => ["--data", join(folder, data), "--port", "0", "--plugins", `fake,${EVIL}`, "--power-seconds", "1"];
 
 interface Run {
@@ -68,10 +69,7 @@ describe("a service with a driver that misbehaves", () => {
   beforeAll(async () => {
     service = await startService(readConfig({}, flags("service")), createLog("silent"));
   }, 60_000);
-  afterAll(async () => {
-    await service[Symbol.asyncDispose]();
-    rmSync(folder, { recursive: true, force: true });
-  });
+  afterAll(() => service[Symbol.asyncDispose]());
 
   const ENDING = ["throws", "returns nothing", "ends its process", "kills its process", "fills its heap", "throws in a timer", "rejects where nobody waits", "writes into the channel"];
   const ENDLESS = ["hangs", "spins for ever", "sleeps in a call to the system"];
