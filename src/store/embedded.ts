@@ -25,6 +25,8 @@ export interface EmbeddedOptions {
   readonly tcpPort?: number;
 }
 
+type SocketConnection = Extract<Connection, { host: string }>;
+
 export interface EmbeddedDatabase extends AsyncDisposable {
   readonly connection: Connection;
   /** Process of the postmaster. */
@@ -46,23 +48,22 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedD
   const data = join(folder, "data");
   const orphan = await claimFolder(folder, data);
   const socketFolder = socketFolderOf(folder);
-  const connection: Connection = { host: socketFolder, port: options.tcpPort ?? PORT, user: USER, database: "postgres" };
+  const connection: SocketConnection = { host: socketFolder, port: options.tcpPort ?? PORT, user: USER, database: "postgres" };
   if (orphan !== null) {
     await reach(connection);
-    return { connection, pid: orphan, [Symbol.asyncDispose]: () => endProcess(orphan, folder) };
+    return { connection, pid: orphan, [Symbol.asyncDispose]: () => endPostmaster(folder, (name) => signal(orphan, name), untilGone(orphan)) };
   }
   const asUser = unprivileged(folder);
   if (!existsSync(join(data, "PG_VERSION"))) initialise(programs, data, asUser);
   const child = launch(programs, { data, socketFolder, folder, options, asUser });
+  const ended = new Promise<void>((done) => child.once("exit", () => done()));
   await becomeReady(child, join(folder, "postgres.log"));
   const pid = child.pid ?? 0;
   return {
     connection,
     pid,
-    async [Symbol.asyncDispose]() {
-      const ended = child.exitCode !== null ? Promise.resolve() : new Promise<void>((done) => child.once("exit", () => done()));
-      await endProcess(pid, folder, ended);
-    },
+    // Of a child that has ended already, the pid may be somebody else's; it is sent nothing.
+    [Symbol.asyncDispose]: () => endPostmaster(folder, (name) => child.kill(name), ended),
   };
 }
 
@@ -100,7 +101,7 @@ function linkLibraries(root: string): void {
   }
 }
 
-/** Makes the folder ours. Answers the pid of a postmaster that outlived its owner and will not go, else null. */
+/** Makes the folder ours. Answers the pid of a postmaster that outlived its owner and will not go, else null; of one that died, nothing is left. */
 async function claimFolder(folder: string, data: string): Promise<number | null> {
   const ownerFile = join(folder, "owner.pid");
   const owner = readPid(ownerFile);
@@ -112,6 +113,11 @@ async function claimFolder(folder: string, data: string): Promise<number | null>
   for (let waited = 0; waited < 10_000; waited += 50) {
     const pid = readPid(pidFile);
     if (pid === null || !isAlive(pid)) return null;
+    if (!mayBePostgres(pid)) {
+      // PostgreSQL would take the stranger for its postmaster, and refuse to start.
+      rmSync(pidFile);
+      return null;
+    }
     await delay(50);
   }
   return readPid(pidFile);
@@ -132,6 +138,16 @@ function readPid(file: string): number | null {
   if (!existsSync(file)) return null;
   const pid = Number.parseInt(readFileSync(file, "utf8"), 10);
   return Number.isInteger(pid) && pid > 0 ? pid : null;
+}
+
+/** Whether a process that is alive goes by the name of PostgreSQL. In a container that is started anew, the pid is soon another's. */
+function mayBePostgres(pid: number): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/comm`, "utf8").trim() === "postgres";
+  } catch {
+    // Not Linux, or not ours to know.
+    return true;
+  }
 }
 
 /** Whether the process exists and is no zombie. */
@@ -225,10 +241,9 @@ function launch(
 }
 
 async function becomeReady(child: ChildProcess, logFile: string): Promise<void> {
-  const failed = new Promise<never>((_, reject) => {
-    child.once("error", reject);
-    child.once("exit", (code) => reject(new Error(`The embedded PostgreSQL ended (${code}): ${readFileSync(logFile, "utf8").trim().split("\n").slice(-3).join(" ")}`)));
-  });
+  const failed = Promise.withResolvers<never>();
+  const onExit = (code: number | null) => failed.reject(new Error(`The embedded PostgreSQL ended (${code}): ${readFileSync(logFile, "utf8").trim().split("\n").slice(-3).join(" ")}`));
+  child.once("error", failed.reject).once("exit", onExit);
   const ready = (async () => {
     for (let waited = 0; waited < START_MS; waited += 20) {
       if (/database system is ready to accept connections/.test(readFileSync(logFile, "utf8"))) return;
@@ -236,12 +251,12 @@ async function becomeReady(child: ChildProcess, logFile: string): Promise<void> 
     }
     throw new Error(`The embedded PostgreSQL was not ready within ${START_MS / 1000} s; see ${logFile}.`);
   })();
-  await Promise.race([ready, failed]);
-  failed.catch(() => {});
+  await Promise.race([ready, failed.promise]);
+  child.off("exit", onExit);
 }
 
-async function reach(connection: Connection): Promise<void> {
-  const sql = postgres({ ...connectionOptions(connection), max: 1, connect_timeout: 10, onnotice: () => {} });
+async function reach(connection: SocketConnection): Promise<void> {
+  const sql = postgres({ ...connection, max: 1, connect_timeout: 10, onnotice: () => {} });
   try {
     await sql`select 1`;
   } finally {
@@ -249,21 +264,18 @@ async function reach(connection: Connection): Promise<void> {
   }
 }
 
-function connectionOptions(connection: Connection): { host?: string; port?: number; user?: string; database?: string } {
-  return "url" in connection ? {} : connection;
-}
+type Ending = "SIGINT" | "SIGQUIT";
 
 /** Asks the postmaster to end at once but cleanly, and insists after a while. */
-async function endProcess(pid: number, folder: string, ended?: Promise<void>): Promise<void> {
-  const gone = ended ?? untilGone(pid);
-  signal(pid, "SIGINT");
-  const insist = setTimeout(() => signal(pid, "SIGQUIT"), 5_000);
-  await gone;
+async function endPostmaster(folder: string, send: (name: Ending) => void, ended: Promise<void>): Promise<void> {
+  send("SIGINT");
+  const insist = setTimeout(() => send("SIGQUIT"), 5_000);
+  await ended;
   clearTimeout(insist);
   rmSync(join(folder, "owner.pid"), { force: true });
 }
 
-function signal(pid: number, name: "SIGINT" | "SIGQUIT"): void {
+function signal(pid: number, name: Ending): void {
   try {
     process.kill(pid, name);
   } catch (error) {

@@ -1,7 +1,7 @@
 /** The embedded PostgreSQL: one owner a folder, and what it has acknowledged survives the death of that owner. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -97,6 +97,31 @@ describe("the embedded database", () => {
     const sql = connect(first.connection);
     expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
     await sql.end();
+  });
+
+  test("starts although what its last one has left names a process that is none of its own by now", async () => {
+    const folder = aFolder();
+    await (await startEmbedded({ folder, durable: false }))[Symbol.asyncDispose]();
+    const stranger = spawn("sleep", ["60"]);
+    try {
+      writeFileSync(join(folder, "data", "postmaster.pid"), `${stranger.pid}\n${join(folder, "data")}\n0\n5432\n${folder}\n\n`);
+      await using again = await startEmbedded({ folder, durable: false });
+      const sql = connect(again.connection);
+      expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
+      await sql.end();
+      expect(again.pid).not.toBe(stranger.pid);
+    } finally {
+      stranger.kill();
+    }
+  });
+
+  test("is let go of at once when it was killed meanwhile", async () => {
+    const folder = aFolder();
+    const killed = await startEmbedded({ folder, durable: false });
+    process.kill(killed.pid, "SIGKILL");
+    await eventually("the postmaster is gone", () => !isRunning(killed.pid));
+    await killed[Symbol.asyncDispose]();
+    expect(existsSync(join(folder, "owner.pid"))).toBe(false);
   });
 
   test("dies with its owner, and every row that was acknowledged before is there again", async () => {
