@@ -51,7 +51,8 @@ export function errorToLog(error: unknown): unknown {
   return withoutValues(pino.stdSerializers.err(error), values);
 }
 
-const VALUES = new Set(["params", "parameters", "args"]);
+/** Of a row that breaks a rule of its table, PostgreSQL says in `detail` what is in it. */
+const VALUES = new Set(["params", "parameters", "args", "detail"]);
 
 /** Of an error as pino tells it, and of errors in it. */
 function withoutValues(told: unknown, values: readonly string[]): unknown {

@@ -4,7 +4,7 @@ import { GraphQLError } from "graphql";
 import { expect, test } from "vitest";
 import { errorToLog } from "../src/log.ts";
 
-const cause = Object.assign(new Error("canceling statement due to statement timeout"), { code: "57014", parameters: ["hush", 1] });
+const cause = Object.assign(new Error("canceling statement due to statement timeout"), { code: "57014", detail: "Failing row contains (7, hush).", parameters: ["hush", 1] });
 const failed = new DrizzleQueryError("insert into t values ($1, $2)", ["hush", 1], cause);
 
 test.each([
@@ -15,6 +15,12 @@ test.each([
   const told = JSON.stringify(errorToLog(error));
   expect(told).toContain("insert into t values");
   expect(told).toContain("canceling statement");
+  expect(told).not.toContain("hush");
+});
+
+test("of one that failed as it was written, without Drizzle, neither its values nor the row that broke a rule", () => {
+  const told = JSON.stringify(errorToLog(cause));
+  expect(told).toContain("57014");
   expect(told).not.toContain("hush");
 });
 
