@@ -23,7 +23,7 @@ const PLUGIN = /^[a-z][a-z0-9_-]*$/;
 const DRIVER = /^[a-z][a-z0-9]*(_[a-z0-9]+)*$/;
 
 /** The plugins that come with Ostler. */
-export const BUNDLED_PLUGINS = ["fake", "ipmi"] as const;
+const BUNDLED_PLUGINS = ["fake", "ipmi"] as const;
 
 /**
  * Loads every plugin named, in order. Throws one sentence for the first that cannot be used. With a pool their functions run in

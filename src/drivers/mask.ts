@@ -2,7 +2,7 @@
  * What of a driver's words is a secret: each secret as a whole, and each line of one that has several, such as a key, since
  * texts are taken line by line.
  */
-export const MASK = "***";
+const MASK = "***";
 /** Shorter ones would mask half of every text; drivers should not have such secrets. */
 const SECRET_LENGTH_MIN = 3;
 /** The end of a text that was shortened. */

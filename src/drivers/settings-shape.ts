@@ -3,6 +3,7 @@
  * of which fields are secret, and of where null means "not given". What a shape cannot tell (lengths, patterns, what goes
  * with what) stays with the plugin's own validation. Here too is what no driver may declare, each in a sentence.
  */
+import { messageOf } from "../errors.ts";
 import type { Json, Schema } from "./driver.ts";
 
 /** A JSON Schema, or a part of one, as far as it is an object. */
@@ -69,7 +70,7 @@ export function shapeFlaw(schema: Schema<unknown>, what: string): string | null 
   try {
     root = jsonSchemaOf(schema);
   } catch (error) {
-    return `${what} cannot be told as JSON Schema (${error instanceof Error ? error.message : String(error)}); use types that JSON has.`;
+    return `${what} cannot be told as JSON Schema (${messageOf(error)}); use types that JSON has.`;
   }
   const { type } = resolved(root, root, []).schema;
   if (type !== "object") return `${what} are no object: the JSON Schema is ${type === undefined ? "of no one type" : `of type ${JSON.stringify(type)}`}; declare an object whose properties are the settings.`;

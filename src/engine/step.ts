@@ -97,8 +97,8 @@ export interface Said {
 
 /** How long a step waits for a call-back that does not say how long: for a boot, or an agent that reports. */
 const SILENCE_SECONDS = 1_800;
-/** An output is for people and later steps, not for files. */
-const OUTPUT_BYTES_MAX = 256 * 1024;
+/** Characters of JSON, of an output as of a memo: they are for people and later steps, not for files. */
+const OUTPUT_LENGTH_MAX = 256 * 1024;
 const REASON_LENGTH_MAX = 2_000;
 const CALL_NAME_LENGTH_MAX = 60;
 
@@ -408,7 +408,7 @@ function storable(value: unknown): StoredJson | undefined {
   if (value === undefined) return null;
   try {
     const text = JSON.stringify(value);
-    if (text === undefined || text.length > OUTPUT_BYTES_MAX) return undefined;
+    if (text === undefined || text.length > OUTPUT_LENGTH_MAX) return undefined;
     return JSON.parse(text) as StoredJson;
   } catch {
     return undefined;

@@ -1,7 +1,8 @@
 /** Checks of what a driver declares besides its settings: the contract, names, steps and their arguments. */
 import type { Driver, StepInterface } from "../driver.ts";
+import { jsonSchemaOf } from "../settings-shape.ts";
 import { hold } from "./proof.ts";
-import { fieldsOf, issuesOf, jsonSchema } from "./schemas.ts";
+import { fieldsOf, issuesOf } from "./schemas.ts";
 import type { Subject } from "./subject.ts";
 
 type InterfaceName = "inspect" | "clean" | "deploy";
@@ -71,7 +72,7 @@ export async function provesArguments({ driver }: Subject): Promise<void> {
   for (const { steps } of interfacesOf(driver)) {
     for (const step of steps.steps) {
       if (step.args === undefined) continue;
-      const schema = jsonSchema(step.args);
+      const schema = jsonSchemaOf(step.args);
       hold(schema["type"] === "object", `The JSON Schema of the arguments of step ${step.name} is not of type "object".`);
       for (const field of fieldsOf(schema)) {
         hold(typeof field.schema["description"] === "string", `Argument "${field.path}" of step ${step.name} has no description.`);

@@ -1,8 +1,7 @@
 /** The schemas and the JSON values of a driver, as the conformance suite reads them. */
 import type { Schema } from "../driver.ts";
 import { secretNames, shapeOf } from "../settings-shape.ts";
-
-type JsonSchema = Readonly<Record<string, unknown>>;
+import type { JsonSchema } from "../settings-shape.ts";
 
 export async function accept(schema: Schema<unknown>, value: unknown, what: string): Promise<unknown> {
   const result = await schema["~standard"].validate(value);
@@ -13,10 +12,6 @@ export async function accept(schema: Schema<unknown>, value: unknown, what: stri
 export async function issuesOf(schema: Schema<unknown>, value: unknown): Promise<string[]> {
   const result = await schema["~standard"].validate(value);
   return (result.issues ?? []).map((issue) => issue.message);
-}
-
-export function jsonSchema(schema: Schema<unknown>): JsonSchema {
-  return schema["~standard"].jsonSchema.input({ target: "draft-2020-12" });
 }
 
 /** Every field of an object schema, those of objects, lists and variants inside included; the path is joined by dots. */

@@ -1,8 +1,8 @@
 /** Checks of the settings that a driver declares, of its nodes and of its discovery: shapes, descriptions, secrets. */
 import type { Schema } from "../driver.ts";
-import { secretNames, shapeFlaw, shapeOf } from "../settings-shape.ts";
+import { jsonSchemaOf, secretNames, shapeFlaw, shapeOf } from "../settings-shape.ts";
 import { hold } from "./proof.ts";
-import { accept, canonical, fieldsOf, issuesOf, jsonSchema, secretsIn } from "./schemas.ts";
+import { accept, canonical, fieldsOf, issuesOf, secretsIn } from "./schemas.ts";
 import type { Subject } from "./subject.ts";
 
 /** Fields that by their name hold a secret. */
@@ -74,7 +74,7 @@ export async function provesDiscoverySettings({ driver, options }: Subject): Pro
 }
 
 function holdDescriptions(settings: Schema<unknown>): void {
-  const schema = jsonSchema(settings);
+  const schema = jsonSchemaOf(settings);
   hold(schema["type"] === "object", `The JSON Schema of the settings is of type ${JSON.stringify(schema["type"])}, not "object".`);
   for (const field of fieldsOf(schema)) {
     const description = field.schema["description"];
@@ -93,7 +93,7 @@ function holdSecrets(settings: Schema<unknown>): void {
   const flaw = shapeFlaw(settings, "the settings");
   hold(flaw === null, `The driver cannot be loaded: ${flaw}`);
   const secrets = secretNames(shapeOf(settings));
-  for (const field of fieldsOf(jsonSchema(settings))) {
+  for (const field of fieldsOf(jsonSchemaOf(settings))) {
     const looksSecret = SECRET_NAME.test(field.name) && field.schema["type"] === "string";
     hold(secrets.includes(field.path) || !looksSecret, `The settings field "${field.path}" looks like a secret, but is not marked \`writeOnly\`.`);
   }

@@ -209,7 +209,7 @@ export function shorten(text: string, length = MESSAGE_LENGTH_MAX): string {
 /** A value as JSON holds it, or where it holds it not, as much of it as lets the engine refuse it for the right reason. */
 export type Packed = { readonly json: Json } | { readonly type: string } | { readonly members: Readonly<Record<string, Packed>> };
 
-/** Twice what the engine takes of any part of a result. */
+/** Four times what the engine takes of any part of a result, and so more than it takes of a whole one. */
 const RESULT_LENGTH_MAX = 1024 * 1024;
 
 /** `depth`: of an object that JSON does not hold as a whole, so many levels of members are packed one by one. */
