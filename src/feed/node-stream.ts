@@ -1,9 +1,10 @@
 /**
  * The stream of transitions: from a cursor, or after a snapshot, then live, without a gap and without a repetition.
  *
- * Modes of a stream: waiting (until it is its turn to be given a snapshot), snapshot (all matching nodes as of one
- * position), replay (from the cursor to the head), live. Each goes over into the next by itself. It ends with a reset when the cursor is no longer good, when what comes next is not
- * kept any more, or when the process is leaving. Whatever it does, it says something every ten seconds.
+ * Modes of a stream: waiting (until it is its turn to be given a snapshot), snapshot (all matching nodes as of one position),
+ * replay (from the cursor to the head), live. Each goes over into the next by itself. It ends with a reset when the cursor is
+ * not good, when what comes next is not kept any more, when a snapshot was not taken in time, or when the process is
+ * leaving. Whatever it does, it says something every ten seconds.
  */
 import type { Database } from "../store/database.ts";
 import { nodeTest } from "../store/node-facts.ts";

@@ -13,6 +13,7 @@ import { pulled } from "./pull.ts";
 import type { Tail } from "./tail.ts";
 
 export interface OperationUpdate {
+  /** Everything up to here is in what is told. */
   readonly position: number;
   readonly operation: OperationRow;
   /** The run that changed; null when the operation itself did. */
@@ -56,9 +57,10 @@ export function operationStream(parts: { readonly database: Database; readonly t
       await pace.rest(patience);
       if (patience.left) return [];
       pace.look();
+      // First: whoever goes on from it in the log may be told again what this already shows, and misses nothing.
+      const position = tail.head;
       const [operation] = await operationsByIds(database.reader, [operationId]);
       if (!operation) return [];
-      const position = tail.head;
       const first = told < 0;
       // At the end once more all: where the database's clock was set back, some changes looked old.
       const changed = await changes(operation.finishedAt !== null);

@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test, vi } from "vitest";
 import { operationStream } from "../../src/feed/operation-stream.ts";
 import type { OperationUpdate } from "../../src/feed/operation-stream.ts";
 import { createTail } from "../../src/feed/tail.ts";
+import type { Tail } from "../../src/feed/tail.ts";
 import { createLog } from "../../src/log.ts";
 import { createBell } from "../../src/store/bell.ts";
 import { aGate, engineUnderTest } from "../support/builders.ts";
@@ -59,6 +60,18 @@ describe("the stream of an operation", () => {
 
   test("of one that does not exist completes at once", async () => {
     expect(await takeAll(stream("00000000-0000-0000-0000-000000000000"))).toEqual([]);
+  });
+
+  test("has in each item all that was committed up to its position", async () => {
+    const node = await ostler.aNode().made();
+    const id = await ostler.begin("MANAGE", [node]);
+    await ostler.operationEnds(id);
+    const reads = vi.spyOn(database.reader, "select");
+    // A log that goes on with each look at the database.
+    const moving = Object.create(tail, { head: { get: () => reads.mock.calls.length } }) as Tail;
+    const [update] = await takeAll(operationStream({ database, tail: moving }, id));
+    reads.mockRestore();
+    expect(update?.position).toBe(0);
   });
 
   test("of many runs tells the end of each", async () => {
