@@ -12,8 +12,8 @@ import { countRunsInTurn } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { LimitedPhase, Plan, SitePolicy } from "../store/records.ts";
 import { plansByHashes } from "../store/plans.ts";
-import { lockRunsInTurn, updateRun, updateRuns } from "../store/runs.ts";
-import type { RunRow } from "../store/runs.ts";
+import { changeHeldRuns, lockRunsInTurn } from "../store/runs.ts";
+import type { HeldRunChange, RunRow } from "../store/runs.ts";
 import { readSite } from "../store/site.ts";
 import { createBreaks } from "./breaks.ts";
 import type { Queue } from "./queue.ts";
@@ -78,7 +78,7 @@ export function placesOf(phase: LegPhase | undefined, controller: string | null)
   return { slotPhase: phase ?? null, slotController: controller };
 }
 
-/** What is stored of a run that is made now: it begins, or it is QUEUED, for its turn or for a limit of the service. */
+/** What becomes of a run that is made, or has its turn: it begins, or it is QUEUED, for its turn or for a limit of the service. */
 export function turnOf(policy: SitePolicy, { controller }: Pick<NodeRow, "controller">, plan: Plan, { isInTurn }: { readonly isInTurn: boolean }): Pick<NewRun, "state" | "waitFor" | "slotPhase" | "slotController"> {
   const phase = plan.legs[0]?.phase;
   const waitFor = isInTurn ? limitOn(policy, phase, controller) : null;
@@ -145,23 +145,17 @@ async function beginThose(work: Work, parts: BeginParts, operation: OperationRow
   const plans = await plansByHashes(work.tx, [...new Set(queued.map(({ planHash }) => planHash))]);
   const { policy } = await readSite(work.tx);
   const beginnings: Beginning[] = [];
-  const held = new Map<string, string[]>();
+  const changes: { readonly id: string; readonly change: HeldRunChange }[] = [];
   for (const run of queued) {
     const node = nodes.get(run.nodeId);
     const plan = plans.get(run.planHash);
     if (!node || !plan) throw new Error(`Queued run ${run.id} has lost its node or its plan.`);
-    const phase = plan.legs[0]?.phase;
-    const limit = limitOn(policy, phase, run.controller);
-    if (limit === null) {
-      await updateRun(work.tx, run.id, { state: "RUNNING", waitingSince: null, ...placesOf(phase, run.controller) });
-      beginnings.push({ runId: run.id, node, plan, target: run.target });
-    } else {
-      const waiting = held.get(limit);
-      if (waiting) waiting.push(run.id);
-      else held.set(limit, [run.id]);
-    }
+    const turn = turnOf(policy, run, plan, { isInTurn: true });
+    const begins = turn.state === "RUNNING";
+    changes.push({ id: run.id, change: { ...turn, ...(begins && { waitingSince: null }) } });
+    if (begins) beginnings.push({ runId: run.id, node, plan, target: run.target });
   }
+  await changeHeldRuns(work.tx, changes);
   await beginRuns(work, parts.queue, operation, operation.actor, beginnings);
-  for (const [waitFor, ids] of held) await updateRuns(work.tx, ids, { waitFor });
-  if (held.size > 0) work.afterCommit(parts.nudge);
+  if (beginnings.length < queued.length) work.afterCommit(parts.nudge);
 }

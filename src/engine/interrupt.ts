@@ -126,7 +126,8 @@ export async function abort(parts: InterruptParts, caller: Caller, request: Abor
  * recorded on the operation holds for all of its runs.
  */
 async function wishOfWhole(work: Work, caller: Caller, wish: Wish, concerned: readonly RunRow[], reason: string | undefined): Promise<void> {
-  for (const [operationId, runs] of Map.groupBy(concerned, (run) => run.operationId)) {
+  // In the order of their ids, as whoever locks several.
+  for (const [operationId, runs] of [...Map.groupBy(concerned, (run) => run.operationId)].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
     if (runs.length < (await countUnfinished(work.tx, operationId))) continue;
     const operation = await lockOperation(work.tx, operationId);
     if (!operation || operation.finishedAt || operation.wish === wish) continue;
@@ -182,7 +183,7 @@ async function carryOut(work: Work, parts: SettleParts, runs: readonly RunRow[],
   await leaveFirstState(work, unbegun.filter(({ state }) => state !== "QUEUED"), end, wish);
   await finishRuns(work.tx, unbegun.map(({ id }) => id), end);
   await parts.queue.wakeMany(work, wake.map(({ id }) => id), "ending");
-  for (const operationId of new Set(unbegun.map((run) => run.operationId))) await settleMany(work, parts, operationId);
+  for (const operationId of [...new Set(unbegun.map((run) => run.operationId))].toSorted()) await settleMany(work, parts, operationId);
 }
 
 async function leaveFirstState(work: Work, runs: readonly RunRow[], end: "ABORTED" | "STOPPED", wish: { readonly wishBy: string; readonly wishReason: string | null }): Promise<void> {

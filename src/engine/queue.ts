@@ -50,9 +50,7 @@ export interface Queue {
   end(work: Work, jobs: readonly HeldJob[]): Promise<void>;
   /** Brings a parked run's job forward to now, before others; stores one where none is left. */
   wake(work: Work, runId: string): Promise<void>;
-  /** As `wake`, for a run that is to end: it is taken though all places may be taken, by what is stuck perhaps. */
-  wakeToEnd(work: Work, runId: string): Promise<void>;
-  /** Either of the two for many runs, in two statements. */
+  /** The same for many runs, in two statements. `ending`: they are taken though all places may be taken, by what is stuck perhaps. */
   wakeMany(work: Work, runIds: readonly string[], why: "woken" | "ending"): Promise<void>;
   /** Whether a job is being worked on, as far as its lease tells. */
   isHeld(jobId: string): Promise<boolean>;
@@ -346,7 +344,6 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       if (jobs.length > 0) await boss.complete(RUNS, jobs.map(attempt), null, db(work.tx));
     },
     wake: (work, runId) => wakeMany(work, [runId], "woken"),
-    wakeToEnd: (work, runId) => wakeMany(work, [runId], "ending"),
     wakeMany,
     async isHeld(jobId) {
       return (await boss.findJobs(RUNS, { id: jobId })).some(({ state }) => state === "active");
