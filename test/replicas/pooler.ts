@@ -15,21 +15,13 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
 import { eventually } from "../support/eventually.ts";
+import { check, prove } from "../support/proof.ts";
 import { ask, commission, entered, follow, operationOf, register, scratch, startReplica, startServer, wholeLog } from "./lab.ts";
 
 const NODES = 100;
 /** Of PgBouncer to the server: fewer than one replica would take by itself. */
 const POOL = 12;
 const NOBODY = 65_534;
-
-let passed = 0;
-let failed = 0;
-
-function check(title: string, ok: boolean, detail = ""): void {
-  if (ok) passed += 1;
-  else failed += 1;
-  console.log(`${ok ? "ok  " : "FAIL"} ${title}${detail && ` (${detail})`}`);
-}
 
 interface Pooler extends AsyncDisposable {
   readonly url: string;
@@ -149,12 +141,5 @@ if (installed.status !== 0) {
   process.exitCode = 1;
 } else {
   console.log(installed.stdout.split("\n")[0]);
-  try {
-    await main();
-  } catch (error) {
-    check(error instanceof Error ? error.message : String(error), false);
-  }
-  console.log(`\n${passed} passed, ${failed} failed`);
-  // Whatever still runs of a proof that failed ends with it.
-  process.exit(failed === 0 ? 0 : 1);
+  await prove(main);
 }

@@ -13,6 +13,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { eventually } from "../support/eventually.ts";
+import { check, prove } from "../support/proof.ts";
 import { commission, entered, follow, operationOf, register, scratch, startReplica, startServer, wholeLog } from "./lab.ts";
 import type { Replica, Seen } from "./lab.ts";
 
@@ -24,15 +25,6 @@ const PARTS = ["src", "plugins", "drizzle", "package.json"];
 const END_MS = 600_000;
 /** So that replicas can be started in the middle of a small fleet's work, too. */
 const STEP_MS = Math.round(Math.max(200, 200_000 / NODES));
-
-let passed = 0;
-let failed = 0;
-
-function check(title: string, ok: boolean, detail = ""): void {
-  if (ok) passed += 1;
-  else failed += 1;
-  console.log(`${ok ? "ok  " : "FAIL"} ${title}${detail && ` (${detail})`}`);
-}
 
 /** The code of a commit, or of the working tree, in a folder of its own. */
 function codeOf(commit: string | null, folder: string): string {
@@ -118,11 +110,4 @@ async function main(): Promise<void> {
 }
 
 console.log(`${NODES} nodes, from ${values.from} to the working tree`);
-try {
-  await main();
-} catch (error) {
-  check(error instanceof Error ? error.message : String(error), false);
-}
-console.log(`\n${passed} passed, ${failed} failed`);
-// Whatever still runs of a proof that failed ends with it.
-process.exit(failed === 0 ? 0 : 1);
+await prove(main);
