@@ -58,6 +58,7 @@ export function createMetrics({ version }: { readonly version: string }): Metric
   for (const transport of ["http", "websocket"]) streams.set({ transport }, 0);
   for (const what of ["fetch", "heartbeat", "job"]) queueFailures.inc({ what }, 0);
   jobs.set({ queue: "runs" }, 0);
+  for (const type of ["query", "mutation", "subscription"]) for (const outcome of ["ok", "refused", "error"]) requestSeconds.zero({ type, outcome });
   runsStarted.inc({ purpose: "work" }, 0);
   for (const outcome of ["succeeded", "failed", "aborted", "stopped"]) runsFinished.inc({ purpose: "work", outcome }, 0);
 

@@ -36,7 +36,7 @@ export async function createTraces({ version, log, environment = process.env }: 
     import("@opentelemetry/context-async-hooks"),
     import("@opentelemetry/resources"),
   ]);
-  api.diag.setLogger({ error: (text) => log.warn({ what: text }, "traces"), warn: (text) => log.warn({ what: text }, "traces"), info: () => {}, debug: () => {}, verbose: () => {} }, api.DiagLogLevel.WARN);
+  api.diag.setLogger({ error: (text) => log.warn({ what: text }, "traces"), warn: (text) => log.warn({ what: text }, "traces"), info: () => {}, debug: () => {}, verbose: () => {} }, { logLevel: api.DiagLogLevel.WARN, suppressOverrideMessage: true });
   const ids = await createIds();
   const resource = resources
     .defaultResource()
@@ -135,7 +135,7 @@ export async function createTraces({ version, log, environment = process.env }: 
   };
 }
 
-/** Whether the environment asks for traces: names an exporter, or where to send them. */
+/** Whether the environment asks for traces: names an exporter, or where to send them. A variable that is empty is as one that is not there. */
 function isWanted(environment: NodeJS.ProcessEnv, log: Log): boolean {
   if (environment["OTEL_SDK_DISABLED"]?.toLowerCase() === "true") return false;
   const exporter = environment["OTEL_TRACES_EXPORTER"];
@@ -143,14 +143,14 @@ function isWanted(environment: NodeJS.ProcessEnv, log: Log): boolean {
     if (!EXPORTERS.includes(exporter)) log.warn({ exporter }, "OTEL_TRACES_EXPORTER is not known here; it is otlp or none, and there are no traces");
     return exporter === "otlp";
   }
-  return Boolean(environment["OTEL_EXPORTER_OTLP_ENDPOINT"] ?? environment["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]);
+  return Boolean(environment["OTEL_EXPORTER_OTLP_ENDPOINT"] || environment["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]);
 }
 
 /** By the variables of OpenTelemetry; what is absent or unknown samples everything that its parent has sampled. */
 async function samplerOf(environment: NodeJS.ProcessEnv, log: Log) {
   const { AlwaysOffSampler, AlwaysOnSampler, ParentBasedSampler, TraceIdRatioBasedSampler } = await import("@opentelemetry/sdk-trace");
   const given = environment["OTEL_TRACES_SAMPLER"] ?? "";
-  const share = Number(environment["OTEL_TRACES_SAMPLER_ARG"] ?? "1");
+  const share = Number(environment["OTEL_TRACES_SAMPLER_ARG"] || "1");
   // Of an operation's trace every part has a parent, which nobody need have sampled: its id decides, on all replicas alike.
   const byParent = (root: Sampler) => new ParentBasedSampler({ root, remoteParentSampled: root });
   switch (given) {

@@ -64,6 +64,8 @@ describe("after a commission, a scrape tells", () => {
 
   test("requests by type and outcome, refusals by code, and streams that are open", async () => {
     const ostler = await watchedService();
+    // From the beginning: an alert on what increases would not see the first.
+    expect((await scraped(ostler.url)).get('ostler_graphql_request_duration_seconds_count{type="mutation",outcome="error"}')).toBe(0);
     await ostler.query("{ nodes { totalCount } }");
     await ostler.ask("{ nope }");
     await ostler.ask("{ node(id: 7");

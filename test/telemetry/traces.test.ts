@@ -117,6 +117,13 @@ describe("there are none", () => {
   });
 });
 
+test("variables that are empty are as if they were not there", async () => {
+  await using traces = await createTraces({ version: "0", log: createLog("silent"), environment: { OTEL_EXPORTER_OTLP_ENDPOINT: "", OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: there.url, OTEL_TRACES_EXPORTER: "", OTEL_TRACES_SAMPLER: "parentbased_traceidratio", OTEL_TRACES_SAMPLER_ARG: "" } });
+  await traces?.observer.step({ operationId: crypto.randomUUID(), runId: crypto.randomUUID(), node: "n", step: "a.b", driver: "fake", attempt: 1, part: "RUN" }, () => Promise.resolve({ kind: "done" }));
+  await traces?.[Symbol.asyncDispose]();
+  expect(there.spans).toMatchObject([{ name: "a.b" }]);
+});
+
 test("a collector that is not there holds nothing up", async () => {
   vi.stubEnv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9");
   await using ostler = await serviceUnderTest({ watched: true });
