@@ -100,5 +100,7 @@ export class Refused extends Error {
 
 /** The text of anything thrown. */
 export function messageOf(thrown: unknown): string {
+  // Of several addresses of one name Node says only what came of each.
+  if (thrown instanceof AggregateError && thrown.message === "") return thrown.errors.map(messageOf).join("; ");
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
