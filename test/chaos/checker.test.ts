@@ -107,8 +107,8 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
     remove(made, "nodes", row(made, "nodes", { name: "n6" }));
     for (const one of made.final.transitions.filter((each) => each["node_name"] === "n6")) remove(made, "transitions", one);
   }],
-  ["a mark that was taken off is there", "P1", /Node n1 says "moved" at the end, and no setMaintenance/, (made) => set(row(made, "nodes", { name: "n1" }), { maintenance_reason: "moved" })],
-  ["a report of presence is forgotten", "P1", /Node n1 says "UNSEEN" at the end, and no reportPresence/, (made) => {
+  ["a mark that was taken off is there", "P1", /n1 says "moved" at the end, and no setMaintenance/, (made) => set(row(made, "nodes", { name: "n1" }), { maintenance_reason: "moved" })],
+  ["a report of presence is forgotten", "P1", /n1 says "UNSEEN" at the end, and no reportPresence/, (made) => {
     const { request, answer } = asked(made, "setMaintenance", "n1");
     made.requests.push({ ...request, id: "seen", verb: "reportPresence", input: { event: "DISCOVERED" } }, { ...answer, id: "seen" });
   }],
@@ -125,6 +125,7 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
     set(refusal ?? {}, { refusals: [], operationId: "op-n3-96000", replayed: true });
   }],
   ["an operation that nobody asked for", "P2", /Nobody asked for operation op-ghost/, (made) => void made.final.operations.push({ ...row(made, "operations", { id: "op-n1-4000" }), id: "op-ghost", idempotency_key: "key-ghost" })],
+  ["an edit of a cluster is lost", "P1", /berlin says "zeroth" at the end, and no updateCluster/, (made) => set(row(made, "clusters", { name: "berlin" }), { variables: { ntp: "zeroth" } })],
   ["an operation is begun though its request was refused", "P2", /Every request for operation op-n1-4000 .* was refused/, (made) => set(asked(made, "cleanNodes", "n1").answer, { operationId: null, results: [{ node: "n1", accepted: false, runId: null, effect: null, refusal: { code: "BUSY", message: "No." } }] })],
   ["an operation is of another kind than was asked for", "P2", /op-n1-4000 is INSPECT, and nobody asked for that/, (made) => set(row(made, "operations", { id: "op-n1-4000" }), { kind: "INSPECT" })],
   ["an operation works on a node that nobody named", "P2", /op-n1-4000 .* works on node n4, which nobody named/, (made) => set(row(made, "runs", { id: "run-n1-4000" }), { node_name: "n4", node_id: "id-n4" })],

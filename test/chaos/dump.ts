@@ -6,6 +6,7 @@ import { record } from "./records.ts";
 const TABLES: Readonly<Record<string, string>> = {
   feed_position: "select * from feed_position",
   lifecycle_edges: "select * from lifecycle_edges",
+  clusters: "select * from clusters order by name",
   nodes: "select * from nodes order by name",
   operations: "select * from operations order by created_at, id",
   plans: "select hash, plan->'steps' as steps, plan from plans",

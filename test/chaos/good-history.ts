@@ -23,7 +23,7 @@ export interface Made {
   readonly callbacks: CallBack[];
   readonly nemesis: (Nemesis | Phase)[];
   readonly replicas: (Replica | Sample)[];
-  readonly final: Record<"nodes" | "operations" | "runs" | "plans" | "attempts" | "transitions" | "anomalies" | "step_log" | "lifecycle_edges" | "feed_position", Values[]>;
+  readonly final: Record<"clusters" | "nodes" | "operations" | "runs" | "plans" | "attempts" | "transitions" | "anomalies" | "step_log" | "lifecycle_edges" | "feed_position", Values[]>;
 }
 
 const WALL_MS = Date.UTC(2026, 0, 1);
@@ -53,7 +53,7 @@ export function goodHistory(): Made {
     callbacks: [],
     nemesis: [],
     replicas: [],
-    final: { nodes: [], operations: [], runs: [], plans: [], attempts: [], transitions: [], anomalies: [], step_log: [], lifecycle_edges: [], feed_position: [] },
+    final: { clusters: [], nodes: [], operations: [], runs: [], plans: [], attempts: [], transitions: [], anomalies: [], step_log: [], lifecycle_edges: [], feed_position: [] },
   };
   const { requests, driver, callbacks, nemesis, replicas, final } = made;
   let last = 0;
@@ -287,6 +287,12 @@ export function goodHistory(): Made {
   ask(100_150, "r1", "stop", ["n5"], { work: { names: ["n5"] } }, null, { operationId: "op-n5-100000", replayed: null, refusals: [], results: [accepted("n5", stopped)] });
   move(100_210, "n5", "stop", "STOPPED", stopped);
   endRun(100_210, stopped, "STOPPED", { wish: "STOP" });
+
+  // Two change the cluster's settings at about the same time; who was second nobody knows.
+  const edit = (t: number, ntp: string, after: number) => ask(t, "r1", "updateCluster", [], { cluster: { name: "berlin" }, variables: { ntp } }, null, { operationId: null, replayed: null, refusals: [], results: [], after });
+  edit(89_000, "first", 200);
+  edit(89_100, "second", 300);
+  final.clusters.push({ name: "berlin", variables: { ntp: "first" } });
 
   blow("stall", "watchers", 90_000, 110_000);
   for (let t = 1_000; t < OVER; t += 5_000) for (const at of t < 6_000 ? [R1, R2] : t < 112_000 ? [R1_AGAIN, R2] : [R1_AGAIN]) replicas.push({ t, k: "sample", what: "memory", replica: at.replica, pid: at.pid, value: 150 * 2 ** 20 + t });

@@ -254,7 +254,7 @@ export interface Sample extends Told {
 }
 
 /**
- * A row of the database at the end, by the names of its columns; times as ISO 8601, JSON as JSON. `table` is one of nodes,
+ * A row of the database at the end, by the names of its columns; times as ISO 8601, JSON as JSON. `table` is one of clusters, nodes,
  * operations, runs, plans (hash and steps: interface, name, driver, phase, …), attempts, transitions, anomalies, lifecycle_edges, feed_position, jobs
  * (of the durable queue, unfinished ones), and step_log (per run: run_id, lines, first, last).
  */

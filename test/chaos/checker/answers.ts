@@ -3,7 +3,8 @@ import { isDeepStrictEqual } from "node:util";
 import { Findings } from "./verdict.ts";
 import { KINDS } from "./admission.ts";
 import { TOLERANCE_MS, told } from "./history.ts";
-import type { Asked, History, NodeRow, OperationRow, RunRow, Told } from "./history.ts";
+import type { Asked, History, OperationRow, RunRow, Told } from "./history.ts";
+import type { Request } from "../records.ts";
 
 /** Verbs whose answer names the operation that is to end, not one that they start. */
 const INTERRUPTS = new Set(["abort", "stop", "withdrawAbort"]);
@@ -13,8 +14,8 @@ const HARDLY_MS = 1_000;
 
 /**
  * P1: what was accepted is stored before the answer. So the operation of every answer that a client has received is there at
- * the end, with the run that each accepted node was told, on that node; a registered node has its first transition; and a node says
- * of its maintenance and its presence what one of the requests has said that may have been the last. Answers are written down by a process that is never hurt, and only when they have been read whole, so an answer that was lost on its way
+ * the end, with the run that each accepted node was told, on that node; a registered node has its first transition; and what nodes say
+ * of their maintenance and presence, and a cluster of its settings, is what one of the requests has said that may have been the last. Answers are written down by a process that is never hurt, and only when they have been read whole, so an answer that was lost on its way
  * is none, and whatever happened to its request is right.
  */
 export function checkDurable(history: History): Findings {
@@ -36,30 +37,38 @@ export function checkDurable(history: History): Findings {
   return findings;
 }
 
-/** What a request sets anew on each node that it names, whatever was there. */
-interface MarkOfNodes {
+/** What a request sets anew on everything that it names, whatever was there. */
+interface Mark {
   readonly verb: string;
-  readonly of: (node: NodeRow) => string | null;
-  readonly saidBy: (input: Readonly<Record<string, unknown>>) => unknown;
+  /** What is there at the end, by name. */
+  readonly at: (history: History) => Iterable<readonly [name: string, value: unknown]>;
+  readonly named: (request: Request) => readonly string[];
+  readonly saidBy: (input: Input) => unknown;
 }
 
-const MARKS: readonly MarkOfNodes[] = [
-  { verb: "setMaintenance", of: ({ maintenance }) => maintenance, saidBy: ({ reason }) => reason ?? null },
-  { verb: "reportPresence", of: ({ presence }) => presence, saidBy: ({ event }) => event },
+type Input = Readonly<Record<string, unknown>> & { readonly cluster?: { readonly name: string }; readonly variables?: Readonly<Record<string, unknown>> };
+
+const inputOf = ({ input }: Request) => (input ?? {}) as Input;
+/** The variable that clients of the arena set. */
+const VARIABLE = "ntp";
+
+const MARKS: readonly Mark[] = [
+  { verb: "setMaintenance", at: ({ nodes }) => nodes.values().map(({ name, maintenance }) => [name, maintenance]), named: ({ nodes }) => nodes, saidBy: ({ reason }) => reason ?? null },
+  { verb: "reportPresence", at: ({ nodes }) => nodes.values().map(({ name, presence }) => [name, presence]), named: ({ nodes }) => nodes, saidBy: ({ event }) => event },
+  { verb: "updateCluster", at: ({ clusters }) => clusters.map(({ name, variables }) => [name, variables[VARIABLE]]), named: (request) => [inputOf(request).cluster?.name ?? ""], saidBy: ({ variables }) => variables?.[VARIABLE] },
 ];
 
-function judgeMark({ asked, nodes }: History, { verb, of, saidBy }: MarkOfNodes, findings: Findings): void {
-  const byNode = Map.groupBy(asked.filter(({ request }) => request.verb === verb).flatMap((one) => one.request.nodes.map((name) => ({ name, one }))), ({ name }) => name);
-  const isDone = (one: Asked) => told(one)?.refusals.length === 0;
-  for (const node of nodes.values()) {
-    const about = (byNode.get(node.name) ?? []).map(({ one }) => one);
-    const done = about.filter(isDone);
+function judgeMark(history: History, { verb, at, named: namesIn, saidBy }: Mark, findings: Findings): void {
+  const byName = Map.groupBy(history.asked.filter(({ request }) => request.verb === verb).flatMap((one) => namesIn(one.request).map((name) => ({ name, one }))), ({ name }) => name);
+  for (const [name, value] of at(history)) {
+    const about = (byName.get(name) ?? []).map(({ one }) => one);
+    const done = about.filter((one) => told(one)?.refusals.length === 0);
     if (done.length === 0) continue;
-    findings.fact(`nodes whose last ${verb} was looked for`);
+    findings.fact(`last words by ${verb} looked for`);
     const lastSent = Math.max(...done.map(({ request }) => request.t));
     const possible = about.filter((one) => (told(one)?.t ?? Infinity) >= lastSent);
-    if (!possible.some(({ request }) => saidBy((request.input ?? {}) as Readonly<Record<string, unknown>>) === of(node))) {
-      findings.violation("lost", `Node ${node.name} says ${JSON.stringify(of(node))} at the end, and no ${verb} that may have been the last has said so.`, node, ...possible.flatMap(({ request, answer }) => [request, answer]));
+    if (!possible.some(({ request }) => saidBy(inputOf(request)) === value)) {
+      findings.violation("lost", `${name} says ${JSON.stringify(value)} at the end, and no ${verb} that may have been the last has said so.`, { name, value }, ...possible.flatMap(({ request, answer }) => [request, answer]));
     }
   }
 }

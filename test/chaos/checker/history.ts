@@ -89,6 +89,11 @@ export interface Life {
   end: Replica | null;
 }
 
+export interface ClusterRow {
+  readonly name: string;
+  readonly variables: Readonly<Record<string, unknown>>;
+}
+
 export interface NodeRow {
   readonly id: string;
   readonly name: string;
@@ -218,6 +223,7 @@ export interface History {
   readonly blows: readonly Blow[];
   readonly lives: readonly Life[];
   readonly samples: readonly Sample[];
+  readonly clusters: readonly ClusterRow[];
   readonly nodes: ReadonlyMap<string, NodeRow>;
   readonly operations: ReadonlyMap<string, OperationRow>;
   readonly runs: ReadonlyMap<string, RunRow>;
@@ -405,6 +411,7 @@ function createGenerations(runs: ReadonlyMap<string, RunRow>): (runId: string, p
 }
 
 async function readFinal(folder: string, wall: (iso: unknown) => number) {
+  const clusters: ClusterRow[] = [];
   const nodes = new Map<string, NodeRow>();
   const operations = new Map<string, OperationRow>();
   const runs = new Map<string, RunRow>();
@@ -428,6 +435,9 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
   const textOrNull = (value: unknown) => (value == null ? null : text(value));
   for await (const { table, row } of readRecords(folder, "final")) {
     switch (table) {
+      case "clusters":
+        clusters.push({ name: text(row["name"]), variables: (row["variables"] ?? {}) as ClusterRow["variables"] });
+        break;
       case "nodes":
         nodes.set(text(row["id"]), { id: text(row["id"]), name: text(row["name"]), state: text(row["state"]), count: Number(row["transition_count"]), labels: (row["labels"] ?? {}) as NodeRow["labels"], presence: textOrNull(row["presence"]), maintenance: textOrNull(row["maintenance_reason"]) });
         break;
@@ -517,7 +527,7 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
         feedPosition = Number(row["position"]);
     }
   }
-  return { nodes, operations, runs, plans, attempts, transitions: transitions.toSorted((a, b) => a.position - b.position), anomalies, logs, edges, feedPosition };
+  return { clusters, nodes, operations, runs, plans, attempts, transitions: transitions.toSorted((a, b) => a.position - b.position), anomalies, logs, edges, feedPosition };
 }
 
 function failureOf(value: unknown): FailureRow | null {
