@@ -363,6 +363,10 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
     const { answer } = asked(made, "setMaintenance", "n1");
     made.requests.splice(made.requests.indexOf(answer), 1, { t: answer.t, k: "answer", id: answer.id, ok: false, error: "socket hang up", status: null });
   }],
+  ["a request in hand hears nothing, and the process is gone", "P19", /came to: The operation was aborted due to timeout/, (made) => {
+    const { answer } = asked(made, "setMaintenance", "n1");
+    made.requests.splice(made.requests.indexOf(answer), 1, { t: 118_000, k: "answer", id: answer.id, ok: false, error: "The operation was aborted due to timeout", status: null });
+  }],
   ["a made-up call-back is taken", "P20", /made-up call-back to n1 was taken/, (made) => set(made.callbacks.find(({ kind }) => kind === "forged") ?? {}, { status: 202 })],
   ["a call-back is taken twice", "P20", /was taken 2 times/, (made) => set(made.callbacks.find(({ kind }) => kind === "duplicate") ?? {}, { status: 202 })],
   ["a late call-back is taken", "P20", /taken after the run had gone on/, (made) => set(made.callbacks.find(({ kind }) => kind === "late") ?? {}, { status: 202 })],

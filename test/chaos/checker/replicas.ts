@@ -88,7 +88,7 @@ function judgeAnswer(history: History, findings: Findings, life: Life, asked: As
   if (!lasted || touches(joined(history.blows.filter(({ target }) => target === `${life.name}/clients`)), request.t - THERE_MS, (answer?.t ?? at) + THERE_MS)) return;
   findings.fact("requests in hand of a process that was told to go");
   if (told(asked)) return;
-  if (answer?.ok === false && /timeout/i.test(answer.error)) return;
+  if (answer?.ok === false && /timeout/i.test(answer.error) && answer.t <= (life.ended ?? Infinity)) return;
   const isClean = answer?.ok === false && answer.status !== null && CLEAN.has(answer.status);
   if (!isClean) findings.violation("lost", `${request.verb} (${request.id}) was in the hands of ${life.name} when that was told to go, and came to: ${answer?.ok === false ? answer.error : "no answer"}.`, request, answer, { t: at, k: "replica", name: life.name, pid: life.pid, what: "told" });
 }
