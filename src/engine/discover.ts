@@ -22,11 +22,11 @@ import type { ClusterRef } from "./select.ts";
 import { isSealOf, seal } from "./seal.ts";
 import { sizeFlaws } from "./sizes.ts";
 import { flawsOf, refusedWhole, replayOf } from "./submit.ts";
-import type { SubmitAnswer, Terms } from "./submit.ts";
+import type { SubmitAnswer, RequestTerms } from "./submit.ts";
 import type { Caller, Transact, Work } from "./transition.ts";
 import type { WorkSelector } from "./work.ts";
 
-export interface DiscoverRequest extends Pick<Terms, "idempotencyKey" | "reason" | "dryRun"> {
+export interface DiscoverRequest extends Pick<RequestTerms, "idempotencyKey" | "reason" | "dryRun"> {
   /** Host names, IP addresses and CIDR ranges. */
   readonly addresses: readonly string[];
   readonly driver: string;

@@ -14,8 +14,8 @@ import { discoverNodes } from "./discover.ts";
 import type { DiscoverAnswer, DiscoverRequest } from "./discover.ts";
 import { unhold } from "./holds.ts";
 import type { UnholdRequest } from "./holds.ts";
-import { abort, restart, stop, stopTimeout } from "./interrupt.ts";
-import type { AbortRequest, AbortResult, RestartRequest, StopRequest } from "./interrupt.ts";
+import { abortWork, stopTimeout, stopWork } from "./interrupt.ts";
+import type { AbortRequest, AbortResult, StopRequest } from "./interrupt.ts";
 import { deleteNodes, registerNodes, setMaintenance, setRetired, updateNode } from "./nodes.ts";
 import type { Edited, NewNode, NodeChange } from "./nodes.ts";
 import { createPowerReader } from "./power-reader.ts";
@@ -25,6 +25,8 @@ import type { PresenceEvent, PresenceReported, ReportedNode } from "./presence.t
 import { createProber } from "./prober.ts";
 import { createQueue } from "./queue.ts";
 import { startRecovery } from "./recover.ts";
+import { restartWork } from "./restart.ts";
+import type { RestartRequest } from "./restart.ts";
 import { startRetention } from "./retention.ts";
 import { createRunbook, deleteRunbook, updateRunbook } from "./runbooks.ts";
 import type { NewRunbook, RunbookChange, RunbookEdited } from "./runbooks.ts";
@@ -45,10 +47,11 @@ import type { StoredJson } from "../store/records.ts";
 
 // What the API shows of how the engine decides.
 export { limitsOf } from "./begin.ts";
-export { RESTART_FROM, stepUnderWay } from "./interrupt.ts";
+export { stepUnderWay } from "./interrupt.ts";
 export { OFF_REASONS, catalogueOf } from "./plan.ts";
 export { RESERVED_STEPS, isHold, isReservedWait, reservedArgsSchema } from "./reserved.ts";
 export { PRESENCE_CHANGES, PRESENCE_EVENTS } from "./presence.ts";
+export { RESTART_FROM } from "./restart.ts";
 export { findCluster } from "./select.ts";
 export { ACCEPTANCES, factsOf } from "./submit.ts";
 
@@ -165,9 +168,9 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       if (options.powerSeconds) powerReader.start(options.powerSeconds);
     },
     submit: (caller, request) => submitVerb(parts, caller, request),
-    abort: (caller, request) => abort(parts, caller, request),
-    stop: (caller, request) => stop(parts, caller, request),
-    restart: (caller, request) => restart(parts, caller, request),
+    abort: (caller, request) => abortWork(parts, caller, request),
+    stop: (caller, request) => stopWork(parts, caller, request),
+    restart: (caller, request) => restartWork(parts, caller, request),
     withdrawAbort: (caller, request) => withdrawAbort(parts, caller, request),
     unhold: (caller, request) => unhold(parts, caller, request),
     steerWaves: (caller, request) => steerWaves(transact, parts, caller, request),

@@ -10,7 +10,7 @@ import { refusedWhole } from "./submit.ts";
 import type { NodeAnswer, SubmitAnswer, SubmitParts } from "./submit.ts";
 import type { Caller } from "./transition.ts";
 import { move } from "./transition.ts";
-import { selectWork } from "./work.ts";
+import { selectUnfinishedWork } from "./work.ts";
 import type { WorkSelector } from "./work.ts";
 
 export interface UnholdRequest {
@@ -23,7 +23,7 @@ export async function unhold(parts: SubmitParts, caller: Caller, request: Unhold
   const flaws = reasonFlaws(request.reason);
   if (flaws.length > 0) return refusedWhole(flaws);
   return parts.transact(async (work) => {
-    const found = await selectWork(work.tx, request.work, false);
+    const found = await selectUnfinishedWork(work.tx, request.work);
     if ("refusals" in found) return refusedWhole(found.refusals);
     const runs = await lockBegunRuns(work.tx, found.nodes.map(({ nodeId }) => nodeId));
     const runOf = new Map(runs.filter(({ operationId }) => found.operationId === null || operationId === found.operationId).map((run) => [run.nodeId, run]));

@@ -1,42 +1,37 @@
 /**
- * Abort, stop and restart. An abort and a stop are wishes: recorded here in one short transaction and carried out by
- * whoever holds the run (runner.ts), or here and now where nobody does and nothing was begun. A restart is an ordinary
- * submission whose plans come from the runs it takes up again.
+ * Abort and stop. Both are wishes: recorded here in one short transaction and carried out by whoever holds the run
+ * (runner.ts), or here and now where nobody does and nothing was begun.
  */
 import type { Refusal } from "../errors.ts";
 import { judgeAbort } from "../lifecycle/interrupts.ts";
 import type { AbortEffect, AbortMode, RunFacts } from "../lifecycle/interrupts.ts";
 import { edge } from "../lifecycle/machine.ts";
-import type { Stage } from "../lifecycle/cluster-state.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
 import { isFinalOperation } from "../lifecycle/operation-states.ts";
 import type { Wish } from "../lifecycle/operation-states.ts";
-import { hashOf } from "../store/database.ts";
 import type { Reader } from "../store/database.ts";
-import { lockNodes, nodesByIds } from "../store/nodes.ts";
-import { lockOperation, operationsByIds, unfinishedOperationsOfCluster, wishOperation } from "../store/operations.ts";
+import { lockNodes } from "../store/nodes.ts";
+import { lockOperation, unfinishedOperationsOfCluster, wishOperation } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
-import type { Failure, Plan, PlannedStep } from "../store/records.ts";
-import { attemptsUnderWay, succeededSteps } from "../store/attempts.ts";
+import type { Failure, PlannedStep } from "../store/records.ts";
+import { attemptsUnderWay } from "../store/attempts.ts";
 import { plansByHashes } from "../store/plans.ts";
-import { cleanedUpNodes, countUnfinished, finishRuns, lockUnfinishedRuns, newestWork, runsOfOperation, wishRuns } from "../store/runs.ts";
+import { countUnfinished, finishRuns, lockUnfinishedRuns, newestWork, runsOfOperation, wishRuns } from "../store/runs.ts";
 import type { AttemptRow } from "../store/attempts.ts";
 import type { RunRow } from "../store/runs.ts";
 import { interruptDiscovery, stopDiscoveryNow } from "./discover.ts";
-import { listed } from "./names.ts";
 import { endedByStop } from "./parked.ts";
-import { keysOf, stepLabel } from "./plan.ts";
-import { isReservedPower, leavesOff } from "./reserved.ts";
+import { stepLabel } from "./plan.ts";
 import { isUuid, selectNodes } from "./select.ts";
 import { ENGINE } from "./begin.ts";
 import { finishWhenDone, settleMany } from "./settle.ts";
 import type { SettleParts } from "./settle.ts";
 import { reasonFlaws } from "./sizes.ts";
-import { refusedWhole, replayOf, submitRestart } from "./submit.ts";
-import type { NodeAnswer, SubmitAnswer, SubmitParts, Terms } from "./submit.ts";
+import { refusedWhole } from "./submit.ts";
+import type { NodeAnswer, SubmitAnswer, SubmitParts } from "./submit.ts";
 import type { Caller, Work } from "./transition.ts";
 import { move } from "./transition.ts";
-import { selectWork, unknownOperation } from "./work.ts";
+import { selectUnfinishedWork, unknownOperation } from "./work.ts";
 import type { WorkSelector } from "./work.ts";
 
 export interface AbortRequest {
@@ -64,19 +59,6 @@ export interface StopRequest {
   readonly reason?: string | undefined;
 }
 
-/** How much of what was done a restart keeps. */
-export const RESTART_FROM = {
-  STAGE: "The stage reached is kept: an installed operating system is not installed again. Everything of the unfinished stage is run again.",
-  UNFINISHED_STEP: "Steps that succeeded stay done.",
-  BEGINNING: "Everything is run again that can be, from the state that the node is in.",
-} as const;
-export type RestartFrom = keyof typeof RESTART_FROM;
-
-export interface RestartRequest extends Terms {
-  readonly work: WorkSelector;
-  readonly from?: RestartFrom | undefined;
-}
-
 export interface InterruptParts extends SubmitParts {
   /** Tells the runner of this process at once. */
   readonly checkWishes: () => void;
@@ -87,13 +69,13 @@ const STOP_TIMEOUT_SECONDS_MAX = 86_400;
 
 // ---- abort
 
-export async function abort(parts: InterruptParts, caller: Caller, request: AbortRequest): Promise<AbortResult> {
+export async function abortWork(parts: InterruptParts, caller: Caller, request: AbortRequest): Promise<AbortResult> {
   const flaws = reasonFlaws(request.reason);
   if (flaws.length > 0) return { ...refusedWhole(flaws), results: [] };
   const answer = await parts.transact(async (work) => {
     const discovery = await interruptDiscovery(work, parts.queue, caller, request.work, { wish: "ABORT", reason: request.reason });
     if (discovery) return { ...discovery, results: [] };
-    const found = await selectWork(work.tx, request.work, false);
+    const found = await selectUnfinishedWork(work.tx, request.work);
     if ("refusals" in found) return { ...refusedWhole(found.refusals), results: [] };
     const nodeIds = found.nodes.map(({ nodeId }) => nodeId);
     const runs = await lockUnfinishedRuns(work.tx, { nodeIds });
@@ -211,7 +193,7 @@ async function moveAlike(work: Work, runs: readonly RunRow[], nodes: ReadonlyMap
 // ---- stop
 
 /** Asks work to stop gracefully: an operation as a whole, or its share on some nodes. */
-export async function stop(parts: InterruptParts, caller: Caller, request: StopRequest): Promise<SubmitAnswer> {
+export async function stopWork(parts: InterruptParts, caller: Caller, request: StopRequest): Promise<SubmitAnswer> {
   const seconds = request.timeoutSeconds ?? STOP_TIMEOUT_SECONDS;
   const isTime = seconds >= 1 && seconds <= STOP_TIMEOUT_SECONDS_MAX;
   const timeFlaw: Refusal = { code: "INVALID_INPUT", message: `A stop's timeout is 1 to ${STOP_TIMEOUT_SECONDS_MAX} seconds.`, path: ["input", "timeoutSeconds"] };
@@ -313,106 +295,4 @@ export async function stopTimeout(parts: InterruptParts, operationId: string, se
     await parts.queue.wakeMany(work, parked.map(({ id }) => id), "ending");
   });
   parts.checkWishes();
-}
-
-// ---- restart
-
-export async function restart(parts: InterruptParts, caller: Caller, request: RestartRequest): Promise<SubmitAnswer> {
-  const inputHash = hashOf({ ...request, kind: "RESTART" });
-  const prepared = await parts.transact(async ({ tx }) => {
-    const found = await prepareRestart(tx, request);
-    if (!("refusals" in found)) return found;
-    // Asked last: what a repeated request finds in its way is the work of the first, which may have begun just now.
-    const replay = await replayOf(tx, caller, request, inputHash);
-    return { refused: replay ?? { ...refusedWhole(found.refusals), results: found.results ?? [] } };
-  });
-  if ("refused" in prepared) return prepared.refused;
-  const answer = await submitRestart(parts, caller, { ...request, ...prepared, inputHash });
-  return answer.replayed ? answer : { ...answer, results: [...answer.results, ...prepared.passedOver] };
-}
-
-const RESTARTABLE = new Set(["STOPPED", "FAILED", "ABORTED"]);
-
-async function prepareRestart(reader: Reader, request: RestartRequest) {
-  const found = await selectWork(reader, request.work, true);
-  if ("refusals" in found) return { refusals: found.refusals, results: [] };
-  const newest = new Map((await newestWork(reader, found.nodes.map(({ nodeId }) => nodeId), found.operationId)).map((run) => [run.nodeId, run]));
-  const undone = new Set((await cleanedUpNodes(reader, [...new Set([...newest.values()].map(({ operationId }) => operationId))])).map(({ operationId, nodeId }) => `${operationId} ${nodeId}`));
-  const isUndone = (run: RunRow) => undone.has(`${run.operationId} ${run.nodeId}`);
-  // Those of an operation that was named may have been deleted since.
-  const nodes = new Map((await nodesByIds(reader, found.nodes.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
-  const passedOver: NodeAnswer[] = [];
-  const taken: { ref: string; nodeId: string; run: RunRow }[] = [];
-  for (const { ref, nodeId } of found.nodes) {
-    const run = newest.get(nodeId);
-    if (run && nodes.has(nodeId) && (RESTARTABLE.has(run.state) || isUndone(run)) && (found.operationId === null || run.operationId === found.operationId)) {
-      taken.push({ ref, nodeId, run });
-      continue;
-    }
-    if (run && run.finishedAt === null) {
-      passedOver.push({ ref, nodeId, runId: null, accepted: false, refusal: { code: "BUSY", message: `Node ${ref} is at work in operation ${run.operationId}; stop it, or wait for its end, before you restart it.`, nodeId, operationId: run.operationId }, plan: null });
-      continue;
-    }
-    const why = !nodes.has(nodeId) ? "it was deleted" : !run ? "nothing was ever run on it" : run.state === "SUCCEEDED" ? "its work is done" : `operation ${run.operationId} has worked on it since`;
-    passedOver.push({ ref, nodeId, runId: null, accepted: false, refusal: { code: "NOTHING_TO_RESTART", message: `Node ${ref} has nothing to restart: ${why}.`, nodeId }, plan: null });
-  }
-  const operations = await operationsByIds(reader, [...new Set(taken.map(({ run }) => run.operationId))]);
-  const [operation] = operations.toSorted((a, b) => b.createdAt.getTime() - a.createdAt.getTime());
-  if (!operation) {
-    const busy = passedOver.flatMap(({ refusal }) => (refusal?.code === "BUSY" ? [refusal] : []));
-    if (busy.length > 0) return { refusals: busy, results: passedOver };
-    return { refusals: [{ code: "NOTHING_TO_RESTART", message: "Nothing is stopped, failed or aborted there that could be restarted.", path: ["input", "work"] } satisfies Refusal], results: passedOver };
-  }
-  // What one was asked for must not be done to the nodes of another.
-  const asked = new Set(operations.map(({ kind, options, variables, onFailure }) => hashOf({ kind, options, variables, onFailure: request.onFailure ?? onFailure })));
-  if (asked.size > 1) {
-    const which = listed(operations.map(({ id, kind }) => `${kind} ${id}`));
-    return { refusals: [{ code: "INVALID_INPUT", message: `These nodes were left by different requests (${which}): not of one kind, or with other options, variables or another failure policy; restart them by operation.`, path: ["input", "work"] } satisfies Refusal], results: passedOver };
-  }
-  const plans = await plansByHashes(reader, [...new Set(taken.map(({ run }) => run.planHash))]);
-  const succeeded = await succeededSteps(reader, taken.map(({ run }) => run.id));
-  const earlier = new Map(
-    taken.flatMap(({ nodeId, run }) => {
-      const plan = plans.get(run.planHash);
-      const node = nodes.get(nodeId);
-      return plan && node ? [[nodeId, { run, plan, ...keptOf(isUndone(run) ? "BEGINNING" : (request.from ?? "STAGE"), plan, succeeded.get(run.id) ?? new Set(), { stage: node.stage, poweredOff: node.powerState === "OFF" || run.leftAs?.power === "OFF" }) }] as const] : [];
-    }),
-  );
-  return {
-    kind: operation.kind,
-    restartOf: operation.id,
-    selection: { nodes: taken.map(({ ref, nodeId }) => ({ ref, nodeId })), clusterId: operation.clusterId },
-    options: operation.options,
-    earlierVariables: operation.variables,
-    onFailure: request.onFailure ?? operation.onFailure,
-    earlier,
-    passedOver,
-  };
-}
-
-/** From which leg a restart goes, and which steps it keeps. */
-function keptOf(from: RestartFrom, plan: Plan, succeeded: ReadonlySet<number>, { stage, poweredOff }: { readonly stage: Stage; readonly poweredOff: boolean }): { readonly firstLeg: number; readonly done: ReadonlySet<string> } {
-  const isDone = (index: number) => succeeded.has(index) || plan.steps[index]?.kept === true;
-  if (from === "BEGINNING") return { firstLeg: 0, done: new Set() };
-  const deploy = plan.legs.findIndex(({ phase }) => phase === "deploy");
-  const provisioned = plan.steps.findIndex(({ reaches }, index) => reaches === "PROVISIONED" && isDone(index));
-  if (from === "UNFINISHED_STEP") {
-    // Power that a list of steps has switched off itself is as it is to be.
-    const lastPower = plan.steps.findLast((step, index) => isDone(index) && isReservedPower(step));
-    const lostPower = poweredOff && !(lastPower && leavesOff(lastPower));
-    // What was done on the machine still holds only if its system stands, and what came after that only if it still runs.
-    const holds = (step: PlannedStep, index: number) =>
-      isDone(index) &&
-      !(lostPower && isReservedPower(step)) &&
-      (step.phase !== "deploy" || (provisioned < 0 || (stage !== "NONE" && (!poweredOff || index <= provisioned))));
-    const unfinished = plan.steps.find((step, index) => !holds(step, index));
-    return { firstLeg: unfinished?.leg ?? Math.max(0, plan.legs.length - 1), done: keysWhere(plan, holds) };
-  }
-  if (stage !== "PROVISIONED" || deploy < 0 || provisioned < 0) return { firstLeg: 0, done: new Set() };
-  return { firstLeg: deploy, done: keysWhere(plan, (step, index) => step.leg === deploy && index <= provisioned) };
-}
-
-function keysWhere(plan: Plan, fits: (step: PlannedStep, index: number) => boolean): ReadonlySet<string> {
-  const keys = keysOf(plan);
-  return new Set(plan.steps.flatMap((step, index) => (fits(step, index) ? (keys[index] ?? []) : [])));
 }

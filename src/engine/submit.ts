@@ -49,8 +49,8 @@ export const ACCEPTANCES = {
 } as const;
 export type Acceptance = keyof typeof ACCEPTANCES;
 
-/** The part of a request that every verb shares. */
-export interface Terms {
+/** On which terms work is asked for: the part of a request that every verb shares. */
+export interface RequestTerms {
   readonly acceptance?: Acceptance | undefined;
   readonly idempotencyKey?: string | undefined;
   readonly maxParallel?: number | undefined;
@@ -63,14 +63,24 @@ export interface Terms {
   readonly dryRun?: boolean | undefined;
 }
 
-export interface VerbRequest extends Terms {
+export interface VerbRequest extends RequestTerms {
   readonly kind: OperationKind;
   readonly nodes: NodeSelector;
   readonly options?: VerbOptions | undefined;
 }
 
-/** What a restart takes up again, node by node. */
-export interface RestartRequest extends Terms {
+/** What a node did before a restart takes it up again: the run, its plan, and what of it is kept. */
+export interface EarlierWork {
+  readonly run: RunRow;
+  readonly plan: Plan;
+  /** From which leg on the plan is done again. */
+  readonly firstLeg: number;
+  /** Keys (`keysOf`) of the steps that are not done again. */
+  readonly done: ReadonlySet<string>;
+}
+
+/** A restart when it has been found what it takes up. */
+export interface PreparedRestart extends RequestTerms {
   /** Of what the caller sent: what was found by it is another each time. */
   readonly inputHash: string;
   readonly kind: OperationKind;
@@ -78,8 +88,8 @@ export interface RestartRequest extends Terms {
   readonly selection: Selection;
   readonly options: VerbOptions;
   readonly earlierVariables: JsonObject;
-  /** By node: the run, its plan, and what of it is kept. */
-  readonly earlier: ReadonlyMap<string, { readonly run: RunRow; readonly plan: Plan; readonly firstLeg: number; readonly done: ReadonlySet<string> }>;
+  /** By node. */
+  readonly earlier: ReadonlyMap<string, EarlierWork>;
 }
 
 /** The answer to one node of a request, in the order asked. */
@@ -117,17 +127,18 @@ const KEY_LENGTH_MAX = 200;
 export async function submitVerb(parts: SubmitParts, caller: Caller, request: VerbRequest): Promise<SubmitAnswer> {
   const select = (work: Work) => selectNodes(work.tx, request.nodes);
   const options = request.options ?? {};
-  return submit(parts, caller, request, { kind: request.kind, options, restartOf: null, earlierVariables: {}, inputHash: hashOf({ ...request, options, restartOf: null }), select, routeOf: null });
+  return submit(parts, caller, request, { kind: request.kind, options, restartOf: null, earlierVariables: {}, inputHash: hashOf({ ...request, options, restartOf: null }), select, earlierOf: null });
 }
 
 /** A new operation for what an earlier one left undone. */
-export async function submitRestart(parts: SubmitParts, caller: Caller, request: RestartRequest): Promise<SubmitAnswer> {
+export async function submitRestart(parts: SubmitParts, caller: Caller, request: PreparedRestart): Promise<SubmitAnswer> {
   const { kind, options, restartOf, earlierVariables, inputHash, earlier } = request;
   const select = () => Promise.resolve(request.selection);
-  return submit(parts, caller, request, { kind, options, restartOf, earlierVariables, inputHash, select, routeOf: (node) => earlier.get(node.id) ?? null });
+  return submit(parts, caller, request, { kind, options, restartOf, earlierVariables, inputHash, select, earlierOf: (node) => earlier.get(node.id) ?? null });
 }
 
-interface Task {
+/** What is submitted on some terms: a verb, or what a restart takes up. */
+interface Submission {
   readonly kind: OperationKind;
   readonly options: VerbOptions;
   readonly restartOf: string | null;
@@ -135,14 +146,14 @@ interface Task {
   /** What an idempotency key is held to. */
   readonly inputHash: string;
   readonly select: (work: Work) => Promise<Selection | { readonly refusals: readonly Refusal[] }>;
-  /** For a restart: what the node did before. */
-  readonly routeOf: ((node: NodeRow) => { readonly run: RunRow; readonly plan: Plan; readonly firstLeg: number; readonly done: ReadonlySet<string> } | null) | null;
+  /** Of a restart; null: of a verb, whatever the node did before. */
+  readonly earlierOf: ((node: NodeRow) => EarlierWork | null) | null;
 }
 
-async function submit(parts: SubmitParts, caller: Caller, terms: Terms, task: Task): Promise<SubmitAnswer> {
-  const flaws = [...flawsOf(terms), ...hostGroupFlaw(task.options.hostGroup, ["input"]), ...(task.restartOf === null ? choiceFlaws(task.options) : [])];
+async function submit(parts: SubmitParts, caller: Caller, terms: RequestTerms, submission: Submission): Promise<SubmitAnswer> {
+  const flaws = [...flawsOf(terms), ...hostGroupFlaw(submission.options.hostGroup, ["input"]), ...(submission.restartOf === null ? choiceFlaws(submission.options) : [])];
   if (flaws.length > 0) return refusedWhole(flaws);
-  const admit = () => parts.transact((work) => admitAll(work, parts, caller, terms, task));
+  const admit = () => parts.transact((work) => admitAll(work, parts, caller, terms, submission));
   try {
     return await admit();
   } catch (error) {
@@ -152,15 +163,15 @@ async function submit(parts: SubmitParts, caller: Caller, terms: Terms, task: Ta
   }
 }
 
-async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: Terms, asked: Task): Promise<SubmitAnswer> {
-  const { inputHash } = asked;
+async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: RequestTerms, given: Submission): Promise<SubmitAnswer> {
+  const { inputHash } = given;
   const replay = await replayOf(work.tx, caller, terms, inputHash);
   if (replay) return replay;
-  const chosen = await withRunbookSteps(work.tx, asked.options);
-  const selection = await asked.select(work);
+  const chosen = await withRunbookSteps(work.tx, given.options);
+  const selection = await given.select(work);
   if ("refusals" in chosen) return refusedWhole([...chosen.refusals, ...("refusals" in selection ? selection.refusals : [])]);
   if ("refusals" in selection) return refusedWhole(selection.refusals);
-  const task: Task = { ...asked, options: chosen.options };
+  const submission: Submission = { ...given, options: chosen.options };
   // A dry run may be asked for by whoever reads, so it keeps nobody from the nodes.
   const read = terms.dryRun ? nodesByIds : lockNodes;
   const nodes = new Map((await read(work.tx, selection.nodes.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
@@ -168,44 +179,62 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
   const replayAfterAll = await replayOf(work.tx, caller, terms, inputHash);
   if (replayAfterAll) return replayAfterAll;
   const { policy } = await readSite(work.tx);
-  const judged = await judgeAll(work.tx, parts.registry, policy, nodes, task);
-  const answers = selection.nodes.map(({ ref, nodeId }): NodeAnswer & { readonly judged: Judged } => {
-    const found = judged.get(nodeId) ?? { refusal: goneRefusal(ref) };
-    const refusal = "refusal" in found ? found.refusal : null;
-    return { ref, nodeId, runId: null, accepted: refusal === null, refusal, further: ("further" in found && found.further) || [], plan: "plan" in found ? found.plan : null, target: "plan" in found ? found.target : null, judged: found };
-  });
+  const judged = await judgeAll(work.tx, parts.registry, policy, nodes, submission);
+  const answers = selection.nodes.map(({ ref, nodeId }) => answerTo(ref, nodeId, judged.get(nodeId) ?? { refusal: goneRefusal(ref) }));
   const refusals = answers.flatMap(({ refusal, further = [] }) => (refusal ? [refusal, ...further] : []));
-  const admitted = answers.flatMap((answer) => {
-    const node = answer.nodeId === null ? undefined : nodes.get(answer.nodeId);
-    return "plan" in answer.judged && node ? [{ answer, node, ...answer.judged }] : [];
+  const admitted = selection.nodes.flatMap(({ nodeId }): Admitted[] => {
+    const node = nodes.get(nodeId);
+    const verdict = judged.get(nodeId);
+    return node && verdict && "plan" in verdict ? [{ node, ...verdict }] : [];
   });
   const refuseAll = admitted.length === 0 || (refusals.length > 0 && (terms.acceptance ?? "ALL_OR_NOTHING") === "ALL_OR_NOTHING");
   if (refuseAll) return { operationId: null, results: answers.map((answer) => ({ ...answer, accepted: false })), refusals, replayed: false };
-  const planHash = await planHashOf(task.kind, admitted);
+  const planHash = await planHashOf(submission.kind, admitted);
   if (terms.planHash !== undefined && terms.planHash !== planHash) {
     return refusedWhole([{ code: "STALE_REVISION", message: "What would be done is not what the plan said: a node, a driver or the site's policy has changed since, or the request is another one (other nodes, or another order). Look at the new plan, and send its planHash.", path: ["input", "planHash"] }]);
   }
-  const variables = overlayKeepingNulls(task.earlierVariables, terms.variables);
-  const tooLarge = sizeFlaws("The variables together with those of the operation that is restarted", variables, ["input", "variables"], task.earlierVariables);
+  const variables = overlayKeepingNulls(submission.earlierVariables, terms.variables);
+  const tooLarge = sizeFlaws("The variables together with those of the operation that is restarted", variables, ["input", "variables"], submission.earlierVariables);
   if (tooLarge.length > 0) return refusedWhole(tooLarge);
   if (terms.dryRun) return { operationId: null, results: answers, refusals: [], replayed: false, planHash };
+  const { operationId, runIds } = await beginOperation(work, parts, caller, terms, submission, { clusterId: selection.clusterId, policy, admitted, variables });
+  const results = answers.map((answer) => ({ ...answer, runId: runIds.get(answer.nodeId ?? "") ?? null }));
+  return { operationId, results, refusals: [], replayed: false, planHash };
+}
 
+function answerTo(ref: string, nodeId: string, verdict: Judged): NodeAnswer {
+  if ("plan" in verdict) return { ref, nodeId, runId: null, accepted: true, refusal: null, further: [], plan: verdict.plan, target: verdict.target };
+  return { ref, nodeId, runId: null, accepted: false, refusal: verdict.refusal, further: verdict.further ?? [], plan: null, target: null };
+}
+
+/** What has been found of an admitted request. */
+interface Findings {
+  /** The cluster it was for, if it was for one. */
+  readonly clusterId: string | null;
+  readonly policy: SitePolicy;
+  readonly admitted: readonly Admitted[];
+  /** Of the request. */
+  readonly variables: JsonObject;
+}
+
+/** Stores the operation with its runs, and begins those that have their turn. Answers the run of each node. */
+async function beginOperation(work: Work, parts: SubmitParts, caller: Caller, terms: RequestTerms, submission: Submission, { clusterId, policy, admitted, variables }: Findings) {
   const operationId = randomUUID();
   const waves = terms.waves ? resolveWaves(terms.waves, admitted.length) : null;
   const clusterVariables = await variablesOfClusters(work.tx, admitted.map(({ node }) => node));
   await insertOperation(work.tx, {
     id: operationId,
-    kind: task.kind,
+    kind: submission.kind,
     state: "QUEUED",
     project: caller.project,
     actor: caller.actor,
     reason: terms.reason ?? null,
-    clusterId: selection.clusterId,
-    restartOf: task.restartOf,
+    clusterId,
+    restartOf: submission.restartOf,
     idempotencyKey: terms.idempotencyKey ?? null,
-    inputHash,
-    options: task.options,
-    onFailure: onFailureOf(terms, task.kind),
+    inputHash: submission.inputHash,
+    options: submission.options,
+    onFailure: onFailureOf(terms, submission.kind),
     waves,
     waveState: waves && "RUNNING",
     maxParallel: terms.maxParallel ?? null,
@@ -232,7 +261,7 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
         controller: node.controller,
         wave,
         planHash: hashes[index] ?? "",
-        variables: overlay(clusterVariables.get(node.clusterId ?? ""), hostGroupOf(node, task.options), variables),
+        variables: overlay(clusterVariables.get(node.clusterId ?? ""), hostGroupOf(node, submission.options), variables),
         position: nextPosition(plan, 0),
         target,
         movesState: plan.finish.length > 0 || plan.legs.some(({ enter }) => enter.length > 0),
@@ -246,18 +275,11 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: T
   await beginRuns(work, parts.queue, { id: operationId, reason: terms.reason ?? null }, caller.actor, begun);
   if (begun.length < taken.length) work.afterCommit(parts.nudge);
   await finishWhenDone(work, parts, operationId);
-  const runIds = new Map(taken.map(({ node, runId }) => [node.id, runId]));
-  return {
-    operationId,
-    results: answers.map((answer) => ({ ...answer, runId: runIds.get(answer.nodeId ?? "") ?? null })),
-    refusals: [],
-    replayed: false,
-    planHash,
-  };
+  return { operationId, runIds: new Map(taken.map(({ node, runId }) => [node.id, runId])) };
 }
 
 /** The same while the kind, the nodes, their states, plans and targets are. Each plan is hashed once: nodes of one kind share theirs. */
-async function planHashOf(kind: OperationKind, admitted: readonly { readonly node: NodeRow; readonly plan: Plan; readonly target: NodeRow["state"] }[]): Promise<string> {
+async function planHashOf(kind: OperationKind, admitted: readonly Admitted[]): Promise<string> {
   const hashes = new Map(admitted.map(({ plan }) => [plan, ""]));
   for (const plan of hashes.keys()) hashes.set(plan, hashOf(plan));
   const hash = createHash("sha256").update(JSON.stringify(kind));
@@ -270,7 +292,7 @@ async function planHashOf(kind: OperationKind, admitted: readonly { readonly nod
 }
 
 /** Where some nodes may fail, a failed one does not undo the others unless that is asked for. */
-function onFailureOf(terms: Terms, kind: OperationKind): FailurePolicy {
+function onFailureOf(terms: RequestTerms, kind: OperationKind): FailurePolicy {
   const usual = defaultFailurePolicy(kind);
   return terms.onFailure ?? (terms.waves?.maxFailures !== undefined && usual === "CLEAN_UP_ALL" ? "CLEAN_UP_FAILED" : usual);
 }
@@ -281,13 +303,22 @@ function hostGroupOf(node: NodeRow, options: VerbOptions): JsonObject {
   return group === null ? {} : { host_group: group };
 }
 
-type Judged = { readonly plan: Plan; readonly target: NodeRow["state"]; readonly earlier: RunRow | null } | { readonly refusal: Refusal; readonly further?: readonly Refusal[] };
+/** What is to be done on a node. `earlier`: the run that a restart takes up. */
+interface Planned {
+  readonly plan: Plan;
+  readonly target: NodeRow["state"];
+  readonly earlier: RunRow | null;
+}
+
+type Admitted = Planned & { readonly node: NodeRow };
+
+type Judged = Planned | { readonly refusal: Refusal; readonly further?: readonly Refusal[] };
 
 /** Verbs that take a list of steps, and the phase whose automatic list it replaces. */
 const CHOOSING: Partial<Record<OperationKind, "clean" | "deploy">> = { CLEAN: "clean", DEPLOY: "deploy" };
 
 /** Judges and plans each node. Nodes with the same drivers on the same route share one plan. */
-async function judgeAll(tx: Tx, registry: Registry, policy: SitePolicy, nodes: ReadonlyMap<string, NodeRow>, task: Task): Promise<Map<string, Judged>> {
+async function judgeAll(tx: Tx, registry: Registry, policy: SitePolicy, nodes: ReadonlyMap<string, NodeRow>, submission: Submission): Promise<Map<string, Judged>> {
   const busy = new Map((await busyNodes(tx, [...nodes.keys()])).map((run) => [run.nodeId, run]));
   const planned = new Map<string, Plan>();
   const judged = new Map<string, Judged>();
@@ -296,25 +327,25 @@ async function judgeAll(tx: Tx, registry: Registry, policy: SitePolicy, nodes: R
     await mayBreak();
     const composed = registry.compose(node);
     const facts = factsOf(node, composed, busy.get(node.id) ?? null);
-    const earlier = task.routeOf?.(node) ?? null;
-    const found = routeFor(facts, task, earlier);
+    const earlier = submission.earlierOf?.(node) ?? null;
+    const found = routeFor(facts, submission, earlier);
     if ("refusal" in found) {
       judged.set(node.id, found);
       continue;
     }
     // Who asks for a cleaning means it, whatever happens by itself.
-    const automaticCleaning = task.kind === "CLEAN" || cleansAutomatically(policy, node);
+    const automaticCleaning = submission.kind === "CLEAN" || cleansAutomatically(policy, node);
     const key = JSON.stringify([node.driver, node.borrowed, found.route, automaticCleaning]);
-    const phase = CHOOSING[task.kind];
+    const phase = CHOOSING[submission.kind];
     const request = {
       nodeName: node.name,
       route: found.route,
       composition: "composition" in composed ? composed.composition : NO_DRIVERS,
       policy,
       automaticCleaning,
-      chosen: phase && task.options.steps ? { phase, steps: task.options.steps, path: task.restartOf === null ? choicePath(task.options) : undefined } : undefined,
-      powerAction: task.options.powerAction,
-      softTimeoutSeconds: task.options.softTimeoutSeconds,
+      chosen: phase && submission.options.steps ? { phase, steps: submission.options.steps, path: submission.restartOf === null ? choicePath(submission.options) : undefined } : undefined,
+      powerAction: submission.options.powerAction,
+      softTimeoutSeconds: submission.options.softTimeoutSeconds,
     };
     // A refusal is not shared: it names the node.
     const known = planned.get(key);
@@ -356,9 +387,9 @@ export function factsOf(
   };
 }
 
-function routeFor(facts: NodeFacts, task: Task, earlier: { readonly plan: Plan; readonly firstLeg: number } | null): { readonly route: Route } | { readonly refusal: Refusal } {
-  const options = { ...(task.options.until && { until: task.options.until }), manualCleaning: task.options.steps !== undefined, ...(task.options.powerAction && { powerAction: task.options.powerAction }) };
-  const request = { verb: task.kind, options, force: task.options.force ?? false };
+function routeFor(facts: NodeFacts, submission: Submission, earlier: EarlierWork | null): { readonly route: Route } | { readonly refusal: Refusal } {
+  const options = { ...(submission.options.until && { until: submission.options.until }), manualCleaning: submission.options.steps !== undefined, ...(submission.options.powerAction && { powerAction: submission.options.powerAction }) };
+  const request = { verb: submission.kind, options, force: submission.options.force ?? false };
   const verdict = judge(facts, earlier ? { ...request, resumed: resumeRoute(earlier.plan, facts.state, earlier.firstLeg)?.route ?? null } : request);
   return verdict.admitted ? { route: verdict.route } : { refusal: verdict.refusal };
 }
@@ -368,7 +399,7 @@ function goneRefusal(ref: string): Refusal {
 }
 
 /** The earlier answer to the same key: replayed for the same input, refused for another. */
-export async function replayOf(reader: Reader, caller: Caller, terms: Terms, inputHash: string): Promise<SubmitAnswer | null> {
+export async function replayOf(reader: Reader, caller: Caller, terms: RequestTerms, inputHash: string): Promise<SubmitAnswer | null> {
   if (terms.idempotencyKey === undefined || terms.dryRun) return null;
   const operation = await operationByKey(reader, caller.actor, terms.idempotencyKey);
   if (!operation) return null;
@@ -387,7 +418,7 @@ export async function replayOf(reader: Reader, caller: Caller, terms: Terms, inp
   ]);
 }
 
-export function flawsOf(terms: Terms): Refusal[] {
+export function flawsOf(terms: RequestTerms): Refusal[] {
   const flaws: Refusal[] = [];
   const invalid = (field: string, message: string) => flaws.push({ code: "INVALID_INPUT", message, path: ["input", field] });
   if (terms.maxParallel !== undefined && !(Number.isInteger(terms.maxParallel) && terms.maxParallel >= 1)) invalid("maxParallel", "maxParallel is a whole number of nodes, 1 or more; leave it out for no limit.");

@@ -19,7 +19,7 @@ import { reasonFlaws } from "./sizes.ts";
 import { refusedWhole } from "./submit.ts";
 import type { NodeAnswer, SubmitAnswer, SubmitParts } from "./submit.ts";
 import type { Caller, Work } from "./transition.ts";
-import { selectWork } from "./work.ts";
+import { selectUnfinishedWork } from "./work.ts";
 import type { WorkSelector } from "./work.ts";
 
 export interface WithdrawRequest {
@@ -31,7 +31,7 @@ export async function withdrawAbort(parts: SubmitParts, caller: Caller, request:
   const flaws = reasonFlaws(request.reason);
   if (flaws.length > 0) return refusedWhole(flaws);
   return parts.transact(async (work) => {
-    const found = await selectWork(work.tx, request.work, false);
+    const found = await selectUnfinishedWork(work.tx, request.work);
     if ("refusals" in found) return refusedWhole(found.refusals);
     const runs = await lockBegunRuns(work.tx, found.nodes.map(({ nodeId }) => nodeId));
     const runOf = new Map(runs.filter(({ operationId }) => found.operationId === null || operationId === found.operationId).map((run) => [run.nodeId, run]));

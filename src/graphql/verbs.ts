@@ -2,7 +2,7 @@
 import type { AbortEffect } from "../lifecycle/interrupts.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
 import type { Share, WavesWish } from "../lifecycle/waves.ts";
-import type { NodeAnswer, SubmitAnswer, Terms } from "../engine/submit.ts";
+import type { NodeAnswer, SubmitAnswer, RequestTerms } from "../engine/submit.ts";
 import type { WavesAnswer } from "../engine/waves.ts";
 import type { FailurePolicy } from "../lifecycle/operation-states.ts";
 import type { VerbOptions } from "../store/records.ts";
@@ -213,7 +213,7 @@ function shareOf({ count, percent }: ShareShape): Share {
   return count == null ? { percent: percent ?? 0 } : { count };
 }
 
-function termsOf(input: TermsInput): Terms {
+function termsOf(input: TermsInput): RequestTerms {
   return {
     acceptance: input.acceptance,
     idempotencyKey: given(input.idempotencyKey),
