@@ -317,10 +317,11 @@ type Judged = Planned | { readonly refusal: Refusal; readonly further?: readonly
 /** Verbs that take a list of steps, and the phase whose automatic list it replaces. */
 const CHOOSING: Partial<Record<OperationKind, "clean" | "deploy">> = { CLEAN: "clean", DEPLOY: "deploy" };
 
-/** Judges and plans each node. Nodes with the same drivers on the same route share one plan. */
+/** Judges and plans each node. Nodes with the same drivers on the same route share one plan, where a restart keeps the same of it. */
 async function judgeAll(tx: Tx, registry: Registry, policy: SitePolicy, nodes: ReadonlyMap<string, NodeRow>, submission: Submission): Promise<Map<string, Judged>> {
   const busy = new Map((await busyNodes(tx, [...nodes.keys()])).map((run) => [run.nodeId, run]));
   const planned = new Map<string, Plan>();
+  const keeping = new Map<string, Plan>();
   const judged = new Map<string, Judged>();
   const mayBreak = createBreaks();
   for (const node of nodes.values()) {
@@ -356,7 +357,9 @@ async function judgeAll(tx: Tx, registry: Registry, policy: SitePolicy, nodes: R
       continue;
     }
     planned.set(key, verdict.plan);
-    const plan = earlier && earlier.done.size > 0 ? keepSteps(verdict.plan, earlier.done) : verdict.plan;
+    const keepingKey = JSON.stringify([key, ...(earlier?.done ?? [])]);
+    const plan = keeping.get(keepingKey) ?? (earlier ? keepSteps(verdict.plan, earlier.done) : verdict.plan);
+    keeping.set(keepingKey, plan);
     judged.set(node.id, { plan, target: found.route.target, earlier: earlier?.run ?? null });
   }
   return judged;
