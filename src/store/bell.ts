@@ -35,23 +35,26 @@ export async function createBell(database: Database, onError: (error: unknown) =
   const heard = (payload: string) => {
     if (payload !== self) tell();
   };
+  const send = () => {
+    clearTimeout(timer);
+    timer = undefined;
+    sending = database.notify(CHANNEL, self).catch(onError);
+  };
   const listening = await database.listen(CHANNEL, heard, onError);
 
   return {
     ring() {
       tell();
-      timer ??= setTimeout(() => {
-        timer = undefined;
-        sending = database.notify(CHANNEL, self).catch(onError);
-      }, NOTIFY_EVERY_MS);
+      timer ??= setTimeout(send, NOTIFY_EVERY_MS);
     },
     onRing(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
     async [Symbol.asyncDispose]() {
-      clearTimeout(timer);
       listeners.clear();
+      // What this process did last is for others to go on with: runs that it has handed back.
+      if (timer) send();
       await sending;
       await listening[Symbol.asyncDispose]();
     },

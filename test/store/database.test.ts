@@ -156,6 +156,22 @@ test("the bell is heard by its own process, by others, and again after its conne
   });
 });
 
+test("a bell that was rung a moment before its process ends is heard by others all the same", async () => {
+  await using given = await testDatabase();
+  await using one = await openDatabase({ connection: given.connection, connectionsMax: 2 });
+  await using two = await openDatabase({ connection: given.connection, connectionsMax: 2 });
+  const leaving = await createBell(one, () => {});
+  await using staying = await createBell(two, () => {});
+  let heard = 0;
+  staying.onRing(() => (heard += 1));
+  staying.ring();
+  await eventually("it hears itself, and what the beginning of its listening tells", () => heard > 0);
+  heard = 0;
+  leaving.ring();
+  await leaving[Symbol.asyncDispose]();
+  await eventually("it is heard", () => heard > 0);
+});
+
 describe("the hash of a value", () => {
   test.each([
     ["the order of keys", { a: 1, b: { c: 2, d: 3 } }, { b: { d: 3, c: 2 }, a: 1 }],
