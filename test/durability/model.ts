@@ -4,8 +4,9 @@
  * rounds: so many actions, then everything that stands in the way is lifted (holds, marks, limits, faults), and then
  * everything must end, be as the rules say (rules.ts), and every node must be fit for work.
  *
- * Options: --seed N --actions 2000 --nodes 16 --round 150 (actions in one) --kill 60 (every so many actions). Prints the seed and what was done; where something is wrong also the last 30
- * actions and the stories of the operations concerned, and then ends with 1.
+ * Options: --seed N --actions 2000 --nodes 16 --round 150 (actions in one) --kill 60 (every so many actions). Prints the
+ * seed and what was done; where something is wrong also the last 30 actions and the stories of the operations concerned, and
+ * then ends with 1.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -582,10 +583,9 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     const running = inside.length === 0 ? [] : await sql<{ nodeId: string }[]>`select node_id as "nodeId" from runs where id in ${sql(inside.map(({ run }) => run))} and finished_at is null and wish is distinct from 'ABORT'`;
     if (running.length === 0) return;
     const [who, askedAt] = [caller(), Date.now()];
-    const { results } = await engine.abort(who, { work: { ids: running.map(({ nodeId }) => nodeId) } });
-    const answers = results.map((one) => ({ nodeId: one.nodeId ?? "", runId: one.runId, accepted: one.accepted, code: one.refusal?.code ?? null, effect: one.effect, afterStep: one.afterStep }));
-    asks.push({ verb: "ABORT", actor: who.actor, by: "nodes", mode: "NOW", askedAt, answeredAt: Date.now(), refused: null, answers });
-    note(`${who.actor} cuts ${answers.length} silent steps`);
+    const answered = answeredOf(await engine.abort(who, { work: { ids: running.map(({ nodeId }) => nodeId) } }));
+    asks.push({ verb: "ABORT", actor: who.actor, by: "nodes", mode: "NOW", askedAt, answeredAt: Date.now(), ...answered });
+    note(`${who.actor} cuts ${answered.answers.length} silent steps`);
     count("silent steps cut");
   }
 
