@@ -175,27 +175,24 @@ export async function storm(options: StormOptions): Promise<StormCount> {
       await database.sql`select pg_terminate_backend(pid) from (select pid from pg_stat_activity where application_name = 'ostler' and pid <> pg_backend_pid() order by random() limit ${some}) as victims`.catch(() => {});
       done();
     },
-    async drop() {
-      const [way, target] = someWay();
+    drop: onSomeWay(async (way, target) => {
       const done = begin("drop", target);
       done(`${way.cut()} connections`);
-    },
-    async delay() {
-      const [way, target] = someWay();
+    }),
+    delay: onSomeWay(async (way, target) => {
       const delayMs = luck.whole(10, 500);
       const done = begin("delay", target, `${delayMs} ms`);
       await under(way, { delayMs }, luck.whole(3_000, 12_000));
       done();
-    },
-    async "half-open"() {
-      const [way, target] = someWay();
+    }),
+    "half-open": onSomeWay(async (way, target) => {
       const dead = luck.one<NonNullable<Weather["dead"]>>([["up", "down"], ["up"], ["down"]]);
       // As a cable that was pulled, or as one that was only loose.
       const isPulled = luck.often(0.5);
       const done = begin("half-open", target, dead.join(" and "));
       await under(way, { dead }, luck.whole(3_000, 25_000), () => isPulled && way.cut());
       done(isPulled ? "cut" : "went on");
-    },
+    }),
     async clock() {
       const one = luck.one(replicas);
       const seconds = luck.one([-86_400, -3_600, -30, 30, 3_600, 86_400, 30 * 86_400]);
@@ -238,10 +235,14 @@ export async function storm(options: StormOptions): Promise<StormCount> {
     clock: [5_000, 20_000], "disk-full": [60_000, 400_000], stall: [5_000, 30_000], driver: [2_000, 15_000],
   };
 
-  /** A way that nothing is done to. */
-  function someWay(): readonly [Proxy, string] {
-    const ways = replicas.flatMap(({ name, database: up, clients }) => [[up, `${name}/database`], [up, `${name}/database`], [clients, `${name}/clients`]] as const);
-    return luck.one(ways.filter(([way]) => !bad.has(way)));
+  /** Does it to a way that nothing is done to, if there is one. */
+  function onSomeWay(deed: (way: Proxy, target: string) => Promise<void>): Deed {
+    return async () => {
+      const ways = replicas.flatMap(({ name, database: up, clients }) => [[up, `${name}/database`], [up, `${name}/database`], [clients, `${name}/clients`]] as const).filter(([way]) => !bad.has(way));
+      if (ways.length === 0) return;
+      const [way, target] = luck.one(ways);
+      await deed(way, target);
+    };
   }
 
   async function under(way: Proxy, weather: Weather, ms: number, before?: () => unknown): Promise<void> {
