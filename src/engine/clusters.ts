@@ -14,7 +14,7 @@ import { findCluster, selectNodes, unknownCluster } from "./select.ts";
 import type { ClusterRef, NodeSelector } from "./select.ts";
 import { sizeFlaws } from "./sizes.ts";
 import type { Caller, Transact, Work } from "./transition.ts";
-import { isVariables, overlay, variablesFlaws } from "./variables.ts";
+import { isJsonObject, overlay, variablesFlaws } from "./variables.ts";
 
 export interface NewCluster {
   readonly name: string;
@@ -42,7 +42,7 @@ export async function createCluster(transact: Transact, caller: Caller, given: N
   return guarded(given.name, () =>
     transact(async (work) => {
       const id = randomUUID();
-      await insertCluster(work.tx, { id, name: given.name, project: caller.project, variables: isVariables(given.variables) ? overlay(given.variables) : {} });
+      await insertCluster(work.tx, { id, name: given.name, project: caller.project, variables: isJsonObject(given.variables) ? overlay(given.variables) : {} });
       if (given.nodes) await addNodes(work, id, given.nodes, ["input", "nodes"]);
       return { clusterId: id, refusals: [] };
     }),
@@ -56,7 +56,7 @@ export async function updateCluster(transact: Transact, ref: ClusterRef, change:
     transact(async (work) => {
       const cluster = await lockKnown(work, ref, change.ifRevision);
       await refuseLocked(work, cluster);
-      const variables = isVariables(change.variables) ? overlay(cluster.variables, change.variables) : undefined;
+      const variables = isJsonObject(change.variables) ? overlay(cluster.variables, change.variables) : undefined;
       const tooLarge = sizeFlaws("The variables together with those that the cluster has", variables, VARIABLES, cluster.variables);
       if (tooLarge.length > 0) throw new Refused(tooLarge);
       const changed = differing<ClusterRow>(cluster, { ...(change.name !== undefined && { name: change.name }), ...(variables && { variables }) });

@@ -15,8 +15,7 @@ import type { AnyDriver, AnyStep, Composition, InterfaceName } from "../drivers/
 import type { JsonObject, Plan, PlannedStep, SitePolicy, StepChoice, StepPolicy } from "../store/records.ts";
 import { ENGINE_INTERFACE, HOLD_STEP, POWER_STEPS, POWER_TITLES, SOFT_OFF_TIMEOUT, isReserved, reservedFlaws } from "./reserved.ts";
 import { sizeFlaws } from "./sizes.ts";
-
-export { ENGINE_INTERFACE, isHold, isReservedWait } from "./reserved.ts";
+import { isJsonObject } from "./variables.ts";
 
 export interface PlanRequest {
   readonly nodeName: string;
@@ -192,10 +191,6 @@ export function formFlaws(choice: StepChoice, path: readonly string[] | undefine
   const invalid = (at: readonly string[], what: string): Refusal => ({ code: "INVALID_INPUT", message: `${where}: ${what}`, ...(path && { path: [...path, ...at] }) });
   if (!isJsonObject(choice.args)) return [invalid(["args"], "its arguments are a JSON object, from name to value.")];
   return isReserved(choice) ? reservedFlaws(choice).map(({ at, what }) => invalid(at, what)) : [];
-}
-
-function isJsonObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 async function explicit(request: PlanRequest, { steps: choices, path }: NonNullable<PlanRequest["chosen"]>, phase: LegPhase, leg: number): Promise<Found> {

@@ -30,7 +30,8 @@ import type { RunRow } from "../store/runs.ts";
 import { cleansAutomatically, readSite } from "../store/site.ts";
 import { createBreaks } from "./breaks.ts";
 import { choiceFlaws, choicePath, withRunbookSteps } from "./chosen.ts";
-import { beginRuns, turnOf } from "./begin.ts";
+import { beginRuns } from "./begin.ts";
+import { turnOf } from "./limits.ts";
 import { hostGroupFlaw } from "./names.ts";
 import { keepSteps, nextPosition, planSteps } from "./plan.ts";
 import { selectNodes } from "./select.ts";
@@ -39,7 +40,7 @@ import { finishWhenDone } from "./settle.ts";
 import type { SettleParts } from "./settle.ts";
 import { reasonFlaws, sizeFlaws } from "./sizes.ts";
 import type { Caller, Transact, Work } from "./transition.ts";
-import { isVariables, overlay, variablesFlaws } from "./variables.ts";
+import { overlay, overlayKeepingNulls, variablesFlaws } from "./variables.ts";
 import { resolveWaves, waveFlaws } from "./waves.ts";
 
 /** What one bad node does to the request as a whole, before any work starts. */
@@ -430,10 +431,6 @@ export function flawsOf(terms: RequestTerms): Refusal[] {
   if (terms.waves) flaws.push(...waveFlaws(terms.waves));
   if (terms.waves?.maxFailures !== undefined && terms.onFailure === "CLEAN_UP_ALL") invalid("onFailure", "CLEAN_UP_ALL ends everything with the first failure, so waves with maxFailures take CLEAN_UP_FAILED or LEAVE.");
   return [...flaws, ...variablesFlaws(terms.variables, ["input", "variables"])];
-}
-
-function overlayKeepingNulls(earlier: JsonObject, given: unknown): JsonObject {
-  return { ...earlier, ...(isVariables(given) ? given : {}) };
 }
 
 async function variablesOfClusters(reader: Reader, nodes: readonly NodeRow[]): Promise<Map<string, JsonObject>> {

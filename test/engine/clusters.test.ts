@@ -1,6 +1,7 @@
 /** Clusters: their settings, how those reach the steps, and when they may not be touched. */
 import { afterAll, describe, expect, test } from "vitest";
 import { overlay } from "../../src/engine/variables.ts";
+import type { JsonObject } from "../../src/store/records.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 
 const ostler = await engineUnderTest();
@@ -62,6 +63,11 @@ describe("variables", () => {
 
   test("of many layers are taken in their order", () => {
     expect(overlay({ a: 1, b: 1, c: 1 }, undefined, { b: 2, c: null }, null, { c: 3 })).toEqual({ a: 1, b: 2, c: 3 });
+  });
+
+  test("are all kept, whatever they are called", () => {
+    const named = JSON.parse('{ "__proto__": { "a": 1 }, "constructor": 2 }') as JsonObject;
+    expect(JSON.stringify(overlay(named))).toBe(JSON.stringify(named));
   });
 });
 
