@@ -2,7 +2,10 @@
  * Isolation: whatever a driver does to its process, its own call ends with an error that says so, and calls of the same
  * driver for other nodes, made at the same moment, end as they should. Real processes; the driver is `misbehaving/evil.ts`.
  */
+import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -330,6 +333,17 @@ describe("what a call leaves behind harms no other", () => {
     expect(second).toBe(first);
     await eventually("it is told", () => lab.log.some((line) => line.includes(says)));
     expect(pidOf(await lab.run("sound"))).not.toBe(first);
+  });
+
+  test.each(["asks by HTTP", "prints"])("one that %s leaves nothing behind that keeps its process from the next call", async (does) => {
+    const server = createServer((_request, response) => response.end("{}")).listen(0, "127.0.0.1");
+    onTestFinished(() => server.close().closeAllConnections());
+    await once(server, "listening");
+    await using lab = await openLab({ workers: 1 });
+    const file = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const pid = pidOf(await lab.run(does, { file }));
+    await eventually("it is quiet", () => lab.pool.figures.processes.idle === 1);
+    expect(pidOf(await lab.run(does, { file }))).toBe(pid);
   });
 
   test("one that leaves a timer that throws between two calls: its process ends, and is not kept for a next one", async () => {

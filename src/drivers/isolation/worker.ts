@@ -304,23 +304,25 @@ function progressOf(mine: Current): StepCall<unknown>["progress"] {
 
 // ---- between calls
 
-/** What keeps the process at work besides the channel and what is being written. */
-function leftBehind(): readonly string[] {
+/** Its own pipes. Node opens those that it prints to when they are first asked for, as `fetch` does: a call would seem to have left them behind. */
+const OWN_PIPES = [socket, process.stdout, process.stderr].length;
+
+/** Whether nothing keeps the process at work besides its own pipes and what is being written. */
+function isQuiet(): boolean {
   const names = process.getActiveResourcesInfo().filter((name) => !name.endsWith("WriteWrap"));
-  const channel = names.indexOf("PipeWrap");
-  return channel < 0 ? names : names.toSpliced(channel, 1);
+  return names.length <= Math.min(OWN_PIPES, names.filter((name) => name === "PipeWrap").length);
 }
 
 function leftovers(): Leftovers {
   const { used_heap_size: used, external_memory: outside, heap_size_limit: limit } = getHeapStatistics();
   if (calls >= CALLS_MAX || used + outside > limit * MEMORY_SHARE_MAX) return "SPENT";
-  return leftBehind().length > 0 ? "BUSY" : "NONE";
+  return isQuiet() ? "NONE" : "BUSY";
 }
 
 function lookUntilClean(): void {
   const look = () => {
     if (current) return;
-    if (leftBehind().length === 0) send({ kind: "clean" });
+    if (isQuiet()) send({ kind: "clean" });
     else setTimeout(look, LOOK_EVERY_MS).unref();
   };
   setImmediate(look);

@@ -11,7 +11,7 @@ import type { Call, Driver, Json, PluginHost, Step, StepCall, StepResult } from 
 const settings = z
   .strictObject({
     does: z.string().default("sound").meta({ description: "What it does." }),
-    file: z.string().default("").meta({ description: "Where it leaves a trace." }),
+    file: z.string().default("").meta({ description: "Where it leaves a trace, or what it asks for." }),
     password: z.string().default("correct-horse").meta({ writeOnly: true, description: "A secret." }),
   })
   .meta({ description: "A driver that misbehaves." });
@@ -36,6 +36,15 @@ function writeFromOutside(file: string): void {
 
 const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | Promise<StepResult>>> = {
   sound: () => ({ kind: "done", output: { pid: process.pid } }),
+  "asks by HTTP": async ({ settings: { file } }) => {
+    await (await fetch(file)).text();
+    return { kind: "done", output: { pid: process.pid } };
+  },
+  prints: () => {
+    console.log("one line");
+    console.error("and one more");
+    return { kind: "done", output: { pid: process.pid } };
+  },
   throws: () => {
     throw new Error("it broke");
   },
