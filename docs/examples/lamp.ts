@@ -49,6 +49,8 @@ async function ask(call: Call<Settings>, method: string, path: string, body?: Js
     if (call.signal.aborted) throw cause;
     throw new LampError(`The controller of ${call.node.name} at ${url} does not answer; look at its power and its cable.`, "UNREACHABLE", { retryable: true, cause });
   }
+  // An answer that is not read keeps its connection, and with it this process from its next call.
+  if (!response.ok) await response.body?.cancel();
   if (response.status === 401) throw new LampError(`The controller of ${call.node.name} refuses the token; set it with updateNode.`, "AUTHENTICATION", { retryable: false });
   if (!response.ok) throw new LampError(`The controller of ${call.node.name} answers ${method} ${path} with ${response.status}.`, "REFUSED", { retryable: response.status >= 500 });
   return (await response.json()) as Record<string, Json>;
