@@ -47,7 +47,7 @@ export interface RunAbout {
 
 /** A request that changes something, while it is judged. */
 export interface AdmissionAbout {
-  /** What is asked: a verb in lower case (`commission`), or the name of the mutation (`registerNodes`). */
+  /** What is asked: a verb in lower case (`commission`), or the mutation (`register_nodes`). */
   readonly verb: string;
   readonly actor: string;
 }

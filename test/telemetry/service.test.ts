@@ -92,6 +92,18 @@ describe("after a commission, a scrape tells", () => {
     });
   });
 
+  test("changes of nodes, clusters and the site as well as work, and what of them was refused", async () => {
+    const ostler = await watchedService();
+    await ostler.ask('mutation { setMaintenance(input: { nodes: { names: ["ghost"] }, reason: "disk" }) { errors { code } } }');
+    await ostler.ask('mutation { createCluster(input: { name: "paris" }) { errors { code } } }');
+    await ostler.ask('mutation { deleteCluster(input: { cluster: { name: "nowhere" } }) { errors { code } } }');
+    await ostler.ask("mutation { updateSite(input: { controllerLimit: 4 }) { errors { code } } }");
+    const told = await scraped(ostler.url);
+    const count = (verb: string) => told.get(`ostler_admission_duration_seconds_count{verb="${verb}"}`);
+    expect(["set_maintenance", "create_cluster", "delete_cluster", "update_site"].map(count)).toEqual([1, 1, 1, 1]);
+    expect(told.get('ostler_refusals_total{code="NOT_FOUND"}')).toBe(2);
+  });
+
   test("call-backs by what became of them", async () => {
     const ostler = await watchedService();
     expect((await fetch(`${ostler.url}/callback/nobody.0`, { method: "POST" })).status).toBe(404);
