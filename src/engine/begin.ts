@@ -1,21 +1,20 @@
 /**
  * The beginning of runs: their nodes take the first edge and each run gets its job. Who may begin is asked here too: a run
  * has its turn when its wave is open and `maxParallel` leaves a place, in the order of the request; then, where the site
- * limits its first phase or its controller, it waits for that place as well (turns.ts gives it).
+ * limits its first phase or its controller (limits.ts), it waits for that place as well (turns.ts gives it).
  */
-import type { LegPhase } from "../lifecycle/verbs.ts";
 import type { NodeState } from "../lifecycle/node-states.ts";
-import type { NewRun } from "../store/new-runs.ts";
 import { lockNodes } from "../store/nodes.ts";
 import type { NodeMove, NodeRow } from "../store/nodes.ts";
 import { countRunsInTurn } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
-import type { LimitedPhase, Plan, SitePolicy } from "../store/records.ts";
+import type { Plan } from "../store/records.ts";
 import { plansByHashes } from "../store/plans.ts";
 import { changeHeldRuns, lockRunsInTurn } from "../store/runs.ts";
 import type { HeldRunChange, RunRow } from "../store/runs.ts";
 import { readSite } from "../store/site.ts";
 import { createBreaks } from "./breaks.ts";
+import { turnOf } from "./limits.ts";
 import type { Queue } from "./queue.ts";
 import { move } from "./transition.ts";
 import type { Work } from "./transition.ts";
@@ -71,56 +70,6 @@ export function stageOnEntering(plan: Plan, leg: number): NodeMove {
   if (phase === "clean" || phase === "undeploy") return { stage: "NONE" };
   if (phase !== "deploy") return {};
   return plan.steps.some(({ kept, reaches }) => kept && reaches === "PROVISIONED") ? {} : { stage: "NONE" };
-}
-
-/** The places that a run takes of the service's limits while it is at work in a phase. */
-export function placesOf(phase: LegPhase | undefined, controller: string | null): { readonly slotPhase: LegPhase | null; readonly slotController: string | null } {
-  return { slotPhase: phase ?? null, slotController: controller };
-}
-
-/** What becomes of a run that is made, or has its turn: it begins, or it is QUEUED, for its turn or for a limit of the service. */
-export function turnOf(policy: SitePolicy, { controller }: Pick<NodeRow, "controller">, plan: Plan, { isInTurn }: { readonly isInTurn: boolean }): Pick<NewRun, "state" | "waitFor" | "slotPhase" | "slotController"> {
-  const phase = plan.legs[0]?.phase;
-  const waitFor = isInTurn ? limitOn(policy, phase, controller) : null;
-  if (isInTurn && waitFor === null) return { state: "RUNNING", waitFor, ...placesOf(phase, controller) };
-  return { state: "QUEUED", waitFor, slotPhase: null, slotController: null };
-}
-
-/** What a run has to wait for before it begins a phase, phase first; null: nothing limits it. */
-export function limitOn(policy: SitePolicy, phase: LegPhase | undefined, controller: string | null): string | null {
-  if (phase !== undefined && phase !== "power" && policy.phaseLimits?.[phase] !== undefined) return phaseLimit(phase);
-  return controller !== null && policy.controllerLimit !== undefined ? controllerLimit(controller) : null;
-}
-
-const CONTROLLER = "controller:";
-const LIMITED_PHASES: readonly LimitedPhase[] = ["verify", "inspect", "clean", "deploy", "undeploy"];
-
-export function phaseLimit(phase: string): string {
-  return `phase:${phase}`;
-}
-
-export function controllerLimit(controller: string): string {
-  return `${CONTROLLER}${controller}`;
-}
-
-/** The limits there are, and those that somebody still waits for: phases first, then controllers, by name. */
-export function limitsOf(
-  policy: SitePolicy,
-  taken: { readonly phases: ReadonlyMap<string, number>; readonly controllers: ReadonlyMap<string, number> },
-  waiting: ReadonlyMap<string, number>,
-) {
-  const isWaitedFor = (key: string) => waiting.has(key);
-  const phases = LIMITED_PHASES.filter((phase) => policy.phaseLimits?.[phase] !== undefined || isWaitedFor(phaseLimit(phase)));
-  const atControllers = policy.controllerLimit === undefined ? [] : [...taken.controllers.keys()];
-  const waitedFor = [...waiting.keys()].flatMap((key) => (key.startsWith(CONTROLLER) ? [key.slice(CONTROLLER.length)] : []));
-  const controllers = [...new Set([...atControllers, ...waitedFor])].toSorted();
-  return [
-    ...phases.map((phase) => ({ key: phaseLimit(phase), phase, controller: null, places: policy.phaseLimits?.[phase] ?? null, taken: taken.phases.get(phase) ?? 0, waiting: waiting.get(phaseLimit(phase)) ?? 0 })),
-    ...controllers.map((controller) => {
-      const key = controllerLimit(controller);
-      return { key, phase: null, controller, places: policy.controllerLimit ?? null, taken: taken.controllers.get(controller) ?? 0, waiting: waiting.get(key) ?? 0 };
-    }),
-  ];
 }
 
 /** Pages of runs that have their turn together. */

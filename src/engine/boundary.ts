@@ -14,13 +14,15 @@ import { lockNodes } from "../store/nodes.ts";
 import type { Failure, LeftAs, PlannedStep, StoredJson, WaitReason } from "../store/records.ts";
 import type { HeldRunChange, RunRow } from "../store/runs.ts";
 import { readSite } from "../store/site.ts";
-import { ENGINE, limitOn, placesOf } from "./begin.ts";
+import { ENGINE } from "./begin.ts";
 import { changeHeld, describe, enterLegs, failureOf, moveHeld, noteInventory, notePower } from "./held.ts";
 import type { Fault, Held } from "./held.ts";
 import type { Ledger } from "./ledger.ts";
+import { limitOn, placesOf } from "./limits.ts";
 import { hostGroupFlaw } from "./names.ts";
-import { isHold, isReservedWait, nextPosition, stepLabel } from "./plan.ts";
+import { nextPosition, stepLabel } from "./plan.ts";
 import type { Queue } from "./queue.ts";
+import { isHold, isReservedWait } from "./reserved.ts";
 import type { StepOutcome } from "./step.ts";
 import { wishOf } from "./wishes.ts";
 

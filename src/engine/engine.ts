@@ -46,7 +46,7 @@ import type { WithdrawRequest } from "./withdraw.ts";
 import type { StoredJson } from "../store/records.ts";
 
 // What the API shows of how the engine decides.
-export { limitsOf } from "./begin.ts";
+export { limitsOf } from "./limits.ts";
 export { stepUnderWay } from "./interrupt.ts";
 export { OFF_REASONS, catalogueOf } from "./plan.ts";
 export { RESERVED_STEPS, isHold, isReservedWait, reservedArgsSchema } from "./reserved.ts";

@@ -13,7 +13,7 @@ import type { LockedRun, RunRow } from "../store/runs.ts";
 import { nextPosition, stepLabel } from "./plan.ts";
 import { ENGINE, stageOnEntering } from "./begin.ts";
 import type { Ledger } from "./ledger.ts";
-import { cutTo } from "./redact.ts";
+import { cutTo, sentence } from "./redact.ts";
 import type { HeldJob } from "./leases.ts";
 import type { Machine } from "./step.ts";
 
@@ -96,8 +96,7 @@ export async function noteInventory(ledger: Ledger, held: Held, position: number
 }
 
 export function describe({ node }: Held, step: PlannedStep, reason: string): string {
-  const sentence = /[.!?]$/.test(reason) ? reason : `${reason}.`;
-  return `Node ${node.name}: ${stepLabel(step)} failed: ${sentence}`;
+  return `Node ${node.name}: ${stepLabel(step)} failed: ${sentence(reason)}`;
 }
 
 export function failureOf({ node }: Held, step: PlannedStep | undefined, fault: Fault): Failure {

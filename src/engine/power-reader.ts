@@ -27,7 +27,7 @@ import type { PowerRead, WorkSoFar } from "../store/power.ts";
 import type { SitePolicy } from "../store/records.ts";
 import { readSite } from "../store/site.ts";
 import { askedTogether } from "./asked-together.ts";
-import { cutTo } from "./redact.ts";
+import { cutTo, sentence } from "./redact.ts";
 import { selectNodes } from "./select.ts";
 import type { NodeSelector } from "./select.ts";
 import { openMachine, readPower, setPower } from "./step.ts";
@@ -300,10 +300,6 @@ function hasBegun(now: WorkSoFar | undefined, runs: number): boolean {
 
 function isNews(news: object): boolean {
   return Object.keys(news).length > 0;
-}
-
-function sentence(reason: string): string {
-  return /[.!?…]$/.test(reason) ? reason : `${reason}.`;
 }
 
 function isLeftAlone({ state, maintenanceSince }: NodeRow): boolean {

@@ -26,7 +26,7 @@ import { finishDiscovery } from "./discover.ts";
 import { enroll } from "./enroll.ts";
 import type { Enrolment } from "./enroll.ts";
 import { prepare } from "./nodes.ts";
-import { createRedactor, isStorable } from "./redact.ts";
+import { createRedactor, isStorable, sentence } from "./redact.ts";
 import type { Redactor } from "./redact.ts";
 import { callName, failureOf } from "./step.ts";
 import type { Transact, Work } from "./transition.ts";
@@ -260,8 +260,7 @@ function firing(signal: AbortSignal): Promise<never> {
 }
 
 function failureAt(address: string, { code, reason, retryable }: { readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean }): Failure {
-  const sentence = /[.!?…]$/.test(reason) ? reason : `${reason}.`;
-  const message = sentence.includes(address) ? sentence : `${address}: ${sentence}`;
+  const message = reason.includes(address) ? sentence(reason) : `${address}: ${sentence(reason)}`;
   return { code, message, step: null, nodeId: null, nodeName: null, at: new Date().toISOString(), retryable };
 }
 

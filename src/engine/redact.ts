@@ -27,6 +27,11 @@ export function cutTo(text: string, most: number): string {
   return text.slice(0, most).toWellFormed();
 }
 
+/** Words of a driver as a sentence of ours. */
+export function sentence(reason: string): string {
+  return /[.!?…]$/.test(reason) ? reason : `${reason}.`;
+}
+
 function storableText(text: string): string {
   return text.toWellFormed().replaceAll("\0", "\uFFFD");
 }

@@ -6,9 +6,10 @@
 import type { Refusal } from "../errors.ts";
 import { INTERFACES, stepsOf } from "../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Registry } from "../drivers/registry.ts";
-import type { LimitedPhase, SitePolicy, StepPolicy } from "../store/records.ts";
+import type { SitePolicy, StepPolicy } from "../store/records.ts";
 import { changeSite, lockSite } from "../store/site.ts";
 import { isSame } from "./edits.ts";
+import { LIMITED_PHASES } from "./limits.ts";
 import { checkArgs, issueText } from "./plan.ts";
 import type { Caller, Transact } from "./transition.ts";
 
@@ -41,7 +42,6 @@ export interface SiteParts {
   readonly limitsChanged: () => void;
 }
 
-const LIMITED_PHASES = ["verify", "inspect", "clean", "deploy", "undeploy"] as const satisfies readonly LimitedPhase[];
 const PRIORITY_MAX = 1_000_000;
 
 export async function updateSite({ transact, registry, limitsChanged }: SiteParts, caller: Caller, change: SiteChange): Promise<SiteEdited> {

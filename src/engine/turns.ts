@@ -23,7 +23,8 @@ import { isAnyWaiting, lockWaiting, takenPlaces, waitingRuns } from "../store/pl
 import { plansByHashes } from "../store/plans.ts";
 import { finishRuns, lockQueuedRuns, updateRun } from "../store/runs.ts";
 import { lockSite } from "../store/site.ts";
-import { beginRuns, controllerLimit, phaseLimit, placesOf } from "./begin.ts";
+import { beginRuns } from "./begin.ts";
+import { controllerLimit, phaseLimit, placesOf } from "./limits.ts";
 import type { Queue } from "./queue.ts";
 import { settleMany } from "./settle.ts";
 import type { SettleParts } from "./settle.ts";

@@ -207,20 +207,17 @@ export async function hasUnfinishedRun(tx: Tx, operationId: string): Promise<boo
   return found.length > 0;
 }
 
-/** Unfinished operations that work on nodes of a cluster and move their state, and operations asked for the cluster itself. */
-export async function workOnClusters(
-  reader: Reader,
-  clusterIds: readonly string[],
-): Promise<{ clusterId: string; operationId: string; kind: OperationKind; stopping: boolean }[]> {
+/** Unfinished operations that work on nodes of each cluster and move their state. `stopping`: whether an end of it is wished. */
+export async function workOnClusters(reader: Reader, clusterIds: readonly string[]): Promise<{ clusterId: string; operationId: string; kind: OperationKind; stopping: boolean }[]> {
   if (clusterIds.length === 0) return [];
-  const rows = await reader.execute(sql`
+  const rows = await reader.execute<{ clusterId: string; operationId: string; kind: OperationKind; stopping: boolean }>(sql`
     select distinct n.cluster_id as "clusterId", o.id as "operationId", o.kind, coalesce(o.wish, r.wish) is not null as stopping
     from nodes n join runs r on r.node_id = n.id and r.finished_at is null and r.moves_state join operations o on o.id = r.operation_id
     where n.cluster_id in (${sql.join(clusterIds.map((id) => sql`${id}::uuid`), sql`, `)})`);
-  return [...rows] as never;
+  return [...rows];
 }
 
-/** The newest operations on a cluster's nodes or asked for the cluster, unfinished ones only. */
+/** Unfinished operations on nodes of a cluster, newest first. */
 export async function unfinishedOperationsOfCluster(reader: Reader, clusterId: string): Promise<OperationRow[]> {
   return reader
     .select()
