@@ -11,7 +11,8 @@ import { createLog } from "./log.ts";
 /** Within this time a process that was told to end has ended. */
 const END_MS = 10_000;
 
-async function main([command, ...rest]: readonly string[]): Promise<void> {
+async function main(args: readonly string[]): Promise<void> {
+  const [command, ...rest] = args;
   switch (command) {
     case "schema":
       return say(schemaText(buildSchema(await describeDrivers(readPlugins(process.env, rest)))));
@@ -20,7 +21,7 @@ async function main([command, ...rest]: readonly string[]): Promise<void> {
     case "-h":
       return say(helpText());
     default:
-      return serve(process.argv.slice(2));
+      return serve(args);
   }
 }
 

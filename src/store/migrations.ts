@@ -36,8 +36,7 @@ export async function migrateBy(sql: Sql, folder = MIGRATIONS, onTry: (tried: nu
   const there = await migrationsThere(sql);
   const unknown = there.filter((name) => !known.includes(name));
   requireReadable(unknown, known);
-  const isMissing = () => known.some((name) => !there.includes(name));
-  if (!isMissing()) return { made: [], unknown };
+  if (known.every((name) => there.includes(name))) return { made: [], unknown };
   for (let tried = 1; ; tried += 1) {
     try {
       const before = await drizzle({ client: sql }).transaction(async (tx) => {
