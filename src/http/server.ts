@@ -153,6 +153,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     async [Symbol.asyncDispose]() {
       ready = false;
       services.tail.close();
+      // Connections that have been made and not been taken yet would be reset when the port is closed: they are many where the process was paused.
+      await delay(UNREAD_MS);
       const closed = new Promise<void>((done) => server.close(() => done()));
       // A connection whose answer ends only now would be kept for a next request.
       const sweep = setInterval(() => server.closeIdleConnections(), LOOK_EVERY_MS);

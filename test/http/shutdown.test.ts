@@ -1,5 +1,6 @@
 /** The end of the process while everything is going on: in order, with the answers that are due, and in under ten seconds. */
 import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { fileURLToPath } from "node:url";
@@ -40,7 +41,8 @@ function holding(url: string, lock: string): { readonly held: Promise<void>; rel
   return { held: got.promise, release };
 }
 
-test("at SIGTERM streams have their last word, answers that are due are given, whatever hangs is refused, and the process ends with 0", async () => {
+/** The service as a process of its own, ready. */
+async function startProcess(): Promise<{ readonly url: string; readonly child: ChildProcess; readonly exited: Promise<unknown[]>; readonly databaseUrl: string }> {
   const databaseUrl = urlOf(inject("server").url, database.sql.options.database);
   const child = spawn(process.execPath, [MAIN, "--port", "0", "--log", "warn"], { env: { PATH: process.env["PATH"], DATABASE_URL: databaseUrl }, stdio: ["ignore", "pipe", "pipe"] });
   const exited = once(child, "exit");
@@ -50,6 +52,30 @@ test("at SIGTERM streams have their last word, answers that are due are given, w
   let output = "";
   child.stdout.on("data", (part: Buffer) => (output += part.toString()));
   const url = await eventually("it is ready", () => /(http:\/\/\S+)\/graphql/.exec(output)?.[1], 30_000);
+  return { url, child, exited, databaseUrl };
+}
+
+test("what was asked of a process that was paused is answered though it is told to end as it wakes", async () => {
+  const { url, child, exited } = await startProcess();
+  const body = JSON.stringify({ query: "{ service { version } }" });
+  child.kill("SIGSTOP");
+  const sockets = await Promise.all(
+    Array.from({ length: 5 }, async () => {
+      const socket = connect(Number(new URL(url).port), "127.0.0.1");
+      await once(socket, "connect");
+      await new Promise<void>((written) => void socket.write(`POST /graphql HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`, () => written()));
+      return socket;
+    }),
+  );
+  const answers = sockets.map(async (socket) => (await socket.setEncoding("utf8").toArray()).join(""));
+  child.kill("SIGTERM");
+  child.kill("SIGCONT");
+  for (const answer of await Promise.all(answers)) expect(answer).toMatch(/^HTTP\/1\.1 200 .*"version"/s);
+  expect(await exited).toEqual([0, null]);
+}, 60_000);
+
+test("at SIGTERM streams have their last word, answers that are due are given, whatever hangs is refused, and the process ends with 0", async () => {
+  const { url, child, exited, databaseUrl } = await startProcess();
   const post = (query: string, accept = "application/json") => fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json", accept }, body: JSON.stringify({ query }) });
   const ask = async (query: string) => (await post(query)).json();
 
