@@ -6,6 +6,7 @@ import { messageOf } from "../errors.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { BootDevice, Call, Driver, DriverError, NodePower, PowerAction, PowerState, StepCall, StepResult } from "../drivers/driver.ts";
 import { Deadline, TIMER_MS_MAX, leftUntil, whenOver } from "../drivers/deadline.ts";
+import { confirmedBy } from "../drivers/isolation/confirm.ts";
 import { inLane } from "../drivers/isolation/lanes.ts";
 import { findStep } from "../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, Registry } from "../drivers/registry.ts";
@@ -76,7 +77,7 @@ export interface StepRequest {
   readonly variables: JsonObject;
   /** Which entry of which run it is, for whoever watches. */
   readonly about?: Pick<StepAbout, "operationId" | "runId" | "attempt">;
-  /** Asked before the machine is: rejects when this process does not hold the run any more. */
+  /** Asked before the machine is, and once more when the call has its process: rejects when this one does not hold the run any more. */
   confirm(): Promise<void>;
   /** Fires when the step is to be cut. */
   readonly abort: AbortSignal;
@@ -115,7 +116,7 @@ async function performed(request: StepRequest): Promise<StepOutcome> {
   const end = new AbortController();
   const signal = AbortSignal.any([abort, end.signal]);
   const work = (async (): Promise<StepOutcome> => {
-    const outcome = outcomeOf(await enter(request, signal, power), machine.redactor, power);
+    const outcome = outcomeOf(await confirmedBy(request.confirm, () => enter(request, signal, power)), machine.redactor, power);
     return outcome.kind === "done" ? { ...outcome, toVerify: request.part === "RUN" && declaredStep(request)?.step.verify !== undefined } : outcome;
   })().catch(
     (error: unknown): StepOutcome => ({ ...failureOf(error, machine.redactor), powerState: power.state }),
@@ -220,7 +221,8 @@ export async function abortStep(request: StepBasis): Promise<void> {
   const declared = declaredStep(request);
   if (!declared?.step.abort) return;
   const { driver, step } = declared;
-  await within(request.deadline, new AbortController().signal, async (signal) => step.abort?.(stepCall(request, driver, signal, powerOf(request, signal, { state: null }))));
+  const undo = async (signal: AbortSignal) => step.abort?.(stepCall(request, driver, signal, powerOf(request, signal, { state: null })));
+  await confirmedBy(request.confirm, () => within(request.deadline, new AbortController().signal, undo));
 }
 
 /** A step as its driver declares it; undefined for the engine's own steps, and for one that the driver no longer has. */

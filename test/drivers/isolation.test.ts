@@ -14,6 +14,7 @@ import { pino } from "pino";
 import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { Deadline } from "../../src/drivers/deadline.ts";
 import type { BootDevice, Json, PowerAction, StepCall, StepResult } from "../../src/drivers/driver.ts";
+import { confirmedBy } from "../../src/drivers/isolation/confirm.ts";
 import { NotBegun, startWorker } from "../../src/drivers/isolation/handle.ts";
 import type { Handle, Job } from "../../src/drivers/isolation/handle.ts";
 import { inLane } from "../../src/drivers/isolation/lanes.ts";
@@ -562,6 +563,50 @@ describe("a call is carried over whole", () => {
         else process.env[name] = before[index];
       }
     }
+  });
+});
+
+describe("a call that waited is confirmed when it can be made", () => {
+  /** One that waits for the only place, which is free then. */
+  async function waited(lab: Lab, confirm: () => Promise<void>): Promise<unknown> {
+    const cut = new AbortController();
+    const first = thrownBy(lab.run("obeys", { signal: cut.signal }));
+    await eventually("the place is taken", () => lab.pool.figures.processes.called === 1);
+    let asked = 0;
+    const second = confirmedBy(async () => {
+      asked += 1;
+      await confirm();
+    }, () => lab.run("sound")).catch((error: unknown) => error);
+    await eventually("it waits", () => lab.pool.figures.waiting === 1);
+    expect(asked).toBe(0);
+    cut.abort();
+    await first;
+    const answer = await second;
+    expect(asked).toBeGreaterThan(0);
+    return answer;
+  }
+
+  test("and made then", async () => {
+    await using lab = await openLab({ workers: 1 });
+    expect(await waited(lab, async () => {})).toEqual(SOUND);
+  });
+
+  test("and not made when it must not be; its process is there for others", async () => {
+    await using lab = await openLab({ workers: 1 });
+    expect(await waited(lab, () => Promise.reject(new Error("the run is another's")))).toMatchObject({ message: "the run is another's" });
+    expect(lab.pool.figures).toMatchObject({ waiting: 0, processes: { idle: 1 } });
+    expect(await lab.run("sound")).toEqual(SOUND);
+  });
+
+  test("and made by another process when its own has died meanwhile", async () => {
+    await using lab = await openLab({ workers: 1 });
+    const pid = pidOf(await lab.run("sound"));
+    const confirm = async () => {
+      if (!isAlive(pid)) return;
+      process.kill(pid, "SIGKILL");
+      await eventually("it has died", () => lab.pool.figures.processes.idle === 0);
+    };
+    expect(pidOf((await waited(lab, confirm)) as StepResult)).not.toBe(pid);
   });
 });
 

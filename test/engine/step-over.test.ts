@@ -7,6 +7,7 @@ import { pino } from "pino";
 import { expect, test } from "vitest";
 import { Deadline, leftUntil } from "../../src/drivers/deadline.ts";
 import type { StepCall, StepResult } from "../../src/drivers/driver.ts";
+import { confirmHere } from "../../src/drivers/isolation/confirm.ts";
 import { createRedactor } from "../../src/engine/redact.ts";
 import { performStep, readPower } from "../../src/engine/step.ts";
 import type { Machine, StepRequest } from "../../src/engine/step.ts";
@@ -93,4 +94,11 @@ test("that has ended goes on with no change of power that it asked for", async (
   }, power);
   expect(await entered(async () => {}, { machine, deadline: new Deadline(60_000) })).toMatchObject({ kind: "failed", reason: "its process ended" });
   expect((await asked.promise).aborted).toBe(true);
+});
+
+test("calls its driver by leave of whoever knows whether the run is still held", async () => {
+  const confirm = async () => {};
+  let asked: unknown;
+  await entered(async () => void (asked = confirmHere()), { confirm });
+  expect(asked).toBe(confirm);
 });

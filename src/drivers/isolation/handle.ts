@@ -14,6 +14,7 @@ import { leftUntil, whenOver } from "../deadline.ts";
 import type { DriverMemory, Json } from "../driver.ts";
 import { createMask } from "../mask.ts";
 import { createBucket } from "./bucket.ts";
+import type { Confirm } from "./confirm.ts";
 import { HEAP_MB, launch } from "./launch.ts";
 import { IsolationError, LINE_LENGTH_MAX, shorten, errorOf, openWire, tell, unpack } from "./protocol.ts";
 import type { FromWorker, Given, OfCall, PowerQuestion, Reply, Target, ToWorker, ToldError, Wire } from "./protocol.ts";
@@ -36,6 +37,8 @@ export interface Job {
   readonly what: string;
   readonly signal: AbortSignal;
   readonly deadline: Date;
+  /** Asked when it has a process, before it is made. Absent: it needs no leave. */
+  readonly confirm?: Confirm | undefined;
   /** Whether the same call may be made again when the process ends under it. */
   readonly repeatable: boolean;
   /** What must not be seen of what the process prints. */
@@ -187,7 +190,7 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
   // ---- calls
 
   async function call(job: Job): Promise<unknown> {
-    if (killed !== null) throw new NotBegun(killed);
+    if (killed !== null || isClosing || state === "ended") throw new NotBegun(killed ?? "its end");
     const id = calls + 1;
     let line: string;
     try {

@@ -6,6 +6,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { INTERFACE_OF_PHASE, secretsOf } from "../registry.ts";
 import type { AnyDriver, AnyStep } from "../registry.ts";
 import type { Call, DiscoverCall, DiscoverInterface, InspectInterface, Json, NodePower, PowerInterface, Schema, StepCall, StepInterface, StepResult } from "../driver.ts";
+import { confirmHere } from "./confirm.ts";
 import type { Job, JobListener, Plugin } from "./handle.ts";
 import { inLane, laneHere } from "./lanes.ts";
 import type { Pool } from "./pool.ts";
@@ -25,6 +26,7 @@ export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDrive
       given: { settings: value, ...("node" in given ? { node: given.node } : { address: given.address }), ...more.data },
       signal,
       deadline,
+      confirm: confirmHere(),
       repeatable: more.repeatable ?? true,
       secrets: secretsOf(more.schema ?? settings, value),
       listener: {

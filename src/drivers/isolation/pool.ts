@@ -17,7 +17,7 @@ import { LANES, TIMED_BY_PLACE } from "./lanes.ts";
 import type { Lane } from "./lanes.ts";
 
 export interface Pool extends AsyncDisposable {
-  /** Makes a call in a process of its driver. Throws what the driver throws, the signal's reason while it waits, or an `IsolationError`. */
+  /** Makes a call in a process of its driver. Throws what the driver throws, what `confirm` does, the signal's reason while it waits, or an `IsolationError`. */
   run(plugin: Plugin, lane: Lane, job: Job): Promise<unknown>;
   /** Ends the workers of one driver; those that have a call are killed. */
   close(plugin: Plugin): Promise<void>;
@@ -93,6 +93,7 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
       job.signal.throwIfAborted();
       const worker = await inItsTime(lane, job.deadline, () => workerFor(plugin, lane, job.signal));
       try {
+        await confirmed(worker, job);
         return await worker.call(job);
       } catch (error) {
         if (!(error instanceof NotBegun)) throw error;
@@ -102,6 +103,18 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
         taken[lane] -= 1;
         serve();
       }
+    }
+  }
+
+  /** Asks, now that nothing is left to wait for, whether the call may still be made. If not, its worker is there for others. */
+  async function confirmed(worker: Handle, { confirm, signal }: Job): Promise<void> {
+    if (!confirm) return;
+    try {
+      await confirm();
+      signal.throwIfAborted();
+    } catch (error) {
+      changed(worker);
+      throw error;
     }
   }
 
@@ -248,7 +261,7 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
     for (const [worker, at] of since) {
       if (worker.state === "busy" && now - at > busyMs) worker.kill("its last call had left something behind that goes on");
       // One is kept, so that what comes now and then need not wait for a start.
-      else if (worker.state === "idle" && now - at > idleMs && idle.some((other) => other !== worker && other.plugin === worker.plugin)) retire(worker);
+      else if (idle.includes(worker) && now - at > idleMs && idle.some((other) => other !== worker && other.plugin === worker.plugin)) retire(worker);
     }
   }, lookEveryMs).unref();
 
