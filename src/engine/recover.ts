@@ -1,8 +1,8 @@
 /**
  * Finds runs that have fallen through: unfinished, due, and without a job; and discoveries likewise. The queue itself
  * takes over the work of a dead process (its lease runs out, the job goes to another); this is the net below it, for jobs
- * that an operator deleted or a queue that was rebuilt. It looks at the start and then once a minute, at all of them: page
- * by page, because most of those that nobody has touched for a while are only long at work.
+ * that an operator deleted or a queue that was rebuilt. It looks at the start and then once a minute: at all runs, page by
+ * page, because most of those that nobody has touched for a while are only long at work; and at the oldest discoveries.
  */
 import type { Log } from "../log.ts";
 import type { Database } from "../store/database.ts";

@@ -36,7 +36,6 @@ import { hostGroupFlaw } from "./names.ts";
 import { keepSteps, nextPosition, planSteps } from "./plan.ts";
 import { selectNodes } from "./select.ts";
 import type { NodeSelector, Selection } from "./select.ts";
-import { finishWhenDone } from "./settle.ts";
 import type { SettleParts } from "./settle.ts";
 import { reasonFlaws, sizeFlaws } from "./sizes.ts";
 import type { Caller, Transact, Work } from "./transition.ts";
@@ -275,7 +274,6 @@ async function beginOperation(work: Work, parts: SubmitParts, caller: Caller, te
   const begun = taken.filter(({ turn }) => turn.state === "RUNNING");
   await beginRuns(work, parts.queue, { id: operationId, reason: terms.reason ?? null }, caller.actor, begun);
   if (begun.length < taken.length) work.afterCommit(parts.nudge);
-  await finishWhenDone(work, parts, operationId);
   return { operationId, runIds: new Map(taken.map(({ node, runId }) => [node.id, runId])) };
 }
 

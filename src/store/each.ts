@@ -2,7 +2,7 @@
  * One statement that changes many rows, each in its own way: what is done to several runs at a boundary costs no more round
  * trips than what is done to one. The rows come as one JSON text (`rowsText`), so the statement's own text is always the same.
  */
-import { getTableColumns, getTableName } from "drizzle-orm";
+import { getColumns, getTableName } from "drizzle-orm";
 import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
 
 /** The columns of a table by the names of their fields. */
@@ -18,12 +18,7 @@ export function changingEach<Table extends PgTable>(
   { key, fields, also = [], from = "", where = "", returning = "" }: { readonly key: readonly Fields<Table>[]; readonly fields: readonly Fields<Table>[]; readonly also?: readonly string[]; readonly from?: string; readonly where?: string; readonly returning?: string },
 ): string {
   const name = getTableName(table);
-  const columns = getTableColumns(table) as unknown as Readonly<Record<string, PgColumn>>;
-  const column = (field: string): PgColumn => {
-    const found = columns[field];
-    if (!found) throw new Error(`Table ${name} has no field ${field}.`);
-    return found;
-  };
+  const column = columnsOf(table);
   const assignments = fields.map((field) => {
     const { name: to } = column(field);
     return `"${to}" = case when given.change ? '${field}' then ${valueOf(column(field), field)} else ${name}."${to}" end`;
@@ -40,10 +35,20 @@ export function changingEach<Table extends PgTable>(
 
 /** The text of a statement that inserts rows, whose one parameter is a JSON list of them; fields that are not named have their defaults. */
 export function insertingEach<Table extends PgTable>(table: Table, fields: readonly Fields<Table>[]): string {
-  const columns = getTableColumns(table) as unknown as Readonly<Record<string, PgColumn>>;
-  const names = fields.map((field) => `"${columns[field]?.name ?? field}"`);
-  const shape = fields.map((field) => `"${field}" ${columns[field]?.getSQLType() ?? "text"}`);
-  return `insert into ${getTableName(table)} (${names.join(", ")}) select ${fields.map((field) => (isJson(columns[field]) ? `nullif("${field}", 'null')` : `"${field}"`)).join(", ")} from json_to_recordset($1::text::json) as given(${shape.join(", ")})`;
+  const column = columnsOf(table);
+  const names = fields.map((field) => `"${column(field).name}"`);
+  const values = fields.map((field) => (isJson(column(field)) ? `nullif("${field}", 'null')` : `"${field}"`));
+  const shape = fields.map((field) => `"${field}" ${column(field).getSQLType()}`);
+  return `insert into ${getTableName(table)} (${names.join(", ")}) select ${values.join(", ")} from json_to_recordset($1::text::json) as given(${shape.join(", ")})`;
+}
+
+function columnsOf<Table extends PgTable>(table: Table): (field: Fields<Table>) => PgColumn {
+  const columns = getColumns(table) as unknown as Readonly<Record<string, PgColumn>>;
+  return (field) => {
+    const found = columns[field];
+    if (!found) throw new Error(`Table ${getTableName(table)} has no field ${field}.`);
+    return found;
+  };
 }
 
 /** Half a character, or U+0000, as JSON writes them: texts that PostgreSQL stores nowhere. */
@@ -60,6 +65,6 @@ function valueOf(column: PgColumn, field: string): string {
   return isJson(column) ? `nullif(given.change -> '${field}', 'null')` : `(given.change ->> '${field}')::${column.getSQLType()}`;
 }
 
-function isJson(column: PgColumn | undefined): boolean {
-  return column?.getSQLType() === "jsonb";
+function isJson(column: PgColumn): boolean {
+  return column.getSQLType() === "jsonb";
 }
