@@ -17,7 +17,8 @@ interface Statement {
   handler: (statement: Statement) => void;
   resolve: (rows: unknown) => void;
   reject: (error: unknown) => void;
-  cancel(): void;
+  /** Asks the server to cut it, on a connection made for that. */
+  canceller(statement: Statement): Promise<void>;
 }
 
 /** A statement that did not come to run in time. */
@@ -64,7 +65,8 @@ export function gated(sql: Sql, { atOnce, seconds, isCut = false }: { readonly a
       isRunning = true;
       running += 1;
       after(seconds, () => {
-        if (isCut) statement.cancel();
+        // Where that fails, the statement goes on, and is refused in a moment.
+        if (isCut) statement.canceller(statement).catch(() => {});
         after(REFUSE_SECONDS, () => {
           reject(new Unanswered(seconds + REFUSE_SECONDS));
           after(GIVE_UP_SECONDS, release);

@@ -1,4 +1,6 @@
 /** Bounded reads: their statements end in time, wait in order, and are not sent when they waited too long. */
+import { connect, createServer } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { sql as text } from "drizzle-orm";
 import { afterAll, describe, expect, inject, test } from "vitest";
 import postgres from "postgres";
@@ -130,6 +132,24 @@ test("what is never answered is refused, and its place is free when its connecti
   expect(isConnectionLoss(new Unanswered(1))).toBe(true);
   way.cut();
   await eventually("both places are free", async () => (await both()).every((what) => what === "read"), 10_000);
+});
+
+test("where no other connection is to be had to cut it on, one that takes too long is refused, and nothing is left unheard", async () => {
+  const sockets: Socket[] = [];
+  const { hostname, port, pathname, username } = new URL(database.url);
+  const front = createServer((near) => {
+    const far = connect({ host: hostname, port: Number(port) });
+    sockets.push(near, far);
+    near.on("error", () => {}).pipe(far).on("error", () => {}).pipe(near);
+  });
+  await new Promise<void>((listening) => void front.listen(0, "127.0.0.1", listening));
+  const plain = postgres({ host: "127.0.0.1", port: (front.address() as AddressInfo).port, database: pathname.slice(1), username, max: 1 });
+  const cutting = gated(plain, { atOnce: 1, seconds: 0.3, isCut: true });
+  expect(await outcome(cutting.unsafe("select 1"))).toBe("read");
+  front.close();
+  expect(await outcome(cutting.unsafe("select pg_sleep(5)"))).toBe("Unanswered");
+  await plain.end({ timeout: 0 });
+  for (const socket of sockets) socket.destroy();
 });
 
 test("reads that are not bounded go on as long as they take", async () => {
