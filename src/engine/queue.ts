@@ -56,6 +56,10 @@ export interface Queue {
   isHeld(jobId: string): Promise<boolean>;
   /** Whether this process has held the job's lease for certain until a moment ago. Else somebody may have taken the run over. */
   isFresh(job: HeldJob): boolean;
+  /** Renews the leases that this process holds, where it still does. Leaves them as they are where the database does not answer. */
+  renew(): Promise<void>;
+  /** The attempt at a job that is in this process's hands. */
+  held(jobId: string): HeldJob | undefined;
   /** Whether jobs of runs have been due for so many seconds while nobody in any process took work. */
   isUnattended(seconds: number): Promise<boolean>;
   /** Stores a timer of an operation. */
@@ -100,6 +104,8 @@ const HEARTBEAT_SECONDS = 10;
 const TOUCH_MS = 3_000;
 /** How long each part of the queue's own end may take. */
 const END_MS = 1_000;
+/** How long a renewal that somebody waits for may take. */
+const RENEWAL_MS = 2_000;
 const POLL_MS = 2_000;
 /** What others write rings often; so soon after it work is looked for. */
 const AFTER_RING_MS = 20;
@@ -192,6 +198,8 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   let poke = () => {};
   let rareAt = 0;
   let handedBack = false;
+  /** One for all who ask at the same time. */
+  let renewing: Promise<void> | undefined;
   let loop: Promise<void> = Promise.resolve();
 
   async function workOn(queue: string, job: Job<JobData>): Promise<void> {
@@ -356,6 +364,13 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       const entry = active.get(id);
       return entry !== undefined && entry.job.retryCount === retryCount && isFresh(entry);
     },
+    async renew() {
+      renewing ??= answeredWithin(RENEWAL_MS, leases.renew())
+        .catch(() => {})
+        .finally(() => (renewing = undefined));
+      await renewing;
+    },
+    held: (jobId) => active.get(jobId)?.job,
     async timer(work, { operationId, what }, seconds) {
       // As precise as a wish's moment, which it is compared with.
       const { rows: [row] } = await runStatement(work.tx, "select (extract(epoch from now()::timestamptz(3)) * 1000)::float8 as now");

@@ -25,6 +25,7 @@ import type { BoundaryParts, Next } from "./boundary.ts";
 import { callbackPath } from "./callback.ts";
 import { claim, createClaimReader } from "./claim.ts";
 import type { ClaimReads } from "./claim.ts";
+import { confirming } from "./confirm.ts";
 import { Fenced, isHeldBy } from "./held.ts";
 import type { Held } from "./held.ts";
 import type { Ledger } from "./ledger.ts";
@@ -170,31 +171,14 @@ export function createRunner(parts: RunnerParts): Runner {
       callbackPath: callbackPath(held.run, generation),
       attemptKey: `${attempt.runId}:${attempt.step}:${attempt.number}`,
       variables: held.run.variables,
-      confirm: () => confirm(held),
+      confirm: confirmed(held),
       about: { operationId: held.run.operationId, runId: held.run.id, attempt: attempt.number },
       log,
       said,
     };
   }
 
-  /**
-   * Resolves when this process holds the run for certain, rejects when it does not any more: asked before each call to a
-   * machine. A process that was stopped for a while, or cut off from the database, may have lost its runs without knowing.
-   */
-  async function confirm(held: Held): Promise<void> {
-    for (;;) {
-      if (released) throw new Fenced();
-      if (queue.isFresh(held.job)) return;
-      try {
-        const [known] = await wishesOf(database.reader, [held.run.id]);
-        if (known?.fence !== held.fence) throw new Fenced();
-        return;
-      } catch (error) {
-        if (!isConnectionLoss(error)) throw error;
-        await delay(DATABASE_RETRY_MS);
-      }
-    }
-  }
+  const confirmed = ({ run, fence, job }: Held) => confirming({ queue, fenceOf: async (id) => (await wishesOf(database.reader, [id]))[0]?.fence, isReleased: () => released }, { runId: run.id, fence, job });
 
   async function stretch(runId: string, job: HeldJob): Promise<void> {
     let next = await claimRun(runId, job);
@@ -212,7 +196,7 @@ export function createRunner(parts: RunnerParts): Runner {
         // A step that may still be at work, though it must not be cut, is not undone under its own hands.
         const said = attempt && stepLog(held, attempt);
         const request = attempt && said && step && !(current.ignoredSignal && step.interruptible !== "ALWAYS") ? requestOf(held, step, attempt, held.run.generation, parts.tearDownMs, said) : null;
-        const left = await tearDownMachine(parts, { held, attempt, request, power: current.power, confirm: () => confirm(held) });
+        const left = await tearDownMachine(parts, { held, attempt, request, power: current.power, confirm: confirmed(held) });
         next = await persist(held, said, (ledger, now) => settleAbort(boundary, ledger, now, current, left));
       }
     }
