@@ -183,7 +183,7 @@ const ENDED_INSIDE = /ended in the middle of/;
 
 /** Whether the process inside an entry was frozen for as long as a lease lasts: then those that it had started for its drivers end themselves, as decision 0011 has it, and if it still has the run, the step fails for that. */
 function wasAsleep({ blows, options }: History, { replica, t }: Entry, until: number): boolean {
-  return blows.some(({ what, target, from, to }) => what === "freeze" && target === replica && from >= t && from <= until && to - from >= options.pauseMs);
+  return blows.some(({ what, target, from, to }) => what === "freeze" && target === replica && from >= t && Math.min(to, until) - from >= options.pauseMs);
 }
 
 /** A step that was told to set the power goes on after the machine has said that it is done. */
