@@ -11,7 +11,8 @@ import { eventually } from "../support/eventually.ts";
 import { range } from "../support/feed.ts";
 
 const KIB = 1024;
-const gates = { talking: aGate(), fenced: aGate(), reporting: aGate(), afterwards: aGate() };
+const gates = { talking: aGate(), fenced: aGate(), reporting: aGate(), afterwards: aGate(), late: aGate() };
+let saidTooLate = false;
 const done = { kind: "done" } as const;
 
 /** A clean step of a driver of its own, that does what is given. */
@@ -88,10 +89,11 @@ const ostler = await engineUnderTest({
       log("when it is not");
       await passGate(gates.afterwards.name, "", null);
     }),
-    speaker("late", ({ log }) => {
+    speaker("late", async ({ log }) => {
       log("in time");
-      setTimeout(() => log("too late"), 400);
-      return new Promise(() => {});
+      await passGate(gates.late.name, "", null);
+      log("too late");
+      saidTooLate = true;
     }, { timeoutSeconds: 0.2 }),
     aDriver("undoing", {
       clean: stepsOf(
@@ -189,7 +191,10 @@ describe("the log of a run", () => {
   test("has nothing of a step that goes on after its end", async () => {
     const { node, id } = await begun("late");
     await ostler.operationEnds(id);
-    await delay(400);
+    gates.late.open();
+    await eventually("it goes on", () => saidTooLate);
+    // A batch would be stored by then.
+    await delay(700);
     expect(textsOf(await logOf(id, node))).toEqual(["in time"]);
   });
 });
