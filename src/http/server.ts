@@ -7,7 +7,7 @@
 import { createServer as createHttpServer } from "node:http";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { setTimeout as delay } from "node:timers/promises";
+import { setTimeout as delay, setImmediate as turn } from "node:timers/promises";
 import { serveCallback } from "./callback.ts";
 import { identify } from "../access/access.ts";
 import { createGraphql, GRAPHQL } from "./graphql.ts";
@@ -49,6 +49,8 @@ const ANSWER_MS = 3_000;
 const REFUSE_MS = 200;
 /** How long a connection may have been asked something on it that was not looked at yet. */
 const UNREAD_MS = 100;
+/** How long connections may be taken that others go on making. */
+const TAKE_ALL_MS = 500;
 const LOOK_EVERY_MS = 20;
 /** Requests that a client may send on one connection before it has the answer to the first. */
 const LINE_MAX = 100;
@@ -153,8 +155,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     async [Symbol.asyncDispose]() {
       ready = false;
       services.tail.close();
-      // Connections that have been made and not been taken yet would be reset when the port is closed: they are many where the process was paused.
-      await delay(UNREAD_MS);
+      await takeAll(server);
       const closed = new Promise<void>((done) => server.close(() => done()));
       // A connection whose answer ends only now would be kept for a next request.
       const sweep = setInterval(() => server.closeIdleConnections(), LOOK_EVERY_MS);
@@ -162,6 +163,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       while (performance.now() < lastWords && sockets.isTalking()) await delay(LOOK_EVERY_MS);
       // What a client sent a moment ago may not have been read yet.
       await delay(UNREAD_MS);
+      await turn();
       for (const socket of silent) socket.destroy();
       const terminate = setTimeout(() => sockets.terminate(), CLOSE_SOCKETS_MS);
       const cut = setTimeout(() => {
@@ -177,6 +179,24 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       await yoga.dispose();
     },
   };
+}
+
+/**
+ * Takes the connections that have been made and not been taken yet: they would be reset when the port is closed, and are many
+ * where the process was paused. One is taken in each turn of the event loop, so a turn without one is the end of them.
+ */
+async function takeAll(server: Server): Promise<void> {
+  let taken = 0;
+  const count = () => void (taken += 1);
+  server.on("connection", count);
+  await delay(UNREAD_MS);
+  const until = performance.now() + TAKE_ALL_MS;
+  for (let before = -1; before < taken && performance.now() < until; ) {
+    before = taken;
+    await turn();
+    await turn();
+  }
+  server.off("connection", count);
 }
 
 /** What a request did is not known to its client then: it is told how to find out. */
