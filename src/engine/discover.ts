@@ -9,9 +9,8 @@ import type { Registry } from "../drivers/registry.ts";
 import { outcome } from "../lifecycle/operation-states.ts";
 import type { Wish } from "../lifecycle/operation-states.ts";
 import { hashOf, violatedConstraint } from "../store/database.ts";
-import type { Reader } from "../store/database.ts";
 import { deleteDiscoverySecrets, discoveryCounts, firstFailedDiscovery, insertDiscoveries, putDiscoverySecrets, skipQueuedDiscoveries } from "../store/discoveries.ts";
-import { finishOperation, insertOperation, lockOperation, noteFirstFailure, operationByKey, operationsByIds, wishOperation } from "../store/operations.ts";
+import { finishOperation, insertOperation, lockOperation, noteFirstFailure, operationsByIds, wishOperation } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { JsonObject } from "../store/records.ts";
 import { parseAddresses } from "./addresses.ts";
@@ -63,7 +62,7 @@ export async function discoverNodes(parts: DiscoverParts, caller: Caller, reques
   const input = await inputOf(request, login);
   const admit = () =>
     parts.transact(async (work): Promise<DiscoverAnswer> => {
-      const replay = await replayOf(work.tx, caller, request, await knownAs(work.tx, caller, request, login, input));
+      const replay = await replayOf(work.tx, caller, request, (kept) => isSameInput(input, login, kept ?? ""));
       if (replay) return { ...replay, addresses: replay.operationId === null ? [] : addresses };
       const clusterId = request.cluster ? await findCluster(work.tx, request.cluster) : null;
       const unknown = request.cluster && clusterId === null ? unknownCluster(request.cluster, ["input", "cluster"]).refusals : [];
@@ -91,11 +90,11 @@ async function inputOf(request: DiscoverRequest, { settings, secrets }: Login): 
   return request.idempotencyKey === undefined || Object.keys(secrets).length === 0 ? hash : `${hash} ${await seal(secrets)}`;
 }
 
-/** The input as the operation of the same key has it, where that is the same: of two seals none tells that of itself. */
-async function knownAs(reader: Reader, caller: Caller, { idempotencyKey }: DiscoverRequest, { secrets }: Login, input: string): Promise<string> {
-  const known = idempotencyKey === undefined ? "" : ((await operationByKey(reader, caller.actor, idempotencyKey))?.inputHash ?? "");
-  const [[hash], [knownHash, sealed]] = [input.split(" "), known.split(" ")];
-  return sealed !== undefined && hash === knownHash && (await isSealOf(secrets, sealed)) ? known : input;
+/** Of two seals none tells that they are of the same secrets, so these are tried against the one that was kept. */
+async function isSameInput(input: string, { secrets }: Login, kept: string): Promise<boolean> {
+  if (input === kept) return true;
+  const [[hash], [keptHash, sealed]] = [input.split(" "), kept.split(" ")];
+  return sealed !== undefined && hash === keptHash && (await isSealOf(secrets, sealed));
 }
 
 interface Login {

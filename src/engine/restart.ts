@@ -42,7 +42,7 @@ export async function restartWork(parts: SubmitParts, caller: Caller, request: R
     const found = await prepareRestart(tx, request);
     if (!("refusals" in found)) return found;
     // Asked last: what a repeated request finds in its way is the work of the first, which may have begun just now.
-    const replay = await replayOf(tx, caller, request, inputHash);
+    const replay = await replayOf(tx, caller, request, (keptHash) => keptHash === inputHash);
     return { refused: replay ?? { ...refusedWhole(found.refusals), results: found.results ?? [] } };
   });
   if ("refused" in prepared) return prepared.refused;

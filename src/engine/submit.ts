@@ -164,8 +164,8 @@ async function submit(parts: SubmitParts, caller: Caller, terms: RequestTerms, s
 }
 
 async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: RequestTerms, given: Submission): Promise<SubmitAnswer> {
-  const { inputHash } = given;
-  const replay = await replayOf(work.tx, caller, terms, inputHash);
+  const isSameInput: IsSameInput = (keptHash) => keptHash === given.inputHash;
+  const replay = await replayOf(work.tx, caller, terms, isSameInput);
   if (replay) return replay;
   const chosen = await withRunbookSteps(work.tx, given.options);
   const selection = await given.select(work);
@@ -176,7 +176,7 @@ async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: R
   const read = terms.dryRun ? nodesByIds : lockNodes;
   const nodes = new Map((await read(work.tx, selection.nodes.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
   // Whoever held the nodes just now may have been the same request: without this look it would be told that it is BUSY.
-  const replayAfterAll = await replayOf(work.tx, caller, terms, inputHash);
+  const replayAfterAll = await replayOf(work.tx, caller, terms, isSameInput);
   if (replayAfterAll) return replayAfterAll;
   const { policy } = await readSite(work.tx);
   const judged = await judgeAll(work.tx, parts.registry, policy, nodes, submission);
@@ -400,12 +400,15 @@ function goneRefusal(ref: string): Refusal {
   return { code: "NOT_FOUND", message: `There is no node ${ref}.`, missing: [ref] };
 }
 
+/** Whether what is asked is what was asked with the same key, of which this hash was kept. */
+export type IsSameInput = (keptHash: string | null) => boolean | Promise<boolean>;
+
 /** The earlier answer to the same key: replayed for the same input, refused for another. */
-export async function replayOf(reader: Reader, caller: Caller, terms: RequestTerms, inputHash: string): Promise<SubmitAnswer | null> {
+export async function replayOf(reader: Reader, caller: Caller, terms: RequestTerms, isSameInput: IsSameInput): Promise<SubmitAnswer | null> {
   if (terms.idempotencyKey === undefined || terms.dryRun) return null;
   const operation = await operationByKey(reader, caller.actor, terms.idempotencyKey);
   if (!operation) return null;
-  if (operation.inputHash === inputHash) {
+  if (await isSameInput(operation.inputHash)) {
     const runs = await runsOfOperation(reader, operation.id, "WORK");
     const results = runs.map(({ nodeName, nodeId, id }): NodeAnswer => ({ ref: nodeName, nodeId, runId: id, accepted: true, refusal: null, plan: null }));
     return { operationId: operation.id, results, refusals: [], replayed: true };

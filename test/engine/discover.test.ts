@@ -1,14 +1,17 @@
 /** Discovery: addresses are probed and what answers is registered, whatever drivers, processes and people do meanwhile. */
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, describe, expect, test } from "vitest";
+import type { SQL } from "drizzle-orm";
 import * as z from "zod";
 import type { Deadline } from "../../src/drivers/deadline.ts";
 import type { DiscoverCall, Driver } from "../../src/drivers/driver.ts";
 import type { DiscoverRequest } from "../../src/engine/discover.ts";
 import { isSealOf } from "../../src/engine/seal.ts";
+import type { Database, Tx } from "../../src/store/database.ts";
 import { discoveriesPages, discoverySecretsOf } from "../../src/store/discoveries.ts";
 import type { DiscoveryRow } from "../../src/store/discoveries.ts";
 import { nodesByNames, secretsOf } from "../../src/store/nodes.ts";
+import type { operations } from "../../src/store/tables.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest } from "../support/builders.ts";
 import { aDriver } from "../support/driver.ts";
@@ -32,6 +35,31 @@ const finder = discovering("finder", { controllerOf: ({ at }: { at?: string }) =
 
 const ostler = await engineUnderTest({ drivers: [plain, finder, aDriver("blind")], probeMs: 400 });
 afterAll(() => ostler[Symbol.asyncDispose]());
+
+/** Something that is done once, when the next transaction has read operations: much may happen between two reads. */
+let meanwhile: (() => Promise<unknown>) | null = null;
+
+function interrupted(database: Database): Database {
+  const withInterruption = (tx: Tx): Tx =>
+    new Proxy(tx, {
+      get(target, key) {
+        const value: unknown = Reflect.get(target, key, target);
+        if (key !== "select" || meanwhile === null) return value;
+        const what = meanwhile;
+        return () => ({
+          from: (table: typeof operations) => ({
+            where: async (condition: SQL | undefined) => {
+              const found = await target.select().from(table).where(condition);
+              meanwhile = null;
+              await what();
+              return found;
+            },
+          }),
+        });
+      },
+    });
+  return { ...database, transaction: (work) => database.transaction((tx) => work(withInterruption(tx))) };
+}
 
 let networks = 0;
 /** A network of its own for a test: 10.1.0.x, 10.2.0.x … */
@@ -245,6 +273,18 @@ describe("a request", () => {
     expect((await ask({ ...request, addresses: [host(2)] })).refusals).toMatchObject([{ code: "IDEMPOTENCY_MISMATCH" }]);
     expect((await ask({ ...request, settings: { password: "another-one" } })).refusals).toMatchObject([{ code: "IDEMPOTENCY_MISMATCH" }]);
     expect(ostler.entered({ id: "", name: host(1) })).toEqual(["discover.probe"]);
+  });
+
+  // It was looked for twice, and of what had been stored between the two looks the seal was not tried: IDEMPOTENCY_MISMATCH.
+  test("with the same key is the same, at whatever moment the first of them is stored", async () => {
+    await using here = await engineUnderTest({ drivers: [finder], started: false, through: interrupted });
+    const request = { addresses: ["10.0.0.1"], driver: "finder", settings: { password: PASSWORD }, idempotencyKey: "row-8" };
+    let first: string | null = null;
+    meanwhile = async () => {
+      first = (await here.engine.discoverNodes(ALICE, request)).operationId;
+    };
+    expect(await here.engine.discoverNodes(ALICE, request)).toMatchObject({ operationId: expect.any(String), refusals: [], replayed: true });
+    expect((await here.engine.discoverNodes(ALICE, request)).operationId).toBe(first);
   });
 
   test("leaves nothing behind by which its secrets could be guessed fast", async () => {
