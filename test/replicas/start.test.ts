@@ -1,22 +1,19 @@
 /** A start whose database goes away in its middle: it begins anew, and leaves nothing of what it had begun. */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { startService } from "../../src/app.ts";
 import { readConfig } from "../../src/config.ts";
 import { createLog } from "../../src/log.ts";
-import { ask } from "../support/ask.ts";
 import { cutter } from "../support/cutter.ts";
 import { testDatabase } from "../support/database.ts";
+import { ask, scratch, startReplica } from "./lab.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "ostler-start-"));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const place = scratch();
+const { folder } = place;
+afterAll(() => place[Symbol.dispose]());
 
 /** Starts on an empty database, over a way that is cut as soon as so many connections have been made. Answers how many there were, and how often the start was told to have been tried again. */
 async function startCut(at: number): Promise<{ readonly connections: number; readonly anew: number }> {
   await using database = await testDatabase({ empty: true });
-  let log = "";
   let connections = 0;
   await using way = await cutter(database.url, (count) => {
     connections = count;
@@ -24,10 +21,11 @@ async function startCut(at: number): Promise<{ readonly connections: number; rea
   });
   const url = new URL(database.url);
   url.host = new URL(way.url).host;
-  const config = readConfig({ DATABASE_URL: url.href, OSTLER_DB_POOL: "4", OSTLER_DB_WAIT_SECONDS: "30" }, ["--data", folder, "--port", "0"]);
-  await using service = await startService(config, createLog("warn", { write: (line) => void (log += line) }));
-  expect(await ask(service.url, "{ viewer { subject } }")).toEqual({ viewer: { subject: "anonymous" } });
-  return { connections, anew: log.split("the database cannot be reached yet; it is tried again").length - 1 };
+  await using replica = await startReplica(folder, { databaseUrl: url.href, environment: { OSTLER_DB_POOL: "4", OSTLER_DB_WAIT_SECONDS: "30" } });
+  const made = connections;
+  expect(await ask(replica.url, "{ viewer { subject } }")).toEqual({ viewer: { subject: "anonymous" } });
+  expect((await replica.end()).code).toBe(0);
+  return { connections: made, anew: replica.log().split("the database cannot be reached yet; it is tried again").length - 1 };
 }
 
 test("whichever of its connections is cut as soon as it is made, a start comes to its end", async () => {
