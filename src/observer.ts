@@ -31,7 +31,7 @@ export interface StepAbout {
 
 /** How an entry ended: `code` of a failure, `reason` for people, secrets masked. */
 export interface StepEnd {
-  readonly kind: "done" | "wait" | "failed" | "aborted";
+  readonly kind: "done" | "wait" | "failed" | "aborted" | "lost";
   readonly code?: string;
   readonly reason?: string;
 }

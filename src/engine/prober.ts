@@ -7,9 +7,9 @@
  * the one that finds its row still QUEUED counts. What ends the work early: an abort, which has ended the operation by
  * then; a stop, which lets begun probes end; the end of the process, which cuts them and hands the job back.
  */
-import { messageOf } from "../errors.ts";
 import type { ErrorCode } from "../errors.ts";
-import { Deadline, whenOver } from "../drivers/deadline.ts";
+import { Deadline } from "../drivers/deadline.ts";
+import { Unheard } from "../drivers/isolation/protocol.ts";
 import type { AnyDriver, Registry } from "../drivers/registry.ts";
 import type { DiscoverInterface } from "../drivers/driver.ts";
 import type { Log } from "../log.ts";
@@ -28,7 +28,7 @@ import type { Enrolment } from "./enroll.ts";
 import { prepare } from "./nodes.ts";
 import { createRedactor, isStorable, sentence } from "./redact.ts";
 import type { Redactor } from "./redact.ts";
-import { callName, failureOf } from "./step.ts";
+import { TimeOver, callName, failureOf, within } from "./step.ts";
 import type { Transact, Work } from "./transition.ts";
 
 export interface ProberParts {
@@ -156,12 +156,9 @@ export function createProber(parts: ProberParts): Prober {
     const { driver, driverName, settings, redactor } = held;
     const failed = (code: ErrorCode, reason: string, retryable: boolean): Seen => ({ failure: failureAt(address, { code, reason, retryable }) });
     if (typeof driver === "string") return failed("UNSUPPORTED_BY_DRIVER", driver, false);
-    const late = new AbortController();
-    const signal = AbortSignal.any([cut, late.signal]);
     const deadline = new Deadline(parts.probeMs);
-    const calm = whenOver(deadline, () => late.abort(new DOMException("The time for the probe is over.", "TimeoutError")));
     try {
-      const found: unknown = await Promise.race([
+      const found: unknown = await within(deadline, cut, async (signal) =>
         driver.discover.probe({
           address,
           settings,
@@ -170,14 +167,12 @@ export function createProber(parts: ProberParts): Prober {
           log: (message) => log.debug({ operationId: held.operation.id, address, driver: driverName }, redactor.text(message)),
           timed: async (name: unknown, work) => observer.call({ driver: driverName, name: callName(name, redactor), node: address }, work),
         }),
-        firing(signal),
-      ]);
+      );
       return await seenIn(held, driver, address, found);
     } catch (error) {
-      if (late.signal.aborted) return failed("TIMEOUT", `nothing came of the probe within ${parts.probeMs / 1000} s; look at the machine, and try again`, true);
+      if (error instanceof Unheard) throw error;
+      if (error instanceof TimeOver) return failed("TIMEOUT", `nothing came of the probe within ${parts.probeMs / 1000} s; look at the machine, and try again`, true);
       return { failure: failureAt(address, failureOf(error, redactor)) };
-    } finally {
-      calm();
     }
   }
 
@@ -249,14 +244,6 @@ export function createProber(parts: ProberParts): Prober {
 
 function canDiscover(driver: AnyDriver): driver is AnyDriver & { readonly discover: DiscoverInterface<unknown> } {
   return driver.discover !== undefined;
-}
-
-/** Rejects when the signal fires. */
-function firing(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) => {
-    if (signal.aborted) reject(new Error(messageOf(signal.reason)));
-    else signal.addEventListener("abort", () => reject(new Error(messageOf(signal.reason))), { once: true });
-  });
 }
 
 function failureAt(address: string, { code, reason, retryable }: { readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean }): Failure {

@@ -8,6 +8,7 @@ import type { BootDevice, Call, Driver, DriverError, NodePower, PowerAction, Pow
 import { Deadline, TIMER_MS_MAX, leftUntil, whenOver } from "../drivers/deadline.ts";
 import { confirmedBy } from "../drivers/isolation/confirm.ts";
 import { inLane } from "../drivers/isolation/lanes.ts";
+import { Unheard } from "../drivers/isolation/protocol.ts";
 import { findStep } from "../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
@@ -26,6 +27,9 @@ export type StepOutcome =
   | { readonly kind: "wait"; readonly seconds: number; readonly onCallback: boolean; readonly memo: StoredJson; readonly powerState: PowerState | null }
   | { readonly kind: "failed"; readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean; readonly powerState: PowerState | null }
   | { readonly kind: "aborted"; readonly ignoredSignal: boolean; readonly powerState: PowerState | null };
+
+/** Of a step whose process gave it up because this one was paused for as long as a lease lasts: whoever holds the run next finds out what became of it. */
+export type StepLost = { readonly kind: "lost"; readonly reason: string };
 
 /** A node with its drivers and settings: what any call to a driver is made of. */
 export interface Machine {
@@ -103,23 +107,23 @@ const OUTPUT_LENGTH_MAX = 256 * 1024;
 const REASON_LENGTH_MAX = 2_000;
 const CALL_NAME_LENGTH_MAX = 60;
 
-export async function performStep(request: StepRequest): Promise<StepOutcome> {
+export async function performStep(request: StepRequest): Promise<StepOutcome | StepLost> {
   const { machine, step, part, about } = request;
   if (!about || !machine.observer) return performed(request);
   const told = { ...about, node: machine.node.name, step: `${step.interface}.${step.name}`, driver: step.driver, part };
   return machine.observer.step(told, () => performed(request));
 }
 
-async function performed(request: StepRequest): Promise<StepOutcome> {
+async function performed(request: StepRequest): Promise<StepOutcome | StepLost> {
   const { step, machine, abort, graceMs } = request;
   const power = { state: null as PowerState | null };
   const end = new AbortController();
   const signal = AbortSignal.any([abort, end.signal]);
-  const work = (async (): Promise<StepOutcome> => {
+  const work = (async (): Promise<StepOutcome | StepLost> => {
     const outcome = outcomeOf(await confirmedBy(request.confirm, () => enter(request, signal, power)), machine.redactor, power);
     return outcome.kind === "done" ? { ...outcome, toVerify: request.part === "RUN" && declaredStep(request)?.step.verify !== undefined } : outcome;
   })().catch(
-    (error: unknown): StepOutcome => ({ ...failureOf(error, machine.redactor), powerState: power.state }),
+    (error: unknown): StepOutcome | StepLost => (error instanceof Unheard ? { kind: "lost", reason: error.message } : { ...failureOf(error, machine.redactor), powerState: power.state }),
   );
   const timers: NodeJS.Timeout[] = [];
   /** The outcome of a step that has been told to end: when it has, or has been given the time to. Until then nothing else may begin on the machine. */
@@ -261,6 +265,7 @@ export async function readPower(machine: Machine, { deadline, all }: ReadingTime
     return { state: await within(deadline, AbortSignal.any([end, patience.signal]), (signal) => inLane(lane, () => powerOf({ machine, deadline, log }, signal, { state: null }).read())) };
   } catch (error) {
     if (patience.signal.aborted && leftUntil(deadline) > SHORT_OF_MS) return "NO_TURN";
+    if (error instanceof Unheard) return "NO_TURN";
     if (error instanceof TimeOver) return { code: "TIMEOUT", reason: "the BMC did not answer in time" };
     const { code, reason } = failureOf(error, machine.redactor);
     return { code, reason };
@@ -270,12 +275,12 @@ export async function readPower(machine: Machine, { deadline, all }: ReadingTime
 }
 
 /** A call took longer than it may. Drivers know it by the name that the reason of `AbortSignal.timeout` has. */
-class TimeOver extends Error {
+export class TimeOver extends Error {
   override readonly name = "TimeoutError";
 }
 
 /** Makes a call that ends with `end`, or with a `TimeOver` at the deadline, whether or not the driver heeds its signal. */
-async function within<T>(deadline: Date, end: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+export async function within<T>(deadline: Date, end: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const clock = new AbortController();
   const calm = whenOver(deadline, () => clock.abort(new TimeOver("it did not answer in time")));
   const signal = AbortSignal.any([end, clock.signal]);

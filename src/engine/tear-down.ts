@@ -3,7 +3,9 @@ import { messageOf } from "../errors.ts";
 import { touchedBy } from "../lifecycle/touches.ts";
 import { powersOffOnAbort } from "../lifecycle/verbs.ts";
 import { Deadline } from "../drivers/deadline.ts";
+import { confirmedBy } from "../drivers/isolation/confirm.ts";
 import { inLane } from "../drivers/isolation/lanes.ts";
+import { Unheard } from "../drivers/isolation/protocol.ts";
 import type { PowerState } from "../drivers/driver.ts";
 import type { Log } from "../log.ts";
 import type { Database } from "../store/database.ts";
@@ -51,14 +53,16 @@ export async function tearDownMachine(parts: TearDownParts, abort: Abort): Promi
     try {
       await inLane("ENDING", () => abortStep({ ...request, deadline: deadline() }));
     } catch (error) {
+      if (error instanceof Unheard) throw error;
       errors.push(`${stepLabel(step)} could not be undone: ${machine.redactor.text(messageOf(error))}`);
     }
   }
   await abort.confirm();
   if (begun.size > 0 && powerOff) {
     try {
-      power = await inLane("ENDING", () => setPower(machine, "OFF", deadline(), log));
+      power = await inLane("ENDING", () => confirmedBy(abort.confirm, () => setPower(machine, "OFF", deadline(), log)));
     } catch (error) {
+      if (error instanceof Unheard) throw error;
       power = "UNKNOWN";
       errors.push(`the power could not be cut: ${machine.redactor.text(messageOf(error))}`);
     }

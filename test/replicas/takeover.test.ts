@@ -1,4 +1,5 @@
 /** A replica of several dies, or sleeps longer than its leases: others go on where it was, and when it wakes it does no more harm. */
+import { readFileSync, readdirSync } from "node:fs";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { testDatabase } from "../support/database.ts";
 import type { TestDatabase } from "../support/database.ts";
@@ -86,3 +87,35 @@ test("one that slept longer than its leases writes nothing when it wakes, and te
   expect(flaws(await wholeLog(other.url))).toEqual([]);
   expect(await wholeLog(other.url)).toEqual(log);
 }, 180_000);
+
+test("one that slept longer than its drivers' processes wait for it fails no step for it when it wakes", async () => {
+  const sleeper = await startOne(3);
+  const names = named(3);
+  await register(sleeper.url, names, { steps: { "deploy.boot_system": { delayMs: 14_000 } } });
+  const operation = await commission(sleeper.url, names);
+  await eventually("all are inside the step", () => insideOf(sleeper, "deploy.boot_system").length === names.length, 60_000);
+  const before = aliveBelow(sleeper.pid).length;
+  sleeper.pause();
+  await eventually("the processes that have a call have ended", () => aliveBelow(sleeper.pid).length <= before - names.length, 30_000);
+  sleeper.wake();
+  await succeeds(sleeper, operation);
+  const entries = insideOf(sleeper, "deploy.boot_system");
+  expect(entries.length).toBe(2 * names.length);
+  // The same attempts: none of them has failed.
+  expect(new Set(attempts(entries)).size).toBe(names.length);
+  expect(flaws(await wholeLog(sleeper.url))).toEqual([]);
+}, 180_000);
+
+/** Processes that this one has started and that have not ended, though nobody has asked how they did. */
+function aliveBelow(pid: number): string[] {
+  return readdirSync("/proc").filter((name) => {
+    if (!/^\d+$/.test(name)) return false;
+    try {
+      const [state, parent] = readFileSync(`/proc/${name}/stat`, "utf8").replace(/^.*\) /, "").split(" ");
+      return state !== "Z" && Number(parent) === pid;
+    } catch {
+      // It has gone since.
+      return false;
+    }
+  });
+}

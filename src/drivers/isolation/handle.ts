@@ -16,7 +16,7 @@ import { createMask } from "../mask.ts";
 import { createBucket } from "./bucket.ts";
 import type { Confirm } from "./confirm.ts";
 import { HEAP_MB, launch } from "./launch.ts";
-import { IsolationError, LINE_LENGTH_MAX, shorten, errorOf, openWire, tell, unpack } from "./protocol.ts";
+import { IsolationError, LINE_LENGTH_MAX, SILENCE_SECONDS, Unheard, shorten, errorOf, openWire, tell, unpack } from "./protocol.ts";
 import type { FromWorker, Given, OfCall, PowerQuestion, Reply, Target, ToWorker, ToldError, Wire } from "./protocol.ts";
 
 /** A plugin that is loaded here, and is to be run elsewhere. */
@@ -59,7 +59,7 @@ export interface Handle {
   readonly state: "starting" | "idle" | "called" | "busy" | "ended";
   /** Not to be called again. */
   readonly spent: boolean;
-  /** Makes a call: only when idle. Throws what the driver throws, an `IsolationError`, or `NotBegun`. */
+  /** Makes a call: only when idle. Throws what the driver throws, an `IsolationError`, `Unheard`, or `NotBegun`. */
   call(job: Job): Promise<unknown>;
   /** Lets the driver close, and ends the process. */
   close(): Promise<void>;
@@ -86,6 +86,8 @@ const OVERDUE_GRACE_MS = 1_000;
 /** What the process has sent before it ended may come after the news of its end. */
 const LAST_WORDS_MS = 1_000;
 const ALIVE_EVERY_MS = 2_000;
+/** How a process ends that ends itself with all that it has started; others may kill it as well. */
+const SELF_ENDED = "signal SIGKILL";
 /** Printed lines: a burst, and so many a second; what is too much is dropped, and what comes after it has to wait where it is written. */
 const PRINTED = { burst: 500, perSecond: 100, lengthMax: 4_000, pauseMs: 1_000 } as const;
 const SECRETS_MAX = 64;
@@ -112,6 +114,13 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
   let killed: string | null = null;
   let isClosing = false;
   let isOutOfMemory = false;
+  /** When the process was told last that the service is there; and whether, in the call under way, that was ever too long ago. */
+  let aliveAt = performance.now();
+  let wasSilent = false;
+  const noteSilence = () => {
+    wasSilent ||= performance.now() - aliveAt > SILENCE_SECONDS * 1000;
+    aliveAt = performance.now();
+  };
   /** Of the calls it has had; the oldest first. */
   const secrets = new Set<string>();
   let mask = createMask(secrets);
@@ -120,7 +129,10 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
   const socket = child.stdio[3] as Socket;
   const wire: Wire<ToWorker> = openWire<ToWorker>(socket, (message) => take(message as FromWorker), () => kill("it sent what is no message"));
   const starting = setTimeout(() => kill(`it was not ready within ${START_MS / 1000} s`), START_MS).unref();
-  const alive = setInterval(() => open && wire.send({ kind: "alive" }), ALIVE_EVERY_MS).unref();
+  const alive = setInterval(() => {
+    noteSilence();
+    if (open) wire.send({ kind: "alive" });
+  }, ALIVE_EVERY_MS).unref();
 
   const exited = Promise.withResolvers<string>();
   const heard = Promise.withResolvers<void>();
@@ -230,6 +242,8 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
     };
     const onAbort = () => endCall(job.signal.reason, leftUntil(job.deadline) <= 0 ? OVERDUE_GRACE_MS : graceMs);
     open = mine;
+    noteSilence();
+    wasSilent = false;
     become("called");
     wire.sendLine(line);
     const calm = whenOver(job.deadline, () => endCall(Object.assign(new Error("The call's time is over."), { name: "TimeoutError" }), OVERDUE_GRACE_MS));
@@ -341,11 +355,13 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
     if (state === "ended") return;
     clearTimeout(starting);
     clearInterval(alive);
+    noteSilence();
     const cut = open;
     const cause = killed !== null && killed !== "" ? killed : isOutOfMemory ? `it ran out of its ${HEAP_MB} MiB of memory` : how;
     if (cut) {
       const { job } = cut;
       if (!cut.begun && !isClosing) cut.settle({ error: new NotBegun(cause) });
+      else if (wasSilent && killed === null && how === SELF_ENDED) cut.settle({ error: new Unheard(`The process of driver "${plugin.name}" heard nothing of the service in the middle of ${job.what}, and ended.`) });
       else if (killed !== null && cut.toldToEnd) failCall(cut, new IsolationError(`The process of driver "${plugin.name}" was killed: ${killed}.`, { kind: "TIMEOUT", retryable: job.repeatable }));
       else failCall(cut, new IsolationError(`The process of driver "${plugin.name}" ended in the middle of ${job.what}: ${cause}.`, { retryable: job.repeatable }));
       log.warn({ node: job.given.node?.name ?? job.given.address, step: job.what, cause }, "a driver's process ended in the middle of a call");

@@ -200,6 +200,15 @@ export class IsolationError extends Error implements DriverError {
   }
 }
 
+/** A run's lease: a worker that has heard nothing for so long, in the middle of a call, ends itself, as its call may be somebody else's by now. */
+export const SILENCE_SECONDS = 10;
+
+/**
+ * A worker has ended itself, in the middle of a call, because it heard nothing of the service for as long as a lease lasts:
+ * the service was paused. No failure of the driver, whose call is nobody's by now.
+ */
+export class Unheard extends Error {}
+
 export function shorten(text: string, length = MESSAGE_LENGTH_MAX): string {
   return text.length > length ? `${text.slice(0, length - 1).toWellFormed()}…` : text;
 }

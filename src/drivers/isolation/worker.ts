@@ -21,7 +21,7 @@ import type { AnyDriver } from "../registry.ts";
 import { findStep } from "../registry.ts";
 import type { Call, DiscoverCall, DriverFactory, DriverMemory, Json, NodePower, PluginHost, PowerState, StepCall } from "../driver.ts";
 import { createBucket } from "./bucket.ts";
-import { errorOf, openWire, pack, shorten, tell } from "./protocol.ts";
+import { SILENCE_SECONDS, errorOf, openWire, pack, shorten, tell } from "./protocol.ts";
 import type { FromWorker, Given, Leftovers, PowerQuestion, Reply, Target, ToWorker } from "./protocol.ts";
 
 const CHANNEL = 3;
@@ -29,8 +29,6 @@ const CHANNEL = 3;
 const NICENESS = 5;
 /** The first to go when the machine is out of memory, of which a heap's bound bounds only a part; programs that it starts are so too. */
 const OOM_SCORE = "1000";
-/** A run's lease: who was paused for longer has lost it. In checks of a second each. */
-const SILENT_CHECKS_MAX = 10;
 /** Lines and timings: a burst, then so many a second. */
 const SAID = { burst: 1_000, perSecond: 200 } as const;
 const PROGRESS_EVERY_MS = 100;
@@ -54,6 +52,7 @@ interface Current {
 const calling = new AsyncLocalStorage<number>();
 let current: Current | null = null;
 let calls = 0;
+/** Of a second each. */
 let checksInSilence = 0;
 
 const socket = new Socket({ fd: CHANNEL, readable: true, writable: true });
@@ -338,7 +337,7 @@ async function close(): Promise<void> {
 
 setInterval(() => {
   checksInSilence += 1;
-  if (current && checksInSilence > SILENT_CHECKS_MAX) leave();
+  if (current && checksInSilence > SILENCE_SECONDS) leave();
 }, 1_000).unref();
 
 // ---- the driver
