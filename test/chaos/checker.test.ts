@@ -83,19 +83,6 @@ function fail(made: Made, runId: string, why: Values): void {
   set(row(made, "runs", { id: runId }), { state: "FAILED", failure: why });
 }
 
-/** The fifth's replica is frozen inside its step until that moment, and then the process of its driver has ended. */
-function endAsleep(made: Made, until: number): void {
-  const end = { finished_at: iso(until + 100) };
-  set(leaveOf(made, enters(made, "n5")[0] as Enter), { how: "lost" });
-  blow(made, "freeze", "r2", 42_115, until);
-  set(row(made, "attempts", { run_id: "run-n5-42000" }), end);
-  set(row(made, "runs", { id: "run-n5-42000" }), end);
-  set(row(made, "operations", { id: "op-n5-42000" }), end);
-  set(row(made, "transitions", { run_id: "run-n5-42000", event: "fail" }), { at: end.finished_at });
-  fail(made, "run-n5-42000", failure("BACKEND_FAILED", "The process of driver \"chaos\" ended in the middle of clean.wipe: signal SIGKILL."));
-  made.streams.length = 0;
-}
-
 describe("a history in which all is well", () => {
   test("keeps every promise, and puts each to the test", async () => {
     const { verdicts, harms } = await check(written(goodHistory()));
@@ -358,7 +345,6 @@ const FAULTS: readonly (readonly [fault: string, promise: string, says: RegExp, 
     set(leaveOf(made, entry), { how: "lost" });
     fail(made, "run-n3-96000", failure("BACKEND_FAILED", "The driver's process ended."));
   }],
-  ["a driver's process ends though its replica was frozen for a moment only", "P16", /ended in the middle of clean.wipe.*no machine gave it a reason/, (made) => endAsleep(made, 47_000)],
   ["a step is interrupted and nothing has befallen it", "P16", /nothing had befallen the process/, (made) => {
     set(enters(made, "n5")[0] as Enter, { idempotent: false });
     fail(made, "run-n5-42000", failure("INTERRUPTED", "x"));
@@ -468,12 +454,6 @@ const NO_FAULTS: readonly (readonly [what: string, spoil: (made: Made) => void])
     const { answer } = asked(made, "setMaintenance", "n1");
     made.requests.splice(made.requests.indexOf(answer), 1, { t: answer.t, k: "answer", id: answer.id, ok: false, error: "The operation was aborted due to timeout", status: null });
   }],
-  ["requests wait at the door of a frozen process that is told to go when it wakes", (made) => {
-    blow(made, "freeze", "r2", 110_850, 111_950);
-    const { answer } = asked(made, "setMaintenance", "n1");
-    made.requests.splice(made.requests.indexOf(answer), 1, { t: 112_020, k: "answer", id: answer.id, ok: false, error: "fetch failed: read ECONNRESET", status: null });
-  }],
-  ["a driver's process ends because the replica was frozen for as long as a lease lasts", (made) => endAsleep(made, 53_000)],
   ["a repeat of an unanswered call-back is the one that is taken", (made) => {
     const good = made.callbacks.find(({ kind, runId }) => kind === "good" && runId === "run-n1-4000");
     const twice = made.callbacks.find(({ kind }) => kind === "duplicate");

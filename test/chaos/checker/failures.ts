@@ -106,7 +106,7 @@ function tooSoonSays({ step, node, t }: Entry, dueAt: number): string {
  *
  * P16: a driver that misbehaves harms its own step only. The facts are the entries that misbehaved as ordered. It is broken by
  * a failed attempt no entry of which was given a failure by its machine, or that says something else than its machine said last, and by
- * a replica's process that ended though nobody killed it or told it to go (one that finds no database at its start says so and ends). A driver's process that ended because the replica was frozen for long counts as caused, and interrupted where a step must not be run twice and something befell its process.
+ * a replica's process that ended though nobody killed it or told it to go (one that finds no database at its start says so and ends). Interrupted counts as caused where a step must not be run twice and something befell its process.
  */
 export function checkFailures(history: History): { readonly database: Findings; readonly drivers: Findings } {
   const database = new Findings("P12", "the database away for 60 s fails no operation");
@@ -169,7 +169,6 @@ function causeOf(history: History, attempt: AttemptRow, entries: readonly Entry[
     return befell(history, last, finishedAt ?? history.over) || last.how === "exit" ? caused : { caused: false, says: "nothing had befallen the process that was inside" };
   }
   const last = entries.findLast(({ part }) => part !== "abort");
-  if (last && wasAsleep(history, last, finishedAt ?? history.over) && ENDED_INSIDE.test(failure?.message ?? "")) return caused;
   if (last?.how && SAID.has(last.how) && last.detail !== null && failure?.message.includes(last.detail) !== true) return { caused: false, says: `its machine had said "${last.detail}"` };
   if (entries.some(({ how }) => GIVEN.has(how))) return caused;
   // A call for power may fail, in a step of a driver as well as in the engine's own.
@@ -177,13 +176,6 @@ function causeOf(history: History, attempt: AttemptRow, entries: readonly Entry[
   if (calls.some((call) => call.failure !== null)) return caused;
   if (!isDrivers(step) && failure?.code !== "INTERRUPTED" && calls.length === 0) return { caused: false, says: "no machine was asked anything" };
   return { caused: false, says: "no machine gave it a reason" };
-}
-
-const ENDED_INSIDE = /ended in the middle of/;
-
-/** Whether the process inside an entry was frozen for as long as a lease lasts: then those that it had started for its drivers end themselves, as decision 0011 has it, and if it still has the run, the step fails for that. */
-function wasAsleep({ blows, options }: History, { replica, t }: Entry, until: number): boolean {
-  return blows.some(({ what, target, from, to }) => what === "freeze" && target === replica && from >= t && Math.min(to, until) - from >= options.pauseMs);
 }
 
 /** A step that was told to set the power goes on after the machine has said that it is done. */

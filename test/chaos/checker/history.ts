@@ -29,13 +29,11 @@ export interface Options {
   readonly recoveryMs: number;
   /** A process that is frozen for less than this keeps its lease, in ms. */
   readonly leaseMs: number;
-  /** One that is frozen for less than this keeps the processes of its drivers, in ms. */
-  readonly pauseMs: number;
   /** Resident bytes that a replica may never exceed. */
   readonly memoryBytes: number;
 }
 
-export const OPTIONS: Options = { slackMs: 5_000, takeOverMs: 45_000, overdueMs: 60_000, recoveryMs: 5_000, leaseMs: 15_000, pauseMs: 10_000, memoryBytes: 1.5 * 2 ** 30 };
+export const OPTIONS: Options = { slackMs: 5_000, takeOverMs: 45_000, overdueMs: 60_000, recoveryMs: 5_000, leaseMs: 15_000, memoryBytes: 1.5 * 2 ** 30 };
 
 /** A request with its answer; null: none came, and whether it was carried out is unknown. */
 export interface Asked {

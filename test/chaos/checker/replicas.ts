@@ -49,8 +49,8 @@ function megabytes(bytes: number): number {
 /**
  * P19. A process that is told to go by SIGTERM is gone within 10 s, with code 0, unless it was killed or frozen meanwhile, or had
  * no database all the while: then it could not. Requests that it had in hand when it was told get an answer or a clean refusal. What it had in hand cannot be seen
- * from outside: a request sent well before the signal was there; one sent at about the same time, or while the process was frozen until
- * about then, may have come to a closed door, which is a refusal too. Requests whose wire was bad tell nothing, nor do those whose client lost its patience before the process was gone.
+ * from outside: a request sent well before the signal was there; one sent at about the same time may have come to a closed door,
+ * which is a refusal too. Requests whose wire was bad tell nothing, nor do those whose client lost its patience before the process was gone.
  */
 export function checkLeaving(history: History): Findings {
   const findings = new Findings("P19", "SIGTERM ends within 10 s with answers given");
@@ -77,16 +77,14 @@ function isHindered(history: History, { name, told: t }: Life): boolean {
   return history.blows.some(({ what, target, from, to }) => what === "freeze" && target === name && from <= until && to >= (t ?? 0));
 }
 
-/** Before the signal by so much a request is there, in ms, if the process was awake: by then its connection does not wait to be accepted any more. */
+/** Before the signal by so much a request is there, in ms: by then its connection does not wait to be accepted any more. */
 const THERE_MS = 1_000;
 const CLEAN = new Set([200, 429, 503]);
 
 function judgeAnswer(history: History, findings: Findings, life: Life, asked: Asked): void {
   const { request, answer } = asked;
   const at = life.told ?? 0;
-  const frozen = joined(history.blows.filter(({ what, target }) => what === "freeze" && target === life.name));
-  const awake = at - request.t - overlap(frozen, request.t, at);
-  const lasted = life.started <= request.t && request.replica === life.name && awake > THERE_MS && (answer?.t ?? Infinity) > at;
+  const lasted = life.started <= request.t && request.replica === life.name && request.t < at - THERE_MS && (answer?.t ?? Infinity) > at;
   if (!lasted || touches(joined(history.blows.filter(({ target }) => target === `${life.name}/clients`)), request.t - THERE_MS, (answer?.t ?? at) + THERE_MS)) return;
   findings.fact("requests in hand of a process that was told to go");
   if (told(asked)) return;
