@@ -15,6 +15,15 @@ export interface Issue {
   readonly message: string;
 }
 
+/** Has a schema check a value. One that throws has an issue with it, and what it threw is told to nobody: it may hold a secret. */
+export async function validated<T>(schema: Schema<T>, value: unknown): Promise<StandardSchemaV1.Result<T>> {
+  try {
+    return await schema["~standard"].validate(value);
+  } catch {
+    return { issues: [{ message: "its driver fails when it is to check this; report that to whoever wrote the driver" }] };
+  }
+}
+
 /** The issues that a schema has with a value. */
 export function plainIssues(schema: Schema<unknown>, value: unknown, issues: readonly StandardSchemaV1.Issue[]): Issue[] {
   const shape = shapeOrNone(schema);

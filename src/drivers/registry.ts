@@ -3,7 +3,7 @@
  * Also the one place that knows which settings are secret.
  */
 import type { Driver, DriverPhase, InspectInterface, Json, Schema, Step, StepInterface } from "./driver.ts";
-import { plainIssues } from "./issues.ts";
+import { plainIssues, validated } from "./issues.ts";
 import type { Issue } from "./issues.ts";
 import { secretNames, shapeOf, toldSchemaOf, withoutNulls } from "./settings-shape.ts";
 import type { JsonSchema } from "./settings-shape.ts";
@@ -129,7 +129,7 @@ async function check(schema: Schema<unknown>, settings: unknown): Promise<Settin
   const shape = shapeOf(schema);
   const secretFields = secretNames(shape);
   const given = withoutNulls(shape, settings);
-  const result = await schema["~standard"].validate(given);
+  const result = await validated(schema, given);
   if (result.issues) return { ok: false, issues: plainIssues(schema, given, result.issues) };
   const open: Record<string, Json> = {};
   const secrets: Record<string, string> = {};

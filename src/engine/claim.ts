@@ -136,10 +136,8 @@ async function openInTime(parts: ClaimParts, ledger: Ledger, { node, secrets }: 
   const late = new Promise<null>((give) => {
     timer = setTimeout(() => give(null), ms);
   });
-  // What a schema throws is told to nobody: it may hold a secret.
-  const opening = openMachine(parts.registry, node, secrets, parts.observer).catch(() => ({ problem: "a driver of it fails when it is to check its settings; report that to whoever wrote the driver." }));
   try {
-    const opened = await Promise.race([opening, late]);
+    const opened = await Promise.race([openMachine(parts.registry, node, secrets, parts.observer), late]);
     if (opened !== null) return opened;
     if (!ledger.hasOwnTransaction) throw new NeedsOwnTransaction();
     return { problem: `its drivers did not come to an end with checking its settings within ${ms / 1000} s.` };

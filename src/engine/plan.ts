@@ -9,7 +9,7 @@
 import type { Refusal } from "../errors.ts";
 import type { LegPhase, Route } from "../lifecycle/verbs.ts";
 import type { DriverPhase, PowerAction } from "../drivers/driver.ts";
-import { plainIssues } from "../drivers/issues.ts";
+import { plainIssues, validated } from "../drivers/issues.ts";
 import { INTERFACE_OF_PHASE, stepsOf } from "../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, InterfaceName } from "../drivers/registry.ts";
 import type { JsonObject, Plan, PlannedStep, SitePolicy, StepChoice, StepPolicy } from "../store/records.ts";
@@ -270,14 +270,9 @@ export async function checkArgs(step: AnyStep, args: JsonObject): Promise<{ read
     const surplus = Object.keys(args);
     return surplus.length === 0 ? { args: {} } : { issues: surplus.map((key) => ({ at: [key], what: "this step takes no arguments" })) };
   }
-  try {
-    const result = await step.args["~standard"].validate(args);
-    if (!result.issues) return { args: result.value };
-    return { issues: plainIssues(step.args, args, result.issues).map(({ path, message }) => ({ at: path, what: message })) };
-  } catch {
-    // A plan is made when a run has failed too, and its end must not fail for that.
-    return { issues: [{ at: [], what: "its driver fails when it is to check the arguments; report that to whoever wrote the driver" }] };
-  }
+  const result = await validated(step.args, args);
+  if (!result.issues) return { args: result.value };
+  return { issues: plainIssues(step.args, args, result.issues).map(({ path, message }) => ({ at: path, what: message })) };
 }
 
 /**

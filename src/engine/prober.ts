@@ -9,6 +9,7 @@
  */
 import type { ErrorCode } from "../errors.ts";
 import { Deadline } from "../drivers/deadline.ts";
+import { validated } from "../drivers/issues.ts";
 import { Unheard } from "../drivers/isolation/protocol.ts";
 import type { AnyDriver, Registry } from "../drivers/registry.ts";
 import type { DiscoverInterface } from "../drivers/driver.ts";
@@ -86,13 +87,8 @@ export function createProber(parts: ProberParts): Prober {
     const unfit = (why: string): Held => ({ ...base, driver: `driver "${chosen.driver}" ${why}`, settings: {} });
     if (!driver) return unfit("is not loaded any more");
     if (!canDiscover(driver)) return unfit("cannot discover nodes any more");
-    try {
-      const result = await driver.discover.settings["~standard"].validate({ ...chosen.settings, ...secrets });
-      return result.issues ? unfit("does not take these settings any more") : { ...base, driver, settings: result.value as Readonly<Record<string, never>> };
-    } catch {
-      // What it threw may hold a secret.
-      return unfit("fails when it is to check these settings; report that to whoever wrote it");
-    }
+    const result = await validated(driver.discover.settings, { ...chosen.settings, ...secrets });
+    return result.issues ? unfit(base.redactor.text(`does not take these settings any more: ${result.issues.map(({ message }) => message).join("; ")}`)) : { ...base, driver, settings: result.value as Readonly<Record<string, never>> };
   }
 
   async function probeAll(held: Held, cut: AbortController): Promise<void> {

@@ -7,6 +7,7 @@ import type { ErrorCode } from "../errors.ts";
 import type { BootDevice, Call, Driver, DriverError, NodePower, PowerAction, PowerState, StepCall, StepResult } from "../drivers/driver.ts";
 import { Deadline, TIMER_MS_MAX, leftUntil, whenOver } from "../drivers/deadline.ts";
 import { confirmedBy } from "../drivers/isolation/confirm.ts";
+import { validated } from "../drivers/issues.ts";
 import { inLane } from "../drivers/isolation/lanes.ts";
 import { Unheard } from "../drivers/isolation/protocol.ts";
 import { findStep } from "../drivers/registry.ts";
@@ -51,7 +52,7 @@ export async function openMachine(registry: Registry, node: NodeRow, secrets: Se
   const redactor = createRedactor(Object.values(secrets).flatMap((fields) => Object.values(fields)));
   for (const driver of composed.composition.drivers) {
     const full = { ...node.settings[driver.name], ...secrets[driver.name] };
-    const result = await driver.settings["~standard"].validate(full);
+    const result = await validated(driver.settings, full);
     if (result.issues) return { problem: `its settings for driver "${driver.name}" do not fit that driver: ${reasonOf(result.issues.map(({ message }) => message).join("; "), redactor)}.` };
     settings.set(driver.name, result.value);
   }

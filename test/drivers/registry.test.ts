@@ -72,6 +72,12 @@ describe("settings", () => {
     expect(await createRegistry([open]).checkSettings(open, { rack: null })).toEqual({ ok: true, settings: { rack: null }, secrets: {} });
   });
 
+  test("are refused by a driver that throws when it is to check them, and what it threw is told to nobody", async () => {
+    const crashing = { ...driver, name: "crashing", settings: schema.transform(({ password }) => { throw new Error(`no such field: ${password}`); }) } as unknown as AnyDriver;
+    const verdict = await createRegistry([crashing]).checkSettings(crashing, { address: "10.0.0.7", password: "correct-horse" });
+    expect(verdict).toEqual({ ok: false, issues: [{ path: [], message: "its driver fails when it is to check this; report that to whoever wrote the driver" }] });
+  });
+
   test("that are refused do not give away what is secret", async () => {
     expect(JSON.stringify(await locked.checkSettings(driver, { address: "10.0.0.7", password: "abc" }))).not.toContain("abc");
   });

@@ -449,7 +449,7 @@ describe("a process that ends", () => {
     });
     const { operationId } = await here.engine.discoverNodes(ALICE, { addresses: ["10.9.9.9"], driver: "finder", settings: { password: PASSWORD } });
     await here.another({ started: true, drivers: [discovering("finder", { discover: { settings, probe: finder.discover?.probe } })] });
-    expect(await here.operationEnds(operationId ?? "")).toMatchObject({ state: "FAILED", firstFailure: { code: "UNSUPPORTED_BY_DRIVER", message: expect.stringContaining("report that to whoever wrote it") } });
+    expect(await here.operationEnds(operationId ?? "")).toMatchObject({ state: "FAILED", firstFailure: { code: "UNSUPPORTED_BY_DRIVER", message: expect.stringContaining("report that to whoever wrote the driver") } });
     expect((await here.dump()).filter((row) => row.includes(PASSWORD))).toEqual([]);
   });
 

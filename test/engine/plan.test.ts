@@ -197,7 +197,7 @@ describe("a list of steps", () => {
       throw new Error("no such version");
     });
     const refusals = await refused(chosen(composed(cleanStep("flash", 0, { args })), choice("flash", { version: "2.1" })));
-    expect(refusals).toEqual([{ code: "INVALID_INPUT", path: ["input", "steps", "0", "args"], message: expect.stringContaining("its driver fails when it is to check the arguments") }]);
+    expect(refusals).toEqual([{ code: "INVALID_INPUT", path: ["input", "steps", "0", "args"], message: expect.stringContaining("its driver fails when it is to check this") }]);
   });
 
   test("that no request holds is refused without a place", async () => {
