@@ -190,8 +190,11 @@ export function createRunner(parts: RunnerParts): Runner {
         const { cut, abandon } = hold(held, step);
         const said = stepLog(held, current.attempt);
         const outcome = await performStep({ ...requestOf(held, step, current.attempt, generation, leftMs, said), abort: cut.signal, abandon: abandon.signal, graceMs: parts.abortGraceMs });
-        // Its lease may have run out as well: the run is claimed anew, by this process or another, as after a crash.
-        if (outcome.kind === "lost") throw new Error(outcome.reason);
+        if (outcome.kind === "lost") {
+          // Where nobody else has claimed the run meanwhile, it is claimed anew, as after a crash.
+          await confirmed(held)();
+          throw new Error(outcome.reason);
+        }
         next = await persist(held, said, (ledger, now) => settleStep(boundary, ledger, now, current, outcome));
       } else {
         const step = attempt && held.plan.steps[attempt.step];
