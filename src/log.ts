@@ -51,12 +51,12 @@ export function errorToLog(error: unknown): unknown {
   return withoutValues(pino.stdSerializers.err(error), values);
 }
 
-/** Of a row that breaks a rule of its table, PostgreSQL says in `detail` what is in it. */
-const VALUES = new Set(["params", "parameters", "args", "detail"]);
+/** Values of a statement; what is in a row that breaks a rule of its table (`detail`); and the whole state of a connection that was lost (`client`). */
+const LEFT_OUT = new Set(["params", "parameters", "args", "detail", "client"]);
 
 /** Of an error as pino tells it, and of errors in it. */
 function withoutValues(told: unknown, values: readonly string[]): unknown {
   if (typeof told === "string") return values.reduce((text, value) => text.replaceAll(value, ""), told);
   if (told === null || typeof told !== "object" || !("stack" in told)) return told;
-  return Object.fromEntries(Object.entries(told).filter(([key]) => !VALUES.has(key)).map(([key, member]) => [key, withoutValues(member, values)]));
+  return Object.fromEntries(Object.entries(told).filter(([key]) => !LEFT_OUT.has(key)).map(([key, member]) => [key, withoutValues(member, values)]));
 }

@@ -24,6 +24,12 @@ test("of one that failed as it was written, without Drizzle, neither its values 
   expect(told).not.toContain("hush");
 });
 
+test("of a connection that was lost not all that is known of it", () => {
+  const lost = Object.assign(new Error("Connection terminated unexpectedly"), { client: { user: "ostler", connectionParameters: { host: "db" } } });
+  expect(errorToLog(lost)).toMatchObject({ message: "Connection terminated unexpectedly" });
+  expect(errorToLog(lost)).not.toHaveProperty("client");
+});
+
 test("what is thrown and is no error is told as it is", () => {
   expect(errorToLog("a text")).toBe("a text");
   expect(errorToLog(undefined)).toBe(undefined);

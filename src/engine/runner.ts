@@ -78,6 +78,7 @@ interface Holding {
 const WISH_POLL_MS = 1_000;
 const WISH_AFTER_BELL_MS = 100;
 const DATABASE_RETRY_MS = 500;
+const AWAY_TOLD_EVERY_MS = 10_000;
 /** Claims of which this process was not told whether they were stored. */
 const UNACKNOWLEDGED_MAX = 10_000;
 
@@ -87,6 +88,9 @@ export function createRunner(parts: RunnerParts): Runner {
   /** Runs whose claim was not acknowledged: the fence it raised, and the deadline of the attempt that nobody has entered. */
   const unacknowledged = new Map<string, { readonly fence: number; readonly deadline: number }>();
   const together = createTogether<ClaimReads>({ ...parts, read: createClaimReader() });
+  /** Runs whose result could not be stored yet, and when that was told last. */
+  const unstored = new Set<string>();
+  let awayToldAt = Number.NEGATIVE_INFINITY;
   let draining = false;
   let released = false;
   const boundary: BoundaryParts = { queue, nudge: parts.nudge, abortGraceMs: parts.abortGraceMs, isDraining: () => draining };
@@ -131,20 +135,32 @@ export function createRunner(parts: RunnerParts): Runner {
    */
   async function persist<Verdict>(held: Held, said: StepLog | null, note: (ledger: Ledger, held: Held) => Promise<Verdict> | Verdict): Promise<Verdict | null> {
     await said?.end();
-    for (;;) {
-      try {
-        // Another transaction may judge it again, so each begins with what was held before it. Wishes were recorded since then.
-        return await judge(held.run.id, async (ledger) => {
-          if (!isHeldBy(held, ledger.run)) throw new Fenced();
-          await said?.store(ledger);
-          return note(ledger, { ...held, run: ledger.run });
-        });
-      } catch (error) {
-        if (!isConnectionLoss(error) || released) throw error;
-        log.warn({ err: error, runId: held.run.id }, "the database is away; a result waits to be stored");
-        await delay(DATABASE_RETRY_MS);
+    try {
+      for (;;) {
+        try {
+          // Another transaction may judge it again, so each begins with what was held before it. Wishes were recorded since then.
+          return await judge(held.run.id, async (ledger) => {
+            if (!isHeldBy(held, ledger.run)) throw new Fenced();
+            await said?.store(ledger);
+            return note(ledger, { ...held, run: ledger.run });
+          });
+        } catch (error) {
+          if (!isConnectionLoss(error) || released) throw error;
+          unstored.add(held.run.id);
+          tellAway(error);
+          await delay(DATABASE_RETRY_MS);
+        }
       }
+    } finally {
+      unstored.delete(held.run.id);
     }
+  }
+
+  /** One line for all that wait, and again after a while. */
+  function tellAway(error: unknown): void {
+    if (performance.now() - awayToldAt < AWAY_TOLD_EVERY_MS) return;
+    awayToldAt = performance.now();
+    log.warn({ err: error, results: unstored.size }, "the database is away; results wait to be stored");
   }
 
   function stepLog(held: Held, attempt: AttemptRow): StepLog {
