@@ -36,7 +36,7 @@ function lifecyclePage(): string {
     "## Transitions",
     "“By verb” is what a user's request may cause; the rest only the engine causes. A node's registration (from nothing to `ENROLLED`) and its deletion are in the log as `register` and `delete`.",
     table(["from", "event", "to", "by"], MOVES.map(({ from, event, to, by }) => [code(from), event, code(to), by])),
-    `Besides, \`recover\` leads from a state to itself: a process died, and the run that it held on the node was taken up again. In ${codes(NODE_EDGES.filter(({ event }) => event === "recover").map(({ from }) => from))}. \`abort_pending\` and \`abort_withdrawn\` leave a node where it is as well, in every state: somebody asked for an abort that has to wait for the end of a step, or took it back.`,
+    `Besides, \`recover\` leads from a state to itself: a process died, hung or was told to end, and the run that it held on the node was taken up again in the middle of a step. In ${codes(NODE_EDGES.filter(({ event }) => event === "recover").map(({ from }) => from))}. \`abort_pending\` and \`abort_withdrawn\` leave a node where it is as well, in every state: somebody asked for an abort that has to wait for the end of a step, or took it back.`,
     "## Verbs",
     "What each verb does to a node, by the state that it is in. A state that is not listed is refused with `INVALID_STATE`, any state with an unfinished run with `BUSY`. Phases in brackets run in place: the state stays as it is meanwhile. An inspection in place needs a driver that inspects without a reboot.",
     verbTable(),

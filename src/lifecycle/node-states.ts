@@ -61,7 +61,7 @@ export const NODE_EVENTS = {
   stop: "A graceful stop was carried out: work is left.",
   manage: "The node is handed back to its operator.",
   retire: "The node leaves service.",
-  recover: "A run whose process died was taken up again.",
+  recover: "A run was taken up again in the middle of a step: the process that had it died or hung, or was told to end and handed it back.",
   abort_pending: "An abort was asked for; it is carried out when the running step has ended.",
   abort_withdrawn: "A pending abort was taken back.",
 } as const;
