@@ -75,7 +75,7 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   OSTLER_HOST: { flag: "host", fallback: "127.0.0.1", help: "address to listen on; anything but loopback needs OSTLER_TOKEN" },
   OSTLER_PORT: { flag: "port", fallback: "4000", help: "port; the API is at /graphql; 0 takes a free one" },
   OSTLER_DATA: { flag: "data", fallback: "./data", help: "folder of the embedded database" },
-  DATABASE_URL: { flag: "database-url", fallback: "", help: "a PostgreSQL 15 or later, as postgres://user@host/name; absent: the embedded database" },
+  DATABASE_URL: { flag: "database-url", fallback: "", help: "a PostgreSQL 15 or later, as postgres://user@host/name, with one host; absent: the embedded database" },
   OSTLER_LISTEN_URL: { flag: "listen-url", fallback: "", help: "the same database without the pooler that DATABASE_URL goes through, for the one connection that listens; absent: DATABASE_URL" },
   OSTLER_DB_POOL: { flag: "db-pool", fallback: "20", help: `connections that the engine and the API's writes share, ${DB_POOL_MIN} to ${DB_POOL_MAX}; docs/replicas.md tells how many a replica takes in all` },
   OSTLER_PREPARE: { flag: "prepare", fallback: "auto", help: "auto, on or off: whether statements are prepared; auto prepares them unless DATABASE_URL leads through a pooler; a PgBouncer before 1.21 in transaction mode needs off" },
@@ -165,6 +165,7 @@ export function helpText(): string {
   const flags = Object.entries(VARIABLES).map(([name, { flag, fallback, help }]) => `  --${flag} (${name})\n      ${help}${fallback === "" ? "" : `; ${fallback} unless said`}\n`);
   return `Usage:
   ostler [flags]                    run the service
+  ostler migrate [flags]            bring the database of DATABASE_URL to the newest migration, and nothing else
   ostler schema [--plugins a,b]     print its GraphQL schema with these driver plugins
   ostler help                       print this
 
@@ -197,9 +198,29 @@ function oneOf<Word extends string>(name: string, text: string, among: readonly 
   return found;
 }
 
+/** The address of a database with one host: what lists, sockets and defaults mean, each of the libraries that connect reads in its own way. */
 function databaseUrlOf(name: string, text: string): string | null {
-  if (text !== "" && !/^postgres(ql)?:\/\//.test(text)) throw new ConfigError(`${name} does not begin with postgres://.`);
-  return text || null;
+  if (text === "") return null;
+  const [, authority] = /^postgres(?:ql)?:\/\/([^/?#]*)/.exec(text) ?? [];
+  if (authority === undefined) throw new ConfigError(`${name} does not begin with postgres://.`);
+  const host = authority.slice(authority.lastIndexOf("@") + 1);
+  if (host.includes(",")) throw new ConfigError(`${name} names several hosts. Name one that leads to whoever takes writes: a name, a floating address or a proxy.`);
+  if (host.includes("%")) throw new ConfigError(`${name} names the path of a socket. Name a host, as postgres://user@127.0.0.1/name.`);
+  if (/^(:\d*)?$/.test(host)) throw new ConfigError(`${name} names no host. Name it before the database, as postgres://user@127.0.0.1/name.`);
+  if (!isUrl(text)) throw new ConfigError(`${name} cannot be read. Write what has a meaning in an address as its code, in a password above all: / as %2F, ? as %3F, # as %23, % as %25.`);
+  if (new URL(text).searchParams.has("host")) throw new ConfigError(`${name} has a host among its parameters. Name it before the database, as postgres://user@127.0.0.1/name; a socket is not taken.`);
+  return text;
+}
+
+/** Whether an address can be read, and each of its codes stands for something. */
+function isUrl(text: string): boolean {
+  try {
+    const { username, password, pathname } = new URL(text);
+    decodeURIComponent(username + password + pathname);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Words that commas separate. */
@@ -222,13 +243,11 @@ export function isLoopback(host: string): boolean {
 /** The configuration without its secrets, for the log. */
 export function shownConfig(config: Config): Record<string, unknown> {
   const { token, databaseUrl, listenUrl, ...open } = config;
-  return { ...open, token: token === null ? null : "***", databaseUrl: shownUrl(databaseUrl), listenUrl: shownUrl(listenUrl) };
+  return { ...open, token: token === null ? null : "***", databaseUrl: databaseUrl && urlWithoutSecrets(databaseUrl), listenUrl: listenUrl && urlWithoutSecrets(listenUrl) };
 }
 
 /** Where a database is, without its password and without its parameters, which may hold one too. */
-function shownUrl(databaseUrl: string | null): string | null {
-  if (databaseUrl === null) return null;
-  if (!URL.canParse(databaseUrl)) return "***";
+export function urlWithoutSecrets(databaseUrl: string): string {
   const { protocol, username, password, host, pathname } = new URL(databaseUrl);
   const user = username + (password === "" ? "" : ":***");
   return `${protocol}//${user === "" ? "" : `${user}@`}${host}${pathname}`;

@@ -137,6 +137,26 @@ describe("a mistake is refused with its name:", () => {
     expect(refusalOf({ [name]: value })).toContain(name);
   });
 
+  test.each([
+    { what: "several hosts", url: "postgres://o:s3cret@a.example,b.example/ostler", says: /names several hosts\. Name one / },
+    { what: "several hosts with ports", url: "postgres://a:5432,b:5433/ostler", says: /names several hosts/ },
+    { what: "the path of a socket", url: "postgres://o:s3cret@%2Frun%2Fpostgresql/ostler", says: /names the path of a socket/ },
+    { what: "a socket among the parameters", url: "postgres://o:s3cret@db/ostler?host=/run/postgresql", says: /has a host among its parameters/ },
+    { what: "no host", url: "postgres:///ostler", says: /names no host/ },
+    { what: "a role without a host", url: "postgresql://o:s3cret@/ostler", says: /names no host/ },
+    { what: "a port alone", url: "postgres://:5432/ostler", says: /names no host/ },
+    { what: "a host among the parameters alone", url: "postgres:///ostler?host=db", says: /names no host/ },
+    { what: "a password with a slash", url: "postgres://o:s3cret/1@db/ostler", says: /cannot be read\..* \/ as %2F/ },
+    { what: "a password with a code that is none", url: "postgres://o:s3cret%zz@db/ostler", says: /cannot be read\..* % as %25/ },
+  ])("an address of the database with $what, and what to write", ({ url, says }) => {
+    const refusals = { DATABASE_URL: refusalOf({ DATABASE_URL: url }), OSTLER_LISTEN_URL: refusalOf({ DATABASE_URL: "postgres://o@db/ostler", OSTLER_LISTEN_URL: url }) };
+    for (const [name, refusal] of Object.entries(refusals)) {
+      expect(refusal).toMatch(new RegExp(`^${name} `));
+      expect(refusal).toMatch(says);
+      expect(refusal).not.toContain("s3cret");
+    }
+  });
+
   test("every unknown variable of ours, and what there is", () => {
     const message = refusalOf({ OSTLER_PROT: "1", OSTLER_TOKENS: "x", OSTLER_PORT: "1" });
     expect(message).toContain("OSTLER_PROT, OSTLER_TOKENS");
@@ -164,7 +184,7 @@ describe("an address that others can reach", () => {
 });
 
 describe("what is shown of the configuration", () => {
-  test.each(["postgres://ostler:s3cret@db:5432/ostler", "postgresql://ostler:s3cret:with:colons@db/x", "postgres://ostler:s3cr@t@db/x", "postgres://db/x?user=ostler&password=s3cret", "postgres://:s3cret@db/x"])("holds neither the token nor the password of %s", (databaseUrl) => {
+  test.each(["postgres://ostler:s3cret@db:5432/ostler", "postgresql://ostler:s3cret:with:colons@db/x", "postgres://ostler:s3cr@t@db/x", "postgres://db/x?user=ostler&password=s3cret", "postgres://:s3cret@db/x", "postgres://o:s3cret,%40@[::1]:5432/db"])("holds neither the token nor the password of %s", (databaseUrl) => {
     const shown = JSON.stringify(shownConfig(readConfig({ OSTLER_TOKEN: TOKEN, DATABASE_URL: databaseUrl }, [])));
     expect(shown).not.toContain(TOKEN);
     expect(shown).not.toMatch(/s3cr|t@db/);
