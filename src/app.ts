@@ -21,14 +21,14 @@ import { startHealthServer } from "./http/health.ts";
 import type { HealthServer } from "./http/health.ts";
 import type { Log } from "./log.ts";
 import type { Observer } from "./observer.ts";
+import { named, openMigrated, whenThere } from "./opening.ts";
 import { startServer } from "./http/server.ts";
 import type { RunningServer } from "./http/server.ts";
 import { createBell } from "./store/bell.ts";
 import type { Bell } from "./store/bell.ts";
-import { connectionsTaken, migrateDatabase, openDatabase } from "./store/database.ts";
+import { connectionsTaken } from "./store/database.ts";
 import type { Connection, Database } from "./store/database.ts";
 import { startEmbedded } from "./store/embedded.ts";
-import { untilThere } from "./store/probe.ts";
 import { createTelemetry } from "./telemetry/telemetry.ts";
 import type { Scrape } from "./telemetry/telemetry.ts";
 
@@ -45,8 +45,6 @@ export const VERSION = (JSON.parse(readFileSync(new URL("../package.json", impor
  * come before the process has to be gone (main.ts). What is still asked then fails, so that each part ends by itself.
  */
 const GIVE_UP_MS = 6_500;
-/** Two that start together wait for each other, also where no database is waited for. */
-const TURN_WAIT_SECONDS_MIN = 10;
 
 export async function startService(config: Config, log: Log): Promise<Service> {
   log.info({ version: VERSION, config: shownConfig(config) }, "starting");
@@ -55,10 +53,7 @@ export async function startService(config: Config, log: Log): Promise<Service> {
   const pool = workers > 0 ? parts.use(createPool({ workers, log })) : undefined;
   const registry = parts.use(await loadPlugins(config.plugins, log, pool));
   const connection = await connectionOf(config, parts, log);
-  // Processes are started in any order: one that is there before its server waits for it. A start that loses it in its middle begins anew.
-  const seconds = config.databaseUrl === null ? 0 : config.dbWaitSeconds;
-  const onWait = (error: unknown) => log.warn({ err: error, seconds }, "the database cannot be reached yet; it is tried again");
-  const { database, server, engine } = parts.use(await untilThere(() => begin(config, { connection, registry, pool }, log), seconds, onWait));
+  const { database, server, engine } = parts.use(await whenThere(config, () => begin(config, { connection, registry, pool }, log), log));
   log.info({ url: config.role === "engine" ? server.url : `${server.url}/graphql`, role: config.role }, "ready");
   const running = parts.move();
   return {
@@ -93,11 +88,9 @@ interface Running extends AsyncDisposable {
 /** Everything that stands on the database. Where it throws, nothing is left. */
 async function begin(config: Config, { connection, registry, pool }: Means, log: Log): Promise<Running> {
   await using parts = new AsyncDisposableStack();
-  const listenAt = config.listenUrl === null ? {} : { listenAt: { url: config.listenUrl } };
-  const database = parts.use(await openDatabase({ connection, ...listenAt, connectionsMax: config.dbPool, prepare: config.prepare, turnWaitSeconds: Math.max(config.dbWaitSeconds, TURN_WAIT_SECONDS_MIN), onTurn: () => log.warn("another replica is starting on this database; this one waits for its turn") }));
-  await migrated(connection, log);
+  const database = parts.use(await openMigrated(config, connection, log));
   tellOfConnections(config, database, log);
-  const bell = parts.use(await createBell(database, (error) => log.warn({ err: error }, "the doorbell failed; until it is back, new work is found by looking")));
+  const bell = parts.use(await named(config.listenUrl ?? config.databaseUrl, () => createBell(database, (error) => log.warn({ err: error }, "the doorbell failed; until it is back, new work is found by looking"))));
   const telemetry = parts.use(await createTelemetry({ log, version: VERSION }));
   const { observer } = telemetry;
   // One that only works makes no connections for reads on somebody's behalf.
@@ -129,16 +122,12 @@ async function serve(config: Config, { database, registry, bell, engine, observe
   return startServer({ host: config.host, port: config.port, token: config.token, origins: config.origins, introspection: config.introspection, bodyBytesMax: config.bodyKb * 1024, requestsMax: config.requests, schema, schemaText: text, services, log, observer, scrape });
 }
 
-async function migrated(connection: Connection, log: Log): Promise<void> {
-  const { made, unknown } = await migrateDatabase(connection, (tried) => log.warn({ tried }, "a migration waits for a table that is in use; it is tried again"));
-  if (made.length > 0) log.info({ migrations: made }, "the database was brought to the newest migration");
-  if (unknown.length > 0) log.warn({ migrations: unknown }, "the database is newer than this release; a newer one has migrated it, and this one goes on");
-}
-
 function tellOfConnections({ role }: Config, database: Database, log: Log): void {
   const { pools, isPooled, serverConnectionsMax } = database;
-  const connections = connectionsTaken(database, role !== "engine");
-  log.info({ connections, ...pools, isPooled }, "connections to the database that this replica may take");
+  const { readers, snapshots, ...working } = pools;
+  const serves = role !== "engine";
+  const connections = connectionsTaken(database, serves);
+  log.info({ connections, ...working, ...(serves && { readers, snapshots }), listener: 1, isPooled }, "connections to the database that this replica may take");
   if (!isPooled && connections > serverConnectionsMax) log.warn({ connections, max_connections: serverConnectionsMax }, "the server takes fewer connections than this replica may want; lower OSTLER_DB_POOL, or raise max_connections");
 }
 

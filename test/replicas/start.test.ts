@@ -36,6 +36,18 @@ test("whichever of its connections is cut as soon as it is made, a start comes t
   expect(cut.slice(0, 3).map((start) => start.anew)).toEqual([1, 1, 1]);
 }, 120_000);
 
+test.each([
+  { role: "all", listed: { writers: 20, readers: 10, snapshots: 3, queue: 5, listener: 1 }, connections: 39 },
+  { role: "engine", listed: { writers: 20, queue: 5, listener: 1 }, connections: 26 },
+])("one whose role is $role lists the connections that it may take, and no others", async ({ role, listed, connections }) => {
+  await using database = await testDatabase();
+  await using replica = await startReplica(folder, { databaseUrl: database.url, environment: { OSTLER_ROLE: role } });
+  const lines = replica.log().trim().split("\n").map((line) => JSON.parse(line) as Record<string, unknown>);
+  const { level: _level, time: _time, msg: _msg, ...told } = lines.find(({ msg }) => msg === "connections to the database that this replica may take") ?? {};
+  expect(told).toEqual({ ...listed, connections, isPooled: false });
+  expect(Object.values(listed).reduce((sum, some) => sum + some)).toBe(connections);
+});
+
 test("an address that nobody can listen on ends a start at once: it is no database that is away", async () => {
   await using database = await testDatabase();
   const config = readConfig({ DATABASE_URL: database.url, OSTLER_HOST: "nowhere.invalid", OSTLER_TOKEN: "a-token-of-some-length" }, ["--data", folder, "--port", "0"]);
