@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** The process: without a command it reads the configuration, runs the service, and ends it in order when it is told to. */
+/** The process: without a command it reads the configuration, runs the service, and ends it in order when it is told to. A command does one thing, and ends. */
 import { startService } from "./app.ts";
 import type { Service } from "./app.ts";
 import { ConfigError, helpText, readConfig, readPlugins } from "./config.ts";
@@ -7,6 +7,7 @@ import { describeDrivers } from "./drivers/load.ts";
 import { messageOf } from "./errors.ts";
 import { buildSchema, schemaText } from "./graphql/schema.ts";
 import { createLog } from "./log.ts";
+import { migrateOnly } from "./migrate.ts";
 
 /** Within this time a process that was told to end has ended. */
 const END_MS = 10_000;
@@ -16,6 +17,8 @@ async function main(args: readonly string[]): Promise<void> {
   switch (command) {
     case "schema":
       return say(schemaText(buildSchema(await describeDrivers(readPlugins(process.env, rest)))));
+    case "migrate":
+      return migrate(rest);
     case "help":
     case "--help":
     case "-h":
@@ -28,6 +31,14 @@ async function main(args: readonly string[]): Promise<void> {
 /** Writes all of it, and ends: a plugin that was only asked what it declares may hold something open. */
 function say(text: string): void {
   process.stdout.write(text, () => process.exit(0));
+}
+
+async function migrate(args: readonly string[]): Promise<void> {
+  // What is under way in the server is rolled back there; the first process of a container has no other answer to a signal.
+  for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => process.exit(1));
+  const config = readConfig(process.env, args);
+  await migrateOnly(config, createLog(config.log));
+  say("The database is at the newest migration.\n");
 }
 
 async function serve(args: readonly string[]): Promise<void> {
@@ -68,7 +79,8 @@ async function serve(args: readonly string[]): Promise<void> {
 }
 
 main(process.argv.slice(2)).catch((error: unknown) => {
-  const isPlain = error instanceof ConfigError || process.argv[2] === "schema";
+  const [, , command] = process.argv;
+  const isPlain = error instanceof ConfigError || command === "schema" || command === "migrate";
   process.stderr.write(`${isPlain ? "" : "Ostler cannot start: "}${messageOf(error)}\n`);
   process.exit(1);
 });

@@ -12,6 +12,7 @@ import { VARIABLES } from "../src/config.ts";
 import { describeDrivers } from "../src/drivers/load.ts";
 import { buildSchema, schemaText } from "../src/graphql/schema.ts";
 import { ask } from "./support/ask.ts";
+import { testDatabase } from "./support/database.ts";
 import { eventually } from "./support/eventually.ts";
 
 const MAIN = fileURLToPath(new URL("../src/main.ts", import.meta.url));
@@ -141,8 +142,43 @@ describe("ostler schema", () => {
   test.each(["help", "--help", "-h"])("%s tells the commands and every flag", async (word) => {
     const { output, exited } = run([word]);
     expect(await exited).toEqual([0, null]);
-    for (const text of ["ostler schema", ...Object.entries(VARIABLES).flatMap(([name, { flag }]) => [`--${flag} (${name})`])]) expect(output.stdout).toContain(text);
+    for (const text of ["ostler schema", "ostler migrate", ...Object.entries(VARIABLES).flatMap(([name, { flag }]) => [`--${flag} (${name})`])]) expect(output.stdout).toContain(text);
   });
+});
+
+describe("ostler migrate", () => {
+  const migrate = async (args: readonly string[], environment: Readonly<Record<string, string>> = {}) => {
+    const { output, exited } = run(["migrate", ...args], environment);
+    return { ended: await exited, ...output };
+  };
+
+  test("brings the database to the newest migration, says so, and takes the flags of the service", async () => {
+    await using database = await testDatabase({ empty: true });
+    for (const time of ["first", "second"]) {
+      expect(await migrate(["--database-url", database.url, "--log", "warn"]), time).toEqual({ ended: [0, null], stdout: "The database is at the newest migration.\n", stderr: "" });
+    }
+    expect(await database.sql`select name from pgboss.queue order by name`).toMatchObject([{ name: "discoveries" }, { name: "runs" }, { name: "timers" }]);
+  }, 60_000);
+
+  test.each<{ what: string; args?: string[]; environment?: Record<string, string>; says: RegExp }>([
+    { what: "no database", says: /^DATABASE_URL is not set\. .*\n$/ },
+    { what: "a list of databases", args: ["--database-url", "postgres://a,b/ostler"], says: /^DATABASE_URL names several hosts\. .*\n$/ },
+    { what: "an unknown flag", args: ["--prot", "1"], says: /--prot.*--database-url.*\n$/ },
+    { what: "a database that is not there", args: ["--db-wait-seconds", "0"], environment: { DATABASE_URL: "postgres://ostler:s3cret@127.0.0.1:1/ostler" }, says: /^The database postgres:\/\/ostler:\*\*\*@127\.0\.0\.1:1\/ostler is not available: .*\n$/ },
+  ])("for $what ends with 1 and one sentence", async ({ args = [], environment, says }) => {
+    const { ended, stdout, stderr } = await migrate(args, environment);
+    expect({ ended, stdout }).toEqual({ ended: [1, null], stdout: "" });
+    expect(stderr).toMatch(says);
+    expect(stderr.trim().split("\n")).toHaveLength(1);
+    expect(stderr).not.toContain("s3cret");
+  });
+
+  test("waits for a database that is away, and says so", async () => {
+    const { child, exited, output } = run(["migrate"], { DATABASE_URL: "postgres://ostler@127.0.0.1:1/ostler" });
+    await eventually("it waits", () => output.stderr.includes("the database cannot be reached yet"), 30_000);
+    child.kill("SIGTERM");
+    expect(await exited).toEqual([1, null]);
+  }, 60_000);
 });
 
 describe("a start that cannot be", () => {
@@ -161,7 +197,8 @@ describe("a start that cannot be", () => {
     { what: "a plugin that throws", args: () => ["--plugins", broken("throws.mjs", `export default () => { throw new Error("ipmitool is not installed."); };`)], says: /Plugin ".*throws\.mjs" cannot be used: ipmitool is not installed\. Repair it or take it out of OSTLER_PLUGINS\.\n$/ },
     { what: "a plugin with a syntax error", args: () => ["--plugins", broken("syntax.mjs", "export default (")], says: /Plugin ".*syntax\.mjs" cannot be used: it cannot be loaded .*\n$/ },
     { what: "a plugin that makes no driver", args: () => ["--plugins", broken("none.mjs", "export default () => ({});")], says: /Plugin ".*none\.mjs" cannot be used: .*contract undefined.*\n$/ },
-    { what: "a database that is not there", environment: { DATABASE_URL: "postgres://ostler:s3cret@127.0.0.1:1/ostler", OSTLER_DB_WAIT_SECONDS: "0" }, says: /^Ostler cannot start: .*\n$/ },
+    { what: "a database that is not there", environment: { DATABASE_URL: "postgres://ostler:s3cret@127.0.0.1:1/ostler", OSTLER_DB_WAIT_SECONDS: "0" }, says: /^Ostler cannot start: The database postgres:\/\/ostler:\*\*\*@127\.0\.0\.1:1\/ostler is not available: .*ECONNREFUSED 127\.0\.0\.1:1\.\n$/ },
+    { what: "a list of databases", environment: { DATABASE_URL: "postgres://ostler:s3cret@127.0.0.1:1,127.0.0.1:2/ostler" }, says: /^DATABASE_URL names several hosts\. .*\n$/ },
   ])("for $what ends with 1 and one sentence", async ({ args, environment, says }) => {
     const { exited, output } = run(["--data", join(folder, "never"), "--log", "silent", ...(args?.() ?? [])], { OSTLER_PORT: "0", ...environment });
     expect(await exited).toEqual([1, null]);
