@@ -26,7 +26,8 @@ const WaitingRef = builder.objectRef<Waiting & { readonly run: RunRow }>("Waitin
 });
 
 async function waiting(run: RunRow, { load }: Context): Promise<(Waiting & { readonly run: RunRow }) | null> {
-  if (run.state !== "QUEUED" && run.state !== "WAITING" && run.state !== "HOLDING") return null;
+  // At work, as most are: nothing is read for those.
+  if (run.finishedAt !== null || (run.state === "RUNNING" && run.startedAt !== null)) return null;
   const [operation, plan] = await Promise.all([load.operation.load(run.operationId), load.plan.load(run.planHash)]);
   if (!operation) return null;
   const step = plan?.steps[run.position];

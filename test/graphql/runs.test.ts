@@ -175,6 +175,14 @@ describe("Run.waiting", () => {
     expect((await runs(uuid)).map(({ waiting, waitReason }) => [waiting, waitReason])).toEqual(names.map(() => [null, null]));
   });
 
+  test("tells that no process has taken up a run that has its turn", async () => {
+    await using idle = await serviceUnderTest({ started: false });
+    const names = await idle.register(1);
+    const uuid = await idle.begin("manageNodes", names);
+    const { operation } = await idle.query<{ operation: { runs: { edges: { node: Run }[] } } }>(`query Runs($uuid: ID!) { operation(id: $uuid) { runs(first: 1) { edges { node { ${WAITING} } } } } }`, { uuid });
+    expect(operation.runs.edges[0]?.node).toMatchObject({ state: "RUNNING", waitReason: "CONCURRENCY", waiting: { position: null, until: null, lastAttempts: [], description: "It has its turn; it is taken up as soon as a process has room for another node." } });
+  });
+
   test("tells the wave, and a halt of the waves", async () => {
     const gate = aGate();
     const names = await ostler.register(3, { steps: { "power.read": { gate: gate.name } } });
