@@ -156,6 +156,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       ready = false;
       services.tail.close();
       await takeAll(server);
+      // Closing ends all connections that are waited on for a request, also those whose request has come and was not read yet.
+      await delay(UNREAD_MS);
+      await turn();
+      await turn();
       const closed = new Promise<void>((done) => server.close(() => done()));
       // A connection whose answer ends only now would be kept for a next request.
       const sweep = setInterval(() => server.closeIdleConnections(), LOOK_EVERY_MS);
