@@ -108,11 +108,14 @@ describe("a start", () => {
     add("20990101000000_rack", 'ALTER TABLE "nodes" ADD COLUMN "rack" text;');
     const other = postgres(database.url, { max: 1 });
     parts.defer(() => other.end());
-    const held = Promise.withResolvers<void>();
+    const [taken, held] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    parts.defer(held.resolve);
     const holding = other.begin(async (tx) => {
       await tx`lock table nodes in row exclusive mode`;
+      taken.resolve();
       await held.promise;
     });
+    await taken.promise;
     const tries: number[] = [];
     const migrated = migrateBy(sql, folder, (tried) => {
       tries.push(tried);
