@@ -1,6 +1,6 @@
 /**
- * Restart: an ordinary submission whose plans come from the runs that it takes up again. What is stopped, failed or aborted is
- * found first, and what of it need not be done again; then it is admitted as any other work.
+ * Restart: an ordinary submission whose plans come from the runs that it takes up again. First it finds what is stopped, failed
+ * or aborted, and how much of that stays done; then it is admitted as any other work.
  */
 import type { Refusal } from "../errors.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
