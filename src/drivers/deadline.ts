@@ -34,14 +34,27 @@ export function leftUntil(deadline: Date): number {
 }
 
 /** Longest delay of one timer; a longer one is waited for in pieces. */
-export const TIMER_MS_MAX = 2 ** 31 - 1;
+const TIMER_MS_MAX = 2 ** 31 - 1;
 
-/** Does something when a deadline has passed, however long it is held until then. Answers how to call that off. */
+/**
+ * Does something when a deadline has passed, however long it is held until then. Answers how to call that off.
+ *
+ * A process that was paused over the deadline finds its timer and what had come in time at the same moment. What has come is
+ * heard first: Node reads its sockets between its timers and its immediates.
+ */
 export function whenOver(deadline: Date, work: () => void): () => void {
   let timer: NodeJS.Timeout;
+  let turn: NodeJS.Immediate | undefined;
   const wait = () => {
-    timer = setTimeout(() => (leftUntil(deadline) > 0 ? wait() : work()), Math.min(Math.max(1, Math.ceil(leftUntil(deadline))), TIMER_MS_MAX));
+    timer = setTimeout(check, Math.min(Math.max(1, Math.ceil(leftUntil(deadline))), TIMER_MS_MAX));
+  };
+  const check = () => {
+    if (leftUntil(deadline) > 0) wait();
+    else turn = setImmediate(work);
   };
   wait();
-  return () => clearTimeout(timer);
+  return () => {
+    clearTimeout(timer);
+    clearImmediate(turn);
+  };
 }

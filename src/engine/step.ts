@@ -5,7 +5,7 @@
 import { messageOf } from "../errors.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { BootDevice, Call, Driver, DriverError, NodePower, PowerAction, PowerState, StepCall, StepResult } from "../drivers/driver.ts";
-import { Deadline, TIMER_MS_MAX, leftUntil, whenOver } from "../drivers/deadline.ts";
+import { Deadline, leftUntil, whenOver } from "../drivers/deadline.ts";
 import { confirmedBy } from "../drivers/isolation/confirm.ts";
 import { validated } from "../drivers/issues.ts";
 import { inLane } from "../drivers/isolation/lanes.ts";
@@ -133,15 +133,11 @@ async function performed(request: StepRequest): Promise<StepOutcome | StepLost> 
       void work.then(() => give(outcome(false)));
       timers.push(setTimeout(() => give(outcome(true)), graceMs));
     });
-  const expired = new Promise<StepOutcome>((give) => {
-    const check = () => {
-      const left = leftUntil(request.deadline);
-      if (left > 0) return void timers.push(setTimeout(check, Math.min(left, TIMER_MS_MAX)));
-      end.abort(new Error("The step's time is over."));
-      const reason = `${step.interface}.${step.name} did not end within ${step.timeoutSeconds} s`;
-      give(ending((ignoredSignal) => ({ kind: "failed", code: "TIMEOUT", reason: ignoredSignal ? `${reason} and may still be at work` : reason, retryable: true, powerState: power.state })));
-    };
-    check();
+  const over = Promise.withResolvers<StepOutcome>();
+  const calm = whenOver(request.deadline, () => {
+    end.abort(new Error("The step's time is over."));
+    const reason = `${step.interface}.${step.name} did not end within ${step.timeoutSeconds} s`;
+    over.resolve(ending((ignoredSignal) => ({ kind: "failed", code: "TIMEOUT", reason: ignoredSignal ? `${reason} and may still be at work` : reason, retryable: true, powerState: power.state })));
   });
   const cut = new Promise<StepOutcome>((give) => {
     const onAbort = () => give(ending((ignoredSignal) => ({ kind: "aborted", ignoredSignal, powerState: power.state })));
@@ -158,8 +154,9 @@ async function performed(request: StepRequest): Promise<StepOutcome | StepLost> 
   // And what it has begun and left, a change of power say, is not to go on beside what comes next.
   void ended.then(() => end.abort(new Error("The step has ended.")));
   try {
-    return await Promise.race([cut, abandoned, expired, ended]);
+    return await Promise.race([cut, abandoned, over.promise, ended]);
   } finally {
+    calm();
     for (const timer of timers) clearTimeout(timer);
   }
 }

@@ -3,8 +3,9 @@
  * outcome is that it took too long, whatever its driver says then. Having ended: nothing that it began goes on.
  */
 import { setImmediate as turn } from "node:timers/promises";
+import { Worker } from "node:worker_threads";
 import { pino } from "pino";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { Deadline, leftUntil } from "../../src/drivers/deadline.ts";
 import type { StepCall, StepResult } from "../../src/drivers/driver.ts";
 import { confirmHere } from "../../src/drivers/isolation/confirm.ts";
@@ -76,6 +77,31 @@ test("has taken too long, though its driver fails at that moment in words of its
 test("so has a reading of the power", async () => {
   const reading = await readPower(aMachine(failsAtTheDeadline), { deadline: new Deadline(20), all: new Deadline(60_000) }, never(), log);
   expect(reading).toEqual({ code: "TIMEOUT", reason: "the BMC did not answer in time" });
+});
+
+/** Answers in another thread, and keeps this one from hearing it until the deadline is over. */
+async function answeredWhilePaused(answer: StepResult, deadline: Deadline): Promise<unknown> {
+  const sent = new Int32Array(new SharedArrayBuffer(4));
+  const other = new Worker(`const { parentPort, workerData: { sent, answer } } = require("node:worker_threads"); parentPort.postMessage(answer); Atomics.store(sent, 0, 1); Atomics.notify(sent, 0);`, { eval: true, workerData: { sent, answer } });
+  onTestFinished(async () => void (await other.terminate()));
+  const heard = new Promise((give) => other.once("message", give));
+  // From here the timers come before anything is heard.
+  await turn();
+  Atomics.wait(sent, 0, 0);
+  // Past the deadline by more than timers are rounded.
+  while (leftUntil(deadline) > -10);
+  return heard;
+}
+
+test("has not taken too long when it ended in time and this process, paused over its deadline, could not hear of it", async () => {
+  const deadline = new Deadline(200);
+  expect(await entered(async () => answeredWhilePaused({ kind: "done", output: "in time" }, deadline), { deadline })).toMatchObject({ kind: "done", output: "in time" });
+});
+
+test("nor has a reading of the power", async () => {
+  const deadline = new Deadline(200);
+  const machine = aMachine(async () => (await answeredWhilePaused({ kind: "done", output: "ON" }, deadline) as { output: string }).output);
+  expect(await readPower(machine, { deadline, all: new Deadline(60_000) }, never(), log)).toEqual({ state: "ON" });
 });
 
 test("that has ended goes on with no change of power that it asked for", async () => {
