@@ -48,7 +48,7 @@ const NAMES = { ABORT: "aborts", WITHDRAW: "withdrawals", STOP: "stops" } as con
 const NODES_A_LANE = 4;
 const STEP_MS = 30;
 /** Long enough to be cut in the middle, however busy the machine is. */
-const LINGER_MS = 300;
+const LINGER_MS = 1_500;
 /** A step that does not heed its signal goes on for longer than the engine waits for it. */
 const GRACE_MS = 200;
 const DEAF_MS = 450;
