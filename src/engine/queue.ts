@@ -148,8 +148,9 @@ const BRING_FORWARD = `
   where name = $1 and id in (select id from waiting) and state < 'active'
   returning singleton_key as "runId"`;
 
+/** That jobs are due, or in the hands of somebody who is not heard of any more, and of nobody else anything is heard. */
 const UNATTENDED = `
-  select exists (select from pgboss.job where name = $1 and state < 'active' and start_after < pgboss.job_now() - make_interval(secs => $2))
+  select exists (select from pgboss.job where name = $1 and (state < 'active' and start_after < pgboss.job_now() - make_interval(secs => $2) or state = 'active' and heartbeat_on <= pgboss.job_now() - make_interval(secs => $2)))
     and not exists (select from pgboss.job where name = $1 and state = 'active' and heartbeat_on > pgboss.job_now() - make_interval(secs => $2)) as unattended`;
 
 /** Jobs that have lost their owner come before those that never had one. */

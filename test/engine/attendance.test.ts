@@ -27,3 +27,19 @@ test("a replica that serves says once that nobody works, and once that somebody 
   await eventually("it is taken back", () => told.length === 2);
   expect(told[1]).toBe("a replica takes work again");
 });
+
+test("so are runs in the hands of somebody who is not heard of any more", async () => {
+  await using ostler = await engineUnderTest({ started: false });
+  await using left = new AsyncDisposableStack();
+  const bell = left.use(await createBell(ostler.database, () => {}));
+  const queue = await createQueue({ connection: ostler.test.connection, bell, log: createLog("silent"), concurrency: 1, connectionsMax: 2, supervises: false });
+  left.defer(async () => void (await queue.stop(0)));
+  const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { silent: true } }).made();
+  const victim = await ostler.inAnotherProcess();
+  await ostler.begin("DEPLOY", [node]);
+  await eventually("the step is entered", () => ostler.entered(node).includes("deploy.prepare"));
+  expect(await queue.isUnattended(45)).toBe(false);
+  await victim.kill();
+  await ostler.leasesRunOut();
+  expect(await queue.isUnattended(45)).toBe(true);
+});
