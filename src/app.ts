@@ -134,7 +134,11 @@ function tellOfConnections({ role }: Config, database: Database, log: Log): void
 /** Where the database is: the server's address, or the embedded one, which is started. */
 async function connectionOf(config: Config, parts: AsyncDisposableStack, log: Log): Promise<Connection> {
   if (config.databaseUrl !== null) return { url: config.databaseUrl };
-  const embedded = parts.use(await startEmbedded({ folder: join(config.data, "postgres") }));
+  const keepUp = {
+    down: (why: string) => log.error({ why }, "the embedded database has ended by itself; it is started again"),
+    up: () => log.info("the embedded database is up again"),
+  };
+  const embedded = parts.use(await startEmbedded({ folder: join(config.data, "postgres"), keepUp }));
   log.info({ folder: config.data }, "embedded database is up");
   return embedded.connection;
 }

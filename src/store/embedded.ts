@@ -3,7 +3,7 @@
  * Unix socket below the data folder. One process a folder: a second one is refused.
  *
  * It ends with us: on Linux the kernel interrupts it when this process dies, however it dies; elsewhere the next start
- * finds the orphan and adopts it. PostgreSQL refuses to run as root, so root runs it in a user namespace of its own, or,
+ * finds the orphan and adopts it. One that ends without us, killed by the kernel for want of memory say, is started again. PostgreSQL refuses to run as root, so root runs it in a user namespace of its own, or,
  * where that is not allowed, as the user `nobody`.
  */
 import { spawn, spawnSync } from "node:child_process";
@@ -23,19 +23,32 @@ export interface EmbeddedOptions {
   readonly durable?: boolean;
   /** Also listen on this port of 127.0.0.1, for tests of the served case. */
   readonly tcpPort?: number;
+  /** Starts it again when it has ended by itself, and is told so. Absent: it stays down. */
+  readonly keepUp?: { down(why: string): void; up(): void };
 }
 
 type SocketConnection = Extract<Connection, { host: string }>;
 
 export interface EmbeddedDatabase extends AsyncDisposable {
   readonly connection: Connection;
-  /** Process of the postmaster. */
+  /** Process of the postmaster; another one once it was started again. */
   readonly pid: number;
+}
+
+interface Postmaster {
+  readonly pid: number;
+  /** Resolves when it takes connections; rejects, and it is gone, when it does not come to that. */
+  readonly ready: Promise<void>;
+  ended(): Promise<void>;
+  send(name: Ending): void;
 }
 
 const USER = "ostler";
 const PORT = 5432;
 const START_MS = 60_000;
+/** Before it is started again, in ms: those that it has left behind need a moment to end. */
+const AGAIN_MS = 1_000;
+const LOG = "postgres.log";
 const NOBODY = 65_534;
 /** Longest path of a Unix socket that every kernel takes, less the name of PostgreSQL's. */
 const SOCKET_FOLDER_MAX = 85;
@@ -49,22 +62,54 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedD
   const orphan = await claimFolder(folder, data);
   const socketFolder = socketFolderOf(folder);
   const connection: SocketConnection = { host: socketFolder, port: options.tcpPort ?? PORT, user: USER, database: "postgres" };
-  if (orphan !== null) {
-    await reach(connection);
-    return { connection, pid: orphan, [Symbol.asyncDispose]: () => endPostmaster(folder, (name) => signal(orphan, name), untilGone(orphan)) };
-  }
   const asUser = unprivileged(folder);
-  if (!existsSync(join(data, "PG_VERSION"))) initialise(programs, data, asUser);
-  const child = launch(programs, { data, socketFolder, folder, options, asUser });
-  const ended = new Promise<void>((done) => child.once("exit", () => done()));
-  await becomeReady(child, join(folder, "postgres.log"));
-  const pid = child.pid ?? 0;
+  if (orphan === null && !existsSync(join(data, "PG_VERSION"))) initialise(programs, data, asUser);
+  const begin = () => begun(launch(programs, { data, socketFolder, folder, options, asUser }), join(folder, LOG));
+  let postmaster = orphan === null ? begin() : adopted(orphan, connection);
+  await postmaster.ready;
+  const end = new AbortController();
+  const kept = options.keepUp ? keepUp(options.keepUp) : undefined;
   return {
     connection,
-    pid,
-    // Of a child that has ended already, the pid may be somebody else's; it is sent nothing.
-    [Symbol.asyncDispose]: () => endPostmaster(folder, (name) => child.kill(name), ended),
+    get pid() {
+      return postmaster.pid;
+    },
+    async [Symbol.asyncDispose]() {
+      end.abort();
+      await endPostmaster(postmaster);
+      await kept;
+      rmSync(join(folder, "owner.pid"), { force: true });
+    },
   };
+
+  async function keepUp({ down, up }: NonNullable<EmbeddedOptions["keepUp"]>): Promise<void> {
+    for (;;) {
+      await postmaster.ended();
+      if (end.signal.aborted) return;
+      down(lastWordsIn(join(folder, LOG)));
+      await delay(AGAIN_MS, undefined, { signal: end.signal }).catch(() => {});
+      if (end.signal.aborted) return;
+      postmaster = begin();
+      // Where it cannot be started, it has ended, and is tried again.
+      await postmaster.ready.then(up, () => {});
+    }
+  }
+}
+
+/** A postmaster that was started here. */
+function begun(child: ChildProcess, logFile: string): Postmaster {
+  const ended = new Promise<void>((done) => child.once("exit", () => done()).once("error", () => done()));
+  const ready = becomeReady(child, logFile).catch((error: unknown) => {
+    child.kill("SIGQUIT");
+    throw error;
+  });
+  // Of a child that has ended already, the pid may be somebody else's; it is sent nothing.
+  return { pid: child.pid ?? 0, ready, ended: () => ended, send: (name) => child.kill(name) };
+}
+
+/** One that has outlived its owner. */
+function adopted(pid: number, connection: SocketConnection): Postmaster {
+  return { pid, ready: reach(connection), ended: () => untilGone(pid), send: (name) => signal(pid, name) };
 }
 
 interface Programs {
@@ -230,7 +275,7 @@ function launch(
   const words = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   const dieWithUs = spawnSync("setpriv", ["--pdeathsig", "INT", "true"]).status === 0 ? ["setpriv", "--pdeathsig", "INT"] : [];
   const [command = programs.postgres, ...rest] = [...at.asUser.prefix, ...dieWithUs, programs.postgres, "-D", at.data, ...words];
-  const logFile = openSync(join(at.folder, "postgres.log"), "w", 0o600);
+  const logFile = openSync(join(at.folder, LOG), "w", 0o600);
   try {
     // In a group of its own: a terminal's Ctrl-C goes to the whole group, and would take the database from under the
     // service while that is still storing what its last steps came to.
@@ -240,9 +285,13 @@ function launch(
   }
 }
 
+function lastWordsIn(logFile: string): string {
+  return readFileSync(logFile, "utf8").trim().split("\n").slice(-3).join(" ");
+}
+
 async function becomeReady(child: ChildProcess, logFile: string): Promise<void> {
   const failed = Promise.withResolvers<never>();
-  const onExit = (code: number | null) => failed.reject(new Error(`The embedded PostgreSQL ended (${code}): ${readFileSync(logFile, "utf8").trim().split("\n").slice(-3).join(" ")}`));
+  const onExit = (code: number | null) => failed.reject(new Error(`The embedded PostgreSQL ended (${code}): ${lastWordsIn(logFile)}`));
   child.once("error", failed.reject).once("exit", onExit);
   const ready = (async () => {
     for (let waited = 0; waited < START_MS; waited += 20) {
@@ -267,12 +316,11 @@ async function reach(connection: SocketConnection): Promise<void> {
 type Ending = "SIGINT" | "SIGQUIT";
 
 /** Asks the postmaster to end at once but cleanly, and insists after a while. */
-async function endPostmaster(folder: string, send: (name: Ending) => void, ended: Promise<void>): Promise<void> {
+async function endPostmaster({ send, ended }: Postmaster): Promise<void> {
   send("SIGINT");
   const insist = setTimeout(() => send("SIGQUIT"), 5_000);
-  await ended;
+  await ended();
   clearTimeout(insist);
-  rmSync(join(folder, "owner.pid"), { force: true });
 }
 
 function signal(pid: number, name: Ending): void {
@@ -284,5 +332,5 @@ function signal(pid: number, name: Ending): void {
 }
 
 async function untilGone(pid: number): Promise<void> {
-  while (isAlive(pid)) await delay(50);
+  while (isAlive(pid)) await delay(100);
 }

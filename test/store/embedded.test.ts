@@ -124,6 +124,39 @@ describe("the embedded database", () => {
     expect(existsSync(join(folder, "owner.pid"))).toBe(false);
   });
 
+  test("is started again when it ends by itself, for whoever keeps it up, until it is let go of", async () => {
+    const folder = aFolder();
+    const told: string[] = [];
+    const keepUp = { down: (why: string) => told.push(`down: ${why}`), up: () => told.push("up") };
+    const kept = await startEmbedded({ folder, keepUp });
+    const sql = connect(kept.connection);
+    await sql`create table kept (id int)`;
+    await sql`insert into kept values (7)`;
+    const first = kept.pid;
+    process.kill(first, "SIGKILL");
+    await eventually("it is up again", () => told.at(-1) === "up", 30_000);
+    expect(told[0]).toMatch(/^down: .*ready to accept connections/);
+    expect(kept.pid).not.toBe(first);
+    expect(await sql`select id from kept`).toEqual([{ id: 7 }]);
+    await sql.end();
+    const last = kept.pid;
+    await kept[Symbol.asyncDispose]();
+    expect(isRunning(last)).toBe(false);
+    expect(told.filter((one) => one.startsWith("down"))).toHaveLength(1);
+  });
+
+  test("that is let go of before it is up again stays down", async () => {
+    const folder = aFolder();
+    const down = Promise.withResolvers<void>();
+    const kept = await startEmbedded({ folder, durable: false, keepUp: { down: () => down.resolve(), up: () => {} } });
+    const first = kept.pid;
+    process.kill(first, "SIGKILL");
+    await down.promise;
+    await kept[Symbol.asyncDispose]();
+    expect(kept.pid).toBe(first);
+    expect(existsSync(join(folder, "owner.pid"))).toBe(false);
+  });
+
   test("dies with its owner, and every row that was acknowledged before is there again", async () => {
     const folder = aFolder();
     const owner = startOwner(folder);
