@@ -66,9 +66,11 @@ export function createDiaries(folder: string): Diaries {
   function take(line: Line): void {
     if ("visit" in line) {
       const { visit } = line;
-      visits.set(visit.run, [...(visits.get(visit.run) ?? []), visit]);
+      // One diary is read after the other: what stands in the next may have been earlier.
+      const known = [...(visits.get(visit.run) ?? []), visit].toSorted((a, b) => a.at - b.at);
+      visits.set(visit.run, known);
       open.set(`${visit.owner} ${visit.attempt}`, visit);
-      callbackPaths.set(visit.run, line.callbackPath);
+      if (known.at(-1) === visit) callbackPaths.set(visit.run, line.callbackPath);
       return;
     }
     const visit = open.get(line.left);
