@@ -90,7 +90,8 @@ async function note(work: Work, run: RunRow, kind: Anomaly): Promise<Noted | nul
 
 function kindOf(run: RunRow, given: string): Anomaly {
   const isCurrent = run.generation > 0 && isEqual(given, mac(run, run.generation));
-  if (isCurrent) return run.finishedAt === null ? "DUPLICATE" : "LATE";
+  // What is open still has not been taken: the step has failed meanwhile, and is tried again later under another token.
+  if (isCurrent) return run.finishedAt === null && run.openGeneration === null ? "DUPLICATE" : "LATE";
   for (let generation = run.generation - 1; generation > 0 && run.generation - generation <= GENERATIONS_MAX; generation -= 1) {
     if (isEqual(given, mac(run, generation))) return "LATE";
   }

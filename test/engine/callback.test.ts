@@ -31,6 +31,19 @@ const DRIVERS = [
       }),
     ),
   }),
+  aDriver("failing", {
+    clean: stepsOf(
+      aStep(
+        "listen",
+        "clean",
+        async (call) => {
+          paths.set(call.node.name, [call.callbackPath]);
+          return { kind: "failed", reason: "no luck", retryable: true };
+        },
+        { retries: { times: 1, backoffSeconds: 600 } },
+      ),
+    ),
+  }),
   aDriver("silenced", {
     clean: stepsOf(
       aStep("listen", "clean", async ({ memo, callback }) => {
@@ -179,6 +192,15 @@ describe("a call-back that is not taken is recorded and changes nothing:", () =>
     expect(await ostler.engine.callBack(token(node), {})).toBe("LATE");
     expect(await changedSince(before)).toEqual([]);
     expect(await anomalies(id)).toEqual([{ kind: "LATE", step: "clean.listen" }]);
+  });
+
+  test("one for a step that has failed and is to be tried again is LATE", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").with("failing").made();
+    const id = await ostler.begin("CLEAN", [node]);
+    await eventually("it waits for the next try", async () => (await ostler.run(id, node)).waitReason === "RETRY");
+    expect(await ostler.engine.callBack(token(node), {})).toBe("LATE");
+    expect(await anomalies(id)).toEqual([{ kind: "LATE", step: "clean.listen" }]);
+    await end(id);
   });
 
   // The hold took it for its own, and it was answered as taken.
