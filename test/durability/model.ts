@@ -254,12 +254,12 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     const by = caller();
     const answers = await Promise.all(Array.from({ length: "idempotencyKey" in key ? 2 : 1 }, () => engine.submit(by, { ...request, ...key })));
     // What was refused has not used its key: one of them may find the node free that the other found busy.
-    const began = new Set(answers.flatMap(({ operationId }) => operationId ?? []));
+    const operations = new Set(answers.flatMap(({ operationId }) => operationId ?? []));
     const answer = (answers.find(({ operationId }) => operationId !== null) ?? answers[0]) as SubmitAnswer;
     note(`${by.actor} ${kind} ${JSON.stringify(request.options)} on ${namesOf(chosen)}${request.acceptance ? " BEST_EFFORT" : ""}${request.dryRun ? " dry" : ""}: ${told(answer)}`);
     count(`${kind} ${answer.operationId ? "accepted" : request.dryRun && answer.refusals.length === 0 ? "planned" : "refused"}`);
-    if (began.size > 1) flaws.push(`${by.actor}: the same key was answered with ${[...began].join(" and ")}`);
-    if (answers.some(({ refusals }) => refusals.some(({ operationId }) => operationId != null && began.has(operationId)))) flaws.push(`${by.actor}: a repetition was told that it is in its own way`);
+    if (operations.size > 1) flaws.push(`${by.actor}: the same key was answered with ${[...operations].join(" and ")}`);
+    if (answers.some(({ refusals }) => refusals.some(({ operationId }) => operationId != null && operations.has(operationId)))) flaws.push(`${by.actor}: a repetition was told that it is in its own way`);
     if (answer.operationId === null) traceless.push(by.actor);
     else remember({ id: answer.operationId, kind, options: request.options as Options, request });
     const replayed = answers.every((one) => one.replayed);
