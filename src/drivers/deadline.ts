@@ -37,13 +37,14 @@ export function leftUntil(deadline: Date): number {
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 /**
- * Does something when a deadline has passed, however long it is held until then. Answers how to call that off.
+ * Does something when a deadline has passed, however long it is held until then; at once where it has. Answers how to call
+ * that off.
  *
  * A process that was paused over the deadline finds its timer and what had come in time at the same moment. What has come is
  * heard first: Node reads its sockets between its timers and its immediates.
  */
 export function whenOver(deadline: Date, work: () => void): () => void {
-  let timer: NodeJS.Timeout;
+  let timer: NodeJS.Timeout | undefined;
   let turn: NodeJS.Immediate | undefined;
   const wait = () => {
     timer = setTimeout(check, Math.min(Math.max(1, Math.ceil(leftUntil(deadline))), TIMER_MS_MAX));
@@ -52,7 +53,8 @@ export function whenOver(deadline: Date, work: () => void): () => void {
     if (leftUntil(deadline) > 0) wait();
     else turn = setImmediate(work);
   };
-  wait();
+  if (leftUntil(deadline) > 0) wait();
+  else work();
   return () => {
     clearTimeout(timer);
     clearImmediate(turn);

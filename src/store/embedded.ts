@@ -3,8 +3,9 @@
  * Unix socket below the data folder. One process a folder: a second one is refused.
  *
  * It ends with us: on Linux the kernel interrupts it when this process dies, however it dies; elsewhere the next start
- * finds the orphan and adopts it. One that ends without us, killed by the kernel for want of memory say, is started again. PostgreSQL refuses to run as root, so root runs it in a user namespace of its own, or,
- * where that is not allowed, as the user `nobody`.
+ * finds the orphan and adopts it. One that ends without us, killed by the kernel for want of memory say, can be started
+ * again. PostgreSQL refuses to run as root, so root runs it in a user namespace of its own, or, where that is not
+ * allowed, as the user `nobody`.
  */
 import { spawn, spawnSync } from "node:child_process";
 import type { ChildProcess } from "node:child_process";

@@ -70,6 +70,12 @@ test("is left to itself when it does not end when it is told to, which its failu
   expect(await entered(() => new Promise(() => {}), { graceMs: 20 })).toMatchObject({ ...OVER, reason: `${OVER.reason} and may still be at work` });
 });
 
+test("is told to end before anything of it has begun when its time is over already", async () => {
+  let told: boolean | undefined;
+  const outcome = await entered(async ({ signal }) => void (told = signal.aborted), { deadline: new Deadline(0) });
+  expect([told, outcome]).toMatchObject([true, OVER]);
+});
+
 test("has taken too long, though its driver fails at that moment in words of its own", async () => {
   expect(await entered(failsAtTheDeadline)).toMatchObject(OVER);
 });
