@@ -207,6 +207,14 @@ export interface Follower {
 
 type Item = { readonly __typename: "Transition" } & Seen | { readonly __typename: "StreamBookmark"; readonly cursor: string } | { readonly __typename: "StreamReset"; readonly code: string };
 
+/** One that is closed before it is open tells so by an error, and graphql-ws listens no more by then. */
+class Quiet extends WebSocket {
+  constructor(...given: ConstructorParameters<typeof WebSocket>) {
+    super(...given);
+    this.on("error", () => {});
+  }
+}
+
 export function follow(first: string): Follower {
   const seen: Seen[] = [];
   const resets: string[] = [];
@@ -215,7 +223,7 @@ export function follow(first: string): Follower {
   let cursor = "0";
   let leave = () => {};
   const stream = async () => {
-    const client = createClient({ url: `${url.replace("http", "ws")}/graphql`, webSocketImpl: WebSocket, retryAttempts: 0 });
+    const client = createClient({ url: `${url.replace("http", "ws")}/graphql`, webSocketImpl: Quiet, retryAttempts: 0 });
     leave = () => client.terminate();
     try {
       for await (const { data, errors } of client.iterate<{ nodeTransitions: Item }>({
