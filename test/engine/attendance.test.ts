@@ -7,12 +7,18 @@ import { createBell } from "../../src/store/bell.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 
-test("a replica that serves says once that nobody works, and once that somebody does again", async () => {
-  await using ostler = await engineUnderTest({ started: false });
-  await using left = new AsyncDisposableStack();
+/** The queue as a replica sees it that only serves; nobody works yet. */
+async function aServer(left: AsyncDisposableStack) {
+  const ostler = left.use(await engineUnderTest({ started: false }));
   const bell = left.use(await createBell(ostler.database, () => {}));
   const queue = await createQueue({ connection: ostler.test.connection, bell, log: createLog("silent"), concurrency: 1, connectionsMax: 2, supervises: false });
   left.defer(async () => void (await queue.stop(0)));
+  return { ostler, queue };
+}
+
+test("a replica that serves says once that nobody works, and once that somebody does again", async () => {
+  await using left = new AsyncDisposableStack();
+  const { ostler, queue } = await aServer(left);
   const told: string[] = [];
   const log = { warn: (_: unknown, text: string) => told.push(text), info: (text: string) => told.push(text), debug: () => {} };
   const attendance = watchAttendance({ queue, log: log as never, everyMs: 20, seconds: 1 });
@@ -29,11 +35,8 @@ test("a replica that serves says once that nobody works, and once that somebody 
 });
 
 test("so are runs in the hands of somebody who is not heard of any more", async () => {
-  await using ostler = await engineUnderTest({ started: false });
   await using left = new AsyncDisposableStack();
-  const bell = left.use(await createBell(ostler.database, () => {}));
-  const queue = await createQueue({ connection: ostler.test.connection, bell, log: createLog("silent"), concurrency: 1, connectionsMax: 2, supervises: false });
-  left.defer(async () => void (await queue.stop(0)));
+  const { ostler, queue } = await aServer(left);
   const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { silent: true } }).made();
   const victim = await ostler.inAnotherProcess();
   await ostler.begin("DEPLOY", [node]);
