@@ -1,6 +1,6 @@
 /**
  * Restart: an ordinary submission whose plans come from the runs that it takes up again. First it finds which of them ended
- * before their target, and the steps that each keeps; then it is admitted as any other work.
+ * before their target, and the steps that each keeps; then it is admitted like all other work.
  */
 import type { Refusal } from "../errors.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
