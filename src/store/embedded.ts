@@ -90,9 +90,13 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedD
       down(lastWordsIn(join(folder, LOG)));
       await delay(AGAIN_MS, undefined, { signal: end.signal }).catch(() => {});
       if (end.signal.aborted) return;
-      postmaster = begin();
-      // Where it cannot be started, it has ended, and is tried again.
-      await postmaster.ready.then(up, () => {});
+      try {
+        postmaster = begin();
+        await postmaster.ready;
+        up();
+      } catch {
+        // It has ended, or was not even launched, for want of memory or files say: it is tried again, and told of.
+      }
     }
   }
 }
