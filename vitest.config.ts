@@ -19,11 +19,21 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: "embedded", include: ["test/**/*.test.ts"], exclude: [...configDefaults.exclude, HARDWARE], provide: { reachedBy: "socket" } },
+        test: {
+          name: "embedded",
+          include: ["test/**/*.test.ts"],
+          exclude: [...configDefaults.exclude, HARDWARE],
+          provide: { reachedBy: "socket" },
+        },
       },
       {
         extends: true,
-        test: { name: "served", include: ["test/{store,engine,feed}/**/*.test.ts"], exclude: [...configDefaults.exclude, ...EMBEDDED_ALONE], provide: { reachedBy: "tcp" } },
+        test: {
+          name: "served",
+          include: ["test/{store,engine,feed}/**/*.test.ts"],
+          exclude: [...configDefaults.exclude, ...EMBEDDED_ALONE],
+          provide: { reachedBy: "tcp" },
+        },
       },
     ],
     testTimeout: 40_000,

@@ -2,5 +2,12 @@
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
-  test: { include: ["test/hardware/**/*.test.ts"], pool: "forks", fileParallelism: false, testTimeout: 120_000, hookTimeout: 60_000, experimental: { viteModuleRunner: false } },
+  test: {
+    include: ["test/hardware/**/*.test.ts"],
+    pool: "forks",
+    fileParallelism: false,
+    testTimeout: 120_000,
+    hookTimeout: 60_000,
+    experimental: { viteModuleRunner: false },
+  },
 });

@@ -6,14 +6,23 @@ import { median, printTable, shown } from "./figures.ts";
 import { PLUGIN, registerFleet } from "./fleet.ts";
 import type { Site } from "./site.ts";
 
-const MUTATION = "mutation { commissionNodes(input: { nodes: { filter: {} } }) { operation { uuid totalCount } errors { code message } } }";
+const MUTATION =
+  "mutation { commissionNodes(input: { nodes: { filter: {} } }) { operation { uuid totalCount } errors { code message } } }";
 
-export async function measureAdmission(site: Site, { nodes, rounds }: { readonly nodes: readonly number[]; readonly rounds: number }): Promise<void> {
+export async function measureAdmission(
+  site: Site,
+  { nodes, rounds }: { readonly nodes: readonly number[]; readonly rounds: number },
+): Promise<void> {
   const rows: string[][] = [];
   for (const count of nodes) {
     const all: number[] = [];
     for (let round = 1; round <= rounds; round += 1) all.push(await admissionMs(site, count));
-    rows.push([String(count), shown(median(all), 0), shown((median(all) / count) * 1000, 0), all.map((one) => one.toFixed(0)).join(" ")]);
+    rows.push([
+      String(count),
+      shown(median(all), 0),
+      shown((median(all) / count) * 1000, 0),
+      all.map((one) => one.toFixed(0)).join(" "),
+    ]);
   }
   console.log(`  one commissionNodes on all nodes, over HTTP; medians of ${rounds}`);
   printTable(["nodes", "ms", "µs/node", "ms of each round"], rows);
@@ -22,17 +31,25 @@ export async function measureAdmission(site: Site, { nodes, rounds }: { readonly
 async function admissionMs(site: Site, count: number): Promise<number> {
   await using made = await site.database("served");
   if (!("url" in made.connection)) throw new Error("A served database has a URL.");
-  const config = readConfig({ DATABASE_URL: made.connection.url, OSTLER_PLUGINS: PLUGIN, OSTLER_PORT: "0", OSTLER_CONCURRENCY: "1" }, []);
+  const config = readConfig(
+    { DATABASE_URL: made.connection.url, OSTLER_PLUGINS: PLUGIN, OSTLER_PORT: "0", OSTLER_CONCURRENCY: "1" },
+    [],
+  );
   await using service = await startService(config, createLog("error"));
   await registerFleet(service.engine, count);
   const post = async (query: string) => {
-    const response = await fetch(`${service.url}/graphql`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ query }) });
+    const response = await fetch(`${service.url}/graphql`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ query }),
+    });
     return (await response.json()) as { data: { commissionNodes?: { operation: { totalCount: number } | null } } };
   };
   await post("{ __typename }");
   const begun = performance.now();
   const { data } = await post(MUTATION);
   const milliseconds = performance.now() - begun;
-  if (data.commissionNodes?.operation?.totalCount !== count) throw new Error(`Not all of ${count} nodes were admitted: ${JSON.stringify(data)}`);
+  if (data.commissionNodes?.operation?.totalCount !== count)
+    throw new Error(`Not all of ${count} nodes were admitted: ${JSON.stringify(data)}`);
   return milliseconds;
 }

@@ -24,7 +24,9 @@ new WebSocketServer({ server, perMessageDeflate: false }).on("connection", (sock
     if (data.includes("connection_init")) socket.send('{"type":"connection_ack"}');
     else {
       subscribers.add(socket);
-      socket.send('{"id":"1","type":"next","payload":{"data":{"nodeTransitions":{"__typename":"StreamBookmark","caughtUp":true}}}}');
+      socket.send(
+        '{"id":"1","type":"next","payload":{"data":{"nodeTransitions":{"__typename":"StreamBookmark","caughtUp":true}}}}',
+      );
     }
   });
 });
@@ -32,11 +34,23 @@ new WebSocketServer({ server, perMessageDeflate: false }).on("connection", (sock
 let told = tail.head;
 tail.onAdvance(() => {
   for (const { position, nodeId, nodeName, sequence, fromState, toState, event, at } of tail.recent(told, PAGE) ?? []) {
-    const transition = { __typename: "Transition", cursor: String(position), nodeUuid: nodeId, nodeName, sequence, from: fromState, to: toState, event, at };
+    const transition = {
+      __typename: "Transition",
+      cursor: String(position),
+      nodeUuid: nodeId,
+      nodeName,
+      sequence,
+      from: fromState,
+      to: toState,
+      event,
+      at,
+    };
     const message = `{"id":"1","type":"next","payload":${JSON.stringify({ data: { nodeTransitions: transition } })}}`;
     for (const socket of subscribers) socket.send(message);
     told = position;
   }
 });
 
-server.listen(0, "127.0.0.1", () => console.log(`Ostler is ready: http://127.0.0.1:${(server.address() as AddressInfo).port}/graphql`));
+server.listen(0, "127.0.0.1", () =>
+  console.log(`Ostler is ready: http://127.0.0.1:${(server.address() as AddressInfo).port}/graphql`),
+);

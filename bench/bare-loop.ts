@@ -30,7 +30,13 @@ export interface BareLoop extends AsyncDisposable {
   work(): Promise<void>;
 }
 
-export async function openBareLoop({ connection, concurrency }: { readonly connection: Connection; readonly concurrency: number }): Promise<BareLoop> {
+export async function openBareLoop({
+  connection,
+  concurrency,
+}: {
+  readonly connection: Connection;
+  readonly concurrency: number;
+}): Promise<BareLoop> {
   const options = { max: CONNECTIONS, max_pipeline: 1e9, onnotice: () => {} };
   const sql = "url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options });
   return {
@@ -47,7 +53,8 @@ export async function openBareLoop({ connection, concurrency }: { readonly conne
         for (let run = waiting.shift(); run; run = waiting.shift()) {
           await carry(sql, run, stored.plan);
           left -= 1;
-          if (left === 0) await sql`update operations set state = 'SUCCEEDED', finished_at = now(), revision = revision + 1 where id = ${run.operationId}`;
+          if (left === 0)
+            await sql`update operations set state = 'SUCCEEDED', finished_at = now(), revision = revision + 1 where id = ${run.operationId}`;
         }
       };
       await Promise.all(Array.from({ length: concurrency }, worker));
@@ -68,19 +75,29 @@ async function carry(sql: Sql, run: BareRun, plan: Plan): Promise<void> {
   }
 }
 
-async function passBoundary(tx: TransactionSql, run: BareRun, plan: Plan, step: PlannedStep, index: number): Promise<void> {
+async function passBoundary(
+  tx: TransactionSql,
+  run: BareRun,
+  plan: Plan,
+  step: PlannedStep,
+  index: number,
+): Promise<void> {
   const output = step.phase === "inspect" ? { cpus: 8 } : null;
   await tx`update attempts set state = 'SUCCEEDED', output = ${tx.json(output)}, finished_at = now() where run_id = ${run.id} and step = ${index} and number = 1`;
-  if (step.phase === "verify") await tx`update nodes set power_state = 'OFF', power_read_at = now(), revision = revision + 1, updated_at = now() where id = ${run.nodeId}`;
-  if (step.phase === "inspect") await tx`insert into inventories (id, node_id, run_id, data) values (${randomUUID()}, ${run.nodeId}, ${run.id}, ${tx.json(output)})`;
-  if (step.reaches) await tx`update nodes set stage = ${step.reaches}, revision = revision + 1, updated_at = now() where id = ${run.nodeId}`;
+  if (step.phase === "verify")
+    await tx`update nodes set power_state = 'OFF', power_read_at = now(), revision = revision + 1, updated_at = now() where id = ${run.nodeId}`;
+  if (step.phase === "inspect")
+    await tx`insert into inventories (id, node_id, run_id, data) values (${randomUUID()}, ${run.nodeId}, ${run.id}, ${tx.json(output)})`;
+  if (step.reaches)
+    await tx`update nodes set stage = ${step.reaches}, revision = revision + 1, updated_at = now() where id = ${run.nodeId}`;
   const transitions: object[] = [];
   const following = plan.steps[index + 1];
   if (following) {
     while (run.leg < following.leg) {
       run.leg += 1;
       const { enter = [], phase } = plan.legs[run.leg] ?? {};
-      for (const event of enter) transitions.push(await move(tx, run, step, event, phase === "clean" || phase === "deploy" ? "NONE" : null));
+      for (const event of enter)
+        transitions.push(await move(tx, run, step, event, phase === "clean" || phase === "deploy" ? "NONE" : null));
     }
     await beginAttempt(tx, run, following, index + 1);
     await tx`update runs set position = ${index + 1}, leg = ${run.leg}, generation = generation + 1, open_generation = generation + 1, revision = revision + 1, updated_at = clock_timestamp() where id = ${run.id}`;
@@ -91,11 +108,22 @@ async function passBoundary(tx: TransactionSql, run: BareRun, plan: Plan, step: 
   if (transitions.length > 0) await append(tx, transitions);
 }
 
-async function beginAttempt(tx: TransactionSql, run: BareRun, step: PlannedStep | undefined, index: number): Promise<void> {
+async function beginAttempt(
+  tx: TransactionSql,
+  run: BareRun,
+  step: PlannedStep | undefined,
+  index: number,
+): Promise<void> {
   await tx`insert into attempts (run_id, step, number, state, deadline_at) values (${run.id}, ${index}, 1, 'RUNNING', now() + make_interval(secs => ${step?.timeoutSeconds ?? 0}))`;
 }
 
-async function move(tx: TransactionSql, run: BareRun, step: PlannedStep, event: NodeEvent, stage: string | null): Promise<object> {
+async function move(
+  tx: TransactionSql,
+  run: BareRun,
+  step: PlannedStep,
+  event: NodeEvent,
+  stage: string | null,
+): Promise<object> {
   const from = run.state;
   const to = next(from, event);
   const [row] = await tx`
@@ -103,8 +131,20 @@ async function move(tx: TransactionSql, run: BareRun, step: PlannedStep, event: 
     where id = ${run.nodeId} returning transition_count, revision`;
   run.state = to;
   return {
-    nodeId: run.nodeId, nodeName: run.nodeName, project: run.project, fromState: from, toState: to, event, sequence: row?.["transition_count"] as number, nodeRevision: row?.["revision"] as number,
-    target: run.target, operationId: run.operationId, runId: run.id, step: `${step.interface}.${step.name}`, actor: "engine", reason: null,
+    nodeId: run.nodeId,
+    nodeName: run.nodeName,
+    project: run.project,
+    fromState: from,
+    toState: to,
+    event,
+    sequence: row?.["transition_count"] as number,
+    nodeRevision: row?.["revision"] as number,
+    target: run.target,
+    operationId: run.operationId,
+    runId: run.id,
+    step: `${step.interface}.${step.name}`,
+    actor: "engine",
+    reason: null,
   };
 }
 

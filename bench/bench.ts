@@ -53,32 +53,60 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   start: { flags: ["rounds"], measure: (site) => measureColdStart(site, { rounds }) },
   statements: { flags: ["concurrency"], measure: (site) => countStatements(site, { concurrency }) },
   isolation: { flags: ["calls"], measure: () => measureIsolation({ calls: Number(flags.calls) }) },
-  latency: { flags: ["subscribers", "transitions"], measure: (site) => measureLatency(site, { subscribers: numbers(flags.subscribers), transitions: Number(flags.transitions) }) },
-  lists: { flags: ["tables", "requests", "rounds"], measure: (site) => measureLists(site, { nodes: numbers(flags.tables), rounds, requests: Number(flags.requests) }) },
-  admission: { flags: ["nodes", "rounds"], measure: (site) => measureAdmission(site, { nodes: numbers(flags.nodes), rounds }) },
-  streams: { flags: ["fanout", "events"], measure: (site) => measureStreams(site, { subscribers: numbers(flags.fanout), events: Number(flags.events) }) },
-  fleet: { flags: ["fleet", "concurrency"], measure: (site) => measureWholeFleet(site, { nodes: Number(flags.fleet), concurrency }) },
-  cycles: { flags: ["fleets", "cycles", "rounds", "concurrency"], measure: (site) => measureCycles(site, { fleets: numbers(flags.fleets), cycles: Number(flags.cycles), rounds, concurrency }) },
+  latency: {
+    flags: ["subscribers", "transitions"],
+    measure: (site) =>
+      measureLatency(site, { subscribers: numbers(flags.subscribers), transitions: Number(flags.transitions) }),
+  },
+  lists: {
+    flags: ["tables", "requests", "rounds"],
+    measure: (site) => measureLists(site, { nodes: numbers(flags.tables), rounds, requests: Number(flags.requests) }),
+  },
+  admission: {
+    flags: ["nodes", "rounds"],
+    measure: (site) => measureAdmission(site, { nodes: numbers(flags.nodes), rounds }),
+  },
+  streams: {
+    flags: ["fanout", "events"],
+    measure: (site) => measureStreams(site, { subscribers: numbers(flags.fanout), events: Number(flags.events) }),
+  },
+  fleet: {
+    flags: ["fleet", "concurrency"],
+    measure: (site) => measureWholeFleet(site, { nodes: Number(flags.fleet), concurrency }),
+  },
+  cycles: {
+    flags: ["fleets", "cycles", "rounds", "concurrency"],
+    measure: (site) =>
+      measureCycles(site, { fleets: numbers(flags.fleets), cycles: Number(flags.cycles), rounds, concurrency }),
+  },
   profile: { flags: ["runs", "concurrency"], measure: (site) => measureProfile(site, { runs, concurrency }) },
-  runs: { flags: ["runs", "rounds", "concurrency"], measure: (site) => measureRuns(site, { runs, rounds, concurrency }) },
+  runs: {
+    flags: ["runs", "rounds", "concurrency"],
+    measure: (site) => measureRuns(site, { runs, rounds, concurrency }),
+  },
 };
 
 async function main(): Promise<void> {
   if (flags.help) {
-    for (const [name, flag] of Object.entries(FLAGS)) if ("help" in flag) console.log(`  --${name.padEnd(12)} ${flag.help}${"default" in flag ? ` (${flag.default})` : ""}`);
+    for (const [name, flag] of Object.entries(FLAGS))
+      if ("help" in flag)
+        console.log(`  --${name.padEnd(12)} ${flag.help}${"default" in flag ? ` (${flag.default})` : ""}`);
     console.log(`  subjects: ${Object.keys(SUBJECTS).join(", ")}`);
     return;
   }
   const wanted = flags.only?.split(",") ?? Object.keys(SUBJECTS);
   const unknown = wanted.filter((name) => !(name in SUBJECTS));
-  if (unknown.length > 0) throw new Error(`There is no subject ${unknown.join(", ")}. There are ${Object.keys(SUBJECTS).join(", ")}.`);
+  if (unknown.length > 0)
+    throw new Error(`There is no subject ${unknown.join(", ")}. There are ${Object.keys(SUBJECTS).join(", ")}.`);
   const opening = openSite();
   endWhenTold(opening);
   await using site = await opening;
   for (const name of wanted) {
     const subject = SUBJECTS[name];
     if (!subject) continue;
-    console.log(`\n${name}: npm run bench -- --only ${name}${subject.flags.map((flag) => ` --${flag} ${flags[flag]}`).join("")}`);
+    console.log(
+      `\n${name}: npm run bench -- --only ${name}${subject.flags.map((flag) => ` --${flag} ${flags[flag]}`).join("")}`,
+    );
     await subject.measure(site);
   }
 }

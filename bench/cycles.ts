@@ -37,7 +37,8 @@ export async function measureCycles(site: Site, { fleets, cycles, rounds, concur
   const measured = new Map(sizes.map((size): [number, Cost[]] => [size, []]));
   for (let round = 1; round <= rounds; round += 1) {
     // Whoever goes first in one round goes last in the next.
-    for (const size of round % 2 === 1 ? sizes : sizes.toReversed()) measured.get(size)?.push(await measure(site, size, { cycles, concurrency }));
+    for (const size of round % 2 === 1 ? sizes : sizes.toReversed())
+      measured.get(size)?.push(await measure(site, size, { cycles, concurrency }));
   }
   const of = (size: number, field: keyof Cost) => {
     const values = (measured.get(size) ?? []).map((cost) => cost[field]);
@@ -46,7 +47,9 @@ export async function measureCycles(site: Site, { fleets, cycles, rounds, concur
   const [smallest = 0] = sizes;
   const growth = (size: number, field: keyof Cost) => of(size, field) / of(smallest, field);
   const FIELDS = ["nodeCpuMs", "postgresCpuMs", "ms"] as const;
-  console.log(`  ${cycles} cycles each, ${concurrency} nodes at a time; medians of ${rounds} rounds; in brackets: times that of a fleet of ${smallest}`);
+  console.log(
+    `  ${cycles} cycles each, ${concurrency} nodes at a time; medians of ${rounds} rounds; in brackets: times that of a fleet of ${smallest}`,
+  );
   printTable(
     ["nodes", "cycles/s", "Node CPU ms/cycle", "PostgreSQL CPU ms/cycle", "ms/cycle", "cycles/s of each round"],
     sizes.map((size) => [
@@ -59,10 +62,16 @@ export async function measureCycles(site: Site, { fleets, cycles, rounds, concur
   const largest = sizes.at(-1) ?? 0;
   const whole = (size: number) => of(size, "nodeCpuMs") + of(size, "postgresCpuMs");
   const grown = Number.isNaN(whole(largest)) ? growth(largest, "nodeCpuMs") : whole(largest) / whole(smallest);
-  console.log(`  growth of the CPU of a cycle, ${largest} nodes / ${smallest}: ${shown(grown, 2)}${grown <= GROWTH_MAX ? "" : `, which is more than ${GROWTH_MAX}`}`);
+  console.log(
+    `  growth of the CPU of a cycle, ${largest} nodes / ${smallest}: ${shown(grown, 2)}${grown <= GROWTH_MAX ? "" : `, which is more than ${GROWTH_MAX}`}`,
+  );
 }
 
-async function measure(site: Site, size: number, { cycles, concurrency }: Pick<CyclesOptions, "cycles" | "concurrency">): Promise<Cost> {
+async function measure(
+  site: Site,
+  size: number,
+  { cycles, concurrency }: Pick<CyclesOptions, "cycles" | "concurrency">,
+): Promise<Cost> {
   await using made = await site.database("served");
   await using fleet = await openFleet({ connection: made.connection, concurrency });
   await fleet.engine.start();
@@ -79,7 +88,8 @@ async function measure(site: Site, size: number, { cycles, concurrency }: Pick<C
   return {
     ms: milliseconds / (times * size),
     nodeCpuMs: (user + system) / 1_000 / (times * size),
-    postgresCpuMs: postgresBefore === null || postgresAfter === null ? null : (postgresAfter - postgresBefore) / (times * size),
+    postgresCpuMs:
+      postgresBefore === null || postgresAfter === null ? null : (postgresAfter - postgresBefore) / (times * size),
   };
 }
 
@@ -92,7 +102,10 @@ async function live({ engine, database }: Fleet, size: number): Promise<void> {
     for (;;) {
       const [operation] = await operationsByIds(database.reader, [operationId]);
       if (operation?.finishedAt) {
-        if (operation.state !== "SUCCEEDED") throw new Error(`The ${kind} of ${size} nodes ended ${operation.state}: ${JSON.stringify(operation.firstFailure)}`);
+        if (operation.state !== "SUCCEEDED")
+          throw new Error(
+            `The ${kind} of ${size} nodes ended ${operation.state}: ${JSON.stringify(operation.firstFailure)}`,
+          );
         break;
       }
       await delay(LOOK_EVERY_MS);

@@ -3,7 +3,9 @@
 export function median(values: readonly number[]): number {
   const sorted = values.toSorted((a, b) => a - b);
   const middle = sorted.length / 2;
-  return sorted.length % 2 === 1 ? (sorted[Math.floor(middle)] ?? Number.NaN) : ((sorted[middle - 1] ?? Number.NaN) + (sorted[middle] ?? Number.NaN)) / 2;
+  return sorted.length % 2 === 1
+    ? (sorted[Math.floor(middle)] ?? Number.NaN)
+    : ((sorted[middle - 1] ?? Number.NaN) + (sorted[middle] ?? Number.NaN)) / 2;
 }
 
 /** The value that `share` (0 to 1) of the values do not exceed. */
@@ -21,12 +23,18 @@ export function shown(value: number | null, decimals = 1): string {
 export function printTable(head: readonly string[], rows: readonly (readonly string[])[]): void {
   const widths = head.map((_, column) => Math.max(...[head, ...rows].map((row) => (row[column] ?? "").length)));
   for (const row of [head, ...rows]) {
-    console.log(`  ${row.map((cell, column) => (column === 0 ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0))).join("  ")}`);
+    console.log(
+      `  ${row.map((cell, column) => (column === 0 ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0))).join("  ")}`,
+    );
   }
 }
 
 /** A straight line through points: its rise for each unit of x, the standard error of that, and the mean of y. */
-export function trend(points: readonly (readonly [x: number, y: number])[]): { readonly rise: number; readonly error: number; readonly mean: number } {
+export function trend(points: readonly (readonly [x: number, y: number])[]): {
+  readonly rise: number;
+  readonly error: number;
+  readonly mean: number;
+} {
   const count = points.length;
   const meanX = points.reduce((sum, [x]) => sum + x, 0) / count;
   const mean = points.reduce((sum, [, y]) => sum + y, 0) / count;
@@ -43,7 +51,10 @@ const WIDTH = 60;
 export function curve(values: readonly number[]): string {
   const columns = Math.min(WIDTH, values.length);
   const means = Array.from({ length: columns }, (_, column) => {
-    const part = values.slice(Math.floor((column * values.length) / columns), Math.floor(((column + 1) * values.length) / columns));
+    const part = values.slice(
+      Math.floor((column * values.length) / columns),
+      Math.floor(((column + 1) * values.length) / columns),
+    );
     return part.reduce((sum, value) => sum + value, 0) / part.length;
   });
   const least = Math.min(...means);

@@ -19,7 +19,13 @@ export interface Fleet extends AsyncDisposable {
 }
 
 /** The parts as src/app.ts assembles them, less the API. The engine has not been started. */
-export async function openFleet({ connection, concurrency }: { readonly connection: Connection; readonly concurrency: number }): Promise<Fleet> {
+export async function openFleet({
+  connection,
+  concurrency,
+}: {
+  readonly connection: Connection;
+  readonly concurrency: number;
+}): Promise<Fleet> {
   const log = createLog("silent");
   await using parts = new AsyncDisposableStack();
   const registry = parts.use(await loadPlugins([PLUGIN], createLog("silent")));
@@ -33,7 +39,10 @@ export async function openFleet({ connection, concurrency }: { readonly connecti
 /** Registers nodes `n00000` and on. */
 export async function registerFleet(engine: Engine, count: number): Promise<void> {
   for (let from = 0; from < count; from += REGISTERED_AT_ONCE) {
-    const nodes = Array.from({ length: Math.min(REGISTERED_AT_ONCE, count - from) }, (_, index) => ({ name: `n${String(from + index).padStart(5, "0")}`, driver: DRIVER }));
+    const nodes = Array.from({ length: Math.min(REGISTERED_AT_ONCE, count - from) }, (_, index) => ({
+      name: `n${String(from + index).padStart(5, "0")}`,
+      driver: DRIVER,
+    }));
     const { refusals } = await engine.registerNodes(CALLER, nodes);
     if (refusals.length > 0) throw new Error(refusals[0]?.message);
   }

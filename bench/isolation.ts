@@ -46,9 +46,20 @@ export async function measureIsolation({ calls }: { readonly calls: number }): P
     ["in a worker", await costOf(calls, 1, reading(there))],
     [`in a worker, ${AT_ONCE} calls at a time`, await costOf(calls, AT_ONCE, reading(there))],
   ];
-  printTable(["a call", "µs", "CPU here, µs", "CPU there, µs"], rows.map(([what, { wallUs, cpuUs, theirCpuUs }]) => [what, shown(wallUs, 0), shown(cpuUs, 0), shown(theirCpuUs, 0)]));
+  printTable(
+    ["a call", "µs", "CPU here, µs", "CPU there, µs"],
+    rows.map(([what, { wallUs, cpuUs, theirCpuUs }]) => [
+      what,
+      shown(wallUs, 0),
+      shown(cpuUs, 0),
+      shown(theirCpuUs, 0),
+    ]),
+  );
   console.log();
-  printTable(["with a driver", "ms to start", "private memory, MB"], [await threadStart(), ["a worker", shown(await workerStart(log)), shown(memoryOfWorkers())]]);
+  printTable(
+    ["with a driver", "ms to start", "private memory, MB"],
+    [await threadStart(), ["a worker", shown(await workerStart(log)), shown(memoryOfWorkers())]],
+  );
 }
 
 function reading(registry: Registry): () => Promise<unknown> {
@@ -67,7 +78,11 @@ async function costOf(calls: number, atOnce: number, make: () => Promise<unknown
   await all(calls);
   const { user, system } = process.cpuUsage(used);
   const their = cpuOfChildren() - theirs;
-  return { wallUs: ((performance.now() - began) * 1_000) / calls, cpuUs: (user + system) / calls, theirCpuUs: their === 0 ? null : their / calls };
+  return {
+    wallUs: ((performance.now() - began) * 1_000) / calls,
+    cpuUs: (user + system) / calls,
+    theirCpuUs: their === 0 ? null : their / calls,
+  };
 }
 
 const ECHO = `import { parentPort } from "node:worker_threads"; parentPort.on("message", (message) => parentPort.postMessage(message)); parentPort.postMessage("ready");`;
@@ -80,7 +95,12 @@ async function startThread(source: string): Promise<Worker> {
 
 async function inThread(calls: number): Promise<Cost> {
   const thread = await startThread(ECHO);
-  const given = { target: { on: "power", function: "read" }, node: call.node, settings: call.settings, deadline: call.deadline.getTime() };
+  const given = {
+    target: { on: "power", function: "read" },
+    node: call.node,
+    settings: call.settings,
+    deadline: call.deadline.getTime(),
+  };
   try {
     return await costOf(calls, 1, () => {
       // oxlint-disable-next-line unicorn/require-post-message-target-origin -- of windows, and this is a thread
@@ -96,8 +116,17 @@ async function threadStart(): Promise<string[]> {
   const before = privateMemory(process.pid);
   const began = performance.now();
   const threads: Worker[] = [];
-  for (let count = 0; count < THREADS; count += 1) threads.push(await startThread(`await import(${JSON.stringify(new URL("six-step-driver.ts", import.meta.url).href)}); ${ECHO}`));
-  const row = ["a thread", shown((performance.now() - began) / THREADS), shown((privateMemory(process.pid) - before) / THREADS)];
+  for (let count = 0; count < THREADS; count += 1)
+    threads.push(
+      await startThread(
+        `await import(${JSON.stringify(new URL("six-step-driver.ts", import.meta.url).href)}); ${ECHO}`,
+      ),
+    );
+  const row = [
+    "a thread",
+    shown((performance.now() - began) / THREADS),
+    shown((privateMemory(process.pid) - before) / THREADS),
+  ];
   await Promise.all(threads.map((thread) => thread.terminate()));
   return row;
 }
@@ -119,7 +148,11 @@ function memoryOfWorkers(): number {
 /** Processes that this one has started; where the kernel tells (Linux). */
 function workersOf(): number[] {
   try {
-    return readFileSync(`/proc/self/task/${process.pid}/children`, "utf8").trim().split(/\s+/).map(Number).filter((pid) => readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("isolation/worker.ts"));
+    return readFileSync(`/proc/self/task/${process.pid}/children`, "utf8")
+      .trim()
+      .split(/\s+/)
+      .map(Number)
+      .filter((pid) => readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("isolation/worker.ts"));
   } catch {
     return [];
   }

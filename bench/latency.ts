@@ -20,19 +20,30 @@ type Where = "same process" | "another process";
 
 const EVERY_MS = 15;
 
-export async function measureLatency(site: Site, { subscribers, transitions }: { readonly subscribers: readonly number[]; readonly transitions: number }): Promise<void> {
+export async function measureLatency(
+  site: Site,
+  { subscribers, transitions }: { readonly subscribers: readonly number[]; readonly transitions: number },
+): Promise<void> {
   const rows: string[][] = [];
   for (const where of ["same process", "another process"] as const) {
     for (const count of subscribers) {
       const all = await latenciesMs(site, { where, subscribers: count, transitions });
-      rows.push([`${where}, ${count}`, shown(percentile(all, 0.5)), shown(percentile(all, 0.99)), shown(Math.max(...all))]);
+      rows.push([
+        `${where}, ${count}`,
+        shown(percentile(all, 0.5)),
+        shown(percentile(all, 0.99)),
+        shown(Math.max(...all)),
+      ]);
     }
   }
   console.log(`  ${transitions} transitions, one each ${EVERY_MS} ms`);
   printTable(["subscribers", "p50 ms", "p99 ms", "worst ms"], rows);
 }
 
-async function latenciesMs(site: Site, options: { readonly where: Where; readonly subscribers: number; readonly transitions: number }): Promise<number[]> {
+async function latenciesMs(
+  site: Site,
+  options: { readonly where: Where; readonly subscribers: number; readonly transitions: number },
+): Promise<number[]> {
   await using made = await site.database("served");
   const { connection } = made;
   {
@@ -43,7 +54,11 @@ async function latenciesMs(site: Site, options: { readonly where: Where; readonl
   await using database = await openDatabase({ connection });
   await using writerBell = await createBell(database, () => {});
   await using readerBell = await createBell(database, () => {});
-  await using tail = await createTail({ database, bell: options.where === "same process" ? writerBell : readerBell, log });
+  await using tail = await createTail({
+    database,
+    bell: options.where === "same process" ? writerBell : readerBell,
+    log,
+  });
   const committedAt: number[] = [];
   const watched: Bell = {
     ...writerBell,

@@ -56,9 +56,21 @@ const BY_HAND: readonly Contestant[] = [
   { name: "by hand, rows", file: here("by-hand.ts"), args: ["rows"], path: "/", query: "", list: "nodes" },
   { name: "by hand, text", file: here("by-hand.ts"), args: ["text"], path: "/", query: "", list: "nodes" },
 ];
-const OSTLER: Contestant = { name: "Ostler", file: here("../src/main.ts"), path: "/graphql", query: NODES, list: "nodes" };
+const OSTLER: Contestant = {
+  name: "Ostler",
+  file: here("../src/main.ts"),
+  path: "/graphql",
+  query: NODES,
+  list: "nodes",
+};
 const PEERS: readonly Contestant[] = [
-  { name: "PostGraphile", file: here("peers/postgraphile.mjs"), path: "/graphql", query: MACHINES, list: "allMachines" },
+  {
+    name: "PostGraphile",
+    file: here("peers/postgraphile.mjs"),
+    path: "/graphql",
+    query: MACHINES,
+    list: "allMachines",
+  },
   { name: "Mercurius", file: here("peers/mercurius.mjs"), path: "/graphql", query: NODES, list: "nodes" },
   { name: "Apollo Server", file: here("peers/apollo.mjs"), path: "/", query: NODES, list: "nodes" },
 ];
@@ -69,7 +81,12 @@ export async function measureLists(site: Site, options: ListsOptions): Promise<v
   for (const count of options.nodes) await measureTable(site, count, [...BY_HAND, OSTLER, ...peers], options);
 }
 
-async function measureTable(site: Site, count: number, contestants: readonly Contestant[], { rounds, requests }: ListsOptions): Promise<void> {
+async function measureTable(
+  site: Site,
+  count: number,
+  contestants: readonly Contestant[],
+  { rounds, requests }: ListsOptions,
+): Promise<void> {
   await using made = await site.database("served");
   const { connection } = made;
   if (!("url" in connection)) throw new Error("A served database has a URL.");
@@ -88,12 +105,16 @@ async function measureTable(site: Site, count: number, contestants: readonly Con
     const measured = new Map<string, Measured[]>();
     for (const one of running) {
       const names = namesIn(await post(one), one.contestant.list);
-      if (JSON.stringify(names) !== JSON.stringify(reference)) throw new Error(`${one.contestant.name} answers another list: ${names.length} nodes.`);
+      if (JSON.stringify(names) !== JSON.stringify(reference))
+        throw new Error(`${one.contestant.name} answers another list: ${names.length} nodes.`);
       await ask(one, WARM_UP);
     }
     for (let round = 0; round < rounds; round += 1) {
       for (const one of round % 2 === 0 ? running : running.toReversed()) {
-        measured.set(one.contestant.name, [...(measured.get(one.contestant.name) ?? []), await measure(site, one, requests)]);
+        measured.set(one.contestant.name, [
+          ...(measured.get(one.contestant.name) ?? []),
+          await measure(site, one, requests),
+        ]);
       }
     }
     print(count, contestants, measured, { rounds, requests });
@@ -102,11 +123,18 @@ async function measureTable(site: Site, count: number, contestants: readonly Con
   }
 }
 
-function print(count: number, contestants: readonly Contestant[], measured: ReadonlyMap<string, readonly Measured[]>, { rounds, requests }: Pick<ListsOptions, "rounds" | "requests">): void {
+function print(
+  count: number,
+  contestants: readonly Contestant[],
+  measured: ReadonlyMap<string, readonly Measured[]>,
+  { rounds, requests }: Pick<ListsOptions, "rounds" | "requests">,
+): void {
   const of = (name: string) => measured.get(name) ?? [];
   const cpu = (name: string) => median(of(name).map(({ cpuMs }) => cpuMs));
   const [rows = "", text = ""] = BY_HAND.map(({ name }) => name);
-  console.log(`  ${Math.min(PAGE, count)} of ${count} nodes × 10 fields; medians of ${rounds} rounds of ${requests} requests, ${AT_ONCE} at a time`);
+  console.log(
+    `  ${Math.min(PAGE, count)} of ${count} nodes × 10 fields; medians of ${rounds} rounds of ${requests} requests, ${AT_ONCE} at a time`,
+  );
   printTable(
     ["", "Node CPU ms/request", "to rows", "to text", "PostgreSQL CPU ms", "p50 ms", "p99 ms", "CPU of each round"],
     contestants.map(({ name }) => {
@@ -120,7 +148,9 @@ function print(count: number, contestants: readonly Contestant[], measured: Read
         postgresMs.includes(null) ? "–" : shown(median(postgresMs.map(Number)), 1),
         shown(percentile(latencies, 0.5)),
         shown(percentile(latencies, 0.99)),
-        of(name).map(({ cpuMs }) => cpuMs.toFixed(2)).join(" "),
+        of(name)
+          .map(({ cpuMs }) => cpuMs.toFixed(2))
+          .join(" "),
       ];
     }),
   );
@@ -150,7 +180,16 @@ async function fillTable(url: string, count: number): Promise<void> {
 function start({ file, args = [] }: Contestant, url: string): ChildProcess {
   return fork(file, [...args], {
     execArgv: ["--import", here("cpu.mjs")],
-    env: { ...process.env, NODE_ENV: "production", GRAPHILE_ENV: "production", DATABASE_URL: url, OSTLER_PORT: "0", OSTLER_LOG: "error", OSTLER_PLUGINS: "fake", OSTLER_POWER_SECONDS: "0" },
+    env: {
+      ...process.env,
+      NODE_ENV: "production",
+      GRAPHILE_ENV: "production",
+      DATABASE_URL: url,
+      OSTLER_PORT: "0",
+      OSTLER_LOG: "error",
+      OSTLER_PLUGINS: "fake",
+      OSTLER_POWER_SECONDS: "0",
+    },
     stdio: ["ignore", "pipe", "inherit", "ipc"],
   });
 }
@@ -195,7 +234,8 @@ async function measure(site: Site, one: Running, requests: number): Promise<Meas
   const [cpuAfter, postgresAfter] = [await one.cpuMs(), site.postgresCpuMs()];
   return {
     cpuMs: (cpuAfter - cpuBefore) / requests,
-    postgresCpuMs: postgresBefore === null || postgresAfter === null ? null : (postgresAfter - postgresBefore) / requests,
+    postgresCpuMs:
+      postgresBefore === null || postgresAfter === null ? null : (postgresAfter - postgresBefore) / requests,
     latencies,
   };
 }
@@ -221,23 +261,41 @@ const agent = new Agent({ keepAlive: true, maxSockets: AT_ONCE });
 function post({ contestant, url }: Running): Promise<Buffer> {
   const body = JSON.stringify({ query: contestant.query, variables: { first: PAGE } });
   return new Promise((answer, failed) => {
-    const sent = httpRequest(url, { method: "POST", agent, headers: { "content-type": "application/json", accept: "application/json", "content-length": Buffer.byteLength(body) } }, (response) => {
-      const chunks: Buffer[] = [];
-      response.on("data", (chunk: Buffer) => void chunks.push(chunk));
-      response.on("error", failed);
-      response.on("end", () => {
-        const text = Buffer.concat(chunks);
-        if (response.statusCode === 200) answer(text);
-        else failed(new Error(`${contestant.name} answers ${response.statusCode}: ${text.toString("utf8").slice(0, 500)}`));
-      });
-    });
+    const sent = httpRequest(
+      url,
+      {
+        method: "POST",
+        agent,
+        headers: {
+          "content-type": "application/json",
+          accept: "application/json",
+          "content-length": Buffer.byteLength(body),
+        },
+      },
+      (response) => {
+        const chunks: Buffer[] = [];
+        response.on("data", (chunk: Buffer) => void chunks.push(chunk));
+        response.on("error", failed);
+        response.on("end", () => {
+          const text = Buffer.concat(chunks);
+          if (response.statusCode === 200) answer(text);
+          else
+            failed(
+              new Error(`${contestant.name} answers ${response.statusCode}: ${text.toString("utf8").slice(0, 500)}`),
+            );
+        });
+      },
+    );
     sent.on("error", failed);
     sent.end(body);
   });
 }
 
 function namesIn(answer: Buffer, list: string): string[] {
-  const { data, errors } = JSON.parse(answer.toString("utf8")) as { data?: Record<string, { edges: { node: { name: string } }[] }>; errors?: unknown };
+  const { data, errors } = JSON.parse(answer.toString("utf8")) as {
+    data?: Record<string, { edges: { node: { name: string } }[] }>;
+    errors?: unknown;
+  };
   const edges = data?.[list]?.edges;
   if (!edges) throw new Error(`No list was answered: ${JSON.stringify(errors)}`);
   return edges.map(({ node }) => node.name);

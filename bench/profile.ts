@@ -29,14 +29,26 @@ export async function measureProfile(site: Site, options: ProfileOptions): Promi
   await carry(site, options, { nodeArgs: ["--cpu-prof", `--cpu-prof-dir=${folder}`], logged: false });
   const [file = ""] = readdirSync(folder);
   console.log(`  the service's process, ${options.runs} runs, its start included: shares of what it was busy with`);
-  printTable(["", "%"], shares(JSON.parse(readFileSync(join(folder, file), "utf8")) as Profile).map(([what, share]) => [what, shown(share * 100)]));
+  printTable(
+    ["", "%"],
+    shares(JSON.parse(readFileSync(join(folder, file), "utf8")) as Profile).map(([what, share]) => [
+      what,
+      shown(share * 100),
+    ]),
+  );
   const log = await carry(site, options, { nodeArgs: [], logged: true });
-  console.log("  statements, by the time that PostgreSQL says it spent on them (waits for each other, and for the disk, included)");
+  console.log(
+    "  statements, by the time that PostgreSQL says it spent on them (waits for each other, and for the disk, included)",
+  );
   printTable(["statement", "a run", "ms a run", "%"], durations(log, options.runs));
 }
 
 /** Commissions nodes by a service of its own; answers what PostgreSQL has written to its log meanwhile. */
-async function carry(site: Site, { runs, concurrency }: ProfileOptions, { nodeArgs, logged }: { readonly nodeArgs: readonly string[]; readonly logged: boolean }): Promise<string> {
+async function carry(
+  site: Site,
+  { runs, concurrency }: ProfileOptions,
+  { nodeArgs, logged }: { readonly nodeArgs: readonly string[]; readonly logged: boolean },
+): Promise<string> {
   await using made = await site.database("served");
   if (!("url" in made.connection)) throw new Error("A served database has a URL.");
   {
@@ -50,7 +62,15 @@ async function carry(site: Site, { runs, concurrency }: ProfileOptions, { nodeAr
   // From the next connections on; this one stays silent.
   if (logged) await sql`alter database ${sql(made.name)} set log_min_duration_statement = 0`;
   const from = readFileSync(site.logFile).length;
-  const service = await startServed(site, { environment: { DATABASE_URL: made.connection.url, OSTLER_PLUGINS: PLUGIN, OSTLER_POWER_SECONDS: "0", OSTLER_CONCURRENCY: String(concurrency) }, nodeArgs });
+  const service = await startServed(site, {
+    environment: {
+      DATABASE_URL: made.connection.url,
+      OSTLER_PLUGINS: PLUGIN,
+      OSTLER_POWER_SECONDS: "0",
+      OSTLER_CONCURRENCY: String(concurrency),
+    },
+    nodeArgs,
+  });
   while ((await sql`select 1 from operations where finished_at is null`).length > 0) await delay(LOOK_EVERY_MS);
   const log = readFileSync(site.logFile).subarray(from).toString("utf8");
   await sql.end();
@@ -63,7 +83,10 @@ async function carry(site: Site, { runs, concurrency }: ProfileOptions, { nodeAr
 // ---- the profile
 
 interface Profile {
-  readonly nodes: readonly { readonly id: number; readonly callFrame: { readonly functionName: string; readonly url: string } }[];
+  readonly nodes: readonly {
+    readonly id: number;
+    readonly callFrame: { readonly functionName: string; readonly url: string };
+  }[];
   readonly samples: readonly number[];
   /** In µs. */
   readonly timeDeltas: readonly number[];
@@ -80,7 +103,11 @@ function shares({ nodes, samples, timeDeltas }: Profile): [string, number][] {
     busy += time;
     times.set(kind, (times.get(kind) ?? 0) + time);
   }
-  return [...times].map(([kind, time]): [string, number] => [kind, time / busy]).filter(([, share]) => share >= SHARE_SHOWN_MIN).toSorted((a, b) => b[1] - a[1]).slice(0, SHOWN_MAX);
+  return [...times]
+    .map(([kind, time]): [string, number] => [kind, time / busy])
+    .filter(([, share]) => share >= SHARE_SHOWN_MIN)
+    .toSorted((a, b) => b[1] - a[1])
+    .slice(0, SHOWN_MAX);
 }
 
 /** What a sample is counted as: a package, a room of src, a native function; null: the process was idle. */
@@ -91,7 +118,8 @@ function kindOf({ functionName, url }: Profile["nodes"][number]["callFrame"]): s
   if (inPackage !== undefined) return inPackage;
   const [, room] = /\/(src\/[^/]+)\//.exec(url) ?? [];
   if (room !== undefined) return room;
-  if (url.startsWith("node:internal/modules") || url.startsWith("node:internal/process")) return "Node: loading of modules";
+  if (url.startsWith("node:internal/modules") || url.startsWith("node:internal/process"))
+    return "Node: loading of modules";
   return url.startsWith("node:") ? "Node: other" : "other";
 }
 
@@ -109,14 +137,28 @@ const NATIVE: Readonly<Record<string, string>> = {
 function durations(log: string, runs: number): string[][] {
   const found = new Map<string, { times: number; ms: number }>();
   for (const entry of log.split(/^(?=\d{4}-\d\d-\d\d )/m)) {
-    const [, milliseconds, what = "statement", text = ""] = /duration: ([\d.]+) ms {2}(?:(parse|bind|execute) [^:]*|statement): ([\s\S]*)/.exec(entry) ?? [];
+    const [, milliseconds, what = "statement", text = ""] =
+      /duration: ([\d.]+) ms {2}(?:(parse|bind|execute) [^:]*|statement): ([\s\S]*)/.exec(entry) ?? [];
     if (milliseconds === undefined) continue;
-    const key = text.trim().replace(/\s+/g, " ").replaceAll('"', "").replace(/^select .*? from /i, "select … from ").slice(0, TEXT_LENGTH_MAX);
+    const key = text
+      .trim()
+      .replace(/\s+/g, " ")
+      .replaceAll('"', "")
+      .replace(/^select .*? from /i, "select … from ")
+      .slice(0, TEXT_LENGTH_MAX);
     const known = found.get(key) ?? { times: 0, ms: 0 };
     // One that is sent with values is logged up to three times, and has happened once.
-    found.set(key, { times: known.times + (what === "execute" || what === "statement" ? 1 : 0), ms: known.ms + Number(milliseconds) });
+    found.set(key, {
+      times: known.times + (what === "execute" || what === "statement" ? 1 : 0),
+      ms: known.ms + Number(milliseconds),
+    });
   }
   const total = [...found.values()].reduce((sum, { ms }) => sum + ms, 0);
   const dearest = [...found].toSorted(([, a], [, b]) => b.ms - a.ms).slice(0, SHOWN_MAX);
-  return dearest.map(([text, { times, ms }]) => [text, shown(times / runs, 2), shown(ms / runs, 3), shown((100 * ms) / total)]);
+  return dearest.map(([text, { times, ms }]) => [
+    text,
+    shown(times / runs, 2),
+    shown(ms / runs, 3),
+    shown((100 * ms) / total),
+  ]);
 }

@@ -27,7 +27,9 @@ const WARM_UP_RUNS = 100;
 
 export async function measureRuns(site: Site, options: RunsOptions): Promise<void> {
   const measured = new Map<string, Measured[]>();
-  for (const way of WAYS) for (const worker of ["bare", "engine"] as const) await measure(site, way, worker, { ...options, runs: WARM_UP_RUNS });
+  for (const way of WAYS)
+    for (const worker of ["bare", "engine"] as const)
+      await measure(site, way, worker, { ...options, runs: WARM_UP_RUNS });
   for (let round = 1; round <= options.rounds; round += 1) {
     // Whoever goes first in one round goes last in the next.
     const workers: readonly Worker[] = round % 2 === 1 ? ["engine", "bare"] : ["bare", "engine"];
@@ -47,10 +49,24 @@ export async function measureRuns(site: Site, options: RunsOptions): Promise<voi
     return engine === null || bare === null ? null : engine / bare;
   };
   const rows = WAYS.flatMap((way) => [
-    ...(["bare", "engine"] as const).map((worker) => [`${way}, ${worker}`, shown(of(way, worker, "runsPerSecond"), 0), shown(of(way, worker, "nodeCpuMs"), 2), shown(of(way, worker, "postgresCpuMs"), 2), spread(measured.get(`${way} ${worker}`) ?? [])]),
-    [`${way}, engine / bare`, shown(ratio(way, "runsPerSecond"), 2), shown(ratio(way, "nodeCpuMs"), 2), shown(ratio(way, "postgresCpuMs"), 2), ""],
+    ...(["bare", "engine"] as const).map((worker) => [
+      `${way}, ${worker}`,
+      shown(of(way, worker, "runsPerSecond"), 0),
+      shown(of(way, worker, "nodeCpuMs"), 2),
+      shown(of(way, worker, "postgresCpuMs"), 2),
+      spread(measured.get(`${way} ${worker}`) ?? []),
+    ]),
+    [
+      `${way}, engine / bare`,
+      shown(ratio(way, "runsPerSecond"), 2),
+      shown(ratio(way, "nodeCpuMs"), 2),
+      shown(ratio(way, "postgresCpuMs"), 2),
+      "",
+    ],
   ]);
-  console.log(`  ${options.runs} commissions of six steps, ${options.concurrency} at a time; medians of ${options.rounds} rounds`);
+  console.log(
+    `  ${options.runs} commissions of six steps, ${options.concurrency} at a time; medians of ${options.rounds} rounds`,
+  );
   printTable(["", "runs/s", "Node CPU ms/run", "PostgreSQL CPU ms/run", "runs/s of each round"], rows);
 }
 
@@ -84,7 +100,12 @@ async function admit(engine: Parameters<typeof registerFleet>[0], count: number)
   if (refusals.length > 0) throw new Error(refusals[0]?.message);
 }
 
-async function timed(site: Site, runs: number, connection: Connection, work: (finished: () => Promise<void>) => Promise<void>): Promise<Measured> {
+async function timed(
+  site: Site,
+  runs: number,
+  connection: Connection,
+  work: (finished: () => Promise<void>) => Promise<void>,
+): Promise<Measured> {
   const options = { max: 1, onnotice: () => {} };
   const sql = "url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options });
   const finished = async () => {
@@ -120,6 +141,14 @@ async function requireSameRows(sql: postgres.Sql, runs: number): Promise<void> {
            (select count(*) from transitions)::int as transitions,
            (select state from operations) as operation`;
   const found = JSON.stringify(row);
-  const wanted = JSON.stringify({ nodes: runs, runs, attempts: 6 * runs, inventories: runs, transitions: 9 * runs, operation: "SUCCEEDED" });
-  if (found !== wanted) throw new Error(`The rows are not those of ${runs} six-step runs: ${found} in place of ${wanted}.`);
+  const wanted = JSON.stringify({
+    nodes: runs,
+    runs,
+    attempts: 6 * runs,
+    inventories: runs,
+    transitions: 9 * runs,
+    operation: "SUCCEEDED",
+  });
+  if (found !== wanted)
+    throw new Error(`The rows are not those of ${runs} six-step runs: ${found} in place of ${wanted}.`);
 }

@@ -23,10 +23,16 @@ export interface ServedOptions {
   readonly nodeArgs?: readonly string[];
 }
 
-export async function startServed(site: Site, { program = "../src/main.ts", environment, args = [], nodeArgs = [] }: ServedOptions): Promise<Served> {
+export async function startServed(
+  site: Site,
+  { program = "../src/main.ts", environment, args = [], nodeArgs = [] }: ServedOptions,
+): Promise<Served> {
   const begun = performance.now();
   const env = { PATH: process.env["PATH"], OSTLER_PORT: "0", OSTLER_LOG: "error", ...environment };
-  const child = spawn(process.execPath, [...nodeArgs, fileURLToPath(new URL(program, import.meta.url)), ...args], { env, stdio: ["ignore", "pipe", "inherit", "ipc"] });
+  const child = spawn(process.execPath, [...nodeArgs, fileURLToPath(new URL(program, import.meta.url)), ...args], {
+    env,
+    stdio: ["ignore", "pipe", "inherit", "ipc"],
+  });
   site.watch(child);
   const url = await new Promise<string>((give, fail) => {
     child.stdout?.on("data", (chunk: Buffer) => {
@@ -35,5 +41,11 @@ export async function startServed(site: Site, { program = "../src/main.ts", envi
     });
     child.once("exit", (code) => fail(new Error(`${program} ended with ${code} before it was ready.`)));
   });
-  return { url, pid: child.pid ?? 0, child, readyMs: performance.now() - begun, [Symbol.asyncDispose]: () => end(child) };
+  return {
+    url,
+    pid: child.pid ?? 0,
+    child,
+    readyMs: performance.now() - begun,
+    [Symbol.asyncDispose]: () => end(child),
+  };
 }

@@ -7,7 +7,12 @@ import type { Driver, DriverPhase, Json, Step } from "../src/drivers/driver.ts";
 
 export const DRIVER = "six_step";
 
-function step(phase: DriverPhase, name: string, priority: number, more: { readonly output?: Json; readonly reaches?: "PROVISIONED" } = {}): Step<unknown> {
+function step(
+  phase: DriverPhase,
+  name: string,
+  priority: number,
+  more: { readonly output?: Json; readonly reaches?: "PROVISIONED" } = {},
+): Step<unknown> {
   const { output, reaches } = more;
   return {
     name,
@@ -37,8 +42,15 @@ export default function createSixStep(): Driver<unknown> {
       },
       async set() {},
     },
-    inspect: { supportsAbort: true, withoutReboot: false, steps: [step("inspect", "collect_inventory", 10, { output: { cpus: 8 } })] },
+    inspect: {
+      supportsAbort: true,
+      withoutReboot: false,
+      steps: [step("inspect", "collect_inventory", 10, { output: { cpus: 8 } })],
+    },
     clean: { supportsAbort: true, steps: [step("clean", "erase_metadata", 20), step("clean", "erase_disks", 10)] },
-    deploy: { supportsAbort: true, steps: [step("deploy", "write_image", 20, { reaches: "PROVISIONED" }), step("deploy", "boot_system", 10)] },
+    deploy: {
+      supportsAbort: true,
+      steps: [step("deploy", "write_image", 20, { reaches: "PROVISIONED" }), step("deploy", "boot_system", 10)],
+    },
   };
 }

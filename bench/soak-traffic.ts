@@ -46,8 +46,10 @@ interface StreamRequest {
 }
 
 // Ids are variables: a document for each id would fill the service's cache of documents all the while (src/graphql/document.ts).
-const NODE_STREAM = "subscription { nodeTransitions(snapshot: true) { __typename ... on Transition { cursor nodeName to node { state currentRun { id } } } ... on StreamBookmark { caughtUp } } }";
-const OPERATION_STREAM = "subscription ($id: ID!) { operationUpdates(id: $id) { cursor operation { state finishedCount } run { nodeName state currentStep { name } } } }";
+const NODE_STREAM =
+  "subscription { nodeTransitions(snapshot: true) { __typename ... on Transition { cursor nodeName to node { state currentRun { id } } } ... on StreamBookmark { caughtUp } } }";
+const OPERATION_STREAM =
+  "subscription ($id: ID!) { operationUpdates(id: $id) { cursor operation { state finishedCount } run { nodeName state currentStep { name } } } }";
 
 export async function startTraffic({ url, nodes, streams }: TrafficOptions): Promise<Traffic> {
   const done = new Map<string, number>();
@@ -56,7 +58,11 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
   let newest = "";
 
   async function post<Data>(query: string, variables: object = {}): Promise<Data> {
-    const response = await fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ query, variables }) });
+    const response = await fetch(`${url}/graphql`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ query, variables }),
+    });
     const { data, errors } = (await response.json()) as { data?: Data; errors?: unknown };
     if (errors !== undefined || data === undefined) throw new Error(`The service answered ${JSON.stringify(errors)}.`);
     return data;
@@ -64,7 +70,10 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
 
   /** Asks for work; answers the operation, or null where it was refused. */
   async function ask(verb: string, inputType: string, input: object): Promise<string | null> {
-    const data = await post<Record<string, Payload>>(`mutation Ask($input: ${inputType}!) { ${verb}(input: $input) { operation { uuid } errors { code message } } }`, { input });
+    const data = await post<Record<string, Payload>>(
+      `mutation Ask($input: ${inputType}!) { ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
+      { input },
+    );
     const id = data[verb]?.operation?.uuid ?? null;
     note(id === null ? `${verb} refused` : verb);
     if (id !== null) newest = id;
@@ -73,29 +82,41 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
 
   async function ended(id: string | null): Promise<void> {
     while (id !== null) {
-      const { operation } = await post<{ operation: { finishedAt: string | null } | null }>("query Look($id: ID!) { operation(id: $id) { finishedAt } }", { id });
+      const { operation } = await post<{ operation: { finishedAt: string | null } | null }>(
+        "query Look($id: ID!) { operation(id: $id) { finishedAt } }",
+        { id },
+      );
       if (operation === null || operation.finishedAt !== null) return;
       await delay(LOOK_EVERY_MS);
     }
   }
 
   async function cycle(names: readonly string[]): Promise<void> {
-    const id = await ask("commissionNodes", "CommissionNodesInput", { nodes: { names }, acceptance: "BEST_EFFORT", onFailure: "LEAVE" });
+    const id = await ask("commissionNodes", "CommissionNodesInput", {
+      nodes: { names },
+      acceptance: "BEST_EFFORT",
+      onFailure: "LEAVE",
+    });
     const dice = Math.random();
     await delay(Math.random() * 10 * STEP_MS);
-    if (dice < ABORTED) await ask("abort", "AbortInput", { work: { names: names.slice(0, GROUP / 4) }, mode: "AFTER_STEP" });
+    if (dice < ABORTED)
+      await ask("abort", "AbortInput", { work: { names: names.slice(0, GROUP / 4) }, mode: "AFTER_STEP" });
     else if (dice < ABORTED + STOPPED && id !== null) {
       await ask("stop", "StopInput", { work: { operationId: id } });
       await ended(id);
       await ended(await ask("restart", "RestartInput", { work: { operationId: id }, acceptance: "BEST_EFFORT" }));
     }
     await ended(id);
-    await ended(await ask("decommissionNodes", "DecommissionNodesInput", { nodes: { names }, acceptance: "BEST_EFFORT" }));
+    await ended(
+      await ask("decommissionNodes", "DecommissionNodesInput", { nodes: { names }, acceptance: "BEST_EFFORT" }),
+    );
     note("cycles");
   }
 
   async function bySocket(request: StreamRequest, milliseconds: number): Promise<void> {
-    const socket = new WebSocket(`${url.replace("http", "ws")}/graphql`, "graphql-transport-ws", { handshakeTimeout: HANDSHAKE_MS });
+    const socket = new WebSocket(`${url.replace("http", "ws")}/graphql`, "graphql-transport-ws", {
+      handshakeTimeout: HANDSHAKE_MS,
+    });
     const closed = new Promise<void>((give) => socket.once("close", () => give()));
     socket.on("error", (error) => note(`${WRONG} ${error.message}`));
     let timer: NodeJS.Timeout | undefined;
@@ -105,8 +126,10 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
     });
     socket.on("message", (data: Buffer) => {
       const text = data.toString("latin1");
-      if (text.includes('"connection_ack"')) socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: request }));
-      else if (text.includes('"errors":[') || text.includes('"type":"error"')) note(`${WRONG} a stream was answered ${text.slice(0, TEXT_LENGTH_MAX)}`);
+      if (text.includes('"connection_ack"'))
+        socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: request }));
+      else if (text.includes('"errors":[') || text.includes('"type":"error"'))
+        note(`${WRONG} a stream was answered ${text.slice(0, TEXT_LENGTH_MAX)}`);
       else if (text.includes('"type":"next"')) note("items");
     });
     await closed;
@@ -116,7 +139,12 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
   async function byEvents(request: StreamRequest, milliseconds: number): Promise<void> {
     const leaving = AbortSignal.timeout(milliseconds);
     try {
-      const response = await fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json", accept: "text/event-stream" }, body: JSON.stringify(request), signal: leaving });
+      const response = await fetch(`${url}/graphql`, {
+        method: "POST",
+        headers: { "content-type": "application/json", accept: "text/event-stream" },
+        body: JSON.stringify(request),
+        signal: leaving,
+      });
       for await (const chunk of response.body ?? []) {
         const text = Buffer.from(chunk as Uint8Array).toString("latin1");
         if (text.includes('"errors":[')) note(`${WRONG} a stream was answered ${text.slice(0, TEXT_LENGTH_MAX)}`);
@@ -137,17 +165,34 @@ export async function startTraffic({ url, nodes, streams }: TrafficOptions): Pro
   };
   const names = Array.from({ length: nodes }, (_, index) => `soak-${String(index).padStart(4, "0")}`);
   for (let from = 0; from < nodes; from += REGISTERED_AT_ONCE) {
-    const input = { nodes: names.slice(from, from + REGISTERED_AT_ONCE).map((name, index) => ({ name, driver: { fake: { delayMs: STEP_MS + (index % STEP_MS) } } })) };
-    const { registerNodes: { errors } } = await post<{ registerNodes: Payload }>("mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { code message } } }", { input });
+    const input = {
+      nodes: names
+        .slice(from, from + REGISTERED_AT_ONCE)
+        .map((name, index) => ({ name, driver: { fake: { delayMs: STEP_MS + (index % STEP_MS) } } })),
+    };
+    const {
+      registerNodes: { errors },
+    } = await post<{ registerNodes: Payload }>(
+      "mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { code message } } }",
+      { input },
+    );
     if (errors[0]) throw new Error(errors[0].message);
   }
-  const groups = Array.from({ length: Math.ceil(nodes / GROUP) }, (_, index) => names.slice(index * GROUP, (index + 1) * GROUP));
+  const groups = Array.from({ length: Math.ceil(nodes / GROUP) }, (_, index) =>
+    names.slice(index * GROUP, (index + 1) * GROUP),
+  );
   const lanes = [
     ...groups.map((group) => untilOver(() => cycle(group))),
     ...Array.from({ length: streams }, (_, index) =>
       untilOver(async () => {
-        const request = index % 3 === 0 && newest !== "" ? { query: OPERATION_STREAM, variables: { id: newest } } : { query: NODE_STREAM };
-        await (index % 2 === 0 ? bySocket : byEvents)(request, Math.round(500 + Math.random() * STREAM_SECONDS_MAX * 1_000));
+        const request =
+          index % 3 === 0 && newest !== ""
+            ? { query: OPERATION_STREAM, variables: { id: newest } }
+            : { query: NODE_STREAM };
+        await (index % 2 === 0 ? bySocket : byEvents)(
+          request,
+          Math.round(500 + Math.random() * STREAM_SECONDS_MAX * 1_000),
+        );
         note("streams");
         await delay(AWAY_MS);
       }),

@@ -18,7 +18,13 @@ import type { Served } from "./service.ts";
 import { openSite } from "./site.ts";
 import { WRONG, startTraffic } from "./soak-traffic.ts";
 
-const { values } = parseArgs({ options: { minutes: { type: "string", default: "24" }, nodes: { type: "string", default: "200" }, streams: { type: "string", default: "24" } } });
+const { values } = parseArgs({
+  options: {
+    minutes: { type: "string", default: "24" },
+    nodes: { type: "string", default: "200" },
+    streams: { type: "string", default: "24" },
+  },
+});
 const MINUTES = Number(values.minutes);
 const LOOK_EVERY_MS = 10_000;
 const MB = 1024 * 1024;
@@ -42,16 +48,26 @@ const COLUMNS = {
   transitions: { judged: false, decimals: 0 },
 } as const;
 type Column = keyof typeof COLUMNS;
-type Look = Readonly<Record<Column, number>> & { readonly minute: number; /** Handles and file descriptors by their kind. */ readonly kinds: ReadonlyMap<string, number> };
+type Look = Readonly<Record<Column, number>> & {
+  readonly minute: number;
+  /** Handles and file descriptors by their kind. */ readonly kinds: ReadonlyMap<string, number>;
+};
 
 async function main(): Promise<void> {
   await using site = await openSite();
   await using made = await site.database("served");
   if (!("url" in made.connection)) throw new Error("A served database has a URL.");
   const teller = fileURLToPath(new URL("teller.mjs", import.meta.url));
-  await using service = await startServed(site, { environment: { DATABASE_URL: made.connection.url }, nodeArgs: ["--expose-gc", "--import", teller] });
+  await using service = await startServed(site, {
+    environment: { DATABASE_URL: made.connection.url },
+    nodeArgs: ["--expose-gc", "--import", teller],
+  });
   const sql = postgres(made.connection.url, { max: 1, onnotice: () => {} });
-  const traffic = await startTraffic({ url: service.url, nodes: Number(values.nodes), streams: Number(values.streams) });
+  const traffic = await startTraffic({
+    url: service.url,
+    nodes: Number(values.nodes),
+    streams: Number(values.streams),
+  });
   const looks: Look[] = [];
   const begun = performance.now();
   console.log(`soak: npm run soak -- --minutes ${MINUTES} --nodes ${values.nodes} --streams ${values.streams}`);
@@ -59,7 +75,11 @@ async function main(): Promise<void> {
     await delay(LOOK_EVERY_MS);
     const look = { minute: (performance.now() - begun) / 60_000, ...(await lookAt(service, sql)) };
     looks.push(look);
-    console.log(`  ${shown(look.minute)} min: ${Object.entries(COLUMNS).map(([name, { decimals }]) => `${name} ${shown(look[name as Column], decimals)}`).join(", ")}`);
+    console.log(
+      `  ${shown(look.minute)} min: ${Object.entries(COLUMNS)
+        .map(([name, { decimals }]) => `${name} ${shown(look[name as Column], decimals)}`)
+        .join(", ")}`,
+    );
   }
   await traffic.stop();
   console.log(`  done: ${[...traffic.done].map(([what, count]) => `${what} ${count}`).join(", ")}`);
@@ -69,7 +89,19 @@ async function main(): Promise<void> {
 }
 
 async function lookAt({ child, pid }: Served, sql: postgres.Sql): Promise<Omit<Look, "minute">> {
-  const answer = once(child, "message") as Promise<[{ readonly held: { readonly rss: number; readonly heapUsed: number; readonly buffers: number; readonly resources: Readonly<Record<string, number>>; readonly lagMs: number } }]>;
+  const answer = once(child, "message") as Promise<
+    [
+      {
+        readonly held: {
+          readonly rss: number;
+          readonly heapUsed: number;
+          readonly buffers: number;
+          readonly resources: Readonly<Record<string, number>>;
+          readonly lagMs: number;
+        };
+      },
+    ]
+  >;
   child.send("held");
   const [{ held }] = await answer;
   const fds = fdsOf(pid);
@@ -89,7 +121,10 @@ async function lookAt({ child, pid }: Served, sql: postgres.Sql): Promise<Omit<L
     "tables MB": Number(row?.["bytes"]) / MB,
     "dead rows": Number(row?.["dead"]),
     transitions: Number(row?.["transitions"]),
-    kinds: countOf([...Object.entries(held.resources).flatMap(([kind, count]) => Array.from({ length: count }, () => kind)), ...fds.map((kind) => `fd ${kind}`)]),
+    kinds: countOf([
+      ...Object.entries(held.resources).flatMap(([kind, count]) => Array.from({ length: count }, () => kind)),
+      ...fds.map((kind) => `fd ${kind}`),
+    ]),
   };
 }
 
@@ -115,7 +150,10 @@ function fdsOf(pid: number): string[] {
 /** Prints what each column has come to; answers whether nothing that is judged grows. */
 function verdict(looks: readonly Look[]): boolean {
   const half = looks.slice(Math.floor(looks.length / 2));
-  if ((half[0]?.transitions ?? 0) < KEPT_TRANSITIONS) console.log(`  Too short to judge the heap: ${half[0]?.transitions ?? 0} transitions in its first half, of which the service keeps up to ${KEPT_TRANSITIONS}.`);
+  if ((half[0]?.transitions ?? 0) < KEPT_TRANSITIONS)
+    console.log(
+      `  Too short to judge the heap: ${half[0]?.transitions ?? 0} transitions in its first half, of which the service keeps up to ${KEPT_TRANSITIONS}.`,
+    );
   let isFlat = true;
   const rows = (Object.keys(COLUMNS) as Column[]).map((name) => {
     const { judged, decimals } = COLUMNS[name];
@@ -123,10 +161,22 @@ function verdict(looks: readonly Look[]): boolean {
     const grows = rise - ERRORS_MIN * error > GROWTH_MAX * mean;
     if (judged && grows) isFlat = false;
     const all = looks.map((look) => look[name]);
-    return [name, shown(Math.min(...all), decimals), shown(mean, decimals), shown(Math.max(...all), decimals), `${shown(rise, decimals)} ± ${shown(error, decimals)}`, judged ? (grows ? "GROWS" : "flat") : "", curve(all)];
+    return [
+      name,
+      shown(Math.min(...all), decimals),
+      shown(mean, decimals),
+      shown(Math.max(...all), decimals),
+      `${shown(rise, decimals)} ± ${shown(error, decimals)}`,
+      judged ? (grows ? "GROWS" : "flat") : "",
+      curve(all),
+    ];
   });
   printTable(["", "least", "mean of 2nd half", "most", "growth an hour", "verdict", "over time"], rows);
-  if (!isFlat) for (const look of [half[0], half.at(-1)]) console.log(`  at ${shown(look?.minute ?? null)} min: ${[...(look?.kinds ?? [])].map(([kind, count]) => `${kind} ${count}`).join(", ")}`);
+  if (!isFlat)
+    for (const look of [half[0], half.at(-1)])
+      console.log(
+        `  at ${shown(look?.minute ?? null)} min: ${[...(look?.kinds ?? [])].map(([kind, count]) => `${kind} ${count}`).join(", ")}`,
+      );
   console.log(isFlat ? "  Nothing grows." : "  Something grows.");
   return isFlat;
 }

@@ -35,22 +35,28 @@ export async function countStatements(site: Site, { concurrency }: { readonly co
   }
   await sql.end();
   const counts = new Map<string, number>();
-  for (const statement of statementsIn(readFileSync(site.logFile).subarray(from).toString("utf8"))) counts.set(statement, (counts.get(statement) ?? 0) + 1);
-  const rows = [...counts].map(([text, count]) => ({ text, share: count / RUNS })).toSorted((a, b) => b.share - a.share);
+  for (const statement of statementsIn(readFileSync(site.logFile).subarray(from).toString("utf8")))
+    counts.set(statement, (counts.get(statement) ?? 0) + 1);
+  const rows = [...counts]
+    .map(([text, count]) => ({ text, share: count / RUNS }))
+    .toSorted((a, b) => b.share - a.share);
   const total = rows.reduce((sum, { share }) => sum + share, 0);
   const frames = rows.filter(({ text }) => /^(begin|commit)$/.test(text)).reduce((sum, { share }) => sum + share, 0);
-  console.log(`  ${RUNS} runs of six steps: ${total.toFixed(1)} statements a run, ${frames.toFixed(1)} of them begin and commit`);
-  printTable(["statement", "a run"], rows.filter(({ share }) => share >= SHARE_SHOWN_MIN).map(({ text, share }) => [text, share.toFixed(2)]));
+  console.log(
+    `  ${RUNS} runs of six steps: ${total.toFixed(1)} statements a run, ${frames.toFixed(1)} of them begin and commit`,
+  );
+  printTable(
+    ["statement", "a run"],
+    rows.filter(({ share }) => share >= SHARE_SHOWN_MIN).map(({ text, share }) => [text, share.toFixed(2)]),
+  );
 }
 
 /** The statements of a log, shortened to what they do. */
 function statementsIn(log: string): string[] {
-  return log
-    .split(/^(?=\d{4}-\d\d-\d\d )/m)
-    .flatMap((entry) => {
-      const text = /LOG: {2}(?:statement|execute [^:]*): ([\s\S]*)/.exec(entry)?.[1];
-      return text === undefined ? [] : [shortened(text)];
-    });
+  return log.split(/^(?=\d{4}-\d\d-\d\d )/m).flatMap((entry) => {
+    const text = /LOG: {2}(?:statement|execute [^:]*): ([\s\S]*)/.exec(entry)?.[1];
+    return text === undefined ? [] : [shortened(text)];
+  });
 }
 
 function shortened(text: string): string {

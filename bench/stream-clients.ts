@@ -5,16 +5,21 @@
 import { WebSocket } from "ws";
 
 /** What the parent says: who to be, then when each commit was acknowledged. */
-export type ToClients = { readonly be: { readonly url: string; readonly count: number; readonly query: "one for all" | "one each" } } | { readonly commits: readonly (readonly [cursor: number, at: number])[] };
+export type ToClients =
+  | { readonly be: { readonly url: string; readonly count: number; readonly query: "one for all" | "one each" } }
+  | { readonly commits: readonly (readonly [cursor: number, at: number])[] };
 /** What is answered: that all are live; then how long each transition took to each subscriber, in ms. */
-export type FromClients = { readonly live: true } | { readonly p50: number; readonly p99: number; readonly worst: number; readonly missing: number };
+export type FromClients =
+  | { readonly live: true }
+  | { readonly p50: number; readonly p99: number; readonly worst: number; readonly missing: number };
 
 /** Sockets that are opened at a time. */
 const OPENING = 50;
 const CURSOR = /"cursor":"(\d+)"/;
 
 const now = () => performance.timeOrigin + performance.now();
-const documentOf = (name: string) => `subscription ${name} { nodeTransitions { __typename ... on Transition { cursor nodeUuid nodeName sequence from to event at } ... on StreamBookmark { caughtUp } } }`;
+const documentOf = (name: string) =>
+  `subscription ${name} { nodeTransitions { __typename ... on Transition { cursor nodeUuid nodeName sequence from to event at } ... on StreamBookmark { caughtUp } } }`;
 
 /** Cursor → when it came to whom. */
 const arrivals = new Map<number, number[]>();
@@ -31,7 +36,8 @@ function open(url: string, query: string): Promise<void> {
       if (cursor !== undefined) {
         const came = arrivals.get(Number(cursor)) ?? [];
         if (came.push(at) === 1) arrivals.set(Number(cursor), came);
-      } else if (text.includes("connection_ack")) socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: { query } }));
+      } else if (text.includes("connection_ack"))
+        socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: { query } }));
       else if (text.includes('"caughtUp":true')) live();
     });
   });
@@ -62,9 +68,12 @@ process.on("message", (message: ToClients) => {
     count = whom.count;
     return;
   }
-  const latencies = message.commits.flatMap(([cursor, at]) => (arrivals.get(cursor) ?? []).map((came) => Math.max(0, came - at)));
+  const latencies = message.commits.flatMap(([cursor, at]) =>
+    (arrivals.get(cursor) ?? []).map((came) => Math.max(0, came - at)),
+  );
   const sorted = Float64Array.from(latencies).toSorted();
-  const share = (part: number) => sorted[Math.min(sorted.length - 1, Math.ceil(part * sorted.length) - 1)] ?? Number.NaN;
+  const share = (part: number) =>
+    sorted[Math.min(sorted.length - 1, Math.ceil(part * sorted.length) - 1)] ?? Number.NaN;
   tell({ p50: share(0.5), p99: share(0.99), worst: share(1), missing: message.commits.length * count - sorted.length });
 });
 let count = 0;

@@ -36,16 +36,31 @@ const spacingMs = (subscribers: number) => Math.max(25, subscribers * 0.15);
 const WARM_UP = 5;
 const SETTLE_MS = 1_000;
 
-export async function measureStreams(site: Site, { subscribers, events }: { readonly subscribers: readonly number[]; readonly events: number }): Promise<void> {
+export async function measureStreams(
+  site: Site,
+  { subscribers, events }: { readonly subscribers: readonly number[]; readonly events: number },
+): Promise<void> {
   const rows: string[][] = [];
   for (const count of subscribers) {
     for (const way of Object.keys(WAYS) as Way[]) {
       const { p50, p99, worst, cpu, rss, missing } = await measure(site, way, count, events);
-      rows.push([`${count}, ${way}`, shown(p50), shown(p99), shown(worst), shown(cpu), shown(cpu === null ? null : (cpu * 1_000) / count), shown(rss, 0), String(missing)]);
+      rows.push([
+        `${count}, ${way}`,
+        shown(p50),
+        shown(p99),
+        shown(worst),
+        shown(cpu),
+        shown(cpu === null ? null : (cpu * 1_000) / count),
+        shown(rss, 0),
+        String(missing),
+      ]);
     }
   }
   console.log(`  ${events} transitions each, from commit to subscriber`);
-  printTable(["subscribers", "p50 ms", "p99 ms", "worst ms", "CPU ms an event", "CPU µs a delivery", "RSS MB", "missing"], rows);
+  printTable(
+    ["subscribers", "p50 ms", "p99 ms", "worst ms", "CPU ms an event", "CPU µs a delivery", "RSS MB", "missing"],
+    rows,
+  );
 }
 
 interface Figures {
@@ -68,7 +83,11 @@ async function measure(site: Site, way: Way, count: number, events: number): Pro
   }
   const { program, query } = WAYS[way];
   const isBare = program === "bare-broadcast.ts";
-  await using service = await startServed(site, { program, environment: { DATABASE_URL: connection.url, OSTLER_POWER_SECONDS: "0" }, args: isBare ? [connection.url] : [] });
+  await using service = await startServed(site, {
+    program,
+    environment: { DATABASE_URL: connection.url, OSTLER_POWER_SECONDS: "0" },
+    args: isBare ? [connection.url] : [],
+  });
   await using clients = startClients(site);
   clients.tell({ be: { url: `${service.url.replace("http", "ws")}/graphql`, count, query } });
   await clients.answer();
@@ -98,10 +117,16 @@ async function measure(site: Site, way: Way, count: number, events: number): Pro
   clients.tell({ commits });
   const answer = await clients.answer();
   if ("live" in answer) throw new Error("The subscribers have answered out of turn.");
-  return { ...answer, cpu: cpuBefore === null || cpuAfter === null ? null : (cpuAfter - cpuBefore) / events, rss: rssMb(service.pid) };
+  return {
+    ...answer,
+    cpu: cpuBefore === null || cpuAfter === null ? null : (cpuAfter - cpuBefore) / events,
+    rss: rssMb(service.pid),
+  };
 }
 
-function startClients(site: Site): { tell(message: ToClients): void; answer(): Promise<FromClients> } & AsyncDisposable {
+function startClients(
+  site: Site,
+): { tell(message: ToClients): void; answer(): Promise<FromClients> } & AsyncDisposable {
   const child = fork(file("stream-clients.ts"));
   site.watch(child);
   return {

@@ -12,19 +12,30 @@ import type { Served } from "./service.ts";
 import { cpuMs, rssMb } from "./site.ts";
 import type { Site } from "./site.ts";
 
-const MUTATION = "mutation { commissionNodes(input: { nodes: { filter: {} } }) { operation { uuid totalCount } errors { code message } } }";
+const MUTATION =
+  "mutation { commissionNodes(input: { nodes: { filter: {} } }) { operation { uuid totalCount } errors { code message } } }";
 /** What the others ask: one row of the database. */
 const TRIVIAL = "{ nodes(first: 1) { edges { node { name } } } }";
 const ASK_EVERY_MS = 5;
 const QUIET_MS = 2_000;
 const LOOK_EVERY_MS = 100;
 
-export async function measureWholeFleet(site: Site, { nodes, concurrency }: { readonly nodes: number; readonly concurrency: number }): Promise<void> {
+export async function measureWholeFleet(
+  site: Site,
+  { nodes, concurrency }: { readonly nodes: number; readonly concurrency: number },
+): Promise<void> {
   await using made = await site.database("served");
   if (!("url" in made.connection)) throw new Error("A served database has a URL.");
   await using fleet = await openFleet({ connection: made.connection, concurrency: 1 });
   await registerFleet(fleet.engine, nodes);
-  await using service = await startServed(site, { environment: { DATABASE_URL: made.connection.url, OSTLER_PLUGINS: PLUGIN, OSTLER_POWER_SECONDS: "0", OSTLER_CONCURRENCY: String(concurrency) } });
+  await using service = await startServed(site, {
+    environment: {
+      DATABASE_URL: made.connection.url,
+      OSTLER_PLUGINS: PLUGIN,
+      OSTLER_POWER_SECONDS: "0",
+      OSTLER_CONCURRENCY: String(concurrency),
+    },
+  });
   const before = await answersWhile(service, () => delay(QUIET_MS));
   const rssBefore = rssMb(service.pid, "peak");
   const cpuBefore = cpuMs(service.pid);
@@ -33,7 +44,8 @@ export async function measureWholeFleet(site: Site, { nodes, concurrency }: { re
   const during = await answersWhile(service, async () => {
     const data = await post<{ commissionNodes: { operation: { totalCount: number } | null } }>(service, MUTATION);
     admittedMs = performance.now() - begun;
-    if (data.commissionNodes.operation?.totalCount !== nodes) throw new Error(`Not all of ${nodes} nodes were admitted: ${JSON.stringify(data)}`);
+    if (data.commissionNodes.operation?.totalCount !== nodes)
+      throw new Error(`Not all of ${nodes} nodes were admitted: ${JSON.stringify(data)}`);
   });
   const rssAdmitted = rssMb(service.pid, "peak");
   const cpuAdmitted = cpuMs(service.pid);
@@ -44,12 +56,20 @@ export async function measureWholeFleet(site: Site, { nodes, concurrency }: { re
   const rssAll = rssMb(service.pid, "peak");
   const cpuAll = cpuMs(service.pid);
   const cpu = (from: number | null, to: number | null) => shown(from === null || to === null ? null : to - from, 0);
-  console.log(`  ${nodes} nodes by one commissionNodes, ${concurrency} at a time; others ask for a node meanwhile, each answer's wait in ms`);
+  console.log(
+    `  ${nodes} nodes by one commissionNodes, ${concurrency} at a time; others ask for a node meanwhile, each answer's wait in ms`,
+  );
   printTable(
     ["", "ms", "service CPU ms", "peak RSS MB", "others' p50", "p99", "worst"],
     [
       ["at rest", shown(QUIET_MS, 0), "", shown(rssBefore, 0), ...waits(before)],
-      ["until it is answered", shown(admittedMs, 0), cpu(cpuBefore, cpuAdmitted), shown(rssAdmitted, 0), ...waits(during)],
+      [
+        "until it is answered",
+        shown(admittedMs, 0),
+        cpu(cpuBefore, cpuAdmitted),
+        shown(rssAdmitted, 0),
+        ...waits(during),
+      ],
       ["until all are ACTIVE", shown(allMs, 0), cpu(cpuBefore, cpuAll), shown(rssAll, 0), ...waits(after)],
     ],
   );
@@ -81,7 +101,11 @@ async function answersWhile(service: Served, doing: () => Promise<void>): Promis
 }
 
 async function post<Data>({ url }: Served, query: string): Promise<Data> {
-  const response = await fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ query }) });
+  const response = await fetch(`${url}/graphql`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ query }),
+  });
   const { data, errors } = (await response.json()) as { data?: Data; errors?: unknown };
   if (errors !== undefined || data === undefined) throw new Error(`The service answered ${JSON.stringify(errors)}.`);
   return data;

@@ -13,7 +13,9 @@ function main(): void {
     else if (read(url) !== text) stale.push(`docs/${file}`);
   }
   if (stale.length === 0) return;
-  process.stderr.write(`${stale.join(", ")} ${stale.length === 1 ? "is" : "are"} not what the code prints; run \`npm run docs\` and commit.\n`);
+  process.stderr.write(
+    `${stale.join(", ")} ${stale.length === 1 ? "is" : "are"} not what the code prints; run \`npm run docs\` and commit.\n`,
+  );
   process.exitCode = 1;
 }
 

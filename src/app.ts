@@ -38,7 +38,9 @@ export interface Service extends AsyncDisposable {
   readonly engine: Engine;
 }
 
-export const VERSION = (JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }).version;
+export const VERSION = (
+  JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }
+).version;
 
 /**
  * After so long the end waits for no answer of the database any more: over a wire on which nothing comes back, none would
@@ -53,7 +55,9 @@ export async function startService(config: Config, log: Log): Promise<Service> {
   const pool = workers > 0 ? parts.use(createPool({ workers, log })) : undefined;
   const registry = parts.use(await loadPlugins(config.plugins, log, pool));
   const connection = await connectionOf(config, parts, log);
-  const { database, server, engine } = parts.use(await whenThere(config, () => begin(config, { connection, registry, pool }, log), log));
+  const { database, server, engine } = parts.use(
+    await whenThere(config, () => begin(config, { connection, registry, pool }, log), log),
+  );
   log.info({ url: config.role === "engine" ? server.url : `${server.url}/graphql`, role: config.role }, "ready");
   const running = parts.move();
   return {
@@ -90,15 +94,38 @@ async function begin(config: Config, { connection, registry, pool }: Means, log:
   await using parts = new AsyncDisposableStack();
   const database = parts.use(await openMigrated(config, connection, log));
   tellOfConnections(config, database, log);
-  const bell = parts.use(await named(config.listenUrl ?? config.databaseUrl, () => createBell(database, (error) => log.warn({ err: error }, "the doorbell failed; until it is back, new work is found by looking"))));
+  const bell = parts.use(
+    await named(config.listenUrl ?? config.databaseUrl, () =>
+      createBell(database, (error) =>
+        log.warn({ err: error }, "the doorbell failed; until it is back, new work is found by looking"),
+      ),
+    ),
+  );
   const telemetry = parts.use(await createTelemetry({ log, version: VERSION }));
   const { observer } = telemetry;
   // One that only works makes no connections for reads on somebody's behalf.
   const scrape = telemetry.scrapeOf(config.role === "engine" ? database.reader : database.bounded);
-  const working = parts.use(await createEngine({ database, registry, bell, log, observer, ...(pool && { endCalls: () => pool.endCalls() }), works: config.role !== "api", concurrency: config.concurrency, powerSeconds: config.powerSeconds, retentionDays: config.retentionDays }));
+  const working = parts.use(
+    await createEngine({
+      database,
+      registry,
+      bell,
+      log,
+      observer,
+      ...(pool && { endCalls: () => pool.endCalls() }),
+      works: config.role !== "api",
+      concurrency: config.concurrency,
+      powerSeconds: config.powerSeconds,
+      retentionDays: config.retentionDays,
+    }),
+  );
   const engine = telemetry.watch(working);
   if (config.demo) await registerDemonstrationFleet(engine, database.reader, log);
-  const server = parts.use(config.role === "engine" ? await startHealthServer({ ...config, database, metrics: { token: config.token, scrape } }) : await serve(config, { database, registry, bell, engine, observer, scrape }, parts, log));
+  const server = parts.use(
+    config.role === "engine"
+      ? await startHealthServer({ ...config, database, metrics: { token: config.token, scrape } })
+      : await serve(config, { database, registry, bell, engine, observer, scrape }, parts, log),
+  );
   await engine.start();
   const begun = parts.move();
   return { database, server, engine, [Symbol.asyncDispose]: () => begun.disposeAsync() };
@@ -114,12 +141,31 @@ interface Parts {
 }
 
 /** The API on its port, and what it alone needs. */
-async function serve(config: Config, { database, registry, bell, engine, observer, scrape }: Parts, parts: AsyncDisposableStack, log: Log): Promise<RunningServer> {
+async function serve(
+  config: Config,
+  { database, registry, bell, engine, observer, scrape }: Parts,
+  parts: AsyncDisposableStack,
+  log: Log,
+): Promise<RunningServer> {
   const tail = parts.use(await createTail({ database, bell, log, observer }));
   const schema = buildSchema(registry.drivers);
   const text = schemaText(schema);
   const services = { database, registry, engine, tail, version: VERSION, schemaHash: hashOfSchema(text) };
-  return startServer({ host: config.host, port: config.port, token: config.token, origins: config.origins, introspection: config.introspection, bodyBytesMax: config.bodyKb * 1024, requestsMax: config.requests, schema, schemaText: text, services, log, observer, scrape });
+  return startServer({
+    host: config.host,
+    port: config.port,
+    token: config.token,
+    origins: config.origins,
+    introspection: config.introspection,
+    bodyBytesMax: config.bodyKb * 1024,
+    requestsMax: config.requests,
+    schema,
+    schemaText: text,
+    services,
+    log,
+    observer,
+    scrape,
+  });
 }
 
 function tellOfConnections({ role }: Config, database: Database, log: Log): void {
@@ -127,8 +173,15 @@ function tellOfConnections({ role }: Config, database: Database, log: Log): void
   const { readers, snapshots, ...working } = pools;
   const serves = role !== "engine";
   const connections = connectionsTaken(database, serves);
-  log.info({ connections, ...working, ...(serves && { readers, snapshots }), listener: 1, isPooled }, "connections to the database that this replica may take");
-  if (!isPooled && connections > serverConnectionsMax) log.warn({ connections, max_connections: serverConnectionsMax }, "the server takes fewer connections than this replica may want; lower OSTLER_DB_POOL, or raise max_connections");
+  log.info(
+    { connections, ...working, ...(serves && { readers, snapshots }), listener: 1, isPooled },
+    "connections to the database that this replica may take",
+  );
+  if (!isPooled && connections > serverConnectionsMax)
+    log.warn(
+      { connections, max_connections: serverConnectionsMax },
+      "the server takes fewer connections than this replica may want; lower OSTLER_DB_POOL, or raise max_connections",
+    );
 }
 
 /** Where the database is: the server's address, or the embedded one, which is started. */

@@ -71,26 +71,92 @@ interface Variable {
 
 /** Every variable there is. Another one that begins with OSTLER_ is refused: it would be a typing error unnoticed. */
 export const VARIABLES: Readonly<Record<string, Variable>> = {
-  OSTLER_ROLE: { flag: "role", fallback: "all", help: `what this replica does: ${Object.entries(ROLES).map(([role, what]) => `${role} (${what})`).join(", ")}; all but all need DATABASE_URL` },
-  OSTLER_HOST: { flag: "host", fallback: "127.0.0.1", help: "address to listen on; anything but loopback needs OSTLER_TOKEN" },
+  OSTLER_ROLE: {
+    flag: "role",
+    fallback: "all",
+    help: `what this replica does: ${Object.entries(ROLES)
+      .map(([role, what]) => `${role} (${what})`)
+      .join(", ")}; all but all need DATABASE_URL`,
+  },
+  OSTLER_HOST: {
+    flag: "host",
+    fallback: "127.0.0.1",
+    help: "address to listen on; anything but loopback needs OSTLER_TOKEN",
+  },
   OSTLER_PORT: { flag: "port", fallback: "4000", help: "port; the API is at /graphql; 0 takes a free one" },
   OSTLER_DATA: { flag: "data", fallback: "./data", help: "folder of the embedded database" },
-  DATABASE_URL: { flag: "database-url", fallback: "", help: "a PostgreSQL 15 or later, as postgres://user@host/name, with one host; absent: the embedded database" },
-  OSTLER_LISTEN_URL: { flag: "listen-url", fallback: "", help: "the same database without the pooler that DATABASE_URL goes through, for the one connection that listens; absent: DATABASE_URL" },
-  OSTLER_DB_POOL: { flag: "db-pool", fallback: "20", help: `connections that the engine and the API's writes share, ${DB_POOL_MIN} to ${DB_POOL_MAX}; docs/replicas.md tells how many a replica takes in all` },
-  OSTLER_PREPARE: { flag: "prepare", fallback: "auto", help: "auto, on or off: whether statements are prepared; auto prepares them unless DATABASE_URL leads through a pooler; a PgBouncer before 1.21 in transaction mode needs off" },
-  OSTLER_DB_WAIT_SECONDS: { flag: "db-wait-seconds", fallback: "60", help: "how long a start waits for a database that cannot be reached yet, in seconds, up to 3600; 0 waits for none" },
-  OSTLER_PLUGINS: { flag: "plugins", fallback: "fake", help: "driver plugins, separated by commas: bundled names, paths, or installed packages" },
-  OSTLER_TOKEN: { flag: "token", fallback: "", help: "token that callers present as Authorization: Bearer …; at least 16 characters" },
+  DATABASE_URL: {
+    flag: "database-url",
+    fallback: "",
+    help: "a PostgreSQL 15 or later, as postgres://user@host/name, with one host; absent: the embedded database",
+  },
+  OSTLER_LISTEN_URL: {
+    flag: "listen-url",
+    fallback: "",
+    help: "the same database without the pooler that DATABASE_URL goes through, for the one connection that listens; absent: DATABASE_URL",
+  },
+  OSTLER_DB_POOL: {
+    flag: "db-pool",
+    fallback: "20",
+    help: `connections that the engine and the API's writes share, ${DB_POOL_MIN} to ${DB_POOL_MAX}; docs/replicas.md tells how many a replica takes in all`,
+  },
+  OSTLER_PREPARE: {
+    flag: "prepare",
+    fallback: "auto",
+    help: "auto, on or off: whether statements are prepared; auto prepares them unless DATABASE_URL leads through a pooler; a PgBouncer before 1.21 in transaction mode needs off",
+  },
+  OSTLER_DB_WAIT_SECONDS: {
+    flag: "db-wait-seconds",
+    fallback: "60",
+    help: "how long a start waits for a database that cannot be reached yet, in seconds, up to 3600; 0 waits for none",
+  },
+  OSTLER_PLUGINS: {
+    flag: "plugins",
+    fallback: "fake",
+    help: "driver plugins, separated by commas: bundled names, paths, or installed packages",
+  },
+  OSTLER_TOKEN: {
+    flag: "token",
+    fallback: "",
+    help: "token that callers present as Authorization: Bearer …; at least 16 characters",
+  },
   OSTLER_LOG: { flag: "log", fallback: "info", help: `least severe level that is logged: ${LOG_LEVELS.join(", ")}` },
-  OSTLER_INTROSPECTION: { flag: "introspection", fallback: "on", help: "on or off: whether callers may ask what the schema is; when off, GET /schema.graphql is refused too, and errors suggest no names" },
-  OSTLER_ORIGINS: { flag: "origins", fallback: "", help: "origins of other web pages that may talk to the service, separated by commas, as https://console.example; for HTTP and WebSocket" },
+  OSTLER_INTROSPECTION: {
+    flag: "introspection",
+    fallback: "on",
+    help: "on or off: whether callers may ask what the schema is; when off, GET /schema.graphql is refused too, and errors suggest no names",
+  },
+  OSTLER_ORIGINS: {
+    flag: "origins",
+    fallback: "",
+    help: "origins of other web pages that may talk to the service, separated by commas, as https://console.example; for HTTP and WebSocket",
+  },
   OSTLER_BODY_KB: { flag: "body-kb", fallback: "1024", help: "how large a request may be, in KiB, 64 to 65536" },
-  OSTLER_REQUESTS: { flag: "requests", fallback: "64", help: "queries executed at the same time by this process, and as many mutations, 1 to 1024; others wait their turn for up to 5 seconds" },
-  OSTLER_CONCURRENCY: { flag: "concurrency", fallback: "32", help: "nodes worked on at the same time by this process, 1 to 512" },
-  OSTLER_DRIVER_WORKERS: { flag: "driver-workers", fallback: "", help: "processes that steps may keep busy with their drivers at the same time, 1 to 512, each some 25 MB; readings of the power and probes have places besides; absent: as many as OSTLER_CONCURRENCY; 0 runs drivers inside the service, where one that misbehaves harms all of it" },
-  OSTLER_POWER_SECONDS: { flag: "power-seconds", fallback: "60", help: "how often the power of nodes at rest is read, in seconds, up to 86400; 0 switches that off" },
-  OSTLER_RETENTION_DAYS: { flag: "retention-days", fallback: "0", help: "how long transitions are kept, in days, up to 36500; 0 keeps them for ever" },
+  OSTLER_REQUESTS: {
+    flag: "requests",
+    fallback: "64",
+    help: "queries executed at the same time by this process, and as many mutations, 1 to 1024; others wait their turn for up to 5 seconds",
+  },
+  OSTLER_CONCURRENCY: {
+    flag: "concurrency",
+    fallback: "32",
+    help: "nodes worked on at the same time by this process, 1 to 512",
+  },
+  OSTLER_DRIVER_WORKERS: {
+    flag: "driver-workers",
+    fallback: "",
+    help: "processes that steps may keep busy with their drivers at the same time, 1 to 512, each some 25 MB; readings of the power and probes have places besides; absent: as many as OSTLER_CONCURRENCY; 0 runs drivers inside the service, where one that misbehaves harms all of it",
+  },
+  OSTLER_POWER_SECONDS: {
+    flag: "power-seconds",
+    fallback: "60",
+    help: "how often the power of nodes at rest is read, in seconds, up to 86400; 0 switches that off",
+  },
+  OSTLER_RETENTION_DAYS: {
+    flag: "retention-days",
+    fallback: "0",
+    help: "how long transitions are kept, in days, up to 36500; 0 keeps them for ever",
+  },
 };
 
 const TOKEN_LENGTH_MIN = 16;
@@ -104,7 +170,10 @@ const RETENTION_DAYS_MAX = 36_500;
 /** Reads the configuration; flags win over variables. Throws a `ConfigError` that names the variable. */
 export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string[]): Config {
   const unknown = Object.keys(environment).filter((name) => name.startsWith("OSTLER_") && !(name in VARIABLES));
-  if (unknown.length > 0) throw new ConfigError(`There is no variable ${unknown.join(", ")}. There are ${Object.keys(VARIABLES).join(", ")}.`);
+  if (unknown.length > 0)
+    throw new ConfigError(
+      `There is no variable ${unknown.join(", ")}. There are ${Object.keys(VARIABLES).join(", ")}.`,
+    );
   const flags = readFlags(args);
   const value = (name: string): string => {
     const variable = VARIABLES[name];
@@ -112,17 +181,25 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
   };
   const host = value("OSTLER_HOST");
   const token = value("OSTLER_TOKEN") || null;
-  if (token !== null && token.length < TOKEN_LENGTH_MIN) throw new ConfigError(`OSTLER_TOKEN has ${token.length} characters; take at least ${TOKEN_LENGTH_MIN}, at random.`);
+  if (token !== null && token.length < TOKEN_LENGTH_MIN)
+    throw new ConfigError(`OSTLER_TOKEN has ${token.length} characters; take at least ${TOKEN_LENGTH_MIN}, at random.`);
   if (!isLoopback(host) && token === null) {
-    throw new ConfigError(`OSTLER_HOST is ${host}, where others can reach the service, and OSTLER_TOKEN is not set. Set a token, or listen on 127.0.0.1.`);
+    throw new ConfigError(
+      `OSTLER_HOST is ${host}, where others can reach the service, and OSTLER_TOKEN is not set. Set a token, or listen on 127.0.0.1.`,
+    );
   }
   const role = oneOf("OSTLER_ROLE", value("OSTLER_ROLE"), Object.keys(ROLES) as Role[]);
   const databaseUrl = databaseUrlOf("DATABASE_URL", value("DATABASE_URL"));
   if (databaseUrl === null && role !== "all") {
-    throw new ConfigError(`OSTLER_ROLE is ${role}, and DATABASE_URL is not set: the embedded database is this process's own, so no other replica could do the other half of the work. Set DATABASE_URL, or leave the role at all.`);
+    throw new ConfigError(
+      `OSTLER_ROLE is ${role}, and DATABASE_URL is not set: the embedded database is this process's own, so no other replica could do the other half of the work. Set DATABASE_URL, or leave the role at all.`,
+    );
   }
   const listenUrl = databaseUrlOf("OSTLER_LISTEN_URL", value("OSTLER_LISTEN_URL"));
-  if (listenUrl !== null && databaseUrl === null) throw new ConfigError("OSTLER_LISTEN_URL is set, and DATABASE_URL is not: the embedded database needs no other way. Set both, or neither.");
+  if (listenUrl !== null && databaseUrl === null)
+    throw new ConfigError(
+      "OSTLER_LISTEN_URL is set, and DATABASE_URL is not: the embedded database needs no other way. Set both, or neither.",
+    );
   const introspection = oneOf("OSTLER_INTROSPECTION", value("OSTLER_INTROSPECTION"), ["on", "off"]);
   return Object.freeze({
     role,
@@ -142,7 +219,10 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     bodyKb: wholeNumber("OSTLER_BODY_KB", value("OSTLER_BODY_KB"), BODY_KB_MIN, BODY_KB_MAX),
     requests: wholeNumber("OSTLER_REQUESTS", value("OSTLER_REQUESTS"), 1, REQUESTS_MAX),
     concurrency: wholeNumber("OSTLER_CONCURRENCY", value("OSTLER_CONCURRENCY"), 1, CONCURRENCY_MAX),
-    driverWorkers: value("OSTLER_DRIVER_WORKERS") === "" ? null : wholeNumber("OSTLER_DRIVER_WORKERS", value("OSTLER_DRIVER_WORKERS"), 0, CONCURRENCY_MAX),
+    driverWorkers:
+      value("OSTLER_DRIVER_WORKERS") === ""
+        ? null
+        : wholeNumber("OSTLER_DRIVER_WORKERS", value("OSTLER_DRIVER_WORKERS"), 0, CONCURRENCY_MAX),
     powerSeconds: wholeNumber("OSTLER_POWER_SECONDS", value("OSTLER_POWER_SECONDS"), 0, POWER_SECONDS_MAX),
     retentionDays: wholeNumber("OSTLER_RETENTION_DAYS", value("OSTLER_RETENTION_DAYS"), 0, RETENTION_DAYS_MAX),
     demo: flags.demo,
@@ -153,16 +233,25 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
 export function readPlugins(environment: NodeJS.ProcessEnv, args: readonly string[]): readonly string[] {
   const { OSTLER_PLUGINS: variable } = VARIABLES;
   try {
-    const { plugins } = parseArgs({ args: [...args], options: { plugins: { type: "string" } }, allowPositionals: false }).values;
+    const { plugins } = parseArgs({
+      args: [...args],
+      options: { plugins: { type: "string" } },
+      allowPositionals: false,
+    }).values;
     return words(plugins ?? (environment["OSTLER_PLUGINS"] || (variable?.fallback ?? "")));
   } catch (error) {
-    throw new ConfigError(`${messageOf(error).replace(/\.?$/, ".")} \`ostler schema\` takes --plugins, ${variable?.help ?? ""}.`);
+    throw new ConfigError(
+      `${messageOf(error).replace(/\.?$/, ".")} \`ostler schema\` takes --plugins, ${variable?.help ?? ""}.`,
+    );
   }
 }
 
 /** What `ostler help` says. */
 export function helpText(): string {
-  const flags = Object.entries(VARIABLES).map(([name, { flag, fallback, help }]) => `  --${flag} (${name})\n      ${help}${fallback === "" ? "" : `; ${fallback} unless said`}\n`);
+  const flags = Object.entries(VARIABLES).map(
+    ([name, { flag, fallback, help }]) =>
+      `  --${flag} (${name})\n      ${help}${fallback === "" ? "" : `; ${fallback} unless said`}\n`,
+  );
   return `Usage:
   ostler [flags]                    run the service
   ostler migrate [flags]            bring the database of DATABASE_URL to the newest migration, and nothing else
@@ -175,10 +264,17 @@ ${flags.join("")}  --demo
 `;
 }
 
-function readFlags(args: readonly string[]): { readonly values: Readonly<Record<string, string | undefined>>; readonly demo: boolean } {
+function readFlags(args: readonly string[]): {
+  readonly values: Readonly<Record<string, string | undefined>>;
+  readonly demo: boolean;
+} {
   const options = Object.fromEntries(Object.values(VARIABLES).map(({ flag }) => [flag, { type: "string" as const }]));
   try {
-    const { demo, ...values } = parseArgs({ args: [...args], options: { ...options, demo: { type: "boolean" } }, allowPositionals: false }).values as Record<string, string | boolean | undefined>;
+    const { demo, ...values } = parseArgs({
+      args: [...args],
+      options: { ...options, demo: { type: "boolean" } },
+      allowPositionals: false,
+    }).values as Record<string, string | boolean | undefined>;
     return { values: values as Record<string, string | undefined>, demo: demo === true };
   } catch (error) {
     const flags = Object.values(VARIABLES).map(({ flag }) => `--${flag}`);
@@ -188,7 +284,8 @@ function readFlags(args: readonly string[]): { readonly values: Readonly<Record<
 
 function wholeNumber(name: string, text: string, least: number, most: number): number {
   const number = Number(text);
-  if (!/^\d+$/.test(text) || number < least || number > most) throw new ConfigError(`${name} is ${JSON.stringify(text)}; it is a whole number from ${least} to ${most}.`);
+  if (!/^\d+$/.test(text) || number < least || number > most)
+    throw new ConfigError(`${name} is ${JSON.stringify(text)}; it is a whole number from ${least} to ${most}.`);
   return number;
 }
 
@@ -204,11 +301,22 @@ function databaseUrlOf(name: string, text: string): string | null {
   const [, authority] = /^postgres(?:ql)?:\/\/([^/?#]*)/.exec(text) ?? [];
   if (authority === undefined) throw new ConfigError(`${name} does not begin with postgres://.`);
   const host = authority.slice(authority.lastIndexOf("@") + 1);
-  if (host.includes(",")) throw new ConfigError(`${name} names several hosts. Name one that leads to whoever takes writes: a name, a floating address or a proxy.`);
-  if (host.includes("%")) throw new ConfigError(`${name} names the path of a socket. Name a host, as postgres://user@127.0.0.1/name.`);
-  if (/^(:\d*)?$/.test(host)) throw new ConfigError(`${name} names no host. Name it before the database, as postgres://user@127.0.0.1/name.`);
-  if (!isUrl(text)) throw new ConfigError(`${name} cannot be read. Write what has a meaning in an address as its code, in a password above all: / as %2F, ? as %3F, # as %23, % as %25.`);
-  if (new URL(text).searchParams.has("host")) throw new ConfigError(`${name} has a host among its parameters. Name it before the database, as postgres://user@127.0.0.1/name; a socket is not taken.`);
+  if (host.includes(","))
+    throw new ConfigError(
+      `${name} names several hosts. Name one that leads to whoever takes writes: a name, a floating address or a proxy.`,
+    );
+  if (host.includes("%"))
+    throw new ConfigError(`${name} names the path of a socket. Name a host, as postgres://user@127.0.0.1/name.`);
+  if (/^(:\d*)?$/.test(host))
+    throw new ConfigError(`${name} names no host. Name it before the database, as postgres://user@127.0.0.1/name.`);
+  if (!isUrl(text))
+    throw new ConfigError(
+      `${name} cannot be read. Write what has a meaning in an address as its code, in a password above all: / as %2F, ? as %3F, # as %23, % as %25.`,
+    );
+  if (new URL(text).searchParams.has("host"))
+    throw new ConfigError(
+      `${name} has a host among its parameters. Name it before the database, as postgres://user@127.0.0.1/name; a socket is not taken.`,
+    );
   return text;
 }
 
@@ -225,13 +333,19 @@ function isUrl(text: string): boolean {
 
 /** Words that commas separate. */
 function words(text: string): string[] {
-  return text.split(",").map((word) => word.trim()).filter((word) => word !== "");
+  return text
+    .split(",")
+    .map((word) => word.trim())
+    .filter((word) => word !== "");
 }
 
 /** An origin as browsers write it: without a path, and without a port that its scheme implies. */
 function originOf(text: string): string {
   const { origin, href } = URL.canParse(text) ? new URL(text) : { origin: "", href: text };
-  if (!/^https?:/.test(origin) || href !== `${origin}/`) throw new ConfigError(`OSTLER_ORIGINS has ${JSON.stringify(text)}; an origin is a scheme, a name and perhaps a port, as https://console.example.`);
+  if (!/^https?:/.test(origin) || href !== `${origin}/`)
+    throw new ConfigError(
+      `OSTLER_ORIGINS has ${JSON.stringify(text)}; an origin is a scheme, a name and perhaps a port, as https://console.example.`,
+    );
   return origin;
 }
 
@@ -243,7 +357,12 @@ export function isLoopback(host: string): boolean {
 /** The configuration without its secrets, for the log. */
 export function shownConfig(config: Config): Record<string, unknown> {
   const { token, databaseUrl, listenUrl, ...open } = config;
-  return { ...open, token: token === null ? null : "***", databaseUrl: databaseUrl && urlWithoutSecrets(databaseUrl), listenUrl: listenUrl && urlWithoutSecrets(listenUrl) };
+  return {
+    ...open,
+    token: token === null ? null : "***",
+    databaseUrl: databaseUrl && urlWithoutSecrets(databaseUrl),
+    listenUrl: listenUrl && urlWithoutSecrets(listenUrl),
+  };
 }
 
 /** Where a database is, without its password and without its parameters, which may hold one too. */

@@ -28,6 +28,7 @@ export async function registerDemonstrationFleet(engine: Engine, reader: Reader,
   await engine.createCluster(CALLER, { name: "oslo", variables: { image: "debian-12" } });
   const nodes = [...fleet("berlin", 12, "1"), ...fleet("oslo", 8, "2")];
   const { refusals } = await engine.registerNodes(CALLER, nodes);
-  if (refusals.length > 0) throw new Error(`The demonstration fleet needs the fake driver: ${refusals[0]?.message ?? ""}`);
+  if (refusals.length > 0)
+    throw new Error(`The demonstration fleet needs the fake driver: ${refusals[0]?.message ?? ""}`);
   log.info({ nodes: nodes.length, clusters: ["berlin", "oslo"] }, "demonstration fleet registered");
 }

@@ -44,7 +44,8 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   CLUSTER_LOCKED: "409: an operation on the cluster is deploying or stopping.",
   STALE_REVISION: "409: `ifRevision` is out of date, or what would be done is no longer what `planHash` says.",
   IDEMPOTENCY_MISMATCH: "409: the idempotency key was used with another input.",
-  INTERRUPTED: "409: the process ended under a step that must not be run twice; restart it when you know how far it came.",
+  INTERRUPTED:
+    "409: the process ended under a step that must not be run twice; restart it when you know how far it came.",
   CAPACITY: "429: a limit is reached; try later.",
   BACKEND_FAILED: "502: the driver, BMC or agent failed.",
   TIMEOUT: "504: the driver, BMC or agent did not answer in time.",
@@ -53,17 +54,21 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
 
 /** What a request as a whole may be answered with, in GraphQL's own `errors` as `extensions.code`: all that there are. */
 export const REQUEST_ERRORS = {
-  BAD_REQUEST: "The request is no GraphQL request, or one that is not taken in this way: its method, its type, its size, a batch, a page of another origin.",
+  BAD_REQUEST:
+    "The request is no GraphQL request, or one that is not taken in this way: its method, its type, its size, a batch, a page of another origin.",
   GRAPHQL_PARSE_FAILED: "The document has an error of syntax.",
   GRAPHQL_VALIDATION_FAILED: "The document does not fit the schema.",
   BAD_USER_INPUT: "A variable or an argument has a value that cannot be meant.",
-  LIMIT_EXCEEDED: "The request asks for more than is allowed: `limit` says of what, `max` how much is allowed, `requested` how much was asked, where that is known.",
+  LIMIT_EXCEEDED:
+    "The request asks for more than is allowed: `limit` says of what, `max` how much is allowed, `requested` how much was asked, where that is known.",
   UNAUTHENTICATED: "The token is missing, or is not the right one.",
   FORBIDDEN: "The caller may not ask this.",
   NOT_FOUND: "What a stream is asked of does not exist.",
-  CURSOR_EXPIRED: "What follows the cursor is not kept any more, or the cursor is not of this log; `cursor` is the earliest that is good.",
+  CURSOR_EXPIRED:
+    "What follows the cursor is not kept any more, or the cursor is not of this log; `cursor` is the earliest that is good.",
   CAPACITY: "More at a time than one connection, or the service, may have. Nothing was done; send it again later.",
-  SHUTTING_DOWN: "The process ended before the answer was there. Whether the request took effect is not known: send it again with the same idempotency key.",
+  SHUTTING_DOWN:
+    "The process ended before the answer was there. Whether the request took effect is not known: send it again with the same idempotency key.",
   INTERNAL: "A fault of ours. The log has the cause under `requestId`.",
 } as const;
 

@@ -13,7 +13,16 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 
 /** `to`: where the lines go. */
 export function createLog(level: LogLevel, to: DestinationStream = pino.destination({ dest: 2, sync: true })): Log {
-  return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime, serializers: { err: errorToLog }, mixin: loggedHere }, to);
+  return pino(
+    {
+      level,
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      serializers: { err: errorToLog },
+      mixin: loggedHere,
+    },
+    to,
+  );
 }
 
 /** What lines have in common that are written on behalf of one request. */
@@ -58,5 +67,9 @@ const LEFT_OUT = new Set(["params", "parameters", "args", "detail", "client"]);
 function withoutValues(told: unknown, values: readonly string[]): unknown {
   if (typeof told === "string") return values.reduce((text, value) => text.replaceAll(value, ""), told);
   if (told === null || typeof told !== "object" || !("stack" in told)) return told;
-  return Object.fromEntries(Object.entries(told).filter(([key]) => !LEFT_OUT.has(key)).map(([key, member]) => [key, withoutValues(member, values)]));
+  return Object.fromEntries(
+    Object.entries(told)
+      .filter(([key]) => !LEFT_OUT.has(key))
+      .map(([key, member]) => [key, withoutValues(member, values)]),
+  );
 }

@@ -69,7 +69,9 @@ async function serve(args: readonly string[]): Promise<void> {
     );
   };
   // Left behind by a driver or a library, long after whoever waited for it has gone: worth a line, not the process.
-  process.on("unhandledRejection", (error) => log.error({ err: error }, "a promise was rejected and nobody had waited for it"));
+  process.on("unhandledRejection", (error) =>
+    log.error({ err: error }, "a promise was rejected and nobody had waited for it"),
+  );
   // Before the start, which may wait for its database: the first process of a container has no other answer to a signal.
   process.on("SIGTERM", end);
   process.on("SIGINT", end);

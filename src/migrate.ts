@@ -14,11 +14,23 @@ const SILENT: Bell = { ring() {}, onRing: () => () => {}, async [Symbol.asyncDis
 
 export async function migrateOnly(config: Config, log: Log): Promise<void> {
   const { databaseUrl: url } = config;
-  if (url === null) throw new ConfigError("DATABASE_URL is not set. Set it to the database to migrate; the embedded one is migrated by each start.");
+  if (url === null)
+    throw new ConfigError(
+      "DATABASE_URL is not set. Set it to the database to migrate; the embedded one is migrated by each start.",
+    );
   const migrate = async () => {
     await using database = await openMigrated(config, { url }, log);
     // The queue makes its own tables when it is created.
-    const queue = await database.inTurn(() => createQueue({ connection: database.connection, bell: SILENT, log, concurrency: 1, connectionsMax: 1, supervises: false }));
+    const queue = await database.inTurn(() =>
+      createQueue({
+        connection: database.connection,
+        bell: SILENT,
+        log,
+        concurrency: 1,
+        connectionsMax: 1,
+        supervises: false,
+      }),
+    );
     await queue.stop(0);
   };
   await whenThere(config, migrate, log);

@@ -103,7 +103,12 @@ export interface Observer {
   /** A run has ended, in `state`; `seconds` from its beginning. Told after the commit. */
   runEnded(run: RunAbout & { readonly startedAt: Date | null }, state: string): void;
   /** An operation has its final state. Told after the commit. */
-  operationEnded(operation: { readonly operationId: string; readonly kind: string; readonly state: string; readonly createdAt: Date }): void;
+  operationEnded(operation: {
+    readonly operationId: string;
+    readonly kind: string;
+    readonly state: string;
+    readonly createdAt: Date;
+  }): void;
   /** A write was refused, because another process has claimed the run since. */
   fenced(run: Pick<RunAbout, "runId"> & Partial<RunAbout>): void;
   /** This process has taken a job of the queue (1), or has done with it (-1). */

@@ -17,7 +17,8 @@ const NOT_PERMITTED = "42501";
 /** Processes are started in any order: one that is there before its server waits for it. Work that loses it in its middle begins anew. */
 export function whenThere<T>(config: Config, work: () => Promise<T>, log: Log): Promise<T> {
   const seconds = config.databaseUrl === null ? 0 : config.dbWaitSeconds;
-  const onWait = (error: unknown) => log.warn({ err: rootOf(error), seconds }, "the database cannot be reached yet; it is tried again");
+  const onWait = (error: unknown) =>
+    log.warn({ err: rootOf(error), seconds }, "the database cannot be reached yet; it is tried again");
   return untilThere(() => named(config.databaseUrl, work), seconds, onWait);
 }
 
@@ -26,10 +27,25 @@ export async function openMigrated(config: Config, connection: Connection, log: 
   await using parts = new AsyncDisposableStack();
   const listenAt = config.listenUrl === null ? {} : { listenAt: { url: config.listenUrl } };
   const onTurn = () => log.warn("another replica is starting on this database; this one waits for its turn");
-  const database = parts.use(await openDatabase({ connection, ...listenAt, connectionsMax: config.dbPool, prepare: config.prepare, turnWaitSeconds: Math.max(config.dbWaitSeconds, TURN_WAIT_SECONDS_MIN), onTurn }));
-  const { made, unknown } = await migrateDatabase(connection, (tried) => log.warn({ tried }, "a migration waits for a table that is in use; it is tried again"));
+  const database = parts.use(
+    await openDatabase({
+      connection,
+      ...listenAt,
+      connectionsMax: config.dbPool,
+      prepare: config.prepare,
+      turnWaitSeconds: Math.max(config.dbWaitSeconds, TURN_WAIT_SECONDS_MIN),
+      onTurn,
+    }),
+  );
+  const { made, unknown } = await migrateDatabase(connection, (tried) =>
+    log.warn({ tried }, "a migration waits for a table that is in use; it is tried again"),
+  );
   if (made.length > 0) log.info({ migrations: made }, "the database was brought to the newest migration");
-  if (unknown.length > 0) log.warn({ migrations: unknown }, "the database is newer than this release; a newer one has migrated it, and this one goes on");
+  if (unknown.length > 0)
+    log.warn(
+      { migrations: unknown },
+      "the database is newer than this release; a newer one has migrated it, and this one goes on",
+    );
   parts.move();
   return database;
 }
@@ -42,7 +58,10 @@ export async function named<T>(url: string | null, work: () => Promise<T>): Prom
   try {
     return await work();
   } catch (error) {
-    const sentence = error instanceof Unserved ? undefined : sentenceOf(error, url === null ? "The embedded database" : `The database ${urlWithoutSecrets(url)}`);
+    const sentence =
+      error instanceof Unserved
+        ? undefined
+        : sentenceOf(error, url === null ? "The embedded database" : `The database ${urlWithoutSecrets(url)}`);
     throw sentence === undefined ? error : new Unserved(sentence, { cause: error });
   }
 }
@@ -51,7 +70,8 @@ function sentenceOf(error: unknown, database: string): string | undefined {
   const why = messageOf(rootOf(error)).replace(/\.?$/, ".");
   if (isConnectionLoss(error)) return `${database} is not available: ${why}`;
   const state = sqlState(error);
-  if (state === NOT_PERMITTED) return `${database} does not let this role do what is needed: ${why} Let the role own the database, or let its owner run \`npm run migrate\` and grant the rights that docs/replicas.md lists.`;
+  if (state === NOT_PERMITTED)
+    return `${database} does not let this role do what is needed: ${why} Let the role own the database, or let its owner run \`npm run migrate\` and grant the rights that docs/replicas.md lists.`;
   return state === undefined ? undefined : `${database} refuses: ${why}`;
 }
 

@@ -16,7 +16,11 @@ import { serviceUnderTest } from "./support/service.ts";
 const HOUSE = fileURLToPath(new URL("..", import.meta.url));
 const TOKEN = "a token for the page";
 const page = readFileSync(join(HOUSE, "docs/clients.md"), "utf8");
-const blocks = [...page.matchAll(/^```(\w+)\n([\s\S]*?)^```$/gm)].map(([, language = "", text = ""]) => ({ language, text, file: /^(?:\/\/|#) (\S+\.\w+)\n/.exec(text)?.[1] }));
+const blocks = [...page.matchAll(/^```(\w+)\n([\s\S]*?)^```$/gm)].map(([, language = "", text = ""]) => ({
+  language,
+  text,
+  file: /^(?:\/\/|#) (\S+\.\w+)\n/.exec(text)?.[1],
+}));
 const programs = blocks.flatMap(({ text, file }) => (file === undefined ? [] : [{ file, text }]));
 
 const ostler = await serviceUnderTest({ token: TOKEN });
@@ -35,12 +39,33 @@ interface Language {
 
 const GO = join(folder, "go/example");
 const LANGUAGES: readonly Language[] = [
-  { name: "TypeScript", tool: [process.execPath, "--version"], commands: { list: [process.execPath, "list.ts"], commission: [process.execPath, "commission.ts"], follow: [process.execPath, "follow.ts"] } },
-  { name: "Python", tool: ["python3", "--version"], commands: { list: ["python3", "list.py"], commission: ["python3", "commission.py"], follow: ["python3", "follow.py"] } },
-  { name: "Go", tool: ["go", "version"], commands: { list: [GO, "list"], commission: [GO, "commission"], follow: [GO, "follow"] } },
+  {
+    name: "TypeScript",
+    tool: [process.execPath, "--version"],
+    commands: {
+      list: [process.execPath, "list.ts"],
+      commission: [process.execPath, "commission.ts"],
+      follow: [process.execPath, "follow.ts"],
+    },
+  },
+  {
+    name: "Python",
+    tool: ["python3", "--version"],
+    commands: {
+      list: ["python3", "list.py"],
+      commission: ["python3", "commission.py"],
+      follow: ["python3", "follow.py"],
+    },
+  },
+  {
+    name: "Go",
+    tool: ["go", "version"],
+    commands: { list: [GO, "list"], commission: [GO, "commission"], follow: [GO, "follow"] },
+  },
 ];
 
-const isHere = ([command, ...args]: readonly [string, ...string[]]) => spawnSync(command, args, { stdio: "ignore" }).status === 0;
+const isHere = ([command, ...args]: readonly [string, ...string[]]) =>
+  spawnSync(command, args, { stdio: "ignore" }).status === 0;
 const environment = (url = ostler.url) => ({ ...process.env, OSTLER_URL: `${url}/graphql`, OSTLER_TOKEN: TOKEN });
 
 async function output([command, ...args]: readonly [string, ...string[]], ...more: readonly string[]): Promise<string> {
@@ -52,7 +77,10 @@ const NAMES = Array.from({ length: 105 }, (_, index) => `berlin-${String(index +
 
 beforeAll(async () => {
   await ostler.register(NAMES, { delayMs: 5, waitSeconds: 0.05 });
-  await ostler.query("mutation Found($names: [String!]!) { createCluster(input: { name: \"berlin\", nodes: { names: $names } }) { errors { message } } }", { names: NAMES });
+  await ostler.query(
+    'mutation Found($names: [String!]!) { createCluster(input: { name: "berlin", nodes: { names: $names } }) { errors { message } } }',
+    { names: NAMES },
+  );
   await installClient(folder, ["graphql-ws", "graphql", "@types/node", "undici-types"]);
   for (const { file, text } of programs) {
     const path = join(folder, file.endsWith(".go") ? "go" : ".", file);
@@ -61,12 +89,29 @@ beforeAll(async () => {
   }
   if (isHere(["go", "version"])) {
     writeFileSync(join(folder, "go/go.mod"), "module example\n\ngo 1.18\n");
-    await promisify(execFile)("go", ["build", "-o", GO, "."], { cwd: join(folder, "go"), env: { ...process.env, GOFLAGS: "", GOTOOLCHAIN: "local", GOCACHE: join(folder, "cache") } });
+    await promisify(execFile)("go", ["build", "-o", GO, "."], {
+      cwd: join(folder, "go"),
+      env: { ...process.env, GOFLAGS: "", GOTOOLCHAIN: "local", GOCACHE: join(folder, "cache") },
+    });
   }
 }, 120_000);
 
 test("the page has every program that is run here, and no other", () => {
-  expect(programs.map(({ file }) => file)).toEqual(["list.sh", "commission.sh", "ask.ts", "list.ts", "commission.ts", "follow.ts", "same-schema.ts", "ostler.py", "list.py", "commission.py", "follow.py", "ostler.go", "main.go"]);
+  expect(programs.map(({ file }) => file)).toEqual([
+    "list.sh",
+    "commission.sh",
+    "ask.ts",
+    "list.ts",
+    "commission.ts",
+    "follow.ts",
+    "same-schema.ts",
+    "ostler.py",
+    "list.py",
+    "commission.py",
+    "follow.py",
+    "ostler.go",
+    "main.go",
+  ]);
 });
 
 describe.each(LANGUAGES)("in $name", ({ tool, commands }) => {
@@ -74,7 +119,12 @@ describe.each(LANGUAGES)("in $name", ({ tool, commands }) => {
 
   test("a list is read to its end", async ({ skip }) => {
     if (!isHere(tool)) skip(`${tool[0]} is not here`);
-    expect((await output(commands.list)).trim().split("\n").map((line) => line.split(" ")[0])).toEqual(NAMES);
+    expect(
+      (await output(commands.list))
+        .trim()
+        .split("\n")
+        .map((line) => line.split(" ")[0]),
+    ).toEqual(NAMES);
   });
 
   test("a verb is asked for, waited for, and refused with what there is to know", async ({ skip }) => {
@@ -100,8 +150,12 @@ describe.each(LANGUAGES)("in $name", ({ tool, commands }) => {
       const start = Number(/as of (\d+)$/.exec(lines[0] ?? "")?.[1]);
       const names = await ostler.register(4, { delayMs: 5, waitSeconds: 0.05 });
       await ostler.commission(names);
-      await eventually("it knows", () => names.every((name) => lines.some((line) => new RegExp(`^\\d+ ${name} \\w+ -> ACTIVE$`).test(line))));
-      expect(lines.slice(1).map((line) => Number.parseInt(line, 10))).toEqual(lines.slice(1).map((_, index) => start + index + 1));
+      await eventually("it knows", () =>
+        names.every((name) => lines.some((line) => new RegExp(`^\\d+ ${name} \\w+ -> ACTIVE$`).test(line))),
+      );
+      expect(lines.slice(1).map((line) => Number.parseInt(line, 10))).toEqual(
+        lines.slice(1).map((_, index) => start + index + 1),
+      );
       expect(cuts).toBeGreaterThan(0);
     } finally {
       child.kill();
@@ -114,7 +168,9 @@ describe("with curl", () => {
 
   test("a page is read", async ({ skip }) => {
     if (!isHere(CURL)) skip("curl is not here");
-    const { data } = JSON.parse(await output(["sh", "list.sh"])) as { data: { nodes: { edges: { node: { name: string } }[]; pageInfo: { hasNextPage: boolean } } } };
+    const { data } = JSON.parse(await output(["sh", "list.sh"])) as {
+      data: { nodes: { edges: { node: { name: string } }[]; pageInfo: { hasNextPage: boolean } } };
+    };
     expect(data.nodes.edges.map((edge) => edge.node.name)).toEqual(NAMES.slice(0, 2));
     expect(data.nodes.pageInfo.hasNextPage).toBe(true);
   });
@@ -131,33 +187,72 @@ describe("with curl", () => {
 
 describe("the schema", () => {
   test("is known by its hash, and where it is another the requests that do not fit are found", async () => {
-    const served = await (await fetch(`${ostler.url}/schema.graphql`, { headers: { authorization: `Bearer ${TOKEN}` } })).text();
+    const served = await (
+      await fetch(`${ostler.url}/schema.graphql`, { headers: { authorization: `Bearer ${TOKEN}` } })
+    ).text();
     const { service } = await ostler.query<{ service: { schemaHash: string } }>("{ service { schemaHash } }");
     expect(service.schemaHash).toBe(createHash("sha256").update(served).digest("hex").slice(0, 16));
     writeFileSync(join(folder, "served.graphql"), served);
     writeFileSync(join(folder, "older.graphql"), served.replace("type Query {", "type Query {\n  old: Int"));
-    const check = (file: string) => output([process.execPath, "same-schema.ts"], file, "{ old }", "{ viewer { subject } }");
+    const check = (file: string) =>
+      output([process.execPath, "same-schema.ts"], file, "{ old }", "{ viewer { subject } }");
     expect(await check("served.graphql")).toBe("[]\n");
     expect(await check("older.graphql")).toContain('Cannot query field "old" on type "Query".');
   });
 
   test("is typed by the settings that the page gives, which are those that are tested", () => {
-    const [codegen, editor] = blocks.filter(({ language }) => language === "json").map(({ text }) => JSON.parse(text) as { schema: string });
-    expect(codegen).toEqual(JSON.parse(readFileSync(join(HOUSE, "test/clients/projects/codegen/codegen.json"), "utf8")));
+    const [codegen, editor] = blocks
+      .filter(({ language }) => language === "json")
+      .map(({ text }) => JSON.parse(text) as { schema: string });
+    expect(codegen).toEqual(
+      JSON.parse(readFileSync(join(HOUSE, "test/clients/projects/codegen/codegen.json"), "utf8")),
+    );
     expect(editor?.schema).toBe("node_modules/ostler-client/schema.graphql");
     expect(existsSync(join(folder, editor?.schema ?? ""))).toBe(true);
     const tada = blocks.find(({ text }) => text.includes("initGraphQLTada"))?.text ?? "none";
     expect(readFileSync(join(HOUSE, "test/clients/projects/tada/graphql.ts"), "utf8")).toContain(tada);
-    const { customScalarTypes } = JSON.parse(readFileSync(join(HOUSE, "test/clients/projects/relay/relay.config.json"), "utf8")) as { customScalarTypes: object };
-    expect(page).toContain(`"customScalarTypes": ${JSON.stringify(customScalarTypes).replaceAll(/([{:,])/g, "$1 ").replace("}", " }")}`);
-    expect(readFileSync(join(HOUSE, "test/clients/apollo.ts"), "utf8")).toContain("new InMemoryCache({ possibleTypes, typePolicies: { Subscription: { fields: { nodeTransitions: { merge: false } } } } })");
-    expect(page).toContain("new InMemoryCache({ possibleTypes, typePolicies: { Subscription: { fields: { nodeTransitions: { merge: false } } } } })");
+    const { customScalarTypes } = JSON.parse(
+      readFileSync(join(HOUSE, "test/clients/projects/relay/relay.config.json"), "utf8"),
+    ) as { customScalarTypes: object };
+    expect(page).toContain(
+      `"customScalarTypes": ${JSON.stringify(customScalarTypes)
+        .replaceAll(/([{:,])/g, "$1 ")
+        .replace("}", " }")}`,
+    );
+    expect(readFileSync(join(HOUSE, "test/clients/apollo.ts"), "utf8")).toContain(
+      "new InMemoryCache({ possibleTypes, typePolicies: { Subscription: { fields: { nodeTransitions: { merge: false } } } } })",
+    );
+    expect(page).toContain(
+      "new InMemoryCache({ possibleTypes, typePolicies: { Subscription: { fields: { nodeTransitions: { merge: false } } } } })",
+    );
   });
 });
 
 test("the programs in TypeScript pass its strictest checks", async () => {
   const files = programs.flatMap(({ file }) => (file.endsWith(".ts") ? [file] : []));
-  const options = ["--noEmit", "--strict", "--exactOptionalPropertyTypes", "--noUncheckedIndexedAccess", "--noPropertyAccessFromIndexSignature", "--module", "nodenext", "--target", "es2024", "--lib", "es2024", "--types", "node", "--allowImportingTsExtensions"];
-  const said = await promisify(execFile)(process.execPath, [join(HOUSE, "node_modules/typescript/bin/tsc"), ...options, ...files], { cwd: folder }).then(() => "", ({ stdout }: { stdout: string }) => stdout);
+  const options = [
+    "--noEmit",
+    "--strict",
+    "--exactOptionalPropertyTypes",
+    "--noUncheckedIndexedAccess",
+    "--noPropertyAccessFromIndexSignature",
+    "--module",
+    "nodenext",
+    "--target",
+    "es2024",
+    "--lib",
+    "es2024",
+    "--types",
+    "node",
+    "--allowImportingTsExtensions",
+  ];
+  const said = await promisify(execFile)(
+    process.execPath,
+    [join(HOUSE, "node_modules/typescript/bin/tsc"), ...options, ...files],
+    { cwd: folder },
+  ).then(
+    () => "",
+    ({ stdout }: { stdout: string }) => stdout,
+  );
   expect(said).toBe("");
 });

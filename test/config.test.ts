@@ -18,7 +18,29 @@ function refusalOf(environment: Record<string, string>, args: readonly string[] 
 
 describe("without anything set", () => {
   test("the service listens on this machine alone, with an embedded database and the fake driver", () => {
-    expect(readConfig({}, [])).toEqual({ role: "all", host: "127.0.0.1", port: 4000, data: resolve("./data"), databaseUrl: null, listenUrl: null, dbPool: 20, prepare: "auto", dbWaitSeconds: 60, plugins: ["fake"], token: null, log: "info", introspection: true, origins: [], bodyKb: 1024, requests: 64, concurrency: 32, driverWorkers: null, powerSeconds: 60, retentionDays: 0, demo: false });
+    expect(readConfig({}, [])).toEqual({
+      role: "all",
+      host: "127.0.0.1",
+      port: 4000,
+      data: resolve("./data"),
+      databaseUrl: null,
+      listenUrl: null,
+      dbPool: 20,
+      prepare: "auto",
+      dbWaitSeconds: 60,
+      plugins: ["fake"],
+      token: null,
+      log: "info",
+      introspection: true,
+      origins: [],
+      bodyKb: 1024,
+      requests: 64,
+      concurrency: 32,
+      driverWorkers: null,
+      powerSeconds: 60,
+      retentionDays: 0,
+      demo: false,
+    });
   });
 
   test("the configuration cannot be changed afterwards", () => {
@@ -27,34 +49,166 @@ describe("without anything set", () => {
   });
 
   test("a variable that is set to nothing is as if it were not set", () => {
-    expect(readConfig(Object.fromEntries(Object.keys(VARIABLES).map((name) => [name, ""])), [])).toEqual(readConfig({}, []));
+    expect(readConfig(Object.fromEntries(Object.keys(VARIABLES).map((name) => [name, ""])), [])).toEqual(
+      readConfig({}, []),
+    );
   });
 
   test("variables of others do not matter", () => {
-    expect(readConfig({ PATH: "/bin", PORT: "1", NODE_OPTIONS: "x", ostler_port: "1" }, [])).toEqual(readConfig({}, []));
+    expect(readConfig({ PATH: "/bin", PORT: "1", NODE_OPTIONS: "x", ostler_port: "1" }, [])).toEqual(
+      readConfig({}, []),
+    );
   });
 });
 
 describe("each variable", () => {
   test.each([
-    { name: "OSTLER_HOST", value: "::1", flag: "host", other: "localhost", field: "host", read: "::1", readOther: "localhost" },
+    {
+      name: "OSTLER_HOST",
+      value: "::1",
+      flag: "host",
+      other: "localhost",
+      field: "host",
+      read: "::1",
+      readOther: "localhost",
+    },
     { name: "OSTLER_PORT", value: "0", flag: "port", other: "65535", field: "port", read: 0, readOther: 65_535 },
-    { name: "OSTLER_DATA", value: "/var/lib/ostler", flag: "data", other: "there", field: "data", read: "/var/lib/ostler", readOther: resolve("there") },
-    { name: "DATABASE_URL", value: "postgres://o@db/ostler", flag: "database-url", other: "postgresql://o@db2/x", field: "databaseUrl", read: "postgres://o@db/ostler", readOther: "postgresql://o@db2/x" },
+    {
+      name: "OSTLER_DATA",
+      value: "/var/lib/ostler",
+      flag: "data",
+      other: "there",
+      field: "data",
+      read: "/var/lib/ostler",
+      readOther: resolve("there"),
+    },
+    {
+      name: "DATABASE_URL",
+      value: "postgres://o@db/ostler",
+      flag: "database-url",
+      other: "postgresql://o@db2/x",
+      field: "databaseUrl",
+      read: "postgres://o@db/ostler",
+      readOther: "postgresql://o@db2/x",
+    },
     { name: "OSTLER_DB_POOL", value: "4", flag: "db-pool", other: "200", field: "dbPool", read: 4, readOther: 200 },
-    { name: "OSTLER_PREPARE", value: "on", flag: "prepare", other: "off", field: "prepare", read: "on", readOther: "off" },
-    { name: "OSTLER_DB_WAIT_SECONDS", value: "0", flag: "db-wait-seconds", other: "3600", field: "dbWaitSeconds", read: 0, readOther: 3600 },
-    { name: "OSTLER_PLUGINS", value: "fake, ipmi,,./mine.ts", flag: "plugins", other: "ipmi", field: "plugins", read: ["fake", "ipmi", "./mine.ts"], readOther: ["ipmi"] },
-    { name: "OSTLER_TOKEN", value: TOKEN, flag: "token", other: `${TOKEN}2`, field: "token", read: TOKEN, readOther: `${TOKEN}2` },
-    { name: "OSTLER_LOG", value: "debug", flag: "log", other: "silent", field: "log", read: "debug", readOther: "silent" },
-    { name: "OSTLER_INTROSPECTION", value: "off", flag: "introspection", other: "on", field: "introspection", read: false, readOther: true },
-    { name: "OSTLER_ORIGINS", value: "https://Console.example:443/, http://10.0.0.1:8080", flag: "origins", other: "https://b.example", field: "origins", read: ["https://console.example", "http://10.0.0.1:8080"], readOther: ["https://b.example"] },
-    { name: "OSTLER_REQUESTS", value: "1", flag: "requests", other: "1024", field: "requests", read: 1, readOther: 1_024 },
-    { name: "OSTLER_BODY_KB", value: "64", flag: "body-kb", other: "65536", field: "bodyKb", read: 64, readOther: 65_536 },
-    { name: "OSTLER_DRIVER_WORKERS", value: "0", flag: "driver-workers", other: "512", field: "driverWorkers", read: 0, readOther: 512 },
-    { name: "OSTLER_CONCURRENCY", value: "1", flag: "concurrency", other: "512", field: "concurrency", read: 1, readOther: 512 },
-    { name: "OSTLER_POWER_SECONDS", value: "0", flag: "power-seconds", other: "86400", field: "powerSeconds", read: 0, readOther: 86_400 },
-    { name: "OSTLER_RETENTION_DAYS", value: "365", flag: "retention-days", other: "36500", field: "retentionDays", read: 365, readOther: 36_500 },
+    {
+      name: "OSTLER_PREPARE",
+      value: "on",
+      flag: "prepare",
+      other: "off",
+      field: "prepare",
+      read: "on",
+      readOther: "off",
+    },
+    {
+      name: "OSTLER_DB_WAIT_SECONDS",
+      value: "0",
+      flag: "db-wait-seconds",
+      other: "3600",
+      field: "dbWaitSeconds",
+      read: 0,
+      readOther: 3600,
+    },
+    {
+      name: "OSTLER_PLUGINS",
+      value: "fake, ipmi,,./mine.ts",
+      flag: "plugins",
+      other: "ipmi",
+      field: "plugins",
+      read: ["fake", "ipmi", "./mine.ts"],
+      readOther: ["ipmi"],
+    },
+    {
+      name: "OSTLER_TOKEN",
+      value: TOKEN,
+      flag: "token",
+      other: `${TOKEN}2`,
+      field: "token",
+      read: TOKEN,
+      readOther: `${TOKEN}2`,
+    },
+    {
+      name: "OSTLER_LOG",
+      value: "debug",
+      flag: "log",
+      other: "silent",
+      field: "log",
+      read: "debug",
+      readOther: "silent",
+    },
+    {
+      name: "OSTLER_INTROSPECTION",
+      value: "off",
+      flag: "introspection",
+      other: "on",
+      field: "introspection",
+      read: false,
+      readOther: true,
+    },
+    {
+      name: "OSTLER_ORIGINS",
+      value: "https://Console.example:443/, http://10.0.0.1:8080",
+      flag: "origins",
+      other: "https://b.example",
+      field: "origins",
+      read: ["https://console.example", "http://10.0.0.1:8080"],
+      readOther: ["https://b.example"],
+    },
+    {
+      name: "OSTLER_REQUESTS",
+      value: "1",
+      flag: "requests",
+      other: "1024",
+      field: "requests",
+      read: 1,
+      readOther: 1_024,
+    },
+    {
+      name: "OSTLER_BODY_KB",
+      value: "64",
+      flag: "body-kb",
+      other: "65536",
+      field: "bodyKb",
+      read: 64,
+      readOther: 65_536,
+    },
+    {
+      name: "OSTLER_DRIVER_WORKERS",
+      value: "0",
+      flag: "driver-workers",
+      other: "512",
+      field: "driverWorkers",
+      read: 0,
+      readOther: 512,
+    },
+    {
+      name: "OSTLER_CONCURRENCY",
+      value: "1",
+      flag: "concurrency",
+      other: "512",
+      field: "concurrency",
+      read: 1,
+      readOther: 512,
+    },
+    {
+      name: "OSTLER_POWER_SECONDS",
+      value: "0",
+      flag: "power-seconds",
+      other: "86400",
+      field: "powerSeconds",
+      read: 0,
+      readOther: 86_400,
+    },
+    {
+      name: "OSTLER_RETENTION_DAYS",
+      value: "365",
+      flag: "retention-days",
+      other: "36500",
+      field: "retentionDays",
+      read: 365,
+      readOther: 36_500,
+    },
   ])("$name is read, and --$flag wins over it", ({ name, value, flag, other, field, read, readOther }) => {
     expect(readConfig({ [name]: value }, [])).toEqual({ ...readConfig({}, []), [field]: read });
     expect(readConfig({ [name]: value }, [`--${flag}`, other])).toEqual({ ...readConfig({}, []), [field]: readOther });
@@ -62,7 +216,29 @@ describe("each variable", () => {
   });
 
   test("there is, has been tried here", () => {
-    expect(Object.keys(VARIABLES).toSorted()).toEqual([...NEED_A_SERVER, "DATABASE_URL", "OSTLER_BODY_KB", "OSTLER_CONCURRENCY", "OSTLER_DATA", "OSTLER_DB_POOL", "OSTLER_DB_WAIT_SECONDS", "OSTLER_DRIVER_WORKERS", "OSTLER_HOST", "OSTLER_INTROSPECTION", "OSTLER_LOG", "OSTLER_ORIGINS", "OSTLER_PLUGINS", "OSTLER_PORT", "OSTLER_POWER_SECONDS", "OSTLER_PREPARE", "OSTLER_REQUESTS", "OSTLER_RETENTION_DAYS", "OSTLER_TOKEN"].toSorted());
+    expect(Object.keys(VARIABLES).toSorted()).toEqual(
+      [
+        ...NEED_A_SERVER,
+        "DATABASE_URL",
+        "OSTLER_BODY_KB",
+        "OSTLER_CONCURRENCY",
+        "OSTLER_DATA",
+        "OSTLER_DB_POOL",
+        "OSTLER_DB_WAIT_SECONDS",
+        "OSTLER_DRIVER_WORKERS",
+        "OSTLER_HOST",
+        "OSTLER_INTROSPECTION",
+        "OSTLER_LOG",
+        "OSTLER_ORIGINS",
+        "OSTLER_PLUGINS",
+        "OSTLER_PORT",
+        "OSTLER_POWER_SECONDS",
+        "OSTLER_PREPARE",
+        "OSTLER_REQUESTS",
+        "OSTLER_RETENTION_DAYS",
+        "OSTLER_TOKEN",
+      ].toSorted(),
+    );
   });
 
   test("has a sentence of help", () => {
@@ -82,15 +258,28 @@ describe("what needs a server that others can reach", () => {
   const databaseUrl = "postgres://o@db/ostler";
 
   test.each(["api", "engine"])("the role %s is read, and refused with the embedded database", (role) => {
-    expect(readConfig({ OSTLER_ROLE: role, DATABASE_URL: databaseUrl }, [])).toEqual({ ...readConfig({}, []), databaseUrl, role });
+    expect(readConfig({ OSTLER_ROLE: role, DATABASE_URL: databaseUrl }, [])).toEqual({
+      ...readConfig({}, []),
+      databaseUrl,
+      role,
+    });
     expect(readConfig({ OSTLER_ROLE: "all" }, ["--role", role, "--database-url", databaseUrl]).role).toBe(role);
-    expect(refusalOf({ OSTLER_ROLE: role })).toMatch(new RegExp(`^OSTLER_ROLE is ${role}, and DATABASE_URL is not set: .*no other replica`));
+    expect(refusalOf({ OSTLER_ROLE: role })).toMatch(
+      new RegExp(`^OSTLER_ROLE is ${role}, and DATABASE_URL is not set: .*no other replica`),
+    );
   });
 
   test("a way of its own for the connection that listens is read, and refused with the embedded database", () => {
     const listenUrl = "postgres://o@server/ostler";
-    expect(readConfig({ OSTLER_LISTEN_URL: listenUrl, DATABASE_URL: databaseUrl }, [])).toEqual({ ...readConfig({}, []), databaseUrl, listenUrl });
-    expect(readConfig({}, ["--listen-url", listenUrl, "--database-url", databaseUrl])).toMatchObject({ databaseUrl, listenUrl });
+    expect(readConfig({ OSTLER_LISTEN_URL: listenUrl, DATABASE_URL: databaseUrl }, [])).toEqual({
+      ...readConfig({}, []),
+      databaseUrl,
+      listenUrl,
+    });
+    expect(readConfig({}, ["--listen-url", listenUrl, "--database-url", databaseUrl])).toMatchObject({
+      databaseUrl,
+      listenUrl,
+    });
     expect(refusalOf({ OSTLER_LISTEN_URL: listenUrl })).toMatch(/^OSTLER_LISTEN_URL is set, and DATABASE_URL is not/);
   });
 });
@@ -138,18 +327,37 @@ describe("a mistake is refused with its name:", () => {
   });
 
   test.each([
-    { what: "several hosts", url: "postgres://o:s3cret@a.example,b.example/ostler", says: /names several hosts\. Name one / },
+    {
+      what: "several hosts",
+      url: "postgres://o:s3cret@a.example,b.example/ostler",
+      says: /names several hosts\. Name one /,
+    },
     { what: "several hosts with ports", url: "postgres://a:5432,b:5433/ostler", says: /names several hosts/ },
-    { what: "the path of a socket", url: "postgres://o:s3cret@%2Frun%2Fpostgresql/ostler", says: /names the path of a socket/ },
-    { what: "a socket among the parameters", url: "postgres://o:s3cret@db/ostler?host=/run/postgresql", says: /has a host among its parameters/ },
+    {
+      what: "the path of a socket",
+      url: "postgres://o:s3cret@%2Frun%2Fpostgresql/ostler",
+      says: /names the path of a socket/,
+    },
+    {
+      what: "a socket among the parameters",
+      url: "postgres://o:s3cret@db/ostler?host=/run/postgresql",
+      says: /has a host among its parameters/,
+    },
     { what: "no host", url: "postgres:///ostler", says: /names no host/ },
     { what: "a role without a host", url: "postgresql://o:s3cret@/ostler", says: /names no host/ },
     { what: "a port alone", url: "postgres://:5432/ostler", says: /names no host/ },
     { what: "a host among the parameters alone", url: "postgres:///ostler?host=db", says: /names no host/ },
     { what: "a password with a slash", url: "postgres://o:s3cret/1@db/ostler", says: /cannot be read\..* \/ as %2F/ },
-    { what: "a password with a code that is none", url: "postgres://o:s3cret%zz@db/ostler", says: /cannot be read\..* % as %25/ },
+    {
+      what: "a password with a code that is none",
+      url: "postgres://o:s3cret%zz@db/ostler",
+      says: /cannot be read\..* % as %25/,
+    },
   ])("an address of the database with $what, and what to write", ({ url, says }) => {
-    const refusals = { DATABASE_URL: refusalOf({ DATABASE_URL: url }), OSTLER_LISTEN_URL: refusalOf({ DATABASE_URL: "postgres://o@db/ostler", OSTLER_LISTEN_URL: url }) };
+    const refusals = {
+      DATABASE_URL: refusalOf({ DATABASE_URL: url }),
+      OSTLER_LISTEN_URL: refusalOf({ DATABASE_URL: "postgres://o@db/ostler", OSTLER_LISTEN_URL: url }),
+    };
     for (const [name, refusal] of Object.entries(refusals)) {
       expect(refusal).toMatch(new RegExp(`^${name} `));
       expect(refusal).toMatch(says);
@@ -171,11 +379,14 @@ describe("a mistake is refused with its name:", () => {
 });
 
 describe("an address that others can reach", () => {
-  test.each(["0.0.0.0", "::", "10.0.0.1", "ostler.example.org", "127.0.0.1.example.org", "[::1]", "127.1"])("%s needs a token", (host) => {
-    expect(refusalOf({ OSTLER_HOST: host })).toMatch(/OSTLER_HOST .*OSTLER_TOKEN/);
-    expect(refusalOf({}, ["--host", host])).toMatch(/OSTLER_TOKEN/);
-    expect(readConfig({ OSTLER_HOST: host, OSTLER_TOKEN: TOKEN }, [])).toMatchObject({ host, token: TOKEN });
-  });
+  test.each(["0.0.0.0", "::", "10.0.0.1", "ostler.example.org", "127.0.0.1.example.org", "[::1]", "127.1"])(
+    "%s needs a token",
+    (host) => {
+      expect(refusalOf({ OSTLER_HOST: host })).toMatch(/OSTLER_HOST .*OSTLER_TOKEN/);
+      expect(refusalOf({}, ["--host", host])).toMatch(/OSTLER_TOKEN/);
+      expect(readConfig({ OSTLER_HOST: host, OSTLER_TOKEN: TOKEN }, [])).toMatchObject({ host, token: TOKEN });
+    },
+  );
 
   test.each(["127.0.0.1", "127.8.9.10", "localhost", "::1"])("is not %s", (host) => {
     expect(isLoopback(host)).toBe(true);
@@ -184,7 +395,14 @@ describe("an address that others can reach", () => {
 });
 
 describe("what is shown of the configuration", () => {
-  test.each(["postgres://ostler:s3cret@db:5432/ostler", "postgresql://ostler:s3cret:with:colons@db/x", "postgres://ostler:s3cr@t@db/x", "postgres://db/x?user=ostler&password=s3cret", "postgres://:s3cret@db/x", "postgres://o:s3cret,%40@[::1]:5432/db"])("holds neither the token nor the password of %s", (databaseUrl) => {
+  test.each([
+    "postgres://ostler:s3cret@db:5432/ostler",
+    "postgresql://ostler:s3cret:with:colons@db/x",
+    "postgres://ostler:s3cr@t@db/x",
+    "postgres://db/x?user=ostler&password=s3cret",
+    "postgres://:s3cret@db/x",
+    "postgres://o:s3cret,%40@[::1]:5432/db",
+  ])("holds neither the token nor the password of %s", (databaseUrl) => {
     const shown = JSON.stringify(shownConfig(readConfig({ OSTLER_TOKEN: TOKEN, DATABASE_URL: databaseUrl }, [])));
     expect(shown).not.toContain(TOKEN);
     expect(shown).not.toMatch(/s3cr|t@db/);
@@ -192,11 +410,20 @@ describe("what is shown of the configuration", () => {
   });
 
   test("holds the password of the connection that listens no more than the other's", () => {
-    const shown = shownConfig(readConfig({ DATABASE_URL: "postgres://o:s3cret@pooler/x", OSTLER_LISTEN_URL: "postgres://o:s3cret@server/x" }, []));
+    const shown = shownConfig(
+      readConfig(
+        { DATABASE_URL: "postgres://o:s3cret@pooler/x", OSTLER_LISTEN_URL: "postgres://o:s3cret@server/x" },
+        [],
+      ),
+    );
     expect(shown).toMatchObject({ databaseUrl: "postgres://o:***@pooler/x", listenUrl: "postgres://o:***@server/x" });
   });
 
   test("holds everything else", () => {
-    expect(shownConfig(readConfig({ OSTLER_PLUGINS: "fake,ipmi" }, ["--port", "7"]))).toEqual({ ...readConfig({}, []), plugins: ["fake", "ipmi"], port: 7 });
+    expect(shownConfig(readConfig({ OSTLER_PLUGINS: "fake,ipmi" }, ["--port", "7"]))).toEqual({
+      ...readConfig({}, []),
+      plugins: ["fake", "ipmi"],
+      port: 7,
+    });
   });
 });

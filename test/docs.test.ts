@@ -22,10 +22,19 @@ const PAGES = globSync(["README.md", "CHANGELOG.md", "docs/**/*.md"], { cwd: HOU
 const schema = buildSchema(await describeDrivers());
 const mutations = Object.keys(schema.getMutationType()?.getFields() ?? {}).toSorted();
 
-const blocks = (language: string) => PAGES.flatMap(({ file, text }) => [...text.matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, "gm"))].map(([, block = ""], index) => ({ file, number: index + 1, block })));
+const blocks = (language: string) =>
+  PAGES.flatMap(({ file, text }) =>
+    [...text.matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, "gm"))].map(([, block = ""], index) => ({
+      file,
+      number: index + 1,
+      block,
+    })),
+  );
 
 test("every printed page is what the code prints", () => {
-  const stale = printedPages().filter(({ file, text }) => PAGES.find((page) => page.file === `docs/${file}`)?.text !== text);
+  const stale = printedPages().filter(
+    ({ file, text }) => PAGES.find((page) => page.file === `docs/${file}`)?.text !== text,
+  );
   expect(stale.map(({ file }) => file)).toEqual([]);
 });
 
@@ -38,21 +47,42 @@ test("every mutation has a page with an example, and is in the index", () => {
 });
 
 test("every code is given by a mutation, told by what failed, or never given so far", () => {
-  const given = new Set(VERB_ENTRIES.flatMap(({ whole, single = [] }) => [...whole, ...single].map(([code]) => code as string)));
+  const given = new Set(
+    VERB_ENTRIES.flatMap(({ whole, single = [] }) => [...whole, ...single].map(([code]) => code as string)),
+  );
   // FORBIDDEN comes in GraphQL's own errors; the next two are the reasons of failed runs; nothing is refused for want of room: it waits.
-  expect(Object.keys(ERROR_STATUS).filter((code) => !given.has(code))).toEqual(["FORBIDDEN", "INTERRUPTED", "CAPACITY", "STOP_TIMEOUT"]);
+  expect(Object.keys(ERROR_STATUS).filter((code) => !given.has(code))).toEqual([
+    "FORBIDDEN",
+    "INTERRUPTED",
+    "CAPACITY",
+    "STOP_TIMEOUT",
+  ]);
 });
 
 test.each(blocks("graphql"))("request $number of $file is valid", ({ block }) => {
-  expect(validate(schema, parse(block), specifiedRules.filter((rule) => rule !== LoneAnonymousOperationRule)).map(({ message }) => message)).toEqual([]);
+  expect(
+    validate(
+      schema,
+      parse(block),
+      specifiedRules.filter((rule) => rule !== LoneAnonymousOperationRule),
+    ).map(({ message }) => message),
+  ).toEqual([]);
 });
 
 describe("links of", () => {
   /** Anchors as a forge makes them of headings. */
-  const anchors = (text: string) => [...text.replace(/^```[\s\S]*?^```$/gm, "").matchAll(/^#+ (.+)$/gm)].map(([, heading = ""]) => heading.toLowerCase().replaceAll(/[^\p{L}\p{N} _-]/gu, "").replaceAll(" ", "-"));
+  const anchors = (text: string) =>
+    [...text.replace(/^```[\s\S]*?^```$/gm, "").matchAll(/^#+ (.+)$/gm)].map(([, heading = ""]) =>
+      heading
+        .toLowerCase()
+        .replaceAll(/[^\p{L}\p{N} _-]/gu, "")
+        .replaceAll(" ", "-"),
+    );
 
   test.each(PAGES)("$file lead to a file, and to a heading in it", ({ file, text }) => {
-    const links = [...text.replace(/^```[\s\S]*?^```$/gm, "").matchAll(/\]\(([^)\s]+)\)/g)].flatMap(([, link = ""]) => (/^[a-z]+:/.test(link) ? [] : [link]));
+    const links = [...text.replace(/^```[\s\S]*?^```$/gm, "").matchAll(/\]\(([^)\s]+)\)/g)].flatMap(([, link = ""]) =>
+      /^[a-z]+:/.test(link) ? [] : [link],
+    );
     const broken = links.filter((link) => {
       const [path = "", anchor] = link.split("#");
       const target = path === "" ? file : join(dirname(file), path);
@@ -66,8 +96,12 @@ describe("links of", () => {
 describe("the diagram", () => {
   const NAME = "(?:\\[\\*\\]|[A-Za-z_]+[0-9]*)";
   const GRAMMARS: Readonly<Record<string, RegExp>> = {
-    "stateDiagram-v2": new RegExp(`^ +(?:${NAME} --> ${NAME}(?: : [A-Za-z, _]+)?|direction LR|state ${NAME} \\{|\\}|${NAME})$`),
-    "flowchart TD": new RegExp(`^ +(?:${NAME}\\{"[^"]+"\\}|${NAME} -- [a-z]+ --> ${NAME}(?:\\[${NAME}\\])?|${NAME}\\[${NAME}\\])$`),
+    "stateDiagram-v2": new RegExp(
+      `^ +(?:${NAME} --> ${NAME}(?: : [A-Za-z, _]+)?|direction LR|state ${NAME} \\{|\\}|${NAME})$`,
+    ),
+    "flowchart TD": new RegExp(
+      `^ +(?:${NAME}\\{"[^"]+"\\}|${NAME} -- [a-z]+ --> ${NAME}(?:\\[${NAME}\\])?|${NAME}\\[${NAME}\\])$`,
+    ),
   };
 
   test.each(blocks("mermaid"))("$number of $file is of lines that mermaid knows", ({ block }) => {
@@ -93,7 +127,10 @@ describe("the example of", async () => {
 
   async function prepare(place: Place, settings?: Variables): Promise<void> {
     await ostler.register(place.nodes, settings);
-    const { createCluster } = await ostler.query<{ createCluster: { errors: unknown[] } }>("mutation Found($input: CreateClusterInput!) { createCluster(input: $input) { errors { message } } }", { input: { name: place.cluster, nodes: { names: place.nodes } } });
+    const { createCluster } = await ostler.query<{ createCluster: { errors: unknown[] } }>(
+      "mutation Found($input: CreateClusterInput!) { createCluster(input: $input) { errors { message } } }",
+      { input: { name: place.cluster, nodes: { names: place.nodes } } },
+    );
     expect(createCluster.errors).toEqual([]);
   }
 
@@ -105,17 +142,42 @@ describe("the example of", async () => {
   /** Nodes whose cleaning waits in a step that ends at its boundary. */
   async function atWork(place: Place): Promise<string> {
     const operation = await ostler.begin("commissionNodes", place.nodes);
-    await eventually("both nodes are in the step", async () => (await ostler.query<{ nodes: { totalCount: number } }>("query At($names: [String!]!) { nodes(filter: { name: { in: $names }, states: [CLEANING] }) { totalCount } }", { names: place.nodes })).nodes.totalCount === 2);
+    await eventually(
+      "both nodes are in the step",
+      async () =>
+        (
+          await ostler.query<{ nodes: { totalCount: number } }>(
+            "query At($names: [String!]!) { nodes(filter: { name: { in: $names }, states: [CLEANING] }) { totalCount } }",
+            { names: place.nodes },
+          )
+        ).nodes.totalCount === 2,
+    );
     await gate.arrivals();
     return operation;
   }
 
-  const ask = async (mutation: string, input: string, place: Place) => expect((await ostler.query<Record<string, { errors: unknown[] }>>(`mutation { ${mutation}(input: ${input}) { errors { message } } }`))[mutation]?.errors, place.cluster).toEqual([]);
+  const ask = async (mutation: string, input: string, place: Place) =>
+    expect(
+      (
+        await ostler.query<Record<string, { errors: unknown[] }>>(
+          `mutation { ${mutation}(input: ${input}) { errors { message } } }`,
+        )
+      )[mutation]?.errors,
+      place.cluster,
+    ).toEqual([]);
   const theirWork = (place: Place) => `{ work: { cluster: { name: "${place.cluster}" } } }`;
 
   async function inWaves(place: Place): Promise<Variables> {
-    const operation = await ostler.begin("manageNodes", place.nodes, { waves: { sizes: [{ count: 1 }], manual: true } });
-    const rollout = async () => (await ostler.query<{ operation: { rollout: { state: string } } }>("query Where($id: ID!) { operation(id: $id) { rollout { state } } }", { id: operation })).operation.rollout.state;
+    const operation = await ostler.begin("manageNodes", place.nodes, {
+      waves: { sizes: [{ count: 1 }], manual: true },
+    });
+    const rollout = async () =>
+      (
+        await ostler.query<{ operation: { rollout: { state: string } } }>(
+          "query Where($id: ID!) { operation(id: $id) { rollout { state } } }",
+          { id: operation },
+        )
+      ).operation.rollout.state;
     await eventually("the first wave has ended", async () => (await rollout()) === "AWAITING");
     return { operation };
   }
@@ -141,8 +203,17 @@ describe("the example of", async () => {
     },
     async unhold(place) {
       await available(place);
-      const operation = await ostler.begin("cleanNodes", place.nodes.slice(0, 1), { steps: [{ interface: "ENGINE", name: "hold" }] });
-      await eventually("it holds", async () => (await ostler.query<{ operation: { runCounts: { state: string }[] } }>("query Holds($id: ID!) { operation(id: $id) { runCounts { state } } }", { id: operation })).operation.runCounts.some(({ state }) => state === "HOLDING"));
+      const operation = await ostler.begin("cleanNodes", place.nodes.slice(0, 1), {
+        steps: [{ interface: "ENGINE", name: "hold" }],
+      });
+      await eventually("it holds", async () =>
+        (
+          await ostler.query<{ operation: { runCounts: { state: string }[] } }>(
+            "query Holds($id: ID!) { operation(id: $id) { runCounts { state } } }",
+            { id: operation },
+          )
+        ).operation.runCounts.some(({ state }) => state === "HOLDING"),
+      );
     },
     advanceWaves: inWaves,
     haltWaves: inWaves,
@@ -152,24 +223,39 @@ describe("the example of", async () => {
       return { operation };
     },
     async updateNode(place) {
-      const { node } = await ostler.query<{ node: { id: string } }>("query Id($name: String!) { node(by: { name: $name }) { id } }", { name: place.nodes[0] });
+      const { node } = await ostler.query<{ node: { id: string } }>(
+        "query Id($name: String!) { node(by: { name: $name }) { id } }",
+        { name: place.nodes[0] },
+      );
       return { node: node.id };
     },
   };
   const NEEDS_A_GATE = new Set(["abort", "stop", "withdrawAbort"]);
 
   /** Work on nodes comes to a good end with what the example asks; the rest only has to be accepted. */
-  const WORK = new Set(VERB_ENTRIES.flatMap(({ mutation, kind }) => (kind || mutation === "discoverNodes" ? [mutation] : [])));
+  const WORK = new Set(
+    VERB_ENTRIES.flatMap(({ mutation, kind }) => (kind || mutation === "discoverNodes" ? [mutation] : [])),
+  );
 
-  test.each(REQUESTS.map((request, index) => ({ ...request, number: index + 1 })))("$mutation is accepted", async ({ mutation, query, number }) => {
-    const place: Place = { cluster: `berlin${number}`, nodes: [`berlin${number}-01`, `berlin${number}-02`] };
-    await prepare(place, NEEDS_A_GATE.has(mutation) ? AT_GATE : undefined);
-    const variables = (await GIVEN[mutation]?.(place)) ?? {};
-    const answer = await ostler.ask<Record<string, { errors: unknown[]; results?: { accepted?: boolean; error: unknown }[]; operation?: { uuid: string } | null }>>(query.replaceAll("berlin", place.cluster), variables);
-    expect(answer.errors).toEqual([]);
-    const { errors, results = [], operation } = answer.data?.[mutation] ?? { errors: ["no answer"] };
-    expect(errors).toEqual([]);
-    expect(results.filter(({ accepted, error }) => accepted === false || (error !== undefined && error !== null))).toEqual([]);
-    if (WORK.has(mutation)) expect(await ostler.operationEnds(operation?.uuid ?? "")).toBe("SUCCEEDED");
-  });
+  test.each(REQUESTS.map((request, index) => ({ ...request, number: index + 1 })))(
+    "$mutation is accepted",
+    async ({ mutation, query, number }) => {
+      const place: Place = { cluster: `berlin${number}`, nodes: [`berlin${number}-01`, `berlin${number}-02`] };
+      await prepare(place, NEEDS_A_GATE.has(mutation) ? AT_GATE : undefined);
+      const variables = (await GIVEN[mutation]?.(place)) ?? {};
+      const answer = await ostler.ask<
+        Record<
+          string,
+          { errors: unknown[]; results?: { accepted?: boolean; error: unknown }[]; operation?: { uuid: string } | null }
+        >
+      >(query.replaceAll("berlin", place.cluster), variables);
+      expect(answer.errors).toEqual([]);
+      const { errors, results = [], operation } = answer.data?.[mutation] ?? { errors: ["no answer"] };
+      expect(errors).toEqual([]);
+      expect(
+        results.filter(({ accepted, error }) => accepted === false || (error !== undefined && error !== null)),
+      ).toEqual([]);
+      if (WORK.has(mutation)) expect(await ostler.operationEnds(operation?.uuid ?? "")).toBe("SUCCEEDED");
+    },
+  );
 });

@@ -19,7 +19,12 @@ test("a name none of whose addresses answers is told with what came of each", as
   const { port } = closed.address() as AddressInfo;
   await new Promise((done) => closed.close(done));
   const addresses = ["127.0.0.1", "127.0.0.2"].map((address) => ({ address, family: 4 }));
-  const socket = connect({ host: "two.example", port, autoSelectFamily: true, lookup: (_host, _options, answer) => answer(null, addresses) });
+  const socket = connect({
+    host: "two.example",
+    port,
+    autoSelectFamily: true,
+    lookup: (_host, _options, answer) => answer(null, addresses),
+  });
   const [error] = (await once(socket, "error").catch((thrown: unknown) => [thrown])) as [unknown];
   expect(messageOf(error)).toBe(`connect ECONNREFUSED 127.0.0.1:${port}; connect ECONNREFUSED 127.0.0.2:${port}`);
 });

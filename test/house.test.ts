@@ -29,7 +29,16 @@ interface Rule {
   readonly node?: true;
 }
 
-const GRAPHQL = ["@pothos/*", "graphql", "graphql-yoga", "graphql-ws", "@graphql-yoga/*", "@graphql-tools/*", "dataloader", "zod"];
+const GRAPHQL = [
+  "@pothos/*",
+  "graphql",
+  "graphql-yoga",
+  "graphql-ws",
+  "@graphql-yoga/*",
+  "@graphql-tools/*",
+  "dataloader",
+  "zod",
+];
 
 const RULES: Readonly<Record<string, Rule>> = {
   "src/errors.ts": { node: true },
@@ -39,15 +48,33 @@ const RULES: Readonly<Record<string, Rule>> = {
   "src/lifecycle": { types: ["src/errors.ts"] },
   "src/drivers": { files: ["src/errors.ts", "src/log.ts"], packages: ["@standard-schema/spec"], node: true },
   plugins: { types: ["src/drivers/driver.ts"], packages: "any", node: true },
-  "src/store": { rooms: ["src/lifecycle"], types: ["src/errors.ts"], packages: ["drizzle-orm", "postgres"], node: true },
+  "src/store": {
+    rooms: ["src/lifecycle"],
+    types: ["src/errors.ts"],
+    packages: ["drizzle-orm", "postgres"],
+    node: true,
+  },
   "src/feed": { rooms: ["src/store"], files: ["src/errors.ts", "src/log.ts", "src/observer.ts"], node: true },
-  "src/engine": { rooms: ["src/lifecycle", "src/drivers", "src/store"], files: ["src/errors.ts", "src/log.ts", "src/observer.ts"], packages: ["pg-boss"], node: true },
+  "src/engine": {
+    rooms: ["src/lifecycle", "src/drivers", "src/store"],
+    files: ["src/errors.ts", "src/log.ts", "src/observer.ts"],
+    packages: ["pg-boss"],
+    node: true,
+  },
   // Told of everything, and known to nobody but the composition root.
   "src/telemetry": {
     rooms: ["src/store"],
     files: ["src/errors.ts", "src/log.ts", "src/observer.ts"],
     types: ["src/engine/engine.ts"],
-    packages: ["@prometheus-io/client", "@opentelemetry/api", "@opentelemetry/context-async-hooks", "@opentelemetry/core", "@opentelemetry/exporter-trace-otlp-http", "@opentelemetry/resources", "@opentelemetry/sdk-trace"],
+    packages: [
+      "@prometheus-io/client",
+      "@opentelemetry/api",
+      "@opentelemetry/context-async-hooks",
+      "@opentelemetry/core",
+      "@opentelemetry/exporter-trace-otlp-http",
+      "@opentelemetry/resources",
+      "@opentelemetry/sdk-trace",
+    ],
     node: true,
   },
   // Published, for browsers too.
@@ -55,7 +82,13 @@ const RULES: Readonly<Record<string, Rule>> = {
   "src/access": { files: ["src/errors.ts"], node: true },
   "src/graphql": {
     rooms: ["src/lifecycle", "src/store", "src/feed", "src/access"],
-    files: ["src/engine/engine.ts", "src/drivers/load.ts", "src/drivers/registry.ts", "src/drivers/settings-shape.ts", "src/errors.ts"],
+    files: [
+      "src/engine/engine.ts",
+      "src/drivers/load.ts",
+      "src/drivers/registry.ts",
+      "src/drivers/settings-shape.ts",
+      "src/errors.ts",
+    ],
     types: ["src/engine", "src/drivers/driver.ts", "src/log.ts", "src/observer.ts"],
     packages: GRAPHQL,
     node: true,
@@ -70,7 +103,11 @@ const RULES: Readonly<Record<string, Rule>> = {
 };
 
 /** Packages that may be imported in one place only. */
-const PACKAGE_HOMES: Readonly<Record<string, string>> = { "pg-boss": "src/engine/queue.ts", "drizzle-orm": "src/store", postgres: "src/store" };
+const PACKAGE_HOMES: Readonly<Record<string, string>> = {
+  "pg-boss": "src/engine/queue.ts",
+  "drizzle-orm": "src/store",
+  postgres: "src/store",
+};
 
 const FILES = globSync(["src/**/*.ts", "plugins/**/*.ts"], { cwd: HOUSE }).toSorted();
 const IMPORTS = FILES.flatMap(importsOf);
@@ -89,12 +126,16 @@ describe("the house", () => {
   });
 
   test.each(Object.entries(RULES))("%s imports no more than it may", (room, rule) => {
-    const offences = IMPORTS.filter(({ from, to }) => isIn(from, room) && !isIn(to, room)).filter((one) => !isAllowed(one, rule));
+    const offences = IMPORTS.filter(({ from, to }) => isIn(from, room) && !isIn(to, room)).filter(
+      (one) => !isAllowed(one, rule),
+    );
     expect(offences.map(({ from, to, typeOnly }) => `${from} imports ${to}${typeOnly ? " (types)" : ""}`)).toEqual([]);
   });
 
   test("a plugin imports nothing of another plugin", () => {
-    const offences = IMPORTS.filter(({ from, to }) => isIn(from, "plugins") && isIn(to, "plugins") && from.split("/")[1] !== to.split("/")[1]);
+    const offences = IMPORTS.filter(
+      ({ from, to }) => isIn(from, "plugins") && isIn(to, "plugins") && from.split("/")[1] !== to.split("/")[1],
+    );
     expect(offences.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
   });
 
@@ -105,7 +146,11 @@ describe("the house", () => {
   });
 
   test("every file that is imported is there", () => {
-    expect(IMPORTS.filter(({ to }) => to.endsWith(".ts") && !existsSync(join(HOUSE, to))).map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
+    expect(
+      IMPORTS.filter(({ to }) => to.endsWith(".ts") && !existsSync(join(HOUSE, to))).map(
+        ({ from, to }) => `${from} imports ${to}`,
+      ),
+    ).toEqual([]);
   });
 
   test("no import leads back to where it came from", () => {
@@ -134,7 +179,11 @@ function isIn(file: string, room: string): boolean {
 
 function isAllowed({ to, typeOnly }: Import, rule: Rule): boolean {
   if (to.startsWith("node:")) return rule.node === true;
-  if (!to.endsWith(".ts")) return rule.packages === "any" || (rule.packages ?? []).some((name) => (name.endsWith("/*") ? to.startsWith(name.slice(0, -1)) : to === name));
+  if (!to.endsWith(".ts"))
+    return (
+      rule.packages === "any" ||
+      (rule.packages ?? []).some((name) => (name.endsWith("/*") ? to.startsWith(name.slice(0, -1)) : to === name))
+    );
   const open = [...(rule.rooms ?? []), ...(rule.files ?? []), ...(typeOnly ? (rule.types ?? []) : [])];
   return open.some((room) => isIn(to, room));
 }
@@ -153,7 +202,10 @@ function importsOf(file: string): Import[] {
 function target(file: string, specifier: string): string {
   if (specifier.startsWith(".")) return relative(HOUSE, join(HOUSE, dirname(file), specifier));
   if (isBuiltin(specifier)) return specifier.startsWith("node:") ? specifier : `node:${specifier}`;
-  return specifier.split("/").slice(0, specifier.startsWith("@") ? 2 : 1).join("/");
+  return specifier
+    .split("/")
+    .slice(0, specifier.startsWith("@") ? 2 : 1)
+    .join("/");
 }
 
 /** Every cycle, once, from its first file in the order of the alphabet. */

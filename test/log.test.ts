@@ -4,7 +4,11 @@ import { GraphQLError } from "graphql";
 import { expect, test } from "vitest";
 import { errorToLog } from "../src/log.ts";
 
-const cause = Object.assign(new Error("canceling statement due to statement timeout"), { code: "57014", detail: "Failing row contains (7, hush).", parameters: ["hush", 1] });
+const cause = Object.assign(new Error("canceling statement due to statement timeout"), {
+  code: "57014",
+  detail: "Failing row contains (7, hush).",
+  parameters: ["hush", 1],
+});
 const failed = new DrizzleQueryError("insert into t values ($1, $2)", ["hush", 1], cause);
 
 test.each([
@@ -25,7 +29,9 @@ test("of one that failed as it was written, without Drizzle, neither its values 
 });
 
 test("of a connection that was lost not all that is known of it", () => {
-  const lost = Object.assign(new Error("Connection terminated unexpectedly"), { client: { user: "ostler", connectionParameters: { host: "db" } } });
+  const lost = Object.assign(new Error("Connection terminated unexpectedly"), {
+    client: { user: "ostler", connectionParameters: { host: "db" } },
+  });
   expect(errorToLog(lost)).toMatchObject({ message: "Connection terminated unexpectedly" });
   expect(errorToLog(lost)).not.toHaveProperty("client");
 });

@@ -36,19 +36,31 @@ interface Process {
 }
 
 function run(args: readonly string[], environment: Readonly<Record<string, string>> = {}): Process {
-  const child = spawn(process.execPath, [MAIN, ...args], { cwd: ROOT, env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...environment }, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(process.execPath, [MAIN, ...args], {
+    cwd: ROOT,
+    env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...environment },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   children.add(child);
   const output = { stdout: "", stderr: "" };
   child.stdout.on("data", (part: Buffer) => (output.stdout += part.toString()));
   child.stderr.on("data", (part: Buffer) => (output.stderr += part.toString()));
-  return { child, output, exited: once(child, "close").then(([code, signal]) => [code as number | null, signal as string | null] as const) };
+  return {
+    child,
+    output,
+    exited: once(child, "close").then(([code, signal]) => [code as number | null, signal as string | null] as const),
+  };
 }
 
 /** Starts a service on a data folder; answers it and the URL of its API as soon as it says that it is ready. */
 async function start(data: string, ...more: readonly string[]): Promise<Process & { readonly url: string }> {
   const started = run(["--data", data, "--port", "0", ...more]);
   const url = await Promise.race([
-    eventually("the service is ready", () => /^Ostler is ready: (http:\/\/127\.0\.0\.1:\d+\/graphql)\n/.exec(started.output.stdout)?.[1], 60_000),
+    eventually(
+      "the service is ready",
+      () => /^Ostler is ready: (http:\/\/127\.0\.0\.1:\d+\/graphql)\n/.exec(started.output.stdout)?.[1],
+      60_000,
+    ),
     started.exited.then(([code]) => Promise.reject(new Error(`It ended with ${code}: ${started.output.stderr}`))),
   ]);
   return { ...started, url };
@@ -59,7 +71,12 @@ describe("the service", () => {
 
   test("starts on an empty folder, answers, and ends at SIGTERM with 0", async () => {
     const { url, child, exited, output } = await start(data);
-    expect(await ask(url, `mutation { registerNodes(input: { nodes: [{ name: "first", driver: { fake: {} } }] }) { nodes { name } errors { message } } }`)).toEqual({ registerNodes: { nodes: [{ name: "first" }], errors: [] } });
+    expect(
+      await ask(
+        url,
+        `mutation { registerNodes(input: { nodes: [{ name: "first", driver: { fake: {} } }] }) { nodes { name } errors { message } } }`,
+      ),
+    ).toEqual({ registerNodes: { nodes: [{ name: "first" }], errors: [] } });
     expect(output.stdout).toBe(`Ostler is ready: ${url}\n`);
     const began = Date.now();
     child.kill("SIGTERM");
@@ -70,17 +87,27 @@ describe("the service", () => {
 
   test("goes on where it was when it is killed under work", async () => {
     const first = await start(data);
-    await ask(first.url, `mutation { registerNodes(input: { nodes: [{ name: "slow", driver: { fake: { waitSeconds: 1 } } }] }) { errors { message } } }`);
-    const { commissionNodes } = await ask(first.url, `mutation { commissionNodes(input: { nodes: { names: ["first", "slow"] } }) { operation { uuid } errors { message } } }`);
+    await ask(
+      first.url,
+      `mutation { registerNodes(input: { nodes: [{ name: "slow", driver: { fake: { waitSeconds: 1 } } }] }) { errors { message } } }`,
+    );
+    const { commissionNodes } = await ask(
+      first.url,
+      `mutation { commissionNodes(input: { nodes: { names: ["first", "slow"] } }) { operation { uuid } errors { message } } }`,
+    );
     const { uuid } = (commissionNodes as { operation: { uuid: string } }).operation;
     first.child.kill("SIGKILL");
     expect(await first.exited).toEqual([null, "SIGKILL"]);
     const second = await start(data);
-    expect(await ask(second.url, "{ nodes { edges { node { name } } } }")).toEqual({ nodes: { edges: [{ node: { name: "first" } }, { node: { name: "slow" } }] } });
+    expect(await ask(second.url, "{ nodes { edges { node { name } } } }")).toEqual({
+      nodes: { edges: [{ node: { name: "first" } }, { node: { name: "slow" } }] },
+    });
     const operation = await eventually(
       "the operation ends",
       async () => {
-        const { operation: seen } = (await ask(second.url, `{ operation(id: "${uuid}") { state finishedAt } }`)) as { operation: { state: string; finishedAt: string | null } };
+        const { operation: seen } = (await ask(second.url, `{ operation(id: "${uuid}") { state finishedAt } }`)) as {
+          operation: { state: string; finishedAt: string | null };
+        };
         return seen.finishedAt !== null && seen;
       },
       60_000,
@@ -92,19 +119,26 @@ describe("the service", () => {
 
   test("has the demonstration fleet when asked for one, once, and plugins of one's own", async () => {
     const plugin = join(folder, "own.mjs");
-    writeFileSync(plugin, `
+    writeFileSync(
+      plugin,
+      `
       const shape = { type: "object", properties: {} };
       export default () => ({
         contract: 1, name: "own", version: "1.0.0", description: "Made for a test.",
         settings: { "~standard": { version: 1, vendor: "none", validate: (value) => ({ value: value ?? {} }), jsonSchema: { input: () => shape, output: () => shape } } },
         power: { async read() { return "ON"; }, async set() {} },
       });
-    `);
+    `,
+    );
     const demo = join(folder, "demo");
     for (const time of ["first", "second"]) {
       const { url, child, exited } = await start(demo, "--demo", "--plugins", `fake,${plugin}`);
       const seen = await ask(url, "{ nodes { totalCount } clusters { edges { node { name } } } drivers { name } }");
-      expect(seen, time).toEqual({ nodes: { totalCount: 20 }, clusters: { edges: [{ node: { name: "berlin" } }, { node: { name: "oslo" } }] }, drivers: [{ name: "fake" }, { name: "own" }] });
+      expect(seen, time).toEqual({
+        nodes: { totalCount: 20 },
+        clusters: { edges: [{ node: { name: "berlin" } }, { node: { name: "oslo" } }] },
+        drivers: [{ name: "fake" }, { name: "own" }],
+      });
       child.kill("SIGTERM");
       expect(await exited).toEqual([0, null]);
     }
@@ -126,13 +160,24 @@ describe("ostler schema", () => {
 
   test("takes the plugins of the service unless told otherwise", async () => {
     const { stdout } = await schemaOf([], { OSTLER_PLUGINS: "ipmi" });
-    expect([stdout.includes("input IpmiSettingsInput"), stdout.includes("input FakeSettingsInput")]).toEqual([true, false]);
+    expect([stdout.includes("input IpmiSettingsInput"), stdout.includes("input FakeSettingsInput")]).toEqual([
+      true,
+      false,
+    ]);
     expect((await schemaOf([])).stdout).toContain("input FakeSettingsInput");
   });
 
   test.each([
-    { what: "a flag of the service", args: ["--port", "1"], says: /^Unknown option '--port'\..*`ostler schema` takes --plugins, .*\.\n$/ },
-    { what: "a plugin that is not there", args: ["--plugins", "no-such-plugin"], says: /^Plugin "no-such-plugin" cannot be used: it cannot be loaded .*\n$/ },
+    {
+      what: "a flag of the service",
+      args: ["--port", "1"],
+      says: /^Unknown option '--port'\..*`ostler schema` takes --plugins, .*\.\n$/,
+    },
+    {
+      what: "a plugin that is not there",
+      args: ["--plugins", "no-such-plugin"],
+      says: /^Plugin "no-such-plugin" cannot be used: it cannot be loaded .*\n$/,
+    },
   ])("refuses $what in one sentence", async ({ args, says }) => {
     const { ended, stdout, stderr } = await schemaOf(args);
     expect({ ended, stdout }).toEqual({ ended: [1, null], stdout: "" });
@@ -142,7 +187,12 @@ describe("ostler schema", () => {
   test.each(["help", "--help", "-h"])("%s tells the commands and every flag", async (word) => {
     const { output, exited } = run([word]);
     expect(await exited).toEqual([0, null]);
-    for (const text of ["ostler schema", "ostler migrate", ...Object.entries(VARIABLES).flatMap(([name, { flag }]) => [`--${flag} (${name})`])]) expect(output.stdout).toContain(text);
+    for (const text of [
+      "ostler schema",
+      "ostler migrate",
+      ...Object.entries(VARIABLES).flatMap(([name, { flag }]) => [`--${flag} (${name})`]),
+    ])
+      expect(output.stdout).toContain(text);
   });
 });
 
@@ -155,16 +205,33 @@ describe("ostler migrate", () => {
   test("brings the database to the newest migration, says so, and takes the flags of the service", async () => {
     await using database = await testDatabase({ empty: true });
     for (const time of ["first", "second"]) {
-      expect(await migrate(["--database-url", database.url, "--log", "warn"]), time).toEqual({ ended: [0, null], stdout: "The database is at the newest migration.\n", stderr: "" });
+      expect(await migrate(["--database-url", database.url, "--log", "warn"]), time).toEqual({
+        ended: [0, null],
+        stdout: "The database is at the newest migration.\n",
+        stderr: "",
+      });
     }
-    expect(await database.sql`select name from pgboss.queue order by name`).toMatchObject([{ name: "discoveries" }, { name: "runs" }, { name: "timers" }]);
+    expect(await database.sql`select name from pgboss.queue order by name`).toMatchObject([
+      { name: "discoveries" },
+      { name: "runs" },
+      { name: "timers" },
+    ]);
   }, 60_000);
 
   test.each<{ what: string; args?: string[]; environment?: Record<string, string>; says: RegExp }>([
     { what: "no database", says: /^DATABASE_URL is not set\. .*\n$/ },
-    { what: "a list of databases", args: ["--database-url", "postgres://a,b/ostler"], says: /^DATABASE_URL names several hosts\. .*\n$/ },
+    {
+      what: "a list of databases",
+      args: ["--database-url", "postgres://a,b/ostler"],
+      says: /^DATABASE_URL names several hosts\. .*\n$/,
+    },
     { what: "an unknown flag", args: ["--prot", "1"], says: /--prot.*--database-url.*\n$/ },
-    { what: "a database that is not there", args: ["--db-wait-seconds", "0"], environment: { DATABASE_URL: "postgres://ostler:s3cret@127.0.0.1:1/ostler" }, says: /^The database postgres:\/\/ostler:\*\*\*@127\.0\.0\.1:1\/ostler is not available: .*\n$/ },
+    {
+      what: "a database that is not there",
+      args: ["--db-wait-seconds", "0"],
+      environment: { DATABASE_URL: "postgres://ostler:s3cret@127.0.0.1:1/ostler" },
+      says: /^The database postgres:\/\/ostler:\*\*\*@127\.0\.0\.1:1\/ostler is not available: .*\n$/,
+    },
   ])("for $what ends with 1 and one sentence", async ({ args = [], environment, says }) => {
     const { ended, stdout, stderr } = await migrate(args, environment);
     expect({ ended, stdout }).toEqual({ ended: [1, null], stdout: "" });
@@ -189,27 +256,72 @@ describe("a start that cannot be", () => {
   };
 
   test.each<{ what: string; args?: () => string[]; environment?: Record<string, string>; says: RegExp }>([
-    { what: "an unknown variable", environment: { OSTLER_PROT: "1" }, says: /^There is no variable OSTLER_PROT\. There are .*OSTLER_PORT.*\.\n$/ },
+    {
+      what: "an unknown variable",
+      environment: { OSTLER_PROT: "1" },
+      says: /^There is no variable OSTLER_PROT\. There are .*OSTLER_PORT.*\.\n$/,
+    },
     { what: "an unknown flag", args: () => ["--prot", "1"], says: /--prot.*--port.*\n$/ },
     { what: "a bad port", environment: { OSTLER_PORT: "high" }, says: /^OSTLER_PORT is "high"; .*\n$/ },
-    { what: "an open address without a token", environment: { OSTLER_HOST: "0.0.0.0" }, says: /^OSTLER_HOST is 0\.0\.0\.0, .*OSTLER_TOKEN.*\n$/ },
-    { what: "a plugin that is not there", args: () => ["--plugins", join(folder, "nowhere.mjs")], says: /Plugin ".*nowhere\.mjs" cannot be used: .*\n$/ },
-    { what: "a plugin that throws", args: () => ["--plugins", broken("throws.mjs", `export default () => { throw new Error("ipmitool is not installed."); };`)], says: /Plugin ".*throws\.mjs" cannot be used: ipmitool is not installed\. Repair it or take it out of OSTLER_PLUGINS\.\n$/ },
-    { what: "a plugin with a syntax error", args: () => ["--plugins", broken("syntax.mjs", "export default (")], says: /Plugin ".*syntax\.mjs" cannot be used: it cannot be loaded .*\n$/ },
-    { what: "a plugin that makes no driver", args: () => ["--plugins", broken("none.mjs", "export default () => ({});")], says: /Plugin ".*none\.mjs" cannot be used: .*contract undefined.*\n$/ },
-    { what: "a database that is not there", environment: { DATABASE_URL: "postgres://ostler:s3cret@127.0.0.1:1/ostler", OSTLER_DB_WAIT_SECONDS: "0" }, says: /^Ostler cannot start: The database postgres:\/\/ostler:\*\*\*@127\.0\.0\.1:1\/ostler is not available: .*ECONNREFUSED 127\.0\.0\.1:1\.\n$/ },
-    { what: "a list of databases", environment: { DATABASE_URL: "postgres://ostler:s3cret@127.0.0.1:1,127.0.0.1:2/ostler" }, says: /^DATABASE_URL names several hosts\. .*\n$/ },
-  ])("for $what ends with 1 and one sentence", async ({ args, environment, says }) => {
-    const { exited, output } = run(["--data", join(folder, "never"), "--log", "silent", ...(args?.() ?? [])], { OSTLER_PORT: "0", ...environment });
-    expect(await exited).toEqual([1, null]);
-    expect(output.stdout).toBe("");
-    expect(output.stderr).toMatch(says);
-    expect(output.stderr.trim().split("\n")).toHaveLength(1);
-    expect(output.stderr).not.toMatch(/\n\s+at |s3cret/);
-  }, 30_000);
+    {
+      what: "an open address without a token",
+      environment: { OSTLER_HOST: "0.0.0.0" },
+      says: /^OSTLER_HOST is 0\.0\.0\.0, .*OSTLER_TOKEN.*\n$/,
+    },
+    {
+      what: "a plugin that is not there",
+      args: () => ["--plugins", join(folder, "nowhere.mjs")],
+      says: /Plugin ".*nowhere\.mjs" cannot be used: .*\n$/,
+    },
+    {
+      what: "a plugin that throws",
+      args: () => [
+        "--plugins",
+        broken("throws.mjs", `export default () => { throw new Error("ipmitool is not installed."); };`),
+      ],
+      says: /Plugin ".*throws\.mjs" cannot be used: ipmitool is not installed\. Repair it or take it out of OSTLER_PLUGINS\.\n$/,
+    },
+    {
+      what: "a plugin with a syntax error",
+      args: () => ["--plugins", broken("syntax.mjs", "export default (")],
+      says: /Plugin ".*syntax\.mjs" cannot be used: it cannot be loaded .*\n$/,
+    },
+    {
+      what: "a plugin that makes no driver",
+      args: () => ["--plugins", broken("none.mjs", "export default () => ({});")],
+      says: /Plugin ".*none\.mjs" cannot be used: .*contract undefined.*\n$/,
+    },
+    {
+      what: "a database that is not there",
+      environment: { DATABASE_URL: "postgres://ostler:s3cret@127.0.0.1:1/ostler", OSTLER_DB_WAIT_SECONDS: "0" },
+      says: /^Ostler cannot start: The database postgres:\/\/ostler:\*\*\*@127\.0\.0\.1:1\/ostler is not available: .*ECONNREFUSED 127\.0\.0\.1:1\.\n$/,
+    },
+    {
+      what: "a list of databases",
+      environment: { DATABASE_URL: "postgres://ostler:s3cret@127.0.0.1:1,127.0.0.1:2/ostler" },
+      says: /^DATABASE_URL names several hosts\. .*\n$/,
+    },
+  ])(
+    "for $what ends with 1 and one sentence",
+    async ({ args, environment, says }) => {
+      const { exited, output } = run(["--data", join(folder, "never"), "--log", "silent", ...(args?.() ?? [])], {
+        OSTLER_PORT: "0",
+        ...environment,
+      });
+      expect(await exited).toEqual([1, null]);
+      expect(output.stdout).toBe("");
+      expect(output.stderr).toMatch(says);
+      expect(output.stderr.trim().split("\n")).toHaveLength(1);
+      expect(output.stderr).not.toMatch(/\n\s+at |s3cret/);
+    },
+    30_000,
+  );
 
   test("whose database is away ends at once when it is told to", async () => {
-    const { child, exited, output } = run([], { OSTLER_PORT: "0", DATABASE_URL: "postgres://ostler@127.0.0.1:1/ostler" });
+    const { child, exited, output } = run([], {
+      OSTLER_PORT: "0",
+      DATABASE_URL: "postgres://ostler@127.0.0.1:1/ostler",
+    });
     await eventually("it waits", () => output.stderr.includes("the database cannot be reached yet"), 30_000);
     child.kill("SIGTERM");
     expect(await exited).toEqual([0, null]);
@@ -229,9 +341,18 @@ describe("a start that cannot be", () => {
 
   test("on a port that is taken is refused", async () => {
     const { url, child, exited } = await start(join(folder, "data"));
-    const { exited: refused, output } = run(["--data", join(folder, "other"), "--port", new URL(url).port, "--log", "silent"]);
+    const { exited: refused, output } = run([
+      "--data",
+      join(folder, "other"),
+      "--port",
+      new URL(url).port,
+      "--log",
+      "silent",
+    ]);
     expect(await refused).toEqual([1, null]);
-    expect(output.stderr).toMatch(/^Ostler cannot start: Port \d+ of 127\.0\.0\.1 is taken; choose another with OSTLER_PORT or --port\.\n$/);
+    expect(output.stderr).toMatch(
+      /^Ostler cannot start: Port \d+ of 127\.0\.0\.1 is taken; choose another with OSTLER_PORT or --port\.\n$/,
+    );
     child.kill("SIGTERM");
     expect(await exited).toEqual([0, null]);
   }, 60_000);

@@ -15,12 +15,18 @@ const place = scratch();
 afterAll(() => place[Symbol.dispose]());
 const log = createLog("silent");
 /** The rights that docs/replicas.md lists, for a role. */
-const rightsOf = (role: string) => (/```sql\n([^`]+)```/.exec(readFileSync(new URL("../docs/replicas.md", import.meta.url), "utf8"))?.[1] ?? "").replaceAll(/ostler;/g, `${role};`);
+const rightsOf = (role: string) =>
+  (
+    /```sql\n([^`]+)```/.exec(readFileSync(new URL("../docs/replicas.md", import.meta.url), "utf8"))?.[1] ?? ""
+  ).replaceAll(/ostler;/g, `${role};`);
 
 /** An empty database, a role that owns it, and one that owns nothing; all are gone at the end. */
 async function twoRoles() {
   await using parts = new AsyncDisposableStack();
-  const [owner, guest] = ["owner", "guest"].map((what) => `ostler_${what}_${randomUUID().slice(0, 8)}`) as [string, string];
+  const [owner, guest] = ["owner", "guest"].map((what) => `ostler_${what}_${randomUUID().slice(0, 8)}`) as [
+    string,
+    string,
+  ];
   const admin = postgres(inject("server").url, { max: 1, onnotice: () => {} });
   parts.defer(() => admin.end());
   for (const role of [owner, guest]) {
@@ -31,7 +37,14 @@ async function twoRoles() {
   const url = (role: string) => Object.assign(new URL(database.url), { username: role, password: "s3cret" }).href;
   await admin`alter database ${admin(new URL(database.url).pathname.slice(1))} owner to ${admin(owner)}`;
   const all = parts.move();
-  return { sql: database.sql, owner, guest, ownerUrl: url(owner), guestUrl: url(guest), [Symbol.asyncDispose]: () => all.disposeAsync() };
+  return {
+    sql: database.sql,
+    owner,
+    guest,
+    ownerUrl: url(owner),
+    guestUrl: url(guest),
+    [Symbol.asyncDispose]: () => all.disposeAsync(),
+  };
 }
 
 test("makes all that a service needs whose role may make nothing", async () => {
@@ -42,17 +55,29 @@ test("makes all that a service needs whose role may make nothing", async () => {
   await given.sql.unsafe(`set role ${given.owner};\n${grants}reset role;`);
   await migrateOnly(readConfig({ DATABASE_URL: given.guestUrl }, []), log);
   await using replica = await startReplica(place.folder, { databaseUrl: given.guestUrl });
-  await ask(replica.url, `mutation { registerNodes(input: { nodes: [{ name: "first", driver: { fake: {} } }] }) { errors { message } } }`);
+  await ask(
+    replica.url,
+    `mutation { registerNodes(input: { nodes: [{ name: "first", driver: { fake: {} } }] }) { errors { message } } }`,
+  );
   await ask(replica.url, `mutation { commissionNodes(input: { nodes: { names: ["first"] } }) { errors { message } } }`);
-  await eventually("the operation ends", async () => JSON.stringify(await ask(replica.url, "{ operations { edges { node { state } } } }")).includes("SUCCEEDED"), 30_000);
+  await eventually(
+    "the operation ends",
+    async () =>
+      JSON.stringify(await ask(replica.url, "{ operations { edges { node { state } } } }")).includes("SUCCEEDED"),
+    30_000,
+  );
   expect((await replica.end()).code).toBe(0);
-  expect(await given.sql`select tablename from pg_tables where schemaname in ('public', 'drizzle', 'pgboss') and tableowner <> ${given.owner}`).toEqual([]);
+  expect(
+    await given.sql`select tablename from pg_tables where schemaname in ('public', 'drizzle', 'pgboss') and tableowner <> ${given.owner}`,
+  ).toEqual([]);
 }, 90_000);
 
 test("a role that may make nothing is told so, with what it may not, and what to do; as is a service's", async () => {
   await using given = await twoRoles();
   const config = readConfig({ DATABASE_URL: given.guestUrl, OSTLER_PORT: "0", OSTLER_DRIVER_WORKERS: "0" }, []);
-  const says = new RegExp(`^The database postgres://${given.guest}:\\*\\*\\*@.* does not let this role do what is needed: permission denied for database ostler_test_\\S+\\. Let the role own .* docs/replicas\\.md lists\\.$`);
+  const says = new RegExp(
+    `^The database postgres://${given.guest}:\\*\\*\\*@.* does not let this role do what is needed: permission denied for database ostler_test_\\S+\\. Let the role own .* docs/replicas\\.md lists\\.$`,
+  );
   await expect(migrateOnly(config, log)).rejects.toThrow(says);
   await expect(startService(config, log)).rejects.toThrow(says);
   expect(await given.sql`select nspname from pg_namespace where nspname in ('drizzle', 'pgboss')`).toEqual([]);

@@ -24,7 +24,9 @@ function flawOf(named: string): string | null {
   const missing = parts.find((title) => mentions(text, title) === 0);
   if (missing !== undefined) return `test/${file}.test.ts has no test "${missing}"`;
   const [title = ""] = parts;
-  return parts.length === 1 && mentions(text, title) > 1 ? `test/${file}.test.ts has several tests "${title}"; name the block as well` : null;
+  return parts.length === 1 && mentions(text, title) > 1
+    ? `test/${file}.test.ts has several tests "${title}"; name the block as well`
+    : null;
 }
 
 describe("each rule", () => {
@@ -34,7 +36,8 @@ describe("each rule", () => {
   });
 
   test("has a number of its own section, one after the other", () => {
-    for (const { number, rules } of RULES) expect(rules.map(({ id }) => id)).toEqual(rules.map((_, index) => `${number}.${index + 1}`));
+    for (const { number, rules } of RULES)
+      expect(rules.map(({ id }) => id)).toEqual(rules.map((_, index) => `${number}.${index + 1}`));
   });
 
   test("is one that has been written down once", () => {
@@ -51,6 +54,8 @@ test("a test that is gone would be missed", () => {
 
 test("the state of a node is changed in one place", () => {
   const files = globSync("src/**/*.ts", { cwd: join(HERE, "..") });
-  const users = files.filter((file) => /\b(moveNodes|changeHeldNodes)\(/.test(readFileSync(join(HERE, "..", file), "utf8")));
+  const users = files.filter((file) =>
+    /\b(moveNodes|changeHeldNodes)\(/.test(readFileSync(join(HERE, "..", file), "utf8")),
+  );
   expect(users.toSorted()).toEqual(["src/engine/transition.ts", "src/store/nodes.ts"]);
 });

@@ -12,7 +12,12 @@ async function serve(request, response) {
   const headers = new HeaderMap();
   for (const [name, value] of Object.entries(request.headers)) headers.set(name, String(value));
   const answer = await apollo.executeHTTPGraphQLRequest({
-    httpGraphQLRequest: { method: "POST", headers, search: "", body: JSON.parse(Buffer.concat(chunks).toString("utf8")) },
+    httpGraphQLRequest: {
+      method: "POST",
+      headers,
+      search: "",
+      body: JSON.parse(Buffer.concat(chunks).toString("utf8")),
+    },
     context: async () => ({}),
   });
   response.writeHead(answer.status ?? 200, Object.fromEntries(answer.headers));

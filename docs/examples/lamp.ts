@@ -12,12 +12,27 @@
  *     DELETE /disk             wipes the disk
  */
 import * as z from "zod";
-import type { Call, Driver, DriverError, DriverErrorKind, Json, PluginHost, StepCall, StepResult } from "../../src/drivers/driver.ts";
+import type {
+  Call,
+  Driver,
+  DriverError,
+  DriverErrorKind,
+  Json,
+  PluginHost,
+  StepCall,
+  StepResult,
+} from "../../src/drivers/driver.ts";
 
 const settings = z.strictObject({
   url: z.url({ protocol: /^https?$/ }).meta({ description: "Address of the controller, as in http://10.0.0.7." }),
-  token: z.string().min(8, { abort: true }).max(200, { abort: true }).meta({ writeOnly: true, description: "Token that the controller asks for." }),
-  serviceUrl: z.url({ protocol: /^https?$/ }).meta({ description: "Address at which the machine reaches this service, for its call-backs." }),
+  token: z
+    .string()
+    .min(8, { abort: true })
+    .max(200, { abort: true })
+    .meta({ writeOnly: true, description: "Token that the controller asks for." }),
+  serviceUrl: z
+    .url({ protocol: /^https?$/ })
+    .meta({ description: "Address at which the machine reaches this service, for its call-backs." }),
 });
 
 type Settings = z.infer<typeof settings>;
@@ -27,7 +42,11 @@ class LampError extends Error implements DriverError {
   override readonly name = "DriverError";
   readonly kind: DriverErrorKind;
   readonly retryable: boolean;
-  constructor(message: string, kind: DriverErrorKind, options: { readonly retryable: boolean; readonly cause?: unknown }) {
+  constructor(
+    message: string,
+    kind: DriverErrorKind,
+    options: { readonly retryable: boolean; readonly cause?: unknown },
+  ) {
     super(message, { cause: options.cause });
     this.kind = kind;
     this.retryable = options.retryable;
@@ -47,12 +66,26 @@ async function ask(call: Call<Settings>, method: string, path: string, body?: Js
     });
   } catch (cause) {
     if (call.signal.aborted) throw cause;
-    throw new LampError(`The controller of ${call.node.name} at ${url} does not answer; look at its power and its cable.`, "UNREACHABLE", { retryable: true, cause });
+    throw new LampError(
+      `The controller of ${call.node.name} at ${url} does not answer; look at its power and its cable.`,
+      "UNREACHABLE",
+      { retryable: true, cause },
+    );
   }
   // An answer that is not read keeps its connection, and with it this process from its next call.
   if (!response.ok) await response.body?.cancel();
-  if (response.status === 401) throw new LampError(`The controller of ${call.node.name} refuses the token; set it with updateNode.`, "AUTHENTICATION", { retryable: false });
-  if (!response.ok) throw new LampError(`The controller of ${call.node.name} answers ${method} ${path} with ${response.status}.`, "REFUSED", { retryable: response.status >= 500 });
+  if (response.status === 401)
+    throw new LampError(
+      `The controller of ${call.node.name} refuses the token; set it with updateNode.`,
+      "AUTHENTICATION",
+      { retryable: false },
+    );
+  if (!response.ok)
+    throw new LampError(
+      `The controller of ${call.node.name} answers ${method} ${path} with ${response.status}.`,
+      "REFUSED",
+      { retryable: response.status >= 500 },
+    );
   return (await response.json()) as Record<string, Json>;
 }
 
@@ -64,7 +97,10 @@ async function writeImage(call: StepCall<Settings>): Promise<StepResult> {
   const image = call.variables["image"] ?? "default";
   // Each entry has a call-back path of its own, so the controller is told anew. What is done it says itself: a call-back is a hint.
   const reportTo = new URL(call.callbackPath, call.settings.serviceUrl).href;
-  const { state, percent } = await ask(call, "PUT", `images/${encodeURIComponent(call.attemptKey)}`, { image, reportTo });
+  const { state, percent } = await ask(call, "PUT", `images/${encodeURIComponent(call.attemptKey)}`, {
+    image,
+    reportTo,
+  });
   switch (state) {
     case "WRITTEN":
       return { kind: "done", output: { image } };

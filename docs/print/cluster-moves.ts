@@ -47,7 +47,9 @@ export function clusterMoves(): readonly ClusterMove[] {
       note(before, "work begins", during);
       note(during, "stop or abort", stopping);
       // A node that the verb is not for is not of the operation, and stays.
-      for (const ended of combinations(nodes.map((node, index) => (ends[index]?.length ? ends[index] : [{ ...node, cause: "done" }])))) {
+      for (const ended of combinations(
+        nodes.map((node, index) => (ends[index]?.length ? ends[index] : [{ ...node, cause: "done" }])),
+      )) {
         const cause = BY_SEVERITY.findLast((one) => ended.some((node) => node.cause === one)) ?? "done";
         const after = clusterState({ nodes: ended, work: [] });
         if (cause !== "stopped") note(during, cause, after);
@@ -56,12 +58,17 @@ export function clusterMoves(): readonly ClusterMove[] {
     }
   }
   const order = Object.keys(CLUSTER_STATES);
-  return [...moves.values()].toSorted((a, b) => order.indexOf(a.from) - order.indexOf(b.from) || order.indexOf(a.to) - order.indexOf(b.to));
+  return [...moves.values()].toSorted(
+    (a, b) => order.indexOf(a.from) - order.indexOf(b.from) || order.indexOf(a.to) - order.indexOf(b.to),
+  );
 }
 
 /** One of each list, in every way. */
 function combinations(lists: readonly (readonly Ending[])[]): readonly (readonly Ending[])[] {
-  return lists.reduce<readonly (readonly Ending[])[]>((all, list) => all.flatMap((chosen) => list.map((one) => [...chosen, one])), [[]]);
+  return lists.reduce<readonly (readonly Ending[])[]>(
+    (all, list) => all.flatMap((chosen) => list.map((one) => [...chosen, one])),
+    [[]],
+  );
 }
 
 /** States and stages in which a node can be at rest: wherever operations take a registered one. */
@@ -69,7 +76,8 @@ function restingNodes(): readonly Resting[] {
   const found = new Map<string, Resting>([["ENROLLED NONE", { state: "ENROLLED", stage: "NONE" }]]);
   for (const node of found.values()) {
     for (const kind of NODE_VERBS) {
-      for (const { state, stage } of endings(kind, node)) if (isAtRest(state)) found.set(`${state} ${stage}`, { state, stage });
+      for (const { state, stage } of endings(kind, node))
+        if (isAtRest(state)) found.set(`${state} ${stage}`, { state, stage });
     }
   }
   return [...found.values()];
@@ -77,8 +85,13 @@ function restingNodes(): readonly Resting[] {
 
 /** How an operation may end on a node; empty where it may not begin, or leaves the state of the node alone. */
 function endings(kind: OperationKind, node: Resting): readonly Ending[] {
-  const ways = [route(kind, node.state), ...(kind === "COMMISSION" ? [route(kind, node.state, { until: "AVAILABLE" })] : [])];
-  return ways.flatMap((way) => (way && (way.finish.length > 0 || way.legs.some(({ enter }) => enter.length > 0)) ? endingsOf(way, node) : []));
+  const ways = [
+    route(kind, node.state),
+    ...(kind === "COMMISSION" ? [route(kind, node.state, { until: "AVAILABLE" })] : []),
+  ];
+  return ways.flatMap((way) =>
+    way && (way.finish.length > 0 || way.legs.some(({ enter }) => enter.length > 0)) ? endingsOf(way, node) : [],
+  );
 }
 
 function endingsOf({ legs, finish, bestEffort }: Route, node: Resting): readonly Ending[] {

@@ -12,10 +12,17 @@ function errorsPage(): string {
     "What is refused is data, not an exception: payloads carry `errors` (the request as a whole) and `results[].error` (one node), each with a `code`, a `status` like HTTP's, a `message` that says what happened, to which node, and what to do, and the `path` of the input it is about. A failed step, run or operation carries the same codes. Codes are permanent; new ones may come.",
     table(
       ["code", "status", "meaning"],
-      (Object.entries(ERROR_STATUS) as [ErrorCode, number][]).map(([name, status]) => [code(name), String(status), meaningOf(name)]),
+      (Object.entries(ERROR_STATUS) as [ErrorCode, number][]).map(([name, status]) => [
+        code(name),
+        String(status),
+        meaningOf(name),
+      ]),
     ),
     "A request that is no valid GraphQL, presents no good token, asks for [more than is allowed](limits.md), or meets a fault of ours is answered in GraphQL's own `errors`, with an `extensions.code` of this list. Faults of ours are masked: `INTERNAL` with a request id, under which the log has the cause.",
-    table(["`extensions.code`", "meaning"], Object.entries(REQUEST_ERRORS).map(([name, meaning]) => [code(name), meaning])),
+    table(
+      ["`extensions.code`", "meaning"],
+      Object.entries(REQUEST_ERRORS).map(([name, meaning]) => [code(name), meaning]),
+    ),
   );
 }
 

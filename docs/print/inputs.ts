@@ -35,11 +35,18 @@ export function sharedParts(inputs: readonly GraphQLInputObjectType[]): readonly
 
 /** A type as a table: the fields of an input, or the values of an enumeration. */
 export function tableOf(type: Described): string {
-  if (isEnumType(type)) return meanings("value", Object.fromEntries(type.getValues().map(({ name, description }) => [name, description ?? ""])));
+  if (isEnumType(type))
+    return meanings(
+      "value",
+      Object.fromEntries(type.getValues().map(({ name, description }) => [name, description ?? ""])),
+    );
   const { isOneOf } = type;
   const fields = Object.values(type.getFields());
   const inOrder = [...fields.filter(isRequiredInputField), ...fields.filter((field) => !isRequiredInputField(field))];
-  return table(["field", "type", ...(isOneOf ? [] : ["default"]), "meaning"], inOrder.map((field) => row(field, isOneOf)));
+  return table(
+    ["field", "type", ...(isOneOf ? [] : ["default"]), "meaning"],
+    inOrder.map((field) => row(field, isOneOf)),
+  );
 }
 
 function row(field: GraphQLInputField, isOneOf: boolean): readonly string[] {

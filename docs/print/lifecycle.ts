@@ -1,9 +1,21 @@
 /** docs/lifecycle.md: every state of nodes, operations, runs, waves and clusters, and what leads from one to another. */
 import { CLUSTER_RULES, CLUSTER_STATES, STAGES } from "../../src/lifecycle/cluster-state.ts";
 import { isAtRest } from "../../src/lifecycle/machine.ts";
-import { NODE_EDGES, NODE_EVENTS, NODE_STATES, NODE_STATE_NAMES, SELF_EVENTS } from "../../src/lifecycle/node-states.ts";
+import {
+  NODE_EDGES,
+  NODE_EVENTS,
+  NODE_STATES,
+  NODE_STATE_NAMES,
+  SELF_EVENTS,
+} from "../../src/lifecycle/node-states.ts";
 import type { Edge, NodeEvent, NodeState, Phase } from "../../src/lifecycle/node-states.ts";
-import { FAILURE_POLICIES, OPERATION_STATES, RUN_STATES, UNFINISHED_OPERATION_STATES, UNFINISHED_RUN_STATES } from "../../src/lifecycle/operation-states.ts";
+import {
+  FAILURE_POLICIES,
+  OPERATION_STATES,
+  RUN_STATES,
+  UNFINISHED_OPERATION_STATES,
+  UNFINISHED_RUN_STATES,
+} from "../../src/lifecycle/operation-states.ts";
 import { cleanUpRoute } from "../../src/lifecycle/verbs.ts";
 import { WAIT_REASONS } from "../../src/lifecycle/waiting.ts";
 import { WAVE_STATES, judgeWaves } from "../../src/lifecycle/waves.ts";
@@ -30,18 +42,32 @@ function lifecyclePage(): string {
     "## Inside each phase",
     ...PHASES.flatMap((phase) => [`### ${phase}`, stateDiagram(insideOf(phase))]),
     "## States",
-    table(["state", "kind", "phase", "meaning"], NODE_STATE_NAMES.map((state) => [code(state), NODE_STATES[state].kind, NODE_STATES[state].phase ?? "–", NODE_STATES[state].description])),
+    table(
+      ["state", "kind", "phase", "meaning"],
+      NODE_STATE_NAMES.map((state) => [
+        code(state),
+        NODE_STATES[state].kind,
+        NODE_STATES[state].phase ?? "–",
+        NODE_STATES[state].description,
+      ]),
+    ),
     "## Events",
     meanings("event", NODE_EVENTS),
     "## Transitions",
     "“By verb” is what a user's request may cause; the rest only the engine causes. A node's registration (from nothing to `ENROLLED`) and its deletion are in the log as `register` and `delete`.",
-    table(["from", "event", "to", "by"], MOVES.map(({ from, event, to, by }) => [code(from), event, code(to), by])),
+    table(
+      ["from", "event", "to", "by"],
+      MOVES.map(({ from, event, to, by }) => [code(from), event, code(to), by]),
+    ),
     `Besides, \`recover\` leads from a state to itself: a process died, hung or was told to end, and the run that it held on the node was taken up again in the middle of a step. In ${codes(NODE_EDGES.filter(({ event }) => event === "recover").map(({ from }) => from))}. \`abort_pending\` and \`abort_withdrawn\` leave a node where it is as well, in every state: somebody asked for an abort that has to wait for the end of a step, or took it back.`,
     "## Verbs",
     "What each verb does to a node, by the state that it is in. A state that is not listed is refused with `INVALID_STATE`, any state with an unfinished run with `BUSY`. Phases in brackets run in place: the state stays as it is meanwhile. An inspection in place needs a driver that inspects without a reboot.",
     verbTable(),
     "Where the failure policy says so, a node is cleaned up after its operation failed:",
-    table(["from", "phases", "ends"], routeRows((state) => (isAtRest(state) ? cleanUpRoute(state) : null))),
+    table(
+      ["from", "phases", "ends"],
+      routeRows((state) => (isAtRest(state) ? cleanUpRoute(state) : null)),
+    ),
     "## Stages",
     "How far a node has come, beside its state; a restart goes by it.",
     meanings("stage", STAGES),
@@ -77,8 +103,13 @@ function boxOf(state: NodeState): string {
 
 function overview(): readonly string[] {
   const shown = (state: NodeState) => NODE_STATES[state].kind !== "failed" && state !== "STOPPED";
-  const edges = MOVES.filter(({ from, event, to }) => shown(from) && shown(to) && !SETBACKS.has(event) && boxOf(from) !== boxOf(to));
-  return ["[*] --> ENROLLED : register", ...arrows(edges.map(({ from, event, to }) => ({ from: boxOf(from), event, to: boxOf(to) })))];
+  const edges = MOVES.filter(
+    ({ from, event, to }) => shown(from) && shown(to) && !SETBACKS.has(event) && boxOf(from) !== boxOf(to),
+  );
+  return [
+    "[*] --> ENROLLED : register",
+    ...arrows(edges.map(({ from, event, to }) => ({ from: boxOf(from), event, to: boxOf(to) }))),
+  ];
 }
 
 /** The phase's own states, and from where and to where its edges lead. */
@@ -95,25 +126,50 @@ function insideOf(phase: Phase): readonly string[] {
 function clusterDecision(): string {
   const lines = CLUSTER_RULES.slice(0, -1).flatMap(({ state, when }, index) => {
     const following = index + 2 < CLUSTER_RULES.length ? `question${index + 1}` : `answer${index + 1}`;
-    return [`question${index}{"${capital(when)}"}`, `question${index} -- yes --> answer${index}[${state}]`, `question${index} -- no --> ${following}`];
+    return [
+      `question${index}{"${capital(when)}"}`,
+      `question${index} -- yes --> answer${index}[${state}]`,
+      `question${index} -- no --> ${following}`,
+    ];
   });
   const last = CLUSTER_RULES.length - 1;
-  return fence("mermaid", ["flowchart TD", ...[...lines, `answer${last}[${CLUSTER_RULES[last]?.state ?? ""}]`].map((line) => `    ${line}`)].join("\n"));
+  return fence(
+    "mermaid",
+    [
+      "flowchart TD",
+      ...[...lines, `answer${last}[${CLUSTER_RULES[last]?.state ?? ""}]`].map((line) => `    ${line}`),
+    ].join("\n"),
+  );
 }
 
 /** Moves between states of a cluster. What leads from every state in which nothing runs is drawn from their box. */
 function clusterArrows(): readonly string[] {
   const moves = clusterMoves();
   const resting = [...new Set(moves.flatMap(({ from, event }) => (event === "work begins" ? [from] : [])))];
-  const begins = grouped(moves.filter(({ event }) => event === "work begins"), ({ to }) => to);
-  const fromBox = begins.map((group) => ({ ...group[0], from: group.length === resting.length ? "nothing_runs" : group[0].from, event: group[0].to === "REMOVING" ? "removal begins" : "work begins" }));
+  const begins = grouped(
+    moves.filter(({ event }) => event === "work begins"),
+    ({ to }) => to,
+  );
+  const fromBox = begins.map((group) => ({
+    ...group[0],
+    from: group.length === resting.length ? "nothing_runs" : group[0].from,
+    event: group[0].to === "REMOVING" ? "removal begins" : "work begins",
+  }));
   const others = moves.filter(({ event }) => event !== "work begins");
-  return ["direction LR", "state nothing_runs {", ...resting.map((state) => `    ${state}`), "}", ...arrows([...fromBox, ...others])];
+  return [
+    "direction LR",
+    "state nothing_runs {",
+    ...resting.map((state) => `    ${state}`),
+    "}",
+    ...arrows([...fromBox, ...others]),
+  ];
 }
 
 // ---- waves
 
-const VERDICT_LEADS: Readonly<Record<Exclude<WaveVerdict, "NOTHING">, { readonly to: WaveState; readonly event: string }>> = {
+const VERDICT_LEADS: Readonly<
+  Record<Exclude<WaveVerdict, "NOTHING">, { readonly to: WaveState; readonly event: string }>
+> = {
   HALT: { to: "HALTED", event: "too many failed" },
   AWAIT: { to: "AWAITING", event: "wave has ended, next on request" },
   PAUSE: { to: "PAUSED", event: "wave has ended, pause" },
@@ -123,7 +179,16 @@ const VERDICT_LEADS: Readonly<Record<Exclude<WaveVerdict, "NOTHING">, { readonly
 /** What the verdicts lead to, whatever the facts, and what people ask for. */
 function waveMoves(): readonly string[] {
   const states = Object.keys(WAVE_STATES) as WaveState[];
-  const facts: Omit<WaveFacts, "state"> = { wave: 0, waves: 2, failures: 0, maxFailures: 0, unfinished: false, queued: true, manual: false, pauseSeconds: 0 };
+  const facts: Omit<WaveFacts, "state"> = {
+    wave: 0,
+    waves: 2,
+    failures: 0,
+    maxFailures: 0,
+    unfinished: false,
+    queued: true,
+    manual: false,
+    pauseSeconds: 0,
+  };
   const cases: readonly Partial<WaveFacts>[] = [{}, { pauseSeconds: 1 }, { manual: true }, { failures: 1 }];
   const judged = states.flatMap((state) =>
     cases.flatMap((one) => {
@@ -134,7 +199,9 @@ function waveMoves(): readonly string[] {
   const asked = states.flatMap((state) => [
     ...(state === "PAUSED" ? [{ from: state, event: "pause is over", to: "RUNNING" }] : []),
     { from: state, event: "advanceWaves", to: "RUNNING" },
-    ...(state === "HALTED" ? [{ from: state, event: "resumeWaves", to: "RUNNING" }] : [{ from: state, event: "haltWaves", to: "HALTED" }]),
+    ...(state === "HALTED"
+      ? [{ from: state, event: "resumeWaves", to: "RUNNING" }]
+      : [{ from: state, event: "haltWaves", to: "HALTED" }]),
   ]);
   return ["[*] --> RUNNING", ...arrows([...judged, ...asked])];
 }

@@ -10,7 +10,8 @@ export interface Page {
 }
 
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]) => `| ${cells.map((cell) => cell.replaceAll("|", "\\|").replaceAll("\n", " ")).join(" | ")} |`;
+  const line = (cells: readonly string[]) =>
+    `| ${cells.map((cell) => cell.replaceAll("|", "\\|").replaceAll("\n", " ")).join(" | ")} |`;
   return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
 }
 
@@ -21,7 +22,10 @@ export const fence = (language: string, text: string) => `\`\`\`${language}\n${t
 
 /** A table of names and what they mean. */
 export function meanings(what: string, given: Readonly<Record<string, string>>): string {
-  return table([what, "meaning"], Object.entries(given).map(([name, meaning]) => [code(name), meaning]));
+  return table(
+    [what, "meaning"],
+    Object.entries(given).map(([name, meaning]) => [code(name), meaning]),
+  );
 }
 
 /** A mermaid diagram of states. */
@@ -41,6 +45,10 @@ export function grouped<T>(items: readonly T[], keyOf: (item: T) => string): rea
 }
 
 /** Arrows between two boxes, drawn once with all their labels. */
-export function arrows(edges: readonly { readonly from: string; readonly event: string; readonly to: string }[]): readonly string[] {
-  return grouped(edges, ({ from, to }) => `${from} ${to}`).map((group) => `${group[0].from} --> ${group[0].to} : ${[...new Set(group.map(({ event }) => event))].join(", ")}`);
+export function arrows(
+  edges: readonly { readonly from: string; readonly event: string; readonly to: string }[],
+): readonly string[] {
+  return grouped(edges, ({ from, to }) => `${from} ${to}`).map(
+    (group) => `${group[0].from} --> ${group[0].to} : ${[...new Set(group.map(({ event }) => event))].join(", ")}`,
+  );
 }

@@ -15,5 +15,8 @@ export interface PrintedPage {
 const PAGES: readonly Page[] = [LIFECYCLE_PAGE, ...verbPages(), RULES_PAGE, ERRORS_PAGE, CONFIGURATION_PAGE];
 
 export function printedPages(): readonly PrintedPage[] {
-  return PAGES.map(({ file, source, text }) => ({ file, text: `<!-- Printed by \`npm run docs\` from ${source}. Change that, not this page. -->\n\n${text()}` }));
+  return PAGES.map(({ file, source, text }) => ({
+    file,
+    text: `<!-- Printed by \`npm run docs\` from ${source}. Change that, not this page. -->\n\n${text()}`,
+  }));
 }

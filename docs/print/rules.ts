@@ -9,7 +9,13 @@ function rulesPage(): string {
   return paragraphs(
     "# Rules",
     "What can be relied on, and the tests that hold it: each names its file and its title. A rule whose test is gone or renamed fails `npm test`. Random work is besides held to the rules by `npm run races`, `npm run model` and `npm run kills`, for as long as one likes. The numbers are permanent; those of sections that are missing here belong to other pages.",
-    ...RULES.flatMap(({ number, title, rules }) => [`## ${number}. ${title}`, table(["", "rule", "held by"], rules.map(({ id, rule, tests }) => [id, rule, tests.map(linkOf).join("; ")]))]),
+    ...RULES.flatMap(({ number, title, rules }) => [
+      `## ${number}. ${title}`,
+      table(
+        ["", "rule", "held by"],
+        rules.map(({ id, rule, tests }) => [id, rule, tests.map(linkOf).join("; ")]),
+      ),
+    ]),
   );
 }
 

@@ -22,12 +22,18 @@ const SHARED = sharedParts(VERB_ENTRIES.map(({ mutation }) => inputOf(SCHEMA, mu
 
 /** The index, the shared inputs, and a page for each mutation. Throws when one of the schema's has none. */
 export function verbPages(): readonly Page[] {
-  const forgotten = Object.keys(mutationsOf(SCHEMA)).filter((name) => !VERB_ENTRIES.some(({ mutation }) => mutation === name));
+  const forgotten = Object.keys(mutationsOf(SCHEMA)).filter(
+    (name) => !VERB_ENTRIES.some(({ mutation }) => mutation === name),
+  );
   if (forgotten.length > 0) throw new Error(`docs/print/verb-data.ts says nothing of ${forgotten.join(", ")}.`);
   return [
     { file: "verbs.md", source: "src/graphql and docs/notes/verbs.md", text: indexPage },
     { file: "verbs/inputs.md", source: "src/graphql", text: inputsPage },
-    ...VERB_ENTRIES.map((entry): Page => ({ file: `verbs/${entry.mutation}.md`, source: `src/graphql, src/lifecycle, docs/print/verb-data.ts and docs/notes`, text: () => verbPage(entry) })),
+    ...VERB_ENTRIES.map((entry): Page => ({
+      file: `verbs/${entry.mutation}.md`,
+      source: `src/graphql, src/lifecycle, docs/print/verb-data.ts and docs/notes`,
+      text: () => verbPage(entry),
+    })),
   ];
 }
 
@@ -41,13 +47,23 @@ function descriptionOf(mutation: string): string {
 
 function indexPage(): string {
   const firstSentence = (text: string) => /^.*?[.](?= |$)/.exec(text)?.[0] ?? text;
-  const listed = VERB_GROUPS.flatMap(({ title, entries }) => [`## ${title}`, table(["mutation", "does"], entries.map(({ mutation }) => [`[${mutation}](verbs/${mutation}.md)`, firstSentence(descriptionOf(mutation))]))]);
+  const listed = VERB_GROUPS.flatMap(({ title, entries }) => [
+    `## ${title}`,
+    table(
+      ["mutation", "does"],
+      entries.map(({ mutation }) => [`[${mutation}](verbs/${mutation}.md)`, firstSentence(descriptionOf(mutation))]),
+    ),
+  ]);
   return paragraphs("# Verbs", ...noteOf("verbs-before"), ...listed, ...noteOf("verbs"));
 }
 
 function inputsPage(): string {
   const parts = SHARED.toSorted((a, b) => a.name.localeCompare(b.name, "en"));
-  return paragraphs("# Inputs that requests share", "Names, types and meanings are those of the schema. Of an input with “exactly one field” exactly one is given.", ...parts.flatMap((part) => [`## ${part.name}`, part.description ?? "", tableOf(part)]));
+  return paragraphs(
+    "# Inputs that requests share",
+    "Names, types and meanings are those of the schema. Of an input with “exactly one field” exactly one is given.",
+    ...parts.flatMap((part) => [`## ${part.name}`, part.description ?? "", tableOf(part)]),
+  );
 }
 
 function verbPage(entry: VerbEntry): string {
@@ -56,8 +72,13 @@ function verbPage(entry: VerbEntry): string {
   return paragraphs(
     `# ${mutation}`,
     descriptionOf(mutation),
-    ...(see.length > 0 ? [`See also ${see.map((file) => `[${file.replace(".md", "")}](../${file})`).join(", ")}.`] : []),
-    ...REQUESTS.filter((request) => request.mutation === mutation).flatMap(({ query, variables }) => [fence("graphql", query), ...(variables ? [fence("json", JSON.stringify(variables))] : [])]),
+    ...(see.length > 0
+      ? [`See also ${see.map((file) => `[${file.replace(".md", "")}](../${file})`).join(", ")}.`]
+      : []),
+    ...REQUESTS.filter((request) => request.mutation === mutation).flatMap(({ query, variables }) => [
+      fence("graphql", query),
+      ...(variables ? [fence("json", JSON.stringify(variables))] : []),
+    ]),
     ...noteOf(mutation),
     "## Input",
     ...inputParts(mutation),
@@ -77,25 +98,48 @@ function inputParts(mutation: string): readonly string[] {
     `${code(input.name)}: ${input.description ?? ""}`,
     tableOf(input),
     ...own.flatMap((part) => [`### ${part.name}`, part.description ?? "", tableOf(part)]),
-    ...(shared.length > 0 ? [`Shared with other requests: ${shared.map((part) => `[${part.name}](inputs.md${anchorOf(part)})`).join(", ")}.`] : []),
+    ...(shared.length > 0
+      ? [
+          `Shared with other requests: ${shared.map((part) => `[${part.name}](inputs.md${anchorOf(part)})`).join(", ")}.`,
+        ]
+      : []),
   ];
 }
 
 function wayParts(kind: OperationKind): readonly string[] {
   const ways = waysOf(kind);
-  const inPlace = ways.includes("| (") || ways.includes("→ (") ? "Phases in brackets run in place: the state stays as it is meanwhile. " : "";
-  return [ways, `${inPlace}Any other state is refused. The diagram shows what takes a node off its way as well. Within a phase it may also wait and hold: [lifecycle](../lifecycle.md#inside-each-phase).`, diagramOf(kind)];
+  const inPlace =
+    ways.includes("| (") || ways.includes("→ (")
+      ? "Phases in brackets run in place: the state stays as it is meanwhile. "
+      : "";
+  return [
+    ways,
+    `${inPlace}Any other state is refused. The diagram shows what takes a node off its way as well. Within a phase it may also wait and hold: [lifecycle](../lifecycle.md#inside-each-phase).`,
+    diagramOf(kind),
+  ];
 }
 
 const REQUEST_ALONE = "In `errors`; nothing was written.";
-const NODE_BY_NODE = "Node by node, in `results { error }`. One such node refuses the whole request, unless `acceptance: BEST_EFFORT`: then the others start.";
+const NODE_BY_NODE =
+  "Node by node, in `results { error }`. One such node refuses the whole request, unless `acceptance: BEST_EFFORT`: then the others start.";
 
-function refusalParts(whole: Refusals, single: Refusals | undefined, singleMeans: string = NODE_BY_NODE): readonly string[] {
+function refusalParts(
+  whole: Refusals,
+  single: Refusals | undefined,
+  singleMeans: string = NODE_BY_NODE,
+): readonly string[] {
   return [REQUEST_ALONE, refusalTable(whole), ...(single ? [singleMeans, refusalTable(single)] : [])];
 }
 
 function refusalTable(refusals: Refusals): string {
-  return table(["code", "status", "when"], grouped(refusals, ([name]) => name).map((group) => [code(group[0][0]), String(ERROR_STATUS[group[0][0]]), group.map(([, when]) => when).join("; ")]));
+  return table(
+    ["code", "status", "when"],
+    grouped(refusals, ([name]) => name).map((group) => [
+      code(group[0][0]),
+      String(ERROR_STATUS[group[0][0]]),
+      group.map(([, when]) => when).join("; "),
+    ]),
+  );
 }
 
 /** Words that stand in a file of docs/notes; none where there is no such file. */

@@ -30,7 +30,10 @@ export function verbCases(): readonly VerbCase[] {
 
 export function verbTable(): string {
   const rows = verbCases().flatMap(({ kind, label, options }) =>
-    routeRows((state) => route(kind, state, options)).map((cells) => [`${code(kind)}${label === "" ? "" : `, ${label}`}`, ...cells]),
+    routeRows((state) => route(kind, state, options)).map((cells) => [
+      `${code(kind)}${label === "" ? "" : `, ${label}`}`,
+      ...cells,
+    ]),
   );
   return table(["verb", "from", "phases", "ends"], rows);
 }
@@ -40,22 +43,33 @@ export function routeRows(routeOf: (state: NodeState) => Route | null): readonly
   const ways = NODE_STATE_NAMES.flatMap((state) => {
     const found = routeOf(state);
     if (!found) return [];
-    const phases = found.legs.map(({ phase, enter }) => (enter.length === 0 ? `(${phase})` : phase)).join(" → ") || "none";
-    return [{ state, phases, end: found.target === state && found.finish.length === 0 ? "where it was" : code(found.target) }];
+    const phases =
+      found.legs.map(({ phase, enter }) => (enter.length === 0 ? `(${phase})` : phase)).join(" → ") || "none";
+    return [
+      { state, phases, end: found.target === state && found.finish.length === 0 ? "where it was" : code(found.target) },
+    ];
   });
-  return grouped(ways, ({ phases, end }) => `${phases} ${end}`).map((group) => [codes(group.map(({ state }) => state)), group[0].phases, group[0].end]);
+  return grouped(ways, ({ phases, end }) => `${phases} ${end}`).map((group) => [
+    codes(group.map(({ state }) => state)),
+    group[0].phases,
+    group[0].end,
+  ]);
 }
 
 /** The table of one verb, without its name. */
 export function waysOf(kind: OperationKind): string {
   const cases = verbCases().filter((one) => one.kind === kind);
-  const rows = cases.flatMap(({ label, options }) => routeRows((state) => route(kind, state, options)).map((cells) => (cases.length > 1 ? [label, ...cells] : cells)));
+  const rows = cases.flatMap(({ label, options }) =>
+    routeRows((state) => route(kind, state, options)).map((cells) => (cases.length > 1 ? [label, ...cells] : cells)),
+  );
   return table([...(cases.length > 1 ? ["asked"] : []), "from", "phases", "ends"], rows);
 }
 
 /** The way of one verb from every state that it may begin in, with what takes a node off it. */
 export function diagramOf(kind: OperationKind): string {
-  const ways = verbCases().filter((one) => one.kind === kind).flatMap(({ options }) => NODE_STATE_NAMES.flatMap((state) => arrowsOf(state, route(kind, state, options))));
+  const ways = verbCases()
+    .filter((one) => one.kind === kind)
+    .flatMap(({ options }) => NODE_STATE_NAMES.flatMap((state) => arrowsOf(state, route(kind, state, options))));
   return stateDiagram(arrows(ways));
 }
 

@@ -15,10 +15,21 @@ const discoverSettings = z
     dead: addresses("Addresses at which nothing answers."),
     refusesLogin: addresses("Addresses at which the login is refused."),
     silent: addresses("Addresses at which a probe never ends by itself."),
-    names: z.record(z.string().max(253), z.string().max(253)).default({}).meta({ description: "Names that machines tell, by address." }),
+    names: z
+      .record(z.string().max(253), z.string().max(253))
+      .default({})
+      .meta({ description: "Names that machines tell, by address." }),
     delayMs: z.int().min(0).max(3_600_000).default(0).meta({ description: "How long a probe takes, in milliseconds." }),
-    gate: z.string().optional().meta({ description: "Every probe waits at the gate of this name, which a test opens." }),
-    password: z.string().min(1).max(128).optional().meta({ writeOnly: true, description: "A secret, handed on to the nodes that are found." }),
+    gate: z
+      .string()
+      .optional()
+      .meta({ description: "Every probe waits at the gate of this name, which a test opens." }),
+    password: z
+      .string()
+      .min(1)
+      .max(128)
+      .optional()
+      .meta({ writeOnly: true, description: "A secret, handed on to the nodes that are found." }),
   })
   .meta({ description: "Machines that are not there, at addresses." });
 
@@ -41,11 +52,16 @@ export function fakeDiscovery({ note, failure }: FakeDiscoveryParts): DiscoverIn
         if (settings.silent.includes(address)) await untilOrAborted(new Promise<void>(() => {}), signal);
         if (settings.delayMs > 0) await pause(settings.delayMs, signal);
       });
-      if (settings.dead.includes(address)) throw failure(`Nothing answers at ${address}; look at its power and its cable.`, "UNREACHABLE", true);
-      if (settings.refusesLogin.includes(address)) throw failure(`The BMC at ${address} refuses the login; try other credentials.`, "AUTHENTICATION", false);
+      if (settings.dead.includes(address))
+        throw failure(`Nothing answers at ${address}; look at its power and its cable.`, "UNREACHABLE", true);
+      if (settings.refusesLogin.includes(address))
+        throw failure(`The BMC at ${address} refuses the login; try other credentials.`, "AUTHENTICATION", false);
       const name = settings.names[address];
       return {
-        settings: fakeSettings.parse({ controller: address, ...(settings.password !== undefined && { password: settings.password }) }),
+        settings: fakeSettings.parse({
+          controller: address,
+          ...(settings.password !== undefined && { password: settings.password }),
+        }),
         ...(name !== undefined && { name }),
       };
     },

@@ -8,7 +8,20 @@
 import { createHash } from "node:crypto";
 import { appendFileSync } from "node:fs";
 import * as z from "zod";
-import type { Call, Driver, DriverError, DriverErrorKind, DriverMemory, Json, PluginHost, PowerAction, PowerState, Step, StepCall, StepResult } from "../../src/drivers/driver.ts";
+import type {
+  Call,
+  Driver,
+  DriverError,
+  DriverErrorKind,
+  DriverMemory,
+  Json,
+  PluginHost,
+  PowerAction,
+  PowerState,
+  Step,
+  StepCall,
+  StepResult,
+} from "../../src/drivers/driver.ts";
 import { fakeDiscovery } from "./discover.ts";
 import { passGate, pause, untilOrAborted } from "./gates.ts";
 import { fakeSettings } from "./settings.ts";
@@ -46,8 +59,18 @@ export default function createFake(host: PluginHost): Driver<FakeSettings> {
 
   function answer({ settings, node, signal }: Call<FakeSettings>): void {
     signal.throwIfAborted();
-    if (settings.dead) throw new FakeError(`The BMC of ${node.name} does not answer; look at its power and its cable.`, "UNREACHABLE", true);
-    if (settings.refusesLogin) throw new FakeError(`The BMC of ${node.name} refuses the login; set its credentials with updateNode.`, "AUTHENTICATION", false);
+    if (settings.dead)
+      throw new FakeError(
+        `The BMC of ${node.name} does not answer; look at its power and its cable.`,
+        "UNREACHABLE",
+        true,
+      );
+    if (settings.refusesLogin)
+      throw new FakeError(
+        `The BMC of ${node.name} refuses the login; set its credentials with updateNode.`,
+        "AUTHENTICATION",
+        false,
+      );
   }
 
   /** What a script does before the real work, and instead of it. */
@@ -68,7 +91,9 @@ export default function createFake(host: PluginHost): Driver<FakeSettings> {
     }
     if (script.throws !== undefined) throw new Error(script.throws);
     if (script.fail !== undefined) return { kind: "failed", reason: script.fail, retryable: script.retryable ?? false };
-    return script.failures === undefined ? null : failOnceMore(`failures ${call.node.id} ${label}`, script.failures, script.retryable ?? true);
+    return script.failures === undefined
+      ? null
+      : failOnceMore(`failures ${call.node.id} ${label}`, script.failures, script.retryable ?? true);
   }
 
   /** A failure, as long as there were fewer than so many. */
@@ -131,7 +156,11 @@ export default function createFake(host: PluginHost): Driver<FakeSettings> {
   async function setPower(call: Call<FakeSettings>, action: PowerAction): Promise<void> {
     answer(call);
     note({ node: call.node.name, power: action });
-    const played = await play("power.set", call.settings.steps["power.set"] ?? { delayMs: call.settings.powerDelayMs }, call);
+    const played = await play(
+      "power.set",
+      call.settings.steps["power.set"] ?? { delayMs: call.settings.powerDelayMs },
+      call,
+    );
     if (played?.kind === "failed") throw new FakeError(played.reason, "REFUSED", played.retryable);
     await memory.set(`power ${call.node.id}`, action === "ON" || action === "REBOOT" ? "ON" : "OFF");
   }
@@ -160,14 +189,51 @@ export default function createFake(host: PluginHost): Driver<FakeSettings> {
       supportsAbort: true,
       withoutReboot: true,
       steps: [
-        step("inspect", { ...usual, name: "collect_inventory", title: "Collect the inventory", phase: "inspect", priority: 10, interruptible: "ALWAYS", touches: [] }, async (call) => inventory(call)),
+        step(
+          "inspect",
+          {
+            ...usual,
+            name: "collect_inventory",
+            title: "Collect the inventory",
+            phase: "inspect",
+            priority: 10,
+            interruptible: "ALWAYS",
+            touches: [],
+          },
+          async (call) => inventory(call),
+        ),
       ],
     },
     clean: {
       supportsAbort: true,
       steps: [
-        step("clean", { ...usual, name: "erase_metadata", title: "Erase partition tables", phase: "clean", priority: 20, interruptible: "AT_BOUNDARY", touches: ["DISKS"] }, async () => undefined),
-        step("clean", { ...usual, name: "erase_disks", title: "Erase the disks", phase: "clean", priority: 10, interruptible: "ALWAYS", timeoutSeconds: 6 * 3600, touches: ["DISKS"] }, async () => ({ erased: 2 })),
+        step(
+          "clean",
+          {
+            ...usual,
+            name: "erase_metadata",
+            title: "Erase partition tables",
+            phase: "clean",
+            priority: 20,
+            interruptible: "AT_BOUNDARY",
+            touches: ["DISKS"],
+          },
+          async () => undefined,
+        ),
+        step(
+          "clean",
+          {
+            ...usual,
+            name: "erase_disks",
+            title: "Erase the disks",
+            phase: "clean",
+            priority: 10,
+            interruptible: "ALWAYS",
+            timeoutSeconds: 6 * 3600,
+            touches: ["DISKS"],
+          },
+          async () => ({ erased: 2 }),
+        ),
         verified(
           step(
             "clean",
@@ -180,7 +246,12 @@ export default function createFake(host: PluginHost): Driver<FakeSettings> {
               interruptible: "NEVER",
               idempotent: false,
               touches: ["FIRMWARE"],
-              args: z.strictObject({ version: z.string().regex(/^\d+\.\d+$/).meta({ description: "Version to write, as in 2.1." }) }),
+              args: z.strictObject({
+                version: z
+                  .string()
+                  .regex(/^\d+\.\d+$/)
+                  .meta({ description: "Version to write, as in 2.1." }),
+              }),
             },
             async (call) => {
               call.log(`Firmware ${JSON.stringify(call.args["version"])} is written.`);
@@ -194,28 +265,86 @@ export default function createFake(host: PluginHost): Driver<FakeSettings> {
     deploy: {
       supportsAbort: true,
       steps: [
-        step("deploy", { ...usual, name: "prepare", title: "Set the boot device and reserve the image", phase: "deploy", priority: 40, interruptible: "ALWAYS", touches: ["NETWORK"] }, async (call) => {
-          await call.power.setBootDevice("PXE");
-          return { image: call.variables["image"] ?? "default" };
-        }),
         step(
           "deploy",
-          { ...usual, name: "write_image", title: "Write the operating system to disk", phase: "deploy", priority: 30, interruptible: "ALWAYS", reaches: "PROVISIONED", touches: ["DISKS"], retries: { times: 2, backoffSeconds: 1 } },
+          {
+            ...usual,
+            name: "prepare",
+            title: "Set the boot device and reserve the image",
+            phase: "deploy",
+            priority: 40,
+            interruptible: "ALWAYS",
+            touches: ["NETWORK"],
+          },
+          async (call) => {
+            await call.power.setBootDevice("PXE");
+            return { image: call.variables["image"] ?? "default" };
+          },
+        ),
+        step(
+          "deploy",
+          {
+            ...usual,
+            name: "write_image",
+            title: "Write the operating system to disk",
+            phase: "deploy",
+            priority: 30,
+            interruptible: "ALWAYS",
+            reaches: "PROVISIONED",
+            touches: ["DISKS"],
+            retries: { times: 2, backoffSeconds: 1 },
+          },
           async (call) => {
             const image = call.variables["image"] ?? "default";
             call.log(`Image ${JSON.stringify(image)} is written.`);
             return { image };
           },
         ),
-        step("deploy", { ...usual, name: "boot_system", title: "Start the installed system", phase: "deploy", priority: 20, interruptible: "ALWAYS", touches: [] }, async (call) => {
-          await call.power.set("ON");
-          return undefined;
-        }),
-        step("deploy", { ...usual, name: "configure", title: "Configure the system", phase: "deploy", priority: 10, interruptible: "AT_BOUNDARY", touches: [] }, async (call) => ({ variables: { ...call.variables } })),
-        step("deploy", { ...usual, name: "remove_system", title: "Take the system out of service", phase: "undeploy", priority: 10, interruptible: "ALWAYS", touches: [] }, async (call) => {
-          await call.power.set("OFF");
-          return undefined;
-        }),
+        step(
+          "deploy",
+          {
+            ...usual,
+            name: "boot_system",
+            title: "Start the installed system",
+            phase: "deploy",
+            priority: 20,
+            interruptible: "ALWAYS",
+            touches: [],
+          },
+          async (call) => {
+            await call.power.set("ON");
+            return undefined;
+          },
+        ),
+        step(
+          "deploy",
+          {
+            ...usual,
+            name: "configure",
+            title: "Configure the system",
+            phase: "deploy",
+            priority: 10,
+            interruptible: "AT_BOUNDARY",
+            touches: [],
+          },
+          async (call) => ({ variables: { ...call.variables } }),
+        ),
+        step(
+          "deploy",
+          {
+            ...usual,
+            name: "remove_system",
+            title: "Take the system out of service",
+            phase: "undeploy",
+            priority: 10,
+            interruptible: "ALWAYS",
+            touches: [],
+          },
+          async (call) => {
+            await call.power.set("OFF");
+            return undefined;
+          },
+        ),
       ],
     },
     discover: fakeDiscovery({ note, failure: (message, kind, retryable) => new FakeError(message, kind, retryable) }),

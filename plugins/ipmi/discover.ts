@@ -16,7 +16,10 @@ const { cipherSuite, ...rest } = ipmiSettings.omit({ address: true }).shape;
 const discoverSettings = z
   .strictObject({
     ...rest,
-    cipherSuite: cipherSuite.unwrap().optional().meta({ description: "IPMI cipher suite, 17 or 3. Absent: 17, and 3 where the BMC does not take that." }),
+    cipherSuite: cipherSuite
+      .unwrap()
+      .optional()
+      .meta({ description: "IPMI cipher suite, 17 or 3. Absent: 17, and 3 where the BMC does not take that." }),
   })
   .meta({ description: "How to log in at BMCs: what the settings of a node hold, but for the address." });
 
@@ -30,7 +33,8 @@ export function ipmiDiscovery(ipmitool: Ipmitool): DiscoverInterface<IpmiSetting
       await demandPresence(call, at(asked ?? 17));
       const [first, second] = asked === undefined ? ([17, 3] as const) : [asked];
       const settings = await logIn(ipmitool, call, at(first)).catch((error: unknown) => {
-        if (second === undefined || !(error instanceof IpmiError) || error.kind !== "REFUSED" || error.retryable) throw error;
+        if (second === undefined || !(error instanceof IpmiError) || error.kind !== "REFUSED" || error.retryable)
+          throw error;
         return logIn(ipmitool, call, at(second));
       });
       return { settings };
@@ -41,23 +45,42 @@ export function ipmiDiscovery(ipmitool: Ipmitool): DiscoverInterface<IpmiSetting
 /** What a BMC is reached by, the same for every way to write its address. */
 export function controllerOf({ address, port }: Pick<IpmiSettings, "address" | "port">): string {
   const isPlain = isIPv6(address) && !address.includes("%");
-  return bmcName({ address: isPlain ? new URL(`http://[${address}]`).hostname.slice(1, -1) : address.toLowerCase(), port });
+  return bmcName({
+    address: isPlain ? new URL(`http://[${address}]`).hostname.slice(1, -1) : address.toLowerCase(),
+    port,
+  });
 }
 
 function settingsAt(address: string, login: Omit<IpmiSettings, "address">): IpmiSettings {
   const result = ipmiSettings.safeParse({ ...login, address });
   if (result.success) return result.data;
-  throw new IpmiError({ kind: "OTHER", retryable: false, message: `${address} is no address of a BMC; give a host name or IP address without a port.` });
+  throw new IpmiError({
+    kind: "OTHER",
+    retryable: false,
+    message: `${address} is no address of a BMC; give a host name or IP address without a port.`,
+  });
 }
 
 async function demandPresence({ signal }: DiscoverCall, settings: IpmiSettings): Promise<void> {
   const { address, port, replySeconds } = settings;
-  if (await bmcAnswers({ address, port, milliseconds: Math.max(PRESENCE_MILLISECONDS, replySeconds * 1000), signal })) return;
+  if (await bmcAnswers({ address, port, milliseconds: Math.max(PRESENCE_MILLISECONDS, replySeconds * 1000), signal }))
+    return;
   signal.throwIfAborted();
-  throw new IpmiError({ kind: "UNREACHABLE", retryable: true, message: `Nothing speaks IPMI at ${bmcName(settings)}; check the address, the BMC's power and its network.` });
+  throw new IpmiError({
+    kind: "UNREACHABLE",
+    retryable: true,
+    message: `Nothing speaks IPMI at ${bmcName(settings)}; check the address, the BMC's power and its network.`,
+  });
 }
 
-async function logIn(ipmitool: Ipmitool, { signal, deadline, timed }: DiscoverCall, settings: IpmiSettings): Promise<IpmiSettings> {
-  await ipmitool.run({ settings, signal, deadline, timed }, { task: "tell its power", words: ["chassis", "power", "status"], expect: /./ });
+async function logIn(
+  ipmitool: Ipmitool,
+  { signal, deadline, timed }: DiscoverCall,
+  settings: IpmiSettings,
+): Promise<IpmiSettings> {
+  await ipmitool.run(
+    { settings, signal, deadline, timed },
+    { task: "tell its power", words: ["chassis", "power", "status"], expect: /./ },
+  );
   return settings;
 }

@@ -7,7 +7,15 @@
  * asks for a state, and reads again until the machine is in it. A reboot is off, wait, on, wait.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { BootDevice, Call, DriverFactory, PowerAction, PowerState, Step, StepResult } from "../../src/drivers/driver.ts";
+import type {
+  BootDevice,
+  Call,
+  DriverFactory,
+  PowerAction,
+  PowerState,
+  Step,
+  StepResult,
+} from "../../src/drivers/driver.ts";
 import { controllerOf, ipmiDiscovery } from "./discover.ts";
 import { IpmiError } from "./failure.ts";
 import { parseBmcInfo, parseFru, parseSensors } from "./inventory.ts";
@@ -24,7 +32,12 @@ const POLL_LONGEST_MILLISECONDS = 2000;
 /** Hundreds of sensors at a slow BMC take a minute and more. */
 const SENSORS_SECONDS = 150;
 
-const BOOT_DEVICE_WORD: Readonly<Record<BootDevice, string>> = { PXE: "pxe", DISK: "disk", CDROM: "cdrom", BIOS: "bios" };
+const BOOT_DEVICE_WORD: Readonly<Record<BootDevice, string>> = {
+  PXE: "pxe",
+  DISK: "disk",
+  CDROM: "cdrom",
+  BIOS: "bios",
+};
 
 const factory: DriverFactory<IpmiSettings> = ({ describing }) => {
   const ipmitool = describing ? noIpmitool : createIpmitool();
@@ -39,7 +52,10 @@ const factory: DriverFactory<IpmiSettings> = ({ describing }) => {
       set: (call, action) => setPower(ipmitool, call, action),
       async setBootDevice(call, device, { persistent }) {
         const word = BOOT_DEVICE_WORD[device];
-        const options = [...(call.settings.bootMode === "UEFI" ? ["efiboot"] : []), ...(persistent ? ["persistent"] : [])];
+        const options = [
+          ...(call.settings.bootMode === "UEFI" ? ["efiboot"] : []),
+          ...(persistent ? ["persistent"] : []),
+        ];
         await ipmitool.run(call, {
           task: `set the boot device to ${word}`,
           words: ["chassis", "bootdev", word, ...(options.length > 0 ? [`options=${options.join(",")}`] : [])],
@@ -83,7 +99,11 @@ async function bring(
   target: { readonly state: "ON" | "OFF"; readonly word: "on" | "off" | "soft"; readonly task: string },
 ): Promise<void> {
   if ((await readPower(ipmitool, call)) === target.state) return;
-  const command: Command = { task: target.task, words: ["chassis", "power", target.word], expect: /^Chassis Power Control:/m };
+  const command: Command = {
+    task: target.task,
+    words: ["chassis", "power", target.word],
+    expect: /^Chassis Power Control:/m,
+  };
   call.log(`BMC ${bmcName(call.settings)} is asked to ${target.task}.`);
   await ipmitool.run(call, command).catch((error: unknown) => {
     // The command may have arrived although no reply did: what the machine does now is the answer.
@@ -93,7 +113,11 @@ async function bring(
 }
 
 /** Reads the power until it is as wanted. BMCs fall silent when power changes, so a passing failure does not end it. */
-async function reach(ipmitool: Ipmitool, call: IpmiCall, target: { readonly state: PowerState; readonly task: string }): Promise<void> {
+async function reach(
+  ipmitool: Ipmitool,
+  call: IpmiCall,
+  target: { readonly state: PowerState; readonly task: string },
+): Promise<void> {
   let failure: unknown;
   for (let pause = POLL_FIRST_MILLISECONDS; ; pause = Math.min(pause * 2, POLL_LONGEST_MILLISECONDS)) {
     try {
@@ -129,7 +153,9 @@ function readInventory(ipmitool: Ipmitool): Step<IpmiSettings> {
     retries: { times: 2, backoffSeconds: 10 },
     run: (call) =>
       asResult(call, async () => {
-        const bmc = parseBmcInfo(await ipmitool.run(call, { task: "tell its version", words: ["mc", "info"], expect: /IPMI Version/ }));
+        const bmc = parseBmcInfo(
+          await ipmitool.run(call, { task: "tell its version", words: ["mc", "info"], expect: /IPMI Version/ }),
+        );
         call.progress(50, "BMC version is read");
         const fru = await unlessRefused(call, ipmitool, {
           task: "tell its FRU data",
@@ -180,7 +206,10 @@ async function unlessRefused(call: IpmiCall, ipmitool: Ipmitool, command: Comman
 }
 
 /** Ends a step with its output or with the reason of its failure. An interruption is neither. */
-async function asResult(call: IpmiCall, read: () => Promise<NonNullable<Extract<StepResult, { kind: "done" }>["output"]>>): Promise<StepResult> {
+async function asResult(
+  call: IpmiCall,
+  read: () => Promise<NonNullable<Extract<StepResult, { kind: "done" }>["output"]>>,
+): Promise<StepResult> {
   try {
     return { kind: "done", output: await read() };
   } catch (error) {

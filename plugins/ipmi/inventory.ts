@@ -7,7 +7,12 @@ export type Inventory = {
   readonly serial?: string;
   readonly partNumber?: string;
   readonly assetTag?: string;
-  readonly board?: { readonly manufacturer?: string; readonly model?: string; readonly serial?: string; readonly partNumber?: string };
+  readonly board?: {
+    readonly manufacturer?: string;
+    readonly model?: string;
+    readonly serial?: string;
+    readonly partNumber?: string;
+  };
 };
 
 export type BmcInfo = {
@@ -32,7 +37,8 @@ export type Sensor = {
 };
 
 /** What manufacturers leave in a field they did not fill. */
-const FILLER = /^(unspecified|not specified|none|n\/?a|unknown|to be filled by o\.?e\.?m\.?|default string|[.\-_x0\s]+|0?123456789)$/i;
+const FILLER =
+  /^(unspecified|not specified|none|n\/?a|unknown|to be filled by o\.?e\.?m\.?|default string|[.\-_x0\s]+|0?123456789)$/i;
 
 /** Reads `fru print 0`. Of several devices in a row (`fru print`) the first alone is the machine. */
 export function parseFru(text: string): Inventory {
@@ -77,7 +83,10 @@ const TELLING = /^(.+?),[0-9A-F]{2}h,([a-z]{2,3})(?:,[\d.]*)?(?:,(.*))?$/;
 
 /** Reads `-v -c sdr elist`, in the BMC's order. */
 export function parseSensors(text: string): Sensor[] {
-  return text.split("\n").map((line) => parseSensor(line.trimEnd())).filter((sensor) => sensor !== undefined);
+  return text
+    .split("\n")
+    .map((line) => parseSensor(line.trimEnd()))
+    .filter((sensor) => sensor !== undefined);
 }
 
 function parseSensor(line: string): Sensor | undefined {

@@ -46,7 +46,9 @@ export const noIpmitool: Ipmitool = {
 export function createIpmitool(): Ipmitool {
   const program = programOnPath("ipmitool");
   if (program === undefined) {
-    throw new Error("The ipmi driver needs the program ipmitool, which is not on the PATH; install it (Debian and Ubuntu: apt-get install ipmitool).");
+    throw new Error(
+      "The ipmi driver needs the program ipmitool, which is not on the PATH; install it (Debian and Ubuntu: apt-get install ipmitool).",
+    );
   }
   const home = makeHome();
 
@@ -60,7 +62,8 @@ export function createIpmitool(): Ipmitool {
       signal: call.signal,
     });
     // A session that cannot be closed tells of a BMC that fell silent: what came until then is cut off anywhere.
-    const whole = ended.worked || (command.takePartial === true && !ended.killed && !/Close Session/.test(ended.stderr));
+    const whole =
+      ended.worked || (command.takePartial === true && !ended.killed && !/Close Session/.test(ended.stderr));
     if (whole && command.expect.test(ended.stdout)) return ended.stdout;
     call.signal.throwIfAborted();
     const text = `${ended.stdout}\n${ended.stderr}`.replaceAll(settings.password, "***");
@@ -145,8 +148,14 @@ function execute(options: {
         encoding: "utf8",
       },
       (error, stdout, stderr) => {
-        const said = error !== null && typeof error.code === "string" ? `${stderr}\n${error.message.split("\n")[0]}` : stderr;
-        resolve({ worked: error === null, killed: error?.killed === true && error.code === null, stdout, stderr: said });
+        const said =
+          error !== null && typeof error.code === "string" ? `${stderr}\n${error.message.split("\n")[0]}` : stderr;
+        resolve({
+          worked: error === null,
+          killed: error?.killed === true && error.code === null,
+          stdout,
+          stderr: said,
+        });
       },
     );
     child.stdin?.end();

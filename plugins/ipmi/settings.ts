@@ -46,12 +46,9 @@ export const ipmiSettings = z.strictObject({
     .enum(["UEFI", "LEGACY"])
     .default("UEFI")
     .meta({ description: "How the machine shall start when a boot device is set: by UEFI or by a legacy BIOS." }),
-  replySeconds: z
-    .int()
-    .min(1)
-    .max(10)
-    .default(2)
-    .meta({ description: "How long the first try of a message waits for a reply; each later try waits a second longer." }),
+  replySeconds: z.int().min(1).max(10).default(2).meta({
+    description: "How long the first try of a message waits for a reply; each later try waits a second longer.",
+  }),
   sessionTries: z
     .int()
     .min(1)
@@ -64,7 +61,9 @@ export type IpmiSettings = z.output<typeof ipmiSettings>;
 
 /** The BMC as an operator would write it down. */
 export function bmcName(settings: Pick<IpmiSettings, "address" | "port">): string {
-  return settings.address.includes(":") ? `[${settings.address}]:${settings.port}` : `${settings.address}:${settings.port}`;
+  return settings.address.includes(":")
+    ? `[${settings.address}]:${settings.port}`
+    : `${settings.address}:${settings.port}`;
 }
 
 /**

@@ -1,7 +1,15 @@
 /** `NodeFilter` of the schema. Given fields are combined with AND; an empty list matches nothing. */
 export interface NodeFilter {
   readonly ids?: readonly string[] | null | undefined;
-  readonly name?: { readonly eq?: string | null; readonly in?: readonly string[] | null; readonly startsWith?: string | null; readonly contains?: string | null } | null | undefined;
+  readonly name?:
+    | {
+        readonly eq?: string | null;
+        readonly in?: readonly string[] | null;
+        readonly startsWith?: string | null;
+        readonly contains?: string | null;
+      }
+    | null
+    | undefined;
   readonly states?: readonly string[] | null | undefined;
   readonly powerStates?: readonly string[] | null | undefined;
   readonly presence?: readonly string[] | null | undefined;

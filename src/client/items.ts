@@ -47,7 +47,12 @@ export type WatchItem<Fields = NodeFields, More = unknown> =
   /** These were all, as of the cursor. */
   | { readonly kind: "complete"; readonly cursor: string }
   /** `node` is the node as it is when this is told; null: it has been deleted by then. */
-  | { readonly kind: "transition"; readonly cursor: string; readonly transition: Transition & More; readonly node: WatchedNode<Fields> | null }
+  | {
+      readonly kind: "transition";
+      readonly cursor: string;
+      readonly transition: Transition & More;
+      readonly node: WatchedNode<Fields> | null;
+    }
   /** Everything up to the cursor has been told. `live`: all that had happened when the stream began. */
   | { readonly kind: "bookmark"; readonly cursor: string; readonly live: boolean };
 
@@ -55,7 +60,12 @@ export type WatchItem<Fields = NodeFields, More = unknown> =
 export type StreamItem =
   | { readonly __typename: "NodeSnapshot"; readonly cursor: string; readonly node: WatchedNode<object> | null }
   | (Transition & { readonly __typename: "Transition"; readonly node?: WatchedNode<object> | null })
-  | { readonly __typename: "StreamBookmark"; readonly cursor: string; readonly snapshotComplete: boolean; readonly caughtUp: boolean }
+  | {
+      readonly __typename: "StreamBookmark";
+      readonly cursor: string;
+      readonly snapshotComplete: boolean;
+      readonly caughtUp: boolean;
+    }
   | { readonly __typename: "StreamReset"; readonly cursor: string; readonly code: string };
 
 /** What cannot be waited out. */

@@ -29,13 +29,18 @@ export function createPosition(proof: Proof, after: string | null): Position {
 
   /** Throws when there is something up to a position that was not told, where positions prove it. */
   function checkHole(upTo: number): void {
-    if (proof === "POSITIONS" && cursor !== null && upTo > cursor) throw new WatchError("GAP", upTo === cursor + 1 ? `Position ${upTo} was not told.` : `Positions ${cursor + 1} to ${upTo} were not told.`);
+    if (proof === "POSITIONS" && cursor !== null && upTo > cursor)
+      throw new WatchError(
+        "GAP",
+        upTo === cursor + 1 ? `Position ${upTo} was not told.` : `Positions ${cursor + 1} to ${upTo} were not told.`,
+      );
   }
 
   function checkSequence({ nodeUuid, nodeName, sequence, to }: Transition): void {
     if (proof !== "SEQUENCES") return;
     const last = sequences.get(nodeUuid);
-    if (last !== undefined && sequence !== last + 1) throw new WatchError("GAP", `Node ${nodeName} has transition ${sequence} after ${last}.`);
+    if (last !== undefined && sequence !== last + 1)
+      throw new WatchError("GAP", `Node ${nodeName} has transition ${sequence} after ${last}.`);
     if (to === null) sequences.delete(nodeUuid);
     else sequences.set(nodeUuid, sequence);
   }
@@ -51,18 +56,25 @@ export function createPosition(proof: Proof, after: string | null): Position {
     take(item) {
       switch (item.__typename) {
         case "NodeSnapshot":
-          if (cursor !== null || item.node === null) throw new WatchError("GAP", "The server tells a snapshot that was not asked for.");
+          if (cursor !== null || item.node === null)
+            throw new WatchError("GAP", "The server tells a snapshot that was not asked for.");
           if (proof === "SEQUENCES") sequences.set(item.node.uuid, item.node.transitionCount);
           return { kind: "node", node: item.node };
         case "Transition": {
           const { __typename, node, ...transition } = item;
           const at = read(item.cursor);
-          if (cursor === null) throw new WatchError("GAP", "The server tells transitions before the snapshot is whole.");
+          if (cursor === null)
+            throw new WatchError("GAP", "The server tells transitions before the snapshot is whole.");
           if (at <= cursor) return null;
           checkHole(at - 1);
           checkSequence(transition);
           cursor = at;
-          return { kind: "transition", cursor: item.cursor, transition, node: node === undefined ? nodeAfter(transition) : node };
+          return {
+            kind: "transition",
+            cursor: item.cursor,
+            transition,
+            node: node === undefined ? nodeAfter(transition) : node,
+          };
         }
         case "StreamBookmark": {
           const at = read(item.cursor);
@@ -89,7 +101,9 @@ export function createPosition(proof: Proof, after: string | null): Position {
 
 /** The fields that are told of a node where no others were asked for. */
 function nodeAfter({ nodeUuid, nodeName, nodeRevision, to, sequence }: Transition): WatchedNode | null {
-  return to === null ? null : { uuid: nodeUuid, name: nodeName, state: to, transitionCount: sequence, revision: nodeRevision };
+  return to === null
+    ? null
+    : { uuid: nodeUuid, name: nodeName, state: to, transitionCount: sequence, revision: nodeRevision };
 }
 
 function read(cursor: string): number {

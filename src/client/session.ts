@@ -67,8 +67,11 @@ export function openSession(options: SessionOptions): Session {
   let socket: Socket | null = null;
   const hold = (made: Socket) => void (socket = made);
 
-  const Implementation = (options.webSocketImpl ?? globalThis.WebSocket) as (new (...args: unknown[]) => Socket) | undefined;
-  if (!Implementation) throw new WatchError("REFUSED", "There is no WebSocket here; give that of `ws` as `webSocketImpl`.");
+  const Implementation = (options.webSocketImpl ?? globalThis.WebSocket) as
+    | (new (...args: unknown[]) => Socket)
+    | undefined;
+  if (!Implementation)
+    throw new WatchError("REFUSED", "There is no WebSocket here; give that of `ws` as `webSocketImpl`.");
   /** Keeps hold of the socket, so that one which never opens can be closed. */
   class Held extends Implementation {
     constructor(...args: unknown[]) {
@@ -82,7 +85,8 @@ export function openSession(options: SessionOptions): Session {
     webSocketImpl: Held,
     retryAttempts: 0,
     connectionAckWaitTimeout: ACKNOWLEDGE_MS,
-    connectionParams: async () => (token === undefined ? {} : { authorization: `Bearer ${typeof token === "string" ? token : await token()}` }),
+    connectionParams: async () =>
+      token === undefined ? {} : { authorization: `Bearer ${typeof token === "string" ? token : await token()}` },
     on: {
       connected: () => void (acknowledged = true),
       // Also at 1000, which graphql-ws would take as a reason to subscribe again by itself.
@@ -98,7 +102,8 @@ export function openSession(options: SessionOptions): Session {
         firstAt ??= performance.now();
         if (errors || !data) return end(endingOf(errors ?? [], acknowledged));
         items.push(data.nodeTransitions);
-        if (items.length > unreadMax && data.nodeTransitions.__typename !== "NodeSnapshot") return end({ kind: "unread" });
+        if (items.length > unreadMax && data.nodeTransitions.__typename !== "NodeSnapshot")
+          return end({ kind: "unread" });
         wake();
       },
       error: (error) => end(endingOf(error, acknowledged)),
@@ -147,13 +152,23 @@ function endingOf(cause: unknown, acknowledged: boolean): Ending {
   if (Array.isArray(cause)) {
     const errors = cause as readonly { readonly message: string; readonly extensions?: { readonly code?: unknown } }[];
     const why = errors.map(({ message }) => message).join(" ");
-    return errors.every(({ extensions }) => PASSING_CODES.has(extensions?.code)) ? { kind: "broken", why } : { kind: "refused", error: new WatchError("REFUSED", why) };
+    return errors.every(({ extensions }) => PASSING_CODES.has(extensions?.code))
+      ? { kind: "broken", why }
+      : { kind: "refused", error: new WatchError("REFUSED", why) };
   }
-  if (typeof cause === "object" && cause !== null && "code" in cause && "reason" in cause && typeof cause.code === "number") {
+  if (
+    typeof cause === "object" &&
+    cause !== null &&
+    "code" in cause &&
+    "reason" in cause &&
+    typeof cause.code === "number"
+  ) {
     const { code, reason } = cause;
     const why = `the socket was closed with ${code}${reason === "" ? "" : `: ${String(reason)}`}`;
     const fatal = FATAL_CLOSE_CODES.has(code) || (code === FORBIDDEN && !acknowledged);
-    return fatal ? { kind: "refused", error: new WatchError("REFUSED", `The server refuses this client: ${why}.`, code) } : { kind: "broken", why };
+    return fatal
+      ? { kind: "refused", error: new WatchError("REFUSED", `The server refuses this client: ${why}.`, code) }
+      : { kind: "broken", why };
   }
   const message = typeof cause === "object" && cause !== null && "message" in cause ? String(cause.message) : "";
   return { kind: "broken", why: message || "the server cannot be reached" };

@@ -29,7 +29,9 @@ export interface WatchOptions {
   /** Where there is no global WebSocket: that of `ws`. */
   readonly webSocketImpl?: unknown;
   /** Told at each break, before the pause. */
-  readonly onBreak?: ((broken: { readonly why: string; readonly tries: number; readonly pauseMs: number }) => void) | undefined;
+  readonly onBreak?:
+    | ((broken: { readonly why: string; readonly tries: number; readonly pauseMs: number }) => void)
+    | undefined;
   /** Longest pause before the first try, and before any; each is random, up to twice as long as the one before, until a connection was good for something. */
   readonly firstPauseMs?: number | undefined;
   readonly longestPauseMs?: number | undefined;
@@ -50,9 +52,14 @@ const HELD_MS = 10_000;
  * Items until it is left, or its signal fires, which both end it at once. Throws a `WatchError`: GAP when something was
  * not told, REFUSED when the server takes this client or this request not at all.
  */
-export function watchNodes<Fields = NodeFields, More = unknown>(options: WatchOptions): AsyncIterableIterator<WatchItem<Fields, More>> {
+export function watchNodes<Fields = NodeFields, More = unknown>(
+  options: WatchOptions,
+): AsyncIterableIterator<WatchItem<Fields, More>> {
   const leave = new AbortController();
-  const items = follow(options, options.signal ? AbortSignal.any([options.signal, leave.signal]) : leave.signal) as AsyncGenerator<WatchItem<Fields, More>>;
+  const items = follow(
+    options,
+    options.signal ? AbortSignal.any([options.signal, leave.signal]) : leave.signal,
+  ) as AsyncGenerator<WatchItem<Fields, More>>;
   return {
     next: () => items.next(),
     // A generator that waits would not hear it before its next item.
@@ -87,7 +94,12 @@ async function* follow(options: WatchOptions, left: AbortSignal): AsyncGenerator
     if (ending.kind === "refused") throw ending.error;
     tries = advanced ? 0 : tries + 1;
     if (ending.kind === "unread") continue;
-    const pauseMs = Math.random() * Math.min(options.longestPauseMs ?? LONGEST_PAUSE_MS, (options.firstPauseMs ?? FIRST_PAUSE_MS) * 2 ** Math.max(0, tries - 1));
+    const pauseMs =
+      Math.random() *
+      Math.min(
+        options.longestPauseMs ?? LONGEST_PAUSE_MS,
+        (options.firstPauseMs ?? FIRST_PAUSE_MS) * 2 ** Math.max(0, tries - 1),
+      );
     options.onBreak?.({ why: ending.why, tries, pauseMs });
     await pause(pauseMs, left);
   }
@@ -98,7 +110,11 @@ async function* follow(options: WatchOptions, left: AbortSignal): AsyncGenerator
  * moved the cursor on from `after`, or it held for a while. Half a snapshot does not count, and neither does a bookmark at
  * the cursor, which a server that breaks each time tells too.
  */
-async function* read(session: Session, position: Position, after: string | null): AsyncGenerator<WatchItem<object>, { readonly ending: Ending | null; readonly advanced: boolean }> {
+async function* read(
+  session: Session,
+  position: Position,
+  after: string | null,
+): AsyncGenerator<WatchItem<object>, { readonly ending: Ending | null; readonly advanced: boolean }> {
   let advanced = false;
   try {
     for (;;) {
@@ -136,7 +152,8 @@ function subscription({ nodeFields, transitionFields = "" }: WatchOptions): stri
 function socketUrl(url: string): string {
   const page = (globalThis as { readonly location?: { readonly href: string } }).location?.href;
   const address = new URL(url, page);
-  if (!/^(http|ws)s?:$/.test(address.protocol)) throw new WatchError("REFUSED", `${url} is no address of an API: it begins with https, http, wss or ws.`);
+  if (!/^(http|ws)s?:$/.test(address.protocol))
+    throw new WatchError("REFUSED", `${url} is no address of an API: it begins with https, http, wss or ws.`);
   return address.href.replace(/^http/, "ws");
 }
 

@@ -20,12 +20,18 @@ export async function validated<T>(schema: Schema<T>, value: unknown): Promise<S
   try {
     return await schema["~standard"].validate(value);
   } catch {
-    return { issues: [{ message: "its driver fails when it is to check this; report that to whoever wrote the driver" }] };
+    return {
+      issues: [{ message: "its driver fails when it is to check this; report that to whoever wrote the driver" }],
+    };
   }
 }
 
 /** The issues that a schema has with a value. */
-export function plainIssues(schema: Schema<unknown>, value: unknown, issues: readonly StandardSchemaV1.Issue[]): Issue[] {
+export function plainIssues(
+  schema: Schema<unknown>,
+  value: unknown,
+  issues: readonly StandardSchemaV1.Issue[],
+): Issue[] {
   const shape = shapeOrNone(schema);
   return issues.map(({ message, path: given }) => {
     const path = (given ?? []).map((part) => String(typeof part === "object" ? part.key : part));
@@ -56,7 +62,9 @@ function flawOf(shape: Shape, value: unknown): string | null {
   const wanted = wantedOf(shape);
   if (wanted === null || fits(shape, value)) return null;
   if (value === undefined || value === null) return `it is missing, and must be ${wanted}`;
-  return isOneOf(shape) && typeof value === "string" ? `it must be ${wanted}` : `it must be ${wanted}, not ${kindOf(value)}`;
+  return isOneOf(shape) && typeof value === "string"
+    ? `it must be ${wanted}`
+    : `it must be ${wanted}, not ${kindOf(value)}`;
 }
 
 function isOneOf(shape: Shape): shape is Shape & { readonly kind: "text"; readonly values: readonly string[] } {

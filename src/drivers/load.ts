@@ -40,14 +40,27 @@ export function describeDrivers(words: readonly string[] = BUNDLED_PLUGINS): Pro
 
 type PluginLog = Pick<Log, "info">;
 
-async function driversOf(words: readonly string[], log: PluginLog, host: Pick<PluginHost, "describing"> = {}, pool?: Pool): Promise<AnyDriver[]> {
+async function driversOf(
+  words: readonly string[],
+  log: PluginLog,
+  host: Pick<PluginHost, "describing"> = {},
+  pool?: Pool,
+): Promise<AnyDriver[]> {
   const drivers: AnyDriver[] = [];
   for (const word of words) {
     const memory = createMemory();
     const made = await loadPlugin(word, log, { ...host, memory });
-    const driver = pool ? isolate(made, { module: import.meta.resolve(moduleOf(word)), name: made.name, version: made.version, memory }, pool) : made;
+    const driver = pool
+      ? isolate(
+          made,
+          { module: import.meta.resolve(moduleOf(word)), name: made.name, version: made.version, memory },
+          pool,
+        )
+      : made;
     if (drivers.some(({ name }) => name === driver.name)) {
-      throw new Error(`Plugin "${word}" makes a driver "${driver.name}", and another plugin made one of that name already; take one of them out of OSTLER_PLUGINS.`);
+      throw new Error(
+        `Plugin "${word}" makes a driver "${driver.name}", and another plugin made one of that name already; take one of them out of OSTLER_PLUGINS.`,
+      );
     }
     drivers.push(driver);
     log.info({ driver: driver.name, version: driver.version, plugin: word }, "driver loaded");
@@ -69,7 +82,10 @@ async function loadPlugin(word: string, log: PluginLog, host: Omit<PluginHost, "
   if (typeof factory !== "function") return refuse("its default export is not a driver factory.");
   let driver: unknown;
   try {
-    driver = await (factory as DriverFactory<unknown>)({ ...host, log: (message) => log.info({ plugin: word }, message) });
+    driver = await (factory as DriverFactory<unknown>)({
+      ...host,
+      log: (message) => log.info({ plugin: word }, message),
+    });
   } catch (error) {
     return refuse(messageOf(error), error);
   }
@@ -98,23 +114,35 @@ function moduleOf(word: string): string {
 function flawOf(made: unknown): string | null {
   if (typeof made !== "object" || made === null) return "its factory made no driver.";
   const driver = made as Partial<Driver<unknown>>;
-  if (driver.contract !== CONTRACT) return `it was made for driver contract ${String(driver.contract)}, and this service speaks ${CONTRACT}.`;
-  if (typeof driver.name !== "string" || !DRIVER.test(driver.name)) return `its driver's name ${JSON.stringify(driver.name)} is not lower-case letters and digits, in words joined by _.`;
-  if (typeof driver.version !== "string" || typeof driver.description !== "string") return "its driver lacks a version or a description.";
+  if (driver.contract !== CONTRACT)
+    return `it was made for driver contract ${String(driver.contract)}, and this service speaks ${CONTRACT}.`;
+  if (typeof driver.name !== "string" || !DRIVER.test(driver.name))
+    return `its driver's name ${JSON.stringify(driver.name)} is not lower-case letters and digits, in words joined by _.`;
+  if (typeof driver.version !== "string" || typeof driver.description !== "string")
+    return "its driver lacks a version or a description.";
   const standard = driver.settings?.["~standard"];
   if (!standard || typeof standard.validate !== "function" || typeof standard.jsonSchema?.input !== "function") {
     return "its settings are no schema of Standard Schema with Standard JSON Schema.";
   }
-  const flaw = shapeFlaw(driver.settings, "its settings") ?? (driver.discover ? shapeFlaw(driver.discover.settings, "the settings of its discovery") : null);
+  const flaw =
+    shapeFlaw(driver.settings, "its settings") ??
+    (driver.discover ? shapeFlaw(driver.discover.settings, "the settings of its discovery") : null);
   if (flaw !== null) return flaw;
   if (driver.discover && typeof driver.discover.probe !== "function") return "its discovery lacks probe.";
-  if (typeof driver.power?.read !== "function" || typeof driver.power.set !== "function") return "its driver lacks power.read or power.set.";
+  if (typeof driver.power?.read !== "function" || typeof driver.power.set !== "function")
+    return "its driver lacks power.read or power.set.";
   for (const kind of ["inspect", "deploy", "clean"] as const) {
     const offered: Partial<StepInterface<unknown>> | null | undefined = driver[kind];
     if (offered === undefined) continue;
-    if (!Array.isArray(offered?.steps) || typeof offered.supportsAbort !== "boolean") return `its ${kind} interface lacks steps or supportsAbort.`;
+    if (!Array.isArray(offered?.steps) || typeof offered.supportsAbort !== "boolean")
+      return `its ${kind} interface lacks steps or supportsAbort.`;
     for (const step of offered.steps as readonly (Partial<Step<unknown>> | null)[]) {
-      if (typeof step?.name !== "string" || typeof step.run !== "function" || !(Number(step.timeoutSeconds) > 0) || typeof step.priority !== "number") {
+      if (
+        typeof step?.name !== "string" ||
+        typeof step.run !== "function" ||
+        !(Number(step.timeoutSeconds) > 0) ||
+        typeof step.priority !== "number"
+      ) {
         return `step ${JSON.stringify(step?.name)} of its ${kind} interface lacks a name, a run function, a priority or a timeout.`;
       }
     }

@@ -31,16 +31,24 @@ export function createMask(secrets: Iterable<string>): Mask {
 /** What is masked, the longest first. */
 function partsOf(secrets: Iterable<string>): readonly string[] {
   const lines = [...secrets].flatMap((secret) => [secret, ...secret.split(/[\r\n]+/).map((line) => line.trim())]);
-  return [...new Set(lines.flatMap(formsOf))].filter(({ length }) => length >= SECRET_LENGTH_MIN).toSorted((a, b) => b.length - a.length);
+  return [...new Set(lines.flatMap(formsOf))]
+    .filter(({ length }) => length >= SECRET_LENGTH_MIN)
+    .toSorted((a, b) => b.length - a.length);
 }
 
 /** A text as it is, and inside a string of JSON, an address and a form. */
 function formsOf(text: string): readonly string[] {
-  return [text, JSON.stringify(text).slice(1, -1), encodeURIComponent(text.toWellFormed()), new URLSearchParams({ "": text }).toString().slice(1)];
+  return [
+    text,
+    JSON.stringify(text).slice(1, -1),
+    encodeURIComponent(text.toWellFormed()),
+    new URLSearchParams({ "": text }).toString().slice(1),
+  ];
 }
 
 /** How much of the beginning of a secret a text ends with; 0: less than a secret may have. */
 function beginningAt(text: string, secret: string): number {
-  for (let length = Math.min(secret.length, text.length); length >= SECRET_LENGTH_MIN; length -= 1) if (text.endsWith(secret.slice(0, length))) return length;
+  for (let length = Math.min(secret.length, text.length); length >= SECRET_LENGTH_MIN; length -= 1)
+    if (text.endsWith(secret.slice(0, length))) return length;
   return 0;
 }

@@ -15,7 +15,12 @@ export const INTERFACES = ["power", "inspect", "deploy", "clean"] as const;
 export type InterfaceName = (typeof INTERFACES)[number];
 
 /** Which interface declares the steps of a phase. */
-export const INTERFACE_OF_PHASE = { inspect: "inspect", clean: "clean", deploy: "deploy", undeploy: "deploy" } as const satisfies Record<DriverPhase, InterfaceName>;
+export const INTERFACE_OF_PHASE = {
+  inspect: "inspect",
+  clean: "clean",
+  deploy: "deploy",
+  undeploy: "deploy",
+} as const satisfies Record<DriverPhase, InterfaceName>;
 
 /** What a node says of its drivers. */
 export interface DriverChoice {
@@ -34,7 +39,11 @@ export interface Composition {
 }
 
 export type SettingsVerdict =
-  | { readonly ok: true; readonly settings: { readonly [key: string]: Json }; readonly secrets: Readonly<Record<string, string>> }
+  | {
+      readonly ok: true;
+      readonly settings: { readonly [key: string]: Json };
+      readonly secrets: Readonly<Record<string, string>>;
+    }
   | { readonly ok: false; readonly issues: readonly Issue[] };
 
 export interface Registry extends AsyncDisposable {
@@ -59,12 +68,17 @@ export function createRegistry(drivers: readonly AnyDriver[]): Registry {
     secretFields: (driver) => secretNames(shapeOf(driver.settings)),
     compose({ driver, borrowed }) {
       const own = byName.get(driver);
-      if (!own) return { problem: `driver "${driver}" is not loaded (loaded: ${names()}); add its plugin to OSTLER_PLUGINS.` };
-      const givers = new Map<InterfaceName, AnyDriver | null>(INTERFACES.map((name) => [name, offers(own, name) ? own : null]));
+      if (!own)
+        return { problem: `driver "${driver}" is not loaded (loaded: ${names()}); add its plugin to OSTLER_PLUGINS.` };
+      const givers = new Map<InterfaceName, AnyDriver | null>(
+        INTERFACES.map((name) => [name, offers(own, name) ? own : null]),
+      );
       for (const [name, from] of Object.entries(borrowed)) {
         const giver = byName.get(from);
-        if (!isInterfaceName(name)) return { problem: `there is no interface "${name}" (there are ${INTERFACES.join(", ")}).` };
-        if (!giver) return { problem: `driver "${from}", from which it takes ${name}, is not loaded (loaded: ${names()}).` };
+        if (!isInterfaceName(name))
+          return { problem: `there is no interface "${name}" (there are ${INTERFACES.join(", ")}).` };
+        if (!giver)
+          return { problem: `driver "${from}", from which it takes ${name}, is not loaded (loaded: ${names()}).` };
         if (!offers(giver, name)) return { problem: `driver "${from}" offers no ${name} interface.` };
         givers.set(name, giver);
       }
@@ -115,7 +129,8 @@ export function discoverySchema(driver: AnyDriver): JsonSchema | null {
 
 /** The secrets among settings, as they are given to a driver. */
 export function secretsOf(schema: Schema<unknown>, settings: unknown): readonly string[] {
-  const fields = typeof settings === "object" && settings !== null ? (settings as Readonly<Record<string, unknown>>) : {};
+  const fields =
+    typeof settings === "object" && settings !== null ? (settings as Readonly<Record<string, unknown>>) : {};
   return secretNames(shapeOf(schema)).flatMap((name) => (typeof fields[name] === "string" ? [fields[name]] : []));
 }
 

@@ -73,13 +73,20 @@ export function shapeFlaw(schema: Schema<unknown>, what: string): string | null 
     return `${what} cannot be told as JSON Schema (${messageOf(error)}); use types that JSON has.`;
   }
   const { type } = resolved(root, root, []).schema;
-  if (type !== "object") return `${what} are no object: the JSON Schema is ${type === undefined ? "of no one type" : `of type ${JSON.stringify(type)}`}; declare an object whose properties are the settings.`;
+  if (type !== "object")
+    return `${what} are no object: the JSON Schema is ${type === undefined ? "of no one type" : `of type ${JSON.stringify(type)}`}; declare an object whose properties are the settings.`;
   const secrets = new Set<string>();
-  const flaw = flawIn({ root, secrets, entered: { whole: new WeakSet(), setting: new WeakSet(), inside: new WeakSet() } }, root, { place: "whole", path: [], by: "" });
+  const flaw = flawIn(
+    { root, secrets, entered: { whole: new WeakSet(), setting: new WeakSet(), inside: new WeakSet() } },
+    root,
+    { place: "whole", path: [], by: "" },
+  );
   if (flaw !== null) return `${what} ${flaw}`;
   const kept = secretNames(shapeOf(schema));
   const lost = [...secrets].find((name) => !kept.includes(name));
-  return lost === undefined ? null : `${what} hold the secret ${lost} behind a reference that has properties beside it, where it would not be kept apart; declare all settings in one list of properties.`;
+  return lost === undefined
+    ? null
+    : `${what} hold the secret ${lost} behind a reference that has properties beside it, where it would not be kept apart; declare all settings in one list of properties.`;
 }
 
 /** What a part of a schema is about: the settings as a whole, one of them, or something inside one. */
@@ -102,7 +109,17 @@ interface Spot {
 }
 
 /** Keywords that hold values, and those that are looked at where something refers to them. */
-const NOT_ENTERED = new Set(["default", "const", "enum", "examples", "required", "dependentRequired", "type", "$defs", "definitions"]);
+const NOT_ENTERED = new Set([
+  "default",
+  "const",
+  "enum",
+  "examples",
+  "required",
+  "dependentRequired",
+  "type",
+  "$defs",
+  "definitions",
+]);
 /** Keywords that hold schemas by name. All others hold a schema, a list of them, or neither. */
 const BY_NAME = new Set(["properties", "patternProperties", "dependentSchemas", "dependencies"]);
 
@@ -116,7 +133,10 @@ function flawIn(walk: Walk, schema: unknown, spot: Spot): string | null {
   walk.entered[place].add(schema);
   if (schema["writeOnly"] === true && place !== "setting") return misplaced(spot);
   for (const [word, value] of Object.entries(schema)) {
-    const flaw = word === "properties" ? flawInProperties(walk, value, spot) : flawUnder(walk, word, value, { place: word === "$ref" ? place : "inside", path, by: word });
+    const flaw =
+      word === "properties"
+        ? flawInProperties(walk, value, spot)
+        : flawUnder(walk, word, value, { place: word === "$ref" ? place : "inside", path, by: word });
     if (flaw !== null) return flaw;
   }
   return null;
@@ -125,13 +145,18 @@ function flawIn(walk: Walk, schema: unknown, spot: Spot): string | null {
 function flawInProperties(walk: Walk, properties: unknown, { place, path }: Spot): string | null {
   for (const [name, property] of Object.entries(isRecord(properties) ? properties : {})) {
     const here = [...path, name];
-    if (!isName(name)) return `have a field ${JSON.stringify(here.join("."))}, which clients cannot write as a name; use letters, digits and underscores.`;
+    if (!isName(name))
+      return `have a field ${JSON.stringify(here.join("."))}, which clients cannot write as a name; use letters, digits and underscores.`;
     const { schema } = resolved(property, walk.root, []);
     if (place === "whole" && schema["writeOnly"] === true) {
       if (schema["type"] !== "string") return `hold the secret ${name}, which is no string.`;
       walk.secrets.add(name);
     }
-    const flaw = flawIn(walk, property, { place: place === "whole" ? "setting" : "inside", path: here, by: "properties" });
+    const flaw = flawIn(walk, property, {
+      place: place === "whole" ? "setting" : "inside",
+      path: here,
+      by: "properties",
+    });
     if (flaw !== null) return flaw;
   }
   return null;
@@ -141,9 +166,15 @@ function flawUnder(walk: Walk, word: string, value: unknown, spot: Spot): string
   if (NOT_ENTERED.has(word)) return null;
   if (REFERENCES.has(word)) {
     const target = word === "$ref" ? referred(value, walk.root) : undefined;
-    return target === undefined ? `refer to ${JSON.stringify(value)}, which cannot be followed; refer by \`$ref\` to what is inside the schema, as #/$defs/name.` : flawIn(walk, target, spot);
+    return target === undefined
+      ? `refer to ${JSON.stringify(value)}, which cannot be followed; refer by \`$ref\` to what is inside the schema, as #/$defs/name.`
+      : flawIn(walk, target, spot);
   }
-  const parts: readonly unknown[] = Array.isArray(value) ? value : BY_NAME.has(word) && isRecord(value) ? Object.values(value) : [value];
+  const parts: readonly unknown[] = Array.isArray(value)
+    ? value
+    : BY_NAME.has(word) && isRecord(value)
+      ? Object.values(value)
+      : [value];
   for (const part of parts) {
     const flaw = flawIn(walk, part, spot);
     if (flaw !== null) return flaw;
@@ -154,7 +185,8 @@ function flawUnder(walk: Walk, word: string, value: unknown, spot: Spot): string
 function misplaced({ place, path, by }: Spot): string {
   if (place === "whole") return "are marked as one secret; mark single settings.";
   const name = path.join(".");
-  if (by === "properties" && path.length > 1) return `hold the secret ${name} inside another setting, where it would not be kept apart; move it to the top.`;
+  if (by === "properties" && path.length > 1)
+    return `hold the secret ${name} inside another setting, where it would not be kept apart; move it to the top.`;
   return `mark a secret ${by === "properties" ? `${name} in a variant` : `by \`${by}\`${name === "" ? "" : ` of ${name}`}`}, where it would not be kept apart; set \`writeOnly\` on a setting itself, at the top and of type string.`;
 }
 
@@ -162,7 +194,8 @@ function misplaced({ place, path, by }: Spot): string {
 
 function read(value: unknown, root: JsonSchema, above: readonly string[]): Shape {
   const { schema: declared, references } = resolved(value, root, above);
-  if (references.length > above.length && above.includes(references.at(-1) ?? "")) return { kind: "json", nullable: true, schema: declared };
+  if (references.length > above.length && above.includes(references.at(-1) ?? ""))
+    return { kind: "json", nullable: true, schema: declared };
   const { schema, nullable } = withoutNull(declared, root);
   return { ...kindOf(schema, root, references), nullable, schema };
 }
@@ -183,7 +216,9 @@ function kindOf(schema: JsonSchema, root: JsonSchema, references: readonly strin
     case "boolean":
       return { kind: "truth" };
     case "array":
-      return "prefixItems" in schema || !isRecord(schema["items"]) ? { kind: "json" } : { kind: "list", of: read(schema["items"], root, references) };
+      return "prefixItems" in schema || !isRecord(schema["items"])
+        ? { kind: "json" }
+        : { kind: "list", of: read(schema["items"], root, references) };
     case "object":
       return objectKind(schema, root, references);
     default:
@@ -197,7 +232,11 @@ function isCombined(schema: JsonSchema): boolean {
 
 /** The only values there are, where the schema lists them. */
 function valuesOf(schema: JsonSchema): readonly unknown[] | null {
-  const values = Array.isArray(schema["enum"]) ? (schema["enum"] as unknown[]) : "const" in schema ? [schema["const"]] : null;
+  const values = Array.isArray(schema["enum"])
+    ? (schema["enum"] as unknown[])
+    : "const" in schema
+      ? [schema["const"]]
+      : null;
   return values && values.filter((one) => one !== null);
 }
 
@@ -209,18 +248,31 @@ function objectKind(schema: JsonSchema, root: JsonSchema, references: readonly s
   const { additionalProperties: others, unevaluatedProperties: unevaluated, required } = schema;
   return {
     kind: "object",
-    open: "patternProperties" in schema || isCombined(schema) || [others, unevaluated].some((one) => one !== undefined && one !== false),
+    open:
+      "patternProperties" in schema ||
+      isCombined(schema) ||
+      [others, unevaluated].some((one) => one !== undefined && one !== false),
     fields: Object.entries(objectAt(schema, "properties")).map(([name, property]): Field => {
       const shape = read(property, root, references);
       const fallback = shape.schema["default"] as Json | undefined;
       const secret = shape.schema["writeOnly"] === true;
-      return { name, shape, required: Array.isArray(required) && required.includes(name) && fallback === undefined, fallback: secret ? undefined : fallback, secret };
+      return {
+        name,
+        shape,
+        required: Array.isArray(required) && required.includes(name) && fallback === undefined,
+        fallback: secret ? undefined : fallback,
+        secret,
+      };
     }),
   };
 }
 
 /** The schema with what it refers to in place of the reference, and the references that were followed on the way. */
-function resolved(value: unknown, root: JsonSchema, above: readonly string[]): { readonly schema: JsonSchema; readonly references: readonly string[] } {
+function resolved(
+  value: unknown,
+  root: JsonSchema,
+  above: readonly string[],
+): { readonly schema: JsonSchema; readonly references: readonly string[] } {
   if (!isRecord(value)) return { schema: {}, references: above };
   const { $ref: reference, ...beside } = value;
   if (typeof reference !== "string") return { schema: value, references: above };
@@ -228,7 +280,10 @@ function resolved(value: unknown, root: JsonSchema, above: readonly string[]): {
   if (above.includes(reference)) return { schema: beside, references };
   const { schema, references: followed } = resolved(referred(reference, root), root, references);
   // A secret stays one, whatever stands beside the reference.
-  return { schema: { ...schema, ...beside, ...(schema["writeOnly"] === true && { writeOnly: true }) }, references: followed };
+  return {
+    schema: { ...schema, ...beside, ...(schema["writeOnly"] === true && { writeOnly: true }) },
+    references: followed,
+  };
 }
 
 const REFERENCES = new Set(["$ref", "$dynamicRef", "$recursiveRef"]);
@@ -237,20 +292,42 @@ const REFERENCES = new Set(["$ref", "$dynamicRef", "$recursiveRef"]);
 function referred(reference: unknown, root: JsonSchema): unknown {
   if (reference === "#") return root;
   if (typeof reference !== "string" || !reference.startsWith("#/")) return undefined;
-  return reference.slice(2).split("/").reduce<unknown>((inside, word) => (isRecord(inside) ? inside[word.replaceAll("~1", "/").replaceAll("~0", "~")] : Array.isArray(inside) ? (inside as unknown[])[Number(word)] : undefined), root);
+  return reference
+    .slice(2)
+    .split("/")
+    .reduce<unknown>(
+      (inside, word) =>
+        isRecord(inside)
+          ? inside[word.replaceAll("~1", "/").replaceAll("~0", "~")]
+          : Array.isArray(inside)
+            ? (inside as unknown[])[Number(word)]
+            : undefined,
+      root,
+    );
 }
 
 /** Takes the null out of a type that admits it beside one other. */
-function withoutNull(schema: JsonSchema, root: JsonSchema): { readonly schema: JsonSchema; readonly nullable: boolean } {
+function withoutNull(
+  schema: JsonSchema,
+  root: JsonSchema,
+): { readonly schema: JsonSchema; readonly nullable: boolean } {
   const { anyOf, type, ...rest } = schema;
-  if (Array.isArray(type) && type.includes("null") && type.length === 2) return { schema: { ...rest, type: type.find((one) => one !== "null") as unknown }, nullable: true };
+  if (Array.isArray(type) && type.includes("null") && type.length === 2)
+    return { schema: { ...rest, type: type.find((one) => one !== "null") as unknown }, nullable: true };
   if (Array.isArray(anyOf)) {
     const others = (anyOf as unknown[]).filter((one) => !isRecord(one) || one["type"] !== "null");
     const nullable = others.length < anyOf.length;
-    return nullable && others.length === 1 ? { schema: { ...resolved(others[0], root, []).schema, ...rest }, nullable } : { schema, nullable };
+    return nullable && others.length === 1
+      ? { schema: { ...resolved(others[0], root, []).schema, ...rest }, nullable }
+      : { schema, nullable };
   }
   const values = schema["enum"];
-  return { schema, nullable: Array.isArray(values) ? values.includes(null) : type === "null" || (type === undefined && !("const" in schema)) };
+  return {
+    schema,
+    nullable: Array.isArray(values)
+      ? values.includes(null)
+      : type === "null" || (type === undefined && !("const" in schema)),
+  };
 }
 
 function isSmall(value: unknown): boolean {
@@ -294,8 +371,11 @@ export function toldSchemaOf(schema: Schema<unknown>): JsonSchema {
   const told = (part: unknown): unknown => {
     if (Array.isArray(part)) return part.map(told);
     if (!isRecord(part)) return part;
-    const isDiscreet = isSecret(part) || Object.values(objectAt(resolved(part, root, []).schema, "properties")).some(isSecret);
-    return Object.fromEntries(Object.entries(part).flatMap(([word, value]) => (isDiscreet && PROPOSALS.has(word) ? [] : [[word, told(value)]])));
+    const isDiscreet =
+      isSecret(part) || Object.values(objectAt(resolved(part, root, []).schema, "properties")).some(isSecret);
+    return Object.fromEntries(
+      Object.entries(part).flatMap(([word, value]) => (isDiscreet && PROPOSALS.has(word) ? [] : [[word, told(value)]])),
+    );
   };
   return told(root) as JsonSchema;
 }

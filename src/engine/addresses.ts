@@ -22,13 +22,29 @@ interface Range {
 }
 
 /** The addresses, or everything that is wrong with what was named. */
-export function parseAddresses(given: readonly string[], path: readonly string[]): { readonly addresses: readonly string[]; readonly refusals: readonly Refusal[] } {
-  const refused = (message: string, at: readonly string[] = path): Refusal => ({ code: "INVALID_INPUT", message, path: at });
-  const tooMany = { addresses: [], refusals: [refused(`A discovery takes at most ${ADDRESSES_MAX} addresses; ask in several requests.`)] };
-  if (given.length === 0) return { addresses: [], refusals: [refused("An empty list finds nothing; name at least one host name, IP address or CIDR range.")] };
+export function parseAddresses(
+  given: readonly string[],
+  path: readonly string[],
+): { readonly addresses: readonly string[]; readonly refusals: readonly Refusal[] } {
+  const refused = (message: string, at: readonly string[] = path): Refusal => ({
+    code: "INVALID_INPUT",
+    message,
+    path: at,
+  });
+  const tooMany = {
+    addresses: [],
+    refusals: [refused(`A discovery takes at most ${ADDRESSES_MAX} addresses; ask in several requests.`)],
+  };
+  if (given.length === 0)
+    return {
+      addresses: [],
+      refusals: [refused("An empty list finds nothing; name at least one host name, IP address or CIDR range.")],
+    };
   if (given.length > ADDRESSES_MAX) return tooMany;
   const entries = given.map(parseEntry);
-  const refusals = entries.flatMap((entry, index) => ("flaw" in entry ? [refused(entry.flaw, [...path, String(index)])] : []));
+  const refusals = entries.flatMap((entry, index) =>
+    "flaw" in entry ? [refused(entry.flaw, [...path, String(index)])] : [],
+  );
   if (refusals.length > 0) return { addresses: [], refusals };
   const addresses = new Set<string>();
   for (const entry of entries) {
@@ -55,7 +71,9 @@ function parseEntry(given: string): Entry {
 }
 
 function nothing(given: string): Entry {
-  return { flaw: `${JSON.stringify(given.length > 300 ? `${given.slice(0, 300)}…` : given)} is no host name, IP address or CIDR range; give it without a port, as in bmc-7.example, 10.0.0.7, 2001:db8::7 or 10.0.0.0/24.` };
+  return {
+    flaw: `${JSON.stringify(given.length > 300 ? `${given.slice(0, 300)}…` : given)} is no host name, IP address or CIDR range; give it without a port, as in bmc-7.example, 10.0.0.7, 2001:db8::7 or 10.0.0.0/24.`,
+  };
 }
 
 /** An address inside its range stands for the range, as in 10.0.0.7/24. */
@@ -63,13 +81,17 @@ function parseRange(given: string, base: string, prefix: string): Entry {
   const family = isIPv4(base) ? FAMILIES.IPv4 : isIPv6(base) && !base.includes("%") ? FAMILIES.IPv6 : null;
   if (!family) return nothing(given);
   const length = /^\d{1,3}$/.test(prefix) ? Number(prefix) : Number.NaN;
-  if (!(length <= family.bits)) return { flaw: `${JSON.stringify(given)}: the prefix of such a range is a whole number from 0 to ${family.bits}.` };
+  if (!(length <= family.bits))
+    return { flaw: `${JSON.stringify(given)}: the prefix of such a range is a whole number from 0 to ${family.bits}.` };
   const hostBits = BigInt(family.bits - length);
   const network = (family.value(base) >> hostBits) << hostBits;
   const size = 1n << hostBits;
   const ends = family === FAMILIES.IPv4 && length <= 30 ? 1n : 0n;
   const count = size - 2n * ends;
-  if (count > BigInt(ADDRESSES_MAX)) return { flaw: `${JSON.stringify(given)} holds ${count} addresses, and a discovery takes at most ${ADDRESSES_MAX}; give a narrower range.` };
+  if (count > BigInt(ADDRESSES_MAX))
+    return {
+      flaw: `${JSON.stringify(given)} holds ${count} addresses, and a discovery takes at most ${ADDRESSES_MAX}; give a narrower range.`,
+    };
   return { range: { first: network + ends, count, text: family.text } };
 }
 
@@ -94,9 +116,14 @@ function valueOfIPv6(text: string): bigint {
   const groups = (part: string) => (part === "" ? [] : part.split(":"));
   const [left, right] = [groups(head), groups(tail ?? "")];
   const gap = tail === undefined ? 0 : 8 - left.length - right.length;
-  return [...left, ...Array.from({ length: gap }, () => "0"), ...right].reduce((sum, group) => (sum << 16n) | BigInt(`0x${group}`), 0n);
+  return [...left, ...Array.from({ length: gap }, () => "0"), ...right].reduce(
+    (sum, group) => (sum << 16n) | BigInt(`0x${group}`),
+    0n,
+  );
 }
 
 function textOfIPv6(value: bigint): string {
-  return canonicalIPv6(Array.from({ length: 8 }, (_, index) => ((value >> BigInt(16 * (7 - index))) & 0xffffn).toString(16)).join(":"));
+  return canonicalIPv6(
+    Array.from({ length: 8 }, (_, index) => ((value >> BigInt(16 * (7 - index))) & 0xffffn).toString(16)).join(":"),
+  );
 }

@@ -11,14 +11,28 @@ export interface Attendance {
 }
 
 /** Looks again and again; warns once, and once more when somebody works again. */
-export function watchAttendance({ queue, log, everyMs = EVERY_MS, seconds = UNATTENDED_SECONDS }: { readonly queue: Queue; readonly log: Log; readonly everyMs?: number; readonly seconds?: number }): Attendance {
+export function watchAttendance({
+  queue,
+  log,
+  everyMs = EVERY_MS,
+  seconds = UNATTENDED_SECONDS,
+}: {
+  readonly queue: Queue;
+  readonly log: Log;
+  readonly everyMs?: number;
+  readonly seconds?: number;
+}): Attendance {
   let warned = false;
   const look = async () => {
     const isUnattended = await queue.isUnattended(seconds);
-    if (isUnattended && !warned) log.warn({ seconds }, "runs wait and no replica takes work; start one with OSTLER_ROLE=engine or all");
+    if (isUnattended && !warned)
+      log.warn({ seconds }, "runs wait and no replica takes work; start one with OSTLER_ROLE=engine or all");
     if (!isUnattended && warned) log.info("a replica takes work again");
     warned = isUnattended;
   };
-  const timer = setInterval(() => void look().catch((error: unknown) => log.debug({ err: error }, "whether anybody works could not be read")), everyMs);
+  const timer = setInterval(
+    () => void look().catch((error: unknown) => log.debug({ err: error }, "whether anybody works could not be read")),
+    everyMs,
+  );
   return { close: () => clearInterval(timer) };
 }

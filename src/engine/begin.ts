@@ -40,7 +40,13 @@ export interface Beginning {
  * Begins runs: their nodes take the first edge and each run gets a job. The nodes are locked; their runs are stored as
  * RUNNING by the caller. Nodes in the same position move in one statement.
  */
-export async function beginRuns(work: Work, queue: Queue, operation: { readonly id: string; readonly reason: string | null }, actor: string, beginnings: readonly Beginning[]): Promise<void> {
+export async function beginRuns(
+  work: Work,
+  queue: Queue,
+  operation: { readonly id: string; readonly reason: string | null },
+  actor: string,
+  beginnings: readonly Beginning[],
+): Promise<void> {
   const groups = new Map<string, Beginning[]>();
   const mayBreak = createBreaks();
   for (const beginning of beginnings) {
@@ -58,10 +64,20 @@ export async function beginRuns(work: Work, queue: Queue, operation: { readonly 
     let state = first.node.state;
     for (const event of first.plan.legs[0]?.enter ?? []) {
       const context = { actor, reason: operation.reason, target: first.target, operationId: operation.id, runIds };
-      state = await move(work, group.map(({ node }) => node.id), state, event, context, stageOnEntering(first.plan, 0));
+      state = await move(
+        work,
+        group.map(({ node }) => node.id),
+        state,
+        event,
+        context,
+        stageOnEntering(first.plan, 0),
+      );
     }
   }
-  await queue.enqueue(work, beginnings.map(({ runId }) => runId));
+  await queue.enqueue(
+    work,
+    beginnings.map(({ runId }) => runId),
+  );
 }
 
 /** What entering a leg makes of the node's stage: work on the disks undoes it, unless the plan keeps what stands. */
@@ -89,8 +105,20 @@ export async function beginQueued(work: Work, parts: BeginParts, operation: Oper
   }
 }
 
-async function beginThose(work: Work, parts: BeginParts, operation: OperationRow, queued: readonly RunRow[]): Promise<void> {
-  const nodes = new Map((await lockNodes(work.tx, queued.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
+async function beginThose(
+  work: Work,
+  parts: BeginParts,
+  operation: OperationRow,
+  queued: readonly RunRow[],
+): Promise<void> {
+  const nodes = new Map(
+    (
+      await lockNodes(
+        work.tx,
+        queued.map(({ nodeId }) => nodeId),
+      )
+    ).map((node) => [node.id, node]),
+  );
   const plans = await plansByHashes(work.tx, [...new Set(queued.map(({ planHash }) => planHash))]);
   const { policy } = await readSite(work.tx);
   const beginnings: Beginning[] = [];

@@ -29,8 +29,21 @@ import { wishOf } from "./wishes.ts";
 /** What a transaction leaves to be done outside of it. Null: nothing, the job is over. */
 export type Next =
   /** `leftMs`: of the attempt's time, by the database's clock. */
-  | { readonly do: "STEP"; readonly held: Held; readonly step: PlannedStep; readonly attempt: AttemptRow; readonly generation: number; readonly leftMs: number }
-  | { readonly do: "ABORT"; readonly held: Held; readonly attempt: AttemptRow | null; readonly ignoredSignal: boolean; readonly power: PowerState | null }
+  | {
+      readonly do: "STEP";
+      readonly held: Held;
+      readonly step: PlannedStep;
+      readonly attempt: AttemptRow;
+      readonly generation: number;
+      readonly leftMs: number;
+    }
+  | {
+      readonly do: "ABORT";
+      readonly held: Held;
+      readonly attempt: AttemptRow | null;
+      readonly ignoredSignal: boolean;
+      readonly power: PowerState | null;
+    }
   | null;
 
 export interface BoundaryParts {
@@ -47,20 +60,37 @@ const CALLBACK_WAIT_SECONDS_MAX = 30 * 86_400;
 
 // ---- between two steps
 
-export async function atTheBoundary(parts: BoundaryParts, ledger: Ledger, held: Held, position: number, wish: Wish | null): Promise<Next> {
+export async function atTheBoundary(
+  parts: BoundaryParts,
+  ledger: Ledger,
+  held: Held,
+  position: number,
+  wish: Wish | null,
+): Promise<Next> {
   const workLeft = position < held.plan.steps.length;
   switch (atBoundary({ wish, workLeft })) {
     case "ABORT":
       return tearDown(held, null);
     case "STOP":
-      if (edge(held.node.state, "stop")) moveHeld(ledger, held, "stop", { actor: held.run.wishBy ?? ENGINE, reason: held.run.wishReason });
+      if (edge(held.node.state, "stop"))
+        moveHeld(ledger, held, "stop", { actor: held.run.wishBy ?? ENGINE, reason: held.run.wishReason });
       ledger.changeRun({ position, leg: held.leg });
       return finish(ledger, held, "STOPPED");
     case "FINISH":
       resume(ledger, held);
       enterLegs(ledger, held, held.plan.legs.length - 1);
-      for (const event of held.plan.finish) moveHeld(ledger, held, event, {}, event === "done" && held.node.state === "DEPLOYING" ? { stage: "DEPLOYED", lastError: null, ...hostGroupOf(held.run) } : { lastError: null });
-      if (held.plan.finish.length === 0 && held.node.lastError && kindOf(held.node.state) !== "failed") changeHeld(ledger, held, { lastError: null });
+      for (const event of held.plan.finish)
+        moveHeld(
+          ledger,
+          held,
+          event,
+          {},
+          event === "done" && held.node.state === "DEPLOYING"
+            ? { stage: "DEPLOYED", lastError: null, ...hostGroupOf(held.run) }
+            : { lastError: null },
+        );
+      if (held.plan.finish.length === 0 && held.node.lastError && kindOf(held.node.state) !== "failed")
+        changeHeld(ledger, held, { lastError: null });
       ledger.changeRun({ position, leg: held.leg });
       return finish(ledger, held, "SUCCEEDED");
     case "GO_ON":
@@ -72,15 +102,34 @@ export async function atTheBoundary(parts: BoundaryParts, ledger: Ledger, held: 
 }
 
 /** Begins a step, or its next try, unless something keeps every new one from beginning. */
-export async function goOn(parts: BoundaryParts, ledger: Ledger, held: Held, position: number, number: number): Promise<Next> {
+export async function goOn(
+  parts: BoundaryParts,
+  ledger: Ledger,
+  held: Held,
+  position: number,
+  number: number,
+): Promise<Next> {
   const step = held.plan.steps[position];
   if (!step) throw new Error(`Run ${held.run.id} has no step ${position}.`);
-  if (await isInMaintenance(ledger, held)) return parkBetween(parts, ledger, held, position, { waitReason: "MAINTENANCE", ...placesOf(undefined, null) });
+  if (await isInMaintenance(ledger, held))
+    return parkBetween(parts, ledger, held, position, { waitReason: "MAINTENANCE", ...placesOf(undefined, null) });
   const waitFor = await placeWanted(ledger, held, step);
-  if (waitFor !== null) return parkBetween(parts, ledger, held, position, { waitReason: "CAPACITY", waitFor, slotPhase: null });
+  if (waitFor !== null)
+    return parkBetween(parts, ledger, held, position, { waitReason: "CAPACITY", waitFor, slotPhase: null });
   resume(ledger, held);
   enterLegs(ledger, held, step.leg);
-  const attempt = newAttempt({ runId: held.run.id, step: position, number, timeoutSeconds: step.timeoutSeconds, label: `${step.interface}.${step.name}`, driver: step.driver, model: held.node.model }, ledger.now);
+  const attempt = newAttempt(
+    {
+      runId: held.run.id,
+      step: position,
+      number,
+      timeoutSeconds: step.timeoutSeconds,
+      label: `${step.interface}.${step.name}`,
+      driver: step.driver,
+      model: held.node.model,
+    },
+    ledger.now,
+  );
   ledger.beginAttempt(attempt);
   return isHold(step) ? beginHold(parts, ledger, held, step, attempt) : enterStep(parts, ledger, held, step, attempt);
 }
@@ -102,8 +151,17 @@ async function placeWanted(ledger: Ledger, { run, plan }: Held, step: PlannedSte
 }
 
 /** Parks a run between two steps, without a job: who or what it waits for wakes it. */
-function parkBetween(parts: BoundaryParts, ledger: Ledger, held: Held, position: number, why: HeldRunChange & { readonly waitReason: WaitReason }): null {
-  if (edge(held.node.state, "wait")) moveHeld(ledger, held, "wait", { reason: why.waitReason === "MAINTENANCE" ? "the node is in maintenance" : "a limit of the service is reached" });
+function parkBetween(
+  parts: BoundaryParts,
+  ledger: Ledger,
+  held: Held,
+  position: number,
+  why: HeldRunChange & { readonly waitReason: WaitReason },
+): null {
+  if (edge(held.node.state, "wait"))
+    moveHeld(ledger, held, "wait", {
+      reason: why.waitReason === "MAINTENANCE" ? "the node is in maintenance" : "a limit of the service is reached",
+    });
   ledger.changeRun({ ...parked(ledger, why.waitReason, null), position, leg: held.leg, ...why });
   leaveParked(parts, ledger, held);
   return null;
@@ -111,7 +169,13 @@ function parkBetween(parts: BoundaryParts, ledger: Ledger, held: Held, position:
 
 /** Parked until so many seconds from now; null: until something wakes it. */
 function parked(ledger: Ledger, waitReason: WaitReason, seconds: number | null): HeldRunChange {
-  return { state: "WAITING", owner: null, waitReason, waitingSince: ledger.now, wakeAt: seconds === null ? null : new Date(ledger.now.getTime() + seconds * 1000) };
+  return {
+    state: "WAITING",
+    owner: null,
+    waitReason,
+    waitingSince: ledger.now,
+    wakeAt: seconds === null ? null : new Date(ledger.now.getTime() + seconds * 1000),
+  };
 }
 
 /** The run has no job any more. */
@@ -130,7 +194,14 @@ function beginHold(parts: BoundaryParts, ledger: Ledger, held: Held, step: Plann
   if (edge(held.node.state, event)) moveHeld(ledger, held, event, { reason });
   // An entry like any other, but one that gave no path out: what comes by that of the step before comes too late.
   const entry = { generation: held.run.generation + 1, openGeneration: null };
-  ledger.changeRun({ ...parked(ledger, "HOLD", null), state: "HOLDING", position: attempt.step, leg: held.leg, ...entry, ...placesOf(undefined, null) });
+  ledger.changeRun({
+    ...parked(ledger, "HOLD", null),
+    state: "HOLDING",
+    position: attempt.step,
+    leg: held.leg,
+    ...entry,
+    ...placesOf(undefined, null),
+  });
   leaveParked(parts, ledger, held);
   return null;
 }
@@ -139,14 +210,27 @@ function enterStep(parts: BoundaryParts, ledger: Ledger, held: Held, step: Plann
   const generation = held.run.generation + 1;
   held.position = attempt.step;
   const places = placesOf(held.plan.legs[held.leg]?.phase, held.run.controller);
-  ledger.changeRun({ position: attempt.step, leg: held.leg, state: "RUNNING", generation, openGeneration: generation, ...places });
+  ledger.changeRun({
+    position: attempt.step,
+    leg: held.leg,
+    state: "RUNNING",
+    generation,
+    openGeneration: generation,
+    ...places,
+  });
   // Its place in the phase before is free.
   if (held.run.slotPhase !== places.slotPhase) ledger.afterCommit(parts.nudge);
   return { do: "STEP", held, step, attempt, generation, leftMs: attempt.deadlineAt.getTime() - ledger.now.getTime() };
 }
 
 /** Enters the attempt once more. Time during which no process was there to work on it does not count against it. */
-export function enterAgain(parts: BoundaryParts, ledger: Ledger, held: Held, step: PlannedStep, attempt: TimedAttempt): Next {
+export function enterAgain(
+  parts: BoundaryParts,
+  ledger: Ledger,
+  held: Held,
+  step: PlannedStep,
+  attempt: TimedAttempt,
+): Next {
   const deadlineAt = attempt.expired ? new Date(ledger.now.getTime() + step.timeoutSeconds * 1000) : attempt.deadlineAt;
   const again = { state: "RUNNING", entries: attempt.entries + 1, deadlineAt } as const;
   // Its call-back stays until the entry has come to something: a process that dies in it leaves the report to the next.
@@ -167,7 +251,13 @@ function hostGroupOf({ variables }: RunRow): { readonly hostGroup?: string } {
 // ---- after a step
 
 /** `generation`: of the entry that has come to the outcome. */
-export async function settleStep(parts: BoundaryParts, ledger: Ledger, held: Held, { step, attempt, generation }: NonNullable<Extract<Next, { do: "STEP" }>>, outcome: StepOutcome): Promise<Next> {
+export async function settleStep(
+  parts: BoundaryParts,
+  ledger: Ledger,
+  held: Held,
+  { step, attempt, generation }: NonNullable<Extract<Next, { do: "STEP" }>>,
+  outcome: StepOutcome,
+): Promise<Next> {
   const { run } = held;
   // The commit was made though its answer was lost. Nobody else has claimed the run since, so it was this process that
   // parked it, and gave up its ownership, or that began its next entry, which alone raises the generation.
@@ -178,9 +268,14 @@ export async function settleStep(parts: BoundaryParts, ledger: Ledger, held: Hel
   switch (outcome.kind) {
     case "done":
       if (outcome.toVerify) return enterVerify(parts, ledger, held, step, attempt, outcome.output, wish);
-      ledger.changeAttempt(attempt, { state: "SUCCEEDED", ...(attempt.part !== "VERIFY" && { output: outcome.output }), finishedAt: ledger.now });
+      ledger.changeAttempt(attempt, {
+        state: "SUCCEEDED",
+        ...(attempt.part !== "VERIFY" && { output: outcome.output }),
+        finishedAt: ledger.now,
+      });
       if (step.reaches) changeHeld(ledger, held, { stage: step.reaches });
-      if (step.phase === "inspect") await noteInventory(ledger, held, attempt.step, attempt.part === "VERIFY" ? attempt.output : outcome.output);
+      if (step.phase === "inspect")
+        await noteInventory(ledger, held, attempt.step, attempt.part === "VERIFY" ? attempt.output : outcome.output);
       return atTheBoundary(parts, ledger, held, nextPosition(held.plan, attempt.step + 1), wish);
     case "wait":
       return parkStep(parts, ledger, held, step, attempt, outcome, wish);
@@ -202,11 +297,26 @@ async function goOnWithWhatWasBegun(ledger: Ledger, held: Held): Promise<Next> {
   if (wishOf(run, run.operationWish) === "ABORT") return tearDown(now, attempt);
   const deadlineAt = new Date(ledger.now.getTime() + step.timeoutSeconds * 1000);
   ledger.changeAttempt(attempt, { deadlineAt });
-  return { do: "STEP", held: now, step, attempt: { ...attempt, deadlineAt }, generation: run.generation, leftMs: step.timeoutSeconds * 1000 };
+  return {
+    do: "STEP",
+    held: now,
+    step,
+    attempt: { ...attempt, deadlineAt },
+    generation: run.generation,
+    leftMs: step.timeoutSeconds * 1000,
+  };
 }
 
 /** The work is done and kept; whether it has taken effect is looked at next, in the same attempt. Nothing runs in between. */
-function enterVerify(parts: BoundaryParts, ledger: Ledger, held: Held, step: PlannedStep, attempt: AttemptRow, output: StoredJson, wish: Wish | null): Next {
+function enterVerify(
+  parts: BoundaryParts,
+  ledger: Ledger,
+  held: Held,
+  step: PlannedStep,
+  attempt: AttemptRow,
+  output: StoredJson,
+  wish: Wish | null,
+): Next {
   const isCut = isCutBy(wish, step, held.run);
   const change = { part: isCut ? "ABORT" : "VERIFY", output, memo: null, callback: null } as const;
   ledger.changeAttempt(attempt, change);
@@ -219,13 +329,22 @@ export function isCutBy(wish: Wish | null, step: PlannedStep, run: RunRow): bool
   return wish === "ABORT" && (step.interruptible !== "NEVER" || run.wishFailure !== null);
 }
 
-async function parkStep(parts: BoundaryParts, ledger: Ledger, held: Held, step: PlannedStep, attempt: AttemptRow, outcome: Extract<StepOutcome, { kind: "wait" }>, wish: Wish | null): Promise<Next> {
+async function parkStep(
+  parts: BoundaryParts,
+  ledger: Ledger,
+  held: Held,
+  step: PlannedStep,
+  attempt: AttemptRow,
+  outcome: Extract<StepOutcome, { kind: "wait" }>,
+  wish: Wish | null,
+): Promise<Next> {
   if (isCutBy(wish, step, held.run)) {
     ledger.changeAttempt(attempt, { memo: outcome.memo, part: "ABORT" });
     return tearDown(held, { ...attempt, memo: outcome.memo });
   }
   // The entry's path is closed by the report that was made to it.
-  const now = held.run.openGeneration === null ? await latestAttempt(ledger.work.tx, held.run.id, attempt.step) : undefined;
+  const now =
+    held.run.openGeneration === null ? await latestAttempt(ledger.work.tx, held.run.id, attempt.step) : undefined;
   if (outcome.onCallback && now && now.callback !== null) {
     ledger.changeAttempt(attempt, { memo: outcome.memo });
     return enterAgain(parts, ledger, held, step, { ...now, memo: outcome.memo, expired: false });
@@ -240,14 +359,23 @@ async function parkStep(parts: BoundaryParts, ledger: Ledger, held: Held, step: 
   return null;
 }
 
-export async function stepFailed(parts: BoundaryParts, ledger: Ledger, held: Held, step: PlannedStep, attempt: AttemptRow, fault: Fault, wish: Wish | null): Promise<Next> {
+export async function stepFailed(
+  parts: BoundaryParts,
+  ledger: Ledger,
+  held: Held,
+  step: PlannedStep,
+  attempt: AttemptRow,
+  fault: Fault,
+  wish: Wish | null,
+): Promise<Next> {
   const failure = failureOf(held, step, { ...fault, reason: describe(held, step, fault.reason) });
   if (wish === "ABORT") {
     ledger.changeAttempt(attempt, { part: "ABORT" });
     return tearDown(held, attempt);
   }
   ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
-  if (!fault.retryable || attempt.number > step.retries || wish !== null) return givenUp(parts, ledger, held, attempt, failure, wish);
+  if (!fault.retryable || attempt.number > step.retries || wish !== null)
+    return givenUp(parts, ledger, held, attempt, failure, wish);
   if (edge(held.node.state, "wait")) moveHeld(ledger, held, "wait", { reason: failure.message });
   ledger.changeRun(parked(ledger, "RETRY", step.backoffSeconds));
   ledger.endJob(held.job, step.backoffSeconds);
@@ -256,26 +384,46 @@ export async function stepFailed(parts: BoundaryParts, ledger: Ledger, held: Hel
 }
 
 /** A step has failed for good. */
-export async function givenUp(parts: BoundaryParts, ledger: Ledger, held: Held, attempt: AttemptRow, failure: Failure, wish: Wish | null): Promise<Next> {
+export async function givenUp(
+  parts: BoundaryParts,
+  ledger: Ledger,
+  held: Held,
+  attempt: AttemptRow,
+  failure: Failure,
+  wish: Wish | null,
+): Promise<Next> {
   if (!held.plan.bestEffort) return endFailed(ledger, held, failure);
   const errors = [...held.run.errors, failure];
   ledger.changeRun({ errors });
-  return atTheBoundary(parts, ledger, { ...held, run: { ...held.run, errors } }, nextPosition(held.plan, attempt.step + 1), wish);
+  return atTheBoundary(
+    parts,
+    ledger,
+    { ...held, run: { ...held.run, errors } },
+    nextPosition(held.plan, attempt.step + 1),
+    wish,
+  );
 }
 
 export function failRun(ledger: Ledger, held: Held, attempt: AttemptRow | null, fault: Fault): null {
   const failure = failureOf(held, held.plan.steps[held.position], fault);
-  if (attempt && attempt.finishedAt === null) ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
+  if (attempt && attempt.finishedAt === null)
+    ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
   return endFailed(ledger, held, failure);
 }
 
 function endFailed(ledger: Ledger, held: Held, failure: Failure): null {
-  if (edge(held.node.state, "fail")) moveHeld(ledger, held, "fail", { reason: failure.message }, { lastError: failure });
+  if (edge(held.node.state, "fail"))
+    moveHeld(ledger, held, "fail", { reason: failure.message }, { lastError: failure });
   else changeHeld(ledger, held, { lastError: failure });
   return finish(ledger, held, "FAILED", { failure });
 }
 
-function finish(ledger: Ledger, held: Held, state: "SUCCEEDED" | "FAILED" | "STOPPED", change: { readonly failure?: Failure } = {}): null {
+function finish(
+  ledger: Ledger,
+  held: Held,
+  state: "SUCCEEDED" | "FAILED" | "STOPPED",
+  change: { readonly failure?: Failure } = {},
+): null {
   ledger.endJob(held.job);
   ledger.endRun(state, change);
   return null;
@@ -283,22 +431,56 @@ function finish(ledger: Ledger, held: Held, state: "SUCCEEDED" | "FAILED" | "STO
 
 // ---- abort
 
-export function tearDown(held: Held, attempt: AttemptRow | null, outcome?: Extract<StepOutcome, { kind: "aborted" }>): Next {
-  return { do: "ABORT", held, attempt, ignoredSignal: outcome?.ignoredSignal ?? false, power: outcome?.powerState ?? null };
+export function tearDown(
+  held: Held,
+  attempt: AttemptRow | null,
+  outcome?: Extract<StepOutcome, { kind: "aborted" }>,
+): Next {
+  return {
+    do: "ABORT",
+    held,
+    attempt,
+    ignoredSignal: outcome?.ignoredSignal ?? false,
+    power: outcome?.powerState ?? null,
+  };
 }
 
 /** The machine has been torn down; the run ends. */
-export function settleAbort({ abortGraceMs }: BoundaryParts, ledger: Ledger, held: Held, { attempt, ignoredSignal }: Extract<Next, { do: "ABORT" }>, left: LeftAs): null {
+export function settleAbort(
+  { abortGraceMs }: BoundaryParts,
+  ledger: Ledger,
+  held: Held,
+  { attempt, ignoredSignal }: Extract<Next, { do: "ABORT" }>,
+  left: LeftAs,
+): null {
   const { run } = held;
   const step = held.plan.steps[run.position];
-  if (attempt && attempt.finishedAt === null) ledger.changeAttempt(attempt, { state: "ABORTED", finishedAt: ledger.now });
+  if (attempt && attempt.finishedAt === null)
+    ledger.changeAttempt(attempt, { state: "ABORTED", finishedAt: ledger.now });
   const flaw = [
-    ignoredSignal ? `${stepLabel(step)} did not end within ${abortGraceMs / 1000} s of the abort and may still be at work` : null,
+    ignoredSignal
+      ? `${stepLabel(step)} did not end within ${abortGraceMs / 1000} s of the abort and may still be at work`
+      : null,
     left.tearDownError,
   ].filter((text) => text !== null);
-  const failure = withDeafness(run.wishFailure, ignoredSignal) ?? (flaw.length > 0 ? failureOf(held, step, { code: ignoredSignal ? "TIMEOUT" : "BACKEND_FAILED", reason: `Node ${held.node.name} was aborted, but ${flaw.join("; ")}. Look at the node before you use it again.`, retryable: false }) : null);
+  const failure =
+    withDeafness(run.wishFailure, ignoredSignal) ??
+    (flaw.length > 0
+      ? failureOf(held, step, {
+          code: ignoredSignal ? "TIMEOUT" : "BACKEND_FAILED",
+          reason: `Node ${held.node.name} was aborted, but ${flaw.join("; ")}. Look at the node before you use it again.`,
+          retryable: false,
+        })
+      : null);
   const event: NodeEvent = run.wishFailure ? "fail" : "abort";
-  if (edge(held.node.state, event)) moveHeld(ledger, held, event, { actor: run.wishBy ?? ENGINE, reason: run.wishReason ?? failure?.message ?? null }, { lastError: failure });
+  if (edge(held.node.state, event))
+    moveHeld(
+      ledger,
+      held,
+      event,
+      { actor: run.wishBy ?? ENGINE, reason: run.wishReason ?? failure?.message ?? null },
+      { lastError: failure },
+    );
   else if (failure) changeHeld(ledger, held, { lastError: failure });
   notePower(ledger, held, left.power);
   ledger.endJob(held.job);
@@ -308,5 +490,7 @@ export function settleAbort({ abortGraceMs }: BoundaryParts, ledger: Ledger, hel
 
 /** The failure that an abort is the consequence of, with what makes it worse. */
 function withDeafness(failure: Failure | null, ignoredSignal: boolean): Failure | null {
-  return failure && ignoredSignal ? { ...failure, message: `${failure.message} The step did not end when it was told to, and may still be at work.` } : failure;
+  return failure && ignoredSignal
+    ? { ...failure, message: `${failure.message} The step did not end when it was told to, and may still be at work.` }
+    : failure;
 }

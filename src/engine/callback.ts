@@ -52,25 +52,31 @@ interface Noted {
 export async function callBack(parts: CallBackParts, token: string, body: StoredJson): Promise<CallBackAnswer> {
   const [runId = "", given = ""] = token.split(".");
   if (!isUuid(runId)) return "UNKNOWN";
-  const { answer, noted } = await parts.transact(async (work): Promise<{ readonly answer: CallBackAnswer; readonly noted?: Noted | null }> => {
-    const run = await lockRun(work.tx, runId);
-    if (!run) return { answer: "UNKNOWN" };
-    const isOpen = run.finishedAt === null && run.openGeneration !== null && isEqual(given, mac(run, run.openGeneration));
-    const attempt = isOpen ? (await attemptsUnderWay(work.tx, [run.id])).get(run.id) : undefined;
-    if (!attempt || (attempt.state !== "RUNNING" && attempt.state !== "WAITING")) {
-      const kind = kindOf(run, given);
-      return { answer: kind, noted: await note(work, run, kind) };
-    }
-    // A body of null would look like no call-back at all.
-    await updateAttempt(work.tx, attempt, { callback: body ?? {} });
-    await updateRun(work.tx, run.id, { openGeneration: null });
-    if (run.state === "WAITING" && run.waitReason === "CALLBACK") await parts.queue.wake(work, run.id);
-    return { answer: "TAKEN" };
-  });
+  const { answer, noted } = await parts.transact(
+    async (work): Promise<{ readonly answer: CallBackAnswer; readonly noted?: Noted | null }> => {
+      const run = await lockRun(work.tx, runId);
+      if (!run) return { answer: "UNKNOWN" };
+      const isOpen =
+        run.finishedAt === null && run.openGeneration !== null && isEqual(given, mac(run, run.openGeneration));
+      const attempt = isOpen ? (await attemptsUnderWay(work.tx, [run.id])).get(run.id) : undefined;
+      if (!attempt || (attempt.state !== "RUNNING" && attempt.state !== "WAITING")) {
+        const kind = kindOf(run, given);
+        return { answer: kind, noted: await note(work, run, kind) };
+      }
+      // A body of null would look like no call-back at all.
+      await updateAttempt(work.tx, attempt, { callback: body ?? {} });
+      await updateRun(work.tx, run.id, { openGeneration: null });
+      if (run.state === "WAITING" && run.waitReason === "CALLBACK") await parts.queue.wake(work, run.id);
+      return { answer: "TAKEN" };
+    },
+  );
   if (noted) {
     const { run, kind, step, count } = noted;
     const rest = count < ANOMALIES_MAX ? "" : "; it has so many by now that further ones are not recorded";
-    parts.log.warn({ node: run.nodeName, runId: run.id, operationId: run.operationId, step, kind }, `a call-back to node ${run.nodeName} was not taken: ${MEANING[kind]}${rest}`);
+    parts.log.warn(
+      { node: run.nodeName, runId: run.id, operationId: run.operationId, step, kind },
+      `a call-back to node ${run.nodeName} was not taken: ${MEANING[kind]}${rest}`,
+    );
   }
   return answer;
 }
@@ -92,7 +98,11 @@ function kindOf(run: RunRow, given: string): Anomaly {
   const isCurrent = run.generation > 0 && isEqual(given, mac(run, run.generation));
   // What is open still has not been taken: the step has failed meanwhile, and is tried again later under another token.
   if (isCurrent) return run.finishedAt === null && run.openGeneration === null ? "DUPLICATE" : "LATE";
-  for (let generation = run.generation - 1; generation > 0 && run.generation - generation <= GENERATIONS_MAX; generation -= 1) {
+  for (
+    let generation = run.generation - 1;
+    generation > 0 && run.generation - generation <= GENERATIONS_MAX;
+    generation -= 1
+  ) {
     if (isEqual(given, mac(run, generation))) return "LATE";
   }
   return "FORGED";

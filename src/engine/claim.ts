@@ -12,7 +12,17 @@ import type { NodeRow, Secrets } from "../store/nodes.ts";
 import { plansByHashes } from "../store/plans.ts";
 import type { Plan, PlannedStep } from "../store/records.ts";
 import type { LockedRun, RunRow } from "../store/runs.ts";
-import { atTheBoundary, enterAgain, failRun, givenUp, goOn, isCutBy, resume, stepFailed, tearDown } from "./boundary.ts";
+import {
+  atTheBoundary,
+  enterAgain,
+  failRun,
+  givenUp,
+  goOn,
+  isCutBy,
+  resume,
+  stepFailed,
+  tearDown,
+} from "./boundary.ts";
 import type { BoundaryParts, Next } from "./boundary.ts";
 import { describe, failureOf, moveHeld } from "./held.ts";
 import type { Held } from "./held.ts";
@@ -68,39 +78,91 @@ export function createClaimReader(): ReadClaims {
     const [nodes, secrets, attempts] = await Promise.all([
       nodesByIds(work.tx, nodeIds),
       secretsOfNodes(work.tx, nodeIds),
-      attemptsUnderWay(work.tx, unfinished.map(({ id }) => id)),
-      keepPlans(work, unfinished.map(({ planHash }) => planHash)),
+      attemptsUnderWay(
+        work.tx,
+        unfinished.map(({ id }) => id),
+      ),
+      keepPlans(
+        work,
+        unfinished.map(({ planHash }) => planHash),
+      ),
     ]);
     const byId = new Map(nodes.map((node) => [node.id, node]));
     return new Map(
       unfinished.flatMap(({ id, nodeId, planHash }) => {
         const [node, plan] = [byId.get(nodeId), plans.get(planHash)];
-        return node && plan ? [[id, { node, plan, secrets: secrets.get(nodeId) ?? {}, attempt: attempts.get(id) }]] : [];
+        return node && plan
+          ? [[id, { node, plan, secrets: secrets.get(nodeId) ?? {}, attempt: attempts.get(id) }]]
+          : [];
       }),
     );
   };
 }
 
 /** Claims a run for a job. `reads`: undefined where the run has ended. */
-export async function claim(parts: ClaimParts, ledger: Ledger, job: HeldJob, reads: ClaimReads | undefined): Promise<Next> {
+export async function claim(
+  parts: ClaimParts,
+  ledger: Ledger,
+  job: HeldJob,
+  reads: ClaimReads | undefined,
+): Promise<Next> {
   const { run } = ledger;
-  if (!reads || run.state === "QUEUED" || isParkedWithoutJob(run) || (await isEarly(ledger, reads)) || (await isHeldByOther(parts, run, job))) {
+  if (
+    !reads ||
+    run.state === "QUEUED" ||
+    isParkedWithoutJob(run) ||
+    (await isEarly(ledger, reads)) ||
+    (await isHeldByOther(parts, run, job))
+  ) {
     ledger.endJob(job);
     return null;
   }
   const { node, plan, attempt } = reads;
   const fence = run.fence + 1;
-  ledger.changeRun({ fence, owner: job.id, state: "RUNNING", startedAt: run.startedAt ?? ledger.now, wakeAt: null, waitReason: null, waitingSince: null, waitFor: null });
+  ledger.changeRun({
+    fence,
+    owner: job.id,
+    state: "RUNNING",
+    startedAt: run.startedAt ?? ledger.now,
+    wakeAt: null,
+    waitReason: null,
+    waitingSince: null,
+    waitFor: null,
+  });
   const opened = await openInTime(parts, ledger, reads);
-  ledger.afterCommit(() => parts.observer.runClaimed({ operationId: run.operationId, runId: run.id, node: node.name, purpose: run.purpose }, { first: run.startedAt === null, takenOver: attempt?.state === "RUNNING" }));
-  const held: Held = { run, fence, job, plan, node, leg: run.leg, position: run.position, machine: "problem" in opened ? unusable(node) : opened };
+  ledger.afterCommit(() =>
+    parts.observer.runClaimed(
+      { operationId: run.operationId, runId: run.id, node: node.name, purpose: run.purpose },
+      { first: run.startedAt === null, takenOver: attempt?.state === "RUNNING" },
+    ),
+  );
+  const held: Held = {
+    run,
+    fence,
+    job,
+    plan,
+    node,
+    leg: run.leg,
+    position: run.position,
+    machine: "problem" in opened ? unusable(node) : opened,
+  };
   if ("problem" in opened) {
-    return failRun(ledger, held, attempt ?? null, { code: "UNSUPPORTED_BY_DRIVER", reason: `Node ${node.name}: ${opened.problem}`, retryable: false });
+    return failRun(ledger, held, attempt ?? null, {
+      code: "UNSUPPORTED_BY_DRIVER",
+      reason: `Node ${node.name}: ${opened.problem}`,
+      retryable: false,
+    });
   }
   return takeUp(parts, ledger, held, attempt, wishOf(run, run.operationWish));
 }
 
-async function takeUp(parts: ClaimParts, ledger: Ledger, held: Held, attempt: TimedAttempt | undefined, wish: Wish | null): Promise<Next> {
+async function takeUp(
+  parts: ClaimParts,
+  ledger: Ledger,
+  held: Held,
+  attempt: TimedAttempt | undefined,
+  wish: Wish | null,
+): Promise<Next> {
   const { run, plan } = held;
   const step = plan.steps[run.position];
   if (!step || !attempt) return atTheBoundary(parts, ledger, held, run.position, wish);
@@ -115,12 +177,29 @@ async function takeUp(parts: ClaimParts, ledger: Ledger, held: Held, attempt: Ti
       }
       resume(ledger, held);
       if (attempt.expired && attempt.callback === null && isWokenByDeadline(run, attempt)) {
-        return stepFailed(parts, ledger, held, step, attempt, { code: "TIMEOUT", reason: `it did not end within ${step.timeoutSeconds} s`, retryable: true }, wish);
+        return stepFailed(
+          parts,
+          ledger,
+          held,
+          step,
+          attempt,
+          { code: "TIMEOUT", reason: `it did not end within ${step.timeoutSeconds} s`, retryable: true },
+          wish,
+        );
       }
       return enterAgain(parts, ledger, held, step, attempt);
     case "FAILED":
       if (wish === "ABORT") return tearDown(held, null);
-      if (wish === "STOP") return givenUp(parts, ledger, held, attempt, attempt.failure ?? failureOf(held, step, { code: "BACKEND_FAILED", reason: "The step failed.", retryable: true }), wish);
+      if (wish === "STOP")
+        return givenUp(
+          parts,
+          ledger,
+          held,
+          attempt,
+          attempt.failure ??
+            failureOf(held, step, { code: "BACKEND_FAILED", reason: "The step failed.", retryable: true }),
+          wish,
+        );
       return goOn(parts, ledger, held, run.position, attempt.number + 1);
     default:
       return atTheBoundary(parts, ledger, held, nextPosition(plan, run.position + 1), wish);
@@ -130,7 +209,11 @@ async function takeUp(parts: ClaimParts, ledger: Ledger, held: Held, attempt: Ti
 /** A driver's schema checks settings in this process, and may take as long as it likes; others do not wait for it. */
 const OPEN_MS = { shared: 500, own: 10_000 } as const;
 
-async function openInTime(parts: ClaimParts, ledger: Ledger, { node, secrets }: ClaimReads): ReturnType<typeof openMachine> {
+async function openInTime(
+  parts: ClaimParts,
+  ledger: Ledger,
+  { node, secrets }: ClaimReads,
+): ReturnType<typeof openMachine> {
   const ms = ledger.hasOwnTransaction ? OPEN_MS.own : OPEN_MS.shared;
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<null>((give) => {
@@ -148,7 +231,12 @@ async function openInTime(parts: ClaimParts, ledger: Ledger, { node, secrets }: 
 
 /** A machine that nothing is asked of. */
 function unusable(node: NodeRow): Machine {
-  return { node, composition: { giver: () => null, inspect: null, drivers: [] }, redactor: { text: (text) => text, json: (json) => json }, settingsOf: () => undefined };
+  return {
+    node,
+    composition: { giver: () => null, inspect: null, drivers: [] },
+    redactor: { text: (text) => text, json: (json) => json },
+    settingsOf: () => undefined,
+  };
 }
 
 /** A step that is parked until its deadline may wake a moment before it: the one is our clock's, the other the database's. */
@@ -188,18 +276,31 @@ async function isHeldByOther({ queue }: ClaimParts, run: RunRow, job: HeldJob): 
 }
 
 /** A process died inside the step. */
-function recover(parts: ClaimParts, ledger: Ledger, held: Held, step: PlannedStep, attempt: TimedAttempt, wish: Wish | null): Next | Promise<Next> {
+function recover(
+  parts: ClaimParts,
+  ledger: Ledger,
+  held: Held,
+  step: PlannedStep,
+  attempt: TimedAttempt,
+  wish: Wish | null,
+): Next | Promise<Next> {
   // A step that must not be cut is not cut by a take-over either: its abort still waits for its end.
   if (attempt.part === "ABORT" || isCutBy(wish, step, held.run)) {
     ledger.changeAttempt(attempt, { part: "ABORT" });
     return tearDown(held, attempt);
   }
-  if (parts.wasNeverEntered(held.run, attempt)) return enterAgain(parts, ledger, held, step, { ...attempt, expired: true });
+  if (parts.wasNeverEntered(held.run, attempt))
+    return enterAgain(parts, ledger, held, step, { ...attempt, expired: true });
   if (!step.idempotent && attempt.memo === null && attempt.part === "RUN") {
     const reason = `the process that ran it ended, and the step must not be run twice. Find out how far it came, then restart the operation`;
-    return failRun(ledger, held, attempt, { code: "INTERRUPTED", reason: describe(held, step, reason), retryable: true });
+    return failRun(ledger, held, attempt, {
+      code: "INTERRUPTED",
+      reason: describe(held, step, reason),
+      retryable: true,
+    });
   }
-  moveHeld(ledger, held, "recover", { reason: `the process that ran ${stepLabel(step)} ended; the step is entered again` });
+  moveHeld(ledger, held, "recover", {
+    reason: `the process that ran ${stepLabel(step)} ended; the step is entered again`,
+  });
   return enterAgain(parts, ledger, held, step, { ...attempt, expired: true });
 }
-

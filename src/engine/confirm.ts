@@ -22,7 +22,10 @@ const AGAIN_MS = 500;
  * Makes what resolves when this process holds the run for certain, and rejects with `Fenced` when it does not any more. It
  * waits as long as neither is known.
  */
-export function confirming({ queue, fenceOf, isReleased }: ConfirmParts, { runId, fence, job: taken }: { readonly runId: string; readonly fence: number; readonly job: HeldJob }): () => Promise<void> {
+export function confirming(
+  { queue, fenceOf, isReleased }: ConfirmParts,
+  { runId, fence, job: taken }: { readonly runId: string; readonly fence: number; readonly job: HeldJob },
+): () => Promise<void> {
   let job = taken;
   return async () => {
     while (!isReleased() && !queue.isFresh(job)) {

@@ -9,8 +9,22 @@ import type { Registry } from "../drivers/registry.ts";
 import { outcome } from "../lifecycle/operation-states.ts";
 import type { Wish } from "../lifecycle/operation-states.ts";
 import { hashOf, violatedConstraint } from "../store/database.ts";
-import { deleteDiscoverySecrets, discoveryCounts, firstFailedDiscovery, insertDiscoveries, putDiscoverySecrets, skipQueuedDiscoveries } from "../store/discoveries.ts";
-import { finishOperation, insertOperation, lockOperation, noteFirstFailure, operationsByIds, wishOperation } from "../store/operations.ts";
+import {
+  deleteDiscoverySecrets,
+  discoveryCounts,
+  firstFailedDiscovery,
+  insertDiscoveries,
+  putDiscoverySecrets,
+  skipQueuedDiscoveries,
+} from "../store/discoveries.ts";
+import {
+  finishOperation,
+  insertOperation,
+  lockOperation,
+  noteFirstFailure,
+  operationsByIds,
+  wishOperation,
+} from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { JsonObject } from "../store/records.ts";
 import { parseAddresses } from "./addresses.ts";
@@ -55,21 +69,37 @@ const PREFIX = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/;
 
 // ---- begin
 
-export async function discoverNodes(parts: DiscoverParts, caller: Caller, request: DiscoverRequest): Promise<DiscoverAnswer> {
+export async function discoverNodes(
+  parts: DiscoverParts,
+  caller: Caller,
+  request: DiscoverRequest,
+): Promise<DiscoverAnswer> {
   const { addresses, refusals: addressFlaws } = parseAddresses(request.addresses, ["input", "addresses"]);
   const login = await checkLogin(parts.registry, request);
-  const flaws = [...flawsOf(request), ...addressFlaws, ...login.refusals, ...prefixFlaws(request.namePrefix), ...labelFlaws(request.labels, ["input"])];
+  const flaws = [
+    ...flawsOf(request),
+    ...addressFlaws,
+    ...login.refusals,
+    ...prefixFlaws(request.namePrefix),
+    ...labelFlaws(request.labels, ["input"]),
+  ];
   const input = await inputOf(request, login);
   const admit = () =>
     parts.transact(async (work): Promise<DiscoverAnswer> => {
       const replay = await replayOf(work.tx, caller, request, (kept) => isSameInput(input, login, kept ?? ""));
       if (replay) return { ...replay, addresses: replay.operationId === null ? [] : addresses };
       const clusterId = request.cluster ? await findCluster(work.tx, request.cluster) : null;
-      const unknown = request.cluster && clusterId === null ? unknownCluster(request.cluster, ["input", "cluster"]).refusals : [];
+      const unknown =
+        request.cluster && clusterId === null ? unknownCluster(request.cluster, ["input", "cluster"]).refusals : [];
       const refusals = [...flaws, ...unknown];
       if (refusals.length > 0) return { operationId: null, addresses: [], refusals, replayed: false };
       if (request.dryRun) return { operationId: null, addresses, refusals: [], replayed: false };
-      const operationId = await storeDiscovery(work, parts.queue, caller, request, { addresses, clusterId, inputHash: input, ...login });
+      const operationId = await storeDiscovery(work, parts.queue, caller, request, {
+        addresses,
+        clusterId,
+        inputHash: input,
+        ...login,
+      });
       return { operationId, addresses, refusals: [], replayed: false };
     });
   try {
@@ -87,7 +117,9 @@ export async function discoverNodes(parts: DiscoverParts, caller: Caller, reques
  */
 async function inputOf(request: DiscoverRequest, { settings, secrets }: Login): Promise<string> {
   const hash = hashOf({ ...request, kind: "DISCOVER", settings, secrets: Object.keys(secrets).toSorted() });
-  return request.idempotencyKey === undefined || Object.keys(secrets).length === 0 ? hash : `${hash} ${await seal(secrets)}`;
+  return request.idempotencyKey === undefined || Object.keys(secrets).length === 0
+    ? hash
+    : `${hash} ${await seal(secrets)}`;
 }
 
 /** Of two seals none tells that they are of the same secrets, so these are tried against the one that was kept. */
@@ -108,7 +140,13 @@ async function storeDiscovery(
   queue: Queue,
   caller: Caller,
   request: DiscoverRequest,
-  { addresses, clusterId, inputHash, settings, secrets }: Login & { readonly addresses: readonly string[]; readonly clusterId: string | null; readonly inputHash: string },
+  {
+    addresses,
+    clusterId,
+    inputHash,
+    settings,
+    secrets,
+  }: Login & { readonly addresses: readonly string[]; readonly clusterId: string | null; readonly inputHash: string },
 ): Promise<string> {
   const id = randomUUID();
   const { driver, labels, namePrefix } = request;
@@ -122,7 +160,9 @@ async function storeDiscovery(
     clusterId,
     idempotencyKey: request.idempotencyKey ?? null,
     inputHash,
-    options: { discovery: { driver, settings, ...(labels && { labels }), ...(namePrefix !== undefined && { namePrefix }) } },
+    options: {
+      discovery: { driver, settings, ...(labels && { labels }), ...(namePrefix !== undefined && { namePrefix }) },
+    },
     onFailure: "LEAVE",
     variables: {},
     totalCount: addresses.length,
@@ -139,22 +179,53 @@ async function checkLogin(registry: Registry, { driver: name, settings }: Discov
   const driver = registry.get(name);
   if (!driver) {
     const loaded = registry.drivers.map((one) => one.name).join(", ") || "none";
-    return refused({ code: "INVALID_INPUT", message: `Driver ${JSON.stringify(name)} is not loaded (loaded: ${loaded}); add its plugin to OSTLER_PLUGINS.`, path: ["input", "driver"] });
+    return refused({
+      code: "INVALID_INPUT",
+      message: `Driver ${JSON.stringify(name)} is not loaded (loaded: ${loaded}); add its plugin to OSTLER_PLUGINS.`,
+      path: ["input", "driver"],
+    });
   }
   const verdict = await registry.checkDiscovery(driver, settings ?? {});
   if (!verdict) {
-    const able = registry.drivers.filter(({ discover }) => discover).map((one) => one.name).join(", ") || "none";
-    return refused({ code: "UNSUPPORTED_BY_DRIVER", message: `Driver "${name}" cannot discover nodes (those that can: ${able}); register its nodes with registerNodes.`, path: ["input", "driver"] });
+    const able =
+      registry.drivers
+        .filter(({ discover }) => discover)
+        .map((one) => one.name)
+        .join(", ") || "none";
+    return refused({
+      code: "UNSUPPORTED_BY_DRIVER",
+      message: `Driver "${name}" cannot discover nodes (those that can: ${able}); register its nodes with registerNodes.`,
+      path: ["input", "driver"],
+    });
   }
-  if (verdict.ok) return { settings: verdict.settings, secrets: verdict.secrets, refusals: sizeFlaws(`Settings for a discovery with driver ${name}`, { ...verdict.settings, ...verdict.secrets }, ["input", "driver", name]) };
+  if (verdict.ok)
+    return {
+      settings: verdict.settings,
+      secrets: verdict.secrets,
+      refusals: sizeFlaws(`Settings for a discovery with driver ${name}`, { ...verdict.settings, ...verdict.secrets }, [
+        "input",
+        "driver",
+        name,
+      ]),
+    };
   return refused(
-    ...verdict.issues.map(({ path, message }): Refusal => ({ code: "INVALID_INPUT", message: `Settings for a discovery with driver ${name}${path.length > 0 ? ` (${path.join(".")})` : ""}: ${message}.`, path: ["input", "driver", name, ...path] })),
+    ...verdict.issues.map(({ path, message }): Refusal => ({
+      code: "INVALID_INPUT",
+      message: `Settings for a discovery with driver ${name}${path.length > 0 ? ` (${path.join(".")})` : ""}: ${message}.`,
+      path: ["input", "driver", name, ...path],
+    })),
   );
 }
 
 function prefixFlaws(prefix: string | undefined): Refusal[] {
   if (prefix === undefined || PREFIX.test(prefix)) return [];
-  return [{ code: "INVALID_INPUT", message: `The prefix ${JSON.stringify(prefix)} does not do: letters, digits, dot, dash and underscore, 1 to 100 of them, with a letter or digit first.`, path: ["input", "namePrefix"] }];
+  return [
+    {
+      code: "INVALID_INPUT",
+      message: `The prefix ${JSON.stringify(prefix)} does not do: letters, digits, dot, dash and underscore, 1 to 100 of them, with a letter or digit first.`,
+      path: ["input", "namePrefix"],
+    },
+  ];
 }
 
 // ---- abort and stop
@@ -170,18 +241,33 @@ export interface Interruption {
  * Aborts or stops a discovery; null where the work is none. An abort ends it here and now: what probes find that are
  * still under way is not taken any more. A stop lets those come to their end, and no new one begins.
  */
-export async function interruptDiscovery(work: Work, queue: Queue, caller: Caller, selector: WorkSelector, { wish, reason, seconds }: Interruption): Promise<SubmitAnswer | null> {
+export async function interruptDiscovery(
+  work: Work,
+  queue: Queue,
+  caller: Caller,
+  selector: WorkSelector,
+  { wish, reason, seconds }: Interruption,
+): Promise<SubmitAnswer | null> {
   const id = "operationId" in selector ? selector.operationId : "";
   const operation = await lockDiscovery(work, id);
   if (!operation) return null;
   const answer: SubmitAnswer = { operationId: id, results: [], refusals: [], replayed: false };
   if (operation.finishedAt) {
     if (wish === "STOP") return answer;
-    return refusedWhole([{ code: "NOTHING_RUNNING", message: `Operation ${id} has ended (${operation.state}); nothing of it is running.`, path: ["input", "work", "operationId"], operationId: id }]);
+    return refusedWhole([
+      {
+        code: "NOTHING_RUNNING",
+        message: `Operation ${id} has ended (${operation.state}); nothing of it is running.`,
+        path: ["input", "work", "operationId"],
+        operationId: id,
+      },
+    ]);
   }
-  if (operation.wish !== wish) await wishOperation(work.tx, id, { wish, wishBy: caller.actor, wishReason: reason ?? null });
+  if (operation.wish !== wish)
+    await wishOperation(work.tx, id, { wish, wishBy: caller.actor, wishReason: reason ?? null });
   if (wish === "ABORT" || operation.startedAt === null) await finishDiscovery(work, { id, wish });
-  else if (seconds !== undefined && operation.wish === null) await queue.timer(work, { operationId: id, what: "STOP" }, seconds);
+  else if (seconds !== undefined && operation.wish === null)
+    await queue.timer(work, { operationId: id, what: "STOP" }, seconds);
   return answer;
 }
 
@@ -207,5 +293,12 @@ export async function finishDiscovery(work: Work, { id, wish }: Pick<OperationRo
   if (failure) await noteFirstFailure(work.tx, id, failure);
   const { REGISTERED = 0, KNOWN = 0, FAILED = 0, SKIPPED = 0 } = (await discoveryCounts(work.tx, [id])).get(id) ?? {};
   const left = wish === "ABORT" ? { aborted: SKIPPED, stopped: 0 } : { aborted: 0, stopped: SKIPPED };
-  await finishOperation(work.tx, id, outcome({ succeeded: REGISTERED + KNOWN, succeededWithErrors: 0, failed: FAILED, ...left }, { wish, cleanedUpAll: false }));
+  await finishOperation(
+    work.tx,
+    id,
+    outcome(
+      { succeeded: REGISTERED + KNOWN, succeededWithErrors: 0, failed: FAILED, ...left },
+      { wish, cleanedUpAll: false },
+    ),
+  );
 }

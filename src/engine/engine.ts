@@ -131,10 +131,31 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   const { database, registry, bell, log, concurrency, observer = NOBODY } = options;
   const transact = createTransact(database, bell, observer);
   // The queue makes its tables at the first start, and of two that do so at once one would fail.
-  const queue = await database.inTurn(() => createQueue({ connection: database.connection, bell, log, observer, concurrency, connectionsMax: database.pools.queue, supervises: options.works !== false }));
+  const queue = await database.inTurn(() =>
+    createQueue({
+      connection: database.connection,
+      bell,
+      log,
+      observer,
+      concurrency,
+      connectionsMax: database.pools.queue,
+      supervises: options.works !== false,
+    }),
+  );
   const turns = createTurns({ database, transact, registry, queue, observer, log });
   const { nudge } = turns;
-  const runner = createRunner({ database, transact, registry, queue, nudge, bell, log, observer, abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS });
+  const runner = createRunner({
+    database,
+    transact,
+    registry,
+    queue,
+    nudge,
+    bell,
+    log,
+    observer,
+    abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS,
+    tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS,
+  });
   const parts = { transact, registry, queue, nudge, observer, checkWishes: runner.checkWishes };
   const prober = createProber({ database, transact, registry, log, observer, probeMs: options.probeMs ?? PROBE_MS });
   const powerReader = createPowerReader({ database, transact, registry, bell, log, observer });
@@ -161,7 +182,12 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
         attendance = watchAttendance({ queue, log });
         return;
       }
-      await queue.start({ run: runner.run, discover: prober.run, timer: ({ operationId, what, setAt }) => (what === "STOP" ? stopTimeout(parts, operationId, setAt) : pauseIsOver(transact, parts, operationId)) });
+      await queue.start({
+        run: runner.run,
+        discover: prober.run,
+        timer: ({ operationId, what, setAt }) =>
+          what === "STOP" ? stopTimeout(parts, operationId, setAt) : pauseIsOver(transact, parts, operationId),
+      });
       turns.start();
       recovery = startRecovery({ database, queue, log });
       if (options.retentionDays) retention = startRetention({ database, log, days: options.retentionDays });
@@ -197,7 +223,10 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       await powerReader.close();
       await turns.close();
       rest();
-      const ended = await queue.stop(Math.max(0, restedAt + (options.drainMs ?? DRAIN_MS) - performance.now()), endCalls && letGo);
+      const ended = await queue.stop(
+        Math.max(0, restedAt + (options.drainMs ?? DRAIN_MS) - performance.now()),
+        endCalls && letGo,
+      );
       if (!ended) log.warn("steps were still running; another process, or the next start, takes them up");
       runner.close();
     },

@@ -5,7 +5,10 @@ import type { NodeRow, Secrets } from "../store/nodes.ts";
 import type { Work } from "./transition.ts";
 
 /** A node to be, checked: its driver takes the settings, and nobody has the name. */
-export interface Enrolment extends Pick<NodeRow, "name" | "project" | "driver" | "settings" | "labels" | "clusterId" | "controller"> {
+export interface Enrolment extends Pick<
+  NodeRow,
+  "name" | "project" | "driver" | "settings" | "labels" | "clusterId" | "controller"
+> {
   readonly presence?: NodeRow["presence"];
   /** Driver name → secret field → value. */
   readonly secrets: Secrets;

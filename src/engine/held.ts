@@ -49,14 +49,28 @@ export function isHeldBy({ fence }: Pick<Held, "fence">, run: RunRow): boolean {
 export function enterLegs(ledger: Ledger, held: Held, leg: number): void {
   while (held.leg < leg) {
     held.leg += 1;
-    for (const event of held.plan.legs[held.leg]?.enter ?? []) moveHeld(ledger, held, event, {}, stageOnEntering(held.plan, held.leg));
+    for (const event of held.plan.legs[held.leg]?.enter ?? [])
+      moveHeld(ledger, held, event, {}, stageOnEntering(held.plan, held.leg));
   }
 }
 
 /** Takes the node along one edge. */
-export function moveHeld(ledger: Ledger, held: Held, event: NodeEvent, why: { readonly actor?: string; readonly reason?: string | null } = {}, change: Omit<HeldNodeChange, "state"> = {}): void {
+export function moveHeld(
+  ledger: Ledger,
+  held: Held,
+  event: NodeEvent,
+  why: { readonly actor?: string; readonly reason?: string | null } = {},
+  change: Omit<HeldNodeChange, "state"> = {},
+): void {
   const { run, node, plan } = held;
-  const because = { actor: why.actor ?? ENGINE, reason: why.reason ?? null, target: run.target, operationId: run.operationId, step: stepLabel(plan.steps[held.position]), runId: run.id };
+  const because = {
+    actor: why.actor ?? ENGINE,
+    reason: why.reason ?? null,
+    target: run.target,
+    operationId: run.operationId,
+    step: stepLabel(plan.steps[held.position]),
+    runId: run.id,
+  };
   held.node = { ...node, ...change, state: ledger.moveNode(node.state, event, because, change) };
 }
 
@@ -69,7 +83,8 @@ export function changeHeld(ledger: Ledger, held: Held, change: Omit<HeldNodeChan
 /** What a step or its undoing saw of the power, and what it left it as: that is what is wanted of it from now on. */
 export function notePower(ledger: Ledger, held: Held, power: PowerState): void {
   const { node, machine } = held;
-  const seen = node.powerState === power && node.powerReadAt !== null ? {} : { powerState: power, powerReadAt: new Date() };
+  const seen =
+    node.powerState === power && node.powerReadAt !== null ? {} : { powerState: power, powerReadAt: new Date() };
   const wantedPower = machine.lastSet?.power ?? node.wantedPower;
   const powerProblem = power === "UNKNOWN" ? node.powerProblem : null;
   if (!("powerState" in seen) && wantedPower === node.wantedPower && powerProblem === node.powerProblem) return;
@@ -86,10 +101,21 @@ export async function noteInventory(ledger: Ledger, held: Held, position: number
   const { plan, run, node } = held;
   const leg = plan.steps[position]?.leg;
   if (plan.steps[nextPosition(plan, position + 1)]?.leg === leg) return;
-  const labels = plan.steps.flatMap((step, index) => (step.leg === leg && index !== position ? [stepLabel(step) ?? ""] : []));
+  const labels = plan.steps.flatMap((step, index) =>
+    step.leg === leg && index !== position ? [stepLabel(step) ?? ""] : [],
+  );
   const others = labels.length === 0 ? [] : await latestOutputs(ledger.work.tx, run.id, labels);
-  const outputs = plan.steps.map((step, index) => (index === position ? output : step.leg === leg ? others.find(({ label }) => label === stepLabel(step))?.output : null));
-  const data: JsonObject = Object.assign({}, ...outputs.filter((one): one is JsonObject => typeof one === "object" && one !== null && !Array.isArray(one)));
+  const outputs = plan.steps.map((step, index) =>
+    index === position
+      ? output
+      : step.leg === leg
+        ? others.find(({ label }) => label === stepLabel(step))?.output
+        : null,
+  );
+  const data: JsonObject = Object.assign(
+    {},
+    ...outputs.filter((one): one is JsonObject => typeof one === "object" && one !== null && !Array.isArray(one)),
+  );
   ledger.addInventory({ id: randomUUID(), nodeId: node.id, runId: run.id, data });
   const model = typeof data["model"] === "string" ? cutTo(data["model"].trim(), MODEL_LENGTH_MAX) : "";
   if (model !== "" && model !== node.model) changeHeld(ledger, held, { model });
@@ -100,5 +126,13 @@ export function describe({ node }: Held, step: PlannedStep, reason: string): str
 }
 
 export function failureOf({ node }: Held, step: PlannedStep | undefined, fault: Fault): Failure {
-  return { code: fault.code, message: fault.reason, step: stepLabel(step), nodeId: node.id, nodeName: node.name, at: new Date().toISOString(), retryable: fault.retryable };
+  return {
+    code: fault.code,
+    message: fault.reason,
+    step: stepLabel(step),
+    nodeId: node.id,
+    nodeName: node.name,
+    at: new Date().toISOString(),
+    retryable: fault.retryable,
+  };
 }

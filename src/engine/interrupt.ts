@@ -16,7 +16,14 @@ import type { OperationRow } from "../store/operations.ts";
 import type { Failure, PlannedStep } from "../store/records.ts";
 import { attemptsUnderWay } from "../store/attempts.ts";
 import { plansByHashes } from "../store/plans.ts";
-import { countUnfinished, finishRuns, lockUnfinishedRuns, newestWork, runsOfOperation, wishRuns } from "../store/runs.ts";
+import {
+  countUnfinished,
+  finishRuns,
+  lockUnfinishedRuns,
+  newestWork,
+  runsOfOperation,
+  wishRuns,
+} from "../store/runs.ts";
 import type { AttemptRow } from "../store/attempts.ts";
 import type { RunRow } from "../store/runs.ts";
 import { interruptDiscovery, stopDiscoveryNow } from "./discover.ts";
@@ -73,22 +80,46 @@ export async function abortWork(parts: InterruptParts, caller: Caller, request: 
   const flaws = reasonFlaws(request.reason);
   if (flaws.length > 0) return { ...refusedWhole(flaws), results: [] };
   const answer = await parts.transact(async (work) => {
-    const discovery = await interruptDiscovery(work, parts.queue, caller, request.work, { wish: "ABORT", reason: request.reason });
+    const discovery = await interruptDiscovery(work, parts.queue, caller, request.work, {
+      wish: "ABORT",
+      reason: request.reason,
+    });
     if (discovery) return { ...discovery, results: [] };
     const found = await selectUnfinishedWork(work.tx, request.work);
     if ("refusals" in found) return { ...refusedWhole(found.refusals), results: [] };
     const nodeIds = found.nodes.map(({ nodeId }) => nodeId);
     const runs = await lockUnfinishedRuns(work.tx, { nodeIds });
-    const runOf = new Map(runs.filter((run) => found.operationId === null || run.operationId === found.operationId).map((run) => [run.nodeId, run]));
+    const runOf = new Map(
+      runs
+        .filter((run) => found.operationId === null || run.operationId === found.operationId)
+        .map((run) => [run.nodeId, run]),
+    );
     const judged = await judgeAborts(work.tx, found.nodes, runOf, request.mode ?? "NOW");
     const accepted = judged.flatMap(({ run, answer: { accepted: yes } }) => (run && yes ? [run] : []));
     await wishOfWhole(work, caller, "ABORT", accepted, request.reason);
-    const wish = { wish: "ABORT", wishBy: caller.actor, wishReason: request.reason ?? null, ...(request.powerOff !== undefined && { powerOff: request.powerOff }) } as const;
-    const pending = new Map(judged.flatMap(({ run, answer: { effect, afterStep } }) => (run && effect === "PENDING" && run.wish !== "ABORT" ? [[run.id, afterStep] as const] : [])));
+    const wish = {
+      wish: "ABORT",
+      wishBy: caller.actor,
+      wishReason: request.reason ?? null,
+      ...(request.powerOff !== undefined && { powerOff: request.powerOff }),
+    } as const;
+    const pending = new Map(
+      judged.flatMap(({ run, answer: { effect, afterStep } }) =>
+        run && effect === "PENDING" && run.wish !== "ABORT" ? [[run.id, afterStep] as const] : [],
+      ),
+    );
     const asked = accepted.filter((run) => run.wish !== "ABORT");
     // One that is pending on a parked step waits for what that step waits for.
-    await carryOut(work, parts, asked, wish, { as: "ABORTED", wake: asked.filter(({ id, state }) => (state === "WAITING" || state === "HOLDING") && !pending.has(id)) });
-    await tellOfPending(work, "abort_pending", accepted.filter(({ id }) => pending.has(id)), { by: caller.actor, reason: request.reason ?? null, stepOf: (run) => pending.get(run.id) ?? null });
+    await carryOut(work, parts, asked, wish, {
+      as: "ABORTED",
+      wake: asked.filter(({ id, state }) => (state === "WAITING" || state === "HOLDING") && !pending.has(id)),
+    });
+    await tellOfPending(
+      work,
+      "abort_pending",
+      accepted.filter(({ id }) => pending.has(id)),
+      { by: caller.actor, reason: request.reason ?? null, stepOf: (run) => pending.get(run.id) ?? null },
+    );
     const operationIds = [...new Set(accepted.map(({ operationId }) => operationId))];
     const results = judged.map(({ answer: one }) => one);
     return {
@@ -107,9 +138,17 @@ export async function abortWork(parts: InterruptParts, caller: Caller, request: 
  * cluster or by nodes: then its state says so. Where one of them refused, the others have the wish by themselves: what is
  * recorded on the operation holds for all of its runs.
  */
-async function wishOfWhole(work: Work, caller: Caller, wish: Wish, concerned: readonly RunRow[], reason: string | undefined): Promise<void> {
+async function wishOfWhole(
+  work: Work,
+  caller: Caller,
+  wish: Wish,
+  concerned: readonly RunRow[],
+  reason: string | undefined,
+): Promise<void> {
   // In the order of their ids, as whoever locks several.
-  for (const [operationId, runs] of [...Map.groupBy(concerned, (run) => run.operationId)].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
+  for (const [operationId, runs] of [...Map.groupBy(concerned, (run) => run.operationId)].toSorted(([a], [b]) =>
+    a < b ? -1 : 1,
+  )) {
     if (runs.length < (await countUnfinished(work.tx, operationId))) continue;
     const operation = await lockOperation(work.tx, operationId);
     if (!operation || operation.finishedAt || operation.wish === wish) continue;
@@ -125,22 +164,62 @@ async function judgeAborts(
 ): Promise<{ readonly run: RunRow | undefined; readonly answer: AbortAnswer }[]> {
   const runs = [...runOf.values()];
   const plans = await plansByHashes(reader, [...new Set(runs.map(({ planHash }) => planHash))]);
-  const attempts = await attemptsUnderWay(reader, runs.map(({ id }) => id));
-  const refused = (ref: string, nodeId: string, refusal: Refusal): AbortAnswer => ({ ref, nodeId, runId: null, accepted: false, refusal, plan: null, effect: null, afterStep: null });
+  const attempts = await attemptsUnderWay(
+    reader,
+    runs.map(({ id }) => id),
+  );
+  const refused = (ref: string, nodeId: string, refusal: Refusal): AbortAnswer => ({
+    ref,
+    nodeId,
+    runId: null,
+    accepted: false,
+    refusal,
+    plan: null,
+    effect: null,
+    afterStep: null,
+  });
   return nodes.map(({ ref, nodeId }) => {
     const run = runOf.get(nodeId);
-    if (!run) return { run, answer: refused(ref, nodeId, { code: "NOTHING_RUNNING", message: `Nothing is running on node ${ref} that could be aborted.`, nodeId }) };
+    if (!run)
+      return {
+        run,
+        answer: refused(ref, nodeId, {
+          code: "NOTHING_RUNNING",
+          message: `Nothing is running on node ${ref} that could be aborted.`,
+          nodeId,
+        }),
+      };
     const step = stepUnderWay(plans.get(run.planHash)?.steps[run.position], attempts.get(run.id));
     const verdict = judgeAbort({ id: nodeId, name: run.nodeName }, { state: run.state, wish: run.wish, step }, mode);
     if (!verdict.accepted) return { run, answer: refused(ref, nodeId, verdict.refusal) };
-    return { run, answer: { ref, nodeId, runId: run.id, accepted: true, refusal: null, plan: null, effect: verdict.effect, afterStep: verdict.afterStep } };
+    return {
+      run,
+      answer: {
+        ref,
+        nodeId,
+        runId: run.id,
+        accepted: true,
+        refusal: null,
+        plan: null,
+        effect: verdict.effect,
+        afterStep: verdict.afterStep,
+      },
+    };
   });
 }
 
 /** The step that has begun and not ended, as lifecycle/interrupts.ts judges by it. */
-export function stepUnderWay(step: PlannedStep | undefined, attempt: Pick<AttemptRow, "state"> | undefined): RunFacts["step"] {
+export function stepUnderWay(
+  step: PlannedStep | undefined,
+  attempt: Pick<AttemptRow, "state"> | undefined,
+): RunFacts["step"] {
   if (!step || !attempt || (attempt.state !== "RUNNING" && attempt.state !== "WAITING")) return null;
-  return { name: stepLabel(step) ?? "", interruptible: step.interruptible, running: attempt.state === "RUNNING", supportsAbort: step.supportsAbort };
+  return {
+    name: stepLabel(step) ?? "",
+    interruptible: step.interruptible,
+    running: attempt.state === "RUNNING",
+    supportsAbort: step.supportsAbort,
+  };
 }
 
 /** Puts a pending abort, or its withdrawal, into the log: it concerns whoever watches the node. */
@@ -150,7 +229,14 @@ export async function tellOfPending(
   runs: readonly RunRow[],
   why: { readonly by: string; readonly reason: string | null; readonly stepOf: (run: RunRow) => string | null },
 ): Promise<void> {
-  const nodes = new Map((await lockNodes(work.tx, runs.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
+  const nodes = new Map(
+    (
+      await lockNodes(
+        work.tx,
+        runs.map(({ nodeId }) => nodeId),
+      )
+    ).map((node) => [node.id, node]),
+  );
   await moveAlike(work, runs, nodes, event, why);
 }
 
@@ -159,18 +245,54 @@ export async function tellOfPending(
  * touched, and those that have their first state but that nobody has claimed. The raised fence keeps their jobs, once
  * they are taken, from doing anything. Those that are parked in what the wish ends now are woken.
  */
-async function carryOut(work: Work, parts: SettleParts, runs: readonly RunRow[], wish: Parameters<typeof wishRuns>[2], { as: end, wake }: { readonly as: "ABORTED" | "STOPPED"; readonly wake: readonly RunRow[] }): Promise<void> {
+async function carryOut(
+  work: Work,
+  parts: SettleParts,
+  runs: readonly RunRow[],
+  wish: Parameters<typeof wishRuns>[2],
+  { as: end, wake }: { readonly as: "ABORTED" | "STOPPED"; readonly wake: readonly RunRow[] },
+): Promise<void> {
   const unbegun = runs.filter(({ state, fence }) => state === "QUEUED" || fence === 0);
-  await wishRuns(work.tx, runs.map(({ id }) => id), wish);
-  await leaveFirstState(work, unbegun.filter(({ state }) => state !== "QUEUED"), end, wish);
-  await finishRuns(work.tx, unbegun.map(({ id }) => id), end);
-  await parts.queue.wakeMany(work, wake.map(({ id }) => id), "ending");
-  for (const operationId of [...new Set(unbegun.map((run) => run.operationId))].toSorted()) await settleMany(work, parts, operationId);
+  await wishRuns(
+    work.tx,
+    runs.map(({ id }) => id),
+    wish,
+  );
+  await leaveFirstState(
+    work,
+    unbegun.filter(({ state }) => state !== "QUEUED"),
+    end,
+    wish,
+  );
+  await finishRuns(
+    work.tx,
+    unbegun.map(({ id }) => id),
+    end,
+  );
+  await parts.queue.wakeMany(
+    work,
+    wake.map(({ id }) => id),
+    "ending",
+  );
+  for (const operationId of [...new Set(unbegun.map((run) => run.operationId))].toSorted())
+    await settleMany(work, parts, operationId);
 }
 
-async function leaveFirstState(work: Work, runs: readonly RunRow[], end: "ABORTED" | "STOPPED", wish: { readonly wishBy: string; readonly wishReason: string | null }): Promise<void> {
+async function leaveFirstState(
+  work: Work,
+  runs: readonly RunRow[],
+  end: "ABORTED" | "STOPPED",
+  wish: { readonly wishBy: string; readonly wishReason: string | null },
+): Promise<void> {
   const event = end === "ABORTED" ? "abort" : "stop";
-  const nodes = new Map((await lockNodes(work.tx, runs.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
+  const nodes = new Map(
+    (
+      await lockNodes(
+        work.tx,
+        runs.map(({ nodeId }) => nodeId),
+      )
+    ).map((node) => [node.id, node]),
+  );
   const leaving = runs.filter(({ nodeId }) => {
     const state = nodes.get(nodeId)?.state;
     return state && edge(state, event);
@@ -179,14 +301,35 @@ async function leaveFirstState(work: Work, runs: readonly RunRow[], end: "ABORTE
 }
 
 /** Moves the locked nodes of runs, in one statement all those whose transitions tell the same. */
-async function moveAlike(work: Work, runs: readonly RunRow[], nodes: ReadonlyMap<string, { readonly state: NodeState }>, event: NodeEvent, why: { readonly by: string; readonly reason: string | null; readonly stepOf: (run: RunRow) => string | null }): Promise<void> {
-  const groups = Map.groupBy(runs, (run) => JSON.stringify([nodes.get(run.nodeId)?.state, run.target, run.operationId, why.stepOf(run)]));
+async function moveAlike(
+  work: Work,
+  runs: readonly RunRow[],
+  nodes: ReadonlyMap<string, { readonly state: NodeState }>,
+  event: NodeEvent,
+  why: { readonly by: string; readonly reason: string | null; readonly stepOf: (run: RunRow) => string | null },
+): Promise<void> {
+  const groups = Map.groupBy(runs, (run) =>
+    JSON.stringify([nodes.get(run.nodeId)?.state, run.target, run.operationId, why.stepOf(run)]),
+  );
   for (const group of groups.values()) {
     const [first] = group;
     const state = first && nodes.get(first.nodeId)?.state;
     if (!first || !state) continue;
-    const context = { actor: why.by, reason: why.reason, target: first.target, operationId: first.operationId, step: why.stepOf(first), runIds: new Map(group.map(({ nodeId, id }) => [nodeId, id])) };
-    await move(work, group.map(({ nodeId }) => nodeId), state, event, context);
+    const context = {
+      actor: why.by,
+      reason: why.reason,
+      target: first.target,
+      operationId: first.operationId,
+      step: why.stepOf(first),
+      runIds: new Map(group.map(({ nodeId, id }) => [nodeId, id])),
+    };
+    await move(
+      work,
+      group.map(({ nodeId }) => nodeId),
+      state,
+      event,
+      context,
+    );
   }
 }
 
@@ -196,7 +339,11 @@ async function moveAlike(work: Work, runs: readonly RunRow[], nodes: ReadonlyMap
 export async function stopWork(parts: InterruptParts, caller: Caller, request: StopRequest): Promise<SubmitAnswer> {
   const seconds = request.timeoutSeconds ?? STOP_TIMEOUT_SECONDS;
   const isTime = seconds >= 1 && seconds <= STOP_TIMEOUT_SECONDS_MAX;
-  const timeFlaw: Refusal = { code: "INVALID_INPUT", message: `A stop's timeout is 1 to ${STOP_TIMEOUT_SECONDS_MAX} seconds.`, path: ["input", "timeoutSeconds"] };
+  const timeFlaw: Refusal = {
+    code: "INVALID_INPUT",
+    message: `A stop's timeout is 1 to ${STOP_TIMEOUT_SECONDS_MAX} seconds.`,
+    path: ["input", "timeoutSeconds"],
+  };
   const flaws = [...reasonFlaws(request.reason), ...(isTime ? [] : [timeFlaw])];
   if (flaws.length > 0) return refusedWhole(flaws);
   return parts.transact(async (work) => {
@@ -204,14 +351,34 @@ export async function stopWork(parts: InterruptParts, caller: Caller, request: S
     if ("operationId" in selector) return stopOperation(work, parts, caller, request, selector.operationId, seconds);
     const found = await selectNodes(work.tx, selector, ["input", "work"]);
     if ("refusals" in found) return refusedWhole(found.refusals);
-    const whole = found.clusterId === null ? undefined : (await unfinishedOperationsOfCluster(work.tx, found.clusterId)).find(({ clusterId }) => clusterId === found.clusterId);
-    return whole ? stopOperation(work, parts, caller, request, whole.id, seconds) : stopNodes(work, parts, caller, request, found.nodes, seconds);
+    const whole =
+      found.clusterId === null
+        ? undefined
+        : (await unfinishedOperationsOfCluster(work.tx, found.clusterId)).find(
+            ({ clusterId }) => clusterId === found.clusterId,
+          );
+    return whole
+      ? stopOperation(work, parts, caller, request, whole.id, seconds)
+      : stopNodes(work, parts, caller, request, found.nodes, seconds);
   });
 }
 
-async function stopOperation(work: Work, parts: InterruptParts, caller: Caller, request: StopRequest, id: string, seconds: number): Promise<SubmitAnswer> {
+async function stopOperation(
+  work: Work,
+  parts: InterruptParts,
+  caller: Caller,
+  request: StopRequest,
+  id: string,
+  seconds: number,
+): Promise<SubmitAnswer> {
   if (!isUuid(id)) return unknownOperation(id);
-  const discovery = await interruptDiscovery(work, parts.queue, caller, { operationId: id }, { wish: "STOP", reason: request.reason, seconds });
+  const discovery = await interruptDiscovery(
+    work,
+    parts.queue,
+    caller,
+    { operationId: id },
+    { wish: "STOP", reason: request.reason, seconds },
+  );
   if (discovery) return discovery;
   const runs = await lockUnfinishedRuns(work.tx, { operationId: id });
   const operation = await lockOperation(work.tx, id);
@@ -219,12 +386,27 @@ async function stopOperation(work: Work, parts: InterruptParts, caller: Caller, 
   if (!isFinalOperation(operation.state) && (operation.wish === null || isPolicysStop(operation, runs))) {
     await wishOperation(work.tx, id, stopWish(caller, request));
     const asked = runs.filter(({ wish, purpose }) => wish === null && purpose === "WORK");
-    await carryOut(work, parts, asked, stopWish(caller, request), { as: "STOPPED", wake: await endedByStop(work.tx, asked) });
+    await carryOut(work, parts, asked, stopWish(caller, request), {
+      as: "STOPPED",
+      wake: await endedByStop(work.tx, asked),
+    });
     await parts.queue.timer(work, { operationId: id, what: "STOP" }, seconds);
     await finishWhenDone(work, parts, id);
   }
   const all = await runsOfOperation(work.tx, id, "WORK");
-  return { operationId: id, results: all.map(({ id: runId, nodeId, nodeName }) => ({ ref: nodeName, nodeId, runId, accepted: true, refusal: null, plan: null })), refusals: [], replayed: false };
+  return {
+    operationId: id,
+    results: all.map(({ id: runId, nodeId, nodeName }) => ({
+      ref: nodeName,
+      nodeId,
+      runId,
+      accepted: true,
+      refusal: null,
+      plan: null,
+    })),
+    refusals: [],
+    replayed: false,
+  };
 }
 
 /** The failure policy stops the others in order to clean up. A stop that somebody asks for before it does keeps everything as it is. */
@@ -236,34 +418,79 @@ function stopWish(caller: Caller, request: StopRequest) {
   return { wish: "STOP", wishBy: caller.actor, wishReason: request.reason ?? null } as const;
 }
 
-async function stopNodes(work: Work, parts: InterruptParts, caller: Caller, request: StopRequest, nodes: readonly { readonly ref: string; readonly nodeId: string }[], seconds: number): Promise<SubmitAnswer> {
+async function stopNodes(
+  work: Work,
+  parts: InterruptParts,
+  caller: Caller,
+  request: StopRequest,
+  nodes: readonly { readonly ref: string; readonly nodeId: string }[],
+  seconds: number,
+): Promise<SubmitAnswer> {
   const runs = await lockUnfinishedRuns(work.tx, { nodeIds: nodes.map(({ nodeId }) => nodeId) });
   const runOf = new Map(runs.map((run) => [run.nodeId, run]));
   // A stop that comes after the end is told how it ended; one that repeats an earlier one is told the same again.
-  const ended = new Map((await newestWork(work.tx, nodes.flatMap(({ nodeId }) => (runOf.has(nodeId) ? [] : [nodeId])), null)).map((run) => [run.nodeId, run]));
+  const ended = new Map(
+    (
+      await newestWork(
+        work.tx,
+        nodes.flatMap(({ nodeId }) => (runOf.has(nodeId) ? [] : [nodeId])),
+        null,
+      )
+    ).map((run) => [run.nodeId, run]),
+  );
   const results = nodes.map(({ ref, nodeId }): NodeAnswer => {
     const run = runOf.get(nodeId) ?? ended.get(nodeId);
     const refusal = refusalOfStop(ref, nodeId, run);
     return { ref, nodeId, runId: run?.id ?? null, accepted: refusal === null, refusal, plan: null };
   });
   const stopped = runs.filter(({ purpose }) => purpose === "WORK");
-  await wishOfWhole(work, caller, "STOP", stopped.filter(({ wish }) => wish !== "ABORT"), request.reason);
+  await wishOfWhole(
+    work,
+    caller,
+    "STOP",
+    stopped.filter(({ wish }) => wish !== "ABORT"),
+    request.reason,
+  );
   const asked = stopped.filter(({ wish }) => wish === null);
-  await carryOut(work, parts, asked, stopWish(caller, request), { as: "STOPPED", wake: await endedByStop(work.tx, asked) });
-  for (const operationId of new Set(stopped.map((run) => run.operationId))) await parts.queue.timer(work, { operationId, what: "STOP" }, seconds);
+  await carryOut(work, parts, asked, stopWish(caller, request), {
+    as: "STOPPED",
+    wake: await endedByStop(work.tx, asked),
+  });
+  for (const operationId of new Set(stopped.map((run) => run.operationId)))
+    await parts.queue.timer(work, { operationId, what: "STOP" }, seconds);
   const concerned = stopped.length > 0 ? stopped : [...ended.values()];
   const operationIds = [...new Set(concerned.map(({ operationId }) => operationId))];
-  const refusals = results.some(({ accepted }) => accepted) ? [] : results.flatMap(({ refusal }) => (refusal ? [refusal] : []));
-  return { operationId: operationIds.length === 1 ? (operationIds[0] ?? null) : null, results, refusals, replayed: false };
+  const refusals = results.some(({ accepted }) => accepted)
+    ? []
+    : results.flatMap(({ refusal }) => (refusal ? [refusal] : []));
+  return {
+    operationId: operationIds.length === 1 ? (operationIds[0] ?? null) : null,
+    results,
+    refusals,
+    replayed: false,
+  };
 }
 
 function refusalOfStop(ref: string, nodeId: string, run: RunRow | undefined): Refusal | null {
-  if (!run) return { code: "NOTHING_RUNNING", message: `Nothing is running on node ${ref} that could be stopped.`, nodeId };
+  if (!run)
+    return { code: "NOTHING_RUNNING", message: `Nothing is running on node ${ref} that could be stopped.`, nodeId };
   if (run.finishedAt) {
-    return run.state === "STOPPED" ? null : { code: "NOTHING_RUNNING", message: `Nothing is running on node ${ref}: its work in operation ${run.operationId} has ended (${run.state}).`, nodeId, operationId: run.operationId };
+    return run.state === "STOPPED"
+      ? null
+      : {
+          code: "NOTHING_RUNNING",
+          message: `Nothing is running on node ${ref}: its work in operation ${run.operationId} has ended (${run.state}).`,
+          nodeId,
+          operationId: run.operationId,
+        };
   }
   if (run.purpose === "WORK") return null;
-  return { code: "NOTHING_RUNNING", message: `Node ${ref} is only being cleaned up after a failure; wait for the end of it, or abort it.`, nodeId, operationId: run.operationId };
+  return {
+    code: "NOTHING_RUNNING",
+    message: `Node ${ref} is only being cleaned up after a failure; wait for the end of it, or abort it.`,
+    nodeId,
+    operationId: run.operationId,
+  };
 }
 
 /**
@@ -273,10 +500,13 @@ function refusalOfStop(ref: string, nodeId: string, run: RunRow | undefined): Re
 export async function stopTimeout(parts: InterruptParts, operationId: string, setAt: number): Promise<void> {
   await parts.transact(async (work) => {
     if (await stopDiscoveryNow(work, operationId)) return;
-    const runs = (await lockUnfinishedRuns(work.tx, { operationId })).filter(({ purpose, wishFailure }) => purpose === "WORK" && wishFailure === null);
+    const runs = (await lockUnfinishedRuns(work.tx, { operationId })).filter(
+      ({ purpose, wishFailure }) => purpose === "WORK" && wishFailure === null,
+    );
     const operation = await lockOperation(work.tx, operationId);
     // A stop of the whole is for those as well that somebody wanted to abort in the meantime, and whose step has not ended.
-    const isWhole = operation?.wish === "STOP" && operation.wishBy !== ENGINE && (operation.wishAt?.getTime() ?? 0) <= setAt;
+    const isWhole =
+      operation?.wish === "STOP" && operation.wishBy !== ENGINE && (operation.wishAt?.getTime() ?? 0) <= setAt;
     const late = runs.filter(({ wish, wishAt }) => (wish === "STOP" ? (wishAt?.getTime() ?? 0) <= setAt : isWhole));
     const plans = await plansByHashes(work.tx, [...new Set(late.map(({ planHash }) => planHash))]);
     for (const run of late) {
@@ -289,10 +519,20 @@ export async function stopTimeout(parts: InterruptParts, operationId: string, se
         at: new Date().toISOString(),
         retryable: true,
       };
-      await wishRuns(work.tx, [run.id], { wish: "ABORT", wishBy: ENGINE, wishReason: failure.message, wishFailure: failure, powerOff: false });
+      await wishRuns(work.tx, [run.id], {
+        wish: "ABORT",
+        wishBy: ENGINE,
+        wishReason: failure.message,
+        wishFailure: failure,
+        powerOff: false,
+      });
     }
     const parked = late.filter(({ state }) => state === "WAITING" || state === "HOLDING");
-    await parts.queue.wakeMany(work, parked.map(({ id }) => id), "ending");
+    await parts.queue.wakeMany(
+      work,
+      parked.map(({ id }) => id),
+      "ending",
+    );
   });
   parts.checkWishes();
 }

@@ -63,16 +63,25 @@ export function createLeases({ execute, held }: LeasesParts): Leases {
     async renew() {
       for (const [queue, leases] of Map.groupBy(held(), (lease) => lease.queue)) {
         const asked = performance.now();
-        const rows = await execute(RENEW, [queue, leases.map(({ job }) => job.id), leases.map(({ job }) => job.retryCount)]);
+        const rows = await execute(RENEW, [
+          queue,
+          leases.map(({ job }) => job.id),
+          leases.map(({ job }) => job.retryCount),
+        ]);
         noteAnswer();
         const renewed = new Set((rows as readonly { readonly id: string }[]).map(({ id }) => id));
         for (const lease of leases) if (renewed.has(lease.job.id)) lease.heldAt = asked;
       }
     },
     async mayRunOut() {
-      const [row] = await execute("select pg_postmaster_start_time() < now() - make_interval(secs => $1) as up", [AMNESTY_SECONDS]);
+      const [row] = await execute("select pg_postmaster_start_time() < now() - make_interval(secs => $1) as up", [
+        AMNESTY_SECONDS,
+      ]);
       noteAnswer();
-      return performance.now() - backAt >= AMNESTY_SECONDS * 1000 && (row as { readonly up: boolean } | undefined)?.up === true;
+      return (
+        performance.now() - backAt >= AMNESTY_SECONDS * 1000 &&
+        (row as { readonly up: boolean } | undefined)?.up === true
+      );
     },
   };
 }

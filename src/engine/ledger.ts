@@ -41,7 +41,12 @@ export interface Ledger {
   beginAttempt(attempt: AttemptRow): void;
   changeAttempt(attempt: Pick<AttemptRow, "runId" | "step" | "number">, change: HeldAttemptChange): void;
   /** Takes the node, which is in `from`, along an edge. Answers where that leads; throws where the table has no such edge. */
-  moveNode(from: NodeState, event: NodeEvent, why: Omit<NonNullable<Hop["why"]>, "event">, change: Omit<HeldNodeChange, "state">): NodeState;
+  moveNode(
+    from: NodeState,
+    event: NodeEvent,
+    why: Omit<NonNullable<Hop["why"]>, "event">,
+    change: Omit<HeldNodeChange, "state">,
+  ): NodeState;
   /** Changes what is not the node's state. */
   changeNode(state: NodeState, change: Omit<HeldNodeChange, "state">): void;
   addInventory(row: Parameters<typeof insertInventories>[1][number]): void;
@@ -81,7 +86,19 @@ interface Notes {
 export class NeedsOwnTransaction extends Error {}
 
 export function openLedger(work: Work, run: LockedRun, hasOwnTransaction: boolean): OpenLedger {
-  const notes: Notes = { run: null, begun: [], attempts: new Map(), hops: [], inventories: [], lines: [], jobs: [], wakesIfStopped: false, end: null, afterwards: [], afterCommit: [] };
+  const notes: Notes = {
+    run: null,
+    begun: [],
+    attempts: new Map(),
+    hops: [],
+    inventories: [],
+    lines: [],
+    jobs: [],
+    wakesIfStopped: false,
+    end: null,
+    afterwards: [],
+    afterCommit: [],
+  };
   const { lockedAt: now } = run;
 
   /** What does not move the node joins the hop before it; the next move takes it along. */
@@ -128,7 +145,14 @@ export function openLedger(work: Work, run: LockedRun, hasOwnTransaction: boolea
     endRun(state, change = {}) {
       // Others of the operation may have to be undone, stopped or cleaned up.
       if (state !== "SUCCEEDED" && !hasOwnTransaction) throw new NeedsOwnTransaction();
-      notes.run = { ...notes.run, ...change, ...ENDED, state, finishedAt: now, fence: (notes.run?.fence ?? run.fence) + 1 };
+      notes.run = {
+        ...notes.run,
+        ...change,
+        ...ENDED,
+        state,
+        finishedAt: now,
+        fence: (notes.run?.fence ?? run.fence) + 1,
+      };
       notes.end = { state, failure: change.failure ?? null };
     },
     wakeIfStopped() {
@@ -144,27 +168,68 @@ export function openLedger(work: Work, run: LockedRun, hasOwnTransaction: boolea
 }
 
 /** Stores what ledgers of one transaction hold. */
-export async function storeLedgers(work: Work, parts: SettleParts & { readonly queue: Queue }, ledgers: readonly OpenLedger[]): Promise<void> {
+export async function storeLedgers(
+  work: Work,
+  parts: SettleParts & { readonly queue: Queue },
+  ledgers: readonly OpenLedger[],
+): Promise<void> {
   const { tx } = work;
   const notes = ledgers.map((ledger) => ledger.notes);
   const jobs = notes.flatMap((note) => note.jobs);
   for (const { afterCommit } of notes) for (const effect of afterCommit) work.afterCommit(effect);
-  const parked = ledgers.flatMap(({ run, notes: { jobs: ended } }) => ended.flatMap(({ nextInSeconds }) => (nextInSeconds === null ? [] : [{ runId: run.id, seconds: nextInSeconds }])));
+  const parked = ledgers.flatMap(({ run, notes: { jobs: ended } }) =>
+    ended.flatMap(({ nextInSeconds }) => (nextInSeconds === null ? [] : [{ runId: run.id, seconds: nextInSeconds }])),
+  );
   // Sent one behind the other, and answered together: nothing is sent any more when the first failure is told.
   const answers = await Promise.allSettled([
-    ...changeNodes(work, notes.map(({ hops }) => hops)),
-    beginAttempts(tx, notes.flatMap(({ begun }) => begun)),
-    changeHeldAttempts(tx, notes.flatMap(({ attempts }) => [...attempts.values()])),
-    insertInventories(tx, notes.flatMap(({ inventories }) => inventories)),
-    appendLines(tx, notes.flatMap(({ lines }) => lines)),
-    changeHeldRuns(tx, ledgers.flatMap(({ run, notes: { run: change } }) => (change ? [{ id: run.id, change }] : []))),
-    parts.queue.end(work, jobs.map(({ job }) => job)),
+    ...changeNodes(
+      work,
+      notes.map(({ hops }) => hops),
+    ),
+    beginAttempts(
+      tx,
+      notes.flatMap(({ begun }) => begun),
+    ),
+    changeHeldAttempts(
+      tx,
+      notes.flatMap(({ attempts }) => [...attempts.values()]),
+    ),
+    insertInventories(
+      tx,
+      notes.flatMap(({ inventories }) => inventories),
+    ),
+    appendLines(
+      tx,
+      notes.flatMap(({ lines }) => lines),
+    ),
+    changeHeldRuns(
+      tx,
+      ledgers.flatMap(({ run, notes: { run: change } }) => (change ? [{ id: run.id, change }] : [])),
+    ),
+    parts.queue.end(
+      work,
+      jobs.map(({ job }) => job),
+    ),
     parts.queue.park(work, parked),
-    operationsBegin(tx, [...new Set(ledgers.flatMap(({ run, notes: { run: change } }) => (run.operationState === "QUEUED" && change?.startedAt ? [run.operationId] : [])))]),
+    operationsBegin(tx, [
+      ...new Set(
+        ledgers.flatMap(({ run, notes: { run: change } }) =>
+          run.operationState === "QUEUED" && change?.startedAt ? [run.operationId] : [],
+        ),
+      ),
+    ]),
   ]);
   const failed = answers.find((answer) => answer.status === "rejected");
   if (failed) throw failed.reason;
-  await settleEnds(work, parts, ledgers.flatMap(({ run, notes: { end } }) => (end ? [{ run, ...end }] : [])));
-  await wakeStopped(work, parts.queue, ledgers.flatMap(({ run, notes: { wakesIfStopped } }) => (wakesIfStopped ? [run] : [])));
+  await settleEnds(
+    work,
+    parts,
+    ledgers.flatMap(({ run, notes: { end } }) => (end ? [{ run, ...end }] : [])),
+  );
+  await wakeStopped(
+    work,
+    parts.queue,
+    ledgers.flatMap(({ run, notes: { wakesIfStopped } }) => (wakesIfStopped ? [run] : [])),
+  );
   for (const { afterwards } of notes) for (const effect of afterwards) await effect();
 }

@@ -8,15 +8,29 @@ import type { NewRun } from "../store/new-runs.ts";
 import type { NodeRow } from "../store/nodes.ts";
 import type { LimitedPhase, Plan, SitePolicy } from "../store/records.ts";
 
-export const LIMITED_PHASES = ["verify", "inspect", "clean", "deploy", "undeploy"] as const satisfies readonly LimitedPhase[];
+export const LIMITED_PHASES = [
+  "verify",
+  "inspect",
+  "clean",
+  "deploy",
+  "undeploy",
+] as const satisfies readonly LimitedPhase[];
 
 /** The places that a run takes of the service's limits while it is at work in a phase. */
-export function placesOf(phase: LegPhase | undefined, controller: string | null): { readonly slotPhase: LegPhase | null; readonly slotController: string | null } {
+export function placesOf(
+  phase: LegPhase | undefined,
+  controller: string | null,
+): { readonly slotPhase: LegPhase | null; readonly slotController: string | null } {
   return { slotPhase: phase ?? null, slotController: controller };
 }
 
 /** What becomes of a run that is made, or has its turn: it begins, or it is QUEUED, for its turn or for a limit of the service. */
-export function turnOf(policy: SitePolicy, { controller }: Pick<NodeRow, "controller">, plan: Plan, { isInTurn }: { readonly isInTurn: boolean }): Pick<NewRun, "state" | "waitFor" | "slotPhase" | "slotController"> {
+export function turnOf(
+  policy: SitePolicy,
+  { controller }: Pick<NodeRow, "controller">,
+  plan: Plan,
+  { isInTurn }: { readonly isInTurn: boolean },
+): Pick<NewRun, "state" | "waitFor" | "slotPhase" | "slotController"> {
   const phase = plan.legs[0]?.phase;
   const waitFor = isInTurn ? limitOn(policy, phase, controller) : null;
   if (isInTurn && waitFor === null) return { state: "RUNNING", waitFor, ...placesOf(phase, controller) };
@@ -46,15 +60,33 @@ export function limitsOf(
   waiting: ReadonlyMap<string, number>,
 ) {
   const isWaitedFor = (key: string) => waiting.has(key);
-  const phases = LIMITED_PHASES.filter((phase) => policy.phaseLimits?.[phase] !== undefined || isWaitedFor(phaseLimit(phase)));
+  const phases = LIMITED_PHASES.filter(
+    (phase) => policy.phaseLimits?.[phase] !== undefined || isWaitedFor(phaseLimit(phase)),
+  );
   const atControllers = policy.controllerLimit === undefined ? [] : [...taken.controllers.keys()];
-  const waitedFor = [...waiting.keys()].flatMap((key) => (key.startsWith(CONTROLLER) ? [key.slice(CONTROLLER.length)] : []));
+  const waitedFor = [...waiting.keys()].flatMap((key) =>
+    key.startsWith(CONTROLLER) ? [key.slice(CONTROLLER.length)] : [],
+  );
   const controllers = [...new Set([...atControllers, ...waitedFor])].toSorted();
   return [
-    ...phases.map((phase) => ({ key: phaseLimit(phase), phase, controller: null, places: policy.phaseLimits?.[phase] ?? null, taken: taken.phases.get(phase) ?? 0, waiting: waiting.get(phaseLimit(phase)) ?? 0 })),
+    ...phases.map((phase) => ({
+      key: phaseLimit(phase),
+      phase,
+      controller: null,
+      places: policy.phaseLimits?.[phase] ?? null,
+      taken: taken.phases.get(phase) ?? 0,
+      waiting: waiting.get(phaseLimit(phase)) ?? 0,
+    })),
     ...controllers.map((controller) => {
       const key = controllerLimit(controller);
-      return { key, phase: null, controller, places: policy.controllerLimit ?? null, taken: taken.controllers.get(controller) ?? 0, waiting: waiting.get(key) ?? 0 };
+      return {
+        key,
+        phase: null,
+        controller,
+        places: policy.controllerLimit ?? null,
+        taken: taken.controllers.get(controller) ?? 0,
+        waiting: waiting.get(key) ?? 0,
+      };
     }),
   ];
 }

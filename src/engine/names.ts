@@ -7,20 +7,37 @@ const LABELS_MAX = 64;
 
 export function nameFlaw(name: string, path: readonly string[]): Refusal[] {
   if (NAME.test(name)) return [];
-  return [{ code: "INVALID_INPUT", message: `The name ${JSON.stringify(name)} does not do: letters, digits, dot, dash and underscore, 1 to 253 of them, with a letter or digit at either end.`, path }];
+  return [
+    {
+      code: "INVALID_INPUT",
+      message: `The name ${JSON.stringify(name)} does not do: letters, digits, dot, dash and underscore, 1 to 253 of them, with a letter or digit at either end.`,
+      path,
+    },
+  ];
 }
 
 export function labelFlaws(labels: Readonly<Record<string, string>> | undefined, path: readonly string[]): Refusal[] {
   const entries = Object.entries(labels ?? {});
-  if (entries.length > LABELS_MAX) return [{ code: "INVALID_INPUT", message: `A node has at most ${LABELS_MAX} labels.`, path: [...path, "labels"] }];
+  if (entries.length > LABELS_MAX)
+    return [{ code: "INVALID_INPUT", message: `A node has at most ${LABELS_MAX} labels.`, path: [...path, "labels"] }];
   return entries
     .filter(([key, value]) => !LABEL.test(key) || value.length > 253)
-    .map(([key]) => ({ code: "INVALID_INPUT", message: `The label ${JSON.stringify(key)} does not do: its key has letters, digits, dot, dash, slash and underscore, at most 63; its value at most 253 characters.`, path: [...path, "labels"] }));
+    .map(([key]) => ({
+      code: "INVALID_INPUT",
+      message: `The label ${JSON.stringify(key)} does not do: its key has letters, digits, dot, dash, slash and underscore, at most 63; its value at most 253 characters.`,
+      path: [...path, "labels"],
+    }));
 }
 
 export function hostGroupFlaw(hostGroup: string | null | undefined, path: readonly string[]): Refusal[] {
   if (hostGroup == null || LABEL.test(hostGroup)) return [];
-  return [{ code: "INVALID_INPUT", message: `The host group ${JSON.stringify(hostGroup)} does not do: letters, digits, dot, dash, slash and underscore, 1 to 63 of them, with a letter or digit at either end.`, path: [...path, "hostGroup"] }];
+  return [
+    {
+      code: "INVALID_INPUT",
+      message: `The host group ${JSON.stringify(hostGroup)} does not do: letters, digits, dot, dash, slash and underscore, 1 to 63 of them, with a letter or digit at either end.`,
+      path: [...path, "hostGroup"],
+    },
+  ];
 }
 
 /** Names that a sentence tells at most: what names all of them is beside it, for programs. */

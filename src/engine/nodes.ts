@@ -7,7 +7,16 @@ import { INTERFACES, controllerOf, isInterfaceName } from "../drivers/registry.t
 import type { AnyDriver, Registry } from "../drivers/registry.ts";
 import { violatedConstraint } from "../store/database.ts";
 import { clustersByIds, clustersByNames } from "../store/clusters.ts";
-import { deleteNode, insertNodes, lockNodes, nodesByNames, putSecrets, secretsOf, updateNode as changeNode, updateNodes } from "../store/nodes.ts";
+import {
+  deleteNode,
+  insertNodes,
+  lockNodes,
+  nodesByNames,
+  putSecrets,
+  secretsOf,
+  updateNode as changeNode,
+  updateNodes,
+} from "../store/nodes.ts";
 import type { NodeRow, Secrets } from "../store/nodes.ts";
 import type { JsonObject } from "../store/records.ts";
 import { busyNodes, runsPausedByMaintenance } from "../store/runs.ts";
@@ -71,8 +80,17 @@ const REFUSALS_MAX = 100;
 // ---- register
 
 export async function registerNodes(parts: NodeParts, caller: Caller, given: readonly NewNode[]): Promise<Edited> {
-  if (given.length === 0) return refused([{ code: "INVALID_INPUT", message: "An empty list registers nothing; name at least one node.", path: ["input", "nodes"] }]);
-  const prepared = await Promise.all(given.map((node, index) => prepare(parts.registry, node, ["input", "nodes", String(index)])));
+  if (given.length === 0)
+    return refused([
+      {
+        code: "INVALID_INPUT",
+        message: "An empty list registers nothing; name at least one node.",
+        path: ["input", "nodes"],
+      },
+    ]);
+  const prepared = await Promise.all(
+    given.map((node, index) => prepare(parts.registry, node, ["input", "nodes", String(index)])),
+  );
   const flaws = [...prepared.flatMap((one) => one.refusals), ...twice(given)];
   try {
     return await parts.transact(async (work) => {
@@ -80,7 +98,12 @@ export async function registerNodes(parts: NodeParts, caller: Caller, given: rea
       const taken = await nodesByNames(work.tx, given.map(({ name }) => name).filter(isStorable));
       const conflicts = [
         ...clusterIds.refusals,
-        ...taken.map(({ name, id }): Refusal => ({ code: "INVALID_INPUT", message: `A node ${name} exists already.`, nodeId: id, path: ["input", "nodes", String(given.findIndex((node) => node.name === name)), "name"] })),
+        ...taken.map(({ name, id }): Refusal => ({
+          code: "INVALID_INPUT",
+          message: `A node ${name} exists already.`,
+          nodeId: id,
+          path: ["input", "nodes", String(given.findIndex((node) => node.name === name)), "name"],
+        })),
       ];
       const refusals = [...flaws, ...conflicts].toSorted((a, b) => placeOf(a) - placeOf(b));
       if (refusals.length > 0) throw new Refused(refusals.slice(0, REFUSALS_MAX));
@@ -100,9 +123,24 @@ export async function registerNodes(parts: NodeParts, caller: Caller, given: rea
         transitionCount: 1,
       }));
       await insertNodes(work.tx, rows);
-      await putSecrets(work.tx, rows.map(({ id }, index) => ({ nodeId: id, secrets: prepared[index]?.secrets ?? {} })).filter(({ secrets }) => Object.keys(secrets).length > 0));
+      await putSecrets(
+        work.tx,
+        rows
+          .map(({ id }, index) => ({ nodeId: id, secrets: prepared[index]?.secrets ?? {} }))
+          .filter(({ secrets }) => Object.keys(secrets).length > 0),
+      );
       for (const row of rows) {
-        work.log({ ...blank(caller), nodeId: row.id, nodeName: row.name, project: row.project, fromState: null, toState: row.state, event: "register", sequence: 1, nodeRevision: 1 });
+        work.log({
+          ...blank(caller),
+          nodeId: row.id,
+          nodeName: row.name,
+          project: row.project,
+          fromState: null,
+          toState: row.state,
+          event: "register",
+          sequence: 1,
+          nodeRevision: 1,
+        });
       }
       return { nodeIds: rows.map(({ id }) => id), refusals: [] };
     });
@@ -130,7 +168,13 @@ function twice(given: readonly NewNode[]): Refusal[] {
       seen.add(name);
       return [];
     }
-    return [{ code: "INVALID_INPUT", message: `The name ${name} is given twice.`, path: ["input", "nodes", String(index), "name"] } satisfies Refusal];
+    return [
+      {
+        code: "INVALID_INPUT",
+        message: `The name ${name} is given twice.`,
+        path: ["input", "nodes", String(index), "name"],
+      } satisfies Refusal,
+    ];
   });
 }
 
@@ -146,8 +190,18 @@ interface Prepared {
 type Kept = Readonly<Record<string, JsonObject>>;
 
 /** Checks a node's drivers and settings, and splits secrets from the rest. `kept`: what stays of its settings unless given anew. */
-export async function prepare(registry: Registry, node: NewNode, path: readonly string[], kept: Kept = {}): Promise<Prepared> {
-  const refusals: Refusal[] = [...nameFlaw(node.name, [...path, "name"]), ...labelFlaws(node.labels, path), ...hostGroupFlaw(node.hostGroup, path), ...driverFlaws(registry, node, path)];
+export async function prepare(
+  registry: Registry,
+  node: NewNode,
+  path: readonly string[],
+  kept: Kept = {},
+): Promise<Prepared> {
+  const refusals: Refusal[] = [
+    ...nameFlaw(node.name, [...path, "name"]),
+    ...labelFlaws(node.labels, path),
+    ...hostGroupFlaw(node.hostGroup, path),
+    ...driverFlaws(registry, node, path),
+  ];
   const settings: Record<string, JsonObject> = {};
   const secrets: Record<string, Readonly<Record<string, string>>> = {};
   for (const driver of driversOf(registry, node)) {
@@ -157,11 +211,22 @@ export async function prepare(registry: Registry, node: NewNode, path: readonly 
     const verdict = await registry.checkSettings(driver, isObject ? { ...kept[driver.name], ...given } : given);
     if (!verdict.ok) {
       for (const issue of verdict.issues.slice(0, 10)) {
-        refusals.push({ code: "INVALID_INPUT", message: `Node ${node.name}, settings of driver ${driver.name}${issue.path.length > 0 ? ` (${issue.path.join(".")})` : ""}: ${issue.message}.`, path: [...source.path, ...issue.path] });
+        refusals.push({
+          code: "INVALID_INPUT",
+          message: `Node ${node.name}, settings of driver ${driver.name}${issue.path.length > 0 ? ` (${issue.path.join(".")})` : ""}: ${issue.message}.`,
+          path: [...source.path, ...issue.path],
+        });
       }
       continue;
     }
-    refusals.push(...sizeFlaws(`Node ${node.name}: its settings for driver ${driver.name}`, { ...verdict.settings, ...verdict.secrets }, source.path, kept[driver.name]));
+    refusals.push(
+      ...sizeFlaws(
+        `Node ${node.name}: its settings for driver ${driver.name}`,
+        { ...verdict.settings, ...verdict.secrets },
+        source.path,
+        kept[driver.name],
+      ),
+    );
     settings[driver.name] = verdict.settings;
     if (Object.keys(verdict.secrets).length > 0) secrets[driver.name] = verdict.secrets;
   }
@@ -170,23 +235,48 @@ export async function prepare(registry: Registry, node: NewNode, path: readonly 
     return { settings, secrets, refusals, controller: controllerFor(registry, node, settings, secrets) };
   } catch {
     // What it threw may hold a secret.
-    return { settings, secrets, controller: null, refusals: [{ code: "UNSUPPORTED_BY_DRIVER", message: `Node ${node.name}: its driver fails to tell the management controller from these settings; report that to whoever wrote the driver.`, path: [...path, "driver"] }] };
+    return {
+      settings,
+      secrets,
+      controller: null,
+      refusals: [
+        {
+          code: "UNSUPPORTED_BY_DRIVER",
+          message: `Node ${node.name}: its driver fails to tell the management controller from these settings; report that to whoever wrote the driver.`,
+          path: [...path, "driver"],
+        },
+      ],
+    };
   }
 }
 
 /** Everything that is wrong with the drivers that a node names, each where it names it. */
 function driverFlaws(registry: Registry, node: NewNode, path: readonly string[]): Refusal[] {
   const flaws: Refusal[] = [];
-  const invalid = (what: string, ...at: readonly string[]) => flaws.push({ code: "INVALID_INPUT", message: `Node ${node.name}: ${what}`, path: [...path, ...at] });
+  const invalid = (what: string, ...at: readonly string[]) =>
+    flaws.push({ code: "INVALID_INPUT", message: `Node ${node.name}: ${what}`, path: [...path, ...at] });
   const own = registry.compose({ driver: node.driver, borrowed: {} });
   if ("problem" in own) invalid(own.problem, "driver");
   const given = node.interfaces ?? [];
   const all = given.flatMap(({ kinds }) => kinds);
   for (const [index, { kinds, driver }] of given.entries()) {
     const at = ["interfaces", String(index)];
-    if (driver === node.driver) invalid(`${driver} is its own driver, and gives every interface that is taken from no other; leave it out.`, ...at, "driver", driver);
-    if (given.findIndex((one) => one.driver === driver) !== index) invalid(`the driver ${driver} is named twice; name it once, with everything that is taken from it.`, ...at, "driver", driver);
-    if (kinds.length === 0) invalid(`nothing is taken from the driver ${driver}; name an interface, or leave it out.`, ...at, "kinds");
+    if (driver === node.driver)
+      invalid(
+        `${driver} is its own driver, and gives every interface that is taken from no other; leave it out.`,
+        ...at,
+        "driver",
+        driver,
+      );
+    if (given.findIndex((one) => one.driver === driver) !== index)
+      invalid(
+        `the driver ${driver} is named twice; name it once, with everything that is taken from it.`,
+        ...at,
+        "driver",
+        driver,
+      );
+    if (kinds.length === 0)
+      invalid(`nothing is taken from the driver ${driver}; name an interface, or leave it out.`, ...at, "kinds");
     for (const [place, kind] of kinds.entries()) {
       const where = [...at, "kinds", String(place)];
       const before = given.slice(0, index).reduce((sum, one) => sum + one.kinds.length, place);
@@ -204,21 +294,40 @@ function driverFlaws(registry: Registry, node: NewNode, path: readonly string[])
 
 /** The drivers that a node names, each once, as far as they are loaded. */
 function driversOf(registry: Registry, node: NewNode): AnyDriver[] {
-  return [...new Set([node.driver, ...(node.interfaces ?? []).map(({ driver }) => driver)])].flatMap((name) => registry.get(name) ?? []);
+  return [...new Set([node.driver, ...(node.interfaces ?? []).map(({ driver }) => driver)])].flatMap(
+    (name) => registry.get(name) ?? [],
+  );
 }
 
 /** What its management controller is reached by, as the driver tells that gives its power. */
-function controllerFor(registry: Registry, node: NewNode, settings: Prepared["settings"], secrets: Secrets): string | null {
+function controllerFor(
+  registry: Registry,
+  node: NewNode,
+  settings: Prepared["settings"],
+  secrets: Secrets,
+): string | null {
   const composed = registry.compose({ driver: node.driver, borrowed: borrowedOf(node.interfaces) });
   const giver = "composition" in composed ? composed.composition.giver("power") : null;
   const told = giver && controllerOf(giver, { ...settings[giver.name], ...secrets[giver.name] });
-  return told && createRedactor(Object.values(secrets).flatMap((fields) => Object.values(fields))).text(told).slice(0, CONTROLLER_LENGTH_MAX);
+  return (
+    told &&
+    createRedactor(Object.values(secrets).flatMap((fields) => Object.values(fields)))
+      .text(told)
+      .slice(0, CONTROLLER_LENGTH_MAX)
+  );
 }
 
-function settingsFor(node: NewNode, driver: AnyDriver, path: readonly string[]): { readonly value: unknown; readonly path: readonly string[] } {
+function settingsFor(
+  node: NewNode,
+  driver: AnyDriver,
+  path: readonly string[],
+): { readonly value: unknown; readonly path: readonly string[] } {
   if (driver.name === node.driver) return { value: node.settings, path: [...path, "driver", driver.name] };
   const index = (node.interfaces ?? []).findIndex((one) => one.driver === driver.name);
-  return { value: node.interfaces?.[index]?.settings, path: [...path, "interfaces", String(index), "driver", driver.name] };
+  return {
+    value: node.interfaces?.[index]?.settings,
+    path: [...path, "interfaces", String(index), "driver", driver.name],
+  };
 }
 
 function borrowedOf(interfaces: readonly BorrowedInterfaces[] | undefined): Record<string, string> {
@@ -227,15 +336,27 @@ function borrowedOf(interfaces: readonly BorrowedInterfaces[] | undefined): Reco
 
 async function clustersOf(work: Work, given: readonly NewNode[]) {
   const refs = given.flatMap(({ cluster }) => (cluster ? [cluster] : []));
-  const byId = await clustersByIds(work.tx, [...new Set(refs.flatMap((ref) => ("id" in ref && isUuid(ref.id) ? [ref.id] : [])))]);
+  const byId = await clustersByIds(work.tx, [
+    ...new Set(refs.flatMap((ref) => ("id" in ref && isUuid(ref.id) ? [ref.id] : []))),
+  ]);
   const byName = await clustersByNames(work.tx, [...new Set(refs.flatMap((ref) => ("name" in ref ? [ref.name] : [])))]);
-  const known = new Map<string, string>([...byId.map(({ id }) => [id, id] as const), ...byName.map(({ id, name }) => [name, id] as const)]);
+  const known = new Map<string, string>([
+    ...byId.map(({ id }) => [id, id] as const),
+    ...byName.map(({ id, name }) => [name, id] as const),
+  ]);
   const key = (ref: ClusterRef) => ("id" in ref ? ref.id : ref.name);
   return {
     of: (ref: ClusterRef | undefined) => (ref ? (known.get(key(ref)) ?? null) : null),
     refusals: given.flatMap(({ name, cluster }, index): Refusal[] => {
       if (!cluster || known.has(key(cluster))) return [];
-      return [{ code: "NOT_FOUND", message: `Node ${name}: there is no cluster ${key(cluster)}.`, missing: [key(cluster)], path: ["input", "nodes", String(index), "cluster"] }];
+      return [
+        {
+          code: "NOT_FOUND",
+          message: `Node ${name}: there is no cluster ${key(cluster)}.`,
+          missing: [key(cluster)],
+          path: ["input", "nodes", String(index), "cluster"],
+        },
+      ];
     }),
   };
 }
@@ -249,13 +370,26 @@ export async function updateNode(parts: NodeParts, nodeId: string, change: NodeC
       const [node] = await lockNodes(work.tx, [nodeId]);
       if (!node) throw new Refused([unknownNode(nodeId)]);
       if (change.ifRevision !== undefined && change.ifRevision !== node.revision) {
-        throw new Refused([{ code: "STALE_REVISION", message: `Node ${node.name} is at revision ${node.revision}, not ${change.ifRevision}; read it again and repeat the change.`, nodeId, path: ["input", "ifRevision"] }]);
+        throw new Refused([
+          {
+            code: "STALE_REVISION",
+            message: `Node ${node.name} is at revision ${node.revision}, not ${change.ifRevision}; read it again and repeat the change.`,
+            nodeId,
+            path: ["input", "ifRevision"],
+          },
+        ]);
       }
       const redrives = change.driver !== undefined || change.settings !== undefined || change.interfaces !== undefined;
       const secrets = redrives ? await secretsOf(work.tx, nodeId) : {};
-      const drivers = redrives ? await prepare(parts.registry, merged(node, change), ["input"], keptOf(node, secrets)) : null;
+      const drivers = redrives
+        ? await prepare(parts.registry, merged(node, change), ["input"], keptOf(node, secrets))
+        : null;
       const flaws = [
-        ...(drivers?.refusals ?? [...(change.name === undefined ? [] : nameFlaw(change.name, ["input", "name"])), ...labelFlaws(change.labels, ["input"]), ...hostGroupFlaw(change.hostGroup, ["input"])]),
+        ...(drivers?.refusals ?? [
+          ...(change.name === undefined ? [] : nameFlaw(change.name, ["input", "name"])),
+          ...labelFlaws(change.labels, ["input"]),
+          ...hostGroupFlaw(change.hostGroup, ["input"]),
+        ]),
         ...(await nameTaken(work, node, change)),
       ];
       if (flaws.length > 0) throw new Refused(flaws);
@@ -266,7 +400,12 @@ export async function updateNode(parts: NodeParts, nodeId: string, change: NodeC
         ...(change.isProtected !== undefined && { isProtected: change.isProtected }),
         ...(change.hostGroup !== undefined && { hostGroup: change.hostGroup }),
         ...(change.automaticCleaning !== undefined && { automaticCleaning: change.automaticCleaning }),
-        ...(drivers && { driver: next.driver, borrowed: borrowedOf(next.interfaces), settings: drivers.settings, controller: drivers.controller }),
+        ...(drivers && {
+          driver: next.driver,
+          borrowed: borrowedOf(next.interfaces),
+          settings: drivers.settings,
+          controller: drivers.controller,
+        }),
       });
       const given = drivers && !isSame(drivers.secrets, secrets) ? drivers.secrets : null;
       if (changed || given) await changeNode(work.tx, nodeId, changed ?? {});
@@ -294,17 +433,31 @@ function merged(node: NodeRow, change: NodeChange): NewNode {
 }
 
 function borrowedBy({ borrowed }: NodeRow): BorrowedInterfaces[] {
-  return [...new Set(Object.values(borrowed))].map((driver) => ({ driver, kinds: Object.keys(borrowed).filter((kind) => borrowed[kind] === driver) }));
+  return [...new Set(Object.values(borrowed))].map((driver) => ({
+    driver,
+    kinds: Object.keys(borrowed).filter((kind) => borrowed[kind] === driver),
+  }));
 }
 
 function keptOf({ settings }: NodeRow, secrets: Secrets): Kept {
-  return Object.fromEntries(Object.entries(settings).map(([driver, open]) => [driver, { ...open, ...secrets[driver] }]));
+  return Object.fromEntries(
+    Object.entries(settings).map(([driver, open]) => [driver, { ...open, ...secrets[driver] }]),
+  );
 }
 
 async function nameTaken(work: Work, node: NodeRow, change: NodeChange): Promise<Refusal[]> {
   if (change.name === undefined || change.name === node.name) return [];
   const [other] = await nodesByNames(work.tx, [change.name]);
-  return other ? [{ code: "INVALID_INPUT", message: `A node ${change.name} exists already.`, nodeId: other.id, path: ["input", "name"] }] : [];
+  return other
+    ? [
+        {
+          code: "INVALID_INPUT",
+          message: `A node ${change.name} exists already.`,
+          nodeId: other.id,
+          path: ["input", "name"],
+        },
+      ]
+    : [];
 }
 
 // ---- delete
@@ -312,18 +465,58 @@ async function nameTaken(work: Work, node: NodeRow, change: NodeChange): Promise
 /** Deletes nodes at rest. Their transitions, runs and operations stay. */
 export async function deleteNodes(parts: NodeParts, caller: Caller, selector: NodeSelector): Promise<Edited> {
   return edit(parts, selector, async (work, nodes) => {
-    const busy = new Map((await busyNodes(work.tx, nodes.map(({ id }) => id))).map((run) => [run.nodeId, run]));
+    const busy = new Map(
+      (
+        await busyNodes(
+          work.tx,
+          nodes.map(({ id }) => id),
+        )
+      ).map((run) => [run.nodeId, run]),
+    );
     const refusals = nodes.flatMap((node): Refusal[] => {
       const run = busy.get(node.id);
-      if (run) return [{ code: "BUSY", message: `Node ${node.name} is busy with ${run.kind} operation ${run.operationId}; abort it or wait before you delete the node.`, nodeId: node.id, operationId: run.operationId }];
-      if (node.isProtected) return [{ code: "PROTECTED", message: `Node ${node.name} is protected; lift the protection with updateNode first.`, nodeId: node.id }];
-      if (node.state === "ACTIVE") return [{ code: "INVALID_STATE", message: `Node ${node.name} is ACTIVE; undeploy or decommission it before you delete it.`, nodeId: node.id, allowedStates: STATES_AT_REST.filter((state) => state !== "ACTIVE") }];
+      if (run)
+        return [
+          {
+            code: "BUSY",
+            message: `Node ${node.name} is busy with ${run.kind} operation ${run.operationId}; abort it or wait before you delete the node.`,
+            nodeId: node.id,
+            operationId: run.operationId,
+          },
+        ];
+      if (node.isProtected)
+        return [
+          {
+            code: "PROTECTED",
+            message: `Node ${node.name} is protected; lift the protection with updateNode first.`,
+            nodeId: node.id,
+          },
+        ];
+      if (node.state === "ACTIVE")
+        return [
+          {
+            code: "INVALID_STATE",
+            message: `Node ${node.name} is ACTIVE; undeploy or decommission it before you delete it.`,
+            nodeId: node.id,
+            allowedStates: STATES_AT_REST.filter((state) => state !== "ACTIVE"),
+          },
+        ];
       return [];
     });
     if (refusals.length > 0) throw new Refused(refusals.slice(0, REFUSALS_MAX));
     for (const node of nodes) {
       await deleteNode(work.tx, node.id);
-      work.log({ ...blank(caller), nodeId: node.id, nodeName: node.name, project: node.project, fromState: node.state, toState: null, event: "delete", sequence: node.transitionCount + 1, nodeRevision: node.revision + 1 });
+      work.log({
+        ...blank(caller),
+        nodeId: node.id,
+        nodeName: node.name,
+        project: node.project,
+        fromState: node.state,
+        toState: null,
+        event: "delete",
+        sequence: node.transitionCount + 1,
+        nodeRevision: node.revision + 1,
+      });
     }
   });
 }
@@ -331,11 +524,19 @@ export async function deleteNodes(parts: NodeParts, caller: Caller, selector: No
 // ---- marks
 
 /** Sets the mark with a reason, or clears it with null. Starts no work, and stops none. */
-export async function setMaintenance(parts: NodeParts, caller: Caller, selector: NodeSelector, reason: string | null): Promise<Edited> {
+export async function setMaintenance(
+  parts: NodeParts,
+  caller: Caller,
+  selector: NodeSelector,
+  reason: string | null,
+): Promise<Edited> {
   const flaw = reasonFlaw("A maintenance", reason);
   if (flaw) return refused([flaw]);
   return edit(parts, selector, async (work, nodes) => {
-    const mark = reason === null ? { maintenanceReason: null, maintenanceSince: null, maintenanceBy: null } : { maintenanceReason: reason, maintenanceSince: new Date(), maintenanceBy: caller.actor };
+    const mark =
+      reason === null
+        ? { maintenanceReason: null, maintenanceSince: null, maintenanceBy: null }
+        : { maintenanceReason: reason, maintenanceSince: new Date(), maintenanceBy: caller.actor };
     const ids = nodes.map(({ id }) => id);
     await updateNodes(work.tx, ids, mark);
     // A run that is about to be paused looks under the node's lock, so it either sees the mark gone or is found here.
@@ -347,20 +548,37 @@ export async function setMaintenance(parts: NodeParts, caller: Caller, selector:
 export async function setRetired(parts: NodeParts, selector: NodeSelector, reason: string | null): Promise<Edited> {
   const flaw = reasonFlaw("A retirement", reason);
   if (flaw) return refused([flaw]);
-  return edit(parts, selector, (work, nodes) => updateNodes(work.tx, nodes.map(({ id }) => id), { retiredReason: reason }));
+  return edit(parts, selector, (work, nodes) =>
+    updateNodes(
+      work.tx,
+      nodes.map(({ id }) => id),
+      { retiredReason: reason },
+    ),
+  );
 }
 
 function reasonFlaw(what: string, reason: string | null): Refusal | null {
   if (reason === null || (reason.trim() !== "" && reason.length <= REASON_LENGTH_MAX)) return null;
-  return { code: "INVALID_INPUT", message: `${what} needs a reason of 1 to ${REASON_LENGTH_MAX} characters; null ends it.`, path: ["input", "reason"] };
+  return {
+    code: "INVALID_INPUT",
+    message: `${what} needs a reason of 1 to ${REASON_LENGTH_MAX} characters; null ends it.`,
+    path: ["input", "reason"],
+  };
 }
 
-async function edit(parts: NodeParts, selector: NodeSelector, change: (work: Work, nodes: readonly NodeRow[]) => Promise<void>): Promise<Edited> {
+async function edit(
+  parts: NodeParts,
+  selector: NodeSelector,
+  change: (work: Work, nodes: readonly NodeRow[]) => Promise<void>,
+): Promise<Edited> {
   try {
     return await parts.transact(async (work) => {
       const found = await selectNodes(work.tx, selector);
       if ("refusals" in found) throw new Refused(found.refusals);
-      const nodes = await lockNodes(work.tx, found.nodes.map(({ nodeId }) => nodeId));
+      const nodes = await lockNodes(
+        work.tx,
+        found.nodes.map(({ nodeId }) => nodeId),
+      );
       await change(work, nodes);
       return { nodeIds: found.nodes.map(({ nodeId }) => nodeId), refusals: [] };
     });

@@ -9,7 +9,14 @@ import { ENGINE_INTERFACE } from "./reserved.ts";
  * holds lose nothing by ending early, and between two steps or two tries nothing is under way.
  */
 export async function endedByStop(reader: Reader, runs: readonly RunRow[]): Promise<readonly RunRow[]> {
-  const parked = runs.filter(({ state, waitReason }) => (state === "WAITING" || state === "HOLDING") && waitReason !== "CALLBACK");
-  const plans = await plansByHashes(reader, [...new Set(parked.flatMap(({ waitReason, planHash }) => (waitReason === "TIME" ? [planHash] : [])))]);
-  return parked.filter(({ waitReason, planHash, position }) => waitReason !== "TIME" || plans.get(planHash)?.steps[position]?.interface === ENGINE_INTERFACE);
+  const parked = runs.filter(
+    ({ state, waitReason }) => (state === "WAITING" || state === "HOLDING") && waitReason !== "CALLBACK",
+  );
+  const plans = await plansByHashes(reader, [
+    ...new Set(parked.flatMap(({ waitReason, planHash }) => (waitReason === "TIME" ? [planHash] : []))),
+  ]);
+  return parked.filter(
+    ({ waitReason, planHash, position }) =>
+      waitReason !== "TIME" || plans.get(planHash)?.steps[position]?.interface === ENGINE_INTERFACE,
+  );
 }

@@ -123,7 +123,11 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
     const node = await rowOf(nodeId);
     if (!node) return { refusal: { code: "NOT_FOUND", message: `There is no node ${ref}.`, missing: [ref] } };
     if (work?.busyWith) return { refusal: busy(node, work.busyWith) };
-    return { node, machine: await openMachine(registry, node, (await secretsOf(nodeId)) ?? {}, observer), runs: work?.runs ?? 0 };
+    return {
+      node,
+      machine: await openMachine(registry, node, (await secretsOf(nodeId)) ?? {}, observer),
+      runs: work?.runs ?? 0,
+    };
   }
 
   async function readNode(sight: Sight, all: Date): Promise<PowerReading | "NO_TURN" | null> {
@@ -153,12 +157,20 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
     const { name, wantedPower } = node;
     if ("problem" in machine || wantedPower === null) return;
     try {
-      const set = await undisturbed(sight, (end) => inLane("READING", () => setPower(machine, wantedPower, new Deadline(CORRECT_MS), log, end)));
+      const set = await undisturbed(sight, (end) =>
+        inLane("READING", () => setPower(machine, wantedPower, new Deadline(CORRECT_MS), log, end)),
+      );
       if (set === null) return;
       const isRecorded = await record(sight, { state: set });
-      log.info({ node: name, power: wantedPower, found: state, isRecorded }, "the power was not as it was left, and is set back");
+      log.info(
+        { node: name, power: wantedPower, found: state, isRecorded },
+        "the power was not as it was left, and is set back",
+      );
     } catch (error) {
-      log.warn({ node: name, power: wantedPower, found: state, reason: machine.redactor.text(messageOf(error)) }, "the power was not as it was left, and could not be set back");
+      log.warn(
+        { node: name, power: wantedPower, found: state, reason: machine.redactor.text(messageOf(error)) },
+        "the power was not as it was left, and could not be set back",
+      );
     }
   }
 
@@ -181,8 +193,12 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
 
   async function letGoOfBusy(): Promise<void> {
     const asked = [...calls];
-    const work = await workSoFar(reader, asked.map(({ sight }) => sight.node.id));
-    for (const { sight, cut } of asked) if (hasBegun(work.get(sight.node.id), sight.runs)) cut.abort(new Error("work on the node has begun"));
+    const work = await workSoFar(
+      reader,
+      asked.map(({ sight }) => sight.node.id),
+    );
+    for (const { sight, cut } of asked)
+      if (hasBegun(work.get(sight.node.id), sight.runs)) cut.abort(new Error("work on the node has begun"));
   }
 
   let soon: NodeJS.Timeout | undefined;
@@ -190,7 +206,9 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
     if (calls.size === 0) return;
     soon ??= setTimeout(() => {
       soon = undefined;
-      letGoOfBusy().catch((error: unknown) => log.debug({ err: error }, "it could not be seen which nodes are at work"));
+      letGoOfBusy().catch((error: unknown) =>
+        log.debug({ err: error }, "it could not be seen which nodes are at work"),
+      );
     }, LOOK_AFTER_BELL_MS);
   });
 
@@ -239,18 +257,45 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
 
   async function readNow(ref: string, nodeId: string, allOf: Date): Promise<PowerAnswer> {
     const refused = (refusal: Refusal): PowerAnswer => ({ ref, nodeId, state: null, refusal });
-    if (leftUntil(allOf) <= 0) return refused({ code: "TIMEOUT", message: `There was no time left to read the power of node ${ref}; ask again, for fewer nodes.`, nodeId });
+    if (leftUntil(allOf) <= 0)
+      return refused({
+        code: "TIMEOUT",
+        message: `There was no time left to read the power of node ${ref}; ask again, for fewer nodes.`,
+        nodeId,
+      });
     const sight = await look(nodeId, ref);
     if ("refusal" in sight) return refused(sight.refusal);
     const reading = await readNode(sight, allOf);
-    if (leaving.signal.aborted) return refused({ code: "TIMEOUT", message: `The service went down while it read the power of node ${sight.node.name}; ask again.`, nodeId });
-    if (reading === "NO_TURN") return refused({ code: "TIMEOUT", message: `The power of node ${sight.node.name} could not be read in time, since other calls to drivers were under way; ask again, for fewer nodes.`, nodeId });
+    if (leaving.signal.aborted)
+      return refused({
+        code: "TIMEOUT",
+        message: `The service went down while it read the power of node ${sight.node.name}; ask again.`,
+        nodeId,
+      });
+    if (reading === "NO_TURN")
+      return refused({
+        code: "TIMEOUT",
+        message: `The power of node ${sight.node.name} could not be read in time, since other calls to drivers were under way; ask again, for fewer nodes.`,
+        nodeId,
+      });
     if (reading === null || !(await record(sight, reading))) {
       const since = await look(nodeId, ref);
-      return refused("refusal" in since ? since.refusal : { code: "BUSY", message: `Work on node ${sight.node.name} began and ended while its power was read; ask again.`, nodeId });
+      return refused(
+        "refusal" in since
+          ? since.refusal
+          : {
+              code: "BUSY",
+              message: `Work on node ${sight.node.name} began and ended while its power was read; ask again.`,
+              nodeId,
+            },
+      );
     }
     if ("state" in reading) return { ref, nodeId, state: reading.state, refusal: null };
-    return refused({ code: reading.code, message: `The power of node ${sight.node.name} could not be read: ${sentence(reading.reason)}`, nodeId });
+    return refused({
+      code: reading.code,
+      message: `The power of node ${sight.node.name} could not be read: ${sentence(reading.reason)}`,
+      nodeId,
+    });
   }
 
   return {
@@ -261,11 +306,28 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
       const found = await selectNodes(reader, selector);
       if ("refusals" in found) return { answers: [], refusals: found.refusals };
       if (found.nodes.length > ASKED_MAX) {
-        return { answers: [], refusals: [{ code: "INVALID_INPUT", message: `${found.nodes.length} nodes are asked for, and at most ${ASKED_MAX} can be read at once; name fewer, or read \`Node.powerState\`, which is kept up to date.`, path: ["input", "nodes"] }] };
+        return {
+          answers: [],
+          refusals: [
+            {
+              code: "INVALID_INPUT",
+              message: `${found.nodes.length} nodes are asked for, and at most ${ASKED_MAX} can be read at once; name fewer, or read \`Node.powerState\`, which is kept up to date.`,
+              path: ["input", "nodes"],
+            },
+          ],
+        };
       }
-      await database.transaction((tx) => notePowerReads(tx, found.nodes.map(({ nodeId }) => nodeId)));
+      await database.transaction((tx) =>
+        notePowerReads(
+          tx,
+          found.nodes.map(({ nodeId }) => nodeId),
+        ),
+      );
       const allOf = new Deadline(ASKED_MS);
-      return { answers: await atMost(ASKED_CALLS, found.nodes, ({ ref, nodeId }) => readNow(ref, nodeId, allOf)), refusals: [] };
+      return {
+        answers: await atMost(ASKED_CALLS, found.nodes, ({ ref, nodeId }) => readNow(ref, nodeId, allOf)),
+        refusals: [],
+      };
     },
     async close() {
       leaving.abort(new Error("The process is leaving."));
@@ -278,11 +340,19 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
 }
 
 function busy(node: NodeRow, { kind, operationId }: { readonly kind: string; readonly operationId: string }): Refusal {
-  return { code: "BUSY", message: `Node ${node.name} is busy with ${kind} operation ${operationId}, which sees to its power itself; wait for its end.`, nodeId: node.id, operationId };
+  return {
+    code: "BUSY",
+    message: `Node ${node.name} is busy with ${kind} operation ${operationId}, which sees to its power itself; wait for its end.`,
+    nodeId: node.id,
+    operationId,
+  };
 }
 
 /** What of a reading is not written down yet. */
-function newsOf(node: NodeRow, reading: PowerReading): Partial<Pick<NodeRow, "powerState" | "powerReadAt" | "powerProblem">> {
+function newsOf(
+  node: NodeRow,
+  reading: PowerReading,
+): Partial<Pick<NodeRow, "powerState" | "powerReadAt" | "powerProblem">> {
   const state = "state" in reading ? reading.state : "UNKNOWN";
   const problem = "state" in reading ? null : cutTo(reading.reason, PROBLEM_LENGTH_MAX);
   const isFirst = "state" in reading && node.powerReadAt === null;
@@ -309,11 +379,21 @@ function isLeftAlone({ state, maintenanceSince }: NodeRow): boolean {
 /** Whether the power is known to be another than was wanted. What a protection is against is not done behind anybody's back. */
 function isCorrectable(node: NodeRow, state: PowerState): boolean {
   const { wantedPower, isProtected } = node;
-  return wantedPower !== null && state !== "UNKNOWN" && state !== wantedPower && !isLeftAlone(node) && !(isProtected && wantedPower === "OFF");
+  return (
+    wantedPower !== null &&
+    state !== "UNKNOWN" &&
+    state !== wantedPower &&
+    !isLeftAlone(node) &&
+    !(isProtected && wantedPower === "OFF")
+  );
 }
 
 /** Does something for each of a list, so many at a time. Answers in the order of the list. */
-async function atMost<Item, Answer>(count: number, items: readonly Item[], work: (item: Item) => Promise<Answer>): Promise<Answer[]> {
+async function atMost<Item, Answer>(
+  count: number,
+  items: readonly Item[],
+  work: (item: Item) => Promise<Answer>,
+): Promise<Answer[]> {
   const answers: Answer[] = [];
   const left = items.entries();
   await Promise.all(

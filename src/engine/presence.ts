@@ -53,10 +53,28 @@ export interface PresenceParts {
   readonly registry: Registry;
 }
 
-export async function reportPresence(parts: PresenceParts, caller: Caller, event: PresenceEvent, reported: readonly ReportedNode[]): Promise<PresenceReported> {
-  if (reported.length === 0) return { results: [], refusals: [{ code: "INVALID_INPUT", message: "An empty list reports nothing; name at least one node.", path: ["input", "nodes"] }] };
+export async function reportPresence(
+  parts: PresenceParts,
+  caller: Caller,
+  event: PresenceEvent,
+  reported: readonly ReportedNode[],
+): Promise<PresenceReported> {
+  if (reported.length === 0)
+    return {
+      results: [],
+      refusals: [
+        {
+          code: "INVALID_INPUT",
+          message: "An empty list reports nothing; name at least one node.",
+          path: ["input", "nodes"],
+        },
+      ],
+    };
   try {
-    return await parts.transact(async (work) => ({ results: await take(work, parts.registry, caller, event, reported), refusals: [] }));
+    return await parts.transact(async (work) => ({
+      results: await take(work, parts.registry, caller, event, reported),
+      refusals: [],
+    }));
   } catch (error) {
     // Somebody registered one of the names between our look and our insert.
     if (violatedConstraint(error)?.startsWith("nodes_name")) return reportPresence(parts, caller, event, reported);
@@ -64,14 +82,25 @@ export async function reportPresence(parts: PresenceParts, caller: Caller, event
   }
 }
 
-async function take(work: Work, registry: Registry, caller: Caller, event: PresenceEvent, reported: readonly ReportedNode[]): Promise<PresenceAnswer[]> {
+async function take(
+  work: Work,
+  registry: Registry,
+  caller: Caller,
+  event: PresenceEvent,
+  reported: readonly ReportedNode[],
+): Promise<PresenceAnswer[]> {
   const known = await nodesByNames(work.tx, [...new Set(reported.map(({ name }) => name))]);
   const differing = known.filter(({ presence }) => presence !== event);
-  const locked = await lockNodes(work.tx, differing.map(({ id }) => id));
+  const locked = await lockNodes(
+    work.tx,
+    differing.map(({ id }) => id),
+  );
   const changed = locked.filter(({ presence }) => presence !== event).map(({ id }) => id);
   await updateNodes(work.tx, changed, { presence: event });
   // What was deleted between our look and our lock is not known any more.
-  const idOf = new Map([...known.filter(({ presence }) => presence === event), ...locked].map(({ name, id }) => [name, id]));
+  const idOf = new Map(
+    [...known.filter(({ presence }) => presence === event), ...locked].map(({ name, id }) => [name, id]),
+  );
   const untold = new Set(changed);
   const entering = new Map<string, Enrolment>();
   const drafts: Omit<PresenceAnswer, "nodeId">[] = [];
@@ -79,7 +108,8 @@ async function take(work: Work, registry: Registry, caller: Caller, event: Prese
     const { name: ref } = node;
     const nodeId = idOf.get(ref);
     // Of a node that is named twice the first answer alone tells of the change.
-    if (nodeId !== undefined) drafts.push({ ref, change: untold.delete(nodeId) ? "UPDATED" : "UNCHANGED", refusal: null });
+    if (nodeId !== undefined)
+      drafts.push({ ref, change: untold.delete(nodeId) ? "UPDATED" : "UNCHANGED", refusal: null });
     else if (entering.has(ref)) drafts.push({ ref, change: "UNCHANGED", refusal: null });
     else {
       const seen = await firstSeen(registry, caller, event, node, ["input", "nodes", String(index)]);
@@ -99,11 +129,42 @@ async function take(work: Work, registry: Registry, caller: Caller, event: Prese
 }
 
 /** A node that is not registered, as it would be; or why it will not. */
-async function firstSeen(registry: Registry, caller: Caller, event: PresenceEvent, { name, driver, settings, labels }: ReportedNode, path: readonly string[]): Promise<Enrolment | { readonly refusal: Refusal }> {
-  if (event === "DISAPPEARED") return { refusal: { code: "NOT_FOUND", message: `There is no node ${name}, so it cannot have disappeared.`, missing: [name], path: [...path, "name"] } };
-  if (driver === undefined) return { refusal: { code: "INVALID_INPUT", message: `Node ${name} is not registered; name its driver to have it registered, or register it with registerNodes.`, path: [...path, "driver"] } };
+async function firstSeen(
+  registry: Registry,
+  caller: Caller,
+  event: PresenceEvent,
+  { name, driver, settings, labels }: ReportedNode,
+  path: readonly string[],
+): Promise<Enrolment | { readonly refusal: Refusal }> {
+  if (event === "DISAPPEARED")
+    return {
+      refusal: {
+        code: "NOT_FOUND",
+        message: `There is no node ${name}, so it cannot have disappeared.`,
+        missing: [name],
+        path: [...path, "name"],
+      },
+    };
+  if (driver === undefined)
+    return {
+      refusal: {
+        code: "INVALID_INPUT",
+        message: `Node ${name} is not registered; name its driver to have it registered, or register it with registerNodes.`,
+        path: [...path, "driver"],
+      },
+    };
   const prepared = await prepare(registry, { name, driver, settings, labels }, path);
   const [flaw] = prepared.refusals;
   if (flaw) return { refusal: { ...flaw, message: prepared.refusals.map(({ message }) => message).join(" ") } };
-  return { name, project: caller.project, driver, settings: prepared.settings, secrets: prepared.secrets, labels: labels ?? {}, clusterId: null, controller: prepared.controller, presence: event };
+  return {
+    name,
+    project: caller.project,
+    driver,
+    settings: prepared.settings,
+    secrets: prepared.secrets,
+    labels: labels ?? {},
+    clusterId: null,
+    controller: prepared.controller,
+    presence: event,
+  };
 }

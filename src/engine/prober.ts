@@ -17,7 +17,15 @@ import type { Log } from "../log.ts";
 import type { Observer } from "../observer.ts";
 import { violatedConstraint } from "../store/database.ts";
 import type { Database, Reader } from "../store/database.ts";
-import { discoverySecretsOf, endDiscovery, lockController, lockQueuedDiscovery, nodeWithController, nodeWithSettings, queuedDiscoveries } from "../store/discoveries.ts";
+import {
+  discoverySecretsOf,
+  endDiscovery,
+  lockController,
+  lockQueuedDiscovery,
+  nodeWithController,
+  nodeWithSettings,
+  queuedDiscoveries,
+} from "../store/discoveries.ts";
 import type { DiscoveryRow } from "../store/discoveries.ts";
 import { nodesByNames } from "../store/nodes.ts";
 import { lockOperation, operationsBegin, operationsByIds, updateOperation } from "../store/operations.ts";
@@ -82,13 +90,23 @@ export function createProber(parts: ProberParts): Prober {
     const chosen = operation?.options.discovery;
     if (!operation || !chosen || operation.finishedAt) return null;
     const secrets = await discoverySecretsOf(database.reader, operationId);
-    const base = { operation, driverName: chosen.driver, redactor: createRedactor(Object.values(secrets).filter((value) => typeof value === "string")) };
+    const base = {
+      operation,
+      driverName: chosen.driver,
+      redactor: createRedactor(Object.values(secrets).filter((value) => typeof value === "string")),
+    };
     const driver = registry.get(chosen.driver);
     const unfit = (why: string): Held => ({ ...base, driver: `driver "${chosen.driver}" ${why}`, settings: {} });
     if (!driver) return unfit("is not loaded any more");
     if (!canDiscover(driver)) return unfit("cannot discover nodes any more");
     const result = await validated(driver.discover.settings, { ...chosen.settings, ...secrets });
-    return result.issues ? unfit(base.redactor.text(`does not take these settings any more: ${result.issues.map(({ message }) => message).join("; ")}`)) : { ...base, driver, settings: result.value as Readonly<Record<string, never>> };
+    return result.issues
+      ? unfit(
+          base.redactor.text(
+            `does not take these settings any more: ${result.issues.map(({ message }) => message).join("; ")}`,
+          ),
+        )
+      : { ...base, driver, settings: result.value as Readonly<Record<string, never>> };
   }
 
   async function probeAll(held: Held, cut: AbortController): Promise<void> {
@@ -124,7 +142,11 @@ export function createProber(parts: ProberParts): Prober {
       await transact(({ tx }) => tellProgress(tx, id));
     };
     const timer = setInterval(() => {
-      telling = telling.then(tick).catch((error: unknown) => log.warn({ err: error, operationId: id }, "the progress of a discovery could not be told"));
+      telling = telling
+        .then(tick)
+        .catch((error: unknown) =>
+          log.warn({ err: error, operationId: id }, "the progress of a discovery could not be told"),
+        );
     }, LOOK_EVERY_MS);
     const lanes = await Promise.allSettled(Array.from({ length: Math.min(PROBES_AT_ONCE, rows.length) }, lane));
     clearInterval(timer);
@@ -141,7 +163,8 @@ export function createProber(parts: ProberParts): Prober {
   async function end(work: Work, id: string): Promise<void> {
     const operation = await lockOperation(work.tx, id);
     if (!operation || operation.finishedAt) return;
-    if (operation.wish === null && (await queuedDiscoveries(work.tx, id)).length > 0) throw new Error(`Discovery ${id} has addresses left.`);
+    if (operation.wish === null && (await queuedDiscoveries(work.tx, id)).length > 0)
+      throw new Error(`Discovery ${id} has addresses left.`);
     await finishDiscovery(work, operation);
   }
 
@@ -150,7 +173,9 @@ export function createProber(parts: ProberParts): Prober {
   /** Probes an address. Whatever the driver does, this ends within the time for it, and at once when it is cut. */
   async function probe(held: Held, { address }: Address, cut: AbortSignal): Promise<Seen> {
     const { driver, driverName, settings, redactor } = held;
-    const failed = (code: ErrorCode, reason: string, retryable: boolean): Seen => ({ failure: failureAt(address, { code, reason, retryable }) });
+    const failed = (code: ErrorCode, reason: string, retryable: boolean): Seen => ({
+      failure: failureAt(address, { code, reason, retryable }),
+    });
     if (typeof driver === "string") return failed("UNSUPPORTED_BY_DRIVER", driver, false);
     const deadline = new Deadline(parts.probeMs);
     try {
@@ -160,26 +185,52 @@ export function createProber(parts: ProberParts): Prober {
           settings,
           signal,
           deadline,
-          log: (message) => log.debug({ operationId: held.operation.id, address, driver: driverName }, redactor.text(message)),
-          timed: async (name: unknown, work) => observer.call({ driver: driverName, name: callName(name, redactor), node: address }, work),
+          log: (message) =>
+            log.debug({ operationId: held.operation.id, address, driver: driverName }, redactor.text(message)),
+          timed: async (name: unknown, work) =>
+            observer.call({ driver: driverName, name: callName(name, redactor), node: address }, work),
         }),
       );
       return await seenIn(held, driver, address, found);
     } catch (error) {
       if (error instanceof Unheard) throw error;
-      if (error instanceof TimeOver) return failed("TIMEOUT", `nothing came of the probe within ${parts.probeMs / 1000} s; look at the machine, and try again`, true);
+      if (error instanceof TimeOver)
+        return failed(
+          "TIMEOUT",
+          `nothing came of the probe within ${parts.probeMs / 1000} s; look at the machine, and try again`,
+          true,
+        );
       return { failure: failureAt(address, failureOf(error, redactor)) };
     }
   }
 
   /** Checks what a driver has found: it is not ours, so it is not trusted. */
-  async function seenIn({ operation, redactor }: Held, driver: AnyDriver, address: string, found: unknown): Promise<Seen> {
-    const junk = (what: string): Seen => ({ failure: failureAt(address, failureOf(new Error(`driver "${driver.name}" answers ${what}`), redactor)) });
-    if (typeof found !== "object" || found === null || !("settings" in found) || typeof found.settings !== "object" || found.settings === null) return junk("a probe without settings");
+  async function seenIn(
+    { operation, redactor }: Held,
+    driver: AnyDriver,
+    address: string,
+    found: unknown,
+  ): Promise<Seen> {
+    const junk = (what: string): Seen => ({
+      failure: failureAt(address, failureOf(new Error(`driver "${driver.name}" answers ${what}`), redactor)),
+    });
+    if (
+      typeof found !== "object" ||
+      found === null ||
+      !("settings" in found) ||
+      typeof found.settings !== "object" ||
+      found.settings === null
+    )
+      return junk("a probe without settings");
     const told = "name" in found && typeof found.name === "string" ? nameFrom(redactor.text(found.name)) : "";
     const name = told === "" ? nameFrom(`${operation.options.discovery?.namePrefix ?? ""}${address}`) : told;
-    const { settings, secrets, controller, refusals } = await prepare(registry, { name, driver: driver.name, settings: found.settings }, []);
-    if (refusals.length > 0) return junk(`settings that it does not take itself: ${refusals.map(({ message }) => message).join(" ")}`);
+    const { settings, secrets, controller, refusals } = await prepare(
+      registry,
+      { name, driver: driver.name, settings: found.settings },
+      [],
+    );
+    if (refusals.length > 0)
+      return junk(`settings that it does not take itself: ${refusals.map(({ message }) => message).join(" ")}`);
     if (!isStorable([settings, secrets, controller])) return junk("settings with characters that cannot be stored");
     return { name, settings, secrets, controller };
   }
@@ -196,18 +247,35 @@ export function createProber(parts: ProberParts): Prober {
     }
   }
 
-  async function record(work: Work, { operation: { id }, driverName }: Held, { ordinal }: Address, seen: Seen): Promise<void> {
+  async function record(
+    work: Work,
+    { operation: { id }, driverName }: Held,
+    { ordinal }: Address,
+    seen: Seen,
+  ): Promise<void> {
     const { tx } = work;
     if (!("failure" in seen) && seen.controller !== null) await lockController(tx, driverName, seen.controller);
     if (!(await lockQueuedDiscovery(tx, id, ordinal))) return;
     if ("failure" in seen) return endDiscovery(tx, id, ordinal, { state: "FAILED", failure: seen.failure });
     const { name, settings, secrets, controller } = seen;
-    const known = controller === null ? await nodeWithSettings(tx, driverName, settings[driverName] ?? {}) : await nodeWithController(tx, driverName, controller);
+    const known =
+      controller === null
+        ? await nodeWithSettings(tx, driverName, settings[driverName] ?? {})
+        : await nodeWithController(tx, driverName, controller);
     if (known !== null) return endDiscovery(tx, id, ordinal, { state: "KNOWN", nodeId: known });
     const [operation] = await operationsByIds(tx, [id]);
     if (!operation) throw new Error(`Discovery ${id} is gone.`);
     const { project, clusterId, actor, reason, options } = operation;
-    const node = { name: await freeName(tx, name), project, driver: driverName, settings, secrets, labels: options.discovery?.labels ?? {}, clusterId, controller };
+    const node = {
+      name: await freeName(tx, name),
+      project,
+      driver: driverName,
+      settings,
+      secrets,
+      labels: options.discovery?.labels ?? {},
+      clusterId,
+      controller,
+    };
     const nodeId = await enroll(work, node, { actor, reason, operationId: id });
     await endDiscovery(tx, id, ordinal, { state: "REGISTERED", nodeId });
   }
@@ -242,7 +310,10 @@ function canDiscover(driver: AnyDriver): driver is AnyDriver & { readonly discov
   return driver.discover !== undefined;
 }
 
-function failureAt(address: string, { code, reason, retryable }: { readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean }): Failure {
+function failureAt(
+  address: string,
+  { code, reason, retryable }: { readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean },
+): Failure {
   const message = reason.includes(address) ? sentence(reason) : `${address}: ${sentence(reason)}`;
   return { code, message, step: null, nodeId: null, nodeName: null, at: new Date().toISOString(), retryable };
 }

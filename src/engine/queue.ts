@@ -182,8 +182,15 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   try {
     await boss.start();
     // Retried without end: only the engine decides that a run has failed.
-    const kept = { retryLimit: 1_000_000, retryDelay: 1, deleteAfterSeconds: 600, retentionSeconds: 10 * 365 * 86_400, expireInSeconds: 86_000 };
-    for (const queue of QUEUES) await boss.createQueue(queue, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
+    const kept = {
+      retryLimit: 1_000_000,
+      retryDelay: 1,
+      deleteAfterSeconds: 600,
+      retentionSeconds: 10 * 365 * 86_400,
+      expireInSeconds: 86_000,
+    };
+    for (const queue of QUEUES)
+      await boss.createQueue(queue, { policy: "standard", heartbeatSeconds: HEARTBEAT_SECONDS, ...kept });
     await makeIndexes(boss);
   } catch (error) {
     await boss.stop({ graceful: false }).catch(() => {});
@@ -191,7 +198,8 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   }
 
   const db = (tx: Tx) => ({ db: { executeSql: (text: string, values?: unknown[]) => runStatement(tx, text, values) } });
-  const execute = async (text: string, values: readonly unknown[]): Promise<readonly unknown[]> => ((await boss.getDb().executeSql(text, [...values])) as { readonly rows: readonly unknown[] }).rows;
+  const execute = async (text: string, values: readonly unknown[]): Promise<readonly unknown[]> =>
+    ((await boss.getDb().executeSql(text, [...values])) as { readonly rows: readonly unknown[] }).rows;
   const active = new Map<string, Lease & { readonly done: Promise<void> }>();
   const leases = createLeases({ execute, held: () => [...active.values()] });
   let handlers: QueueHandlers | undefined;
@@ -207,7 +215,8 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     const { runId = "", operationId = "", what = "STOP", setAt = Number.POSITIVE_INFINITY } = job.data;
     if (queue === RUNS) return handlers?.run(runId, job);
     if (queue === TIMERS) await handlers?.timer({ operationId, what, setAt });
-    else if (!(await handlers?.discover(operationId))) return void (await boss.fail(queue, job, { message: "handed back" }));
+    else if (!(await handlers?.discover(operationId)))
+      return void (await boss.fail(queue, job, { message: "handed back" }));
     await boss.complete(queue, job);
   }
 
@@ -221,7 +230,9 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
         log.error({ err: error, runId, operationId }, "a job failed and is tried again");
         await boss.fail(queue, job, { message: String(error) });
       })
-      .catch((error: unknown) => log.error({ err: error, runId }, "a failed job could not be handed back; its lease will run out"))
+      .catch((error: unknown) =>
+        log.error({ err: error, runId }, "a failed job could not be handed back; its lease will run out"),
+      )
       .finally(() => {
         // It may have been fetched again meanwhile, its lease having run out.
         if (active.get(job.id) === entry) active.delete(job.id);
@@ -293,11 +304,20 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
 
   /** Stores jobs for those of the keys that have none. */
   async function restoreIn(queue: string, keys: readonly string[], dataOf: (key: string) => JobData): Promise<number> {
-    const { rows } = await boss.getDb().executeSql("select singleton_key from pgboss.job where name = $1 and singleton_key = any($2) and state <= 'active'", [queue, keys]);
+    const { rows } = await boss
+      .getDb()
+      .executeSql(
+        "select singleton_key from pgboss.job where name = $1 and singleton_key = any($2) and state <= 'active'",
+        [queue, keys],
+      );
     const held = new Set((rows as { singleton_key: string }[]).map(({ singleton_key: key }) => key));
     const lost = keys.filter((key) => !held.has(key));
     if (lost.length === 0) return 0;
-    await boss.insert(queue, lost.map((key) => ({ data: dataOf(key), singletonKey: key })), { returnId: false });
+    await boss.insert(
+      queue,
+      lost.map((key) => ({ data: dataOf(key), singletonKey: key })),
+      { returnId: false },
+    );
     poke();
     return lost.length;
   }
@@ -307,7 +327,12 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     const { rows } = await runStatement(work.tx, BRING_FORWARD, [RUNS, runIds, PRIORITY[why]]);
     const woken = new Set(rows.map(({ runId }) => runId));
     const without = runIds.filter((runId) => !woken.has(runId));
-    if (without.length > 0) await boss.insert(RUNS, without.map((runId) => ({ data: { runId }, singletonKey: runId, priority: PRIORITY[why] })), { ...db(work.tx), returnId: false });
+    if (without.length > 0)
+      await boss.insert(
+        RUNS,
+        without.map((runId) => ({ data: { runId }, singletonKey: runId, priority: PRIORITY[why] })),
+        { ...db(work.tx), returnId: false },
+      );
     if (why === "ending") pokeIn(work, 0, true);
   }
 
@@ -327,7 +352,9 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       poke();
     }, AFTER_RING_MS);
   });
-  const chores = options.supervises ? [chore("the queue's housekeeping failed", SUPERVISE_SECONDS * 1000, supervise)] : [];
+  const chores = options.supervises
+    ? [chore("the queue's housekeeping failed", SUPERVISE_SECONDS * 1000, supervise)]
+    : [];
   const rest = () => {
     stopping = true;
     poke();
@@ -341,11 +368,24 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     },
     async enqueue(work, runIds) {
       if (runIds.length === 0) return;
-      await boss.insert(RUNS, runIds.map((runId) => ({ data: { runId }, singletonKey: runId })), { ...db(work.tx), returnId: false });
+      await boss.insert(
+        RUNS,
+        runIds.map((runId) => ({ data: { runId }, singletonKey: runId })),
+        { ...db(work.tx), returnId: false },
+      );
     },
     async park(work, parked) {
       if (parked.length === 0) return;
-      await boss.insert(RUNS, parked.map(({ runId, seconds }) => ({ data: { runId }, singletonKey: runId, priority: PRIORITY.begun, startAfter: String(seconds) })), { ...db(work.tx), returnId: false });
+      await boss.insert(
+        RUNS,
+        parked.map(({ runId, seconds }) => ({
+          data: { runId },
+          singletonKey: runId,
+          priority: PRIORITY.begun,
+          startAfter: String(seconds),
+        })),
+        { ...db(work.tx), returnId: false },
+      );
       for (const { seconds } of parked) pokeIn(work, seconds);
     },
     async end(work, jobs) {
@@ -374,8 +414,14 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     held: (jobId) => active.get(jobId)?.job,
     async timer(work, { operationId, what }, seconds) {
       // As precise as a wish's moment, which it is compared with.
-      const { rows: [row] } = await runStatement(work.tx, "select (extract(epoch from now()::timestamptz(3)) * 1000)::float8 as now");
-      await boss.send(TIMERS, { operationId, what, setAt: Number(row?.["now"]) }, { startAfter: String(seconds), ...db(work.tx) });
+      const {
+        rows: [row],
+      } = await runStatement(work.tx, "select (extract(epoch from now()::timestamptz(3)) * 1000)::float8 as now");
+      await boss.send(
+        TIMERS,
+        { operationId, what, setAt: Number(row?.["now"]) },
+        { startAfter: String(seconds), ...db(work.tx) },
+      );
       pokeIn(work, seconds, true);
     },
     async enqueueDiscovery(work, operationId) {
@@ -397,10 +443,14 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
         handedBack = true;
         const held = [...active.values()];
         await letGo();
-        await answeredWithin(END_MS, handBack(held)).catch((error: unknown) => log.warn({ err: error }, "what is running could not be handed back; its lease will run out"));
+        await answeredWithin(END_MS, handBack(held)).catch((error: unknown) =>
+          log.warn({ err: error }, "what is running could not be handed back; its lease will run out"),
+        );
       }
       for (const one of chores) one.stop();
-      await answeredWithin(END_MS, boss.stop({ graceful: false })).catch((error: unknown) => log.warn({ err: error }, "the queue was not left in order"));
+      await answeredWithin(END_MS, boss.stop({ graceful: false })).catch((error: unknown) =>
+        log.warn({ err: error }, "the queue was not left in order"),
+      );
       return ended;
     },
   };

@@ -19,21 +19,28 @@ export interface Recovery {
   close(): void;
 }
 
-export function startRecovery(parts: { readonly database: Database; readonly queue: Queue; readonly log: Log }): Recovery {
+export function startRecovery(parts: {
+  readonly database: Database;
+  readonly queue: Queue;
+  readonly log: Log;
+}): Recovery {
   const { database, queue, log } = parts;
   const sweep = async () => {
     let restored = 0;
-    for (let after: string | null = null, more = true; more; ) {
+    for (let after: string | null = null, more = true; more;) {
       const found: string[] = await neglectedRuns(database.reader, { seconds: NEGLECTED_SECONDS, after, limit: PAGE });
       restored += await queue.restore(found);
       after = found.at(-1) ?? after;
       more = found.length === PAGE;
     }
     if (restored > 0) log.warn({ runs: restored }, "runs without a job were given one");
-    const discoveries = await queue.restoreDiscoveries(await unfinishedDiscoveries(database.reader, NEGLECTED_SECONDS, PAGE));
+    const discoveries = await queue.restoreDiscoveries(
+      await unfinishedDiscoveries(database.reader, NEGLECTED_SECONDS, PAGE),
+    );
     if (discoveries > 0) log.warn({ discoveries }, "discoveries without a job were given one");
   };
-  const attempt = () => void sweep().catch((error: unknown) => log.warn({ err: error }, "the search for lost runs failed; it is repeated"));
+  const attempt = () =>
+    void sweep().catch((error: unknown) => log.warn({ err: error }, "the search for lost runs failed; it is repeated"));
   attempt();
   const timer = setInterval(attempt, EVERY_MS);
   return { close: () => clearInterval(timer) };

@@ -16,7 +16,8 @@ export function createRedactor(secrets: readonly string[]): Redactor {
   const json = (value: StoredJson): StoredJson => {
     if (typeof value === "string") return text(value);
     if (Array.isArray(value)) return value.map(json);
-    if (value !== null && typeof value === "object") return Object.fromEntries(Object.entries(value).map(([key, member]) => [text(key), json(member)]));
+    if (value !== null && typeof value === "object")
+      return Object.fromEntries(Object.entries(value).map(([key, member]) => [text(key), json(member)]));
     return value;
   };
   return { text, json };
@@ -40,6 +41,7 @@ function storableText(text: string): string {
 export function isStorable(value: StoredJson): boolean {
   if (typeof value === "string") return storableText(value) === value;
   if (Array.isArray(value)) return value.every(isStorable);
-  if (value !== null && typeof value === "object") return Object.entries(value).every(([key, member]) => storableText(key) === key && isStorable(member));
+  if (value !== null && typeof value === "object")
+    return Object.entries(value).every(([key, member]) => storableText(key) === key && isStorable(member));
   return true;
 }

@@ -6,7 +6,11 @@ const AGAIN_MS = 1_000;
 const ANSWER_MS = 4_000;
 
 /** Does work every so often; sooner when it failed, which is told. */
-export function repeated(everyMs: number, work: () => Promise<void>, onFailure: (error: unknown) => void): { stop(): void } {
+export function repeated(
+  everyMs: number,
+  work: () => Promise<void>,
+  onFailure: (error: unknown) => void,
+): { stop(): void } {
   let stopped = false;
   let timer: NodeJS.Timeout | undefined;
   const next = (afterMs: number) => {

@@ -14,7 +14,12 @@ export const WAIT_STEP = "wait";
 export const HOLD_STEP = "hold";
 
 /** Name of the reserved step for each power action. */
-export const POWER_STEPS: Readonly<Record<PowerAction, string>> = { ON: "power_on", OFF: "power_off", SOFT_OFF: "soft_power_off", REBOOT: "reboot" };
+export const POWER_STEPS: Readonly<Record<PowerAction, string>> = {
+  ON: "power_on",
+  OFF: "power_off",
+  SOFT_OFF: "soft_power_off",
+  REBOOT: "reboot",
+};
 
 export const POWER_TITLES: Readonly<Record<PowerAction, string>> = {
   ON: "Power on",
@@ -28,7 +33,13 @@ export const SOFT_OFF_TIMEOUT = 600;
 
 /** What one argument may be. Each is a JSON Schema of its own. */
 type ArgumentRule =
-  | { readonly type: "number"; readonly minimum: number; readonly maximum: number; readonly default?: number; readonly description: string }
+  | {
+      readonly type: "number";
+      readonly minimum: number;
+      readonly maximum: number;
+      readonly default?: number;
+      readonly description: string;
+    }
   | { readonly type: "string"; readonly maxLength: number; readonly description: string };
 
 export interface ReservedStep {
@@ -42,11 +53,23 @@ export interface ReservedStep {
 }
 
 const SOFT_OFF_ARGS: ReservedStep["args"] = {
-  timeoutSeconds: { type: "number", minimum: 1, maximum: 86_400, default: SOFT_OFF_TIMEOUT, description: "How long the system may take to shut down before the power is cut." },
+  timeoutSeconds: {
+    type: "number",
+    minimum: 1,
+    maximum: 86_400,
+    default: SOFT_OFF_TIMEOUT,
+    description: "How long the system may take to shut down before the power is cut.",
+  },
 };
 
 export const RESERVED_STEPS: readonly ReservedStep[] = [
-  ...(Object.keys(POWER_STEPS) as PowerAction[]).map((action): ReservedStep => ({ interface: "power", name: POWER_STEPS[action], title: POWER_TITLES[action], args: action === "SOFT_OFF" ? SOFT_OFF_ARGS : {}, required: [] })),
+  ...(Object.keys(POWER_STEPS) as PowerAction[]).map((action): ReservedStep => ({
+    interface: "power",
+    name: POWER_STEPS[action],
+    title: POWER_TITLES[action],
+    args: action === "SOFT_OFF" ? SOFT_OFF_ARGS : {},
+    required: [],
+  })),
   {
     interface: ENGINE_INTERFACE,
     name: WAIT_STEP,
@@ -92,11 +115,19 @@ export function reservedStep(choice: Pick<StepChoice, "interface" | "name">): Re
 
 /** JSON Schema of what a reserved step takes. */
 export function reservedArgsSchema({ args, required }: ReservedStep): JsonObject {
-  return { $schema: "https://json-schema.org/draft/2020-12/schema", type: "object", properties: args, required, additionalProperties: false };
+  return {
+    $schema: "https://json-schema.org/draft/2020-12/schema",
+    type: "object",
+    properties: args,
+    required,
+    additionalProperties: false,
+  };
 }
 
 /** What is wrong with a reserved step, each flaw with its place in the choice. */
-export function reservedFlaws(choice: StepChoice): readonly { readonly at: readonly string[]; readonly what: string }[] {
+export function reservedFlaws(
+  choice: StepChoice,
+): readonly { readonly at: readonly string[]; readonly what: string }[] {
   const step = reservedStep(choice);
   if (!step) {
     const known = RESERVED_STEPS.filter((one) => one.interface === choice.interface).map(({ name }) => name);
@@ -105,8 +136,15 @@ export function reservedFlaws(choice: StepChoice): readonly { readonly at: reado
   const taken = Object.keys(step.args);
   const surplus = Object.keys(choice.args).filter((key) => !taken.includes(key));
   return [
-    ...surplus.map((key) => ({ at: ["args", key], what: `it takes no ${key}; it takes ${taken.join(", ") || "no arguments"}.` })),
-    ...Object.entries(step.args).flatMap(([key, rule]) => (fits(rule, choice.args[key], step.required.includes(key)) ? [] : [{ at: ["args", key], what: `${key} is ${wording(rule)}.` }])),
+    ...surplus.map((key) => ({
+      at: ["args", key],
+      what: `it takes no ${key}; it takes ${taken.join(", ") || "no arguments"}.`,
+    })),
+    ...Object.entries(step.args).flatMap(([key, rule]) =>
+      fits(rule, choice.args[key], step.required.includes(key))
+        ? []
+        : [{ at: ["args", key], what: `${key} is ${wording(rule)}.` }],
+    ),
   ];
 }
 
@@ -117,5 +155,7 @@ function fits(rule: ArgumentRule, value: unknown, isRequired: boolean): boolean 
 }
 
 function wording(rule: ArgumentRule): string {
-  return rule.type === "string" ? `a text of at most ${rule.maxLength} characters` : `a number from ${rule.minimum} to ${rule.maximum}`;
+  return rule.type === "string"
+    ? `a text of at most ${rule.maxLength} characters`
+    : `a number from ${rule.minimum} to ${rule.maximum}`;
 }

@@ -25,7 +25,8 @@ import type { SelectedWork, WorkSelector } from "./work.ts";
 
 /** How much of what was done a restart keeps. */
 export const RESTART_FROM = {
-  STAGE: "The stage reached is kept: an installed operating system is not installed again. Everything of the unfinished stage is run again.",
+  STAGE:
+    "The stage reached is kept: an installed operating system is not installed again. Everything of the unfinished stage is run again.",
   UNFINISHED_STEP: "Steps that succeeded stay done.",
   BEGINNING: "Everything is run again that can be, from the state that the node is in.",
 } as const;
@@ -62,23 +63,53 @@ async function prepareRestart(reader: Reader, request: RestartRequest) {
   if (!operation) {
     const busy = passedOver.flatMap(({ refusal }) => (refusal?.code === "BUSY" ? [refusal] : []));
     if (busy.length > 0) return { refusals: busy, results: passedOver };
-    return { refusals: [{ code: "NOTHING_TO_RESTART", message: "Nothing is stopped, failed or aborted there that could be restarted.", path: ["input", "work"] } satisfies Refusal], results: passedOver };
+    return {
+      refusals: [
+        {
+          code: "NOTHING_TO_RESTART",
+          message: "Nothing is stopped, failed or aborted there that could be restarted.",
+          path: ["input", "work"],
+        } satisfies Refusal,
+      ],
+      results: passedOver,
+    };
   }
   // What one was asked for must not be done to the nodes of another.
-  const asked = new Set(operations.map(({ kind, options, variables, onFailure }) => hashOf({ kind, options, variables, onFailure: request.onFailure ?? onFailure })));
+  const asked = new Set(
+    operations.map(({ kind, options, variables, onFailure }) =>
+      hashOf({ kind, options, variables, onFailure: request.onFailure ?? onFailure }),
+    ),
+  );
   if (asked.size > 1) {
     const which = listed(operations.map(({ id, kind }) => `${kind} ${id}`));
-    return { refusals: [{ code: "INVALID_INPUT", message: `These nodes were left by different requests (${which}): not of one kind, or with other options, variables or another failure policy; restart them by operation.`, path: ["input", "work"] } satisfies Refusal], results: passedOver };
+    return {
+      refusals: [
+        {
+          code: "INVALID_INPUT",
+          message: `These nodes were left by different requests (${which}): not of one kind, or with other options, variables or another failure policy; restart them by operation.`,
+          path: ["input", "work"],
+        } satisfies Refusal,
+      ],
+      results: passedOver,
+    };
   }
   const plans = await plansByHashes(reader, [...new Set(taken.map(({ run }) => run.planHash))]);
-  const succeeded = await succeededSteps(reader, taken.map(({ run }) => run.id));
+  const succeeded = await succeededSteps(
+    reader,
+    taken.map(({ run }) => run.id),
+  );
   const earlier = new Map(
     taken.flatMap(({ node, run }): [string, EarlierWork][] => {
       const plan = plans.get(run.planHash);
       if (!plan) return [];
       const from = isUndone(run) ? "BEGINNING" : (request.from ?? "STAGE");
       const poweredOff = node.powerState === "OFF" || run.leftAs?.power === "OFF";
-      return [[node.id, { run, plan, ...keptOf(from, plan, succeeded.get(run.id) ?? new Set(), { stage: node.stage, poweredOff }) }]];
+      return [
+        [
+          node.id,
+          { run, plan, ...keptOf(from, plan, succeeded.get(run.id) ?? new Set(), { stage: node.stage, poweredOff }) },
+        ],
+      ];
     }),
   );
   return {
@@ -97,7 +128,11 @@ async function prepareRestart(reader: Reader, request: RestartRequest) {
 async function whatIsLeft(reader: Reader, { nodes: asked, operationId }: SelectedWork) {
   const nodeIds = asked.map(({ nodeId }) => nodeId);
   const newest = new Map((await newestWork(reader, nodeIds, operationId)).map((run) => [run.nodeId, run]));
-  const undone = new Set((await cleanedUpNodes(reader, [...new Set([...newest.values()].map((run) => run.operationId))])).map((run) => `${run.operationId} ${run.nodeId}`));
+  const undone = new Set(
+    (await cleanedUpNodes(reader, [...new Set([...newest.values()].map((run) => run.operationId))])).map(
+      (run) => `${run.operationId} ${run.nodeId}`,
+    ),
+  );
   const isUndone = (run: RunRow) => undone.has(`${run.operationId} ${run.nodeId}`);
   // Those of an operation that was named may have been deleted since.
   const nodes = new Map((await nodesByIds(reader, nodeIds)).map((node) => [node.id, node]));
@@ -106,15 +141,39 @@ async function whatIsLeft(reader: Reader, { nodes: asked, operationId }: Selecte
   for (const { ref, nodeId } of asked) {
     const run = newest.get(nodeId);
     const node = nodes.get(nodeId);
-    if (run && node && (RESTARTABLE.has(run.state) || isUndone(run)) && (operationId === null || run.operationId === operationId)) taken.push({ ref, node, run });
-    else passedOver.push({ ref, nodeId, runId: null, accepted: false, refusal: refusalOf(ref, nodeId, node, run), plan: null });
+    if (
+      run &&
+      node &&
+      (RESTARTABLE.has(run.state) || isUndone(run)) &&
+      (operationId === null || run.operationId === operationId)
+    )
+      taken.push({ ref, node, run });
+    else
+      passedOver.push({
+        ref,
+        nodeId,
+        runId: null,
+        accepted: false,
+        refusal: refusalOf(ref, nodeId, node, run),
+        plan: null,
+      });
   }
   return { taken, passedOver, isUndone };
 }
 
 function refusalOf(ref: string, nodeId: string, node: NodeRow | undefined, run: RunRow | undefined): Refusal {
-  if (run && run.finishedAt === null) return { code: "BUSY", message: `Node ${ref} is at work in operation ${run.operationId}; stop it, or wait for its end, before you restart it.`, nodeId, operationId: run.operationId };
-  return { code: "NOTHING_TO_RESTART", message: `Node ${ref} has nothing to restart: ${whyNothing(node, run)}.`, nodeId };
+  if (run && run.finishedAt === null)
+    return {
+      code: "BUSY",
+      message: `Node ${ref} is at work in operation ${run.operationId}; stop it, or wait for its end, before you restart it.`,
+      nodeId,
+      operationId: run.operationId,
+    };
+  return {
+    code: "NOTHING_TO_RESTART",
+    message: `Node ${ref} has nothing to restart: ${whyNothing(node, run)}.`,
+    nodeId,
+  };
 }
 
 function whyNothing(node: NodeRow | undefined, run: RunRow | undefined): string {
@@ -124,7 +183,12 @@ function whyNothing(node: NodeRow | undefined, run: RunRow | undefined): string 
 }
 
 /** From which leg a restart goes, and which steps it keeps. */
-function keptOf(from: RestartFrom, plan: Plan, succeeded: ReadonlySet<number>, { stage, poweredOff }: { readonly stage: Stage; readonly poweredOff: boolean }): Pick<EarlierWork, "firstLeg" | "done"> {
+function keptOf(
+  from: RestartFrom,
+  plan: Plan,
+  succeeded: ReadonlySet<number>,
+  { stage, poweredOff }: { readonly stage: Stage; readonly poweredOff: boolean },
+): Pick<EarlierWork, "firstLeg" | "done"> {
   const isDone = (index: number) => succeeded.has(index) || plan.steps[index]?.kept === true;
   if (from === "BEGINNING") return { firstLeg: 0, done: new Set() };
   const deploy = plan.legs.findIndex(({ phase }) => phase === "deploy");
@@ -137,7 +201,7 @@ function keptOf(from: RestartFrom, plan: Plan, succeeded: ReadonlySet<number>, {
     const holds = (step: PlannedStep, index: number) =>
       isDone(index) &&
       !(lostPower && isReservedPower(step)) &&
-      (step.phase !== "deploy" || (provisioned < 0 || (stage !== "NONE" && (!poweredOff || index <= provisioned))));
+      (step.phase !== "deploy" || provisioned < 0 || (stage !== "NONE" && (!poweredOff || index <= provisioned)));
     const unfinished = plan.steps.find((step, index) => !holds(step, index));
     return { firstLeg: unfinished?.leg ?? Math.max(0, plan.legs.length - 1), done: keysWhere(plan, holds) };
   }

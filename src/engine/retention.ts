@@ -20,13 +20,17 @@ export interface Retention {
 }
 
 /** `days`: more than 0. */
-export function startRetention(parts: { readonly database: Database; readonly log: Log; readonly days: number }): Retention {
+export function startRetention(parts: {
+  readonly database: Database;
+  readonly log: Log;
+  readonly days: number;
+}): Retention {
   const { database, log, days } = parts;
   let isClosed = false;
 
   async function sweep(): Promise<void> {
     let forgotten = 0;
-    for (let more = true; more && !isClosed; ) {
+    for (let more = true; more && !isClosed;) {
       const deleted = await database.transaction((tx) => deleteOldTransitions(tx, days, BATCH));
       forgotten += deleted;
       more = deleted === BATCH;
@@ -37,7 +41,11 @@ export function startRetention(parts: { readonly database: Database; readonly lo
 
   let sweeping = Promise.resolve();
   const attempt = () => {
-    sweeping = sweeping.then(sweep).catch((error: unknown) => log.warn({ err: error }, "old transitions could not be deleted; it is tried again in an hour"));
+    sweeping = sweeping
+      .then(sweep)
+      .catch((error: unknown) =>
+        log.warn({ err: error }, "old transitions could not be deleted; it is tried again in an hour"),
+      );
   };
   attempt();
   const timer = setInterval(attempt, EVERY_MS);

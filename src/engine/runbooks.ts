@@ -6,7 +6,12 @@ import { randomUUID } from "node:crypto";
 import { Refused } from "../errors.ts";
 import type { Refusal } from "../errors.ts";
 import { violatedConstraint } from "../store/database.ts";
-import { deleteRunbook as removeRunbook, insertRunbook, lockRunbook, updateRunbook as changeRunbook } from "../store/runbooks.ts";
+import {
+  deleteRunbook as removeRunbook,
+  insertRunbook,
+  lockRunbook,
+  updateRunbook as changeRunbook,
+} from "../store/runbooks.ts";
 import type { RunbookRow } from "../store/runbooks.ts";
 import type { StepChoice } from "../store/records.ts";
 import { differing } from "./edits.ts";
@@ -60,7 +65,11 @@ export async function updateRunbook(transact: Transact, name: string, change: Ru
   );
 }
 
-export async function deleteRunbook(transact: Transact, name: string, ifRevision: number | undefined): Promise<RunbookEdited> {
+export async function deleteRunbook(
+  transact: Transact,
+  name: string,
+  ifRevision: number | undefined,
+): Promise<RunbookEdited> {
   return guarded({}, () =>
     transact(async (work) => {
       const runbook = await lockKnown(work, name, ifRevision);
@@ -78,7 +87,12 @@ async function guarded(given: RunbookChange, change: () => Promise<RunbookEdited
   } catch (error) {
     if (error instanceof Refused) return { runbookId: null, refusals: error.refusals };
     if (violatedConstraint(error)?.startsWith("runbooks_name")) {
-      return { runbookId: null, refusals: [{ code: "INVALID_INPUT", message: `A runbook ${given.name} exists already.`, path: ["input", "name"] }] };
+      return {
+        runbookId: null,
+        refusals: [
+          { code: "INVALID_INPUT", message: `A runbook ${given.name} exists already.`, path: ["input", "name"] },
+        ],
+      };
     }
     throw error;
   }
@@ -88,23 +102,51 @@ function flawsOf({ name, description, steps }: RunbookChange): Refusal[] {
   const isLong = (description?.length ?? 0) > DESCRIPTION_LENGTH_MAX;
   return [
     ...(name === undefined ? [] : nameFlaw(name, ["input", "name"])),
-    ...(isLong ? [{ code: "INVALID_INPUT", message: `A description has at most ${DESCRIPTION_LENGTH_MAX} characters.`, path: ["input", "description"] } as const] : []),
-    ...(steps ? [...lengthFlaws(steps, ["input", "steps"]), ...steps.flatMap((step, index) => stepFlaws(step, ["input", "steps", String(index)]))] : []),
+    ...(isLong
+      ? [
+          {
+            code: "INVALID_INPUT",
+            message: `A description has at most ${DESCRIPTION_LENGTH_MAX} characters.`,
+            path: ["input", "description"],
+          } as const,
+        ]
+      : []),
+    ...(steps
+      ? [
+          ...lengthFlaws(steps, ["input", "steps"]),
+          ...steps.flatMap((step, index) => stepFlaws(step, ["input", "steps", String(index)])),
+        ]
+      : []),
   ];
 }
 
 function stepFlaws(step: StepChoice, path: readonly string[]): Refusal[] {
   if (!STEP_NAME.test(step.name)) {
-    return [{ code: "INVALID_INPUT", message: `The name ${JSON.stringify(step.name)} is no name of a step: lower-case letters, digits and underscores, beginning with a letter.`, path: [...path, "name"] }];
+    return [
+      {
+        code: "INVALID_INPUT",
+        message: `The name ${JSON.stringify(step.name)} is no name of a step: lower-case letters, digits and underscores, beginning with a letter.`,
+        path: [...path, "name"],
+      },
+    ];
   }
   return formFlaws(step, path, `Step ${stepLabel(step)}`);
 }
 
 async function lockKnown(work: Work, name: string, ifRevision: number | undefined): Promise<RunbookRow> {
   const runbook = await lockRunbook(work.tx, name);
-  if (!runbook) throw new Refused([{ code: "NOT_FOUND", message: `There is no runbook ${name}.`, missing: [name], path: ["input", "runbook"] }]);
+  if (!runbook)
+    throw new Refused([
+      { code: "NOT_FOUND", message: `There is no runbook ${name}.`, missing: [name], path: ["input", "runbook"] },
+    ]);
   if (ifRevision !== undefined && ifRevision !== runbook.revision) {
-    throw new Refused([{ code: "STALE_REVISION", message: `Runbook ${name} is at revision ${runbook.revision}, not ${ifRevision}; read it again and repeat the change.`, path: ["input", "ifRevision"] }]);
+    throw new Refused([
+      {
+        code: "STALE_REVISION",
+        message: `Runbook ${name} is at revision ${runbook.revision}, not ${ifRevision}; read it again and repeat the change.`,
+        path: ["input", "ifRevision"],
+      },
+    ]);
   }
   return runbook;
 }

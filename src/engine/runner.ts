@@ -93,7 +93,12 @@ export function createRunner(parts: RunnerParts): Runner {
   let awayToldAt = Number.NEGATIVE_INFINITY;
   let draining = false;
   let released = false;
-  const boundary: BoundaryParts = { queue, nudge: parts.nudge, abortGraceMs: parts.abortGraceMs, isDraining: () => draining };
+  const boundary: BoundaryParts = {
+    queue,
+    nudge: parts.nudge,
+    abortGraceMs: parts.abortGraceMs,
+    isDraining: () => draining,
+  };
   const claims = {
     ...boundary,
     registry,
@@ -104,7 +109,11 @@ export function createRunner(parts: RunnerParts): Runner {
     },
   };
 
-  async function judge<Verdict>(runId: string, judged: Judge<ClaimReads, Verdict>, reads = false): Promise<Verdict | null> {
+  async function judge<Verdict>(
+    runId: string,
+    judged: Judge<ClaimReads, Verdict>,
+    reads = false,
+  ): Promise<Verdict | null> {
     if (released) throw new Fenced();
     return together.judge(runId, judged, { reads });
   }
@@ -133,7 +142,11 @@ export function createRunner(parts: RunnerParts): Runner {
    * Has something written about a run that this process holds, and with it what its step said last. While the database is
    * away both are kept in memory and offered again: an outage fails no operation.
    */
-  async function persist<Verdict>(held: Held, said: StepLog | null, note: (ledger: Ledger, held: Held) => Promise<Verdict> | Verdict): Promise<Verdict | null> {
+  async function persist<Verdict>(
+    held: Held,
+    said: StepLog | null,
+    note: (ledger: Ledger, held: Held) => Promise<Verdict> | Verdict,
+  ): Promise<Verdict | null> {
     await said?.end();
     try {
       for (;;) {
@@ -176,7 +189,14 @@ export function createRunner(parts: RunnerParts): Runner {
   // ---- one stretch
 
   /** `leftMs`: how long the step may yet take; this process's clock may be wrong, so the stored deadline says nothing here. */
-  function requestOf(held: Held, step: PlannedStep, attempt: AttemptRow, generation: number, leftMs: number, said: StepLog): StepBasis {
+  function requestOf(
+    held: Held,
+    step: PlannedStep,
+    attempt: AttemptRow,
+    generation: number,
+    leftMs: number,
+    said: StepLog,
+  ): StepBasis {
     return {
       machine: { ...held.machine, node: held.node },
       step,
@@ -194,7 +214,11 @@ export function createRunner(parts: RunnerParts): Runner {
     };
   }
 
-  const confirmed = ({ run, fence, job }: Held) => confirming({ queue, fenceOf: async (id) => (await wishesOf(database.reader, [id]))[0]?.fence, isReleased: () => released }, { runId: run.id, fence, job });
+  const confirmed = ({ run, fence, job }: Held) =>
+    confirming(
+      { queue, fenceOf: async (id) => (await wishesOf(database.reader, [id]))[0]?.fence, isReleased: () => released },
+      { runId: run.id, fence, job },
+    );
 
   async function stretch(runId: string, job: HeldJob): Promise<void> {
     let next = await claimRun(runId, job);
@@ -205,7 +229,12 @@ export function createRunner(parts: RunnerParts): Runner {
         const { step, generation, leftMs } = current;
         const { cut, abandon } = hold(held, step);
         const said = stepLog(held, current.attempt);
-        const outcome = await performStep({ ...requestOf(held, step, current.attempt, generation, leftMs, said), abort: cut.signal, abandon: abandon.signal, graceMs: parts.abortGraceMs });
+        const outcome = await performStep({
+          ...requestOf(held, step, current.attempt, generation, leftMs, said),
+          abort: cut.signal,
+          abandon: abandon.signal,
+          graceMs: parts.abortGraceMs,
+        });
         if (outcome.kind === "lost") {
           // Where nobody else has claimed the run meanwhile, it is claimed anew, as after a crash.
           await confirmed(held)();
@@ -216,8 +245,17 @@ export function createRunner(parts: RunnerParts): Runner {
         const step = attempt && held.plan.steps[attempt.step];
         // A step that may still be at work, though it must not be cut, is not undone under its own hands.
         const said = attempt && stepLog(held, attempt);
-        const request = attempt && said && step && !(current.ignoredSignal && step.interruptible !== "ALWAYS") ? requestOf(held, step, attempt, held.run.generation, parts.tearDownMs, said) : null;
-        const left = await tearDownMachine(parts, { held, attempt, request, power: current.power, confirm: confirmed(held) });
+        const request =
+          attempt && said && step && !(current.ignoredSignal && step.interruptible !== "ALWAYS")
+            ? requestOf(held, step, attempt, held.run.generation, parts.tearDownMs, said)
+            : null;
+        const left = await tearDownMachine(parts, {
+          held,
+          attempt,
+          request,
+          power: current.power,
+          confirm: confirmed(held),
+        });
         next = await persist(held, said, (ledger, now) => settleAbort(boundary, ledger, now, current, left));
       }
     }
@@ -226,7 +264,13 @@ export function createRunner(parts: RunnerParts): Runner {
   /** Notes that this process is inside a step, so that an abort finds it. */
   function hold(held: Held, step: PlannedStep): Holding {
     const { done } = holdings.get(held.run.id) ?? { done: Promise.resolve() };
-    const holding = { fence: held.fence, cut: new AbortController(), abandon: new AbortController(), done, interruptible: step.interruptible };
+    const holding = {
+      fence: held.fence,
+      cut: new AbortController(),
+      abandon: new AbortController(),
+      done,
+      interruptible: step.interruptible,
+    };
     if (released) holding.abandon.abort();
     holdings.set(held.run.id, holding);
     return holding;
@@ -237,13 +281,15 @@ export function createRunner(parts: RunnerParts): Runner {
     for (const { id, wish, fence, overdue } of await wishesOf(database.reader, ids)) {
       const holding = holdings.get(id);
       if (!holding || holding.interruptible === null) continue;
-      if (fence > holding.fence || (wish === "ABORT" && holding.interruptible === "ALWAYS")) holding.cut.abort(new Error("The step was aborted."));
+      if (fence > holding.fence || (wish === "ABORT" && holding.interruptible === "ALWAYS"))
+        holding.cut.abort(new Error("The step was aborted."));
       else if (overdue) holding.abandon.abort();
     }
   }
 
   let soon: NodeJS.Timeout | undefined;
-  const look = () => void lookForWishes().catch((error: unknown) => log.warn({ err: error }, "wishes could not be read"));
+  const look = () =>
+    void lookForWishes().catch((error: unknown) => log.warn({ err: error }, "wishes could not be read"));
   const poll = setInterval(look, WISH_POLL_MS);
   const unring = parts.bell.onRing(() => {
     soon ??= setTimeout(() => {
@@ -265,7 +311,13 @@ export function createRunner(parts: RunnerParts): Runner {
           await parts.transact((work) => queue.end(work, [job]));
         })
         .finally(() => holdings.delete(runId));
-      holdings.set(runId, { fence: 0, cut: new AbortController(), abandon: new AbortController(), done: done.catch(() => {}), interruptible: null });
+      holdings.set(runId, {
+        fence: 0,
+        cut: new AbortController(),
+        abandon: new AbortController(),
+        done: done.catch(() => {}),
+        interruptible: null,
+      });
       await done;
     },
     checkWishes: look,

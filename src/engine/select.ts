@@ -25,7 +25,11 @@ export interface Selection {
 const EMPTY = "An empty list names no nodes; name at least one.";
 
 /** The nodes selected, or the refusals that name every one that does not exist. */
-export async function selectNodes(reader: Reader, selector: NodeSelector, path: readonly string[] = ["input", "nodes"]): Promise<Selection | { readonly refusals: readonly Refusal[] }> {
+export async function selectNodes(
+  reader: Reader,
+  selector: NodeSelector,
+  path: readonly string[] = ["input", "nodes"],
+): Promise<Selection | { readonly refusals: readonly Refusal[] }> {
   if ("filter" in selector) {
     const found = await nodeKeys(reader, selector.filter);
     if (found.length === 0) return refused("NOT_FOUND", "No node matches the filter.", [...path, "filter"]);
@@ -35,7 +39,8 @@ export async function selectNodes(reader: Reader, selector: NodeSelector, path: 
     const clusterId = await findCluster(reader, selector.cluster);
     if (clusterId === null) return unknownCluster(selector.cluster, [...path, "cluster"]);
     const found = await nodeKeys(reader, { clusterId });
-    if (found.length === 0) return refused("INVALID_INPUT", "The cluster has no nodes; add some with updateCluster.", [...path, "cluster"]);
+    if (found.length === 0)
+      return refused("INVALID_INPUT", "The cluster has no nodes; add some with updateCluster.", [...path, "cluster"]);
     return { nodes: found.map(({ id, name }) => ({ ref: name, nodeId: id })), clusterId };
   }
   const byId = "ids" in selector;
@@ -46,7 +51,16 @@ export async function selectNodes(reader: Reader, selector: NodeSelector, path: 
   const idOf = new Map(rows.map((row) => [byId ? row.id : row.name, row.id]));
   const missing = refs.filter((ref) => !idOf.has(ref));
   if (missing.length > 0) {
-    return { refusals: [{ code: "NOT_FOUND", message: `There ${missing.length === 1 ? "is no node" : "are no nodes"} ${listed(missing)}.`, path: [...path, field], missing }] };
+    return {
+      refusals: [
+        {
+          code: "NOT_FOUND",
+          message: `There ${missing.length === 1 ? "is no node" : "are no nodes"} ${listed(missing)}.`,
+          path: [...path, field],
+          missing,
+        },
+      ],
+    };
   }
   return { nodes: refs.map((ref) => ({ ref, nodeId: idOf.get(ref) ?? "" })), clusterId: null };
 }
@@ -62,7 +76,11 @@ export function unknownCluster(ref: ClusterRef, path: readonly string[]): { read
   return { refusals: [{ code: "NOT_FOUND", message: `There is no cluster ${asked}.`, path, missing: [asked] }] };
 }
 
-function refused(code: Refusal["code"], message: string, path: readonly string[]): { readonly refusals: readonly Refusal[] } {
+function refused(
+  code: Refusal["code"],
+  message: string,
+  path: readonly string[],
+): { readonly refusals: readonly Refusal[] } {
   return { refusals: [{ code, message, path }] };
 }
 

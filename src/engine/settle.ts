@@ -14,7 +14,14 @@ import { insertRuns } from "../store/new-runs.ts";
 import type { NewRun } from "../store/new-runs.ts";
 import { lockNodes } from "../store/nodes.ts";
 import type { NodeRow } from "../store/nodes.ts";
-import { finalCounts, finishOperation, hasUnfinishedRun, lockOperation, noteFirstFailure, wishOperation } from "../store/operations.ts";
+import {
+  finalCounts,
+  finishOperation,
+  hasUnfinishedRun,
+  lockOperation,
+  noteFirstFailure,
+  wishOperation,
+} from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import type { Failure } from "../store/records.ts";
 import { storePlans } from "../store/plans.ts";
@@ -52,13 +59,29 @@ export async function settleEnds(work: Work, parts: SettleParts, ends: readonly 
   if (ends.length === 0) return;
   work.afterCommit(parts.nudge);
   work.afterCommit(() => {
-    for (const { run, state } of ends) parts.observer.runEnded({ operationId: run.operationId, runId: run.id, node: run.nodeName, purpose: run.purpose, startedAt: run.startedAt }, state);
+    for (const { run, state } of ends)
+      parts.observer.runEnded(
+        {
+          operationId: run.operationId,
+          runId: run.id,
+          node: run.nodeName,
+          purpose: run.purpose,
+          startedAt: run.startedAt,
+        },
+        state,
+      );
   });
   const byOperation = Map.groupBy(ends, ({ run }) => run.operationId);
-  for (const operationId of [...byOperation.keys()].toSorted()) await settleOperation(work, parts, operationId, byOperation.get(operationId) ?? []);
+  for (const operationId of [...byOperation.keys()].toSorted())
+    await settleOperation(work, parts, operationId, byOperation.get(operationId) ?? []);
 }
 
-async function settleOperation(work: Work, parts: SettleParts, operationId: string, ends: readonly RunEnd[]): Promise<void> {
+async function settleOperation(
+  work: Work,
+  parts: SettleParts,
+  operationId: string,
+  ends: readonly RunEnd[],
+): Promise<void> {
   let operation = await lockOperation(work.tx, operationId);
   for (const { run, state, failure } of ends) {
     if (!operation) throw new Error(`Run ${run.id} has no operation.`);
@@ -77,7 +100,11 @@ async function applyFailurePolicy(work: Work, parts: SettleParts, operation: Ope
       await wishOperation(work.tx, operation.id, { wish: "STOP", wishBy: ENGINE, wishReason: null });
       await stopQueued(work, operation.id);
       // Nothing else would: they wait for somebody, or for a place, and the clean-up waits for them.
-      await parts.queue.wakeMany(work, (await endedByStop(work.tx, await parkedRuns(work.tx, operation.id))).map(({ id }) => id), "ending");
+      await parts.queue.wakeMany(
+        work,
+        (await endedByStop(work.tx, await parkedRuns(work.tx, operation.id))).map(({ id }) => id),
+        "ending",
+      );
       return;
     case "CLEAN_UP_FAILED":
       await startCleanUps(work, parts, operation, [run]);
@@ -104,7 +131,11 @@ async function giveTurn(work: Work, parts: SettleParts, operation: OperationRow 
 /** Runs that have not had their turn end where they are: their nodes were never touched. */
 async function stopQueued(work: Work, operationId: string): Promise<void> {
   const queued = await lockQueuedRuns(work.tx, operationId);
-  await finishRuns(work.tx, queued.map(({ id }) => id), "STOPPED");
+  await finishRuns(
+    work.tx,
+    queued.map(({ id }) => id),
+    "STOPPED",
+  );
 }
 
 /** Gives the operation its final state when no run is unfinished; first, where the policy says so, cleans up. */
@@ -121,7 +152,9 @@ export async function finishWhenDone(work: Work, parts: SettleParts, operationId
   }
   const state = outcome(counts, { wish: operation.wish, cleanedUpAll });
   await finishOperation(work.tx, operationId, state);
-  work.afterCommit(() => parts.observer.operationEnded({ operationId, kind: operation.kind, state, createdAt: operation.createdAt }));
+  work.afterCommit(() =>
+    parts.observer.operationEnded({ operationId, kind: operation.kind, state, createdAt: operation.createdAt }),
+  );
 }
 
 function isDeaf(run: RunRow | undefined): boolean {
@@ -133,11 +166,35 @@ function isDeaf(run: RunRow | undefined): boolean {
  * none, those that other work has had in hand after this operation (what is on them is no longer of its making), and those
  * that were deaf to their abort: a step may still be at work there.
  */
-async function startCleanUps(work: Work, parts: SettleParts, operation: OperationRow, of: readonly RunRow[]): Promise<number> {
-  const nodes = await lockNodes(work.tx, of.map(({ nodeId }) => nodeId));
-  const busy = new Set((await busyNodes(work.tx, nodes.map(({ id }) => id))).map(({ nodeId }) => nodeId));
-  const newest = new Map((await newestWork(work.tx, nodes.map(({ id }) => id), null)).map((run) => [run.nodeId, run.operationId]));
-  const isLeftOut = ({ id, isProtected }: NodeRow) => isProtected || busy.has(id) || newest.get(id) !== operation.id || isDeaf(byNode.get(id));
+async function startCleanUps(
+  work: Work,
+  parts: SettleParts,
+  operation: OperationRow,
+  of: readonly RunRow[],
+): Promise<number> {
+  const nodes = await lockNodes(
+    work.tx,
+    of.map(({ nodeId }) => nodeId),
+  );
+  const busy = new Set(
+    (
+      await busyNodes(
+        work.tx,
+        nodes.map(({ id }) => id),
+      )
+    ).map(({ nodeId }) => nodeId),
+  );
+  const newest = new Map(
+    (
+      await newestWork(
+        work.tx,
+        nodes.map(({ id }) => id),
+        null,
+      )
+    ).map((run) => [run.nodeId, run.operationId]),
+  );
+  const isLeftOut = ({ id, isProtected }: NodeRow) =>
+    isProtected || busy.has(id) || newest.get(id) !== operation.id || isDeaf(byNode.get(id));
   const byNode = new Map(of.map((run) => [run.nodeId, run]));
   const { policy } = await readSite(work.tx);
   const beginnings: (Beginning & { readonly node: NodeRow })[] = [];
@@ -146,10 +203,19 @@ async function startCleanUps(work: Work, parts: SettleParts, operation: Operatio
     const route = way && node.retiredReason !== null ? outOfService(way, node.state) : way;
     const composed = parts.registry.compose(node);
     if (!route || "problem" in composed) continue;
-    const planned = await planSteps({ nodeName: node.name, route, composition: composed.composition, policy, automaticCleaning: cleansAutomatically(policy, node) });
+    const planned = await planSteps({
+      nodeName: node.name,
+      route,
+      composition: composed.composition,
+      policy,
+      automaticCleaning: cleansAutomatically(policy, node),
+    });
     if ("plan" in planned) beginnings.push({ runId: randomUUID(), node, plan: planned.plan, target: route.target });
   }
-  const hashes = await storePlans(work.tx, beginnings.map(({ plan }) => plan));
+  const hashes = await storePlans(
+    work.tx,
+    beginnings.map(({ plan }) => plan),
+  );
   const rows = beginnings.map(({ runId, node, plan, target }, index): NewRun => {
     const run = byNode.get(node.id);
     return {
@@ -172,7 +238,13 @@ async function startCleanUps(work: Work, parts: SettleParts, operation: Operatio
     };
   });
   await insertRuns(work.tx, rows);
-  await beginRuns(work, parts.queue, { id: operation.id, reason: CLEAN_UP_REASON }, ENGINE, beginnings.filter((_, index) => rows[index]?.state === "RUNNING"));
+  await beginRuns(
+    work,
+    parts.queue,
+    { id: operation.id, reason: CLEAN_UP_REASON },
+    ENGINE,
+    beginnings.filter((_, index) => rows[index]?.state === "RUNNING"),
+  );
   work.afterCommit(parts.nudge);
   return beginnings.length;
 }

@@ -16,7 +16,13 @@ export function sizeFlaws(what: string, value: unknown, path: readonly string[],
   const bytes = jsonBytes(value);
   if (bytes <= JSON_BYTES_MAX || bytes <= jsonBytes(before)) return [];
   const [given, max] = [bytes, JSON_BYTES_MAX].map((count) => count.toLocaleString("en"));
-  return [{ code: "INVALID_INPUT", message: `${what} would take ${given} bytes as JSON, and at most ${max} are stored; keep what is so large where the steps can fetch it, and store its address.`, path }];
+  return [
+    {
+      code: "INVALID_INPUT",
+      message: `${what} would take ${given} bytes as JSON, and at most ${max} are stored; keep what is so large where the steps can fetch it, and store its address.`,
+      path,
+    },
+  ];
 }
 
 /** Characters of a reason: it is stored with each run and each transition that it is given for. */
@@ -25,7 +31,13 @@ export const REASON_LENGTH_MAX = 1_000;
 /** What is wrong with the reason of a request, if it has one. */
 export function reasonFlaws(reason: string | undefined): Refusal[] {
   if (reason === undefined || reason.length <= REASON_LENGTH_MAX) return [];
-  return [{ code: "INVALID_INPUT", message: `A reason has at most ${REASON_LENGTH_MAX} characters.`, path: ["input", "reason"] }];
+  return [
+    {
+      code: "INVALID_INPUT",
+      message: `A reason has at most ${REASON_LENGTH_MAX} characters.`,
+      path: ["input", "reason"],
+    },
+  ];
 }
 
 function jsonBytes(value: unknown): number {

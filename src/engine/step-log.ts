@@ -107,7 +107,12 @@ export function createStepLog({ log, write }: StepLogParts, attempt: AttemptRow)
     full ||= fitting.length < count;
     const rows = fitting.map(({ at, text }, index) => ({ ...place, sequence: known.newest + index + 1, at, text }));
     ledger.addLines(rows);
-    let after: LogShare = { newest: known.newest + rows.length, lines: known.lines + rows.length, bytes: known.bytes + sizeOf(fitting), last: rows.at(-1) ?? known.last };
+    let after: LogShare = {
+      newest: known.newest + rows.length,
+      lines: known.lines + rows.length,
+      bytes: known.bytes + sizeOf(fitting),
+      last: rows.at(-1) ?? known.last,
+    };
     const untold = dropped + count - fitting.length;
     if (isLast && untold > 0) after = await tellDropped(ledger, after, notice, untold);
     ledger.afterCommit(() => {
@@ -131,7 +136,12 @@ export function createStepLog({ log, write }: StepLogParts, attempt: AttemptRow)
     }
     const sequence = known.newest + 1;
     ledger.addLines([{ ...place, sequence, at: new Date(), text }]);
-    return { newest: sequence, lines: known.lines + 1, bytes: known.bytes + Buffer.byteLength(text), last: { sequence, text } };
+    return {
+      newest: sequence,
+      lines: known.lines + 1,
+      bytes: known.bytes + Buffer.byteLength(text),
+      last: { sequence, text },
+    };
   }
 
   return {

@@ -4,7 +4,17 @@
  */
 import { messageOf } from "../errors.ts";
 import type { ErrorCode } from "../errors.ts";
-import type { BootDevice, Call, Driver, DriverError, NodePower, PowerAction, PowerState, StepCall, StepResult } from "../drivers/driver.ts";
+import type {
+  BootDevice,
+  Call,
+  Driver,
+  DriverError,
+  NodePower,
+  PowerAction,
+  PowerState,
+  StepCall,
+  StepResult,
+} from "../drivers/driver.ts";
 import { Deadline, leftUntil, whenOver } from "../drivers/deadline.ts";
 import { confirmedBy } from "../drivers/isolation/confirm.ts";
 import { validated } from "../drivers/issues.ts";
@@ -24,9 +34,26 @@ import { ENGINE_INTERFACE, POWER_STEPS, isReserved, isReservedWait } from "./res
 
 export type StepOutcome =
   /** `toVerify`: the step has a verify part, which is still to come. */
-  | { readonly kind: "done"; readonly output: StoredJson; readonly toVerify: boolean; readonly powerState: PowerState | null }
-  | { readonly kind: "wait"; readonly seconds: number; readonly onCallback: boolean; readonly memo: StoredJson; readonly powerState: PowerState | null }
-  | { readonly kind: "failed"; readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean; readonly powerState: PowerState | null }
+  | {
+      readonly kind: "done";
+      readonly output: StoredJson;
+      readonly toVerify: boolean;
+      readonly powerState: PowerState | null;
+    }
+  | {
+      readonly kind: "wait";
+      readonly seconds: number;
+      readonly onCallback: boolean;
+      readonly memo: StoredJson;
+      readonly powerState: PowerState | null;
+    }
+  | {
+      readonly kind: "failed";
+      readonly code: ErrorCode;
+      readonly reason: string;
+      readonly retryable: boolean;
+      readonly powerState: PowerState | null;
+    }
   | { readonly kind: "aborted"; readonly ignoredSignal: boolean; readonly powerState: PowerState | null };
 
 /** Of a step whose process gave it up because this one was paused for as long as a lease lasts: whoever holds the run next finds out what became of it. */
@@ -45,7 +72,12 @@ export interface Machine {
 }
 
 /** Opens a node for driving, or says in a sentence why it cannot be. */
-export async function openMachine(registry: Registry, node: NodeRow, secrets: Secrets, observer: Observer = NOBODY): Promise<Machine | { readonly problem: string }> {
+export async function openMachine(
+  registry: Registry,
+  node: NodeRow,
+  secrets: Secrets,
+  observer: Observer = NOBODY,
+): Promise<Machine | { readonly problem: string }> {
   const composed = registry.compose(node);
   if ("problem" in composed) return composed;
   const settings = new Map<string, unknown>();
@@ -53,7 +85,10 @@ export async function openMachine(registry: Registry, node: NodeRow, secrets: Se
   for (const driver of composed.composition.drivers) {
     const full = { ...node.settings[driver.name], ...secrets[driver.name] };
     const result = await validated(driver.settings, full);
-    if (result.issues) return { problem: `its settings for driver "${driver.name}" do not fit that driver: ${reasonOf(result.issues.map(({ message }) => message).join("; "), redactor)}.` };
+    if (result.issues)
+      return {
+        problem: `its settings for driver "${driver.name}" do not fit that driver: ${reasonOf(result.issues.map(({ message }) => message).join("; "), redactor)}.`,
+      };
     settings.set(driver.name, result.value);
   }
   return {
@@ -121,10 +156,18 @@ async function performed(request: StepRequest): Promise<StepOutcome | StepLost> 
   const end = new AbortController();
   const signal = AbortSignal.any([abort, end.signal]);
   const work = (async (): Promise<StepOutcome | StepLost> => {
-    const outcome = outcomeOf(await confirmedBy(request.confirm, () => enter(request, signal, power)), machine.redactor, power);
-    return outcome.kind === "done" ? { ...outcome, toVerify: request.part === "RUN" && declaredStep(request)?.step.verify !== undefined } : outcome;
-  })().catch(
-    (error: unknown): StepOutcome | StepLost => (error instanceof Unheard ? { kind: "lost", reason: error.message } : { ...failureOf(error, machine.redactor), powerState: power.state }),
+    const outcome = outcomeOf(
+      await confirmedBy(request.confirm, () => enter(request, signal, power)),
+      machine.redactor,
+      power,
+    );
+    return outcome.kind === "done"
+      ? { ...outcome, toVerify: request.part === "RUN" && declaredStep(request)?.step.verify !== undefined }
+      : outcome;
+  })().catch((error: unknown): StepOutcome | StepLost =>
+    error instanceof Unheard
+      ? { kind: "lost", reason: error.message }
+      : { ...failureOf(error, machine.redactor), powerState: power.state },
   );
   const timers: NodeJS.Timeout[] = [];
   /** The outcome of a step that has been told to end: when it has, or has been given the time to. Until then nothing else may begin on the machine. */
@@ -137,10 +180,19 @@ async function performed(request: StepRequest): Promise<StepOutcome | StepLost> 
   const calm = whenOver(request.deadline, () => {
     end.abort(new Error("The step's time is over."));
     const reason = `${step.interface}.${step.name} did not end within ${step.timeoutSeconds} s`;
-    over.resolve(ending((ignoredSignal) => ({ kind: "failed", code: "TIMEOUT", reason: ignoredSignal ? `${reason} and may still be at work` : reason, retryable: true, powerState: power.state })));
+    over.resolve(
+      ending((ignoredSignal) => ({
+        kind: "failed",
+        code: "TIMEOUT",
+        reason: ignoredSignal ? `${reason} and may still be at work` : reason,
+        retryable: true,
+        powerState: power.state,
+      })),
+    );
   });
   const cut = new Promise<StepOutcome>((give) => {
-    const onAbort = () => give(ending((ignoredSignal) => ({ kind: "aborted", ignoredSignal, powerState: power.state })));
+    const onAbort = () =>
+      give(ending((ignoredSignal) => ({ kind: "aborted", ignoredSignal, powerState: power.state })));
     if (abort.aborted) onAbort();
     else abort.addEventListener("abort", onAbort, { once: true });
   });
@@ -150,7 +202,11 @@ async function performed(request: StepRequest): Promise<StepOutcome | StepLost> 
     else request.abandon.addEventListener("abort", leave, { once: true });
   });
   // What a step answers that has been told to end counts no more. Its driver may have seen before us that its time is over.
-  const ended = work.then((outcome) => (signal.aborted || (outcome.kind === "failed" && leftUntil(request.deadline) <= 0) ? new Promise<never>(() => {}) : outcome));
+  const ended = work.then((outcome) =>
+    signal.aborted || (outcome.kind === "failed" && leftUntil(request.deadline) <= 0)
+      ? new Promise<never>(() => {})
+      : outcome,
+  );
   // And what it has begun and left, a change of power say, is not to go on beside what comes next.
   void ended.then(() => end.abort(new Error("The step has ended.")));
   try {
@@ -202,14 +258,19 @@ async function enterPower(request: StepRequest, signal: AbortSignal, nodePower: 
 async function softPowerOff(request: StepRequest, signal: AbortSignal, nodePower: NodePower): Promise<StepResult> {
   const { machine, step, deadline, said, log, about } = request;
   const seconds = step.args["timeoutSeconds"];
-  const until = typeof seconds === "number" ? new Deadline(leftUntil(deadline) - (step.timeoutSeconds - seconds) * 1000) : deadline;
+  const until =
+    typeof seconds === "number" ? new Deadline(leftUntil(deadline) - (step.timeoutSeconds - seconds) * 1000) : deadline;
   let forced = false;
   try {
-    await within(until, signal, (patience) => powerOf({ ...request, deadline: until }, patience, { state: null }).set("SOFT_OFF"));
+    await within(until, signal, (patience) =>
+      powerOf({ ...request, deadline: until }, patience, { state: null }).set("SOFT_OFF"),
+    );
   } catch (error) {
     if (signal.aborted || !(error instanceof TimeOver || isTimeout(error))) throw error;
     forced = (await nodePower.read()) !== "OFF";
-    const text = forced ? `Node ${machine.node.name} did not shut down in time; its power is cut.` : `Node ${machine.node.name} shut down at the last moment.`;
+    const text = forced
+      ? `Node ${machine.node.name} did not shut down in time; its power is cut.`
+      : `Node ${machine.node.name} shut down at the last moment.`;
     log.info({ ...about, node: machine.node.name }, text);
     said.line(text);
   }
@@ -223,12 +284,16 @@ export async function abortStep(request: StepBasis): Promise<void> {
   const declared = declaredStep(request);
   if (!declared?.step.abort) return;
   const { driver, step } = declared;
-  const undo = async (signal: AbortSignal) => step.abort?.(stepCall(request, driver, signal, powerOf(request, signal, { state: null })));
+  const undo = async (signal: AbortSignal) =>
+    step.abort?.(stepCall(request, driver, signal, powerOf(request, signal, { state: null })));
   await confirmedBy(request.confirm, () => within(request.deadline, new AbortController().signal, undo));
 }
 
 /** A step as its driver declares it; undefined for the engine's own steps, and for one that the driver no longer has. */
-function declaredStep({ machine, step }: Pick<StepRequest, "machine" | "step">): { readonly driver: AnyDriver; readonly step: AnyStep } | undefined {
+function declaredStep({
+  machine,
+  step,
+}: Pick<StepRequest, "machine" | "step">): { readonly driver: AnyDriver; readonly step: AnyStep } | undefined {
   if (isReserved(step) || step.phase === "verify" || step.phase === "power") return undefined;
   const driver = machine.composition.drivers.find(({ name }) => name === step.driver);
   const declared = driver && findStep(driver, step.phase, step.name);
@@ -236,7 +301,13 @@ function declaredStep({ machine, step }: Pick<StepRequest, "machine" | "step">):
 }
 
 /** Sets a node's power outside any step; bounded by `deadline`, and ended by `end`. Answers the state it is in then. */
-export async function setPower(machine: Machine, action: PowerAction, deadline: Date, log: Log, end = new AbortController().signal): Promise<PowerState> {
+export async function setPower(
+  machine: Machine,
+  action: PowerAction,
+  deadline: Date,
+  log: Log,
+  end = new AbortController().signal,
+): Promise<PowerState> {
   const power = { state: null as PowerState | null };
   await within(deadline, end, (signal) => powerOf({ machine, deadline, log }, signal, power).set(action));
   return power.state ?? "UNKNOWN";
@@ -255,12 +326,21 @@ export interface ReadingTime {
 const SHORT_OF_MS = 1_000;
 
 /** Reads a node's power outside any step; ended by `end`. NO_TURN: it had no place to be read in, or had it too late. */
-export async function readPower(machine: Machine, { deadline, all }: ReadingTime, end: AbortSignal, log: Log): Promise<PowerReading | "NO_TURN"> {
+export async function readPower(
+  machine: Machine,
+  { deadline, all }: ReadingTime,
+  end: AbortSignal,
+  log: Log,
+): Promise<PowerReading | "NO_TURN"> {
   const patience = new AbortController();
   const calm = whenOver(all, () => patience.abort(new TimeOver("there was no time left")));
   const lane = machine.node.powerProblem === null ? "READING" : "TROUBLED";
   try {
-    return { state: await within(deadline, AbortSignal.any([end, patience.signal]), (signal) => inLane(lane, () => powerOf({ machine, deadline, log }, signal, { state: null }).read())) };
+    return {
+      state: await within(deadline, AbortSignal.any([end, patience.signal]), (signal) =>
+        inLane(lane, () => powerOf({ machine, deadline, log }, signal, { state: null }).read()),
+      ),
+    };
   } catch (error) {
     if (patience.signal.aborted && leftUntil(deadline) > SHORT_OF_MS) return "NO_TURN";
     if (error instanceof Unheard) return "NO_TURN";
@@ -278,7 +358,11 @@ export class TimeOver extends Error {
 }
 
 /** Makes a call that ends with `end`, or with a `TimeOver` at the deadline, whether or not the driver heeds its signal. */
-export async function within<T>(deadline: Date, end: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+export async function within<T>(
+  deadline: Date,
+  end: AbortSignal,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
   const clock = new AbortController();
   const calm = whenOver(deadline, () => clock.abort(new TimeOver("it did not answer in time")));
   const signal = AbortSignal.any([end, clock.signal]);
@@ -289,7 +373,9 @@ export async function within<T>(deadline: Date, end: AbortSignal, work: (signal:
   else signal.addEventListener("abort", leave, { once: true });
   try {
     // A driver that fails at the deadline may have seen before us that it has passed.
-    const done = work(signal).catch((error: unknown) => (leftUntil(deadline) > 0 ? Promise.reject(error) : over.promise));
+    const done = work(signal).catch((error: unknown) =>
+      leftUntil(deadline) > 0 ? Promise.reject(error) : over.promise,
+    );
     done.catch(() => {});
     return await Promise.race([done, over.promise]);
   } finally {
@@ -300,7 +386,8 @@ export async function within<T>(deadline: Date, end: AbortSignal, work: (signal:
 }
 
 /** `said`: within a step. */
-type CallBasis = Pick<StepRequest, "machine" | "deadline" | "log"> & Partial<Pick<StepRequest, "said" | "about" | "confirm">>;
+type CallBasis = Pick<StepRequest, "machine" | "deadline" | "log"> &
+  Partial<Pick<StepRequest, "said" | "about" | "confirm">>;
 
 function call(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<unknown> {
   const { machine, deadline, log, said, about } = basis;
@@ -324,7 +411,12 @@ export function callName(given: unknown, redactor: Redactor): string {
   return cutTo(redactor.text(String(given)), CALL_NAME_LENGTH_MAX);
 }
 
-function toldOf<T>({ node, observer = NOBODY }: Machine, driver: AnyDriver, name: string, work: () => Promise<T>): Promise<T> {
+function toldOf<T>(
+  { node, observer = NOBODY }: Machine,
+  driver: AnyDriver,
+  name: string,
+  work: () => Promise<T>,
+): Promise<T> {
   return observer.call({ driver: driver.name, name, node: node.name }, work);
 }
 
@@ -340,7 +432,10 @@ function stepCall(request: StepBasis, driver: AnyDriver, signal: AbortSignal, po
     power,
     progress(percent, message) {
       const bound = Math.round(Math.min(100, Math.max(0, Number.isFinite(percent) ? percent : 0)));
-      request.said.progress(bound, typeof message === "string" ? cutTo(request.machine.redactor.text(message), 1000) : null);
+      request.said.progress(
+        bound,
+        typeof message === "string" ? cutTo(request.machine.redactor.text(message), 1000) : null,
+      );
     },
   };
 }
@@ -354,7 +449,8 @@ function powerOf(basis: CallBasis, signal: AbortSignal, seen: { state: PowerStat
   };
   const read = async () => {
     const state: unknown = await told("power read", () => driver.power.read(given));
-    if (state !== "ON" && state !== "OFF" && state !== "UNKNOWN") throw new Error(`The driver read the power as ${JSON.stringify(state)}, which is no power state.`);
+    if (state !== "ON" && state !== "OFF" && state !== "UNKNOWN")
+      throw new Error(`The driver read the power as ${JSON.stringify(state)}, which is no power state.`);
     seen.state = state;
     return state;
   };
@@ -372,31 +468,48 @@ function powerOf(basis: CallBasis, signal: AbortSignal, seen: { state: PowerStat
     },
     async setBootDevice(device: BootDevice, options) {
       if (!driver.power.setBootDevice) throw new Error(`Driver "${driver.name}" cannot set the boot device.`);
-      await told("power boot device", async () => driver.power.setBootDevice?.(given, device, { persistent: options?.persistent ?? false }));
+      await told("power boot device", async () =>
+        driver.power.setBootDevice?.(given, device, { persistent: options?.persistent ?? false }),
+      );
     },
   };
 }
 
 /** Checks what a driver returned: it is not ours, so it is not trusted. */
 function outcomeOf(result: unknown, redactor: Redactor, power: { readonly state: PowerState | null }): StepOutcome {
-  const junk = (what: string): StepOutcome => ({ kind: "failed", code: "BACKEND_FAILED", reason: reasonOf(`The driver returned ${what}`, redactor), retryable: false, powerState: power.state });
+  const junk = (what: string): StepOutcome => ({
+    kind: "failed",
+    code: "BACKEND_FAILED",
+    reason: reasonOf(`The driver returned ${what}`, redactor),
+    retryable: false,
+    powerState: power.state,
+  });
   if (typeof result !== "object" || result === null) return junk(`${typeof result} in place of a result`);
   const given = result as Record<string, unknown>;
   switch (given["kind"]) {
     case "done": {
       const output = storable(given["output"]);
-      return output === undefined ? junk("an output that is no JSON or is too large") : { kind: "done", output: redactor.json(output), toVerify: false, powerState: power.state };
+      return output === undefined
+        ? junk("an output that is no JSON or is too large")
+        : { kind: "done", output: redactor.json(output), toVerify: false, powerState: power.state };
     }
     case "wait": {
       const seconds = given["seconds"] ?? (given["callback"] === true ? SILENCE_SECONDS : undefined);
       const memo = storable(given["memo"]);
       if (typeof seconds !== "number" || !(seconds >= 0)) return junk("a wait without seconds and without a call-back");
-      if (memo === undefined || !isStorable(memo)) return junk("a memo that is no JSON, is too large, or has characters that cannot be stored");
+      if (memo === undefined || !isStorable(memo))
+        return junk("a memo that is no JSON, is too large, or has characters that cannot be stored");
       return { kind: "wait", seconds, onCallback: given["callback"] === true, memo, powerState: power.state };
     }
     case "failed":
       if (typeof given["reason"] !== "string") return junk("a failure without a reason");
-      return { kind: "failed", code: "BACKEND_FAILED", reason: reasonOf(given["reason"], redactor), retryable: given["retryable"] === true, powerState: power.state };
+      return {
+        kind: "failed",
+        code: "BACKEND_FAILED",
+        reason: reasonOf(given["reason"], redactor),
+        retryable: given["retryable"] === true,
+        powerState: power.state,
+      };
     default:
       return junk(`a result of kind ${JSON.stringify(given["kind"])}`);
   }
@@ -421,10 +534,18 @@ function storable(value: unknown): StoredJson | undefined {
 }
 
 /** Why a driver threw, fit to be stored. */
-export function failureOf(error: unknown, redactor: Redactor): { readonly kind: "failed"; readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean } {
+export function failureOf(
+  error: unknown,
+  redactor: Redactor,
+): { readonly kind: "failed"; readonly code: ErrorCode; readonly reason: string; readonly retryable: boolean } {
   const reason = reasonOf(messageOf(error), redactor);
   if (!isDriverError(error)) return { kind: "failed", code: "BACKEND_FAILED", reason, retryable: false };
-  return { kind: "failed", code: isTimeout(error) || error.kind === "UNREACHABLE" ? "TIMEOUT" : "BACKEND_FAILED", reason, retryable: error.retryable };
+  return {
+    kind: "failed",
+    code: isTimeout(error) || error.kind === "UNREACHABLE" ? "TIMEOUT" : "BACKEND_FAILED",
+    reason,
+    retryable: error.retryable,
+  };
 }
 
 function isDriverError(error: unknown): error is DriverError {

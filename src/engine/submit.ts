@@ -127,14 +127,34 @@ const KEY_LENGTH_MAX = 200;
 export async function submitVerb(parts: SubmitParts, caller: Caller, request: VerbRequest): Promise<SubmitAnswer> {
   const select = (work: Work) => selectNodes(work.tx, request.nodes);
   const options = request.options ?? {};
-  return submit(parts, caller, request, { kind: request.kind, options, restartOf: null, earlierVariables: {}, inputHash: hashOf({ ...request, options, restartOf: null }), select, earlierOf: null });
+  return submit(parts, caller, request, {
+    kind: request.kind,
+    options,
+    restartOf: null,
+    earlierVariables: {},
+    inputHash: hashOf({ ...request, options, restartOf: null }),
+    select,
+    earlierOf: null,
+  });
 }
 
 /** A new operation for what an earlier one left undone. */
-export async function submitRestart(parts: SubmitParts, caller: Caller, request: PreparedRestart): Promise<SubmitAnswer> {
+export async function submitRestart(
+  parts: SubmitParts,
+  caller: Caller,
+  request: PreparedRestart,
+): Promise<SubmitAnswer> {
   const { kind, options, restartOf, earlierVariables, inputHash, earlier } = request;
   const select = () => Promise.resolve(request.selection);
-  return submit(parts, caller, request, { kind, options, restartOf, earlierVariables, inputHash, select, earlierOf: (node) => earlier.get(node.id) ?? null });
+  return submit(parts, caller, request, {
+    kind,
+    options,
+    restartOf,
+    earlierVariables,
+    inputHash,
+    select,
+    earlierOf: (node) => earlier.get(node.id) ?? null,
+  });
 }
 
 /** What is submitted on some terms: a verb, or what a restart takes up. */
@@ -150,8 +170,17 @@ interface Submission {
   readonly earlierOf: ((node: NodeRow) => EarlierWork | null) | null;
 }
 
-async function submit(parts: SubmitParts, caller: Caller, terms: RequestTerms, submission: Submission): Promise<SubmitAnswer> {
-  const flaws = [...flawsOf(terms), ...hostGroupFlaw(submission.options.hostGroup, ["input"]), ...(submission.restartOf === null ? choiceFlaws(submission.options) : [])];
+async function submit(
+  parts: SubmitParts,
+  caller: Caller,
+  terms: RequestTerms,
+  submission: Submission,
+): Promise<SubmitAnswer> {
+  const flaws = [
+    ...flawsOf(terms),
+    ...hostGroupFlaw(submission.options.hostGroup, ["input"]),
+    ...(submission.restartOf === null ? choiceFlaws(submission.options) : []),
+  ];
   if (flaws.length > 0) return refusedWhole(flaws);
   const admit = () => parts.transact((work) => admitAll(work, parts, caller, terms, submission));
   try {
@@ -163,48 +192,107 @@ async function submit(parts: SubmitParts, caller: Caller, terms: RequestTerms, s
   }
 }
 
-async function admitAll(work: Work, parts: SubmitParts, caller: Caller, terms: RequestTerms, given: Submission): Promise<SubmitAnswer> {
+async function admitAll(
+  work: Work,
+  parts: SubmitParts,
+  caller: Caller,
+  terms: RequestTerms,
+  given: Submission,
+): Promise<SubmitAnswer> {
   const isSameInput: IsSameInput = (keptHash) => keptHash === given.inputHash;
   const replay = await replayOf(work.tx, caller, terms, isSameInput);
   if (replay) return replay;
   const chosen = await withRunbookSteps(work.tx, given.options);
   const selection = await given.select(work);
-  if ("refusals" in chosen) return refusedWhole([...chosen.refusals, ...("refusals" in selection ? selection.refusals : [])]);
+  if ("refusals" in chosen)
+    return refusedWhole([...chosen.refusals, ...("refusals" in selection ? selection.refusals : [])]);
   if ("refusals" in selection) return refusedWhole(selection.refusals);
   const submission: Submission = { ...given, options: chosen.options };
   // A dry run may be asked for by whoever reads, so it keeps nobody from the nodes.
   const read = terms.dryRun ? nodesByIds : lockNodes;
-  const nodes = new Map((await read(work.tx, selection.nodes.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
+  const nodes = new Map(
+    (
+      await read(
+        work.tx,
+        selection.nodes.map(({ nodeId }) => nodeId),
+      )
+    ).map((node) => [node.id, node]),
+  );
   // Whoever held the nodes just now may have been the same request: without this look it would be told that it is BUSY.
   const replayAfterAll = await replayOf(work.tx, caller, terms, isSameInput);
   if (replayAfterAll) return replayAfterAll;
   const { policy } = await readSite(work.tx);
   const judged = await judgeAll(work.tx, parts.registry, policy, nodes, submission);
-  const answers = selection.nodes.map(({ ref, nodeId }) => answerTo(ref, nodeId, judged.get(nodeId) ?? { refusal: goneRefusal(ref) }));
+  const answers = selection.nodes.map(({ ref, nodeId }) =>
+    answerTo(ref, nodeId, judged.get(nodeId) ?? { refusal: goneRefusal(ref) }),
+  );
   const refusals = answers.flatMap(({ refusal, further = [] }) => (refusal ? [refusal, ...further] : []));
   const admitted = selection.nodes.flatMap(({ nodeId }): Admitted[] => {
     const node = nodes.get(nodeId);
     const verdict = judged.get(nodeId);
     return node && verdict && "plan" in verdict ? [{ node, ...verdict }] : [];
   });
-  const refuseAll = admitted.length === 0 || (refusals.length > 0 && (terms.acceptance ?? "ALL_OR_NOTHING") === "ALL_OR_NOTHING");
-  if (refuseAll) return { operationId: null, results: answers.map((answer) => ({ ...answer, accepted: false })), refusals, replayed: false };
+  const refuseAll =
+    admitted.length === 0 || (refusals.length > 0 && (terms.acceptance ?? "ALL_OR_NOTHING") === "ALL_OR_NOTHING");
+  if (refuseAll)
+    return {
+      operationId: null,
+      results: answers.map((answer) => ({ ...answer, accepted: false })),
+      refusals,
+      replayed: false,
+    };
   const planHash = await planHashOf(submission.kind, admitted);
   if (terms.planHash !== undefined && terms.planHash !== planHash) {
-    return refusedWhole([{ code: "STALE_REVISION", message: "What would be done is not what the plan said: a node, a driver or the site's policy has changed since, or the request is another one (other nodes, or another order). Look at the new plan, and send its planHash.", path: ["input", "planHash"] }]);
+    return refusedWhole([
+      {
+        code: "STALE_REVISION",
+        message:
+          "What would be done is not what the plan said: a node, a driver or the site's policy has changed since, or the request is another one (other nodes, or another order). Look at the new plan, and send its planHash.",
+        path: ["input", "planHash"],
+      },
+    ]);
   }
   const variables = overlayKeepingNulls(submission.earlierVariables, terms.variables);
-  const tooLarge = sizeFlaws("The variables together with those of the operation that is restarted", variables, ["input", "variables"], submission.earlierVariables);
+  const tooLarge = sizeFlaws(
+    "The variables together with those of the operation that is restarted",
+    variables,
+    ["input", "variables"],
+    submission.earlierVariables,
+  );
   if (tooLarge.length > 0) return refusedWhole(tooLarge);
   if (terms.dryRun) return { operationId: null, results: answers, refusals: [], replayed: false, planHash };
-  const { operationId, runIds } = await beginOperation(work, parts, caller, terms, submission, { clusterId: selection.clusterId, policy, admitted, variables });
+  const { operationId, runIds } = await beginOperation(work, parts, caller, terms, submission, {
+    clusterId: selection.clusterId,
+    policy,
+    admitted,
+    variables,
+  });
   const results = answers.map((answer) => ({ ...answer, runId: runIds.get(answer.nodeId ?? "") ?? null }));
   return { operationId, results, refusals: [], replayed: false, planHash };
 }
 
 function answerTo(ref: string, nodeId: string, verdict: Judged): NodeAnswer {
-  if ("plan" in verdict) return { ref, nodeId, runId: null, accepted: true, refusal: null, further: [], plan: verdict.plan, target: verdict.target };
-  return { ref, nodeId, runId: null, accepted: false, refusal: verdict.refusal, further: verdict.further ?? [], plan: null, target: null };
+  if ("plan" in verdict)
+    return {
+      ref,
+      nodeId,
+      runId: null,
+      accepted: true,
+      refusal: null,
+      further: [],
+      plan: verdict.plan,
+      target: verdict.target,
+    };
+  return {
+    ref,
+    nodeId,
+    runId: null,
+    accepted: false,
+    refusal: verdict.refusal,
+    further: verdict.further ?? [],
+    plan: null,
+    target: null,
+  };
 }
 
 /** What has been found of an admitted request. */
@@ -218,10 +306,20 @@ interface Findings {
 }
 
 /** Stores the operation with its runs, and begins those that have their turn. Answers the run of each node. */
-async function beginOperation(work: Work, parts: SubmitParts, caller: Caller, terms: RequestTerms, submission: Submission, { clusterId, policy, admitted, variables }: Findings) {
+async function beginOperation(
+  work: Work,
+  parts: SubmitParts,
+  caller: Caller,
+  terms: RequestTerms,
+  submission: Submission,
+  { clusterId, policy, admitted, variables }: Findings,
+) {
   const operationId = randomUUID();
   const waves = terms.waves ? resolveWaves(terms.waves, admitted.length) : null;
-  const clusterVariables = await variablesOfClusters(work.tx, admitted.map(({ node }) => node));
+  const clusterVariables = await variablesOfClusters(
+    work.tx,
+    admitted.map(({ node }) => node),
+  );
   await insertOperation(work.tx, {
     id: operationId,
     kind: submission.kind,
@@ -241,7 +339,10 @@ async function beginOperation(work: Work, parts: SubmitParts, caller: Caller, te
     variables,
     totalCount: admitted.length,
   });
-  const hashes = await storePlans(work.tx, admitted.map(({ plan }) => plan));
+  const hashes = await storePlans(
+    work.tx,
+    admitted.map(({ plan }) => plan),
+  );
   const waveOf = waves ? waveOfEach(waves.sizes) : [];
   const taken = admitted.map(({ node, plan, ...rest }, index) => {
     const wave = waveOf[index] ?? 0;
@@ -261,7 +362,11 @@ async function beginOperation(work: Work, parts: SubmitParts, caller: Caller, te
         controller: node.controller,
         wave,
         planHash: hashes[index] ?? "",
-        variables: overlay(clusterVariables.get(node.clusterId ?? ""), hostGroupOf(node, submission.options), variables),
+        variables: overlay(
+          clusterVariables.get(node.clusterId ?? ""),
+          hostGroupOf(node, submission.options),
+          variables,
+        ),
         position: nextPosition(plan, 0),
         target,
         movesState: plan.finish.length > 0 || plan.legs.some(({ enter }) => enter.length > 0),
@@ -293,7 +398,9 @@ async function planHashOf(kind: OperationKind, admitted: readonly Admitted[]): P
 /** Where some nodes may fail, a failed one does not undo the others unless that is asked for. */
 function onFailureOf(terms: RequestTerms, kind: OperationKind): FailurePolicy {
   const usual = defaultFailurePolicy(kind);
-  return terms.onFailure ?? (terms.waves?.maxFailures !== undefined && usual === "CLEAN_UP_ALL" ? "CLEAN_UP_FAILED" : usual);
+  return (
+    terms.onFailure ?? (terms.waves?.maxFailures !== undefined && usual === "CLEAN_UP_ALL" ? "CLEAN_UP_FAILED" : usual)
+  );
 }
 
 /** Drivers are told the node's host group, the one it is to get before the one it has. */
@@ -317,7 +424,13 @@ type Judged = Planned | { readonly refusal: Refusal; readonly further?: readonly
 const CHOOSING: Partial<Record<OperationKind, "clean" | "deploy">> = { CLEAN: "clean", DEPLOY: "deploy" };
 
 /** Judges and plans each node. Nodes with the same drivers on the same route share one plan, where a restart keeps the same of it. */
-async function judgeAll(tx: Tx, registry: Registry, policy: SitePolicy, nodes: ReadonlyMap<string, NodeRow>, submission: Submission): Promise<Map<string, Judged>> {
+async function judgeAll(
+  tx: Tx,
+  registry: Registry,
+  policy: SitePolicy,
+  nodes: ReadonlyMap<string, NodeRow>,
+  submission: Submission,
+): Promise<Map<string, Judged>> {
   const busy = new Map((await busyNodes(tx, [...nodes.keys()])).map((run) => [run.nodeId, run]));
   const planned = new Map<string, Plan>();
   const keeping = new Map<string, Plan>();
@@ -343,7 +456,14 @@ async function judgeAll(tx: Tx, registry: Registry, policy: SitePolicy, nodes: R
       composition: "composition" in composed ? composed.composition : NO_DRIVERS,
       policy,
       automaticCleaning,
-      chosen: phase && submission.options.steps ? { phase, steps: submission.options.steps, path: submission.restartOf === null ? choicePath(submission.options) : undefined } : undefined,
+      chosen:
+        phase && submission.options.steps
+          ? {
+              phase,
+              steps: submission.options.steps,
+              path: submission.restartOf === null ? choicePath(submission.options) : undefined,
+            }
+          : undefined,
       powerAction: submission.options.powerAction,
       softTimeoutSeconds: submission.options.softTimeoutSeconds,
     };
@@ -351,7 +471,10 @@ async function judgeAll(tx: Tx, registry: Registry, policy: SitePolicy, nodes: R
     const known = planned.get(key);
     const verdict = known ? { plan: known } : await planSteps(request);
     if ("refusals" in verdict) {
-      const [first = goneRefusal(node.name), ...further] = verdict.refusals.map((refusal) => ({ ...refusal, nodeId: node.id }));
+      const [first = goneRefusal(node.name), ...further] = verdict.refusals.map((refusal) => ({
+        ...refusal,
+        nodeId: node.id,
+      }));
       judged.set(node.id, { refusal: first, further });
       continue;
     }
@@ -383,16 +506,33 @@ export function factsOf(
     hasDisappeared: node.presence === "DISAPPEARED",
     busyWith: busy,
     driverProblem: "problem" in composed ? composed.problem : null,
-    can: { inspect: composition.inspect !== null, clean: composition.giver("clean") !== null, deploy: composition.giver("deploy") !== null },
+    can: {
+      inspect: composition.inspect !== null,
+      clean: composition.giver("clean") !== null,
+      deploy: composition.giver("deploy") !== null,
+    },
     inspectsWithoutReboot: composition.inspect?.withoutReboot ?? false,
     driver: node.driver,
   };
 }
 
-function routeFor(facts: NodeFacts, submission: Submission, earlier: EarlierWork | null): { readonly route: Route } | { readonly refusal: Refusal } {
-  const options = { ...(submission.options.until && { until: submission.options.until }), manualCleaning: submission.options.steps !== undefined, ...(submission.options.powerAction && { powerAction: submission.options.powerAction }) };
+function routeFor(
+  facts: NodeFacts,
+  submission: Submission,
+  earlier: EarlierWork | null,
+): { readonly route: Route } | { readonly refusal: Refusal } {
+  const options = {
+    ...(submission.options.until && { until: submission.options.until }),
+    manualCleaning: submission.options.steps !== undefined,
+    ...(submission.options.powerAction && { powerAction: submission.options.powerAction }),
+  };
   const request = { verb: submission.kind, options, force: submission.options.force ?? false };
-  const verdict = judge(facts, earlier ? { ...request, resumed: resumeRoute(earlier.plan, facts.state, earlier.firstLeg)?.route ?? null } : request);
+  const verdict = judge(
+    facts,
+    earlier
+      ? { ...request, resumed: resumeRoute(earlier.plan, facts.state, earlier.firstLeg)?.route ?? null }
+      : request,
+  );
   return verdict.admitted ? { route: verdict.route } : { refusal: verdict.refusal };
 }
 
@@ -404,13 +544,25 @@ function goneRefusal(ref: string): Refusal {
 export type IsSameInput = (keptHash: string | null) => boolean | Promise<boolean>;
 
 /** The earlier answer to the same key: replayed for the same input, refused for another. */
-export async function replayOf(reader: Reader, caller: Caller, terms: RequestTerms, isSameInput: IsSameInput): Promise<SubmitAnswer | null> {
+export async function replayOf(
+  reader: Reader,
+  caller: Caller,
+  terms: RequestTerms,
+  isSameInput: IsSameInput,
+): Promise<SubmitAnswer | null> {
   if (terms.idempotencyKey === undefined || terms.dryRun) return null;
   const operation = await operationByKey(reader, caller.actor, terms.idempotencyKey);
   if (!operation) return null;
   if (await isSameInput(operation.inputHash)) {
     const runs = await runsOfOperation(reader, operation.id, "WORK");
-    const results = runs.map(({ nodeName, nodeId, id }): NodeAnswer => ({ ref: nodeName, nodeId, runId: id, accepted: true, refusal: null, plan: null }));
+    const results = runs.map(({ nodeName, nodeId, id }): NodeAnswer => ({
+      ref: nodeName,
+      nodeId,
+      runId: id,
+      accepted: true,
+      refusal: null,
+      plan: null,
+    }));
     return { operationId: operation.id, results, refusals: [], replayed: true };
   }
   return refusedWhole([
@@ -425,12 +577,22 @@ export async function replayOf(reader: Reader, caller: Caller, terms: RequestTer
 
 export function flawsOf(terms: RequestTerms): Refusal[] {
   const flaws: Refusal[] = [];
-  const invalid = (field: string, message: string) => flaws.push({ code: "INVALID_INPUT", message, path: ["input", field] });
-  if (terms.maxParallel !== undefined && !(Number.isInteger(terms.maxParallel) && terms.maxParallel >= 1)) invalid("maxParallel", "maxParallel is a whole number of nodes, 1 or more; leave it out for no limit.");
-  if (terms.idempotencyKey !== undefined && (terms.idempotencyKey.length === 0 || terms.idempotencyKey.length > KEY_LENGTH_MAX)) invalid("idempotencyKey", `An idempotency key has 1 to ${KEY_LENGTH_MAX} characters.`);
+  const invalid = (field: string, message: string) =>
+    flaws.push({ code: "INVALID_INPUT", message, path: ["input", field] });
+  if (terms.maxParallel !== undefined && !(Number.isInteger(terms.maxParallel) && terms.maxParallel >= 1))
+    invalid("maxParallel", "maxParallel is a whole number of nodes, 1 or more; leave it out for no limit.");
+  if (
+    terms.idempotencyKey !== undefined &&
+    (terms.idempotencyKey.length === 0 || terms.idempotencyKey.length > KEY_LENGTH_MAX)
+  )
+    invalid("idempotencyKey", `An idempotency key has 1 to ${KEY_LENGTH_MAX} characters.`);
   flaws.push(...reasonFlaws(terms.reason));
   if (terms.waves) flaws.push(...waveFlaws(terms.waves));
-  if (terms.waves?.maxFailures !== undefined && terms.onFailure === "CLEAN_UP_ALL") invalid("onFailure", "CLEAN_UP_ALL ends everything with the first failure, so waves with maxFailures take CLEAN_UP_FAILED or LEAVE.");
+  if (terms.waves?.maxFailures !== undefined && terms.onFailure === "CLEAN_UP_ALL")
+    invalid(
+      "onFailure",
+      "CLEAN_UP_ALL ends everything with the first failure, so waves with maxFailures take CLEAN_UP_FAILED or LEAVE.",
+    );
   return [...flaws, ...variablesFlaws(terms.variables, ["input", "variables"])];
 }
 

@@ -32,7 +32,11 @@ export interface TogetherParts<Given> extends SettleParts {
 
 export interface Together<Given> {
   /** Has a run judged under its lock, and what its ledger holds stored. Null: there is no such run. */
-  judge<Verdict>(runId: string, judge: Judge<Given, Verdict>, options?: { readonly reads?: boolean }): Promise<Verdict | null>;
+  judge<Verdict>(
+    runId: string,
+    judge: Judge<Given, Verdict>,
+    options?: { readonly reads?: boolean },
+  ): Promise<Verdict | null>;
 }
 
 interface Entry<Given> {
@@ -108,7 +112,7 @@ export function createTogether<Given>(parts: TogetherParts<Given>): Together<Giv
   function takeSome(): Entry<Given>[] {
     const runIds = new Set<string>();
     const taken: Entry<Given>[] = [];
-    for (let index = 0; index < waiting.length && taken.length < RUNS_MAX; ) {
+    for (let index = 0; index < waiting.length && taken.length < RUNS_MAX;) {
       const entry = waiting[index];
       if (!entry || runIds.has(entry.runId)) {
         index += 1;
@@ -138,7 +142,11 @@ export function createTogether<Given>(parts: TogetherParts<Given>): Together<Giv
   }
 
   async function judgeAll(work: Work, entries: readonly Entry<Given>[]) {
-    const runs = await lockRuns(work.tx, entries.map(({ runId }) => runId), { skipLocked: true });
+    const runs = await lockRuns(
+      work.tx,
+      entries.map(({ runId }) => runId),
+      { skipLocked: true },
+    );
     const given = await readFor(work, entries, runs);
     const judged: (readonly [Entry<Given>, unknown])[] = [];
     const toJudgeAlone: Entry<Given>[] = [];
@@ -182,7 +190,11 @@ export function createTogether<Given>(parts: TogetherParts<Given>): Together<Giv
     }
   }
 
-  async function readFor(work: Work, entries: readonly Entry<Given>[], runs: ReadonlyMap<string, LockedRun>): Promise<ReadonlyMap<string, Given>> {
+  async function readFor(
+    work: Work,
+    entries: readonly Entry<Given>[],
+    runs: ReadonlyMap<string, LockedRun>,
+  ): Promise<ReadonlyMap<string, Given>> {
     const readers = entries.flatMap(({ runId, reads }) => (reads ? (runs.get(runId) ?? []) : []));
     return readers.length === 0 ? new Map() : parts.read(work, readers);
   }

@@ -38,16 +38,22 @@ export function createTransact(database: Database, bell: Bell, observer: Observe
   return async (body) => {
     let effects: (() => void)[] = [];
     let transitions: NewTransition[] = [];
-    const result = await database.transaction(async (tx) => {
-      transitions = [];
-      effects = [];
-      const answer = await body({ tx, log: (transition) => transitions.push(transition), afterCommit: (effect) => effects.push(effect) });
-      if (transitions.length > 0) await appendTransitions(tx, transitions);
-      return answer;
-    }).catch((error: unknown) => {
-      if (isConnectionLoss(error)) observer.connectionLost();
-      throw error;
-    });
+    const result = await database
+      .transaction(async (tx) => {
+        transitions = [];
+        effects = [];
+        const answer = await body({
+          tx,
+          log: (transition) => transitions.push(transition),
+          afterCommit: (effect) => effects.push(effect),
+        });
+        if (transitions.length > 0) await appendTransitions(tx, transitions);
+        return answer;
+      })
+      .catch((error: unknown) => {
+        if (isConnectionLoss(error)) observer.connectionLost();
+        throw error;
+      });
     if (transitions.length > 0) observer.appended(transitions.length);
     bell.ring();
     for (const effect of effects) effect();
@@ -81,7 +87,14 @@ export interface Hop {
  * Moves nodes that are in one state along one edge. Throws when the table has no such edge, or when one of the nodes is
  * not in that state: the caller holds them locked, so that would be a fault of ours.
  */
-export async function move(work: Work, nodeIds: readonly string[], from: NodeState, event: NodeEvent, context: MoveContext, change: NodeMove = {}): Promise<NodeState> {
+export async function move(
+  work: Work,
+  nodeIds: readonly string[],
+  from: NodeState,
+  event: NodeEvent,
+  context: MoveContext,
+  change: NodeMove = {},
+): Promise<NodeState> {
   const to = next(from, event);
   const moved = new Map((await moveNodes(work.tx, nodeIds, from, to, change)).map((node) => [node.id, node]));
   const mayBreak = createBreaks();
@@ -102,7 +115,14 @@ export function changeNodes(work: Work, hopsOfNodes: readonly (readonly Hop[])[]
   const rounds = Math.max(0, ...hopsOfNodes.map(({ length }) => length));
   return Array.from({ length: rounds }, async (_, round) => {
     const hops = hopsOfNodes.flatMap((all) => all[round] ?? []);
-    const changed = new Map((await changeHeldNodes(work.tx, hops.map(({ nodeId, from, change }) => ({ id: nodeId, state: from, change })))).map((node) => [node.id, node]));
+    const changed = new Map(
+      (
+        await changeHeldNodes(
+          work.tx,
+          hops.map(({ nodeId, from, change }) => ({ id: nodeId, state: from, change })),
+        )
+      ).map((node) => [node.id, node]),
+    );
     for (const { nodeId, from, why, change } of hops) {
       const node = changed.get(nodeId);
       if (!node) throw new Error(`Node ${nodeId} is not ${from}, though its run has left it so.`);
@@ -111,7 +131,13 @@ export function changeNodes(work: Work, hopsOfNodes: readonly (readonly Hop[])[]
   });
 }
 
-function transitionOf(node: MovedNode, fromState: NodeState, toState: NodeState, event: NodeEvent, why: Omit<MoveContext, "runIds"> & { readonly runId: string | null }): NewTransition {
+function transitionOf(
+  node: MovedNode,
+  fromState: NodeState,
+  toState: NodeState,
+  event: NodeEvent,
+  why: Omit<MoveContext, "runIds"> & { readonly runId: string | null },
+): NewTransition {
   return {
     nodeId: node.id,
     nodeName: node.name,

@@ -42,7 +42,14 @@ const LOOK_EVERY_MS = 2_000;
 const GATHER_MS = 50;
 const OVERLOOKED_AT_ONCE = 100;
 
-export function createTurns(parts: { readonly database: Database; readonly transact: Transact; readonly registry: Registry; readonly queue: Queue; readonly observer: Observer; readonly log: Log }): Turns {
+export function createTurns(parts: {
+  readonly database: Database;
+  readonly transact: Transact;
+  readonly registry: Registry;
+  readonly queue: Queue;
+  readonly observer: Observer;
+  readonly log: Log;
+}): Turns {
   const { database, transact, registry, queue, observer, log } = parts;
   let soon: NodeJS.Timeout | undefined;
   let looking: Promise<void> = Promise.resolve();
@@ -56,11 +63,14 @@ export function createTurns(parts: { readonly database: Database; readonly trans
   }
 
   async function lookForOverlooked(): Promise<void> {
-    for (const id of await operationsOverlooked(database.reader, OVERLOOKED_AT_ONCE)) await transact((work) => takeUpOverlooked(work, { registry, queue, nudge, observer }, id));
+    for (const id of await operationsOverlooked(database.reader, OVERLOOKED_AT_ONCE))
+      await transact((work) => takeUpOverlooked(work, { registry, queue, nudge, observer }, id));
   }
 
   function afterwards(what: () => Promise<void>): void {
-    looking = looking.then(() => (closed ? undefined : what())).catch((error: unknown) => log.warn({ err: error }, "turns could not be given; it is tried again"));
+    looking = looking
+      .then(() => (closed ? undefined : what()))
+      .catch((error: unknown) => log.warn({ err: error }, "turns could not be given; it is tried again"));
   }
 
   function nudge(): void {
@@ -95,7 +105,11 @@ async function takeUpOverlooked(work: Work, parts: SettleParts, operationId: str
   if (!operation || operation.finishedAt) return;
   if (operation.wish !== null) {
     const queued = (await lockQueuedRuns(work.tx, operationId)).filter(({ purpose }) => purpose === "WORK");
-    await finishRuns(work.tx, queued.map(({ id }) => id), operation.wish === "ABORT" ? "ABORTED" : "STOPPED");
+    await finishRuns(
+      work.tx,
+      queued.map(({ id }) => id),
+      operation.wish === "ABORT" ? "ABORTED" : "STOPPED",
+    );
   }
   await settleMany(work, parts, operationId);
 }
@@ -110,7 +124,14 @@ async function giveTurns(work: Work, queue: Queue): Promise<boolean> {
   const waiting = await waitingRuns(work.tx, { except: places.exhausted, most: mostPlaces(policy), limit: PAGE });
   if (waiting.length === 0) return false;
   const runs = await lockWaiting(work.tx, waiting);
-  const nodes = new Map((await lockFreeNodes(work.tx, runs.map(({ nodeId }) => nodeId))).map((node) => [node.id, node]));
+  const nodes = new Map(
+    (
+      await lockFreeNodes(
+        work.tx,
+        runs.map(({ nodeId }) => nodeId),
+      )
+    ).map((node) => [node.id, node]),
+  );
   const plans = await plansByHashes(work.tx, [...new Set(runs.map(({ planHash }) => planHash))]);
   // Kept until the commit: of an operation that was halted or stopped nothing begins after the answer.
   const beginning = runs.flatMap(({ state, operationId }) => (state === "QUEUED" ? [operationId] : []));
@@ -125,7 +146,13 @@ async function giveTurns(work: Work, queue: Queue): Promise<boolean> {
       lookAgain = true;
       continue;
     }
-    if (run.state === "QUEUED" && run.purpose === "WORK" && operation && (operation.wish !== null || operation.waveState === "HALTED")) continue;
+    if (
+      run.state === "QUEUED" &&
+      run.purpose === "WORK" &&
+      operation &&
+      (operation.wish !== null || operation.waveState === "HALTED")
+    )
+      continue;
     const phase = plan.legs[run.state === "QUEUED" ? 0 : (plan.steps[run.position]?.leg ?? run.leg)]?.phase;
     const controller = run.slotController === null ? run.controller : null;
     const full = places.full(phase, controller);
@@ -165,18 +192,22 @@ function mostPlaces({ phaseLimits = {}, controllerLimit: perController }: SitePo
 function freePlaces(policy: SitePolicy, taken: Awaited<ReturnType<typeof takenPlaces>>) {
   const phases = new Map(taken.phases);
   const controllers = new Map(taken.controllers);
-  const limitOf = (phase: string | undefined) => policy.phaseLimits?.[phase as LimitedPhase] ?? Number.POSITIVE_INFINITY;
+  const limitOf = (phase: string | undefined) =>
+    policy.phaseLimits?.[phase as LimitedPhase] ?? Number.POSITIVE_INFINITY;
   const perController = policy.controllerLimit ?? Number.POSITIVE_INFINITY;
   return {
     /** Limits that leave no place. */
     exhausted: [
       ...[...phases].flatMap(([phase, count]) => (count >= limitOf(phase) ? [phaseLimit(phase)] : [])),
-      ...[...controllers].flatMap(([controller, count]) => (count >= perController ? [controllerLimit(controller)] : [])),
+      ...[...controllers].flatMap(([controller, count]) =>
+        count >= perController ? [controllerLimit(controller)] : [],
+      ),
     ] as readonly string[],
     /** The limit that leaves no place, the phase's first; null: none does. */
     full(phase: LegPhase | undefined, controller: string | null): string | null {
       if (phase !== undefined && (phases.get(phase) ?? 0) >= limitOf(phase)) return phaseLimit(phase);
-      if (controller !== null && (controllers.get(controller) ?? 0) >= perController) return controllerLimit(controller);
+      if (controller !== null && (controllers.get(controller) ?? 0) >= perController)
+        return controllerLimit(controller);
       return null;
     },
     take(phase: LegPhase | undefined, controller: string | null): void {

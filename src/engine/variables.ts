@@ -30,5 +30,5 @@ export function isJsonObject(value: unknown): value is JsonObject {
 export function variablesFlaws(given: unknown, path: readonly string[]): Refusal[] {
   if (given === undefined || given === null) return [];
   if (isJsonObject(given)) return sizeFlaws("The variables", given, path);
-  return [{ code: "INVALID_INPUT", message: "Variables are a JSON object, as in { \"ntp\": \"10.0.0.1\" }.", path }];
+  return [{ code: "INVALID_INPUT", message: 'Variables are a JSON object, as in { "ntp": "10.0.0.1" }.', path }];
 }

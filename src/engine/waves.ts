@@ -22,13 +22,32 @@ const PAUSE_SECONDS_MAX = 30 * 86_400;
 /** What is wrong with waves as they are asked for. */
 export function waveFlaws(wish: WavesWish): readonly Refusal[] {
   const path = ["input", "waves"];
-  const flaw = (field: string, message: string): Refusal => ({ code: "INVALID_INPUT", message, path: [...path, field] });
+  const flaw = (field: string, message: string): Refusal => ({
+    code: "INVALID_INPUT",
+    message,
+    path: [...path, field],
+  });
   const { sizes, pauseSeconds = 0, maxFailures } = wish;
   return [
-    ...(sizes.length === 0 || sizes.length > WAVES_MAX ? [flaw("sizes", `Waves have 1 to ${WAVES_MAX} sizes; the last one is repeated.`)] : []),
-    ...sizes.flatMap((size, index) => (isShare(size, 1) ? [] : [{ ...flaw("sizes", "The size of a wave is a count of 1 or more, or a percent above 0 and up to 100."), path: [...path, "sizes", String(index)] }])),
-    ...(pauseSeconds >= 0 && pauseSeconds <= PAUSE_SECONDS_MAX ? [] : [flaw("pauseSeconds", `A pause is 0 to ${PAUSE_SECONDS_MAX} seconds.`)]),
-    ...(maxFailures === undefined || isShare(maxFailures, 0) ? [] : [flaw("maxFailures", "maxFailures is a count of 0 or more, or a percent from 0 to 100.")]),
+    ...(sizes.length === 0 || sizes.length > WAVES_MAX
+      ? [flaw("sizes", `Waves have 1 to ${WAVES_MAX} sizes; the last one is repeated.`)]
+      : []),
+    ...sizes.flatMap((size, index) =>
+      isShare(size, 1)
+        ? []
+        : [
+            {
+              ...flaw("sizes", "The size of a wave is a count of 1 or more, or a percent above 0 and up to 100."),
+              path: [...path, "sizes", String(index)],
+            },
+          ],
+    ),
+    ...(pauseSeconds >= 0 && pauseSeconds <= PAUSE_SECONDS_MAX
+      ? []
+      : [flaw("pauseSeconds", `A pause is 0 to ${PAUSE_SECONDS_MAX} seconds.`)]),
+    ...(maxFailures === undefined || isShare(maxFailures, 0)
+      ? []
+      : [flaw("maxFailures", "maxFailures is a count of 0 or more, or a percent from 0 to 100.")]),
   ];
 }
 
@@ -60,12 +79,24 @@ export async function settleWaves(work: Work, parts: BeginParts, operation: Oper
       return;
     case "HALT": {
       const waveReason = `${failures} ${failures === 1 ? "node" : "nodes"} failed, and ${waves.maxFailures} may; the rest is held. Go on with resumeWaves, or stop the operation.`;
-      return updateOperation(work.tx, operation.id, { waveState: "HALTED", waveReason, waveBy: ENGINE, waveUntil: null });
+      return updateOperation(work.tx, operation.id, {
+        waveState: "HALTED",
+        waveReason,
+        waveBy: ENGINE,
+        waveUntil: null,
+      });
     }
     case "AWAIT":
-      return updateOperation(work.tx, operation.id, { waveState: "AWAITING", waveReason: `Wave ${wave + 1} of ${waves.sizes.length} has ended; advanceWaves begins the next one.`, waveBy: ENGINE });
+      return updateOperation(work.tx, operation.id, {
+        waveState: "AWAITING",
+        waveReason: `Wave ${wave + 1} of ${waves.sizes.length} has ended; advanceWaves begins the next one.`,
+        waveBy: ENGINE,
+      });
     case "PAUSE":
-      await pauseWaves(work.tx, operation.id, waves.pauseSeconds, { waveReason: `Wave ${wave + 1} of ${waves.sizes.length} has ended; a pause of ${waves.pauseSeconds} s.`, waveBy: ENGINE });
+      await pauseWaves(work.tx, operation.id, waves.pauseSeconds, {
+        waveReason: `Wave ${wave + 1} of ${waves.sizes.length} has ended; a pause of ${waves.pauseSeconds} s.`,
+        waveBy: ENGINE,
+      });
       return parts.queue.timer(work, { operationId: operation.id, what: "WAVE" }, waves.pauseSeconds);
     case "OPEN":
       return openNext(work, parts, operation, ENGINE);
@@ -112,23 +143,48 @@ export interface WavesRequest {
 export type WavesAnswer = { readonly operationId: string | null; readonly refusals: readonly Refusal[] };
 
 /** Moves the waves of an operation on, halts or resumes them. */
-export async function steerWaves(transact: Transact, parts: BeginParts, caller: Caller, { operationId: id, action, reason }: WavesRequest): Promise<WavesAnswer> {
+export async function steerWaves(
+  transact: Transact,
+  parts: BeginParts,
+  caller: Caller,
+  { operationId: id, action, reason }: WavesRequest,
+): Promise<WavesAnswer> {
   const flaws = reasonFlaws(reason);
   if (flaws.length > 0) return { operationId: null, refusals: flaws };
   return transact(async (work): Promise<WavesAnswer> => {
     const operation = isUuid(id) ? await lockOperation(work.tx, id) : undefined;
-    if (!operation) return refused({ code: "NOT_FOUND", message: `There is no operation ${id}.`, missing: [id], path: ["input", "operationId"] });
+    if (!operation)
+      return refused({
+        code: "NOT_FOUND",
+        message: `There is no operation ${id}.`,
+        missing: [id],
+        path: ["input", "operationId"],
+      });
     const { waves, waveState } = operation;
-    const wrong = (message: string) => refused({ code: "INVALID_STATE", message: `Operation ${id} ${message}`, operationId: id, path: ["input", "operationId"] });
+    const wrong = (message: string) =>
+      refused({
+        code: "INVALID_STATE",
+        message: `Operation ${id} ${message}`,
+        operationId: id,
+        path: ["input", "operationId"],
+      });
     if (!waves || !waveState) return wrong("has no waves; its nodes were taken on all at once.");
     if (operation.finishedAt) return wrong(`has ended (${operation.state}).`);
     if (operation.wish !== null) return wrong(`is being ${operation.wish === "STOP" ? "stopped" : "aborted"}.`);
     switch (action) {
       case "HALT":
-        await updateOperation(work.tx, id, { waveState: "HALTED", waveReason: reason ?? (waveState === "HALTED" ? operation.waveReason : "halted by request"), waveBy: caller.actor, waveUntil: null });
+        await updateOperation(work.tx, id, {
+          waveState: "HALTED",
+          waveReason: reason ?? (waveState === "HALTED" ? operation.waveReason : "halted by request"),
+          waveBy: caller.actor,
+          waveUntil: null,
+        });
         break;
       case "ADVANCE":
-        if ((await nextQueuedWave(work.tx, id, operation.wave)) === null) return wrong(`is at its last wave already${waveState === "HALTED" ? "; resumeWaves lets the rest of it begin" : ""}.`);
+        if ((await nextQueuedWave(work.tx, id, operation.wave)) === null)
+          return wrong(
+            `is at its last wave already${waveState === "HALTED" ? "; resumeWaves lets the rest of it begin" : ""}.`,
+          );
         await openNext(work, parts, await forgive(work, operation), caller.actor);
         break;
       case "RESUME": {

@@ -25,5 +25,9 @@ export function wishOf(run: Pick<Wished, "wish" | "purpose">, operationWish: Wis
 export async function wakeStopped(work: Work, queue: Queue, parked: readonly Wished[]): Promise<void> {
   const wishes = await keptWishes(work.tx, [...new Set(parked.map(({ operationId }) => operationId))]);
   const stopped = parked.filter((run) => wishOf(run, wishes.get(run.operationId) ?? null) !== null);
-  await queue.wakeMany(work, stopped.map(({ id }) => id), "ending");
+  await queue.wakeMany(
+    work,
+    stopped.map(({ id }) => id),
+    "ending",
+  );
 }

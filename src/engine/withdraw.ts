@@ -27,16 +27,30 @@ export interface WithdrawRequest {
   readonly reason?: string | undefined;
 }
 
-export async function withdrawAbort(parts: SubmitParts, caller: Caller, request: WithdrawRequest): Promise<SubmitAnswer> {
+export async function withdrawAbort(
+  parts: SubmitParts,
+  caller: Caller,
+  request: WithdrawRequest,
+): Promise<SubmitAnswer> {
   const flaws = reasonFlaws(request.reason);
   if (flaws.length > 0) return refusedWhole(flaws);
   return parts.transact(async (work) => {
     const found = await selectUnfinishedWork(work.tx, request.work);
     if ("refusals" in found) return refusedWhole(found.refusals);
-    const runs = await lockBegunRuns(work.tx, found.nodes.map(({ nodeId }) => nodeId));
-    const runOf = new Map(runs.filter(({ operationId }) => found.operationId === null || operationId === found.operationId).map((run) => [run.nodeId, run]));
+    const runs = await lockBegunRuns(
+      work.tx,
+      found.nodes.map(({ nodeId }) => nodeId),
+    );
+    const runOf = new Map(
+      runs
+        .filter(({ operationId }) => found.operationId === null || operationId === found.operationId)
+        .map((run) => [run.nodeId, run]),
+    );
     const plans = await plansByHashes(work.tx, [...new Set(runs.map(({ planHash }) => planHash))]);
-    const attempts = await attemptsUnderWay(work.tx, runs.map(({ id }) => id));
+    const attempts = await attemptsUnderWay(
+      work.tx,
+      runs.map(({ id }) => id),
+    );
     const stepOf = (run: RunRow) => plans.get(run.planHash)?.steps[run.position];
     const results = found.nodes.map(({ ref, nodeId }): NodeAnswer => {
       const run = runOf.get(nodeId);
@@ -45,8 +59,16 @@ export async function withdrawAbort(parts: SubmitParts, caller: Caller, request:
     });
     const accepted = new Set(results.flatMap((answer) => (answer.accepted ? [answer.runId] : [])));
     const withdrawn = runs.filter(({ id }) => accepted.has(id));
-    await updateRuns(work.tx, withdrawn.map(({ id }) => id), { wish: null, wishBy: null, wishReason: null, wishAt: null, powerOff: null });
-    await tellOfPending(work, "abort_withdrawn", withdrawn, { by: caller.actor, reason: request.reason ?? null, stepOf: (run) => stepLabel(stepOf(run)) });
+    await updateRuns(
+      work.tx,
+      withdrawn.map(({ id }) => id),
+      { wish: null, wishBy: null, wishReason: null, wishAt: null, powerOff: null },
+    );
+    await tellOfPending(work, "abort_withdrawn", withdrawn, {
+      by: caller.actor,
+      reason: request.reason ?? null,
+      stepOf: (run) => stepLabel(stepOf(run)),
+    });
     const operationIds = [...new Set(withdrawn.map(({ operationId }) => operationId))];
     for (const operationId of operationIds.toSorted()) await takeBackFromOperation(work, operationId);
     return {
@@ -68,16 +90,37 @@ async function takeBackFromOperation(work: Work, operationId: string): Promise<v
   if (operation.onFailure === "CLEAN_UP_ALL" && (await countFailed(work.tx, operationId)) > 0) {
     return wishOperation(work.tx, operationId, { wish: "STOP", wishBy: ENGINE, wishReason: null });
   }
-  await updateOperation(work.tx, operationId, { wish: null, wishBy: null, wishReason: null, wishAt: null, state: "RUNNING" });
+  await updateOperation(work.tx, operationId, {
+    wish: null,
+    wishBy: null,
+    wishReason: null,
+    wishAt: null,
+    state: "RUNNING",
+  });
 }
 
 function nothingPending(ref: string, nodeId: string): Refusal {
   return { code: "NOTHING_RUNNING", message: `No abort is pending on node ${ref}.`, nodeId };
 }
 
-function refusalOf(ref: string, run: RunRow, step: PlannedStep | undefined, attempt: AttemptRow | undefined): Refusal | null {
+function refusalOf(
+  ref: string,
+  run: RunRow,
+  step: PlannedStep | undefined,
+  attempt: AttemptRow | undefined,
+): Refusal | null {
   if (run.wish !== "ABORT") return nothingPending(ref, run.nodeId);
-  const verdict = judgeAbort({ id: run.nodeId, name: run.nodeName }, { state: run.state, wish: run.wish, step: stepUnderWay(step, attempt) }, "AFTER_STEP");
-  if (verdict.accepted && verdict.effect === "PENDING" && attempt?.part !== "ABORT" && run.wishFailure === null) return null;
-  return { code: "INVALID_STATE", message: `The abort on node ${ref} is being carried out already; restart the work when it has ended.`, nodeId: run.nodeId, operationId: run.operationId };
+  const verdict = judgeAbort(
+    { id: run.nodeId, name: run.nodeName },
+    { state: run.state, wish: run.wish, step: stepUnderWay(step, attempt) },
+    "AFTER_STEP",
+  );
+  if (verdict.accepted && verdict.effect === "PENDING" && attempt?.part !== "ABORT" && run.wishFailure === null)
+    return null;
+  return {
+    code: "INVALID_STATE",
+    message: `The abort on node ${ref} is being carried out already; restart the work when it has ended.`,
+    nodeId: run.nodeId,
+    operationId: run.operationId,
+  };
 }

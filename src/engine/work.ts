@@ -29,7 +29,12 @@ export async function selectUnfinishedWork(reader: Reader, selector: WorkSelecto
   if (!("operation" in found)) return found;
   const { id, state, kind, finishedAt } = found.operation;
   if (finishedAt) return nothingRunning(id, ` (${state})`);
-  if (kind === "DISCOVER") return refused({ code: "NOTHING_RUNNING", message: `Operation ${id} is a discovery, which runs on addresses and on no node; it can be aborted or stopped.`, operationId: id });
+  if (kind === "DISCOVER")
+    return refused({
+      code: "NOTHING_RUNNING",
+      message: `Operation ${id} is a discovery, which runs on addresses and on no node; it can be aborted or stopped.`,
+      operationId: id,
+    });
   const runs = (await runsOfOperation(reader, id)).filter((run) => run.finishedAt === null);
   // It may have ended since it was read.
   return runs.length === 0 ? nothingRunning(id, "") : selected(id, runs);
@@ -40,12 +45,25 @@ export async function selectEndedWork(reader: Reader, selector: WorkSelector): P
   const found = await operationOrNodes(reader, selector);
   if (!("operation" in found)) return found;
   const { id, state, kind, finishedAt } = found.operation;
-  if (!finishedAt) return refused({ code: "BUSY", message: `Operation ${id} has not ended (${state}); stop it, or wait for its end, before you restart it.`, operationId: id });
-  if (kind === "DISCOVER") return refused({ code: "NOTHING_TO_RESTART", message: `Operation ${id} is a discovery: what it logged in with is forgotten with its end. Post its \`failedAddresses\` again with discoverNodes.`, operationId: id });
+  if (!finishedAt)
+    return refused({
+      code: "BUSY",
+      message: `Operation ${id} has not ended (${state}); stop it, or wait for its end, before you restart it.`,
+      operationId: id,
+    });
+  if (kind === "DISCOVER")
+    return refused({
+      code: "NOTHING_TO_RESTART",
+      message: `Operation ${id} is a discovery: what it logged in with is forgotten with its end. Post its \`failedAddresses\` again with discoverNodes.`,
+      operationId: id,
+    });
   return selected(id, await runsOfOperation(reader, id, "WORK"));
 }
 
-async function operationOrNodes(reader: Reader, selector: WorkSelector): Promise<{ readonly operation: OperationRow } | SelectedWork | Refused> {
+async function operationOrNodes(
+  reader: Reader,
+  selector: WorkSelector,
+): Promise<{ readonly operation: OperationRow } | SelectedWork | Refused> {
   if (!("operationId" in selector)) {
     const found = await selectNodes(reader, selector, ["input", "work"]);
     return "refusals" in found ? found : { nodes: found.nodes, operationId: null };
@@ -63,9 +81,20 @@ function refused(refusal: Refusal): Refused {
 }
 
 function nothingRunning(operationId: string, state: string): Refused {
-  return refused({ code: "NOTHING_RUNNING", message: `Operation ${operationId} has ended${state}; nothing of it is running.`, operationId });
+  return refused({
+    code: "NOTHING_RUNNING",
+    message: `Operation ${operationId} has ended${state}; nothing of it is running.`,
+    operationId,
+  });
 }
 
 export function unknownOperation(id: string): SubmitAnswer {
-  return refusedWhole([{ code: "NOT_FOUND", message: `There is no operation ${id}.`, path: ["input", "work", "operationId"], missing: [id] }]);
+  return refusedWhole([
+    {
+      code: "NOT_FOUND",
+      message: `There is no operation ${id}.`,
+      path: ["input", "work", "operationId"],
+      missing: [id],
+    },
+  ]);
 }

@@ -26,7 +26,11 @@ const LOOK_EVERY_MS = 100;
 const POLL_MS = 1_000;
 
 /** `after`: number of the last line seen, 0 for none. */
-export function logStream(parts: { readonly database: Database; readonly tail: Tail }, runId: string, after: number): AsyncIterableIterator<LogStreamItem> {
+export function logStream(
+  parts: { readonly database: Database; readonly tail: Tail },
+  runId: string,
+  after: number,
+): AsyncIterableIterator<LogStreamItem> {
   const { reader } = parts.database;
   const { tail } = parts;
   let cursor = after;
@@ -52,7 +56,9 @@ export function logStream(parts: { readonly database: Database; readonly tail: T
       if (!run) return [];
       if (labels === null) {
         if (cursor > (await newestLine(reader, runId))) return end(0, "CURSOR_EXPIRED");
-        labels = ((await plansByHashes(reader, [run.planHash])).get(run.planHash)?.steps ?? []).map(({ interface: from, name }) => `${from}.${name}`);
+        labels = ((await plansByHashes(reader, [run.planHash])).get(run.planHash)?.steps ?? []).map(
+          ({ interface: from, name }) => `${from}.${name}`,
+        );
       }
       const steps = labels;
       const rows = await linesAfter(reader, runId, cursor, PAGE);

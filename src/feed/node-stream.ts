@@ -29,7 +29,13 @@ export type ResetReason = keyof typeof RESET_REASONS;
 export type NodeStreamItem =
   | { readonly kind: "snapshot"; readonly position: number; readonly node: NodeRow }
   | { readonly kind: "transition"; readonly position: number; readonly row: TransitionRow }
-  | { readonly kind: "bookmark"; readonly position: number; readonly at: Date; readonly snapshotComplete: boolean; readonly caughtUp: boolean }
+  | {
+      readonly kind: "bookmark";
+      readonly position: number;
+      readonly at: Date;
+      readonly snapshotComplete: boolean;
+      readonly caughtUp: boolean;
+    }
   | { readonly kind: "reset"; readonly position: number; readonly reason: ResetReason };
 
 export interface NodeStreamRequest {
@@ -49,7 +55,10 @@ const SNAPSHOT_HELD_MS = 300_000;
 /** Where a reader is that has been given nothing yet: before the first transition. */
 const NOWHERE = 0;
 
-export function nodeStream(parts: { readonly database: Database; readonly tail: Tail }, request: NodeStreamRequest): AsyncIterableIterator<NodeStreamItem> {
+export function nodeStream(
+  parts: { readonly database: Database; readonly tail: Tail },
+  request: NodeStreamRequest,
+): AsyncIterableIterator<NodeStreamItem> {
   const { database, tail } = parts;
   const filter = transitionFilter(request.filter);
   const choose = transitionChoice(tail, request.filter);
@@ -65,7 +74,10 @@ export function nodeStream(parts: { readonly database: Database; readonly tail: 
   let over = false;
   let spokeAt = performance.now();
 
-  const bookmark = (position: number, marks: { readonly snapshotComplete?: boolean; readonly caughtUp?: boolean } = {}): NodeStreamItem => ({
+  const bookmark = (
+    position: number,
+    marks: { readonly snapshotComplete?: boolean; readonly caughtUp?: boolean } = {},
+  ): NodeStreamItem => ({
     kind: "bookmark",
     position,
     at: new Date(),
@@ -145,7 +157,11 @@ export function nodeStream(parts: { readonly database: Database; readonly tail: 
     const head = newestSeen();
     if (from >= head) return [];
     const recent = head > tail.head ? null : tail.recent(from, BATCH);
-    const rows = recent ? (choose ? await choose(recent) : recent) : await readTable(from, filter ? Math.min(head, from + WINDOW) : head);
+    const rows = recent
+      ? choose
+        ? await choose(recent)
+        : recent
+      : await readTable(from, filter ? Math.min(head, from + WINDOW) : head);
     if (rows === null) return end((await oldestPosition(database.reader)) - 1, "TOO_SLOW");
     if (recent) cursor = recent.at(-1)?.position ?? head;
     return rows.map((row) => ({ kind: "transition", position: row.position, row }));
@@ -153,46 +169,61 @@ export function nodeStream(parts: { readonly database: Database; readonly tail: 
 
   /** Matching rows up to a position, from the table; null when some that come first are not kept any more. */
   async function readTable(from: number, until: number): Promise<readonly TransitionRow[] | null> {
-    const rows = await transitionsAfter(database.reader, { after: from, until, limit: BATCH, ...(filter && { filter }) });
+    const rows = await transitionsAfter(database.reader, {
+      after: from,
+      until,
+      limit: BATCH,
+      ...(filter && { filter }),
+    });
     // Positions have no holes, so what follows the cursor at once shows that nothing is missing; otherwise we ask.
     if (rows[0]?.position !== from + 1 && (await oldestPosition(database.reader)) > from + 1) return null;
     cursor = rows.length < BATCH ? until : (rows.at(-1)?.position ?? until);
     return rows;
   }
 
-  return pulled(tail.onAdvance, async (patience: Patience) => {
-    for (;;) {
-      if (over || patience.left) return [];
-      if (tooSlow) return end((await oldestPosition(database.reader)) - 1, "TOO_SLOW");
-      const items = snapshot ? snapshotItems() : cursor !== null ? await advance(cursor) : request.snapshot ? awaitSnapshot(patience) : await begin();
-      if (items.length > 0) {
-        spokeAt = performance.now();
-        return items;
-      }
-      const silence = performance.now() - spokeAt;
-      if (cursor === null) {
-        if (tail.closed) return end(NOWHERE, "SHUTTING_DOWN");
-        if (silence < BOOKMARK_MS) await patience.wait(BOOKMARK_MS - silence);
-        else {
+  return pulled(
+    tail.onAdvance,
+    async (patience: Patience) => {
+      for (;;) {
+        if (over || patience.left) return [];
+        if (tooSlow) return end((await oldestPosition(database.reader)) - 1, "TOO_SLOW");
+        const items = snapshot
+          ? snapshotItems()
+          : cursor !== null
+            ? await advance(cursor)
+            : request.snapshot
+              ? awaitSnapshot(patience)
+              : await begin();
+        if (items.length > 0) {
           spokeAt = performance.now();
-          return [bookmark(NOWHERE)];
+          return items;
         }
-        continue;
+        const silence = performance.now() - spokeAt;
+        if (cursor === null) {
+          if (tail.closed) return end(NOWHERE, "SHUTTING_DOWN");
+          if (silence < BOOKMARK_MS) await patience.wait(BOOKMARK_MS - silence);
+          else {
+            spokeAt = performance.now();
+            return [bookmark(NOWHERE)];
+          }
+          continue;
+        }
+        const isBehind = cursor < newestSeen();
+        if (!isBehind && !caughtUp) {
+          caughtUp = true;
+          spokeAt = performance.now();
+          return [bookmark(cursor, { caughtUp: true })];
+        }
+        if (!isBehind && tail.closed) return end(cursor, "SHUTTING_DOWN");
+        if (silence >= BOOKMARK_MS) {
+          spokeAt = performance.now();
+          return [bookmark(cursor)];
+        }
+        if (!isBehind) await patience.wait(BOOKMARK_MS - silence);
       }
-      const isBehind = cursor < newestSeen();
-      if (!isBehind && !caughtUp) {
-        caughtUp = true;
-        spokeAt = performance.now();
-        return [bookmark(cursor, { caughtUp: true })];
-      }
-      if (!isBehind && tail.closed) return end(cursor, "SHUTTING_DOWN");
-      if (silence >= BOOKMARK_MS) {
-        spokeAt = performance.now();
-        return [bookmark(cursor)];
-      }
-      if (!isBehind) await patience.wait(BOOKMARK_MS - silence);
-    }
-  }, release);
+    },
+    release,
+  );
 }
 
 /** By id alone the log itself can tell, also of nodes that are deleted; anything else is asked of the nodes as they are. */
@@ -205,7 +236,10 @@ function transitionFilter(filter: NodeFilter | undefined): TransitionFilter | un
 }
 
 /** The same of rows that the ring holds: by id from the row itself, otherwise by facts that all streams share. Null: all of them. */
-function transitionChoice(tail: Tail, filter: NodeFilter | undefined): ((rows: readonly TransitionRow[]) => readonly TransitionRow[] | Promise<readonly TransitionRow[]>) | null {
+function transitionChoice(
+  tail: Tail,
+  filter: NodeFilter | undefined,
+): ((rows: readonly TransitionRow[]) => readonly TransitionRow[] | Promise<readonly TransitionRow[]>) | null {
   if (!filter || !nodeCondition(filter)) return null;
   const ids = idsAlone(filter);
   if (ids) {

@@ -26,7 +26,10 @@ const POLL_MS = 1_000;
 /** A change is stamped before it is committed; for so long we look back for ones that came late. */
 const OVERLAP_MS = 10_000;
 
-export function operationStream(parts: { readonly database: Database; readonly tail: Tail }, operationId: string): AsyncIterableIterator<OperationUpdate> {
+export function operationStream(
+  parts: { readonly database: Database; readonly tail: Tail },
+  operationId: string,
+): AsyncIterableIterator<OperationUpdate> {
   const { database, tail } = parts;
   const known = new Map<string, number>();
   let told = -1;
@@ -37,7 +40,8 @@ export function operationStream(parts: { readonly database: Database; readonly t
   /** Runs whose revision is new to the reader: of those changed lately, or of the whole operation. */
   async function changes(whole: boolean): Promise<RunRow[]> {
     const changed: RunRow[] = [];
-    let page: { readonly updatedAt: Date; readonly id: string } | null = since && !whole ? { updatedAt: new Date(since.getTime() - OVERLAP_MS), id: "" } : null;
+    let page: { readonly updatedAt: Date; readonly id: string } | null =
+      since && !whole ? { updatedAt: new Date(since.getTime() - OVERLAP_MS), id: "" } : null;
     for (;;) {
       const rows = await runsChangedSince(database.reader, operationId, page, PAGE);
       for (const run of rows) {

@@ -17,7 +17,11 @@ export interface Patience {
 export type Producer<Item> = (patience: Patience) => Promise<readonly Item[]>;
 
 /** `release` is called once, when the stream has ended, whoever ended it. */
-export function pulled<Item>(onChange: (listener: () => void) => () => void, produce: Producer<Item>, release: () => void = () => {}): AsyncIterableIterator<Item> {
+export function pulled<Item>(
+  onChange: (listener: () => void) => () => void,
+  produce: Producer<Item>,
+  release: () => void = () => {},
+): AsyncIterableIterator<Item> {
   let batch: readonly Item[] = [];
   let at = 0;
   let ended = false;

@@ -49,7 +49,10 @@ export interface SnapshotLimits {
 const PAGE = 1_000;
 const LIMITS: SnapshotLimits = { atOnce: 2, heldMax: 5_000_000 };
 
-export function createSnapshots(database: Database, { atOnce, heldMax }: SnapshotLimits = LIMITS): (filter: NodeFilter | undefined) => Claim {
+export function createSnapshots(
+  database: Database,
+  { atOnce, heldMax }: SnapshotLimits = LIMITS,
+): (filter: NodeFilter | undefined) => Claim {
   // In the order of their asking, oldest first.
   const waiting = new Map<string, Round>();
   const reading = new Set<string>();
@@ -153,7 +156,14 @@ function sharedRows(): SharedRows {
   return async (reader, versions) => {
     const alive = versions.map((one) => known.get(nameOf(one))?.deref());
     const missing = versions.filter((_one, index) => alive[index] === undefined);
-    const read = new Map((await nodesByIds(reader, missing.map(({ id }) => id))).map((row) => [row.id, row]));
+    const read = new Map(
+      (
+        await nodesByIds(
+          reader,
+          missing.map(({ id }) => id),
+        )
+      ).map((row) => [row.id, row]),
+    );
     return versions.flatMap((one, index) => {
       const row = alive[index] ?? read.get(one.id);
       if (!row) return [];

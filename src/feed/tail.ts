@@ -43,7 +43,12 @@ const RING_SIZE = 8_192;
 const PAGE = 500;
 const POLL_MS = 1_000;
 
-export async function createTail(parts: { readonly database: Database; readonly bell: Bell; readonly log: Log; readonly observer?: Observer }): Promise<Tail> {
+export async function createTail(parts: {
+  readonly database: Database;
+  readonly bell: Bell;
+  readonly log: Log;
+  readonly observer?: Observer;
+}): Promise<Tail> {
   const { database, bell, log, observer = NOBODY } = parts;
   const advanceListeners = new Set<() => void>();
   const writeListeners = new Set<() => void>();

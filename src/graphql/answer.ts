@@ -34,7 +34,9 @@ function charactersLeft(value: unknown, characters: number): number {
   let left = characters - AROUND;
   for (const name in value) {
     if (left < 0) return left;
-    left = charactersLeft((value as Readonly<Record<string, unknown>>)[name], left) - (Array.isArray(value) ? 0 : name.length + AROUND);
+    left =
+      charactersLeft((value as Readonly<Record<string, unknown>>)[name], left) -
+      (Array.isArray(value) ? 0 : name.length + AROUND);
   }
   return left;
 }

@@ -25,16 +25,25 @@ export interface AtATimeOptions {
 }
 
 /** The plugin for Yoga. Comes last, so that waiting takes nothing of the time that a query has. */
-export function atATime({ requestsMax = REQUESTS_MAX, waitingMax = WAITING_MAX, waitMs = WAIT_MS }: AtATimeOptions = {}): Plugin {
+export function atATime({
+  requestsMax = REQUESTS_MAX,
+  waitingMax = WAITING_MAX,
+  waitMs = WAIT_MS,
+}: AtATimeOptions = {}): Plugin {
   const queries = createPlaces(requestsMax, waitingMax, waitMs);
   const mutations = createPlaces(requestsMax, waitingMax, waitMs);
   return {
     onExecute({ args, executeFn, setExecuteFn }) {
-      const places = getOperationAST(args.document, args.operationName)?.operation === OperationTypeNode.MUTATION ? mutations : queries;
+      const places =
+        getOperationAST(args.document, args.operationName)?.operation === OperationTypeNode.MUTATION
+          ? mutations
+          : queries;
       setExecuteFn((given: ExecutionArgs) => {
         const { request } = args.contextValue as { readonly request?: Request };
         const place = places.take(request?.signal);
-        return place instanceof Promise ? place.then((got) => executed(executeFn, given, got)) : executed(executeFn, given, place);
+        return place instanceof Promise
+          ? place.then((got) => executed(executeFn, given, got))
+          : executed(executeFn, given, place);
       });
     },
   };
@@ -55,7 +64,10 @@ function executed(executeFn: (given: ExecutionArgs) => unknown, given: Execution
 }
 
 function full(): GraphQLError {
-  const error = new GraphQLError(`The service has as many requests as it takes at a time. Nothing of this one was done; send it again in ${RETRY_SECONDS} s.`, { extensions: { code: "CAPACITY" } });
+  const error = new GraphQLError(
+    `The service has as many requests as it takes at a time. Nothing of this one was done; send it again in ${RETRY_SECONDS} s.`,
+    { extensions: { code: "CAPACITY" } },
+  );
   return withStatus(error, { status: UNAVAILABLE, headers: { "retry-after": String(RETRY_SECONDS) } });
 }
 

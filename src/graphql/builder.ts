@@ -17,9 +17,17 @@ export const builder = new SchemaBuilder<{
 }>({ defaultFieldNullability: false });
 
 /** `Query` as a type that a payload can return. */
-export const QueryRef = builder.queryType({ description: "Reads. Unknown names are skipped or answered with null; nothing is changed." });
-builder.mutationType({ description: "Writes. Each takes one `input`, answers expected refusals in `errors`, and is null only if it failed unexpectedly. Verbs answer as soon as the operation is stored." });
-builder.subscriptionType({ description: "Streams, over WebSocket (graphql-transport-ws) and server-sent events alike. After a break subscribe again with `after: <last cursor>`: nothing is lost and nothing is repeated." });
+export const QueryRef = builder.queryType({
+  description: "Reads. Unknown names are skipped or answered with null; nothing is changed.",
+});
+builder.mutationType({
+  description:
+    "Writes. Each takes one `input`, answers expected refusals in `errors`, and is null only if it failed unexpectedly. Verbs answer as soon as the operation is stored.",
+});
+builder.subscriptionType({
+  description:
+    "Streams, over WebSocket (graphql-transport-ws) and server-sent events alike. After a break subscribe again with `after: <last cursor>`: nothing is lost and nothing is repeated.",
+});
 
 builder.scalarType("DateTime", {
   description: "RFC 3339 instant in UTC with milliseconds, e.g. `2026-01-31T09:30:00.000Z`.",
@@ -37,7 +45,8 @@ builder.scalarType("UUID", {
   specifiedByURL: "https://www.rfc-editor.org/rfc/rfc9562",
   serialize: (value) => value,
   parseValue: (value) => {
-    if (typeof value !== "string" || !/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(value)) throw new GraphQLError(`${JSON.stringify(value)} is no UUID.`);
+    if (typeof value !== "string" || !/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(value))
+      throw new GraphQLError(`${JSON.stringify(value)} is no UUID.`);
     return value.toLowerCase();
   },
 });
@@ -55,9 +64,16 @@ export function needs(scope: Scope): { readonly extensions: { readonly scope: Sc
 }
 
 /** The values of an enum, from one of our tables of name → meaning. */
-export function enumValues<Name extends string>(meanings: Readonly<Record<Name, string | { readonly description: string }>>): Record<Name, { description: string }> {
+export function enumValues<Name extends string>(
+  meanings: Readonly<Record<Name, string | { readonly description: string }>>,
+): Record<Name, { description: string }> {
   const entries = Object.entries(meanings) as [Name, string | { readonly description: string }][];
-  return Object.fromEntries(entries.map(([name, meaning]) => [name, { description: typeof meaning === "string" ? meaning : meaning.description }])) as Record<Name, { description: string }>;
+  return Object.fromEntries(
+    entries.map(([name, meaning]) => [
+      name,
+      { description: typeof meaning === "string" ? meaning : meaning.description },
+    ]),
+  ) as Record<Name, { description: string }>;
 }
 
 /** An input field that was left out or null, as our own functions want it: undefined. */

@@ -20,12 +20,25 @@ interface Limit {
 const NEXT_MAX = 100;
 
 const CapacityLimitRef = builder.objectRef<Limit>("CapacityLimit").implement({
-  description: "A limit of the service, with those who have its places and those who wait for one. Limits of one operation are its `maxParallel` and its waves.",
+  description:
+    "A limit of the service, with those who have its places and those who wait for one. Limits of one operation are its `maxParallel` and its waves.",
   fields: (t) => ({
     key: t.exposeString("key", { description: "What runs that wait for it call it, as in `phase:clean`." }),
-    phase: t.field({ type: PhaseEnum, nullable: true, description: "The phase that is limited; null for a controller.", resolve: ({ phase }) => phase }),
-    controller: t.exposeString("controller", { nullable: true, description: "The management controller that is limited; null for a phase." }),
-    places: t.exposeInt("places", { nullable: true, description: "So many runs may be at work; null when the limit was lifted and those who waited are about to go on." }),
+    phase: t.field({
+      type: PhaseEnum,
+      nullable: true,
+      description: "The phase that is limited; null for a controller.",
+      resolve: ({ phase }) => phase,
+    }),
+    controller: t.exposeString("controller", {
+      nullable: true,
+      description: "The management controller that is limited; null for a phase.",
+    }),
+    places: t.exposeInt("places", {
+      nullable: true,
+      description:
+        "So many runs may be at work; null when the limit was lifted and those who waited are about to go on.",
+    }),
     taken: t.exposeInt("taken", { description: "So many runs are." }),
     waiting: t.exposeInt("waiting", { description: "So many runs wait." }),
     next: t.field({
@@ -44,9 +57,12 @@ builder.queryField("capacity", (t) =>
   t.field({
     type: [CapacityLimitRef],
     ...needs("READ"),
-    description: "The limits of the service: those of phases, and those of controllers that somebody works through or waits for.",
+    description:
+      "The limits of the service: those of phases, and those of controllers that somebody works through or waits for.",
     resolve: async (_root, _args, { services }): Promise<Limit[]> => {
-      const [{ policy }, taken, waiting] = await services.database.snapshot((reader) => Promise.all([readSite(reader), takenPlaces(reader), waitingCounts(reader)]));
+      const [{ policy }, taken, waiting] = await services.database.snapshot((reader) =>
+        Promise.all([readSite(reader), takenPlaces(reader), waitingCounts(reader)]),
+      );
       return limitsOf(policy, taken, waiting);
     },
   }),

@@ -31,7 +31,9 @@ export interface ChangesSince {
 /** What is new since a release, in the light of the decisions. */
 export function changesSince(release: Release, schema: GraphQLSchema, decisions: readonly string[]): ChangesSince {
   const changes = findSchemaChanges(release.schema, schema);
-  const breaks = new Set(changes.filter(({ type }) => type in BreakingChangeType).map(({ description }) => description));
+  const breaks = new Set(
+    changes.filter(({ type }) => type in BreakingChangeType).map(({ description }) => description),
+  );
   const named = new Set(decisions.flatMap((text) => breaksNamedIn(text, release.version)));
   return {
     refused: [...breaks].filter((change) => !named.has(change)),
@@ -80,19 +82,35 @@ export function allDecisions(): string[] {
 }
 
 /** What there is to say of changes, and whether they may be released. */
-export function reportOf({ refused, decided, undone, dangerous }: ChangesSince, version: string): { readonly text: string; readonly passes: boolean } {
-  const list = (title: string, changes: readonly string[]) => (changes.length === 0 ? "" : `${title}:\n${changes.map((change) => `  ${change}\n`).join("")}`);
+export function reportOf(
+  { refused, decided, undone, dangerous }: ChangesSince,
+  version: string,
+): { readonly text: string; readonly passes: boolean } {
+  const list = (title: string, changes: readonly string[]) =>
+    changes.length === 0 ? "" : `${title}:\n${changes.map((change) => `  ${change}\n`).join("")}`;
   const text =
     list(`Breaks since ${version} that decisions name`, decided) +
     list(`Dangerous since ${version}`, dangerous) +
-    list("A change breaks clients. Take it back, or write a decision in docs/decisions with the line", refused.map((change) => `Breaks ${version}: ${change}`)) +
-    list("A decision names a break that is none; take the line out", undone.map((change) => `Breaks ${version}: ${change}`));
-  return { text: text === "" ? `Nothing that could break a client has changed since ${version}.\n` : text, passes: refused.length + undone.length === 0 };
+    list(
+      "A change breaks clients. Take it back, or write a decision in docs/decisions with the line",
+      refused.map((change) => `Breaks ${version}: ${change}`),
+    ) +
+    list(
+      "A decision names a break that is none; take the line out",
+      undone.map((change) => `Breaks ${version}: ${change}`),
+    );
+  return {
+    text: text === "" ? `Nothing that could break a client has changed since ${version}.\n` : text,
+    passes: refused.length + undone.length === 0,
+  };
 }
 
 if (import.meta.main) {
   const release = lastRelease();
-  const { text, passes } = reportOf(changesSince(release, buildSchema(await describeDrivers()), allDecisions()), release.version);
+  const { text, passes } = reportOf(
+    changesSince(release, buildSchema(await describeDrivers()), allDecisions()),
+    release.version,
+  );
   (passes ? process.stdout : process.stderr).write(text);
   if (!passes) process.exitCode = 1;
 }

@@ -15,34 +15,67 @@ import { OperationConnection } from "./operation.ts";
 import { ClusterRef, ResourceRef } from "./refs.ts";
 import { ClusterRefInput, NodeSelectorInput, clusterChoice, nodeSelector } from "./selectors.ts";
 
-const NodeStateCountRef = builder.objectRef<{ readonly state: NodeState; readonly count: number }>("NodeStateCount").implement({
-  description: "Number of nodes in one state.",
-  fields: (t) => ({
-    state: t.field({ type: NodeStateEnum, description: "Where they are in their lifecycle.", resolve: ({ state }) => state }),
-    count: t.exposeInt("count", { description: "How many nodes." }),
-  }),
-});
+const NodeStateCountRef = builder
+  .objectRef<{ readonly state: NodeState; readonly count: number }>("NodeStateCount")
+  .implement({
+    description: "Number of nodes in one state.",
+    fields: (t) => ({
+      state: t.field({
+        type: NodeStateEnum,
+        description: "Where they are in their lifecycle.",
+        resolve: ({ state }) => state,
+      }),
+      count: t.exposeInt("count", { description: "How many nodes." }),
+    }),
+  });
 
 builder.objectType(ClusterRef, {
   description: "Named set of nodes with settings. A node is in at most one.",
   interfaces: [ResourceRef],
-  isTypeOf: (value) => typeof value === "object" && value !== null && "variables" in value && !("inputHash" in value) && !("planHash" in value),
+  isTypeOf: (value) =>
+    typeof value === "object" &&
+    value !== null &&
+    "variables" in value &&
+    !("inputHash" in value) &&
+    !("planHash" in value),
   fields: (t) => ({
     id: t.id({ description: "Global ID.", resolve: ({ id }) => globalId("Cluster", id) }),
     name: t.exposeString("name", { description: "Unique name." }),
     project: t.exposeString("project", { description: "Owning project." }),
-    state: t.field({ type: ClusterStateEnum, description: "Computed state.", resolve: async ({ id }, _args, { load }) => (await load.clusterFacts.load(id)).state }),
-    variables: t.field({ type: "JSON", description: "Settings: variables that every operation on its nodes starts from.", resolve: ({ variables }) => variables }),
+    state: t.field({
+      type: ClusterStateEnum,
+      description: "Computed state.",
+      resolve: async ({ id }, _args, { load }) => (await load.clusterFacts.load(id)).state,
+    }),
+    variables: t.field({
+      type: "JSON",
+      description: "Settings: variables that every operation on its nodes starts from.",
+      resolve: ({ variables }) => variables,
+    }),
     revision: t.exposeInt("revision", { description: "Increases with every change; send it back as `ifRevision`." }),
     createdAt: t.expose("createdAt", { type: "DateTime", description: "When it was created." }),
     updatedAt: t.expose("updatedAt", { type: "DateTime", description: "When it was last changed." }),
-    nodeCounts: t.field({ type: [NodeStateCountRef], description: "Number of nodes in each state that occurs.", resolve: async ({ id }, _args, { load }) => [...(await load.clusterFacts.load(id)).counts] }),
-    nodes: t.field({ type: NodeConnection, description: "Its members.", extensions: NODES_AS_TEXT, args: nodeListArgs(t as never), resolve: ({ id }, args, context, info) => nodeList(args, context, listPlan(info), id) }),
+    nodeCounts: t.field({
+      type: [NodeStateCountRef],
+      description: "Number of nodes in each state that occurs.",
+      resolve: async ({ id }, _args, { load }) => [...(await load.clusterFacts.load(id)).counts],
+    }),
+    nodes: t.field({
+      type: NodeConnection,
+      description: "Its members.",
+      extensions: NODES_AS_TEXT,
+      args: nodeListArgs(t as never),
+      resolve: ({ id }, args, context, info) => nodeList(args, context, listPlan(info), id),
+    }),
     operations: t.field({
       type: OperationConnection,
       description: "Operations asked for the cluster, newest first.",
       args: pageArgs(t as never),
-      resolve: async ({ id }, args, { load }) => connectionOf(await load.below(operationsOfClusters, id, pageRequest(args, "instant"), EMPTY_PAGE), ({ createdAt }) => createdAt),
+      resolve: async ({ id }, args, { load }) =>
+        connectionOf(
+          await load.below(operationsOfClusters, id, pageRequest(args, "instant"), EMPTY_PAGE),
+          ({ createdAt }) => createdAt,
+        ),
     }),
   }),
 });
@@ -70,7 +103,8 @@ builder.queryField("clusters", (t) =>
     ...needs("READ"),
     description: "Clusters by name.",
     args: pageArgs(t),
-    resolve: async (_root, args, { services }) => connectionOf(await clustersPage(services.database.reader, pageRequest(args, "text")), ({ name }) => name),
+    resolve: async (_root, args, { services }) =>
+      connectionOf(await clustersPage(services.database.reader, pageRequest(args, "text")), ({ name }) => name),
   }),
 );
 
@@ -86,12 +120,16 @@ const CreateClusterInput = builder.inputType("CreateClusterInput", {
 });
 
 const UpdateClusterInput = builder.inputType("UpdateClusterInput", {
-  description: "Change a cluster. An omitted field stays. Refused with CLUSTER_LOCKED while it is deploying or stopping.",
+  description:
+    "Change a cluster. An omitted field stays. Refused with CLUSTER_LOCKED while it is deploying or stopping.",
   fields: (t) => ({
     cluster: t.field({ type: ClusterRefInput, required: true, description: "Which cluster." }),
     ifRevision: t.int({ description: "Refuse if the cluster has another revision by now." }),
     name: t.string({ description: "New name." }),
-    variables: t.field({ type: "JSON", description: "Laid over the settings as they are: later wins, empty values override, null removes a key." }),
+    variables: t.field({
+      type: "JSON",
+      description: "Laid over the settings as they are: later wins, empty values override, null removes a key.",
+    }),
     add: t.field({ type: NodeSelectorInput, description: "Nodes to add." }),
     remove: t.field({ type: NodeSelectorInput, description: "Nodes to take out; carried out before `add`." }),
   }),
@@ -108,8 +146,17 @@ const DeleteClusterInput = builder.inputType("DeleteClusterInput", {
 const ClusterPayloadRef = builder.objectRef<ClusterEdited>("ClusterPayload").implement({
   description: "Answer to a change of a cluster.",
   fields: (t) => ({
-    cluster: t.field({ type: ClusterRef, nullable: true, description: "The cluster as it is now, null after a deletion or a refusal.", resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)) }),
-    errors: t.field({ type: [UserErrorRef], description: "Why the request was refused; empty when it was carried out.", resolve: ({ refusals }) => [...refusals] }),
+    cluster: t.field({
+      type: ClusterRef,
+      nullable: true,
+      description: "The cluster as it is now, null after a deletion or a refusal.",
+      resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)),
+    }),
+    errors: t.field({
+      type: [UserErrorRef],
+      description: "Why the request was refused; empty when it was carried out.",
+      resolve: ({ refusals }) => [...refusals],
+    }),
     query: t.field({ type: QueryRef, description: "Root query, to read on in the same request.", resolve: () => ({}) }),
   }),
 });
@@ -122,7 +169,11 @@ builder.mutationField("createCluster", (t) =>
     description: "Give nodes a common name and common settings.",
     args: { input: t.arg({ type: CreateClusterInput, required: true, description: "The cluster." }) },
     resolve: (_root, { input }, context) =>
-      context.services.engine.createCluster(callerOf(context), { name: input.name, variables: given(input.variables), nodes: input.nodes ? nodeSelector(input.nodes) : undefined }),
+      context.services.engine.createCluster(callerOf(context), {
+        name: input.name,
+        variables: given(input.variables),
+        nodes: input.nodes ? nodeSelector(input.nodes) : undefined,
+      }),
   }),
 );
 
@@ -151,6 +202,7 @@ builder.mutationField("deleteCluster", (t) =>
     ...needs("MANAGE"),
     description: "Delete a cluster; its nodes stay, in no cluster.",
     args: { input: t.arg({ type: DeleteClusterInput, required: true, description: "Which cluster." }) },
-    resolve: (_root, { input }, context) => context.services.engine.deleteCluster(callerOf(context), clusterChoice(input.cluster), given(input.ifRevision)),
+    resolve: (_root, { input }, context) =>
+      context.services.engine.deleteCluster(callerOf(context), clusterChoice(input.cluster), given(input.ifRevision)),
   }),
 );

@@ -11,7 +11,12 @@ import { isStorable } from "./storable.ts";
 
 export interface Connection<Row> {
   readonly edges: readonly { readonly cursor: string; readonly node: Row }[];
-  readonly pageInfo: { readonly hasNextPage: boolean; readonly hasPreviousPage: boolean; readonly startCursor: string | null; readonly endCursor: string | null };
+  readonly pageInfo: {
+    readonly hasNextPage: boolean;
+    readonly hasPreviousPage: boolean;
+    readonly startCursor: string | null;
+    readonly endCursor: string | null;
+  };
   /** Counted only when asked for. */
   readonly totalCount?: () => Promise<number>;
 }
@@ -21,13 +26,23 @@ const PageInfoRef = builder.objectRef<Connection<unknown>["pageInfo"]>("PageInfo
   fields: (t) => ({
     hasNextPage: t.exposeBoolean("hasNextPage", { description: "More items follow `endCursor`." }),
     hasPreviousPage: t.exposeBoolean("hasPreviousPage", { description: "Items precede `startCursor`." }),
-    startCursor: t.exposeString("startCursor", { nullable: true, description: "Cursor of the first edge, null on an empty page." }),
-    endCursor: t.exposeString("endCursor", { nullable: true, description: "Cursor of the last edge, null on an empty page." }),
+    startCursor: t.exposeString("startCursor", {
+      nullable: true,
+      description: "Cursor of the first edge, null on an empty page.",
+    }),
+    endCursor: t.exposeString("endCursor", {
+      nullable: true,
+      description: "Cursor of the last edge, null on an empty page.",
+    }),
   }),
 });
 
 /** The connection and edge types of an object type. */
-export function connectionType<Row extends object>(name: string, row: ReturnType<typeof builder.objectRef<Row>>, options: { readonly counted?: boolean } = {}) {
+export function connectionType<Row extends object>(
+  name: string,
+  row: ReturnType<typeof builder.objectRef<Row>>,
+  options: { readonly counted?: boolean } = {},
+) {
   const edge = builder.objectRef<{ readonly cursor: string; readonly node: Row }>(`${name}Edge`).implement({
     description: `${name} in a page.`,
     fields: (t) => ({
@@ -41,7 +56,10 @@ export function connectionType<Row extends object>(name: string, row: ReturnType
       edges: t.field({ type: [edge], description: "Items with cursors.", resolve: ({ edges }) => [...edges] }),
       pageInfo: t.field({ type: PageInfoRef, description: "Where the page is.", resolve: ({ pageInfo }) => pageInfo }),
       ...(options.counted && {
-        totalCount: t.int({ description: "Number of all matching items; counted only when asked for.", resolve: async ({ totalCount }) => (await totalCount?.()) ?? 0 }),
+        totalCount: t.int({
+          description: "Number of all matching items; counted only when asked for.",
+          resolve: async ({ totalCount }) => (await totalCount?.()) ?? 0,
+        }),
       }),
     }),
   });
@@ -63,7 +81,9 @@ export const TRANSITIONS_PAGE_MAX = 500;
 /** The arguments of a connection field. */
 export function pageArgs(t: Parameters<Parameters<typeof builder.queryField>[1]>[0], most = PAGE_MAX) {
   return {
-    first: t.arg.int({ description: `Number of items from the start, 1 to ${most}; ${PAGE_DEFAULT} when neither \`first\` nor \`last\` is given.` }),
+    first: t.arg.int({
+      description: `Number of items from the start, 1 to ${most}; ${PAGE_DEFAULT} when neither \`first\` nor \`last\` is given.`,
+    }),
     after: t.arg.string({ description: "Only items after this cursor." }),
     last: t.arg.int({ description: `Number of items from the end, 1 to ${most}.` }),
     before: t.arg.string({ description: "Only items before this cursor." }),
@@ -79,7 +99,8 @@ export function badInput(message: string): GraphQLError {
 export function pageSize(args: PageArgs, most = PAGE_MAX): { readonly limit: number; readonly fromEnd: boolean } {
   if (args.first != null && args.last != null) throw badInput("Give `first` or `last`, not both.");
   const limit = args.first ?? args.last ?? Math.min(PAGE_DEFAULT, most);
-  if (limit < 1 || limit > most) throw badInput(`\`${args.last == null ? "first" : "last"}\` is ${limit}; a page has 1 to ${most} items.`);
+  if (limit < 1 || limit > most)
+    throw badInput(`\`${args.last == null ? "first" : "last"}\` is ${limit}; a page has 1 to ${most} items.`);
   return { limit, fromEnd: args.last != null };
 }
 
@@ -93,7 +114,13 @@ function keyIn(cursor: string | null | undefined, kind: "text" | "instant"): Pag
   if (cursor == null) return undefined;
   try {
     const [key, id] = readCursor(cursor) as unknown[];
-    if (typeof key === "string" && typeof id === "string" && isUuid(id) && (kind === "text" ? isStorable(key) : new Date(key).toISOString() === key)) return { key, id };
+    if (
+      typeof key === "string" &&
+      typeof id === "string" &&
+      isUuid(id) &&
+      (kind === "text" ? isStorable(key) : new Date(key).toISOString() === key)
+    )
+      return { key, id };
   } catch {
     // Refused below, like every other text that is no cursor of ours.
   }
@@ -124,18 +151,35 @@ export function numberedRequest(args: PageArgs, most = TRANSITIONS_PAGE_MAX, cur
 }
 
 /** A page as a connection. */
-export function connectionOf<Row extends { readonly id: string }>(page: Page<Row>, keyOf: (row: Row) => string | Date, totalCount?: () => Promise<number>): Connection<Row> {
-  return connectionWith(page, (row) => {
-    const key = keyOf(row);
-    return cursorOf({ key: key instanceof Date ? key.toISOString() : key, id: row.id });
-  }, totalCount);
+export function connectionOf<Row extends { readonly id: string }>(
+  page: Page<Row>,
+  keyOf: (row: Row) => string | Date,
+  totalCount?: () => Promise<number>,
+): Connection<Row> {
+  return connectionWith(
+    page,
+    (row) => {
+      const key = keyOf(row);
+      return cursorOf({ key: key instanceof Date ? key.toISOString() : key, id: row.id });
+    },
+    totalCount,
+  );
 }
 
-export function connectionWith<Row>(page: Page<Row>, cursorFor: (row: Row) => string, totalCount?: () => Promise<number>): Connection<Row> {
+export function connectionWith<Row>(
+  page: Page<Row>,
+  cursorFor: (row: Row) => string,
+  totalCount?: () => Promise<number>,
+): Connection<Row> {
   const edges = page.rows.map((node) => ({ cursor: cursorFor(node), node }));
   return {
     edges,
-    pageInfo: { hasNextPage: page.hasNext, hasPreviousPage: page.hasPrevious, startCursor: edges[0]?.cursor ?? null, endCursor: edges.at(-1)?.cursor ?? null },
+    pageInfo: {
+      hasNextPage: page.hasNext,
+      hasPreviousPage: page.hasPrevious,
+      startCursor: edges[0]?.cursor ?? null,
+      endCursor: edges.at(-1)?.cursor ?? null,
+    },
     ...(totalCount && { totalCount }),
   };
 }

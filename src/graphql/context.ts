@@ -57,7 +57,11 @@ export interface ClusterFacts {
 }
 
 /** A question of the store about several parents at once, answered by parent. */
-export type Question<Asked, Found> = (reader: Reader, parents: readonly string[], asked: Asked) => Promise<ReadonlyMap<string, Found>>;
+export type Question<Asked, Found> = (
+  reader: Reader,
+  parents: readonly string[],
+  asked: Asked,
+) => Promise<ReadonlyMap<string, Found>>;
 
 /** Batched reads by key. They remember nothing, so a subscription never sees an old row. */
 export interface Loaders {
@@ -76,7 +80,10 @@ export interface Loaders {
   readonly plan: DataLoader<string, Plan | null>;
   readonly attempts: DataLoader<string, readonly AttemptRow[]>;
   /** The newest lines of a step. */
-  readonly logTail: DataLoader<{ readonly runId: string; readonly step: number; readonly tail: number }, readonly StepLogRow[]>;
+  readonly logTail: DataLoader<
+    { readonly runId: string; readonly step: number; readonly tail: number },
+    readonly StepLogRow[]
+  >;
   /** Call-backs to a run that were not taken. */
   readonly anomalies: DataLoader<string, readonly AnomalyRow[]>;
   /** The place of a run among those that wait for the same. */
@@ -134,14 +141,25 @@ function createLoaders({ reader }: Database): Loaders {
     clusterFacts: byKey(
       async (ids) => {
         const [counts, work] = await Promise.all([nodeCountsOf(reader, ids), workOnClusters(reader, ids)]);
-        return new Map(ids.map((id) => [id, factsOf(counts.filter(({ clusterId }) => clusterId === id), work.filter(({ clusterId }) => clusterId === id))]));
+        return new Map(
+          ids.map((id) => [
+            id,
+            factsOf(
+              counts.filter(({ clusterId }) => clusterId === id),
+              work.filter(({ clusterId }) => clusterId === id),
+            ),
+          ]),
+        );
       },
       { state: "NEW", counts: [] },
     ),
     runCounts: byKey((ids) => runStateCounts(reader, ids), {}),
     cleanUpFailures: byKey((ids) => cleanUpFailures(reader, ids), []),
     addressCounts: byKey((ids) => addressCounts(reader, ids), {}),
-    currentRun: byKey(async (nodeIds) => new Map((await unfinishedRuns(reader, nodeIds)).map((run) => [run.nodeId, run])), null),
+    currentRun: byKey(
+      async (nodeIds) => new Map((await unfinishedRuns(reader, nodeIds)).map((run) => [run.nodeId, run])),
+      null,
+    ),
     plan: byKey((hashes) => plansByHashes(reader, hashes), null),
     logTail: new DataLoader((steps) => logTails(reader, steps), { cache: false }),
     anomalies: byKey(async (runIds) => Map.groupBy(await anomaliesOf(reader, runIds), ({ runId }) => runId), []),
@@ -194,7 +212,8 @@ function belowOf(reader: Reader): Loaders["below"] {
     },
     { cache: false },
   );
-  return (question, parent, asked, absent) => loader.load({ question: question as Question<unknown, unknown>, parent, asked, absent }) as Promise<never>;
+  return (question, parent, asked, absent) =>
+    loader.load({ question: question as Question<unknown, unknown>, parent, asked, absent }) as Promise<never>;
 }
 
 function keyed<Row extends { readonly id: string }>(rows: readonly Row[]): Map<string, Row> {
@@ -210,7 +229,10 @@ function rowLoaders(reader: Reader, batched: typeof byKey): Rows {
 }
 
 /** As `byKey`, for many who ask at different times: what is asked while a statement is under way goes into the next one. */
-function whileOthersRead<Value>(read: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>, absent: Value): DataLoader<string, Value> {
+function whileOthersRead<Value>(
+  read: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>,
+  absent: Value,
+): DataLoader<string, Value> {
   let underWay: Promise<unknown> = Promise.resolve();
   return byKey(
     (keys) => {
@@ -227,7 +249,11 @@ function whileOthersRead<Value>(read: (keys: readonly string[]) => Promise<Reado
 /** How long others wait for a statement that is under way, at most. */
 const GATHERED_MS = 20;
 
-function byKey<Value>(read: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>, absent: Value, batchScheduleFn?: (send: () => void) => void): DataLoader<string, Value> {
+function byKey<Value>(
+  read: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>,
+  absent: Value,
+  batchScheduleFn?: (send: () => void) => void,
+): DataLoader<string, Value> {
   return new DataLoader(
     async (keys) => {
       const found = await read([...new Set(keys)]);

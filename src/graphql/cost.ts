@@ -8,8 +8,28 @@
  * What a fragment holds is counted once for each size of page that it is spread in, so fragments within fragments cost
  * no time, however often their content is asked for. Sizes and `@include` are taken from the variables of the request.
  */
-import { GraphQLString, Kind, getNamedType, getNullableType, isCompositeType, isInterfaceType, isListType, isObjectType } from "graphql";
-import type { FieldNode, FragmentDefinitionNode, GraphQLField, GraphQLNamedOutputType, GraphQLNamedType, GraphQLSchema, OperationDefinitionNode, SelectionNode, SelectionSetNode, ValueNode } from "graphql";
+import {
+  GraphQLString,
+  Kind,
+  getNamedType,
+  getNullableType,
+  isCompositeType,
+  isInterfaceType,
+  isListType,
+  isObjectType,
+} from "graphql";
+import type {
+  FieldNode,
+  FragmentDefinitionNode,
+  GraphQLField,
+  GraphQLNamedOutputType,
+  GraphQLNamedType,
+  GraphQLSchema,
+  OperationDefinitionNode,
+  SelectionNode,
+  SelectionSetNode,
+  ValueNode,
+} from "graphql";
 import { PAGE_DEFAULT } from "./connection.ts";
 import { finite } from "./document.ts";
 
@@ -28,7 +48,15 @@ const LIST_SIZES: Readonly<Record<string, number>> = {
   "Node.verbs": 12,
   "Node.labels": 20,
   "Query.reservedSteps": 6,
-  ...Object.fromEntries(["NodeWorkPayload.results", "PlanPayload.results", "ReadPowerPayload.results", "ReportPresencePayload.results", "NodesPayload.nodes"].map((list) => [list, 25])),
+  ...Object.fromEntries(
+    [
+      "NodeWorkPayload.results",
+      "PlanPayload.results",
+      "ReadPowerPayload.results",
+      "ReportPresencePayload.results",
+      "NodesPayload.nodes",
+    ].map((list) => [list, 25]),
+  ),
 };
 /** What one object of a type costs, where it is not one: these come by the dozen or the hundred, and nothing is read for each. */
 const OBJECT_COSTS: Readonly<Record<string, number>> = { LogLine: 0.01, Label: 0.01, VerbVerdict: 0.5 };
@@ -42,9 +70,30 @@ const TEXT = /(?:message|reason|text|problem|description)$/i;
 const JSON_COST = 40;
 /** One of an object that comes in a list without pages, which counts it several times over. */
 const LISTED_JSON_COST = 8;
-const WITH_LISTED_JSON: ReadonlySet<string> = new Set(["DiscoverySettings", "Driver", "DriverSettings", "InventoryChange", "ReservedStep", "RunbookStep", "Step", "StepAttempt", "StepDefinition"]);
+const WITH_LISTED_JSON: ReadonlySet<string> = new Set([
+  "DiscoverySettings",
+  "Driver",
+  "DriverSettings",
+  "InventoryChange",
+  "ReservedStep",
+  "RunbookStep",
+  "Step",
+  "StepAttempt",
+  "StepDefinition",
+]);
 /** Values that are known better: labels have up to 253 characters, lines of a log 4,000, outputs of steps, of which inventories are made, 256 KiB, lists of addresses and names thousands of items. */
-const VALUE_COSTS: Readonly<Record<string, number>> = { "Label.key": 0.03, "Label.value": 0.03, "LogLine.text": 0.09, "Inventory.data": 20, "Step.output": 3, "StepAttempt.output": 3, "Operation.failedAddresses": 8, "DiscoverNodesPayload.addresses": 8, "NotFoundError.missing": 8, "Rollout.sizes": 1 };
+const VALUE_COSTS: Readonly<Record<string, number>> = {
+  "Label.key": 0.03,
+  "Label.value": 0.03,
+  "LogLine.text": 0.09,
+  "Inventory.data": 20,
+  "Step.output": 3,
+  "StepAttempt.output": 3,
+  "Operation.failedAddresses": 8,
+  "DiscoverNodesPayload.addresses": 8,
+  "NotFoundError.missing": 8,
+  "Rollout.sizes": 1,
+};
 /** What a count of all items of a page costs. */
 const TOTAL_COST = 10;
 /** Sums of hundredths are rounded down; this is more than they may be off. */
@@ -55,9 +104,13 @@ const SIZE_ARGUMENTS = ["first", "last", "tail"];
 
 /** The cost of one operation. Linear in the document, but for fragments of pages: once for each size of page. */
 export function costOf({ schema, operation, fragments, variables }: CostedRequest): number {
-  const defaults = (operation.variableDefinitions ?? []).map(({ variable, defaultValue }) => [variable.name.value, defaultValue && constant(defaultValue)]);
+  const defaults = (operation.variableDefinitions ?? []).map(({ variable, defaultValue }) => [
+    variable.name.value,
+    defaultValue && constant(defaultValue),
+  ]);
   const values: Readonly<Record<string, unknown>> = { ...Object.fromEntries(defaults), ...variables };
-  const valueOf = (node: ValueNode | undefined): unknown => (node?.kind === Kind.VARIABLE ? values[node.name.value] : node && constant(node));
+  const valueOf = (node: ValueNode | undefined): unknown =>
+    node?.kind === Kind.VARIABLE ? values[node.name.value] : node && constant(node);
   const known = new Map<string, number>();
 
   /** The cost of what is asked of one object; of a page with so many items, where it is one. */
@@ -66,8 +119,16 @@ export function costOf({ schema, operation, fragments, variables }: CostedReques
     for (const selection of set?.selections ?? []) {
       if (isLeftOut(selection)) continue;
       if (selection.kind === Kind.FIELD) sum += ofField(selection, type, page);
-      else if (selection.kind === Kind.INLINE_FRAGMENT) sum += ofSet(selection.selectionSet, selection.typeCondition ? schema.getType(selection.typeCondition.name.value) : type, page);
-      else sum += once(known, `${page} ${selection.name.value}`, fragments[selection.name.value], (fragment) => ofSet(fragment.selectionSet, schema.getType(fragment.typeCondition.name.value), page));
+      else if (selection.kind === Kind.INLINE_FRAGMENT)
+        sum += ofSet(
+          selection.selectionSet,
+          selection.typeCondition ? schema.getType(selection.typeCondition.name.value) : type,
+          page,
+        );
+      else
+        sum += once(known, `${page} ${selection.name.value}`, fragments[selection.name.value], (fragment) =>
+          ofSet(fragment.selectionSet, schema.getType(fragment.typeCondition.name.value), page),
+        );
     }
     return sum;
   }
@@ -89,8 +150,12 @@ export function costOf({ schema, operation, fragments, variables }: CostedReques
     const place = `${type.name}.${name}`;
     const special = VALUE_COSTS[place];
     if (special !== undefined) return special;
-    const one = isCompositeType(inner) ? (OBJECT_COSTS[inner.name] ?? 1) + ofSet(node.selectionSet, inner, 0) : valueCost(type.name, name, inner);
-    return isListType(getNullableType(field.type)) ? (sizeOf(node, field) ?? LIST_SIZES[place] ?? LIST_SIZE) * one : one;
+    const one = isCompositeType(inner)
+      ? (OBJECT_COSTS[inner.name] ?? 1) + ofSet(node.selectionSet, inner, 0)
+      : valueCost(type.name, name, inner);
+    return isListType(getNullableType(field.type))
+      ? (sizeOf(node, field) ?? LIST_SIZES[place] ?? LIST_SIZE) * one
+      : one;
   }
 
   function sizeOf(node: FieldNode, field: GraphQLField<unknown, unknown>): number | undefined {
@@ -110,7 +175,9 @@ export function costOf({ schema, operation, fragments, variables }: CostedReques
     });
   }
 
-  return finite(Math.floor(ofSet(operation.selectionSet, schema.getRootType(operation.operation) ?? undefined, 0) + INEXACT));
+  return finite(
+    Math.floor(ofSet(operation.selectionSet, schema.getRootType(operation.operation) ?? undefined, 0) + INEXACT),
+  );
 }
 
 /** What a value costs of which nothing else is known than its type and its name. */
@@ -120,7 +187,12 @@ function valueCost(owner: string, name: string, type: GraphQLNamedOutputType): n
 }
 
 /** What is counted of a fragment, counted once for each key. */
-function once(known: Map<string, number>, key: string, fragment: FragmentDefinitionNode | undefined, count: (fragment: FragmentDefinitionNode) => number): number {
+function once(
+  known: Map<string, number>,
+  key: string,
+  fragment: FragmentDefinitionNode | undefined,
+  count: (fragment: FragmentDefinitionNode) => number,
+): number {
   if (!fragment) return 0;
   const before = known.get(key);
   if (before !== undefined) return before;

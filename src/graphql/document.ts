@@ -15,7 +15,7 @@ export function parseBounded(given: string | Source): DocumentNode {
   const source = typeof given === "string" ? new Source(given) : given;
   const lexer = new Lexer(source);
   let nesting = 0;
-  for (let tokens = 0; lexer.advance().kind !== TokenKind.EOF; ) {
+  for (let tokens = 0; lexer.advance().kind !== TokenKind.EOF;) {
     tokens += 1;
     if (tokens > LIMITS.tokens) throw beyond("tokens");
     switch (lexer.token.kind) {
@@ -44,7 +44,9 @@ export function shapeRule(context: ValidationContext): ASTVisitor {
     (set?.selections ?? []).reduce((deepest, selection) => {
       switch (selection.kind) {
         case Kind.FIELD:
-          return selection.name.value.startsWith("__") ? deepest : Math.max(deepest, 1 + depthOf(selection.selectionSet));
+          return selection.name.value.startsWith("__")
+            ? deepest
+            : Math.max(deepest, 1 + depthOf(selection.selectionSet));
         case Kind.INLINE_FRAGMENT:
           return Math.max(deepest, depthOf(selection.selectionSet));
         case Kind.FRAGMENT_SPREAD:
@@ -67,13 +69,19 @@ export function shapeRule(context: ValidationContext): ASTVisitor {
       const depth = depthOf(operation.selectionSet);
       if (depth > LIMITS.depth) context.reportError(beyond("depth", { requested: depth, nodes: [operation] }));
       const rootFields = rootFieldsOf(operation.selectionSet);
-      if (rootFields > LIMITS.rootFields) context.reportError(beyond("rootFields", { requested: finite(rootFields), nodes: [operation] }));
+      if (rootFields > LIMITS.rootFields)
+        context.reportError(beyond("rootFields", { requested: finite(rootFields), nodes: [operation] }));
     },
   };
 }
 
 /** What is counted of a fragment, counted once. One that spreads itself counts nothing within itself: another rule refuses it. */
-function ofFragment(context: ValidationContext, name: string, known: Map<FragmentDefinitionNode, number>, count: (set: SelectionSetNode) => number): number {
+function ofFragment(
+  context: ValidationContext,
+  name: string,
+  known: Map<FragmentDefinitionNode, number>,
+  count: (set: SelectionSetNode) => number,
+): number {
   const fragment = context.getFragment(name);
   if (!fragment) return 0;
   const before = known.get(fragment);
@@ -91,9 +99,17 @@ function ofFragment(context: ValidationContext, name: string, known: Map<Fragmen
 export function introspectionAliasRule(context: ValidationContext): ASTVisitor {
   return {
     Field(field) {
-      const isOfSchema = context.getParentType()?.name.startsWith("__") === true || field.name.value === "__schema" || field.name.value === "__type";
+      const isOfSchema =
+        context.getParentType()?.name.startsWith("__") === true ||
+        field.name.value === "__schema" ||
+        field.name.value === "__type";
       if (!isOfSchema || field.alias === undefined || field.alias.value === field.name.value) return;
-      context.reportError(new GraphQLError(`What is asked of the schema cannot be given other names, as "${field.alias.value}". Ask for the field as it is.`, { nodes: field }));
+      context.reportError(
+        new GraphQLError(
+          `What is asked of the schema cannot be given other names, as "${field.alias.value}". Ask for the field as it is.`,
+          { nodes: field },
+        ),
+      );
     },
   };
 }
@@ -103,7 +119,12 @@ export function noIntrospectionRule(context: ValidationContext): ASTVisitor {
   return {
     Field(field) {
       if (field.name.value !== "__schema" && field.name.value !== "__type") return;
-      context.reportError(new GraphQLError("Introspection is switched off here. Whoever runs the service can print its schema.", { nodes: field, extensions: { code: "FORBIDDEN" } }));
+      context.reportError(
+        new GraphQLError("Introspection is switched off here. Whoever runs the service can print its schema.", {
+          nodes: field,
+          extensions: { code: "FORBIDDEN" },
+        }),
+      );
     },
   };
 }
@@ -114,7 +135,10 @@ export function finite(number: number): number {
 }
 
 /** Parsed documents by their text, the least lately used thrown out first. Long ones are not kept: nobody sends them often. */
-export function createDocumentCache(): { get(text: string): DocumentNode | undefined; set(text: string, document: DocumentNode): void } {
+export function createDocumentCache(): {
+  get(text: string): DocumentNode | undefined;
+  set(text: string, document: DocumentNode): void;
+} {
   const kept = new Map<string, DocumentNode>();
   let characters = 0;
   return {

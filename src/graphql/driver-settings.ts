@@ -16,7 +16,8 @@ type Choice = Readonly<Record<string, unknown>>;
 
 type ObjectShape = Extract<Shape, { kind: "object" }>;
 
-const NAMED = "Exactly one field: the driver's name. A driver that has none here is not loaded; add its plugin to OSTLER_PLUGINS.";
+const NAMED =
+  "Exactly one field: the driver's name. A driver that has none here is not loaded; add its plugin to OSTLER_PLUGINS.";
 
 export const DriverSettingsInput = builder.inputRef<Choice>("DriverSettingsInput").implement({
   description: `A driver, and a node's settings for it. ${NAMED} The driver itself says the last word on its settings.`,
@@ -37,12 +38,14 @@ export const DiscoverySettingsInput = builder.inputRef<Choice>("DiscoverySetting
 });
 
 export const DriverSettingsRef = builder.objectRef<Choice>("DriverSettings").implement({
-  description: "A node's settings for a driver, without their secrets. The field with the driver's name holds them; every other is null.",
+  description:
+    "A node's settings for a driver, without their secrets. The field with the driver's name holds them; every other is null.",
   fields: () => ({}),
 });
 
 export const DiscoverySettingsRef = builder.objectRef<Choice>("DiscoverySettings").implement({
-  description: "What a driver probes with, without its secrets. The field with the driver's name holds it; every other is null.",
+  description:
+    "What a driver probes with, without its secrets. The field with the driver's name holds it; every other is null.",
   fields: () => ({}),
 });
 
@@ -78,7 +81,9 @@ function fitting(shape: Shape, value: unknown): unknown {
       return items.includes(null) && !(Array.isArray(value) && shape.of.nullable) ? null : items;
     }
     case "object":
-      return typeof value === "object" && value !== null && !Array.isArray(value) ? fittingFields(shape, value as JsonObject) : null;
+      return typeof value === "object" && value !== null && !Array.isArray(value)
+        ? fittingFields(shape, value as JsonObject)
+        : null;
     case "json":
       return value;
   }
@@ -96,10 +101,28 @@ function fittingFields(shape: ObjectShape, value: JsonObject): Record<string, un
 /** The schema with the types of these drivers' settings. Throws a sentence where two types would bear the same name. */
 export function withDriverSettings(schema: GraphQLSchema, drivers: readonly AnyDriver[]): GraphQLSchema {
   const types = createTypes(new Set(Object.keys(schema.getTypeMap())));
-  const discovering = drivers.flatMap((driver) => (driver.discover ? [{ driver, shape: shapeOf(driver.discover.settings), name: `${pascal(driver.name)}DiscoverySettings`, field: "" }] : []));
-  const driving = drivers.map((driver) => ({ driver, shape: shapeOf(driver.settings), name: `${pascal(driver.name)}Settings`, field: "" }));
+  const discovering = drivers.flatMap((driver) =>
+    driver.discover
+      ? [
+          {
+            driver,
+            shape: shapeOf(driver.discover.settings),
+            name: `${pascal(driver.name)}DiscoverySettings`,
+            field: "",
+          },
+        ]
+      : [],
+  );
+  const driving = drivers.map((driver) => ({
+    driver,
+    shape: shapeOf(driver.settings),
+    name: `${pascal(driver.name)}Settings`,
+    field: "",
+  }));
   const fields = (of: typeof driving, typeOf: (one: (typeof driving)[number]) => string) =>
-    of.length === 0 ? line("No loaded driver can be named here; add its plugin to OSTLER_PLUGINS.", "none: JSON") : of.map((one) => line(sentence(one.driver.description), `${one.driver.name}: ${typeOf(one)}`)).join("");
+    of.length === 0
+      ? line("No loaded driver can be named here; add its plugin to OSTLER_PLUGINS.", "none: JSON")
+      : of.map((one) => line(sentence(one.driver.description), `${one.driver.name}: ${typeOf(one)}`)).join("");
   return extendSchema(
     schema,
     parse(
@@ -131,7 +154,9 @@ function createTypes(taken: ReadonlySet<string>) {
   function define({ name, driver }: Named, text: string): string {
     const other = made.get(name);
     if (taken.has(name) || (other && (other.driver !== driver.name || other.text !== text))) {
-      throw new Error(`The settings of driver "${driver.name}" need a type ${name}, and ${other ? `those of driver "${other.driver}" have` : "the schema has"} one already; rename the driver or its setting.`);
+      throw new Error(
+        `The settings of driver "${driver.name}" need a type ${name}, and ${other ? `those of driver "${other.driver}" have` : "the schema has"} one already; rename the driver or its setting.`,
+      );
     }
     made.set(name, { driver: driver.name, text });
     return name;
@@ -139,7 +164,8 @@ function createTypes(taken: ReadonlySet<string>) {
 
   /** An enum bears the short name, so that a discovery shares it with the nodes; unless that has other values. */
   function enumOf(of: Named, values: readonly string[], field: string): string {
-    const text = (name: string) => `${quoted(`What the setting \`${field}\` can be.`)} enum ${name} {${values.map((value) => line(`See the setting \`${field}\`.`, value)).join("")}}`;
+    const text = (name: string) =>
+      `${quoted(`What the setting \`${field}\` can be.`)} enum ${name} {${values.map((value) => line(`See the setting \`${field}\`.`, value)).join("")}}`;
     const short = pascal(of.driver.name) + pascal(field);
     const other = made.get(short);
     const isFree = !taken.has(short) && (!other || (other.driver === of.driver.name && other.text === text(short)));
@@ -168,11 +194,16 @@ function createTypes(taken: ReadonlySet<string>) {
         if (fields.length === 0) return "JSON";
         const text = (field: Field) => {
           const type = typeOf(inside(of, field), use);
-          return use === "told" ? line(described(field), `${field.name}: ${type}${deprecation(field)}`) : inputLine(field, type);
+          return use === "told"
+            ? line(described(field), `${field.name}: ${type}${deprecation(field)}`)
+            : inputLine(field, type);
         };
         const about = sentence(textOf(shape.schema, "description") ?? `Settings for driver ${driver.name}.`);
         const [word, ending] = use === "given" ? ["input", "Input"] : ["type", ""];
-        return define({ ...of, name: name + ending }, `${quoted(about)} ${word} ${name}${ending} {${fields.map(text).join("")}}`);
+        return define(
+          { ...of, name: name + ending },
+          `${quoted(about)} ${word} ${name}${ending} {${fields.map(text).join("")}}`,
+        );
       }
     }
   }
@@ -184,9 +215,14 @@ function createTypes(taken: ReadonlySet<string>) {
     change(of: Named): string {
       const { shape, driver } = of;
       if (!isTyped(shape)) return "JSON";
-      const fields = shape.fields.map((field) => inputLine({ ...field, required: false, fallback: undefined }, typeOf(inside(of, field), "given")));
+      const fields = shape.fields.map((field) =>
+        inputLine({ ...field, required: false, fallback: undefined }, typeOf(inside(of, field), "given")),
+      );
       const name = `${of.name}ChangeInput`;
-      return define({ ...of, name }, `${quoted(`Changes of the settings for driver ${driver.name}. What is left out stays; null takes a setting away.`)} input ${name} {${fields.join("")}}`);
+      return define(
+        { ...of, name },
+        `${quoted(`Changes of the settings for driver ${driver.name}. What is left out stays; null takes a setting away.`)} input ${name} {${fields.join("")}}`,
+      );
     },
     definitions: () => [...made.values()].map(({ text }) => text),
   };
@@ -203,13 +239,22 @@ function isTyped(shape: Shape): shape is ObjectShape {
 
 /** Whether a text becomes an enum: its values are listed, and GraphQL can write them. Otherwise it is a String. */
 function isEnum(shape: Shape): boolean {
-  return shape.kind === "text" && shape.values !== undefined && shape.values.length > 0 && shape.values.every((value) => isName(value) && !["true", "false", "null"].includes(value));
+  return (
+    shape.kind === "text" &&
+    shape.values !== undefined &&
+    shape.values.length > 0 &&
+    shape.values.every((value) => isName(value) && !["true", "false", "null"].includes(value))
+  );
 }
 
 function inputLine(field: Field, type: string): string {
   if (field.required) return line(described(field), `${field.name}: ${type}${field.shape.nullable ? "" : "!"}`);
-  const fallback = field.fallback === undefined || field.fallback === null ? null : literal(field.shape, field.fallback);
-  return line(described(field), `${field.name}: ${type}${fallback === null ? "" : ` = ${fallback}`}${deprecation(field)}`);
+  const fallback =
+    field.fallback === undefined || field.fallback === null ? null : literal(field.shape, field.fallback);
+  return line(
+    described(field),
+    `${field.name}: ${type}${fallback === null ? "" : ` = ${fallback}`}${deprecation(field)}`,
+  );
 }
 
 function deprecation({ shape }: Field): string {
@@ -262,8 +307,16 @@ function plainLiteral(value: unknown): string | null {
 
 /** What a setting is, and what its type cannot tell of it. */
 function described({ name, shape, secret, fallback }: Field): string {
-  const told = fallback === undefined || fallback === null || literal(shape, fallback) !== null ? [] : [`Default: \`${JSON.stringify(fallback)}\`.`];
-  return [sentence(textOf(shape.schema, "description") ?? `The setting \`${name}\`.`), ...(secret ? ["Secret: it is only written."] : []), ...bounds(shape), ...told].join(" ");
+  const told =
+    fallback === undefined || fallback === null || literal(shape, fallback) !== null
+      ? []
+      : [`Default: \`${JSON.stringify(fallback)}\`.`];
+  return [
+    sentence(textOf(shape.schema, "description") ?? `The setting \`${name}\`.`),
+    ...(secret ? ["Secret: it is only written."] : []),
+    ...bounds(shape),
+    ...told,
+  ].join(" ");
 }
 
 function bounds(shape: Shape): string[] {
@@ -272,7 +325,9 @@ function bounds(shape: Shape): string[] {
   switch (kind) {
     case "text":
       return [
-        ...(shape.values && !isEnum(shape) ? [`One of ${shape.values.map((value) => JSON.stringify(value)).join(", ")}.`] : []),
+        ...(shape.values && !isEnum(shape)
+          ? [`One of ${shape.values.map((value) => JSON.stringify(value)).join(", ")}.`]
+          : []),
         ...range(schema, "minLength", "maxLength", " characters"),
         ...(pattern === undefined ? [] : [`Matches \`${pattern}\`.`]),
         ...(format === undefined ? [] : [`Format: ${format}.`]),
@@ -281,10 +336,17 @@ function bounds(shape: Shape): string[] {
     case "number": {
       const values = schema["enum"] ?? ("const" in schema ? [schema["const"]] : undefined);
       const isLongWhole = kind === "number" && schema["type"] === "integer";
-      return [...(Array.isArray(values) ? [`One of ${values.join(", ")}.`] : []), ...(isLongWhole ? ["A whole number."] : []), ...range(schema, "minimum", "maximum", "")];
+      return [
+        ...(Array.isArray(values) ? [`One of ${values.join(", ")}.`] : []),
+        ...(isLongWhole ? ["A whole number."] : []),
+        ...range(schema, "minimum", "maximum", ""),
+      ];
     }
     case "list":
-      return [...range(schema, "minItems", "maxItems", " items"), ...bounds(shape.of).map((text) => `Each: ${text.slice(0, 1).toLowerCase()}${text.slice(1)}`)];
+      return [
+        ...range(schema, "minItems", "maxItems", " items"),
+        ...bounds(shape.of).map((text) => `Each: ${text.slice(0, 1).toLowerCase()}${text.slice(1)}`),
+      ];
     case "truth":
       return [];
     case "object":
@@ -295,9 +357,11 @@ function bounds(shape: Shape): string[] {
 
 /** The bounds that a schema sets with two words, where they are more than those of any number. */
 function range(schema: JsonSchema, least: string, most: string, unit: string): string[] {
-  const bound = (key: string) => (typeof schema[key] === "number" && Math.abs(schema[key]) < Number.MAX_SAFE_INTEGER ? schema[key] : undefined);
+  const bound = (key: string) =>
+    typeof schema[key] === "number" && Math.abs(schema[key]) < Number.MAX_SAFE_INTEGER ? schema[key] : undefined;
   const [from, to] = [bound(least), bound(most)];
-  if (from !== undefined && to !== undefined) return [from === to ? `Exactly ${from}${unit}.` : `${from} to ${to}${unit}.`];
+  if (from !== undefined && to !== undefined)
+    return [from === to ? `Exactly ${from}${unit}.` : `${from} to ${to}${unit}.`];
   if (from !== undefined) return from === 0 && unit !== "" ? [] : [`At least ${from}${unit}.`];
   return to === undefined ? [] : [`At most ${to}${unit}.`];
 }
@@ -321,5 +385,8 @@ function quoted(text: string): string {
 
 /** `boot_mode`, `bootMode` → `BootMode`. */
 function pascal(name: string): string {
-  return name.split("_").map((word) => word.slice(0, 1).toUpperCase() + word.slice(1)).join("");
+  return name
+    .split("_")
+    .map((word) => word.slice(0, 1).toUpperCase() + word.slice(1))
+    .join("");
 }

@@ -18,7 +18,9 @@ const DriverInterfaceRef = builder.objectRef<Offer>("DriverInterface").implement
   description: "What a driver can do of one kind, and by which steps.",
   fields: (t) => ({
     kind: t.field({ type: DriverInterfaceEnum, description: "Which.", resolve: ({ kind }) => kind }),
-    supportsAbort: t.exposeBoolean("supportsAbort", { description: "Whether running work of this interface can be aborted." }),
+    supportsAbort: t.exposeBoolean("supportsAbort", {
+      description: "Whether running work of this interface can be aborted.",
+    }),
     steps: t.field({ type: [StepDefinitionRef], description: "Steps it offers.", resolve: ({ steps }) => [...steps] }),
   }),
 });
@@ -40,9 +42,21 @@ builder.objectType(DriverRef, {
     name: t.exposeString("name", { description: "Unique name, e.g. `ipmi`: what a node names." }),
     version: t.exposeString("version", { description: "Version of the plugin." }),
     description: t.exposeString("description", { description: "Which machines it drives, and through what." }),
-    settingsSchema: t.field({ type: "JSON", description: "JSON Schema of a node's settings for it, of which their types here follow; it tells bounds and patterns as well. Fields marked `writeOnly` are secrets.", resolve: (driver) => settingsSchema(driver) as StoredJson }),
+    settingsSchema: t.field({
+      type: "JSON",
+      description:
+        "JSON Schema of a node's settings for it, of which their types here follow; it tells bounds and patterns as well. Fields marked `writeOnly` are secrets.",
+      resolve: (driver) => settingsSchema(driver) as StoredJson,
+    }),
     interfaces: t.field({ type: [DriverInterfaceRef], description: "What it offers.", resolve: offersOf }),
   }),
 });
 
-builder.queryField("drivers", (t) => t.field({ type: [DriverRef], ...needs("READ"), description: "Loaded drivers.", resolve: (_root, _args, { services }) => [...services.registry.drivers] }));
+builder.queryField("drivers", (t) =>
+  t.field({
+    type: [DriverRef],
+    ...needs("READ"),
+    description: "Loaded drivers.",
+    resolve: (_root, _args, { services }) => [...services.registry.drivers],
+  }),
+);

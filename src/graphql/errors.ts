@@ -12,8 +12,15 @@ export const UserErrorRef = builder.interfaceRef<Refusal>("UserError").implement
   fields: (t) => ({
     code: t.field({ type: ErrorCodeEnum, description: "Machine-readable reason.", resolve: ({ code }) => code }),
     status: t.int({ description: "HTTP status the code stands for.", resolve: ({ code }) => ERROR_STATUS[code] }),
-    message: t.string({ description: "What happened, to what, and what to do; for people.", resolve: ({ message }) => message }),
-    path: t.stringList({ nullable: true, description: "Path to the offending input, e.g. `[\"input\", \"nodes\", \"names\"]`.", resolve: ({ path }) => (path ? [...path] : null) }),
+    message: t.string({
+      description: "What happened, to what, and what to do; for people.",
+      resolve: ({ message }) => message,
+    }),
+    path: t.stringList({
+      nullable: true,
+      description: 'Path to the offending input, e.g. `["input", "nodes", "names"]`.',
+      resolve: ({ path }) => (path ? [...path] : null),
+    }),
   }),
   resolveType: ({ code }) => {
     switch (code) {
@@ -43,25 +50,37 @@ builder.objectRef<Refusal>("SimpleError").implement({
 builder.objectRef<Refusal>("NotFoundError").implement({
   description: "Named things that do not exist.",
   interfaces: [UserErrorRef],
-  fields: (t) => ({ missing: t.stringList({ description: "What was asked for and is not there: all of it.", resolve: ({ missing }) => [...(missing ?? [])] }) }),
+  fields: (t) => ({
+    missing: t.stringList({
+      description: "What was asked for and is not there: all of it.",
+      resolve: ({ missing }) => [...(missing ?? [])],
+    }),
+  }),
 });
 
 builder.objectRef<Refusal>("ConflictError").implement({
   description: "The node or cluster is busy, in the wrong state, marked, or was changed meanwhile.",
   interfaces: [UserErrorRef],
   fields: (t) => ({
-    node: t.field({ type: NodeRef, nullable: true, description: "The node in the way.", resolve: ({ nodeId }, _args, { load }) => (nodeId === undefined ? null : load.node.load(nodeId)) }),
+    node: t.field({
+      type: NodeRef,
+      nullable: true,
+      description: "The node in the way.",
+      resolve: ({ nodeId }, _args, { load }) => (nodeId === undefined ? null : load.node.load(nodeId)),
+    }),
     operation: t.field({
       type: OperationRef,
       nullable: true,
       description: "The operation in the way.",
-      resolve: ({ operationId }, _args, { load }) => (operationId === undefined ? null : load.operation.load(operationId)),
+      resolve: ({ operationId }, _args, { load }) =>
+        operationId === undefined ? null : load.operation.load(operationId),
     }),
     allowedStates: t.field({
       type: [NodeStateEnum],
       nullable: true,
       description: "States in which the verb is allowed.",
-      resolve: ({ allowedStates }) => allowedStates?.filter((state): state is NodeState => state in NODE_STATES) ?? null,
+      resolve: ({ allowedStates }) =>
+        allowedStates?.filter((state): state is NodeState => state in NODE_STATES) ?? null,
     }),
   }),
 });
@@ -69,5 +88,7 @@ builder.objectRef<Refusal>("ConflictError").implement({
 builder.objectRef<Refusal>("NotInterruptibleError").implement({
   description: "The running step must not be interrupted.",
   interfaces: [UserErrorRef],
-  fields: (t) => ({ step: t.string({ description: "The step that must end first.", resolve: ({ step }) => step ?? "" }) }),
+  fields: (t) => ({
+    step: t.string({ description: "The step that must end first.", resolve: ({ step }) => step ?? "" }),
+  }),
 });

@@ -4,7 +4,13 @@
  * parsing, shape and introspection with validation, values and cost before execution, time during it.
  */
 import { GraphQLError, Kind, getOperationAST, validate } from "graphql";
-import type { DocumentNode, ExecutionArgs, FragmentDefinitionNode, OperationDefinitionNode, ValidationRule } from "graphql";
+import type {
+  DocumentNode,
+  ExecutionArgs,
+  FragmentDefinitionNode,
+  OperationDefinitionNode,
+  ValidationRule,
+} from "graphql";
 import type { Plugin } from "graphql-yoga";
 import type { RequestErrorCode } from "../errors.ts";
 import { costOf } from "./cost.ts";
@@ -31,16 +37,29 @@ export function guards({ introspection }: GuardOptions): Plugin {
         try {
           return parseBounded(source);
         } catch (error) {
-          throw error instanceof GraphQLError && error.extensions["code"] === undefined ? flawed(error, "GRAPHQL_PARSE_FAILED") : error;
+          throw error instanceof GraphQLError && error.extensions["code"] === undefined
+            ? flawed(error, "GRAPHQL_PARSE_FAILED")
+            : error;
         }
       });
     },
     onValidate({ addValidationRule, setValidationFn }) {
       for (const rule of rules) addValidationRule(rule);
-      setValidationFn((schema: Parameters<typeof validate>[0], document: DocumentNode, given: readonly ValidationRule[] | undefined) => validate(schema, document, given, { hideSuggestions: !introspection }));
+      setValidationFn(
+        (
+          schema: Parameters<typeof validate>[0],
+          document: DocumentNode,
+          given: readonly ValidationRule[] | undefined,
+        ) => validate(schema, document, given, { hideSuggestions: !introspection }),
+      );
       return ({ valid, result, setResult }) => {
         // What validation refuses goes round the masking of errors, so values are taken out here.
-        if (!valid) setResult((result as readonly GraphQLError[]).map((error) => (error.message === TOO_MANY_COMPARISONS ? beyond("comparisons") : withStatus(shown(error), REQUEST_FLAW))));
+        if (!valid)
+          setResult(
+            (result as readonly GraphQLError[]).map((error) =>
+              error.message === TOO_MANY_COMPARISONS ? beyond("comparisons") : withStatus(shown(error), REQUEST_FLAW),
+            ),
+          );
       };
     },
     onExecute({ args, setResultAndStopExecution }) {
@@ -55,8 +74,19 @@ export function guards({ introspection }: GuardOptions): Plugin {
           if (Symbol.asyncIterator in result) return;
           const { data, errors, extensions } = result;
           // Variables that do not fit their types: the request is at fault as a whole, and nothing was executed.
-          const unfit = data === undefined && errors ? { errors: errors.map((error) => (error.extensions["code"] === undefined ? flawed(error, "BAD_USER_INPUT") : error)) } : {};
-          setResult({ ...result, ...unfit, extensions: { ...extensions, cost: { requested: cost, max: LIMITS.cost } } });
+          const unfit =
+            data === undefined && errors
+              ? {
+                  errors: errors.map((error) =>
+                    error.extensions["code"] === undefined ? flawed(error, "BAD_USER_INPUT") : error,
+                  ),
+                }
+              : {};
+          setResult({
+            ...result,
+            ...unfit,
+            extensions: { ...extensions, cost: { requested: cost, max: LIMITS.cost } },
+          });
         },
       };
     },
@@ -97,7 +127,10 @@ export function timeLimit(ms = LIMITS.seconds * 1_000): Plugin {
 }
 
 /** What is refused of a request that is about to be executed, and what it costs. */
-function judge({ document, operationName, variableValues, schema }: ExecutionArgs): { readonly refusal?: GraphQLError | undefined; readonly cost: number } {
+function judge({ document, operationName, variableValues, schema }: ExecutionArgs): {
+  readonly refusal?: GraphQLError | undefined;
+  readonly cost: number;
+} {
   const operation = getOperationAST(document, operationName);
   if (!operation) return { refusal: unnamedOperation(document, operationName) ?? undefined, cost: 0 };
   const variables: Readonly<Record<string, unknown>> = variableValues ?? {};
@@ -108,9 +141,15 @@ function judge({ document, operationName, variableValues, schema }: ExecutionArg
 }
 
 /** Why it cannot be said which operation of a document is meant; null where it can. */
-export function unnamedOperation(document: DocumentNode, operationName: string | null | undefined): GraphQLError | null {
+export function unnamedOperation(
+  document: DocumentNode,
+  operationName: string | null | undefined,
+): GraphQLError | null {
   if (getOperationAST(document, operationName)) return null;
-  const message = operationName == null ? "The document has several operations; say which with `operationName`." : `The document has no operation ${JSON.stringify(operationName)}.`;
+  const message =
+    operationName == null
+      ? "The document has several operations; say which with `operationName`."
+      : `The document has no operation ${JSON.stringify(operationName)}.`;
   return withStatus(new GraphQLError(message, { extensions: { code: "BAD_REQUEST" } }), REQUEST_FLAW);
 }
 
@@ -118,10 +157,21 @@ const fixedCosts = new WeakMap<OperationDefinitionNode, number>();
 const fragmentsKnown = new WeakMap<DocumentNode, Readonly<Record<string, FragmentDefinitionNode>>>();
 
 /** The cost, counted once for an operation that has no variables. */
-function costOfKnown(schema: ExecutionArgs["schema"], document: DocumentNode, operation: OperationDefinitionNode, variables: Readonly<Record<string, unknown>>): number {
+function costOfKnown(
+  schema: ExecutionArgs["schema"],
+  document: DocumentNode,
+  operation: OperationDefinitionNode,
+  variables: Readonly<Record<string, unknown>>,
+): number {
   const known = fixedCosts.get(operation);
   if (known !== undefined) return known;
-  const fragments = fragmentsKnown.get(document) ?? Object.fromEntries(document.definitions.filter((one) => one.kind === Kind.FRAGMENT_DEFINITION).map((fragment) => [fragment.name.value, fragment]));
+  const fragments =
+    fragmentsKnown.get(document) ??
+    Object.fromEntries(
+      document.definitions
+        .filter((one) => one.kind === Kind.FRAGMENT_DEFINITION)
+        .map((fragment) => [fragment.name.value, fragment]),
+    );
   fragmentsKnown.set(document, fragments);
   const cost = costOf({ schema, operation, fragments, variables });
   if ((operation.variableDefinitions ?? []).length === 0) fixedCosts.set(operation, cost);
@@ -137,5 +187,15 @@ function isDeeper(value: unknown, allowed: number): boolean {
 /** An error of graphql-js with a code of ours, that the request as a whole is refused with. */
 function flawed(error: GraphQLError, code: RequestErrorCode): GraphQLError {
   const { nodes = null, source = null, positions = null, path = null, originalError = null } = error;
-  return withStatus(new GraphQLError(error.message, { nodes, source, positions, path, originalError, extensions: { ...error.extensions, code } }), REQUEST_FLAW);
+  return withStatus(
+    new GraphQLError(error.message, {
+      nodes,
+      source,
+      positions,
+      path,
+      originalError,
+      extensions: { ...error.extensions, code },
+    }),
+    REQUEST_FLAW,
+  );
 }

@@ -25,6 +25,8 @@ export function uuidOrNone(text: string): string {
 }
 
 export function readId(id: string): { readonly type: IdType; readonly key: string } | null {
-  const match = /^(Node|Cluster|Operation|Run|Driver|Transition|Inventory):(.+)$/.exec(Buffer.from(id, "base64url").toString("utf8"));
+  const match = /^(Node|Cluster|Operation|Run|Driver|Transition|Inventory):(.+)$/.exec(
+    Buffer.from(id, "base64url").toString("utf8"),
+  );
   return match ? { type: match[1] as IdType, key: match[2] ?? "" } : null;
 }

@@ -18,7 +18,11 @@ InventoryRef.implement({
   fields: (t) => ({
     id: t.id({ description: "Global ID.", resolve: ({ id }) => globalId("Inventory", id) }),
     takenAt: t.expose("takenAt", { type: "DateTime", description: "When the inspection ended." }),
-    data: t.field({ type: "JSON", description: "What the driver's inspect steps put out, merged in their order.", resolve: ({ data }) => data }),
+    data: t.field({
+      type: "JSON",
+      description: "What the driver's inspect steps put out, merged in their order.",
+      resolve: ({ data }) => data,
+    }),
   }),
 });
 
@@ -34,35 +38,74 @@ interface InventoryChange {
 export const InventoryChangeRef = builder.objectRef<InventoryChange>("InventoryChange").implement({
   description: "One place in which two inventories of a node differ.",
   fields: (t) => ({
-    path: t.stringList({ description: "Where, from the outside in. An entry of a list whose entries have names is called by its name, any other by its place, from 0.", resolve: ({ path }) => [...path] }),
-    kind: t.field({ type: InventoryChangeKindEnum, description: "What happened there.", resolve: ({ before, after }) => (before === undefined ? "ADDED" : after === undefined ? "REMOVED" : "CHANGED") }),
-    before: t.field({ type: "JSON", nullable: true, description: "What was there.", resolve: ({ before }) => before ?? null }),
-    after: t.field({ type: "JSON", nullable: true, description: "What is there.", resolve: ({ after }) => after ?? null }),
+    path: t.stringList({
+      description:
+        "Where, from the outside in. An entry of a list whose entries have names is called by its name, any other by its place, from 0.",
+      resolve: ({ path }) => [...path],
+    }),
+    kind: t.field({
+      type: InventoryChangeKindEnum,
+      description: "What happened there.",
+      resolve: ({ before, after }) => (before === undefined ? "ADDED" : after === undefined ? "REMOVED" : "CHANGED"),
+    }),
+    before: t.field({
+      type: "JSON",
+      nullable: true,
+      description: "What was there.",
+      resolve: ({ before }) => before ?? null,
+    }),
+    after: t.field({
+      type: "JSON",
+      nullable: true,
+      description: "What is there.",
+      resolve: ({ after }) => after ?? null,
+    }),
   }),
 });
 
 /** How two snapshots of a node differ; unless said otherwise the newest, and the one before. None, as long as there is no such two. */
-export async function inventoryDiff(node: NodeRow, asked: { readonly from?: string | null | undefined; readonly to?: string | null | undefined }, context: Context): Promise<InventoryChange[]> {
-  const newest = async (request: PageRequest) => (await context.load.below(inventoriesPages, node.id, request, EMPTY_PAGE)).rows;
+export async function inventoryDiff(
+  node: NodeRow,
+  asked: { readonly from?: string | null | undefined; readonly to?: string | null | undefined },
+  context: Context,
+): Promise<InventoryChange[]> {
+  const newest = async (request: PageRequest) =>
+    (await context.load.below(inventoriesPages, node.id, request, EMPTY_PAGE)).rows;
   // Where neither is named both are read at once, so that nodes of a list are read together.
-  const [last, before] = asked.to == null ? await newest({ limit: asked.from == null ? 2 : 1 }) : [await snapshot(node, asked.to, context)];
+  const [last, before] =
+    asked.to == null ? await newest({ limit: asked.from == null ? 2 : 1 }) : [await snapshot(node, asked.to, context)];
   const to = last;
   if (!to) return [];
-  const from = asked.from != null ? await snapshot(node, asked.from, context) : asked.to == null ? before : (await newest({ limit: 1, after: { key: to.takenAt.toISOString(), id: to.id } }))[0];
+  const from =
+    asked.from != null
+      ? await snapshot(node, asked.from, context)
+      : asked.to == null
+        ? before
+        : (await newest({ limit: 1, after: { key: to.takenAt.toISOString(), id: to.id } }))[0];
   return from ? changesBetween(from.data, to.data, []) : [];
 }
 
 async function snapshot(node: NodeRow, id: string, { load }: Context): Promise<InventoryRow> {
   const key = keyOf("Inventory", id);
   const found = isUuid(key) ? await load.inventoryById.load(key) : null;
-  if (found?.nodeId !== node.id) throw badInput(`Node ${node.name} has no inventory ${JSON.stringify(id)}; \`Node.inventories\` lists those it has.`);
+  if (found?.nodeId !== node.id)
+    throw badInput(
+      `Node ${node.name} has no inventory ${JSON.stringify(id)}; \`Node.inventories\` lists those it has.`,
+    );
   return found;
 }
 
-function changesBetween(before: StoredJson | undefined, after: StoredJson | undefined, path: readonly string[]): InventoryChange[] {
+function changesBetween(
+  before: StoredJson | undefined,
+  after: StoredJson | undefined,
+  path: readonly string[],
+): InventoryChange[] {
   const [was, is] = [membersOf(before), membersOf(after)];
-  if (!was || !is || Array.isArray(before) !== Array.isArray(after)) return before === after ? [] : [{ path, before, after }];
-  return [...new Set([...was.keys(), ...is.keys()])].flatMap((key) => changesBetween(was.get(key), is.get(key), [...path, key]));
+  if (!was || !is || Array.isArray(before) !== Array.isArray(after))
+    return before === after ? [] : [{ path, before, after }];
+  return [...new Set([...was.keys(), ...is.keys()])].flatMap((key) =>
+    changesBetween(was.get(key), is.get(key), [...path, key]),
+  );
 }
 
 /** What an object or a list holds, by key; null: the value holds nothing. */

@@ -37,10 +37,23 @@ const UNITS: Readonly<Record<Limit, { readonly what: string; readonly advice: st
   depth: { what: "fields below each other", advice: "Ask for the inner objects in a request of their own." },
   rootFields: { what: "fields at the root of an operation", advice: "Ask in several requests, or for a list." },
   comparisons: { what: "comparisons of fields that answer under one name", advice: "Ask for each field once." },
-  cost: { what: "objects that the answer may hold (`extensions.cost`)", advice: "Ask for smaller pages (`first`), or for inner lists in a request of their own." },
-  alternatives: { what: "alternatives in a filter", advice: "Name the nodes by `ids` or `name: { in: … }`, of which there may be any number." },
-  streamFilter: { what: "characters in the JSON of a stream's filter", advice: "Choose by `cluster` or `labels`, or take the stream unfiltered and choose on the client." },
-  answer: { what: "characters in the answer to a query", advice: "Ask for smaller pages (`first`), or for large values, as outputs and variables, of fewer objects at a time." },
+  cost: {
+    what: "objects that the answer may hold (`extensions.cost`)",
+    advice: "Ask for smaller pages (`first`), or for inner lists in a request of their own.",
+  },
+  alternatives: {
+    what: "alternatives in a filter",
+    advice: "Name the nodes by `ids` or `name: { in: … }`, of which there may be any number.",
+  },
+  streamFilter: {
+    what: "characters in the JSON of a stream's filter",
+    advice: "Choose by `cluster` or `labels`, or take the stream unfiltered and choose on the client.",
+  },
+  answer: {
+    what: "characters in the answer to a query",
+    advice:
+      "Ask for smaller pages (`first`), or for large values, as outputs and variables, of fewer objects at a time.",
+  },
   seconds: { what: "seconds for a query", advice: "Ask for smaller pages, or for less of each item." },
 };
 

@@ -7,8 +7,28 @@
  * Arguments, scopes and errors stay with the field's resolver. Whatever is not understood here is executed as ever.
  */
 import { randomBytes } from "node:crypto";
-import { GraphQLBoolean, GraphQLNonNull, GraphQLScalarType, Kind, getNamedType, getNullableType, isAbstractType, isObjectType } from "graphql";
-import type { DocumentNode, FieldNode, FragmentDefinitionNode, GraphQLField, GraphQLObjectType, GraphQLResolveInfo, GraphQLSchema, OperationDefinitionNode, SelectionNode, SelectionSetNode } from "graphql";
+import {
+  GraphQLBoolean,
+  GraphQLNonNull,
+  GraphQLScalarType,
+  Kind,
+  getNamedType,
+  getNullableType,
+  isAbstractType,
+  isObjectType,
+} from "graphql";
+import type {
+  DocumentNode,
+  FieldNode,
+  FragmentDefinitionNode,
+  GraphQLField,
+  GraphQLObjectType,
+  GraphQLResolveInfo,
+  GraphQLSchema,
+  OperationDefinitionNode,
+  SelectionNode,
+  SelectionSetNode,
+} from "graphql";
 import type { Plugin } from "graphql-yoga";
 import type { Asked, JsonFields, NodesText } from "../store/node-json.ts";
 import type { Connection } from "./connection.ts";
@@ -23,8 +43,16 @@ export interface ListPlan {
   readonly totalCount: boolean;
 }
 
-type Part = { readonly text: string } | { readonly edges: number } | { readonly pageInfo: readonly ({ readonly key: string } & ({ readonly text: string } | { readonly field: keyof PageInfo }))[] } | { readonly totalCount: true };
-
+type Part =
+  | { readonly text: string }
+  | { readonly edges: number }
+  | {
+      readonly pageInfo: readonly ({ readonly key: string } & (
+        | { readonly text: string }
+        | { readonly field: keyof PageInfo }
+      ))[];
+    }
+  | { readonly totalCount: true };
 
 /** JSON text that is already made. */
 export class ReadyText {
@@ -47,8 +75,14 @@ const HIDDEN = "ready text";
 /** The texts that one JSON.stringify comes by. */
 let gathered: string[] | null = null;
 
-const HIDDEN_SELECTION: SelectionSetNode = { kind: Kind.SELECTION_SET, selections: [{ kind: Kind.FIELD, name: { kind: Kind.NAME, value: HIDDEN }, alias: { kind: Kind.NAME, value: KEY } }] };
-const ReadyScalar = new GraphQLScalarType<ReadyText, ReadyText>({ name: "ReadyText", serialize: (value) => value as ReadyText });
+const HIDDEN_SELECTION: SelectionSetNode = {
+  kind: Kind.SELECTION_SET,
+  selections: [{ kind: Kind.FIELD, name: { kind: Kind.NAME, value: HIDDEN }, alias: { kind: Kind.NAME, value: KEY } }],
+};
+const ReadyScalar = new GraphQLScalarType<ReadyText, ReadyText>({
+  name: "ReadyText",
+  serialize: (value) => value as ReadyText,
+});
 
 /** Plans by the field of the rewritten document that they belong to. */
 const plans = new WeakMap<FieldNode, ListPlan>();
@@ -60,7 +94,12 @@ export function listPlan({ fieldNodes: [field] }: Pick<GraphQLResolveInfo, "fiel
 
 /** The text of a list, of its page and its count; the resolver answers it as if it were the list. */
 export function listText({ parts }: ListPlan, page: NodesText | null, totalCount: number): never {
-  const info = { hasNextPage: page?.hasNext ?? false, hasPreviousPage: page?.hasPrevious ?? false, startCursor: page?.start ?? null, endCursor: page?.end ?? null };
+  const info = {
+    hasNextPage: page?.hasNext ?? false,
+    hasPreviousPage: page?.hasPrevious ?? false,
+    startCursor: page?.start ?? null,
+    endCursor: page?.end ?? null,
+  };
   const members = parts.map((part) => {
     const key = `${JSON.stringify(part.key)}:`;
     if ("text" in part) return key + part.text;
@@ -87,7 +126,12 @@ export function lists(schema: GraphQLSchema): Plugin {
   let known = new WeakMap<DocumentNode, Map<string, DocumentNode | null>>();
   let kept = 0;
 
-  const keep = (variants: Map<string, DocumentNode | null>, variant: string, made: DocumentNode | null, planned: number): void => {
+  const keep = (
+    variants: Map<string, DocumentNode | null>,
+    variant: string,
+    made: DocumentNode | null,
+    planned: number,
+  ): void => {
     if (variants.size >= VARIANTS_MAX || variant.length > VARIANT_LENGTH_MAX) return;
     variants.set(variant, made);
     kept += FIELD_CHARACTERS + variant.length + planned;
@@ -96,14 +140,23 @@ export function lists(schema: GraphQLSchema): Plugin {
     kept = 0;
   };
 
-  const rewritten = (document: DocumentNode, operationName: string | null | undefined, variables: Readonly<Record<string, unknown>>): DocumentNode | null => {
+  const rewritten = (
+    document: DocumentNode,
+    operationName: string | null | undefined,
+    variables: Readonly<Record<string, unknown>>,
+  ): DocumentNode | null => {
     const operation = operationOf(document, operationName);
     if (!operation) return null;
     const variants = known.get(document) ?? new Map<string, DocumentNode | null>();
     known.set(document, variants);
-    const switches = (operation.variableDefinitions ?? []).filter(({ type }) => namedType(type) === GraphQLBoolean.name).map(({ variable }) => variables[variable.name.value]);
+    const switches = (operation.variableDefinitions ?? [])
+      .filter(({ type }) => namedType(type) === GraphQLBoolean.name)
+      .map(({ variable }) => variables[variable.name.value]);
     // Whatever is no truth is refused, or not understood, in one way.
-    const variant = [operationName ?? "", ...switches.map((value) => (typeof value === "boolean" || value === undefined ? String(value) : "?"))].join(" ");
+    const variant = [
+      operationName ?? "",
+      ...switches.map((value) => (typeof value === "boolean" || value === undefined ? String(value) : "?")),
+    ].join(" ");
     const found = variants.get(variant);
     if (found !== undefined) return found;
     const room = { characters: PLAN_CHARACTERS_MAX };
@@ -120,7 +173,8 @@ export function lists(schema: GraphQLSchema): Plugin {
       setExecuteFn((given) => executeFn({ ...given, document }));
       return {
         onExecuteDone({ result, setResult }) {
-          if (typeof result === "object" && result !== null && !(Symbol.asyncIterator in result)) setResult({ ...result, stringify: stringifyReady } as never);
+          if (typeof result === "object" && result !== null && !(Symbol.asyncIterator in result))
+            setResult({ ...result, stringify: stringifyReady } as never);
         },
       };
     },
@@ -142,19 +196,34 @@ function stringifyReady(result: unknown): string {
 
 /** Gives each type whose lists can be text the hidden field, where no listing of its fields comes by it. */
 function hide(schema: GraphQLSchema): void {
-  const field: GraphQLField<ReadyText, unknown> = { name: HIDDEN, description: undefined, type: new GraphQLNonNull(ReadyScalar), args: [], resolve: (ready: ReadyText) => ready, subscribe: undefined, deprecationReason: undefined, extensions: {}, astNode: undefined } as never;
+  const field: GraphQLField<ReadyText, unknown> = {
+    name: HIDDEN,
+    description: undefined,
+    type: new GraphQLNonNull(ReadyScalar),
+    args: [],
+    resolve: (ready: ReadyText) => ready,
+    subscribe: undefined,
+    deprecationReason: undefined,
+    extensions: {},
+    astNode: undefined,
+  } as never;
   for (const type of Object.values(schema.getTypeMap())) {
     if (!isObjectType(type)) continue;
     for (const { extensions, type: list } of Object.values(type.getFields())) {
       const connection = extensions["asText"] === undefined ? undefined : getNamedType(list);
-      if (isObjectType(connection)) Object.defineProperty(connection.getFields(), HIDDEN, { value: field, enumerable: false, configurable: true });
+      if (isObjectType(connection))
+        Object.defineProperty(connection.getFields(), HIDDEN, { value: field, enumerable: false, configurable: true });
     }
   }
 }
 
 function operationOf(document: DocumentNode, name: string | null | undefined): OperationDefinitionNode | undefined {
   const operations = document.definitions.filter((one) => one.kind === Kind.OPERATION_DEFINITION);
-  return name == null ? (operations.length === 1 ? operations[0] : undefined) : operations.find((one) => one.name?.value === name);
+  return name == null
+    ? operations.length === 1
+      ? operations[0]
+      : undefined
+    : operations.find((one) => one.name?.value === name);
 }
 
 function namedType(type: NonNullable<OperationDefinitionNode["variableDefinitions"]>[number]["type"]): string {
@@ -176,15 +245,25 @@ interface Reading {
 }
 
 /** The document with hidden fields where lists can be text; null when there is none. */
-function rewrite(schema: GraphQLSchema, document: DocumentNode, operation: OperationDefinitionNode, variables: Readonly<Record<string, unknown>>, room: Reading["room"]): DocumentNode | null {
+function rewrite(
+  schema: GraphQLSchema,
+  document: DocumentNode,
+  operation: OperationDefinitionNode,
+  variables: Readonly<Record<string, unknown>>,
+  room: Reading["room"],
+): DocumentNode | null {
   const root = schema.getRootType(operation.operation);
   if (!root || operation.operation === "subscription") return null;
   const reading: Reading = {
     schema,
     room,
-    fragments: new Map(document.definitions.flatMap((one) => (one.kind === Kind.FRAGMENT_DEFINITION ? [[one.name.value, one]] : []))),
+    fragments: new Map(
+      document.definitions.flatMap((one) => (one.kind === Kind.FRAGMENT_DEFINITION ? [[one.name.value, one]] : [])),
+    ),
     isOn: (name) => {
-      const standard = operation.variableDefinitions?.find(({ variable }) => variable.name.value === name)?.defaultValue;
+      const standard = operation.variableDefinitions?.find(
+        ({ variable }) => variable.name.value === name,
+      )?.defaultValue;
       const value = variables[name] === undefined && standard?.kind === Kind.BOOLEAN ? standard.value : variables[name];
       if (typeof value !== "boolean") throw new Unknown();
       return value;
@@ -202,7 +281,11 @@ function rewrite(schema: GraphQLSchema, document: DocumentNode, operation: Opera
 }
 
 /** The fields of a selection with hidden ones in place of lists that can be text; null when there are none. Items of lists are not looked into: they are read together as it is. */
-function replaced(reading: Reading, type: GraphQLObjectType, sets: readonly SelectionSetNode[]): SelectionNode[] | null {
+function replaced(
+  reading: Reading,
+  type: GraphQLObjectType,
+  sets: readonly SelectionSetNode[],
+): SelectionNode[] | null {
   let isChanged = false;
   const selections = [...collected(reading, type, sets).values()].flatMap((nodes): readonly FieldNode[] => {
     const field = nodes[0] && type.getFields()[nodes[0].name.value];
@@ -222,7 +305,10 @@ function replaced(reading: Reading, type: GraphQLObjectType, sets: readonly Sele
     const inside = fields ? null : replaced(reading, inner, below);
     if (!inside) return nodes;
     isChanged = true;
-    return nodes.map((node, index) => ({ ...node, selectionSet: { kind: Kind.SELECTION_SET, selections: index === 0 ? inside : [] } }));
+    return nodes.map((node, index) => ({
+      ...node,
+      selectionSet: { kind: Kind.SELECTION_SET, selections: index === 0 ? inside : [] },
+    }));
   });
   return isChanged ? selections : null;
 }
@@ -234,19 +320,27 @@ function fits({ room }: Reading, key: string): boolean {
 }
 
 /** What a connection is asked for; null when that is more than the database can say, or more than there is room for. */
-function planOf(reading: Reading, connection: GraphQLObjectType, sets: readonly SelectionSetNode[], fields: JsonFields): ListPlan | null {
+function planOf(
+  reading: Reading,
+  connection: GraphQLObjectType,
+  sets: readonly SelectionSetNode[],
+  fields: JsonFields,
+): ListPlan | null {
   const edges: (readonly Asked[])[] = [];
   let isPageRead = false;
   let ends = false;
   let totalCount = false;
-  const parts: (ListPlan["parts"][number])[] = [];
+  const parts: ListPlan["parts"][number][] = [];
   for (const [key, nodes] of collected(reading, connection, sets)) {
     if (!fits(reading, key)) return null;
     const name = nodes[0]?.name.value ?? "";
     const below = nodes.flatMap(({ selectionSet }) => selectionSet ?? []);
     if (name === "__typename") parts.push({ key, text: JSON.stringify(connection.name) });
     else if (name === "edges") {
-      const asked = askedOf(reading, itemType(connection, name), below, { cursor: {} as never, node: { fields } as never });
+      const asked = askedOf(reading, itemType(connection, name), below, {
+        cursor: {} as never,
+        node: { fields } as never,
+      });
       if (!asked) return null;
       parts.push({ key, edges: edges.push(asked) - 1 });
     } else if (name === "pageInfo") {
@@ -257,7 +351,9 @@ function planOf(reading: Reading, connection: GraphQLObjectType, sets: readonly 
         const asked = field?.name.value ?? "";
         isPageRead ||= asked !== "__typename";
         ends ||= asked.endsWith("Cursor");
-        return asked === "__typename" ? { key: inner, text: JSON.stringify(type.name) } : { key: inner, field: asked as keyof PageInfo };
+        return asked === "__typename"
+          ? { key: inner, text: JSON.stringify(type.name) }
+          : { key: inner, field: asked as keyof PageInfo };
       });
       parts.push({ key, pageInfo });
     } else if (name === "totalCount") {
@@ -269,7 +365,12 @@ function planOf(reading: Reading, connection: GraphQLObjectType, sets: readonly 
 }
 
 /** What an object is asked for; null when one of it is no field that the database can say, or there is no room for it. */
-function askedOf(reading: Reading, type: GraphQLObjectType, sets: readonly SelectionSetNode[], fields: JsonFields): Asked[] | null {
+function askedOf(
+  reading: Reading,
+  type: GraphQLObjectType,
+  sets: readonly SelectionSetNode[],
+  fields: JsonFields,
+): Asked[] | null {
   const asked: Asked[] = [];
   for (const [key, nodes] of collected(reading, type, sets)) {
     if (!fits(reading, key)) return null;
@@ -280,7 +381,15 @@ function askedOf(reading: Reading, type: GraphQLObjectType, sets: readonly Selec
     }
     const field = Object.hasOwn(fields, name) ? fields[name] : undefined;
     if (!field) return null;
-    const of = "fields" in field ? askedOf(reading, itemType(type, name), nodes.flatMap(({ selectionSet }) => selectionSet ?? []), field.fields) : undefined;
+    const of =
+      "fields" in field
+        ? askedOf(
+            reading,
+            itemType(type, name),
+            nodes.flatMap(({ selectionSet }) => selectionSet ?? []),
+            field.fields,
+          )
+        : undefined;
     if (of === null) return null;
     asked.push({ key, field: name, ...(of && { of }) });
   }
@@ -295,7 +404,11 @@ function itemType(type: GraphQLObjectType, name: string): GraphQLObjectType {
 }
 
 /** The fields of selections by response key, as GraphQL merges them. */
-function collected(reading: Reading, type: GraphQLObjectType, sets: readonly SelectionSetNode[]): Map<string, FieldNode[]> {
+function collected(
+  reading: Reading,
+  type: GraphQLObjectType,
+  sets: readonly SelectionSetNode[],
+): Map<string, FieldNode[]> {
   const fields = new Map<string, FieldNode[]>();
   const seen = new Set<string>();
   const collect = (set: SelectionSetNode): void => {
@@ -310,7 +423,8 @@ function collected(reading: Reading, type: GraphQLObjectType, sets: readonly Sel
         if (seen.has(selection.name.value)) continue;
         seen.add(selection.name.value);
       }
-      const fragment = selection.kind === Kind.FRAGMENT_SPREAD ? reading.fragments.get(selection.name.value) : selection;
+      const fragment =
+        selection.kind === Kind.FRAGMENT_SPREAD ? reading.fragments.get(selection.name.value) : selection;
       if (!fragment) throw new Unknown();
       if (isOf(reading, type, fragment.typeCondition?.name.value)) collect(fragment.selectionSet);
     }

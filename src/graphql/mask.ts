@@ -11,12 +11,21 @@ export function maskError(error: unknown, requestId: string, log: Log): GraphQLE
   if (isForCaller(error)) return shown(error);
   log.error({ err: error, requestId }, "unexpected error");
   const path = error instanceof GraphQLError ? (error.path ?? null) : null;
-  return new GraphQLError(`Unexpected error; the log has it under request ${requestId}.`, { path, extensions: { code: "INTERNAL", requestId } });
+  return new GraphQLError(`Unexpected error; the log has it under request ${requestId}.`, {
+    path,
+    extensions: { code: "INTERNAL", requestId },
+  });
 }
 
 /** Whether an error was meant for the caller: it was made as one of GraphQL, and is not what something else threw. */
 export function isForCaller(error: unknown): error is GraphQLError {
-  return error instanceof GraphQLError && (error.originalError === undefined || error.originalError === null || error.originalError instanceof GraphQLError) && error.extensions["code"] !== "INTERNAL";
+  return (
+    error instanceof GraphQLError &&
+    (error.originalError === undefined ||
+      error.originalError === null ||
+      error.originalError instanceof GraphQLError) &&
+    error.extensions["code"] !== "INTERNAL"
+  );
 }
 
 /** An error that was meant for the caller, with a code of ours and without values. */
@@ -43,12 +52,21 @@ export interface HttpHint {
 
 /** The same error with such a hint, where only Yoga comes by it: over WebSocket nobody would take it out. */
 export function withStatus(error: GraphQLError, http: HttpHint): GraphQLError {
-  Object.defineProperty(error.extensions, "http", { value: { ...http }, enumerable: false, configurable: true, writable: true });
+  Object.defineProperty(error.extensions, "http", {
+    value: { ...http },
+    enumerable: false,
+    configurable: true,
+    writable: true,
+  });
   return error;
 }
 
 /** What is said of a value that is printed after it, at the end of the message. */
-const PRINTED: readonly RegExp[] = [/(cannot represent [\w -]*value): [\s\S]*$/, /(Expected value of type [\s\S]*?)[,;] found: [\s\S]*$/, /(Expected value of type [\s\S]*?[.?]) Found: [\s\S]*$/];
+const PRINTED: readonly RegExp[] = [
+  /(cannot represent [\w -]*value): [\s\S]*$/,
+  /(Expected value of type [\s\S]*?)[,;] found: [\s\S]*$/,
+  /(Expected value of type [\s\S]*?[.?]) Found: [\s\S]*$/,
+];
 const INVALID_VALUE = /(got invalid value) (?:"(?:[^"\\]|\\.)*"|[^"{[\s;]+)(?= at |;)/;
 const NO_SUCH_VALUE = /Value "(?:[^"\\]|\\.)*" does not exist in/;
 /** A value of the document that the parser did not expect where it stands. */
@@ -60,7 +78,8 @@ const UNEXPECTED = /^(Syntax Error: [\s\S]*\b(?:String|BlockString|Int|Float)) "
  */
 export function withoutValues(message: string): string {
   let text = message.replace(INVALID_VALUE, "$1").replace(NO_SUCH_VALUE, "The value does not exist in");
-  for (const printed of [...PRINTED, UNEXPECTED]) text = text.replace(printed, (_all, said: string) => (/[.?]$/.test(said) ? said : `${said}.`));
+  for (const printed of [...PRINTED, UNEXPECTED])
+    text = text.replace(printed, (_all, said: string) => (/[.?]$/.test(said) ? said : `${said}.`));
   return withoutObjects(text);
 }
 
@@ -69,7 +88,8 @@ function withoutObjects(message: string): string {
   let depth = 0;
   for (let at = 0; at < message.length; at += 1) {
     const character = message[at] ?? "";
-    const place = depth === 0 && /\w/.test(message[at - 1] ?? "") ? /^\[\d+\]/.exec(message.slice(at, at + 12))?.[0] : undefined;
+    const place =
+      depth === 0 && /\w/.test(message[at - 1] ?? "") ? /^\[\d+\]/.exec(message.slice(at, at + 12))?.[0] : undefined;
     if (place !== undefined) {
       kept += place;
       at += place.length - 1;

@@ -18,8 +18,11 @@ export const TransitionRef = builder.objectRef<TransitionRow>("Transition");
 
 /** Anything with a global ID. */
 export const ResourceRef = builder.interfaceRef<object>("Resource").implement({
-  description: "Anything with a globally unique, opaque, stable ID: Relay's `Node`, a word that is taken by the machine.",
-  fields: (t) => ({ id: t.id({ description: "Opaque global ID: store it, compare it, never parse it.", resolve: () => "" }) }),
+  description:
+    "Anything with a globally unique, opaque, stable ID: Relay's `Node`, a word that is taken by the machine.",
+  fields: (t) => ({
+    id: t.id({ description: "Opaque global ID: store it, compare it, never parse it.", resolve: () => "" }),
+  }),
 });
 
 export const FailureRef = builder.objectRef<Failure>("Failure").implement({

@@ -11,35 +11,66 @@ import { UserErrorRef } from "./errors.ts";
 export const StepInput = builder.inputType("StepInput", {
   description: "One step, with its arguments.",
   fields: (t) => ({
-    interface: t.field({ type: DriverInterfaceEnum, description: "Interface that offers it; POWER and ENGINE for the reserved steps. Absent: CLEAN, and DEPLOY in a deployment." }),
+    interface: t.field({
+      type: DriverInterfaceEnum,
+      description:
+        "Interface that offers it; POWER and ENGINE for the reserved steps. Absent: CLEAN, and DEPLOY in a deployment.",
+    }),
     name: t.string({ required: true, description: "Name of the step, as its interface calls it." }),
-    args: t.field({ type: "JSON", description: "Its arguments, checked against `StepDefinition.argsSchema` or `ReservedStep.argsSchema` before anything starts." }),
+    args: t.field({
+      type: "JSON",
+      description:
+        "Its arguments, checked against `StepDefinition.argsSchema` or `ReservedStep.argsSchema` before anything starts.",
+    }),
   }),
 });
 
 /** What the engine makes of a list of steps; undefined where none was given. */
 export function stepChoices(
-  steps: readonly { readonly interface?: StepChoice["interface"] | null | undefined; readonly name: string; readonly args?: unknown }[] | null | undefined,
+  steps:
+    | readonly {
+        readonly interface?: StepChoice["interface"] | null | undefined;
+        readonly name: string;
+        readonly args?: unknown;
+      }[]
+    | null
+    | undefined,
   usual: "clean" | "deploy" = "clean",
 ): StepChoice[] | undefined {
-  return steps?.map(({ interface: from, name, args }) => ({ interface: from ?? usual, name, args: (args ?? {}) as JsonObject }));
+  return steps?.map(({ interface: from, name, args }) => ({
+    interface: from ?? usual,
+    name,
+    args: (args ?? {}) as JsonObject,
+  }));
 }
 
 const RunbookStepRef = builder.objectRef<StepChoice>("RunbookStep").implement({
   description: "A step, with the arguments it is run with.",
   fields: (t) => ({
-    interface: t.field({ type: DriverInterfaceEnum, description: "Interface that offers it.", resolve: (step) => step.interface }),
+    interface: t.field({
+      type: DriverInterfaceEnum,
+      description: "Interface that offers it.",
+      resolve: (step) => step.interface,
+    }),
     name: t.exposeString("name", { description: "Name of the step, as its interface calls it." }),
     args: t.field({ type: "JSON", description: "Its arguments.", resolve: ({ args }) => args }),
   }),
 });
 
 const RunbookRef = builder.objectRef<RunbookRow>("Runbook").implement({
-  description: "Named list of clean steps, for `cleanNodes(runbook:)`. What it is when a request is accepted is what runs.",
+  description:
+    "Named list of clean steps, for `cleanNodes(runbook:)`. What it is when a request is accepted is what runs.",
   fields: (t) => ({
     name: t.exposeString("name", { description: "Unique name." }),
-    description: t.exposeString("description", { nullable: true, description: "What it is for, in the operator's words." }),
-    steps: t.field({ type: [RunbookStepRef], description: "Its steps, in the order in which they run.", resolve: ({ steps }) => [...steps] }),
+    description: t.exposeString("description", {
+      nullable: true,
+      description: "What it is for, in the operator's words.",
+    }),
+    steps: t.field({
+      type: [RunbookStepRef],
+      description: "Its steps, in the order in which they run.",
+      resolve: ({ steps }) => [...steps],
+    }),
     revision: t.exposeInt("revision", { description: "Increases with every change; send it back as `ifRevision`." }),
     createdAt: t.expose("createdAt", { type: "DateTime", description: "When it was created." }),
     updatedAt: t.expose("updatedAt", { type: "DateTime", description: "When it was last changed." }),
@@ -57,16 +88,31 @@ builder.queryField("runbook", (t) =>
   }),
 );
 
-builder.queryField("runbooks", (t) => t.field({ type: [RunbookRef], ...needs("READ"), description: "All runbooks, by name.", resolve: (_root, _args, { services }) => allRunbooks(services.database.reader) }));
+builder.queryField("runbooks", (t) =>
+  t.field({
+    type: [RunbookRef],
+    ...needs("READ"),
+    description: "All runbooks, by name.",
+    resolve: (_root, _args, { services }) => allRunbooks(services.database.reader),
+  }),
+);
 
 // ---- mutations
 
 const CreateRunbookInput = builder.inputType("CreateRunbookInput", {
   description: "A new runbook.",
   fields: (t) => ({
-    name: t.string({ required: true, description: "Unique name: letters, digits, dot, dash, underscore; at most 253." }),
+    name: t.string({
+      required: true,
+      description: "Unique name: letters, digits, dot, dash, underscore; at most 253.",
+    }),
     description: t.string({ description: "What it is for; at most 1000 characters." }),
-    steps: t.field({ type: [StepInput], required: true, description: "Its steps, in the order in which they are to run: 1 to 100. Whether a node has them is checked when the runbook is used." }),
+    steps: t.field({
+      type: [StepInput],
+      required: true,
+      description:
+        "Its steps, in the order in which they are to run: 1 to 100. Whether a node has them is checked when the runbook is used.",
+    }),
   }),
 });
 
@@ -96,9 +142,14 @@ const RunbookPayloadRef = builder.objectRef<RunbookEdited>("RunbookPayload").imp
       type: RunbookRef,
       nullable: true,
       description: "The runbook as it is now, null after a deletion or a refusal.",
-      resolve: async ({ runbookId }, _args, { services }) => (runbookId === null ? null : ((await runbookById(services.database.reader, runbookId)) ?? null)),
+      resolve: async ({ runbookId }, _args, { services }) =>
+        runbookId === null ? null : ((await runbookById(services.database.reader, runbookId)) ?? null),
     }),
-    errors: t.field({ type: [UserErrorRef], description: "Why the request was refused, every flaw of it; empty when it was carried out.", resolve: ({ refusals }) => [...refusals] }),
+    errors: t.field({
+      type: [UserErrorRef],
+      description: "Why the request was refused, every flaw of it; empty when it was carried out.",
+      resolve: ({ refusals }) => [...refusals],
+    }),
     query: t.field({ type: QueryRef, description: "Root query, to read on in the same request.", resolve: () => ({}) }),
   }),
 });
@@ -111,7 +162,11 @@ builder.mutationField("createRunbook", (t) =>
     description: "Keep a list of steps under a name, to be run by cleanNodes.",
     args: { input: t.arg({ type: CreateRunbookInput, required: true, description: "The runbook." }) },
     resolve: (_root, { input }, context) =>
-      context.services.engine.createRunbook(callerOf(context), { name: input.name, description: given(input.description), steps: stepChoices(input.steps) ?? [] }),
+      context.services.engine.createRunbook(callerOf(context), {
+        name: input.name,
+        description: given(input.description),
+        steps: stepChoices(input.steps) ?? [],
+      }),
   }),
 );
 
@@ -123,7 +178,12 @@ builder.mutationField("updateRunbook", (t) =>
     description: "Rename a runbook, or change its description or its steps.",
     args: { input: t.arg({ type: UpdateRunbookInput, required: true, description: "The change." }) },
     resolve: (_root, { input }, context) =>
-      context.services.engine.updateRunbook(callerOf(context), input.runbook, { ifRevision: given(input.ifRevision), name: given(input.name), description: input.description, steps: stepChoices(input.steps) }),
+      context.services.engine.updateRunbook(callerOf(context), input.runbook, {
+        ifRevision: given(input.ifRevision),
+        name: given(input.name),
+        description: input.description,
+        steps: stepChoices(input.steps),
+      }),
   }),
 );
 
@@ -134,6 +194,7 @@ builder.mutationField("deleteRunbook", (t) =>
     ...needs("MANAGE"),
     description: "Delete a runbook. Operations that were asked for with it have its steps, and go on.",
     args: { input: t.arg({ type: DeleteRunbookInput, required: true, description: "Which runbook." }) },
-    resolve: (_root, { input }, context) => context.services.engine.deleteRunbook(callerOf(context), input.runbook, given(input.ifRevision)),
+    resolve: (_root, { input }, context) =>
+      context.services.engine.deleteRunbook(callerOf(context), input.runbook, given(input.ifRevision)),
   }),
 );

@@ -1,6 +1,14 @@
 /** The schema, whole: every file of the room registers its share when it is loaded, and here it is built and held to our rules. */
 import { createHash } from "node:crypto";
-import { GraphQLError, GraphQLOneOfDirective, isObjectType, lexicographicSortSchema, printDirective, printSchema, specifiedDirectives } from "graphql";
+import {
+  GraphQLError,
+  GraphQLOneOfDirective,
+  isObjectType,
+  lexicographicSortSchema,
+  printDirective,
+  printSchema,
+  specifiedDirectives,
+} from "graphql";
 import type { GraphQLObjectType, GraphQLSchema } from "graphql";
 import { hasScope } from "../access/access.ts";
 import type { Scope } from "../access/access.ts";
@@ -33,8 +41,10 @@ import "./waiting.ts";
 /** Builds the schema for these drivers. Throws when a root field does not say which scope it needs, or where their settings cannot be typed side by side. */
 export function buildSchema(drivers: readonly AnyDriver[]): GraphQLSchema {
   const schema = withDriverSettings(builder.toSchema({ directives: [...specifiedDirectives, fetchable] }), drivers);
-  for (const type of Object.values(schema.getTypeMap())) if (isObjectType(type) && !type.name.startsWith("__")) checkArguments(type);
-  for (const type of [schema.getQueryType(), schema.getMutationType(), schema.getSubscriptionType()]) if (type) guard(type);
+  for (const type of Object.values(schema.getTypeMap()))
+    if (isObjectType(type) && !type.name.startsWith("__")) checkArguments(type);
+  for (const type of [schema.getQueryType(), schema.getMutationType(), schema.getSubscriptionType()])
+    if (type) guard(type);
   return schema;
 }
 
@@ -62,7 +72,9 @@ function guard(type: GraphQLObjectType): void {
     if (!inner) continue;
     field[first] = (source, args, context: Context, info) => {
       if (!hasScope(context.actor, scope)) {
-        throw new GraphQLError(`${type.name}.${field.name} needs the scope ${scope}.`, { extensions: { code: "FORBIDDEN" } });
+        throw new GraphQLError(`${type.name}.${field.name} needs the scope ${scope}.`, {
+          extensions: { code: "FORBIDDEN" },
+        });
       }
       return inner(source, args, context, info);
     };

@@ -37,7 +37,15 @@ export const ClusterRefInput = builder.inputType("ClusterRef", {
 
 export interface NodeFilterShape {
   ids?: string[] | null | undefined;
-  name?: { eq?: string | null | undefined; in?: string[] | null | undefined; startsWith?: string | null | undefined; contains?: string | null | undefined } | null | undefined;
+  name?:
+    | {
+        eq?: string | null | undefined;
+        in?: string[] | null | undefined;
+        startsWith?: string | null | undefined;
+        contains?: string | null | undefined;
+      }
+    | null
+    | undefined;
   states?: NodeState[] | null | undefined;
   powerStates?: NodeRow["powerState"][] | null | undefined;
   presence?: NodeRow["presence"][] | null | undefined;
@@ -56,7 +64,8 @@ export interface NodeFilterShape {
 
 export const NodeFilterInput = builder.inputRef<NodeFilterShape>("NodeFilter");
 NodeFilterInput.implement({
-  description: "Node selection; given fields are combined with AND, an omitted field matches all, an unknown name is skipped.",
+  description:
+    "Node selection; given fields are combined with AND, an omitted field matches all, an unknown name is skipped.",
   fields: (t) => ({
     ids: t.idList({ description: "By global ID." }),
     name: t.field({ type: StringFilterInput, description: "By name." }),
@@ -94,7 +103,10 @@ export const NodeSelectorInput = builder.inputType("NodeSelector", {
     ids: t.idList({ description: "By global ID; every one must exist." }),
     names: t.stringList({ description: "By name; every one must exist." }),
     cluster: t.field({ type: ClusterRefInput, description: "Every node of a cluster." }),
-    filter: t.field({ type: NodeFilterInput, description: "Every node that matches now; resolved once, when the mutation is accepted." }),
+    filter: t.field({
+      type: NodeFilterInput,
+      description: "Every node that matches now; resolved once, when the mutation is accepted.",
+    }),
   }),
 });
 
@@ -110,7 +122,10 @@ export const WorkSelectorInput = builder.inputType("WorkSelector", {
   }),
 });
 
-export function clusterChoice(ref: { id?: string | null | undefined; name?: string | null | undefined }): ClusterChoice {
+export function clusterChoice(ref: {
+  id?: string | null | undefined;
+  name?: string | null | undefined;
+}): ClusterChoice {
   return ref.id == null ? { name: ref.name ?? "" } : { id: keyOf("Cluster", ref.id) };
 }
 
@@ -124,7 +139,14 @@ export function nodeFilter(filter: NodeFilterShape | null | undefined): NodeFilt
   const alternatives = alternativesOf(filter);
   if (alternatives > LIMITS.alternatives) throw beyond("alternatives", { requested: alternatives });
   const cluster = filter.cluster ? clusterChoice(filter.cluster) : undefined;
-  const name = filter.name ? { eq: given(filter.name.eq), in: given(filter.name.in), startsWith: given(filter.name.startsWith), contains: given(filter.name.contains) } : undefined;
+  const name = filter.name
+    ? {
+        eq: given(filter.name.eq),
+        in: given(filter.name.in),
+        startsWith: given(filter.name.startsWith),
+        contains: given(filter.name.contains),
+      }
+    : undefined;
   return {
     ids: filter.ids?.map((id) => uuidOrNone(keyOf("Node", id))),
     name,
@@ -168,5 +190,7 @@ export function nodeSelector(selector: NodeSelectorShape): NodeSelector {
 }
 
 export function workSelector(selector: NodeSelectorShape & { operationId?: string | null | undefined }): WorkSelector {
-  return selector.operationId == null ? nodeSelector(selector) : { operationId: keyOf("Operation", selector.operationId) };
+  return selector.operationId == null
+    ? nodeSelector(selector)
+    : { operationId: keyOf("Operation", selector.operationId) };
 }

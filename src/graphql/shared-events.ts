@@ -17,7 +17,15 @@
  * after this one do not see these streams, so errors are masked here.
  */
 import { createSourceEventStream, executeSubscriptionEvent, validateSubscriptionArgs, visit } from "graphql";
-import type { ASTNode, ExecutionResult, FragmentDefinitionNode, GraphQLError, OperationDefinitionNode, SelectionSetNode, ValidatedSubscriptionArgs } from "graphql";
+import type {
+  ASTNode,
+  ExecutionResult,
+  FragmentDefinitionNode,
+  GraphQLError,
+  OperationDefinitionNode,
+  SelectionSetNode,
+  ValidatedSubscriptionArgs,
+} from "graphql";
 import type { Plugin } from "graphql-yoga";
 import { ofSubscription } from "./context.ts";
 import type { Context } from "./context.ts";
@@ -87,8 +95,19 @@ export function shareEvents(mask: Mask): Plugin<Context> {
   }
 
   /** Executes an event for one subscriber, and under a name, if there is one, for those who come after it. */
-  function execute(reader: Reader, name: string | null, work: () => Awaitable<ExecutionResult>): Awaitable<ExecutionResult> {
-    const mine: Execution = { begun: (count += 1), at: performance.now(), ended: 0, result: null, end: null, characters: 0 };
+  function execute(
+    reader: Reader,
+    name: string | null,
+    work: () => Awaitable<ExecutionResult>,
+  ): Awaitable<ExecutionResult> {
+    const mine: Execution = {
+      begun: (count += 1),
+      at: performance.now(),
+      ended: 0,
+      result: null,
+      end: null,
+      characters: 0,
+    };
     const isHeld = () => name !== null && held.get(name) === mine;
     const fail = (error: unknown): never => {
       if (name !== null && isHeld()) letGo(name);
@@ -184,12 +203,24 @@ function masked(result: ExecutionResult, mask: Mask): ExecutionResult {
 function withText(result: ExecutionResult): { readonly ready: ReadyResult; readonly length: number } {
   const text = JSON.stringify(result);
   const { data } = result;
-  const stringify = (given: ExecutionResult) => (given.data === data && given.errors === undefined && given.extensions === undefined ? text : JSON.stringify(given));
+  const stringify = (given: ExecutionResult) =>
+    given.data === data && given.errors === undefined && given.extensions === undefined ? text : JSON.stringify(given);
   return { ready: { ...result, stringify }, length: text.length };
 }
 
 /** Results of the events of a source, whose end, and whose reader's leaving, goes through at once. */
-function mapped(source: AsyncIterator<unknown>, { resultOf, leave, mask }: { readonly resultOf: (event: unknown) => Awaitable<ExecutionResult>; readonly leave: () => void; readonly mask: Mask }): AsyncIterableIterator<ExecutionResult> {
+function mapped(
+  source: AsyncIterator<unknown>,
+  {
+    resultOf,
+    leave,
+    mask,
+  }: {
+    readonly resultOf: (event: unknown) => Awaitable<ExecutionResult>;
+    readonly leave: () => void;
+    readonly mask: Mask;
+  },
+): AsyncIterableIterator<ExecutionResult> {
   return {
     async next() {
       try {
@@ -223,7 +254,10 @@ function mapped(source: AsyncIterator<unknown>, { resultOf, leave, mask }: { rea
   };
 }
 
-const documents = new WeakMap<OperationDefinitionNode, { readonly id: number; readonly variables: readonly string[] }>();
+const documents = new WeakMap<
+  OperationDefinitionNode,
+  { readonly id: number; readonly variables: readonly string[] }
+>();
 let documentsSeen = 0;
 
 /** What all subscribers of a group have in common; null where that cannot be told. A variable that is absent is not null: defaults differ. */
@@ -235,7 +269,11 @@ function scopeOf(args: ValidatedSubscriptionArgs, actor: Context["actor"]): stri
     documents.set(args.operation, known);
   }
   try {
-    return JSON.stringify([known.id, actor, known.variables.map((name) => (Object.hasOwn(coerced, name) ? [coerced[name]] : []))]);
+    return JSON.stringify([
+      known.id,
+      actor,
+      known.variables.map((name) => (Object.hasOwn(coerced, name) ? [coerced[name]] : [])),
+    ]);
   } catch {
     // A value that JSON has no form for.
     return null;
@@ -243,7 +281,10 @@ function scopeOf(args: ValidatedSubscriptionArgs, actor: Context["actor"]): stri
 }
 
 /** Names of the variables that decide what an event looks like: all but those in arguments of the root field. */
-export function variablesBelowRoot(operation: OperationDefinitionNode, fragments: Readonly<Record<string, FragmentDefinitionNode>>): readonly string[] {
+export function variablesBelowRoot(
+  operation: OperationDefinitionNode,
+  fragments: Readonly<Record<string, FragmentDefinitionNode>>,
+): readonly string[] {
   const names = new Set<string>();
   const seen = new Set<string>();
   const takeAll = (node: ASTNode): void => {
@@ -264,7 +305,8 @@ export function variablesBelowRoot(operation: OperationDefinitionNode, fragments
       if (selection.kind === "Field") {
         if (selection.selectionSet) takeAll(selection.selectionSet);
       } else {
-        const inner = selection.kind === "InlineFragment" ? selection.selectionSet : fragments[selection.name.value]?.selectionSet;
+        const inner =
+          selection.kind === "InlineFragment" ? selection.selectionSet : fragments[selection.name.value]?.selectionSet;
         if (inner) takeRoot(inner);
       }
     }
@@ -274,16 +316,24 @@ export function variablesBelowRoot(operation: OperationDefinitionNode, fragments
 }
 
 /** What the root field of a subscription says of its events, if it takes part. */
-function eventKeyOf({ schema, operation, fragmentDefinitions }: ValidatedSubscriptionArgs): EventKey<unknown> | undefined {
+function eventKeyOf({
+  schema,
+  operation,
+  fragmentDefinitions,
+}: ValidatedSubscriptionArgs): EventKey<unknown> | undefined {
   const name = rootField(operation.selectionSet, fragmentDefinitions);
   return schema.getSubscriptionType()?.getFields()[name ?? ""]?.extensions["eventKey"] as EventKey<unknown> | undefined;
 }
 
 /** The name of the one field that a subscription has at its root. */
-function rootField(set: SelectionSetNode, fragments: Readonly<Record<string, FragmentDefinitionNode>>): string | undefined {
+function rootField(
+  set: SelectionSetNode,
+  fragments: Readonly<Record<string, FragmentDefinitionNode>>,
+): string | undefined {
   for (const selection of set.selections) {
     if (selection.kind === "Field") return selection.name.value;
-    const inner = selection.kind === "InlineFragment" ? selection.selectionSet : fragments[selection.name.value]?.selectionSet;
+    const inner =
+      selection.kind === "InlineFragment" ? selection.selectionSet : fragments[selection.name.value]?.selectionSet;
     const found = inner && rootField(inner, fragments);
     if (found !== undefined) return found;
   }

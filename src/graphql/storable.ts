@@ -12,7 +12,10 @@ export function isStorable(text: string): boolean {
 export function unstorable(value: unknown, path: readonly string[] = []): string | null {
   const place = path.slice(0, 6).join(".") || "The value";
   if (path.length > NESTING_MAX) return `${place} is nested deeper than ${NESTING_MAX} levels.`;
-  if (typeof value === "string") return isStorable(value) ? null : `${place} holds a character that cannot be stored: U+0000, or half of a surrogate pair.`;
+  if (typeof value === "string")
+    return isStorable(value)
+      ? null
+      : `${place} holds a character that cannot be stored: U+0000, or half of a surrogate pair.`;
   if (typeof value !== "object" || value === null || value instanceof Date) return null;
   for (const [key, member] of Object.entries(value)) {
     const flaw = isStorable(key) ? unstorable(member, [...path, key]) : `${place} has a key that cannot be stored.`;

@@ -17,12 +17,16 @@ interface Given {
 
 export function watched(observer: Observer): Plugin {
   return {
-    onParse: () => ({ result }) => {
-      if (result instanceof Error) observer.requestRefused();
-    },
-    onValidate: () => ({ valid }) => {
-      if (!valid) observer.requestRefused();
-    },
+    onParse:
+      () =>
+      ({ result }) => {
+        if (result instanceof Error) observer.requestRefused();
+      },
+    onValidate:
+      () =>
+      ({ valid }) => {
+        if (!valid) observer.requestRefused();
+      },
     onExecute({ args, executeFn, setExecuteFn }) {
       const watch = begin(observer, args);
       setExecuteFn((given: ExecutionArgs) => watch.within(() => executeFn(given) as unknown));
@@ -37,7 +41,8 @@ export function watched(observer: Observer): Plugin {
       const { transport } = aboutOf(args);
       return {
         onSubscribeResult({ result, setResult }) {
-          if (!isAsyncIterable(result)) return watch.end(outcomeOf((result as { readonly errors?: readonly GraphQLError[] }).errors));
+          if (!isAsyncIterable(result))
+            return watch.end(outcomeOf((result as { readonly errors?: readonly GraphQLError[] }).errors));
           watch.end("ok");
           observer.streamOpened(transport);
           setResult(untilEnd(result[Symbol.asyncIterator](), () => observer.streamEnded(transport)));

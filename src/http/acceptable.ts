@@ -9,13 +9,22 @@ import { graphqlError } from "./respond.ts";
 
 const READABLE = ["application/graphql-response+json", "application/json", "text/event-stream", "multipart/mixed"];
 
-export const UNREADABLE = "Accept application/json or application/graphql-response+json, and text/event-stream for a subscription.";
-const NO_STREAM = "A subscription is answered as a stream: send `Accept: text/event-stream`, or ask over WebSocket (graphql-transport-ws).";
+export const UNREADABLE =
+  "Accept application/json or application/graphql-response+json, and text/event-stream for a subscription.";
+const NO_STREAM =
+  "A subscription is answered as a stream: send `Accept: text/event-stream`, or ask over WebSocket (graphql-transport-ws).";
 
 /** Whether a client reads any form that answers have. */
 export function readsAnswers({ headers: { accept = "*/*" } }: IncomingMessage): boolean {
-  const types = accept.toLowerCase().split(",").map((part) => part.split(";")[0]?.trim() ?? "");
-  return types.some((type) => type === "*/*" || READABLE.some((one) => one === type || (type.endsWith("/*") && one.startsWith(type.slice(0, -1)))));
+  const types = accept
+    .toLowerCase()
+    .split(",")
+    .map((part) => part.split(";")[0]?.trim() ?? "");
+  return types.some(
+    (type) =>
+      type === "*/*" ||
+      READABLE.some((one) => one === type || (type.endsWith("/*") && one.startsWith(type.slice(0, -1)))),
+  );
 }
 
 /** A Yoga plugin. Comes after Yoga's own processors, which are asked before any plugin. */
@@ -25,12 +34,18 @@ export function refuseUnreadable(): Plugin {
       if (resultProcessor) return;
       if (Symbol.asyncIterator in result) endUnread(result);
       const body = JSON.stringify(graphqlError(Symbol.asyncIterator in result ? NO_STREAM : UNREADABLE, "BAD_REQUEST"));
-      setResultProcessor((_result, { Response }) => new Response(body, { status: 406, headers: { "content-type": "application/json; charset=utf-8" } }), "application/json");
+      setResultProcessor(
+        (_result, { Response }) =>
+          new Response(body, { status: 406, headers: { "content-type": "application/json; charset=utf-8" } }),
+        "application/json",
+      );
     },
   };
 }
 
 /** Nobody will ask it for an item. */
 function endUnread(stream: AsyncIterable<unknown>): void {
-  stream[Symbol.asyncIterator]().return?.().catch(() => {});
+  stream[Symbol.asyncIterator]()
+    .return?.()
+    .catch(() => {});
 }

@@ -7,9 +7,15 @@ import { readBody, refuseBody, sendJson } from "./respond.ts";
 
 const CALLBACK_BYTES_MAX = 64 * 1024;
 
-export async function serveCallback(engine: Engine, request: IncomingMessage, response: ServerResponse, callbackToken: string): Promise<void> {
+export async function serveCallback(
+  engine: Engine,
+  request: IncomingMessage,
+  response: ServerResponse,
+  callbackToken: string,
+): Promise<void> {
   const body = await readBody(request, CALLBACK_BYTES_MAX);
-  if (body === null) return refuseBody(request, response, { error: `A call-back has at most ${CALLBACK_BYTES_MAX} bytes.` });
+  if (body === null)
+    return refuseBody(request, response, { error: `A call-back has at most ${CALLBACK_BYTES_MAX} bytes.` });
   let value: StoredJson;
   try {
     value = body === "" ? {} : (JSON.parse(body) as StoredJson);
@@ -25,7 +31,10 @@ export async function serveCallback(engine: Engine, request: IncomingMessage, re
     // Alike: once the step has gone on, a report that is repeated cannot be told from one that never was in time.
     case "LATE":
     case "DUPLICATE":
-      return sendJson(response, 409, { error: "This call-back was made before, or comes too late; the step has gone on, or is about to. Nothing was changed." });
+      return sendJson(response, 409, {
+        error:
+          "This call-back was made before, or comes too late; the step has gone on, or is about to. Nothing was changed.",
+      });
     // Alike, so that nobody learns which runs there are.
     case "FORGED":
     case "UNKNOWN":

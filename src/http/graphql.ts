@@ -36,7 +36,8 @@ export const GRAPHQL = "/graphql";
 /** How large a request may be, in bytes, where the configuration says nothing else. */
 export const BODY_BYTES_MAX = 1024 * 1024;
 /** GraphiQL is one page with everything in it; it talks to us and to nobody else. */
-const PAGE_POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' blob:; worker-src blob: data:; style-src 'unsafe-inline'; img-src 'self' data:; font-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const PAGE_POLICY =
+  "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' blob:; worker-src blob: data:; style-src 'unsafe-inline'; img-src 'self' data:; font-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 export interface GraphqlOptions {
   readonly token: string | null;
@@ -70,7 +71,18 @@ export interface Graphql {
   serve(request: IncomingMessage, response: ServerResponse, requestId: string): Promise<void>;
 }
 
-export function createGraphql({ schema, services: given, token, log, introspection = true, bodyBytesMax = BODY_BYTES_MAX, queryMs, requestsMax, waitMs, observer }: GraphqlOptions): Graphql {
+export function createGraphql({
+  schema,
+  services: given,
+  token,
+  log,
+  introspection = true,
+  bodyBytesMax = BODY_BYTES_MAX,
+  queryMs,
+  requestsMax,
+  waitMs,
+  observer,
+}: GraphqlOptions): Graphql {
   // Nobody's question keeps the database busy without end.
   const services: Services = { ...given, database: { ...given.database, reader: given.database.bounded } };
 
@@ -84,7 +96,17 @@ export function createGraphql({ schema, services: given, token, log, introspecti
     logging: false,
     graphiql: false,
     context: ({ context }) => context,
-    plugins: [...(observer ? [watched(observer)] : []), guards({ introspection }), shareEvents(mask), lists(schema), answerLimit(), timeLimit(queryMs), atATime({ requestsMax, waitMs }), refuseUnreadable(), cutStalledEvents(undefined, observer)],
+    plugins: [
+      ...(observer ? [watched(observer)] : []),
+      guards({ introspection }),
+      shareEvents(mask),
+      lists(schema),
+      answerLimit(),
+      timeLimit(queryMs),
+      atATime({ requestsMax, waitMs }),
+      refuseUnreadable(),
+      cutStalledEvents(undefined, observer),
+    ],
     parserAndValidationCache: { documentCache: createDocumentCache(), errorCache: NO_CACHE },
     // The body is read and bounded here, before Yoga.
     maxRequestBodySize: false,
@@ -92,28 +114,53 @@ export function createGraphql({ schema, services: given, token, log, introspecti
     maskedErrors: { maskError: mask },
   });
 
-  const page = createPrepared("text/html; charset=utf-8", () => renderPage({ title: "Ostler", defaultTabs: EXAMPLES.map(({ query, variables }) => ({ query, ...(variables !== undefined && { variables }) })) }));
+  const page = createPrepared("text/html; charset=utf-8", () =>
+    renderPage({
+      title: "Ostler",
+      defaultTabs: EXAMPLES.map(({ query, variables }) => ({ query, ...(variables !== undefined && { variables }) })),
+    }),
+  );
 
   async function serve(request: IncomingMessage, response: ServerResponse, requestId: string): Promise<void> {
     if (wantsPage(request)) {
       response.setHeader("content-security-policy", PAGE_POLICY);
       return page.serve(request, response);
     }
-    const refuse = (status: number, message: string, code: RequestErrorCode) => sendGraphql(request, response, status, graphqlError(message, code));
+    const refuse = (status: number, message: string, code: RequestErrorCode) =>
+      sendGraphql(request, response, status, graphqlError(message, code));
     const actor = identify(request.headers.authorization, token);
     if (!actor) {
       response.setHeader("www-authenticate", "Bearer");
-      return refuse(401, request.headers.authorization === undefined ? PRESENT_TOKEN : `This token is not, or no longer, the right one. ${PRESENT_TOKEN}`, "UNAUTHENTICATED");
+      return refuse(
+        401,
+        request.headers.authorization === undefined
+          ? PRESENT_TOKEN
+          : `This token is not, or no longer, the right one. ${PRESENT_TOKEN}`,
+        "UNAUTHENTICATED",
+      );
     }
     if (!readsAnswers(request)) return refuse(406, UNREADABLE, "BAD_REQUEST");
     if (request.method === "GET") {
-      if (isSentUnasked(request, response)) return refuse(403, "A page of another origin must ask first: send a header that browsers do not send unasked, as `x-requested-with`.", "BAD_REQUEST");
+      if (isSentUnasked(request, response))
+        return refuse(
+          403,
+          "A page of another origin must ask first: send a header that browsers do not send unasked, as `x-requested-with`.",
+          "BAD_REQUEST",
+        );
       const flaw = flawOfSearch(request);
       if (flaw !== null) return refuse(400, flaw, "BAD_REQUEST");
     } else if (request.method === "POST") {
       if (!isJson(request)) return refuse(415, "Send the request as application/json.", "BAD_REQUEST");
       const text = await readBody(request, bodyBytesMax);
-      if (text === null) return refuseBody(request, response, graphqlError(`A request has at most ${bodyBytesMax.toLocaleString("en")} bytes. Ask in several requests.`, "BAD_REQUEST"));
+      if (text === null)
+        return refuseBody(
+          request,
+          response,
+          graphqlError(
+            `A request has at most ${bodyBytesMax.toLocaleString("en")} bytes. Ask in several requests.`,
+            "BAD_REQUEST",
+          ),
+        );
       const { body, flaw } = readRequest(text);
       if (flaw !== undefined) return refuse(400, flaw, "BAD_REQUEST");
       // Where Yoga looks for a body that was read before.
@@ -122,7 +169,11 @@ export function createGraphql({ schema, services: given, token, log, introspecti
     await yoga(request, response, { context: createContext(services, actor, requestId) });
   }
 
-  return { yoga, services, serve: (request, response, requestId) => withLogged({ requestId }, () => serve(request, response, requestId)) };
+  return {
+    yoga,
+    services,
+    serve: (request, response, requestId) => withLogged({ requestId }, () => serve(request, response, requestId)),
+  };
 }
 
 const PRESENT_TOKEN = "Present the token as `Authorization: Bearer …`.";
@@ -131,15 +182,19 @@ const PRESENT_TOKEN = "Present the token as `Authorization: Bearer …`.";
 const NO_CACHE = { get: () => undefined, set: () => {} };
 
 /** The request in a body, or what is wrong with it. What its members are Yoga sees to. */
-function readRequest(text: string): { readonly body: object; readonly flaw?: undefined } | { readonly flaw: string; readonly body?: undefined } {
+function readRequest(
+  text: string,
+): { readonly body: object; readonly flaw?: undefined } | { readonly flaw: string; readonly body?: undefined } {
   let body: unknown;
   try {
     body = JSON.parse(text);
   } catch {
     return { flaw: "The body is no JSON." };
   }
-  if (Array.isArray(body)) return { flaw: "Batches are not taken: send each request by itself, or several fields in one." };
-  if (typeof body !== "object" || body === null || Object.keys(body).length === 0) return { flaw: "The body is a JSON object with a `query`." };
+  if (Array.isArray(body))
+    return { flaw: "Batches are not taken: send each request by itself, or several fields in one." };
+  if (typeof body !== "object" || body === null || Object.keys(body).length === 0)
+    return { flaw: "The body is a JSON object with a `query`." };
   return { body };
 }
 

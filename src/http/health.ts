@@ -16,7 +16,11 @@ export interface HealthParts {
 }
 
 /** Answers a request for the replica's health; false when it asks for something else. */
-export async function serveHealth({ database, isTakingPart, metrics }: HealthParts, request: IncomingMessage, response: ServerResponse): Promise<boolean> {
+export async function serveHealth(
+  { database, isTakingPart, metrics }: HealthParts,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<boolean> {
   if (request.method !== "GET" && request.method !== "HEAD") return false;
   switch (pathOf(request)) {
     case "/livez":
@@ -42,7 +46,10 @@ const THERE_MS = 3_000;
 async function isThere({ reader }: HealthParts["database"]): Promise<boolean> {
   const late = Promise.withResolvers<boolean>();
   const timer = setTimeout(() => late.resolve(false), THERE_MS);
-  const asked = reader.execute("select 1").then(() => true, () => false);
+  const asked = reader.execute("select 1").then(
+    () => true,
+    () => false,
+  );
   const answer = await Promise.race([asked, late.promise]);
   clearTimeout(timer);
   return answer;
@@ -55,12 +62,20 @@ export interface HealthServer extends AsyncDisposable {
   rest(): void;
 }
 
-const ELSEWHERE = "This replica works and serves no requests: its OSTLER_ROLE is engine. Ask a replica whose role is api or all.";
+const ELSEWHERE =
+  "This replica works and serves no requests: its OSTLER_ROLE is engine. Ask a replica whose role is api or all.";
 /** How long answers that are due may take when the service ends. */
 const ANSWER_MS = 1_000;
 
 /** The server of a replica that only works. */
-export async function startHealthServer({ host, port, ...health }: { readonly host: string; readonly port: number } & Pick<HealthParts, "database" | "metrics">): Promise<HealthServer> {
+export async function startHealthServer({
+  host,
+  port,
+  ...health
+}: { readonly host: string; readonly port: number } & Pick<
+  HealthParts,
+  "database" | "metrics"
+>): Promise<HealthServer> {
   let isTakingPart = true;
   const parts = { ...health, isTakingPart: () => isTakingPart };
   const server = createServer((request, response) => {

@@ -7,7 +7,13 @@ export function listen(server: Server, port: number, host: string): Promise<numb
   return new Promise((done, failed) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
       // Without its cause, whose code may be one that a database has that is away.
-      failed(new Error(error.code === "EADDRINUSE" ? `Port ${port} of ${host} is taken; choose another with OSTLER_PORT or --port.` : `Nothing can listen on port ${port} of ${host}: ${error.message}. See OSTLER_HOST and OSTLER_PORT.`));
+      failed(
+        new Error(
+          error.code === "EADDRINUSE"
+            ? `Port ${port} of ${host} is taken; choose another with OSTLER_PORT or --port.`
+            : `Nothing can listen on port ${port} of ${host}: ${error.message}. See OSTLER_HOST and OSTLER_PORT.`,
+        ),
+      );
     });
     server.listen(port, host, () => {
       server.removeAllListeners("error");

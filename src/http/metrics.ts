@@ -11,10 +11,16 @@ export interface MetricsParts {
 
 export const METRICS = "/metrics";
 
-export async function serveMetrics({ token, scrape }: MetricsParts, request: IncomingMessage, response: ServerResponse): Promise<void> {
+export async function serveMetrics(
+  { token, scrape }: MetricsParts,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
   if (!identify(request.headers.authorization, token)) {
     response.setHeader("www-authenticate", "Bearer");
-    return sendJson(response, 401, { error: "Present the token as `Authorization: Bearer …`; in Prometheus: authorization: { credentials_file: … }." });
+    return sendJson(response, 401, {
+      error: "Present the token as `Authorization: Bearer …`; in Prometheus: authorization: { credentials_file: … }.",
+    });
   }
   const { contentType, text } = await scrape();
   response.writeHead(200, { "content-type": contentType, "cache-control": "no-store" }).end(text);

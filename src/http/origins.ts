@@ -33,7 +33,9 @@ export function isMeantForUs(request: IncomingMessage, { origins, token }: Origi
   if (token !== null || host === undefined) return true;
   if (!URL.canParse(`http://${host}`)) return false;
   const { hostname } = new URL(`http://${host}`);
-  return isLoopback(hostname.replace(/^\[|\]$/g, "")) || origins.some((origin) => new URL(origin).hostname === hostname);
+  return (
+    isLoopback(hostname.replace(/^\[|\]$/g, "")) || origins.some((origin) => new URL(origin).hostname === hostname)
+  );
 }
 
 /** Says to a browser whose page is listed that the page may read the answer. */
@@ -48,7 +50,18 @@ export function allowReading(request: IncomingMessage, response: ServerResponse,
 /** Answers a browser that asks first whether its page may make a request. */
 export function answerPreflight(request: IncomingMessage, response: ServerResponse): void {
   const mayRead = response.hasHeader("access-control-allow-origin");
-  response.writeHead(204, mayRead ? { "access-control-allow-methods": METHODS, "access-control-allow-headers": request.headers["access-control-request-headers"] ?? HEADERS, "access-control-max-age": String(SEEN_SECONDS) } : {}).end();
+  response
+    .writeHead(
+      204,
+      mayRead
+        ? {
+            "access-control-allow-methods": METHODS,
+            "access-control-allow-headers": request.headers["access-control-request-headers"] ?? HEADERS,
+            "access-control-max-age": String(SEEN_SECONDS),
+          }
+        : {},
+    )
+    .end();
 }
 
 /**
@@ -61,7 +74,19 @@ export function isSentUnasked(request: IncomingMessage, response: ServerResponse
   if (response.hasHeader("access-control-allow-origin")) return false;
   const site = headers["sec-fetch-site"];
   const isOfAnother = site === undefined ? headers.origin !== undefined : site !== "same-origin" && site !== "none";
-  return isOfAnother && !ASKED_FOR.some((name) => headers[name] !== undefined) && !/^application\/json\b/i.test(headers["content-type"] ?? "");
+  return (
+    isOfAnother &&
+    !ASKED_FOR.some((name) => headers[name] !== undefined) &&
+    !/^application\/json\b/i.test(headers["content-type"] ?? "")
+  );
 }
 
-const ASKED_FOR = ["authorization", "x-request-id", "x-requested-with", "apollo-require-preflight", "x-apollo-operation-name", "graphql-preflight", "x-graphql-yoga-csrf"];
+const ASKED_FOR = [
+  "authorization",
+  "x-request-id",
+  "x-requested-with",
+  "apollo-require-preflight",
+  "x-apollo-operation-name",
+  "graphql-preflight",
+  "x-graphql-yoga-csrf",
+];

@@ -42,7 +42,11 @@ export function createPrepared(type: string, makeText: () => string): Prepared {
       response.setHeader("etag", `W/"${tag}"`);
       response.appendHeader("vary", "accept, accept-encoding");
       if (isKnown(request.headers["if-none-match"], tag)) return void response.writeHead(304).end();
-      response.writeHead(200, { "content-type": type, "content-length": body.length, ...(encoding !== "identity" && { "content-encoding": encoding }) });
+      response.writeHead(200, {
+        "content-type": type,
+        "content-length": body.length,
+        ...(encoding !== "identity" && { "content-encoding": encoding }),
+      });
       response.end(request.method === "HEAD" ? undefined : body);
     },
   };
@@ -51,7 +55,9 @@ export function createPrepared(type: string, makeText: () => string): Prepared {
 function encode(text: Buffer, encoding: Encoding): Promise<Buffer> {
   switch (encoding) {
     case "br":
-      return promisify(brotliCompress)(text, { params: { [constants.BROTLI_PARAM_QUALITY]: BROTLI_QUALITY, [constants.BROTLI_PARAM_SIZE_HINT]: text.length } });
+      return promisify(brotliCompress)(text, {
+        params: { [constants.BROTLI_PARAM_QUALITY]: BROTLI_QUALITY, [constants.BROTLI_PARAM_SIZE_HINT]: text.length },
+      });
     case "gzip":
       return promisify(gzip)(text);
     case "identity":
@@ -61,13 +67,21 @@ function encode(text: Buffer, encoding: Encoding): Promise<Buffer> {
 
 /** The first of ours that the client takes; as it is, where it says nothing. */
 function encodingFor(accepted: string | undefined): Encoding {
-  const weights = new Map((accepted ?? "").split(",").map((part): [string, number] => {
-    const [name = "", weight] = part.trim().toLowerCase().split(/\s*;\s*q=/);
-    return [name, weight === undefined ? 1 : Number(weight)];
-  }));
+  const weights = new Map(
+    (accepted ?? "").split(",").map((part): [string, number] => {
+      const [name = "", weight] = part
+        .trim()
+        .toLowerCase()
+        .split(/\s*;\s*q=/);
+      return [name, weight === undefined ? 1 : Number(weight)];
+    }),
+  );
   return ENCODINGS.find((encoding) => (weights.get(encoding) ?? weights.get("*") ?? 0) > 0) ?? "identity";
 }
 
 function isKnown(tags: string | undefined, tag: string): boolean {
-  return tags !== undefined && (tags.trim() === "*" || tags.split(",").some((one) => one.trim().replace(/^W\//, "") === `"${tag}"`));
+  return (
+    tags !== undefined &&
+    (tags.trim() === "*" || tags.split(",").some((one) => one.trim().replace(/^W\//, "") === `"${tag}"`))
+  );
 }

@@ -53,7 +53,11 @@ export function refuseBody(request: IncomingMessage, response: ServerResponse, b
 }
 
 /** An answer of GraphQL that is nothing but one error. */
-export function graphqlError(message: string, code: RequestErrorCode, more: Readonly<Record<string, unknown>> = {}): { readonly errors: readonly unknown[] } {
+export function graphqlError(
+  message: string,
+  code: RequestErrorCode,
+  more: Readonly<Record<string, unknown>> = {},
+): { readonly errors: readonly unknown[] } {
   return { errors: [{ message, extensions: { code, ...more } }] };
 }
 

@@ -32,7 +32,10 @@ export interface Handler {
 }
 
 /** Takes messages in the order they come; `operationsMax` operations go on at a time. */
-export function withReusedIds({ handle, isLive, liveCount, onFull, onSurplus }: Handler, operationsMax: number): (text: string) => void {
+export function withReusedIds(
+  { handle, isLive, liveCount, onFull, onSurplus }: Handler,
+  operationsMax: number,
+): (text: string) => void {
   const running = new Map<string, Promise<void>>();
   const lines = new Map<string, Message[]>();
 
@@ -47,7 +50,8 @@ export function withReusedIds({ handle, isLive, liveCount, onFull, onSurplus }: 
   }
 
   const isFull = () => running.size >= operationsMax && liveCount() < operationsMax;
-  const mustWait = (id: string, { isSubscribe }: Message) => isSubscribe && ((running.has(id) && !isLive(id)) || isFull());
+  const mustWait = (id: string, { isSubscribe }: Message) =>
+    isSubscribe && ((running.has(id) && !isLive(id)) || isFull());
 
   async function passInTurn(id: string, line: Message[]): Promise<void> {
     for (let [first] = line; first; [first] = line) {
@@ -79,10 +83,18 @@ export function withReusedIds({ handle, isLive, liveCount, onFull, onSurplus }: 
 }
 
 /** What a message says of itself, if it is one; what is wrong with it is for graphql-ws to say. */
-function read(text: string): { readonly id: string | null; readonly isSubscribe: boolean; readonly isComplete: boolean } {
+function read(text: string): {
+  readonly id: string | null;
+  readonly isSubscribe: boolean;
+  readonly isComplete: boolean;
+} {
   try {
     const { id, type } = JSON.parse(text) as { readonly id?: unknown; readonly type?: unknown };
-    return { id: typeof id === "string" ? id : null, isSubscribe: type === "subscribe", isComplete: type === "complete" };
+    return {
+      id: typeof id === "string" ? id : null,
+      isSubscribe: type === "subscribe",
+      isComplete: type === "complete",
+    };
   } catch {
     return { id: null, isSubscribe: false, isComplete: false };
   }

@@ -70,38 +70,63 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const allowed = { origins: options.origins ?? [], token };
   let ready = true;
   // It is ready when those connections answer that requests are answered from.
-  const health = { database: { reader: services.database.bounded }, isTakingPart: () => ready, metrics: options.scrape && { token, scrape: options.scrape } };
+  const health = {
+    database: { reader: services.database.bounded },
+    isTakingPart: () => ready,
+    metrics: options.scrape && { token, scrape: options.scrape },
+  };
   const { yoga, services: bounded, serve } = createGraphql(options);
-  const sockets = createSockets({ yoga, services: bounded, token, log, observer: options.observer, ...(options.bodyBytesMax !== undefined && { messageBytesMax: options.bodyBytesMax }) });
+  const sockets = createSockets({
+    yoga,
+    services: bounded,
+    token,
+    log,
+    observer: options.observer,
+    ...(options.bodyBytesMax !== undefined && { messageBytesMax: options.bodyBytesMax }),
+  });
 
   const schema = createPrepared("text/plain; charset=utf-8", () => options.schemaText);
 
   const unanswered = new Set<ServerResponse>();
-  const server = createHttpServer({ requestTimeout: REQUEST_MS, headersTimeout: HEADERS_MS, connectionsCheckingInterval: CHECK_MS }, (request, response) => {
-    const requestId = requestIdOf(request);
-    unanswered.add(response);
-    response.once("close", () => unanswered.delete(response));
-    response.setHeader("x-request-id", requestId);
-    response.setHeader("x-content-type-options", "nosniff");
-    inTurn(request, response, () => route(request, response, requestId)).catch((error: unknown) => {
-      if (hasLeft(request, error)) return log.debug({ requestId }, "a client left in the middle of its request");
-      log.error({ err: error, requestId }, "a request failed");
-      if (!response.headersSent) sendJson(response, 500, graphqlError("Unexpected error.", "INTERNAL", { requestId }));
-      else response.destroy();
-    });
-  });
+  const server = createHttpServer(
+    { requestTimeout: REQUEST_MS, headersTimeout: HEADERS_MS, connectionsCheckingInterval: CHECK_MS },
+    (request, response) => {
+      const requestId = requestIdOf(request);
+      unanswered.add(response);
+      response.once("close", () => unanswered.delete(response));
+      response.setHeader("x-request-id", requestId);
+      response.setHeader("x-content-type-options", "nosniff");
+      inTurn(request, response, () => route(request, response, requestId)).catch((error: unknown) => {
+        if (hasLeft(request, error)) return log.debug({ requestId }, "a client left in the middle of its request");
+        log.error({ err: error, requestId }, "a request failed");
+        if (!response.headersSent)
+          sendJson(response, 500, graphqlError("Unexpected error.", "INTERNAL", { requestId }));
+        else response.destroy();
+      });
+    },
+  );
 
   async function route(request: IncomingMessage, response: ServerResponse, requestId: string): Promise<void> {
     const path = pathOf(request);
     if (path === GRAPHQL || path === SCHEMA) {
-      if (!isMeantForUs(request, allowed)) return sendJson(response, 421, graphqlError(`Without a token this service answers to the names of its own machine only, not to ${request.headers.host}. List the origin in OSTLER_ORIGINS, or set OSTLER_TOKEN.`, "BAD_REQUEST"));
+      if (!isMeantForUs(request, allowed))
+        return sendJson(
+          response,
+          421,
+          graphqlError(
+            `Without a token this service answers to the names of its own machine only, not to ${request.headers.host}. List the origin in OSTLER_ORIGINS, or set OSTLER_TOKEN.`,
+            "BAD_REQUEST",
+          ),
+        );
       allowReading(request, response, allowed);
       if (request.method === "OPTIONS") return answerPreflight(request, response);
     }
     if (path === GRAPHQL) return serve(request, response, requestId);
-    if (path.startsWith("/callback/") && request.method === "POST") return serveCallback(services.engine, request, response, path.slice("/callback/".length));
+    if (path.startsWith("/callback/") && request.method === "POST")
+      return serveCallback(services.engine, request, response, path.slice("/callback/".length));
     if (await serveHealth(health, request, response)) return;
-    if (request.method !== "GET" && request.method !== "HEAD") return sendJson(response, 404, { error: "There is nothing here." });
+    if (request.method !== "GET" && request.method !== "HEAD")
+      return sendJson(response, 404, { error: "There is nothing here." });
     switch (path) {
       case "/":
         response.writeHead(302, { location: GRAPHQL }).end();
@@ -117,9 +142,18 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   async function serveSchema(request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (!identify(request.headers.authorization, token)) {
       response.setHeader("www-authenticate", "Bearer");
-      return sendJson(response, 401, graphqlError("Present the token as `Authorization: Bearer …`.", "UNAUTHENTICATED"));
+      return sendJson(
+        response,
+        401,
+        graphqlError("Present the token as `Authorization: Bearer …`.", "UNAUTHENTICATED"),
+      );
     }
-    if (!introspection) return sendJson(response, 403, graphqlError("Introspection is switched off here. Whoever runs the service can print its schema.", "FORBIDDEN"));
+    if (!introspection)
+      return sendJson(
+        response,
+        403,
+        graphqlError("Introspection is switched off here. Whoever runs the service can print its schema.", "FORBIDDEN"),
+      );
     await schema.serve(request, response);
   }
 
@@ -140,7 +174,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     if (path !== GRAPHQL || !ready || !isAllowedOrigin(request, allowed) || !isMeantForUs(request, allowed)) {
       // Nobody else listens to this socket any more: one that is reset now would end the process.
       socket.on("error", () => socket.destroy());
-      socket.end(`HTTP/1.1 ${path === GRAPHQL ? (ready ? "403 Forbidden" : "503 Service Unavailable") : "404 Not Found"}\r\nconnection: close\r\n\r\n`);
+      socket.end(
+        `HTTP/1.1 ${path === GRAPHQL ? (ready ? "403 Forbidden" : "503 Service Unavailable") : "404 Not Found"}\r\nconnection: close\r\n\r\n`,
+      );
       return;
     }
     sockets.open(request, socket, head);
@@ -195,7 +231,7 @@ async function takeAll(server: Server): Promise<void> {
   server.on("connection", count);
   await delay(UNREAD_MS);
   const until = performance.now() + TAKE_ALL_MS;
-  for (let before = -1; before < taken && performance.now() < until; ) {
+  for (let before = -1; before < taken && performance.now() < until;) {
     before = taken;
     await turn();
     await turn();
@@ -208,7 +244,14 @@ function refuseAtTheEnd(response: ServerResponse): void {
   if (response.headersSent) return;
   response.setHeader("connection", "close");
   response.setHeader("retry-after", "1");
-  sendJson(response, 503, graphqlError("This process ends before your request was answered. Whether it took effect is not known; send it again with the same idempotencyKey, and another process answers.", "SHUTTING_DOWN"));
+  sendJson(
+    response,
+    503,
+    graphqlError(
+      "This process ends before your request was answered. Whether it took effect is not known; send it again with the same idempotencyKey, and another process answers.",
+      "SHUTTING_DOWN",
+    ),
+  );
 }
 
 /** Requests of one connection that are not answered yet, and the answer to the last of them. */
@@ -218,7 +261,11 @@ const lines = new WeakMap<Socket, { length: number; last: Promise<void> }>();
  * Answers the requests of one connection one after another. A client may send the next before it has the answer to the
  * one before; Node begins all of them at once and keeps their answers until their turns come, however many and large.
  */
-async function inTurn({ socket }: IncomingMessage, response: ServerResponse, answer: () => Promise<void>): Promise<void> {
+async function inTurn(
+  { socket }: IncomingMessage,
+  response: ServerResponse,
+  answer: () => Promise<void>,
+): Promise<void> {
   const line = lines.get(socket) ?? { length: 0, last: Promise.resolve() };
   lines.set(socket, line);
   line.length += 1;

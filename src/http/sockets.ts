@@ -80,15 +80,31 @@ interface Extra {
   isFull: boolean;
 }
 
-export function createSockets({ yoga, services, token, log, observer = NOBODY, socketsMax = SOCKETS_MAX, pingMs = PING_MS, messageBytesMax = BODY_BYTES_MAX }: SocketOptions): Sockets {
+export function createSockets({
+  yoga,
+  services,
+  token,
+  log,
+  observer = NOBODY,
+  socketsMax = SOCKETS_MAX,
+  pingMs = PING_MS,
+  messageBytesMax = BODY_BYTES_MAX,
+}: SocketOptions): Sockets {
   /** Clients with a socket, each with its running subscriptions. */
   const talking = new Set<{ readonly subscriptions: object }>();
-  const server = new WebSocketServer({ noServer: true, maxPayload: messageBytesMax, perMessageDeflate: false, handleProtocols });
+  const server = new WebSocketServer({
+    noServer: true,
+    maxPayload: messageBytesMax,
+    perMessageDeflate: false,
+    handleProtocols,
+  });
 
   const protocol = makeServer<Record<string, unknown>, Extra>({
     connectionInitWaitTimeout: INIT_MS,
     onConnect: (client) => {
-      const known = identify(authorizationOf(client.connectionParams) ?? client.extra.request.headers.authorization, token) !== null;
+      const known =
+        identify(authorizationOf(client.connectionParams) ?? client.extra.request.headers.authorization, token) !==
+        null;
       if (known) talking.add(client);
       client.extra.operations = client.subscriptions;
       return known;
@@ -96,11 +112,24 @@ export function createSockets({ yoga, services, token, log, observer = NOBODY, s
     onClose: (client) => void talking.delete(client),
     onSubscribe: async ({ connectionParams, extra, subscriptions }, _id, payload) => {
       const actor = identify(authorizationOf(connectionParams) ?? extra.request.headers.authorization, token);
-      if (!actor) return [new GraphQLError("The token is not good any more.", { extensions: { code: "UNAUTHENTICATED" } })];
+      if (!actor)
+        return [new GraphQLError("The token is not good any more.", { extensions: { code: "UNAUTHENTICATED" } })];
       if (Object.keys(subscriptions).length > OPERATIONS_MAX) {
-        return [new GraphQLError(`A socket has at most ${OPERATIONS_MAX} operations at a time; end one, or open another socket.`, { extensions: { code: "CAPACITY" } })];
+        return [
+          new GraphQLError(
+            `A socket has at most ${OPERATIONS_MAX} operations at a time; end one, or open another socket.`,
+            { extensions: { code: "CAPACITY" } },
+          ),
+        ];
       }
-      const { schema: served, parse, validate, execute, subscribe, contextFactory } = yoga.getEnveloped({ context: createContext(services, actor, randomUUID()) });
+      const {
+        schema: served,
+        parse,
+        validate,
+        execute,
+        subscribe,
+        contextFactory,
+      } = yoga.getEnveloped({ context: createContext(services, actor, randomUUID()) });
       try {
         // A syntax error that is thrown here would close the socket with 4500, and every other stream on it with it.
         const document = parse(payload.query);
@@ -120,11 +149,14 @@ export function createSockets({ yoga, services, token, log, observer = NOBODY, s
         return [error instanceof GraphQLError ? shown(error) : new GraphQLError("Unexpected error.")];
       }
     },
-    execute: (args) => withLogged(requestOf(args), () => (args.rootValue as { execute: (given: unknown) => never }).execute(args)),
-    subscribe: (args) => withLogged(requestOf(args), () => (args.rootValue as { subscribe: (given: unknown) => never }).subscribe(args)),
+    execute: (args) =>
+      withLogged(requestOf(args), () => (args.rootValue as { execute: (given: unknown) => never }).execute(args)),
+    subscribe: (args) =>
+      withLogged(requestOf(args), () => (args.rootValue as { subscribe: (given: unknown) => never }).subscribe(args)),
     onNext: ({ extra }, _id, _payload, _args, result) => toSend(extra, result),
     // An error that ends a stream comes wrapped, and its code would be lost.
-    onError: (_client, _id, _payload, errors) => errors.map((error) => formatted(error.cause instanceof GraphQLError ? error.cause : error)),
+    onError: (_client, _id, _payload, errors) =>
+      errors.map((error) => formatted(error.cause instanceof GraphQLError ? error.cause : error)),
   });
 
   function serve(socket: WebSocket, request: IncomingMessage): void {
@@ -175,7 +207,9 @@ export function createSockets({ yoga, services, token, log, observer = NOBODY, s
     const stopPinging = ping(socket, extra, { everyMs: pingMs, onSlow });
     socket.once("close", (code, reason) => {
       stopPinging();
-      closed(code, String(reason)).catch((error: unknown) => log.error({ err: error }, "a socket could not be cleared away"));
+      closed(code, String(reason)).catch((error: unknown) =>
+        log.error({ err: error }, "a socket could not be cleared away"),
+      );
     });
   }
 
@@ -218,7 +252,11 @@ function readOrNot(socket: WebSocket, { isFull }: Extra): void {
 }
 
 /** Pings until told to stop. Who has not answered one when the next is due is cut, unless we are the ones who do not read. */
-function ping(socket: WebSocket, extra: Extra, { everyMs, onSlow }: { readonly everyMs: number; readonly onSlow: () => void }): () => void {
+function ping(
+  socket: WebSocket,
+  extra: Extra,
+  { everyMs, onSlow }: { readonly everyMs: number; readonly onSlow: () => void },
+): () => void {
   let isAnswered = true;
   socket.on("pong", () => {
     isAnswered = true;

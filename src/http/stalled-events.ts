@@ -15,7 +15,8 @@ export function cutStalledEvents(stalledMs = STALLED_MS, observer: Observer = NO
   return {
     onResultProcess({ result, serverContext }) {
       const { res } = serverContext as { readonly res?: ServerResponse };
-      if (res?.socket && Symbol.asyncIterator in result) cutWhenStalled(res, stalledMs, () => observer.streamReset("STALLED"));
+      if (res?.socket && Symbol.asyncIterator in result)
+        cutWhenStalled(res, stalledMs, () => observer.streamReset("STALLED"));
     },
   };
 }

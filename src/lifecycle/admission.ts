@@ -41,10 +41,19 @@ export interface VerbRequest {
   readonly resumed?: Route | null;
 }
 
-export type Verdict = { readonly admitted: true; readonly route: Route } | { readonly admitted: false; readonly refusal: Refusal };
+export type Verdict =
+  | { readonly admitted: true; readonly route: Route }
+  | { readonly admitted: false; readonly refusal: Refusal };
 
 /** Verbs that a protected node refuses in any case, because they end what runs on it. */
-const DESTRUCTIVE: ReadonlySet<OperationKind> = new Set(["CLEAN", "DEPLOY", "UNDEPLOY", "UPDATE", "DECOMMISSION", "COMMISSION"]);
+const DESTRUCTIVE: ReadonlySet<OperationKind> = new Set([
+  "CLEAN",
+  "DEPLOY",
+  "UNDEPLOY",
+  "UPDATE",
+  "DECOMMISSION",
+  "COMMISSION",
+]);
 
 /** Verbs that a retired node refuses, because they put it in service. */
 const IN_SERVICE: ReadonlySet<OperationKind> = new Set(["COMMISSION", "DEPLOY", "UPDATE"]);
@@ -56,7 +65,11 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
   });
   if (node.busyWith) {
     const { kind, operationId } = node.busyWith;
-    return refuse("BUSY", `Node ${node.name} is busy with ${kind} operation ${operationId}; wait for it, stop it or abort it.`, { operationId });
+    return refuse(
+      "BUSY",
+      `Node ${node.name} is busy with ${kind} operation ${operationId}; wait for it, stop it or abort it.`,
+      { operationId },
+    );
   }
   if (node.inMaintenance) {
     return refuse("IN_MAINTENANCE", `Node ${node.name} is in maintenance; clear the mark with setMaintenance first.`);
@@ -65,24 +78,41 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
     return refuse("PROTECTED", `Node ${node.name} is protected; lift the protection with updateNode first.`);
   }
   if (node.isRetired && IN_SERVICE.has(request.verb)) {
-    return refuse("PROTECTED", `Node ${node.name} is retired; take the mark away with setRetired first, or decommission the node.`);
+    return refuse(
+      "PROTECTED",
+      `Node ${node.name} is retired; take the mark away with setRetired first, or decommission the node.`,
+    );
   }
   if (node.hasDisappeared && request.verb === "DECOMMISSION" && !request.force) {
-    return refuse("INVALID_STATE", `Node ${node.name} has disappeared, so nothing on it can be cleaned; decommission it with force: true if it is gone for good.`);
+    return refuse(
+      "INVALID_STATE",
+      `Node ${node.name} has disappeared, so nothing on it can be cleaned; decommission it with force: true if it is gone for good.`,
+    );
   }
   if (node.driverProblem) return refuse("UNSUPPORTED_BY_DRIVER", `Node ${node.name}: ${node.driverProblem}`);
-  const options: RouteOptions = { ...request.options, inspectsWithoutReboot: node.inspectsWithoutReboot, retired: node.isRetired };
+  const options: RouteOptions = {
+    ...request.options,
+    inspectsWithoutReboot: node.inspectsWithoutReboot,
+    retired: node.isRetired,
+  };
   // A clean-up that failed may leave a node where the earlier route does not pass: a commission does what is missing from there.
   const anew = request.resumed === undefined || (request.resumed === null && request.verb === "COMMISSION");
   const way = anew ? route(request.verb, node.state, options) : (request.resumed ?? null);
   const found = way && node.isRetired ? outOfService(way, node.state) : way;
   if (!found && request.resumed === null) {
-    return refuse("NOTHING_TO_RESTART", `Node ${node.name} is ${node.state}, and from there nothing of the earlier work can be taken up; give it a verb of its own.`);
+    return refuse(
+      "NOTHING_TO_RESTART",
+      `Node ${node.name} is ${node.state}, and from there nothing of the earlier work can be taken up; give it a verb of its own.`,
+    );
   }
   if (!found) {
     const allowed = allowedStates(request.verb, options);
     const what = kindOf(node.state) === "stable" || kindOf(node.state) === "failed" ? "" : " and has no unfinished run";
-    return refuse("INVALID_STATE", `Node ${node.name} is ${node.state}${what}; ${request.verb} is allowed from ${allowed.join(", ")}.`, { allowedStates: allowed });
+    return refuse(
+      "INVALID_STATE",
+      `Node ${node.name} is ${node.state}${what}; ${request.verb} is allowed from ${allowed.join(", ")}.`,
+      { allowedStates: allowed },
+    );
   }
   const lacking = found.bestEffort ? undefined : missingAbility(node, found);
   if (lacking) {

@@ -43,14 +43,42 @@ const NOT_PAST_AVAILABLE: ReadonlySet<NodeState> = new Set(["ENROLLED", "MANAGEA
 
 /** THE table, in its order. The last row always applies. */
 export const CLUSTER_RULES: readonly ClusterRule[] = [
-  { state: "REMOVING", when: "are nodes being undeployed or decommissioned?", holds: ({ work }) => work.some(({ kind }) => kind === "DECOMMISSION" || kind === "UNDEPLOY") },
-  { state: "STOPPING", when: "has a stop, or an abort, been asked for?", holds: ({ work }) => work.some(({ stopping }) => stopping) },
+  {
+    state: "REMOVING",
+    when: "are nodes being undeployed or decommissioned?",
+    holds: ({ work }) => work.some(({ kind }) => kind === "DECOMMISSION" || kind === "UNDEPLOY"),
+  },
+  {
+    state: "STOPPING",
+    when: "has a stop, or an abort, been asked for?",
+    holds: ({ work }) => work.some(({ stopping }) => stopping),
+  },
   { state: "DEPLOYING", when: "does an operation work on its nodes?", holds: ({ work }) => work.length > 0 },
-  { state: "NEW", when: "is there no node past AVAILABLE?", holds: ({ nodes }) => nodes.every(({ state }) => NOT_PAST_AVAILABLE.has(state)) },
-  { state: "OPERATIONAL", when: "are all nodes ACTIVE?", holds: ({ nodes }) => nodes.every(({ state }) => state === "ACTIVE") },
-  { state: "PARTIALLY_DEPLOYED", when: "is some node ACTIVE, or at stage PROVISIONED: its operating system stands?", holds: ({ nodes }) => nodes.some(({ state, stage }) => state === "ACTIVE" || stage === "PROVISIONED") },
-  { state: "STOPPED", when: "is some node STOPPED?", holds: ({ nodes }) => nodes.some(({ state }) => state === "STOPPED") },
-  { state: "ERROR", when: "has some node failed?", holds: ({ nodes }) => nodes.some(({ state }) => kindOf(state) === "failed") },
+  {
+    state: "NEW",
+    when: "is there no node past AVAILABLE?",
+    holds: ({ nodes }) => nodes.every(({ state }) => NOT_PAST_AVAILABLE.has(state)),
+  },
+  {
+    state: "OPERATIONAL",
+    when: "are all nodes ACTIVE?",
+    holds: ({ nodes }) => nodes.every(({ state }) => state === "ACTIVE"),
+  },
+  {
+    state: "PARTIALLY_DEPLOYED",
+    when: "is some node ACTIVE, or at stage PROVISIONED: its operating system stands?",
+    holds: ({ nodes }) => nodes.some(({ state, stage }) => state === "ACTIVE" || stage === "PROVISIONED"),
+  },
+  {
+    state: "STOPPED",
+    when: "is some node STOPPED?",
+    holds: ({ nodes }) => nodes.some(({ state }) => state === "STOPPED"),
+  },
+  {
+    state: "ERROR",
+    when: "has some node failed?",
+    holds: ({ nodes }) => nodes.some(({ state }) => kindOf(state) === "failed"),
+  },
   { state: "NEW", when: "otherwise", holds: () => true },
 ];
 

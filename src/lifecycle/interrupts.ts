@@ -42,7 +42,11 @@ export type AbortVerdict =
   | { readonly accepted: true; readonly effect: AbortEffect; readonly afterStep: string | null }
   | { readonly accepted: false; readonly refusal: Refusal };
 
-export function judgeAbort(node: { readonly id: string; readonly name: string }, run: RunFacts, mode: AbortMode): AbortVerdict {
+export function judgeAbort(
+  node: { readonly id: string; readonly name: string },
+  run: RunFacts,
+  mode: AbortMode,
+): AbortVerdict {
   if (run.state === "QUEUED") return { accepted: true, effect: "BEFORE_START", afterStep: null };
   if (!run.step) return { accepted: true, effect: "NOW", afterStep: null };
   const { name, interruptible, running, supportsAbort } = run.step;

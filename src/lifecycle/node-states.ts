@@ -20,10 +20,18 @@ interface StateRow {
 
 export const NODE_STATES = {
   ENROLLED: { kind: "stable", phase: null, description: "Registered; nothing about the hardware is confirmed." },
-  MANAGEABLE: { kind: "stable", phase: null, description: "Credentials and power confirmed; inspect, clean and commission may start." },
+  MANAGEABLE: {
+    kind: "stable",
+    phase: null,
+    description: "Credentials and power confirmed; inspect, clean and commission may start.",
+  },
   AVAILABLE: { kind: "stable", phase: null, description: "Clean and free." },
   ACTIVE: { kind: "stable", phase: null, description: "In service." },
-  STOPPED: { kind: "stable", phase: null, description: "Stopped between two steps; what was reached is kept and restart goes on from there." },
+  STOPPED: {
+    kind: "stable",
+    phase: null,
+    description: "Stopped between two steps; what was reached is kept and restart goes on from there.",
+  },
   DECOMMISSIONED: { kind: "stable", phase: null, description: "Out of service, cleaned as far as possible." },
   VERIFYING: { kind: "running", phase: "verify", description: "Power and credentials are being checked." },
   INSPECTING: { kind: "running", phase: "inspect", description: "Inventory is being collected." },
@@ -39,7 +47,11 @@ export const NODE_STATES = {
   DEPLOY_FAILED: { kind: "failed", phase: "deploy", description: "Deployment failed or was aborted." },
   UNDEPLOYING: { kind: "running", phase: "undeploy", description: "The workload is being removed." },
   UNDEPLOY_WAIT: { kind: "wait", phase: "undeploy", description: "Waiting for the tear-down to go on." },
-  UNDEPLOY_FAILED: { kind: "failed", phase: "undeploy", description: "Tear-down failed or was aborted; needs an operator." },
+  UNDEPLOY_FAILED: {
+    kind: "failed",
+    phase: "undeploy",
+    description: "Tear-down failed or was aborted; needs an operator.",
+  },
 } as const satisfies Record<string, StateRow>;
 
 export type NodeState = keyof typeof NODE_STATES;
@@ -61,7 +73,8 @@ export const NODE_EVENTS = {
   stop: "A graceful stop was carried out: work is left.",
   manage: "The node is handed back to its operator.",
   retire: "The node leaves service.",
-  recover: "A run was taken up again in the middle of a step: the process that had it died or hung, or was told to end and handed it back.",
+  recover:
+    "A run was taken up again in the middle of a step: the process that had it died or hung, or was told to end and handed it back.",
   abort_pending: "An abort was asked for; it is carried out when the running step has ended.",
   abort_withdrawn: "A pending abort was taken back.",
 } as const;
@@ -80,7 +93,7 @@ export interface Edge {
 
 type Row = readonly [NodeState, NodeEvent, NodeState, EdgeCause];
 
-// prettier-ignore
+// oxfmt-ignore
 const ROWS: readonly Row[] = [
   ["ENROLLED", "verify", "VERIFYING", "verb"],
   ["ENROLLED", "retire", "DECOMMISSIONED", "verb"],
@@ -196,8 +209,17 @@ export const SELF_EVENTS: ReadonlySet<NodeEvent> = new Set(["recover", "abort_pe
  */
 const SELF_EDGES: readonly Row[] = NODE_STATE_NAMES.flatMap((state): readonly Row[] => {
   const isParked = NODE_STATES[state].kind === "wait" || NODE_STATES[state].kind === "hold";
-  return [...(isParked ? [] : [[state, "recover", state, "engine"] as const]), [state, "abort_pending", state, "verb"], [state, "abort_withdrawn", state, "verb"]];
+  return [
+    ...(isParked ? [] : [[state, "recover", state, "engine"] as const]),
+    [state, "abort_pending", state, "verb"],
+    [state, "abort_withdrawn", state, "verb"],
+  ];
 });
 
 /** Every legal edge. */
-export const NODE_EDGES: readonly Edge[] = [...ROWS, ...SELF_EDGES].map(([from, event, to, by]) => ({ from, event, to, by }));
+export const NODE_EDGES: readonly Edge[] = [...ROWS, ...SELF_EDGES].map(([from, event, to, by]) => ({
+  from,
+  event,
+  to,
+  by,
+}));

@@ -39,7 +39,12 @@ export const OPERATION_STATES = {
 
 export type OperationState = keyof typeof OPERATION_STATES;
 
-export const UNFINISHED_OPERATION_STATES = ["QUEUED", "RUNNING", "STOPPING", "ABORTING"] as const satisfies readonly OperationState[];
+export const UNFINISHED_OPERATION_STATES = [
+  "QUEUED",
+  "RUNNING",
+  "STOPPING",
+  "ABORTING",
+] as const satisfies readonly OperationState[];
 
 export function isFinalOperation(state: OperationState): boolean {
   return !(UNFINISHED_OPERATION_STATES as readonly OperationState[]).includes(state);
@@ -73,7 +78,10 @@ export interface RunCounts {
 }
 
 /** The final state of an operation whose last run has ended. */
-export function outcome(counts: RunCounts, context: { readonly wish: Wish | null; readonly cleanedUpAll: boolean }): OperationState {
+export function outcome(
+  counts: RunCounts,
+  context: { readonly wish: Wish | null; readonly cleanedUpAll: boolean },
+): OperationState {
   if (context.cleanedUpAll) return "FAILED";
   const { succeeded, failed, aborted, stopped } = counts;
   if (failed + aborted + stopped === 0) return counts.succeededWithErrors > 0 ? "SUCCEEDED_WITH_ERRORS" : "SUCCEEDED";

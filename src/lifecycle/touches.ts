@@ -22,7 +22,14 @@ export interface TouchingStep {
 }
 
 /** What a phase is taken to change where a step says nothing. */
-const OF_PHASE: Readonly<Record<LegPhase, readonly Touch[]>> = { verify: [], inspect: [], clean: ["DISKS"], deploy: ["DISKS"], undeploy: ["DISKS"], power: [] };
+const OF_PHASE: Readonly<Record<LegPhase, readonly Touch[]>> = {
+  verify: [],
+  inspect: [],
+  clean: ["DISKS"],
+  deploy: ["DISKS"],
+  undeploy: ["DISKS"],
+  power: [],
+};
 
 /** What cannot be put back as it was. */
 const FOR_GOOD: readonly Touch[] = ["DISKS", "FIRMWARE"];

@@ -89,18 +89,26 @@ const DECOMMISSION: Partial<Record<NodeState, readonly Phase[]>> = {
 export function route(verb: OperationKind, state: NodeState, options: RouteOptions = {}): Route | null {
   switch (verb) {
     case "MANAGE":
-      return state === "ENROLLED" || (edge(state, "manage") && isAtRest(state)) ? travel(state, ["verify"], ["done"]) : null;
+      return state === "ENROLLED" || (edge(state, "manage") && isAtRest(state))
+        ? travel(state, ["verify"], ["done"])
+        : null;
     case "INSPECT":
       if (state === "MANAGEABLE" || state === "INSPECT_FAILED") return travel(state, ["inspect"], ["done"]);
-      return options.inspectsWithoutReboot && (state === "AVAILABLE" || state === "ACTIVE") ? inPlace("inspect", state) : null;
+      return options.inspectsWithoutReboot && (state === "AVAILABLE" || state === "ACTIVE")
+        ? inPlace("inspect", state)
+        : null;
     case "CLEAN":
       return clean(state, options);
     case "COMMISSION":
       return commission(state, options.until ?? "ACTIVE");
     case "DEPLOY":
-      return state === "AVAILABLE" || state === "ACTIVE" || state === "DEPLOY_FAILED" ? travel(state, ["deploy"], ["done"]) : null;
+      return state === "AVAILABLE" || state === "ACTIVE" || state === "DEPLOY_FAILED"
+        ? travel(state, ["deploy"], ["done"])
+        : null;
     case "UNDEPLOY":
-      return edge(state, "undeploy") ? travel(state, ["undeploy", "clean"], [options.retired ? "manage" : "done"]) : null;
+      return edge(state, "undeploy")
+        ? travel(state, ["undeploy", "clean"], [options.retired ? "manage" : "done"])
+        : null;
     case "UPDATE":
       return state === "ACTIVE" ? travel(state, ["undeploy", "clean", "deploy"], ["done"]) : null;
     case "DECOMMISSION": {
@@ -136,13 +144,19 @@ function commission(state: NodeState, until: Until): Route | null {
   if (until === "ACTIVE") return travel(state, phases, ["done"]);
   if (state === "AVAILABLE") return travel(state, [], []);
   if (state === "DEPLOY_FAILED") return travel(state, ["undeploy", "clean"], ["done"]);
-  return travel(state, phases.filter((phase) => phase !== "deploy"), ["done"]);
+  return travel(
+    state,
+    phases.filter((phase) => phase !== "deploy"),
+    ["done"],
+  );
 }
 
 /** The route that brings a node back to AVAILABLE after its operation failed; null where nothing can be cleaned up. */
 export function cleanUpRoute(state: NodeState): Route | null {
   if (edge(state, "undeploy")) return travel(state, ["undeploy", "clean"], ["done"]);
-  return entryOf(state, "clean") && state !== "AVAILABLE" && state !== "DECOMMISSIONED" ? travel(state, ["clean"], ["done"]) : null;
+  return entryOf(state, "clean") && state !== "AVAILABLE" && state !== "DECOMMISSIONED"
+    ? travel(state, ["clean"], ["done"])
+    : null;
 }
 
 function inPlace(phase: LegPhase, state: NodeState): Route {
@@ -189,7 +203,9 @@ export function resumeRoute(
 ): { readonly route: Route; readonly firstLeg: number } | null {
   if (earlier.legs.length === 0) {
     const open = isAtRest(state) && earlier.finish.every((event) => edge(state, event));
-    return open ? { route: { ...travel(state, [], earlier.finish), bestEffort: earlier.bestEffort }, firstLeg: 0 } : null;
+    return open
+      ? { route: { ...travel(state, [], earlier.finish), bestEffort: earlier.bestEffort }, firstLeg: 0 }
+      : null;
   }
   if (earlier.legs.every((leg) => leg.enter.length === 0) && earlier.finish.length === 0) {
     const phase = earlier.legs[0]?.phase;

@@ -103,7 +103,9 @@ function describe(reason: WaitingFor, facts: WaitingFacts): string {
     case "CAPACITY_CONTROLLER":
       return `As many nodes of controller ${limited} as the site allows are worked on; it goes on when one of them has ended.`;
     case "MAX_PARALLEL":
-      return operation.maxParallel === null ? "It begins when its turn comes." : `Its operation works on ${operation.maxParallel} ${operation.maxParallel === 1 ? "node" : "nodes"} at the same time; it begins when one of them has ended.`;
+      return operation.maxParallel === null
+        ? "It begins when its turn comes."
+        : `Its operation works on ${operation.maxParallel} ${operation.maxParallel === 1 ? "node" : "nodes"} at the same time; it begins when one of them has ended.`;
     case "WAVE":
       return `It is in wave ${wave + 1}, and ${waveStanding(operation)}.`;
     case "WAVE_HALTED":
@@ -116,7 +118,8 @@ function describe(reason: WaitingFor, facts: WaitingFacts): string {
 }
 
 function waveStanding({ wave, waveState, waveUntil }: WaitingFacts["operation"]): string {
-  if (waveState === "PAUSED") return `wave ${wave + 2} begins ${waveUntil === null ? "after a pause" : `at ${waveUntil.toISOString()}`}`;
+  if (waveState === "PAUSED")
+    return `wave ${wave + 2} begins ${waveUntil === null ? "after a pause" : `at ${waveUntil.toISOString()}`}`;
   if (waveState === "AWAITING") return `wave ${wave + 2} begins when somebody asks for it with \`advanceWaves\``;
   return `wave ${wave + 1} is under way`;
 }

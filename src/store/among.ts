@@ -11,7 +11,9 @@ import type { PgColumn } from "drizzle-orm/pg-core";
 export function isAmong(column: PgColumn, values: readonly string[]): SQL {
   const unique = [...new Set(values)];
   const [only] = unique;
-  return unique.length === 1 && only !== undefined ? eq(column, only) : sql`${column} = any(${arrayText(unique)}::${sql.raw(column.getSQLType())}[])`;
+  return unique.length === 1 && only !== undefined
+    ? eq(column, only)
+    : sql`${column} = any(${arrayText(unique)}::${sql.raw(column.getSQLType())}[])`;
 }
 
 /** The values as PostgreSQL writes an array. Drizzle would make a parameter of each. */

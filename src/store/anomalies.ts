@@ -20,5 +20,9 @@ export async function noteAnomaly(tx: Tx, row: typeof anomalies.$inferInsert, mo
 /** Call-backs to some runs that were not taken, oldest first. */
 export async function anomaliesOf(reader: Reader, runIds: readonly string[]): Promise<AnomalyRow[]> {
   if (runIds.length === 0) return [];
-  return reader.select().from(anomalies).where(isAmong(anomalies.runId, runIds)).orderBy(asc(anomalies.runId), asc(anomalies.at), asc(anomalies.id));
+  return reader
+    .select()
+    .from(anomalies)
+    .where(isAmong(anomalies.runId, runIds))
+    .orderBy(asc(anomalies.runId), asc(anomalies.at), asc(anomalies.id));
 }

@@ -22,7 +22,17 @@ export interface NewAttempt {
   readonly model: string | null;
 }
 
-const BEGIN_EACH = insertingEach(attempts, ["runId", "step", "number", "label", "driver", "model", "state", "startedAt", "deadlineAt"]);
+const BEGIN_EACH = insertingEach(attempts, [
+  "runId",
+  "step",
+  "number",
+  "label",
+  "driver",
+  "model",
+  "state",
+  "startedAt",
+  "deadlineAt",
+]);
 
 /** A new attempt at a step, running, as it will be stored. `now`: by the database's clock. */
 export function newAttempt({ timeoutSeconds, ...attempt }: NewAttempt, now: Date): AttemptRow {
@@ -48,7 +58,19 @@ export async function beginAttempts(tx: Tx, rows: readonly AttemptRow[]): Promis
   if (rows.length > 0) await runStatement(tx, BEGIN_EACH, [rowsText(rows)]);
 }
 
-const HELD_FIELDS = ["state", "entries", "deadlineAt", "finishedAt", "memo", "callback", "output", "failure", "part", "progressPercent", "progressMessage"] as const;
+const HELD_FIELDS = [
+  "state",
+  "entries",
+  "deadlineAt",
+  "finishedAt",
+  "memo",
+  "callback",
+  "output",
+  "failure",
+  "part",
+  "progressPercent",
+  "progressMessage",
+] as const;
 
 /** What the holder of a run changes of its attempt. */
 export type HeldAttemptChange = { readonly [Field in (typeof HELD_FIELDS)[number]]?: AttemptRow[Field] };
@@ -56,7 +78,10 @@ export type HeldAttemptChange = { readonly [Field in (typeof HELD_FIELDS)[number
 const CHANGE_HELD = changingEach(attempts, { key: ["runId", "step", "number"], fields: HELD_FIELDS });
 
 /** Changes attempts of locked runs, each as its holder says. */
-export async function changeHeldAttempts(tx: Tx, changes: readonly (Pick<AttemptRow, "runId" | "step" | "number"> & { readonly change: HeldAttemptChange })[]): Promise<void> {
+export async function changeHeldAttempts(
+  tx: Tx,
+  changes: readonly (Pick<AttemptRow, "runId" | "step" | "number"> & { readonly change: HeldAttemptChange })[],
+): Promise<void> {
   if (changes.length > 0) await runStatement(tx, CHANGE_HELD, [rowsText(changes)]);
 }
 
@@ -64,7 +89,15 @@ export async function changeHeldAttempts(tx: Tx, changes: readonly (Pick<Attempt
 export async function updateAttempt(
   tx: Tx,
   { runId, step, number }: AttemptRow,
-  change: { readonly state?: AttemptRow["state"]; readonly memo?: StoredJson; readonly output?: StoredJson; readonly failure?: Failure; readonly callback?: StoredJson; readonly part?: AttemptRow["part"]; readonly ended?: true },
+  change: {
+    readonly state?: AttemptRow["state"];
+    readonly memo?: StoredJson;
+    readonly output?: StoredJson;
+    readonly failure?: Failure;
+    readonly callback?: StoredJson;
+    readonly part?: AttemptRow["part"];
+    readonly ended?: true;
+  },
 ): Promise<void> {
   const { ended, ...fields } = change;
   await tx
@@ -108,11 +141,19 @@ export async function attemptsUnderWay(reader: Reader, runIds: readonly string[]
 /** All attempts of some runs, in the order they were made. */
 export async function attemptsOf(reader: Reader, runIds: readonly string[]): Promise<AttemptRow[]> {
   if (runIds.length === 0) return [];
-  return reader.select().from(attempts).where(isAmong(attempts.runId, runIds)).orderBy(asc(attempts.runId), asc(attempts.step), asc(attempts.number));
+  return reader
+    .select()
+    .from(attempts)
+    .where(isAmong(attempts.runId, runIds))
+    .orderBy(asc(attempts.runId), asc(attempts.step), asc(attempts.number));
 }
 
 /** What steps came to, each where it last succeeded: in the run, or in those before it that it restarts. */
-export async function latestOutputs(reader: Reader, runId: string, labels: readonly string[]): Promise<{ readonly label: string; readonly output: StoredJson }[]> {
+export async function latestOutputs(
+  reader: Reader,
+  runId: string,
+  labels: readonly string[],
+): Promise<{ readonly label: string; readonly output: StoredJson }[]> {
   const rows = await reader.execute<{ label: string; output: StoredJson }>(sql`
     with recursive chain as (
       select id, restart_of, 0 as age from runs where id = ${runId}

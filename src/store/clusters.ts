@@ -43,7 +43,11 @@ export async function insertCluster(tx: Tx, row: typeof clusters.$inferInsert): 
   await tx.insert(clusters).values(row);
 }
 
-export async function updateCluster(tx: Tx, id: string, change: Partial<Pick<ClusterRow, "name" | "variables">>): Promise<void> {
+export async function updateCluster(
+  tx: Tx,
+  id: string,
+  change: Partial<Pick<ClusterRow, "name" | "variables">>,
+): Promise<void> {
   await tx
     .update(clusters)
     .set({ ...change, revision: sql`${clusters.revision} + 1`, updatedAt: sql`now()` })

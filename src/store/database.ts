@@ -25,7 +25,9 @@ import type { Target } from "./wire.ts";
 export { isConnectionLoss, sqlState };
 
 /** Where a server listens. `host` may be the folder of a Unix socket. */
-export type Connection = { readonly url: string } | { readonly host: string; readonly port: number; readonly user: string; readonly database: string };
+export type Connection =
+  | { readonly url: string }
+  | { readonly host: string; readonly port: number; readonly user: string; readonly database: string };
 
 /** What reads are made through: the pool or a transaction. */
 export type Reader = Pick<PostgresJsDatabase, "select" | "selectDistinct" | "execute" | "$count">;
@@ -57,7 +59,11 @@ export interface Database extends AsyncDisposable {
    * notifications in between are gone. A hint, never the only way to find work. Throws a sentence that says what to do
    * where notifications do not come.
    */
-  listen(channel: string, onNotify: (payload: string) => void, onError?: (error: unknown) => void): Promise<AsyncDisposable>;
+  listen(
+    channel: string,
+    onNotify: (payload: string) => void,
+    onError?: (error: unknown) => void,
+  ): Promise<AsyncDisposable>;
   notify(channel: string, payload: string): Promise<void>;
   /** Closes all connections but the one that listens. What is still asked on them fails, as if the server had closed them, and so does everything after. */
   giveUp(): Promise<void>;
@@ -118,16 +124,33 @@ const GIVE_UP_EVERY_MS = 5_000;
 const GIVE_UP = `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and usename = current_user and application_name like 'ostler%'`;
 
 export async function openDatabase(options: DatabaseOptions): Promise<Database> {
-  const { connection, onStatement, connectionsMax = 20, readSeconds: seconds = READ_SECONDS, writeSeconds = WRITE_SECONDS, turnWaitSeconds = TURN_SECONDS, prepare: wish = "auto" } = options;
+  const {
+    connection,
+    onStatement,
+    connectionsMax = 20,
+    readSeconds: seconds = READ_SECONDS,
+    writeSeconds = WRITE_SECONDS,
+    turnWaitSeconds = TURN_SECONDS,
+    prepare: wish = "auto",
+  } = options;
   const { isPooled, connectionsMax: serverConnectionsMax } = await lookAt(connection);
   const pools = poolsOf(connectionsMax);
   const prepare = wish === "auto" ? !isPooled : wish === "on";
   // A pooler refuses settings that it does not know, and a session's settings would be whoever's comes next: there,
   // statements are cut by us, and snapshots by a setting of their transaction.
   const cutByServer = { ...(!isPooled && { seconds }), silentSeconds: seconds + SILENT_SECONDS };
-  const sql = connect(connection, { max: pools.writers, prepare, silentSeconds: writeSeconds, ...(!isPooled && { idleSeconds: IDLE_SECONDS }) });
+  const sql = connect(connection, {
+    max: pools.writers,
+    prepare,
+    silentSeconds: writeSeconds,
+    ...(!isPooled && { idleSeconds: IDLE_SECONDS }),
+  });
   const db = drizzle({ client: sql, jit: true });
-  const boundedSql = gated(connect(connection, { max: pools.readers, prepare, onStatement, ...cutByServer }), { atOnce: pools.readers, seconds, isCut: isPooled });
+  const boundedSql = gated(connect(connection, { max: pools.readers, prepare, onStatement, ...cutByServer }), {
+    atOnce: pools.readers,
+    seconds,
+    isCut: isPooled,
+  });
   const snapshotSql = connect(connection, { max: pools.snapshots, prepare, ...cutByServer });
   const snapshots = drizzle({ client: snapshotSql, jit: true });
   let gaveUpAt = Number.NEGATIVE_INFINITY;
@@ -159,17 +182,22 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
     },
     async inTurn(work) {
       const began = performance.now();
-      for (let told = false; ; ) {
+      for (let told = false; ;) {
         // Tried rather than waited for: whoever waits would keep one of a pooler's few connections from the other's work.
         const turn = await db.transaction(async (tx) => {
-          const [row] = [...(await tx.execute<{ mine: boolean }>(`select pg_try_advisory_xact_lock(${START_LOCK}) as mine`))];
+          const [row] = [
+            ...(await tx.execute<{ mine: boolean }>(`select pg_try_advisory_xact_lock(${START_LOCK}) as mine`)),
+          ];
           if (row?.mine !== true) return null;
           await tx.execute(`set local idle_in_transaction_session_timeout = ${TURN_SECONDS * 1_000}`);
           return { answer: await work() };
         });
         if (turn) return turn.answer;
         const waited = performance.now() - began;
-        if (waited > turnWaitSeconds * 1_000) throw new Error(`Another replica has been starting on this database for more than ${turnWaitSeconds} s. See whether it hangs; one that is suspended keeps its turn for ${TURN_SECONDS} s.`);
+        if (waited > turnWaitSeconds * 1_000)
+          throw new Error(
+            `Another replica has been starting on this database for more than ${turnWaitSeconds} s. See whether it hangs; one that is suspended keeps its turn for ${TURN_SECONDS} s.`,
+          );
         if (!told && waited > TURN_TOLD_MS) {
           told = true;
           options.onTurn?.();
@@ -191,7 +219,19 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
         channel,
         onNotify,
         onError,
-        connect: ({ onNotify: onnotify, onClose: onclose }) => connect(at, { max: 1, prepare: false, silentSeconds: writeSeconds, more: { onnotify: (_channel: string, payload: string) => onnotify(payload), onclose, idle_timeout: 0, max_lifetime: null, fetch_types: false } }),
+        connect: ({ onNotify: onnotify, onClose: onclose }) =>
+          connect(at, {
+            max: 1,
+            prepare: false,
+            silentSeconds: writeSeconds,
+            more: {
+              onnotify: (_channel: string, payload: string) => onnotify(payload),
+              onclose,
+              idle_timeout: 0,
+              max_lifetime: null,
+              fetch_types: false,
+            },
+          }),
         notify: async (payload) => void (await sql.notify(channel, payload)),
       });
     },
@@ -241,8 +281,12 @@ interface PoolOptions {
   readonly more?: Readonly<Record<string, unknown>>;
 }
 
-function connect(connection: Connection, { max, prepare, seconds, idleSeconds, silentSeconds, onStatement, more }: PoolOptions): Sql {
-  const open = (options: object) => ("url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options }));
+function connect(
+  connection: Connection,
+  { max, prepare, seconds, idleSeconds, silentSeconds, onStatement, more }: PoolOptions,
+): Sql {
+  const open = (options: object) =>
+    "url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options });
   const options = {
     max,
     prepare,
@@ -262,7 +306,10 @@ function connect(connection: Connection, { max, prepare, seconds, idleSeconds, s
       ...(idleSeconds !== undefined && { idle_in_transaction_session_timeout: idleSeconds * 1_000 }),
     },
     // What leads to the server is read by postgres.js; nothing is opened for that.
-    ...(silentSeconds !== undefined && { socket: wireTo(open({ max: 1 }).options as unknown as Target, silentSeconds * 1_000), ssl: false }),
+    ...(silentSeconds !== undefined && {
+      socket: wireTo(open({ max: 1 }).options as unknown as Target, silentSeconds * 1_000),
+      ssl: false,
+    }),
     ...more,
   };
   return sparedAfterLoss(open(options));
@@ -323,7 +370,11 @@ export function violatedConstraint(error: unknown): string | undefined {
  * Runs a statement inside our transaction, whose text is always the same: ours, or another library's. Values are bound, arrays
  * included. It is prepared where the pool prepares at all: it then goes to the server in one trip, and is not planned anew.
  */
-export async function runStatement(tx: Tx, text: string, values: readonly unknown[] = []): Promise<{ rows: Record<string, unknown>[] }> {
+export async function runStatement(
+  tx: Tx,
+  text: string,
+  values: readonly unknown[] = [],
+): Promise<{ rows: Record<string, unknown>[] }> {
   // Drizzle shows neither its session nor that session's client in its types.
   const { client } = (tx as unknown as { session: { client: Sql } }).session;
   const rows = await client.unsafe(text, values as Parameters<Sql["unsafe"]>[1], { prepare: true });
@@ -355,7 +406,11 @@ export async function runPrepared(reader: Reader, statement: SQL): Promise<Recor
   const { session, dialect } = reader as unknown as Inner;
   const { sql: text, params } = dialect.sqlToQuery(statement);
   const isLong = params.some((value) => typeof value === "string" && value.length > PREPARED_VALUE_MAX);
-  return [...(await session.client.unsafe(text, params as Parameters<Sql["unsafe"]>[1], { prepare: !isLong && isPrepared(text) }))];
+  return [
+    ...(await session.client.unsafe(text, params as Parameters<Sql["unsafe"]>[1], {
+      prepare: !isLong && isPrepared(text),
+    })),
+  ];
 }
 
 /** A stable hash of a JSON value: the same for objects that differ only in the order of their keys. */
@@ -366,7 +421,9 @@ export function hashOf(value: unknown): string {
 function canonical(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
   if (value !== null && typeof value === "object") {
-    const entries = Object.entries(value).filter(([, member]) => member !== undefined).toSorted(([a], [b]) => (a < b ? -1 : 1));
+    const entries = Object.entries(value)
+      .filter(([, member]) => member !== undefined)
+      .toSorted(([a], [b]) => (a < b ? -1 : 1));
     return `{${entries.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join(",")}}`;
   }
   return JSON.stringify(value ?? null);

@@ -20,13 +20,16 @@ export const DISCOVERY_STATES = {
 } as const satisfies Record<DiscoveryState, string>;
 
 /** What came of an address. */
-export type Found = { readonly state: "REGISTERED" | "KNOWN"; readonly nodeId: string } | { readonly state: "FAILED"; readonly failure: Failure };
+export type Found =
+  | { readonly state: "REGISTERED" | "KNOWN"; readonly nodeId: string }
+  | { readonly state: "FAILED"; readonly failure: Failure };
 
 const ROWS_A_STATEMENT = 1000;
 
 export async function insertDiscoveries(tx: Tx, operationId: string, addresses: readonly string[]): Promise<void> {
   const rows = addresses.map((address, ordinal) => ({ operationId, ordinal, address }));
-  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) await tx.insert(discoveries).values(rows.slice(from, from + ROWS_A_STATEMENT));
+  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT)
+    await tx.insert(discoveries).values(rows.slice(from, from + ROWS_A_STATEMENT));
 }
 
 export async function putDiscoverySecrets(tx: Tx, operationId: string, settings: JsonObject): Promise<void> {
@@ -44,7 +47,10 @@ export async function deleteDiscoverySecrets(tx: Tx, operationId: string): Promi
 }
 
 /** Addresses that nothing has come of yet, in the order of the request. At most as many as one request may name. */
-export async function queuedDiscoveries(reader: Reader, operationId: string): Promise<Pick<DiscoveryRow, "ordinal" | "address">[]> {
+export async function queuedDiscoveries(
+  reader: Reader,
+  operationId: string,
+): Promise<Pick<DiscoveryRow, "ordinal" | "address">[]> {
   return reader
     .select({ ordinal: discoveries.ordinal, address: discoveries.address })
     .from(discoveries)
@@ -57,7 +63,9 @@ export async function lockQueuedDiscovery(tx: Tx, operationId: string, ordinal: 
   const rows = await tx
     .select({ ordinal: discoveries.ordinal })
     .from(discoveries)
-    .where(and(eq(discoveries.operationId, operationId), eq(discoveries.ordinal, ordinal), eq(discoveries.state, "QUEUED")))
+    .where(
+      and(eq(discoveries.operationId, operationId), eq(discoveries.ordinal, ordinal), eq(discoveries.state, "QUEUED")),
+    )
     .for("no key update");
   return rows.length > 0;
 }
@@ -89,7 +97,10 @@ export async function firstFailedDiscovery(reader: Reader, operationId: string):
 }
 
 /** How many addresses of each discovery are in each state. */
-export async function discoveryCounts(reader: Reader, operationIds: readonly string[]): Promise<Map<string, Partial<Record<DiscoveryState, number>>>> {
+export async function discoveryCounts(
+  reader: Reader,
+  operationIds: readonly string[],
+): Promise<Map<string, Partial<Record<DiscoveryState, number>>>> {
   if (operationIds.length === 0) return new Map();
   const rows = await reader
     .select({ operationId: discoveries.operationId, state: discoveries.state, count: count() })
@@ -97,18 +108,29 @@ export async function discoveryCounts(reader: Reader, operationIds: readonly str
     .where(isAmong(discoveries.operationId, operationIds))
     .groupBy(discoveries.operationId, discoveries.state);
   const counts = new Map<string, Partial<Record<DiscoveryState, number>>>();
-  for (const { operationId, state, count: found } of rows) counts.set(operationId, { ...counts.get(operationId), [state]: found });
+  for (const { operationId, state, count: found } of rows)
+    counts.set(operationId, { ...counts.get(operationId), [state]: found });
   return counts;
 }
 
-const AS_RUN = { QUEUED: "QUEUED", REGISTERED: "SUCCEEDED", KNOWN: "SUCCEEDED", FAILED: "FAILED", SKIPPED: "STOPPED" } as const satisfies Record<DiscoveryState, RunState>;
+const AS_RUN = {
+  QUEUED: "QUEUED",
+  REGISTERED: "SUCCEEDED",
+  KNOWN: "SUCCEEDED",
+  FAILED: "FAILED",
+  SKIPPED: "STOPPED",
+} as const satisfies Record<DiscoveryState, RunState>;
 
 /** The same as if each address were a run: for what an operation tells of its progress. */
-export async function addressCounts(reader: Reader, operationIds: readonly string[]): Promise<Map<string, Partial<Record<RunState, number>>>> {
+export async function addressCounts(
+  reader: Reader,
+  operationIds: readonly string[],
+): Promise<Map<string, Partial<Record<RunState, number>>>> {
   const counts = new Map<string, Partial<Record<RunState, number>>>();
   for (const [operationId, byState] of await discoveryCounts(reader, operationIds)) {
     const sums: Partial<Record<RunState, number>> = {};
-    for (const state of Object.keys(byState) as DiscoveryState[]) sums[AS_RUN[state]] = (sums[AS_RUN[state]] ?? 0) + (byState[state] ?? 0);
+    for (const state of Object.keys(byState) as DiscoveryState[])
+      sums[AS_RUN[state]] = (sums[AS_RUN[state]] ?? 0) + (byState[state] ?? 0);
     counts.set(operationId, sums);
   }
   return counts;
@@ -120,10 +142,19 @@ export interface DiscoveryAddresses extends NumberedRequest {
 }
 
 /** A page of each discovery's addresses, in the order of the request. */
-export async function discoveriesPages(reader: Reader, operationIds: readonly string[], asked: DiscoveryAddresses): Promise<Map<string, Page<DiscoveryRow>>> {
+export async function discoveriesPages(
+  reader: Reader,
+  operationIds: readonly string[],
+  asked: DiscoveryAddresses,
+): Promise<Map<string, Page<DiscoveryRow>>> {
   const { where, orderBy } = numberedClauses(asked, discoveries.ordinal);
   const rows = await rowsBelow(reader, discoveries, operationIds, {
-    below: (operation) => and(sql`${discoveries.operationId} = ${operation}`, asked.states && isAmong(discoveries.state, asked.states), where),
+    below: (operation) =>
+      and(
+        sql`${discoveries.operationId} = ${operation}`,
+        asked.states && isAmong(discoveries.state, asked.states),
+        where,
+      ),
     orderBy,
     limit: asked.limit + 1,
   });
@@ -131,7 +162,10 @@ export async function discoveriesPages(reader: Reader, operationIds: readonly st
 }
 
 /** Addresses at which no node was found, by discovery, in the order of the request: those that failed, and those that had no turn. */
-export async function addressesMissed(reader: Reader, operationIds: readonly string[]): Promise<Map<string, readonly string[]>> {
+export async function addressesMissed(
+  reader: Reader,
+  operationIds: readonly string[],
+): Promise<Map<string, readonly string[]>> {
   if (operationIds.length === 0) return new Map();
   const rows = await reader
     .select({ operationId: discoveries.operationId, address: discoveries.address })
@@ -147,7 +181,13 @@ export async function unfinishedDiscoveries(reader: Reader, afterSeconds: number
   const rows = await reader
     .select({ id: operations.id })
     .from(operations)
-    .where(and(isNull(operations.finishedAt), eq(operations.kind, "DISCOVER"), sql`${operations.createdAt} < now() - make_interval(secs => ${afterSeconds})`))
+    .where(
+      and(
+        isNull(operations.finishedAt),
+        eq(operations.kind, "DISCOVER"),
+        sql`${operations.createdAt} < now() - make_interval(secs => ${afterSeconds})`,
+      ),
+    )
     .orderBy(asc(operations.createdAt))
     .limit(limit);
   return rows.map(({ id }) => id);

@@ -15,7 +15,21 @@ type Fields<Table extends PgTable> = Extract<keyof Table["_"]["columns"], string
  */
 export function changingEach<Table extends PgTable>(
   table: Table,
-  { key, fields, also = [], from = "", where = "", returning = "" }: { readonly key: readonly Fields<Table>[]; readonly fields: readonly Fields<Table>[]; readonly also?: readonly string[]; readonly from?: string; readonly where?: string; readonly returning?: string },
+  {
+    key,
+    fields,
+    also = [],
+    from = "",
+    where = "",
+    returning = "",
+  }: {
+    readonly key: readonly Fields<Table>[];
+    readonly fields: readonly Fields<Table>[];
+    readonly also?: readonly string[];
+    readonly from?: string;
+    readonly where?: string;
+    readonly returning?: string;
+  },
 ): string {
   const name = getTableName(table);
   const column = columnsOf(table);
@@ -58,11 +72,15 @@ const UNSTORABLE = /\\u(0000|d[89a-f])/;
 export function rowsText(rows: readonly unknown[]): string {
   const text = JSON.stringify(rows);
   if (!UNSTORABLE.test(text)) return text;
-  return JSON.stringify(rows, (_, value: unknown) => (typeof value === "string" ? value.toWellFormed().replaceAll("\0", "\uFFFD") : value));
+  return JSON.stringify(rows, (_, value: unknown) =>
+    typeof value === "string" ? value.toWellFormed().replaceAll("\0", "\uFFFD") : value,
+  );
 }
 
 function valueOf(column: PgColumn, field: string): string {
-  return isJson(column) ? `nullif(given.change -> '${field}', 'null')` : `(given.change ->> '${field}')::${column.getSQLType()}`;
+  return isJson(column)
+    ? `nullif(given.change -> '${field}', 'null')`
+    : `(given.change ->> '${field}')::${column.getSQLType()}`;
 }
 
 function isJson(column: PgColumn): boolean {

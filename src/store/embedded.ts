@@ -9,7 +9,21 @@
  */
 import { spawn, spawnSync } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { chmodSync, chownSync, closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  chownSync,
+  closeSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -62,7 +76,12 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedD
   const data = join(folder, "data");
   const orphan = await claimFolder(folder, data);
   const socketFolder = socketFolderOf(folder);
-  const connection: SocketConnection = { host: socketFolder, port: options.tcpPort ?? PORT, user: USER, database: "postgres" };
+  const connection: SocketConnection = {
+    host: socketFolder,
+    port: options.tcpPort ?? PORT,
+    user: USER,
+    database: "postgres",
+  };
   const asUser = unprivileged(folder);
   if (orphan === null && !existsSync(join(data, "PG_VERSION"))) initialise(programs, data, asUser);
   const begin = () => begun(launch(programs, { data, socketFolder, folder, options, asUser }), join(folder, LOG));
@@ -129,7 +148,10 @@ function findPrograms(): Programs {
   try {
     root = join(dirname(createRequire(import.meta.url).resolve(name)), "..", "native");
   } catch (cause) {
-    throw new Error(`No embedded PostgreSQL for ${process.platform} ${process.arch} (${name} is not installed). Set DATABASE_URL to a PostgreSQL 15 or later instead.`, { cause });
+    throw new Error(
+      `No embedded PostgreSQL for ${process.platform} ${process.arch} (${name} is not installed). Set DATABASE_URL to a PostgreSQL 15 or later instead.`,
+      { cause },
+    );
   }
   linkLibraries(root);
   return { initdb: join(root, "bin", "initdb"), postgres: join(root, "bin", "postgres"), library: join(root, "lib") };
@@ -155,8 +177,15 @@ function linkLibraries(root: string): void {
 async function claimFolder(folder: string, data: string): Promise<number | null> {
   const ownerFile = join(folder, "owner.pid");
   const owner = readPid(ownerFile);
-  if (owner !== null && owner !== process.pid && isAlive(owner) && readFileSync(ownerFile, "utf8") === ownerNote(owner)) {
-    throw new Error(`Another Ostler (process ${owner}) uses the data folder ${folder}. End it, choose another OSTLER_DATA, or run both on one server with DATABASE_URL.`);
+  if (
+    owner !== null &&
+    owner !== process.pid &&
+    isAlive(owner) &&
+    readFileSync(ownerFile, "utf8") === ownerNote(owner)
+  ) {
+    throw new Error(
+      `Another Ostler (process ${owner}) uses the data folder ${folder}. End it, choose another OSTLER_DATA, or run both on one server with DATABASE_URL.`,
+    );
   }
   writeFileSync(ownerFile, ownerNote(process.pid));
   const pidFile = join(data, "postmaster.pid");
@@ -257,10 +286,23 @@ function environment(programs: Programs): NodeJS.ProcessEnv {
 function initialise(programs: Programs, data: string, { prefix, identity }: Unprivileged): void {
   const unfinished = `${data}.new`;
   rmSync(unfinished, { recursive: true, force: true });
-  const [command, ...rest] = [...prefix, programs.initdb, "-D", unfinished, "-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions"];
+  const [command, ...rest] = [
+    ...prefix,
+    programs.initdb,
+    "-D",
+    unfinished,
+    "-U",
+    USER,
+    "--auth=trust",
+    "--encoding=UTF8",
+    "--locale=C.UTF-8",
+    "--no-instructions",
+  ];
   const result = spawnSync(command, rest, { env: environment(programs), encoding: "utf8", ...identity });
   if (result.status !== 0) {
-    throw new Error(`The embedded PostgreSQL could not be set up in ${data}: ${(result.stderr || String(result.error ?? "")).trim()}. Set DATABASE_URL to use a server instead.`);
+    throw new Error(
+      `The embedded PostgreSQL could not be set up in ${data}: ${(result.stderr || String(result.error ?? "")).trim()}. Set DATABASE_URL to use a server instead.`,
+    );
   }
   renameSync(unfinished, data);
 }
@@ -276,15 +318,30 @@ function launch(
     unix_socket_permissions: "0700",
     max_connections: 120,
   };
-  if (at.options.durable === false) Object.assign(settings, { fsync: "off", synchronous_commit: "off", full_page_writes: "off" });
+  if (at.options.durable === false)
+    Object.assign(settings, { fsync: "off", synchronous_commit: "off", full_page_writes: "off" });
   const words = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
-  const dieWithUs = spawnSync("setpriv", ["--pdeathsig", "INT", "true"]).status === 0 ? ["setpriv", "--pdeathsig", "INT"] : [];
-  const [command = programs.postgres, ...rest] = [...at.asUser.prefix, ...dieWithUs, programs.postgres, "-D", at.data, ...words];
+  const dieWithUs =
+    spawnSync("setpriv", ["--pdeathsig", "INT", "true"]).status === 0 ? ["setpriv", "--pdeathsig", "INT"] : [];
+  const [command = programs.postgres, ...rest] = [
+    ...at.asUser.prefix,
+    ...dieWithUs,
+    programs.postgres,
+    "-D",
+    at.data,
+    ...words,
+  ];
   const logFile = openSync(join(at.folder, LOG), "w", 0o600);
   try {
     // In a group of its own: a terminal's Ctrl-C goes to the whole group, and would take the database from under the
     // service while that is still storing what its last steps came to.
-    return spawn(command, rest, { detached: true, stdio: ["ignore", logFile, logFile], env: environment(programs), cwd: at.folder, ...at.asUser.identity });
+    return spawn(command, rest, {
+      detached: true,
+      stdio: ["ignore", logFile, logFile],
+      env: environment(programs),
+      cwd: at.folder,
+      ...at.asUser.identity,
+    });
   } finally {
     closeSync(logFile);
   }
@@ -296,7 +353,8 @@ function lastWordsIn(logFile: string): string {
 
 async function becomeReady(child: ChildProcess, logFile: string): Promise<void> {
   const failed = Promise.withResolvers<never>();
-  const onExit = (code: number | null) => failed.reject(new Error(`The embedded PostgreSQL ended (${code}): ${lastWordsIn(logFile)}`));
+  const onExit = (code: number | null) =>
+    failed.reject(new Error(`The embedded PostgreSQL ended (${code}): ${lastWordsIn(logFile)}`));
   child.once("error", failed.reject).once("exit", onExit);
   const ready = (async () => {
     for (let waited = 0; waited < START_MS; waited += 20) {

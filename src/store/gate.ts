@@ -44,7 +44,10 @@ const REFUSE_SECONDS = 2;
 const GIVE_UP_SECONDS = 25;
 
 /** `isCut`: whether what runs longer is cut here too, as the server itself does where it can be told to. */
-export function gated(sql: Sql, { atOnce, seconds, isCut = false }: { readonly atOnce: number; readonly seconds: number; readonly isCut?: boolean }): Sql {
+export function gated(
+  sql: Sql,
+  { atOnce, seconds, isCut = false }: { readonly atOnce: number; readonly seconds: number; readonly isCut?: boolean },
+): Sql {
   const waiting = new Set<() => void>();
   let running = 0;
 

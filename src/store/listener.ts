@@ -54,7 +54,9 @@ const PROOF = "proof:";
 export async function listenOn(parts: ListenerParts): Promise<AsyncDisposable> {
   const { channel, onNotify, onError, proofMs = PROOF_MS, everyMs = EVERY_MS } = parts;
   const ending = new AbortController();
-  const over = new Promise<never>((_, reject) => ending.signal.addEventListener("abort", () => reject(ending.signal.reason as Error)));
+  const over = new Promise<never>((_, reject) =>
+    ending.signal.addEventListener("abort", () => reject(ending.signal.reason as Error)),
+  );
   over.catch(() => {});
   const first = Promise.withResolvers<void>();
   let isFirst = true;
@@ -79,7 +81,10 @@ export async function listenOn(parts: ListenerParts): Promise<AsyncDisposable> {
       try {
         // Counted from before it is sent, since the connection that it is sent on may be one that died without a word.
         const late = delay(proofMs, false, { ref: false });
-        const isSent = parts.notify(proof).then(() => true, () => false);
+        const isSent = parts.notify(proof).then(
+          () => true,
+          () => false,
+        );
         return await Promise.race([isSent.then((sent) => !sent || back), late]);
       } finally {
         proofs.delete(proof);
@@ -112,7 +117,9 @@ export async function listenOn(parts: ListenerParts): Promise<AsyncDisposable> {
         if (ending.signal.aborted) return;
         if (isFirst) return first.reject(error);
         onError(error);
-        await delay(Math.min(RETRY_MS * 2 ** failures, RETRY_MAX_MS), undefined, { signal: ending.signal }).catch(() => {});
+        await delay(Math.min(RETRY_MS * 2 ** failures, RETRY_MAX_MS), undefined, { signal: ending.signal }).catch(
+          () => {},
+        );
         failures += 1;
       }
     }

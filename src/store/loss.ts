@@ -10,11 +10,28 @@ export const READ_ONLY = "25006";
 
 const LOST = new Set([
   // postgres.js
-  "CONNECTION_CLOSED", "CONNECTION_ENDED", "CONNECTION_DESTROYED", "CONNECT_TIMEOUT",
+  "CONNECTION_CLOSED",
+  "CONNECTION_ENDED",
+  "CONNECTION_DESTROYED",
+  "CONNECT_TIMEOUT",
   // the network, and the names on it, which change in a failover
-  "ECONNREFUSED", "ECONNRESET", "ENOENT", "EPIPE", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN",
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "ENOENT",
+  "EPIPE",
+  "ETIMEDOUT",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "ENOTFOUND",
+  "EAI_AGAIN",
   // the server: going down, crashed, starting, full, idle for too long, at rest between two roles
-  "57P01", "57P02", "57P03", "57P05", "25P03", "53300", READ_ONLY,
+  "57P01",
+  "57P02",
+  "57P03",
+  "57P05",
+  "25P03",
+  "53300",
+  READ_ONLY,
 ]);
 
 /** What pg says of it, the queue's driver, which gives it no code. */

@@ -31,8 +31,15 @@ const REST_MS = 2_000;
 const LOCK_NOT_AVAILABLE = "55P03";
 
 /** `folder`: where the migrations are. `onTry`: called when a table was in use for too long and it will be tried again. */
-export async function migrateBy(sql: Sql, folder = MIGRATIONS, onTry: (tried: number) => void = () => {}): Promise<Migrated> {
-  const known = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isDirectory()).map(({ name }) => name).toSorted();
+export async function migrateBy(
+  sql: Sql,
+  folder = MIGRATIONS,
+  onTry: (tried: number) => void = () => {},
+): Promise<Migrated> {
+  const known = readdirSync(folder, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map(({ name }) => name)
+    .toSorted();
   const there = await migrationsThere(sql);
   const unknown = there.filter((name) => !known.includes(name));
   requireReadable(unknown, known);
@@ -43,7 +50,9 @@ export async function migrateBy(sql: Sql, folder = MIGRATIONS, onTry: (tried: nu
         await tx.execute(`select pg_advisory_xact_lock(${MIGRATION_LOCK})`);
         // From here on: waiting for the lock above is waiting for another replica's turn, as long as that takes.
         await tx.execute(`set local lock_timeout = '${LOCK_SECONDS}s'`);
-        const inTurn = await migrationsThere((tx as unknown as { readonly session: { readonly client: Sql } }).session.client);
+        const inTurn = await migrationsThere(
+          (tx as unknown as { readonly session: { readonly client: Sql } }).session.client,
+        );
         await migrate(tx as unknown as ReturnType<typeof drizzle>, { migrationsFolder: folder });
         return inTurn;
       });
@@ -60,7 +69,9 @@ export async function migrateBy(sql: Sql, folder = MIGRATIONS, onTry: (tried: nu
 async function migrationsThere(sql: Sql): Promise<string[]> {
   const [made] = await sql.unsafe("select to_regclass('drizzle.__drizzle_migrations') is not null as made");
   if (made?.["made"] !== true) return [];
-  return (await sql.unsafe("select name from drizzle.__drizzle_migrations order by name")).map(({ name }) => String(name));
+  return (await sql.unsafe("select name from drizzle.__drizzle_migrations order by name")).map(({ name }) =>
+    String(name),
+  );
 }
 
 /**
@@ -74,7 +85,9 @@ function requireReadable(unknown: readonly string[], known: readonly string[]): 
   for (const name of unknown) {
     const needed = NEEDS.exec(name)?.[1];
     if (needed !== undefined && needed > newest) {
-      throw new Error(`The database is too new for this release: its migration ${name} needs a release that knows migration ${needed}, and this one knows those up to ${newest}. Start a newer release; the database cannot be taken back.`);
+      throw new Error(
+        `The database is too new for this release: its migration ${name} needs a release that knows migration ${needed}, and this one knows those up to ${newest}. Start a newer release; the database cannot be taken back.`,
+      );
     }
   }
 }

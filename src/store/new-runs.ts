@@ -7,8 +7,25 @@ import type { Tx } from "./database.ts";
 import { runs } from "./tables.ts";
 
 const FIELDS = [
-  "id", "operationId", "nodeId", "nodeName", "ordinal", "purpose", "state", "waitFor", "slotPhase", "slotController", "controller", "wave",
-  "planHash", "variables", "position", "target", "movesState", "attempt", "restartOf",
+  "id",
+  "operationId",
+  "nodeId",
+  "nodeName",
+  "ordinal",
+  "purpose",
+  "state",
+  "waitFor",
+  "slotPhase",
+  "slotController",
+  "controller",
+  "wave",
+  "planHash",
+  "variables",
+  "position",
+  "target",
+  "movesState",
+  "attempt",
+  "restartOf",
 ] as const satisfies readonly (keyof typeof runs.$inferSelect)[];
 
 /** All that is decided of a run when it is made; the rest is as the table has it, and one that is QUEUED waits since then. */

@@ -8,7 +8,10 @@ import type { Reader } from "./database.ts";
 import type { NodeFilter, NodeRow, StringTest } from "./nodes.ts";
 import { clusters, nodes } from "./tables.ts";
 
-export interface NodeFacts extends Pick<NodeRow, "id" | "name" | "state" | "powerState" | "presence" | "isProtected" | "hostGroup" | "clusterId" | "driver" | "labels"> {
+export interface NodeFacts extends Pick<
+  NodeRow,
+  "id" | "name" | "state" | "powerState" | "presence" | "isProtected" | "hostGroup" | "clusterId" | "driver" | "labels"
+> {
   readonly clusterName: string | null;
   readonly inMaintenance: boolean;
   readonly isRetired: boolean;
@@ -68,7 +71,10 @@ export function nodeTest(filter: NodeFilter): (node: NodeFacts) => boolean {
   is(filter.clusterName, ({ clusterName }) => clusterName);
   is(filter.driver, ({ driver }) => driver);
   if (name) tests.push(textTest(name));
-  if (labels) tests.push((node) => Object.entries(labels).every(([key, value]) => Object.hasOwn(node.labels, key) && node.labels[key] === value));
+  if (labels)
+    tests.push((node) =>
+      Object.entries(labels).every(([key, value]) => Object.hasOwn(node.labels, key) && node.labels[key] === value),
+    );
   if (or) {
     const any = or.map(nodeTest);
     tests.push((node) => any.some((test) => test(node)));

@@ -15,10 +15,15 @@ import type { PageRequest } from "./page.ts";
 import { clusters, nodes } from "./tables.ts";
 
 /** What an object of the answer is to hold: under each key a text that is known already, or a field. */
-export type Asked = { readonly key: string } & ({ readonly text: string } | { readonly field: string; readonly of?: readonly Asked[] });
+export type Asked = { readonly key: string } & (
+  | { readonly text: string }
+  | { readonly field: string; readonly of?: readonly Asked[] }
+);
 
 /** Where a field comes from: the SQL of its JSON text, never null; of an object, or a list of them, with its own fields. */
-export type JsonField = { readonly value: SQL } | { readonly fields: JsonFields; readonly around: (object: SQL) => SQL };
+export type JsonField =
+  | { readonly value: SQL }
+  | { readonly fields: JsonFields; readonly around: (object: SQL) => SQL };
 export type JsonFields = Readonly<Record<string, JsonField>>;
 
 const NULL = sql.raw("'null'");
@@ -29,9 +34,13 @@ const text = (column: PgColumn | SQL): JsonField => ({ value: sql`coalesce(to_js
 const word = (column: PgColumn): JsonField => ({ value: sql`coalesce('"' || ${column} || '"', ${NULL})` });
 /** A number or a truth. */
 const plain = (column: PgColumn | SQL): JsonField => ({ value: sql`coalesce((${column})::text, ${NULL})` });
-const instant = (column: PgColumn | SQL): JsonField => ({ value: sql`coalesce('"' || ${instantText(column)} || '"', ${NULL})` });
+const instant = (column: PgColumn | SQL): JsonField => ({
+  value: sql`coalesce('"' || ${instantText(column)} || '"', ${NULL})`,
+});
 /** As `globalId` in graphql/ids.ts makes it. */
-const globalId = (type: string, id: PgColumn): JsonField => ({ value: sql`'"' || translate(encode(convert_to(${sql.raw(`'${type}:'`)} || ${id}, 'UTF8'), 'base64'), '+/=', '-_') || '"'` });
+const globalId = (type: string, id: PgColumn): JsonField => ({
+  value: sql`'"' || translate(encode(convert_to(${sql.raw(`'${type}:'`)} || ${id}, 'UTF8'), 'base64'), '+/=', '-_') || '"'`,
+});
 
 const CLUSTER: JsonFields = {
   id: globalId("Cluster", clusters.id),
@@ -64,10 +73,16 @@ export const NODE_JSON: JsonFields = {
   powerCheckedAt: instant(nodes.powerCheckedAt),
   powerProblem: text(nodes.powerProblem),
   wantedPower: word(nodes.wantedPower),
-  powerDrift: plain(sql`${nodes.wantedPower} is not null and ${nodes.powerState} <> 'UNKNOWN' and ${nodes.powerState} <> ${nodes.wantedPower}`),
+  powerDrift: plain(
+    sql`${nodes.wantedPower} is not null and ${nodes.powerState} <> 'UNKNOWN' and ${nodes.powerState} <> ${nodes.wantedPower}`,
+  ),
   presence: word(nodes.presence),
   maintenance: {
-    fields: { reason: text(sql`coalesce(${nodes.maintenanceReason}, '')`), since: instant(nodes.maintenanceSince), by: text(sql`coalesce(${nodes.maintenanceBy}, '')`) },
+    fields: {
+      reason: text(sql`coalesce(${nodes.maintenanceReason}, '')`),
+      since: instant(nodes.maintenanceSince),
+      by: text(sql`coalesce(${nodes.maintenanceBy}, '')`),
+    },
     around: (object) => sql`case when ${nodes.maintenanceSince} is null then ${NULL} else ${object} end`,
   },
   protected: plain(nodes.isProtected),
@@ -77,17 +92,25 @@ export const NODE_JSON: JsonFields = {
   hostGroup: text(nodes.hostGroup),
   model: text(nodes.model),
   controller: text(nodes.controller),
-  lastError: { fields: FAILURE, around: (object) => sql`case when ${nodes.lastError} is null then ${NULL} else ${object} end` },
+  lastError: {
+    fields: FAILURE,
+    around: (object) => sql`case when ${nodes.lastError} is null then ${NULL} else ${object} end`,
+  },
   revision: plain(nodes.revision),
   transitionCount: plain(nodes.transitionCount),
   createdAt: instant(nodes.createdAt),
   updatedAt: instant(nodes.updatedAt),
   labels: {
     fields: { key: text(sql.raw("label.key")), value: text(sql.raw("label.value")) },
-    around: (object) => sql`'[' || coalesce((select string_agg(${object}, ',' order by label.key collate "C") from jsonb_each_text(${nodes.labels}) label), '') || ']'`,
+    around: (object) =>
+      sql`'[' || coalesce((select string_agg(${object}, ',' order by label.key collate "C") from jsonb_each_text(${nodes.labels}) label), '') || ']'`,
   },
   // A look at an index for each node: a join would not keep the page in its order.
-  cluster: { fields: CLUSTER, around: (object) => sql`coalesce((select ${object} from ${clusters} where ${clusters.id} = ${nodes.clusterId}), ${NULL})` },
+  cluster: {
+    fields: CLUSTER,
+    around: (object) =>
+      sql`coalesce((select ${object} from ${clusters} where ${clusters.id} = ${nodes.clusterId}), ${NULL})`,
+  },
 };
 
 /** A page of nodes as text. */
@@ -119,7 +142,10 @@ export async function nodesText(
   const cursor = cursorText(column, nodes.id);
   const name = (index: number) => sql.raw(`edges${index}`);
   const kept = sql`filter (where place <= ${limit}::int)`;
-  const lists = asked.edges.map((_, index) => sql`, coalesce(string_agg(${name(index)}, ','${fromEnd ? sql` order by place desc` : sql``}) ${kept}, '') as ${name(index)}`);
+  const lists = asked.edges.map(
+    (_, index) =>
+      sql`, coalesce(string_agg(${name(index)}, ','${fromEnd ? sql` order by place desc` : sql``}) ${kept}, '') as ${name(index)}`,
+  );
   const [row] = await runPrepared(
     reader,
     sql`select count(*)::int as read
@@ -131,10 +157,14 @@ export async function nodesText(
         from (select * from ${nodes} ${condition ? sql`where ${condition}` : sql``} order by ${sql.join(orderBy, sql`, `)} limit ${limit + 1}::int) ${nodes}) page`,
   );
   const surplus = Number(row?.["read"]) > limit;
-  const [start, end] = [row?.["near"], row?.["far"]].map((found) => (typeof found === "string" ? toCursor(found) : null)) as [string | null, string | null];
+  const [start, end] = [row?.["near"], row?.["far"]].map((found) =>
+    typeof found === "string" ? toCursor(found) : null,
+  ) as [string | null, string | null];
   return {
     edges: asked.edges.map((_, index) => String(row?.[`edges${index}`])),
-    ...(fromEnd ? { hasNext: request.before !== undefined, hasPrevious: surplus, start: end, end: start } : { hasNext: surplus, hasPrevious: request.after !== undefined, start, end }),
+    ...(fromEnd
+      ? { hasNext: request.before !== undefined, hasPrevious: surplus, start: end, end: start }
+      : { hasNext: surplus, hasPrevious: request.after !== undefined, start, end }),
   };
 }
 
@@ -146,7 +176,15 @@ function edgeText(reader: Reader, asked: readonly Asked[], by: NodeOrder["by"]):
   const known = edgeTexts.get(asked) ?? new Map<NodeOrder["by"], SQL>();
   edgeTexts.set(asked, known);
   const cursor = cursorOfText(cursorText(NODE_ORDERS[by], nodes.id));
-  const made = known.get(by) ?? fixed(reader, objectText(asked, { cursor: { value: sql`'"' || ${cursor} || '"'` }, node: { fields: NODE_JSON, around: (object) => object } }));
+  const made =
+    known.get(by) ??
+    fixed(
+      reader,
+      objectText(asked, {
+        cursor: { value: sql`'"' || ${cursor} || '"'` },
+        node: { fields: NODE_JSON, around: (object) => object },
+      }),
+    );
   known.set(by, made);
   return made;
 }
@@ -174,7 +212,11 @@ function objectText(asked: readonly Asked[], fields: JsonFields): SQL {
 
 function joined(parts: readonly SQL[]): SQL {
   if (parts.length <= ARGUMENTS_MAX) return sql`concat(${sql.join([...parts], sql`, `)})`;
-  return joined(Array.from({ length: Math.ceil(parts.length / ARGUMENTS_MAX) }, (_, index) => joined(parts.slice(index * ARGUMENTS_MAX, (index + 1) * ARGUMENTS_MAX))));
+  return joined(
+    Array.from({ length: Math.ceil(parts.length / ARGUMENTS_MAX) }, (_, index) =>
+      joined(parts.slice(index * ARGUMENTS_MAX, (index + 1) * ARGUMENTS_MAX)),
+    ),
+  );
 }
 
 /** A text as a literal: names of GraphQL, and punctuation. */

@@ -61,10 +61,14 @@ export function nodeCondition(filter: NodeFilter | undefined): SQL | undefined {
     isSet(nodes.retiredReason, filter.retired),
     isSet(nodes.lastError, filter.withErrors),
     filter.protected === undefined ? undefined : eq(nodes.isProtected, filter.protected),
-    filter.powerDrift === undefined ? undefined : sql`(${nodes.powerState} <> 'UNKNOWN' and ${nodes.powerState} is distinct from coalesce(${nodes.wantedPower}, ${nodes.powerState})) = ${filter.powerDrift}`,
+    filter.powerDrift === undefined
+      ? undefined
+      : sql`(${nodes.powerState} <> 'UNKNOWN' and ${nodes.powerState} is distinct from coalesce(${nodes.wantedPower}, ${nodes.powerState})) = ${filter.powerDrift}`,
     hostGroup === undefined ? undefined : eq(nodes.hostGroup, hostGroup),
     clusterId === undefined ? undefined : eq(nodes.clusterId, clusterId),
-    clusterName === undefined ? undefined : sql`${nodes.clusterId} = (select ${clusters.id} from ${clusters} where ${clusters.name} = ${clusterName})`,
+    clusterName === undefined
+      ? undefined
+      : sql`${nodes.clusterId} = (select ${clusters.id} from ${clusters} where ${clusters.name} = ${clusterName})`,
     driver === undefined ? undefined : eq(nodes.driver, driver),
     labels && sql`label_pairs(${nodes.labels}) @> label_pairs(${JSON.stringify(labels)}::text::jsonb)`,
     filter.or && (filter.or.length === 0 ? sql`false` : or(...filter.or.map((one) => nodeCondition(one) ?? sql`true`))),
@@ -100,7 +104,11 @@ export async function nodesByNames(reader: Reader, names: readonly string[]): Pr
 
 /** Id and name of every node that matches, by name. */
 export async function nodeKeys(reader: Reader, filter: NodeFilter): Promise<{ id: string; name: string }[]> {
-  return reader.select({ id: nodes.id, name: nodes.name }).from(nodes).where(nodeCondition(filter)).orderBy(asc(nodes.name));
+  return reader
+    .select({ id: nodes.id, name: nodes.name })
+    .from(nodes)
+    .where(nodeCondition(filter))
+    .orderBy(asc(nodes.name));
 }
 
 /**
@@ -117,14 +125,28 @@ export async function lockNodes(tx: Tx, ids: readonly string[]): Promise<NodeRow
 /** Locks those of the nodes that nobody holds just now. */
 export async function lockFreeNodes(tx: Tx, ids: readonly string[]): Promise<NodeRow[]> {
   if (ids.length === 0) return [];
-  return tx.select().from(nodes).where(isAmong(nodes.id, ids)).orderBy(asc(nodes.id)).for("no key update", { skipLocked: true });
+  return tx
+    .select()
+    .from(nodes)
+    .where(isAmong(nodes.id, ids))
+    .orderBy(asc(nodes.id))
+    .for("no key update", { skipLocked: true });
 }
 
 export const NODE_ORDERS = { NAME: nodes.name, CREATED_AT: nodes.createdAt, UPDATED_AT: nodes.updatedAt } as const;
 export type NodeOrder = { readonly by: keyof typeof NODE_ORDERS; readonly descending: boolean };
 
-export async function nodesPage(reader: Reader, filter: NodeFilter | undefined, order: NodeOrder, request: PageRequest): Promise<Page<NodeRow>> {
-  const { where, orderBy } = pageClauses(request, { column: NODE_ORDERS[order.by], id: nodes.id, descending: order.descending });
+export async function nodesPage(
+  reader: Reader,
+  filter: NodeFilter | undefined,
+  order: NodeOrder,
+  request: PageRequest,
+): Promise<Page<NodeRow>> {
+  const { where, orderBy } = pageClauses(request, {
+    column: NODE_ORDERS[order.by],
+    id: nodes.id,
+    descending: order.descending,
+  });
   const rows = await reader
     .select()
     .from(nodes)
@@ -142,14 +164,30 @@ export interface ClusterNodes {
 }
 
 /** The same page for each of several clusters, of its own nodes. */
-export async function nodesPages(reader: Reader, clusterIds: readonly string[], { filter, order, request }: ClusterNodes): Promise<Map<string, Page<NodeRow>>> {
-  const { where, orderBy } = pageClauses(request, { column: NODE_ORDERS[order.by], id: nodes.id, descending: order.descending });
-  const rows = await rowsBelow(reader, nodes, clusterIds, { below: (cluster) => and(sql`${nodes.clusterId} = ${cluster}`, nodeCondition(filter), where), orderBy, limit: request.limit + 1 });
+export async function nodesPages(
+  reader: Reader,
+  clusterIds: readonly string[],
+  { filter, order, request }: ClusterNodes,
+): Promise<Map<string, Page<NodeRow>>> {
+  const { where, orderBy } = pageClauses(request, {
+    column: NODE_ORDERS[order.by],
+    id: nodes.id,
+    descending: order.descending,
+  });
+  const rows = await rowsBelow(reader, nodes, clusterIds, {
+    below: (cluster) => and(sql`${nodes.clusterId} = ${cluster}`, nodeCondition(filter), where),
+    orderBy,
+    limit: request.limit + 1,
+  });
   return pagesOf(rows, (found) => cutPage(found, request));
 }
 
 /** How many nodes of each cluster match. */
-export async function nodeCounts(reader: Reader, clusterIds: readonly string[], { filter }: Pick<ClusterNodes, "filter">): Promise<Map<string, number>> {
+export async function nodeCounts(
+  reader: Reader,
+  clusterIds: readonly string[],
+  { filter }: Pick<ClusterNodes, "filter">,
+): Promise<Map<string, number>> {
   if (clusterIds.length === 0) return new Map();
   const rows = await reader
     .select({ clusterId: nodes.clusterId, count: count() })
@@ -168,7 +206,12 @@ export async function countNodes(reader: Reader, filter: NodeFilter | undefined)
  * Which version of each matching node a reader sees, after a name, by name: for readers that go through everything. A
  * version is the transaction that wrote it; the row of a node with the same version is the same.
  */
-export async function nodeVersionsAfterName(reader: Reader, filter: NodeFilter | undefined, name: string | null, limit: number): Promise<{ id: string; version: string }[]> {
+export async function nodeVersionsAfterName(
+  reader: Reader,
+  filter: NodeFilter | undefined,
+  name: string | null,
+  limit: number,
+): Promise<{ id: string; version: string }[]> {
   return reader
     .select({ id: nodes.id, version: sql<string>`${nodes}.xmin::text` })
     .from(nodes)
@@ -190,14 +233,27 @@ export async function deleteNode(tx: Tx, id: string): Promise<void> {
 }
 
 /** Changes fields that are not the state. Raises the revision. */
-export async function updateNode(tx: Tx, id: string, change: Partial<Omit<NodeRow, "id" | "state" | "transitionCount" | "revision">>): Promise<void> {
+export async function updateNode(
+  tx: Tx,
+  id: string,
+  change: Partial<Omit<NodeRow, "id" | "state" | "transitionCount" | "revision">>,
+): Promise<void> {
   await tx
     .update(nodes)
     .set({ ...change, revision: sql`${nodes.revision} + 1`, updatedAt: sql`now()` })
     .where(eq(nodes.id, id));
 }
 
-export async function updateNodes(tx: Tx, ids: readonly string[], change: Partial<Pick<NodeRow, "clusterId" | "retiredReason" | "presence" | "maintenanceReason" | "maintenanceSince" | "maintenanceBy">>): Promise<void> {
+export async function updateNodes(
+  tx: Tx,
+  ids: readonly string[],
+  change: Partial<
+    Pick<
+      NodeRow,
+      "clusterId" | "retiredReason" | "presence" | "maintenanceReason" | "maintenanceSince" | "maintenanceBy"
+    >
+  >,
+): Promise<void> {
   if (ids.length === 0) return;
   await tx
     .update(nodes)
@@ -219,15 +275,43 @@ export type MovedNode = Pick<NodeRow, "id" | "name" | "project" | "transitionCou
  * Moves nodes from one state to another and counts the transition; only `engine/transition.ts` calls it. Answers the
  * nodes that were in `from`; the database refuses an edge that is not in the table.
  */
-export async function moveNodes(tx: Tx, ids: readonly string[], from: NodeState, to: NodeState, change: NodeMove = {}): Promise<MovedNode[]> {
+export async function moveNodes(
+  tx: Tx,
+  ids: readonly string[],
+  from: NodeState,
+  to: NodeState,
+  change: NodeMove = {},
+): Promise<MovedNode[]> {
   return tx
     .update(nodes)
-    .set({ ...change, state: to, transitionCount: sql`${nodes.transitionCount} + 1`, revision: sql`${nodes.revision} + 1`, updatedAt: sql`now()` })
+    .set({
+      ...change,
+      state: to,
+      transitionCount: sql`${nodes.transitionCount} + 1`,
+      revision: sql`${nodes.revision} + 1`,
+      updatedAt: sql`now()`,
+    })
     .where(and(isAmong(nodes.id, ids), eq(nodes.state, from)))
-    .returning({ id: nodes.id, name: nodes.name, project: nodes.project, transitionCount: nodes.transitionCount, revision: nodes.revision });
+    .returning({
+      id: nodes.id,
+      name: nodes.name,
+      project: nodes.project,
+      transitionCount: nodes.transitionCount,
+      revision: nodes.revision,
+    });
 }
 
-const HELD_FIELDS = ["state", "stage", "lastError", "hostGroup", "model", "powerState", "powerReadAt", "wantedPower", "powerProblem"] as const;
+const HELD_FIELDS = [
+  "state",
+  "stage",
+  "lastError",
+  "hostGroup",
+  "model",
+  "powerState",
+  "powerReadAt",
+  "wantedPower",
+  "powerProblem",
+] as const;
 
 /** What the holder of a run changes of its node: `state` along an edge, or none. */
 export type HeldNodeChange = { readonly [Field in (typeof HELD_FIELDS)[number]]?: NodeRow[Field] };
@@ -237,7 +321,11 @@ const CHANGE_HELD = `with locked as materialized (select id from nodes where id 
 ${changingEach(nodes, {
   key: ["id", "state"],
   fields: HELD_FIELDS,
-  also: ["transition_count = nodes.transition_count + case when given.change ? 'state' then 1 else 0 end", "revision = nodes.revision + 1", "updated_at = now()"],
+  also: [
+    "transition_count = nodes.transition_count + case when given.change ? 'state' then 1 else 0 end",
+    "revision = nodes.revision + 1",
+    "updated_at = now()",
+  ],
   from: "locked",
   where: "locked.id = nodes.id",
   returning: `nodes.id, nodes.name, nodes.project, nodes.transition_count as "transitionCount", nodes.revision`,
@@ -247,13 +335,19 @@ ${changingEach(nodes, {
  * Changes nodes, each as the holder of its run says, and counts a transition where the state is among it; only
  * `engine/transition.ts` calls it. Answers those that were in the state named.
  */
-export async function changeHeldNodes(tx: Tx, changes: readonly { readonly id: string; readonly state: NodeState; readonly change: HeldNodeChange }[]): Promise<MovedNode[]> {
+export async function changeHeldNodes(
+  tx: Tx,
+  changes: readonly { readonly id: string; readonly state: NodeState; readonly change: HeldNodeChange }[],
+): Promise<MovedNode[]> {
   if (changes.length === 0) return [];
   const { rows } = await runStatement(tx, CHANGE_HELD, [rowsText(changes), changes.map(({ id }) => id)]);
   return rows as MovedNode[];
 }
 
-export async function putSecrets(tx: Tx, rows: readonly { readonly nodeId: string; readonly secrets: Secrets }[]): Promise<void> {
+export async function putSecrets(
+  tx: Tx,
+  rows: readonly { readonly nodeId: string; readonly secrets: Secrets }[],
+): Promise<void> {
   for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
     await tx
       .insert(nodeSecrets)
@@ -275,22 +369,45 @@ export async function secretsOfNodes(reader: Reader, nodeIds: readonly string[])
 }
 
 /** Node → names of the secret fields that are set, by driver. The values stay where they are. */
-export async function secretFieldsOf(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, Record<string, string[]>>> {
+export async function secretFieldsOf(
+  reader: Reader,
+  nodeIds: readonly string[],
+): Promise<Map<string, Record<string, string[]>>> {
   if (nodeIds.length === 0) return new Map();
   const rows = await reader.select().from(nodeSecrets).where(isAmong(nodeSecrets.nodeId, nodeIds));
-  return new Map(rows.map(({ nodeId, secrets }) => [nodeId, Object.fromEntries(Object.entries(secrets).map(([driver, fields]) => [driver, Object.keys(fields)]))]));
+  return new Map(
+    rows.map(({ nodeId, secrets }) => [
+      nodeId,
+      Object.fromEntries(Object.entries(secrets).map(([driver, fields]) => [driver, Object.keys(fields)])),
+    ]),
+  );
 }
 
-export async function insertInventories(tx: Tx, rows: readonly { readonly id: string; readonly nodeId: string; readonly runId: string; readonly data: JsonObject }[]): Promise<void> {
+export async function insertInventories(
+  tx: Tx,
+  rows: readonly { readonly id: string; readonly nodeId: string; readonly runId: string; readonly data: JsonObject }[],
+): Promise<void> {
   if (rows.length > 0) await runStatement(tx, INSERT_INVENTORIES, [rowsText(rows)]);
 }
 
 const INSERT_INVENTORIES = insertingEach(inventories, ["id", "nodeId", "runId", "data"]);
 
 /** Snapshots of each node, newest first. */
-export async function inventoriesPages(reader: Reader, nodeIds: readonly string[], request: PageRequest): Promise<Map<string, Page<InventoryRow>>> {
-  const { where, orderBy } = pageClauses(request, { column: inventories.takenAt, id: inventories.id, descending: true });
-  const rows = await rowsBelow(reader, inventories, nodeIds, { below: (node) => and(sql`${inventories.nodeId} = ${node}`, where), orderBy, limit: request.limit + 1 });
+export async function inventoriesPages(
+  reader: Reader,
+  nodeIds: readonly string[],
+  request: PageRequest,
+): Promise<Map<string, Page<InventoryRow>>> {
+  const { where, orderBy } = pageClauses(request, {
+    column: inventories.takenAt,
+    id: inventories.id,
+    descending: true,
+  });
+  const rows = await rowsBelow(reader, inventories, nodeIds, {
+    below: (node) => and(sql`${inventories.nodeId} = ${node}`, where),
+    orderBy,
+    limit: request.limit + 1,
+  });
   return pagesOf(rows, (found) => cutPage(found, request));
 }
 
@@ -299,12 +416,17 @@ export async function inventoriesByIds(reader: Reader, ids: readonly string[]): 
 }
 
 /** The newest inventory of each node that has one. */
-export async function newestInventories(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, InventoryRow>> {
+export async function newestInventories(
+  reader: Reader,
+  nodeIds: readonly string[],
+): Promise<Map<string, InventoryRow>> {
   if (nodeIds.length === 0) return new Map();
   const rows = await reader
     .select()
     .from(inventories)
-    .where(sql`(${inventories.nodeId}, ${inventories.takenAt}) in (select node_id, max(taken_at) from inventories where ${isAmong(inventories.nodeId, nodeIds)} group by node_id)`)
+    .where(
+      sql`(${inventories.nodeId}, ${inventories.takenAt}) in (select node_id, max(taken_at) from inventories where ${isAmong(inventories.nodeId, nodeIds)} group by node_id)`,
+    )
     .orderBy(desc(inventories.id));
   return new Map(rows.map((row) => [row.nodeId, row]));
 }

@@ -13,7 +13,9 @@ import { operations, runs } from "./tables.ts";
 export type OperationRow = typeof operations.$inferSelect;
 
 /** A change of an operation: plain values, or SQL for what the database's clock decides. */
-export type OperationChange = { readonly [Field in keyof Omit<OperationRow, "id" | "revision">]?: OperationRow[Field] | SQL };
+export type OperationChange = {
+  readonly [Field in keyof Omit<OperationRow, "id" | "revision">]?: OperationRow[Field] | SQL;
+};
 
 export interface OperationFilter {
   readonly kinds?: readonly OperationKind[] | undefined;
@@ -27,7 +29,9 @@ function operationCondition(filter: OperationFilter | undefined): SQL | undefine
   return and(
     filter.kinds && isAmong(operations.kind, filter.kinds),
     filter.states && isAmong(operations.state, filter.states),
-    filter.nodeId === undefined ? undefined : sql`${operations.id} in (select operation_id from runs where node_id = ${filter.nodeId})`,
+    filter.nodeId === undefined
+      ? undefined
+      : sql`${operations.id} in (select operation_id from runs where node_id = ${filter.nodeId})`,
     filter.clusterId === undefined ? undefined : eq(operations.clusterId, filter.clusterId),
   );
 }
@@ -40,8 +44,16 @@ export async function operationsByIds(reader: Reader, ids: readonly string[]): P
   return ids.length === 0 ? [] : reader.select().from(operations).where(isAmong(operations.id, ids));
 }
 
-export async function operationsPage(reader: Reader, filter: OperationFilter | undefined, request: PageRequest): Promise<Page<OperationRow>> {
-  const { where, orderBy } = pageClauses(request, { column: operations.createdAt, id: operations.id, descending: true });
+export async function operationsPage(
+  reader: Reader,
+  filter: OperationFilter | undefined,
+  request: PageRequest,
+): Promise<Page<OperationRow>> {
+  const { where, orderBy } = pageClauses(request, {
+    column: operations.createdAt,
+    id: operations.id,
+    descending: true,
+  });
   const rows = await reader
     .select()
     .from(operations)
@@ -57,22 +69,47 @@ const BELOW = {
 } as const;
 
 /** Operations that worked on each node, newest first. */
-export async function operationsOfNodes(reader: Reader, nodeIds: readonly string[], request: PageRequest): Promise<Map<string, Page<OperationRow>>> {
+export async function operationsOfNodes(
+  reader: Reader,
+  nodeIds: readonly string[],
+  request: PageRequest,
+): Promise<Map<string, Page<OperationRow>>> {
   return operationsBelow(reader, "node", nodeIds, request);
 }
 
 /** Operations that were asked for each cluster, newest first. */
-export async function operationsOfClusters(reader: Reader, clusterIds: readonly string[], request: PageRequest): Promise<Map<string, Page<OperationRow>>> {
+export async function operationsOfClusters(
+  reader: Reader,
+  clusterIds: readonly string[],
+  request: PageRequest,
+): Promise<Map<string, Page<OperationRow>>> {
   return operationsBelow(reader, "cluster", clusterIds, request);
 }
 
-async function operationsBelow(reader: Reader, parent: keyof typeof BELOW, ids: readonly string[], request: PageRequest): Promise<Map<string, Page<OperationRow>>> {
-  const { where, orderBy } = pageClauses(request, { column: operations.createdAt, id: operations.id, descending: true });
-  const rows = await rowsBelow(reader, operations, ids, { below: (id) => and(BELOW[parent](id), where), orderBy, limit: request.limit + 1 });
+async function operationsBelow(
+  reader: Reader,
+  parent: keyof typeof BELOW,
+  ids: readonly string[],
+  request: PageRequest,
+): Promise<Map<string, Page<OperationRow>>> {
+  const { where, orderBy } = pageClauses(request, {
+    column: operations.createdAt,
+    id: operations.id,
+    descending: true,
+  });
+  const rows = await rowsBelow(reader, operations, ids, {
+    below: (id) => and(BELOW[parent](id), where),
+    orderBy,
+    limit: request.limit + 1,
+  });
   return pagesOf(rows, (found) => cutPage(found, request));
 }
 
-export async function operationByKey(reader: Reader, actor: string, idempotencyKey: string): Promise<OperationRow | undefined> {
+export async function operationByKey(
+  reader: Reader,
+  actor: string,
+  idempotencyKey: string,
+): Promise<OperationRow | undefined> {
   const [row] = await reader
     .select()
     .from(operations)
@@ -116,18 +153,38 @@ export async function updateOperation(tx: Tx, id: string, change: OperationChang
 }
 
 /** Records a wish on an operation, at this moment by the database's clock. */
-export async function wishOperation(tx: Tx, id: string, wish: { readonly wish: Wish; readonly wishBy: string; readonly wishReason: string | null }): Promise<void> {
-  await updateOperation(tx, id, { ...wish, wishAt: sql`now()`, state: wish.wish === "ABORT" ? "ABORTING" : "STOPPING" });
+export async function wishOperation(
+  tx: Tx,
+  id: string,
+  wish: { readonly wish: Wish; readonly wishBy: string; readonly wishReason: string | null },
+): Promise<void> {
+  await updateOperation(tx, id, {
+    ...wish,
+    wishAt: sql`now()`,
+    state: wish.wish === "ABORT" ? "ABORTING" : "STOPPING",
+  });
 }
 
 /** Begins a pause between two waves, of so many seconds by the database's clock. */
-export async function pauseWaves(tx: Tx, id: string, seconds: number, why: { readonly waveReason: string; readonly waveBy: string }): Promise<void> {
-  await updateOperation(tx, id, { ...why, waveState: "PAUSED", waveUntil: sql`now() + make_interval(secs => ${seconds})` });
+export async function pauseWaves(
+  tx: Tx,
+  id: string,
+  seconds: number,
+  why: { readonly waveReason: string; readonly waveBy: string },
+): Promise<void> {
+  await updateOperation(tx, id, {
+    ...why,
+    waveState: "PAUSED",
+    waveUntil: sql`now() + make_interval(secs => ${seconds})`,
+  });
 }
 
 /** How many seconds of a pause between two waves are left by the database's clock; 0: none. */
 export async function pauseLeft(tx: Tx, id: string): Promise<number> {
-  const [row] = await tx.select({ seconds: sql<number>`greatest(extract(epoch from ${operations.waveUntil} - now()), 0)::float8` }).from(operations).where(eq(operations.id, id));
+  const [row] = await tx
+    .select({ seconds: sql<number>`greatest(extract(epoch from ${operations.waveUntil} - now()), 0)::float8` })
+    .from(operations)
+    .where(eq(operations.id, id));
   return row?.seconds ?? 0;
 }
 
@@ -144,7 +201,12 @@ export async function operationsBegin(tx: Tx, ids: readonly string[]): Promise<v
 /** The wishes on operations, which cannot change before the end of the transaction. Locked in one order. */
 export async function keptWishes(tx: Tx, ids: readonly string[]): Promise<Map<string, Wish | null>> {
   if (ids.length === 0) return new Map();
-  const rows = await tx.select({ id: operations.id, wish: operations.wish }).from(operations).where(isAmong(operations.id, ids)).orderBy(operations.id).for("share");
+  const rows = await tx
+    .select({ id: operations.id, wish: operations.wish })
+    .from(operations)
+    .where(isAmong(operations.id, ids))
+    .orderBy(operations.id)
+    .for("share");
   return new Map(rows.map(({ id, wish }) => [id, wish]));
 }
 
@@ -162,7 +224,10 @@ export async function noteFirstFailure(tx: Tx, id: string, failure: Failure): Pr
 }
 
 /** Runs of each operation by state, clean-up runs not counted. */
-export async function runStateCounts(reader: Reader, operationIds: readonly string[]): Promise<Map<string, Partial<Record<RunState, number>>>> {
+export async function runStateCounts(
+  reader: Reader,
+  operationIds: readonly string[],
+): Promise<Map<string, Partial<Record<RunState, number>>>> {
   if (operationIds.length === 0) return new Map();
   const rows = await reader
     .select({ operationId: runs.operationId, state: runs.state, count: sql<number>`count(*)::int` })
@@ -170,13 +235,18 @@ export async function runStateCounts(reader: Reader, operationIds: readonly stri
     .where(and(isAmong(runs.operationId, operationIds), eq(runs.purpose, "WORK")))
     .groupBy(runs.operationId, runs.state);
   const counts = new Map<string, Partial<Record<RunState, number>>>();
-  for (const { operationId, state, count } of rows) counts.set(operationId, { ...counts.get(operationId), [state]: count });
+  for (const { operationId, state, count } of rows)
+    counts.set(operationId, { ...counts.get(operationId), [state]: count });
   return counts;
 }
 
 /** What the outcome of an operation is made of. */
-export async function finalCounts(tx: Tx, operationId: string): Promise<RunCounts & { readonly unfinished: number; readonly cleanUps: number }> {
-  const ended = (state: FinalRunState) => sql<number>`count(*) filter (where ${runs.state} = ${state} and ${runs.purpose} = 'WORK')::int`;
+export async function finalCounts(
+  tx: Tx,
+  operationId: string,
+): Promise<RunCounts & { readonly unfinished: number; readonly cleanUps: number }> {
+  const ended = (state: FinalRunState) =>
+    sql<number>`count(*) filter (where ${runs.state} = ${state} and ${runs.purpose} = 'WORK')::int`;
   const [row] = await tx
     .select({
       succeeded: ended("SUCCEEDED"),
@@ -194,7 +264,14 @@ export async function finalCounts(tx: Tx, operationId: string): Promise<RunCount
 
 /** How many of an operation's unfinished runs have had their turn (they may yet wait for the service): what `maxParallel` bounds. */
 export async function countRunsInTurn(tx: Tx, operationId: string): Promise<number> {
-  return tx.$count(runs, and(eq(runs.operationId, operationId), sql`${runs.finishedAt} is null`, sql`(${runs.state} <> 'QUEUED' or ${runs.waitFor} is not null)`));
+  return tx.$count(
+    runs,
+    and(
+      eq(runs.operationId, operationId),
+      sql`${runs.finishedAt} is null`,
+      sql`(${runs.state} <> 'QUEUED' or ${runs.waitFor} is not null)`,
+    ),
+  );
 }
 
 /** Whether any run of the operation is unfinished: one look at an index, unlike counting. */
@@ -208,12 +285,23 @@ export async function hasUnfinishedRun(tx: Tx, operationId: string): Promise<boo
 }
 
 /** Unfinished operations that work on nodes of each cluster and move their state. `stopping`: whether an end of it is wished. */
-export async function workOnClusters(reader: Reader, clusterIds: readonly string[]): Promise<{ clusterId: string; operationId: string; kind: OperationKind; stopping: boolean }[]> {
+export async function workOnClusters(
+  reader: Reader,
+  clusterIds: readonly string[],
+): Promise<{ clusterId: string; operationId: string; kind: OperationKind; stopping: boolean }[]> {
   if (clusterIds.length === 0) return [];
-  const rows = await reader.execute<{ clusterId: string; operationId: string; kind: OperationKind; stopping: boolean }>(sql`
+  const rows = await reader.execute<{
+    clusterId: string;
+    operationId: string;
+    kind: OperationKind;
+    stopping: boolean;
+  }>(sql`
     select distinct n.cluster_id as "clusterId", o.id as "operationId", o.kind, coalesce(o.wish, r.wish) is not null as stopping
     from nodes n join runs r on r.node_id = n.id and r.finished_at is null and r.moves_state join operations o on o.id = r.operation_id
-    where n.cluster_id in (${sql.join(clusterIds.map((id) => sql`${id}::uuid`), sql`, `)})`);
+    where n.cluster_id in (${sql.join(
+      clusterIds.map((id) => sql`${id}::uuid`),
+      sql`, `,
+    )})`);
   return [...rows];
 }
 
@@ -222,12 +310,20 @@ export async function unfinishedOperationsOfCluster(reader: Reader, clusterId: s
   return reader
     .select()
     .from(operations)
-    .where(and(sql`${operations.finishedAt} is null`, sql`${operations.id} in (select r.operation_id from runs r join nodes n on n.id = r.node_id where n.cluster_id = ${clusterId}::uuid and r.finished_at is null)`))
+    .where(
+      and(
+        sql`${operations.finishedAt} is null`,
+        sql`${operations.id} in (select r.operation_id from runs r join nodes n on n.id = r.node_id where n.cluster_id = ${clusterId}::uuid and r.finished_at is null)`,
+      ),
+    )
     .orderBy(desc(operations.createdAt));
 }
 
 /** Failures of clean-up runs, by operation: kept apart from what made the clean-up necessary. */
-export async function cleanUpFailures(reader: Reader, operationIds: readonly string[]): Promise<Map<string, readonly Failure[]>> {
+export async function cleanUpFailures(
+  reader: Reader,
+  operationIds: readonly string[],
+): Promise<Map<string, readonly Failure[]>> {
   if (operationIds.length === 0) return new Map();
   const rows = await reader
     .select({ operationId: runs.operationId, failure: runs.failure })
@@ -235,6 +331,7 @@ export async function cleanUpFailures(reader: Reader, operationIds: readonly str
     .where(and(isAmong(runs.operationId, operationIds), eq(runs.purpose, "CLEAN_UP"), sql`${runs.failure} is not null`))
     .orderBy(runs.ordinal);
   const failures = new Map<string, Failure[]>();
-  for (const { operationId, failure } of rows) if (failure) failures.set(operationId, [...(failures.get(operationId) ?? []), failure]);
+  for (const { operationId, failure } of rows)
+    if (failure) failures.set(operationId, [...(failures.get(operationId) ?? []), failure]);
   return failures;
 }

@@ -64,14 +64,31 @@ export interface NumberedRequest {
 }
 
 /** WHERE and ORDER BY of such a page, as `pageClauses` has them. */
-export function numberedClauses({ after, before, fromEnd }: NumberedRequest, column: PgColumn): { where: SQL | undefined; orderBy: SQL[] } {
-  return { where: and(after === undefined ? undefined : gt(column, after), before === undefined ? undefined : lt(column, before)), orderBy: [(fromEnd ? desc : asc)(column)] };
+export function numberedClauses(
+  { after, before, fromEnd }: NumberedRequest,
+  column: PgColumn,
+): { where: SQL | undefined; orderBy: SQL[] } {
+  return {
+    where: and(
+      after === undefined ? undefined : gt(column, after),
+      before === undefined ? undefined : lt(column, before),
+    ),
+    orderBy: [(fromEnd ? desc : asc)(column)],
+  };
 }
 
 /** Cuts such a page as `cutPage` does. */
-export function cutNumbered<Row>(rows: readonly Row[], { limit, after, before, fromEnd = false }: NumberedRequest): Page<Row> {
+export function cutNumbered<Row>(
+  rows: readonly Row[],
+  { limit, after, before, fromEnd = false }: NumberedRequest,
+): Page<Row> {
   const beside = { key: "", id: "" };
-  return cutPage(rows, { limit, fromEnd, after: after === undefined ? undefined : beside, before: before === undefined ? undefined : beside });
+  return cutPage(rows, {
+    limit,
+    fromEnd,
+    after: after === undefined ? undefined : beside,
+    before: before === undefined ? undefined : beside,
+  });
 }
 
 /**
@@ -83,7 +100,12 @@ export async function rowsBelow<Table extends PgTable>(
   reader: Reader,
   table: Table,
   parents: readonly string[],
-  of: { readonly below: (parent: SQL) => SQL | undefined; readonly orderBy: readonly SQL[]; readonly limit: number; readonly idType?: "text" },
+  of: {
+    readonly below: (parent: SQL) => SQL | undefined;
+    readonly orderBy: readonly SQL[];
+    readonly limit: number;
+    readonly idType?: "text";
+  },
 ): Promise<Map<string, InferSelectModel<Table>[]>> {
   const found = new Map(parents.map((parent): [string, InferSelectModel<Table>[]] => [parent, []]));
   if (parents.length === 0) return found;
@@ -96,14 +118,19 @@ export async function rowsBelow<Table extends PgTable>(
     .as("page");
   const rows = (await reader
     .select(getColumns(page) as never)
-    .from(sql`(select value::${sql.raw(of.idType ?? "uuid")} as id from jsonb_array_elements_text(${JSON.stringify([...found.keys()])}::text::jsonb)) parent`)
+    .from(
+      sql`(select value::${sql.raw(of.idType ?? "uuid")} as id from jsonb_array_elements_text(${JSON.stringify([...found.keys()])}::text::jsonb)) parent`,
+    )
     .crossJoinLateral(page)) as unknown as ({ readonly parent: string } & InferSelectModel<Table>)[];
   for (const { parent, ...row } of rows) found.get(parent)?.push(row as unknown as InferSelectModel<Table>);
   return found;
 }
 
 /** A page below each parent, of what `rowsBelow` found. */
-export function pagesOf<Row>(rows: ReadonlyMap<string, readonly Row[]>, cut: (rows: readonly Row[]) => Page<Row>): Map<string, Page<Row>> {
+export function pagesOf<Row>(
+  rows: ReadonlyMap<string, readonly Row[]>,
+  cut: (rows: readonly Row[]) => Page<Row>,
+): Map<string, Page<Row>> {
   return new Map([...rows].map(([parent, found]) => [parent, cut(found)]));
 }
 
@@ -124,7 +151,9 @@ export function toCursor(content: string): string {
 
 /** What stands in the cursor of a row, as the database says it. */
 export function cursorText(column: PgColumn, id: PgColumn): SQL {
-  const key = column.getSQLType().startsWith("timestamp") ? sql`'"' || ${instantText(column)} || '"'` : sql`to_json(${column})::text`;
+  const key = column.getSQLType().startsWith("timestamp")
+    ? sql`'"' || ${instantText(column)} || '"'`
+    : sql`to_json(${column})::text`;
   return sql`'[' || ${key} || ',"' || ${id} || '"]'`;
 }
 

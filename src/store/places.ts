@@ -8,12 +8,18 @@ import { runs } from "./tables.ts";
 
 /** Whether any run waits for a limit: one look at an index. */
 export async function isAnyWaiting(reader: Reader): Promise<boolean> {
-  const found = await reader.select({ id: runs.id }).from(runs).where(sql`${runs.waitFor} is not null`).limit(1);
+  const found = await reader
+    .select({ id: runs.id })
+    .from(runs)
+    .where(sql`${runs.waitFor} is not null`)
+    .limit(1);
   return found.length > 0;
 }
 
 /** Places taken in each phase and on each controller. */
-export async function takenPlaces(reader: Reader): Promise<{ readonly phases: ReadonlyMap<string, number>; readonly controllers: ReadonlyMap<string, number> }> {
+export async function takenPlaces(
+  reader: Reader,
+): Promise<{ readonly phases: ReadonlyMap<string, number>; readonly controllers: ReadonlyMap<string, number> }> {
   const rows = await reader
     .select({ phase: runs.slotPhase, controller: runs.slotController, count: sql<number>`count(*)::int` })
     .from(runs)
@@ -39,8 +45,17 @@ export async function waitingCounts(reader: Reader): Promise<Map<string, number>
 }
 
 /** The first of those who wait for each of several limits. */
-export async function runsWaitingForEach(reader: Reader, limits: readonly string[], { first }: { readonly first: number }): Promise<Map<string, RunRow[]>> {
-  return rowsBelow(reader, runs, limits, { below: (limit) => sql`${runs.waitFor} = ${limit}`, orderBy: [asc(runs.waitingSince), asc(runs.ordinal), asc(runs.id)], limit: first, idType: "text" });
+export async function runsWaitingForEach(
+  reader: Reader,
+  limits: readonly string[],
+  { first }: { readonly first: number },
+): Promise<Map<string, RunRow[]>> {
+  return rowsBelow(reader, runs, limits, {
+    below: (limit) => sql`${runs.waitFor} = ${limit}`,
+    orderBy: [asc(runs.waitingSince), asc(runs.ordinal), asc(runs.id)],
+    limit: first,
+    idType: "text",
+  });
 }
 
 /**
@@ -48,8 +63,17 @@ export async function runsWaitingForEach(reader: Reader, limits: readonly string
  * wait for one do not hide those who wait for another. Nodes that have not begun and whose operation is halted, or being
  * ended, keep their place and are left out.
  */
-export async function waitingRuns(tx: Tx, { except, most, limit }: { readonly except: readonly string[]; readonly most: number; readonly limit: number }): Promise<string[]> {
-  const others = except.length === 0 ? sql`true` : sql`r.wait_for not in (${sql.join(except.map((one) => sql`${one}`), sql`, `)})`;
+export async function waitingRuns(
+  tx: Tx,
+  { except, most, limit }: { readonly except: readonly string[]; readonly most: number; readonly limit: number },
+): Promise<string[]> {
+  const others =
+    except.length === 0
+      ? sql`true`
+      : sql`r.wait_for not in (${sql.join(
+          except.map((one) => sql`${one}`),
+          sql`, `,
+        )})`;
   const rows = await tx.execute<{ id: string }>(sql`
     select id from (
       select r.id, r.waiting_since, r.ordinal, row_number() over (partition by r.wait_for order by r.waiting_since, r.ordinal, r.id) as place

@@ -14,7 +14,10 @@ export async function storePlans(tx: Tx, wanted: readonly Plan[]): Promise<strin
   const unique = new Map([...known].map(([plan, hash]) => [hash, plan]));
   const rows = [...unique].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([hash, plan]) => ({ hash, plan }));
   for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
-    await tx.insert(plans).values(rows.slice(from, from + ROWS_A_STATEMENT)).onConflictDoNothing();
+    await tx
+      .insert(plans)
+      .values(rows.slice(from, from + ROWS_A_STATEMENT))
+      .onConflictDoNothing();
   }
   return wanted.map((plan) => known.get(plan) ?? "");
 }

@@ -21,7 +21,12 @@ const QUEUE_MAX = 10;
 
 /** `writers` is what is configured; the others follow from it. */
 export function poolsOf(writers: number): Pools {
-  return { writers, readers: Math.ceil(writers / 2), snapshots: SNAPSHOTS, queue: Math.min(QUEUE_MAX, Math.max(QUEUE_MIN, Math.ceil(writers / 4))) };
+  return {
+    writers,
+    readers: Math.ceil(writers / 2),
+    snapshots: SNAPSHOTS,
+    queue: Math.min(QUEUE_MAX, Math.max(QUEUE_MIN, Math.ceil(writers / 4))),
+  };
 }
 
 /** All of them, with the one that listens. A replica that serves no requests has neither readers nor snapshots. */

@@ -22,7 +22,10 @@ export interface PowerRead {
  * Takes nodes at rest whose power has not been asked for in so many seconds, longest ago first, and notes that it now is;
  * a process that asks at the same moment is given others. `troubled`: those, and only those, that gave no answer last time.
  */
-export async function claimPowerReads(tx: Tx, due: { readonly seconds: number; readonly troubled: boolean; readonly limit: number }): Promise<PowerRead[]> {
+export async function claimPowerReads(
+  tx: Tx,
+  due: { readonly seconds: number; readonly troubled: boolean; readonly limit: number },
+): Promise<PowerRead[]> {
   const turn = tx
     .select({ id: nodes.id })
     .from(nodes)
@@ -44,7 +47,14 @@ export async function claimPowerReads(tx: Tx, due: { readonly seconds: number; r
 /** Notes of nodes that their power is asked for now: of those that are not at work, and that nobody holds at the moment. */
 export async function notePowerReads(tx: Tx, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
-  await noteChecked(tx, tx.select({ id: nodes.id }).from(nodes).where(and(isAmong(nodes.id, ids), AT_REST)).for("no key update", { skipLocked: true }));
+  await noteChecked(
+    tx,
+    tx
+      .select({ id: nodes.id })
+      .from(nodes)
+      .where(and(isAmong(nodes.id, ids), AT_REST))
+      .for("no key update", { skipLocked: true }),
+  );
 }
 
 /** No change of the node: its revision stays. The inner select is an array, so that it is run once, whatever the plan. */
@@ -77,5 +87,10 @@ export async function workSoFar(reader: Reader, nodeIds: readonly string[]): Pro
     .innerJoin(operations, eq(operations.id, runs.operationId))
     .where(isAmong(runs.nodeId, nodeIds))
     .groupBy(runs.nodeId);
-  return new Map(rows.map(({ nodeId, runs: count, operationId, kind }) => [nodeId, { runs: count, busyWith: operationId === null || kind === null ? null : { operationId, kind } }]));
+  return new Map(
+    rows.map(({ nodeId, runs: count, operationId, kind }) => [
+      nodeId,
+      { runs: count, busyWith: operationId === null || kind === null ? null : { operationId, kind } },
+    ]),
+  );
 }

@@ -22,14 +22,19 @@ export async function probe(sql: Sql): Promise<Probed> {
   const query = sql`select pg_backend_pid() as pid, current_setting('server_version_num')::int as version, current_setting('max_connections')::int as most`;
   const [row] = await query;
   const version = Number(row?.["version"]);
-  if (version < SERVER_VERSION_MIN) throw new Error(`Ostler needs PostgreSQL 15 or later; this server is ${Math.floor(version / 10_000)}.`);
+  if (version < SERVER_VERSION_MIN)
+    throw new Error(`Ostler needs PostgreSQL 15 or later; this server is ${Math.floor(version / 10_000)}.`);
   // postgres.js does not show in its types which connection a statement was sent on.
   const { state } = query as unknown as { readonly state: { readonly pid: number } | null };
   return { isPooled: state !== null && state.pid !== Number(row?.["pid"]), connectionsMax: Number(row?.["most"]) };
 }
 
 /** Does what needs the database again and again as long as that is away, for so many seconds at most; what else fails, fails at once. */
-export async function untilThere<T>(work: () => Promise<T>, seconds: number, onWait: (error: unknown) => void): Promise<T> {
+export async function untilThere<T>(
+  work: () => Promise<T>,
+  seconds: number,
+  onWait: (error: unknown) => void,
+): Promise<T> {
   const until = performance.now() + seconds * 1_000;
   for (let told = false; ; told = true) {
     try {

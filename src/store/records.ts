@@ -4,7 +4,13 @@ import type { Interruptible } from "../lifecycle/interrupts.ts";
 import type { NodeEvent } from "../lifecycle/node-states.ts";
 import type { LegPhase } from "../lifecycle/verbs.ts";
 
-export type StoredJson = null | boolean | number | string | readonly StoredJson[] | { readonly [key: string]: StoredJson };
+export type StoredJson =
+  | null
+  | boolean
+  | number
+  | string
+  | readonly StoredJson[]
+  | { readonly [key: string]: StoredJson };
 export type JsonObject = { readonly [key: string]: StoredJson };
 
 /** Why a step, a run or an operation failed. Secrets are masked before it is stored. */

@@ -29,7 +29,11 @@ export async function insertRunbook(tx: Tx, row: typeof runbooks.$inferInsert): 
   await tx.insert(runbooks).values(row);
 }
 
-export async function updateRunbook(tx: Tx, id: string, change: Partial<Pick<RunbookRow, "name" | "description" | "steps">>): Promise<void> {
+export async function updateRunbook(
+  tx: Tx,
+  id: string,
+  change: Partial<Pick<RunbookRow, "name" | "description" | "steps">>,
+): Promise<void> {
   await tx
     .update(runbooks)
     .set({ ...change, revision: sql`${runbooks.revision} + 1`, updatedAt: sql`now()` })

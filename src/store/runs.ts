@@ -13,7 +13,9 @@ import { nodes, operations, runs, site } from "./tables.ts";
 export type RunRow = typeof runs.$inferSelect;
 
 /** A change of a run: plain values, or SQL for what the database's clock decides. */
-export type RunChange = { readonly [Field in keyof Omit<RunRow, "id" | "revision" | "updatedAt">]?: RunRow[Field] | SQL };
+export type RunChange = {
+  readonly [Field in keyof Omit<RunRow, "id" | "revision" | "updatedAt">]?: RunRow[Field] | SQL;
+};
 
 /** A locked run, with what whoever works on it has to know of its operation and its node. */
 export type LockedRun = RunRow & {
@@ -34,7 +36,11 @@ export async function lockRun(tx: Tx, id: string): Promise<LockedRun | undefined
 }
 
 /** Several runs, locked in the order of their nodes. `skipLocked`: those that somebody else holds just now are left out. */
-export async function lockRuns(tx: Tx, ids: readonly string[], { skipLocked = false }: { readonly skipLocked?: boolean } = {}): Promise<Map<string, LockedRun>> {
+export async function lockRuns(
+  tx: Tx,
+  ids: readonly string[],
+  { skipLocked = false }: { readonly skipLocked?: boolean } = {},
+): Promise<Map<string, LockedRun>> {
   const rows = await tx
     .select({
       run: runs,
@@ -51,30 +57,63 @@ export async function lockRuns(tx: Tx, ids: readonly string[], { skipLocked = fa
     .where(isAmong(runs.id, ids))
     .orderBy(asc(runs.nodeId))
     .for("no key update", skipLocked ? { of: runs, skipLocked } : { of: runs });
-  return new Map(rows.map(({ run, maintenanceSince, lockedAt, ...row }) => [run.id, { ...run, ...row, inMaintenance: maintenanceSince !== null, lockedAt: new Date(Math.round(lockedAt)) }]));
+  return new Map(
+    rows.map(({ run, maintenanceSince, lockedAt, ...row }) => [
+      run.id,
+      { ...run, ...row, inMaintenance: maintenanceSince !== null, lockedAt: new Date(Math.round(lockedAt)) },
+    ]),
+  );
 }
 
 /** Between the beginning of the transaction that parked a run and the moment its job was stored for. */
 const CLOCK_TOLERANCE = "100 milliseconds";
 
 const HELD_FIELDS = [
-  ...(["state", "leg", "position", "fence", "owner", "generation", "openGeneration", "startedAt", "finishedAt", "failure", "errors", "leftAs"] as const),
+  ...([
+    "state",
+    "leg",
+    "position",
+    "fence",
+    "owner",
+    "generation",
+    "openGeneration",
+    "startedAt",
+    "finishedAt",
+    "failure",
+    "errors",
+    "leftAs",
+  ] as const),
   ...(["wakeAt", "waitReason", "waitingSince", "waitFor", "slotPhase", "slotController"] as const),
 ] as const;
 
 /** What the holder of a run changes of it. */
 export type HeldRunChange = { readonly [Field in (typeof HELD_FIELDS)[number]]?: RunRow[Field] };
 
-const CHANGE_HELD = changingEach(runs, { key: ["id"], fields: HELD_FIELDS, also: ["revision = runs.revision + 1", "updated_at = clock_timestamp()"] });
+const CHANGE_HELD = changingEach(runs, {
+  key: ["id"],
+  fields: HELD_FIELDS,
+  also: ["revision = runs.revision + 1", "updated_at = clock_timestamp()"],
+});
 
 /** Changes locked runs, each as its holder says. */
-export async function changeHeldRuns(tx: Tx, changes: readonly { readonly id: string; readonly change: HeldRunChange }[]): Promise<void> {
+export async function changeHeldRuns(
+  tx: Tx,
+  changes: readonly { readonly id: string; readonly change: HeldRunChange }[],
+): Promise<void> {
   if (changes.length > 0) await runStatement(tx, CHANGE_HELD, [rowsText(changes)]);
 }
 
 /** Locks unfinished runs, of nodes or of an operation, in the order of their nodes. */
-export async function lockUnfinishedRuns(tx: Tx, of: { readonly nodeIds: readonly string[] } | { readonly operationId: string }): Promise<RunRow[]> {
-  const which = "nodeIds" in of ? (of.nodeIds.length === 0 ? sql`false` : isAmong(runs.nodeId, of.nodeIds)) : eq(runs.operationId, of.operationId);
+export async function lockUnfinishedRuns(
+  tx: Tx,
+  of: { readonly nodeIds: readonly string[] } | { readonly operationId: string },
+): Promise<RunRow[]> {
+  const which =
+    "nodeIds" in of
+      ? of.nodeIds.length === 0
+        ? sql`false`
+        : isAmong(runs.nodeId, of.nodeIds)
+      : eq(runs.operationId, of.operationId);
   return tx
     .select()
     .from(runs)
@@ -91,8 +130,16 @@ export async function lockBegunRuns(tx: Tx, nodeIds: readonly string[]): Promise
   if (nodeIds.length === 0) return [];
   const unfinished = and(isAmong(runs.nodeId, nodeIds), isNull(runs.finishedAt));
   // Read first: one that begins between the two questions is found locked.
-  const queued = await tx.select().from(runs).where(and(unfinished, eq(runs.state, "QUEUED")));
-  const begun = await tx.select().from(runs).where(and(unfinished, ne(runs.state, "QUEUED"))).orderBy(asc(runs.nodeId)).for("no key update");
+  const queued = await tx
+    .select()
+    .from(runs)
+    .where(and(unfinished, eq(runs.state, "QUEUED")));
+  const begun = await tx
+    .select()
+    .from(runs)
+    .where(and(unfinished, ne(runs.state, "QUEUED")))
+    .orderBy(asc(runs.nodeId))
+    .for("no key update");
   const locked = new Set(begun.map(({ nodeId }) => nodeId));
   return [...begun, ...queued.filter(({ nodeId }) => !locked.has(nodeId))];
 }
@@ -111,15 +158,33 @@ export async function updateRuns(tx: Tx, ids: readonly string[], change: RunChan
 }
 
 /** Records a wish on runs, at this moment by the database's clock. */
-export async function wishRuns(tx: Tx, ids: readonly string[], wish: RunChange & { readonly wish: Wish; readonly wishBy: string; readonly wishReason: string | null }): Promise<void> {
+export async function wishRuns(
+  tx: Tx,
+  ids: readonly string[],
+  wish: RunChange & { readonly wish: Wish; readonly wishBy: string; readonly wishReason: string | null },
+): Promise<void> {
   await updateRuns(tx, ids, { ...wish, wishAt: sql`now()` });
 }
 
 /** What the end of a run empties: it waits for nothing, nobody works on it, and it takes no place. */
-export const ENDED = { owner: null, wakeAt: null, waitReason: null, waitingSince: null, waitFor: null, slotPhase: null, slotController: null, openGeneration: null } as const;
+export const ENDED = {
+  owner: null,
+  wakeAt: null,
+  waitReason: null,
+  waitingSince: null,
+  waitFor: null,
+  slotPhase: null,
+  slotController: null,
+  openGeneration: null,
+} as const;
 
 /** Ends runs. Their fence rises, so that whoever held one can write no more. */
-export async function finishRuns(tx: Tx, ids: readonly string[], state: FinalRunState, change: RunChange = {}): Promise<void> {
+export async function finishRuns(
+  tx: Tx,
+  ids: readonly string[],
+  state: FinalRunState,
+  change: RunChange = {},
+): Promise<void> {
   await updateRuns(tx, ids, { ...change, ...ENDED, state, finishedAt: sql`now()`, fence: sql`${runs.fence} + 1` });
 }
 
@@ -129,7 +194,10 @@ export async function runsByIds(reader: Reader, ids: readonly string[]): Promise
 
 export async function unfinishedRuns(reader: Reader, nodeIds: readonly string[]): Promise<RunRow[]> {
   if (nodeIds.length === 0) return [];
-  return reader.select().from(runs).where(and(isAmong(runs.nodeId, nodeIds), isNull(runs.finishedAt)));
+  return reader
+    .select()
+    .from(runs)
+    .where(and(isAmong(runs.nodeId, nodeIds), isNull(runs.finishedAt)));
 }
 
 /** Kind of the operation that keeps each busy node busy. */
@@ -146,16 +214,26 @@ export async function busyNodes(reader: Reader, nodeIds: readonly string[]) {
  * The newest run of each node that moved its state and was no clean-up: a change of power, or an inspection in place, does
  * not stand between a node and its unfinished work. Runs of the operation named count in any case.
  */
-export async function newestWork(reader: Reader, nodeIds: readonly string[], operationId: string | null): Promise<RunRow[]> {
+export async function newestWork(
+  reader: Reader,
+  nodeIds: readonly string[],
+  operationId: string | null,
+): Promise<RunRow[]> {
   if (nodeIds.length === 0) return [];
   return reader
     .select()
     .from(runs)
-    .where(sql`${runs.id} in (select distinct on (node_id) id from runs where ${isAmong(runs.nodeId, nodeIds)} and purpose = 'WORK' and (moves_state or operation_id = ${operationId}::uuid) order by node_id, created_at desc, id)`);
+    .where(
+      sql`${runs.id} in (select distinct on (node_id) id from runs where ${isAmong(runs.nodeId, nodeIds)} and purpose = 'WORK' and (moves_state or operation_id = ${operationId}::uuid) order by node_id, created_at desc, id)`,
+    );
 }
 
 /** Runs of an operation in the order of the request. */
-export async function runsOfOperation(reader: Reader, operationId: string, purpose?: RunRow["purpose"]): Promise<RunRow[]> {
+export async function runsOfOperation(
+  reader: Reader,
+  operationId: string,
+  purpose?: RunRow["purpose"],
+): Promise<RunRow[]> {
   return reader
     .select()
     .from(runs)
@@ -169,10 +247,15 @@ export interface OperationRuns extends NumberedRequest {
 }
 
 /** A page of each operation's runs by their place in the request (clean-up runs follow the work). */
-export async function runsPages(reader: Reader, operationIds: readonly string[], asked: OperationRuns): Promise<Map<string, Page<RunRow>>> {
+export async function runsPages(
+  reader: Reader,
+  operationIds: readonly string[],
+  asked: OperationRuns,
+): Promise<Map<string, Page<RunRow>>> {
   const { where, orderBy } = numberedClauses(asked, runs.ordinal);
   const rows = await rowsBelow(reader, runs, operationIds, {
-    below: (operation) => and(sql`${runs.operationId} = ${operation}`, asked.states && isAmong(runs.state, asked.states), where),
+    below: (operation) =>
+      and(sql`${runs.operationId} = ${operation}`, asked.states && isAmong(runs.state, asked.states), where),
     orderBy,
     limit: asked.limit + 1,
   });
@@ -180,9 +263,18 @@ export async function runsPages(reader: Reader, operationIds: readonly string[],
 }
 
 /** Runs of an operation that changed after a moment (and, at that moment, after an id), oldest change first. */
-export async function runsChangedSince(reader: Reader, operationId: string, since: { readonly updatedAt: Date; readonly id: string } | null, limit: number): Promise<RunRow[]> {
+export async function runsChangedSince(
+  reader: Reader,
+  operationId: string,
+  since: { readonly updatedAt: Date; readonly id: string } | null,
+  limit: number,
+): Promise<RunRow[]> {
   const moment = since && sql`${since.updatedAt.toISOString()}::timestamptz`;
-  const later = since && (since.id === "" ? sql`${runs.updatedAt} >= ${moment}` : sql`(${runs.updatedAt}, ${runs.id}) > (${moment}, ${since.id}::uuid)`);
+  const later =
+    since &&
+    (since.id === ""
+      ? sql`${runs.updatedAt} >= ${moment}`
+      : sql`(${runs.updatedAt}, ${runs.id}) > (${moment}, ${since.id}::uuid)`);
   return reader
     .select()
     .from(runs)
@@ -217,14 +309,27 @@ export async function hasUnfinishedInWaves(tx: Tx, operationId: string, wave: nu
   const found = await tx
     .select({ id: runs.id })
     .from(runs)
-    .where(and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), lte(runs.wave, wave), isNull(runs.finishedAt)))
+    .where(
+      and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), lte(runs.wave, wave), isNull(runs.finishedAt)),
+    )
     .limit(1);
   return found.length > 0;
 }
 
 /** Whether a node of the operation has not begun. */
 export async function hasQueued(tx: Tx, operationId: string): Promise<boolean> {
-  const found = await tx.select({ id: runs.id }).from(runs).where(and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), eq(runs.state, "QUEUED"), isNull(runs.finishedAt))).limit(1);
+  const found = await tx
+    .select({ id: runs.id })
+    .from(runs)
+    .where(
+      and(
+        eq(runs.operationId, operationId),
+        eq(runs.purpose, "WORK"),
+        eq(runs.state, "QUEUED"),
+        isNull(runs.finishedAt),
+      ),
+    )
+    .limit(1);
   return found.length > 0;
 }
 
@@ -233,7 +338,15 @@ export async function nextQueuedWave(tx: Tx, operationId: string, after: number)
   const [row] = await tx
     .select({ wave: sql<number | null>`min(${runs.wave})::int` })
     .from(runs)
-    .where(and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), eq(runs.state, "QUEUED"), isNull(runs.finishedAt), gt(runs.wave, after)));
+    .where(
+      and(
+        eq(runs.operationId, operationId),
+        eq(runs.purpose, "WORK"),
+        eq(runs.state, "QUEUED"),
+        isNull(runs.finishedAt),
+        gt(runs.wave, after),
+      ),
+    );
   return row?.wave ?? null;
 }
 
@@ -247,13 +360,18 @@ export async function parkedRuns(tx: Tx, operationId: string): Promise<RunRow[]>
   return tx
     .select()
     .from(runs)
-    .where(and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), inArray(runs.state, ["WAITING", "HOLDING"])));
+    .where(
+      and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), inArray(runs.state, ["WAITING", "HOLDING"])),
+    );
 }
 
 /** Runs of some nodes that are parked until the end of the maintenance. */
 export async function runsPausedByMaintenance(tx: Tx, nodeIds: readonly string[]): Promise<string[]> {
   if (nodeIds.length === 0) return [];
-  const rows = await tx.select({ id: runs.id }).from(runs).where(and(isAmong(runs.nodeId, nodeIds), isNull(runs.finishedAt), eq(runs.waitReason, "MAINTENANCE")));
+  const rows = await tx
+    .select({ id: runs.id })
+    .from(runs)
+    .where(and(isAmong(runs.nodeId, nodeIds), isNull(runs.finishedAt), eq(runs.waitReason, "MAINTENANCE")));
   return rows.map(({ id }) => id);
 }
 
@@ -263,7 +381,10 @@ export async function countUnfinished(tx: Tx, operationId: string): Promise<numb
 }
 
 /** Nodes that each operation's failure policy has cleaned up, or is cleaning up. */
-export async function cleanedUpNodes(reader: Reader, operationIds: readonly string[]): Promise<{ operationId: string; nodeId: string }[]> {
+export async function cleanedUpNodes(
+  reader: Reader,
+  operationIds: readonly string[],
+): Promise<{ operationId: string; nodeId: string }[]> {
   if (operationIds.length === 0) return [];
   return reader
     .select({ operationId: runs.operationId, nodeId: runs.nodeId })
@@ -272,13 +393,22 @@ export async function cleanedUpNodes(reader: Reader, operationIds: readonly stri
 }
 
 /** What the holder of some runs has to know of wishes. `overdue`: the time of a stop is over. */
-export async function wishesOf(reader: Reader, ids: readonly string[]): Promise<{ id: string; wish: RunRow["wish"]; fence: number; overdue: boolean }[]> {
+export async function wishesOf(
+  reader: Reader,
+  ids: readonly string[],
+): Promise<{ id: string; wish: RunRow["wish"]; fence: number; overdue: boolean }[]> {
   if (ids.length === 0) return [];
-  return reader.select({ id: runs.id, wish: runs.wish, fence: runs.fence, overdue: sql<boolean>`${runs.wishFailure} is not null` }).from(runs).where(isAmong(runs.id, ids));
+  return reader
+    .select({ id: runs.id, wish: runs.wish, fence: runs.fence, overdue: sql<boolean>`${runs.wishFailure} is not null` })
+    .from(runs)
+    .where(isAmong(runs.id, ids));
 }
 
 /** Unfinished runs that nobody has touched for so many seconds, though somebody should have: recovery gives those a job that have none. A page of them, by id. */
-export async function neglectedRuns(reader: Reader, { seconds, after, limit }: { readonly seconds: number; readonly after: string | null; readonly limit: number }): Promise<string[]> {
+export async function neglectedRuns(
+  reader: Reader,
+  { seconds, after, limit }: { readonly seconds: number; readonly after: string | null; readonly limit: number },
+): Promise<string[]> {
   const rows = await reader
     .select({ id: runs.id })
     .from(runs)

@@ -24,7 +24,9 @@ export interface LogShare {
 
 /** The share of the run's newest attempt, of which at most `most` lines are looked for. */
 export async function logShare(tx: Tx, { runId, step, attempt }: LogPlace, most: number): Promise<LogShare> {
-  const newest = tx.$with("newest").as(tx.select().from(stepLog).where(eq(stepLog.runId, runId)).orderBy(desc(stepLog.sequence)).limit(most));
+  const newest = tx
+    .$with("newest")
+    .as(tx.select().from(stepLog).where(eq(stepLog.runId, runId)).orderBy(desc(stepLog.sequence)).limit(most));
   const own = sql`${newest.step} = ${step} and ${newest.attempt} = ${attempt}`;
   const [row] = await tx
     .with(newest)
@@ -33,12 +35,17 @@ export async function logShare(tx: Tx, { runId, step, attempt }: LogPlace, most:
       lines: sql<number>`(count(*) filter (where ${own}))::int`,
       bytes: sql<number>`coalesce(sum(octet_length(${newest.text})) filter (where ${own}), 0)::int`,
       lastSequence: sql<number | null>`max(${newest.sequence}) filter (where ${own})`,
-      lastText: sql<string | null>`(array_agg(${newest.text} order by ${newest.sequence} desc) filter (where ${own}))[1]`,
+      lastText: sql<
+        string | null
+      >`(array_agg(${newest.text} order by ${newest.sequence} desc) filter (where ${own}))[1]`,
     })
     .from(newest);
   if (!row) return { newest: 0, lines: 0, bytes: 0, last: null };
   const { lastSequence, lastText, ...share } = row;
-  return { ...share, last: lastSequence === null || lastText === null ? null : { sequence: lastSequence, text: lastText } };
+  return {
+    ...share,
+    last: lastSequence === null || lastText === null ? null : { sequence: lastSequence, text: lastText },
+  };
 }
 
 const APPEND = insertingEach(stepLog, ["runId", "sequence", "step", "attempt", "at", "text"]);
@@ -48,11 +55,17 @@ export async function appendLines(tx: Tx, rows: readonly StepLogRow[]): Promise<
 }
 
 export async function rewriteLine(tx: Tx, runId: string, sequence: number, text: string): Promise<void> {
-  await tx.update(stepLog).set({ text }).where(and(eq(stepLog.runId, runId), eq(stepLog.sequence, sequence)));
+  await tx
+    .update(stepLog)
+    .set({ text })
+    .where(and(eq(stepLog.runId, runId), eq(stepLog.sequence, sequence)));
 }
 
 /** The newest lines of some steps, all their attempts together; for each step its own, oldest first. */
-export async function logTails(reader: Reader, steps: readonly { readonly runId: string; readonly step: number; readonly tail: number }[]): Promise<StepLogRow[][]> {
+export async function logTails(
+  reader: Reader,
+  steps: readonly { readonly runId: string; readonly step: number; readonly tail: number }[],
+): Promise<StepLogRow[][]> {
   if (steps.length === 0) return [];
   const wanted = JSON.stringify(steps.map(({ runId, step, tail }, place) => ({ place, run_id: runId, step, tail })));
   const rows = await reader.execute<{ place: number; sequence: number; attempt: number; at: string; text: string }>(sql`
@@ -72,9 +85,17 @@ export async function logTails(reader: Reader, steps: readonly { readonly runId:
 }
 
 /** A page of each run's log. */
-export async function logPages(reader: Reader, runIds: readonly string[], request: NumberedRequest): Promise<Map<string, Page<StepLogRow>>> {
+export async function logPages(
+  reader: Reader,
+  runIds: readonly string[],
+  request: NumberedRequest,
+): Promise<Map<string, Page<StepLogRow>>> {
   const { where, orderBy } = numberedClauses(request, stepLog.sequence);
-  const rows = await rowsBelow(reader, stepLog, runIds, { below: (run) => and(sql`${stepLog.runId} = ${run}`, where), orderBy, limit: request.limit + 1 });
+  const rows = await rowsBelow(reader, stepLog, runIds, {
+    below: (run) => and(sql`${stepLog.runId} = ${run}`, where),
+    orderBy,
+    limit: request.limit + 1,
+  });
   return pagesOf(rows, (found) => cutNumbered(found, request));
 }
 
@@ -90,6 +111,11 @@ export async function linesAfter(reader: Reader, runId: string, after: number, l
 
 /** Number of a run's newest line; 0 when it has none. */
 export async function newestLine(reader: Reader, runId: string): Promise<number> {
-  const [row] = await reader.select({ sequence: stepLog.sequence }).from(stepLog).where(eq(stepLog.runId, runId)).orderBy(desc(stepLog.sequence)).limit(1);
+  const [row] = await reader
+    .select({ sequence: stepLog.sequence })
+    .from(stepLog)
+    .where(eq(stepLog.runId, runId))
+    .orderBy(desc(stepLog.sequence))
+    .limit(1);
   return row?.sequence ?? 0;
 }

@@ -6,12 +6,38 @@
  * PostgreSQL keeps statistics of. The tables of the durable queue are its own, in the schema `pgboss`.
  */
 import { sql } from "drizzle-orm";
-import { bigint, boolean, check, foreignKey, index, integer, jsonb, pgTable, primaryKey, text, timestamp, unique, uniqueIndex, uuid } from "drizzle-orm/pg-core";
+import {
+  bigint,
+  boolean,
+  check,
+  foreignKey,
+  index,
+  integer,
+  jsonb,
+  pgTable,
+  primaryKey,
+  text,
+  timestamp,
+  unique,
+  uniqueIndex,
+  uuid,
+} from "drizzle-orm/pg-core";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
 import type { FailurePolicy, OperationState, RunState, Wish } from "../lifecycle/operation-states.ts";
 import type { OperationKind, LegPhase } from "../lifecycle/verbs.ts";
-import type { Failure, JsonObject, LeftAs, Plan, SitePolicy, StepChoice, StoredJson, VerbOptions, WaitReason, Waves } from "./records.ts";
+import type {
+  Failure,
+  JsonObject,
+  LeftAs,
+  Plan,
+  SitePolicy,
+  StepChoice,
+  StoredJson,
+  VerbOptions,
+  WaitReason,
+  Waves,
+} from "./records.ts";
 
 const at = (name: string) => timestamp(name, { withTimezone: true, precision: 3 });
 const now = sql`now()`;
@@ -83,7 +109,9 @@ export const nodes = pgTable(
 
 /** Secret settings, apart from the node so that no read of a node can carry them along. */
 export const nodeSecrets = pgTable("node_secrets", {
-  nodeId: uuid("node_id").primaryKey().references(() => nodes.id, { onDelete: "cascade" }),
+  nodeId: uuid("node_id")
+    .primaryKey()
+    .references(() => nodes.id, { onDelete: "cascade" }),
   /** Driver name → secret field → value. */
   secrets: jsonb("secrets").$type<Readonly<Record<string, Readonly<Record<string, string>>>>>().notNull(),
 });
@@ -93,7 +121,9 @@ export const inventories = pgTable(
   "inventories",
   {
     id: uuid("id").primaryKey(),
-    nodeId: uuid("node_id").notNull().references(() => nodes.id, { onDelete: "cascade" }),
+    nodeId: uuid("node_id")
+      .notNull()
+      .references(() => nodes.id, { onDelete: "cascade" }),
     runId: uuid("run_id").notNull(),
     takenAt: at("taken_at").notNull().default(now),
     data: jsonb("data").$type<JsonObject>().notNull(),
@@ -148,7 +178,9 @@ export const operations = pgTable(
     index("operations_cluster").on(table.clusterId, table.createdAt, table.id),
     index("operations_state").on(table.state, table.createdAt, table.id),
     index("operations_kind").on(table.kind, table.createdAt, table.id),
-    index("operations_unfinished").on(table.state).where(sql`${table.finishedAt} is null`),
+    index("operations_unfinished")
+      .on(table.state)
+      .where(sql`${table.finishedAt} is null`),
   ],
 );
 
@@ -163,7 +195,9 @@ export const runs = pgTable(
   "runs",
   {
     id: uuid("id").primaryKey(),
-    operationId: uuid("operation_id").notNull().references(() => operations.id),
+    operationId: uuid("operation_id")
+      .notNull()
+      .references(() => operations.id),
     /** Stays when the node is deleted, so it is no foreign key. */
     nodeId: uuid("node_id").notNull(),
     nodeName: text("node_name").notNull(),
@@ -171,7 +205,9 @@ export const runs = pgTable(
     ordinal: integer("ordinal").notNull(),
     purpose: text("purpose").$type<"WORK" | "CLEAN_UP">().notNull().default("WORK"),
     state: text("state").$type<RunState>().notNull(),
-    planHash: text("plan_hash").notNull().references(() => plans.hash),
+    planHash: text("plan_hash")
+      .notNull()
+      .references(() => plans.hash),
     variables: jsonb("variables").$type<JsonObject>().notNull(),
     /** The leg of the plan the node has entered. */
     leg: integer("leg").notNull().default(0),
@@ -220,14 +256,25 @@ export const runs = pgTable(
     revision: integer("revision").notNull().default(1),
   },
   (table) => [
-    uniqueIndex("runs_one_unfinished").on(table.nodeId).where(sql`${table.finishedAt} is null`),
+    uniqueIndex("runs_one_unfinished")
+      .on(table.nodeId)
+      .where(sql`${table.finishedAt} is null`),
     index("runs_operation").on(table.operationId, table.ordinal),
-    index("runs_unfinished").on(table.operationId).where(sql`${table.finishedAt} is null`),
+    index("runs_unfinished")
+      .on(table.operationId)
+      .where(sql`${table.finishedAt} is null`),
     index("runs_changed").on(table.operationId, table.updatedAt),
     index("runs_node").on(table.nodeId, table.createdAt),
-    index("runs_waiting").on(table.waitingSince, table.ordinal, table.id).where(sql`${table.waitFor} is not null`),
-    index("runs_slots").on(table.slotPhase, table.slotController).where(sql`${table.slotPhase} is not null or ${table.slotController} is not null`),
-    check("runs_finished", sql`(${table.finishedAt} is not null) = (${table.state} in ('SUCCEEDED', 'FAILED', 'ABORTED', 'STOPPED'))`),
+    index("runs_waiting")
+      .on(table.waitingSince, table.ordinal, table.id)
+      .where(sql`${table.waitFor} is not null`),
+    index("runs_slots")
+      .on(table.slotPhase, table.slotController)
+      .where(sql`${table.slotPhase} is not null or ${table.slotController} is not null`),
+    check(
+      "runs_finished",
+      sql`(${table.finishedAt} is not null) = (${table.state} in ('SUCCEEDED', 'FAILED', 'ABORTED', 'STOPPED'))`,
+    ),
   ],
 );
 
@@ -235,7 +282,9 @@ export const runs = pgTable(
 export const attempts = pgTable(
   "attempts",
   {
-    runId: uuid("run_id").notNull().references(() => runs.id),
+    runId: uuid("run_id")
+      .notNull()
+      .references(() => runs.id),
     /** Index of the step in the plan. */
     step: integer("step").notNull(),
     /** 1 for the first try. */
@@ -261,7 +310,9 @@ export const attempts = pgTable(
   },
   (table) => [
     primaryKey({ columns: [table.runId, table.step, table.number] }),
-    index("attempts_history").on(table.driver, table.label, table.finishedAt).where(sql`${table.state} = 'SUCCEEDED'`),
+    index("attempts_history")
+      .on(table.driver, table.label, table.finishedAt)
+      .where(sql`${table.state} = 'SUCCEEDED'`),
   ],
 );
 
@@ -269,7 +320,9 @@ export const attempts = pgTable(
 export const stepLog = pgTable(
   "step_log",
   {
-    runId: uuid("run_id").notNull().references(() => runs.id),
+    runId: uuid("run_id")
+      .notNull()
+      .references(() => runs.id),
     /** From 1, without holes, through all steps of the run. */
     sequence: integer("sequence").notNull(),
     step: integer("step").notNull(),
@@ -285,7 +338,9 @@ export const anomalies = pgTable(
   "anomalies",
   {
     id: uuid("id").primaryKey(),
-    runId: uuid("run_id").notNull().references(() => runs.id),
+    runId: uuid("run_id")
+      .notNull()
+      .references(() => runs.id),
     /** LATE: an earlier entry's token. DUPLICATE: the token was used. FORGED: never given out. */
     kind: text("kind").$type<"LATE" | "DUPLICATE" | "FORGED">().notNull(),
     /** The step that the run was at. */
@@ -319,7 +374,9 @@ export const runbooks = pgTable("runbooks", {
 export const discoveries = pgTable(
   "discoveries",
   {
-    operationId: uuid("operation_id").notNull().references(() => operations.id),
+    operationId: uuid("operation_id")
+      .notNull()
+      .references(() => operations.id),
     ordinal: integer("ordinal").notNull(),
     address: text("address").notNull(),
     /** REGISTERED: a node was made. KNOWN: a node was there already. SKIPPED: the operation was ended before its turn. */
@@ -333,7 +390,9 @@ export const discoveries = pgTable(
 
 /** What an unfinished discovery logs in with; gone with its end. */
 export const discoverySecrets = pgTable("discovery_secrets", {
-  operationId: uuid("operation_id").primaryKey().references(() => operations.id),
+  operationId: uuid("operation_id")
+    .primaryKey()
+    .references(() => operations.id),
   settings: jsonb("settings").$type<JsonObject>().notNull(),
 });
 
@@ -373,8 +432,14 @@ export const transitions = pgTable(
     at: at("at").notNull(),
   },
   (table) => [
-    foreignKey({ columns: [table.fromState, table.event, table.toState], foreignColumns: [lifecycleEdges.fromState, lifecycleEdges.event, lifecycleEdges.toState] }),
-    check("transitions_ends", sql`(${table.fromState} is not null or ${table.event} = 'register') and (${table.toState} is not null or ${table.event} = 'delete')`),
+    foreignKey({
+      columns: [table.fromState, table.event, table.toState],
+      foreignColumns: [lifecycleEdges.fromState, lifecycleEdges.event, lifecycleEdges.toState],
+    }),
+    check(
+      "transitions_ends",
+      sql`(${table.fromState} is not null or ${table.event} = 'register') and (${table.toState} is not null or ${table.event} = 'delete')`,
+    ),
     unique("transitions_node").on(table.nodeId, table.sequence),
     index("transitions_operation").on(table.operationId, table.position),
   ],

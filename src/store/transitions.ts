@@ -41,7 +41,11 @@ export async function newestPosition(reader: Reader): Promise<number> {
 
 /** Position of the oldest transition still kept, or one past the newest when none is. */
 export async function oldestPosition(reader: Reader): Promise<number> {
-  const [row] = await reader.select({ position: transitions.position }).from(transitions).orderBy(asc(transitions.position)).limit(1);
+  const [row] = await reader
+    .select({ position: transitions.position })
+    .from(transitions)
+    .orderBy(asc(transitions.position))
+    .limit(1);
   return row?.position ?? (await newestPosition(reader)) + 1;
 }
 
@@ -69,12 +73,23 @@ export interface TransitionFilter {
 /** Up to `limit` transitions after a position, oldest first; up to and including `until` where given. */
 export async function transitionsAfter(
   reader: Reader,
-  range: { readonly after: number; readonly until?: number; readonly limit: number; readonly filter?: TransitionFilter },
+  range: {
+    readonly after: number;
+    readonly until?: number;
+    readonly limit: number;
+    readonly filter?: TransitionFilter;
+  },
 ): Promise<TransitionRow[]> {
   return reader
     .select()
     .from(transitions)
-    .where(and(gt(transitions.position, range.after), range.until === undefined ? undefined : sql`${transitions.position} <= ${range.until}`, condition(range.filter)))
+    .where(
+      and(
+        gt(transitions.position, range.after),
+        range.until === undefined ? undefined : sql`${transitions.position} <= ${range.until}`,
+        condition(range.filter),
+      ),
+    )
     .orderBy(asc(transitions.position))
     .limit(range.limit);
 }
@@ -93,18 +108,35 @@ export async function transitionsBefore(
 }
 
 /** A page of each node's transitions, by position. */
-export async function transitionsOfNodes(reader: Reader, nodeIds: readonly string[], request: NumberedRequest): Promise<Map<string, Page<TransitionRow>>> {
+export async function transitionsOfNodes(
+  reader: Reader,
+  nodeIds: readonly string[],
+  request: NumberedRequest,
+): Promise<Map<string, Page<TransitionRow>>> {
   return transitionsBelow(reader, transitions.nodeId, nodeIds, request);
 }
 
 /** A page of the transitions that each operation caused, by position. */
-export async function transitionsOfOperations(reader: Reader, operationIds: readonly string[], request: NumberedRequest): Promise<Map<string, Page<TransitionRow>>> {
+export async function transitionsOfOperations(
+  reader: Reader,
+  operationIds: readonly string[],
+  request: NumberedRequest,
+): Promise<Map<string, Page<TransitionRow>>> {
   return transitionsBelow(reader, transitions.operationId, operationIds, request);
 }
 
-async function transitionsBelow(reader: Reader, column: PgColumn, parents: readonly string[], request: NumberedRequest): Promise<Map<string, Page<TransitionRow>>> {
+async function transitionsBelow(
+  reader: Reader,
+  column: PgColumn,
+  parents: readonly string[],
+  request: NumberedRequest,
+): Promise<Map<string, Page<TransitionRow>>> {
   const { where, orderBy } = numberedClauses(request, transitions.position);
-  const rows = await rowsBelow(reader, transitions, parents, { below: (parent) => and(sql`${column} = ${parent}`, where), orderBy, limit: request.limit + 1 });
+  const rows = await rowsBelow(reader, transitions, parents, {
+    below: (parent) => and(sql`${column} = ${parent}`, where),
+    orderBy,
+    limit: request.limit + 1,
+  });
   return pagesOf(rows, (found) => cutNumbered(found, request));
 }
 

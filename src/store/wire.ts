@@ -39,7 +39,9 @@ function dialled({ host: [host = "localhost"], port: [port = 5432], path }: Targ
 
 /** Nothing has come for so long: a connection that is lost, as its code says. */
 function silence(ms: number): Error {
-  return Object.assign(new Error(`The database has not answered for ${ms / 1_000} s; the connection is given up.`), { code: "ETIMEDOUT" });
+  return Object.assign(new Error(`The database has not answered for ${ms / 1_000} s; the connection is given up.`), {
+    code: "ETIMEDOUT",
+  });
 }
 
 /**
@@ -91,7 +93,9 @@ function watched(socket: Socket, { silentMs, sockets }: Pool): Socket {
   };
   const give = (late: NodeJS.Timeout | undefined, since: number) => {
     if (heard.late !== late) return;
-    for (const [other, { at, late: waits }] of sockets) if (other === socket || (waits === undefined && at <= since)) giveUp(other, other === socket ? silence(silentMs) : null);
+    for (const [other, { at, late: waits }] of sockets)
+      if (other === socket || (waits === undefined && at <= since))
+        giveUp(other, other === socket ? silence(silentMs) : null);
   };
   const write = socket.write.bind(socket) as (...given: unknown[]) => boolean;
   const watching = (...given: unknown[]) => {
@@ -136,7 +140,9 @@ function secured(target: Target): Promise<Socket> {
     };
     const secure = () => {
       const raw = trying.off("error", fail).off("close", close);
-      trying = connectTls({ socket: raw, ...wayOf(target) }, give).on("error", fail).on("close", close);
+      trying = connectTls({ socket: raw, ...wayOf(target) }, give)
+        .on("error", fail)
+        .on("close", close);
     };
     trying.on("error", fail).on("close", close);
     if (target.sslnegotiation === "direct") return void trying.once("connect", secure);
@@ -153,7 +159,9 @@ function wayOf({ host: [host = ""], ssl, sslnegotiation }: Target): ConnectionOp
   return {
     ...(!isIP(host) && { servername: host }),
     ...(sslnegotiation === "direct" && { ALPNProtocols: ["postgresql"] }),
-    ...(ssl === "require" || ssl === "allow" || ssl === "prefer" ? { rejectUnauthorized: false } : typeof ssl === "object" && ssl),
+    ...(ssl === "require" || ssl === "allow" || ssl === "prefer"
+      ? { rejectUnauthorized: false }
+      : typeof ssl === "object" && ssl),
   };
 }
 

@@ -13,7 +13,13 @@ export interface Workload {
 
 /** Read from the indexes of unfinished runs: what has ended costs nothing. */
 export async function workload(reader: Reader): Promise<Workload> {
-  const rows = await reader.execute<{ state: string; reason: string | null; count: number; oldest: number | null; position: string }>(sql`
+  const rows = await reader.execute<{
+    state: string;
+    reason: string | null;
+    count: number;
+    oldest: number | null;
+    position: string;
+  }>(sql`
     select state, reason, count(*)::int as count, (extract(epoch from now() - min(turn_since)))::float8 as oldest, (select position from feed_position) as position
     from (
       select state, case when wait_for like 'phase:%' then 'PHASE' when wait_for is not null then 'CONTROLLER' else wait_reason end as reason,
@@ -39,8 +45,14 @@ export interface Fleet {
 
 /** Looks at every node. */
 export async function fleet(reader: Reader): Promise<Fleet> {
-  const rows = [...(await reader.execute<{ state: string; count: number; problems: number; maintained: number }>(sql`
-    select state, count(*)::int as count, count(power_problem)::int as problems, count(maintenance_since)::int as maintained from nodes group by state`))];
+  const rows = [
+    ...(await reader.execute<{ state: string; count: number; problems: number; maintained: number }>(sql`
+    select state, count(*)::int as count, count(power_problem)::int as problems, count(maintenance_since)::int as maintained from nodes group by state`)),
+  ];
   const sum = (of: (row: (typeof rows)[number]) => number) => rows.reduce((total, row) => total + of(row), 0);
-  return { nodes: rows.map(({ state, count }) => ({ state, count })), powerProblems: sum(({ problems }) => problems), inMaintenance: sum(({ maintained }) => maintained) };
+  return {
+    nodes: rows.map(({ state, count }) => ({ state, count })),
+    powerProblems: sum(({ problems }) => problems),
+    inMaintenance: sum(({ maintained }) => maintained),
+  };
 }

@@ -12,7 +12,8 @@ interface Answer {
 }
 
 export function watchedEngine(engine: Engine, observer: Observer): Engine {
-  const admit = <T extends object>(verb: string, { actor }: { readonly actor: string }, work: () => Promise<T>) => observer.admission({ verb, actor }, work, (answer) => endOf(answer));
+  const admit = <T extends object>(verb: string, { actor }: { readonly actor: string }, work: () => Promise<T>) =>
+    observer.admission({ verb, actor }, work, (answer) => endOf(answer));
   return {
     ...engine,
     submit: (caller, request) => admit(request.kind.toLowerCase(), caller, () => engine.submit(caller, request)),
@@ -24,17 +25,25 @@ export function watchedEngine(engine: Engine, observer: Observer): Engine {
     steerWaves: (caller, request) => admit("steer_waves", caller, () => engine.steerWaves(caller, request)),
     registerNodes: (caller, nodes) => admit("register_nodes", caller, () => engine.registerNodes(caller, nodes)),
     discoverNodes: (caller, request) => admit("discover_nodes", caller, () => engine.discoverNodes(caller, request)),
-    reportPresence: (caller, event, nodes) => admit("report_presence", caller, () => engine.reportPresence(caller, event, nodes)),
-    updateNode: (caller, nodeId, change) => admit("update_node", caller, () => engine.updateNode(caller, nodeId, change)),
+    reportPresence: (caller, event, nodes) =>
+      admit("report_presence", caller, () => engine.reportPresence(caller, event, nodes)),
+    updateNode: (caller, nodeId, change) =>
+      admit("update_node", caller, () => engine.updateNode(caller, nodeId, change)),
     deleteNodes: (caller, selector) => admit("delete_nodes", caller, () => engine.deleteNodes(caller, selector)),
-    setMaintenance: (caller, selector, reason) => admit("set_maintenance", caller, () => engine.setMaintenance(caller, selector, reason)),
-    setRetired: (caller, selector, reason) => admit("set_retired", caller, () => engine.setRetired(caller, selector, reason)),
+    setMaintenance: (caller, selector, reason) =>
+      admit("set_maintenance", caller, () => engine.setMaintenance(caller, selector, reason)),
+    setRetired: (caller, selector, reason) =>
+      admit("set_retired", caller, () => engine.setRetired(caller, selector, reason)),
     createCluster: (caller, cluster) => admit("create_cluster", caller, () => engine.createCluster(caller, cluster)),
-    updateCluster: (caller, ref, change) => admit("update_cluster", caller, () => engine.updateCluster(caller, ref, change)),
-    deleteCluster: (caller, ref, ifRevision) => admit("delete_cluster", caller, () => engine.deleteCluster(caller, ref, ifRevision)),
+    updateCluster: (caller, ref, change) =>
+      admit("update_cluster", caller, () => engine.updateCluster(caller, ref, change)),
+    deleteCluster: (caller, ref, ifRevision) =>
+      admit("delete_cluster", caller, () => engine.deleteCluster(caller, ref, ifRevision)),
     createRunbook: (caller, runbook) => admit("create_runbook", caller, () => engine.createRunbook(caller, runbook)),
-    updateRunbook: (caller, name, change) => admit("update_runbook", caller, () => engine.updateRunbook(caller, name, change)),
-    deleteRunbook: (caller, name, ifRevision) => admit("delete_runbook", caller, () => engine.deleteRunbook(caller, name, ifRevision)),
+    updateRunbook: (caller, name, change) =>
+      admit("update_runbook", caller, () => engine.updateRunbook(caller, name, change)),
+    deleteRunbook: (caller, name, ifRevision) =>
+      admit("delete_runbook", caller, () => engine.deleteRunbook(caller, name, ifRevision)),
     updateSite: (caller, change) => admit("update_site", caller, () => engine.updateSite(caller, change)),
     async callBack(token, body) {
       const verdict = await engine.callBack(token, body);

@@ -19,9 +19,16 @@ const FLEET_MS = 30_000;
 const PATIENCE_MS = 2_000;
 
 export function createGauges(registry: Registry, reader: Reader, now: () => number = () => performance.now()): Gauges {
-  const gauge = <Label extends string>(name: string, help: string, labelNames: readonly Label[] = []) => new Gauge({ name: `ostler_${name}`, help, labelNames, registers: [registry] });
-  const up = gauge("database_up", "1 while the database answers, 0 while it does not; what it alone knows is then left out.");
-  const runs = gauge("runs_unfinished", "Unfinished runs of the whole service by state, and by what they wait for.", ["state", "reason"]);
+  const gauge = <Label extends string>(name: string, help: string, labelNames: readonly Label[] = []) =>
+    new Gauge({ name: `ostler_${name}`, help, labelNames, registers: [registry] });
+  const up = gauge(
+    "database_up",
+    "1 while the database answers, 0 while it does not; what it alone knows is then left out.",
+  );
+  const runs = gauge("runs_unfinished", "Unfinished runs of the whole service by state, and by what they wait for.", [
+    "state",
+    "reason",
+  ]);
   const oldest = gauge("runs_oldest_waiting_seconds", "How long the run has waited that waits longest for its turn.");
   const position = gauge("log_position", "Position of the newest transition in the log.");
   const nodes = gauge("nodes", "Nodes by state.", ["state"]);
@@ -82,6 +89,9 @@ function every(ms: number, now: () => number, read: () => Promise<() => void>): 
 async function inTime(work: Promise<unknown>, ms: number): Promise<boolean> {
   const { promise: late, resolve } = Promise.withResolvers<false>();
   const timer = setTimeout(() => resolve(false), ms);
-  const done = work.then(() => true, () => false);
+  const done = work.then(
+    () => true,
+    () => false,
+  );
   return Promise.race([done, late]).finally(() => clearTimeout(timer));
 }

@@ -12,7 +12,8 @@ export function createJournal(log: Log): Observer {
     async step(about, work) {
       const began = performance.now();
       const answer = await work();
-      if (answer.kind === "failed") log.warn({ ...shown(about), code: answer.code, reason: answer.reason, ms: since(began) }, "a step failed");
+      if (answer.kind === "failed")
+        log.warn({ ...shown(about), code: answer.code, reason: answer.reason, ms: since(began) }, "a step failed");
       else log.debug({ ...shown(about), outcome: answer.kind, ms: since(began) }, "a step came to its boundary");
       return answer;
     },
@@ -20,7 +21,9 @@ export function createJournal(log: Log): Observer {
       const began = performance.now();
       const answer = await work();
       const { operationId, nodes, codes, replayed } = endOf(answer);
-      const refused = Object.fromEntries([...Map.groupBy(codes, (code) => code)].map(([code, alike]) => [code, alike.length]));
+      const refused = Object.fromEntries(
+        [...Map.groupBy(codes, (code) => code)].map(([code, alike]) => [code, alike.length]),
+      );
       const line = { operationId, ...about, nodes, ...(codes.length > 0 && { refused }), ms: since(began) };
       if (operationId !== null && !replayed) log.info(line, "an operation was accepted");
       else log.debug(line, "a request was answered");
@@ -29,8 +32,10 @@ export function createJournal(log: Log): Observer {
     runClaimed(run, { takenOver }) {
       if (takenOver) log.warn(run, "a run was taken over from a process that had let go of it");
     },
-    runEnded: ({ operationId, runId, node, purpose }, state) => log.debug({ operationId, runId, node, purpose, state }, "a run has ended"),
-    operationEnded: ({ createdAt, ...operation }) => log.info({ ...operation, seconds: (Date.now() - createdAt.getTime()) / 1_000 }, "an operation has ended"),
+    runEnded: ({ operationId, runId, node, purpose }, state) =>
+      log.debug({ operationId, runId, node, purpose, state }, "a run has ended"),
+    operationEnded: ({ createdAt, ...operation }) =>
+      log.info({ ...operation, seconds: (Date.now() - createdAt.getTime()) / 1_000 }, "an operation has ended"),
     fenced: (run) => log.warn(run, "another process has taken over the run; what this one had done is thrown away"),
   };
 }

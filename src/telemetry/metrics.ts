@@ -23,34 +23,86 @@ const RUNS = [1, 5, 15, 60, 180, 600, 1_800, 3_600, 10_800, 43_200];
 export function createMetrics({ version }: { readonly version: string }): Metrics {
   const registry = new Registry();
   const registers = [registry];
-  const counter = <Label extends string>(name: string, help: string, labelNames: readonly Label[] = []) => new Counter({ name: `ostler_${name}`, help, labelNames, registers });
-  const gauge = <Label extends string>(name: string, help: string, labelNames: readonly Label[] = []) => new Gauge({ name: `ostler_${name}`, help, labelNames, registers });
-  const histogram = <Label extends string>(name: string, help: string, buckets: number[], labelNames: readonly Label[] = []) => new Histogram({ name: `ostler_${name}`, help, labelNames, buckets, registers });
+  const counter = <Label extends string>(name: string, help: string, labelNames: readonly Label[] = []) =>
+    new Counter({ name: `ostler_${name}`, help, labelNames, registers });
+  const gauge = <Label extends string>(name: string, help: string, labelNames: readonly Label[] = []) =>
+    new Gauge({ name: `ostler_${name}`, help, labelNames, registers });
+  const histogram = <Label extends string>(
+    name: string,
+    help: string,
+    buckets: number[],
+    labelNames: readonly Label[] = [],
+  ) => new Histogram({ name: `ostler_${name}`, help, labelNames, buckets, registers });
 
   gauge("build_info", "1, with the version in its label.", ["version"]).set({ version }, 1);
 
   const runsStarted = counter("runs_started_total", "Runs that this process was the first to work on.", ["purpose"]);
   const runsFinished = counter("runs_finished_total", "Runs that this process has ended.", ["purpose", "outcome"]);
-  const runSeconds = histogram("run_duration_seconds", "From the beginning of a run to its end, waits included.", RUNS, ["outcome"]);
+  const runSeconds = histogram(
+    "run_duration_seconds",
+    "From the beginning of a run to its end, waits included.",
+    RUNS,
+    ["outcome"],
+  );
   const operationsAccepted = counter("operations_accepted_total", "Operations that were begun on request.", ["verb"]);
-  const operationsFinished = counter("operations_finished_total", "Operations that this process has given their final state.", ["kind", "outcome"]);
-  const takeOvers = counter("run_takeovers_total", "Runs taken over in the middle of a step from a process that has let go of them.");
-  const fencedWrites = counter("fenced_writes_total", "Results that were thrown away, because another process has taken the run over.");
-  const stepSeconds = histogram("step_duration_seconds", "Time inside a step, from one boundary to the next; `outcome` wait: it parked and is entered again.", STEPS, ["step", "driver", "outcome"]);
+  const operationsFinished = counter(
+    "operations_finished_total",
+    "Operations that this process has given their final state.",
+    ["kind", "outcome"],
+  );
+  const takeOvers = counter(
+    "run_takeovers_total",
+    "Runs taken over in the middle of a step from a process that has let go of them.",
+  );
+  const fencedWrites = counter(
+    "fenced_writes_total",
+    "Results that were thrown away, because another process has taken the run over.",
+  );
+  const stepSeconds = histogram(
+    "step_duration_seconds",
+    "Time inside a step, from one boundary to the next; `outcome` wait: it parked and is entered again.",
+    STEPS,
+    ["step", "driver", "outcome"],
+  );
   const stepsInProgress = gauge("steps_in_progress", "Steps that this process is inside.");
-  const callSeconds = histogram("driver_call_duration_seconds", "Calls of drivers to machines (BMCs).", CALLS, ["driver", "call", "outcome"]);
-  const admissionSeconds = histogram("admission_duration_seconds", "Requests that change something, from the transaction's beginning to the answer.", QUICK, ["verb"]);
+  const callSeconds = histogram("driver_call_duration_seconds", "Calls of drivers to machines (BMCs).", CALLS, [
+    "driver",
+    "call",
+    "outcome",
+  ]);
+  const admissionSeconds = histogram(
+    "admission_duration_seconds",
+    "Requests that change something, from the transaction's beginning to the answer.",
+    QUICK,
+    ["verb"],
+  );
   const admittedNodes = counter("admission_nodes_total", "Nodes that operations were begun on.", ["verb"]);
   const refusals = counter("refusals_total", "Refusals, of whole requests or of single nodes.", ["code"]);
   const jobs = gauge("queue_jobs_in_hand", "Jobs of the durable queue that this process works on.", ["queue"]);
-  const queueFailures = counter("queue_failures_total", "Jobs that failed and are tried again; fetches and heartbeats of the queue that failed.", ["what"]);
+  const queueFailures = counter(
+    "queue_failures_total",
+    "Jobs that failed and are tried again; fetches and heartbeats of the queue that failed.",
+    ["what"],
+  );
   const appended = counter("transitions_appended_total", "Transitions that this process has committed.");
   const lost = counter("database_connection_losses_total", "Transactions that were lost with their connection.");
-  const lag = histogram("stream_lag_seconds", "From a transition's being written to its being at hand for the streams of this process.", QUICK);
+  const lag = histogram(
+    "stream_lag_seconds",
+    "From a transition's being written to its being at hand for the streams of this process.",
+    QUICK,
+  );
   const streams = gauge("streams_open", "Subscriptions that are open.", ["transport"]);
   const resets = counter("streams_ended_early_total", "Subscriptions that we ended before their time.", ["code"]);
-  const requestSeconds = histogram("graphql_request_duration_seconds", "Requests of GraphQL; of a subscription only its beginning.", QUICK, ["type", "outcome"]);
-  const unclear = counter("graphql_requests_rejected_total", "Requests whose document could not be parsed, or was not valid.");
+  const requestSeconds = histogram(
+    "graphql_request_duration_seconds",
+    "Requests of GraphQL; of a subscription only its beginning.",
+    QUICK,
+    ["type", "outcome"],
+  );
+  const unclear = counter(
+    "graphql_requests_rejected_total",
+    "Requests whose document could not be parsed, or was not valid.",
+  );
   const callBacks = counter("callbacks_total", "Call-backs of machines; all but TAKEN changed nothing.", ["verdict"]);
 
   // At 0 from the beginning, so that a rate sees the first.
@@ -58,9 +110,11 @@ export function createMetrics({ version }: { readonly version: string }): Metric
   for (const transport of ["http", "websocket"]) streams.set({ transport }, 0);
   for (const what of ["fetch", "heartbeat", "job"]) queueFailures.inc({ what }, 0);
   jobs.set({ queue: "runs" }, 0);
-  for (const type of ["query", "mutation", "subscription"]) for (const outcome of ["ok", "refused", "error"]) requestSeconds.zero({ type, outcome });
+  for (const type of ["query", "mutation", "subscription"])
+    for (const outcome of ["ok", "refused", "error"]) requestSeconds.zero({ type, outcome });
   runsStarted.inc({ purpose: "work" }, 0);
-  for (const outcome of ["succeeded", "failed", "aborted", "stopped"]) runsFinished.inc({ purpose: "work", outcome }, 0);
+  for (const outcome of ["succeeded", "failed", "aborted", "stopped"])
+    runsFinished.inc({ purpose: "work", outcome }, 0);
 
   const callNames = bounded(CALL_NAMES_MAX);
   const stepNames = bounded(STEPS_MAX);
@@ -69,7 +123,8 @@ export function createMetrics({ version }: { readonly version: string }): Metric
   const observer: Observer = {
     async call({ driver, name }, work) {
       const began = performance.now();
-      const end = (outcome: string) => callSeconds.observe({ driver, call: callNames(driver, name), outcome }, since(began));
+      const end = (outcome: string) =>
+        callSeconds.observe({ driver, call: callNames(driver, name), outcome }, since(began));
       try {
         const answer = await work();
         end("ok");
@@ -121,7 +176,8 @@ export function createMetrics({ version }: { readonly version: string }): Metric
       runsFinished.inc({ ...purposeOf(run), outcome });
       if (run.startedAt) runSeconds.observe({ outcome }, Math.max(0, (Date.now() - run.startedAt.getTime()) / 1_000));
     },
-    operationEnded: ({ kind, state }) => operationsFinished.inc({ kind: kind.toLowerCase(), outcome: state.toLowerCase() }),
+    operationEnded: ({ kind, state }) =>
+      operationsFinished.inc({ kind: kind.toLowerCase(), outcome: state.toLowerCase() }),
     fenced: () => fencedWrites.inc(),
     inHand: (queue, change) => jobs.inc({ queue }, change),
     queueFailed: (what) => queueFailures.inc({ what }),

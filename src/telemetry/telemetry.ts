@@ -28,7 +28,13 @@ export interface Scrape {
   readonly text: string;
 }
 
-export async function createTelemetry({ log, version }: { readonly log: Log; readonly version: string }): Promise<Telemetry> {
+export async function createTelemetry({
+  log,
+  version,
+}: {
+  readonly log: Log;
+  readonly version: string;
+}): Promise<Telemetry> {
   const metrics = createMetrics({ version });
   const traces = await createTraces({ log, version });
   const told = both(metrics.observer, createJournal(log));

@@ -4,7 +4,16 @@
  */
 import { spawn, spawnSync } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { appendFileSync, existsSync, mkdirSync, openSync, readFileSync, readdirSync, statfsSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readdirSync,
+  statfsSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -19,7 +28,10 @@ import { clock } from "./records.ts";
 import type { Recorder } from "./records.ts";
 
 const DRIVER = fileURLToPath(new URL("driver/index.mjs", import.meta.url));
-const FAKETIME = ["/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1", "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1"].find(existsSync);
+const FAKETIME = [
+  "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
+  "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1",
+].find(existsSync);
 /** Ports from here on, below those that the system gives to connections. */
 const FIRST_PORT = 12_000;
 const PORTS = 20_000;
@@ -93,7 +105,11 @@ export async function startArena(options: ArenaOptions, parts: AsyncDisposableSt
     const [servicePort, databasePort, clientPort] = [take(ports), take(ports), take(ports)];
     const toDatabase = parts.use(await startProxy(databasePort, database.port));
     const clients = parts.use(await startProxy(clientPort, servicePort));
-    replicas.push(parts.use(startReplica(options, { name: `r${number}`, port: servicePort, database: toDatabase, clients, unasked })));
+    replicas.push(
+      parts.use(
+        startReplica(options, { name: `r${number}`, port: servicePort, database: toDatabase, clients, unasked }),
+      ),
+    );
   }
   await within(READY_MS, "replicas were not ready", () => replicas.every((one) => one.isReady()));
   return { database, replicas, unasked };
@@ -101,10 +117,15 @@ export async function startArena(options: ArenaOptions, parts: AsyncDisposableSt
 
 // ---- database
 
-async function startDatabase(folder: string, port: number): Promise<Database & AsyncDisposable & { readonly port: number }> {
+async function startDatabase(
+  folder: string,
+  port: number,
+): Promise<Database & AsyncDisposable & { readonly port: number }> {
   const home = join(folder, "postgres");
   mkdirSync(home, { recursive: true, mode: 0o700 });
-  const disk = process.getuid?.() === 0 && spawnSync("mount", ["-t", "tmpfs", "-o", `size=${DISK_MIB}m,mode=0700`, "tmpfs", home]).status === 0;
+  const disk =
+    process.getuid?.() === 0 &&
+    spawnSync("mount", ["-t", "tmpfs", "-o", `size=${DISK_MIB}m,mode=0700`, "tmpfs", home]).status === 0;
   let server: Awaited<ReturnType<typeof startEmbedded>> | null = await startEmbedded({ folder: home, tcpPort: port });
   const sql = plainSql(server.connection, 4);
   const url = `postgres://ostler@127.0.0.1:${port}/postgres`;
@@ -155,7 +176,10 @@ interface Place {
   readonly unasked: string[];
 }
 
-function startReplica({ folder, service, concurrency, recorder }: ArenaOptions, place: Place): Replica & AsyncDisposable {
+function startReplica(
+  { folder, service, concurrency, recorder }: ArenaOptions,
+  place: Place,
+): Replica & AsyncDisposable {
   const { name, port, database, clients, unasked } = place;
   const clockFile = join(folder, `${name}.clock`);
   writeFileSync(clockFile, "+0\n");
@@ -168,10 +192,26 @@ function startReplica({ folder, service, concurrency, recorder }: ArenaOptions, 
   /** When it was told to end. */
   let toldAt: number | null = null;
   let wasKilled = false;
-  let exited: Promise<{ readonly tookMs: number; readonly code: number | null }> = Promise.resolve({ tookMs: 0, code: 0 });
+  let exited: Promise<{ readonly tookMs: number; readonly code: number | null }> = Promise.resolve({
+    tookMs: 0,
+    code: 0,
+  });
 
-  const note = (pid: number, what: "started" | "ready" | "killed" | "told" | "ended", rest: { code?: number | null; signal?: string | null; tookMs?: number } = {}) =>
-    recorder.write({ t: clock(), k: "replica", name, pid, what, code: rest.code ?? null, signal: rest.signal ?? null, tookMs: rest.tookMs ?? null });
+  const note = (
+    pid: number,
+    what: "started" | "ready" | "killed" | "told" | "ended",
+    rest: { code?: number | null; signal?: string | null; tookMs?: number } = {},
+  ) =>
+    recorder.write({
+      t: clock(),
+      k: "replica",
+      name,
+      pid,
+      what,
+      code: rest.code ?? null,
+      signal: rest.signal ?? null,
+      tookMs: rest.tookMs ?? null,
+    });
 
   function start(): void {
     [readyAt, isFrozen, toldAt, wasKilled] = [null, false, null, false];
@@ -190,7 +230,12 @@ function startReplica({ folder, service, concurrency, recorder }: ArenaOptions, 
         CHAOS_REPLICA: name,
         // Much of a start is reading the code.
         NODE_COMPILE_CACHE: join(folder, "compiled"),
-        ...(FAKETIME && { LD_PRELOAD: FAKETIME, FAKETIME_TIMESTAMP_FILE: clockFile, FAKETIME_DONT_FAKE_MONOTONIC: "1", FAKETIME_CACHE_DURATION: "1" }),
+        ...(FAKETIME && {
+          LD_PRELOAD: FAKETIME,
+          FAKETIME_TIMESTAMP_FILE: clockFile,
+          FAKETIME_DONT_FAKE_MONOTONIC: "1",
+          FAKETIME_CACHE_DURATION: "1",
+        }),
       },
     });
     child = made;
@@ -206,7 +251,8 @@ function startReplica({ folder, service, concurrency, recorder }: ArenaOptions, 
         const tookMs = toldAt === null ? undefined : clock() - toldAt;
         const isAsked = wasKilled || toldAt !== null || isOver;
         note(pid, "ended", { code, signal: signalName, ...(tookMs !== undefined && { tookMs }) });
-        if (!isAsked && readyAt !== null) unasked.push(`${name} (process ${pid}) ended with ${String(code ?? signalName)}`);
+        if (!isAsked && readyAt !== null)
+          unasked.push(`${name} (process ${pid}) ended with ${String(code ?? signalName)}`);
         [child, readyAt, isFrozen, toldAt] = [null, null, false, null];
         ended({ tookMs: tookMs ?? 0, code });
         // One that cannot start, the database being away, is not started in a hurry.
@@ -274,8 +320,13 @@ export function sampleOf(pid: number): { readonly memory: number; readonly handl
 // ---- small things
 
 /** Waits until it is so; throws a sentence when that takes too long. */
-export async function within(milliseconds: number, otherwise: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
-  for (const until = clock() + milliseconds; !(await isSo()); await delay(50)) if (clock() > until) throw new Error(`${otherwise} within ${milliseconds / 1000} s.`);
+export async function within(
+  milliseconds: number,
+  otherwise: string,
+  isSo: () => boolean | Promise<boolean>,
+): Promise<void> {
+  for (const until = clock() + milliseconds; !(await isSo()); await delay(50))
+    if (clock() > until) throw new Error(`${otherwise} within ${milliseconds / 1000} s.`);
 }
 
 /** Whether the process exists and is no zombie. */
@@ -303,7 +354,8 @@ function take(ports: number[]): number {
 
 async function freePorts(seed: number, count: number): Promise<number[]> {
   const free: number[] = [];
-  for (let port = FIRST_PORT + ((seed * 37 + process.pid) % PORTS); free.length < count; port += 1) if (await isFree(FIRST_PORT + (port % PORTS))) free.push(FIRST_PORT + (port % PORTS));
+  for (let port = FIRST_PORT + ((seed * 37 + process.pid) % PORTS); free.length < count; port += 1)
+    if (await isFree(FIRST_PORT + (port % PORTS))) free.push(FIRST_PORT + (port % PORTS));
   return free;
 }
 
@@ -314,4 +366,3 @@ function isFree(port: number): Promise<boolean> {
     server.listen(port, "127.0.0.1", () => server.close(() => answer(true)));
   });
 }
-

@@ -9,7 +9,12 @@ export interface Answered<Data> {
 }
 
 /** Throws when there is no answer, half of one, or one that is no GraphQL. */
-export async function ask<Data>(url: string, query: string, variables: Readonly<Record<string, unknown>>, patienceMs: number): Promise<Answered<Data>> {
+export async function ask<Data>(
+  url: string,
+  query: string,
+  variables: Readonly<Record<string, unknown>>,
+  patienceMs: number,
+): Promise<Answered<Data>> {
   const response = await fetch(`${url}/graphql`, {
     method: "POST",
     headers: { "content-type": "application/json", authorization: `Bearer ${TOKEN}` },

@@ -81,44 +81,80 @@ async function waitForEnds(arena: Arena): Promise<string | null> {
     const now = `${row.position} ${row.running}`;
     if (now !== before) changedAt = clock();
     before = now;
-    const why = clock() - changedAt > STILL_MS ? `nothing has changed for ${STILL_MS / 1000} s` : clock() > until ? `${QUIET_MS / 1000} s are over` : null;
+    const why =
+      clock() - changedAt > STILL_MS
+        ? `nothing has changed for ${STILL_MS / 1000} s`
+        : clock() > until
+          ? `${QUIET_MS / 1000} s are over`
+          : null;
     if (why) return `${row.unfinished} operations have not ended, and ${why}: ${row.running.slice(0, 4_000)}`;
   }
 }
 
 async function main(folder: string): Promise<boolean> {
-  const nemeses = values.nemeses.split(",").filter((what) => what !== "").map((what) => {
-    const known = NEMESES.find((one) => one === what);
-    if (!known) throw new Error(`There is no nemesis ${what}. There are ${NEMESES.join(", ")}.`);
-    return known;
-  });
+  const nemeses = values.nemeses
+    .split(",")
+    .filter((what) => what !== "")
+    .map((what) => {
+      const known = NEMESES.find((one) => one === what);
+      if (!known) throw new Error(`There is no nemesis ${what}. There are ${NEMESES.join(", ")}.`);
+      return known;
+    });
   const nodes = Number(values.nodes);
   const kills = nemeses.includes("kill") ? Number(values.kills ?? Math.ceil((MINUTES * 60) / KILL_EVERY_S)) : 0;
-  const databaseRestarts = nemeses.includes("postgres-restart") ? Number(values["db-restarts"] ?? Math.ceil((MINUTES * 60) / DATABASE_RESTART_EVERY_S)) : 0;
-  say(`seed ${SEED}: ${MINUTES} minutes, ${kills} kills, ${databaseRestarts} restarts of PostgreSQL, ${nodes} nodes, ${values.streams} streams, ${values.replicas} replicas; ${folder}`);
+  const databaseRestarts = nemeses.includes("postgres-restart")
+    ? Number(values["db-restarts"] ?? Math.ceil((MINUTES * 60) / DATABASE_RESTART_EVERY_S))
+    : 0;
+  say(
+    `seed ${SEED}: ${MINUTES} minutes, ${kills} kills, ${databaseRestarts} restarts of PostgreSQL, ${nodes} nodes, ${values.streams} streams, ${values.replicas} replicas; ${folder}`,
+  );
 
   const nemesisRecorder = record(folder, "nemesis");
   const replicaRecorder = record(folder, "replicas");
-  const phase = (what: "warm-up" | "storm" | "quiet" | "settled" | "over", detail: string | null = null) => nemesisRecorder.write({ t: clock(), k: "phase", what, detail });
+  const phase = (what: "warm-up" | "storm" | "quiet" | "settled" | "over", detail: string | null = null) =>
+    nemesisRecorder.write({ t: clock(), k: "phase", what, detail });
   const wallMs = Date.now();
   const t = clock();
 
   parts.defer(() => nemesisRecorder.close());
   parts.defer(() => replicaRecorder.close());
-  const arena = await startArena({ folder, seed: SEED, replicas: Number(values.replicas), service: resolve(values.service), concurrency: Number(values.concurrency), recorder: replicaRecorder }, parts);
+  const arena = await startArena(
+    {
+      folder,
+      seed: SEED,
+      replicas: Number(values.replicas),
+      service: resolve(values.service),
+      concurrency: Number(values.concurrency),
+      recorder: replicaRecorder,
+    },
+    parts,
+  );
   const urls = Object.fromEntries(arena.replicas.map(({ name, url }) => [name, url]));
   const basis = { do: "start", seed: SEED, folder, urls } as const;
-  const machines = parts.use(await startHelper<MachinesCommand>("machines.ts", { ...basis, socket: join(folder, "machines.sock") }));
-  const workload = parts.use(await startHelper<WorkloadCommand>("workload.ts", { ...basis, nodes, clients: Number(values.clients) }));
+  const machines = parts.use(
+    await startHelper<MachinesCommand>("machines.ts", { ...basis, socket: join(folder, "machines.sock") }),
+  );
+  const workload = parts.use(
+    await startHelper<WorkloadCommand>("workload.ts", { ...basis, nodes, clients: Number(values.clients) }),
+  );
   const names = (await (phase("warm-up"), workload.tell({ do: "warm-up" }))) as readonly string[];
-  const watchers = parts.use(await startHelper<WatchersCommand>("watchers.ts", { ...basis, streams: Number(values.streams) }));
+  const watchers = parts.use(
+    await startHelper<WatchersCommand>("watchers.ts", { ...basis, streams: Number(values.streams) }),
+  );
   const sampling = setInterval(() => {
     for (const { name, pid } of arena.replicas) {
       const id = pid();
       const sample = id === null ? null : sampleOf(id);
       if (id === null || !sample) continue;
       replicaRecorder.write({ t: clock(), k: "sample", what: "memory", replica: name, pid: id, value: sample.memory });
-      replicaRecorder.write({ t: clock(), k: "sample", what: "handles", replica: name, pid: id, value: sample.handles });
+      replicaRecorder.write({
+        t: clock(),
+        k: "sample",
+        what: "handles",
+        replica: name,
+        pid: id,
+        value: sample.handles,
+      });
     }
   }, SAMPLE_MS);
   parts.defer(() => clearInterval(sampling));
@@ -126,7 +162,19 @@ async function main(folder: string): Promise<boolean> {
   phase("storm");
   say("storm");
   await workload.tell({ do: "storm" });
-  const done = await storm({ arena, machines, watchers, recorder: nemesisRecorder, luck: chance(SEED), nemeses, nodes: names, milliseconds: MINUTES * 60_000, kills, databaseRestarts, insists: values.kills !== undefined || values["db-restarts"] !== undefined });
+  const done = await storm({
+    arena,
+    machines,
+    watchers,
+    recorder: nemesisRecorder,
+    luck: chance(SEED),
+    nemeses,
+    nodes: names,
+    milliseconds: MINUTES * 60_000,
+    kills,
+    databaseRestarts,
+    insists: values.kills !== undefined || values["db-restarts"] !== undefined,
+  });
 
   phase("quiet");
   say("quiet");
@@ -136,28 +184,58 @@ async function main(folder: string): Promise<boolean> {
     replica.shiftClock(0);
     replica.thaw();
   }
-  await within(BACK_MS, "Not all replicas came back when all was quiet", () => arena.replicas.every((one) => one.isReady()));
+  await within(BACK_MS, "Not all replicas came back when all was quiet", () =>
+    arena.replicas.every((one) => one.isReady()),
+  );
   const asked = (await workload.tell({ do: "quiet" })) as WorkloadCount;
   const unsettled = await waitForEnds(arena);
   const [last] = await arena.database.sql<{ position: string }[]>`select position::text from feed_position`;
-  const told = (await watchers.tell({ do: "catch-up", position: Number(last?.position), withinMs: CATCH_UP_MS })) as WatchersCount;
+  const told = (await watchers.tell({
+    do: "catch-up",
+    position: Number(last?.position),
+    withinMs: CATCH_UP_MS,
+  })) as WatchersCount;
   phase("settled", unsettled);
   if (unsettled !== null) say(`NOT SETTLED: ${unsettled}`);
   if (told.behind.length > 0) say(`BEHIND position ${last?.position}: ${told.behind.join(", ")}`);
 
   const rows = await dump(arena.database.sql, folder);
-  const run: Run = { seed: SEED, nodes, streams: Number(values.streams), replicas: arena.replicas.map(({ name }) => name), nemeses, wallMs, t, unsettled };
+  const run: Run = {
+    seed: SEED,
+    nodes,
+    streams: Number(values.streams),
+    replicas: arena.replicas.map(({ name }) => name),
+    nemeses,
+    wallMs,
+    t,
+    unsettled,
+  };
   writeFileSync(join(folder, "run.json"), JSON.stringify(run, null, 2));
   phase("over");
   const { unasked } = arena;
   await end();
 
   const [over, calls] = [await takeOver(folder), await driverCalls(folder)];
-  say(`${done.kills} kills, ${done.freezes} freezes, ${done.terms} told to end, ${done.databaseRestarts} restarts of PostgreSQL, ${done.others} other nemeses`);
-  say(`${asked.requests} requests, ${asked.answers} answers, ${asked.refused} of them refusals; ${rows["operations"]} operations, ${rows["runs"]} runs, ${rows["attempts"]} attempts, ${rows["transitions"]} transitions`);
-  say(`${told.opened} streams opened, ${told.items} items; ${calls.entries} entries of steps, ${calls.power} calls for power, ${calls.callBacks} call-backs`);
-  say(`take-over of a killed replica's steps: ${over.count}, p50 ${over.p50Ms} ms, max ${over.maxMs} ms (${over.slowest ?? "none"})`);
-  for (const one of unasked) say(`ENDED BY ITSELF: ${one}; the end of its log:\n${readFileSync(join(folder, `${one.split(" ")[0]}.log`), "utf8").trim().split("\n").slice(-3).join("\n")}`);
+  say(
+    `${done.kills} kills, ${done.freezes} freezes, ${done.terms} told to end, ${done.databaseRestarts} restarts of PostgreSQL, ${done.others} other nemeses`,
+  );
+  say(
+    `${asked.requests} requests, ${asked.answers} answers, ${asked.refused} of them refusals; ${rows["operations"]} operations, ${rows["runs"]} runs, ${rows["attempts"]} attempts, ${rows["transitions"]} transitions`,
+  );
+  say(
+    `${told.opened} streams opened, ${told.items} items; ${calls.entries} entries of steps, ${calls.power} calls for power, ${calls.callBacks} call-backs`,
+  );
+  say(
+    `take-over of a killed replica's steps: ${over.count}, p50 ${over.p50Ms} ms, max ${over.maxMs} ms (${over.slowest ?? "none"})`,
+  );
+  for (const one of unasked)
+    say(
+      `ENDED BY ITSELF: ${one}; the end of its log:\n${readFileSync(join(folder, `${one.split(" ")[0]}.log`), "utf8")
+        .trim()
+        .split("\n")
+        .slice(-3)
+        .join("\n")}`,
+    );
   return (await check(folder)) && unsettled === null && told.behind.length === 0;
 }
 

@@ -23,7 +23,9 @@ interface Reply {
 
 /** Starts a script of this folder with its first command, and waits until that is done. */
 export async function startHelper<Command>(script: string, first: Command): Promise<Helper<Command>> {
-  const child = fork(fileURLToPath(new URL(script, import.meta.url)), [], { stdio: ["ignore", "inherit", "inherit", "ipc"] });
+  const child = fork(fileURLToPath(new URL(script, import.meta.url)), [], {
+    stdio: ["ignore", "inherit", "inherit", "ipc"],
+  });
   const exited = once(child, "exit");
   const waiting = new Map<number, { give(value: unknown): void; refuse(error: Error): void }>();
   let last = 0;
@@ -64,7 +66,8 @@ export function obey<Command>(work: (command: Command) => Promise<unknown>, end:
   process.on("message", ({ number, command }: Envelope<Command>) => {
     work(command).then(
       (value) => answer({ number, value }),
-      (error: unknown) => answer({ number, error: error instanceof Error ? (error.stack ?? error.message) : String(error) }),
+      (error: unknown) =>
+        answer({ number, error: error instanceof Error ? (error.stack ?? error.message) : String(error) }),
     );
   });
   process.on("disconnect", () => {

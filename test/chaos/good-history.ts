@@ -10,7 +10,25 @@ import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { EDGES } from "../durability/rules.ts";
-import type { Answer, CallBack, End, Enter, Files, Item, Leave, Mark, Nemesis, NodeAnswer, Open, Phase, Power, Replica, Request, Run, Sample } from "./records.ts";
+import type {
+  Answer,
+  CallBack,
+  End,
+  Enter,
+  Files,
+  Item,
+  Leave,
+  Mark,
+  Nemesis,
+  NodeAnswer,
+  Open,
+  Phase,
+  Power,
+  Replica,
+  Request,
+  Run,
+  Sample,
+} from "./records.ts";
 
 export type Values = Record<string, unknown>;
 
@@ -23,7 +41,20 @@ export interface Made {
   readonly callbacks: CallBack[];
   readonly nemesis: (Nemesis | Phase)[];
   readonly replicas: (Replica | Sample)[];
-  readonly final: Record<"clusters" | "nodes" | "operations" | "runs" | "plans" | "attempts" | "transitions" | "anomalies" | "step_log" | "lifecycle_edges" | "feed_position", Values[]>;
+  readonly final: Record<
+    | "clusters"
+    | "nodes"
+    | "operations"
+    | "runs"
+    | "plans"
+    | "attempts"
+    | "transitions"
+    | "anomalies"
+    | "step_log"
+    | "lifecycle_edges"
+    | "feed_position",
+    Values[]
+  >;
 }
 
 const WALL_MS = Date.UTC(2026, 0, 1);
@@ -46,64 +77,195 @@ const R2: At = { replica: "r2", pid: 22, driver: { replica: "r2", pid: 220, pare
 
 export function goodHistory(): Made {
   const made: Made = {
-    run: { seed: 1, nodes: NODES.length, streams: 2, replicas: ["r1", "r2"], nemeses: [], wallMs: WALL_MS, t: 0, unsettled: null },
+    run: {
+      seed: 1,
+      nodes: NODES.length,
+      streams: 2,
+      replicas: ["r1", "r2"],
+      nemeses: [],
+      wallMs: WALL_MS,
+      t: 0,
+      unsettled: null,
+    },
     requests: [],
     streams: [],
     driver: [],
     callbacks: [],
     nemesis: [],
     replicas: [],
-    final: { clusters: [], nodes: [], operations: [], runs: [], plans: [], attempts: [], transitions: [], anomalies: [], step_log: [], lifecycle_edges: [], feed_position: [] },
+    final: {
+      clusters: [],
+      nodes: [],
+      operations: [],
+      runs: [],
+      plans: [],
+      attempts: [],
+      transitions: [],
+      anomalies: [],
+      step_log: [],
+      lifecycle_edges: [],
+      feed_position: [],
+    },
   };
   const { requests, driver, callbacks, nemesis, replicas, final } = made;
   let last = 0;
 
   // ---- single records
 
-  function ask(t: number, replica: string, verb: string, nodes: readonly string[], input: Values, key: string | null, answer?: Omit<Extract<Answer, { ok: true }>, "t" | "k" | "id" | "ok"> & { readonly after?: number }): void {
+  function ask(
+    t: number,
+    replica: string,
+    verb: string,
+    nodes: readonly string[],
+    input: Values,
+    key: string | null,
+    answer?: Omit<Extract<Answer, { ok: true }>, "t" | "k" | "id" | "ok"> & { readonly after?: number },
+  ): void {
     const id = `q${(last += 1)}`;
-    requests.push({ t, k: "request", id, client: "c", replica, verb, input: { ...input, idempotencyKey: key }, idempotencyKey: key, nodes });
+    requests.push({
+      t,
+      k: "request",
+      id,
+      client: "c",
+      replica,
+      verb,
+      input: { ...input, idempotencyKey: key },
+      idempotencyKey: key,
+      nodes,
+    });
     if (answer) {
       const { after = 40, ...rest } = answer;
       requests.push({ t: t + after, k: "answer", id, ok: true, ...rest });
     } else requests.push({ t: t + 200, k: "answer", id, ok: false, error: "socket hang up", status: null });
   }
 
-  const accepted = (node: string, runId: string | null, effect: NodeAnswer["effect"] = null): NodeAnswer => ({ node, accepted: true, runId, refusal: null, effect });
-  const refused = (node: string, code: string): NodeAnswer => ({ node, accepted: false, runId: null, refusal: { code, message: "No." }, effect: null });
+  const accepted = (node: string, runId: string | null, effect: NodeAnswer["effect"] = null): NodeAnswer => ({
+    node,
+    accepted: true,
+    runId,
+    refusal: null,
+    effect,
+  });
+  const refused = (node: string, code: string): NodeAnswer => ({
+    node,
+    accepted: false,
+    runId: null,
+    refusal: { code, message: "No." },
+    effect: null,
+  });
 
   function move(t: number, node: string, event: string, to: string, runId: string | null): void {
     const row = final.nodes.find(({ name }) => name === node);
     const from = row?.["state"] ?? null;
     if (row) Object.assign(row, { state: to, transition_count: Number(row["transition_count"]) + 1 });
-    else final.nodes.push({ id: `id-${node}`, name: node, state: to, transition_count: 1, presence: "UNSEEN", maintenance_reason: null, labels: { group: node === "n2" ? "a" : "b" } });
+    else
+      final.nodes.push({
+        id: `id-${node}`,
+        name: node,
+        state: to,
+        transition_count: 1,
+        presence: "UNSEEN",
+        maintenance_reason: null,
+        labels: { group: node === "n2" ? "a" : "b" },
+      });
     const operation = final.runs.find(({ id }) => id === runId)?.["operation_id"] ?? null;
-    final.transitions.push({ node_id: `id-${node}`, node_name: node, from_state: from, to_state: to, event, sequence: Number(row?.["transition_count"] ?? 1), operation_id: operation, run_id: runId, step: null, actor: "c", reason: null, at: iso(t) });
+    final.transitions.push({
+      node_id: `id-${node}`,
+      node_name: node,
+      from_state: from,
+      to_state: to,
+      event,
+      sequence: Number(row?.["transition_count"] ?? 1),
+      operation_id: operation,
+      run_id: runId,
+      step: null,
+      actor: "c",
+      reason: null,
+      at: iso(t),
+    });
   }
 
-  function beginRun(t: number, node: string, { kind = "CLEAN", plan = "p", key = `key-${node}-${t}`, target = "MANAGEABLE" } = {}): string {
+  function beginRun(
+    t: number,
+    node: string,
+    { kind = "CLEAN", plan = "p", key = `key-${node}-${t}`, target = "MANAGEABLE" } = {},
+  ): string {
     const operation = `op-${node}-${t}`;
     const id = `run-${node}-${t}`;
-    final.operations.push({ id: operation, kind, state: "SUCCEEDED", wish: null, wish_by: null, idempotency_key: key, on_failure: "LEAVE", first_failure: null, created_at: iso(t), finished_at: null });
-    final.runs.push({ id, operation_id: operation, node_id: `id-${node}`, node_name: node, purpose: "WORK", state: "SUCCEEDED", wish: null, moves_state: true, wait_reason: null, owner: null, plan_hash: plan, target, callback_secret: `secret-${id}`, generation: 0, failure: null, created_at: iso(t), finished_at: null });
+    final.operations.push({
+      id: operation,
+      kind,
+      state: "SUCCEEDED",
+      wish: null,
+      wish_by: null,
+      idempotency_key: key,
+      on_failure: "LEAVE",
+      first_failure: null,
+      created_at: iso(t),
+      finished_at: null,
+    });
+    final.runs.push({
+      id,
+      operation_id: operation,
+      node_id: `id-${node}`,
+      node_name: node,
+      purpose: "WORK",
+      state: "SUCCEEDED",
+      wish: null,
+      moves_state: true,
+      wait_reason: null,
+      owner: null,
+      plan_hash: plan,
+      target,
+      callback_secret: `secret-${id}`,
+      generation: 0,
+      failure: null,
+      created_at: iso(t),
+      finished_at: null,
+    });
     return id;
   }
 
   function endRun(t: number, id: string, state = "SUCCEEDED", change: Values = {}): void {
     const run = final.runs.find((one) => one["id"] === id);
     Object.assign(run ?? {}, { state, finished_at: iso(t), ...change });
-    Object.assign(final.operations.find((one) => one["id"] === run?.["operation_id"]) ?? {}, { state, finished_at: iso(t) });
+    Object.assign(final.operations.find((one) => one["id"] === run?.["operation_id"]) ?? {}, {
+      state,
+      finished_at: iso(t),
+    });
   }
 
-  const pathOf = (runId: string, generation: number) => `/callback/${runId}.${createHmac("sha256", `secret-${runId}`).update(String(generation)).digest("base64url")}`;
-  const attemptOf = (runId: string, step: number) => final.attempts.find((one) => one["run_id"] === runId && one["step"] === step);
+  const pathOf = (runId: string, generation: number) =>
+    `/callback/${runId}.${createHmac("sha256", `secret-${runId}`).update(String(generation)).digest("base64url")}`;
+  const attemptOf = (runId: string, step: number) =>
+    final.attempts.find((one) => one["run_id"] === runId && one["step"] === step);
 
   function begin(t: number, runId: string, step: number, seconds = 600): void {
-    final.attempts.push({ run_id: runId, step, number: 1, state: "SUCCEEDED", entries: 0, label: step === WIPE ? "clean.wipe" : "clean.boot", failure: null, started_at: iso(t), deadline_at: iso(t + seconds * 1000), finished_at: null });
+    final.attempts.push({
+      run_id: runId,
+      step,
+      number: 1,
+      state: "SUCCEEDED",
+      entries: 0,
+      label: step === WIPE ? "clean.wipe" : "clean.boot",
+      failure: null,
+      started_at: iso(t),
+      deadline_at: iso(t + seconds * 1000),
+      finished_at: null,
+    });
   }
 
   /** An entry of a step; answers its path. */
-  function enter(t: number, left: number, how: Leave["how"], { driver: at }: At, runId: string, step: number, more: Partial<Enter> = {}, detail: string | null = null): string {
+  function enter(
+    t: number,
+    left: number,
+    how: Leave["how"],
+    { driver: at }: At,
+    runId: string,
+    step: number,
+    more: Partial<Enter> = {},
+    detail: string | null = null,
+  ): string {
     const run = final.runs.find(({ id }) => id === runId) ?? {};
     const attempt = attemptOf(runId, step) ?? {};
     if (more.part !== "abort") {
@@ -113,17 +275,52 @@ export function goodHistory(): Made {
     const path = pathOf(runId, Number(run["generation"]));
     const entry = `e${(last += 1)}`;
     driver.push({
-      t, k: "enter", entry, ...at, node: String(run["node_name"]), attemptKey: `${runId}:${step}:1`, phase: "clean", step: step === WIPE ? "wipe" : "boot", part: "run",
-      memo: false, callback: false, idempotent: step === WIPE, interruptible: "ALWAYS", deadline: String(attempt["deadline_at"]), timeoutSeconds: 600, path, ...more,
+      t,
+      k: "enter",
+      entry,
+      ...at,
+      node: String(run["node_name"]),
+      attemptKey: `${runId}:${step}:1`,
+      phase: "clean",
+      step: step === WIPE ? "wipe" : "boot",
+      part: "run",
+      memo: false,
+      callback: false,
+      idempotent: step === WIPE,
+      interruptible: "ALWAYS",
+      deadline: String(attempt["deadline_at"]),
+      timeoutSeconds: 600,
+      path,
+      ...more,
     });
     driver.push({ t: left, k: "leave", entry, how, detail });
     return path;
   }
 
-  const end = (t: number, runId: string, step: number, change: Values = {}) => Object.assign(attemptOf(runId, step) ?? {}, { finished_at: iso(t), ...change });
+  const end = (t: number, runId: string, step: number, change: Values = {}) =>
+    Object.assign(attemptOf(runId, step) ?? {}, { finished_at: iso(t), ...change });
 
-  function callBack(sent: number, kind: CallBack["kind"], node: string, runId: string, path: string, status: number | null): void {
-    callbacks.push({ t: sent + 10, k: "callback", id: `c${(last += 1)}`, replica: "r1", node, attemptKey: `${runId}:${BOOT}:1`, runId, kind, sent, path, status });
+  function callBack(
+    sent: number,
+    kind: CallBack["kind"],
+    node: string,
+    runId: string,
+    path: string,
+    status: number | null,
+  ): void {
+    callbacks.push({
+      t: sent + 10,
+      k: "callback",
+      id: `c${(last += 1)}`,
+      replica: "r1",
+      node,
+      attemptKey: `${runId}:${BOOT}:1`,
+      runId,
+      kind,
+      sent,
+      path,
+      status,
+    });
     if (status === 409 || kind === "forged") final.anomalies.push({ run_id: runId, kind: kind.toUpperCase() });
   }
 
@@ -153,7 +350,17 @@ export function goodHistory(): Made {
     const key = `key-${node}-${t}`;
     const runId = beginRun(t, node, { key, plan });
     move(t, node, "clean", "CLEANING", runId);
-    ask(t - 10, replica, "cleanNodes", [node], { nodes: { names: [node] } }, key, answered ? { operationId: `op-${node}-${t}`, replayed: false, refusals: [], results: [accepted(node, runId)] } : undefined);
+    ask(
+      t - 10,
+      replica,
+      "cleanNodes",
+      [node],
+      { nodes: { names: [node] } },
+      key,
+      answered
+        ? { operationId: `op-${node}-${t}`, replayed: false, refusals: [], results: [accepted(node, runId)] }
+        : undefined,
+    );
     return runId;
   }
 
@@ -161,10 +368,19 @@ export function goodHistory(): Made {
 
   const blow = (what: Nemesis["what"], target: string, from: number, to: number) => {
     const id = `b${(last += 1)}`;
-    nemesis.push({ t: from, k: "nemesis", id, what, target, phase: "begin", detail: null }, { t: to, k: "nemesis", id, what, target, phase: "end", detail: null });
+    nemesis.push(
+      { t: from, k: "nemesis", id, what, target, phase: "begin", detail: null },
+      { t: to, k: "nemesis", id, what, target, phase: "end", detail: null },
+    );
   };
   const phase = (t: number, what: Phase["what"]) => nemesis.push({ t, k: "phase", what, detail: null });
-  const process = (t: number, { replica: name, pid }: At, what: Replica["what"], code: number | null = null, signal: string | null = null) => replicas.push({ t, k: "replica", name, pid, what, code, signal, tookMs: null });
+  const process = (
+    t: number,
+    { replica: name, pid }: At,
+    what: Replica["what"],
+    code: number | null = null,
+    signal: string | null = null,
+  ) => replicas.push({ t, k: "replica", name, pid, what, code, signal, tookMs: null });
 
   // ---- the run
 
@@ -173,8 +389,16 @@ export function goodHistory(): Made {
     process(0, at, "started");
     process(500, at, "ready");
   }
-  const planned = (label: string, phaseOf: string, timeoutSeconds: number) => ({ interface: label.split(".")[0], name: label.split(".")[1], phase: phaseOf, kept: false, retries: 0, timeoutSeconds });
-  const store = (hash: string, ...steps: readonly Values[]) => void final.plans.push({ hash, steps, plan: { steps, bestEffort: false } });
+  const planned = (label: string, phaseOf: string, timeoutSeconds: number) => ({
+    interface: label.split(".")[0],
+    name: label.split(".")[1],
+    phase: phaseOf,
+    kept: false,
+    retries: 0,
+    timeoutSeconds,
+  });
+  const store = (hash: string, ...steps: readonly Values[]) =>
+    void final.plans.push({ hash, steps, plan: { steps, bestEffort: false } });
   store("p", planned("clean.wipe", "clean", 600), planned("clean.boot", "clean", 600));
   store("short", planned("clean.wipe", "clean", 10), planned("clean.boot", "clean", 10));
   store("v", planned("power.verify", "verify", 60));
@@ -182,10 +406,35 @@ export function goodHistory(): Made {
   for (const node of NODES) move(1_010, node, "register", "ENROLLED", null);
   for (const node of NODES) {
     const runId = beginRun(2_000, node, { kind: "MANAGE", plan: "v", key: `key-manage-${node}` });
-    ask(1_990, "r1", "manageNodes", [node], {}, `key-manage-${node}`, { operationId: `op-${node}-2000`, replayed: false, refusals: [], results: [accepted(node, runId)] });
+    ask(1_990, "r1", "manageNodes", [node], {}, `key-manage-${node}`, {
+      operationId: `op-${node}-2000`,
+      replayed: false,
+      refusals: [],
+      results: [accepted(node, runId)],
+    });
     move(2_005, node, "verify", "VERIFYING", runId);
-    final.attempts.push({ run_id: runId, step: 0, number: 1, state: "SUCCEEDED", entries: 1, label: "power.verify", failure: null, started_at: iso(2_010), deadline_at: iso(62_010), finished_at: iso(2_050) });
-    driver.push({ t: 2_020, k: "power", entry: null, ...R1.driver, node, what: "read", attemptKey: null, failure: null });
+    final.attempts.push({
+      run_id: runId,
+      step: 0,
+      number: 1,
+      state: "SUCCEEDED",
+      entries: 1,
+      label: "power.verify",
+      failure: null,
+      started_at: iso(2_010),
+      deadline_at: iso(62_010),
+      finished_at: iso(2_050),
+    });
+    driver.push({
+      t: 2_020,
+      k: "power",
+      entry: null,
+      ...R1.driver,
+      node,
+      what: "read",
+      attemptKey: null,
+      failure: null,
+    });
     move(2_050, node, "done", "MANAGEABLE", runId);
     endRun(2_050, runId);
   }
@@ -218,20 +467,44 @@ export function goodHistory(): Made {
   const given = clean(10_000, R2, "n3");
   begin(10_100, given, WIPE);
   enter(10_110, 10_180, "cut", R2, given, WIPE);
-  ask(10_150, "r1", "abort", ["n3"], { work: { names: ["n3"] } }, null, { operationId: "op-n3-10000", replayed: null, refusals: [], results: [accepted("n3", given, "NOW")], after: 20 });
+  ask(10_150, "r1", "abort", ["n3"], { work: { names: ["n3"] } }, null, {
+    operationId: "op-n3-10000",
+    replayed: null,
+    refusals: [],
+    results: [accepted("n3", given, "NOW")],
+    after: 20,
+  });
   enter(10_190, 10_200, "done", R2, given, WIPE, { part: "abort" });
-  driver.push({ t: 10_210, k: "power", entry: null, ...R2.driver, node: "n3", what: "set OFF", attemptKey: null, failure: null });
+  driver.push({
+    t: 10_210,
+    k: "power",
+    entry: null,
+    ...R2.driver,
+    node: "n3",
+    what: "set OFF",
+    attemptKey: null,
+    failure: null,
+  });
   end(10_250, given, WIPE, { state: "ABORTED" });
   move(10_250, "n3", "abort", "CLEAN_FAILED", given);
   endRun(10_250, given, "ABORTED", { wish: "ABORT" });
-  ask(10_400, "r1", "abort", ["n3"], { work: { names: ["n3"] } }, null, { operationId: null, replayed: null, refusals: [], results: [refused("n3", "NOTHING_RUNNING")] });
+  ask(10_400, "r1", "abort", ["n3"], { work: { names: ["n3"] } }, null, {
+    operationId: null,
+    replayed: null,
+    refusals: [],
+    results: [refused("n3", "NOTHING_RUNNING")],
+  });
 
   // The fourth's driver hangs until its deadline, under a clock that lies.
   blow("clock", "r1", 19_000, 40_000);
   const hung = clean(20_000, R1_AGAIN, "n4", { plan: "short" });
   begin(20_100, hung, WIPE, 10);
   enter(20_110, 20_200, "hang", R1_AGAIN, hung, WIPE);
-  const timeOut = { code: "TIMEOUT", message: "Node n4: clean.wipe failed: clean.wipe did not end within 10 s.", step: "clean.wipe" };
+  const timeOut = {
+    code: "TIMEOUT",
+    message: "Node n4: clean.wipe failed: clean.wipe did not end within 10 s.",
+    step: "clean.wipe",
+  };
   end(30_105, hung, WIPE, { state: "FAILED", failure: timeOut });
   move(30_105, "n4", "fail", "CLEAN_FAILED", hung);
   endRun(30_105, hung, "FAILED", { failure: timeOut });
@@ -241,8 +514,18 @@ export function goodHistory(): Made {
   const thrown = clean(42_000, R2, "n5");
   begin(42_100, thrown, WIPE);
   enter(42_110, 42_200, "throw", R2, thrown, WIPE);
-  ask(42_120, "r1", "cleanNodes", ["n5"], {}, "key-busy", { operationId: null, replayed: false, refusals: [], results: [refused("n5", "BUSY")], after: 20 });
-  const fault = { code: "BACKEND_FAILED", message: "Node n5: clean.wipe failed: The driver is possessed.", step: "clean.wipe" };
+  ask(42_120, "r1", "cleanNodes", ["n5"], {}, "key-busy", {
+    operationId: null,
+    replayed: false,
+    refusals: [],
+    results: [refused("n5", "BUSY")],
+    after: 20,
+  });
+  const fault = {
+    code: "BACKEND_FAILED",
+    message: "Node n5: clean.wipe failed: The driver is possessed.",
+    step: "clean.wipe",
+  };
   end(42_210, thrown, WIPE, { state: "FAILED", failure: fault });
   move(42_210, "n5", "fail", "CLEAN_FAILED", thrown);
   endRun(42_210, thrown, "FAILED", { failure: fault });
@@ -257,7 +540,8 @@ export function goodHistory(): Made {
   enter(57_010, 57_100, "done", R1_AGAIN, frozen, WIPE);
   end(57_110, frozen, WIPE);
   boot(57_000, R1_AGAIN, "n6", frozen);
-  if (!driver.some((one) => one.k === "leave" && one.entry === stale && one.how === "done")) throw new Error("The stale owner has no entry.");
+  if (!driver.some((one) => one.k === "leave" && one.entry === stale && one.how === "done"))
+    throw new Error("The stale owner has no entry.");
 
   // The database is away while a result waits to be stored.
   const held = clean(69_900, R1_AGAIN, "n1");
@@ -277,28 +561,58 @@ export function goodHistory(): Made {
   const repeated = clean(96_000, R1_AGAIN, "n3", { answered: false });
   wipe(96_000, R1_AGAIN, repeated);
   boot(96_000, R1_AGAIN, "n3", repeated);
-  ask(97_000, "r2", "cleanNodes", ["n3"], { nodes: { names: ["n3"] } }, "key-n3-96000", { operationId: "op-n3-96000", replayed: true, refusals: [], results: [accepted("n3", repeated)] });
+  ask(97_000, "r2", "cleanNodes", ["n3"], { nodes: { names: ["n3"] } }, "key-n3-96000", {
+    operationId: "op-n3-96000",
+    replayed: true,
+    refusals: [],
+    results: [accepted("n3", repeated)],
+  });
   ask(98_000, "r1", "cleanNodes", ["n4"], { nodes: { names: ["n4"] } }, "key-nothing");
-  ask(98_500, "r1", "cleanNodes", ["n3", "n4"], { nodes: { names: ["n3", "n4"] } }, "key-n3-96000", { operationId: null, replayed: false, refusals: [{ code: "IDEMPOTENCY_MISMATCH", message: "No." }], results: [] });
+  ask(98_500, "r1", "cleanNodes", ["n3", "n4"], { nodes: { names: ["n3", "n4"] } }, "key-n3-96000", {
+    operationId: null,
+    replayed: false,
+    refusals: [{ code: "IDEMPOTENCY_MISMATCH", message: "No." }],
+    results: [],
+  });
 
   // The fifth is stopped between two steps.
   const stopped = clean(100_000, R1_AGAIN, "n5");
   wipe(100_000, R1_AGAIN, stopped);
-  ask(100_150, "r1", "stop", ["n5"], { work: { names: ["n5"] } }, null, { operationId: "op-n5-100000", replayed: null, refusals: [], results: [accepted("n5", stopped)] });
+  ask(100_150, "r1", "stop", ["n5"], { work: { names: ["n5"] } }, null, {
+    operationId: "op-n5-100000",
+    replayed: null,
+    refusals: [],
+    results: [accepted("n5", stopped)],
+  });
   move(100_210, "n5", "stop", "STOPPED", stopped);
   endRun(100_210, stopped, "STOPPED", { wish: "STOP" });
 
   // Two change the cluster's settings at about the same time; who was second nobody knows.
-  const edit = (t: number, ntp: string, after: number) => ask(t, "r1", "updateCluster", [], { cluster: { name: "berlin" }, variables: { ntp } }, null, { operationId: null, replayed: null, refusals: [], results: [], after });
+  const edit = (t: number, ntp: string, after: number) =>
+    ask(t, "r1", "updateCluster", [], { cluster: { name: "berlin" }, variables: { ntp } }, null, {
+      operationId: null,
+      replayed: null,
+      refusals: [],
+      results: [],
+      after,
+    });
   edit(89_000, "first", 200);
   edit(89_100, "second", 300);
   final.clusters.push({ name: "berlin", variables: { ntp: "first" } });
 
   blow("stall", "watchers", 90_000, 110_000);
-  for (let t = 1_000; t < OVER; t += 5_000) for (const at of t < 6_000 ? [R1, R2] : t < 112_000 ? [R1_AGAIN, R2] : [R1_AGAIN]) replicas.push({ t, k: "sample", what: "memory", replica: at.replica, pid: at.pid, value: 150 * 2 ** 20 + t });
+  for (let t = 1_000; t < OVER; t += 5_000)
+    for (const at of t < 6_000 ? [R1, R2] : t < 112_000 ? [R1_AGAIN, R2] : [R1_AGAIN])
+      replicas.push({ t, k: "sample", what: "memory", replica: at.replica, pid: at.pid, value: 150 * 2 ** 20 + t });
 
   // The second replica is told to go, with a request in its hands.
-  ask(110_900, "r2", "setMaintenance", ["n1"], { reason: null }, null, { operationId: null, replayed: null, refusals: [], results: [], after: 1_300 });
+  ask(110_900, "r2", "setMaintenance", ["n1"], { reason: null }, null, {
+    operationId: null,
+    replayed: null,
+    refusals: [],
+    results: [],
+    after: 1_300,
+  });
   blow("term", "r2", 112_000, 113_500);
   process(112_000, R2, "told");
   process(113_500, R2, "ended", 0);
@@ -310,7 +624,11 @@ export function goodHistory(): Made {
   for (const [index, row] of final.transitions.entries()) row["position"] = index + 1;
   for (const { id } of final.runs) final.step_log.push({ run_id: id, lines: 3, first: 1, last: 3 });
   final.feed_position.push({ id: true, position: String(final.transitions.length) });
-  final.lifecycle_edges.push(...[...EDGES].map((edge) => edge.split(" ")).map(([from_state, event, to_state]) => ({ from_state, event, to_state })));
+  final.lifecycle_edges.push(
+    ...[...EDGES]
+      .map((edge) => edge.split(" "))
+      .map(([from_state, event, to_state]) => ({ from_state, event, to_state })),
+  );
   made.streams.push(...streamsOf(final.transitions));
   for (const list of [requests, driver, nemesis, replicas] as { t: number }[][]) list.sort((a, b) => a.t - b.t);
   return made;
@@ -319,32 +637,70 @@ export function goodHistory(): Made {
 /** What two subscribers are told: one of everything, one of the nodes of group `a`. Both are cut off by the kill and go on at the other replica. */
 function streamsOf(log: readonly Values[]): (Open | Item | Mark | End)[] {
   const told: (Open | Item | Mark | End)[] = [];
-  for (const [client, transport, takes] of [["all", "ws", () => true], ["some", "sse", (row: Values) => row["node_name"] === "n2"]] as const) {
+  for (const [client, transport, takes] of [
+    ["all", "ws", () => true],
+    ["some", "sse", (row: Values) => row["node_name"] === "n2"],
+  ] as const) {
     const filter = client === "some" ? { labels: [{ key: "group", value: "a" }] } : null;
     let position = 0;
     let at = 0;
     let quietSince = 0;
-    for (const [index, { replica, from, to }] of [{ replica: "r1", from: 600, to: 6_152 }, { replica: "r2", from: 6_400, to: 44_000 }, { replica: "r1", from: 44_100, to: OVER - 500 }].entries()) {
+    for (const [index, { replica, from, to }] of [
+      { replica: "r1", from: 600, to: 6_152 },
+      { replica: "r2", from: 6_400, to: 44_000 },
+      { replica: "r1", from: 44_100, to: OVER - 500 },
+    ].entries()) {
       const stream = `${client}-${index + 1}`;
-      told.push({ t: from, k: "open", stream, client, replica, transport, after: String(position), afterPosition: position, filter, stalls: false });
+      told.push({
+        t: from,
+        k: "open",
+        stream,
+        client,
+        replica,
+        transport,
+        after: String(position),
+        afterPosition: position,
+        filter,
+        stalls: false,
+      });
       // Says again where it is: the same position as the last item's.
       told.push({ t: from + 5, k: "mark", stream, position, caughtUp: true });
       quietSince = from + 5;
       for (; at <= log.length; at += 1) {
         const row = log[at];
         const t = row ? Date.parse(String(row["at"])) - WALL_MS + 5 : Infinity;
-        for (; Math.min(t, to) - quietSince > 10_000; quietSince += 10_000) told.push({ t: quietSince + 10_000, k: "mark", stream, position: at, caughtUp: true });
+        for (; Math.min(t, to) - quietSince > 10_000; quietSince += 10_000)
+          told.push({ t: quietSince + 10_000, k: "mark", stream, position: at, caughtUp: true });
         if (!row || t >= to) break;
         if (!takes(row)) continue;
         position = at + 1;
         quietSince = t;
         told.push({
-          t, k: "item", stream, position, nodeId: String(row["node_id"]), nodeName: String(row["node_name"]), sequence: Number(row["sequence"]), from: row["from_state"] as string | null, to: row["to_state"] as string | null,
-          event: String(row["event"]), ...(transport === "ws" && { operationId: row["operation_id"] as string | null, runId: row["run_id"] as string | null }), step: null, actor: "c", reason: null, at: String(row["at"]),
+          t,
+          k: "item",
+          stream,
+          position,
+          nodeId: String(row["node_id"]),
+          nodeName: String(row["node_name"]),
+          sequence: Number(row["sequence"]),
+          from: row["from_state"] as string | null,
+          to: row["to_state"] as string | null,
+          event: String(row["event"]),
+          ...(transport === "ws" && {
+            operationId: row["operation_id"] as string | null,
+            runId: row["run_id"] as string | null,
+          }),
+          step: null,
+          actor: "c",
+          reason: null,
+          at: String(row["at"]),
         });
       }
       position = Math.max(position, at);
-      told.push({ t: to, k: "mark", stream, position, caughtUp: true }, { t: to, k: "end", stream, code: index === 0 ? "LOST" : "LEFT", detail: null });
+      told.push(
+        { t: to, k: "mark", stream, position, caughtUp: true },
+        { t: to, k: "end", stream, code: index === 0 ? "LOST" : "LEFT", detail: null },
+      );
     }
   }
   return told;
@@ -353,9 +709,14 @@ function streamsOf(log: readonly Values[]): (Open | Item | Mark | End)[] {
 /** Writes the folder; answers where. */
 export function writeHistory(made: Made): string {
   const folder = mkdtempSync(join(tmpdir(), "chaos-checker-"));
-  const write = (file: keyof Files, records: readonly unknown[]) => writeFileSync(join(folder, `${file}.jsonl`), records.map((one) => `${JSON.stringify(one)}\n`).join(""));
+  const write = (file: keyof Files, records: readonly unknown[]) =>
+    writeFileSync(join(folder, `${file}.jsonl`), records.map((one) => `${JSON.stringify(one)}\n`).join(""));
   writeFileSync(join(folder, "run.json"), JSON.stringify(made.run));
-  for (const file of ["requests", "streams", "driver", "callbacks", "nemesis", "replicas"] as const) write(file, made[file]);
-  write("final", Object.entries(made.final).flatMap(([table, rows]) => rows.map((row) => ({ k: "row", table, row }))));
+  for (const file of ["requests", "streams", "driver", "callbacks", "nemesis", "replicas"] as const)
+    write(file, made[file]);
+  write(
+    "final",
+    Object.entries(made.final).flatMap(([table, rows]) => rows.map((row) => ({ k: "row", table, row }))),
+  );
   return folder;
 }

@@ -15,7 +15,13 @@ import { clock, record } from "./records.ts";
 import type { CallBack, Enter, Leave } from "./records.ts";
 
 export type MachinesCommand =
-  | { readonly do: "start"; readonly seed: number; readonly folder: string; readonly socket: string; readonly urls: Readonly<Record<string, string>> }
+  | {
+      readonly do: "start";
+      readonly seed: number;
+      readonly folder: string;
+      readonly socket: string;
+      readonly urls: Readonly<Record<string, string>>;
+    }
   /** From now on these nodes' drivers misbehave at every third entry; none: no driver does. */
   | { readonly do: "possess"; readonly nodes: readonly string[]; readonly how: Misbehaviour };
 
@@ -24,7 +30,10 @@ export type Misbehaviour = "throw" | "junk" | "hang" | "block" | "exit";
 
 /** What the driver says. `id` is its own number for the call. */
 type Said = { readonly id: number; readonly replica: string; readonly pid: number; readonly parent: number } & (
-  | (Omit<Enter, "t" | "k" | "entry" | "callback" | "replica" | "pid" | "parent"> & { readonly say: "enter"; readonly called: boolean })
+  | (Omit<Enter, "t" | "k" | "entry" | "callback" | "replica" | "pid" | "parent"> & {
+      readonly say: "enter";
+      readonly called: boolean;
+    })
   | { readonly say: "power"; readonly node: string; readonly what: string; readonly attemptKey: string | null }
   | { readonly say: "cut" }
 );
@@ -57,24 +66,70 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
   let entries = 0;
 
   /** Chance that depends on the seed and these words alone. */
-  const fate = (...words: readonly unknown[]): Chance => chance(createHash("sha256").update(JSON.stringify([seed, ...words])).digest().readUInt32LE());
+  const fate = (...words: readonly unknown[]): Chance =>
+    chance(
+      createHash("sha256")
+        .update(JSON.stringify([seed, ...words]))
+        .digest()
+        .readUInt32LE(),
+    );
 
   function serve(socket: Socket): void {
     /** Entries that were not answered yet, by the driver's number. */
     const inside = new Map<number, { readonly entry: string; readonly timer: NodeJS.Timeout }>();
-    const leave = (entry: string, how: Leave["how"], detail: string | null) => calls.write({ t: clock(), k: "leave", entry, how, detail });
-    const answer = (id: number, order: object) => void (socket.writable && socket.write(`${JSON.stringify({ id, ...order })}\n`));
+    const leave = (entry: string, how: Leave["how"], detail: string | null) =>
+      calls.write({ t: clock(), k: "leave", entry, how, detail });
+    const answer = (id: number, order: object) =>
+      void (socket.writable && socket.write(`${JSON.stringify({ id, ...order })}\n`));
 
     function enter(said: Entered): void {
       entries += 1;
       const entry = `e${entries}`;
-      const { replica, pid, parent, node, attemptKey, phase, step, part, memo, called, idempotent, interruptible, deadline, timeoutSeconds, path } = said;
-      calls.write({ t: clock(), k: "enter", entry, replica, pid, parent, node, attemptKey, phase, step, part, memo, callback: called, idempotent, interruptible, deadline, timeoutSeconds, path });
+      const {
+        replica,
+        pid,
+        parent,
+        node,
+        attemptKey,
+        phase,
+        step,
+        part,
+        memo,
+        called,
+        idempotent,
+        interruptible,
+        deadline,
+        timeoutSeconds,
+        path,
+      } = said;
+      calls.write({
+        t: clock(),
+        k: "enter",
+        entry,
+        replica,
+        pid,
+        parent,
+        node,
+        attemptKey,
+        phase,
+        step,
+        part,
+        memo,
+        callback: called,
+        idempotent,
+        interruptible,
+        deadline,
+        timeoutSeconds,
+        path,
+      });
       const runId = attemptKey.split(":")[0] ?? "";
       const known = paths.get(runId) ?? [];
       paths.set(runId, [...known, path].slice(-PATHS_MAX));
       const { after, order } = decide(said, fate);
-      if (order.kind === "wait" && order.callback) void callBack({ entry, node, attemptKey, runId, path, earlier: known }, after).catch((error: unknown) => console.error("a machine could not call back:", error));
+      if (order.kind === "wait" && order.callback)
+        void callBack({ entry, node, attemptKey, runId, path, earlier: known }, after).catch((error: unknown) =>
+          console.error("a machine could not call back:", error),
+        );
       const timer = setTimeout(() => {
         inside.delete(said.id);
         const [how, detail] = told(order);
@@ -88,9 +143,19 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
       const luck = fate(node, what, Math.floor(clock() / 1_000));
       const failure = luck.often(0.01) ? `The BMC of ${node} is busy.` : null;
       calls.write({ t: clock(), k: "power", entry: null, replica, pid, parent, node, what, attemptKey, failure });
-      if (!failure && what.startsWith("set ")) powers.set(node, what === "set ON" || what === "set REBOOT" ? "ON" : "OFF");
+      if (!failure && what.startsWith("set "))
+        powers.set(node, what === "set ON" || what === "set REBOOT" ? "ON" : "OFF");
       const state = powers.get(node) ?? "OFF";
-      const after = what === "read" ? luck.weighed([[8, 0], [1, luck.whole(50, 300)]]) : luck.weighed([[6, luck.whole(5, 50)], [1, luck.whole(300, 1_500)]]);
+      const after =
+        what === "read"
+          ? luck.weighed([
+              [8, 0],
+              [1, luck.whole(50, 300)],
+            ])
+          : luck.weighed([
+              [6, luck.whole(5, 50)],
+              [1, luck.whole(300, 1_500)],
+            ]);
       setTimeout(() => answer(id, failure ? { failure } : { state }), after);
     }
 
@@ -137,12 +202,17 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
   async function callBack(waiting: Waiting, orderAfter: number): Promise<void> {
     const luck = fate("call-back", waiting.attemptKey, waiting.entry);
     const { path, runId, earlier } = waiting;
-    const when = luck.weighed([[15, "early"], [5, "never"], [80, "in time"]] as const);
+    const when = luck.weighed([
+      [15, "early"],
+      [5, "never"],
+      [80, "in time"],
+    ] as const);
     if (luck.often(0.05)) await send(waiting, "forged", `${path.slice(0, -6)}AAAAAA`, luck);
     if (luck.often(0.03)) await send(waiting, "forged", `/callback/${randomUUID()}.${path.split(".")[1] ?? ""}`, luck);
     if (when === "never") return;
     await delay(when === "early" ? orderAfter / 2 : orderAfter + luck.whole(20, 3_000));
-    for (const until = clock() + CALL_BACK_MS; clock() < until; await delay(300)) if ((await send(waiting, "good", path, luck)) !== null) break;
+    for (const until = clock() + CALL_BACK_MS; clock() < until; await delay(300))
+      if ((await send(waiting, "good", path, luck)) !== null) break;
     if (luck.often(0.25)) {
       await delay(luck.whole(0, 800));
       await send(waiting, "duplicate", path, luck);
@@ -151,18 +221,40 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
     if (old.length > 0 && luck.often(0.3)) await send({ ...waiting, runId }, "late", luck.one(old), luck);
   }
 
-  async function send({ entry, node, attemptKey, runId }: Waiting, kind: CallBack["kind"], path: string, luck: Chance): Promise<number | null> {
+  async function send(
+    { entry, node, attemptKey, runId }: Waiting,
+    kind: CallBack["kind"],
+    path: string,
+    luck: Chance,
+  ): Promise<number | null> {
     const replica = luck.one(replicas);
     const sent = clock();
     let status: number | null = null;
     try {
-      const response = await fetch(`${command.urls[replica]}${path}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ entry }), signal: AbortSignal.timeout(ANSWER_MS) });
+      const response = await fetch(`${command.urls[replica]}${path}`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ entry }),
+        signal: AbortSignal.timeout(ANSWER_MS),
+      });
       await response.arrayBuffer();
       ({ status } = response);
     } catch {
       // No answer: the record says so.
     }
-    callBacks.write({ t: clock(), k: "callback", id: `c${randomUUID()}`, replica, node, attemptKey, runId, kind, sent, path, status });
+    callBacks.write({
+      t: clock(),
+      k: "callback",
+      id: `c${randomUUID()}`,
+      replica,
+      node,
+      attemptKey,
+      runId,
+      kind,
+      sent,
+      path,
+      status,
+    });
     return status;
   }
 
@@ -175,10 +267,17 @@ async function start(command: Extract<MachinesCommand, { do: "start" }>): Promis
 }
 
 /** What comes of an entry, and after how many milliseconds. */
-function decide(said: Entered, fate: (...words: readonly unknown[]) => Chance): { readonly after: number; readonly order: Order } {
+function decide(
+  said: Entered,
+  fate: (...words: readonly unknown[]) => Chance,
+): { readonly after: number; readonly order: Order } {
   const { node, attemptKey, phase, step, part, memo, called } = said;
   const luck = fate(node, attemptKey, phase, step, part, memo, called);
-  const after = luck.weighed([[4, 0], [5, luck.whole(50, 500)], [1, luck.whole(500, 2_000)]]);
+  const after = luck.weighed([
+    [4, 0],
+    [5, luck.whole(50, 500)],
+    [1, luck.whole(500, 2_000)],
+  ]);
   if (part === "abort") return { after: Math.min(after, 300), order: { kind: "done" } };
   if (possessed.nodes.has(node) && luck.often(1 / 3)) return { after, order: misbehave(possessed.how, luck) };
   if (step === "burn_in" && luck.often(0.2)) return { after, order: { kind: "hang" } };
@@ -193,9 +292,11 @@ function decide(said: Entered, fate: (...words: readonly unknown[]) => Chance): 
   if (fault) return { after, order: fault };
   if (!memo && part === "run") {
     if (step === "boot") return { after, order: { kind: "wait", seconds: luck.whole(4, 12), callback: true } };
-    if (step === "settle" || step === "drain" || (step === "erase_disks" && luck.often(0.5))) return { after, order: { kind: "wait", seconds: luck.whole(1, 25) / 10, callback: false } };
+    if (step === "settle" || step === "drain" || (step === "erase_disks" && luck.often(0.5)))
+      return { after, order: { kind: "wait", seconds: luck.whole(1, 25) / 10, callback: false } };
   }
-  if (part === "verify" && !memo && luck.often(0.3)) return { after, order: { kind: "wait", seconds: 0.5, callback: false } };
+  if (part === "verify" && !memo && luck.often(0.3))
+    return { after, order: { kind: "wait", seconds: 0.5, callback: false } };
   const powers = step === "boot" ? "ON" : step === "remove" ? "OFF" : undefined;
   return { after, order: { kind: "done", ...(powers && { powers }) } };
 }

@@ -68,7 +68,11 @@ export async function storm(options: StormOptions): Promise<StormCount> {
   const has = (what: Nemesis["what"]) => nemeses.includes(what);
 
   /** Writes down the beginning; what it answers writes down the end. */
-  function begin(what: Nemesis["what"], target: string, detail: string | null = null): (detail?: string | null) => void {
+  function begin(
+    what: Nemesis["what"],
+    target: string,
+    detail: string | null = null,
+  ): (detail?: string | null) => void {
     const id = `n${(last += 1)}`;
     recorder.write({ t: clock(), k: "nemesis", id, what, target, phase: "begin", detail });
     return (more = null) => recorder.write({ t: clock(), k: "nemesis", id, what, target, phase: "end", detail: more });
@@ -83,7 +87,10 @@ export async function storm(options: StormOptions): Promise<StormCount> {
   }
 
   async function freeze(one: Replica): Promise<void> {
-    const ms = luck.weighed([[4, luck.whole(1_000, 4_000)], [2, luck.whole(8_000, 20_000)]]);
+    const ms = luck.weighed([
+      [4, luck.whole(1_000, 4_000)],
+      [2, luck.whole(8_000, 20_000)],
+    ]);
     const pid = one.pid();
     if (!one.freeze()) return;
     count.freezes += 1;
@@ -109,7 +116,8 @@ export async function storm(options: StormOptions): Promise<StormCount> {
       if (isOver()) return;
       if (has("freeze") && luck.often(0.15)) alongside(freeze, victims().filter(isAwake));
       if (has("term") && luck.often(0.06)) alongside(terminate, replicas.filter(isAwake));
-      if (has("kill")) for (const one of luck.often(0.02) && replicas.every(isAwake) ? replicas : condemned()) kill(one);
+      if (has("kill"))
+        for (const one of luck.often(0.02) && replicas.every(isAwake) ? replicas : condemned()) kill(one);
     }
   }
 
@@ -144,7 +152,14 @@ export async function storm(options: StormOptions): Promise<StormCount> {
     const longOne = milliseconds > 5 * LONG_OUTAGE_MS ? Math.floor(options.databaseRestarts / 2) : -1;
     for (let number = 0; number < options.databaseRestarts && !isOver(); number += 1) {
       await rest(began + every * (number + 0.2 + 0.6 * luck.next()) - clock());
-      const away = number === longOne ? LONG_OUTAGE_MS : luck.weighed([[6, 0], [2, luck.whole(500, 3_000)], [1, luck.whole(3_000, 8_000)]]);
+      const away =
+        number === longOne
+          ? LONG_OUTAGE_MS
+          : luck.weighed([
+              [6, 0],
+              [2, luck.whole(500, 3_000)],
+              [1, luck.whole(3_000, 8_000)],
+            ]);
       await alone(async () => {
         const done = begin("postgres-restart", "postgres", `away for ${away} ms`);
         await database.stop();
@@ -172,7 +187,9 @@ export async function storm(options: StormOptions): Promise<StormCount> {
     async backends() {
       const some = luck.whole(1, 12);
       const done = begin("backends", "postgres", `${some} of them`);
-      await database.sql`select pg_terminate_backend(pid) from (select pid from pg_stat_activity where application_name = 'ostler' and pid <> pg_backend_pid() order by random() limit ${some}) as victims`.catch(() => {});
+      await database.sql`select pg_terminate_backend(pid) from (select pid from pg_stat_activity where application_name = 'ostler' and pid <> pg_backend_pid() order by random() limit ${some}) as victims`.catch(
+        () => {},
+      );
       done();
     },
     drop: onSomeWay(async (way, target) => {
@@ -231,14 +248,29 @@ export async function storm(options: StormOptions): Promise<StormCount> {
   };
   /** Pause between two of a kind, in milliseconds. */
   const EVERY: Readonly<Partial<Record<Nemesis["what"], readonly [number, number]>>> = {
-    backends: [4_000, 15_000], drop: [4_000, 20_000], delay: [8_000, 30_000], "half-open": [10_000, 40_000],
-    clock: [5_000, 20_000], "disk-full": [60_000, 400_000], stall: [5_000, 30_000], driver: [2_000, 15_000],
+    backends: [4_000, 15_000],
+    drop: [4_000, 20_000],
+    delay: [8_000, 30_000],
+    "half-open": [10_000, 40_000],
+    clock: [5_000, 20_000],
+    "disk-full": [60_000, 400_000],
+    stall: [5_000, 30_000],
+    driver: [2_000, 15_000],
   };
 
   /** Does it to a way that nothing is done to, if there is one. */
   function onSomeWay(deed: (way: Proxy, target: string) => Promise<void>): Deed {
     return async () => {
-      const ways = replicas.flatMap(({ name, database: up, clients }) => [[up, `${name}/database`], [up, `${name}/database`], [clients, `${name}/clients`]] as const).filter(([way]) => !bad.has(way));
+      const ways = replicas
+        .flatMap(
+          ({ name, database: up, clients }) =>
+            [
+              [up, `${name}/database`],
+              [up, `${name}/database`],
+              [clients, `${name}/clients`],
+            ] as const,
+        )
+        .filter(([way]) => !bad.has(way));
       if (ways.length === 0) return;
       const [way, target] = luck.one(ways);
       await deed(way, target);
@@ -269,7 +301,9 @@ export async function storm(options: StormOptions): Promise<StormCount> {
     changeBreather(),
     harmDatabase(),
     watchDatabase(),
-    ...Object.entries(deeds).filter(([what]) => has(what as Nemesis["what"])).map(([what, deed]) => again(what as Nemesis["what"], deed)),
+    ...Object.entries(deeds)
+      .filter(([what]) => has(what as Nemesis["what"]))
+      .map(([what, deed]) => again(what as Nemesis["what"], deed)),
   ]);
   await Promise.all(underWay);
   return count;

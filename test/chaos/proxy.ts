@@ -44,7 +44,9 @@ export async function startProxy(port: number, serverPort: number): Promise<Prox
     });
     far.on("close", () => near.destroy());
   });
-  await new Promise<void>((listening, refuse) => void server.once("error", refuse).listen(port, "127.0.0.1", listening));
+  await new Promise<void>(
+    (listening, refuse) => void server.once("error", refuse).listen(port, "127.0.0.1", listening),
+  );
   const cut = () => {
     const open = [...pairs];
     for (const [near, { far }] of open) {
@@ -97,7 +99,10 @@ function lane(direction: "up" | "down", from: Socket, to: Socket): Lane {
     isFull = false;
     flow();
   });
-  from.on("data", add).on("end", () => add(null)).on("close", () => clearTimeout(timer));
+  from
+    .on("data", add)
+    .on("end", () => add(null))
+    .on("close", () => clearTimeout(timer));
   return {
     apply(next) {
       weather = next;

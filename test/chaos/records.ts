@@ -90,7 +90,10 @@ export interface Open extends Told {
   /** Position of the item or bookmark that the cursor came with. */
   readonly afterPosition: number | null;
   /** As it was sent; null: everything. */
-  readonly filter: { readonly ids?: readonly string[]; readonly labels?: readonly { readonly key: string; readonly value: string }[] } | null;
+  readonly filter: {
+    readonly ids?: readonly string[];
+    readonly labels?: readonly { readonly key: string; readonly value: string }[];
+  } | null;
   /** Whether this reader takes its time on purpose; then nothing can be said of how often it is told something. */
   readonly stalls: boolean;
 }
@@ -212,7 +215,20 @@ export interface CallBack extends Told {
  * To a wire: `drop` (connections are cut), `delay`, `half-open` (nothing comes through and nothing is closed), its target being
  * `<replica>/database` or `<replica>/clients`. To a client: `stall` (a reader stops reading). To a node: `driver` (misbehaviour was ordered).
  */
-export const NEMESES = ["kill", "freeze", "term", "clock", "postgres-restart", "backends", "disk-full", "drop", "delay", "half-open", "stall", "driver"] as const;
+export const NEMESES = [
+  "kill",
+  "freeze",
+  "term",
+  "clock",
+  "postgres-restart",
+  "backends",
+  "disk-full",
+  "drop",
+  "delay",
+  "half-open",
+  "stall",
+  "driver",
+] as const;
 
 /** Something was done to the service, or undone. `begin` is written before, `end` after. What is over in a moment has both. */
 export interface Nemesis extends Told {

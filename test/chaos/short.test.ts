@@ -26,14 +26,37 @@ test(
   async () => {
     const folder = mkdtempSync(join(tmpdir(), "ostler-chaos-short-"));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }));
-    const child = spawn(process.execPath, [CHAOS, "--seed", String(SEED), "--minutes", "2", "--nodes", "150", "--streams", "10", "--keep", "--folder", folder], { stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(
+      process.execPath,
+      [
+        CHAOS,
+        "--seed",
+        String(SEED),
+        "--minutes",
+        "2",
+        "--nodes",
+        "150",
+        "--streams",
+        "10",
+        "--keep",
+        "--folder",
+        folder,
+      ],
+      { stdio: ["ignore", "pipe", "pipe"] },
+    );
     onTestFinished(() => void child.kill("SIGTERM"));
     const [said, complained] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "exit")]);
     console.log(said);
-    const { verdicts } = JSON.parse(readFileSync(join(folder, "verdicts.json"), "utf8")) as { readonly verdicts: readonly { readonly id: string; readonly verdict: string }[] };
+    const { verdicts } = JSON.parse(readFileSync(join(folder, "verdicts.json"), "utf8")) as {
+      readonly verdicts: readonly { readonly id: string; readonly verdict: string }[];
+    };
     expect(verdicts.length).toBeGreaterThan(15);
-    const broken = verdicts.filter(({ id, verdict }) => verdict === "VIOLATED" && !IN_SECONDS.includes(id)).map(({ id }) => id);
-    const untried = verdicts.filter(({ id, verdict }) => verdict === "NOT EXERCISED" && ALWAYS.includes(id)).map(({ id }) => id);
+    const broken = verdicts
+      .filter(({ id, verdict }) => verdict === "VIOLATED" && !IN_SECONDS.includes(id))
+      .map(({ id }) => id);
+    const untried = verdicts
+      .filter(({ id, verdict }) => verdict === "NOT EXERCISED" && ALWAYS.includes(id))
+      .map(({ id }) => id);
     expect({ broken, untried, complained }, said).toEqual({ broken: [], untried: [], complained: "" });
   },
   MOST_MS,

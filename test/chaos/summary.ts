@@ -17,7 +17,8 @@ export interface TakeOver {
  */
 export async function takeOver(folder: string): Promise<TakeOver> {
   const killedAt = new Map<number, number>();
-  for await (const one of readRecords(folder, "replicas")) if (one.k === "replica" && one.what === "killed") killedAt.set(one.pid, one.t);
+  for await (const one of readRecords(folder, "replicas"))
+    if (one.k === "replica" && one.what === "killed") killedAt.set(one.pid, one.t);
   const inside = new Map<string, Enter>();
   /** Attempts whose replica was killed while it was inside, when, and its processes. */
   const orphans = new Map<string, { readonly at: number; readonly pids: readonly number[] }>();
@@ -35,15 +36,23 @@ export async function takeOver(folder: string): Promise<TakeOver> {
       inside.delete(one.entry);
       // The driver runs in the replica's process, or in one that it has started.
       const at = left && (killedAt.get(left.parent) ?? killedAt.get(left.pid));
-      if (left && at !== undefined && one.how === "lost" && one.t >= at) orphans.set(left.attemptKey, { at, pids: [left.pid, left.parent] });
+      if (left && at !== undefined && one.how === "lost" && one.t >= at)
+        orphans.set(left.attemptKey, { at, pids: [left.pid, left.parent] });
     }
   }
   const sorted = took.toSorted((one, other) => one.ms - other.ms);
-  return { count: sorted.length, p50Ms: Math.round(sorted[Math.floor(sorted.length / 2)]?.ms ?? 0), maxMs: Math.round(sorted.at(-1)?.ms ?? 0), slowest: sorted.at(-1)?.attemptKey ?? null };
+  return {
+    count: sorted.length,
+    p50Ms: Math.round(sorted[Math.floor(sorted.length / 2)]?.ms ?? 0),
+    maxMs: Math.round(sorted.at(-1)?.ms ?? 0),
+    slowest: sorted.at(-1)?.attemptKey ?? null,
+  };
 }
 
 /** How many calls the machines were made: entries of steps, and reads and changes of power. */
-export async function driverCalls(folder: string): Promise<{ readonly entries: number; readonly power: number; readonly callBacks: number }> {
+export async function driverCalls(
+  folder: string,
+): Promise<{ readonly entries: number; readonly power: number; readonly callBacks: number }> {
   let [entries, power, callBacks] = [0, 0, 0];
   for await (const { k } of readRecords(folder, "driver")) {
     if (k === "enter") entries += 1;

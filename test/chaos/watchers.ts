@@ -14,7 +14,13 @@ import { clock, record } from "./records.ts";
 import type { Open } from "./records.ts";
 
 export type WatchersCommand =
-  | { readonly do: "start"; readonly seed: number; readonly folder: string; readonly urls: Readonly<Record<string, string>>; readonly streams: number }
+  | {
+      readonly do: "start";
+      readonly seed: number;
+      readonly folder: string;
+      readonly urls: Readonly<Record<string, string>>;
+      readonly streams: number;
+    }
   /** Whether some readers stop reading now and then. */
   | { readonly do: "stall"; readonly stalls: boolean }
   /** Resolves with how many items were told, when every unfiltered subscriber is at the position, or the time is over. */
@@ -29,12 +35,19 @@ export interface WatchersCount {
 }
 
 type Told =
-  | ({ readonly __typename: "Transition"; readonly operation?: { readonly uuid: string } | null; readonly run?: { readonly id: string } | null } & Readonly<Record<"cursor" | "nodeUuid" | "nodeName" | "event" | "actor" | "at", string>> & Readonly<Record<"from" | "to" | "step" | "reason", string | null>> & { readonly sequence: number })
+  | ({
+      readonly __typename: "Transition";
+      readonly operation?: { readonly uuid: string } | null;
+      readonly run?: { readonly id: string } | null;
+    } & Readonly<Record<"cursor" | "nodeUuid" | "nodeName" | "event" | "actor" | "at", string>> &
+      Readonly<Record<"from" | "to" | "step" | "reason", string | null>> & { readonly sequence: number })
   | { readonly __typename: "StreamBookmark"; readonly cursor: string; readonly caughtUp: boolean }
   | { readonly __typename: "StreamReset"; readonly cursor: string; readonly code: string }
   | { readonly __typename: "NodeSnapshot"; readonly cursor: string };
 
-const QUERY = (isFull: boolean) => `subscription ($after: String, $filter: NodeFilter) { nodeTransitions(after: $after, filter: $filter) {
+const QUERY = (
+  isFull: boolean,
+) => `subscription ($after: String, $filter: NodeFilter) { nodeTransitions(after: $after, filter: $filter) {
   __typename
   ... on Transition { cursor nodeUuid nodeName sequence from to event step actor reason at ${isFull ? "operation { uuid } run { id }" : ""} }
   ... on StreamBookmark { cursor caughtUp }
@@ -74,11 +87,14 @@ function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand
   let isOver = false;
   let stalls = false;
   const leave = new AbortController();
-  const subscribers = Array.from({ length: streams }, (_, index) => subscribe(`watcher${index + 1}`, index, chance(seed * 2_000 + index)));
+  const subscribers = Array.from({ length: streams }, (_, index) =>
+    subscribe(`watcher${index + 1}`, index, chance(seed * 2_000 + index)),
+  );
 
   function subscribe(name: string, index: number, luck: Chance): Subscriber & { readonly over: Promise<void> } {
     const transport = index % 2 === 0 ? "ws" : "sse";
-    const filter: Open["filter"] = index % 5 === 4 ? { labels: [{ key: "group", value: `g${luck.whole(0, 4)}` }] } : null;
+    const filter: Open["filter"] =
+      index % 5 === 4 ? { labels: [{ key: "group", value: `g${luck.whole(0, 4)}` }] } : null;
     let position = 0;
 
     async function visit(): Promise<void> {
@@ -87,11 +103,27 @@ function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand
       const replica = luck.one(replicas);
       const isStalling = stalls && luck.often(0.15);
       const after = String(position);
-      written.write({ t: clock(), k: "open", stream, client: name, replica, transport, after, afterPosition: position, filter, stalls: isStalling });
-      const close = (code: string, detail: string | null) => written.write({ t: clock(), k: "end", stream, code, detail });
+      written.write({
+        t: clock(),
+        k: "open",
+        stream,
+        client: name,
+        replica,
+        transport,
+        after,
+        afterPosition: position,
+        filter,
+        stalls: isStalling,
+      });
+      const close = (code: string, detail: string | null) =>
+        written.write({ t: clock(), k: "end", stream, code, detail });
       // Few ask for what has to be read for each item, so that those who follow can follow.
       const isFull = index % 10 === 0;
-      const connection = (transport === "ws" ? overWebSocket : overEvents)(urls[replica] ?? "", { after, ...(filter && { filter }) }, isFull);
+      const connection = (transport === "ws" ? overWebSocket : overEvents)(
+        urls[replica] ?? "",
+        { after, ...(filter && { filter }) },
+        isFull,
+      );
       let hasLeft = false;
       const go = () => {
         hasLeft = true;
@@ -129,14 +161,27 @@ function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand
   function take(stream: string, told: Exclude<Told, { __typename: "StreamReset" }>): void {
     const t = clock();
     if (told.__typename === "NodeSnapshot") return;
-    if (told.__typename === "StreamBookmark") return written.write({ t, k: "mark", stream, position: Number(told.cursor), caughtUp: told.caughtUp });
+    if (told.__typename === "StreamBookmark")
+      return written.write({ t, k: "mark", stream, position: Number(told.cursor), caughtUp: told.caughtUp });
     count.items += 1;
     const { cursor, nodeUuid, nodeName, sequence, from, to, event, step, actor, reason, at, operation, run } = told;
     written.write({
-      t, k: "item", stream, position: Number(cursor), nodeId: nodeUuid, nodeName, sequence, from, to, event,
+      t,
+      k: "item",
+      stream,
+      position: Number(cursor),
+      nodeId: nodeUuid,
+      nodeName,
+      sequence,
+      from,
+      to,
+      event,
       ...(operation !== undefined && { operationId: operation?.uuid ?? null }),
       ...(run !== undefined && { runId: run && runIdOf(run.id) }),
-      step, actor, reason, at,
+      step,
+      actor,
+      reason,
+      at,
     });
   }
 
@@ -156,8 +201,13 @@ function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand
         return;
       case "catch-up": {
         const behind = () => subscribers.filter(({ position }) => position() < command.position);
-        for (const until = clock() + command.withinMs; behind().length > 0 && clock() < until; ) await delay(100);
-        return { ...count, behind: behind().map(({ name, position, isFiltered }) => `${name}${isFiltered ? " (filtered)" : ""} at ${position()}`) } satisfies WatchersCount;
+        for (const until = clock() + command.withinMs; behind().length > 0 && clock() < until;) await delay(100);
+        return {
+          ...count,
+          behind: behind().map(
+            ({ name, position, isFiltered }) => `${name}${isFiltered ? " (filtered)" : ""} at ${position()}`,
+          ),
+        } satisfies WatchersCount;
       }
     }
   };
@@ -221,7 +271,8 @@ function overEvents(url: string, variables: Following, isFull: boolean): Connect
       body: JSON.stringify({ query: QUERY(isFull), variables }),
     });
     clearTimeout(connected);
-    if (!response.ok || !response.body) throw new Error(`The stream was answered with ${response.status}: ${(await response.text()).slice(0, 200)}`);
+    if (!response.ok || !response.body)
+      throw new Error(`The stream was answered with ${response.status}: ${(await response.text()).slice(0, 200)}`);
     let pending = "";
     for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
       await pausedUntil;
@@ -258,8 +309,12 @@ interface Result {
 }
 
 function itemOf({ data, errors }: Result): Told {
-  if (!data || errors) throw new Error(`The stream was told an error: ${errors?.map(({ message }) => message).join("; ") ?? "no data"}`);
+  if (!data || errors)
+    throw new Error(`The stream was told an error: ${errors?.map(({ message }) => message).join("; ") ?? "no data"}`);
   return data.nodeTransitions;
 }
 
-obey<WatchersCommand>((command) => work(command), () => end());
+obey<WatchersCommand>(
+  (command) => work(command),
+  () => end(),
+);

@@ -12,7 +12,14 @@ import { clock, record } from "./records.ts";
 import type { Answer, NodeAnswer, Refusal } from "./records.ts";
 
 export type WorkloadCommand =
-  | { readonly do: "start"; readonly seed: number; readonly folder: string; readonly urls: Readonly<Record<string, string>>; readonly nodes: number; readonly clients: number }
+  | {
+      readonly do: "start";
+      readonly seed: number;
+      readonly folder: string;
+      readonly urls: Readonly<Record<string, string>>;
+      readonly nodes: number;
+      readonly clients: number;
+    }
   /** Registers the fleet and its cluster, and commissions half of it in one request. */
   | { readonly do: "warm-up" }
   | { readonly do: "storm" }
@@ -36,7 +43,8 @@ const STEERED_MAX = 60;
 /** Nodes that are taken out of maintenance by one request. */
 const CLEARED_AT_ONCE = 50;
 const CLUSTER = "arena";
-const WORK = "operation { uuid } replayed results { ref accepted abortEffect run { id } error { code message } } errors { code message }";
+const WORK =
+  "operation { uuid } replayed results { ref accepted abortEffect run { id } error { code message } } errors { code message }";
 const CHANGE = "errors { code message }";
 
 /** The mutations: type of their input, and what is asked of their answer. */
@@ -70,7 +78,13 @@ interface Wanted {
 interface WorkAnswer {
   readonly operation?: { readonly uuid: string } | null;
   readonly replayed?: boolean;
-  readonly results?: readonly { readonly ref: string; readonly accepted: boolean; readonly abortEffect: NodeAnswer["effect"]; readonly run: { readonly id: string } | null; readonly error: Refusal | null }[];
+  readonly results?: readonly {
+    readonly ref: string;
+    readonly accepted: boolean;
+    readonly abortEffect: NodeAnswer["effect"];
+    readonly run: { readonly id: string } | null;
+    readonly error: Refusal | null;
+  }[];
   readonly errors: readonly Refusal[];
 }
 
@@ -99,11 +113,26 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
     count.requests += 1;
     const id = `q${count.requests}`;
     const key = input["idempotencyKey"];
-    requests.write({ t: clock(), k: "request", id, client, replica, verb, input, idempotencyKey: typeof key === "string" ? key : null, nodes: asked });
+    requests.write({
+      t: clock(),
+      k: "request",
+      id,
+      client,
+      replica,
+      verb,
+      input,
+      idempotencyKey: typeof key === "string" ? key : null,
+      nodes: asked,
+    });
     const [type, fields] = VERBS[verb];
     let answer: Answer;
     try {
-      const { data, errors, status } = await ask<Readonly<Record<string, WorkAnswer | null>>>(urls[replica] ?? "", `mutation ($input: ${type}!) { ${verb}(input: $input) { ${fields} } }`, { input }, PATIENCE_MS);
+      const { data, errors, status } = await ask<Readonly<Record<string, WorkAnswer | null>>>(
+        urls[replica] ?? "",
+        `mutation ($input: ${type}!) { ${verb}(input: $input) { ${fields} } }`,
+        { input },
+        PATIENCE_MS,
+      );
       // Half an answer, of which something could not be read, is none.
       const given = errors.length === 0 ? data?.[verb] : null;
       answer = given
@@ -115,9 +144,25 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
             operationId: given.operation?.uuid ?? null,
             replayed: given.replayed ?? null,
             refusals: given.errors.map(shortened),
-            results: (given.results ?? []).map(({ ref, accepted, abortEffect, run, error }) => ({ node: ref, accepted, runId: run && runIdOf(run.id), refusal: error && shortened(error), effect: abortEffect })),
+            results: (given.results ?? []).map(({ ref, accepted, abortEffect, run, error }) => ({
+              node: ref,
+              accepted,
+              runId: run && runIdOf(run.id),
+              refusal: error && shortened(error),
+              effect: abortEffect,
+            })),
           }
-        : { t: clock(), k: "answer", id, ok: false, error: errors.map(({ message, extensions }) => `${extensions?.code ?? "?"}: ${message}`).join(" ").slice(0, 500), status };
+        : {
+            t: clock(),
+            k: "answer",
+            id,
+            ok: false,
+            error: errors
+              .map(({ message, extensions }) => `${extensions?.code ?? "?"}: ${message}`)
+              .join(" ")
+              .slice(0, 500),
+            status,
+          };
     } catch (error) {
       answer = { t: clock(), k: "answer", id, ok: false, error: reasonOf(error), status: null };
     }
@@ -127,7 +172,8 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
       if (answer.refusals.length > 0) count.refused += 1;
       // What steers work is answered with the operation that it steers, of which it may have named a part.
       const isStart = typeof key === "string" && "nodes" in input;
-      if (isStart && answer.operationId !== null && asked.length <= STEERED_MAX) recent.splice(0, Math.max(0, recent.length - 40), { operationId: answer.operationId, nodes: asked });
+      if (isStart && answer.operationId !== null && asked.length <= STEERED_MAX)
+        recent.splice(0, Math.max(0, recent.length - 40), { operationId: answer.operationId, nodes: asked });
     }
     return answer;
   }
@@ -170,21 +216,52 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
       [3, () => luck.some(luck.whole(2, 12), names)],
       [1, () => luck.some(luck.whole(20, 50), names)],
     ])();
-    const policy = luck.weighed([[5, {}], [2, { onFailure: "LEAVE" }], [2, { onFailure: "CLEAN_UP_FAILED" }], [1, { onFailure: "CLEAN_UP_ALL" }]]);
+    const policy = luck.weighed([
+      [5, {}],
+      [2, { onFailure: "LEAVE" }],
+      [2, { onFailure: "CLEAN_UP_FAILED" }],
+      [1, { onFailure: "CLEAN_UP_ALL" }],
+    ]);
     // Of many nodes, one after the other would last longer than the run.
-    const pace = luck.weighed([[some.length > 8 ? 1e6 : 12, {}], [1, { maxParallel: luck.whole(1, 3) }], [1, { waves: { sizes: [{ count: luck.whole(1, 4) }], pauseSeconds: 0.3 } }]]);
+    const pace = luck.weighed([
+      [some.length > 8 ? 1e6 : 12, {}],
+      [1, { maxParallel: luck.whole(1, 3) }],
+      [1, { waves: { sizes: [{ count: luck.whole(1, 4) }], pauseSeconds: 0.3 } }],
+    ]);
     const start = (verb: Verb, rest: Readonly<Record<string, unknown>> = {}): Wanted => ({
       verb,
-      input: { nodes: { names: some }, acceptance: luck.often(0.85) ? "BEST_EFFORT" : "ALL_OR_NOTHING", idempotencyKey: key, ...policy, ...pace, ...rest },
+      input: {
+        nodes: { names: some },
+        acceptance: luck.often(0.85) ? "BEST_EFFORT" : "ALL_OR_NOTHING",
+        idempotencyKey: key,
+        ...policy,
+        ...pace,
+        ...rest,
+      },
       nodes: some,
     });
     const steer = (verb: Verb, rest: Readonly<Record<string, unknown>> = {}): Wanted => {
       const operation = luck.often(0.6) && recent.length > 0 ? luck.one(recent) : null;
-      return { verb, input: { work: operation ? { operationId: operation.operationId } : { names: some }, reason: key, ...rest }, nodes: operation?.nodes ?? some };
+      return {
+        verb,
+        input: { work: operation ? { operationId: operation.operationId } : { names: some }, reason: key, ...rest },
+        nodes: operation?.nodes ?? some,
+      };
     };
-    const steps = luck.weighed([[3, {}], [1, { steps: [{ name: "flash" }] }], [1, { steps: [{ name: "burn_in" }, { name: "flash" }, { name: "erase_metadata" }] }]]);
+    const steps = luck.weighed([
+      [3, {}],
+      [1, { steps: [{ name: "flash" }] }],
+      [1, { steps: [{ name: "burn_in" }, { name: "flash" }, { name: "erase_metadata" }] }],
+    ]);
     return luck.weighed<() => Wanted>([
-      [30, () => start("commissionNodes", { until: luck.often(0.8) ? "ACTIVE" : "AVAILABLE", variables: { image: `debian-${luck.whole(11, 13)}` } })],
+      [
+        30,
+        () =>
+          start("commissionNodes", {
+            until: luck.often(0.8) ? "ACTIVE" : "AVAILABLE",
+            variables: { image: `debian-${luck.whole(11, 13)}` },
+          }),
+      ],
       [10, () => start("deployNodes")],
       [16, () => start("undeployNodes")],
       [6, () => start("decommissionNodes")],
@@ -195,19 +272,39 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
       [9, () => steer("abort", { mode: luck.one(["NOW", "AFTER_STEP"]) })],
       [2, () => steer("withdrawAbort")],
       [5, () => steer("stop", { timeoutSeconds: luck.whole(2, 20) })],
-      [9, () => steer("restart", { from: luck.one(["BEGINNING", "STAGE", "UNFINISHED_STEP"]), acceptance: "BEST_EFFORT", idempotencyKey: key })],
+      [
+        9,
+        () =>
+          steer("restart", {
+            from: luck.one(["BEGINNING", "STAGE", "UNFINISHED_STEP"]),
+            acceptance: "BEST_EFFORT",
+            idempotencyKey: key,
+          }),
+      ],
       [3, () => maintenance(some.slice(0, 5), key)],
-      [4, () => ({ verb: "reportPresence", input: { event: luck.one(["DISCOVERED", "DISAPPEARED"]), nodes: some.map((name) => ({ name })) }, nodes: some })],
+      [
+        4,
+        () => ({
+          verb: "reportPresence",
+          input: { event: luck.one(["DISCOVERED", "DISAPPEARED"]), nodes: some.map((name) => ({ name })) },
+          nodes: some,
+        }),
+      ],
       [2, () => ({ verb: "updateCluster", input: { cluster: { name: CLUSTER }, variables: { ntp: key } }, nodes: [] })],
     ])();
   }
 
-  const maintenance = (some: readonly string[], reason: string | null): Wanted => ({ verb: "setMaintenance", input: { nodes: { names: some }, reason }, nodes: some });
+  const maintenance = (some: readonly string[], reason: string | null): Wanted => ({
+    verb: "setMaintenance",
+    input: { nodes: { names: some }, reason },
+    nodes: some,
+  });
 
   async function carriedOut(luck: Chance, wanted: Wanted): Promise<void> {
     const answer = await insist("warden", luck, wanted);
     if (!answer.ok) throw new Error(`${wanted.verb} was not answered: ${answer.error}`);
-    if (answer.refusals[0] && !/already|taken|exists/.test(answer.refusals[0].message)) throw new Error(`${wanted.verb} was refused: ${answer.refusals[0].message}`);
+    if (answer.refusals[0] && !/already|taken|exists/.test(answer.refusals[0].message))
+      throw new Error(`${wanted.verb} was refused: ${answer.refusals[0].message}`);
   }
 
   return async (command) => {
@@ -216,24 +313,43 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
       case "start":
         throw new Error("The workload was started already.");
       case "warm-up": {
-        await carriedOut(luck, { verb: "createCluster", input: { name: CLUSTER, variables: { ntp: "none" } }, nodes: [] });
+        await carriedOut(luck, {
+          verb: "createCluster",
+          input: { name: CLUSTER, variables: { ntp: "none" } },
+          nodes: [],
+        });
         for (let from = 0; from < names.length; from += REGISTERED_AT_ONCE) {
           const some = names.slice(from, from + REGISTERED_AT_ONCE);
-          const fleet = some.map((name, index) => ({ name, driver: { chaos: {} }, labels: [{ key: "fleet", value: "chaos" }, { key: "group", value: `g${(from + index) % 5}` }], ...((from + index) % 4 === 0 && { cluster: { name: CLUSTER } }) }));
+          const fleet = some.map((name, index) => ({
+            name,
+            driver: { chaos: {} },
+            labels: [
+              { key: "fleet", value: "chaos" },
+              { key: "group", value: `g${(from + index) % 5}` },
+            ],
+            ...((from + index) % 4 === 0 && { cluster: { name: CLUSTER } }),
+          }));
           await carriedOut(luck, { verb: "registerNodes", input: { nodes: fleet }, nodes: some });
         }
         const half = names.filter((_, index) => index % 2 === 1);
-        await carriedOut(luck, { verb: "commissionNodes", input: { nodes: { names: half }, onFailure: "LEAVE", idempotencyKey: `${seed}-warm-up` }, nodes: half });
+        await carriedOut(luck, {
+          verb: "commissionNodes",
+          input: { nodes: { names: half }, onFailure: "LEAVE", idempotencyKey: `${seed}-warm-up` },
+          nodes: half,
+        });
         return names;
       }
       case "storm":
         isStorm = true;
-        running = Promise.all(Array.from({ length: clients }, (_, index) => live(`client${index + 1}`, chance(seed * 1_000 + index))));
+        running = Promise.all(
+          Array.from({ length: clients }, (_, index) => live(`client${index + 1}`, chance(seed * 1_000 + index))),
+        );
         return;
       case "quiet":
         isStorm = false;
         await running;
-        for (let from = 0; from < everMaintained.length; from += CLEARED_AT_ONCE) await carriedOut(luck, maintenance(everMaintained.slice(from, from + CLEARED_AT_ONCE), null));
+        for (let from = 0; from < everMaintained.length; from += CLEARED_AT_ONCE)
+          await carriedOut(luck, maintenance(everMaintained.slice(from, from + CLEARED_AT_ONCE), null));
         return { ...count } satisfies WorkloadCount;
     }
   };
@@ -248,4 +364,7 @@ function reasonOf(error: unknown): string {
   return cause instanceof Error ? `${message}: ${cause.message}` : message;
 }
 
-obey<WorkloadCommand>((command) => work(command), () => end());
+obey<WorkloadCommand>(
+  (command) => work(command),
+  () => end(),
+);

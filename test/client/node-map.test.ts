@@ -8,8 +8,22 @@ interface Fields {
 }
 
 const node = (uuid: string, revision: number) => ({ uuid, revision, transitionCount: 1, label: `${uuid}${revision}` });
-const told = (cursor: string, known: ReturnType<typeof node> | null, to: string | null = "ACTIVE"): WatchItem<Fields> => {
-  const transition: Transition = { cursor, nodeUuid: known?.uuid ?? "a", nodeName: "n", sequence: 2, nodeRevision: 2, from: "AVAILABLE", to, event: "finish", at: "2026-01-01T00:00:00.000Z" };
+const told = (
+  cursor: string,
+  known: ReturnType<typeof node> | null,
+  to: string | null = "ACTIVE",
+): WatchItem<Fields> => {
+  const transition: Transition = {
+    cursor,
+    nodeUuid: known?.uuid ?? "a",
+    nodeName: "n",
+    sequence: 2,
+    nodeRevision: 2,
+    from: "AVAILABLE",
+    to,
+    event: "finish",
+    at: "2026-01-01T00:00:00.000Z",
+  };
   return { kind: "transition", cursor, transition, node: known };
 };
 
@@ -23,7 +37,12 @@ function mapOf(...items: WatchItem<Fields>[]) {
   return { map, apply };
 }
 
-const SNAPSHOT: WatchItem<Fields>[] = [{ kind: "begin", reason: "START" }, { kind: "node", node: node("a", 3) }, { kind: "node", node: node("b", 1) }, { kind: "complete", cursor: "5" }];
+const SNAPSHOT: WatchItem<Fields>[] = [
+  { kind: "begin", reason: "START" },
+  { kind: "node", node: node("a", 3) },
+  { kind: "node", node: node("b", 1) },
+  { kind: "complete", cursor: "5" },
+];
 
 test("a node that is told anew, of the same revision or a newer one, takes the place of the old", () => {
   const { map, apply } = mapOf(...SNAPSHOT);
@@ -46,6 +65,10 @@ test("a node that is deleted goes, whatever its revision, and one whose deletion
 });
 
 test("a new snapshot is believed whole: it may be of another log", () => {
-  const { apply } = mapOf(...SNAPSHOT, { kind: "begin", reason: "CURSOR_EXPIRED" }, { kind: "node", node: node("a", 1) });
+  const { apply } = mapOf(
+    ...SNAPSHOT,
+    { kind: "begin", reason: "CURSOR_EXPIRED" },
+    { kind: "node", node: node("a", 1) },
+  );
   expect(apply({ kind: "complete", cursor: "2" })).toBe("a1");
 });

@@ -26,9 +26,22 @@ afterAll(async () => {
 
 test("has the compiled room, its types, the schema and the possible types, and nothing of the service", () => {
   const rooms = ["filter", "index", "items", "node-map", "position", "queue", "session", "watch-nodes"];
-  expect(files).toEqual(["LICENSE", "README.md", "package.json", "possibleTypes.json", "schema.graphql", ...rooms.flatMap((room) => [`dist/${room}.d.ts`, `dist/${room}.js`])].toSorted());
-  for (const file of ["schema.graphql", "possibleTypes.json"]) expect(readFileSync(join(folder, "node_modules/ostler-client", file), "utf8")).toBe(readFileSync(join(HOUSE, file), "utf8"));
-  const versionIn = (path: string) => (JSON.parse(readFileSync(join(HOUSE, path), "utf8")) as { version: string }).version;
+  expect(files).toEqual(
+    [
+      "LICENSE",
+      "README.md",
+      "package.json",
+      "possibleTypes.json",
+      "schema.graphql",
+      ...rooms.flatMap((room) => [`dist/${room}.d.ts`, `dist/${room}.js`]),
+    ].toSorted(),
+  );
+  for (const file of ["schema.graphql", "possibleTypes.json"])
+    expect(readFileSync(join(folder, "node_modules/ostler-client", file), "utf8")).toBe(
+      readFileSync(join(HOUSE, file), "utf8"),
+    );
+  const versionIn = (path: string) =>
+    (JSON.parse(readFileSync(join(HOUSE, path), "utf8")) as { version: string }).version;
   expect(versionIn("packages/client/package.json")).toBe(versionIn("package.json"));
 });
 
@@ -45,8 +58,28 @@ test("has types that hold in a strict project, and that know what was asked for"
   `;
   const check = async (line: string) => {
     writeFileSync(join(folder, "use.mts"), use(line));
-    const tsc = promisify(execFile)(process.execPath, [join(HOUSE, "node_modules/typescript/bin/tsc"), "--noEmit", "--strict", "--module", "nodenext", "--target", "es2022", "--lib", "es2022", "--types", "node", "use.mts"], { cwd: folder });
-    return tsc.then(() => "", ({ stdout }: { stdout: string }) => stdout);
+    const tsc = promisify(execFile)(
+      process.execPath,
+      [
+        join(HOUSE, "node_modules/typescript/bin/tsc"),
+        "--noEmit",
+        "--strict",
+        "--module",
+        "nodenext",
+        "--target",
+        "es2022",
+        "--lib",
+        "es2022",
+        "--types",
+        "node",
+        "use.mts",
+      ],
+      { cwd: folder },
+    );
+    return tsc.then(
+      () => "",
+      ({ stdout }: { stdout: string }) => stdout,
+    );
   };
   expect(await check("console.log(item.transition.actor.length, item.node?.name.length);")).toBe("");
   expect(await check("console.log(item.transition.reason);")).toContain("Property 'reason' does not exist");
@@ -72,13 +105,21 @@ test("follows a server from a process of its own, through cuts: nothing is missi
     `import { watchNodes } from "ostler-client";
      for await (const item of watchNodes({ url: process.argv[2], firstPauseMs: 20, onBreak: ({ why }) => console.error(why) })) console.log(JSON.stringify(item));`,
   );
-  const child = spawn(process.execPath, ["follow.mjs", `${way.url}/graphql`], { cwd: folder, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(process.execPath, ["follow.mjs", `${way.url}/graphql`], {
+    cwd: folder,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   try {
     let [cuts, complete] = [0, ""];
     const told: string[] = [];
     const active = new Set<string>();
     createInterface({ input: child.stdout }).on("line", (line) => {
-      const item = JSON.parse(line) as { kind: string; cursor: string; live?: boolean; transition?: { nodeName: string; to: string } };
+      const item = JSON.parse(line) as {
+        kind: string;
+        cursor: string;
+        live?: boolean;
+        transition?: { nodeName: string; to: string };
+      };
       if (item.kind === "complete") complete = item.cursor;
       if (item.kind !== "transition") return;
       told.push(item.cursor);
@@ -90,7 +131,10 @@ test("follows a server from a process of its own, through cuts: nothing is missi
     await eventually("it follows", () => complete !== "" && ostler.listeners() === 1);
     await ostler.commission(names);
     await eventually("all are told", () => active.size === names.length);
-    const log = await ostler.query<{ transitions: { edges: { node: { cursor: string } }[] } }>("query Log($after: String!) { transitions(after: $after, first: 500) { edges { node { cursor } } } }", { after: complete });
+    const log = await ostler.query<{ transitions: { edges: { node: { cursor: string } }[] } }>(
+      "query Log($after: String!) { transitions(after: $after, first: 500) { edges { node { cursor } } } }",
+      { after: complete },
+    );
     expect(told).toEqual(log.transitions.edges.map(({ node }) => node.cursor).slice(0, told.length));
     expect(told.length).toBeGreaterThan(10 * 5);
     expect(cuts).toBeGreaterThan(3);

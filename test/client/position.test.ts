@@ -4,9 +4,38 @@ import { proofOf } from "../../src/client/filter.ts";
 import { createPosition } from "../../src/client/position.ts";
 import type { StreamItem } from "../../src/client/items.ts";
 
-const snapshot = (uuid: string, transitionCount = 1): Extract<StreamItem, { __typename: "NodeSnapshot" }> => ({ __typename: "NodeSnapshot", cursor: "10", node: { uuid, transitionCount, revision: 9 } });
-const bookmark = (cursor: number, marks: { readonly snapshotComplete?: boolean; readonly caughtUp?: boolean } = {}): Extract<StreamItem, { __typename: "StreamBookmark" }> => ({ __typename: "StreamBookmark", cursor: String(cursor), snapshotComplete: false, caughtUp: false, ...marks });
-const transition = (cursor: number, sequence = 1, nodeUuid = "n", to: string | null = "ACTIVE"): Extract<StreamItem, { __typename: "Transition" }> => ({ __typename: "Transition", cursor: String(cursor), nodeUuid, nodeName: nodeUuid, sequence, nodeRevision: cursor, from: "AVAILABLE", to, event: "finish", at: "2026-01-01T00:00:00.000Z" });
+const snapshot = (uuid: string, transitionCount = 1): Extract<StreamItem, { __typename: "NodeSnapshot" }> => ({
+  __typename: "NodeSnapshot",
+  cursor: "10",
+  node: { uuid, transitionCount, revision: 9 },
+});
+const bookmark = (
+  cursor: number,
+  marks: { readonly snapshotComplete?: boolean; readonly caughtUp?: boolean } = {},
+): Extract<StreamItem, { __typename: "StreamBookmark" }> => ({
+  __typename: "StreamBookmark",
+  cursor: String(cursor),
+  snapshotComplete: false,
+  caughtUp: false,
+  ...marks,
+});
+const transition = (
+  cursor: number,
+  sequence = 1,
+  nodeUuid = "n",
+  to: string | null = "ACTIVE",
+): Extract<StreamItem, { __typename: "Transition" }> => ({
+  __typename: "Transition",
+  cursor: String(cursor),
+  nodeUuid,
+  nodeName: nodeUuid,
+  sequence,
+  nodeRevision: cursor,
+  from: "AVAILABLE",
+  to,
+  event: "finish",
+  at: "2026-01-01T00:00:00.000Z",
+});
 
 /** One that has its snapshot, as of 10. */
 function following(...[proof]: Parameters<typeof createPosition>) {
@@ -21,9 +50,16 @@ describe("a position", () => {
   test("begins with a snapshot, and goes on after it", () => {
     const position = createPosition("POSITIONS", null);
     expect(position.connect()).toEqual({ after: null, snapshot: true, begin: "START" });
-    expect(position.take(snapshot("a"))).toEqual({ kind: "node", node: { uuid: "a", transitionCount: 1, revision: 9 } });
+    expect(position.take(snapshot("a"))).toEqual({
+      kind: "node",
+      node: { uuid: "a", transitionCount: 1, revision: 9 },
+    });
     expect(position.take(bookmark(10, { snapshotComplete: true }))).toEqual({ kind: "complete", cursor: "10" });
-    expect(position.take(transition(11))).toMatchObject({ kind: "transition", cursor: "11", node: { uuid: "n", state: "ACTIVE", revision: 11 } });
+    expect(position.take(transition(11))).toMatchObject({
+      kind: "transition",
+      cursor: "11",
+      node: { uuid: "n", state: "ACTIVE", revision: 11 },
+    });
     expect(position.take(bookmark(11, { caughtUp: true }))).toEqual({ kind: "bookmark", cursor: "11", live: true });
     expect(position.connect()).toEqual({ after: "11", snapshot: false, begin: null });
   });
@@ -93,5 +129,9 @@ describe("a hole is found", () => {
 });
 
 test("what can be proved depends on the filter", () => {
-  expect([undefined, {}, { ids: null }, { ids: ["a"] }, { ids: ["a"], maintenance: false }, { states: ["ACTIVE"] }].map(proofOf)).toEqual(["POSITIONS", "POSITIONS", "POSITIONS", "SEQUENCES", "NONE", "NONE"]);
+  expect(
+    [undefined, {}, { ids: null }, { ids: ["a"] }, { ids: ["a"], maintenance: false }, { states: ["ACTIVE"] }].map(
+      proofOf,
+    ),
+  ).toEqual(["POSITIONS", "POSITIONS", "POSITIONS", "SEQUENCES", "NONE", "NONE"]);
 });

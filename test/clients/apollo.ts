@@ -8,14 +8,29 @@ import { WebSocket } from "ws";
 import { pulled, textOf } from "./client.ts";
 import type { ClientUnderTest, Reached } from "./client.ts";
 
-const possibleTypes = JSON.parse(readFileSync(new URL("../../possibleTypes.json", import.meta.url), "utf8")) as Record<string, string[]>;
+const possibleTypes = JSON.parse(readFileSync(new URL("../../possibleTypes.json", import.meta.url), "utf8")) as Record<
+  string,
+  string[]
+>;
 
-export function apolloClient({ url, socketUrl, headers }: Reached, { everythingOverSocket }: { readonly everythingOverSocket: boolean }) {
+export function apolloClient(
+  { url, socketUrl, headers }: Reached,
+  { everythingOverSocket }: { readonly everythingOverSocket: boolean },
+) {
   const socket = createClient({ url: socketUrl, webSocketImpl: WebSocket, connectionParams: headers });
   const overSocket = new GraphQLWsLink(socket);
-  const link = everythingOverSocket ? overSocket : ApolloLink.split(({ operationType }) => operationType === OperationTypeNode.SUBSCRIPTION, overSocket, new HttpLink({ uri: url, headers }));
+  const link = everythingOverSocket
+    ? overSocket
+    : ApolloLink.split(
+        ({ operationType }) => operationType === OperationTypeNode.SUBSCRIPTION,
+        overSocket,
+        new HttpLink({ uri: url, headers }),
+      );
   // Items of a stream follow each other: none is the one before with other fields.
-  const cache = new InMemoryCache({ possibleTypes, typePolicies: { Subscription: { fields: { nodeTransitions: { merge: false } } } } });
+  const cache = new InMemoryCache({
+    possibleTypes,
+    typePolicies: { Subscription: { fields: { nodeTransitions: { merge: false } } } },
+  });
   const client = new ApolloClient({ link, cache });
   return { client, socket };
 }
@@ -23,8 +38,10 @@ export function apolloClient({ url, socketUrl, headers }: Reached, { everythingO
 export function apollo(reached: Reached, how: { readonly everythingOverSocket: boolean }): ClientUnderTest {
   const { client, socket } = apolloClient(reached, how);
   return {
-    query: async (operation, variables = {}) => (await client.query({ query: gql(textOf(operation)), variables })).data as never,
-    mutate: async (operation, variables = {}) => (await client.mutate({ mutation: gql(textOf(operation)), variables })).data as never,
+    query: async (operation, variables = {}) =>
+      (await client.query({ query: gql(textOf(operation)), variables })).data as never,
+    mutate: async (operation, variables = {}) =>
+      (await client.mutate({ mutation: gql(textOf(operation)), variables })).data as never,
     follow: (operation, variables = {}) =>
       pulled((observer) => {
         const running = client.subscribe({ query: gql(textOf(operation)), variables }).subscribe({

@@ -27,7 +27,11 @@ export interface Reached {
 
 /** How clients reach a service. */
 export function reachedAt(url: string, token?: string): Reached {
-  return { url: `${url}/graphql`, socketUrl: `${url.replace("http", "ws")}/graphql`, headers: token === undefined ? {} : { authorization: `Bearer ${token}` } };
+  return {
+    url: `${url}/graphql`,
+    socketUrl: `${url.replace("http", "ws")}/graphql`,
+    headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
+  };
 }
 
 const definitions = parse(readFileSync(new URL("operations.graphql", import.meta.url), "utf8")).definitions;
@@ -36,11 +40,15 @@ const definitions = parse(readFileSync(new URL("operations.graphql", import.meta
 export function textOf(operation: OperationName): string {
   const wanted = new Map<string, string>();
   const want = (name: string) => {
-    const definition = definitions.find((one) => (one.kind === Kind.OPERATION_DEFINITION || one.kind === Kind.FRAGMENT_DEFINITION) && one.name?.value === name);
+    const definition = definitions.find(
+      (one) =>
+        (one.kind === Kind.OPERATION_DEFINITION || one.kind === Kind.FRAGMENT_DEFINITION) && one.name?.value === name,
+    );
     if (!definition) throw new Error(`operations.graphql has no ${name}.`);
     const text = print(definition);
     wanted.set(name, text);
-    for (const [, spread = ""] of text.matchAll(/\.\.\.(\w+)/g)) if (spread !== "on" && !wanted.has(spread)) want(spread);
+    for (const [, spread = ""] of text.matchAll(/\.\.\.(\w+)/g))
+      if (spread !== "on" && !wanted.has(spread)) want(spread);
   };
   want(operation);
   return [...wanted.values()].join("\n\n");

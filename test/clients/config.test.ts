@@ -19,7 +19,8 @@ const documents = globSync([...config.documents], { cwd: HOUSE });
 
 test("it names documents, and each of them fits the schema that it names", () => {
   expect(documents).toContain("test/clients/operations.graphql");
-  for (const file of documents) expect(validate(schema, parse(readFileSync(`${HOUSE}/${file}`, "utf8"))), file).toEqual([]);
+  for (const file of documents)
+    expect(validate(schema, parse(readFileSync(`${HOUSE}/${file}`, "utf8"))), file).toEqual([]);
 });
 
 test("it names the address at which the service listens unless told otherwise", () => {

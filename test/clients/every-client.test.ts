@@ -10,7 +10,10 @@ import { overEvents, overSocket, request } from "./plain.ts";
 import { urql } from "./urql.ts";
 
 const CLIENTS: readonly { readonly name: string; readonly made: (reached: Reached) => ClientUnderTest }[] = [
-  { name: "Apollo over HTTP, streams over WebSocket", made: (reached) => apollo(reached, { everythingOverSocket: false }) },
+  {
+    name: "Apollo over HTTP, streams over WebSocket",
+    made: (reached) => apollo(reached, { everythingOverSocket: false }),
+  },
   { name: "Apollo over WebSocket", made: (reached) => apollo(reached, { everythingOverSocket: true }) },
   { name: "urql, streams over WebSocket", made: (reached) => urql(reached, { stream: "WebSocket" }) },
   { name: "urql, streams as server-sent events", made: (reached) => urql(reached, { stream: "fetch" }) },
@@ -41,7 +44,11 @@ interface Core {
 }
 
 interface Page {
-  readonly nodes: { readonly edges: readonly { readonly node: Core }[]; readonly pageInfo: { readonly hasNextPage: boolean; readonly endCursor: string | null }; readonly totalCount: number };
+  readonly nodes: {
+    readonly edges: readonly { readonly node: Core }[];
+    readonly pageInfo: { readonly hasNextPage: boolean; readonly endCursor: string | null };
+    readonly totalCount: number;
+  };
 }
 
 interface Registered {
@@ -49,7 +56,11 @@ interface Registered {
 }
 
 interface Commissioned {
-  readonly commissionNodes: { readonly operation: { readonly id: string } | null; readonly results: readonly { readonly accepted: boolean; readonly error: Flaw | null }[]; readonly errors: readonly Flaw[] };
+  readonly commissionNodes: {
+    readonly operation: { readonly id: string } | null;
+    readonly results: readonly { readonly accepted: boolean; readonly error: Flaw | null }[];
+    readonly errors: readonly Flaw[];
+  };
 }
 
 interface Item {
@@ -64,7 +75,14 @@ interface Item {
 }
 
 const SERVICES = await Promise.all(
-  [{ access: "without a token", token: undefined }, { access: "with a token", token: TOKEN }].map(async ({ access, token }) => ({ access, token, ostler: await serviceUnderTest({ origins: [CONSOLE], ...(token !== undefined && { token }) }) })),
+  [
+    { access: "without a token", token: undefined },
+    { access: "with a token", token: TOKEN },
+  ].map(async ({ access, token }) => ({
+    access,
+    token,
+    ostler: await serviceUnderTest({ origins: [CONSOLE], ...(token !== undefined && { token }) }),
+  })),
 );
 const clients = new Set<ClientUnderTest>();
 afterAll(async () => {
@@ -89,7 +107,9 @@ describe.each(SERVICES)("$access", ({ token, ostler }) => {
     const client = made(reached);
     clients.add(client);
     const register = async (names: readonly string[]): Promise<readonly Core[]> => {
-      const { registerNodes } = await client.mutate<Registered>("Register", { input: { nodes: names.map((name) => ({ name, driver: FAKE })) } });
+      const { registerNodes } = await client.mutate<Registered>("Register", {
+        input: { nodes: names.map((name) => ({ name, driver: FAKE })) },
+      });
       expect(registerNodes.errors).toEqual([]);
       return registerNodes.nodes;
     };
@@ -97,40 +117,87 @@ describe.each(SERVICES)("$access", ({ token, ostler }) => {
     test("registers nodes, and reads them page by page and one by its ID", async () => {
       const names = [1, 2, 3, 4, 5].map((number) => `${prefix}-page-${number}`);
       const registered = await register(names);
-      expect(registered.map(({ name, state }) => ({ name, state }))).toEqual(names.map((name) => ({ name, state: "ENROLLED" })));
+      expect(registered.map(({ name, state }) => ({ name, state }))).toEqual(
+        names.map((name) => ({ name, state: "ENROLLED" })),
+      );
       const read: string[] = [];
-      for (let after: string | null = null; ; ) {
-        const { nodes }: Page = await client.query<Page>("NodesPage", { first: 2, after, filter: { ids: registered.map(({ id }) => id) } });
+      for (let after: string | null = null; ;) {
+        const { nodes }: Page = await client.query<Page>("NodesPage", {
+          first: 2,
+          after,
+          filter: { ids: registered.map(({ id }) => id) },
+        });
         expect(nodes.totalCount).toBe(5);
         read.push(...nodes.edges.map(({ node }) => node.name));
         if (!nodes.pageInfo.hasNextPage) break;
         after = nodes.pageInfo.endCursor;
       }
       expect(read).toEqual(names);
-      const { resource } = await client.query<{ resource: Record<string, string> }>("Anything", { id: registered[0]?.id });
+      const { resource } = await client.query<{ resource: Record<string, string> }>("Anything", {
+        id: registered[0]?.id,
+      });
       expect(resource).toEqual({ __typename: "Node", id: registered[0]?.id, name: names[0], state: "ENROLLED" });
     });
 
     test("is told every flaw of a refused request, in its type", async () => {
       await register([`${prefix}-taken`]);
-      const { registerNodes } = await client.mutate<Registered>("Register", { input: { nodes: [{ name: `${prefix}-taken`, driver: FAKE }, { name: "not a name", driver: FAKE }] } });
+      const { registerNodes } = await client.mutate<Registered>("Register", {
+        input: {
+          nodes: [
+            { name: `${prefix}-taken`, driver: FAKE },
+            { name: "not a name", driver: FAKE },
+          ],
+        },
+      });
       expect(registerNodes.nodes).toEqual([]);
-      expect(registerNodes.errors.map(({ __typename: type, path }) => ({ type, path }))).toEqual(expect.arrayContaining([{ type: expect.any(String), path: ["input", "nodes", "1", "name"] }]));
-      const { commissionNodes } = await client.mutate<Commissioned>("Commission", { input: { nodes: { names: [`${prefix}-nobody`] } } });
+      expect(registerNodes.errors.map(({ __typename: type, path }) => ({ type, path }))).toEqual(
+        expect.arrayContaining([{ type: expect.any(String), path: ["input", "nodes", "1", "name"] }]),
+      );
+      const { commissionNodes } = await client.mutate<Commissioned>("Commission", {
+        input: { nodes: { names: [`${prefix}-nobody`] } },
+      });
       expect(commissionNodes.operation).toBeNull();
-      expect(commissionNodes.errors).toEqual([expect.objectContaining({ __typename: "NotFoundError", code: "NOT_FOUND", status: 404, missing: [`${prefix}-nobody`] })]);
+      expect(commissionNodes.errors).toEqual([
+        expect.objectContaining({
+          __typename: "NotFoundError",
+          code: "NOT_FOUND",
+          status: 404,
+          missing: [`${prefix}-nobody`],
+        }),
+      ]);
     });
 
     test("commissions a node, and is refused the same at an ACTIVE one", async () => {
       const [node] = await register([`${prefix}-work`]);
-      const { commissionNodes } = await client.mutate<Commissioned>("Commission", { input: { nodes: { ids: [node?.id] } } });
+      const { commissionNodes } = await client.mutate<Commissioned>("Commission", {
+        input: { nodes: { ids: [node?.id] } },
+      });
       expect(commissionNodes.errors).toEqual([]);
       expect(commissionNodes.results.map(({ accepted }) => accepted)).toEqual([true]);
-      const { resource } = await client.query<{ resource: Record<string, string> }>("Anything", { id: commissionNodes.operation?.id });
+      const { resource } = await client.query<{ resource: Record<string, string> }>("Anything", {
+        id: commissionNodes.operation?.id,
+      });
       expect(resource).toMatchObject({ __typename: "Operation", kind: "COMMISSION" });
-      expect(await ostler.operationEnds((await ostler.query<{ operation: { uuid: string } }>("query Uuid($id: ID!) { operation(id: $id) { uuid } }", { id: commissionNodes.operation?.id })).operation.uuid)).toBe("SUCCEEDED");
-      const again = await client.mutate<Commissioned>("Commission", { input: { nodes: { names: [`${prefix}-work`] } } });
-      expect(again.commissionNodes.results[0]?.error).toMatchObject({ __typename: "ConflictError", code: "INVALID_STATE", status: 409, allowedStates: expect.arrayContaining(["ENROLLED"]) as unknown, node: { name: `${prefix}-work` } });
+      expect(
+        await ostler.operationEnds(
+          (
+            await ostler.query<{ operation: { uuid: string } }>(
+              "query Uuid($id: ID!) { operation(id: $id) { uuid } }",
+              { id: commissionNodes.operation?.id },
+            )
+          ).operation.uuid,
+        ),
+      ).toBe("SUCCEEDED");
+      const again = await client.mutate<Commissioned>("Commission", {
+        input: { nodes: { names: [`${prefix}-work`] } },
+      });
+      expect(again.commissionNodes.results[0]?.error).toMatchObject({
+        __typename: "ConflictError",
+        code: "INVALID_STATE",
+        status: 409,
+        allowedStates: expect.arrayContaining(["ENROLLED"]) as unknown,
+        node: { name: `${prefix}-work` },
+      });
     });
 
     const { follow } = client;
@@ -149,19 +216,32 @@ describe.each(SERVICES)("$access", ({ token, ostler }) => {
       const [node] = await register([`${prefix}-followed`]);
       const filter = { ids: [node?.id] };
       const first = itemsOf({ filter, snapshot: true });
-      const snapshot = await takeUntil(first, (item) => item.__typename === "StreamBookmark" && item.snapshotComplete === true);
-      expect(snapshot[0]).toMatchObject({ __typename: "NodeSnapshot", node: { name: `${prefix}-followed`, state: "ENROLLED" } });
-      const { commissionNodes } = await client.mutate<Commissioned>("Commission", { input: { nodes: { ids: [node?.id] } } });
+      const snapshot = await takeUntil(
+        first,
+        (item) => item.__typename === "StreamBookmark" && item.snapshotComplete === true,
+      );
+      expect(snapshot[0]).toMatchObject({
+        __typename: "NodeSnapshot",
+        node: { name: `${prefix}-followed`, state: "ENROLLED" },
+      });
+      const { commissionNodes } = await client.mutate<Commissioned>("Commission", {
+        input: { nodes: { ids: [node?.id] } },
+      });
       expect(commissionNodes.errors).toEqual([]);
       const seen = await takeUntil(first, ({ to }) => to === "MANAGEABLE");
       await first.return?.();
       const second = itemsOf({ filter, after: seen.at(-1)?.cursor });
       const rest = await takeUntil(second, ({ to }) => to === "ACTIVE");
       await second.return?.();
-      const told = [...seen, ...rest].filter((item) => item.__typename === "Transition").map(({ sequence }) => sequence);
+      const told = [...seen, ...rest]
+        .filter((item) => item.__typename === "Transition")
+        .map(({ sequence }) => sequence);
       // Its registration is the first of its transitions; the snapshot stands for it.
       expect(told).toEqual(told.map((_sequence, index) => index + 2));
-      const { node: now } = await ostler.query<{ node: { transitionCount: number } }>("query Count($by: NodeRef!) { node(by: $by) { transitionCount } }", { by: { id: node?.id } });
+      const { node: now } = await ostler.query<{ node: { transitionCount: number } }>(
+        "query Count($by: NodeRef!) { node(by: $by) { transitionCount } }",
+        { by: { id: node?.id } },
+      );
       expect(told.at(-1)).toBe(now.transitionCount);
     });
   });
@@ -183,11 +263,19 @@ describe.each(SERVICES)("$access", ({ token, ostler }) => {
   });
 
   test("urql reads from a page of a listed origin, where the browser does not ask first", async () => {
-    const asIn = (origin: string): typeof fetch => (input, init) => fetch(input, { ...init, headers: { ...(init?.headers as Record<string, string>), origin, "sec-fetch-site": "same-site" } });
+    const asIn =
+      (origin: string): typeof fetch =>
+      (input, init) =>
+        fetch(input, {
+          ...init,
+          headers: { ...(init?.headers as Record<string, string>), origin, "sec-fetch-site": "same-site" },
+        });
     const listed = urql(reached, { stream: "fetch", fetch: asIn(CONSOLE) });
     expect((await listed.query<Page>("NodesPage", { first: 1 })).nodes.edges).toHaveLength(1);
     const other = urql({ ...reached, headers: {} }, { stream: "fetch", fetch: asIn("http://localhost:6174") });
-    await expect(other.query("NodesPage", { first: 1 })).rejects.toThrow(token === undefined ? /must ask first/ : /Present the token/);
+    await expect(other.query("NodesPage", { first: 1 })).rejects.toThrow(
+      token === undefined ? /must ask first/ : /Present the token/,
+    );
   });
 
   test("Apollo shows in a list that was read before what a stream tells of its nodes", async () => {
@@ -195,8 +283,12 @@ describe.each(SERVICES)("$access", ({ token, ostler }) => {
     const [name = ""] = await ostler.register(1);
     const filter = { name: { eq: name } };
     const states: (string | undefined)[] = [];
-    const watching = client.watchQuery<Page>({ query: gql(textOf("NodesPage")), variables: { first: 10, filter } }).subscribe(({ data }) => states.push((data as Page | undefined)?.nodes.edges[0]?.node.state));
-    const following = client.subscribe({ query: gql(textOf("Follow")), variables: { filter, after: "0" } }).subscribe(() => {});
+    const watching = client
+      .watchQuery<Page>({ query: gql(textOf("NodesPage")), variables: { first: 10, filter } })
+      .subscribe(({ data }) => states.push((data as Page | undefined)?.nodes.edges[0]?.node.state));
+    const following = client
+      .subscribe({ query: gql(textOf("Follow")), variables: { filter, after: "0" } })
+      .subscribe(() => {});
     await ostler.commission([name]);
     await eventually("the list shows the node as ACTIVE", () => states.at(-1) === "ACTIVE");
     watching.unsubscribe();

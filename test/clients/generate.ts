@@ -37,5 +37,8 @@ export async function generateClientPreset(folder: string): Promise<void> {
 export async function generateTada(folder: string): Promise<void> {
   const schema = buildSchema(await readFile(join(folder, "schema.graphql"), "utf8"));
   const introspection = minifyIntrospection(introspectionFromSchema(schema, { descriptions: false }));
-  await writeFile(join(folder, "introspection.d.ts"), outputIntrospectionFile(introspection, { fileType: ".d.ts", shouldPreprocess: true }));
+  await writeFile(
+    join(folder, "introspection.d.ts"),
+    outputIntrospectionFile(introspection, { fileType: ".d.ts", shouldPreprocess: true }),
+  );
 }

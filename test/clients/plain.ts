@@ -28,11 +28,15 @@ export function overEvents({ url, headers }: Reached): ClientUnderTest {
 
 /** What both clients of one author have in common. */
 interface Iterating {
-  iterate(request: { readonly query: string; readonly variables?: Variables }): AsyncIterableIterator<{ readonly data?: unknown; readonly errors?: readonly unknown[] | undefined }>;
+  iterate(request: {
+    readonly query: string;
+    readonly variables?: Variables;
+  }): AsyncIterableIterator<{ readonly data?: unknown; readonly errors?: readonly unknown[] | undefined }>;
 }
 
 function ofIterating(client: Iterating, close: () => Promise<void>): ClientUnderTest {
-  const start = (operation: OperationName, variables: Variables = {}) => client.iterate({ query: textOf(operation), variables });
+  const start = (operation: OperationName, variables: Variables = {}) =>
+    client.iterate({ query: textOf(operation), variables });
   const only = async (operation: OperationName, variables?: Variables) => {
     for await (const answer of start(operation, variables)) return dataOf(answer) as never;
     throw new Error(`${operation} was not answered.`);
@@ -57,7 +61,13 @@ function ofIterating(client: Iterating, close: () => Promise<void>): ClientUnder
   };
 }
 
-function dataOf({ data, errors }: { readonly data?: unknown; readonly errors?: readonly unknown[] | undefined }): unknown {
+function dataOf({
+  data,
+  errors,
+}: {
+  readonly data?: unknown;
+  readonly errors?: readonly unknown[] | undefined;
+}): unknown {
   if (errors) throw new Error(JSON.stringify(errors));
   return data;
 }

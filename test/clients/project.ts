@@ -28,9 +28,13 @@ export async function clientProject(name: "relay" | "codegen" | "tada", { url, h
     folder,
     run: (command, ...args) =>
       new Promise((done, failed) => {
-        const child = spawn(join(HOUSE, "node_modules/.bin", command), args, { cwd: folder, stdio: ["ignore", "pipe", "pipe"] });
+        const child = spawn(join(HOUSE, "node_modules/.bin", command), args, {
+          cwd: folder,
+          stdio: ["ignore", "pipe", "pipe"],
+        });
         let said = "";
-        for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk: Buffer) => void (said += chunk.toString()));
+        for (const stream of [child.stdout, child.stderr])
+          stream.on("data", (chunk: Buffer) => void (said += chunk.toString()));
         child.on("error", failed);
         child.on("close", (code) => done({ succeeded: code === 0, said }));
       }),

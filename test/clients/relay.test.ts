@@ -12,7 +12,10 @@ import type { Project } from "./project.ts";
 interface Program {
   register(input: unknown): Promise<{ nodes: { id: string; name: string; state: string }[]; errors: unknown[] }>;
   commission(input: unknown): Promise<{ runId?: string; error: unknown; errors: unknown[] }>;
-  readAll(ids: readonly string[], count: number): Promise<{ sizes: number[]; totalCount: number; nodes(): { name: string; state: string }[] }>;
+  readAll(
+    ids: readonly string[],
+    count: number,
+  ): Promise<{ sizes: number[]; totalCount: number; nodes(): { name: string; state: string }[] }>;
   nodeAgain(id: string): Promise<{ name: string; state: string } | null>;
   runAgain(id: string): Promise<{ nodeName: string } | null>;
   follow(variables: unknown, fits: (item: Item) => boolean): Promise<Item[]>;
@@ -28,7 +31,12 @@ interface Item {
 }
 
 const TOKEN = "a token for the tests of Relay";
-const WAYS = await Promise.all([{ access: "without a token" }, { access: "with a token", token: TOKEN }].map(async (way) => ({ ...way, ostler: await serviceUnderTest(way.token === undefined ? {} : { token: way.token }) })));
+const WAYS = await Promise.all(
+  [{ access: "without a token" }, { access: "with a token", token: TOKEN }].map(async (way) => ({
+    ...way,
+    ostler: await serviceUnderTest(way.token === undefined ? {} : { token: way.token }),
+  })),
+);
 const reached = WAYS.map(({ ostler, token }) => reachedAt(ostler.url, token));
 const project = await clientProject("relay", reached[0] as Reached);
 afterAll(async () => {
@@ -46,9 +54,28 @@ test("the compiler takes our schema, and its artefacts pass tsc --strict with th
 });
 
 test.each([
-  { flaw: "a field that there is not", file: "documents.ts", before: "      nodeName\n", after: "      nodeTitle\n", told: /no field 'nodeTitle'|nodeTitle/ },
-  { flaw: "a type that cannot be fetched again", file: "schema.graphql", before: 'type Run implements Resource @fetchable(field_name: "id") {', after: "type Run implements Resource {", told: /refetchable/ },
-  { flaw: "a word that is no state in the program", file: "program.ts", before: "sizes.push(seen().edges.length)", after: 'sizes.push(seen().edges.map(({ node }) => look<documentsNode$data>(nodeFragment, node).state === "READY").length)', told: /no overlap/ },
+  {
+    flaw: "a field that there is not",
+    file: "documents.ts",
+    before: "      nodeName\n",
+    after: "      nodeTitle\n",
+    told: /no field 'nodeTitle'|nodeTitle/,
+  },
+  {
+    flaw: "a type that cannot be fetched again",
+    file: "schema.graphql",
+    before: 'type Run implements Resource @fetchable(field_name: "id") {',
+    after: "type Run implements Resource {",
+    told: /refetchable/,
+  },
+  {
+    flaw: "a word that is no state in the program",
+    file: "program.ts",
+    before: "sizes.push(seen().edges.length)",
+    after:
+      'sizes.push(seen().edges.map(({ node }) => look<documentsNode$data>(nodeFragment, node).state === "READY").length)',
+    told: /no overlap/,
+  },
 ])("$flaw is found", async ({ file, before, after, told }) => {
   await using flawed = await clientProject("relay", reached[0] as Reached);
   await flawed.change(file, before, after);
@@ -61,7 +88,9 @@ describe.each(WAYS.map(({ access }, way) => ({ access, way })))("$access", ({ wa
   const ids: string[] = [];
   let relay: Program;
   beforeAll(() => {
-    const { program } = createRequire(import.meta.url)(join(project.folder, "out/program.js")) as { program: (reached: object) => Program };
+    const { program } = createRequire(import.meta.url)(join(project.folder, "out/program.js")) as {
+      program: (reached: object) => Program;
+    };
     relay = program(reached[way] as Reached);
   });
   afterAll(() => relay.close());
@@ -78,8 +107,12 @@ describe.each(WAYS.map(({ access }, way) => ({ access, way })))("$access", ({ wa
   });
 
   test("a refusal comes in its type", async () => {
-    expect((await relay.commission({ nodes: { names: ["nobody"] } })).errors).toEqual([expect.objectContaining({ code: "NOT_FOUND", missing: ["nobody"] })]);
-    expect((await relay.register({ nodes: [{ name: "relay-1", driver: FAKE }] })).errors).toEqual([expect.objectContaining({ path: ["input", "nodes", "0", "name"] })]);
+    expect((await relay.commission({ nodes: { names: ["nobody"] } })).errors).toEqual([
+      expect.objectContaining({ code: "NOT_FOUND", missing: ["nobody"] }),
+    ]);
+    expect((await relay.register({ nodes: [{ name: "relay-1", driver: FAKE }] })).errors).toEqual([
+      expect.objectContaining({ path: ["input", "nodes", "0", "name"] }),
+    ]);
   });
 
   test("a commission is followed and resumed; what the stream tells shows in the list that was read before; node and run are fetched again by ID", async () => {
@@ -95,6 +128,9 @@ describe.each(WAYS.map(({ access }, way) => ({ access, way })))("$access", ({ wa
     expect(await relay.nodeAgain(id)).toMatchObject({ name: "relay-1", state: "ACTIVE" });
     expect(await relay.runAgain(runId)).toMatchObject({ nodeName: "relay-1" });
     expect(await relay.nodeAgain(runId)).toBeNull();
-    expect((await relay.commission({ nodes: { ids: [id] } })).error).toMatchObject({ __typename: "ConflictError", code: "INVALID_STATE" });
+    expect((await relay.commission({ nodes: { ids: [id] } })).error).toMatchObject({
+      __typename: "ConflictError",
+      code: "INVALID_STATE",
+    });
   });
 });

@@ -30,18 +30,60 @@ const KINDS = {
   codegen: {
     generate: generateClientPreset,
     flaws: [
-      { flaw: "a field that there is not", file: "operations.graphql", before: "      nodeName\n", after: "      nodeTitle\n", told: /Cannot query field \\?"nodeTitle\\?"/ },
-      { flaw: "a field that was not asked for", file: "program.ts", before: "({ name, state }) =>", after: "({ name, state, stage }) =>", told: /'stage' does not exist/ },
-      { flaw: "two fields of a @oneOf", file: "program.ts", before: "input: { nodes, until", after: "input: { nodes: { ids: [], names: [] }, until", told: /not assignable/ },
-      { flaw: "a word that is no value of its enum", file: "program.ts", before: 'case "ACTIVE":', after: 'case "READY":', told: /not comparable/ },
+      {
+        flaw: "a field that there is not",
+        file: "operations.graphql",
+        before: "      nodeName\n",
+        after: "      nodeTitle\n",
+        told: /Cannot query field \\?"nodeTitle\\?"/,
+      },
+      {
+        flaw: "a field that was not asked for",
+        file: "program.ts",
+        before: "({ name, state }) =>",
+        after: "({ name, state, stage }) =>",
+        told: /'stage' does not exist/,
+      },
+      {
+        flaw: "two fields of a @oneOf",
+        file: "program.ts",
+        before: "input: { nodes, until",
+        after: "input: { nodes: { ids: [], names: [] }, until",
+        told: /not assignable/,
+      },
+      {
+        flaw: "a word that is no value of its enum",
+        file: "program.ts",
+        before: 'case "ACTIVE":',
+        after: 'case "READY":',
+        told: /not comparable/,
+      },
     ],
   },
   tada: {
     generate: generateTada,
     flaws: [
-      { flaw: "a field that there is not", file: "program.ts", before: "    name\n    state\n", after: "    title\n    state\n", told: /'name' does not exist/ },
-      { flaw: "no field of a @oneOf", file: "program.ts", before: "input: { nodes, until", after: "input: { nodes: {}, until", told: /not assignable/ },
-      { flaw: "a word that is no value of its enum", file: "program.ts", before: 'state === "ACTIVE"', after: 'state === "READY"', told: /no overlap/ },
+      {
+        flaw: "a field that there is not",
+        file: "program.ts",
+        before: "    name\n    state\n",
+        after: "    title\n    state\n",
+        told: /'name' does not exist/,
+      },
+      {
+        flaw: "no field of a @oneOf",
+        file: "program.ts",
+        before: "input: { nodes, until",
+        after: "input: { nodes: {}, until",
+        told: /not assignable/,
+      },
+      {
+        flaw: "a word that is no value of its enum",
+        file: "program.ts",
+        before: 'state === "ACTIVE"',
+        after: 'state === "READY"',
+        told: /no overlap/,
+      },
     ],
   },
 } as const satisfies Record<string, { generate: (folder: string) => Promise<void>; flaws: readonly Flaw[] }>;
@@ -58,7 +100,9 @@ describe.each(Object.entries(KINDS))("%s", (name, { generate, flaws }) => {
   beforeAll(async () => {
     project = await clientProject(kind, reached);
     await generate(project.folder);
-    const { program: make } = (await import(join(project.folder, "program.ts"))) as { program: (reached: object) => Program };
+    const { program: make } = (await import(join(project.folder, "program.ts"))) as {
+      program: (reached: object) => Program;
+    };
     program = make(reached);
   });
   afterAll(async () => {
@@ -83,7 +127,9 @@ describe.each(Object.entries(KINDS))("%s", (name, { generate, flaws }) => {
   test("works: registers, is refused, lists, commissions, follows and resumes", async () => {
     const { nodes, errors } = await program.register({ nodes: names.map((node) => ({ name: node, driver: FAKE })) });
     expect(errors).toEqual([]);
-    expect((await program.register({ nodes: [{ name: names[0], driver: FAKE }] })).errors).toMatchObject([{ path: ["input", "nodes", "0", "name"] }]);
+    expect((await program.register({ nodes: [{ name: names[0], driver: FAKE }] })).errors).toMatchObject([
+      { path: ["input", "nodes", "0", "name"] },
+    ]);
     const [id = "", other = ""] = nodes.map((node) => node.id);
     expect(await program.commission({ names: ["nobody"] })).toEqual({ missing: ["nobody"] });
     expect(await program.commission({ ids: [id] })).toEqual({ accepted: [true] });
@@ -92,6 +138,9 @@ describe.each(Object.entries(KINDS))("%s", (name, { generate, flaws }) => {
     const told = [...seen, ...rest].flatMap(({ sequence }) => sequence ?? []);
     expect(told.length).toBeGreaterThan(5);
     expect(told).toEqual(told.map((_sequence, index) => index + 1));
-    expect(await program.list([id, other])).toEqual([{ name: names[0], state: "in service" }, { name: names[1], state: "enrolled" }]);
+    expect(await program.list([id, other])).toEqual([
+      { name: names[0], state: "in service" },
+      { name: names[1], state: "enrolled" },
+    ]);
   });
 });

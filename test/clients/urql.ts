@@ -13,11 +13,23 @@ export interface UrqlSetup {
   readonly fetch?: typeof fetch;
 }
 
-export function urql({ url, socketUrl, headers }: Reached, { stream, fetch: fetching = fetch }: UrqlSetup): ClientUnderTest {
-  const socket = stream === "WebSocket" ? createClient({ url: socketUrl, webSocketImpl: WebSocket, connectionParams: headers }) : null;
-  const overSocket = socket && subscriptionExchange({
-    forwardSubscription: (request) => ({ subscribe: (sink) => ({ unsubscribe: socket.subscribe({ ...request, query: request.query ?? "" }, sink as never) }) }),
-  });
+export function urql(
+  { url, socketUrl, headers }: Reached,
+  { stream, fetch: fetching = fetch }: UrqlSetup,
+): ClientUnderTest {
+  const socket =
+    stream === "WebSocket"
+      ? createClient({ url: socketUrl, webSocketImpl: WebSocket, connectionParams: headers })
+      : null;
+  const overSocket =
+    socket &&
+    subscriptionExchange({
+      forwardSubscription: (request) => ({
+        subscribe: (sink) => ({
+          unsubscribe: socket.subscribe({ ...request, query: request.query ?? "" }, sink as never),
+        }),
+      }),
+    });
   const client = new Client({
     url,
     exchanges: [cacheExchange, fetchExchange, ...(overSocket ? [overSocket] : [])],
@@ -26,11 +38,15 @@ export function urql({ url, socketUrl, headers }: Reached, { stream, fetch: fetc
     fetch: stream === "fetch" ? untilLeft(fetching) : fetching,
   });
   return {
-    query: async (operation, variables = {}) => dataOf(await client.query(gql(textOf(operation)), variables).toPromise()),
-    mutate: async (operation, variables = {}) => dataOf(await client.mutation(gql(textOf(operation)), variables).toPromise()),
+    query: async (operation, variables = {}) =>
+      dataOf(await client.query(gql(textOf(operation)), variables).toPromise()),
+    mutate: async (operation, variables = {}) =>
+      dataOf(await client.mutation(gql(textOf(operation)), variables).toPromise()),
     follow: (operation, variables = {}) =>
       pulled((observer) => {
-        const { unsubscribe } = client.subscription(gql(textOf(operation)), variables).subscribe((result) => (result.error ? observer.error(result.error) : observer.next(result.data as never)));
+        const { unsubscribe } = client
+          .subscription(gql(textOf(operation)), variables)
+          .subscribe((result) => (result.error ? observer.error(result.error) : observer.next(result.data as never)));
         return unsubscribe;
       }),
     async close() {

@@ -8,7 +8,12 @@ import type { AnySettings } from "../support/driver.ts";
 
 /** Runs one check on a driver with these settings, for its nodes and for its discovery. */
 async function prove(title: string, settings: z.ZodType, discovery?: z.ZodType): Promise<void> {
-  const factory = () => ({ ...aDriver("tried"), settings, ...(discovery && { discover: { settings: discovery } }) }) as unknown as Driver<unknown>;
+  const factory = () =>
+    ({
+      ...aDriver("tried"),
+      settings,
+      ...(discovery && { discover: { settings: discovery } }),
+    }) as unknown as Driver<unknown>;
   const check = conformance({ factory, settings: {} }).find((one) => one.title === title);
   if (!check) throw new Error(`There is no check "${title}".`);
   await check.run();
@@ -19,17 +24,47 @@ describe("settings that clients can be given types of", () => {
   const secret = z.string().meta({ writeOnly: true });
 
   test("are an object of which every field is named", async () => {
-    await expect(prove(title, z.strictObject({ port: z.int(), users: z.array(z.strictObject({ name: z.string() })), tags: z.record(z.string(), z.string()), password: secret }))).resolves.toBeUndefined();
+    await expect(
+      prove(
+        title,
+        z.strictObject({
+          port: z.int(),
+          users: z.array(z.strictObject({ name: z.string() })),
+          tags: z.record(z.string(), z.string()),
+          password: secret,
+        }),
+      ),
+    ).resolves.toBeUndefined();
   });
 
   test.each<[string, z.ZodType, string]>([
     ["an object that takes any field", z.looseObject({}), "the JSON Schema takes fields that it does not name"],
-    ["a choice of objects", z.union([z.strictObject({ a: z.string() }), z.strictObject({ b: z.string() })]), "its settings are no object"],
+    [
+      "a choice of objects",
+      z.union([z.strictObject({ a: z.string() }), z.strictObject({ b: z.string() })]),
+      "its settings are no object",
+    ],
     ["a name that clients cannot write", z.strictObject({ "boot-mode": z.string() }), 'a field "boot-mode"'],
-    ["a secret below the top", z.strictObject({ login: z.strictObject({ password: secret }) }), "the secret login.password inside another setting"],
-    ["a secret in a record", z.strictObject({ tokens: z.record(z.string(), secret) }), "mark a secret by `additionalProperties` of tokens"],
-    ["a secret that may be something else", z.strictObject({ password: z.union([secret, z.number()]) }), "mark a secret by `anyOf` of password"],
-    ["an object that says what goes with what", z.strictObject({ password: secret.optional() }).meta({ oneOf: [{ required: ["password"] }, {}] }), "says what goes with what (`oneOf`, `if`)"],
+    [
+      "a secret below the top",
+      z.strictObject({ login: z.strictObject({ password: secret }) }),
+      "the secret login.password inside another setting",
+    ],
+    [
+      "a secret in a record",
+      z.strictObject({ tokens: z.record(z.string(), secret) }),
+      "mark a secret by `additionalProperties` of tokens",
+    ],
+    [
+      "a secret that may be something else",
+      z.strictObject({ password: z.union([secret, z.number()]) }),
+      "mark a secret by `anyOf` of password",
+    ],
+    [
+      "an object that says what goes with what",
+      z.strictObject({ password: secret.optional() }).meta({ oneOf: [{ required: ["password"] }, {}] }),
+      "says what goes with what (`oneOf`, `if`)",
+    ],
     ["what JSON cannot say", z.strictObject({ since: z.date() }), "cannot be told as JSON Schema"],
   ])("are not %s", async (_what, settings, says) => {
     await expect(prove(title, settings)).rejects.toThrow(says);
@@ -44,13 +79,19 @@ describe("secrets", () => {
     ["a variant", z.strictObject({ password: z.union([secret, z.number()]).meta({ description: "Password." }) })],
   ])("are not marked in %s, of a discovery neither", async (_what, settings) => {
     await expect(prove("marks its secrets, and they are strings", settings)).rejects.toThrow("mark a secret by");
-    await expect(prove("describes the settings of its discovery, and marks their secrets", z.strictObject({}), settings)).rejects.toThrow("mark a secret by");
+    await expect(
+      prove("describes the settings of its discovery, and marks their secrets", z.strictObject({}), settings),
+    ).rejects.toThrow("mark a secret by");
   });
 
   test("behind a reference are found, and must not be repeated", async () => {
     const shared = secret.meta({ id: "shared_secret", writeOnly: true });
-    const telling = z.strictObject({ password: shared.max(20, { error: ({ input }) => `${JSON.stringify(input)} is too long` }).optional() });
-    await expect(prove("gives no secret away when it refuses settings", telling)).rejects.toThrow('repeats the secret "password"');
+    const telling = z.strictObject({
+      password: shared.max(20, { error: ({ input }) => `${JSON.stringify(input)} is too long` }).optional(),
+    });
+    await expect(prove("gives no secret away when it refuses settings", telling)).rejects.toThrow(
+      'repeats the secret "password"',
+    );
   });
 });
 
@@ -58,8 +99,11 @@ describe("steps on a machine", () => {
   /** Runs the check of inspection on a driver with one step. */
   async function inspecting(run: Step<AnySettings>["run"], verify: Step<AnySettings>["verify"] & {}): Promise<void> {
     const step = aStep("look", "inspect", run, { verify });
-    const factory = () => aDriver("tried", { inspect: { ...stepsOf(step), withoutReboot: true } }) as unknown as Driver<unknown>;
-    const check = conformance({ factory, settings: { address: "192.0.2.70" }, live: true, liveSeconds: 5 }).find(({ title }) => title.startsWith("inspects to the same end"));
+    const factory = () =>
+      aDriver("tried", { inspect: { ...stepsOf(step), withoutReboot: true } }) as unknown as Driver<unknown>;
+    const check = conformance({ factory, settings: { address: "192.0.2.70" }, live: true, liveSeconds: 5 }).find(
+      ({ title }) => title.startsWith("inspects to the same end"),
+    );
     await check?.run();
     expect(check).toBeDefined();
   }
@@ -67,16 +111,22 @@ describe("steps on a machine", () => {
 
   test("are verified too, with a memo of their own, after each run twice", async () => {
     const memos: unknown[] = [];
-    await inspecting(async ({ memo }) => (memo === null ? { kind: "wait", seconds: 0, memo: "of run" } : { kind: "done" }), async ({ memo }) => {
-      memos.push(memo);
-      return memo === null ? { kind: "wait", seconds: 0, memo: "of verify" } : { kind: "done" };
-    });
+    await inspecting(
+      async ({ memo }) => (memo === null ? { kind: "wait", seconds: 0, memo: "of run" } : { kind: "done" }),
+      async ({ memo }) => {
+        memos.push(memo);
+        return memo === null ? { kind: "wait", seconds: 0, memo: "of verify" } : { kind: "done" };
+      },
+    );
     expect(memos).toEqual([null, "of verify", null, "of verify", null, "of verify", null, "of verify"]);
   });
 
   test("fail where their verify part does, the second time even", async () => {
     let looked = 0;
-    const verify = async () => (looked++ === 0 ? ({ kind: "done" } as const) : ({ kind: "failed", reason: "gone again", retryable: false } as const));
+    const verify = async () =>
+      looked++ === 0
+        ? ({ kind: "done" } as const)
+        : ({ kind: "failed", reason: "gone again", retryable: false } as const);
     await expect(inspecting(done, verify)).rejects.toThrow("`verify`, entered the second time: gone again");
     await expect(inspecting(done, (async () => ({ kind: "perhaps" })) as never)).rejects.toThrow("no result of a step");
   });

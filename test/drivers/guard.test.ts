@@ -17,11 +17,15 @@ function setprivThat(does: string): string {
 }
 
 test("one that does what it is told is taken", () => {
-  expect(findGuard(`/nowhere:${setprivThat('shift 3; exec "$@"')}`, "linux")).toEqual({ words: [join(folder, "setpriv"), "--pdeathsig", "KILL", "--"] });
+  expect(findGuard(`/nowhere:${setprivThat('shift 3; exec "$@"')}`, "linux")).toEqual({
+    words: [join(folder, "setpriv"), "--pdeathsig", "KILL", "--"],
+  });
 });
 
 test("one that does not know the signal is left alone", () => {
-  expect(findGuard(setprivThat('echo "unrecognized option: pdeathsig" >&2; exit 1'), "linux")).toEqual({ problem: expect.stringContaining("does not know --pdeathsig") });
+  expect(findGuard(setprivThat('echo "unrecognized option: pdeathsig" >&2; exit 1'), "linux")).toEqual({
+    problem: expect.stringContaining("does not know --pdeathsig"),
+  });
 });
 
 test("none there, or no such system, is said", () => {

@@ -21,7 +21,16 @@ const EVIL = fileURLToPath(new URL("misbehaving/evil.ts", import.meta.url));
 const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "ostler-evil-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
-const flags = (data: string) => ["--data", join(folder, data), "--port", "0", "--plugins", `fake,${EVIL}`, "--power-seconds", "1"];
+const flags = (data: string) => [
+  "--data",
+  join(folder, data),
+  "--port",
+  "0",
+  "--plugins",
+  `fake,${EVIL}`,
+  "--power-seconds",
+  "1",
+];
 
 interface Run {
   readonly nodeName: string;
@@ -32,7 +41,11 @@ interface Run {
 /** The API of a service at an address. */
 function apiAt(url: () => string) {
   async function ask<Data>(query: string, variables: object = {}): Promise<Data> {
-    const response = await fetch(url(), { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ query, variables }) });
+    const response = await fetch(url(), {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ query, variables }),
+    });
     const { data, errors } = (await response.json()) as { data: Data; errors?: readonly { message: string }[] };
     expect(errors).toBeUndefined();
     return data;
@@ -40,21 +53,36 @@ function apiAt(url: () => string) {
   return {
     ask,
     async register(deeds: Readonly<Record<string, { readonly does: string; readonly file?: string }>>): Promise<void> {
-      const nodes = Object.entries(deeds).map(([name, evil]) => ({ name, driver: { evil }, interfaces: [{ kinds: ["INSPECT"], driver: { fake: {} } }] }));
-      const { registerNodes } = await ask<{ registerNodes: { errors: unknown[] } }>("mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }", { input: { nodes } });
+      const nodes = Object.entries(deeds).map(([name, evil]) => ({
+        name,
+        driver: { evil },
+        interfaces: [{ kinds: ["INSPECT"], driver: { fake: {} } }],
+      }));
+      const { registerNodes } = await ask<{ registerNodes: { errors: unknown[] } }>(
+        "mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }",
+        { input: { nodes } },
+      );
       expect(registerNodes.errors).toEqual([]);
     },
     /** Begins to commission the nodes, each for itself; answers the operation. */
     async commission(names: readonly string[]): Promise<string> {
-      const { commissionNodes } = await ask<{ commissionNodes: { operation: { uuid: string } | null; errors: { message: string }[] } }>(
+      const { commissionNodes } = await ask<{
+        commissionNodes: { operation: { uuid: string } | null; errors: { message: string }[] };
+      }>(
         "mutation Commission($input: CommissionNodesInput!) { commissionNodes(input: $input) { operation { uuid } errors { message } } }",
         { input: { nodes: { names }, until: "AVAILABLE", onFailure: "LEAVE" } },
       );
       expect(commissionNodes.errors).toEqual([]);
       return commissionNodes.operation?.uuid ?? expect.fail("There is no operation.");
     },
-    async runs(id: string): Promise<{ readonly state: string; readonly finishedAt: string | null; readonly runs: Readonly<Record<string, Run>> }> {
-      const { operation } = await ask<{ operation: { state: string; finishedAt: string | null; runs: { edges: { node: Run }[] } } }>(
+    async runs(id: string): Promise<{
+      readonly state: string;
+      readonly finishedAt: string | null;
+      readonly runs: Readonly<Record<string, Run>>;
+    }> {
+      const { operation } = await ask<{
+        operation: { state: string; finishedAt: string | null; runs: { edges: { node: Run }[] } };
+      }>(
         "query Runs($id: ID!) { operation(id: $id) { state finishedAt runs(first: 100) { edges { node { nodeName state failure { code message } } } } } }",
         { id },
       );
@@ -71,30 +99,63 @@ describe("a service with a driver that misbehaves", () => {
   }, 60_000);
   afterAll(() => service[Symbol.asyncDispose]());
 
-  const ENDING = ["throws", "returns nothing", "ends its process", "kills its process", "fills its heap", "throws in a timer", "rejects where nobody waits", "writes into the channel"];
+  const ENDING = [
+    "throws",
+    "returns nothing",
+    "ends its process",
+    "kills its process",
+    "fills its heap",
+    "throws in a timer",
+    "rejects where nobody waits",
+    "writes into the channel",
+  ];
   const ENDLESS = ["hangs", "spins for ever", "sleeps in a call to the system"];
 
   test("fails the steps of that driver, each with a reason; the others of that driver end as they should, and the API answers meanwhile", async () => {
     const bad = [...ENDING, ...ENDLESS];
     const nameOf = (does: string) => does.replaceAll(" ", "-");
-    await api.register(Object.fromEntries([...bad.map((does) => [nameOf(does), { does }]), ...Array.from({ length: 8 }, (_, index) => [`sound-${index}`, { does: "sound" }])]) as Record<string, { does: string }>);
+    await api.register(
+      Object.fromEntries([
+        ...bad.map((does) => [nameOf(does), { does }]),
+        ...Array.from({ length: 8 }, (_, index) => [`sound-${index}`, { does: "sound" }]),
+      ]) as Record<string, { does: string }>,
+    );
     const names = [...bad.map(nameOf), ...Array.from({ length: 8 }, (_, index) => `sound-${index}`)];
     const id = await api.commission(names);
-    const seen = await eventually("all but those that never end have ended", async () => {
-      const now = await api.runs(id);
-      return Object.values(now.runs).filter(({ state }) => state === "RUNNING").length === ENDLESS.length && Object.values(now.runs).every(({ state }) => ["RUNNING", "SUCCEEDED", "FAILED"].includes(state)) && now;
-    }, 60_000);
-    for (const name of names.slice(bad.length)) expect(seen.runs[name], name).toMatchObject({ state: "SUCCEEDED", failure: null });
-    for (const does of ENDING) expect(seen.runs[nameOf(does)], does).toMatchObject({ state: "FAILED", failure: { code: "BACKEND_FAILED", message: expect.stringContaining("clean.erase") } });
+    const seen = await eventually(
+      "all but those that never end have ended",
+      async () => {
+        const now = await api.runs(id);
+        return (
+          Object.values(now.runs).filter(({ state }) => state === "RUNNING").length === ENDLESS.length &&
+          Object.values(now.runs).every(({ state }) => ["RUNNING", "SUCCEEDED", "FAILED"].includes(state)) &&
+          now
+        );
+      },
+      60_000,
+    );
+    for (const name of names.slice(bad.length))
+      expect(seen.runs[name], name).toMatchObject({ state: "SUCCEEDED", failure: null });
+    for (const does of ENDING)
+      expect(seen.runs[nameOf(does)], does).toMatchObject({
+        state: "FAILED",
+        failure: { code: "BACKEND_FAILED", message: expect.stringContaining("clean.erase") },
+      });
     for (const does of ENDLESS) expect(seen.runs[nameOf(does)], does).toMatchObject({ state: "RUNNING" });
     expect(seen.finishedAt).toBeNull();
 
     // Those that never end are aborted, and end: their processes are killed before the engine would leave them alone.
-    await api.ask("mutation Abort($input: AbortInput!) { abort(input: $input) { errors { message } } }", { input: { work: { operationId: id } } });
-    const after = await eventually("the operation ends", async () => {
-      const now = await api.runs(id);
-      return now.finishedAt !== null && now;
-    }, 60_000);
+    await api.ask("mutation Abort($input: AbortInput!) { abort(input: $input) { errors { message } } }", {
+      input: { work: { operationId: id } },
+    });
+    const after = await eventually(
+      "the operation ends",
+      async () => {
+        const now = await api.runs(id);
+        return now.finishedAt !== null && now;
+      },
+      60_000,
+    );
     for (const does of ENDLESS) expect(after.runs[nameOf(does)], does).toMatchObject({ state: "ABORTED" });
   }, 150_000);
 });
@@ -127,12 +188,16 @@ describe("a driver at work", () => {
   };
 
   // A worker that loops does not notice that its service is gone; where the kernel can be told to, it kills it.
-  test.each(["goes on writing", ...(process.platform === "linux" ? ["writes in a loop"] : [])])("that %s dies with its service", async (does) => {
-    const { child, file } = await underWork(does.replaceAll(" ", "-"), does);
-    child.kill("SIGKILL");
-    await once(child, "exit");
-    await eventually("it writes no more", writesNoMore(file), 5_000);
-  }, 90_000);
+  test.each(["goes on writing", ...(process.platform === "linux" ? ["writes in a loop"] : [])])(
+    "that %s dies with its service",
+    async (does) => {
+      const { child, file } = await underWork(does.replaceAll(" ", "-"), does);
+      child.kill("SIGKILL");
+      await once(child, "exit");
+      await eventually("it writes no more", writesNoMore(file), 5_000);
+    },
+    90_000,
+  );
 
   test("ends when its service has been paused for as long as a lease lasts", async () => {
     const { child, file } = await underWork("paused", "goes on writing");

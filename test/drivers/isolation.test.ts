@@ -46,7 +46,15 @@ interface Lab extends AsyncDisposable {
   readonly log: string[];
   step(name?: string): AnyStep;
   /** A call of a step for a node whose driver does this. */
-  call(does: string, more?: Omit<Partial<StepCall<unknown>>, "node"> & { readonly file?: string; readonly password?: string; readonly node?: string; readonly heard?: Heard }): StepCall<unknown>;
+  call(
+    does: string,
+    more?: Omit<Partial<StepCall<unknown>>, "node"> & {
+      readonly file?: string;
+      readonly password?: string;
+      readonly node?: string;
+      readonly heard?: Heard;
+    },
+  ): StepCall<unknown>;
   run(does: string, more?: Parameters<Lab["call"]>[1]): Promise<StepResult>;
 }
 
@@ -95,7 +103,8 @@ async function openLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
         power: {
           read: () => driver.power.read(call),
           set: (action: PowerAction) => driver.power.set(call, action),
-          setBootDevice: async (device: BootDevice, how) => driver.power.setBootDevice?.(call, device, { persistent: how?.persistent ?? false }),
+          setBootDevice: async (device: BootDevice, how) =>
+            driver.power.setBootDevice?.(call, device, { persistent: how?.persistent ?? false }),
         },
         progress: (percent, message) => heard?.progress.push([percent, message]),
         ...more,
@@ -111,8 +120,13 @@ async function openLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
   return lab;
 }
 
-const thrownBy = (work: Promise<unknown>): Promise<unknown> => work.then((value) => expect.fail(`It did not throw; it answered ${JSON.stringify(value)}.`), (error: unknown) => error);
-const outputOf = (result: StepResult) => (result as Extract<StepResult, { kind: "done" }>).output as Record<string, Json>;
+const thrownBy = (work: Promise<unknown>): Promise<unknown> =>
+  work.then(
+    (value) => expect.fail(`It did not throw; it answered ${JSON.stringify(value)}.`),
+    (error: unknown) => error,
+  );
+const outputOf = (result: StepResult) =>
+  (result as Extract<StepResult, { kind: "done" }>).output as Record<string, Json>;
 const pidOf = (result: StepResult): number => Number(outputOf(result)["pid"]);
 const isAlive = (pid: number): boolean => {
   try {
@@ -133,12 +147,21 @@ const holdUp = (ms: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer
 async function openWorker() {
   const states: Handle["state"][] = [];
   const plugin = { module: pathToFileURL(EVIL).href, name: "evil", version: "1.0.0", memory: createMemory() };
-  const worker = startWorker({ plugin, log: pino({ enabled: false }), graceMs: 1_000, changed: ({ state }) => states.push(state) });
+  const worker = startWorker({
+    plugin,
+    log: pino({ enabled: false }),
+    graceMs: 1_000,
+    changed: ({ state }) => states.push(state),
+  });
   onTestFinished(() => worker.close());
   await eventually("it is ready", () => worker.state === "idle");
   const job = (does: string): Job => ({
     target: { on: "step", phase: "clean", name: "erase", function: "run" },
-    given: { settings: { does }, node: { id: "n", name: "n", powerState: "OFF", labels: {} }, step: { args: {}, memo: null, callback: null, callbackPath: "", attemptKey: "", variables: {} } },
+    given: {
+      settings: { does },
+      node: { id: "n", name: "n", powerState: "OFF", labels: {} },
+      step: { args: {}, memo: null, callback: null, callbackPath: "", attemptKey: "", variables: {} },
+    },
     what: "clean.erase",
     signal: new AbortController().signal,
     deadline: new Deadline(60_000),
@@ -156,10 +179,18 @@ describe("a step that ends by itself harms no other", () => {
     readonly does: string;
     readonly error: Record<string, unknown>;
   }
-  const ended = (how: string) => ({ name: "DriverError", kind: "OTHER", retryable: true, message: `The process of driver "evil" ended in the middle of clean.erase: ${how}.` });
+  const ended = (how: string) => ({
+    name: "DriverError",
+    kind: "OTHER",
+    retryable: true,
+    message: `The process of driver "evil" ended in the middle of clean.erase: ${how}.`,
+  });
   test.each<Deed>([
     { does: "throws", error: { name: "Error", message: "it broke" } },
-    { does: "throws a failure", error: { name: "DriverError", kind: "UNREACHABLE", retryable: true, message: "the wire is cut" } },
+    {
+      does: "throws a failure",
+      error: { name: "DriverError", kind: "UNREACHABLE", retryable: true, message: "the wire is cut" },
+    },
     { does: "throws what cannot be looked at", error: { message: "it threw what cannot be told" } },
     { does: "ends its process", error: ended("exit code 0") },
     { does: "ends its process with a code", error: ended("exit code 7") },
@@ -167,11 +198,35 @@ describe("a step that ends by itself harms no other", () => {
     { does: "aborts its process", error: ended("signal SIGABRT") },
     { does: "fills its heap", error: ended("it ran out of its 256 MiB of memory") },
     { does: "asks for too much at once", error: ended("it ran out of its 256 MiB of memory") },
-    { does: "throws in a timer", error: { name: "DriverError", retryable: false, message: "The driver threw where nobody waited for it: out of a timer" } },
-    { does: "rejects where nobody waits", error: { name: "DriverError", retryable: false, message: "The driver threw where nobody waited for it: nobody waits" } },
-    { does: "emits an error that nobody hears", error: { name: "DriverError", retryable: false, message: "The driver threw where nobody waited for it: nobody hears" } },
+    {
+      does: "throws in a timer",
+      error: {
+        name: "DriverError",
+        retryable: false,
+        message: "The driver threw where nobody waited for it: out of a timer",
+      },
+    },
+    {
+      does: "rejects where nobody waits",
+      error: {
+        name: "DriverError",
+        retryable: false,
+        message: "The driver threw where nobody waited for it: nobody waits",
+      },
+    },
+    {
+      does: "emits an error that nobody hears",
+      error: {
+        name: "DriverError",
+        retryable: false,
+        message: "The driver threw where nobody waited for it: nobody hears",
+      },
+    },
     { does: "writes into the channel", error: ended("it sent what is no message") },
-    { does: "closes the channel", error: { name: "DriverError", message: expect.stringContaining("ended in the middle of clean.erase") } },
+    {
+      does: "closes the channel",
+      error: { name: "DriverError", message: expect.stringContaining("ended in the middle of clean.erase") },
+    },
   ])("that $does", async ({ does, error }) => {
     await using lab = await openLab();
     const bad = thrownBy(lab.run(does));
@@ -201,13 +256,18 @@ describe("a step that ends by itself harms no other", () => {
 
   test("that must not be made twice says so, when its process has ended under it", async () => {
     await using lab = await openLab();
-    expect(await thrownBy(lab.step("flash").run(lab.call("ends its process")))).toMatchObject({ name: "DriverError", retryable: false });
+    expect(await thrownBy(lab.step("flash").run(lab.call("ends its process")))).toMatchObject({
+      name: "DriverError",
+      retryable: false,
+    });
   });
 
   test("that ends its process: the programs that it has started end with it", async () => {
     await using lab = await openLab();
     const file = aFile();
-    expect(await thrownBy(lab.run("leaves a process that goes on, and ends its own", { file }))).toMatchObject(ended("exit code 1"));
+    expect(await thrownBy(lab.run("leaves a process that goes on, and ends its own", { file }))).toMatchObject(
+      ended("exit code 1"),
+    );
     await eventually("they write no more", writesNoMore(file));
   });
 
@@ -215,31 +275,50 @@ describe("a step that ends by itself harms no other", () => {
     await using lab = await openLab();
     const probe = (does: string) => {
       const { signal, deadline, log, timed } = lab.call("sound");
-      return lab.driver.discover?.probe({ address: "192.0.2.7", settings: { does }, signal, deadline, log, timed }) ?? expect.fail();
+      return (
+        lab.driver.discover?.probe({ address: "192.0.2.7", settings: { does }, signal, deadline, log, timed }) ??
+        expect.fail()
+      );
     };
     const [bad, good] = await Promise.all([thrownBy(probe("ends its process")), probe("sound")]);
-    expect(bad).toMatchObject({ name: "DriverError", message: expect.stringContaining("in the middle of discover.probe: exit code 3") });
+    expect(bad).toMatchObject({
+      name: "DriverError",
+      message: expect.stringContaining("in the middle of discover.probe: exit code 3"),
+    });
     expect(good).toMatchObject({ name: "at-192.0.2.7" });
   });
 });
 
 describe("a step that does not end harms no other", () => {
-  const HANGING = ["hangs", "spins for ever", "sleeps in a call to the system", "waits on a lock for ever", "prints without end"];
+  const HANGING = [
+    "hangs",
+    "spins for ever",
+    "sleeps in a call to the system",
+    "waits on a lock for ever",
+    "prints without end",
+  ];
 
-  test.each(HANGING)("while it %s, calls for other nodes go on; when it was told to end, it is killed", async (does) => {
-    await using lab = await openLab({ graceMs: 300 });
-    const cut = new AbortController();
-    let over = false;
-    const bad = thrownBy(lab.run(does, { signal: cut.signal })).finally(() => (over = true));
-    for (let round = 0; round < 3; round += 1) {
-      const others = Array.from({ length: 4 }, () => lab.run("sound"));
-      expect(await Promise.all(others)).toEqual(others.map(() => SOUND));
-    }
-    expect(over).toBe(false);
-    cut.abort(new Error("The step was aborted."));
-    expect(await bad).toMatchObject({ name: "DriverError", kind: "TIMEOUT", message: expect.stringMatching(/was killed: clean\.erase went on .* after it was told to end/) });
-    expect(await lab.run("sound")).toEqual(SOUND);
-  });
+  test.each(HANGING)(
+    "while it %s, calls for other nodes go on; when it was told to end, it is killed",
+    async (does) => {
+      await using lab = await openLab({ graceMs: 300 });
+      const cut = new AbortController();
+      let over = false;
+      const bad = thrownBy(lab.run(does, { signal: cut.signal })).finally(() => (over = true));
+      for (let round = 0; round < 3; round += 1) {
+        const others = Array.from({ length: 4 }, () => lab.run("sound"));
+        expect(await Promise.all(others)).toEqual(others.map(() => SOUND));
+      }
+      expect(over).toBe(false);
+      cut.abort(new Error("The step was aborted."));
+      expect(await bad).toMatchObject({
+        name: "DriverError",
+        kind: "TIMEOUT",
+        message: expect.stringMatching(/was killed: clean\.erase went on .* after it was told to end/),
+      });
+      expect(await lab.run("sound")).toEqual(SOUND);
+    },
+  );
 
   test.each(HANGING.slice(0, 3))("one that %s is killed after its deadline, though nobody aborts it", async (does) => {
     await using lab = await openLab();
@@ -289,7 +368,9 @@ describe("a step that does not end harms no other", () => {
   test("readings that hang keep no step from its place", async () => {
     await using lab = await openLab({ workers: 2, graceMs: 50 });
     const cut = new AbortController();
-    const readings = Array.from({ length: 5 }, () => thrownBy(inLane("READING", () => lab.run("hangs", { signal: cut.signal }))));
+    const readings = Array.from({ length: 5 }, () =>
+      thrownBy(inLane("READING", () => lab.run("hangs", { signal: cut.signal }))),
+    );
     expect(await Promise.all([lab.run("works for a while"), lab.run("works for a while")])).toEqual([SOUND, SOUND]);
     cut.abort();
     await Promise.all(readings);
@@ -298,28 +379,33 @@ describe("a step that does not end harms no other", () => {
   test("neither probes that hang nor readings of nodes in trouble keep a reading from its place", async () => {
     await using lab = await openLab({ workers: 1, graceMs: 50 });
     const cut = new AbortController();
-    const bad = (["TROUBLED", "PROBE"] as const).flatMap((lane) => [1, 2, 3].map(() => thrownBy(inLane(lane, () => lab.run("hangs", { signal: cut.signal })))));
+    const bad = (["TROUBLED", "PROBE"] as const).flatMap((lane) =>
+      [1, 2, 3].map(() => thrownBy(inLane(lane, () => lab.run("hangs", { signal: cut.signal })))),
+    );
     await eventually("the places are taken", () => lab.pool.figures.processes.called === 2);
     expect(await inLane("READING", () => lab.driver.power.read(lab.call("sound")))).toBe("OFF");
     cut.abort();
     await Promise.all(bad);
   });
 
-  test.each(["READING", "TROUBLED", "PROBE"] as const)("the time of a call in lane %s begins when it has a place", async (lane) => {
-    await using lab = await openLab({ workers: 1, graceMs: 50 });
-    const cut = new AbortController();
-    const first = thrownBy(inLane(lane, () => lab.run("hangs", { signal: cut.signal })));
-    await eventually("it has the place", () => lab.pool.figures.processes.called === 1);
-    const deadline = new Deadline(20_000);
-    const second = inLane(lane, () => lab.run("sound", { deadline }));
-    const left = deadline.leftMs;
-    await delay(20);
-    expect(deadline.leftMs).toBe(left);
-    cut.abort();
-    expect(await second).toEqual(SOUND);
-    expect(deadline.leftMs).toBeLessThan(left);
-    await first;
-  });
+  test.each(["READING", "TROUBLED", "PROBE"] as const)(
+    "the time of a call in lane %s begins when it has a place",
+    async (lane) => {
+      await using lab = await openLab({ workers: 1, graceMs: 50 });
+      const cut = new AbortController();
+      const first = thrownBy(inLane(lane, () => lab.run("hangs", { signal: cut.signal })));
+      await eventually("it has the place", () => lab.pool.figures.processes.called === 1);
+      const deadline = new Deadline(20_000);
+      const second = inLane(lane, () => lab.run("sound", { deadline }));
+      const left = deadline.leftMs;
+      await delay(20);
+      expect(deadline.leftMs).toBe(left);
+      cut.abort();
+      expect(await second).toEqual(SOUND);
+      expect(deadline.leftMs).toBeLessThan(left);
+      await first;
+    },
+  );
 });
 
 describe("what a call leaves behind harms no other", () => {
@@ -327,30 +413,38 @@ describe("what a call leaves behind harms no other", () => {
     ["leaves a timer that throws", "threw after its call had ended: left behind"],
     ["leaves a promise that rejects", "threw after its call had ended: left behind"],
     ["leaves a timer that ends the process", "wanted to end its process when no call of its own was under way"],
-  ])("one that %s: the call of another node in the same process ends well, and the process is replaced", async (does, says) => {
-    await using lab = await openLab({ workers: 1 });
-    const first = pidOf(await lab.run(does));
-    const second = pidOf(await lab.run("works for a while"));
-    expect(second).toBe(first);
-    await eventually("it is told", () => lab.log.some((line) => line.includes(says)));
-    expect(pidOf(await lab.run("sound"))).not.toBe(first);
-  });
+  ])(
+    "one that %s: the call of another node in the same process ends well, and the process is replaced",
+    async (does, says) => {
+      await using lab = await openLab({ workers: 1 });
+      const first = pidOf(await lab.run(does));
+      const second = pidOf(await lab.run("works for a while"));
+      expect(second).toBe(first);
+      await eventually("it is told", () => lab.log.some((line) => line.includes(says)));
+      expect(pidOf(await lab.run("sound"))).not.toBe(first);
+    },
+  );
 
-  test.each(["asks by HTTP", "prints"])("one that %s leaves nothing behind that keeps its process from the next call", async (does) => {
-    const server = createServer((_request, response) => response.end("{}")).listen(0, "127.0.0.1");
-    onTestFinished(() => server.close().closeAllConnections());
-    await once(server, "listening");
-    await using lab = await openLab({ workers: 1 });
-    const file = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    const pid = pidOf(await lab.run(does, { file }));
-    await eventually("it is quiet", () => lab.pool.figures.processes.idle === 1);
-    expect(pidOf(await lab.run(does, { file }))).toBe(pid);
-  });
+  test.each(["asks by HTTP", "prints"])(
+    "one that %s leaves nothing behind that keeps its process from the next call",
+    async (does) => {
+      const server = createServer((_request, response) => response.end("{}")).listen(0, "127.0.0.1");
+      onTestFinished(() => server.close().closeAllConnections());
+      await once(server, "listening");
+      await using lab = await openLab({ workers: 1 });
+      const file = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      const pid = pidOf(await lab.run(does, { file }));
+      await eventually("it is quiet", () => lab.pool.figures.processes.idle === 1);
+      expect(pidOf(await lab.run(does, { file }))).toBe(pid);
+    },
+  );
 
   test("one that leaves a timer that throws between two calls: its process ends, and is not kept for a next one", async () => {
     await using lab = await openLab({ workers: 1 });
     const first = pidOf(await lab.run("leaves a timer that throws between two calls"));
-    await eventually("it is told", () => lab.log.some((line) => line.includes("threw after its call had ended: left behind")));
+    await eventually("it is told", () =>
+      lab.log.some((line) => line.includes("threw after its call had ended: left behind")),
+    );
     await eventually("it ends", () => !isAlive(first));
   });
 
@@ -390,10 +484,22 @@ describe("what a call leaves behind harms no other", () => {
 
   test("one that cannot be started is an error in the log", async () => {
     const lines: string[] = [];
-    const plugin = { module: pathToFileURL(join(folder, "nowhere.ts")).href, name: "evil", version: "1.0.0", memory: createMemory() };
-    const worker = startWorker({ plugin, log: pino({ level: "error" }, { write: (line: string) => void lines.push(line) }), graceMs: 1_000, changed() {} });
+    const plugin = {
+      module: pathToFileURL(join(folder, "nowhere.ts")).href,
+      name: "evil",
+      version: "1.0.0",
+      memory: createMemory(),
+    };
+    const worker = startWorker({
+      plugin,
+      log: pino({ level: "error" }, { write: (line: string) => void lines.push(line) }),
+      graceMs: 1_000,
+      changed() {},
+    });
     await eventually("it has ended", () => worker.state === "ended");
-    expect(lines).toEqual([expect.stringContaining("could not be started; for as long as none can be, every call of this driver fails")]);
+    expect(lines).toEqual([
+      expect.stringContaining("could not be started; for as long as none can be, every call of this driver fails"),
+    ]);
   });
 
   test.skipIf(process.platform !== "linux")("a process is the first that a machine without memory takes", async () => {
@@ -460,7 +566,10 @@ describe("a driver that says too much harms no other", () => {
   test("what it prints is in the log, without its secrets", async () => {
     await using lab = await openLab();
     await lab.run("prints its secret");
-    await eventually("both lines are there", () => lab.log.filter((line) => /the password is|once more/.test(line)).length === 2);
+    await eventually(
+      "both lines are there",
+      () => lab.log.filter((line) => /the password is|once more/.test(line)).length === 2,
+    );
     expect(lab.log.join("")).toContain("the password is ***");
     expect(lab.log.join("")).not.toContain("correct-horse");
   });
@@ -473,7 +582,9 @@ describe("a driver that says too much harms no other", () => {
 
   test("what it prints of a key with many lines is in the log without any of them", async () => {
     await using lab = await openLab();
-    await lab.run("prints its secret", { password: "-----BEGIN KEY-----\r\nMIIEvQIBADAN\nBgkqhkiG9w0B\n-----END KEY-----\n" });
+    await lab.run("prints its secret", {
+      password: "-----BEGIN KEY-----\r\nMIIEvQIBADAN\nBgkqhkiG9w0B\n-----END KEY-----\n",
+    });
     await eventually("the first line is there", () => lab.log.some((line) => line.includes("the password is ***")));
     await eventually("the last line is there", () => lab.log.some((line) => line.includes("once more: ***")));
     expect(lab.log.join("")).not.toMatch(/KEY|MIIE|Bgkq/);
@@ -494,10 +605,28 @@ describe("a driver that says too much harms no other", () => {
 describe("a call is carried over whole", () => {
   test("what it is given", async () => {
     await using lab = await openLab();
-    const call = lab.call("shows what it was given", { args: { version: "2.1" }, memo: { page: 3 }, callback: [1, null], attemptKey: "run:3:2", callbackPath: "/callback/x", variables: { image: "jammy" } });
+    const call = lab.call("shows what it was given", {
+      args: { version: "2.1" },
+      memo: { page: 3 },
+      callback: [1, null],
+      attemptKey: "run:3:2",
+      callbackPath: "/callback/x",
+      variables: { image: "jammy" },
+    });
     expect(await lab.step().run(call)).toEqual({
       kind: "done",
-      output: { node: call.node, settings: call.settings, args: { version: "2.1" }, memo: { page: 3 }, callback: [1, null], attemptKey: "run:3:2", callbackPath: "/callback/x", variables: { image: "jammy" }, deadline: expect.closeTo(call.deadline.getTime(), -3) as number, isAborted: false },
+      output: {
+        node: call.node,
+        settings: call.settings,
+        args: { version: "2.1" },
+        memo: { page: 3 },
+        callback: [1, null],
+        attemptKey: "run:3:2",
+        callbackPath: "/callback/x",
+        variables: { image: "jammy" },
+        deadline: expect.closeTo(call.deadline.getTime(), -3) as number,
+        isAborted: false,
+      },
     });
   });
 
@@ -506,8 +635,16 @@ describe("a call is carried over whole", () => {
     const heard = heardNothing();
     await lab.run("tells its time", { heard });
     expect(heard.lines).toEqual(["one", "two"]);
-    expect(heard.progress).toEqual([[40, "under way"], [90, "nearly there"]]);
-    expect(heard.timed.toSorted()).toEqual(["evil break begins", "evil break: broken", "evil look begins", "evil look ends"]);
+    expect(heard.progress).toEqual([
+      [40, "under way"],
+      [90, "nearly there"],
+    ]);
+    expect(heard.timed.toSorted()).toEqual([
+      "evil break begins",
+      "evil break: broken",
+      "evil look begins",
+      "evil look ends",
+    ]);
   });
 
   test("its signal, with the reason", async () => {
@@ -526,7 +663,11 @@ describe("a call is carried over whole", () => {
     const pid = pidOf(await lab.run("sound"));
     for (const odd of [1n, "x".repeat(20_000_000)]) {
       const error = await thrownBy(lab.run("sound", { args: { odd } as unknown as Record<string, Json> }));
-      expect(error).toMatchObject({ name: "DriverError", retryable: false, message: expect.stringContaining("What clean.erase is given cannot be sent") });
+      expect(error).toMatchObject({
+        name: "DriverError",
+        retryable: false,
+        message: expect.stringContaining("What clean.erase is given cannot be sent"),
+      });
     }
     expect(lab.pool.figures.processes).toMatchObject({ idle: 1, called: 0 });
     expect(pidOf(await lab.run("sound"))).toBe(pid);
@@ -534,22 +675,39 @@ describe("a call is carried over whole", () => {
 
   test("a call whose signal has fired is not made", async () => {
     await using lab = await openLab();
-    expect(await thrownBy(lab.run("sound", { signal: AbortSignal.abort(new Error("too late")) }))).toMatchObject({ message: "too late" });
+    expect(await thrownBy(lab.run("sound", { signal: AbortSignal.abort(new Error("too late")) }))).toMatchObject({
+      message: "too late",
+    });
     expect(lab.pool.figures.processes.starting).toBe(0);
   });
 
   test("every function of a step, and of power", async () => {
     await using lab = await openLab();
     const file = aFile();
-    expect(await lab.step().verify?.(lab.call("sound", { memo: "look again" }))).toEqual({ kind: "wait", seconds: 1, memo: "look again" });
+    expect(await lab.step().verify?.(lab.call("sound", { memo: "look again" }))).toEqual({
+      kind: "wait",
+      seconds: 1,
+      memo: "look again",
+    });
     await lab.step().abort?.(lab.call("sound", { file }));
     expect(readFileSync(file, "utf8")).toBe("undone");
     await lab.driver.power.set(lab.call("sound", { node: "lamp" }), "ON");
-    expect(await Promise.all([1, 2, 3, 4].map(() => lab.driver.power.read(lab.call("sound", { node: "lamp" }))))).toEqual(["ON", "ON", "ON", "ON"]);
+    expect(
+      await Promise.all([1, 2, 3, 4].map(() => lab.driver.power.read(lab.call("sound", { node: "lamp" })))),
+    ).toEqual(["ON", "ON", "ON", "ON"]);
   });
 
   test("secrets of the service are not in the environment of a driver", async () => {
-    const names = ["OSTLER_TOKEN", "OSTLER_LISTEN_URL", "DATABASE_URL", "PGPASSWORD", "PGHOST", "PGPASSFILE", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
+    const names = [
+      "OSTLER_TOKEN",
+      "OSTLER_LISTEN_URL",
+      "DATABASE_URL",
+      "PGPASSWORD",
+      "PGHOST",
+      "PGPASSFILE",
+      "OTEL_EXPORTER_OTLP_HEADERS",
+      "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    ];
     const before = names.map((name) => process.env[name]);
     for (const name of names) process.env[name] = "0123456789abcdef";
     try {
@@ -573,10 +731,13 @@ describe("a call that waited is confirmed when it can be made", () => {
     const first = thrownBy(lab.run("obeys", { signal: cut.signal }));
     await eventually("the place is taken", () => lab.pool.figures.processes.called === 1);
     let asked = 0;
-    const second = confirmedBy(async () => {
-      asked += 1;
-      await confirm();
-    }, () => lab.run("sound")).catch((error: unknown) => error);
+    const second = confirmedBy(
+      async () => {
+        asked += 1;
+        await confirm();
+      },
+      () => lab.run("sound"),
+    ).catch((error: unknown) => error);
     await eventually("it waits", () => lab.pool.figures.waiting === 1);
     expect(asked).toBe(0);
     cut.abort();
@@ -593,7 +754,9 @@ describe("a call that waited is confirmed when it can be made", () => {
 
   test("and not made when it must not be; its process is there for others", async () => {
     await using lab = await openLab({ workers: 1 });
-    expect(await waited(lab, () => Promise.reject(new Error("the run is another's")))).toMatchObject({ message: "the run is another's" });
+    expect(await waited(lab, () => Promise.reject(new Error("the run is another's")))).toMatchObject({
+      message: "the run is another's",
+    });
     expect(lab.pool.figures).toMatchObject({ waiting: 0, processes: { idle: 1 } });
     expect(await lab.run("sound")).toEqual(SOUND);
   });
@@ -614,7 +777,10 @@ describe("power within a step", () => {
   test("is asked of the service, and its errors come back as they are", async () => {
     await using lab = await openLab();
     expect(await lab.run("asks for power")).toMatchObject({ output: { power: "ON" } });
-    expect(await lab.run("asks for power that fails")).toEqual({ kind: "done", output: { name: "DriverError", kind: "REFUSED", retryable: true, message: "the plug is stuck" } });
+    expect(await lab.run("asks for power that fails")).toEqual({
+      kind: "done",
+      output: { name: "DriverError", kind: "REFUSED", retryable: true, message: "the plug is stuck" },
+    });
   });
 
   test("never waits for the place that its own step holds, though all are taken", async () => {
@@ -655,7 +821,10 @@ describe("processes", () => {
     await using lab = await openLab({ idleMs: 100 });
     const pids = new Set((await Promise.all(Array.from({ length: 4 }, () => lab.run("works for a while")))).map(pidOf));
     expect(pids.size).toBeGreaterThan(1);
-    await eventually("one is left", () => Object.values(lab.pool.figures.processes).reduce((sum, count) => sum + count, 0) === 1);
+    await eventually(
+      "one is left",
+      () => Object.values(lab.pool.figures.processes).reduce((sum, count) => sum + count, 0) === 1,
+    );
     expect([...pids].filter(isAlive).length).toBeLessThanOrEqual(1);
     expect(await lab.run("sound")).toEqual(SOUND);
     expect(lab.pool.figures.processes).toEqual({ starting: 0, idle: 1, called: 0, busy: 0, ended: 0 });

@@ -12,7 +12,10 @@ const schema = z.strictObject({
   hosts: z.array(z.strictObject({ name: z.string() })).default([]),
   login: z.strictObject({ user: z.string() }).optional(),
   either: z.union([z.string(), z.number()]).optional(),
-  even: z.int().refine((value) => value % 2 === 0, { error: "An odd number does not do." }).optional(),
+  even: z
+    .int()
+    .refine((value) => value % 2 === 0, { error: "An odd number does not do." })
+    .optional(),
 });
 
 async function said(value: unknown): Promise<string[]> {
@@ -31,7 +34,11 @@ test.each<[string, Record<string, unknown>, string]>([
   ["a text for a truth", { address: "bmc", quiet: "yes" }, "quiet: it must be true or false, not a text"],
   ["a list for an object", { address: "bmc", login: [] }, "login: it must be an object, not a list"],
   ["an object for a list", { address: "bmc", hosts: {} }, "hosts: it must be a list, not an object"],
-  ["what is missing further down", { address: "bmc", hosts: [{ name: "a" }, {}] }, "hosts.1.name: it is missing, and must be a text"],
+  [
+    "what is missing further down",
+    { address: "bmc", hosts: [{ name: "a" }, {}] },
+    "hosts.1.name: it is missing, and must be a text",
+  ],
 ])("%s", async (_what, value, message) => {
   expect(await said(value)).toEqual([message]);
 });
@@ -46,5 +53,7 @@ test("what the shape does not tell is said in the library's words, without a sec
 test("what has no JSON Schema is said in the library's words too", async () => {
   const dated = z.strictObject({ since: z.date() });
   const result = await dated["~standard"].validate({ since: "now" });
-  expect(plainIssues(dated as never, { since: "now" }, result.issues ?? [])).toEqual([{ path: ["since"], message: expect.stringContaining("date") }]);
+  expect(plainIssues(dated as never, { since: "now" }, result.issues ?? [])).toEqual([
+    { path: ["since"], message: expect.stringContaining("date") },
+  ]);
 });

@@ -18,13 +18,22 @@ function aPlugin(source: string): string {
 }
 
 /** The source of a schema that tells this as its JSON Schema. */
-const declaring = (json: string) => `{ "~standard": { version: 1, vendor: "test", validate: (value) => ({ value }), jsonSchema: { input: () => (${json}), output: () => ({}) } } }`;
+const declaring = (json: string) =>
+  `{ "~standard": { version: 1, vendor: "test", validate: (value) => ({ value }), jsonSchema: { input: () => (${json}), output: () => ({}) } } }`;
 const SCHEMA = declaring(`{ type: "object", properties: {} }`);
 const POWER = `{ read: async () => "OFF", set: async () => {} }`;
 
 /** The source of a plugin whose driver is sound but for `flaw`. */
 function withDriver(flaw: Record<string, string | undefined> = {}): string {
-  const members = { contract: "1", name: '"sound"', version: '"1.0.0"', description: '"Made for a test."', settings: SCHEMA, power: POWER, ...flaw };
+  const members = {
+    contract: "1",
+    name: '"sound"',
+    version: '"1.0.0"',
+    description: '"Made for a test."',
+    settings: SCHEMA,
+    power: POWER,
+    ...flaw,
+  };
   const body = Object.entries(members).flatMap(([key, value]) => (value === undefined ? [] : [`${key}: ${value}`]));
   return `export default (host) => { host.log("loading"); return { ${body.join(", ")} }; };`;
 }
@@ -39,7 +48,9 @@ describe("a plugin is loaded", () => {
   });
 
   test("by its path, and makes its driver in its own time", async () => {
-    const slow = aPlugin(`const made = (${withDriver().replace("export default ", "").replace(/;$/, "")}); export default async (host) => made(host);`);
+    const slow = aPlugin(
+      `const made = (${withDriver().replace("export default ", "").replace(/;$/, "")}); export default async (host) => made(host);`,
+    );
     await using registry = await loadPlugins([slow], log);
     expect(registry.drivers.map(({ name }) => name)).toEqual(["sound"]);
   });
@@ -51,7 +62,9 @@ describe("a plugin is loaded", () => {
 
   test("and closed with the registry, whatever one of them does", async () => {
     const file = join(folder, "closed");
-    const closing = aPlugin(withDriver({ close: `async () => (await import("node:fs")).writeFileSync(${JSON.stringify(file)}, "closed")` }));
+    const closing = aPlugin(
+      withDriver({ close: `async () => (await import("node:fs")).writeFileSync(${JSON.stringify(file)}, "closed")` }),
+    );
     const failing = aPlugin(withDriver({ name: '"failing"', close: `async () => { throw new Error("no"); }` }));
     {
       await using registry = await loadPlugins([failing, closing], log);
@@ -65,40 +78,179 @@ describe("a plugin is loaded", () => {
 describe("the start is stopped by a plugin", () => {
   test.each<{ what: string; source: string; says: string }>([
     { what: "that is no module", source: "export default {{", says: "it cannot be loaded" },
-    { what: "that throws when it is imported", source: `throw new Error("libfoo is missing.")`, says: "it cannot be loaded (libfoo is missing.)" },
-    { what: "that imports what is not there", source: `import "no-such-package"; export default () => {};`, says: "it cannot be loaded (Cannot find package 'no-such-package'" },
-    { what: "without a default export", source: "export const driver = 1;", says: "its default export is not a driver factory" },
-    { what: "whose default export is no function", source: "export default { name: 'x' };", says: "its default export is not a driver factory" },
-    { what: "whose factory throws", source: `export default () => { throw new Error("Set FOO_HOME."); };`, says: "Set FOO_HOME." },
-    { what: "whose factory rejects", source: `export default async () => { throw new Error("Set FOO_HOME."); };`, says: "Set FOO_HOME." },
+    {
+      what: "that throws when it is imported",
+      source: `throw new Error("libfoo is missing.")`,
+      says: "it cannot be loaded (libfoo is missing.)",
+    },
+    {
+      what: "that imports what is not there",
+      source: `import "no-such-package"; export default () => {};`,
+      says: "it cannot be loaded (Cannot find package 'no-such-package'",
+    },
+    {
+      what: "without a default export",
+      source: "export const driver = 1;",
+      says: "its default export is not a driver factory",
+    },
+    {
+      what: "whose default export is no function",
+      source: "export default { name: 'x' };",
+      says: "its default export is not a driver factory",
+    },
+    {
+      what: "whose factory throws",
+      source: `export default () => { throw new Error("Set FOO_HOME."); };`,
+      says: "Set FOO_HOME.",
+    },
+    {
+      what: "whose factory rejects",
+      source: `export default async () => { throw new Error("Set FOO_HOME."); };`,
+      says: "Set FOO_HOME.",
+    },
     { what: "whose factory makes nothing", source: "export default () => null;", says: "its factory made no driver" },
-    { what: "of another contract", source: withDriver({ contract: "2" }), says: "it was made for driver contract 2, and this service speaks 1" },
+    {
+      what: "of another contract",
+      source: withDriver({ contract: "2" }),
+      says: "it was made for driver contract 2, and this service speaks 1",
+    },
     { what: "of no contract", source: withDriver({ contract: undefined }), says: "driver contract undefined" },
-    { what: "whose driver has a bad name", source: withDriver({ name: '"No Good"' }), says: `name "No Good" is not lower-case` },
+    {
+      what: "whose driver has a bad name",
+      source: withDriver({ name: '"No Good"' }),
+      says: `name "No Good" is not lower-case`,
+    },
     { what: "whose driver has no name", source: withDriver({ name: undefined }), says: "its driver's name undefined" },
-    { what: "whose driver has no version", source: withDriver({ version: undefined }), says: "lacks a version or a description" },
-    { what: "with an interface that is null", source: withDriver({ inspect: "null" }), says: "its inspect interface lacks steps or supportsAbort" },
-    { what: "with a step that is null", source: withDriver({ clean: "{ supportsAbort: true, steps: [null] }" }), says: "step undefined of its clean interface lacks" },
-    { what: "whose discovery finds nothing", source: withDriver({ discover: `{ settings: ${SCHEMA} }` }), says: "its discovery lacks probe" },
-    { what: "that throws when it is looked at", source: withDriver({ power: "0, get clean() { throw new Error('later'); }" }).replace("power: 0", `power: ${POWER}`), says: "it cannot be read (later)" },
-    { what: "whose settings are no schema", source: withDriver({ settings: "{}" }), says: "its settings are no schema" },
-    { what: "whose schema has no JSON Schema", source: withDriver({ settings: `{ "~standard": { version: 1, vendor: "x", validate: () => {} } }` }), says: "its settings are no schema" },
-    { what: "whose name clients cannot write as a field", source: withDriver({ name: '"no-good"' }), says: `name "no-good" is not lower-case letters and digits, in words joined by _` },
-    { what: "whose settings cannot be told as JSON Schema", source: withDriver({ settings: declaring(`(() => { throw new Error("Dates cannot be told"); })()`) }), says: "its settings cannot be told as JSON Schema (Dates cannot be told); use types that JSON has." },
-    { what: "whose settings are no object", source: withDriver({ settings: declaring(`{ type: "string" }`) }), says: `its settings are no object: the JSON Schema is of type "string"` },
-    { what: "whose settings are one of two objects", source: withDriver({ settings: declaring(`{ anyOf: [{ type: "object" }] }`) }), says: "its settings are no object: the JSON Schema is of no one type" },
-    { what: "with a setting that clients cannot write", source: withDriver({ settings: declaring(`{ type: "object", properties: { tls: { type: "object", properties: { "ca-file": {} } } } }`) }), says: `its settings have a field "tls.ca-file", which clients cannot write as a name` },
-    { what: "with a secret inside another setting", source: withDriver({ settings: declaring(`{ type: "object", properties: { users: { type: "array", items: { type: "object", properties: { pin: { type: "string", writeOnly: true } } } } } }`) }), says: "its settings hold the secret users.pin inside another setting, where it would not be kept apart" },
-    { what: "with a secret that is no string", source: withDriver({ settings: declaring(`{ type: "object", properties: { pin: { type: "integer", writeOnly: true } } }`) }), says: "its settings hold the secret pin, which is no string" },
-    { what: "with a secret in a variant", source: withDriver({ settings: declaring(`{ type: "object", properties: { pin: { anyOf: [{ type: "string", writeOnly: true }, { type: "number" }] } } }`) }), says: "its settings mark a secret by `anyOf` of pin, where it would not be kept apart" },
-    { what: "whose discovery has a secret in a record", source: withDriver({ discover: `{ settings: ${declaring(`{ type: "object", additionalProperties: { type: "string", writeOnly: true } }`)}, probe() {} }` }), says: "the settings of its discovery mark a secret by `additionalProperties`, where it would not be kept apart" },
-    { what: "whose discovery takes what cannot be typed", source: withDriver({ discover: `{ settings: ${declaring(`{ type: "array" }`)}, probe() {} }` }), says: `the settings of its discovery are no object` },
+    {
+      what: "whose driver has no version",
+      source: withDriver({ version: undefined }),
+      says: "lacks a version or a description",
+    },
+    {
+      what: "with an interface that is null",
+      source: withDriver({ inspect: "null" }),
+      says: "its inspect interface lacks steps or supportsAbort",
+    },
+    {
+      what: "with a step that is null",
+      source: withDriver({ clean: "{ supportsAbort: true, steps: [null] }" }),
+      says: "step undefined of its clean interface lacks",
+    },
+    {
+      what: "whose discovery finds nothing",
+      source: withDriver({ discover: `{ settings: ${SCHEMA} }` }),
+      says: "its discovery lacks probe",
+    },
+    {
+      what: "that throws when it is looked at",
+      source: withDriver({ power: "0, get clean() { throw new Error('later'); }" }).replace(
+        "power: 0",
+        `power: ${POWER}`,
+      ),
+      says: "it cannot be read (later)",
+    },
+    {
+      what: "whose settings are no schema",
+      source: withDriver({ settings: "{}" }),
+      says: "its settings are no schema",
+    },
+    {
+      what: "whose schema has no JSON Schema",
+      source: withDriver({ settings: `{ "~standard": { version: 1, vendor: "x", validate: () => {} } }` }),
+      says: "its settings are no schema",
+    },
+    {
+      what: "whose name clients cannot write as a field",
+      source: withDriver({ name: '"no-good"' }),
+      says: `name "no-good" is not lower-case letters and digits, in words joined by _`,
+    },
+    {
+      what: "whose settings cannot be told as JSON Schema",
+      source: withDriver({ settings: declaring(`(() => { throw new Error("Dates cannot be told"); })()`) }),
+      says: "its settings cannot be told as JSON Schema (Dates cannot be told); use types that JSON has.",
+    },
+    {
+      what: "whose settings are no object",
+      source: withDriver({ settings: declaring(`{ type: "string" }`) }),
+      says: `its settings are no object: the JSON Schema is of type "string"`,
+    },
+    {
+      what: "whose settings are one of two objects",
+      source: withDriver({ settings: declaring(`{ anyOf: [{ type: "object" }] }`) }),
+      says: "its settings are no object: the JSON Schema is of no one type",
+    },
+    {
+      what: "with a setting that clients cannot write",
+      source: withDriver({
+        settings: declaring(
+          `{ type: "object", properties: { tls: { type: "object", properties: { "ca-file": {} } } } }`,
+        ),
+      }),
+      says: `its settings have a field "tls.ca-file", which clients cannot write as a name`,
+    },
+    {
+      what: "with a secret inside another setting",
+      source: withDriver({
+        settings: declaring(
+          `{ type: "object", properties: { users: { type: "array", items: { type: "object", properties: { pin: { type: "string", writeOnly: true } } } } } }`,
+        ),
+      }),
+      says: "its settings hold the secret users.pin inside another setting, where it would not be kept apart",
+    },
+    {
+      what: "with a secret that is no string",
+      source: withDriver({
+        settings: declaring(`{ type: "object", properties: { pin: { type: "integer", writeOnly: true } } }`),
+      }),
+      says: "its settings hold the secret pin, which is no string",
+    },
+    {
+      what: "with a secret in a variant",
+      source: withDriver({
+        settings: declaring(
+          `{ type: "object", properties: { pin: { anyOf: [{ type: "string", writeOnly: true }, { type: "number" }] } } }`,
+        ),
+      }),
+      says: "its settings mark a secret by `anyOf` of pin, where it would not be kept apart",
+    },
+    {
+      what: "whose discovery has a secret in a record",
+      source: withDriver({
+        discover: `{ settings: ${declaring(`{ type: "object", additionalProperties: { type: "string", writeOnly: true } }`)}, probe() {} }`,
+      }),
+      says: "the settings of its discovery mark a secret by `additionalProperties`, where it would not be kept apart",
+    },
+    {
+      what: "whose discovery takes what cannot be typed",
+      source: withDriver({ discover: `{ settings: ${declaring(`{ type: "array" }`)}, probe() {} }` }),
+      says: `the settings of its discovery are no object`,
+    },
     { what: "without power", source: withDriver({ power: undefined }), says: "lacks power.read or power.set" },
-    { what: "that cannot set power", source: withDriver({ power: `{ read: async () => "ON" }` }), says: "lacks power.read or power.set" },
-    { what: "with an interface without steps", source: withDriver({ clean: "{ supportsAbort: true }" }), says: "its clean interface lacks steps or supportsAbort" },
-    { what: "with an interface that does not say whether it can be aborted", source: withDriver({ deploy: "{ steps: [] }" }), says: "its deploy interface lacks steps or supportsAbort" },
-    { what: "with a step that cannot be run", source: withDriver({ clean: step(`name: "wipe", priority: 1, timeoutSeconds: 1`) }), says: `step "wipe" of its clean interface lacks` },
-    { what: "with a step that has no time", source: withDriver({ inspect: step(`name: "look", priority: 1, timeoutSeconds: 0, run() {}`) }), says: `step "look" of its inspect interface lacks` },
+    {
+      what: "that cannot set power",
+      source: withDriver({ power: `{ read: async () => "ON" }` }),
+      says: "lacks power.read or power.set",
+    },
+    {
+      what: "with an interface without steps",
+      source: withDriver({ clean: "{ supportsAbort: true }" }),
+      says: "its clean interface lacks steps or supportsAbort",
+    },
+    {
+      what: "with an interface that does not say whether it can be aborted",
+      source: withDriver({ deploy: "{ steps: [] }" }),
+      says: "its deploy interface lacks steps or supportsAbort",
+    },
+    {
+      what: "with a step that cannot be run",
+      source: withDriver({ clean: step(`name: "wipe", priority: 1, timeoutSeconds: 1`) }),
+      says: `step "wipe" of its clean interface lacks`,
+    },
+    {
+      what: "with a step that has no time",
+      source: withDriver({ inspect: step(`name: "look", priority: 1, timeoutSeconds: 0, run() {}`) }),
+      says: `step "look" of its inspect interface lacks`,
+    },
   ])("$what, and the sentence names the plugin", async ({ source, says }) => {
     const file = aPlugin(source);
     const error: unknown = await loadPlugins([file], log).catch((thrown: unknown) => thrown);
@@ -115,7 +267,9 @@ describe("the start is stopped by a plugin", () => {
 
   test("that makes a driver of a name that is taken", async () => {
     const [one, two] = [aPlugin(withDriver()), aPlugin(withDriver())];
-    await expect(loadPlugins([one, two], log)).rejects.toThrow(`Plugin "${two}" makes a driver "sound", and another plugin made one of that name already`);
+    await expect(loadPlugins([one, two], log)).rejects.toThrow(
+      `Plugin "${two}" makes a driver "sound", and another plugin made one of that name already`,
+    );
   });
 
   test("that is broken, be the others ever so sound", async () => {

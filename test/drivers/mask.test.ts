@@ -14,7 +14,11 @@ test.each([
   ["half a secret at the end of a shortened text", "login correct-h…", "login ***…"],
   ["half a line of a key there", "key MIIE…", "key ***…"],
   ["one as JSON holds it", `sent ${JSON.stringify({ password: 'say "x" to\\me' })}`, `sent {"password":"***"}`],
-  ["one as addresses hold it", `asked ${new URL("http://10.0.0.7/?token=" + encodeURIComponent('say "x" to\\me'))}`, "asked http://10.0.0.7/?token=***"],
+  [
+    "one as addresses hold it",
+    `asked ${new URL("http://10.0.0.7/?token=" + encodeURIComponent('say "x" to\\me'))}`,
+    "asked http://10.0.0.7/?token=***",
+  ],
   ["one as forms hold it", `sent ${new URLSearchParams({ token: 'say "x" to\\me' }).toString()}`, "sent token=***"],
   ["half of one as addresses hold it", "asked http://10.0.0.7/?token=say%20%22…", "asked http://10.0.0.7/?token=***…"],
   ["nothing at the end of a text that was not shortened", "correct", "correct"],

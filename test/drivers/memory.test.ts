@@ -38,7 +38,9 @@ test("when it is full, what was not touched for longest goes first", async () =>
 test("a key that is no text is refused, and nothing else is forgotten for it", async () => {
   const memory = createMemory();
   await memory.set("kept", 1);
-  await expect(memory.set(7 as unknown as string, 2)).rejects.toThrow("A driver's memory goes by texts, and this key is a number.");
+  await expect(memory.set(7 as unknown as string, 2)).rejects.toThrow(
+    "A driver's memory goes by texts, and this key is a number.",
+  );
   await memory.set("another", 3);
   expect([await memory.get("kept"), await memory.get("another")]).toEqual([1, 3]);
 });

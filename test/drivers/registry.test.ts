@@ -7,7 +7,10 @@ import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 
 const done = async () => ({ kind: "done" }) as const;
 const washer = aDriver("washer", { clean: stepsOf(aStep("rinse", "clean", done)) }) as unknown as AnyDriver;
-const installer = aDriver("installer", { deploy: stepsOf(aStep("install", "deploy", done), aStep("remove", "undeploy", done)), inspect: { supportsAbort: true, withoutReboot: true, steps: [aStep("look", "inspect", done)] } }) as unknown as AnyDriver;
+const installer = aDriver("installer", {
+  deploy: stepsOf(aStep("install", "deploy", done), aStep("remove", "undeploy", done)),
+  inspect: { supportsAbort: true, withoutReboot: true, steps: [aStep("look", "inspect", done)] },
+}) as unknown as AnyDriver;
 const bare = aDriver("bare") as unknown as AnyDriver;
 const registry = createRegistry([washer, installer, bare]);
 
@@ -16,31 +19,61 @@ describe("a node's drivers", () => {
     const composed = registry.compose({ driver: "installer", borrowed: {} });
     if ("problem" in composed) throw new Error(composed.problem);
     const { composition } = composed;
-    expect((["power", "inspect", "deploy", "clean"] as const).map((name) => composition.giver(name)?.name ?? null)).toEqual(["installer", "installer", "installer", null]);
+    expect(
+      (["power", "inspect", "deploy", "clean"] as const).map((name) => composition.giver(name)?.name ?? null),
+    ).toEqual(["installer", "installer", "installer", null]);
     expect(composition.inspect?.withoutReboot).toBe(true);
     expect(composition.drivers.map(({ name }) => name)).toEqual(["installer"]);
   });
 
   test("are others for what it takes from them, each driver once", () => {
-    const composed = registry.compose({ driver: "bare", borrowed: { clean: "washer", deploy: "installer", inspect: "installer" } });
+    const composed = registry.compose({
+      driver: "bare",
+      borrowed: { clean: "washer", deploy: "installer", inspect: "installer" },
+    });
     if ("problem" in composed) throw new Error(composed.problem);
     const { composition } = composed;
-    expect((["power", "inspect", "deploy", "clean"] as const).map((name) => composition.giver(name)?.name)).toEqual(["bare", "installer", "installer", "washer"]);
+    expect((["power", "inspect", "deploy", "clean"] as const).map((name) => composition.giver(name)?.name)).toEqual([
+      "bare",
+      "installer",
+      "installer",
+      "washer",
+    ]);
     expect(composition.drivers.map(({ name }) => name).toSorted()).toEqual(["bare", "installer", "washer"]);
   });
 
   test.each<{ what: string; choice: { driver: string; borrowed: Record<string, string> }; says: string }>([
-    { what: "a driver that is not loaded", choice: { driver: "redfish", borrowed: {} }, says: 'driver "redfish" is not loaded (loaded: washer, installer, bare); add its plugin to OSTLER_PLUGINS.' },
-    { what: "an interface of a driver that is not loaded", choice: { driver: "bare", borrowed: { clean: "redfish" } }, says: 'driver "redfish", from which it takes clean, is not loaded' },
-    { what: "an interface that the driver does not offer", choice: { driver: "bare", borrowed: { deploy: "washer" } }, says: 'driver "washer" offers no deploy interface.' },
-    { what: "an interface that there is not", choice: { driver: "bare", borrowed: { wheels: "washer" } }, says: 'there is no interface "wheels"' },
+    {
+      what: "a driver that is not loaded",
+      choice: { driver: "redfish", borrowed: {} },
+      says: 'driver "redfish" is not loaded (loaded: washer, installer, bare); add its plugin to OSTLER_PLUGINS.',
+    },
+    {
+      what: "an interface of a driver that is not loaded",
+      choice: { driver: "bare", borrowed: { clean: "redfish" } },
+      says: 'driver "redfish", from which it takes clean, is not loaded',
+    },
+    {
+      what: "an interface that the driver does not offer",
+      choice: { driver: "bare", borrowed: { deploy: "washer" } },
+      says: 'driver "washer" offers no deploy interface.',
+    },
+    {
+      what: "an interface that there is not",
+      choice: { driver: "bare", borrowed: { wheels: "washer" } },
+      says: 'there is no interface "wheels"',
+    },
   ])("cannot be $what", ({ choice, says }) => {
     expect(registry.compose(choice)).toEqual({ problem: expect.stringContaining(says) });
   });
 
   test("have steps that are found by phase and name, and by nothing less", () => {
     expect(findStep(installer, "undeploy", "remove")?.name).toBe("remove");
-    expect([findStep(installer, "deploy", "remove"), findStep(installer, "clean", "install"), findStep(bare, "deploy", "install")]).toEqual([undefined, undefined, undefined]);
+    expect([
+      findStep(installer, "deploy", "remove"),
+      findStep(installer, "clean", "install"),
+      findStep(bare, "deploy", "install"),
+    ]).toEqual([undefined, undefined, undefined]);
   });
 });
 
@@ -56,7 +89,11 @@ describe("settings", () => {
 
   test("are checked, filled up, and parted from what is secret", async () => {
     expect(locked.secretFields(driver)).toEqual(["password", "token"]);
-    expect(await locked.checkSettings(driver, { address: "10.0.0.7", password: "secret" })).toEqual({ ok: true, settings: { address: "10.0.0.7", port: 623 }, secrets: { password: "secret" } });
+    expect(await locked.checkSettings(driver, { address: "10.0.0.7", password: "secret" })).toEqual({
+      ok: true,
+      settings: { address: "10.0.0.7", port: 623 },
+      secrets: { password: "secret" },
+    });
   });
 
   test("are refused with the path of every flaw", async () => {
@@ -67,35 +104,73 @@ describe("settings", () => {
   });
 
   test("that are null count as not given, unless null is a value of theirs", async () => {
-    expect(await locked.checkSettings(driver, { address: "10.0.0.7", port: null, password: null })).toEqual({ ok: true, settings: { address: "10.0.0.7", port: 623 }, secrets: {} });
-    const open = { ...driver, name: "open", settings: z.strictObject({ rack: z.string().nullable().meta({ description: "Rack." }) }) } as AnyDriver;
-    expect(await createRegistry([open]).checkSettings(open, { rack: null })).toEqual({ ok: true, settings: { rack: null }, secrets: {} });
+    expect(await locked.checkSettings(driver, { address: "10.0.0.7", port: null, password: null })).toEqual({
+      ok: true,
+      settings: { address: "10.0.0.7", port: 623 },
+      secrets: {},
+    });
+    const open = {
+      ...driver,
+      name: "open",
+      settings: z.strictObject({ rack: z.string().nullable().meta({ description: "Rack." }) }),
+    } as AnyDriver;
+    expect(await createRegistry([open]).checkSettings(open, { rack: null })).toEqual({
+      ok: true,
+      settings: { rack: null },
+      secrets: {},
+    });
   });
 
   test("are refused by a driver that throws when it is to check them, and what it threw is told to nobody", async () => {
-    const crashing = { ...driver, name: "crashing", settings: schema.transform(({ password }) => { throw new Error(`no such field: ${password}`); }) } as unknown as AnyDriver;
-    const verdict = await createRegistry([crashing]).checkSettings(crashing, { address: "10.0.0.7", password: "correct-horse" });
-    expect(verdict).toEqual({ ok: false, issues: [{ path: [], message: "its driver fails when it is to check this; report that to whoever wrote the driver" }] });
+    const crashing = {
+      ...driver,
+      name: "crashing",
+      settings: schema.transform(({ password }) => {
+        throw new Error(`no such field: ${password}`);
+      }),
+    } as unknown as AnyDriver;
+    const verdict = await createRegistry([crashing]).checkSettings(crashing, {
+      address: "10.0.0.7",
+      password: "correct-horse",
+    });
+    expect(verdict).toEqual({
+      ok: false,
+      issues: [
+        { path: [], message: "its driver fails when it is to check this; report that to whoever wrote the driver" },
+      ],
+    });
   });
 
   test("that are refused do not give away what is secret", async () => {
-    expect(JSON.stringify(await locked.checkSettings(driver, { address: "10.0.0.7", password: "abc" }))).not.toContain("abc");
+    expect(JSON.stringify(await locked.checkSettings(driver, { address: "10.0.0.7", password: "abc" }))).not.toContain(
+      "abc",
+    );
   });
 
   test("are parted from what is secret also where their schema says what goes with what", async () => {
-    const either = { ...driver, settings: schema.meta({ oneOf: [{ required: ["password"] }, { required: ["token"] }] }) } as AnyDriver;
+    const either = {
+      ...driver,
+      settings: schema.meta({ oneOf: [{ required: ["password"] }, { required: ["token"] }] }),
+    } as AnyDriver;
     expect(createRegistry([either]).secretFields(either)).toEqual(["password", "token"]);
-    expect(await createRegistry([either]).checkSettings(either, { address: "10.0.0.7", password: "secret", token: null })).toEqual({ ok: true, settings: { address: "10.0.0.7", port: 623 }, secrets: { password: "secret" } });
+    expect(
+      await createRegistry([either]).checkSettings(either, { address: "10.0.0.7", password: "secret", token: null }),
+    ).toEqual({ ok: true, settings: { address: "10.0.0.7", port: 623 }, secrets: { password: "secret" } });
   });
 
   test("are told without the defaults of secrets, those of a discovery too", () => {
-    const settings = z.strictObject({ password: z.string().default("calvin").meta({ writeOnly: true, description: "Password." }) });
+    const settings = z.strictObject({
+      password: z.string().default("calvin").meta({ writeOnly: true, description: "Password." }),
+    });
     const telling = { ...driver, settings, discover: { settings } } as unknown as AnyDriver;
     expect(JSON.stringify([settingsSchema(telling), discoverySchema(telling)])).not.toContain("calvin");
     expect(settingsSchema(telling)).toMatchObject({ properties: { password: { type: "string", writeOnly: true } } });
   });
 
   test("are described by the JSON Schema of the driver", () => {
-    expect(settingsSchema(driver)).toMatchObject({ type: "object", properties: { password: { writeOnly: true }, port: { default: 623 } } });
+    expect(settingsSchema(driver)).toMatchObject({
+      type: "object",
+      properties: { password: { writeOnly: true }, port: { default: 623 } },
+    });
   });
 });

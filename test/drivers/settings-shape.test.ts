@@ -7,7 +7,14 @@ import type { Shape } from "../../src/drivers/settings-shape.ts";
 
 /** Settings of which only the JSON Schema matters. */
 function declaring(json: Record<string, unknown>): Schema<unknown> {
-  return { "~standard": { version: 1, vendor: "test", validate: (value) => ({ value }), jsonSchema: { input: () => json, output: () => json } } };
+  return {
+    "~standard": {
+      version: 1,
+      vendor: "test",
+      validate: (value) => ({ value }),
+      jsonSchema: { input: () => json, output: () => json },
+    },
+  };
 }
 
 /** The shape of one field of this JSON Schema. */
@@ -19,7 +26,14 @@ function fieldOf(json: Record<string, unknown>, $defs: Record<string, unknown> =
 
 /** A shape as a word, as in `list of text?`. */
 function worded(shape: Shape): string {
-  const inside = shape.kind === "list" ? ` of ${worded(shape.of)}` : shape.kind === "object" ? ` {${shape.fields.map(({ name, shape: of, required }) => `${name}${required ? "!" : ""}: ${worded(of)}`).join(", ")}${shape.open ? ", …" : ""}}` : shape.kind === "text" && shape.values ? ` of ${shape.values.join("|")}` : "";
+  const inside =
+    shape.kind === "list"
+      ? ` of ${worded(shape.of)}`
+      : shape.kind === "object"
+        ? ` {${shape.fields.map(({ name, shape: of, required }) => `${name}${required ? "!" : ""}: ${worded(of)}`).join(", ")}${shape.open ? ", …" : ""}}`
+        : shape.kind === "text" && shape.values
+          ? ` of ${shape.values.join("|")}`
+          : "";
   return `${shape.kind}${inside}${shape.nullable ? "?" : ""}`;
 }
 
@@ -49,10 +63,21 @@ describe("the shape of a field", () => {
     [{ type: "array", items: { type: ["string", "null"] } }, "list of text?"],
     [{ type: "array" }, "json"],
     [{ type: "array", prefixItems: [{ type: "string" }], items: false }, "json"],
-    [{ type: "object", properties: { a: { type: "string" }, b: { type: "boolean", default: true } }, required: ["a", "b"], additionalProperties: false }, "object {a!: text, b: truth}"],
+    [
+      {
+        type: "object",
+        properties: { a: { type: "string" }, b: { type: "boolean", default: true } },
+        required: ["a", "b"],
+        additionalProperties: false,
+      },
+      "object {a!: text, b: truth}",
+    ],
     [{ type: "object", additionalProperties: { type: "string" } }, "object {, …}"],
     [{ type: "object", properties: { a: { type: "string" } }, patternProperties: { "^x": {} } }, "object {a: text, …}"],
-    [{ type: "object", properties: { a: { type: "string" } }, unevaluatedProperties: { type: "string" } }, "object {a: text, …}"],
+    [
+      { type: "object", properties: { a: { type: "string" } }, unevaluatedProperties: { type: "string" } },
+      "object {a: text, …}",
+    ],
     [{ type: "object", properties: { a: { type: "string" } }, unevaluatedProperties: false }, "object {a: text}"],
     [{ type: "object", properties: { a: { type: "string" } }, oneOf: [{ required: ["a"] }] }, "object {a: text, …}"],
     [{}, "json?"],
@@ -60,12 +85,18 @@ describe("the shape of a field", () => {
   ])("%j is %s", (json, expected) => expect(worded(fieldOf(json))).toBe(expected));
 
   test("is that of what it refers to, with what stands beside the reference", () => {
-    const shape = fieldOf({ $ref: "#/$defs/port~1number", description: "Its port." }, { "port/number": { type: "integer", minimum: 1, maximum: 9, description: "A port." } });
+    const shape = fieldOf(
+      { $ref: "#/$defs/port~1number", description: "Its port." },
+      { "port/number": { type: "integer", minimum: 1, maximum: 9, description: "A port." } },
+    );
     expect([worded(shape), shape.schema["description"]]).toEqual(["whole", "Its port."]);
   });
 
   test("that refers to itself is JSON below itself", () => {
-    const tree = { type: "object", properties: { name: { type: "string" }, below: { type: "array", items: { $ref: "#/$defs/tree" } } } };
+    const tree = {
+      type: "object",
+      properties: { name: { type: "string" }, below: { type: "array", items: { $ref: "#/$defs/tree" } } },
+    };
     expect(worded(fieldOf({ $ref: "#/$defs/tree" }, { tree }))).toBe("object {name: text, below: list of json?}");
   });
 
@@ -84,7 +115,9 @@ test("settings of a library that speaks the standard have the shape that it tell
       tags: z.record(z.string(), z.string()).default({}),
     }),
   );
-  expect(worded(shape)).toBe("object {address!: text, port: whole, mode: text of UEFI|LEGACY, rack!: text?, password!: text, proxy: object {url!: text, verify: truth}, tags: object {, …}}");
+  expect(worded(shape)).toBe(
+    "object {address!: text, port: whole, mode: text of UEFI|LEGACY, rack!: text?, password!: text, proxy: object {url!: text, verify: truth}, tags: object {, …}}",
+  );
   expect(secretNames(shape)).toEqual(["password"]);
 });
 
@@ -100,40 +133,141 @@ describe("secrets", () => {
     ["if", { if: { required: ["user"] }, else: { required: ["password"] } }],
     ["dependentSchemas", { dependentSchemas: { user: { required: ["password"] } } }],
     ["dependentRequired", { dependentRequired: { user: ["password"] } }],
-    ["values that look like schemas", { default: { writeOnly: true }, examples: [{ writeOnly: true }], properties: { user, writeOnly: true, password: SECRET } }],
+    [
+      "values that look like schemas",
+      {
+        default: { writeOnly: true },
+        examples: [{ writeOnly: true }],
+        properties: { user, writeOnly: true, password: SECRET },
+      },
+    ],
     ["a definition that is not used", { $defs: { login: { type: "object", properties: { pin: SECRET } } } }],
-    ["a reference", { properties: { user, password: { $ref: "#/$defs/one" } }, $defs: { one: { $ref: "#/$defs/other" }, other: SECRET } }],
-    ["a reference that says otherwise", { properties: { user, password: { $ref: "#/$defs/one", writeOnly: false } }, $defs: { one: SECRET } }],
-    ["a reference of the whole", { properties: undefined, $ref: "#/$defs/all", $defs: { all: { type: "object", properties: { user, password: SECRET } } } }],
+    [
+      "a reference",
+      {
+        properties: { user, password: { $ref: "#/$defs/one" } },
+        $defs: { one: { $ref: "#/$defs/other" }, other: SECRET },
+      },
+    ],
+    [
+      "a reference that says otherwise",
+      { properties: { user, password: { $ref: "#/$defs/one", writeOnly: false } }, $defs: { one: SECRET } },
+    ],
+    [
+      "a reference of the whole",
+      {
+        properties: undefined,
+        $ref: "#/$defs/all",
+        $defs: { all: { type: "object", properties: { user, password: SECRET } } },
+      },
+    ],
     ["combined text", { properties: { user, password: { ...SECRET, anyOf: [{ minLength: 8 }, { pattern: "^x" }] } } }],
   ])("are known at the top, beside whatever goes with what: %s", (_what, more) => {
-    const json = Object.fromEntries(Object.entries({ properties: { user, password: SECRET }, ...more }).filter(([, value]) => value !== undefined));
+    const json = Object.fromEntries(
+      Object.entries({ properties: { user, password: SECRET }, ...more }).filter(([, value]) => value !== undefined),
+    );
     expect(flawOf(json)).toBeNull();
     expect(secretNames(shapeOf(declaring({ type: "object", ...json })))).toEqual(["password"]);
   });
 
   const apart = "where it would not be kept apart";
   test.each<[string, Record<string, unknown>, string]>([
-    ["in a variant of a setting", { properties: { password: { anyOf: [SECRET, { type: "number" }] } } }, `they mark a secret by \`anyOf\` of password, ${apart}; set \`writeOnly\` on a setting itself, at the top and of type string.`],
-    ["in all of a setting", { properties: { password: { allOf: [SECRET] } } }, `they mark a secret by \`allOf\` of password, ${apart}`],
-    ["beside null", { properties: { password: { anyOf: [SECRET, { type: "null" }] } } }, `they mark a secret by \`anyOf\` of password, ${apart}`],
-    ["that may be null", { properties: { password: { type: ["string", "null"], writeOnly: true } } }, "they hold the secret password, which is no string."],
-    ["in a list", { properties: { keys: { type: "array", items: SECRET } } }, `they mark a secret by \`items\` of keys, ${apart}`],
-    ["in a tuple", { properties: { keys: { type: "array", prefixItems: [{}, SECRET] } } }, `they mark a secret by \`prefixItems\` of keys, ${apart}`],
-    ["in a record", { properties: { tokens: { type: "object", additionalProperties: SECRET } } }, `they mark a secret by \`additionalProperties\` of tokens, ${apart}`],
-    ["among the fields that are not named", { additionalProperties: SECRET }, `they mark a secret by \`additionalProperties\`, ${apart}`],
-    ["among those that are left", { unevaluatedProperties: SECRET }, `they mark a secret by \`unevaluatedProperties\`, ${apart}`],
-    ["by a pattern", { patternProperties: { "^pass": SECRET } }, `they mark a secret by \`patternProperties\`, ${apart}`],
-    ["in a variant of the whole", { oneOf: [{ properties: { password: SECRET } }] }, `they mark a secret password in a variant, ${apart}`],
-    ["under a condition", { if: {}, else: { properties: { password: SECRET } } }, `they mark a secret password in a variant, ${apart}`],
-    ["inside another setting", { properties: { login: { type: "object", properties: { pin: SECRET } } } }, `they hold the secret login.pin inside another setting, ${apart}; move it to the top.`],
-    ["behind a reference", { properties: { keys: { type: "array", items: { $ref: "#/$defs/key" } } }, $defs: { key: SECRET } }, `they mark a secret by \`$ref\` of keys, ${apart}`],
-    ["of the whole, entered again", { properties: { password: SECRET, below: { $ref: "#" } } }, `they hold the secret below.password inside another setting, ${apart}`],
-    ["by a keyword that nobody knows", { properties: { a: { "x-either": [{ "x-one": SECRET }] } } }, `they mark a secret by \`x-one\` of a, ${apart}`],
+    [
+      "in a variant of a setting",
+      { properties: { password: { anyOf: [SECRET, { type: "number" }] } } },
+      `they mark a secret by \`anyOf\` of password, ${apart}; set \`writeOnly\` on a setting itself, at the top and of type string.`,
+    ],
+    [
+      "in all of a setting",
+      { properties: { password: { allOf: [SECRET] } } },
+      `they mark a secret by \`allOf\` of password, ${apart}`,
+    ],
+    [
+      "beside null",
+      { properties: { password: { anyOf: [SECRET, { type: "null" }] } } },
+      `they mark a secret by \`anyOf\` of password, ${apart}`,
+    ],
+    [
+      "that may be null",
+      { properties: { password: { type: ["string", "null"], writeOnly: true } } },
+      "they hold the secret password, which is no string.",
+    ],
+    [
+      "in a list",
+      { properties: { keys: { type: "array", items: SECRET } } },
+      `they mark a secret by \`items\` of keys, ${apart}`,
+    ],
+    [
+      "in a tuple",
+      { properties: { keys: { type: "array", prefixItems: [{}, SECRET] } } },
+      `they mark a secret by \`prefixItems\` of keys, ${apart}`,
+    ],
+    [
+      "in a record",
+      { properties: { tokens: { type: "object", additionalProperties: SECRET } } },
+      `they mark a secret by \`additionalProperties\` of tokens, ${apart}`,
+    ],
+    [
+      "among the fields that are not named",
+      { additionalProperties: SECRET },
+      `they mark a secret by \`additionalProperties\`, ${apart}`,
+    ],
+    [
+      "among those that are left",
+      { unevaluatedProperties: SECRET },
+      `they mark a secret by \`unevaluatedProperties\`, ${apart}`,
+    ],
+    [
+      "by a pattern",
+      { patternProperties: { "^pass": SECRET } },
+      `they mark a secret by \`patternProperties\`, ${apart}`,
+    ],
+    [
+      "in a variant of the whole",
+      { oneOf: [{ properties: { password: SECRET } }] },
+      `they mark a secret password in a variant, ${apart}`,
+    ],
+    [
+      "under a condition",
+      { if: {}, else: { properties: { password: SECRET } } },
+      `they mark a secret password in a variant, ${apart}`,
+    ],
+    [
+      "inside another setting",
+      { properties: { login: { type: "object", properties: { pin: SECRET } } } },
+      `they hold the secret login.pin inside another setting, ${apart}; move it to the top.`,
+    ],
+    [
+      "behind a reference",
+      { properties: { keys: { type: "array", items: { $ref: "#/$defs/key" } } }, $defs: { key: SECRET } },
+      `they mark a secret by \`$ref\` of keys, ${apart}`,
+    ],
+    [
+      "of the whole, entered again",
+      { properties: { password: SECRET, below: { $ref: "#" } } },
+      `they hold the secret below.password inside another setting, ${apart}`,
+    ],
+    [
+      "by a keyword that nobody knows",
+      { properties: { a: { "x-either": [{ "x-one": SECRET }] } } },
+      `they mark a secret by \`x-one\` of a, ${apart}`,
+    ],
     ["that are everything", { writeOnly: true }, "they are marked as one secret; mark single settings."],
-    ["behind a reference with properties beside it", { properties: { user }, $ref: "#/$defs/all", $defs: { all: { properties: { password: SECRET } } } }, `they hold the secret password behind a reference that has properties beside it, ${apart}; declare all settings in one list of properties.`],
-    ["that may be behind what cannot be followed", { properties: { a: { $ref: "other.json#/key" } } }, 'they refer to "other.json#/key", which cannot be followed'],
-    ["that may be behind an anchor", { properties: { a: { $dynamicRef: "#key" } } }, 'they refer to "#key", which cannot be followed'],
+    [
+      "behind a reference with properties beside it",
+      { properties: { user }, $ref: "#/$defs/all", $defs: { all: { properties: { password: SECRET } } } },
+      `they hold the secret password behind a reference that has properties beside it, ${apart}; declare all settings in one list of properties.`,
+    ],
+    [
+      "that may be behind what cannot be followed",
+      { properties: { a: { $ref: "other.json#/key" } } },
+      'they refer to "other.json#/key", which cannot be followed',
+    ],
+    [
+      "that may be behind an anchor",
+      { properties: { a: { $dynamicRef: "#key" } } },
+      'they refer to "#key", which cannot be followed',
+    ],
   ])("are refused %s", (_what, json, says) => expect(flawOf(json)).toContain(says));
 
   test.each<[string, z.ZodType]>([
@@ -147,12 +281,22 @@ describe("secrets", () => {
       type: "object",
       default: { password: "calvin" },
       examples: [{ password: "calvin" }],
-      properties: { port: { type: "integer", default: 623 }, password: { ...SECRET, default: "calvin", examples: ["calvin"] }, token: { $ref: "#/$defs/token", default: "calvin" } },
+      properties: {
+        port: { type: "integer", default: 623 },
+        password: { ...SECRET, default: "calvin", examples: ["calvin"] },
+        token: { $ref: "#/$defs/token", default: "calvin" },
+      },
       required: ["password"],
       $defs: { token: { ...SECRET, default: "calvin", minLength: 4 } },
     });
     const shape = shapeOf(schema);
-    expect(shape.kind === "object" && shape.fields.map(({ name, fallback, required }) => [name, fallback, required])).toEqual([["port", 623, false], ["password", undefined, false], ["token", undefined, false]]);
+    expect(
+      shape.kind === "object" && shape.fields.map(({ name, fallback, required }) => [name, fallback, required]),
+    ).toEqual([
+      ["port", 623, false],
+      ["password", undefined, false],
+      ["token", undefined, false],
+    ]);
     expect(toldSchemaOf(schema)).toEqual({
       type: "object",
       properties: { port: { type: "integer", default: 623 }, password: SECRET, token: { $ref: "#/$defs/token" } },
@@ -179,10 +323,19 @@ describe("nulls", () => {
 
   test.each<[unknown, unknown]>([
     [{ name: null, rack: "7" }, { rack: "7" }],
-    [{ rack: null, any: null }, { rack: null, any: null }],
+    [
+      { rack: null, any: null },
+      { rack: null, any: null },
+    ],
     [{ proxy: null, users: null }, {}],
-    [{ proxy: { url: null }, users: [{ login: null }, { login: "a" }] }, { proxy: {}, users: [{}, { login: "a" }] }],
-    [{ tags: { a: null }, misspelt: null }, { tags: { a: null }, misspelt: null }],
+    [
+      { proxy: { url: null }, users: [{ login: null }, { login: "a" }] },
+      { proxy: {}, users: [{}, { login: "a" }] },
+    ],
+    [
+      { tags: { a: null }, misspelt: null },
+      { tags: { a: null }, misspelt: null },
+    ],
     [null, null],
     [[null], [null]],
     ["text", "text"],

@@ -69,7 +69,8 @@ const MANAGEABLE = 2;
 const AHEAD_MAX = 1_000;
 /** How long the last reader may take after the last was written. */
 const LATE_MS = 60_000;
-const QUERY = "subscription Follow($after: String) { nodeTransitions(after: $after) { __typename ... on Transition { cursor nodeUuid sequence } ... on StreamReset { code } } }";
+const QUERY =
+  "subscription Follow($after: String) { nodeTransitions(after: $after) { __typename ... on Transition { cursor nodeUuid sequence } ... on StreamReset { code } } }";
 
 interface Item {
   readonly __typename: string;
@@ -93,11 +94,18 @@ export async function runCuts(site: CutsSite, options: CutsOptions): Promise<Cut
   const random = chance(options.seed);
   const began = Date.now();
   const names = Array.from({ length: NODES }, (_, index) => `cut-${index}`);
-  const { nodeIds, refusals } = await site.engine.registerNodes(CALLER, names.map((name) => ({ name, driver: "fake" })));
+  const { nodeIds, refusals } = await site.engine.registerNodes(
+    CALLER,
+    names.map((name) => ({ name, driver: "fake" })),
+  );
   if (refusals[0]) throw new Error(refusals[0].message);
   const from = NODES;
   const until = from + options.transitions;
-  const followers = await Promise.all(Array.from({ length: options.clients }, (_, index) => follow(site.url, index % 2 === 0 ? "socket" : "events", from)));
+  const followers = await Promise.all(
+    Array.from({ length: options.clients }, (_, index) =>
+      follow(site.url, index % 2 === 0 ? "socket" : "events", from),
+    ),
+  );
   let cuts = 0;
   let written = 0;
   const seenOnAverage = () => followers.reduce((sum, { seen }) => sum + seen.length, 0) / followers.length;
@@ -117,11 +125,18 @@ export async function runCuts(site: CutsSite, options: CutsOptions): Promise<Cut
       await delay(random.whole(0, 60));
       if (!random.one(followers).cut()) continue;
       cuts += 1;
-      if (cuts % 50 === 0) say(`${cuts} cuts, ${written} transitions written, ${Math.min(...followers.map(({ seen }) => seen.length))} to ${Math.max(...followers.map(({ seen }) => seen.length))} seen`);
+      if (cuts % 50 === 0)
+        say(
+          `${cuts} cuts, ${written} transitions written, ${Math.min(...followers.map(({ seen }) => seen.length))} to ${Math.max(...followers.map(({ seen }) => seen.length))} seen`,
+        );
     }
   })();
   await Promise.all([writing, cutting]);
-  for (const giveUp = Date.now() + LATE_MS; followers.some(({ seen }) => seen.at(-1)?.cursor !== until) && Date.now() < giveUp; ) await delay(50);
+  for (
+    const giveUp = Date.now() + LATE_MS;
+    followers.some(({ seen }) => seen.at(-1)?.cursor !== until) && Date.now() < giveUp;
+  )
+    await delay(50);
   for (const follower of followers) await follower.close();
   const sum = (of: (seen: readonly Seen[]) => number) => followers.reduce((total, { seen }) => total + of(seen), 0);
   return {
@@ -130,7 +145,9 @@ export async function runCuts(site: CutsSite, options: CutsOptions): Promise<Cut
     seconds: (Date.now() - began) / 1_000,
     missing: sum((seen) => options.transitions - new Set(seen.map(({ cursor }) => cursor)).size),
     duplicates: sum((seen) => seen.length - new Set(seen.map(({ cursor }) => cursor)).size),
-    outOfOrder: sum((seen) => seen.filter(({ cursor }, index) => index > 0 && cursor <= (seen[index - 1]?.cursor ?? 0)).length),
+    outOfOrder: sum(
+      (seen) => seen.filter(({ cursor }, index) => index > 0 && cursor <= (seen[index - 1]?.cursor ?? 0)).length,
+    ),
     outOfOrderInNode: sum(disorderInNodes),
     surprises: followers.flatMap(({ surprises }) => surprises),
   };
@@ -147,7 +164,13 @@ function disorderInNodes(seen: readonly Seen[]): number {
 }
 
 /** Writes so many transitions with eight writers, each on nodes of its own. */
-async function write(transact: Transact, nodeIds: readonly string[], count: number, random: Chance, pace: { isAhead(): boolean; onWritten(count: number): void }): Promise<void> {
+async function write(
+  transact: Transact,
+  nodeIds: readonly string[],
+  count: number,
+  random: Chance,
+  pace: { isAhead(): boolean; onWritten(count: number): void },
+): Promise<void> {
   let left = count;
   const writers = Array.from({ length: 8 }, (_, writer) => nodeIds.filter((_id, index) => index % 8 === writer));
   await Promise.all(
@@ -177,7 +200,8 @@ async function follow(url: string, way: "socket" | "events", from: number): Prom
   const surprises: string[] = [];
   let over = false;
   const take = ({ __typename, cursor, nodeUuid, sequence, code }: Item) => {
-    if (__typename === "Transition") seen.push({ cursor: Number(cursor), node: nodeUuid ?? "", sequence: sequence ?? 0 });
+    if (__typename === "Transition")
+      seen.push({ cursor: Number(cursor), node: nodeUuid ?? "", sequence: sequence ?? 0 });
     if (__typename === "StreamReset") surprises.push(`StreamReset ${code}`);
   };
   const run = way === "socket" ? bySocket : byEvents;
@@ -207,9 +231,17 @@ async function follow(url: string, way: "socket" | "events", from: number): Prom
 class SurpriseError extends Error {}
 
 async function bySocket(url: string, after: string, take: (item: Item) => void): Promise<void> {
-  const client = createClient({ url: url.replace("http", "ws"), webSocketImpl: WebSocket, retryAttempts: 0, lazy: true });
+  const client = createClient({
+    url: url.replace("http", "ws"),
+    webSocketImpl: WebSocket,
+    retryAttempts: 0,
+    lazy: true,
+  });
   try {
-    for await (const { data, errors } of client.iterate<{ nodeTransitions: Item }>({ query: QUERY, variables: { after } })) {
+    for await (const { data, errors } of client.iterate<{ nodeTransitions: Item }>({
+      query: QUERY,
+      variables: { after },
+    })) {
       if (errors) throw new SurpriseError(errors.map(({ message }) => message).join(" "));
       if (data) take(data.nodeTransitions);
     }
@@ -219,7 +251,11 @@ async function bySocket(url: string, after: string, take: (item: Item) => void):
 }
 
 async function byEvents(url: string, after: string, take: (item: Item) => void): Promise<void> {
-  const response = await fetch(url, { method: "POST", headers: { "content-type": "application/json", accept: "text/event-stream" }, body: JSON.stringify({ query: QUERY, variables: { after } }) });
+  const response = await fetch(url, {
+    method: "POST",
+    headers: { "content-type": "application/json", accept: "text/event-stream" },
+    body: JSON.stringify({ query: QUERY, variables: { after } }),
+  });
   if (!response.ok || !response.body) throw new SurpriseError(`The stream was answered with ${response.status}.`);
   let pending = "";
   for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
@@ -228,7 +264,10 @@ async function byEvents(url: string, after: string, take: (item: Item) => void):
     for (const event of whole) {
       const text = /^data: (.+)$/m.exec(event)?.[1];
       if (text === undefined) continue;
-      const { data, errors } = JSON.parse(text) as { data?: { nodeTransitions: Item }; errors?: readonly { message: string }[] };
+      const { data, errors } = JSON.parse(text) as {
+        data?: { nodeTransitions: Item };
+        errors?: readonly { message: string }[];
+      };
       if (errors) throw new SurpriseError(errors.map(({ message }) => message).join(" "));
       if (data) take(data.nodeTransitions);
     }
@@ -281,19 +320,35 @@ async function openDoor(url: string): Promise<Door> {
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
-    options: { clients: { type: "string", default: "50" }, cuts: { type: "string", default: "200" }, transitions: { type: "string", default: "20000" }, seed: { type: "string", default: String(anySeed()) } },
+    options: {
+      clients: { type: "string", default: "50" },
+      cuts: { type: "string", default: "200" },
+      transitions: { type: "string", default: "20000" },
+      seed: { type: "string", default: String(anySeed()) },
+    },
   });
-  const options = { seed: Number(values.seed), clients: Number(values.clients), cuts: Number(values.cuts), transitions: Number(values.transitions) };
-  console.log(`seed ${options.seed}: ${options.clients} clients, ${options.cuts} cuts, ${options.transitions} transitions`);
+  const options = {
+    seed: Number(values.seed),
+    clients: Number(values.clients),
+    cuts: Number(values.cuts),
+    transitions: Number(values.transitions),
+  };
+  console.log(
+    `seed ${options.seed}: ${options.clients} clients, ${options.cuts} cuts, ${options.transitions} transitions`,
+  );
   await using lab = await openServedLab();
   const report = await runCuts(lab, { ...options, say: (line) => console.log(`     ${line}`) });
   console.log(`     ${report.written} transitions written and ${report.cuts} cuts in ${report.seconds.toFixed(1)} s`);
   let failed = 0;
   for (const what of ["missing", "duplicates", "outOfOrder", "outOfOrderInNode"] as const) {
-    console.log(`${report[what] === 0 ? "ok  " : "FAIL"} ${what}: ${report[what]} of ${report.written * options.clients}`);
+    console.log(
+      `${report[what] === 0 ? "ok  " : "FAIL"} ${what}: ${report[what]} of ${report.written * options.clients}`,
+    );
     if (report[what] > 0) failed += 1;
   }
-  console.log(`${report.surprises.length === 0 ? "ok  " : "FAIL"} surprises: ${report.surprises.slice(0, 5).join("; ") || "none"}`);
+  console.log(
+    `${report.surprises.length === 0 ? "ok  " : "FAIL"} surprises: ${report.surprises.slice(0, 5).join("; ") || "none"}`,
+  );
   process.exitCode = failed === 0 && report.surprises.length === 0 ? 0 : 1;
 }
 

@@ -5,14 +5,28 @@
 import lifecycle from "./lifecycle.json" with { type: "json" };
 import { AT_REST } from "./rules.ts";
 
-export const KINDS = ["MANAGE", "INSPECT", "CLEAN", "COMMISSION", "DEPLOY", "UNDEPLOY", "UPDATE", "DECOMMISSION", "POWER"] as const;
+export const KINDS = [
+  "MANAGE",
+  "INSPECT",
+  "CLEAN",
+  "COMMISSION",
+  "DEPLOY",
+  "UNDEPLOY",
+  "UPDATE",
+  "DECOMMISSION",
+  "POWER",
+] as const;
 export type Kind = (typeof KINDS)[number];
 
 export interface Options {
   readonly until?: "AVAILABLE" | "ACTIVE";
   readonly force?: boolean;
   readonly powerAction?: "ON" | "OFF" | "REBOOT";
-  readonly steps?: readonly { readonly interface: "clean" | "power" | "engine"; readonly name: string; readonly args: Record<string, string | number> }[];
+  readonly steps?: readonly {
+    readonly interface: "clean" | "power" | "engine";
+    readonly name: string;
+    readonly args: Record<string, string | number>;
+  }[];
 }
 
 /** What is known of a node when it is asked for. */
@@ -27,7 +41,9 @@ export interface Facts {
 
 /** States from which the table lets a user's verb take an event. */
 function statesWith(event: string): readonly string[] {
-  return lifecycle.transitions.filter((row) => row.event === event && row.by === "verb" && row.scope === "core" && AT_REST.has(row.from)).map(({ from }) => from);
+  return lifecycle.transitions
+    .filter((row) => row.event === event && row.by === "verb" && row.scope === "core" && AT_REST.has(row.from))
+    .map(({ from }) => from);
 }
 
 /** Whatever is missing, by where a node is. */
@@ -96,12 +112,21 @@ const STEPS: Readonly<Record<string, readonly string[]>> = {
 /** The steps, in order; null where the verb is not allowed. */
 export function stepsOf(kind: Kind, state: string, options: Options): readonly string[] | null {
   const power = { ON: "power.power_on", OFF: "power.power_off", REBOOT: "power.reboot" }[options.powerAction ?? "OFF"];
-  const list = (phase: string) => (phase === "power" ? [power] : kind === "CLEAN" && options.steps ? options.steps.map((step) => `${step.interface}.${step.name}`) : (STEPS[phase] ?? []));
+  const list = (phase: string) =>
+    phase === "power"
+      ? [power]
+      : kind === "CLEAN" && options.steps
+        ? options.steps.map((step) => `${step.interface}.${step.name}`)
+        : (STEPS[phase] ?? []);
   return phasesOf(kind, state, options)?.flatMap(list) ?? null;
 }
 
 /** Where a node ends when all goes well. A retired one does not become available. */
-export function endOf(kind: Kind, { state, isRetired }: Pick<Facts, "state" | "isRetired">, { until = "ACTIVE", steps }: Options): string {
+export function endOf(
+  kind: Kind,
+  { state, isRetired }: Pick<Facts, "state" | "isRetired">,
+  { until = "ACTIVE", steps }: Options,
+): string {
   const available = isRetired && state !== "AVAILABLE" ? "MANAGEABLE" : "AVAILABLE";
   switch (kind) {
     case "MANAGE":
@@ -124,7 +149,14 @@ export function endOf(kind: Kind, { state, isRetired }: Pick<Facts, "state" | "i
   }
 }
 
-const ENDS_WHAT_RUNS: ReadonlySet<Kind> = new Set(["CLEAN", "COMMISSION", "DEPLOY", "UNDEPLOY", "UPDATE", "DECOMMISSION"]);
+const ENDS_WHAT_RUNS: ReadonlySet<Kind> = new Set([
+  "CLEAN",
+  "COMMISSION",
+  "DEPLOY",
+  "UNDEPLOY",
+  "UPDATE",
+  "DECOMMISSION",
+]);
 const PUTS_IN_SERVICE: ReadonlySet<Kind> = new Set(["COMMISSION", "DEPLOY", "UPDATE"]);
 
 /** The codes with which a node may be refused; none: it must be admitted. */
@@ -133,11 +165,15 @@ export function reasonsAgainst(kind: Kind, facts: Facts, options: Options): read
   return [
     ...(busy ? ["BUSY"] : []),
     ...(maintenance ? ["IN_MAINTENANCE"] : []),
-    ...(isProtected && (ENDS_WHAT_RUNS.has(kind) || (kind === "POWER" && options.powerAction !== "ON")) ? ["PROTECTED"] : []),
+    ...(isProtected && (ENDS_WHAT_RUNS.has(kind) || (kind === "POWER" && options.powerAction !== "ON"))
+      ? ["PROTECTED"]
+      : []),
     ...(isRetired && PUTS_IN_SERVICE.has(kind) ? ["PROTECTED"] : []),
     ...(disappeared && kind === "DECOMMISSION" && !options.force ? ["INVALID_STATE"] : []),
     ...(!busy && phasesOf(kind, state, options) === null ? ["INVALID_STATE"] : []),
     // Firmware wants a version.
-    ...(options.steps?.some(({ name, args }) => name === "update_firmware" && !("version" in args)) ? ["INVALID_INPUT"] : []),
+    ...(options.steps?.some(({ name, args }) => name === "update_firmware" && !("version" in args))
+      ? ["INVALID_INPUT"]
+      : []),
   ];
 }

@@ -8,7 +8,9 @@ import { expect, onTestFinished, test } from "vitest";
 const KILLS = fileURLToPath(new URL("kills.ts", import.meta.url));
 
 test("where nobody kills the service, everything that `npm run kills` checks holds", async () => {
-  const child = spawn(process.execPath, [KILLS, "--nodes", "5", "--kills", "0"], { stdio: ["ignore", "pipe", "ignore"] });
+  const child = spawn(process.execPath, [KILLS, "--nodes", "5", "--kills", "0"], {
+    stdio: ["ignore", "pipe", "ignore"],
+  });
   onTestFinished(() => void child.kill("SIGTERM"));
   const [said, [code]] = await Promise.all([text(child.stdout), once(child, "exit")]);
   expect(said).toMatch(/\n9 passed, 0 failed\n$/);

@@ -17,7 +17,13 @@ import { WebSocket } from "ws";
 import { ask } from "../support/ask.ts";
 import { anySeed, chance } from "./lab.ts";
 
-const { values } = parseArgs({ options: { nodes: { type: "string", default: "500" }, kills: { type: "string", default: "3" }, seed: { type: "string", default: String(anySeed()) } } });
+const { values } = parseArgs({
+  options: {
+    nodes: { type: "string", default: "500" },
+    kills: { type: "string", default: "3" },
+    seed: { type: "string", default: String(anySeed()) },
+  },
+});
 const NODES = Number(values.nodes);
 const KILLS = Number(values.kills);
 /** Nodes that run a step which must not be run twice, while the service is being killed. */
@@ -40,10 +46,14 @@ function check(title: string, ok: boolean, detail = ""): void {
 }
 
 async function start(): Promise<void> {
-  const child = spawn(process.execPath, [new URL("../../src/main.ts", import.meta.url).pathname, "--data", folder, "--port", String(PORT), "--log", "warn"], {
-    env: { PATH: process.env["PATH"], FAKE_DRIVER_JOURNAL: journal },
-    stdio: ["ignore", "pipe", "inherit"],
-  });
+  const child = spawn(
+    process.execPath,
+    [new URL("../../src/main.ts", import.meta.url).pathname, "--data", folder, "--port", String(PORT), "--log", "warn"],
+    {
+      env: { PATH: process.env["PATH"], FAKE_DRIVER_JOURNAL: journal },
+      stdio: ["ignore", "pipe", "inherit"],
+    },
+  );
   service = child;
   await new Promise<void>((ready, refuse) => {
     child.stdout.once("data", () => ready());
@@ -106,18 +116,29 @@ function follow(): { readonly seen: Transition[]; close(): Promise<void> } {
 async function register(): Promise<void> {
   const settings = { delayMs: 40, waitSeconds: 0.5 };
   const nodes = [
-    ...Array.from({ length: NODES }, (_, index) => ({ name: `k-${index}`, driver: { fake: settings }, labels: [{ key: "job", value: "commission" }] })),
-    ...Array.from({ length: FIRMWARE_NODES }, (_, index) => ({ name: `f-${index}`, driver: { fake: { steps: { "clean.update_firmware": { delayMs: 2_000 } } } }, labels: [{ key: "job", value: "firmware" }] })),
+    ...Array.from({ length: NODES }, (_, index) => ({
+      name: `k-${index}`,
+      driver: { fake: settings },
+      labels: [{ key: "job", value: "commission" }],
+    })),
+    ...Array.from({ length: FIRMWARE_NODES }, (_, index) => ({
+      name: `f-${index}`,
+      driver: { fake: { steps: { "clean.update_firmware": { delayMs: 2_000 } } } },
+      labels: [{ key: "job", value: "firmware" }],
+    })),
   ];
   const { registerNodes } = await query<{ registerNodes: { count: number; errors: readonly { message: string }[] } }>(
     "mutation ($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { count errors { message } } }",
     { nodes },
   );
-  if (registerNodes.count !== nodes.length) throw new Error(registerNodes.errors[0]?.message ?? "Not all nodes were registered.");
+  if (registerNodes.count !== nodes.length)
+    throw new Error(registerNodes.errors[0]?.message ?? "Not all nodes were registered.");
 }
 
 async function ended(filter: string): Promise<boolean> {
-  const { operations } = await query<{ operations: { edges: readonly { node: { finishedAt: string | null } }[] } }>(`{ operations(filter: ${filter}, first: 10) { edges { node { finishedAt } } } }`);
+  const { operations } = await query<{ operations: { edges: readonly { node: { finishedAt: string | null } }[] } }>(
+    `{ operations(filter: ${filter}, first: 10) { edges { node { finishedAt } } } }`,
+  );
   return operations.edges.every(({ node }) => node.finishedAt !== null);
 }
 
@@ -128,8 +149,15 @@ async function untilEnded(filter: string): Promise<boolean> {
 
 async function everyNode(): Promise<Map<string, { state: string; transitionCount: number }>> {
   const all = new Map<string, { state: string; transitionCount: number }>();
-  for (let after: string | null = null; ; ) {
-    const { nodes }: { nodes: { edges: readonly { node: { name: string; state: string; transitionCount: number } }[]; pageInfo: { hasNextPage: boolean; endCursor: string } } } = await query(
+  for (let after: string | null = null; ;) {
+    const {
+      nodes,
+    }: {
+      nodes: {
+        edges: readonly { node: { name: string; state: string; transitionCount: number } }[];
+        pageInfo: { hasNextPage: boolean; endCursor: string };
+      };
+    } = await query(
       "query ($after: String) { nodes(first: 100, after: $after) { edges { node { name state transitionCount } } pageInfo { hasNextPage endCursor } } }",
       { after },
     );
@@ -142,7 +170,9 @@ async function everyNode(): Promise<Map<string, { state: string; transitionCount
 async function everyTransition(): Promise<Transition[]> {
   const all: Transition[] = [];
   for (;;) {
-    const { transitions }: { transitions: { edges: readonly { node: Transition }[]; pageInfo: { hasNextPage: boolean } } } = await query(
+    const {
+      transitions,
+    }: { transitions: { edges: readonly { node: Transition }[]; pageInfo: { hasNextPage: boolean } } } = await query(
       "query ($after: String) { transitions(first: 500, after: $after) { edges { node { cursor nodeName sequence from to event } } pageInfo { hasNextPage } } }",
       { after: all.at(-1)?.cursor ?? "0" },
     );
@@ -157,7 +187,8 @@ function entriesOf(step: string): Map<string, number> {
   for (const line of readFileSync(journal, "utf8").split("\n")) {
     if (line === "") continue;
     const entry = JSON.parse(line) as { step?: string; attempt?: string; done?: true; abort?: true };
-    if (entry.step === step && entry.attempt && !entry.done && !entry.abort) entries.set(entry.attempt, (entries.get(entry.attempt) ?? 0) + 1);
+    if (entry.step === step && entry.attempt && !entry.done && !entry.abort)
+      entries.set(entry.attempt, (entries.get(entry.attempt) ?? 0) + 1);
   }
   return entries;
 }
@@ -167,33 +198,59 @@ async function main(): Promise<void> {
   await start();
   await register();
   const reader = follow();
-  await query(`mutation { manageNodes(input: { nodes: { filter: { labels: [{ key: "job", value: "firmware" }] } } }) { errors { message } } }`);
+  await query(
+    `mutation { manageNodes(input: { nodes: { filter: { labels: [{ key: "job", value: "firmware" }] } } }) { errors { message } } }`,
+  );
   await untilEnded("{ kinds: [MANAGE] }");
   const began = Date.now();
-  await query(`mutation { commissionNodes(input: { nodes: { filter: { labels: [{ key: "job", value: "commission" }] } } }) { errors { message } } }`);
-  await query(`mutation { cleanNodes(input: { nodes: { filter: { labels: [{ key: "job", value: "firmware" }] } }, steps: [{ name: "update_firmware", args: { version: "2.1" } }] }) { errors { message } } }`);
+  await query(
+    `mutation { commissionNodes(input: { nodes: { filter: { labels: [{ key: "job", value: "commission" }] } } }) { errors { message } } }`,
+  );
+  await query(
+    `mutation { cleanNodes(input: { nodes: { filter: { labels: [{ key: "job", value: "firmware" }] } }, steps: [{ name: "update_firmware", args: { version: "2.1" } }] }) { errors { message } } }`,
+  );
   for (let count = 1; count <= KILLS; count += 1) {
     await delay(random.whole(1_500, 4_500));
     const early = !(await ended("{ kinds: [COMMISSION] }"));
     await kill();
     await start();
-    console.log(`     kill ${count} ${early ? "in the middle" : "after the end"}, ${((Date.now() - began) / 1000).toFixed(1)} s after the beginning`);
+    console.log(
+      `     kill ${count} ${early ? "in the middle" : "after the end"}, ${((Date.now() - began) / 1000).toFixed(1)} s after the beginning`,
+    );
     if (count === 1) check("the first kill came in the middle of the work", early);
   }
-  check("both operations end", await untilEnded("{ kinds: [COMMISSION, CLEAN] }"), `${((Date.now() - began) / 1000).toFixed(1)} s`);
-
-  const { operations: commissions } = await query<{ operations: { edges: readonly { node: { state: string; firstFailure: { message: string } | null } }[] } }>(
-    "{ operations(filter: { kinds: [COMMISSION] }, first: 1) { edges { node { state firstFailure { message } } } } }",
+  check(
+    "both operations end",
+    await untilEnded("{ kinds: [COMMISSION, CLEAN] }"),
+    `${((Date.now() - began) / 1000).toFixed(1)} s`,
   );
+
+  const { operations: commissions } = await query<{
+    operations: { edges: readonly { node: { state: string; firstFailure: { message: string } | null } }[] };
+  }>("{ operations(filter: { kinds: [COMMISSION] }, first: 1) { edges { node { state firstFailure { message } } } } }");
   const [commission] = commissions.edges.map(({ node }) => node);
   check("the commission succeeded", commission?.state === "SUCCEEDED", commission?.firstFailure?.message ?? "");
 
   const nodes = await everyNode();
   const commissioned = [...nodes].filter(([name]) => name.startsWith("k-"));
-  check("every commissioned node is ACTIVE", commissioned.length === NODES && commissioned.every(([, { state }]) => state === "ACTIVE"), JSON.stringify(Object.fromEntries(Map.groupBy(commissioned, ([, { state }]) => state).entries().map(([state, list]) => [state, list.length]))));
+  check(
+    "every commissioned node is ACTIVE",
+    commissioned.length === NODES && commissioned.every(([, { state }]) => state === "ACTIVE"),
+    JSON.stringify(
+      Object.fromEntries(
+        Map.groupBy(commissioned, ([, { state }]) => state)
+          .entries()
+          .map(([state, list]) => [state, list.length]),
+      ),
+    ),
+  );
 
   const log = await everyTransition();
-  check("positions begin at 1 and have no hole", log.every(({ cursor }, index) => Number(cursor) === index + 1), `${log.length} transitions`);
+  check(
+    "positions begin at 1 and have no hole",
+    log.every(({ cursor }, index) => Number(cursor) === index + 1),
+    `${log.length} transitions`,
+  );
   const folded = new Map<string, { state: string; transitionCount: number }>();
   let broken = 0;
   for (const { nodeName, from, to, sequence } of log) {
@@ -202,20 +259,51 @@ async function main(): Promise<void> {
     folded.set(nodeName, { state: to ?? "", transitionCount: sequence });
   }
   check("each node's transitions join end to end", broken === 0);
-  check("folding the log gives the table of nodes", folded.size === nodes.size && [...nodes].every(([name, node]) => folded.get(name)?.state === node.state && folded.get(name)?.transitionCount === node.transitionCount));
-  if (KILLS > 0) check("recovered runs say so", log.some(({ event }) => event === "recover"), `${log.filter(({ event }) => event === "recover").length} of them`);
+  check(
+    "folding the log gives the table of nodes",
+    folded.size === nodes.size &&
+      [...nodes].every(
+        ([name, node]) =>
+          folded.get(name)?.state === node.state && folded.get(name)?.transitionCount === node.transitionCount,
+      ),
+  );
+  if (KILLS > 0)
+    check(
+      "recovered runs say so",
+      log.some(({ event }) => event === "recover"),
+      `${log.filter(({ event }) => event === "recover").length} of them`,
+    );
 
-  for (const giveUp = Date.now() + 20_000; reader.seen.length < log.length && Date.now() < giveUp; ) await delay(100);
+  for (const giveUp = Date.now() + 20_000; reader.seen.length < log.length && Date.now() < giveUp;) await delay(100);
   await reader.close();
-  check("the subscriber missed nothing and saw nothing twice", reader.seen.length === log.length && reader.seen.every(({ cursor }, index) => Number(cursor) === index + 1), `${reader.seen.length} of ${log.length}`);
+  check(
+    "the subscriber missed nothing and saw nothing twice",
+    reader.seen.length === log.length && reader.seen.every(({ cursor }, index) => Number(cursor) === index + 1),
+    `${reader.seen.length} of ${log.length}`,
+  );
 
   const firmware = entriesOf("clean.update_firmware");
-  check("no step that must not be run twice was", firmware.size === FIRMWARE_NODES && [...firmware.values()].every((count) => count === 1), `${firmware.size} entered once`);
-  const { operations } = await query<{ operations: { edges: readonly { node: { runs: { edges: readonly { node: { state: string; failure: { code: string } | null } }[] } } }[] } }>(
+  check(
+    "no step that must not be run twice was",
+    firmware.size === FIRMWARE_NODES && [...firmware.values()].every((count) => count === 1),
+    `${firmware.size} entered once`,
+  );
+  const { operations } = await query<{
+    operations: {
+      edges: readonly {
+        node: { runs: { edges: readonly { node: { state: string; failure: { code: string } | null } }[] } };
+      }[];
+    };
+  }>(
     "{ operations(filter: { kinds: [CLEAN] }, first: 1) { edges { node { runs(first: 100) { edges { node { state failure { code } } } } } } } }",
   );
   const cleaned = operations.edges[0]?.node.runs.edges.map(({ node }) => node) ?? [];
-  check("each of them ended well, or says that it was interrupted", cleaned.length > 0 && cleaned.every(({ state, failure }) => state === "SUCCEEDED" || failure?.code === "INTERRUPTED"), `${cleaned.filter(({ state }) => state !== "SUCCEEDED").length} interrupted`);
+  check(
+    "each of them ended well, or says that it was interrupted",
+    cleaned.length > 0 &&
+      cleaned.every(({ state, failure }) => state === "SUCCEEDED" || failure?.code === "INTERRUPTED"),
+    `${cleaned.filter(({ state }) => state !== "SUCCEEDED").length} interrupted`,
+  );
   const twice = [...entriesOf("deploy.write_image").values()].filter((count) => count > 1).length;
   console.log(`     ${twice} of ${NODES} idempotent write_image steps were entered again`);
 }

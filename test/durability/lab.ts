@@ -54,7 +54,10 @@ export function chance(seed: number): Chance {
     },
     some(count, of) {
       const rest = [...of];
-      return Array.from({ length: Math.min(count, of.length) }, () => rest.splice(whole(0, rest.length - 1), 1)[0] as (typeof of)[number]);
+      return Array.from(
+        { length: Math.min(count, of.length) },
+        () => rest.splice(whole(0, rest.length - 1), 1)[0] as (typeof of)[number],
+      );
     },
   };
 }
@@ -65,7 +68,9 @@ export function anySeed(): number {
 }
 
 /** A throw-away database with all migrations, and its folder, gone when the script ends. */
-export async function openLab(): Promise<{ readonly connection: Connection; readonly folder: string } & AsyncDisposable> {
+export async function openLab(): Promise<
+  { readonly connection: Connection; readonly folder: string } & AsyncDisposable
+> {
   const owned = new AsyncDisposableStack();
   const folder = mkdtempSync(join(tmpdir(), "ostler-lab-"));
   owned.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }));

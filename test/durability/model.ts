@@ -24,7 +24,16 @@ import { answeredOf } from "./answers.ts";
 import { KINDS, endOf, phasesOf, reasonsAgainst, stepsOf } from "./expectations.ts";
 import type { Facts, Kind, Options } from "./expectations.ts";
 import { anySeed, chance, openLab, plainSql } from "./lab.ts";
-import { AT_REST, flawsAtAnyMoment, flawsAtRest, flawsOfLog, flawsOfOperation, flawsOfRun, flawsOfStop, story } from "./rules.ts";
+import {
+  AT_REST,
+  flawsAtAnyMoment,
+  flawsAtRest,
+  flawsOfLog,
+  flawsOfOperation,
+  flawsOfRun,
+  flawsOfStop,
+  story,
+} from "./rules.ts";
 import type { Ask, Circumstances } from "./rules.ts";
 import { accountsOf, watchDatabase, watchedFake } from "./witness.ts";
 import type { OperationAccount } from "./witness.ts";
@@ -86,9 +95,20 @@ const FIRMWARE = { interface: "clean", name: "update_firmware", args: { version:
 const CLEANINGS: readonly NonNullable<Options["steps"]>[] = [
   [{ interface: "clean", name: "erase_metadata", args: {} }],
   [{ interface: "clean", name: "erase_disks", args: {} }, FIRMWARE],
-  [{ interface: "clean", name: "erase_metadata", args: {} }, { interface: "engine", name: "hold", args: { reason: "look at it" } }, { interface: "clean", name: "erase_disks", args: {} }],
-  [{ interface: "engine", name: "wait", args: { seconds: 0.2 } }, { interface: "clean", name: "erase_metadata", args: {} }],
-  [{ interface: "power", name: "power_off", args: {} }, { interface: "clean", name: "erase_disks", args: {} }, { interface: "power", name: "power_on", args: {} }],
+  [
+    { interface: "clean", name: "erase_metadata", args: {} },
+    { interface: "engine", name: "hold", args: { reason: "look at it" } },
+    { interface: "clean", name: "erase_disks", args: {} },
+  ],
+  [
+    { interface: "engine", name: "wait", args: { seconds: 0.2 } },
+    { interface: "clean", name: "erase_metadata", args: {} },
+  ],
+  [
+    { interface: "power", name: "power_off", args: {} },
+    { interface: "clean", name: "erase_disks", args: {} },
+    { interface: "power", name: "power_on", args: {} },
+  ],
   [{ interface: "clean", name: "update_firmware", args: {} }],
 ];
 
@@ -112,7 +132,10 @@ function namesOf(chosen: readonly { readonly name: string }[]): string {
 }
 
 /** An answer in a word. */
-function told(answer: { readonly operationId?: string | null; readonly refusals: readonly { readonly code: string }[] }): string {
+function told(answer: {
+  readonly operationId?: string | null;
+  readonly refusals: readonly { readonly code: string }[];
+}): string {
   if (answer.operationId) return answer.operationId.slice(0, 8);
   return answer.refusals.length > 0 ? [...new Set(answer.refusals.map(({ code }) => code))].join(" ") : "done";
 }
@@ -167,7 +190,8 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   /** Names under which something was refused, or only planned: nothing of theirs may be found anywhere. */
   let traceless: string[] = [];
   /** Limits of the round, by the positions of the log between which they hold. */
-  let limits: { readonly phase: string; readonly most: number; readonly from: number; readonly to: number | null }[] = [];
+  let limits: { readonly phase: string; readonly most: number; readonly from: number; readonly to: number | null }[] =
+    [];
 
   let done = 0;
   while (done < options.actions && flaws.length === 0) {
@@ -229,12 +253,24 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   }
 
   function termsFor(size: number): Partial<VerbRequest> {
-    const waves = size > 1 && random.often(0.2) ? { sizes: [{ count: 1 }, { count: 2 }], ...(random.often(0.3) && { manual: true }), ...(random.often(0.4) && { pauseSeconds: 0.2 }), ...(random.often(0.4) && { maxFailures: { count: 0 } }) } : undefined;
+    const waves =
+      size > 1 && random.often(0.2)
+        ? {
+            sizes: [{ count: 1 }, { count: 2 }],
+            ...(random.often(0.3) && { manual: true }),
+            ...(random.often(0.4) && { pauseSeconds: 0.2 }),
+            ...(random.often(0.4) && { maxFailures: { count: 0 } }),
+          }
+        : undefined;
     return {
       ...(random.often(0.5) && { acceptance: "BEST_EFFORT" as const }),
       ...(size > 1 && random.often(0.25) && { maxParallel: random.whole(1, size - 1) }),
       ...(waves && { waves }),
-      ...(waves?.maxFailures ? { onFailure: "LEAVE" as const } : random.often(0.5) && { onFailure: random.one(["LEAVE", "LEAVE", "CLEAN_UP_FAILED", "CLEAN_UP_ALL"] as const) }),
+      ...(waves?.maxFailures
+        ? { onFailure: "LEAVE" as const }
+        : random.often(0.5) && {
+            onFailure: random.one(["LEAVE", "LEAVE", "CLEAN_UP_FAILED", "CLEAN_UP_ALL"] as const),
+          }),
       ...(random.often(0.1) && { dryRun: true }),
     };
   }
@@ -244,22 +280,46 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     const now = await look();
     const whole = random.often(0.12) ? `cluster-${random.whole(0, CLUSTERS - 1)}` : null;
     const free = nodes.filter(({ id }) => now.get(id)?.busy === false);
-    const chosen = whole === null ? (free.length > 0 && random.often(0.6) ? random.some(random.whole(1, 4), free) : someNodes()) : nodes.filter(({ cluster }) => cluster === whole);
+    const chosen =
+      whole === null
+        ? free.length > 0 && random.often(0.6)
+          ? random.some(random.whole(1, 4), free)
+          : someNodes()
+        : nodes.filter(({ cluster }) => cluster === whole);
     if (chosen.length === 0) return;
     const state = now.get(chosen[0]?.id ?? "")?.state ?? "";
     const suiting = KINDS.filter((kind) => phasesOf(kind, state, {}) !== null);
-    const kind = suiting.length > 0 && random.often(0.85) ? random.weighed(suiting.map((one) => [LENGTH[one] ?? 1, one] as const)) : random.one(KINDS);
-    const request: VerbRequest = { kind, nodes: whole === null ? selectorOf(chosen) : { cluster: { name: whole } }, options: optionsFor(kind), ...termsFor(chosen.length) };
+    const kind =
+      suiting.length > 0 && random.often(0.85)
+        ? random.weighed(suiting.map((one) => [LENGTH[one] ?? 1, one] as const))
+        : random.one(KINDS);
+    const request: VerbRequest = {
+      kind,
+      nodes: whole === null ? selectorOf(chosen) : { cluster: { name: whole } },
+      options: optionsFor(kind),
+      ...termsFor(chosen.length),
+    };
     const key = !request.dryRun && random.often(0.1) ? { idempotencyKey: `key-${asked}` } : {};
     const by = caller();
-    const answers = await Promise.all(Array.from({ length: "idempotencyKey" in key ? 2 : 1 }, () => engine.submit(by, { ...request, ...key })));
+    const answers = await Promise.all(
+      Array.from({ length: "idempotencyKey" in key ? 2 : 1 }, () => engine.submit(by, { ...request, ...key })),
+    );
     // What was refused has not used its key: one of them may find the node free that the other found busy.
     const operations = new Set(answers.flatMap(({ operationId }) => operationId ?? []));
     const answer = (answers.find(({ operationId }) => operationId !== null) ?? answers[0]) as SubmitAnswer;
-    note(`${by.actor} ${kind} ${JSON.stringify(request.options)} on ${namesOf(chosen)}${request.acceptance ? " BEST_EFFORT" : ""}${request.dryRun ? " dry" : ""}: ${told(answer)}`);
-    count(`${kind} ${answer.operationId ? "accepted" : request.dryRun && answer.refusals.length === 0 ? "planned" : "refused"}`);
+    note(
+      `${by.actor} ${kind} ${JSON.stringify(request.options)} on ${namesOf(chosen)}${request.acceptance ? " BEST_EFFORT" : ""}${request.dryRun ? " dry" : ""}: ${told(answer)}`,
+    );
+    count(
+      `${kind} ${answer.operationId ? "accepted" : request.dryRun && answer.refusals.length === 0 ? "planned" : "refused"}`,
+    );
     if (operations.size > 1) flaws.push(`${by.actor}: the same key was answered with ${[...operations].join(" and ")}`);
-    if (answers.some(({ refusals }) => refusals.some(({ operationId }) => operationId != null && operations.has(operationId)))) flaws.push(`${by.actor}: a repetition was told that it is in its own way`);
+    if (
+      answers.some(({ refusals }) =>
+        refusals.some(({ operationId }) => operationId != null && operations.has(operationId)),
+      )
+    )
+      flaws.push(`${by.actor}: a repetition was told that it is in its own way`);
     if (answer.operationId === null) traceless.push(by.actor);
     else remember({ id: answer.operationId, kind, options: request.options as Options, request });
     const replayed = answers.every((one) => one.replayed);
@@ -271,7 +331,13 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   }
 
   /** Each node's answer against the model, as far as the node stood still meanwhile. What was accepted is judged with the round. */
-  async function judgeAnswers(actor: string, kind: Kind, request: VerbRequest, answer: SubmitAnswer, before: ReadonlyMap<string, Snapshot> | null): Promise<void> {
+  async function judgeAnswers(
+    actor: string,
+    kind: Kind,
+    request: VerbRequest,
+    answer: SubmitAnswer,
+    before: ReadonlyMap<string, Snapshot> | null,
+  ): Promise<void> {
     if (before === null) return;
     const after = await look(answer.results.flatMap(({ nodeId }) => nodeId ?? []).concat(nodes[0]?.id ?? ""));
     for (const { nodeId, ref, refusal, accepted, plan, further = [] } of answer.results) {
@@ -281,29 +347,66 @@ export async function runModel(connection: Connection, options: ModelOptions): P
       const reasons = reasonsAgainst(kind, was, request.options as Options);
       const codes = [refusal, ...further].flatMap((one) => (one ? [one.code] : []));
       const wrong = codes.filter((code) => !reasons.includes(code));
-      if (wrong.length > 0) flaws.push(`${actor}: ${kind} on ${ref} (${JSON.stringify(was)}) was refused with ${wrong.join(", ")}; the model has ${reasons.join(", ") || "no reason"}`);
-      if (codes.length === 0 && reasons.length > 0) flaws.push(`${actor}: ${kind} on ${ref} (${JSON.stringify(was)}) was not refused; the model has ${reasons.join(", ")}`);
+      if (wrong.length > 0)
+        flaws.push(
+          `${actor}: ${kind} on ${ref} (${JSON.stringify(was)}) was refused with ${wrong.join(", ")}; the model has ${reasons.join(", ") || "no reason"}`,
+        );
+      if (codes.length === 0 && reasons.length > 0)
+        flaws.push(
+          `${actor}: ${kind} on ${ref} (${JSON.stringify(was)}) was not refused; the model has ${reasons.join(", ")}`,
+        );
       const expected = stepsOf(kind, was.state, request.options as Options);
       const planned = plan?.steps.map((step) => `${step.interface}.${step.name}`);
-      if (planned && expected && planned.join() !== expected.join()) flaws.push(`${actor}: ${kind} on ${ref} (${was.state}) plans ${planned.join(", ")}; the model has ${expected.join(", ")}`);
+      if (planned && expected && planned.join() !== expected.join())
+        flaws.push(
+          `${actor}: ${kind} on ${ref} (${was.state}) plans ${planned.join(", ")}; the model has ${expected.join(", ")}`,
+        );
     }
   }
 
   /** Two requests that overlap, at the same moment: where nothing speaks against either, one wins and the other is told so. */
   async function twoAtOnce(): Promise<void> {
-    const unfinished = new Set((await sql<{ id: string }[]>`select distinct r.node_id as id from runs r join operations o on o.id = r.operation_id where o.finished_at is null`).map(({ id }) => id));
+    const unfinished = new Set(
+      (
+        await sql<
+          { id: string }[]
+        >`select distinct r.node_id as id from runs r join operations o on o.id = r.operation_id where o.finished_at is null`
+      ).map(({ id }) => id),
+    );
     const now = await look();
     const kinds = [random.one(KINDS), random.one(KINDS)] as const;
     const wishes = kinds.map((kind) => ({ kind, options: optionsFor(kind) }));
     const free = nodes.filter(({ id }) => {
       const facts = now.get(id);
-      return facts && !unfinished.has(id) && wishes.every(({ kind, options: of }) => reasonsAgainst(kind, facts, of).length === 0);
+      return (
+        facts &&
+        !unfinished.has(id) &&
+        wishes.every(({ kind, options: of }) => reasonsAgainst(kind, facts, of).length === 0)
+      );
     });
     if (free.length === 0) return;
     const shared = random.one(free);
-    const asking = wishes.map((wish) => ({ ...wish, by: caller(), on: [shared, ...random.some(2, free.filter((node) => node !== shared))] }));
-    const answers = await Promise.all(asking.map(({ kind, options: of, by, on }) => engine.submit(by, { kind, options: of, nodes: selectorOf(on) })));
-    note(asking.map(({ kind, by, on }, place) => `${by.actor} ${kind} on ${namesOf(on)}: ${told(answers[place] as SubmitAnswer)}`).join(" | "));
+    const asking = wishes.map((wish) => ({
+      ...wish,
+      by: caller(),
+      on: [
+        shared,
+        ...random.some(
+          2,
+          free.filter((node) => node !== shared),
+        ),
+      ],
+    }));
+    const answers = await Promise.all(
+      asking.map(({ kind, options: of, by, on }) => engine.submit(by, { kind, options: of, nodes: selectorOf(on) })),
+    );
+    note(
+      asking
+        .map(
+          ({ kind, by, on }, place) => `${by.actor} ${kind} on ${namesOf(on)}: ${told(answers[place] as SubmitAnswer)}`,
+        )
+        .join(" | "),
+    );
     count("two at once");
     for (const [place, { kind, options: of, by, on }] of asking.entries()) {
       const id = answers[place]?.operationId ?? null;
@@ -312,31 +415,62 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     }
     const [winner, ...more] = answers.flatMap(({ operationId }) => operationId ?? []);
     const inTheWay = answers.flatMap(({ refusals }) => refusals);
-    if (!winner || more.length > 0) flaws.push(`of two overlapping requests ${more.length + (winner ? 1 : 0)} won: ${answers.map(told).join(", ")}`);
-    else if (inTheWay.length === 0 || inTheWay.some(({ code, operationId }) => code !== "BUSY" || operationId !== winner)) flaws.push(`the loser of two overlapping requests was told ${JSON.stringify(inTheWay)}, and ${winner} won`);
+    if (!winner || more.length > 0)
+      flaws.push(`of two overlapping requests ${more.length + (winner ? 1 : 0)} won: ${answers.map(told).join(", ")}`);
+    else if (
+      inTheWay.length === 0 ||
+      inTheWay.some(({ code, operationId }) => code !== "BUSY" || operationId !== winner)
+    )
+      flaws.push(`the loser of two overlapping requests was told ${JSON.stringify(inTheWay)}, and ${winner} won`);
   }
 
   async function interrupt(): Promise<void> {
-    const kind = random.weighed([[5, "ABORT"], [3, "WITHDRAW"], [5, "STOP"]] as const);
-    const by = random.weighed([[5, "operation"], [4, "nodes"], [1, "cluster"]] as const);
+    const kind = random.weighed([
+      [5, "ABORT"],
+      [3, "WITHDRAW"],
+      [5, "STOP"],
+    ] as const);
+    const by = random.weighed([
+      [5, "operation"],
+      [4, "nodes"],
+      [1, "cluster"],
+    ] as const);
     const now = await look();
-    const aborting = new Set((await sql<{ id: string }[]>`select node_id as id from runs where finished_at is null and wish = 'ABORT'`).map(({ id }) => id));
+    const aborting = new Set(
+      (await sql<{ id: string }[]>`select node_id as id from runs where finished_at is null and wish = 'ABORT'`).map(
+        ({ id }) => id,
+      ),
+    );
     const busy = [...now.values()].filter((node) => node.busy && (kind !== "WITHDRAW" || aborting.has(node.id)));
     if (kind === "WITHDRAW" && busy.length === 0 && random.often(0.8)) return;
-    const operationId = (busy.length > 0 && random.often(0.9) ? random.one(busy).operationId : null) ?? (known.length > 0 ? random.one(known).id : null);
+    const operationId =
+      (busy.length > 0 && random.often(0.9) ? random.one(busy).operationId : null) ??
+      (known.length > 0 ? random.one(known).id : null);
     if (by === "operation" && operationId === null) return;
     const chosen = busy.length > 0 && random.often(0.8) ? random.some(random.whole(1, 3), busy) : someNodes(3);
-    const work = by === "operation" ? { operationId: operationId ?? "" } : by === "cluster" ? { cluster: { name: `cluster-${random.whole(0, CLUSTERS - 1)}` } } : { ids: chosen.map(({ id }) => id) };
+    const work =
+      by === "operation"
+        ? { operationId: operationId ?? "" }
+        : by === "cluster"
+          ? { cluster: { name: `cluster-${random.whole(0, CLUSTERS - 1)}` } }
+          : { ids: chosen.map(({ id }) => id) };
     const mode = random.often(0.6) ? ("NOW" as const) : ("AFTER_STEP" as const);
     const [who, askedAt] = [caller(), Date.now()];
     const answer: SubmitAnswer | AbortResult =
-      kind === "ABORT" ? await engine.abort(who, { work, mode }) : kind === "STOP" ? await engine.stop(who, { work, ...(random.often(0.1) && { timeoutSeconds: 1 }) }) : await engine.withdrawAbort(who, { work });
+      kind === "ABORT"
+        ? await engine.abort(who, { work, mode })
+        : kind === "STOP"
+          ? await engine.stop(who, { work, ...(random.often(0.1) && { timeoutSeconds: 1 }) })
+          : await engine.withdrawAbort(who, { work });
     const { answers, refused } = answeredOf(answer);
     asks.push({ verb: kind, actor: who.actor, by, mode, askedAt, answeredAt: Date.now(), refused, answers });
     if (!answers.some(({ accepted }) => accepted)) traceless.push(who.actor);
-    note(`${who.actor} ${kind} ${mode} by ${by} ${by === "operation" ? operationId?.slice(0, 8) : by === "nodes" ? namesOf(chosen) : ""}: ${refused ?? answers.map((one) => (one.accepted ? (one.effect ?? "yes") : one.code)).join(" ")}`);
+    note(
+      `${who.actor} ${kind} ${mode} by ${by} ${by === "operation" ? operationId?.slice(0, 8) : by === "nodes" ? namesOf(chosen) : ""}: ${refused ?? answers.map((one) => (one.accepted ? (one.effect ?? "yes") : one.code)).join(" ")}`,
+    );
     for (const one of answers) count(`${kind} told ${one.accepted ? (one.effect ?? "yes") : one.code}`);
-    if (refused !== null && refused !== "NOTHING_RUNNING" && !(by === "cluster" && refused === "INVALID_INPUT")) flaws.push(`${who.actor}: a ${kind} by ${by} was refused with ${refused}`);
+    if (refused !== null && refused !== "NOTHING_RUNNING" && !(by === "cluster" && refused === "INVALID_INPUT"))
+      flaws.push(`${who.actor}: a ${kind} by ${by} was refused with ${refused}`);
   }
 
   /** What was stopped, aborted or failed is taken up again. Where nothing has happened since, nothing may stand in the way. */
@@ -347,13 +481,24 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     const { id, kind, options: of } = random.one(ended);
     const expected = await restartable(id, kind);
     const who = caller();
-    const from = random.weighed([[3, "STAGE"], [2, "UNFINISHED_STEP"], [1, "BEGINNING"]] as const);
-    const answer = await engine.restart(who, { work: { operationId: id }, from, ...(random.often(0.5) && { acceptance: "BEST_EFFORT" as const }) });
+    const from = random.weighed([
+      [3, "STAGE"],
+      [2, "UNFINISHED_STEP"],
+      [1, "BEGINNING"],
+    ] as const);
+    const answer = await engine.restart(who, {
+      work: { operationId: id },
+      from,
+      ...(random.often(0.5) && { acceptance: "BEST_EFFORT" as const }),
+    });
     note(`${who.actor} restarts ${kind} ${id.slice(0, 8)} from ${from}: ${told(answer)}`);
     count(`restart ${answer.operationId ? "accepted" : (answer.refusals[0]?.code ?? "refused")}`);
     if (answer.operationId === null) traceless.push(who.actor);
     else remember({ id: answer.operationId, kind, options: of, request: null });
-    if (expected && answer.operationId === null) flaws.push(`${who.actor}: nothing has happened since ${kind} ${id}, and its restart was refused: ${answer.refusals.map(({ code, message }) => `${code} ${message}`).join(" ")}`);
+    if (expected && answer.operationId === null)
+      flaws.push(
+        `${who.actor}: nothing has happened since ${kind} ${id}, and its restart was refused: ${answer.refusals.map(({ code, message }) => `${code} ${message}`).join(" ")}`,
+      );
   }
 
   /** Whether every node of an operation that something is left of stands as the operation left it, with nothing against it. */
@@ -366,16 +511,39 @@ export async function runModel(connection: Connection, options: ModelOptions): P
       from runs r left join nodes n on n.id = r.node_id where r.operation_id = ${id} and r.purpose = 'WORK'`;
     const left = rows.filter(({ state, cleanedUp }) => state !== "SUCCEEDED" || cleanedUp);
     // A clean-up may leave a node where other verbs than a commission do not lead on from.
-    return left.length > 0 && left.every(({ isLast, free, cleanedUp }) => isLast && free && (kind === "COMMISSION" || !cleanedUp));
+    return (
+      left.length > 0 &&
+      left.every(({ isLast, free, cleanedUp }) => isLast && free && (kind === "COMMISSION" || !cleanedUp))
+    );
   }
 
   /** A machine begins to do something else: mostly what machines do, sometimes what they should not. */
   async function fault(): Promise<void> {
     const node = random.one(nodes);
     const steps: Record<string, Script> = {};
-    for (const step of ["inspect.collect_inventory", "clean.erase_metadata", "clean.erase_disks", "clean.update_firmware", "deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure", "deploy.remove_system"]) {
+    for (const step of [
+      "inspect.collect_inventory",
+      "clean.erase_metadata",
+      "clean.erase_disks",
+      "clean.update_firmware",
+      "deploy.prepare",
+      "deploy.write_image",
+      "deploy.boot_system",
+      "deploy.configure",
+      "deploy.remove_system",
+    ]) {
       const script: Script = { delayMs: random.whole(0, 120) };
-      const trait = random.weighed([[80, "plain"], [5, "waits"], [3, "called back"], [3, "fails"], [2, "tries again"], [2, "throws"], [1, "junk"], [2, "stuck"], [1, "silent"]] as const);
+      const trait = random.weighed([
+        [80, "plain"],
+        [5, "waits"],
+        [3, "called back"],
+        [3, "fails"],
+        [2, "tries again"],
+        [2, "throws"],
+        [1, "junk"],
+        [2, "stuck"],
+        [1, "silent"],
+      ] as const);
       if (trait === "waits") script.waitSeconds = random.whole(10, 400) / 1000;
       if (trait === "called back") script.callback = true;
       if (trait === "fails") script.fail = "no luck";
@@ -384,13 +552,21 @@ export async function runModel(connection: Connection, options: ModelOptions): P
       if (trait === "junk") script.junk = true;
       if (trait === "stuck") script.stuck = true;
       // What is silent has to be cut, and not every step can be.
-      if (trait === "silent" && step !== "clean.erase_metadata" && step !== "clean.update_firmware" && step !== "deploy.configure") script.silent = true;
+      if (
+        trait === "silent" &&
+        step !== "clean.erase_metadata" &&
+        step !== "clean.update_firmware" &&
+        step !== "deploy.configure"
+      )
+        script.silent = true;
       steps[step] = script;
     }
     if (random.often(0.1)) steps["driver.abort"] = { fail: "nothing can be undone" };
     const isDead = random.often(0.04);
     await engine.updateNode(caller(), node.id, { settings: { delayMs: random.whole(0, 60), steps, dead: isDead } });
-    note(`${node.name} ${isDead ? "is dead" : JSON.stringify(Object.fromEntries(Object.entries(steps).filter(([, script]) => Object.keys(script).some((key) => key !== "delayMs"))))}`);
+    note(
+      `${node.name} ${isDead ? "is dead" : JSON.stringify(Object.fromEntries(Object.entries(steps).filter(([, script]) => Object.keys(script).some((key) => key !== "delayMs"))))}`,
+    );
     count("faults");
   }
 
@@ -408,13 +584,16 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     const on = random.often(0.4);
     if (what === "retired") await engine.setRetired(caller(), { ids: [node.id] }, on ? "too old" : null);
     if (what === "protected") await engine.updateNode(caller(), node.id, { isProtected: on });
-    if (what === "presence") await engine.reportPresence(caller(), on ? "DISAPPEARED" : "DISCOVERED", [{ name: node.name }]);
+    if (what === "presence")
+      await engine.reportPresence(caller(), on ? "DISAPPEARED" : "DISCOVERED", [{ name: node.name }]);
     note(`${node.name} ${what} ${on}`);
     count(`marks ${what}`);
   }
 
   async function callBack(): Promise<void> {
-    const waiting = await sql<{ id: string; name: string }[]>`select id, node_name as name from runs where wait_reason = 'CALLBACK' and finished_at is null`;
+    const waiting = await sql<
+      { id: string; name: string }[]
+    >`select id, node_name as name from runs where wait_reason = 'CALLBACK' and finished_at is null`;
     if (waiting.length === 0) return;
     diaries.read();
     for (const { id, name } of waiting) {
@@ -427,18 +606,24 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   }
 
   async function unhold(): Promise<void> {
-    const holding = await sql<{ id: string; name: string }[]>`select node_id as id, node_name as name from runs where state = 'HOLDING' and finished_at is null`;
+    const holding = await sql<
+      { id: string; name: string }[]
+    >`select node_id as id, node_name as name from runs where state = 'HOLDING' and finished_at is null`;
     if (holding.length === 0 && random.often(0.8)) return;
     const chosen = holding.length > 0 && random.often(0.8) ? random.some(2, holding) : someNodes(1);
     const who = caller();
     const answer = await engine.unhold(who, { work: { ids: chosen.map(({ id }) => id) } });
-    note(`${who.actor} lifts holds of ${namesOf(chosen)}: ${answer.results.map((one) => one.refusal?.code ?? "lifted").join(" ")}`);
+    note(
+      `${who.actor} lifts holds of ${namesOf(chosen)}: ${answer.results.map((one) => one.refusal?.code ?? "lifted").join(" ")}`,
+    );
     for (const one of answer.results) count(`unhold ${one.refusal?.code ?? "lifted"}`);
     if (answer.results.every(({ accepted }) => !accepted)) traceless.push(who.actor);
   }
 
   async function steer(): Promise<void> {
-    const [row] = await sql<{ id: string; isOver: boolean }[]>`select id, finished_at is not null as "isOver" from operations where wave_state is not null order by finished_at desc nulls first limit 1`;
+    const [row] = await sql<
+      { id: string; isOver: boolean }[]
+    >`select id, finished_at is not null as "isOver" from operations where wave_state is not null order by finished_at desc nulls first limit 1`;
     if (!row || (row.isOver && random.often(0.8))) return;
     const action = random.one(["ADVANCE", "HALT", "RESUME"] as const);
     const answer = await engine.steerWaves(caller(), { operationId: row.id, action });
@@ -462,7 +647,9 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   }
 
   async function newestPosition(): Promise<number> {
-    const [row] = await sql<{ position: number }[]>`select coalesce(max(position), 0)::int as position from transitions`;
+    const [row] = await sql<
+      { position: number }[]
+    >`select coalesce(max(position), 0)::int as position from transitions`;
     return row?.position ?? 0;
   }
 
@@ -472,7 +659,9 @@ export async function runModel(connection: Connection, options: ModelOptions): P
    */
   async function flawsOfLimits(): Promise<string[]> {
     if (limits.length === 0) return [];
-    const log = await sql<{ position: number; id: string; to: string | null }[]>`select position::int as position, node_id as id, to_state as to from transitions order by position`;
+    const log = await sql<
+      { position: number; id: string; to: string | null }[]
+    >`select position::int as position, node_id as id, to_state as to from transitions order by position`;
     return limits.flatMap(({ phase, most, from, to }) => {
       const [running, parked] = WORKING[phase] ?? ["", ""];
       const working = new Set<string>();
@@ -483,7 +672,10 @@ export async function runModel(connection: Connection, options: ModelOptions): P
         working[state === running ? "add" : "delete"](id);
         holding[state === running || state === parked ? "add" : "delete"](id);
         if (position < from) continue;
-        if (position > from && working.size > bound) return [`${working.size} nodes are at work in ${phase} at position ${position}, and ${bound} may since position ${from}`];
+        if (position > from && working.size > bound)
+          return [
+            `${working.size} nodes are at work in ${phase} at position ${position}, and ${bound} may since position ${from}`,
+          ];
         bound = Math.max(most, Math.min(bound, holding.size));
       }
       return [];
@@ -501,8 +693,19 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   }
 
   async function register(size: number): Promise<void> {
-    const made = Array.from({ length: size }, () => ({ name: `node-${(namesGiven += 1)}`, cluster: `cluster-${random.whole(0, CLUSTERS - 1)}` }));
-    const answer = await engine.registerNodes(caller(), made.map(({ name, cluster }) => ({ name, driver: "watched", cluster: { name: cluster }, settings: { delayMs: 20 } })));
+    const made = Array.from({ length: size }, () => ({
+      name: `node-${(namesGiven += 1)}`,
+      cluster: `cluster-${random.whole(0, CLUSTERS - 1)}`,
+    }));
+    const answer = await engine.registerNodes(
+      caller(),
+      made.map(({ name, cluster }) => ({
+        name,
+        driver: "watched",
+        cluster: { name: cluster },
+        settings: { delayMs: 20 },
+      })),
+    );
     if (answer.refusals.length > 0) flaws.push(`a registration was refused: ${answer.refusals[0]?.message}`);
     nodes = [...nodes, ...made.map((node, place) => ({ ...node, id: answer.nodeIds[place] ?? "" }))];
     note(`register ${namesOf(made)}`);
@@ -535,10 +738,19 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     });
     if (free.length === 0) return;
     const chosen = random.some(3, free);
-    for (const { id } of chosen) await engine.updateNode(caller(), id, { settings: { steps: { "clean.update_firmware": { delayMs: FIRMWARE_MS } } } });
-    const request: VerbRequest = { kind: "CLEAN", nodes: { ids: chosen.map(({ id }) => id) }, options: { steps: [FIRMWARE] }, acceptance: "BEST_EFFORT" };
+    for (const { id } of chosen)
+      await engine.updateNode(caller(), id, {
+        settings: { steps: { "clean.update_firmware": { delayMs: FIRMWARE_MS } } },
+      });
+    const request: VerbRequest = {
+      kind: "CLEAN",
+      nodes: { ids: chosen.map(({ id }) => id) },
+      options: { steps: [FIRMWARE] },
+      acceptance: "BEST_EFFORT",
+    };
     const { operationId } = await engine.submit(caller(), request);
-    if (operationId !== null) remember({ id: operationId, kind: "CLEAN", options: request.options as Options, request });
+    if (operationId !== null)
+      remember({ id: operationId, kind: "CLEAN", options: request.options as Options, request });
     note(`firmware on ${namesOf(chosen)}: ${operationId?.slice(0, 8)}`);
     count("firmware under a kill");
     await delay(random.whole(50, FIRMWARE_MS));
@@ -552,7 +764,8 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     await engine.setMaintenance(caller(), { ids }, null);
     await engine.setRetired(caller(), { ids }, null);
     await engine.reportPresence(caller(), "DISCOVERED", nodes);
-    for (const { id } of nodes) await engine.updateNode(caller(), id, { isProtected: false, settings: { delayMs: 5, steps: null, dead: null } });
+    for (const { id } of nodes)
+      await engine.updateNode(caller(), id, { isProtected: false, settings: { delayMs: 5, steps: null, dead: null } });
     note("everything is lifted");
     const late = await everythingEnds();
     await judgeRound(late);
@@ -565,14 +778,18 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   /** Lifts what comes up still, until nothing runs. Answers the operations that have not ended in time. */
   async function everythingEnds(): Promise<string[]> {
     for (const giveUp = Date.now() + ENDS_WITHIN_MS; ; await delay(60)) {
-      const open = await sql<{ id: string; waveState: string | null }[]>`select id, wave_state as "waveState" from operations where finished_at is null`;
+      const open = await sql<
+        { id: string; waveState: string | null }[]
+      >`select id, wave_state as "waveState" from operations where finished_at is null`;
       if (open.length === 0) return [];
       if (Date.now() > giveUp) return open.map(({ id }) => id);
       for (const { id, waveState } of open) {
         if (waveState === "HALTED") await engine.steerWaves(caller(), { operationId: id, action: "RESUME" });
         if (waveState === "AWAITING") await engine.steerWaves(caller(), { operationId: id, action: "ADVANCE" });
       }
-      const holding = await sql<{ id: string }[]>`select node_id as id from runs where state = 'HOLDING' and wish is null and finished_at is null`;
+      const holding = await sql<
+        { id: string }[]
+      >`select node_id as id from runs where state = 'HOLDING' and wish is null and finished_at is null`;
       if (holding.length > 0) await engine.unhold(caller(), { work: { ids: holding.map(({ id }) => id) } });
       await callBack();
       await cutTheSilent();
@@ -582,12 +799,27 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   /** A step that never ends by itself is aborted: nothing else would end it before its time is over. */
   async function cutTheSilent(): Promise<void> {
     diaries.read();
-    const inside = [...diaries.visits.values()].flat().filter(({ left, at }) => left === null && Date.now() - at > 3_000);
-    const running = inside.length === 0 ? [] : await sql<{ nodeId: string }[]>`select node_id as "nodeId" from runs where id in ${sql(inside.map(({ run }) => run))} and finished_at is null and wish is distinct from 'ABORT'`;
+    const inside = [...diaries.visits.values()]
+      .flat()
+      .filter(({ left, at }) => left === null && Date.now() - at > 3_000);
+    const running =
+      inside.length === 0
+        ? []
+        : await sql<
+            { nodeId: string }[]
+          >`select node_id as "nodeId" from runs where id in ${sql(inside.map(({ run }) => run))} and finished_at is null and wish is distinct from 'ABORT'`;
     if (running.length === 0) return;
     const [who, askedAt] = [caller(), Date.now()];
     const answered = answeredOf(await engine.abort(who, { work: { ids: running.map(({ nodeId }) => nodeId) } }));
-    asks.push({ verb: "ABORT", actor: who.actor, by: "nodes", mode: "NOW", askedAt, answeredAt: Date.now(), ...answered });
+    asks.push({
+      verb: "ABORT",
+      actor: who.actor,
+      by: "nodes",
+      mode: "NOW",
+      askedAt,
+      answeredAt: Date.now(),
+      ...answered,
+    });
     note(`${who.actor} cuts ${answered.answers.length} silent steps`);
     count("silent steps cut");
   }
@@ -596,22 +828,51 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     diaries.read();
     // A power cut may end a process between a step's end and its last line.
     const world: Circumstances = { toleranceMs, isDeaf: () => false };
-    const operations = known.length > 0 ? await accountsOf(sql, known.map(({ id }) => id), diaries.visits) : [];
+    const operations =
+      known.length > 0
+        ? await accountsOf(
+            sql,
+            known.map(({ id }) => id),
+            diaries.visits,
+          )
+        : [];
     for (const operation of operations) {
-      const concerned = asks.filter(({ answers, by }) => by === "operation" || answers.some(({ nodeId }) => operation.runs.some((run) => run.nodeId === nodeId)));
-      const named = concerned.filter(({ answers, by }) => by !== "operation" || answers.some(({ runId }) => operation.runs.some(({ id }) => id === runId)));
+      const concerned = asks.filter(
+        ({ answers, by }) =>
+          by === "operation" || answers.some(({ nodeId }) => operation.runs.some((run) => run.nodeId === nodeId)),
+      );
+      const named = concerned.filter(
+        ({ answers, by }) =>
+          by !== "operation" || answers.some(({ runId }) => operation.runs.some(({ id }) => id === runId)),
+      );
       const found = [
         ...(late.includes(operation.id) ? ["nothing stands in its way, and it does not end"] : []),
-        ...(late.includes(operation.id) ? [] : [...flawsOfOperation(operation), ...operation.runs.flatMap((run) => flawsOfRun(run, operation, concerned, world))]),
+        ...(late.includes(operation.id)
+          ? []
+          : [
+              ...flawsOfOperation(operation),
+              ...operation.runs.flatMap((run) => flawsOfRun(run, operation, concerned, world)),
+            ]),
         ...named.flatMap((ask) => flawsOfStop(operation, ask)),
         ...flawsOfAdmission(operation),
       ];
       count(`operations ${operation.state}`);
       for (const run of operation.runs) count(`${run.purpose === "WORK" ? "runs" : "clean-ups"} ${run.state}`);
-      if (found.length > 0 && stories.length < STORY_LINES_MAX) stories.push(...found.map((flaw) => `FAIL ${operation.id.slice(0, 8)}: ${flaw}`), ...story(operation, named), "");
+      if (found.length > 0 && stories.length < STORY_LINES_MAX)
+        stories.push(
+          ...found.map((flaw) => `FAIL ${operation.id.slice(0, 8)}: ${flaw}`),
+          ...story(operation, named),
+          "",
+        );
       flaws.push(...found.map((flaw) => `${operation.id.slice(0, 8)}: ${flaw}`));
     }
-    flaws.push(...(await flawsOfLog(sql)), ...(late.length > 0 ? [] : await flawsAtRest(sql)), ...(await flawsAtAnyMoment(sql)), ...(await flawsOfTraces()), ...(await flawsOfLimits()));
+    flaws.push(
+      ...(await flawsOfLog(sql)),
+      ...(late.length > 0 ? [] : await flawsAtRest(sql)),
+      ...(await flawsAtAnyMoment(sql)),
+      ...(await flawsOfTraces()),
+      ...(await flawsOfLimits()),
+    );
     const now = await look();
     for (const { id, name } of nodes) if (!now.has(id)) flaws.push(`node ${name} is lost`);
     if (now.size !== nodes.length) flaws.push(`there are ${now.size} nodes, and the model has ${nodes.length}`);
@@ -636,9 +897,15 @@ export async function runModel(connection: Connection, options: ModelOptions): P
       const expected = stepsOf(kind, then.state, of) ?? [];
       return [
         ...reasons.map((reason) => flaw(`the model has ${reason}`)),
-        ...(restarted || steps.join() === expected.join() ? [] : [flaw(`it runs ${steps.join(", ")}; the model has ${expected.join(", ")}`)]),
-        ...(restarted || run.target === endOf(kind, facts, of) ? [] : [flaw(`it is to end ${run.target}; the model has ${endOf(kind, facts, of)}`)]),
-        ...(then.isRetired && run.target === "AVAILABLE" && then.state !== "AVAILABLE" ? [flaw("a retired node was to become available")] : []),
+        ...(restarted || steps.join() === expected.join()
+          ? []
+          : [flaw(`it runs ${steps.join(", ")}; the model has ${expected.join(", ")}`)]),
+        ...(restarted || run.target === endOf(kind, facts, of)
+          ? []
+          : [flaw(`it is to end ${run.target}; the model has ${endOf(kind, facts, of)}`)]),
+        ...(then.isRetired && run.target === "AVAILABLE" && then.state !== "AVAILABLE"
+          ? [flaw("a retired node was to become available")]
+          : []),
       ];
     });
   }
@@ -657,13 +924,22 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   /** Whatever has happened to a node, it can be brought into service. */
   async function everyNodeWorks(): Promise<void> {
     const now = [...(await look()).values()].filter(({ state }) => state !== "ACTIVE");
-    for (const { name, state } of now) if (!AT_REST.has(state)) flaws.push(`node ${name} is ${state}, and nothing runs`);
+    for (const { name, state } of now)
+      if (!AT_REST.has(state)) flaws.push(`node ${name} is ${state}, and nothing runs`);
     if (now.length === 0 || flaws.length > 0) return;
     const groups = Map.groupBy(now, () => random.one(["AVAILABLE", "ACTIVE"] as const));
     const begun: string[] = [];
     for (const [until, group] of groups) {
-      const answer = await engine.submit(caller(), { kind: "COMMISSION", nodes: { ids: group.map(({ id }) => id) }, options: { until }, onFailure: "LEAVE" });
-      if (answer.operationId === null) flaws.push(`nodes that nothing speaks against cannot be commissioned: ${answer.refusals.map(({ message }) => message).join(" ")}`);
+      const answer = await engine.submit(caller(), {
+        kind: "COMMISSION",
+        nodes: { ids: group.map(({ id }) => id) },
+        options: { until },
+        onFailure: "LEAVE",
+      });
+      if (answer.operationId === null)
+        flaws.push(
+          `nodes that nothing speaks against cannot be commissioned: ${answer.refusals.map(({ message }) => message).join(" ")}`,
+        );
       else begun.push(answer.operationId);
     }
     const late = await everythingEnds();
@@ -678,15 +954,32 @@ export async function runModel(connection: Connection, options: ModelOptions): P
 
 if (import.meta.main) {
   const { values } = parseArgs({
-    options: { seed: { type: "string", default: String(anySeed()) }, actions: { type: "string", default: "2000" }, nodes: { type: "string", default: "16" }, round: { type: "string", default: "150" }, kill: { type: "string", default: "60" } },
+    options: {
+      seed: { type: "string", default: String(anySeed()) },
+      actions: { type: "string", default: "2000" },
+      nodes: { type: "string", default: "16" },
+      round: { type: "string", default: "150" },
+      kill: { type: "string", default: "60" },
+    },
   });
   console.log(`${values.actions} actions, seed ${values.seed}`);
   await using lab = await openLab();
-  const report = await runModel(lab.connection, { seed: Number(values.seed), actions: Number(values.actions), nodes: Number(values.nodes), round: Number(values.round), killEvery: Number(values.kill), say: (line) => console.log(`     ${line}`) });
-  for (const [what, count] of Object.entries(report.counts).toSorted(([a], [b]) => a.localeCompare(b))) console.log(`${String(count).padStart(8)} ${what}`);
+  const report = await runModel(lab.connection, {
+    seed: Number(values.seed),
+    actions: Number(values.actions),
+    nodes: Number(values.nodes),
+    round: Number(values.round),
+    killEvery: Number(values.kill),
+    say: (line) => console.log(`     ${line}`),
+  });
+  for (const [what, count] of Object.entries(report.counts).toSorted(([a], [b]) => a.localeCompare(b)))
+    console.log(`${String(count).padStart(8)} ${what}`);
   for (const line of report.stories) console.log(`     ${line}`);
-  if (report.history.length > 0) console.log(`\nThe last actions:\n${report.history.map((line) => `     ${line}`).join("\n")}`);
+  if (report.history.length > 0)
+    console.log(`\nThe last actions:\n${report.history.map((line) => `     ${line}`).join("\n")}`);
   for (const flaw of report.flaws) console.log(`FAIL ${flaw}`);
-  console.log(`\nseed ${values.seed}, ${report.seconds.toFixed(0)} s: ${report.flaws.length === 0 ? "nothing went wrong" : `${report.flaws.length} flaws`}`);
+  console.log(
+    `\nseed ${values.seed}, ${report.seconds.toFixed(0)} s: ${report.flaws.length === 0 ? "nothing went wrong" : `${report.flaws.length} flaws`}`,
+  );
   process.exitCode = report.flaws.length === 0 ? 0 : 1;
 }

@@ -21,7 +21,17 @@ import { runEngine } from "../support/running-engine.ts";
 import { answeredOf } from "./answers.ts";
 import { anySeed, chance, openLab, plainSql } from "./lab.ts";
 import type { Chance } from "./lab.ts";
-import { cutOf, flawsAtAnyMoment, flawsAtRest, flawsOfLog, flawsOfOperation, flawsOfRun, flawsOfStop, labelOf, story } from "./rules.ts";
+import {
+  cutOf,
+  flawsAtAnyMoment,
+  flawsAtRest,
+  flawsOfLog,
+  flawsOfOperation,
+  flawsOfRun,
+  flawsOfStop,
+  labelOf,
+  story,
+} from "./rules.ts";
 import type { Ask, Circumstances } from "./rules.ts";
 import { accountsOf, watchDatabase, watchedFake } from "./witness.ts";
 import type { Entered, OperationAccount, Visit } from "./witness.ts";
@@ -91,17 +101,85 @@ interface Work {
 
 /** Where work may begin, and what it then goes through; from the rules of the verbs. */
 const WORKS: readonly { readonly weight: number; readonly from: readonly string[]; readonly work: Work }[] = [
-  { weight: 1, from: ["ENROLLED", "STOPPED", "DECOMMISSIONED", "MANAGEABLE", "INSPECT_FAILED", "CLEAN_FAILED", "AVAILABLE", "DEPLOY_FAILED"], work: { kind: "COMMISSION", phases: ["inspect", "clean", "deploy"] } },
-  { weight: 1, from: ["ENROLLED", "STOPPED", "DECOMMISSIONED", "MANAGEABLE", "INSPECT_FAILED", "CLEAN_FAILED"], work: { kind: "COMMISSION", phases: ["inspect", "clean"], options: { until: "AVAILABLE" } } },
+  {
+    weight: 1,
+    from: [
+      "ENROLLED",
+      "STOPPED",
+      "DECOMMISSIONED",
+      "MANAGEABLE",
+      "INSPECT_FAILED",
+      "CLEAN_FAILED",
+      "AVAILABLE",
+      "DEPLOY_FAILED",
+    ],
+    work: { kind: "COMMISSION", phases: ["inspect", "clean", "deploy"] },
+  },
+  {
+    weight: 1,
+    from: ["ENROLLED", "STOPPED", "DECOMMISSIONED", "MANAGEABLE", "INSPECT_FAILED", "CLEAN_FAILED"],
+    work: { kind: "COMMISSION", phases: ["inspect", "clean"], options: { until: "AVAILABLE" } },
+  },
   { weight: 3, from: ["UNDEPLOY_FAILED"], work: { kind: "COMMISSION", phases: ["undeploy", "clean", "deploy"] } },
   { weight: 5, from: ["AVAILABLE", "ACTIVE", "DEPLOY_FAILED"], work: { kind: "DEPLOY", phases: ["deploy"] } },
-  { weight: 3, from: ["AVAILABLE", "MANAGEABLE", "CLEAN_FAILED"], work: { kind: "CLEAN", phases: ["firmware"], options: { steps: [{ interface: "clean", name: "erase_disks", args: {} }, { interface: "clean", name: "update_firmware", args: { version: "2.1" } }] } } },
-  { weight: 2, from: ["AVAILABLE", "MANAGEABLE", "CLEAN_FAILED"], work: { kind: "CLEAN", phases: ["clean"], options: { steps: [{ interface: "clean", name: "erase_metadata", args: {} }] } } },
-  { weight: 2, from: ["ACTIVE", "DEPLOY_FAILED", "UNDEPLOY_FAILED"], work: { kind: "UNDEPLOY", phases: ["undeploy", "clean"] } },
-  { weight: 1, from: ["ENROLLED", "MANAGEABLE", "ACTIVE", "DEPLOY_FAILED", "UNDEPLOY_FAILED", "STOPPED", "CLEAN_FAILED", "INSPECT_FAILED", "AVAILABLE"], work: { kind: "DECOMMISSION", phases: ["undeploy", "clean"] } },
-  { weight: 1, from: ["ENROLLED", "AVAILABLE", "INSPECT_FAILED", "CLEAN_FAILED", "STOPPED", "DECOMMISSIONED"], work: { kind: "MANAGE", phases: [] } },
-  { weight: 2, from: ["MANAGEABLE", "INSPECT_FAILED", "AVAILABLE", "ACTIVE"], work: { kind: "INSPECT", phases: ["inspect"] } },
-  { weight: 1, from: ["AVAILABLE", "ACTIVE", "MANAGEABLE"], work: { kind: "POWER", phases: [], options: { powerAction: "REBOOT" } } },
+  {
+    weight: 3,
+    from: ["AVAILABLE", "MANAGEABLE", "CLEAN_FAILED"],
+    work: {
+      kind: "CLEAN",
+      phases: ["firmware"],
+      options: {
+        steps: [
+          { interface: "clean", name: "erase_disks", args: {} },
+          { interface: "clean", name: "update_firmware", args: { version: "2.1" } },
+        ],
+      },
+    },
+  },
+  {
+    weight: 2,
+    from: ["AVAILABLE", "MANAGEABLE", "CLEAN_FAILED"],
+    work: {
+      kind: "CLEAN",
+      phases: ["clean"],
+      options: { steps: [{ interface: "clean", name: "erase_metadata", args: {} }] },
+    },
+  },
+  {
+    weight: 2,
+    from: ["ACTIVE", "DEPLOY_FAILED", "UNDEPLOY_FAILED"],
+    work: { kind: "UNDEPLOY", phases: ["undeploy", "clean"] },
+  },
+  {
+    weight: 1,
+    from: [
+      "ENROLLED",
+      "MANAGEABLE",
+      "ACTIVE",
+      "DEPLOY_FAILED",
+      "UNDEPLOY_FAILED",
+      "STOPPED",
+      "CLEAN_FAILED",
+      "INSPECT_FAILED",
+      "AVAILABLE",
+    ],
+    work: { kind: "DECOMMISSION", phases: ["undeploy", "clean"] },
+  },
+  {
+    weight: 1,
+    from: ["ENROLLED", "AVAILABLE", "INSPECT_FAILED", "CLEAN_FAILED", "STOPPED", "DECOMMISSIONED"],
+    work: { kind: "MANAGE", phases: [] },
+  },
+  {
+    weight: 2,
+    from: ["MANAGEABLE", "INSPECT_FAILED", "AVAILABLE", "ACTIVE"],
+    work: { kind: "INSPECT", phases: ["inspect"] },
+  },
+  {
+    weight: 1,
+    from: ["AVAILABLE", "ACTIVE", "MANAGEABLE"],
+    work: { kind: "POWER", phases: [], options: { powerAction: "REBOOT" } },
+  },
 ];
 
 /** What happens to the steps of one node in one race. */
@@ -115,11 +193,25 @@ function scriptsFor(random: Chance, phases: readonly string[]): Scripts {
   let deaf = false;
   for (const step of phases.flatMap((phase) => STEPS[phase] ?? [])) {
     const script: Script = { delayMs: random.whole(0, STEP_MS) };
-    const trait = random.weighed([[58, "plain"], [12, "lingers"], [9, "waits"], [6, "called back"], [5, "fails"], [3, "throws"], [4, "tries again"], [2, "deaf"]] as const);
+    const trait = random.weighed([
+      [58, "plain"],
+      [12, "lingers"],
+      [9, "waits"],
+      [6, "called back"],
+      [5, "fails"],
+      [3, "throws"],
+      [4, "tries again"],
+      [2, "deaf"],
+    ] as const);
     if (trait === "lingers") script.delayMs = random.whole(STEP_MS, LINGER_MS);
     if (trait === "waits") script.waitSeconds = random.whole(1, STEP_MS) / 1000;
     // The call and the end of the silence may come at the same moment.
-    if (trait === "called back") Object.assign(script, { callback: true }, random.often(0.5) && { waitSeconds: random.whole(10, 2 * STEP_MS) / 1000 });
+    if (trait === "called back")
+      Object.assign(
+        script,
+        { callback: true },
+        random.often(0.5) && { waitSeconds: random.whole(10, 2 * STEP_MS) / 1000 },
+      );
     if (trait === "fails") script.fail = "no luck";
     if (trait === "throws") script.throws = "out of luck";
     if (trait === "tries again") Object.assign(script, { fail: "not yet", retryable: true });
@@ -129,7 +221,8 @@ function scriptsFor(random: Chance, phases: readonly string[]): Scripts {
     }
     steps[step] = script;
   }
-  if (random.often(0.1)) steps["driver.abort"] = random.often(0.3) ? { fail: "nothing can be undone" } : { delayMs: random.whole(0, 15) };
+  if (random.often(0.1))
+    steps["driver.abort"] = random.often(0.3) ? { fail: "nothing can be undone" } : { delayMs: random.whole(0, 15) };
   return { steps, deaf };
 }
 
@@ -146,14 +239,30 @@ interface Disturbance {
   readonly afterMs: number;
 }
 
-function disturbancesFor(random: Chance, nodes: readonly Node[], phases: readonly string[], scripts: ReadonlyMap<string, Scripts>): Disturbance[] {
+function disturbancesFor(
+  random: Chance,
+  nodes: readonly Node[],
+  phases: readonly string[],
+  scripts: ReadonlyMap<string, Scripts>,
+): Disturbance[] {
   const steps = phases.flatMap((phase) => STEPS[phase] ?? []);
   const first = disturbance();
   const isPending = first.verb === "ABORT" && first.aim !== null && cutOf(first.aim.step) !== "ALWAYS";
-  const more = random.weighed([[isPending ? 30 : 65, 0], [28, 1], [7, 2]] as const);
+  const more = random.weighed([
+    [isPending ? 30 : 65, 0],
+    [28, 1],
+    [7, 2],
+  ] as const);
   // A repetition, or a withdrawal, comes while the first is still on its way, or right after it.
-  const again = (): Disturbance => ({ ...first, verb: first.verb === "ABORT" && random.often(isPending ? 0.7 : 0.2) ? "WITHDRAW" : first.verb, afterMs: first.afterMs + random.whole(0, 12) });
-  return [first, ...Array.from({ length: more }, () => (random.often(isPending ? 0.8 : 0.5) ? again() : disturbance()))];
+  const again = (): Disturbance => ({
+    ...first,
+    verb: first.verb === "ABORT" && random.often(isPending ? 0.7 : 0.2) ? "WITHDRAW" : first.verb,
+    afterMs: first.afterMs + random.whole(0, 12),
+  });
+  return [
+    first,
+    ...Array.from({ length: more }, () => (random.often(isPending ? 0.8 : 0.5) ? again() : disturbance())),
+  ];
 
   function disturbance(): Disturbance {
     const node = random.one(nodes);
@@ -163,18 +272,42 @@ function disturbancesFor(random: Chance, nodes: readonly Node[], phases: readonl
     return {
       verb: random.often(0.6) ? "ABORT" : "STOP",
       mode: random.often(0.65) ? "NOW" : "AFTER_STEP",
-      by: random.weighed([[45, "operation"], [35, "nodes"], [20, "cluster"]] as const),
-      nodes: [node, ...random.some(random.whole(0, nodes.length - 1), nodes.filter((other) => other !== node))],
+      by: random.weighed([
+        [45, "operation"],
+        [35, "nodes"],
+        [20, "cluster"],
+      ] as const),
+      nodes: [
+        node,
+        ...random.some(
+          random.whole(0, nodes.length - 1),
+          nodes.filter((other) => other !== node),
+        ),
+      ],
       powerOff: random.often(0.15) ? random.often(0.5) : undefined,
       aim: step === null ? null : { node, step },
-      afterMs: step === null ? random.whole(0, 8) : lasts > STEP_MS && random.often(0.6) ? random.whole(0, lasts) : Math.max(0, lasts + random.whole(-12, 14)),
+      afterMs:
+        step === null
+          ? random.whole(0, 8)
+          : lasts > STEP_MS && random.often(0.6)
+            ? random.whole(0, lasts)
+            : Math.max(0, lasts + random.whole(-12, 14)),
     };
   }
 
   /** The last one, one that lingers, one that is not cut in the middle, or any. */
   function aimAt({ id }: Node): string {
-    const kinds = [steps.slice(-1), steps.filter((step) => (scripts.get(id)?.steps[step]?.delayMs ?? 0) > STEP_MS), steps.filter((step) => cutOf(step) !== "ALWAYS"), steps];
-    return random.one(random.weighed(kinds.flatMap((kind, place) => (kind.length > 0 ? [[[3, 2, 3, 3][place] ?? 1, kind] as const] : []))));
+    const kinds = [
+      steps.slice(-1),
+      steps.filter((step) => (scripts.get(id)?.steps[step]?.delayMs ?? 0) > STEP_MS),
+      steps.filter((step) => cutOf(step) !== "ALWAYS"),
+      steps,
+    ];
+    return random.one(
+      random.weighed(
+        kinds.flatMap((kind, place) => (kind.length > 0 ? [[[3, 2, 3, 3][place] ?? 1, kind] as const] : [])),
+      ),
+    );
   }
 }
 
@@ -187,7 +320,8 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
   // ---- witnesses
   const visits = new Map<string, Visit[]>();
   const listeners = new Map<string, ((entered: Entered) => void)[]>();
-  const listen = (nodeId: string, hear: (entered: Entered) => void) => listeners.set(nodeId, [...(listeners.get(nodeId) ?? []), hear]);
+  const listen = (nodeId: string, hear: (entered: Entered) => void) =>
+    listeners.set(nodeId, [...(listeners.get(nodeId) ?? []), hear]);
   const witnessed = (owner: string) =>
     watchedFake({
       owner,
@@ -202,7 +336,16 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     }) as unknown as Driver<never>;
 
   const engines = await Promise.all(
-    ["first", "second"].map(async (owner) => owned.use(await runEngine(connection, { drivers: [witnessed(owner)], concurrency: options.lanes, abortGraceMs: GRACE_MS })).engine),
+    ["first", "second"].map(
+      async (owner) =>
+        owned.use(
+          await runEngine(connection, {
+            drivers: [witnessed(owner)],
+            concurrency: options.lanes,
+            abortGraceMs: GRACE_MS,
+          }),
+        ).engine,
+    ),
   );
   await watchDatabase(sql);
   const clocks = await sql<{ now: number }[]>`select (extract(epoch from clock_timestamp()) * 1000)::float8 as now`;
@@ -219,7 +362,9 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     while (!over) {
       await delay(POLL_MS);
       if (pending.size === 0) continue;
-      const ended = await sql<{ id: string }[]>`select id from operations where id in ${sql([...pending.keys()])} and finished_at is not null`;
+      const ended = await sql<
+        { id: string }[]
+      >`select id from operations where id in ${sql([...pending.keys()])} and finished_at is not null`;
       for (const { id } of ended) pending.get(id)?.();
     }
   })();
@@ -246,7 +391,12 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
   let next = 0;
   let done = 0;
   await Promise.all(lanes.map((lane) => raceOn(lane)));
-  const whole = [...(await jobsLeft(sql)), ...(await flawsOfLog(sql)), ...(await flawsAtRest(sql)), ...(await flawsAtAnyMoment(sql))];
+  const whole = [
+    ...(await jobsLeft(sql)),
+    ...(await flawsOfLog(sql)),
+    ...(await flawsAtRest(sql)),
+    ...(await flawsAtAnyMoment(sql)),
+  ];
   if (whole.length > 0) faults.push({ flaws: whole.slice(0, 50), story: [] });
   return { races: done, seconds: (Date.now() - began) / 1000, counts, faults };
 
@@ -258,9 +408,16 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
         const cluster = `lane-${index}`;
         await engine.createCluster(caller, { name: cluster });
         const names = Array.from({ length: NODES_A_LANE }, (_unused, place) => `lane-${index}-${place}`);
-        const { nodeIds, refusals } = await engine.registerNodes(caller, names.map((name) => ({ name, driver: "watched", cluster: { name: cluster } })));
+        const { nodeIds, refusals } = await engine.registerNodes(
+          caller,
+          names.map((name) => ({ name, driver: "watched", cluster: { name: cluster } })),
+        );
         if (refusals.length > 0) throw new Error(refusals[0]?.message);
-        return { cluster, nodes: names.map((name, place) => ({ name, id: nodeIds[place] ?? "", state: "ENROLLED" })), unfinished: null };
+        return {
+          cluster,
+          nodes: names.map((name, place) => ({ name, id: nodeIds[place] ?? "", state: "ENROLLED" })),
+          unfinished: null,
+        };
       }),
     );
   }
@@ -279,7 +436,13 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     const actor = `race-${index}`;
     const { work, nodes } = chooseWork(random, lane);
     const scripts = new Map(nodes.map(({ id }) => [id, scriptsFor(random, work.phases)]));
-    await Promise.all(nodes.map(({ id }) => random.one(engines).updateNode({ actor, project: "default" }, id, { settings: { steps: scripts.get(id)?.steps ?? {} } })));
+    await Promise.all(
+      nodes.map(({ id }) =>
+        random
+          .one(engines)
+          .updateNode({ actor, project: "default" }, id, { settings: { steps: scripts.get(id)?.steps ?? {} } }),
+      ),
+    );
 
     const disturbances = disturbancesFor(random, nodes, work.phases, scripts);
     const shots = disturbances.map((disturbance) => aimed(disturbance));
@@ -291,13 +454,26 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
       stopCalling();
       // What a race leaves behind must not stand in the way of the next one.
       const before = work.kind === "RESTART" ? ` of ${lane.unfinished?.id}` : "";
-      faults.push({ flaws: [`${actor}: ${work.kind}${before} from ${nodes.map(({ state }) => state).join(", ")} was refused: ${submitted.refusals.map(({ code, message }) => `${code}: ${message}`).join(" ")}`], story: lane.unfinished ? (await accountsOf(sql, [lane.unfinished.id], visits)).flatMap((one) => story(one, [])) : [] });
+      faults.push({
+        flaws: [
+          `${actor}: ${work.kind}${before} from ${nodes.map(({ state }) => state).join(", ")} was refused: ${submitted.refusals.map(({ code, message }) => `${code}: ${message}`).join(" ")}`,
+        ],
+        story: lane.unfinished
+          ? (await accountsOf(sql, [lane.unfinished.id], visits)).flatMap((one) => story(one, []))
+          : [],
+      });
       lane.unfinished = null;
       return;
     }
     count(work.kind === "RESTART" ? `restarts from ${work.from ?? "STAGE"}` : `${work.kind.toLowerCase()}s`);
     const ended = ends(id);
-    const asks = (await Promise.all(shots.map(async (shot, place) => ask(random, shot, disturbances[place] as Disturbance, lane, id, ended, `${actor}-${place}`)))).flat();
+    const asks = (
+      await Promise.all(
+        shots.map(async (shot, place) =>
+          ask(random, shot, disturbances[place] as Disturbance, lane, id, ended, `${actor}-${place}`),
+        ),
+      )
+    ).flat();
     const hasEnded = await ended;
     stopCalling();
     await judge(lane, nodes, scripts, id, asks, hasEnded, work, actor);
@@ -320,7 +496,11 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
         if (!scripts.get(id)?.steps[visit.step]?.callback) return;
         const token = callbackPath.split("/").at(-1) ?? "";
         const [engine, after] = [random.one(engines), random.whole(0, 2 * STEP_MS)];
-        const call = () => engine.callBack(token, { from: visit.step }).then((answer) => count(`call-backs ${answer}`), (error: unknown) => count(`call-backs ${String(error)}`));
+        const call = () =>
+          engine.callBack(token, { from: visit.step }).then(
+            (answer) => count(`call-backs ${answer}`),
+            (error: unknown) => count(`call-backs ${String(error)}`),
+          );
         setTimeout(() => void (open && call()), after);
       });
     }
@@ -330,35 +510,90 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     };
   }
 
-  async function submit(random: Chance, lane: Lane, work: Work, nodes: readonly Node[], actor: string): Promise<SubmitAnswer> {
+  async function submit(
+    random: Chance,
+    lane: Lane,
+    work: Work,
+    nodes: readonly Node[],
+    actor: string,
+  ): Promise<SubmitAnswer> {
     const caller = { actor, project: "default" };
     const terms = { ...(nodes.length > 1 && random.often(0.3) && { maxParallel: random.whole(1, nodes.length - 1) }) };
     const engine = random.one(engines);
-    if (work.kind === "RESTART") return engine.restart(caller, { ...terms, work: { operationId: lane.unfinished?.id ?? "" }, from: work.from });
-    const onFailure = work.kind === "COMMISSION" ? random.weighed([[3, undefined], [4, "LEAVE"], [2, "CLEAN_UP_FAILED"]] as const) : undefined;
-    const selector = nodes.length === lane.nodes.length && random.often(0.7) ? { cluster: { name: lane.cluster } } : { ids: nodes.map(({ id }) => id) };
+    if (work.kind === "RESTART")
+      return engine.restart(caller, { ...terms, work: { operationId: lane.unfinished?.id ?? "" }, from: work.from });
+    const onFailure =
+      work.kind === "COMMISSION"
+        ? random.weighed([
+            [3, undefined],
+            [4, "LEAVE"],
+            [2, "CLEAN_UP_FAILED"],
+          ] as const)
+        : undefined;
+    const selector =
+      nodes.length === lane.nodes.length && random.often(0.7)
+        ? { cluster: { name: lane.cluster } }
+        : { ids: nodes.map(({ id }) => id) };
     return engine.submit(caller, { ...terms, kind: work.kind, nodes: selector, options: work.options, onFailure });
   }
 
   function chooseWork(random: Chance, lane: Lane): { readonly work: Work; readonly nodes: readonly Node[] } {
     if (lane.unfinished && random.often(0.25)) {
       const { nodes } = lane.unfinished;
-      return { work: { kind: "RESTART", from: random.one(["STAGE", "STAGE", "UNFINISHED_STEP", "BEGINNING"] as const), phases: ["inspect", "clean", "deploy"] }, nodes };
+      return {
+        work: {
+          kind: "RESTART",
+          from: random.one(["STAGE", "STAGE", "UNFINISHED_STEP", "BEGINNING"] as const),
+          phases: ["inspect", "clean", "deploy"],
+        },
+        nodes,
+      };
     }
     const first = random.one(lane.nodes);
-    const { work, from } = random.weighed(WORKS.filter((one) => one.from.includes(first.state)).map((one) => [one.weight, one] as const));
+    const { work, from } = random.weighed(
+      WORKS.filter((one) => one.from.includes(first.state)).map((one) => [one.weight, one] as const),
+    );
     const others = lane.nodes.filter((node) => node !== first && from.includes(node.state));
-    return { work, nodes: [first, ...random.some(random.weighed([[66, 0], [20, 1], [9, 2], [5, 3]] as const), others)] };
+    return {
+      work,
+      nodes: [
+        first,
+        ...random.some(
+          random.weighed([
+            [66, 0],
+            [20, 1],
+            [9, 2],
+            [5, 3],
+          ] as const),
+          others,
+        ),
+      ],
+    };
   }
 
-  async function ask(random: Chance, shot: { readonly hit: Promise<void> }, disturbance: Disturbance, lane: Lane, operationId: string, ended: Promise<boolean>, actor: string): Promise<Ask> {
+  async function ask(
+    random: Chance,
+    shot: { readonly hit: Promise<void> },
+    disturbance: Disturbance,
+    lane: Lane,
+    operationId: string,
+    ended: Promise<boolean>,
+    actor: string,
+  ): Promise<Ask> {
     const { verb, by, mode, nodes, powerOff, afterMs } = disturbance;
     await Promise.race([shot.hit, ended]);
     if (afterMs > 0) await delay(afterMs);
-    const selector = by === "operation" ? { operationId } : by === "cluster" ? { cluster: { name: lane.cluster } } : { ids: nodes.map(({ id }) => id) };
+    const selector =
+      by === "operation"
+        ? { operationId }
+        : by === "cluster"
+          ? { cluster: { name: lane.cluster } }
+          : { ids: nodes.map(({ id }) => id) };
     const [engine, caller, askedAt] = [random.one(engines), { actor, project: "default" }, Date.now()];
     const answer: SubmitAnswer | AbortResult =
-      verb === "ABORT" ? await engine.abort(caller, { work: selector, mode, ...(powerOff !== undefined && { powerOff }) }) : await engine[verb === "STOP" ? "stop" : "withdrawAbort"](caller, { work: selector });
+      verb === "ABORT"
+        ? await engine.abort(caller, { work: selector, mode, ...(powerOff !== undefined && { powerOff }) })
+        : await engine[verb === "STOP" ? "stop" : "withdrawAbort"](caller, { work: selector });
     const { answers, refused } = answeredOf(answer);
     for (const one of answers) count(`${NAMES[verb]} told ${one.accepted ? (one.effect ?? "yes") : one.code}`);
     if (refused) count(`${NAMES[verb]} told ${refused}`);
@@ -367,7 +602,16 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
 
   // ---- the judgement
 
-  async function judge(lane: Lane, nodes: readonly Node[], scripts: ReadonlyMap<string, Scripts>, id: string, asks: readonly Ask[], hasEnded: boolean, work: Work, actor: string): Promise<void> {
+  async function judge(
+    lane: Lane,
+    nodes: readonly Node[],
+    scripts: ReadonlyMap<string, Scripts>,
+    id: string,
+    asks: readonly Ask[],
+    hasEnded: boolean,
+    work: Work,
+    actor: string,
+  ): Promise<void> {
     const [operation] = await accountsOf(sql, [id], visits);
     if (!operation) throw new Error(`Operation ${id} is gone.`);
     const world: Circumstances = { toleranceMs, isDeaf: (run) => scripts.get(run.nodeId)?.deaf ?? false };
@@ -376,7 +620,11 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
       ...operation.runs.flatMap((run) => flawsOfRun(run, operation, asks, world)),
       ...flawsOfOperation(operation),
       ...asks.flatMap((one) => flawsOfStop(operation, one)),
-      ...asks.flatMap((one) => (one.refused !== null && !["NOTHING_RUNNING"].includes(one.refused) ? [`${one.actor} was refused: ${one.refused}`] : [])),
+      ...asks.flatMap((one) =>
+        one.refused !== null && !["NOTHING_RUNNING"].includes(one.refused)
+          ? [`${one.actor} was refused: ${one.refused}`]
+          : [],
+      ),
     ];
     for (const run of operation.runs) {
       count(`${run.purpose === "WORK" ? "runs" : "clean-ups"} ${run.state}`);
@@ -385,14 +633,22 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
       visits.delete(run.id);
     }
     count(`operations ${operation.state}`);
-    for (const node of lane.nodes) node.state = operation.runs.find(({ nodeId }) => nodeId === node.id)?.nodeState ?? node.state;
+    for (const node of lane.nodes)
+      node.state = operation.runs.find(({ nodeId }) => nodeId === node.id)?.nodeState ?? node.state;
     // A restart takes up what was not finished, and what a clean-up undid.
-    const left = new Set(operation.runs.filter(({ purpose, state }) => purpose === "CLEAN_UP" || state !== "SUCCEEDED").map(({ nodeId }) => nodeId));
+    const left = new Set(
+      operation.runs
+        .filter(({ purpose, state }) => purpose === "CLEAN_UP" || state !== "SUCCEEDED")
+        .map(({ nodeId }) => nodeId),
+    );
     const unfinished = lane.nodes.filter(({ id: nodeId }) => left.has(nodeId));
     lane.unfinished = unfinished.length > 0 ? { id, nodes: unfinished } : null;
     if (flaws.length > 0) {
       const script = nodes.map(({ id: nodeId, name }) => `  ${name}: ${JSON.stringify(scripts.get(nodeId)?.steps)}`);
-      faults.push({ flaws: flaws.map((flaw) => `${actor}: ${flaw}`), story: [...story(operation, asks), `${work.kind} ${JSON.stringify(work)}`, ...script] });
+      faults.push({
+        flaws: flaws.map((flaw) => `${actor}: ${flaw}`),
+        story: [...story(operation, asks), `${work.kind} ${JSON.stringify(work)}`, ...script],
+      });
     }
   }
 
@@ -419,12 +675,27 @@ async function jobsLeft(sql: Sql): Promise<string[]> {
 }
 
 if (import.meta.main) {
-  const { values } = parseArgs({ options: { seed: { type: "string", default: String(anySeed()) }, count: { type: "string", default: "10000" }, lanes: { type: "string", default: "40" } } });
+  const { values } = parseArgs({
+    options: {
+      seed: { type: "string", default: String(anySeed()) },
+      count: { type: "string", default: "10000" },
+      lanes: { type: "string", default: "40" },
+    },
+  });
   console.log(`${values.count} races, seed ${values.seed}`);
   await using lab = await openLab();
-  const report = await runRaces(lab.connection, { seed: Number(values.seed), count: Number(values.count), lanes: Number(values.lanes), say: (line) => console.log(`     ${line}`) });
-  for (const [what, count] of Object.entries(report.counts).toSorted(([a], [b]) => a.localeCompare(b))) console.log(`${String(count).padStart(8)} ${what}`);
-  for (const { flaws, story: lines } of report.faults) console.log(`\nFAIL ${flaws.join("\n     ")}\n${lines.map((line) => `     ${line}`).join("\n")}`);
-  console.log(`\n${report.races} races in ${report.seconds.toFixed(0)} s, seed ${values.seed}: ${report.faults.length === 0 ? "none went wrong" : `${report.faults.length} went wrong`}`);
+  const report = await runRaces(lab.connection, {
+    seed: Number(values.seed),
+    count: Number(values.count),
+    lanes: Number(values.lanes),
+    say: (line) => console.log(`     ${line}`),
+  });
+  for (const [what, count] of Object.entries(report.counts).toSorted(([a], [b]) => a.localeCompare(b)))
+    console.log(`${String(count).padStart(8)} ${what}`);
+  for (const { flaws, story: lines } of report.faults)
+    console.log(`\nFAIL ${flaws.join("\n     ")}\n${lines.map((line) => `     ${line}`).join("\n")}`);
+  console.log(
+    `\n${report.races} races in ${report.seconds.toFixed(0)} s, seed ${values.seed}: ${report.faults.length === 0 ? "none went wrong" : `${report.faults.length} went wrong`}`,
+  );
   process.exitCode = report.faults.length === 0 ? 0 : 1;
 }

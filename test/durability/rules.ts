@@ -10,21 +10,41 @@ import type { OperationAccount, RunAccount, Seen } from "./witness.ts";
 // ---- the lifecycle, as it was designed
 
 /** Where the table of the product differs from the design on purpose, and the decision that says why. */
-export const DIFFERENCES: readonly { readonly decision: string; readonly event: string; readonly edges: readonly (readonly [from: string, to: string])[] }[] = [
+export const DIFFERENCES: readonly {
+  readonly decision: string;
+  readonly event: string;
+  readonly edges: readonly (readonly [from: string, to: string])[];
+}[] = [
   { decision: "0001: a node retires unverified", event: "retire", edges: [["ENROLLED", "DECOMMISSIONED"]] },
   // No process holds what waits or is on hold, so nothing is recovered there.
-  { decision: "0001: a recovered run says so", event: "recover", edges: statesOf("stable", "failed", "running").map((state) => [state, state] as const) },
-  { decision: "0005: a pending abort is in the log", event: "abort_pending", edges: statesOf("stable", "failed", "running", "wait", "hold").map((state) => [state, state] as const) },
-  { decision: "0005: a pending abort can be taken back", event: "abort_withdrawn", edges: statesOf("stable", "failed", "running", "wait", "hold").map((state) => [state, state] as const) },
+  {
+    decision: "0001: a recovered run says so",
+    event: "recover",
+    edges: statesOf("stable", "failed", "running").map((state) => [state, state] as const),
+  },
+  {
+    decision: "0005: a pending abort is in the log",
+    event: "abort_pending",
+    edges: statesOf("stable", "failed", "running", "wait", "hold").map((state) => [state, state] as const),
+  },
+  {
+    decision: "0005: a pending abort can be taken back",
+    event: "abort_withdrawn",
+    edges: statesOf("stable", "failed", "running", "wait", "hold").map((state) => [state, state] as const),
+  },
 ];
 
 function statesOf(...kinds: readonly string[]): string[] {
-  return lifecycle.states.filter(({ scope, kind }) => scope === "core" && kinds.includes(kind)).map(({ state }) => state);
+  return lifecycle.states
+    .filter(({ scope, kind }) => scope === "core" && kinds.includes(kind))
+    .map(({ state }) => state);
 }
 
 /** `FROM event TO` of every edge that may be taken. */
 export const EDGES: ReadonlySet<string> = new Set([
-  ...lifecycle.transitions.filter(({ scope }) => scope === "core").map(({ from, event, to }) => `${from} ${event} ${to}`),
+  ...lifecycle.transitions
+    .filter(({ scope }) => scope === "core")
+    .map(({ from, event, to }) => `${from} ${event} ${to}`),
   ...DIFFERENCES.flatMap(({ event, edges }) => edges.map(([from, to]) => `${from} ${event} ${to}`)),
 ]);
 
@@ -38,7 +58,11 @@ const ASIDES: ReadonlySet<string> = new Set(["recover", "abort_pending", "abort_
 
 export type Cut = "ALWAYS" | "AT_BOUNDARY" | "NEVER";
 
-export const CUT: Readonly<Record<string, Cut>> = { "clean.erase_metadata": "AT_BOUNDARY", "clean.update_firmware": "NEVER", "deploy.configure": "AT_BOUNDARY" };
+export const CUT: Readonly<Record<string, Cut>> = {
+  "clean.erase_metadata": "AT_BOUNDARY",
+  "clean.update_firmware": "NEVER",
+  "deploy.configure": "AT_BOUNDARY",
+};
 
 /** Whether a step, as in `deploy.configure`, may be cut. */
 export function cutOf(step: string): Cut {
@@ -88,10 +112,21 @@ const FINAL = new Set(["SUCCEEDED", "FAILED", "ABORTED", "STOPPED"]);
 // ---- one run
 
 /** What is wrong with a run that has ended. */
-export function flawsOfRun(run: RunAccount, operation: OperationAccount, asks: readonly Ask[], world: Circumstances): string[] {
-  return [...outcomeFlaws(run), ...logFlaws(run), ...attemptFlaws(run), ...wishFlaws(run, operation, world), ...leftFlaws(run), ...visitFlaws(run, world), ...asks.flatMap((ask) => answerFlaws(run, ask, world))].map(
-    (flaw) => `${run.purpose === "WORK" ? "run" : "clean-up"} on ${run.nodeName} (${run.state}): ${flaw}`,
-  );
+export function flawsOfRun(
+  run: RunAccount,
+  operation: OperationAccount,
+  asks: readonly Ask[],
+  world: Circumstances,
+): string[] {
+  return [
+    ...outcomeFlaws(run),
+    ...logFlaws(run),
+    ...attemptFlaws(run),
+    ...wishFlaws(run, operation, world),
+    ...leftFlaws(run),
+    ...visitFlaws(run, world),
+    ...asks.flatMap((ask) => answerFlaws(run, ask, world)),
+  ].map((flaw) => `${run.purpose === "WORK" ? "run" : "clean-up"} on ${run.nodeName} (${run.state}): ${flaw}`);
 }
 
 /** Exactly one outcome. */
@@ -114,10 +149,16 @@ function logFlaws(run: RunAccount): string[] {
   const last = moves.at(-1);
   if (!last) return [];
   const endings = moves.filter(({ event }) => event === "abort" || event === "fail" || event === "stop");
-  const flaws = moves.slice(1).flatMap((move, index) => (moves[index]?.to === move.from ? [] : [`its transitions do not join: ${moves[index]?.to}, then ${move.from}`]));
+  const flaws = moves
+    .slice(1)
+    .flatMap((move, index) =>
+      moves[index]?.to === move.from ? [] : [`its transitions do not join: ${moves[index]?.to}, then ${move.from}`],
+    );
   if (!AT_REST.has(last.to ?? "")) flaws.push(`it ended and left the node ${last.to}`);
-  if (endings.length > 1) flaws.push(`it has ${endings.length} ends in the log: ${endings.map(({ event }) => event).join(", ")}`);
-  if (endings.length === 1 && endings[0] !== last) flaws.push(`after "${endings[0]?.event}" it went on with "${last.event}"`);
+  if (endings.length > 1)
+    flaws.push(`it has ${endings.length} ends in the log: ${endings.map(({ event }) => event).join(", ")}`);
+  if (endings.length === 1 && endings[0] !== last)
+    flaws.push(`after "${endings[0]?.event}" it went on with "${last.event}"`);
   const [ending] = endings;
   const fitting: Readonly<Record<string, readonly (string | undefined)[]>> = {
     SUCCEEDED: [undefined],
@@ -127,14 +168,19 @@ function logFlaws(run: RunAccount): string[] {
     FAILED: ["fail", "abort"],
   };
   if (!fitting[run.state]?.includes(ending?.event)) flaws.push(`its end in the log is "${ending?.event}"`);
-  if (run.state === "SUCCEEDED" && last.to !== run.target) flaws.push(`it left the node ${last.to}, its target was ${run.target}`);
+  if (run.state === "SUCCEEDED" && last.to !== run.target)
+    flaws.push(`it left the node ${last.to}, its target was ${run.target}`);
   return flaws;
 }
 
 function attemptFlaws(run: RunAccount): string[] {
   const { steps, bestEffort } = run.plan;
   const byStep = Map.groupBy(run.attempts, ({ step }) => step);
-  const flaws = run.attempts.flatMap(({ step, number, state, isFinished }) => (isFinished && state !== "RUNNING" && state !== "WAITING" ? [] : [`attempt ${number} at ${labelOf(run, step)} was left ${state}`]));
+  const flaws = run.attempts.flatMap(({ step, number, state, isFinished }) =>
+    isFinished && state !== "RUNNING" && state !== "WAITING"
+      ? []
+      : [`attempt ${number} at ${labelOf(run, step)} was left ${state}`],
+  );
   let open: string | null = null;
   for (const [index, { kept }] of steps.entries()) {
     const attempts = byStep.get(index) ?? [];
@@ -145,8 +191,10 @@ function attemptFlaws(run: RunAccount): string[] {
     }
     if (kept) flaws.push(`${label} was kept and run all the same`);
     if (open !== null) flaws.push(`${label} was begun before ${open} had ended well`);
-    if (attempts.some(({ number }, place) => number !== place + 1)) flaws.push(`attempts at ${label} are numbered ${attempts.map(({ number }) => number).join(", ")}`);
-    if (attempts.slice(0, -1).some(({ state }) => state !== "FAILED")) flaws.push(`${label} was tried again after ${attempts.map(({ state }) => state).join(", ")}`);
+    if (attempts.some(({ number }, place) => number !== place + 1))
+      flaws.push(`attempts at ${label} are numbered ${attempts.map(({ number }) => number).join(", ")}`);
+    if (attempts.slice(0, -1).some(({ state }) => state !== "FAILED"))
+      flaws.push(`${label} was tried again after ${attempts.map(({ state }) => state).join(", ")}`);
     const end = attempts.at(-1)?.state;
     if (end !== "SUCCEEDED" && !(bestEffort && end === "FAILED")) open ??= label;
   }
@@ -161,7 +209,8 @@ function attemptFlaws(run: RunAccount): string[] {
     if (!bestEffort && newest === "FAILED") flaws.push("its step failed, so it has failed");
   }
   if (run.state === "FAILED" && !run.failure) flaws.push("it does not say why");
-  if (run.state === "SUCCEEDED" && run.attempts.some(({ state }) => state === "ABORTED")) flaws.push("an attempt was aborted");
+  if (run.state === "SUCCEEDED" && run.attempts.some(({ state }) => state === "ABORTED"))
+    flaws.push("an attempt was aborted");
   return flaws;
 }
 
@@ -169,7 +218,10 @@ function attemptFlaws(run: RunAccount): string[] {
 function standing(run: RunAccount): { readonly abort: Seen | undefined; readonly stop: Seen | undefined } {
   const all = run.seen.filter(({ what }) => what === "WISH");
   const wishes = all.slice(all.findLastIndex(({ becomes }) => becomes === null) + 1);
-  return { abort: wishes.find(({ becomes }) => becomes === "ABORT"), stop: wishes.find(({ becomes }) => becomes === "STOP") };
+  return {
+    abort: wishes.find(({ becomes }) => becomes === "ABORT"),
+    stop: wishes.find(({ becomes }) => becomes === "STOP"),
+  };
 }
 
 /** From the moment a wish is recorded no step begins; what ends is what the wish says. */
@@ -179,20 +231,27 @@ function wishFlaws(run: RunAccount, operation: OperationAccount, world: Circumst
   for (const wish of [abort, stop]) {
     if (!wish) continue;
     for (const { seq, what, was, more } of run.seen) {
-      if (seq > wish.seq && what === "ATTEMPT" && was === null) flaws.push(`${labelOf(run, more.step ?? -1)} was begun after the wish to ${wish.becomes} was recorded`);
+      if (seq > wish.seq && what === "ATTEMPT" && was === null)
+        flaws.push(`${labelOf(run, more.step ?? -1)} was begun after the wish to ${wish.becomes} was recorded`);
     }
   }
   for (const { seq, what, more } of abort ? run.seen : []) {
     const label = labelOf(run, more.step ?? -1);
-    if (abort && seq > abort.seq && what === "ENTRY" && cutOf(label) !== "NEVER") flaws.push(`${label} was entered again after the abort was recorded`);
+    if (abort && seq > abort.seq && what === "ENTRY" && cutOf(label) !== "NEVER")
+      flaws.push(`${label} was entered again after the abort was recorded`);
   }
   const stopTimedOut = abort?.more.by === "engine";
   // Its process died in a step that must not be cut: what the machine is doing nobody knows, so nothing is undone under it.
-  const isLost = run.failure?.code === "INTERRUPTED" && cutOf(labelOf(run, run.attempts.at(-1)?.step ?? -1)) === "NEVER";
-  if (abort && !(run.state === "ABORTED" || (run.state === "FAILED" && (stopTimedOut || isLost || world.isDeaf(run))))) flaws.push("an abort was recorded, and it ended otherwise");
-  if (run.state === "ABORTED" && !abort) flaws.push(wasWithdrawn(run) ? "its abort was taken back" : "nobody asked for an abort");
-  if (run.state === "STOPPED" && !stop && !operation.seen.some(({ becomes }) => becomes === "STOP")) flaws.push("nobody asked for a stop");
-  if (run.state === "FAILED" && stop && !abort && !run.attempts.some(({ state }) => state === "FAILED")) flaws.push("it was stopped and no step of it failed");
+  const isLost =
+    run.failure?.code === "INTERRUPTED" && cutOf(labelOf(run, run.attempts.at(-1)?.step ?? -1)) === "NEVER";
+  if (abort && !(run.state === "ABORTED" || (run.state === "FAILED" && (stopTimedOut || isLost || world.isDeaf(run)))))
+    flaws.push("an abort was recorded, and it ended otherwise");
+  if (run.state === "ABORTED" && !abort)
+    flaws.push(wasWithdrawn(run) ? "its abort was taken back" : "nobody asked for an abort");
+  if (run.state === "STOPPED" && !stop && !operation.seen.some(({ becomes }) => becomes === "STOP"))
+    flaws.push("nobody asked for a stop");
+  if (run.state === "FAILED" && stop && !abort && !run.attempts.some(({ state }) => state === "FAILED"))
+    flaws.push("it was stopped and no step of it failed");
   return flaws;
 }
 
@@ -211,17 +270,31 @@ function leftFlaws(run: RunAccount): string[] {
  */
 function visitFlaws(run: RunAccount, world: Circumstances): string[] {
   const visits = run.visits.toSorted((a, b) => a.at - b.at);
-  const flaws = visits.flatMap(({ step, cut }) => (cut && cutOf(step) !== "ALWAYS" ? [`${step} must not be cut, and its signal fired`] : []));
+  const flaws = visits.flatMap(({ step, cut }) =>
+    cut && cutOf(step) !== "ALWAYS" ? [`${step} must not be cut, and its signal fired`] : [],
+  );
   const recoveries = run.transitions.filter(({ event }) => event === "recover").length;
-  const takenUp = visits.filter((visit, index) => visits.slice(0, index).some(({ attempt, killed }) => killed && attempt === visit.attempt) && visits[index - 1]?.killed);
-  if (recoveries < takenUp.length) flaws.push(`it was taken up ${takenUp.length} times after its process was killed, and says so ${recoveries} times`);
+  const takenUp = visits.filter(
+    (visit, index) =>
+      visits.slice(0, index).some(({ attempt, killed }) => killed && attempt === visit.attempt) &&
+      visits[index - 1]?.killed,
+  );
+  if (recoveries < takenUp.length)
+    flaws.push(`it was taken up ${takenUp.length} times after its process was killed, and says so ${recoveries} times`);
   for (const [index, visit] of visits.entries()) {
     const parked = visits[index - 1];
-    if (parked?.attempt === visit.attempt && parked.waits !== null && parked.left !== null && !visit.calledBack && visit.at < parked.left + parked.waits - world.toleranceMs) {
+    if (
+      parked?.attempt === visit.attempt &&
+      parked.waits !== null &&
+      parked.left !== null &&
+      !visit.calledBack &&
+      visit.at < parked.left + parked.waits - world.toleranceMs
+    ) {
       flaws.push(`${visit.step} asked for ${parked.waits} ms, and was entered again after ${visit.at - parked.left}`);
     }
     const again = visits.slice(0, index).findLast(({ attempt }) => attempt === visit.attempt);
-    if (again && visit.fresh && visit.step === "clean.update_firmware") flaws.push(`${visit.step} must not be run twice, and was`);
+    if (again && visit.fresh && visit.step === "clean.update_firmware")
+      flaws.push(`${visit.step} must not be run twice, and was`);
     const before = visits.slice(0, index).find(({ left }) => left === null || left > visit.at);
     if (before) flaws.push(`${visit.owner} entered ${visit.step} while ${before.owner} was inside ${before.step}`);
   }
@@ -232,8 +305,14 @@ function visitFlaws(run: RunAccount, world: Circumstances): string[] {
 
 function answerFlaws(run: RunAccount, ask: Ask, world: Circumstances): string[] {
   // A refusal names no run: it was about the one that there was at that time.
-  const answer = ask.answers.find(({ nodeId, runId, code }) => nodeId === run.nodeId && (runId === run.id || (runId === null && (code === "NOTHING_RUNNING" || wasThere(run, ask, world)))));
-  const said = answer ? `${ask.actor} (${ask.verb} ${ask.mode} by ${ask.by}) was told ${answer.accepted ? (answer.effect ?? "yes") : answer.code}` : "";
+  const answer = ask.answers.find(
+    ({ nodeId, runId, code }) =>
+      nodeId === run.nodeId &&
+      (runId === run.id || (runId === null && (code === "NOTHING_RUNNING" || wasThere(run, ask, world)))),
+  );
+  const said = answer
+    ? `${ask.actor} (${ask.verb} ${ask.mode} by ${ask.by}) was told ${answer.accepted ? (answer.effect ?? "yes") : answer.code}`
+    : "";
   const flaws = answer === undefined ? [] : JUDGES[ask.verb](run, ask, answer, world);
   return [...flaws.map((flaw) => `${said}, and ${flaw}`), ...traceFlaws(run, ask, answer)];
 }
@@ -259,7 +338,12 @@ function abortAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circ
     if (answer.code === "NOTHING_RUNNING") return endedBefore(run, ask, world);
     if (answer.code !== "NOT_INTERRUPTIBLE") return [`no rule gives that answer`];
     if (ask.mode === "AFTER_STEP") flaws.push("an abort after the step is never refused");
-    const inside = run.visits.some(({ step, at, left }) => cutOf(step) === "NEVER" && at <= ask.answeredAt + world.toleranceMs && (left ?? Infinity) >= ask.askedAt - world.toleranceMs);
+    const inside = run.visits.some(
+      ({ step, at, left }) =>
+        cutOf(step) === "NEVER" &&
+        at <= ask.answeredAt + world.toleranceMs &&
+        (left ?? Infinity) >= ask.askedAt - world.toleranceMs,
+    );
     const parked = run.attempts.some(({ step }) => cutOf(labelOf(run, step)) === "NEVER");
     if (!inside && !parked) flaws.push("it never was in a step that must not be interrupted");
     return flaws;
@@ -274,13 +358,17 @@ function abortAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circ
     case "NOW":
       for (const { step, at, left } of run.visits) {
         const whole = at < ask.askedAt - world.toleranceMs && (left ?? Infinity) > ask.answeredAt + world.toleranceMs;
-        if (whole && cutOf(step) !== "ALWAYS" && wish.more.by === ask.actor) flaws.push(`it was inside ${step}, which cannot be cut, all the while`);
+        if (whole && cutOf(step) !== "ALWAYS" && wish.more.by === ask.actor)
+          flaws.push(`it was inside ${step}, which cannot be cut, all the while`);
       }
       break;
     case "PENDING":
-      if (answer.afterStep === null || cutOf(answer.afterStep) === "ALWAYS") flaws.push(`what it waits for is ${answer.afterStep}`);
-      else if (!run.attempts.some(({ step }) => labelOf(run, step) === answer.afterStep)) flaws.push(`${answer.afterStep} was never begun`);
-      else if (!wasWithdrawn(run) && labelOf(run, run.attempts.at(-1)?.step ?? -1) !== answer.afterStep) flaws.push(`after ${answer.afterStep} it went on`);
+      if (answer.afterStep === null || cutOf(answer.afterStep) === "ALWAYS")
+        flaws.push(`what it waits for is ${answer.afterStep}`);
+      else if (!run.attempts.some(({ step }) => labelOf(run, step) === answer.afterStep))
+        flaws.push(`${answer.afterStep} was never begun`);
+      else if (!wasWithdrawn(run) && labelOf(run, run.attempts.at(-1)?.step ?? -1) !== answer.afterStep)
+        flaws.push(`after ${answer.afterStep} it went on`);
       break;
     default:
       flaws.push("no rule gives that answer");
@@ -301,7 +389,10 @@ function stopAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circu
   }
   // By operation the runs that had ended are part of the answer, and who asks again once it has STOPPED is told the same.
   const told = wishSeen(run, "STOP") ?? wishSeen(run, "ABORT");
-  const over = run.purpose === "CLEAN_UP" || ask.by !== "nodes" || (run.state === "STOPPED" && endedBefore(run, ask, world).length === 0);
+  const over =
+    run.purpose === "CLEAN_UP" ||
+    ask.by !== "nodes" ||
+    (run.state === "STOPPED" && endedBefore(run, ask, world).length === 0);
   return answer.runId !== run.id || told || over ? [] : ["the wish was not recorded"];
 }
 
@@ -321,7 +412,10 @@ function endedBefore(run: RunAccount, ask: Ask, world: Circumstances): string[] 
 /** A refusal leaves nothing behind, and an answer of yes leaves no more than what it says. */
 function traceFlaws(run: RunAccount, ask: Ask, answer: Answer | undefined): string[] {
   if (answer?.accepted) return [];
-  const marks = [...run.seen.filter(({ more }) => more.by === ask.actor).map(({ what, becomes }) => `${what} ${becomes}`), ...run.transitions.filter(({ actor }) => actor === ask.actor).map(({ event }) => `"${event}"`)];
+  const marks = [
+    ...run.seen.filter(({ more }) => more.by === ask.actor).map(({ what, becomes }) => `${what} ${becomes}`),
+    ...run.transitions.filter(({ actor }) => actor === ask.actor).map(({ event }) => `"${event}"`),
+  ];
   if (answer === undefined && ask.refused === null) return [];
   return marks.map((mark) => `${ask.actor} was refused (${answer?.code ?? ask.refused}), and left ${mark}`);
 }
@@ -342,28 +436,42 @@ export function flawsOfOperation(operation: OperationAccount): string[] {
   for (const { was, becomes } of states) {
     const [before, after] = [ORDER.indexOf(was ?? ""), ORDER.indexOf(becomes ?? "")];
     // An abort that was taken back leaves what there was before it.
-    const freed = was === "ABORTING" && operation.seen.some((one) => one.what === "OPERATION_WISH" && one.was === "ABORT");
+    const freed =
+      was === "ABORTING" && operation.seen.some((one) => one.what === "OPERATION_WISH" && one.was === "ABORT");
     if (before < 0 || (after >= 0 && after < before && !freed)) flaws.push(`it went from ${was} to ${becomes}`);
   }
   const end = final[0];
-  if (end) flaws.push(...operation.seen.filter(({ seq, what }) => what === "OPERATION_WISH" && seq > end.seq).map(({ becomes, more }) => `${more.by} recorded a ${becomes} after its end`));
+  if (end)
+    flaws.push(
+      ...operation.seen
+        .filter(({ seq, what }) => what === "OPERATION_WISH" && seq > end.seq)
+        .map(({ becomes, more }) => `${more.by} recorded a ${becomes} after its end`),
+    );
   const late = end && operation.runs.find((run) => (endOf(run)?.seq ?? Infinity) > end.seq);
   if (late) flaws.push(`it ended before its run on ${late.nodeName}`);
   const fits: Readonly<Record<string, boolean>> = {
     SUCCEEDED: count("SUCCEEDED") === work.length,
-    SUCCEEDED_WITH_ERRORS: count("SUCCEEDED") === work.length && work.some(({ attempts }) => attempts.some(({ state }) => state === "FAILED")),
+    SUCCEEDED_WITH_ERRORS:
+      count("SUCCEEDED") === work.length &&
+      work.some(({ attempts }) => attempts.some(({ state }) => state === "FAILED")),
     PARTIALLY_SUCCEEDED: count("SUCCEEDED") > 0 && count("FAILED") + count("ABORTED") > 0 && count("STOPPED") === 0,
     FAILED: count("FAILED") > 0,
     ABORTED: count("ABORTED") > 0,
     STOPPED: count("STOPPED") > 0,
   };
   flaws.push(...turnFlaws(operation));
-  const askedToStop = [operation, ...work].some(({ seen }) => seen.some(({ becomes, more }) => becomes === "STOP" && more.by !== "engine"));
+  const askedToStop = [operation, ...work].some(({ seen }) =>
+    seen.some(({ becomes, more }) => becomes === "STOP" && more.by !== "engine"),
+  );
   if (operation.state === "STOPPED" && !askedToStop) flaws.push("nobody asked for a stop");
-  if (operation.isFinished && !fits[operation.state]) flaws.push(`its runs are ${work.map(({ state }) => state).join(", ")}`);
-  const stop = operation.seen.find(({ what, becomes, more }) => what === "OPERATION_WISH" && becomes === "STOP" && more.by !== "engine");
+  if (operation.isFinished && !fits[operation.state])
+    flaws.push(`its runs are ${work.map(({ state }) => state).join(", ")}`);
+  const stop = operation.seen.find(
+    ({ what, becomes, more }) => what === "OPERATION_WISH" && becomes === "STOP" && more.by !== "engine",
+  );
   for (const run of stop ? work : []) {
-    if (stop && (endOf(run)?.seq ?? 0) > stop.seq && run.wish === null && !wasWithdrawn(run)) flaws.push(`it was stopped, and its run on ${run.nodeName} was not told`);
+    if (stop && (endOf(run)?.seq ?? 0) > stop.seq && run.wish === null && !wasWithdrawn(run))
+      flaws.push(`it was stopped, and its run on ${run.nodeName} was not told`);
   }
   return flaws.map((flaw) => `operation ${operation.kind} (${operation.state}): ${flaw}`);
 }
@@ -374,7 +482,11 @@ function turnFlaws({ maxParallel, runs }: OperationAccount): string[] {
   const changes = runs
     .filter(({ purpose }) => purpose === "WORK")
     .flatMap((run) => {
-      const begins = run.seen.find(({ what, was, becomes }) => (what === "CREATED" && becomes === "RUNNING") || (what === "STATE" && was === "QUEUED" && becomes === "RUNNING"));
+      const begins = run.seen.find(
+        ({ what, was, becomes }) =>
+          (what === "CREATED" && becomes === "RUNNING") ||
+          (what === "STATE" && was === "QUEUED" && becomes === "RUNNING"),
+      );
       const ends = endOf(run);
       return [...(begins ? [{ seq: begins.seq, by: 1 }] : []), ...(begins && ends ? [{ seq: ends.seq, by: -1 }] : [])];
     });
@@ -389,7 +501,9 @@ export function flawsOfStop(operation: OperationAccount, ask: Ask): string[] {
   if (ask.by !== "operation" || ask.verb !== "STOP") return [];
   const work = operation.runs.filter(({ purpose }) => purpose === "WORK");
   const missing = work.filter(({ id }) => !ask.answers.some(({ runId, accepted }) => accepted && runId === id));
-  return ask.refused !== null ? [`${ask.actor}: a stop of the operation was refused: ${ask.refused}`] : missing.map(({ nodeName }) => `${ask.actor}: the stop of the operation says nothing of ${nodeName}`);
+  return ask.refused !== null
+    ? [`${ask.actor}: a stop of the operation was refused: ${ask.refused}`]
+    : missing.map(({ nodeName }) => `${ask.actor}: the stop of the operation says nothing of ${nodeName}`);
 }
 
 // ---- the whole
@@ -400,26 +514,46 @@ export async function flawsOfLog(sql: Sql): Promise<string[]> {
   const at = new Map<string, { state: string | null; sequence: number }>();
   let expected = 1;
   for (;;) {
-    const rows = await sql<{ position: string; id: string; name: string; from: string | null; to: string | null; event: string; sequence: number }[]>`
+    const rows = await sql<
+      {
+        position: string;
+        id: string;
+        name: string;
+        from: string | null;
+        to: string | null;
+        event: string;
+        sequence: number;
+      }[]
+    >`
       select position, node_id as id, node_name as name, from_state as from, to_state as to, event, sequence from transitions where position >= ${expected} order by position limit 20000`;
     if (rows.length === 0) break;
     for (const { position, id, name, from, to, event, sequence } of rows) {
       if (Number(position) !== expected) flaws.push(`the log has a hole before ${position}`);
       expected = Number(position) + 1;
       const before = at.get(id) ?? { state: null, sequence: 0 };
-      if (before.state !== from || before.sequence + 1 !== sequence) flaws.push(`transition ${position} of ${name} leaves ${from} as its ${sequence}., but the log had brought it to ${before.state} with ${before.sequence}`);
-      const isEdge = from === null || to === null ? event === (from === null ? "register" : "delete") : EDGES.has(`${from} ${event} ${to}`);
+      if (before.state !== from || before.sequence + 1 !== sequence)
+        flaws.push(
+          `transition ${position} of ${name} leaves ${from} as its ${sequence}., but the log had brought it to ${before.state} with ${before.sequence}`,
+        );
+      const isEdge =
+        from === null || to === null
+          ? event === (from === null ? "register" : "delete")
+          : EDGES.has(`${from} ${event} ${to}`);
       if (!isEdge) flaws.push(`transition ${position} of ${name} takes no edge: ${from} ${event} ${to}`);
       at.set(id, { state: to, sequence });
     }
   }
-  const nodes = await sql<{ id: string; name: string; state: string; count: number }[]>`select id, name, state, transition_count as count from nodes`;
+  const nodes = await sql<
+    { id: string; name: string; state: string; count: number }[]
+  >`select id, name, state, transition_count as count from nodes`;
   for (const { id, name, state, count } of nodes) {
     const folded = at.get(id);
-    if (folded?.state !== state || folded.sequence !== count) flaws.push(`the log brings ${name} to ${folded?.state} (${folded?.sequence}), and it is ${state} (${count})`);
+    if (folded?.state !== state || folded.sequence !== count)
+      flaws.push(`the log brings ${name} to ${folded?.state} (${folded?.sequence}), and it is ${state} (${count})`);
     at.delete(id);
   }
-  for (const [id, { state }] of at) if (state !== null) flaws.push(`the log brings node ${id} to ${state}, and there is no such node`);
+  for (const [id, { state }] of at)
+    if (state !== null) flaws.push(`the log brings node ${id} to ${state}, and there is no such node`);
   return flaws;
 }
 
@@ -438,7 +572,8 @@ export async function flawsAtRest(sql: Sql): Promise<string[]> {
 
 /** At any moment: no node has two unfinished runs. */
 export async function flawsAtAnyMoment(sql: Sql): Promise<string[]> {
-  const rows = await sql`select 'node ' || node_name || ' has ' || count(*) || ' unfinished runs' as flaw from runs where finished_at is null group by node_id, node_name having count(*) > 1`;
+  const rows =
+    await sql`select 'node ' || node_name || ' has ' || count(*) || ' unfinished runs' as flaw from runs where finished_at is null group by node_id, node_name having count(*) > 1`;
   return rows.map((row) => String(row["flaw"]));
 }
 
@@ -452,17 +587,24 @@ export function story(operation: OperationAccount, asks: readonly Ask[]): string
   const say = (at: number, line: string) => lines.push({ at, line });
   for (const ask of asks) {
     say(ask.askedAt, `${ask.actor} asks to ${ask.verb} ${ask.mode} by ${ask.by}`);
-    const told = ask.answers.map(({ nodeId, accepted, effect, afterStep, code }) => `${operation.runs.find((run) => run.nodeId === nodeId)?.nodeName ?? nodeId}: ${accepted ? [effect ?? "yes", afterStep].filter(Boolean).join(" after ") : code}`);
+    const told = ask.answers.map(
+      ({ nodeId, accepted, effect, afterStep, code }) =>
+        `${operation.runs.find((run) => run.nodeId === nodeId)?.nodeName ?? nodeId}: ${accepted ? [effect ?? "yes", afterStep].filter(Boolean).join(" after ") : code}`,
+    );
     say(ask.answeredAt, `${ask.actor} is told ${ask.refused ?? told.join("; ")}`);
   }
   const seen = (one: Seen, who: string, run?: RunAccount) => {
     const { what, was, becomes, more } = one;
-    say(one.at, `${who} ${what.toLowerCase()} ${run && more.step !== undefined ? `${labelOf(run, more.step)}#${more.number} ` : ""}${was ?? ""} → ${becomes}${more.by ? ` by ${more.by}` : ""}${more.node ? ` ${JSON.stringify(more.node)}` : ""} [${one.seq}]`);
+    say(
+      one.at,
+      `${who} ${what.toLowerCase()} ${run && more.step !== undefined ? `${labelOf(run, more.step)}#${more.number} ` : ""}${was ?? ""} → ${becomes}${more.by ? ` by ${more.by}` : ""}${more.node ? ` ${JSON.stringify(more.node)}` : ""} [${one.seq}]`,
+    );
   };
   for (const one of operation.seen) seen(one, "operation");
   for (const run of operation.runs) {
     for (const one of run.seen) seen(one, run.nodeName, run);
-    for (const { at, event, from, to, actor, step } of run.transitions) say(at, `${run.nodeName} ${from} ${event} ${to} by ${actor}${step ? ` at ${step}` : ""} [in the log]`);
+    for (const { at, event, from, to, actor, step } of run.transitions)
+      say(at, `${run.nodeName} ${from} ${event} ${to} by ${actor}${step ? ` at ${step}` : ""} [in the log]`);
     for (const { at, left, step, owner } of run.visits) {
       say(at, `${run.nodeName} ${owner} enters ${step}`);
       if (left !== null) say(left, `${run.nodeName} ${owner} leaves ${step}`);
@@ -472,7 +614,10 @@ export function story(operation: OperationAccount, asks: readonly Ask[]): string
   const from = sorted[0]?.at ?? 0;
   return [
     `operation ${operation.kind} ${operation.id} ${operation.state}, onFailure ${operation.onFailure}`,
-    ...operation.runs.map(({ nodeName, purpose, state, wish, target, failure, plan, leftAs }) => `  ${purpose} ${nodeName} ${state}, wish ${wish}, target ${target}, left ${JSON.stringify(leftAs)}, ${plan.steps.map((step) => `${step.interface}.${step.name}${step.kept ? " (kept)" : ""}`).join(", ")}${failure ? `, failed: ${failure.message}` : ""}`),
+    ...operation.runs.map(
+      ({ nodeName, purpose, state, wish, target, failure, plan, leftAs }) =>
+        `  ${purpose} ${nodeName} ${state}, wish ${wish}, target ${target}, left ${JSON.stringify(leftAs)}, ${plan.steps.map((step) => `${step.interface}.${step.name}${step.kept ? " (kept)" : ""}`).join(", ")}${failure ? `, failed: ${failure.message}` : ""}`,
+    ),
     ...sorted.map(({ at, line }) => `${clock(at, from)} ${line}`),
   ];
 }

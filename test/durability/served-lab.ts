@@ -26,7 +26,8 @@ export interface ServedLab extends AsyncDisposable {
 
 const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 /** Run in the service before it starts. */
-const TELLER = "process.on('message', () => { globalThis.gc(); process.send(process.memoryUsage()); }); process.channel.unref();";
+const TELLER =
+  "process.on('message', () => { globalThis.gc(); process.send(process.memoryUsage()); }); process.channel.unref();";
 const MB = 1024 * 1024;
 const END_MS = 15_000;
 
@@ -40,10 +41,20 @@ export async function openServedLab(): Promise<ServedLab> {
   const connection = { url: `postgres://ostler@127.0.0.1:${port}/postgres` };
   await migrateDatabase(connection);
   const { engine, transact } = making.use(await runEngine(connection, { started: false }));
-  const child = spawn(process.execPath, ["--expose-gc", "--import", `data:text/javascript,${encodeURIComponent(TELLER)}`, MAIN], {
-    env: { PATH: process.env["PATH"], DATABASE_URL: connection.url, OSTLER_PORT: "0", OSTLER_LOG: "error", OSTLER_POWER_SECONDS: "0" },
-    stdio: ["ignore", "pipe", "inherit", "ipc"],
-  });
+  const child = spawn(
+    process.execPath,
+    ["--expose-gc", "--import", `data:text/javascript,${encodeURIComponent(TELLER)}`, MAIN],
+    {
+      env: {
+        PATH: process.env["PATH"],
+        DATABASE_URL: connection.url,
+        OSTLER_PORT: "0",
+        OSTLER_LOG: "error",
+        OSTLER_POWER_SECONDS: "0",
+      },
+      stdio: ["ignore", "pipe", "inherit", "ipc"],
+    },
+  );
   const ended = once(child, "exit");
   making.defer(async () => {
     child.kill("SIGTERM");

@@ -15,7 +15,13 @@ import { move } from "../../src/engine/transition.ts";
 import { openServedLab } from "./served-lab.ts";
 import type { ServedLab } from "./served-lab.ts";
 
-const { values } = parseArgs({ options: { seconds: { type: "string", default: "180" }, readers: { type: "string", default: "100" }, leavers: { type: "string", default: "10000" } } });
+const { values } = parseArgs({
+  options: {
+    seconds: { type: "string", default: "180" },
+    readers: { type: "string", default: "100" },
+    leavers: { type: "string", default: "10000" },
+  },
+});
 const SECONDS = Number(values.seconds);
 const READERS = Number(values.readers);
 const LEAVERS = Number(values.leavers);
@@ -30,7 +36,8 @@ const GROWTH_MAX = 40;
 const CALLER = { actor: "stalled", project: "default" };
 
 /** Each item carries 20 kB, so that the buffers on the way are full soon. */
-const HEAVY = "subscription Heavy { nodeTransitions { __typename ... on Transition { cursor node { cluster { variables } } } } }";
+const HEAVY =
+  "subscription Heavy { nodeTransitions { __typename ... on Transition { cursor node { cluster { variables } } } } }";
 const LIGHT = "subscription Light { nodeTransitions { __typename ... on Transition { cursor } } }";
 const CURSOR = /"cursor":"(\d+)"/;
 
@@ -38,12 +45,17 @@ let over = false;
 const committedAt = new Map<number, number>();
 
 /** Opens a socket and subscribes; `onItem` is called with each message from the first item on. */
-async function subscribeBySocket(url: string, query: string, onItem: (socket: WebSocket, text: string) => void): Promise<WebSocket> {
+async function subscribeBySocket(
+  url: string,
+  query: string,
+  onItem: (socket: WebSocket, text: string) => void,
+): Promise<WebSocket> {
   const socket = new WebSocket(`${url.replace("http", "ws")}/graphql`, "graphql-transport-ws");
   socket.on("error", () => {});
   socket.on("message", (data: Buffer) => {
     const text = data.toString("latin1");
-    if (text.includes("connection_ack")) socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: { query } }));
+    if (text.includes("connection_ack"))
+      socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: { query } }));
     else onItem(socket, text);
   });
   await once(socket, "open");
@@ -56,7 +68,9 @@ function subscribeByEvents(url: string, query: string) {
   const socket = connect(Number(port), hostname);
   socket.on("error", () => {});
   const body = JSON.stringify({ query });
-  socket.write(`POST /graphql HTTP/1.1\r\nhost: ${host}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\ncontent-length: ${body.length}\r\n\r\n${body}`);
+  socket.write(
+    `POST /graphql HTTP/1.1\r\nhost: ${host}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+  );
   return socket;
 }
 
@@ -172,14 +186,19 @@ const began = Date.now();
 async function report(lab: ServedLab, what: string, waits: readonly number[]): Promise<number> {
   const { rss, heap, buffers } = await lab.memory();
   const share = (part: number) => (waits[Math.max(0, Math.ceil(part * waits.length) - 1)] ?? Number.NaN).toFixed(0);
-  console.log(`${String(Math.round((Date.now() - began) / 1_000)).padStart(5)} s  ${what.padEnd(10)} rss ${rss.toFixed(0)} MB, heap ${heap.toFixed(1)} MB, buffers ${buffers.toFixed(1)} MB; healthy p50 ${share(0.5)} ms, p99 ${share(0.99)} ms`);
+  console.log(
+    `${String(Math.round((Date.now() - began) / 1_000)).padStart(5)} s  ${what.padEnd(10)} rss ${rss.toFixed(0)} MB, heap ${heap.toFixed(1)} MB, buffers ${buffers.toFixed(1)} MB; healthy p50 ${share(0.5)} ms, p99 ${share(0.99)} ms`,
+  );
   return heap + buffers;
 }
 
 await using lab = await openServedLab();
 console.log(`${READERS} readers that stall for ${SECONDS} s, one that reads slowly, ${LEAVERS} that leave`);
 await lab.engine.createCluster(CALLER, { name: "heavy", variables: { ballast: "x".repeat(20_000) } });
-const { nodeIds } = await lab.engine.registerNodes(CALLER, Array.from({ length: NODES }, (_, index) => ({ name: `s-${index}`, driver: "fake", cluster: { name: "heavy" } })));
+const { nodeIds } = await lab.engine.registerNodes(
+  CALLER,
+  Array.from({ length: NODES }, (_, index) => ({ name: `s-${index}`, driver: "fake", cluster: { name: "heavy" } })),
+);
 const one = await healthy(lab.url);
 const writing = write(lab, nodeIds);
 await delay(QUIET_MS);
@@ -191,7 +210,7 @@ const leaving = connectAndLeave(lab.url).then((left) => {
   console.log(`         ${left} have connected and left`);
   return left;
 });
-for (const until = Date.now() + SECONDS * 1_000; Date.now() < until; ) {
+for (const until = Date.now() + SECONDS * 1_000; Date.now() < until;) {
   await delay(REPORT_MS);
   await report(lab, "meanwhile", one.take());
 }
@@ -203,7 +222,9 @@ console.log(`         the slow one has read ${await slow} rows`);
 await delay(QUIET_MS);
 const after = await report(lab, "after", one.take());
 
-const whole = one.seen.every((cursor, index) => index === 0 || cursor === (one.seen[index - 1] ?? 0) + 1) && one.seen.at(-1) === last;
+const whole =
+  one.seen.every((cursor, index) => index === 0 || cursor === (one.seen[index - 1] ?? 0) + 1) &&
+  one.seen.at(-1) === last;
 console.log(`${whole ? "ok  " : "FAIL"} the healthy one has seen all ${one.seen.length} transitions`);
 const grown = after - before;
 console.log(`${grown < GROWTH_MAX ? "ok  " : "FAIL"} heap and buffers have grown by ${grown.toFixed(1)} MB`);

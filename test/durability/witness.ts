@@ -49,8 +49,25 @@ export interface Listener {
 export function watchedFake({ owner, entered, left }: Listener): Driver<FakeSettings> {
   const fake = createFake({ log: () => {} });
   const watch = (interfaceName: string, step: Step<FakeSettings>): Step<FakeSettings> => {
-    const inside = async (call: StepCall<FakeSettings>, fresh: boolean, work: (call: StepCall<FakeSettings>) => Promise<StepResult>): Promise<StepResult> => {
-      const visit: Visit = { owner, run: call.attemptKey.split(":")[0] ?? "", attempt: call.attemptKey, node: call.node.id, step: `${interfaceName}.${step.name}`, at: Date.now(), left: null, cut: false, killed: false, waits: null, calledBack: call.callback !== null, fresh };
+    const inside = async (
+      call: StepCall<FakeSettings>,
+      fresh: boolean,
+      work: (call: StepCall<FakeSettings>) => Promise<StepResult>,
+    ): Promise<StepResult> => {
+      const visit: Visit = {
+        owner,
+        run: call.attemptKey.split(":")[0] ?? "",
+        attempt: call.attemptKey,
+        node: call.node.id,
+        step: `${interfaceName}.${step.name}`,
+        at: Date.now(),
+        left: null,
+        cut: false,
+        killed: false,
+        waits: null,
+        calledBack: call.callback !== null,
+        fresh,
+      };
       entered({ visit, memo: call.memo, callbackPath: call.callbackPath });
       try {
         const result = await work(call);
@@ -65,13 +82,18 @@ export function watchedFake({ owner, entered, left }: Listener): Driver<FakeSett
     return {
       ...step,
       run: (call) => inside(call, call.memo === null, (of) => step.run(of)),
-      ...(step.verify && { verify: (call: StepCall<FakeSettings>) => inside(call, false, (of) => step.verify?.(of) ?? Promise.reject(new Error("The step has no second part."))) }),
+      ...(step.verify && {
+        verify: (call: StepCall<FakeSettings>) =>
+          inside(call, false, (of) => step.verify?.(of) ?? Promise.reject(new Error("The step has no second part."))),
+      }),
     };
   };
   return {
     ...fake,
     name: "watched",
-    ...(fake.inspect && { inspect: { ...fake.inspect, steps: fake.inspect.steps.map((step) => watch("inspect", step)) } }),
+    ...(fake.inspect && {
+      inspect: { ...fake.inspect, steps: fake.inspect.steps.map((step) => watch("inspect", step)) },
+    }),
     ...(fake.clean && { clean: { ...fake.clean, steps: fake.clean.steps.map((step) => watch("clean", step)) } }),
     ...(fake.deploy && { deploy: { ...fake.deploy, steps: fake.deploy.steps.map((step) => watch("deploy", step)) } }),
   };
@@ -194,7 +216,15 @@ export interface RunAccount {
   readonly powerOff: boolean | null;
   readonly isFinished: boolean;
   readonly isOwned: boolean;
-  readonly plan: { readonly bestEffort: boolean; readonly steps: readonly { readonly interface: string; readonly name: string; readonly phase: string; readonly kept: boolean }[] };
+  readonly plan: {
+    readonly bestEffort: boolean;
+    readonly steps: readonly {
+      readonly interface: string;
+      readonly name: string;
+      readonly phase: string;
+      readonly kept: boolean;
+    }[];
+  };
   readonly attempts: readonly AttemptSeen[];
   readonly transitions: readonly TransitionSeen[];
   readonly seen: readonly Seen[];
@@ -217,7 +247,11 @@ export interface OperationAccount {
 }
 
 /** All that is known of some operations. `visits`: by run. */
-export async function accountsOf(sql: Sql, ids: readonly string[], visits: ReadonlyMap<string, readonly Visit[]>): Promise<OperationAccount[]> {
+export async function accountsOf(
+  sql: Sql,
+  ids: readonly string[],
+  visits: ReadonlyMap<string, readonly Visit[]>,
+): Promise<OperationAccount[]> {
   const operations = await sql<{ account: Omit<OperationAccount, "seen" | "runs"> }[]>`
     select jsonb_build_object('id', id, 'kind', kind, 'state', state, 'wish', wish, 'wishBy', wish_by, 'onFailure', on_failure, 'maxParallel', max_parallel, 'isFinished', finished_at is not null) as account
     from operations where id in ${sql([...ids])} order by created_at`;
@@ -240,7 +274,11 @@ export async function accountsOf(sql: Sql, ids: readonly string[], visits: Reado
     return {
       ...account,
       seen: all.filter(({ runId }) => runId === null),
-      runs: (runsBy.get(account.id) ?? []).map(({ account: run }) => ({ ...run, seen: all.filter(({ runId }) => runId === run.id), visits: visits.get(run.id) ?? [] })),
+      runs: (runsBy.get(account.id) ?? []).map(({ account: run }) => ({
+        ...run,
+        seen: all.filter(({ runId }) => runId === run.id),
+        visits: visits.get(run.id) ?? [],
+      })),
     };
   });
 }

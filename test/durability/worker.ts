@@ -20,16 +20,24 @@ export interface Worker extends AsyncDisposable {
 }
 
 /** One line of a diary: a step was entered, or left. */
-type Line = { readonly visit: Visit; readonly memo: unknown; readonly callbackPath: string } | { readonly left: string; readonly at: number; readonly cut: boolean; readonly waits: number | null };
+type Line =
+  | { readonly visit: Visit; readonly memo: unknown; readonly callbackPath: string }
+  | { readonly left: string; readonly at: number; readonly cut: boolean; readonly waits: number | null };
 
 const CONCURRENCY = 16;
 const GRACE_MS = 500;
 
 /** Starts one; resolves when it takes work. Its diary is a file of its own in the folder. */
 export async function startWorker(connection: Connection, folder: string, owner: string): Promise<Worker> {
-  const child = spawn(process.execPath, [fileURLToPath(import.meta.url), JSON.stringify(connection), diaryOf(folder, owner), owner], { stdio: ["pipe", "pipe", "inherit"] });
+  const child = spawn(
+    process.execPath,
+    [fileURLToPath(import.meta.url), JSON.stringify(connection), diaryOf(folder, owner), owner],
+    { stdio: ["pipe", "pipe", "inherit"] },
+  );
   const exited = once(child, "exit");
-  const failed = exited.then(([code]) => Promise.reject(new Error(`The worker ended with ${String(code)} before it was ready.`)));
+  const failed = exited.then(([code]) =>
+    Promise.reject(new Error(`The worker ended with ${String(code)} before it was ready.`)),
+  );
   await Promise.race([once(child.stdout, "data"), failed]);
   failed.catch(() => {});
   const kill = async () => {
@@ -112,7 +120,11 @@ if (import.meta.main) {
     entered: ({ visit, memo, callbackPath }) => write({ visit, memo, callbackPath }),
     left: ({ attempt, left, cut, waits }) => write({ left: `${owner} ${attempt}`, at: left ?? Date.now(), cut, waits }),
   });
-  await runEngine(JSON.parse(connection) as Connection, { drivers: [driver as unknown as Driver<never>], concurrency: CONCURRENCY, abortGraceMs: GRACE_MS });
+  await runEngine(JSON.parse(connection) as Connection, {
+    drivers: [driver as unknown as Driver<never>],
+    concurrency: CONCURRENCY,
+    abortGraceMs: GRACE_MS,
+  });
   // Whoever started it has gone.
   process.stdin.on("end", () => process.exit(1)).resume();
   process.stdout.write("ready\n");

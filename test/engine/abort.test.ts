@@ -28,10 +28,42 @@ const blind = aDriver("blind", {
 
 /** One phase of work: what begins it, where a node is then, and where an abort leaves it. */
 const PHASES = [
-  { phase: "inspect", kind: "INSPECT", from: "MANAGEABLE", running: "INSPECTING", waits: "INSPECT_WAIT", failed: "INSPECT_FAILED", cutsPower: false },
-  { phase: "clean", kind: "CLEAN", from: "AVAILABLE", running: "CLEANING", waits: "CLEAN_WAIT", failed: "CLEAN_FAILED", cutsPower: true },
-  { phase: "deploy", kind: "DEPLOY", from: "AVAILABLE", running: "DEPLOYING", waits: "DEPLOY_WAIT", failed: "DEPLOY_FAILED", cutsPower: true },
-  { phase: "undeploy", kind: "UNDEPLOY", from: "ACTIVE", running: "UNDEPLOYING", waits: "UNDEPLOY_WAIT", failed: "UNDEPLOY_FAILED", cutsPower: false },
+  {
+    phase: "inspect",
+    kind: "INSPECT",
+    from: "MANAGEABLE",
+    running: "INSPECTING",
+    waits: "INSPECT_WAIT",
+    failed: "INSPECT_FAILED",
+    cutsPower: false,
+  },
+  {
+    phase: "clean",
+    kind: "CLEAN",
+    from: "AVAILABLE",
+    running: "CLEANING",
+    waits: "CLEAN_WAIT",
+    failed: "CLEAN_FAILED",
+    cutsPower: true,
+  },
+  {
+    phase: "deploy",
+    kind: "DEPLOY",
+    from: "AVAILABLE",
+    running: "DEPLOYING",
+    waits: "DEPLOY_WAIT",
+    failed: "DEPLOY_FAILED",
+    cutsPower: true,
+  },
+  {
+    phase: "undeploy",
+    kind: "UNDEPLOY",
+    from: "ACTIVE",
+    running: "UNDEPLOYING",
+    waits: "UNDEPLOY_WAIT",
+    failed: "UNDEPLOY_FAILED",
+    cutsPower: false,
+  },
 ] as const;
 
 /** Where each machine may call back to, by node. */
@@ -40,7 +72,8 @@ const callbackPaths = new Map<string, string>();
 const undone: string[] = [];
 /** What was asked of a driver, and in whose places, by node. */
 const lanesOf = new Map<string, string[]>();
-const noteLane = (node: string, what: string) => lanesOf.set(node, [...(lanesOf.get(node) ?? []), `${what} ${laneHere()}`]);
+const noteLane = (node: string, what: string) =>
+  lanesOf.set(node, [...(lanesOf.get(node) ?? []), `${what} ${laneHere()}`]);
 
 /**
  * A driver with one step in each phase. In the phase that a node's settings name, the step waits at their gate, or is
@@ -48,22 +81,28 @@ const noteLane = (node: string, what: string) => lanesOf.set(node, [...(lanesOf.
  */
 function workingDriver(name: string, interruptible: Interruptible, { supportsAbort = true, isDeaf = false } = {}) {
   const work = (phase: (typeof PHASES)[number]["phase"]) =>
-    aStep("work", phase, async ({ node, settings, memo, callbackPath, signal }) => {
-      if (settings["phase"] !== phase) return { kind: "done" };
-      if (!settings["parks"]) await passGate(String(settings["gate"]), node.name, interruptible === "ALWAYS" && !isDeaf ? signal : null);
-      else if (memo === null) {
-        callbackPaths.set(node.name, callbackPath);
-        return { kind: "wait", callback: true, seconds: 3600, memo: "parked" };
-      }
-      return { kind: "done" };
-    }, {
-      interruptible,
-      timeoutSeconds: 7200,
-      abort: async ({ node }) => {
-        noteLane(node.name, "abort");
-        undone.push(node.name);
+    aStep(
+      "work",
+      phase,
+      async ({ node, settings, memo, callbackPath, signal }) => {
+        if (settings["phase"] !== phase) return { kind: "done" };
+        if (!settings["parks"])
+          await passGate(String(settings["gate"]), node.name, interruptible === "ALWAYS" && !isDeaf ? signal : null);
+        else if (memo === null) {
+          callbackPaths.set(node.name, callbackPath);
+          return { kind: "wait", callback: true, seconds: 3600, memo: "parked" };
+        }
+        return { kind: "done" };
       },
-    });
+      {
+        interruptible,
+        timeoutSeconds: 7200,
+        abort: async ({ node }) => {
+          noteLane(node.name, "abort");
+          undone.push(node.name);
+        },
+      },
+    );
   const driver = aDriver(name, {
     inspect: { supportsAbort, withoutReboot: false, steps: [work("inspect")] },
     clean: { supportsAbort, steps: [work("clean")] },
@@ -80,16 +119,28 @@ function workingDriver(name: string, interruptible: Interruptible, { supportsAbo
 }
 
 const ostler = await engineUnderTest({
-  drivers: [blind, workingDriver("always", "ALWAYS"), workingDriver("boundary", "AT_BOUNDARY"), workingDriver("never", "NEVER"), workingDriver("fixed", "ALWAYS", { supportsAbort: false }), workingDriver("deaf", "ALWAYS", { isDeaf: true })],
+  drivers: [
+    blind,
+    workingDriver("always", "ALWAYS"),
+    workingDriver("boundary", "AT_BOUNDARY"),
+    workingDriver("never", "NEVER"),
+    workingDriver("fixed", "ALWAYS", { supportsAbort: false }),
+    workingDriver("deaf", "ALWAYS", { isDeaf: true }),
+  ],
 });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-const abort = (nodes: readonly TestNode[], more: Partial<AbortRequest> = {}) => ostler.engine.abort(ALICE, { work: { ids: nodes.map(({ id }) => id) }, ...more });
+const abort = (nodes: readonly TestNode[], more: Partial<AbortRequest> = {}) =>
+  ostler.engine.abort(ALICE, { work: { ids: nodes.map(({ id }) => id) }, ...more });
 
 /** A node that is AVAILABLE and whose machine holds a step, with the operation that runs it. */
 async function heldIn(step: string, script: Script = {}, kind: "DEPLOY" | "CLEAN" = "DEPLOY") {
   const gate = aGate();
-  const node = await ostler.aNode().in("AVAILABLE").scripted({ [step]: { gate: gate.name, ...script } }).made();
+  const node = await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ [step]: { gate: gate.name, ...script } })
+    .made();
   const id = await ostler.begin(kind, [node]);
   await gate.arrivals();
   return { gate, node, id };
@@ -98,16 +149,29 @@ async function heldIn(step: string, script: Script = {}, kind: "DEPLOY" | "CLEAN
 /** A node that holds in a firmware update, which must not be interrupted. */
 async function heldInFirmware() {
   const gate = aGate();
-  const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.update_firmware": { gate: gate.name } }).made();
+  const node = await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "clean.update_firmware": { gate: gate.name } })
+    .made();
   const id = await ostler.begin("CLEAN", [node], {
-    options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }, { interface: "clean", name: "erase_disks", args: {} }] },
+    options: {
+      steps: [
+        { interface: "clean", name: "update_firmware", args: { version: "2.1" } },
+        { interface: "clean", name: "erase_disks", args: {} },
+      ],
+    },
   });
   await gate.arrivals();
   return { gate, node, id };
 }
 
 async function parkedIn(step: string, script: Script, kind: "DEPLOY" | "CLEAN" = "DEPLOY") {
-  const node = await ostler.aNode().in("AVAILABLE").scripted({ [step]: script }).made();
+  const node = await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ [step]: script })
+    .made();
   const id = await ostler.begin(kind, [node]);
   await ostler.nodeBecomes(node, kind === "DEPLOY" ? "DEPLOY_WAIT" : "CLEAN_WAIT");
   return { node, id };
@@ -117,16 +181,31 @@ describe("aborting", () => {
   test("a node with nothing running answers NOTHING_RUNNING and does nothing", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const before = await ostler.dump();
-    expect(await abort([node])).toMatchObject({ operationId: null, refusals: [{ code: "NOTHING_RUNNING", nodeId: node.id }], results: [{ accepted: false }] });
+    expect(await abort([node])).toMatchObject({
+      operationId: null,
+      refusals: [{ code: "NOTHING_RUNNING", nodeId: node.id }],
+      results: [{ accepted: false }],
+    });
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
   // The wish used to be recorded on the operation, and then held for all of its runs.
   test("an operation by name leaves alone the node that must not be interrupted: what was refused leaves no trace", async () => {
     const [firmware, disks] = [aGate(), aGate()];
-    const refusing = await ostler.aNode().in("AVAILABLE").scripted({ "clean.update_firmware": { gate: firmware.name } }).made();
-    const accepting = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { gate: disks.name } }).made();
-    const steps = [{ interface: "clean", name: "erase_disks", args: {} }, { interface: "clean", name: "update_firmware", args: { version: "2.1" } }] as const;
+    const refusing = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.update_firmware": { gate: firmware.name } })
+      .made();
+    const accepting = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_disks": { gate: disks.name } })
+      .made();
+    const steps = [
+      { interface: "clean", name: "erase_disks", args: {} },
+      { interface: "clean", name: "update_firmware", args: { version: "2.1" } },
+    ] as const;
     const id = await ostler.begin("CLEAN", [refusing, accepting], { options: { steps } });
     await Promise.all([firmware.arrivals(), disks.arrivals()]);
     const { results } = await ostler.engine.abort(ALICE, { work: { operationId: id } });
@@ -134,23 +213,44 @@ describe("aborting", () => {
     firmware.open();
     expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
     expect(await ostler.run(id, refusing)).toMatchObject({ state: "SUCCEEDED", wish: null });
-    expect([await ostler.nodeState(refusing), await ostler.nodeState(accepting)]).toEqual(["AVAILABLE", "CLEAN_FAILED"]);
+    expect([await ostler.nodeState(refusing), await ostler.nodeState(accepting)]).toEqual([
+      "AVAILABLE",
+      "CLEAN_FAILED",
+    ]);
   });
 
   test("a step that may be interrupted ends it now, with the node failed and the operation ABORTED", async () => {
     const { node, id } = await heldIn("deploy.write_image");
     const answer = await abort([node], { reason: "wrong image" });
-    expect(answer).toMatchObject({ operationId: id, refusals: [], results: [{ accepted: true, effect: "NOW", afterStep: null }] });
+    expect(answer).toMatchObject({
+      operationId: id,
+      refusals: [],
+      results: [{ accepted: true, effect: "NOW", afterStep: null }],
+    });
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
-    expect(await ostler.run(id, node)).toMatchObject({ state: "ABORTED", failure: null, leftAs: { power: "OFF", disksTouched: true, tearDownError: null } });
-    expect((await ostler.transitions(node)).at(-1)).toMatchObject({ fromState: "DEPLOYING", toState: "DEPLOY_FAILED", event: "abort", actor: "alice", reason: "wrong image" });
+    expect(await ostler.run(id, node)).toMatchObject({
+      state: "ABORTED",
+      failure: null,
+      leftAs: { power: "OFF", disksTouched: true, tearDownError: null },
+    });
+    expect((await ostler.transitions(node)).at(-1)).toMatchObject({
+      fromState: "DEPLOYING",
+      toState: "DEPLOY_FAILED",
+      event: "abort",
+      actor: "alice",
+      reason: "wrong image",
+    });
     expect(ostler.journal(node).filter((entry) => entry.abort)).toMatchObject([{ step: "deploy.write_image" }]);
     const attempts = (await ostler.steps(await ostler.run(id, node))).map(({ attempts: [attempt] }) => attempt?.state);
     expect(attempts).toEqual(["SUCCEEDED", "ABORTED", undefined, undefined]);
   });
 
   test("a step that never ends by itself ends it too", async () => {
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { silent: true } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { silent: true } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await eventually("the step is entered", () => ostler.entered(node).length > 0);
     await abort([node]);
@@ -183,7 +283,9 @@ describe("aborting", () => {
 
   test("a running step that ends only at its boundary is PENDING, and takes effect when that step has ended", async () => {
     const { gate, node, id } = await heldIn("clean.erase_metadata", {}, "CLEAN");
-    expect((await abort([node])).results).toMatchObject([{ accepted: true, effect: "PENDING", afterStep: "clean.erase_metadata" }]);
+    expect((await abort([node])).results).toMatchObject([
+      { accepted: true, effect: "PENDING", afterStep: "clean.erase_metadata" },
+    ]);
     expect(await ostler.nodeState(node)).toBe("CLEANING");
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
@@ -195,14 +297,18 @@ describe("aborting", () => {
 
   test("a step that must not be interrupted is refused, and the step goes on to its end", async () => {
     const { gate, node, id } = await heldInFirmware();
-    expect(await abort([node])).toMatchObject({ refusals: [{ code: "NOT_INTERRUPTIBLE", nodeId: node.id, step: "clean.update_firmware" }] });
+    expect(await abort([node])).toMatchObject({
+      refusals: [{ code: "NOT_INTERRUPTIBLE", nodeId: node.id, step: "clean.update_firmware" }],
+    });
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
   test("a step that must not be interrupted is PENDING when it is meant for the step's end", async () => {
     const { gate, node, id } = await heldInFirmware();
-    expect((await abort([node], { mode: "AFTER_STEP" })).results).toMatchObject([{ accepted: true, effect: "PENDING", afterStep: "clean.update_firmware" }]);
+    expect((await abort([node], { mode: "AFTER_STEP" })).results).toMatchObject([
+      { accepted: true, effect: "PENDING", afterStep: "clean.update_firmware" },
+    ]);
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
     expect(ostler.entered(node)).toEqual(["clean.update_firmware"]);
@@ -221,7 +327,9 @@ describe("aborting", () => {
     const node = await ostler.aNode().in("MANAGEABLE").with("blind").made();
     const id = await ostler.begin("INSPECT", [node]);
     await gateOfInspection.arrivals();
-    expect(await abort([node])).toMatchObject({ refusals: [{ code: "UNSUPPORTED_BY_DRIVER", nodeId: node.id, step: "inspect.look" }] });
+    expect(await abort([node])).toMatchObject({
+      refusals: [{ code: "UNSUPPORTED_BY_DRIVER", nodeId: node.id, step: "inspect.look" }],
+    });
     gateOfInspection.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
@@ -232,12 +340,18 @@ describe("aborting", () => {
     expect(await abort([node])).toEqual(first);
     gate.open();
     await ostler.operationEnds(id);
-    expect((await ostler.story(node, id)).filter((line) => line.startsWith("abort"))).toEqual(["abort_pending → CLEANING", "abort → CLEAN_FAILED"]);
+    expect((await ostler.story(node, id)).filter((line) => line.startsWith("abort"))).toEqual([
+      "abort_pending → CLEANING",
+      "abort → CLEAN_FAILED",
+    ]);
   });
 
   test("the verification of a node brings it back to ENROLLED", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().scripted({ "power.read": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .scripted({ "power.read": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("MANAGE", [node]);
     await gate.arrivals();
     await abort([node]);
@@ -253,7 +367,11 @@ describe("aborting", () => {
     expect(await waiting.operation(id)).toMatchObject({ state: "ABORTED" });
     expect(await waiting.nodeState(node)).toBe("DEPLOY_FAILED");
     await waiting.engine.start();
-    await eventually("the queue is empty", async () => (await waiting.test.sql`select 1 from pgboss.job where name = 'runs' and state < 'completed'`).length === 0);
+    await eventually(
+      "the queue is empty",
+      async () =>
+        (await waiting.test.sql`select 1 from pgboss.job where name = 'runs' and state < 'completed'`).length === 0,
+    );
     expect(waiting.entered(node)).toEqual([]);
   });
 });
@@ -269,8 +387,16 @@ describe("an abort of a whole operation", () => {
 
   test("answers each node by its own situation, and ends when the last of them has", async () => {
     const gate = aGate();
-    const always = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).made();
-    const boundary = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.configure": { gate: gate.name } }).made();
+    const always = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { gate: gate.name } })
+      .made();
+    const boundary = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.configure": { gate: gate.name } })
+      .made();
     const queued = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [always, boundary, queued], { maxParallel: 2 });
     await gate.arrivals(2);
@@ -288,7 +414,11 @@ describe("an abort of a whole operation", () => {
 
   test("leaves a queued node where it was, without a call", async () => {
     const gate = aGate();
-    const first = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const first = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
     const queued = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [first, queued], { maxParallel: 1 });
     await gate.arrivals();
@@ -304,15 +434,23 @@ describe("an abort of a whole operation", () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.operationEnds(id);
-    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).refusals).toMatchObject([{ code: "NOTHING_RUNNING", operationId: id, message: expect.stringContaining("SUCCEEDED") }]);
-    expect((await ostler.engine.abort(ALICE, { work: { operationId: "7f2" } })).refusals).toMatchObject([{ code: "NOT_FOUND", missing: ["7f2"] }]);
+    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).refusals).toMatchObject([
+      { code: "NOTHING_RUNNING", operationId: id, message: expect.stringContaining("SUCCEEDED") },
+    ]);
+    expect((await ostler.engine.abort(ALICE, { work: { operationId: "7f2" } })).refusals).toMatchObject([
+      { code: "NOT_FOUND", missing: ["7f2"] },
+    ]);
   });
 });
 
 describe("an abort leaves the node", () => {
   async function abortedWithPowerOn(more: Partial<AbortRequest>) {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { gate: gate.name } })
+      .made();
     await ostler.operationEnds(await ostler.begin("POWER", [node], { options: { powerAction: "ON" } }));
     const id = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
@@ -330,7 +468,11 @@ describe("an abort leaves the node", () => {
 
   test("switched off, by calls that wait for no step", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").with("always", { phase: "deploy", gate: gate.name, on: true }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .with("always", { phase: "deploy", gate: gate.name, on: true })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
     await abort([node]);
@@ -346,117 +488,183 @@ describe("an abort leaves the node", () => {
 
   test("ABORTED with what the tear-down failed with", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name }, "driver.abort": { fail: "the agent is gone" } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { gate: gate.name }, "driver.abort": { fail: "the agent is gone" } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
     await abort([node]);
     await ostler.operationEnds(id);
-    expect(await ostler.run(id, node)).toMatchObject({ state: "ABORTED", leftAs: { tearDownError: expect.stringContaining("the agent is gone") } });
-    expect((await ostler.node(node)).lastError).toMatchObject({ message: expect.stringContaining("Look at the node before you use it again") });
+    expect(await ostler.run(id, node)).toMatchObject({
+      state: "ABORTED",
+      leftAs: { tearDownError: expect.stringContaining("the agent is gone") },
+    });
+    expect((await ostler.node(node)).lastError).toMatchObject({
+      message: expect.stringContaining("Look at the node before you use it again"),
+    });
   });
 
   test("FAILED, when its step is deaf to the signal: it may still be at work", async () => {
     const { gate, node, id } = await heldIn("deploy.write_image", { ignoreSignal: true });
     await abort([node]);
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
-    expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", failure: { code: "TIMEOUT", message: expect.stringContaining("may still be at work") } });
+    expect(await ostler.run(id, node)).toMatchObject({
+      state: "FAILED",
+      failure: { code: "TIMEOUT", message: expect.stringContaining("may still be at work") },
+    });
     gate.open();
   });
 });
 
 test("no change of power is let in while a run is unfinished", async () => {
   const { gate, node, id } = await heldIn("clean.erase_disks", {}, "CLEAN");
-  expect((await ostler.submit("POWER", [node], { options: { powerAction: "OFF" } })).refusals).toMatchObject([{ code: "BUSY", operationId: id }]);
+  expect((await ostler.submit("POWER", [node], { options: { powerAction: "OFF" } })).refusals).toMatchObject([
+    { code: "BUSY", operationId: id },
+  ]);
   gate.open();
   await ostler.operationEnds(id);
 });
 
-describe.each(PHASES)("while a node is $running or $waits", ({ phase, kind, from, running, waits, failed, cutsPower }) => {
-  const label = `${phase === "undeploy" ? "deploy" : phase}.${phase === "undeploy" ? "unwork" : "work"}`;
+describe.each(PHASES)(
+  "while a node is $running or $waits",
+  ({ phase, kind, from, running, waits, failed, cutsPower }) => {
+    const label = `${phase === "undeploy" ? "deploy" : phase}.${phase === "undeploy" ? "unwork" : "work"}`;
 
-  /** A node inside the step, or parked in it. */
-  async function at(driver: string, where: "running" | "parked") {
-    const gate = aGate();
-    const node = await ostler.aNode().in(from).with(driver, { phase, gate: gate.name, parks: where === "parked" }).made();
-    await ostler.test.sql`update nodes set power_state = 'ON' where id = ${node.id}`;
-    const id = await ostler.begin(kind, [node]);
-    await (where === "parked" ? ostler.nodeBecomes(node, waits) : gate.arrivals());
-    expect(await ostler.nodeState(node)).toBe(where === "parked" ? waits : running);
-    /** Lets the step come to its own end. */
-    const endStep = async () => {
-      gate.open();
-      if (where === "parked") expect(await ostler.engine.callBack((callbackPaths.get(node.name) ?? "").split("/").at(-1) ?? "", {})).toBe("TAKEN");
-    };
-    return { node, id, endStep };
-  }
+    /** A node inside the step, or parked in it. */
+    async function at(driver: string, where: "running" | "parked") {
+      const gate = aGate();
+      const node = await ostler
+        .aNode()
+        .in(from)
+        .with(driver, { phase, gate: gate.name, parks: where === "parked" })
+        .made();
+      await ostler.test.sql`update nodes set power_state = 'ON' where id = ${node.id}`;
+      const id = await ostler.begin(kind, [node]);
+      await (where === "parked" ? ostler.nodeBecomes(node, waits) : gate.arrivals());
+      expect(await ostler.nodeState(node)).toBe(where === "parked" ? waits : running);
+      /** Lets the step come to its own end. */
+      const endStep = async () => {
+        gate.open();
+        if (where === "parked")
+          expect(await ostler.engine.callBack((callbackPaths.get(node.name) ?? "").split("/").at(-1) ?? "", {})).toBe(
+            "TAKEN",
+          );
+      };
+      return { node, id, endStep };
+    }
 
-  async function expectAborted(id: string, node: TestNode, { last, attempt }: { readonly last: string; readonly attempt: "ABORTED" | "SUCCEEDED" }): Promise<void> {
-    expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
-    const run = await ostler.run(id, node);
-    expect(run).toMatchObject({ state: "ABORTED", failure: null, leftAs: { power: cutsPower ? "OFF" : "ON", tearDownError: null } });
-    expect(await ostler.node(node)).toMatchObject({ state: failed, lastError: null });
-    expect((await ostler.transitions(node)).at(-1)).toMatchObject({ event: "abort", fromState: last, toState: failed, actor: "alice", reason: "wrong node", step: label });
-    expect((await ostler.steps(run)).map(({ attempts }) => attempts.map(({ state }) => state).join(" "))[0]).toBe(attempt);
-    expect(undone.filter((name) => name === node.name)).toHaveLength(attempt === "ABORTED" ? 1 : 0);
-    expect(await unsound(ostler)).toEqual([]);
-  }
+    async function expectAborted(
+      id: string,
+      node: TestNode,
+      { last, attempt }: { readonly last: string; readonly attempt: "ABORTED" | "SUCCEEDED" },
+    ): Promise<void> {
+      expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+      const run = await ostler.run(id, node);
+      expect(run).toMatchObject({
+        state: "ABORTED",
+        failure: null,
+        leftAs: { power: cutsPower ? "OFF" : "ON", tearDownError: null },
+      });
+      expect(await ostler.node(node)).toMatchObject({ state: failed, lastError: null });
+      expect((await ostler.transitions(node)).at(-1)).toMatchObject({
+        event: "abort",
+        fromState: last,
+        toState: failed,
+        actor: "alice",
+        reason: "wrong node",
+        step: label,
+      });
+      expect((await ostler.steps(run)).map(({ attempts }) => attempts.map(({ state }) => state).join(" "))[0]).toBe(
+        attempt,
+      );
+      expect(undone.filter((name) => name === node.name)).toHaveLength(attempt === "ABORTED" ? 1 : 0);
+      expect(await unsound(ostler)).toEqual([]);
+    }
 
-  const CUT = [
-    { driver: "always", where: "running", which: "running step that may be interrupted" },
-    { driver: "always", where: "parked", which: "parked step that may be interrupted" },
-    { driver: "boundary", where: "parked", which: "parked step that ends only at its boundary" },
-  ] as const;
+    const CUT = [
+      { driver: "always", where: "running", which: "running step that may be interrupted" },
+      { driver: "always", where: "parked", which: "parked step that may be interrupted" },
+      { driver: "boundary", where: "parked", which: "parked step that ends only at its boundary" },
+    ] as const;
 
-  test.each(CUT)("an abort ends a $which now, undone", async ({ driver, where }) => {
-    const { node, id } = await at(driver, where);
-    expect((await abort([node], { reason: "wrong node" })).results).toMatchObject([{ accepted: true, effect: "NOW", afterStep: null }]);
-    await expectAborted(id, node, { last: where === "parked" ? waits : running, attempt: "ABORTED" });
-  });
+    test.each(CUT)("an abort ends a $which now, undone", async ({ driver, where }) => {
+      const { node, id } = await at(driver, where);
+      expect((await abort([node], { reason: "wrong node" })).results).toMatchObject([
+        { accepted: true, effect: "NOW", afterStep: null },
+      ]);
+      await expectAborted(id, node, { last: where === "parked" ? waits : running, attempt: "ABORTED" });
+    });
 
-  const PENDING = [
-    { driver: "boundary", where: "running", which: "running step that ends only at its boundary", refused: false },
-    { driver: "never", where: "running", which: "running step that must not be interrupted", refused: true },
-    { driver: "never", where: "parked", which: "parked step that must not be interrupted", refused: true },
-  ] as const;
+    const PENDING = [
+      { driver: "boundary", where: "running", which: "running step that ends only at its boundary", refused: false },
+      { driver: "never", where: "running", which: "running step that must not be interrupted", refused: true },
+      { driver: "never", where: "parked", which: "parked step that must not be interrupted", refused: true },
+    ] as const;
 
-  test.each(PENDING)("an abort of a $which waits for its end", async ({ driver, where, refused }) => {
-    const { node, id, endStep } = await at(driver, where);
-    if (refused) expect((await abort([node])).refusals).toMatchObject([{ code: "NOT_INTERRUPTIBLE", nodeId: node.id, step: label }]);
-    const answer = await abort([node], { reason: "wrong node", mode: refused ? "AFTER_STEP" : "NOW" });
-    expect(answer.results).toMatchObject([{ accepted: true, effect: "PENDING", afterStep: label }]);
-    // The same answer again, with the mode or without it.
-    expect(await abort([node], { reason: "wrong node" })).toEqual(answer);
-    const [last] = (await ostler.transitions(node)).slice(-1);
-    expect(last).toMatchObject({ event: "abort_pending", fromState: where === "parked" ? waits : running, step: label, actor: "alice", reason: "wrong node" });
-    await endStep();
-    await expectAborted(id, node, { last: running, attempt: "SUCCEEDED" });
-  });
+    test.each(PENDING)("an abort of a $which waits for its end", async ({ driver, where, refused }) => {
+      const { node, id, endStep } = await at(driver, where);
+      if (refused)
+        expect((await abort([node])).refusals).toMatchObject([
+          { code: "NOT_INTERRUPTIBLE", nodeId: node.id, step: label },
+        ]);
+      const answer = await abort([node], { reason: "wrong node", mode: refused ? "AFTER_STEP" : "NOW" });
+      expect(answer.results).toMatchObject([{ accepted: true, effect: "PENDING", afterStep: label }]);
+      // The same answer again, with the mode or without it.
+      expect(await abort([node], { reason: "wrong node" })).toEqual(answer);
+      const [last] = (await ostler.transitions(node)).slice(-1);
+      expect(last).toMatchObject({
+        event: "abort_pending",
+        fromState: where === "parked" ? waits : running,
+        step: label,
+        actor: "alice",
+        reason: "wrong node",
+      });
+      await endStep();
+      await expectAborted(id, node, { last: running, attempt: "SUCCEEDED" });
+    });
 
-  test.each(["running", "parked"] as const)("a %s step whose driver has no abort for the phase refuses it, and goes on", async (where) => {
-    const { node, id, endStep } = await at("fixed", where);
-    for (const mode of ["NOW", "AFTER_STEP"] as const) expect((await abort([node], { mode })).refusals).toMatchObject([{ code: "UNSUPPORTED_BY_DRIVER", nodeId: node.id, step: label }]);
-    expect(await ostler.run(id, node)).toMatchObject({ wish: null });
-    await endStep();
-    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
-    expect(undone).not.toContain(node.name);
-  });
+    test.each(["running", "parked"] as const)(
+      "a %s step whose driver has no abort for the phase refuses it, and goes on",
+      async (where) => {
+        const { node, id, endStep } = await at("fixed", where);
+        for (const mode of ["NOW", "AFTER_STEP"] as const)
+          expect((await abort([node], { mode })).refusals).toMatchObject([
+            { code: "UNSUPPORTED_BY_DRIVER", nodeId: node.id, step: label },
+          ]);
+        expect(await ostler.run(id, node)).toMatchObject({ wish: null });
+        await endStep();
+        expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+        expect(undone).not.toContain(node.name);
+      },
+    );
 
-  test("a step that is deaf to the signal fails its run, in bounded time, and the node says so", async () => {
-    const { node, id, endStep } = await at("deaf", "running");
-    expect((await abort([node])).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
-    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
-    const said = { code: "TIMEOUT", step: label, message: expect.stringMatching(/did not end within .* s of the abort and may still be at work.*Look at the node/) };
-    expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", failure: said });
-    expect(await ostler.node(node)).toMatchObject({ state: failed, lastError: said });
-    await endStep();
-  });
-});
+    test("a step that is deaf to the signal fails its run, in bounded time, and the node says so", async () => {
+      const { node, id, endStep } = await at("deaf", "running");
+      expect((await abort([node])).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
+      expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+      const said = {
+        code: "TIMEOUT",
+        step: label,
+        message: expect.stringMatching(
+          /did not end within .* s of the abort and may still be at work.*Look at the node/,
+        ),
+      };
+      expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", failure: said });
+      expect(await ostler.node(node)).toMatchObject({ state: failed, lastError: said });
+      await endStep();
+    });
+  },
+);
 
 describe("an abort while a stop is under way", () => {
   test("of a step that is cut at its boundary outranks it", async () => {
     const { gate, node, id } = await heldIn("clean.erase_metadata", {}, "CLEAN");
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
-    expect((await abort([node])).results).toMatchObject([{ accepted: true, effect: "PENDING", afterStep: "clean.erase_metadata" }]);
+    expect((await abort([node])).results).toMatchObject([
+      { accepted: true, effect: "PENDING", afterStep: "clean.erase_metadata" },
+    ]);
     expect(await ostler.operation(id)).toMatchObject({ state: "ABORTING", wish: "ABORT" });
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
@@ -473,7 +681,11 @@ describe("an abort while a stop is under way", () => {
 
   test("of one node leaves the others to be stopped", async () => {
     const gate = aGate();
-    const [one, two] = (await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(2)) as [TestNode, TestNode];
+    const [one, two] = (await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .times(2)) as [TestNode, TestNode];
     const id = await ostler.begin("DEPLOY", [one, two]);
     await gate.arrivals(2);
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
@@ -488,7 +700,11 @@ describe("an abort while a stop is under way", () => {
 
 test("an abort that is being carried out gives the same answer again, and is carried out once", async () => {
   const [step, undoing] = [aGate(), aGate()];
-  const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: step.name }, "driver.abort": { gate: undoing.name } }).made();
+  const node = await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "deploy.write_image": { gate: step.name }, "driver.abort": { gate: undoing.name } })
+    .made();
   const id = await ostler.begin("DEPLOY", [node]);
   await step.arrivals();
   const first = await abort([node]);
@@ -503,10 +719,18 @@ test("an abort that is being carried out gives the same answer again, and is car
 test("a parked run is ended though every place is taken by steps that are stuck", async () => {
   await using lab = await engineUnderTest({ concurrency: 2 });
   const gate = aGate();
-  const parked = await lab.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { callback: true } }).times(3);
+  const parked = await lab
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "deploy.boot_system": { callback: true } })
+    .times(3);
   const id = await lab.begin("DEPLOY", parked);
   for (const node of parked) await lab.nodeBecomes(node, "DEPLOY_WAIT");
-  const stuck = await lab.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(2);
+  const stuck = await lab
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "deploy.prepare": { gate: gate.name } })
+    .times(2);
   const other = await lab.begin("DEPLOY", stuck);
   await gate.arrivals(2);
   await lab.engine.abort(ALICE, { work: { operationId: id } });
@@ -519,7 +743,11 @@ test("a parked run is ended though every place is taken by steps that are stuck"
 test("an abort that is pending is carried out though the process that was inside the step has died", async () => {
   await using lab = await engineUnderTest({ started: false });
   const gate = aGate();
-  const node = await lab.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).made();
+  const node = await lab
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "clean.erase_metadata": { gate: gate.name } })
+    .made();
   const victim = await lab.inAnotherProcess();
   const id = await lab.begin("CLEAN", [node]);
   await eventually("the step is entered", () => lab.entered(node).length === 1);

@@ -15,23 +15,57 @@ describe("an entry", () => {
     ["an IPv4 address", "10.0.0.7", ["10.0.0.7"]],
     ["an IPv6 address, as RFC 5952 writes it", "2001:DB8:0:0:0:0:0:7", ["2001:db8::7"]],
     ["an IPv6 address with a zone", "fe80::1%eth0", ["fe80::1%eth0"]],
-    ["an IPv4 range, without network and broadcast", "10.0.0.0/29", ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"]],
+    [
+      "an IPv4 range, without network and broadcast",
+      "10.0.0.0/29",
+      ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"],
+    ],
     ["the range that an address is in", "10.0.0.7/30", ["10.0.0.5", "10.0.0.6"]],
     ["a pair, which has neither network nor broadcast", "10.0.0.254/31", ["10.0.0.254", "10.0.0.255"]],
     ["a range of one", "10.0.0.7/32", ["10.0.0.7"]],
-    ["an IPv6 range, whole", "2001:db8::ff:fffe/126", ["2001:db8::ff:fffc", "2001:db8::ff:fffd", "2001:db8::ff:fffe", "2001:db8::ff:ffff"]],
+    [
+      "an IPv6 range, whole",
+      "2001:db8::ff:fffe/126",
+      ["2001:db8::ff:fffc", "2001:db8::ff:fffd", "2001:db8::ff:fffe", "2001:db8::ff:ffff"],
+    ],
     ["an IPv6 range of one", "2001:db8::/128", ["2001:db8::"]],
     ["the last IPv4 addresses there are", "255.255.255.255/30", ["255.255.255.253", "255.255.255.254"]],
   ])("may be %s", (_what, entry, addresses) => {
     expect(addressesOf(entry)).toEqual(addresses);
   });
 
-  test.each(["", " ", "10.0.0", "10.0.0.256", "010.0.0.1", "10.0.0.1:623", "[::1]", "http://10.0.0.1", "a..b", "-a", "a-", "ä.example", "bmc one", "x".repeat(64), ":::", "10.0.0.0/24/8", "bmc/24", "/24", "fe80::%eth0/120"])(
-    "%j is none of these",
-    (entry) => {
-      expect(parseAddresses([entry], PATH)).toMatchObject({ addresses: [], refusals: [{ code: "INVALID_INPUT", path: [...PATH, "0"], message: expect.stringContaining("is no host name, IP address or CIDR range") }] });
-    },
-  );
+  test.each([
+    "",
+    " ",
+    "10.0.0",
+    "10.0.0.256",
+    "010.0.0.1",
+    "10.0.0.1:623",
+    "[::1]",
+    "http://10.0.0.1",
+    "a..b",
+    "-a",
+    "a-",
+    "ä.example",
+    "bmc one",
+    "x".repeat(64),
+    ":::",
+    "10.0.0.0/24/8",
+    "bmc/24",
+    "/24",
+    "fe80::%eth0/120",
+  ])("%j is none of these", (entry) => {
+    expect(parseAddresses([entry], PATH)).toMatchObject({
+      addresses: [],
+      refusals: [
+        {
+          code: "INVALID_INPUT",
+          path: [...PATH, "0"],
+          message: expect.stringContaining("is no host name, IP address or CIDR range"),
+        },
+      ],
+    });
+  });
 
   test.each([
     ["10.0.0.0/33", "from 0 to 32"],
@@ -42,13 +76,24 @@ describe("an entry", () => {
     ["0.0.0.0/0", "holds 4294967294 addresses"],
     ["2001:db8::/64", "holds 18446744073709551616 addresses"],
   ])("%s is a range that cannot be probed", (entry, why) => {
-    expect(parseAddresses([entry], PATH).refusals).toMatchObject([{ path: [...PATH, "0"], message: expect.stringContaining(why) }]);
+    expect(parseAddresses([entry], PATH).refusals).toMatchObject([
+      { path: [...PATH, "0"], message: expect.stringContaining(why) },
+    ]);
   });
 });
 
 describe("a list of entries", () => {
   test("gives every address once, in the order asked, however it was written", () => {
-    expect(addressesOf("10.0.0.3", "10.0.0.0/29", "10.0.0.3/32", "::1", "0:0:0:0:0:0:0:1", "Bmc", "bmc")).toEqual(["10.0.0.3", "10.0.0.1", "10.0.0.2", "10.0.0.4", "10.0.0.5", "10.0.0.6", "::1", "bmc"]);
+    expect(addressesOf("10.0.0.3", "10.0.0.0/29", "10.0.0.3/32", "::1", "0:0:0:0:0:0:0:1", "Bmc", "bmc")).toEqual([
+      "10.0.0.3",
+      "10.0.0.1",
+      "10.0.0.2",
+      "10.0.0.4",
+      "10.0.0.5",
+      "10.0.0.6",
+      "::1",
+      "bmc",
+    ]);
   });
 
   test("is refused with every entry that is wrong, each by its place", () => {
@@ -60,8 +105,14 @@ describe("a list of entries", () => {
   test("holds at most 4096 addresses, and as many as that", () => {
     expect(addressesOf("2001:db8::/116")).toHaveLength(ADDRESSES_MAX);
     expect(addressesOf("10.0.0.0/20", "10.0.16.1", "10.0.16.2", "10.0.0.1")).toHaveLength(ADDRESSES_MAX);
-    for (const tooMany of [["10.0.0.0/20", "10.0.16.1", "10.0.16.2", "10.0.16.3"], Array.from({ length: ADDRESSES_MAX + 1 }, () => "bmc")]) {
-      expect(parseAddresses(tooMany, PATH)).toMatchObject({ addresses: [], refusals: [{ code: "INVALID_INPUT", path: PATH, message: expect.stringContaining("at most 4096") }] });
+    for (const tooMany of [
+      ["10.0.0.0/20", "10.0.16.1", "10.0.16.2", "10.0.16.3"],
+      Array.from({ length: ADDRESSES_MAX + 1 }, () => "bmc"),
+    ]) {
+      expect(parseAddresses(tooMany, PATH)).toMatchObject({
+        addresses: [],
+        refusals: [{ code: "INVALID_INPUT", path: PATH, message: expect.stringContaining("at most 4096") }],
+      });
     }
   });
 

@@ -12,31 +12,54 @@ const names = (nodes: readonly TestNode[]) => nodes.map(({ name }) => name);
 describe("a request is refused as a whole", () => {
   test("when it names no node", async () => {
     const answer = await ostler.engine.submit(ALICE, { kind: "COMMISSION", nodes: { names: [] } });
-    expect(answer).toMatchObject({ operationId: null, refusals: [{ code: "INVALID_INPUT", path: ["input", "nodes", "names"] }] });
+    expect(answer).toMatchObject({
+      operationId: null,
+      refusals: [{ code: "INVALID_INPUT", path: ["input", "nodes", "names"] }],
+    });
   });
 
   test("when it names nodes that do not exist, and it names all of them", async () => {
     const node = await ostler.aNode().made();
-    const answer = await ostler.engine.submit(ALICE, { kind: "COMMISSION", nodes: { names: ["ghost-1", node.name, "ghost-2"] }, acceptance: "BEST_EFFORT" });
+    const answer = await ostler.engine.submit(ALICE, {
+      kind: "COMMISSION",
+      nodes: { names: ["ghost-1", node.name, "ghost-2"] },
+      acceptance: "BEST_EFFORT",
+    });
     expect(answer.refusals).toMatchObject([{ code: "NOT_FOUND", missing: ["ghost-1", "ghost-2"] }]);
     expect(await ostler.nodeState(node)).toBe("ENROLLED");
   });
 
   test("when it names ids that are none", async () => {
-    const answer = await ostler.engine.submit(ALICE, { kind: "COMMISSION", nodes: { ids: ["7", "00000000-0000-4000-8000-000000000000"] } });
-    expect(answer.refusals).toMatchObject([{ code: "NOT_FOUND", missing: ["7", "00000000-0000-4000-8000-000000000000"] }]);
+    const answer = await ostler.engine.submit(ALICE, {
+      kind: "COMMISSION",
+      nodes: { ids: ["7", "00000000-0000-4000-8000-000000000000"] },
+    });
+    expect(answer.refusals).toMatchObject([
+      { code: "NOT_FOUND", missing: ["7", "00000000-0000-4000-8000-000000000000"] },
+    ]);
   });
 
   test("names all nodes that are not there, and tells of the first ten", async () => {
     const ghosts = Array.from({ length: 10_000 }, (_, index) => `ghost-${index}`);
     const { refusals } = await ostler.engine.submit(ALICE, { kind: "DEPLOY", nodes: { names: ghosts } });
-    expect(refusals).toEqual([{ code: "NOT_FOUND", message: `There are no nodes ${ghosts.slice(0, 10).join(", ")} and 9,990 more.`, path: ["input", "nodes", "names"], missing: ghosts }]);
+    expect(refusals).toEqual([
+      {
+        code: "NOT_FOUND",
+        message: `There are no nodes ${ghosts.slice(0, 10).join(", ")} and 9,990 more.`,
+        path: ["input", "nodes", "names"],
+        missing: ghosts,
+      },
+    ]);
   });
 
   test("when a filter matches nothing, or a cluster has no nodes or is none", async () => {
     await ostler.engine.createCluster(ALICE, { name: "empty" });
     const codes = [];
-    for (const nodes of [{ filter: { name: { eq: "ghost" } } }, { cluster: { name: "empty" } }, { cluster: { name: "ghost" } }]) {
+    for (const nodes of [
+      { filter: { name: { eq: "ghost" } } },
+      { cluster: { name: "empty" } },
+      { cluster: { name: "ghost" } },
+    ]) {
       const { refusals } = await ostler.engine.submit(ALICE, { kind: "COMMISSION", nodes });
       codes.push(refusals.map(({ code }) => code).join());
     }
@@ -48,29 +71,58 @@ describe("a request is refused as a whole", () => {
     const wrong = await ostler.aNode().times(2);
     const answer = await ostler.submit("DEPLOY", [ready, ...wrong]);
     expect(answer.operationId).toBeNull();
-    expect(answer.refusals.map(({ code, nodeId }) => [code, nodeId])).toEqual(wrong.map(({ id }) => ["INVALID_STATE", id]));
+    expect(answer.refusals.map(({ code, nodeId }) => [code, nodeId])).toEqual(
+      wrong.map(({ id }) => ["INVALID_STATE", id]),
+    );
     expect(answer.results.map(({ accepted }) => accepted)).toEqual([false, false, false]);
     expect(await ostler.nodeState(ready)).toBe("AVAILABLE");
   });
 
   test("when its terms are malformed, and every flaw is named", async () => {
     const node = await ostler.aNode().made();
-    const answer = await ostler.submit("COMMISSION", [node], { maxParallel: 0, idempotencyKey: "", reason: "x".repeat(1001), variables: [1] });
-    expect(answer.refusals.map(({ code, path }) => `${code} ${path?.at(-1)}`)).toEqual(["INVALID_INPUT maxParallel", "INVALID_INPUT idempotencyKey", "INVALID_INPUT reason", "INVALID_INPUT variables"]);
+    const answer = await ostler.submit("COMMISSION", [node], {
+      maxParallel: 0,
+      idempotencyKey: "",
+      reason: "x".repeat(1001),
+      variables: [1],
+    });
+    expect(answer.refusals.map(({ code, path }) => `${code} ${path?.at(-1)}`)).toEqual([
+      "INVALID_INPUT maxParallel",
+      "INVALID_INPUT idempotencyKey",
+      "INVALID_INPUT reason",
+      "INVALID_INPUT variables",
+    ]);
   });
 
   test("for each node that is busy, in maintenance, protected, gone or without its driver", async () => {
     const gate = aGate();
-    const busy = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
-    const [mended, guarded, gone, orphan] = (await ostler.aNode().in("AVAILABLE").times(4)) as [TestNode, TestNode, TestNode, TestNode];
+    const busy = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
+    const [mended, guarded, gone, orphan] = (await ostler.aNode().in("AVAILABLE").times(4)) as [
+      TestNode,
+      TestNode,
+      TestNode,
+      TestNode,
+    ];
     const inTheWay = await ostler.begin("DEPLOY", [busy]);
     await gate.arrivals();
     await ostler.engine.setMaintenance(ALICE, { ids: [mended.id] }, "new disk");
     await ostler.engine.updateNode(ALICE, guarded.id, { isProtected: true });
     await ostler.test.sql`update nodes set presence = 'DISAPPEARED' where id = ${gone.id}`;
     await ostler.test.sql`update nodes set driver = 'unloaded' where id = ${orphan.id}`;
-    const answer = await ostler.submit("DECOMMISSION", [busy, mended, guarded, gone, orphan], { acceptance: "BEST_EFFORT" });
-    expect(answer.refusals.map(({ code }) => code)).toEqual(["BUSY", "IN_MAINTENANCE", "PROTECTED", "INVALID_STATE", "UNSUPPORTED_BY_DRIVER"]);
+    const answer = await ostler.submit("DECOMMISSION", [busy, mended, guarded, gone, orphan], {
+      acceptance: "BEST_EFFORT",
+    });
+    expect(answer.refusals.map(({ code }) => code)).toEqual([
+      "BUSY",
+      "IN_MAINTENANCE",
+      "PROTECTED",
+      "INVALID_STATE",
+      "UNSUPPORTED_BY_DRIVER",
+    ]);
     expect(answer.refusals[0]).toMatchObject({ operationId: inTheWay, nodeId: busy.id });
     gate.open();
     await ostler.operationEnds(inTheWay);
@@ -100,7 +152,10 @@ describe("with acceptance BEST_EFFORT", () => {
 
 test("a node that is named twice counts once, at its first place", async () => {
   const [first, second] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
-  const answer = await ostler.engine.submit(ALICE, { kind: "DEPLOY", nodes: { names: [second.name, first.name, second.name] } });
+  const answer = await ostler.engine.submit(ALICE, {
+    kind: "DEPLOY",
+    nodes: { names: [second.name, first.name, second.name] },
+  });
   expect(answer.results.map(({ ref }) => ref)).toEqual(names([second, first]));
   expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({ totalCount: 2, state: "SUCCEEDED" });
 });
@@ -109,7 +164,11 @@ test("of two requests that overlap at the same moment one wins whole, and the ot
   const gate = aGate();
   const operations: string[] = [];
   for (let round = 0; round < 8; round += 1) {
-    const [a, b, c] = (await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(3)) as [TestNode, TestNode, TestNode];
+    const [a, b, c] = (await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .times(3)) as [TestNode, TestNode, TestNode];
     const answers = await Promise.all([ostler.submit("DEPLOY", [a, b]), ostler.submit("DEPLOY", [c, b])]);
     const winners = answers.flatMap(({ operationId }) => operationId ?? []);
     const losers = answers.filter(({ operationId }) => operationId === null);
@@ -128,10 +187,27 @@ describe("a refused request leaves no trace", async () => {
     { why: "an unknown node", request: { kind: "DEPLOY", nodes: { names: [ready.name, "ghost"] } } },
     { why: "a wrong state", request: { kind: "DEPLOY", nodes: { names: [ready.name, enrolled.name] } } },
     { why: "malformed variables", request: { kind: "DEPLOY", nodes: { names: [ready.name] }, variables: "x" } },
-    { why: "an unknown clean step", request: { kind: "CLEAN", nodes: { names: [ready.name] }, options: { steps: [{ interface: "clean", name: "polish", args: {} }] } } },
-    { why: "wrong arguments of a clean step", request: { kind: "CLEAN", nodes: { names: [ready.name] }, options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "new" } }] } } },
+    {
+      why: "an unknown clean step",
+      request: {
+        kind: "CLEAN",
+        nodes: { names: [ready.name] },
+        options: { steps: [{ interface: "clean", name: "polish", args: {} }] },
+      },
+    },
+    {
+      why: "wrong arguments of a clean step",
+      request: {
+        kind: "CLEAN",
+        nodes: { names: [ready.name] },
+        options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "new" } }] },
+      },
+    },
     { why: "a dry run", request: { kind: "DEPLOY", nodes: { names: [ready.name] }, dryRun: true } },
-    { why: "a dry run with a key", request: { kind: "DEPLOY", nodes: { names: [ready.name] }, dryRun: true, idempotencyKey: "dry" } },
+    {
+      why: "a dry run with a key",
+      request: { kind: "DEPLOY", nodes: { names: [ready.name] }, dryRun: true, idempotencyKey: "dry" },
+    },
   ];
 
   test.each(cases)("of $why", async ({ request }) => {
@@ -164,9 +240,16 @@ describe("an idempotency key", () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const first = await ostler.submit("DEPLOY", [node], { idempotencyKey: "a" });
     const again = await ostler.submit("DEPLOY", [node], { idempotencyKey: "a" });
-    expect(again).toMatchObject({ operationId: first.operationId, replayed: true, results: [{ nodeId: node.id, accepted: true, runId: first.results[0]?.runId }] });
+    expect(again).toMatchObject({
+      operationId: first.operationId,
+      replayed: true,
+      results: [{ nodeId: node.id, accepted: true, runId: first.results[0]?.runId }],
+    });
     await ostler.operationEnds(first.operationId ?? "");
-    expect(await ostler.submit("DEPLOY", [node], { idempotencyKey: "a" })).toMatchObject({ operationId: first.operationId, replayed: true });
+    expect(await ostler.submit("DEPLOY", [node], { idempotencyKey: "a" })).toMatchObject({
+      operationId: first.operationId,
+      replayed: true,
+    });
     expect(await ostler.story(node, first.operationId ?? "")).toEqual(["deploy → DEPLOYING", "done → ACTIVE"]);
   });
 
@@ -181,7 +264,10 @@ describe("an idempotency key", () => {
   test("belongs to whoever used it", async () => {
     const [one, two] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
     const id = await ostler.begin("DEPLOY", [one], { idempotencyKey: "c" });
-    const other = await ostler.engine.submit({ ...ALICE, actor: "bob" }, { kind: "DEPLOY", nodes: { ids: [two.id] }, idempotencyKey: "c" });
+    const other = await ostler.engine.submit(
+      { ...ALICE, actor: "bob" },
+      { kind: "DEPLOY", nodes: { ids: [two.id] }, idempotencyKey: "c" },
+    );
     expect(other.replayed).toBe(false);
     expect(other.operationId).not.toBe(id);
     await Promise.all([ostler.operationEnds(id), ostler.operationEnds(other.operationId ?? "")]);
@@ -189,7 +275,9 @@ describe("an idempotency key", () => {
 
   test("used five times at the same moment makes one operation", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
-    const answers = await Promise.all(Array.from({ length: 5 }, () => ostler.submit("DEPLOY", [node], { idempotencyKey: "d" })));
+    const answers = await Promise.all(
+      Array.from({ length: 5 }, () => ostler.submit("DEPLOY", [node], { idempotencyKey: "d" })),
+    );
     expect(answers.map(({ refusals }) => refusals)).toEqual([[], [], [], [], []]);
     expect(new Set(answers.map(({ operationId }) => operationId)).size).toBe(1);
     expect(answers.filter(({ replayed }) => replayed)).toHaveLength(4);
@@ -198,7 +286,9 @@ describe("an idempotency key", () => {
 
   test("used at the same moment for different inputs is taken for one of them", async () => {
     const [one, two] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
-    const answers = await Promise.all([one, two].map((node) => ostler.submit("DEPLOY", [node], { idempotencyKey: "e" })));
+    const answers = await Promise.all(
+      [one, two].map((node) => ostler.submit("DEPLOY", [node], { idempotencyKey: "e" })),
+    );
     expect(answers.flatMap(({ refusals }) => refusals.map(({ code }) => code))).toEqual(["IDEMPOTENCY_MISMATCH"]);
     await ostler.operationEnds(answers.find(({ operationId }) => operationId !== null)?.operationId ?? "");
   });
@@ -207,10 +297,20 @@ describe("an idempotency key", () => {
 describe("maxParallel", () => {
   test("holds back the rest, untouched, until there is room", async () => {
     const gate = aGate();
-    const nodes = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(5);
+    const nodes = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .times(5);
     const id = await ostler.begin("DEPLOY", nodes, { maxParallel: 2 });
     expect([...(await gate.arrivals(2))].toSorted()).toEqual(names(nodes.slice(0, 2)).toSorted());
-    expect((await ostler.runs(id)).map(({ state }) => state)).toEqual(["RUNNING", "RUNNING", "QUEUED", "QUEUED", "QUEUED"]);
+    expect((await ostler.runs(id)).map(({ state }) => state)).toEqual([
+      "RUNNING",
+      "RUNNING",
+      "QUEUED",
+      "QUEUED",
+      "QUEUED",
+    ]);
     for (const node of nodes.slice(2)) expect(await ostler.nodeState(node)).toBe("AVAILABLE");
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -220,7 +320,9 @@ describe("maxParallel", () => {
     const nodes = (await ostler.aNode().in("AVAILABLE").with("fake", { delayMs: 3 }).times(9)).toReversed();
     const id = await ostler.begin("DEPLOY", nodes, { maxParallel: 3 });
     await ostler.operationEnds(id);
-    const rows = await ostler.test.sql<{ node_name: string; event: string }[]>`select node_name, event from transitions where operation_id = ${id} order by position`;
+    const rows = await ostler.test.sql<
+      { node_name: string; event: string }[]
+    >`select node_name, event from transitions where operation_id = ${id} order by position`;
     expect(rows.filter(({ event }) => event === "deploy").map(({ node_name: name }) => name)).toEqual(names(nodes));
     let begun = 0;
     let most = 0;
@@ -232,7 +334,11 @@ describe("maxParallel", () => {
   });
 
   test("gives the place of a node that failed to the next one", async () => {
-    const failing = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { fail: "no luck" } }).times(2);
+    const failing = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { fail: "no luck" } })
+      .times(2);
     const sound = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [...failing, sound], { maxParallel: 1, onFailure: "LEAVE" });
     expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");

@@ -11,7 +11,14 @@ import { eventually } from "../support/eventually.ts";
 async function aServer(left: AsyncDisposableStack) {
   const ostler = left.use(await engineUnderTest({ started: false }));
   const bell = left.use(await createBell(ostler.database, () => {}));
-  const queue = await createQueue({ connection: ostler.test.connection, bell, log: createLog("silent"), concurrency: 1, connectionsMax: 2, supervises: false });
+  const queue = await createQueue({
+    connection: ostler.test.connection,
+    bell,
+    log: createLog("silent"),
+    concurrency: 1,
+    connectionsMax: 2,
+    supervises: false,
+  });
   left.defer(async () => void (await queue.stop(0)));
   return { ostler, queue };
 }
@@ -20,11 +27,18 @@ test("a replica that serves says once that nobody works, and once that somebody 
   await using left = new AsyncDisposableStack();
   const { ostler, queue } = await aServer(left);
   const told: string[] = [];
-  const log = { warn: (_: unknown, text: string) => told.push(text), info: (text: string) => told.push(text), debug: () => {} };
+  const log = {
+    warn: (_: unknown, text: string) => told.push(text),
+    info: (text: string) => told.push(text),
+    debug: () => {},
+  };
   const attendance = watchAttendance({ queue, log: log as never, everyMs: 20, seconds: 1 });
   left.defer(() => attendance.close());
 
-  const node = await ostler.aNode().scripted({ "deploy.write_image": { silent: true } }).made();
+  const node = await ostler
+    .aNode()
+    .scripted({ "deploy.write_image": { silent: true } })
+    .made();
   expect(await queue.isUnattended(1)).toBe(false);
   await ostler.begin("COMMISSION", [node]);
   await eventually("it is said", () => told.length === 1);
@@ -37,7 +51,11 @@ test("a replica that serves says once that nobody works, and once that somebody 
 test("so are runs in the hands of somebody who is not heard of any more", async () => {
   await using left = new AsyncDisposableStack();
   const { ostler, queue } = await aServer(left);
-  const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { silent: true } }).made();
+  const node = await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "deploy.prepare": { silent: true } })
+    .made();
   const victim = await ostler.inAnotherProcess();
   await ostler.begin("DEPLOY", [node]);
   await eventually("the step is entered", () => ostler.entered(node).includes("deploy.prepare"));

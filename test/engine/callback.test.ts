@@ -91,11 +91,15 @@ async function hasty() {
   return { node, id };
 }
 
-const waitsAgain = (node: TestNode, entries: number) => eventually(`the step is entered ${entries} times`, () => paths.get(node.name)?.length === entries);
+const waitsAgain = (node: TestNode, entries: number) =>
+  eventually(`the step is entered ${entries} times`, () => paths.get(node.name)?.length === entries);
 
 /** Call-backs to the runs of an operation that were not taken, oldest first. */
 async function anomalies(operationId: string) {
-  const found = await anomaliesOf(ostler.database.reader, (await ostler.runs(operationId)).map(({ id }) => id));
+  const found = await anomaliesOf(
+    ostler.database.reader,
+    (await ostler.runs(operationId)).map(({ id }) => id),
+  );
   return found.map(({ kind, step }) => ({ kind, step }));
 }
 
@@ -134,7 +138,9 @@ describe("a call-back", () => {
     expect(await ostler.engine.callBack(token(node), { soon: true })).toBe("TAKEN");
     gateBeforeWait.open();
     await ostler.operationEnds(id);
-    expect((await ostler.steps(await ostler.run(id, node)))[0]?.attempts).toMatchObject([{ state: "SUCCEEDED", output: { heard: { soon: true } } }]);
+    expect((await ostler.steps(await ostler.run(id, node)))[0]?.attempts).toMatchObject([
+      { state: "SUCCEEDED", output: { heard: { soon: true } } },
+    ]);
   });
 
   test("that does not come leaves the step with none when its time of silence is over", async () => {
@@ -154,7 +160,9 @@ describe("a call-back that is not taken is recorded and changes nothing:", () =>
     expect(await changedSince(before)).toEqual([]);
     gateBeforeWait.open();
     await ostler.operationEnds(id);
-    expect((await ostler.steps(await ostler.run(id, node)))[0]?.attempts).toMatchObject([{ output: { heard: { time: 1 } } }]);
+    expect((await ostler.steps(await ostler.run(id, node)))[0]?.attempts).toMatchObject([
+      { output: { heard: { time: 1 } } },
+    ]);
     expect(await anomalies(id)).toEqual([{ kind: "DUPLICATE", step: "clean.listen" }]);
   });
 
@@ -206,7 +214,14 @@ describe("a call-back that is not taken is recorded and changes nothing:", () =>
   // The hold took it for its own, and it was answered as taken.
   test("one for a step after which the run holds is LATE", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("deserter").made();
-    const id = await ostler.begin("CLEAN", [node], { options: { steps: [{ interface: "clean", name: "leave", args: {} }, { interface: "engine", name: "hold", args: {} }] } });
+    const id = await ostler.begin("CLEAN", [node], {
+      options: {
+        steps: [
+          { interface: "clean", name: "leave", args: {} },
+          { interface: "engine", name: "hold", args: {} },
+        ],
+      },
+    });
     await ostler.nodeBecomes(node, "CLEAN_HOLD");
     const before = await ostler.dump();
     expect(await ostler.engine.callBack(token(node), { ip: "6.6.6.6" })).toBe("LATE");
@@ -220,7 +235,12 @@ describe("a call-back that is not taken is recorded and changes nothing:", () =>
     const { node, id } = await waiting();
     const { id: runId } = await ostler.run(id, node);
     const before = await ostler.dump();
-    for (const forged of [`${runId}.`, `${runId}.x`, `${runId}.${token(node).split(".").at(-1)?.toLowerCase()}`, runId]) {
+    for (const forged of [
+      `${runId}.`,
+      `${runId}.x`,
+      `${runId}.${token(node).split(".").at(-1)?.toLowerCase()}`,
+      runId,
+    ]) {
       expect(await ostler.engine.callBack(forged, { ip: "6.6.6.6" }), forged).toBe("FORGED");
     }
     expect(await changedSince(before)).toEqual([]);
@@ -232,7 +252,9 @@ describe("a call-back that is not taken is recorded and changes nothing:", () =>
     const one = await waiting();
     const other = await waiting();
     const { id: runId } = await ostler.run(one.id, one.node);
-    expect(await ostler.engine.callBack(`${runId}.${token(other.node).split(".").at(-1)}`, { ip: "6.6.6.6" })).toBe("FORGED");
+    expect(await ostler.engine.callBack(`${runId}.${token(other.node).split(".").at(-1)}`, { ip: "6.6.6.6" })).toBe(
+      "FORGED",
+    );
     expect(await anomalies(one.id)).toEqual([{ kind: "FORGED", step: "clean.listen" }]);
     expect(await anomalies(other.id)).toEqual([]);
     expect(await ostler.engine.callBack(token(other.node), {})).toBe("TAKEN");
@@ -241,16 +263,21 @@ describe("a call-back that is not taken is recorded and changes nothing:", () =>
     await end(other.id);
   });
 
-  test.each(["", "7", ".", "'; drop table nodes; --", randomUUID(), `${randomUUID()}.x`, "x".repeat(100_000)])("one that names no run (%j) is UNKNOWN, and not even recorded", async (unknown) => {
-    const before = await ostler.dump();
-    expect(await ostler.engine.callBack(unknown, { ip: "6.6.6.6" })).toBe("UNKNOWN");
-    expect(await ostler.changesSince(before)).toEqual([]);
-  });
+  test.each(["", "7", ".", "'; drop table nodes; --", randomUUID(), `${randomUUID()}.x`, "x".repeat(100_000)])(
+    "one that names no run (%j) is UNKNOWN, and not even recorded",
+    async (unknown) => {
+      const before = await ostler.dump();
+      expect(await ostler.engine.callBack(unknown, { ip: "6.6.6.6" })).toBe("UNKNOWN");
+      expect(await ostler.changesSince(before)).toEqual([]);
+    },
+  );
 
   test("of a flood a hundred are recorded, and the true one is taken all the same", async () => {
     const { node, id } = await waiting();
     const { id: runId } = await ostler.run(id, node);
-    const answers = await Promise.all(Array.from({ length: 150 }, (_, index) => ostler.engine.callBack(`${runId}.${index}`, {})));
+    const answers = await Promise.all(
+      Array.from({ length: 150 }, (_, index) => ostler.engine.callBack(`${runId}.${index}`, {})),
+    );
     expect(new Set(answers)).toEqual(new Set(["FORGED"]));
     expect(await anomalies(id)).toHaveLength(100);
     expect(await ostler.engine.callBack(token(node), {})).toBe("TAKEN");

@@ -13,7 +13,11 @@ const noting = (name: string) => async () => {
   return { kind: "done" } as const;
 };
 const tied = aDriver("tied", {
-  clean: stepsOf(...["delta", "alpha", "first", "charlie", "bravo"].map((name) => aStep(name, "clean", noting(name), { priority: name === "first" ? 6 : 5 }))),
+  clean: stepsOf(
+    ...["delta", "alpha", "first", "charlie", "bravo"].map((name) =>
+      aStep(name, "clean", noting(name), { priority: name === "first" ? 6 : 5 }),
+    ),
+  ),
 });
 
 const ostler = await engineUnderTest({ drivers: [tied] });
@@ -21,7 +25,8 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 afterEach(() => site({ automaticCleaning: null, steps: null }));
 
 const { engine } = ostler;
-const step = (name: string, args: object = {}, from: StepChoice["interface"] = "clean") => ({ interface: from, name, args }) as StepChoice;
+const step = (name: string, args: object = {}, from: StepChoice["interface"] = "clean") =>
+  ({ interface: from, name, args }) as StepChoice;
 
 async function site(change: SiteChange): Promise<void> {
   expect(await engine.updateSite(ALICE, change)).toEqual({ done: true, refusals: [] });
@@ -46,24 +51,29 @@ describe("automatic cleaning", () => {
     { kind: "DECOMMISSION", from: "ACTIVE", more: {}, end: "DECOMMISSIONED" },
   ] as const;
 
-  test.each(WAYS)("that is switched off for the site leaves the states of $kind as they are, and runs no clean step", async ({ kind, from, more, end }) => {
-    const [usual, spared] = [await ostler.aNode().in(from).made(), await ostler.aNode().in(from).made()];
-    const first = await ostler.begin(kind, [usual], more);
-    await succeeds(first);
-    await site({ automaticCleaning: false });
-    const second = await ostler.begin(kind, [spared], more);
-    await succeeds(second);
-    expect(await ostler.nodeState(spared)).toBe(end);
-    expect(await ostler.story(spared, second)).toEqual(await ostler.story(usual, first));
-    expect(await ostler.story(spared, second)).toContain("clean → CLEANING");
-    expect([cleanSteps(usual), cleanSteps(spared)]).toEqual([ALL, []]);
-  });
+  test.each(WAYS)(
+    "that is switched off for the site leaves the states of $kind as they are, and runs no clean step",
+    async ({ kind, from, more, end }) => {
+      const [usual, spared] = [await ostler.aNode().in(from).made(), await ostler.aNode().in(from).made()];
+      const first = await ostler.begin(kind, [usual], more);
+      await succeeds(first);
+      await site({ automaticCleaning: false });
+      const second = await ostler.begin(kind, [spared], more);
+      await succeeds(second);
+      expect(await ostler.nodeState(spared)).toBe(end);
+      expect(await ostler.story(spared, second)).toEqual(await ostler.story(usual, first));
+      expect(await ostler.story(spared, second)).toContain("clean → CLEANING");
+      expect([cleanSteps(usual), cleanSteps(spared)]).toEqual([ALL, []]);
+    },
+  );
 
   test("goes by the node's own word first", async () => {
     await site({ automaticCleaning: false });
     const [wants, obeys] = await ostler.aNode().in("MANAGEABLE").times(2);
     await says(wants as TestNode, true);
-    await succeeds(await ostler.begin("COMMISSION", [wants as TestNode, obeys as TestNode], { options: { until: "AVAILABLE" } }));
+    await succeeds(
+      await ostler.begin("COMMISSION", [wants as TestNode, obeys as TestNode], { options: { until: "AVAILABLE" } }),
+    );
     expect(cleanSteps(wants as TestNode)).toEqual(ALL);
     expect(cleanSteps(obeys as TestNode)).toEqual([]);
     await site({ automaticCleaning: true });
@@ -75,7 +85,11 @@ describe("automatic cleaning", () => {
 
   test("that is switched off spares the clean-up after a failure too", async () => {
     await site({ automaticCleaning: false });
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { fail: "no image" } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { fail: "no image" } })
+      .made();
     const id = await ostler.begin("COMMISSION", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     expect(await ostler.nodeState(node)).toBe("AVAILABLE");
@@ -101,19 +115,31 @@ describe("the order in which clean steps run", () => {
   });
 
   test("is the site's where it says so; what it switched off still runs by name, what it forbids does not", async () => {
-    await site({ steps: [{ step: "clean.erase_disks", priority: 21 }, { step: "clean.erase_metadata", driver: "fake", priority: 0 }, { step: "clean.update_firmware", forbidden: true }] });
+    await site({
+      steps: [
+        { step: "clean.erase_disks", priority: 21 },
+        { step: "clean.erase_metadata", driver: "fake", priority: 0 },
+        { step: "clean.update_firmware", forbidden: true },
+      ],
+    });
     const node = await ostler.aNode().in("MANAGEABLE").made();
     await succeeds(await ostler.begin("CLEAN", [node]));
     expect(cleanSteps(node)).toEqual(["clean.erase_disks"]);
     const both = { options: { steps: [step("erase_metadata"), step("update_firmware", { version: "1.0" })] } };
-    expect((await ostler.submit("CLEAN", [node], both)).refusals).toMatchObject([{ code: "INVALID_INPUT", nodeId: node.id, path: ["input", "steps", "1", "name"] }]);
+    expect((await ostler.submit("CLEAN", [node], both)).refusals).toMatchObject([
+      { code: "INVALID_INPUT", nodeId: node.id, path: ["input", "steps", "1", "name"] },
+    ]);
     await succeeds(await ostler.begin("CLEAN", [node], { options: { steps: [step("erase_metadata")] } }));
     expect(cleanSteps(node)).toEqual(["clean.erase_disks", "clean.erase_metadata"]);
   });
 
   test("of work that was accepted before stays when the policy changes; its restart goes by the new one", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_metadata": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("CLEAN", [node]);
     await gate.arrivals();
     await site({ steps: [{ step: "clean.erase_disks", forbidden: true }] });
@@ -121,7 +147,11 @@ describe("the order in which clean steps run", () => {
     await succeeds(id);
     expect(cleanSteps(node)).toEqual(ALL);
     const shut = aGate();
-    const stopped = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: shut.name } }).made();
+    const stopped = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_metadata": { gate: shut.name } })
+      .made();
     await site({ steps: null });
     const second = await ostler.begin("CLEAN", [stopped]);
     await shut.arrivals();
@@ -139,20 +169,34 @@ describe("a list of steps", () => {
   test("runs in its order, with power and time between, and ends where it began", async () => {
     for (const state of ["MANAGEABLE", "AVAILABLE"] as const) {
       const node = await ostler.aNode().in(state).made();
-      const steps = [step("power_on", {}, "power"), step("wait", { seconds: 0 }, "engine"), step("update_firmware", { version: "2.1" }), step("reboot", {}, "power"), step("update_firmware", { version: "2.2" }), step("power_off", {}, "power")];
+      const steps = [
+        step("power_on", {}, "power"),
+        step("wait", { seconds: 0 }, "engine"),
+        step("update_firmware", { version: "2.1" }),
+        step("reboot", {}, "power"),
+        step("update_firmware", { version: "2.2" }),
+        step("power_off", {}, "power"),
+      ];
       const id = await ostler.begin("CLEAN", [node], { options: { steps } });
       await succeeds(id);
       expect(await ostler.nodeState(node)).toBe(state);
       expect(ostler.powerCalls(node)).toEqual(["ON", "REBOOT", "OFF"]);
       const seen = await ostler.steps(await ostler.run(id, node));
-      expect(seen.map(({ name, phase, attempts }) => [name, phase, attempts.map((attempt) => attempt.state).join()])).toEqual(steps.map(({ interface: from, name }) => [`${from}.${name}`, "clean", "SUCCEEDED"]));
-      expect([seen[2], seen[4]].map((one) => one?.attempts[0]?.output)).toEqual([{ version: "2.1" }, { version: "2.2" }]);
+      expect(
+        seen.map(({ name, phase, attempts }) => [name, phase, attempts.map((attempt) => attempt.state).join()]),
+      ).toEqual(steps.map(({ interface: from, name }) => [`${from}.${name}`, "clean", "SUCCEEDED"]));
+      expect([seen[2], seen[4]].map((one) => one?.attempts[0]?.output)).toEqual([
+        { version: "2.1" },
+        { version: "2.2" },
+      ]);
     }
   });
 
   test("of deploy steps replaces the automatic ones, down to where the node ends", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
-    const id = await ostler.begin("DEPLOY", [node], { options: { steps: [step("write_image", {}, "deploy"), step("power_on", {}, "power")] } });
+    const id = await ostler.begin("DEPLOY", [node], {
+      options: { steps: [step("write_image", {}, "deploy"), step("power_on", {}, "power")] },
+    });
     await succeeds(id);
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED", powerState: "ON" });
     expect(ostler.entered(node)).toEqual(["deploy.write_image"]);
@@ -163,7 +207,11 @@ describe("a list of steps", () => {
     const before = await ostler.dump();
     for (const kind of ["CLEAN", "DEPLOY"] as const) {
       for (const steps of [[], Array.from({ length: 101 }, () => step("erase_disks"))]) {
-        expect((await ostler.submit(kind, [node], { options: { steps }, maxParallel: 0 })).refusals.map(({ code, path }) => `${code} ${path?.join(".")}`)).toEqual(["INVALID_INPUT input.maxParallel", "INVALID_INPUT input.steps"]);
+        expect(
+          (await ostler.submit(kind, [node], { options: { steps }, maxParallel: 0 })).refusals.map(
+            ({ code, path }) => `${code} ${path?.join(".")}`,
+          ),
+        ).toEqual(["INVALID_INPUT input.maxParallel", "INVALID_INPUT input.steps"]);
       }
     }
     expect(await ostler.changesSince(before)).toEqual([]);
@@ -173,22 +221,43 @@ describe("a list of steps", () => {
     const fake = await ostler.aNode().in("AVAILABLE").made();
     const other = await ostler.aNode().in("AVAILABLE").with("tied").made();
     const before = await ostler.dump();
-    const { results, refusals } = await ostler.submit("CLEAN", [fake, other], { options: { steps: [step("alpha"), step("erase_disks", { deep: 1, twice: 2 }), step("wait", { seconds: -5 }, "engine")] } });
+    const { results, refusals } = await ostler.submit("CLEAN", [fake, other], {
+      options: {
+        steps: [step("alpha"), step("erase_disks", { deep: 1, twice: 2 }), step("wait", { seconds: -5 }, "engine")],
+      },
+    });
     const of = (node: TestNode, ...places: string[]) => places.map((place) => `${node.name} input.steps.${place}`);
-    const wrong = [of(fake, "0.name", "1.args.deep", "1.args.twice", "2.args.seconds"), of(other, "1.name", "2.args.seconds")];
+    const wrong = [
+      of(fake, "0.name", "1.args.deep", "1.args.twice", "2.args.seconds"),
+      of(other, "1.name", "2.args.seconds"),
+    ];
     const nameOf = (id: string | undefined) => [fake, other].find((node) => node.id === id)?.name;
-    expect(results.map(({ refusal, further = [] }) => [refusal, ...further].map((one) => `${nameOf(one?.nodeId)} ${one?.path?.join(".")}`))).toEqual(wrong);
+    expect(
+      results.map(({ refusal, further = [] }) =>
+        [refusal, ...further].map((one) => `${nameOf(one?.nodeId)} ${one?.path?.join(".")}`),
+      ),
+    ).toEqual(wrong);
     expect(refusals.map(({ nodeId, path }) => `${nameOf(nodeId)} ${path?.join(".")}`)).toEqual(wrong.flat());
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 });
 
 describe("the restart of a list of steps", () => {
-  const steps = [step("reboot", {}, "power"), step("erase_metadata"), step("reboot", {}, "power"), step("erase_disks"), step("reboot", {}, "power")];
+  const steps = [
+    step("reboot", {}, "power"),
+    step("erase_metadata"),
+    step("reboot", {}, "power"),
+    step("erase_disks"),
+    step("reboot", {}, "power"),
+  ];
 
   test("from the unfinished step keeps those that were done, each of the same name by itself", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("MANAGEABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("MANAGEABLE")
+      .scripted({ "clean.erase_metadata": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("CLEAN", [node], { options: { steps } });
     await gate.arrivals();
     await engine.stop(ALICE, { work: { operationId: id } });
@@ -196,31 +265,57 @@ describe("the restart of a list of steps", () => {
     await ostler.operationEnds(id);
     const again = await engine.restart(ALICE, { work: { operationId: id }, from: "UNFINISHED_STEP" });
     await succeeds(again.operationId ?? "");
-    expect((await ostler.steps(await ostler.run(again.operationId ?? "", node))).map(({ kept }) => kept)).toEqual([true, true, false, false, false]);
+    expect((await ostler.steps(await ostler.run(again.operationId ?? "", node))).map(({ kept }) => kept)).toEqual([
+      true,
+      true,
+      false,
+      false,
+      false,
+    ]);
     expect(ostler.powerCalls(node)).toEqual(["REBOOT", "REBOOT", "REBOOT"]);
   });
 
   test("after an abort that cut the power does not count on the power being on", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("MANAGEABLE").scripted({ "clean.erase_disks": { gate: gate.name } }).made();
-    const id = await ostler.begin("CLEAN", [node], { options: { steps: [step("erase_metadata"), step("power_on", {}, "power"), step("erase_disks")] } });
+    const node = await ostler
+      .aNode()
+      .in("MANAGEABLE")
+      .scripted({ "clean.erase_disks": { gate: gate.name } })
+      .made();
+    const id = await ostler.begin("CLEAN", [node], {
+      options: { steps: [step("erase_metadata"), step("power_on", {}, "power"), step("erase_disks")] },
+    });
     await gate.arrivals();
     await engine.abort(ALICE, { work: { operationId: id } });
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
     gate.open();
     const again = await engine.restart(ALICE, { work: { operationId: id }, from: "UNFINISHED_STEP" });
     await succeeds(again.operationId ?? "");
-    expect((await ostler.steps(await ostler.run(again.operationId ?? "", node))).map(({ kept }) => kept)).toEqual([true, false, false]);
+    expect((await ostler.steps(await ostler.run(again.operationId ?? "", node))).map(({ kept }) => kept)).toEqual([
+      true,
+      false,
+      false,
+    ]);
     expect(ostler.powerCalls(node)).toEqual(["ON", "OFF", "ON"]);
   });
 
   test("is refused when the site has forbidden one of its steps since, and says which", async () => {
-    const node = await ostler.aNode().in("MANAGEABLE").scripted({ "clean.erase_disks": { failures: 1, retryable: false } }).made();
+    const node = await ostler
+      .aNode()
+      .in("MANAGEABLE")
+      .scripted({ "clean.erase_disks": { failures: 1, retryable: false } })
+      .made();
     const id = await ostler.begin("CLEAN", [node], { options: { steps: [step("erase_disks")] } });
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     await site({ steps: [{ step: "clean.erase_disks", forbidden: true }] });
     const { operationId, refusals } = await engine.restart(ALICE, { work: { operationId: id } });
     expect(operationId).toBeNull();
-    expect(refusals).toEqual([{ code: "INVALID_INPUT", nodeId: node.id, message: `Step clean.erase_disks on node ${node.name}: the site's policy forbids it; leave it out, or change the policy with updateSite.` }]);
+    expect(refusals).toEqual([
+      {
+        code: "INVALID_INPUT",
+        nodeId: node.id,
+        message: `Step clean.erase_disks on node ${node.name}: the site's policy forbids it; leave it out, or change the policy with updateSite.`,
+      },
+    ]);
   });
 });

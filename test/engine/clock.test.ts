@@ -5,7 +5,9 @@ import type { EngineUnderTest } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 
 const HOUR_MS = 3_600_000;
-const DEAF = aDriver("deaf", { clean: stepsOf(aStep("listen", "clean", async () => new Promise(() => {}), { timeoutSeconds: 1 })) });
+const DEAF = aDriver("deaf", {
+  clean: stepsOf(aStep("listen", "clean", async () => new Promise(() => {}), { timeoutSeconds: 1 })),
+});
 
 let ostler: EngineUnderTest;
 beforeEach(async () => {
@@ -22,26 +24,36 @@ const WRONG = [
 ] as const;
 
 // Those that were asked of it stood at the wrong place of a line that others stand in as well.
-test.each(WRONG)("an hour %s tells since when somebody waits, and when somebody wished something, by the database's clock", async (_, wrongByMs) => {
-  const nodes = await ostler.aNode().in("AVAILABLE").times(2);
-  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + wrongByMs });
-  const id = await ostler.begin("DEPLOY", nodes, { maxParallel: 1 });
-  expect((await ostler.runs(id)).map(({ waitingSince, createdAt }) => waitingSince?.getTime() === createdAt.getTime())).toEqual([false, true]);
-  const { operationId } = await ostler.engine.discoverNodes(ALICE, { addresses: ["10.0.0.1"], driver: "fake" });
-  await ostler.engine.stop(ALICE, { work: { operationId: operationId ?? "" } });
-  const { wishAt, finishedAt } = await ostler.operation(operationId ?? "");
-  expect(wishAt).toEqual(finishedAt);
-});
+test.each(WRONG)(
+  "an hour %s tells since when somebody waits, and when somebody wished something, by the database's clock",
+  async (_, wrongByMs) => {
+    const nodes = await ostler.aNode().in("AVAILABLE").times(2);
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + wrongByMs });
+    const id = await ostler.begin("DEPLOY", nodes, { maxParallel: 1 });
+    expect(
+      (await ostler.runs(id)).map(({ waitingSince, createdAt }) => waitingSince?.getTime() === createdAt.getTime()),
+    ).toEqual([false, true]);
+    const { operationId } = await ostler.engine.discoverNodes(ALICE, { addresses: ["10.0.0.1"], driver: "fake" });
+    await ostler.engine.stop(ALICE, { work: { operationId: operationId ?? "" } });
+    const { wishAt, finishedAt } = await ostler.operation(operationId ?? "");
+    expect(wishAt).toEqual(finishedAt);
+  },
+);
 
 test.each(WRONG)("an hour %s ends no step before its time, and none after", async (_, wrongByMs) => {
-  const working = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { waitSeconds: 0.2 } }).times(3);
+  const working = await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "deploy.write_image": { waitSeconds: 0.2 } })
+    .times(3);
   const deaf = await ostler.aNode().in("AVAILABLE").with("deaf").made();
   vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + wrongByMs });
   await ostler.engine.start();
   const deployed = await ostler.begin("DEPLOY", working);
   const cleaned = await ostler.begin("CLEAN", [deaf]);
   expect((await ostler.operationEnds(deployed)).state).toBe("SUCCEEDED");
-  for (const node of working) expect(ostler.entered(node).filter((step) => step === "deploy.write_image")).toHaveLength(2);
+  for (const node of working)
+    expect(ostler.entered(node).filter((step) => step === "deploy.write_image")).toHaveLength(2);
   expect((await ostler.operationEnds(cleaned)).state).toBe("FAILED");
   expect((await ostler.run(cleaned, deaf)).failure).toMatchObject({ code: "TIMEOUT", step: "clean.listen" });
 });

@@ -18,12 +18,42 @@ async function aCluster(variables: unknown = {}): Promise<string> {
 describe("variables", () => {
   test.each<{ what: string; cluster: Record<string, unknown>; request?: unknown; effective: Record<string, unknown> }>([
     { what: "of the cluster reach the steps", cluster: { ntp: "10.0.0.1" }, effective: { ntp: "10.0.0.1" } },
-    { what: "of the request win", cluster: { ntp: "10.0.0.1", dns: "10.0.0.2" }, request: { ntp: "10.9.9.9" }, effective: { ntp: "10.9.9.9", dns: "10.0.0.2" } },
-    { what: "that are empty win too", cluster: { ntp: "10.0.0.1", list: [1], map: { a: 1 } }, request: { ntp: "", list: [], map: {} }, effective: { ntp: "", list: [], map: {} } },
-    { what: "that are null take the key away", cluster: { ntp: "10.0.0.1", dns: "10.0.0.2" }, request: { ntp: null }, effective: { dns: "10.0.0.2" } },
-    { what: "are merged at the top alone", cluster: { net: { mtu: 9000, vlan: 7 } }, request: { net: { vlan: 8 } }, effective: { net: { vlan: 8 } } },
-    { what: "that are absent change nothing", cluster: { ntp: "10.0.0.1" }, request: {}, effective: { ntp: "10.0.0.1" } },
-    { what: "may be false and 0", cluster: { a: true, b: 1 }, request: { a: false, b: 0 }, effective: { a: false, b: 0 } },
+    {
+      what: "of the request win",
+      cluster: { ntp: "10.0.0.1", dns: "10.0.0.2" },
+      request: { ntp: "10.9.9.9" },
+      effective: { ntp: "10.9.9.9", dns: "10.0.0.2" },
+    },
+    {
+      what: "that are empty win too",
+      cluster: { ntp: "10.0.0.1", list: [1], map: { a: 1 } },
+      request: { ntp: "", list: [], map: {} },
+      effective: { ntp: "", list: [], map: {} },
+    },
+    {
+      what: "that are null take the key away",
+      cluster: { ntp: "10.0.0.1", dns: "10.0.0.2" },
+      request: { ntp: null },
+      effective: { dns: "10.0.0.2" },
+    },
+    {
+      what: "are merged at the top alone",
+      cluster: { net: { mtu: 9000, vlan: 7 } },
+      request: { net: { vlan: 8 } },
+      effective: { net: { vlan: 8 } },
+    },
+    {
+      what: "that are absent change nothing",
+      cluster: { ntp: "10.0.0.1" },
+      request: {},
+      effective: { ntp: "10.0.0.1" },
+    },
+    {
+      what: "may be false and 0",
+      cluster: { a: true, b: 1 },
+      request: { a: false, b: 0 },
+      effective: { a: false, b: 0 },
+    },
   ])("$what", async ({ cluster, request, effective }) => {
     const name = await aCluster(cluster);
     const node = await ostler.aNode().inCluster(name).in("AVAILABLE").made();
@@ -35,9 +65,13 @@ describe("variables", () => {
   });
 
   test.each([[[1]], ["ntp"], [7], [true]])("%j are no variables", async (variables) => {
-    expect((await ostler.engine.createCluster(ALICE, { name: "never", variables })).refusals).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "variables"] }]);
+    expect((await ostler.engine.createCluster(ALICE, { name: "never", variables })).refusals).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "variables"] },
+    ]);
     const name = await aCluster();
-    expect((await ostler.engine.updateCluster(ALICE, { name }, { variables })).refusals).toMatchObject([{ code: "INVALID_INPUT" }]);
+    expect((await ostler.engine.updateCluster(ALICE, { name }, { variables })).refusals).toMatchObject([
+      { code: "INVALID_INPUT" },
+    ]);
     const node = await ostler.aNode().in("AVAILABLE").made();
     expect((await ostler.submit("DEPLOY", [node], { variables })).refusals).toMatchObject([{ code: "INVALID_INPUT" }]);
   });
@@ -47,14 +81,18 @@ describe("variables", () => {
     await ostler.engine.updateCluster(ALICE, { name }, { variables: { b: null, c: 3 } });
     await ostler.engine.updateCluster(ALICE, { name }, { variables: {} });
     await ostler.engine.updateCluster(ALICE, { name }, {});
-    expect(await ostler.test.sql`select variables from clusters where name = ${name}`).toEqual([{ variables: { a: 1, c: 3 } }]);
+    expect(await ostler.test.sql`select variables from clusters where name = ${name}`).toEqual([
+      { variables: { a: 1, c: 3 } },
+    ]);
   });
 
   test("that are set to what they are leave the cluster's revision as it is; its members count as a change", async () => {
     const name = await aCluster({ a: 1 });
-    const revision = async () => (await ostler.test.sql`select revision from clusters where name = ${name}`)[0]?.["revision"];
+    const revision = async () =>
+      (await ostler.test.sql`select revision from clusters where name = ${name}`)[0]?.["revision"];
     const before = Number(await revision());
-    for (const change of [{}, { name }, { variables: {} }, { variables: { a: 1, b: null } }]) await ostler.engine.updateCluster(ALICE, { name }, change);
+    for (const change of [{}, { name }, { variables: {} }, { variables: { a: 1, b: null } }])
+      await ostler.engine.updateCluster(ALICE, { name }, change);
     expect(await revision()).toBe(before);
     const node = await ostler.aNode().made();
     await ostler.engine.updateCluster(ALICE, { name }, { add: { ids: [node.id] } });
@@ -75,14 +113,25 @@ describe("a cluster", () => {
   test("is locked while an operation deploys or stops on it, and free again when it has ended", async () => {
     const name = await aCluster({ ntp: "old" });
     const gate = aGate();
-    const node = await ostler.aNode().inCluster(name).in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .inCluster(name)
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
     const edit = () => ostler.engine.updateCluster(ALICE, { name }, { variables: { ntp: "new" } });
-    expect((await edit()).refusals).toMatchObject([{ code: "CLUSTER_LOCKED", operationId: id, message: expect.stringContaining("DEPLOYING") }]);
-    expect((await ostler.engine.deleteCluster(ALICE, { name }, undefined)).refusals).toMatchObject([{ code: "CLUSTER_LOCKED" }]);
+    expect((await edit()).refusals).toMatchObject([
+      { code: "CLUSTER_LOCKED", operationId: id, message: expect.stringContaining("DEPLOYING") },
+    ]);
+    expect((await ostler.engine.deleteCluster(ALICE, { name }, undefined)).refusals).toMatchObject([
+      { code: "CLUSTER_LOCKED" },
+    ]);
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
-    expect((await edit()).refusals).toMatchObject([{ code: "CLUSTER_LOCKED", message: expect.stringContaining("STOPPING") }]);
+    expect((await edit()).refusals).toMatchObject([
+      { code: "CLUSTER_LOCKED", message: expect.stringContaining("STOPPING") },
+    ]);
     gate.open();
     await ostler.operationEnds(id);
     expect((await edit()).refusals).toEqual([]);
@@ -91,7 +140,12 @@ describe("a cluster", () => {
   test("is not locked by an inspection in place", async () => {
     const name = await aCluster();
     const gate = aGate();
-    const node = await ostler.aNode().inCluster(name).in("ACTIVE").scripted({ "inspect.collect_inventory": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .inCluster(name)
+      .in("ACTIVE")
+      .scripted({ "inspect.collect_inventory": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("INSPECT", [node]);
     await gate.arrivals();
     expect((await ostler.engine.updateCluster(ALICE, { name }, { variables: { a: 1 } })).refusals).toEqual([]);
@@ -102,10 +156,18 @@ describe("a cluster", () => {
   test("takes nodes in and gives them back, none of them twice", async () => {
     const [here, there] = [await aCluster(), await aCluster()];
     const node = await ostler.aNode().made();
-    expect((await ostler.engine.updateCluster(ALICE, { name: here }, { add: { ids: [node.id] } })).refusals).toEqual([]);
-    expect((await ostler.engine.updateCluster(ALICE, { name: there }, { add: { ids: [node.id] } })).refusals).toMatchObject([{ code: "INVALID_STATE", nodeId: node.id }]);
-    expect((await ostler.engine.updateCluster(ALICE, { name: there }, { remove: { ids: [node.id] } })).refusals).toMatchObject([{ code: "NOT_FOUND", missing: [node.name] }]);
-    expect((await ostler.engine.updateCluster(ALICE, { name: here }, { remove: { ids: [node.id] } })).refusals).toEqual([]);
+    expect((await ostler.engine.updateCluster(ALICE, { name: here }, { add: { ids: [node.id] } })).refusals).toEqual(
+      [],
+    );
+    expect(
+      (await ostler.engine.updateCluster(ALICE, { name: there }, { add: { ids: [node.id] } })).refusals,
+    ).toMatchObject([{ code: "INVALID_STATE", nodeId: node.id }]);
+    expect(
+      (await ostler.engine.updateCluster(ALICE, { name: there }, { remove: { ids: [node.id] } })).refusals,
+    ).toMatchObject([{ code: "NOT_FOUND", missing: [node.name] }]);
+    expect((await ostler.engine.updateCluster(ALICE, { name: here }, { remove: { ids: [node.id] } })).refusals).toEqual(
+      [],
+    );
     expect((await ostler.node(node)).clusterId).toBeNull();
   });
 
@@ -118,17 +180,35 @@ describe("a cluster", () => {
 
   test("of a taken or a bad name, or of a revision that has passed, is refused", async () => {
     const name = await aCluster();
-    expect((await ostler.engine.createCluster(ALICE, { name })).refusals).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "name"] }]);
-    expect((await ostler.engine.createCluster(ALICE, { name: "no good" })).refusals).toMatchObject([{ code: "INVALID_INPUT" }]);
-    expect((await ostler.engine.updateCluster(ALICE, { name }, { ifRevision: 7, variables: {} })).refusals).toMatchObject([{ code: "STALE_REVISION" }]);
-    expect((await ostler.engine.updateCluster(ALICE, { name: "ghost" }, {})).refusals).toMatchObject([{ code: "NOT_FOUND", missing: ["ghost"] }]);
+    expect((await ostler.engine.createCluster(ALICE, { name })).refusals).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "name"] },
+    ]);
+    expect((await ostler.engine.createCluster(ALICE, { name: "no good" })).refusals).toMatchObject([
+      { code: "INVALID_INPUT" },
+    ]);
+    expect(
+      (await ostler.engine.updateCluster(ALICE, { name }, { ifRevision: 7, variables: {} })).refusals,
+    ).toMatchObject([{ code: "STALE_REVISION" }]);
+    expect((await ostler.engine.updateCluster(ALICE, { name: "ghost" }, {})).refusals).toMatchObject([
+      { code: "NOT_FOUND", missing: ["ghost"] },
+    ]);
   });
 
   test("of which one node is unknown changes nothing", async () => {
     const name = await aCluster({ a: 1 });
     const node = await ostler.aNode().made();
-    expect((await ostler.engine.updateCluster(ALICE, { name }, { variables: { a: 2 }, add: { names: [node.name, "ghost"] } })).refusals).toMatchObject([{ code: "NOT_FOUND" }]);
-    expect(await ostler.test.sql`select variables from clusters where name = ${name}`).toEqual([{ variables: { a: 1 } }]);
+    expect(
+      (
+        await ostler.engine.updateCluster(
+          ALICE,
+          { name },
+          { variables: { a: 2 }, add: { names: [node.name, "ghost"] } },
+        )
+      ).refusals,
+    ).toMatchObject([{ code: "NOT_FOUND" }]);
+    expect(await ostler.test.sql`select variables from clusters where name = ${name}`).toEqual([
+      { variables: { a: 1 } },
+    ]);
     expect((await ostler.node(node)).clusterId).toBeNull();
   });
 });

@@ -6,7 +6,16 @@ import { engineUnderTest } from "../support/builders.ts";
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-const ALL_STEPS = ["power.verify", "inspect.collect_inventory", "clean.erase_metadata", "clean.erase_disks", "deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"];
+const ALL_STEPS = [
+  "power.verify",
+  "inspect.collect_inventory",
+  "clean.erase_metadata",
+  "clean.erase_disks",
+  "deploy.prepare",
+  "deploy.write_image",
+  "deploy.boot_system",
+  "deploy.configure",
+];
 
 describe("a commission", () => {
   test("leads a new node through every phase to ACTIVE", async () => {
@@ -24,8 +33,18 @@ describe("a commission", () => {
       "deploy → DEPLOYING",
       "done → ACTIVE",
     ]);
-    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED", powerState: "ON", lastError: null });
-    expect(await ostler.run(id, node)).toMatchObject({ state: "SUCCEEDED", target: "ACTIVE", failure: null, attempt: 1 });
+    expect(await ostler.node(node)).toMatchObject({
+      state: "ACTIVE",
+      stage: "DEPLOYED",
+      powerState: "ON",
+      lastError: null,
+    });
+    expect(await ostler.run(id, node)).toMatchObject({
+      state: "SUCCEEDED",
+      target: "ACTIVE",
+      failure: null,
+      attempt: 1,
+    });
   });
 
   test("runs each step once, in the order of its priority", async () => {
@@ -34,7 +53,9 @@ describe("a commission", () => {
     await ostler.operationEnds(id);
     const steps = await ostler.steps(await ostler.run(id, node));
     expect(steps.map(({ name }) => name)).toEqual(ALL_STEPS);
-    expect(steps.map(({ attempts }) => attempts.map(({ state, entries }) => `${state} ${entries}`).join())).toEqual(ALL_STEPS.map(() => "SUCCEEDED 1"));
+    expect(steps.map(({ attempts }) => attempts.map(({ state, entries }) => `${state} ${entries}`).join())).toEqual(
+      ALL_STEPS.map(() => "SUCCEEDED 1"),
+    );
     expect(ostler.entered(node)).toEqual(ALL_STEPS.slice(1));
   });
 
@@ -52,7 +73,8 @@ describe("a commission", () => {
     const [, first, ...rest] = await ostler.transitions(node);
     const run = await ostler.run(id, node);
     expect(first).toMatchObject({ fromState: "ENROLLED", toState: "VERIFYING", actor: "alice", reason: "new rack" });
-    for (const row of [first, ...rest]) expect(row).toMatchObject({ operationId: id, runId: run.id, target: "ACTIVE", nodeName: node.name });
+    for (const row of [first, ...rest])
+      expect(row).toMatchObject({ operationId: id, runId: run.id, target: "ACTIVE", nodeName: node.name });
     for (const row of rest) expect(row.actor).toBe("engine");
     expect((await ostler.transitions(node)).map(({ sequence }) => sequence)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9]);
   });
@@ -62,7 +84,14 @@ describe("a commission", () => {
     const id = await ostler.begin("COMMISSION", [node]);
     await ostler.operationEnds(id);
     expect(ostler.entered(node)).toEqual(ALL_STEPS.slice(1));
-    expect(await ostler.story(node, id)).toEqual(["inspect → INSPECTING", "done → MANAGEABLE", "clean → CLEANING", "done → AVAILABLE", "deploy → DEPLOYING", "done → ACTIVE"]);
+    expect(await ostler.story(node, id)).toEqual([
+      "inspect → INSPECTING",
+      "done → MANAGEABLE",
+      "clean → CLEANING",
+      "done → AVAILABLE",
+      "deploy → DEPLOYING",
+      "done → ACTIVE",
+    ]);
   });
 
   test("until AVAILABLE ends there", async () => {
@@ -91,8 +120,18 @@ describe("a commission", () => {
     const node = await ostler.aNode().in("AVAILABLE").with("fake", { waitSeconds: 0.2 }).made();
     const id = await ostler.begin("COMMISSION", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
-    expect(await ostler.story(node, id)).toEqual(["deploy → DEPLOYING", "wait → DEPLOY_WAIT", "resume → DEPLOYING", "done → ACTIVE"]);
-    expect(ostler.journal(node).filter(({ step, done }) => step === "deploy.boot_system" && !done).map(({ memo }) => memo)).toEqual([null, "waited"]);
+    expect(await ostler.story(node, id)).toEqual([
+      "deploy → DEPLOYING",
+      "wait → DEPLOY_WAIT",
+      "resume → DEPLOYING",
+      "done → ACTIVE",
+    ]);
+    expect(
+      ostler
+        .journal(node)
+        .filter(({ step, done }) => step === "deploy.boot_system" && !done)
+        .map(({ memo }) => memo),
+    ).toEqual([null, "waited"]);
   });
 
   test("that is parked is held by nobody", async () => {

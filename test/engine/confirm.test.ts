@@ -8,8 +8,17 @@ const JOB: HeldJob = { id: "job", retryCount: 0 };
 const AGAIN: HeldJob = { id: "job", retryCount: 1 };
 
 /** What is known of the lease, and what the database answers of the fence, one answer after the other; the last one stays. */
-function asking({ fresh = [], fences = [7] }: { readonly fresh?: readonly HeldJob[]; readonly fences?: readonly (number | Error | undefined)[] } = {}) {
-  const known = { fresh: new Set(fresh), held: undefined as HeldJob | undefined, renews: undefined as HeldJob | undefined, isReleased: false, asked: 0 };
+function asking({
+  fresh = [],
+  fences = [7],
+}: { readonly fresh?: readonly HeldJob[]; readonly fences?: readonly (number | Error | undefined)[] } = {}) {
+  const known = {
+    fresh: new Set(fresh),
+    held: undefined as HeldJob | undefined,
+    renews: undefined as HeldJob | undefined,
+    isReleased: false,
+    asked: 0,
+  };
   const confirm = confirming(
     {
       queue: {

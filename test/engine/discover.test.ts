@@ -26,7 +26,8 @@ const discovering = (name: string, more: object = {}): Driver<never> =>
     ...aDriver(name, { secret: true }),
     discover: {
       settings: z.strictObject({ password: z.string().optional().meta({ writeOnly: true }) }),
-      probe: async (call: DiscoverCall) => (probes.get(call.address) ?? (() => ({ settings: { at: call.address } })))(call),
+      probe: async (call: DiscoverCall) =>
+        (probes.get(call.address) ?? (() => ({ settings: { at: call.address } })))(call),
     },
     ...more,
   }) as unknown as Driver<never>;
@@ -69,7 +70,8 @@ const aNetwork = () => {
   return { range: (prefix: number) => `${at}.0/${prefix}`, host: (number: number) => `${at}.${number}` };
 };
 
-const ask = (request: Partial<DiscoverRequest>) => ostler.engine.discoverNodes(ALICE, { addresses: [], driver: "fake", ...request });
+const ask = (request: Partial<DiscoverRequest>) =>
+  ostler.engine.discoverNodes(ALICE, { addresses: [], driver: "fake", ...request });
 
 async function begin(request: Partial<DiscoverRequest>): Promise<string> {
   const { operationId, refusals } = await ask(request);
@@ -81,20 +83,52 @@ async function rows(operationId: string, of: EngineUnderTest = ostler): Promise<
   return (await discoveriesPages(of.database.reader, [operationId], { limit: 4096 })).get(operationId)?.rows ?? [];
 }
 
-const states = async (operationId: string) => Object.fromEntries((await rows(operationId)).map(({ address, state }) => [address, state]));
+const states = async (operationId: string) =>
+  Object.fromEntries((await rows(operationId)).map(({ address, state }) => [address, state]));
 const nodeNamed = async (name: string) => (await nodesByNames(ostler.database.reader, [name]))[0];
 
 describe("what answers", () => {
   test("is registered ENROLLED with what the probe found, and its transition names the operation", async () => {
     const { range, host } = aNetwork();
     await ostler.engine.createCluster(ALICE, { name: "found" });
-    const id = await begin({ addresses: [range(30)], settings: { password: PASSWORD, names: { [host(1)]: "rack1-u1" } }, namePrefix: "bmc-", labels: { row: "7" }, cluster: { name: "found" }, reason: "new row" });
-    expect(await ostler.operationEnds(id)).toMatchObject({ kind: "DISCOVER", state: "SUCCEEDED", totalCount: 2, startedAt: expect.any(Date), firstFailure: null });
+    const id = await begin({
+      addresses: [range(30)],
+      settings: { password: PASSWORD, names: { [host(1)]: "rack1-u1" } },
+      namePrefix: "bmc-",
+      labels: { row: "7" },
+      cluster: { name: "found" },
+      reason: "new row",
+    });
+    expect(await ostler.operationEnds(id)).toMatchObject({
+      kind: "DISCOVER",
+      state: "SUCCEEDED",
+      totalCount: 2,
+      startedAt: expect.any(Date),
+      firstFailure: null,
+    });
     const [told, untold] = [await nodeNamed("rack1-u1"), await nodeNamed(`bmc-${host(2)}`)];
-    expect(told).toMatchObject({ state: "ENROLLED", driver: "fake", controller: host(1), labels: { row: "7" }, presence: "UNSEEN", revision: 1, settings: { fake: { controller: host(1) } } });
+    expect(told).toMatchObject({
+      state: "ENROLLED",
+      driver: "fake",
+      controller: host(1),
+      labels: { row: "7" },
+      presence: "UNSEEN",
+      revision: 1,
+      settings: { fake: { controller: host(1) } },
+    });
     expect(told?.clusterId).not.toBeNull();
     expect(await secretsOf(ostler.database.reader, told?.id ?? "")).toEqual({ fake: { password: PASSWORD } });
-    expect(await ostler.transitions({ id: untold?.id ?? "", name: "" })).toMatchObject([{ event: "register", fromState: null, toState: "ENROLLED", sequence: 1, operationId: id, actor: "alice", reason: "new row" }]);
+    expect(await ostler.transitions({ id: untold?.id ?? "", name: "" })).toMatchObject([
+      {
+        event: "register",
+        fromState: null,
+        toState: "ENROLLED",
+        sequence: 1,
+        operationId: id,
+        actor: "alice",
+        reason: "new row",
+      },
+    ]);
     expect(await rows(id)).toMatchObject([
       { ordinal: 0, address: host(1), state: "REGISTERED", nodeId: told?.id, failure: null },
       { ordinal: 1, address: host(2), state: "REGISTERED", nodeId: untold?.id, failure: null },
@@ -113,25 +147,53 @@ describe("what answers", () => {
   test("gets a name that a node may have, with a number where it is taken", async () => {
     const { range, host } = aNetwork();
     const taken = await ostler.aNode().named("same").made();
-    const names = { [host(1)]: "same", [host(2)]: "same", [host(3)]: "same", [host(4)]: " rack 2/u 7 ", [host(5)]: "???", [host(6)]: "x".repeat(253) };
+    const names = {
+      [host(1)]: "same",
+      [host(2)]: "same",
+      [host(3)]: "same",
+      [host(4)]: " rack 2/u 7 ",
+      [host(5)]: "???",
+      [host(6)]: "x".repeat(253),
+    };
     const id = await begin({ addresses: [range(29), "2001:db8::7"], settings: { names } });
     await ostler.operationEnds(id);
     const registered = await rows(id);
-    const found = await ostler.test.sql<{ id: string; name: string }[]>`select id, name from nodes where id in ${ostler.test.sql(registered.map(({ nodeId }) => nodeId ?? ""))}`;
+    const found = await ostler.test.sql<
+      { id: string; name: string }[]
+    >`select id, name from nodes where id in ${ostler.test.sql(registered.map(({ nodeId }) => nodeId ?? ""))}`;
     const nameOf = (index: number) => found.find((node) => node.id === registered[index]?.nodeId)?.name;
     expect(new Set([nameOf(0), nameOf(1), nameOf(2)])).toEqual(new Set(["same-2", "same-3", "same-4"]));
-    expect([nameOf(3), nameOf(4), nameOf(5), nameOf(6)]).toEqual(["rack-2-u-7", host(5), "x".repeat(253), "2001-db8-7"]);
+    expect([nameOf(3), nameOf(4), nameOf(5), nameOf(6)]).toEqual([
+      "rack-2-u-7",
+      host(5),
+      "x".repeat(253),
+      "2001-db8-7",
+    ]);
     expect((await ostler.node(taken)).name).toBe("same");
   });
 
   test("and is registered already is KNOWN: by its controller, or by its settings where the driver tells of none", async () => {
     const { range, host } = aNetwork();
-    const byHand = await ostler.aNode().with("fake", { controller: host(1) }).made();
-    const mixed = await ostler.aNode().with("blind").borrowing([{ kinds: ["power"], driver: "fake", settings: { controller: host(2) } }]).made();
-    await ostler.aNode().with("blind", { controller: host(3) }).made();
+    const byHand = await ostler
+      .aNode()
+      .with("fake", { controller: host(1) })
+      .made();
+    const mixed = await ostler
+      .aNode()
+      .with("blind")
+      .borrowing([{ kinds: ["power"], driver: "fake", settings: { controller: host(2) } }])
+      .made();
+    await ostler
+      .aNode()
+      .with("blind", { controller: host(3) })
+      .made();
     const first = await begin({ addresses: [range(29)], settings: { password: PASSWORD } });
     expect(await ostler.operationEnds(first)).toMatchObject({ state: "SUCCEEDED" });
-    expect(await rows(first)).toMatchObject([{ state: "KNOWN", nodeId: byHand.id }, { state: "KNOWN", nodeId: mixed.id }, ...Array.from({ length: 4 }, () => ({ state: "REGISTERED" }))]);
+    expect(await rows(first)).toMatchObject([
+      { state: "KNOWN", nodeId: byHand.id },
+      { state: "KNOWN", nodeId: mixed.id },
+      ...Array.from({ length: 4 }, () => ({ state: "REGISTERED" })),
+    ]);
     const second = await begin({ addresses: [range(29)], settings: { password: "another-password" } });
     expect(await ostler.operationEnds(second)).toMatchObject({ state: "SUCCEEDED" });
     expect(new Set(Object.values(await states(second)))).toEqual(new Set(["KNOWN"]));
@@ -146,7 +208,10 @@ describe("what answers", () => {
     const { host } = aNetwork();
     const same = `same-machine-${host(0)}`;
     for (const number of [1, 2, 3, 4]) probes.set(host(number), () => ({ settings: { at: same } }));
-    const ids = await Promise.all([begin({ addresses: [host(1), host(2)], driver: "finder" }), begin({ addresses: [host(3), host(4)], driver: "finder" })]);
+    const ids = await Promise.all([
+      begin({ addresses: [host(1), host(2)], driver: "finder" }),
+      begin({ addresses: [host(3), host(4)], driver: "finder" }),
+    ]);
     for (const id of ids) await ostler.operationEnds(id);
     const all = (await Promise.all(ids.map((id) => rows(id)))).flat();
     expect(all.map(({ state }) => state).toSorted()).toEqual(["KNOWN", "KNOWN", "KNOWN", "REGISTERED"]);
@@ -163,8 +228,16 @@ describe("what does not answer", () => {
     expect(operation.firstFailure?.message).toMatch(/Nothing answers|refuses the login/);
     const failed = (await rows(id)).filter(({ state }) => state === "FAILED");
     expect(failed).toMatchObject([
-      { address: host(2), nodeId: null, failure: { code: "TIMEOUT", message: expect.stringContaining(host(2)), retryable: true } },
-      { address: host(4), nodeId: null, failure: { code: "BACKEND_FAILED", message: expect.stringContaining("refuses the login"), retryable: false } },
+      {
+        address: host(2),
+        nodeId: null,
+        failure: { code: "TIMEOUT", message: expect.stringContaining(host(2)), retryable: true },
+      },
+      {
+        address: host(4),
+        nodeId: null,
+        failure: { code: "BACKEND_FAILED", message: expect.stringContaining("refuses the login"), retryable: false },
+      },
     ]);
   });
 
@@ -177,10 +250,17 @@ describe("what does not answer", () => {
   test("within its time is given up, whether the driver obeys its signal or not", async () => {
     const { host } = aNetwork();
     probes.set(host(1), () => new Promise(() => {}));
-    probes.set(host(2), ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))));
+    probes.set(
+      host(2),
+      ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+    );
     const id = await begin({ addresses: [host(1), host(2), host(3)], driver: "plain" });
     expect(await ostler.operationEnds(id)).toMatchObject({ state: "PARTIALLY_SUCCEEDED" });
-    expect(await rows(id)).toMatchObject([{ failure: { code: "TIMEOUT", message: expect.stringContaining("within 0.4 s") } }, { failure: { code: "TIMEOUT" } }, { state: "REGISTERED" }]);
+    expect(await rows(id)).toMatchObject([
+      { failure: { code: "TIMEOUT", message: expect.stringContaining("within 0.4 s") } },
+      { failure: { code: "TIMEOUT" } },
+      { state: "REGISTERED" },
+    ]);
   });
 
   test("has a time that begins when its probe has a place in its driver's processes", async () => {
@@ -197,7 +277,13 @@ describe("what does not answer", () => {
   });
 
   test.each([
-    ["throws", () => { throw new Error("cable is loose"); }, "cable is loose"],
+    [
+      "throws",
+      () => {
+        throw new Error("cable is loose");
+      },
+      "cable is loose",
+    ],
     ["answers nothing", () => undefined, "a probe without settings"],
     ["answers settings that it does not take itself", () => ({ settings: { password: 7 } }), "does not take itself"],
     ["answers settings that are none", () => ({ settings: 7 }), "a probe without settings"],
@@ -207,7 +293,10 @@ describe("what does not answer", () => {
     probes.set(host(1), probe);
     const id = await begin({ addresses: [host(1), host(2)], driver: "plain" });
     expect(await ostler.operationEnds(id)).toMatchObject({ state: "PARTIALLY_SUCCEEDED" });
-    expect(await rows(id)).toMatchObject([{ state: "FAILED", failure: { code: "BACKEND_FAILED", message: expect.stringContaining(why) } }, { state: "REGISTERED" }]);
+    expect(await rows(id)).toMatchObject([
+      { state: "FAILED", failure: { code: "BACKEND_FAILED", message: expect.stringContaining(why) } },
+      { state: "REGISTERED" },
+    ]);
   });
 });
 
@@ -215,8 +304,13 @@ describe("secrets of a discovery", () => {
   test("are kept apart while it runs, gone with its end, and masked in what a driver says", async () => {
     const { host } = aNetwork();
     const gate = aGate();
-    probes.set(host(1), ({ settings }) => { throw new Error(`login root/${JSON.stringify(settings["password"])} was refused`); });
-    const waiting = await begin({ addresses: [host(9)], settings: { password: PASSWORD, gate: gate.name, dead: [host(9)] } });
+    probes.set(host(1), ({ settings }) => {
+      throw new Error(`login root/${JSON.stringify(settings["password"])} was refused`);
+    });
+    const waiting = await begin({
+      addresses: [host(9)],
+      settings: { password: PASSWORD, gate: gate.name, dead: [host(9)] },
+    });
     await gate.arrivals();
     expect(await discoverySecretsOf(ostler.database.reader, waiting)).toEqual({ password: PASSWORD });
     expect((await ostler.operation(waiting)).options.discovery?.settings).not.toHaveProperty("password");
@@ -233,7 +327,15 @@ describe("secrets of a discovery", () => {
 describe("a request", () => {
   test("is refused with everything that is wrong, and leaves no trace", async () => {
     const before = await ostler.dump();
-    const answer = await ask({ addresses: ["10.0.0.300", "ok", "10.0.0.0/8"], settings: { delayMs: -1, typo: true }, namePrefix: "-", labels: { "no good": "x" }, cluster: { name: "ghost" }, reason: "x".repeat(1001), idempotencyKey: "" });
+    const answer = await ask({
+      addresses: ["10.0.0.300", "ok", "10.0.0.0/8"],
+      settings: { delayMs: -1, typo: true },
+      namePrefix: "-",
+      labels: { "no good": "x" },
+      cluster: { name: "ghost" },
+      reason: "x".repeat(1001),
+      idempotencyKey: "",
+    });
     expect(answer).toMatchObject({ operationId: null, addresses: [] });
     expect(answer.refusals.map(({ code, path }) => `${code} ${path?.slice(1).join(".")}`)).toEqual([
       "INVALID_INPUT idempotencyKey",
@@ -253,12 +355,19 @@ describe("a request", () => {
     ["tape", "INVALID_INPUT", /not loaded/],
     ["blind", "UNSUPPORTED_BY_DRIVER", /cannot discover nodes \(those that can: fake, plain, finder\)/],
   ])("with driver %s is refused with %s", async (driver, code, message) => {
-    expect((await ask({ addresses: ["10.0.0.1"], driver })).refusals).toMatchObject([{ code, path: ["input", "driver"], message: expect.stringMatching(message) }]);
+    expect((await ask({ addresses: ["10.0.0.1"], driver })).refusals).toMatchObject([
+      { code, path: ["input", "driver"], message: expect.stringMatching(message) },
+    ]);
   });
 
   test("with dryRun answers what would be probed, and writes nothing", async () => {
     const before = await ostler.dump();
-    expect(await ask({ addresses: ["10.0.0.0/30", "Bmc"], dryRun: true })).toEqual({ operationId: null, addresses: ["10.0.0.1", "10.0.0.2", "bmc"], refusals: [], replayed: false });
+    expect(await ask({ addresses: ["10.0.0.0/30", "Bmc"], dryRun: true })).toEqual({
+      operationId: null,
+      addresses: ["10.0.0.1", "10.0.0.2", "bmc"],
+      refusals: [],
+      replayed: false,
+    });
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
@@ -269,32 +378,55 @@ describe("a request", () => {
     expect(new Set(answers.map(({ operationId }) => operationId)).size).toBe(1);
     expect(answers.filter(({ replayed }) => !replayed)).toHaveLength(1);
     await ostler.operationEnds(answers[0]?.operationId ?? "");
-    expect(await ask(request)).toMatchObject({ operationId: answers[0]?.operationId, addresses: [host(1)], replayed: true });
-    expect((await ask({ ...request, addresses: [host(2)] })).refusals).toMatchObject([{ code: "IDEMPOTENCY_MISMATCH" }]);
-    expect((await ask({ ...request, settings: { password: "another-one" } })).refusals).toMatchObject([{ code: "IDEMPOTENCY_MISMATCH" }]);
+    expect(await ask(request)).toMatchObject({
+      operationId: answers[0]?.operationId,
+      addresses: [host(1)],
+      replayed: true,
+    });
+    expect((await ask({ ...request, addresses: [host(2)] })).refusals).toMatchObject([
+      { code: "IDEMPOTENCY_MISMATCH" },
+    ]);
+    expect((await ask({ ...request, settings: { password: "another-one" } })).refusals).toMatchObject([
+      { code: "IDEMPOTENCY_MISMATCH" },
+    ]);
     expect(ostler.entered({ id: "", name: host(1) })).toEqual(["discover.probe"]);
   });
 
   // It was looked for twice, and of what had been stored between the two looks the seal was not tried: IDEMPOTENCY_MISMATCH.
   test("with the same key is the same, at whatever moment the first of them is stored", async () => {
     await using here = await engineUnderTest({ drivers: [finder], started: false, through: interrupted });
-    const request = { addresses: ["10.0.0.1"], driver: "finder", settings: { password: PASSWORD }, idempotencyKey: "row-8" };
+    const request = {
+      addresses: ["10.0.0.1"],
+      driver: "finder",
+      settings: { password: PASSWORD },
+      idempotencyKey: "row-8",
+    };
     let first: string | null = null;
     meanwhile = async () => {
       first = (await here.engine.discoverNodes(ALICE, request)).operationId;
     };
-    expect(await here.engine.discoverNodes(ALICE, request)).toMatchObject({ operationId: expect.any(String), refusals: [], replayed: true });
+    expect(await here.engine.discoverNodes(ALICE, request)).toMatchObject({
+      operationId: expect.any(String),
+      refusals: [],
+      replayed: true,
+    });
     expect((await here.engine.discoverNodes(ALICE, request)).operationId).toBe(first);
   });
 
   test("leaves nothing behind by which its secrets could be guessed fast", async () => {
     const { host } = aNetwork();
     const request = { addresses: [host(1)], driver: "fake", settings: { password: PASSWORD } };
-    const inputs = await Promise.all(["guess-1", "guess-2"].map(async (idempotencyKey) => (await ostler.operation((await ask({ ...request, idempotencyKey })).operationId ?? "")).inputHash ?? ""));
+    const inputs = await Promise.all(
+      ["guess-1", "guess-2"].map(
+        async (idempotencyKey) =>
+          (await ostler.operation((await ask({ ...request, idempotencyKey })).operationId ?? "")).inputHash ?? "",
+      ),
+    );
     const [one, two] = inputs.map((input) => input.split(" "));
     expect(one?.[1]).not.toBe(two?.[1]);
     // What is hashed without salt does not change with the secret.
-    const hashOfKeyless = async (settings: object) => (await ostler.operation((await ask({ ...request, settings })).operationId ?? "")).inputHash;
+    const hashOfKeyless = async (settings: object) =>
+      (await ostler.operation((await ask({ ...request, settings })).operationId ?? "")).inputHash;
     expect(await hashOfKeyless({ password: PASSWORD })).toBe(await hashOfKeyless({ password: "another-one" }));
     expect(await isSealOf({ password: PASSWORD }, one?.[1] ?? "")).toBe(true);
     expect(await isSealOf({ password: "another-one" }, one?.[1] ?? "")).toBe(false);
@@ -309,13 +441,28 @@ describe("abort, stop and restart", () => {
     await gate.arrivals(16);
     const answer = await ostler.engine.abort(ALICE, { work: { operationId: id }, reason: "wrong network" });
     expect(answer).toMatchObject({ operationId: id, refusals: [] });
-    expect(await ostler.operation(id)).toMatchObject({ state: "ABORTED", wish: "ABORT", wishBy: "alice", wishReason: "wrong network", finishedAt: expect.any(Date) });
+    expect(await ostler.operation(id)).toMatchObject({
+      state: "ABORTED",
+      wish: "ABORT",
+      wishBy: "alice",
+      wishReason: "wrong network",
+      finishedAt: expect.any(Date),
+    });
     gate.open();
     expect(new Set(Object.values(await states(id)))).toEqual(new Set(["SKIPPED"]));
-    await eventually("its job has ended", async () => (await ostler.test.sql`select 1 from pgboss.job where name = 'discoveries' and data->>'operationId' = ${id} and state < 'completed'`).length === 0);
+    await eventually(
+      "its job has ended",
+      async () =>
+        (
+          await ostler.test
+            .sql`select 1 from pgboss.job where name = 'discoveries' and data->>'operationId' = ${id} and state < 'completed'`
+        ).length === 0,
+    );
     expect(new Set(Object.values(await states(id)))).toEqual(new Set(["SKIPPED"]));
     expect((await gate.arrivals()).length).toBe(16);
-    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).refusals).toMatchObject([{ code: "NOTHING_RUNNING", operationId: id }]);
+    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).refusals).toMatchObject([
+      { code: "NOTHING_RUNNING", operationId: id },
+    ]);
   });
 
   test("a stop lets begun probes end and begins no other", async () => {
@@ -323,21 +470,38 @@ describe("abort, stop and restart", () => {
     const gate = aGate();
     const id = await begin({ addresses: [range(26)], driver: "fake", settings: { gate: gate.name } });
     const begun = await gate.arrivals(16);
-    expect(await ostler.engine.stop(ALICE, { work: { operationId: id } })).toMatchObject({ operationId: id, refusals: [] });
+    expect(await ostler.engine.stop(ALICE, { work: { operationId: id } })).toMatchObject({
+      operationId: id,
+      refusals: [],
+    });
     expect(await ostler.operation(id)).toMatchObject({ state: "STOPPING", wish: "STOP", finishedAt: null });
-    expect(await ostler.engine.stop(ALICE, { work: { operationId: id } })).toMatchObject({ operationId: id, refusals: [] });
+    expect(await ostler.engine.stop(ALICE, { work: { operationId: id } })).toMatchObject({
+      operationId: id,
+      refusals: [],
+    });
     gate.open();
     expect(await ostler.operationEnds(id)).toMatchObject({ state: "STOPPED" });
     const by = await states(id);
-    expect(Object.keys(by).filter((address) => by[address] === "REGISTERED").toSorted()).toEqual([...begun].toSorted());
+    expect(
+      Object.keys(by)
+        .filter((address) => by[address] === "REGISTERED")
+        .toSorted(),
+    ).toEqual([...begun].toSorted());
     expect(Object.values(by).filter((state) => state === "SKIPPED")).toHaveLength(62 - 16);
     expect(await gate.arrivals()).toHaveLength(16);
-    expect(await ostler.engine.stop(ALICE, { work: { operationId: id } })).toMatchObject({ operationId: id, refusals: [] });
+    expect(await ostler.engine.stop(ALICE, { work: { operationId: id } })).toMatchObject({
+      operationId: id,
+      refusals: [],
+    });
   });
 
   test("a stop whose time is over does not wait for probes that hang", async () => {
     await using patient = await engineUnderTest({ probeMs: 60_000 });
-    const answer = await patient.engine.discoverNodes(ALICE, { addresses: ["10.200.0.1", "10.200.0.2"], driver: "fake", settings: { silent: ["10.200.0.2"] } });
+    const answer = await patient.engine.discoverNodes(ALICE, {
+      addresses: ["10.200.0.1", "10.200.0.2"],
+      driver: "fake",
+      settings: { silent: ["10.200.0.2"] },
+    });
     const id = answer.operationId ?? "";
     await eventually("the other one is registered", async () => (await rows(id, patient))[0]?.state === "REGISTERED");
     await patient.engine.stop(ALICE, { work: { operationId: id }, timeoutSeconds: 1 });
@@ -347,14 +511,21 @@ describe("abort, stop and restart", () => {
 
   test("one that has not begun ends at once, by abort and by stop", async () => {
     await using idle = await engineUnderTest({ started: false });
-    for (const [verb, state] of [["abort", "ABORTED"], ["stop", "STOPPED"]] as const) {
+    for (const [verb, state] of [
+      ["abort", "ABORTED"],
+      ["stop", "STOPPED"],
+    ] as const) {
       const { operationId } = await idle.engine.discoverNodes(ALICE, { addresses: ["10.0.0.1"], driver: "fake" });
       const id = operationId ?? "";
       expect((await idle.engine[verb](ALICE, { work: { operationId: id } })).refusals).toEqual([]);
       expect(await idle.operation(id)).toMatchObject({ state, finishedAt: expect.any(Date), startedAt: null });
     }
     await idle.engine.start();
-    await eventually("their jobs have ended", async () => (await idle.test.sql`select 1 from pgboss.job where name = 'discoveries' and state < 'completed'`).length === 0);
+    await eventually(
+      "their jobs have ended",
+      async () =>
+        (await idle.test.sql`select 1 from pgboss.job where name = 'discoveries' and state < 'completed'`).length === 0,
+    );
     expect(await idle.nodeStates()).toEqual({});
   });
 
@@ -364,7 +535,10 @@ describe("abort, stop and restart", () => {
     const id = await begin({ addresses: [host(1)], settings: { gate: gate.name } });
     await gate.arrivals();
     for (const verb of ["withdrawAbort", "unhold"] as const) {
-      expect(await ostler.engine[verb](ALICE, { work: { operationId: id } })).toMatchObject({ operationId: null, refusals: [{ code: "NOTHING_RUNNING", operationId: id }] });
+      expect(await ostler.engine[verb](ALICE, { work: { operationId: id } })).toMatchObject({
+        operationId: null,
+        refusals: [{ code: "NOTHING_RUNNING", operationId: id }],
+      });
     }
     gate.open();
     expect(await ostler.operationEnds(id)).toMatchObject({ state: "SUCCEEDED" });
@@ -374,7 +548,9 @@ describe("abort, stop and restart", () => {
     const { host } = aNetwork();
     const id = await begin({ addresses: [host(1)], settings: { dead: [host(1)] } });
     await ostler.operationEnds(id);
-    expect((await ostler.engine.restart(ALICE, { work: { operationId: id } })).refusals).toMatchObject([{ code: "NOTHING_TO_RESTART", operationId: id, message: expect.stringContaining("failedAddresses") }]);
+    expect((await ostler.engine.restart(ALICE, { work: { operationId: id } })).refusals).toMatchObject([
+      { code: "NOTHING_TO_RESTART", operationId: id, message: expect.stringContaining("failedAddresses") },
+    ]);
   });
 });
 
@@ -383,9 +559,16 @@ describe("a process that ends", () => {
     await using here = await engineUnderTest({ started: false });
     const killed = await here.inAnotherProcess();
     const addresses = ["10.0.0.0/29"];
-    const { operationId } = await here.engine.discoverNodes(ALICE, { addresses, driver: "fake", settings: { password: PASSWORD, silent: ["10.0.0.2", "10.0.0.5"] } });
+    const { operationId } = await here.engine.discoverNodes(ALICE, {
+      addresses,
+      driver: "fake",
+      settings: { password: PASSWORD, silent: ["10.0.0.2", "10.0.0.5"] },
+    });
     const id = operationId ?? "";
-    await eventually("all but the silent ones are registered", async () => (await rows(id, here)).filter(({ state }) => state === "REGISTERED").length === 4);
+    await eventually(
+      "all but the silent ones are registered",
+      async () => (await rows(id, here)).filter(({ state }) => state === "REGISTERED").length === 4,
+    );
     await killed.kill();
     const probed = (address: string) => here.entered({ id: "", name: address }).length;
     expect([1, 2, 3, 4, 5, 6].map((host) => probed(`10.0.0.${host}`))).toEqual([1, 1, 1, 1, 1, 1]);
@@ -393,7 +576,14 @@ describe("a process that ends", () => {
     await here.another({ started: true, probeMs: 200 });
     expect(await here.operationEnds(id)).toMatchObject({ state: "PARTIALLY_SUCCEEDED" });
     expect([1, 2, 3, 4, 5, 6].map((host) => probed(`10.0.0.${host}`))).toEqual([1, 2, 1, 1, 2, 1]);
-    expect((await rows(id, here)).map(({ state }) => state)).toEqual(["REGISTERED", "FAILED", "REGISTERED", "REGISTERED", "FAILED", "REGISTERED"]);
+    expect((await rows(id, here)).map(({ state }) => state)).toEqual([
+      "REGISTERED",
+      "FAILED",
+      "REGISTERED",
+      "REGISTERED",
+      "FAILED",
+      "REGISTERED",
+    ]);
     expect(Object.keys(await here.nodeStates())).toHaveLength(4);
     expect(await discoverySecretsOf(here.database.reader, id)).toEqual({});
   });
@@ -403,13 +593,19 @@ describe("a process that ends", () => {
     await using here = await engineUnderTest({ started: false });
     const gate = aGate();
     const leaving = await here.another({ started: true });
-    const { operationId } = await here.engine.discoverNodes(ALICE, { addresses: [range(28)], driver: "fake", settings: { gate: gate.name } });
+    const { operationId } = await here.engine.discoverNodes(ALICE, {
+      addresses: [range(28)],
+      driver: "fake",
+      settings: { gate: gate.name },
+    });
     const id = operationId ?? "";
     await gate.arrivals(14);
     const began = Date.now();
     await leaving[Symbol.asyncDispose]();
     expect(Date.now() - began).toBeLessThan(5_000);
-    expect(await here.test.sql`select state from pgboss.job where name = 'discoveries'`).toMatchObject([{ state: "retry" }]);
+    expect(await here.test.sql`select state from pgboss.job where name = 'discoveries'`).toMatchObject([
+      { state: "retry" },
+    ]);
     expect(new Set((await rows(id, here)).map(({ state }) => state))).toEqual(new Set(["QUEUED"]));
     gate.open();
     await here.engine.start();
@@ -421,7 +617,11 @@ describe("a process that ends", () => {
     const { range } = aNetwork();
     await using here = await engineUnderTest();
     const gate = aGate();
-    const { operationId } = await here.engine.discoverNodes(ALICE, { addresses: [range(28)], driver: "fake", settings: { gate: gate.name } });
+    const { operationId } = await here.engine.discoverNodes(ALICE, {
+      addresses: [range(28)],
+      driver: "fake",
+      settings: { gate: gate.name },
+    });
     const id = operationId ?? "";
     await gate.arrivals(14);
     await here.another();
@@ -435,10 +635,16 @@ describe("a process that ends", () => {
 
   test("whose successor lacks the driver fails what is left, and says why", async () => {
     await using here = await engineUnderTest({ started: false, drivers: [finder] });
-    const { operationId } = await here.engine.discoverNodes(ALICE, { addresses: ["10.0.0.1", "10.0.0.2"], driver: "finder" });
+    const { operationId } = await here.engine.discoverNodes(ALICE, {
+      addresses: ["10.0.0.1", "10.0.0.2"],
+      driver: "finder",
+    });
     const id = operationId ?? "";
     await here.another({ started: true, drivers: [] });
-    expect(await here.operationEnds(id)).toMatchObject({ state: "FAILED", firstFailure: { code: "UNSUPPORTED_BY_DRIVER", message: expect.stringContaining("not loaded any more") } });
+    expect(await here.operationEnds(id)).toMatchObject({
+      state: "FAILED",
+      firstFailure: { code: "UNSUPPORTED_BY_DRIVER", message: expect.stringContaining("not loaded any more") },
+    });
   });
 
   // Its job was tried again for ever.
@@ -447,9 +653,22 @@ describe("a process that ends", () => {
     const settings = z.looseObject({}).transform((): never => {
       throw new Error(`no such field: ${PASSWORD}`);
     });
-    const { operationId } = await here.engine.discoverNodes(ALICE, { addresses: ["10.9.9.9"], driver: "finder", settings: { password: PASSWORD } });
-    await here.another({ started: true, drivers: [discovering("finder", { discover: { settings, probe: finder.discover?.probe } })] });
-    expect(await here.operationEnds(operationId ?? "")).toMatchObject({ state: "FAILED", firstFailure: { code: "UNSUPPORTED_BY_DRIVER", message: expect.stringContaining("report that to whoever wrote the driver") } });
+    const { operationId } = await here.engine.discoverNodes(ALICE, {
+      addresses: ["10.9.9.9"],
+      driver: "finder",
+      settings: { password: PASSWORD },
+    });
+    await here.another({
+      started: true,
+      drivers: [discovering("finder", { discover: { settings, probe: finder.discover?.probe } })],
+    });
+    expect(await here.operationEnds(operationId ?? "")).toMatchObject({
+      state: "FAILED",
+      firstFailure: {
+        code: "UNSUPPORTED_BY_DRIVER",
+        message: expect.stringContaining("report that to whoever wrote the driver"),
+      },
+    });
     expect((await here.dump()).filter((row) => row.includes(PASSWORD))).toEqual([]);
   });
 

@@ -11,36 +11,80 @@ import { unsound } from "../support/soundness.ts";
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-const step = (from: StepChoice["interface"], name: string, args: StepChoice["args"] = {}): StepChoice => ({ interface: from, name, args });
+const step = (from: StepChoice["interface"], name: string, args: StepChoice["args"] = {}): StepChoice => ({
+  interface: from,
+  name,
+  args,
+});
 const HOLD = step("engine", "hold", { reason: "look at the cabling" });
 
 /** Lists of steps with a hold in the middle, by the kind of operation that takes them. */
 const LISTS = {
-  CLEAN: { steps: [step("clean", "erase_metadata"), HOLD, step("clean", "erase_disks")], running: "CLEANING", holds: "CLEAN_HOLD", waits: "CLEAN_WAIT", failed: "CLEAN_FAILED", end: "AVAILABLE" },
-  DEPLOY: { steps: [step("deploy", "prepare"), HOLD, step("deploy", "write_image")], running: "DEPLOYING", holds: "DEPLOY_HOLD", waits: "DEPLOY_WAIT", failed: "DEPLOY_FAILED", end: "ACTIVE" },
-} as const satisfies Record<string, { steps: readonly StepChoice[] } & Record<"running" | "holds" | "waits" | "failed" | "end", NodeState>>;
+  CLEAN: {
+    steps: [step("clean", "erase_metadata"), HOLD, step("clean", "erase_disks")],
+    running: "CLEANING",
+    holds: "CLEAN_HOLD",
+    waits: "CLEAN_WAIT",
+    failed: "CLEAN_FAILED",
+    end: "AVAILABLE",
+  },
+  DEPLOY: {
+    steps: [step("deploy", "prepare"), HOLD, step("deploy", "write_image")],
+    running: "DEPLOYING",
+    holds: "DEPLOY_HOLD",
+    waits: "DEPLOY_WAIT",
+    failed: "DEPLOY_FAILED",
+    end: "ACTIVE",
+  },
+} as const satisfies Record<
+  string,
+  { steps: readonly StepChoice[] } & Record<"running" | "holds" | "waits" | "failed" | "end", NodeState>
+>;
 type Kind = keyof typeof LISTS;
 const KINDS = (["CLEAN", "DEPLOY"] as const).map((kind) => ({ kind, ...LISTS[kind] }));
 
-const unhold = (nodes: readonly TestNode[], reason?: string, lab: EngineUnderTest = ostler) => lab.engine.unhold(ALICE, { work: { ids: nodes.map(({ id }) => id) }, reason });
+const unhold = (nodes: readonly TestNode[], reason?: string, lab: EngineUnderTest = ostler) =>
+  lab.engine.unhold(ALICE, { work: { ids: nodes.map(({ id }) => id) }, reason });
 
 /** A node whose run holds. */
-async function holding(kind: Kind = "CLEAN", steps: readonly StepChoice[] = LISTS[kind].steps, lab: EngineUnderTest = ostler) {
+async function holding(
+  kind: Kind = "CLEAN",
+  steps: readonly StepChoice[] = LISTS[kind].steps,
+  lab: EngineUnderTest = ostler,
+) {
   const node = await lab.aNode().in("AVAILABLE").made();
   const id = await lab.begin(kind, [node], { options: { steps } });
   await lab.nodeBecomes(node, LISTS[kind].holds);
   return { node, id };
 }
 
-const attemptsOf = async (id: string, node: TestNode, lab: EngineUnderTest = ostler) => (await lab.steps(await lab.run(id, node))).map(({ attempts }) => attempts.map(({ state }) => state).join(" "));
+const attemptsOf = async (id: string, node: TestNode, lab: EngineUnderTest = ostler) =>
+  (await lab.steps(await lab.run(id, node))).map(({ attempts }) => attempts.map(({ state }) => state).join(" "));
 
 describe.each(KINDS)("a hold in the steps of $kind", ({ kind, steps, running, holds, waits, failed, end }) => {
   test(`parks the run with the node in ${holds}, says why, and has no job`, async () => {
     const { node, id } = await holding(kind);
     const run = await ostler.run(id, node);
-    expect(run).toMatchObject({ state: "HOLDING", waitReason: "HOLD", waitingSince: expect.any(Date), owner: null, wakeAt: null, position: 1 });
-    expect((await ostler.transitions(node)).at(-1)).toMatchObject({ event: "hold", fromState: running, toState: holds, reason: "look at the cabling", step: "engine.hold", runId: run.id });
-    expect(await ostler.test.sql`select 1 from pgboss.job where name = 'runs' and state < 'completed' and data->>'runId' = ${run.id}`).toEqual([]);
+    expect(run).toMatchObject({
+      state: "HOLDING",
+      waitReason: "HOLD",
+      waitingSince: expect.any(Date),
+      owner: null,
+      wakeAt: null,
+      position: 1,
+    });
+    expect((await ostler.transitions(node)).at(-1)).toMatchObject({
+      event: "hold",
+      fromState: running,
+      toState: holds,
+      reason: "look at the cabling",
+      step: "engine.hold",
+      runId: run.id,
+    });
+    expect(
+      await ostler.test
+        .sql`select 1 from pgboss.job where name = 'runs' and state < 'completed' and data->>'runId' = ${run.id}`,
+    ).toEqual([]);
     expect(ostler.entered(node)).toEqual([`${steps[0].interface}.${steps[0].name}`]);
     await unhold([node]);
     await ostler.operationEnds(id);
@@ -48,23 +92,46 @@ describe.each(KINDS)("a hold in the steps of $kind", ({ kind, steps, running, ho
 
   test("goes on after it when it is lifted, and says by whom and why", async () => {
     const { node, id } = await holding(kind);
-    expect(await unhold([node], "seen to")).toMatchObject({ operationId: id, refusals: [], results: [{ nodeId: node.id, accepted: true, refusal: null }] });
+    expect(await unhold([node], "seen to")).toMatchObject({
+      operationId: id,
+      refusals: [],
+      results: [{ nodeId: node.id, accepted: true, refusal: null }],
+    });
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await ostler.nodeState(node)).toBe(end);
     expect(await attemptsOf(id, node)).toEqual(["SUCCEEDED", "SUCCEEDED", "SUCCEEDED"]);
-    expect((await ostler.steps(await ostler.run(id, node)))[1]?.attempts[0]?.output).toEqual({ liftedBy: "alice", reason: "seen to" });
-    expect((await ostler.transitions(node)).find(({ event }) => event === "unhold")).toMatchObject({ fromState: holds, toState: waits, actor: "alice", reason: "seen to", step: "engine.hold" });
-    expect((await ostler.story(node, id)).slice(1)).toEqual([`hold → ${holds}`, `unhold → ${waits}`, `resume → ${running}`, `done → ${end}`]);
+    expect((await ostler.steps(await ostler.run(id, node)))[1]?.attempts[0]?.output).toEqual({
+      liftedBy: "alice",
+      reason: "seen to",
+    });
+    expect((await ostler.transitions(node)).find(({ event }) => event === "unhold")).toMatchObject({
+      fromState: holds,
+      toState: waits,
+      actor: "alice",
+      reason: "seen to",
+      step: "engine.hold",
+    });
+    expect((await ostler.story(node, id)).slice(1)).toEqual([
+      `hold → ${holds}`,
+      `unhold → ${waits}`,
+      `resume → ${running}`,
+      `done → ${end}`,
+    ]);
     expect(await unsound(ostler)).toEqual([]);
   });
 
   test("is ended now by an abort, with the node failed and nothing run after it", async () => {
     const { node, id } = await holding(kind);
-    expect((await ostler.engine.abort(ALICE, { work: { ids: [node.id] } })).results).toMatchObject([{ accepted: true, effect: "NOW", afterStep: null }]);
+    expect((await ostler.engine.abort(ALICE, { work: { ids: [node.id] } })).results).toMatchObject([
+      { accepted: true, effect: "NOW", afterStep: null },
+    ]);
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
     expect(await ostler.nodeState(node)).toBe(failed);
     expect(await attemptsOf(id, node)).toEqual(["SUCCEEDED", "ABORTED", ""]);
-    expect(await ostler.run(id, node)).toMatchObject({ state: "ABORTED", leftAs: { power: "OFF", tearDownError: null } });
+    expect(await ostler.run(id, node)).toMatchObject({
+      state: "ABORTED",
+      leftAs: { power: "OFF", tearDownError: null },
+    });
     expect(await unsound(ostler)).toEqual([]);
   });
 
@@ -73,7 +140,8 @@ describe.each(KINDS)("a hold in the steps of $kind", ({ kind, steps, running, ho
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
     expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
     expect(await ostler.nodeState(node)).toBe("STOPPED");
-    const again = (await ostler.engine.restart(ALICE, { work: { operationId: id }, from: "UNFINISHED_STEP" })).operationId ?? "";
+    const again =
+      (await ostler.engine.restart(ALICE, { work: { operationId: id }, from: "UNFINISHED_STEP" })).operationId ?? "";
     await ostler.nodeBecomes(node, holds);
     expect(ostler.entered(node)).toHaveLength(1);
     await unhold([node]);
@@ -99,13 +167,21 @@ test("a hold may be first, last, and follow another", async () => {
 describe("lifting holds", () => {
   test("of an operation lifts all that hold, and says of the others that they do not", async () => {
     const gate = aGate();
-    const busy = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).made();
+    const busy = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_metadata": { gate: gate.name } })
+      .made();
     const nodes = await ostler.aNode().in("AVAILABLE").times(2);
     const id = await ostler.begin("CLEAN", [busy, ...nodes], { options: { steps: LISTS.CLEAN.steps } });
     for (const node of nodes) await ostler.nodeBecomes(node, "CLEAN_HOLD");
     const answer = await ostler.engine.unhold(ALICE, { work: { operationId: id } });
     expect(answer).toMatchObject({ operationId: id, refusals: [] });
-    expect(answer.results.map(({ accepted, refusal }) => [accepted, refusal?.code])).toEqual([[false, "INVALID_STATE"], [true, undefined], [true, undefined]]);
+    expect(answer.results.map(({ accepted, refusal }) => [accepted, refusal?.code])).toEqual([
+      [false, "INVALID_STATE"],
+      [true, undefined],
+      [true, undefined],
+    ]);
     for (const node of nodes) await ostler.nodeBecomes(node, "AVAILABLE");
     gate.open();
     await ostler.nodeBecomes(busy, "CLEAN_HOLD");
@@ -115,19 +191,35 @@ describe("lifting holds", () => {
 
   test("is refused where nothing holds, and leaves no trace", async () => {
     const gate = aGate();
-    const busy = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { gate: gate.name } }).made();
+    const busy = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_disks": { gate: gate.name } })
+      .made();
     const idle = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("CLEAN", [busy]);
     await gate.arrivals();
     const before = await ostler.dump();
     const answer = await unhold([busy, idle]);
     expect(answer.results.map(({ refusal }) => refusal?.code)).toEqual(["INVALID_STATE", "NOTHING_RUNNING"]);
-    expect(answer.refusals).toMatchObject([{ code: "INVALID_STATE", nodeId: busy.id, operationId: id, message: expect.stringContaining("does not hold (RUNNING)") }, { code: "NOTHING_RUNNING", nodeId: idle.id }]);
-    expect((await ostler.engine.unhold(ALICE, { work: { operationId: "7f2" } })).refusals).toMatchObject([{ code: "NOT_FOUND" }]);
+    expect(answer.refusals).toMatchObject([
+      {
+        code: "INVALID_STATE",
+        nodeId: busy.id,
+        operationId: id,
+        message: expect.stringContaining("does not hold (RUNNING)"),
+      },
+      { code: "NOTHING_RUNNING", nodeId: idle.id },
+    ]);
+    expect((await ostler.engine.unhold(ALICE, { work: { operationId: "7f2" } })).refusals).toMatchObject([
+      { code: "NOT_FOUND" },
+    ]);
     expect(await ostler.changesSince(before)).toEqual([]);
     gate.open();
     await ostler.operationEnds(id);
-    expect((await ostler.engine.unhold(ALICE, { work: { operationId: id } })).refusals).toMatchObject([{ code: "NOTHING_RUNNING", operationId: id }]);
+    expect((await ostler.engine.unhold(ALICE, { work: { operationId: id } })).refusals).toMatchObject([
+      { code: "NOTHING_RUNNING", operationId: id },
+    ]);
   });
 
   // Whoever gives turns passes over what is locked; this waited with its lock, and the queued node had no turn any more.
@@ -140,7 +232,14 @@ describe("lifting holds", () => {
       let answer: Awaited<ReturnType<typeof unhold>> | undefined;
       void ostler.engine.unhold(ALICE, { work: { operationId: id } }).then((given) => (answer = given));
       await eventually("it answers", () => answer !== undefined, 5_000);
-      expect(answer?.results).toMatchObject([{ nodeId: node.id, accepted: true }, { nodeId: queued.id, accepted: false, refusal: { code: "INVALID_STATE", message: expect.stringContaining("QUEUED") } }]);
+      expect(answer?.results).toMatchObject([
+        { nodeId: node.id, accepted: true },
+        {
+          nodeId: queued.id,
+          accepted: false,
+          refusal: { code: "INVALID_STATE", message: expect.stringContaining("QUEUED") },
+        },
+      ]);
     });
     await ostler.nodeBecomes(queued, "CLEAN_HOLD");
     await unhold([queued]);
@@ -169,7 +268,8 @@ describe("a run that holds", () => {
     const { node, id } = await holding("CLEAN", LISTS.CLEAN.steps, lab);
     await first[Symbol.asyncDispose]();
     await lab.test.sql`update attempts set deadline_at = now() - interval '1 day'`;
-    await lab.test.sql`update runs set updated_at = now() - interval '1 year', waiting_since = now() - interval '1 year'`;
+    await lab.test
+      .sql`update runs set updated_at = now() - interval '1 year', waiting_since = now() - interval '1 year'`;
     await lab.engine.start();
     // Whatever is begun after the start has been looked for at the start.
     const other = await lab.aNode().in("AVAILABLE").made();
@@ -195,7 +295,14 @@ describe("a run that holds", () => {
   test("gives its place below a limit to others, and waits for one when it is lifted", async () => {
     await ostler.engine.updateSite(ALICE, { phaseLimits: [{ phase: "clean", limit: 1 }], controllerLimit: 1 });
     const gate = aGate();
-    const [holds, other] = [await ostler.aNode().in("AVAILABLE").with("fake", { controller: "bmc-1" }).made(), await ostler.aNode().in("AVAILABLE").with("fake", { controller: "bmc-1", steps: { "clean.erase_metadata": { gate: gate.name } } }).made()];
+    const [holds, other] = [
+      await ostler.aNode().in("AVAILABLE").with("fake", { controller: "bmc-1" }).made(),
+      await ostler
+        .aNode()
+        .in("AVAILABLE")
+        .with("fake", { controller: "bmc-1", steps: { "clean.erase_metadata": { gate: gate.name } } })
+        .made(),
+    ];
     const id = await ostler.begin("CLEAN", [holds], { options: { steps: LISTS.CLEAN.steps } });
     const second = await ostler.begin("CLEAN", [other]);
     await ostler.nodeBecomes(holds, "CLEAN_HOLD");
@@ -213,9 +320,20 @@ describe("a run that holds", () => {
   // The stop of the others was recorded on the operation, and who was parked for good was not told of it.
   test("is stopped when another node's failure undoes the operation", async () => {
     const [gate, end] = [aGate(), aGate()];
-    const bad = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name, fail: "no luck" } }).made();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.remove_system": { gate: end.name } }).made();
-    const id = await ostler.begin("DEPLOY", [bad, node], { onFailure: "CLEAN_UP_ALL", options: { steps: LISTS.DEPLOY.steps } });
+    const bad = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name, fail: "no luck" } })
+      .made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.remove_system": { gate: end.name } })
+      .made();
+    const id = await ostler.begin("DEPLOY", [bad, node], {
+      onFailure: "CLEAN_UP_ALL",
+      options: { steps: LISTS.DEPLOY.steps },
+    });
     await ostler.nodeBecomes(node, "DEPLOY_HOLD");
     gate.open();
     await end.arrivals();
@@ -236,46 +354,72 @@ function numbers(seed: number): () => number {
 }
 
 // Who is parked without a job depends on being told; whoever is to tell may be at work at the same moment.
-test.each([7, 42])("nothing that is parked without a job is forgotten, whatever comes together: holds, waits, limits, maintenance, waves, stops, aborts (%i)", async (seed) => {
-  await using lab = await engineUnderTest();
-  const other = await lab.another({ started: true });
-  const next = numbers(seed);
-  const pick = <Item>(items: readonly Item[]): Item => items[Math.floor(next() * items.length)] as Item;
-  const steps = [step("clean", "erase_metadata"), HOLD, step("engine", "wait", { seconds: 0.05 }), step("clean", "erase_disks")];
-  const nodes = await lab.aNode().in("AVAILABLE").with("fake", { delayMs: 5, controller: "bmc" }).times(12);
-  const bad = await lab.aNode().in("AVAILABLE").with("fake", { delayMs: 8, steps: { "clean.erase_metadata": { fail: "no luck" } } }).times(2);
-  const ids = [
-    await lab.begin("CLEAN", [...nodes.slice(0, 6), ...bad.slice(0, 1)], { options: { steps }, onFailure: "CLEAN_UP_ALL" }),
-    await lab.begin("CLEAN", [...nodes.slice(6), ...bad.slice(1)], { options: { steps }, onFailure: "CLEAN_UP_FAILED", waves: { sizes: [{ count: 3 }, { count: 5 }] } }),
-  ];
-  const waves = ids[1] ?? "";
-  const all = { ids: nodes.map((node) => node.id) };
-  for (let round = 0; round < 40; round += 1) {
-    const { engine } = pick([lab, other]);
-    const one = { ids: [pick(nodes).id] };
-    const asks: readonly (() => Promise<unknown>)[] = [
-      () => engine.unhold(ALICE, { work: one }),
-      () => engine.unhold(ALICE, { work: { operationId: pick(ids) } }),
-      () => engine.abort(ALICE, { work: one }),
-      () => engine.withdrawAbort(ALICE, { work: one }),
-      () => engine.stop(ALICE, { work: one }),
-      () => engine.restart(ALICE, { work: one, from: "UNFINISHED_STEP" }).then(({ operationId }) => operationId && ids.push(operationId)),
-      () => engine.setMaintenance(ALICE, one, "new fan"),
-      () => engine.setMaintenance(ALICE, all, null),
-      () => engine.updateSite(ALICE, { phaseLimits: [{ phase: "clean", limit: 1 + Math.floor(next() * 3) }], controllerLimit: pick([null, 2]) }),
-      () => engine.updateSite(ALICE, { phaseLimits: null, controllerLimit: null }),
-      () => engine.steerWaves(ALICE, { operationId: waves, action: pick(["HALT", "RESUME", "ADVANCE"]) }),
+test.each([7, 42])(
+  "nothing that is parked without a job is forgotten, whatever comes together: holds, waits, limits, maintenance, waves, stops, aborts (%i)",
+  async (seed) => {
+    await using lab = await engineUnderTest();
+    const other = await lab.another({ started: true });
+    const next = numbers(seed);
+    const pick = <Item>(items: readonly Item[]): Item => items[Math.floor(next() * items.length)] as Item;
+    const steps = [
+      step("clean", "erase_metadata"),
+      HOLD,
+      step("engine", "wait", { seconds: 0.05 }),
+      step("clean", "erase_disks"),
     ];
-    await pick(asks)();
-    await delay(next() * 10);
-  }
-  await lab.engine.setMaintenance(ALICE, all, null);
-  await lab.engine.updateSite(ALICE, { phaseLimits: [{ phase: "clean", limit: 1 }] });
-  await eventually("everything ends once holds are lifted and waves resumed", async () => {
-    const unfinished = await lab.test.sql<{ id: string }[]>`select id from operations where finished_at is null`;
-    await lab.engine.steerWaves(ALICE, { operationId: waves, action: "RESUME" });
-    for (const { id } of unfinished) await lab.engine.unhold(ALICE, { work: { operationId: id } });
-    return unfinished.length === 0;
-  });
-  expect(await unsound(lab)).toEqual([]);
-});
+    const nodes = await lab.aNode().in("AVAILABLE").with("fake", { delayMs: 5, controller: "bmc" }).times(12);
+    const bad = await lab
+      .aNode()
+      .in("AVAILABLE")
+      .with("fake", { delayMs: 8, steps: { "clean.erase_metadata": { fail: "no luck" } } })
+      .times(2);
+    const ids = [
+      await lab.begin("CLEAN", [...nodes.slice(0, 6), ...bad.slice(0, 1)], {
+        options: { steps },
+        onFailure: "CLEAN_UP_ALL",
+      }),
+      await lab.begin("CLEAN", [...nodes.slice(6), ...bad.slice(1)], {
+        options: { steps },
+        onFailure: "CLEAN_UP_FAILED",
+        waves: { sizes: [{ count: 3 }, { count: 5 }] },
+      }),
+    ];
+    const waves = ids[1] ?? "";
+    const all = { ids: nodes.map((node) => node.id) };
+    for (let round = 0; round < 40; round += 1) {
+      const { engine } = pick([lab, other]);
+      const one = { ids: [pick(nodes).id] };
+      const asks: readonly (() => Promise<unknown>)[] = [
+        () => engine.unhold(ALICE, { work: one }),
+        () => engine.unhold(ALICE, { work: { operationId: pick(ids) } }),
+        () => engine.abort(ALICE, { work: one }),
+        () => engine.withdrawAbort(ALICE, { work: one }),
+        () => engine.stop(ALICE, { work: one }),
+        () =>
+          engine
+            .restart(ALICE, { work: one, from: "UNFINISHED_STEP" })
+            .then(({ operationId }) => operationId && ids.push(operationId)),
+        () => engine.setMaintenance(ALICE, one, "new fan"),
+        () => engine.setMaintenance(ALICE, all, null),
+        () =>
+          engine.updateSite(ALICE, {
+            phaseLimits: [{ phase: "clean", limit: 1 + Math.floor(next() * 3) }],
+            controllerLimit: pick([null, 2]),
+          }),
+        () => engine.updateSite(ALICE, { phaseLimits: null, controllerLimit: null }),
+        () => engine.steerWaves(ALICE, { operationId: waves, action: pick(["HALT", "RESUME", "ADVANCE"]) }),
+      ];
+      await pick(asks)();
+      await delay(next() * 10);
+    }
+    await lab.engine.setMaintenance(ALICE, all, null);
+    await lab.engine.updateSite(ALICE, { phaseLimits: [{ phase: "clean", limit: 1 }] });
+    await eventually("everything ends once holds are lifted and waves resumed", async () => {
+      const unfinished = await lab.test.sql<{ id: string }[]>`select id from operations where finished_at is null`;
+      await lab.engine.steerWaves(ALICE, { operationId: waves, action: "RESUME" });
+      for (const { id } of unfinished) await lab.engine.unhold(ALICE, { work: { operationId: id } });
+      return unfinished.length === 0;
+    });
+    expect(await unsound(lab)).toEqual([]);
+  },
+);

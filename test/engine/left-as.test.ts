@@ -16,7 +16,8 @@ const harmless = aDriver("harmless", { clean: stepsOf(aStep("touches_nothing", "
 const ostler = await engineUnderTest({ drivers: [quiet, harmless] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-const abort = (node: TestNode, more: Partial<AbortRequest> = {}) => ostler.engine.abort(ALICE, { work: { ids: [node.id] }, ...more });
+const abort = (node: TestNode, more: Partial<AbortRequest> = {}) =>
+  ostler.engine.abort(ALICE, { work: { ids: [node.id] }, ...more });
 
 /** How each phase is come by: the verb, where its node begins, and a step to be caught in. */
 const PHASES = {
@@ -38,7 +39,11 @@ interface Caught {
 /** A node whose machine is switched on and holds in a step. */
 async function caughtIn({ kind, from, step, scripts = {}, more = {} }: Caught) {
   const gate = aGate();
-  const node = await ostler.aNode().in(from).with("fake", { password: "hunter22", steps: { ...scripts, [step]: { gate: gate.name } } }).made();
+  const node = await ostler
+    .aNode()
+    .in(from)
+    .with("fake", { password: "hunter22", steps: { ...scripts, [step]: { gate: gate.name } } })
+    .made();
   await ostler.test.sql`update nodes set power_state = 'ON' where id = ${node.id}`;
   const id = await ostler.begin(kind, [node], more);
   await gate.arrivals();
@@ -49,7 +54,11 @@ async function caughtIn({ kind, from, step, scripts = {}, more = {} }: Caught) {
  * Aborts the node and waits for the end. The verification holds in a read of the power, which a tear-down needs as well:
  * there the gate opens as soon as the abort is recorded.
  */
-async function abortAndEnd({ gate, node, id }: Awaited<ReturnType<typeof caughtIn>>, phase: keyof typeof PHASES, more: Partial<AbortRequest> = {}) {
+async function abortAndEnd(
+  { gate, node, id }: Awaited<ReturnType<typeof caughtIn>>,
+  phase: keyof typeof PHASES,
+  more: Partial<AbortRequest> = {},
+) {
   await abort(node, more);
   if (phase === "verify") gate.open();
   return ostler.operationEnds(id);
@@ -65,7 +74,12 @@ describe("what was touched is told of an abort in", () => {
   test.each([
     { step: "inspect.collect_inventory", kind: "INSPECT", from: "MANAGEABLE", touched: nothing },
     { step: "deploy.prepare", kind: "DEPLOY", from: "AVAILABLE", touched: { ...nothing, networkAttached: true } },
-    { step: "deploy.write_image", kind: "DEPLOY", from: "AVAILABLE", touched: { ...nothing, networkAttached: true, disksTouched: true } },
+    {
+      step: "deploy.write_image",
+      kind: "DEPLOY",
+      from: "AVAILABLE",
+      touched: { ...nothing, networkAttached: true, disksTouched: true },
+    },
     { step: "clean.erase_disks", kind: "CLEAN", from: "AVAILABLE", touched: { ...nothing, disksTouched: true } },
     { step: "deploy.remove_system", kind: "UNDEPLOY", from: "ACTIVE", touched: nothing },
   ] as const)("$step: what it and the steps before it declare", async ({ step, kind, from, touched }) => {
@@ -77,7 +91,12 @@ describe("what was touched is told of an abort in", () => {
 
   test("a step that writes firmware, at whose end it took effect: the firmware, and not the disks that come next", async () => {
     const more = { options: { steps: [FIRMWARE, { interface: "clean", name: "erase_disks", args: {} }] } } as const;
-    const { gate, node, id } = await caughtIn({ kind: "CLEAN", from: "AVAILABLE", step: "clean.update_firmware", more });
+    const { gate, node, id } = await caughtIn({
+      kind: "CLEAN",
+      from: "AVAILABLE",
+      step: "clean.update_firmware",
+      more,
+    });
     await abort(node, { mode: "AFTER_STEP" });
     gate.open();
     await ostler.operationEnds(id);
@@ -91,15 +110,26 @@ describe("what was touched is told of an abort in", () => {
     const node = await ostler.aNode().in("AVAILABLE").with(driver).made();
     const id = await ostler.begin("CLEAN", [node]);
     await ostler.nodeBecomes(node, "CLEANING");
-    await eventually("the step is entered", async () => (await ostler.steps(await ostler.run(id, node)))[0]?.attempts.length === 1);
+    await eventually(
+      "the step is entered",
+      async () => (await ostler.steps(await ostler.run(id, node)))[0]?.attempts.length === 1,
+    );
     await abort(node);
     await ostler.operationEnds(id);
     expect(await leftAs(id, node)).toMatchObject({ ...nothing, disksTouched });
   });
 
   test("a step that is parked, or waits to be tried again: it had begun", async () => {
-    const waiting = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { waitSeconds: 3600 } }).made();
-    const retrying = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { failures: 9 } }).made();
+    const waiting = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { waitSeconds: 3600 } })
+      .made();
+    const retrying = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { failures: 9 } })
+      .made();
     const id = await ostler.begin("DEPLOY", [waiting, retrying]);
     for (const node of [waiting, retrying]) {
       await ostler.nodeBecomes(node, "DEPLOY_WAIT");
@@ -111,23 +141,40 @@ describe("what was touched is told of an abort in", () => {
 
   test("a restart that keeps what was written: it is still there", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.boot_system": { gate: gate.name } })
+      .made();
     const first = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
     await abort(node, { powerOff: false });
     await ostler.operationEnds(first);
     const answer = await ostler.engine.restart(ALICE, { work: { operationId: first } });
     const second = answer.operationId ?? "";
-    await eventually("the step is entered again", () => ostler.entered(node).filter((name) => name === "deploy.boot_system").length === 2);
+    await eventually(
+      "the step is entered again",
+      () => ostler.entered(node).filter((name) => name === "deploy.boot_system").length === 2,
+    );
     await abort(node, { powerOff: false });
     await ostler.operationEnds(second);
-    expect((await ostler.steps(await ostler.run(second, node))).filter(({ kept }) => kept).map(({ name }) => name)).toEqual(["deploy.prepare", "deploy.write_image"]);
-    expect(await leftAs(second, node)).toMatchObject({ disksTouched: true, networkAttached: true, firmwareTouched: false });
+    expect(
+      (await ostler.steps(await ostler.run(second, node))).filter(({ kept }) => kept).map(({ name }) => name),
+    ).toEqual(["deploy.prepare", "deploy.write_image"]);
+    expect(await leftAs(second, node)).toMatchObject({
+      disksTouched: true,
+      networkAttached: true,
+      firmwareTouched: false,
+    });
   });
 
   test("nothing at all, where no step had begun: nothing is told", async () => {
     const gate = aGate();
-    const first = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const first = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
     const queued = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [first, queued], { maxParallel: 1 });
     await gate.arrivals();
@@ -162,53 +209,87 @@ describe("the power after an abort is", () => {
     expect(ostler.powerCalls(node)).toEqual(["OFF"]);
   });
 
-  test.each(Object.keys(PHASES) as (keyof typeof PHASES)[])("left alone in %s when that is asked for", async (phase) => {
-    const caught = await caughtIn(PHASES[phase]);
-    const { node, id } = caught;
-    await abortAndEnd(caught, phase, { powerOff: false });
-    expect(await leftAs(id, node)).toMatchObject({ power: "ON", tearDownError: null });
-    expect(ostler.powerCalls(node)).toEqual([]);
-  });
+  test.each(Object.keys(PHASES) as (keyof typeof PHASES)[])(
+    "left alone in %s when that is asked for",
+    async (phase) => {
+      const caught = await caughtIn(PHASES[phase]);
+      const { node, id } = caught;
+      await abortAndEnd(caught, phase, { powerOff: false });
+      expect(await leftAs(id, node)).toMatchObject({ power: "ON", tearDownError: null });
+      expect(ostler.powerCalls(node)).toEqual([]);
+    },
+  );
 });
 
 describe("a tear-down that fails itself", () => {
-  const FAILURES: readonly { readonly what: string; readonly scripts: Readonly<Record<string, Script>>; readonly power: "OFF" | "UNKNOWN"; readonly says: readonly string[] }[] = [
-    { what: "at the step's abort", scripts: { "driver.abort": { throws: "the agent is gone" } }, power: "OFF", says: ["could not be undone: the agent is gone"] },
-    { what: "at the power", scripts: { "power.set": { fail: "the relay is stuck" } }, power: "UNKNOWN", says: ["the power could not be cut: the relay is stuck"] },
+  const FAILURES: readonly {
+    readonly what: string;
+    readonly scripts: Readonly<Record<string, Script>>;
+    readonly power: "OFF" | "UNKNOWN";
+    readonly says: readonly string[];
+  }[] = [
+    {
+      what: "at the step's abort",
+      scripts: { "driver.abort": { throws: "the agent is gone" } },
+      power: "OFF",
+      says: ["could not be undone: the agent is gone"],
+    },
+    {
+      what: "at the power",
+      scripts: { "power.set": { fail: "the relay is stuck" } },
+      power: "UNKNOWN",
+      says: ["the power could not be cut: the relay is stuck"],
+    },
     {
       what: "at both",
       scripts: { "driver.abort": { throws: "the agent is gone" }, "power.set": { fail: "the relay is stuck" } },
       power: "UNKNOWN",
       says: ["could not be undone: the agent is gone", "the power could not be cut: the relay is stuck"],
     },
-    { what: "by never answering", scripts: { "driver.abort": { silent: true, ignoreSignal: true } }, power: "OFF", says: ["could not be undone: it did not answer in time"] },
+    {
+      what: "by never answering",
+      scripts: { "driver.abort": { silent: true, ignoreSignal: true } },
+      power: "OFF",
+      says: ["could not be undone: it did not answer in time"],
+    },
   ];
   // The engine's own verification has nothing to undo.
-  const cases = (["inspect", "clean", "deploy", "undeploy"] as const).flatMap((phase) => FAILURES.map((failure) => ({ phase, ...failure })));
+  const cases = (["inspect", "clean", "deploy", "undeploy"] as const).flatMap((phase) =>
+    FAILURES.map((failure) => ({ phase, ...failure })),
+  );
 
-  test.each(cases)("$what, in $phase, ends all the same: the node failed, and flagged with what went wrong", async ({ phase, scripts, power, says }) => {
-    const caught = await caughtIn({ ...PHASES[phase], scripts });
-    const { node, id } = caught;
-    expect((await abortAndEnd(caught, phase, { powerOff: true })).state).toBe("ABORTED");
-    const { state, lastError } = await ostler.node(node);
-    expect(state).toBe(PHASES[phase].end);
-    expect(lastError).toMatchObject({ code: "BACKEND_FAILED", nodeId: node.id, retryable: false });
-    const left = await leftAs(id, node);
-    expect(left?.power).toBe(power);
-    for (const part of says) {
-      expect(left?.tearDownError).toContain(part);
-      expect(lastError?.message).toContain(part);
-    }
-  });
+  test.each(cases)(
+    "$what, in $phase, ends all the same: the node failed, and flagged with what went wrong",
+    async ({ phase, scripts, power, says }) => {
+      const caught = await caughtIn({ ...PHASES[phase], scripts });
+      const { node, id } = caught;
+      expect((await abortAndEnd(caught, phase, { powerOff: true })).state).toBe("ABORTED");
+      const { state, lastError } = await ostler.node(node);
+      expect(state).toBe(PHASES[phase].end);
+      expect(lastError).toMatchObject({ code: "BACKEND_FAILED", nodeId: node.id, retryable: false });
+      const left = await leftAs(id, node);
+      expect(left?.power).toBe(power);
+      for (const part of says) {
+        expect(left?.tearDownError).toContain(part);
+        expect(lastError?.message).toContain(part);
+      }
+    },
+  );
 
   test("in the verification leaves the node ENROLLED, and flagged", async () => {
     const caught = await caughtIn({ ...PHASES.verify, scripts: { "power.set": { fail: "the relay is stuck" } } });
     expect((await abortAndEnd(caught, "verify", { powerOff: true })).state).toBe("ABORTED");
-    expect(await ostler.node(caught.node)).toMatchObject({ state: "ENROLLED", lastError: { message: expect.stringContaining("the relay is stuck") } });
+    expect(await ostler.node(caught.node)).toMatchObject({
+      state: "ENROLLED",
+      lastError: { message: expect.stringContaining("the relay is stuck") },
+    });
   });
 
   test("hinders no restart", async () => {
-    const { gate, node, id } = await caughtIn({ ...PHASES.deploy, scripts: { "driver.abort": { throws: "the agent is gone" } } });
+    const { gate, node, id } = await caughtIn({
+      ...PHASES.deploy,
+      scripts: { "driver.abort": { throws: "the agent is gone" } },
+    });
     await abort(node);
     await ostler.operationEnds(id);
     gate.open();
@@ -219,7 +300,10 @@ describe("a tear-down that fails itself", () => {
   });
 
   test("tells no secret of the machine's settings", async () => {
-    const { node, id } = await caughtIn({ ...PHASES.deploy, scripts: { "driver.abort": { throws: "login with hunter22 refused" } } });
+    const { node, id } = await caughtIn({
+      ...PHASES.deploy,
+      scripts: { "driver.abort": { throws: "login with hunter22 refused" } },
+    });
     await abort(node);
     await ostler.operationEnds(id);
     const { failure, leftAs: left } = await ostler.run(id, node);

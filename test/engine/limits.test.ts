@@ -14,15 +14,27 @@ async function site(change: SiteChange, lab: EngineUnderTest = ostler): Promise<
   expect(await lab.engine.updateSite(ALICE, change)).toEqual({ done: true, refusals: [] });
 }
 
-const limit = (phase: string, most: number, lab?: EngineUnderTest) => site({ phaseLimits: [{ phase, limit: most }] }, lab);
+const limit = (phase: string, most: number, lab?: EngineUnderTest) =>
+  site({ phaseLimits: [{ phase, limit: most }] }, lab);
 
 const cleanable = () => ostler.aNode().in("AVAILABLE");
 /** Nodes whose machines hold in a step of the phase until the gate opens. */
-const heldIn = (step: string, gate: { readonly name: string }) => ostler.aNode().in("AVAILABLE").scripted({ [step]: { gate: gate.name } });
+const heldIn = (step: string, gate: { readonly name: string }) =>
+  ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ [step]: { gate: gate.name } });
 
 /** The most nodes that work had in one of the states at the same time, by the log. */
-async function mostAtOnce(nodes: readonly TestNode[], states: readonly string[], lab: EngineUnderTest = ostler): Promise<number> {
-  const rows = (await Promise.all(nodes.map((node) => lab.transitions(node)))).flat().filter(({ operationId }) => operationId !== null).toSorted((a, b) => a.position - b.position);
+async function mostAtOnce(
+  nodes: readonly TestNode[],
+  states: readonly string[],
+  lab: EngineUnderTest = ostler,
+): Promise<number> {
+  const rows = (await Promise.all(nodes.map((node) => lab.transitions(node))))
+    .flat()
+    .filter(({ operationId }) => operationId !== null)
+    .toSorted((a, b) => a.position - b.position);
   const inside = new Set<string>();
   let most = 0;
   for (const { nodeId, toState } of rows) {
@@ -34,7 +46,12 @@ async function mostAtOnce(nodes: readonly TestNode[], states: readonly string[],
 }
 
 /** Names of nodes in the order in which an event happened to them in some operations. */
-async function orderOf(event: string, nodes: readonly TestNode[], operations: readonly string[], lab: EngineUnderTest = ostler): Promise<string[]> {
+async function orderOf(
+  event: string,
+  nodes: readonly TestNode[],
+  operations: readonly string[],
+  lab: EngineUnderTest = ostler,
+): Promise<string[]> {
   const rows = (await Promise.all(nodes.map((node) => lab.transitions(node)))).flat();
   return rows
     .filter((row) => row.event === event && operations.includes(row.operationId ?? ""))
@@ -64,8 +81,17 @@ describe("a limit of a phase", () => {
     const id = await ostler.begin("DEPLOY", [first, second]);
     await gate.arrivals();
     expect(await ostler.run(id, first)).toMatchObject({ state: "RUNNING", slotPhase: "deploy", waitFor: null });
-    expect(await ostler.run(id, second)).toMatchObject({ state: "QUEUED", waitFor: "phase:deploy", waitingSince: expect.any(Date), startedAt: null });
-    expect([await ostler.nodeState(second), ostler.journal(second), await ostler.story(second, id)]).toEqual(["AVAILABLE", [], []]);
+    expect(await ostler.run(id, second)).toMatchObject({
+      state: "QUEUED",
+      waitFor: "phase:deploy",
+      waitingSince: expect.any(Date),
+      startedAt: null,
+    });
+    expect([await ostler.nodeState(second), ostler.journal(second), await ostler.story(second, id)]).toEqual([
+      "AVAILABLE",
+      [],
+      [],
+    ]);
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await ostler.run(id, second)).toMatchObject({ waitFor: null, waitingSince: null, slotPhase: null });
@@ -74,12 +100,22 @@ describe("a limit of a phase", () => {
   test("is waited for between two phases as well: the run is WAITING for CAPACITY, and no process holds it", async () => {
     await limit("clean", 1);
     const gate = aGate();
-    const [first, second] = (await ostler.aNode().scripted({ "clean.erase_metadata": { gate: gate.name } }).times(2)) as [TestNode, TestNode];
+    const [first, second] = (await ostler
+      .aNode()
+      .scripted({ "clean.erase_metadata": { gate: gate.name } })
+      .times(2)) as [TestNode, TestNode];
     const id = await ostler.begin("COMMISSION", [first, second], { options: { until: "AVAILABLE" } });
     const [inside] = await gate.arrivals();
     const other = inside === first.name ? second : first;
     await eventually("the other waits", async () => (await ostler.run(id, other)).waitFor !== null);
-    expect(await ostler.run(id, other)).toMatchObject({ state: "WAITING", waitReason: "CAPACITY", waitFor: "phase:clean", owner: null, wakeAt: null, slotPhase: null });
+    expect(await ostler.run(id, other)).toMatchObject({
+      state: "WAITING",
+      waitReason: "CAPACITY",
+      waitFor: "phase:clean",
+      owner: null,
+      wakeAt: null,
+      slotPhase: null,
+    });
     expect(await ostler.nodeState(other)).toBe("INSPECT_WAIT");
     expect(ostler.entered(other)).toEqual(["inspect.collect_inventory"]);
     gate.open();
@@ -90,7 +126,11 @@ describe("a limit of a phase", () => {
 
   test("is kept by a run that is parked in a step of the phase", async () => {
     await limit("clean", 1);
-    const nodes = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { waitSeconds: 0.3 } }).times(2);
+    const nodes = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_metadata": { waitSeconds: 0.3 } })
+      .times(2);
     const id = await ostler.begin("CLEAN", nodes);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await mostAtOnce(nodes, CLEANING)).toBe(1);
@@ -100,9 +140,17 @@ describe("a limit of a phase", () => {
   test("is given on as soon as a run goes on to the next phase", async () => {
     await limit("clean", 1);
     const gate = aGate();
-    const nodes = await ostler.aNode().in("MANAGEABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(6);
+    const nodes = await ostler
+      .aNode()
+      .in("MANAGEABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .times(6);
     const id = await ostler.begin("COMMISSION", nodes);
-    await eventually("all have been cleaned", async () => (await ostler.runs(id)).every(({ slotPhase }) => slotPhase === "deploy"), 8_000);
+    await eventually(
+      "all have been cleaned",
+      async () => (await ostler.runs(id)).every(({ slotPhase }) => slotPhase === "deploy"),
+      8_000,
+    );
     expect(await mostAtOnce(nodes, CLEANING)).toBe(1);
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -110,7 +158,9 @@ describe("a limit of a phase", () => {
 
   test("counts the clean-up of failed nodes too", async () => {
     await limit("clean", 1);
-    const nodes = await cleanable().scripted({ "deploy.prepare": { fail: "no luck" }, "clean.erase_disks": { delayMs: 20 } }).times(3);
+    const nodes = await cleanable()
+      .scripted({ "deploy.prepare": { fail: "no luck" }, "clean.erase_disks": { delayMs: 20 } })
+      .times(3);
     const id = await ostler.begin("COMMISSION", nodes);
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     expect((await ostler.runs(id)).filter(({ purpose }) => purpose === "CLEAN_UP").length).toBeGreaterThan(0);
@@ -127,7 +177,12 @@ describe("a limit of a phase", () => {
     await gate.arrivals();
     const nodes = await cleanable().times(4);
     const id = await ostler.begin("DEPLOY", nodes, { maxParallel: 2 });
-    expect((await ostler.runs(id)).map(({ state, waitFor }) => [state, waitFor])).toEqual([["QUEUED", "phase:deploy"], ["QUEUED", "phase:deploy"], ["QUEUED", null], ["QUEUED", null]]);
+    expect((await ostler.runs(id)).map(({ state, waitFor }) => [state, waitFor])).toEqual([
+      ["QUEUED", "phase:deploy"],
+      ["QUEUED", "phase:deploy"],
+      ["QUEUED", null],
+      ["QUEUED", null],
+    ]);
     gate.open();
     expect((await ostler.operationEnds(before)).state).toBe("SUCCEEDED");
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -152,7 +207,10 @@ describe("a limit that changes", () => {
   test("to more lets as many more go, to less lets those that are inside end", async () => {
     await limit("deploy", 1);
     const [gate, last] = [aGate(), aGate()];
-    const nodes = [...(await heldIn("deploy.prepare", gate).times(3)), ...(await heldIn("deploy.prepare", last).times(2))];
+    const nodes = [
+      ...(await heldIn("deploy.prepare", gate).times(3)),
+      ...(await heldIn("deploy.prepare", last).times(2)),
+    ];
     const id = await ostler.begin("DEPLOY", nodes);
     await gate.arrivals(1);
     await limit("deploy", 3);
@@ -160,7 +218,13 @@ describe("a limit that changes", () => {
     await limit("deploy", 1);
     gate.open();
     expect(await last.arrivals(1)).toHaveLength(1);
-    expect((await ostler.runs(id)).map(({ state }) => state)).toEqual(["SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "RUNNING", "QUEUED"]);
+    expect((await ostler.runs(id)).map(({ state }) => state)).toEqual([
+      "SUCCEEDED",
+      "SUCCEEDED",
+      "SUCCEEDED",
+      "RUNNING",
+      "QUEUED",
+    ]);
     last.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
@@ -181,13 +245,21 @@ describe("a limit that changes", () => {
 });
 
 describe("a limit of management controllers", () => {
-  const behind = (controller: string, script: object = {}) => ostler.aNode().in("AVAILABLE").with("fake", { controller, ...script });
+  const behind = (controller: string, script: object = {}) =>
+    ostler
+      .aNode()
+      .in("AVAILABLE")
+      .with("fake", { controller, ...script });
 
   test("holds for the nodes of one controller, and each controller has its own", async () => {
     await site({ controllerLimit: 1 });
     const chassis = await behind("10.0.0.7", { delayMs: 5 }).times(4);
     const gate = aGate();
-    const others = [await behind("10.0.0.8", { steps: { "deploy.prepare": { gate: gate.name } } }).made(), await heldIn("deploy.prepare", gate).made(), await heldIn("deploy.prepare", gate).made()];
+    const others = [
+      await behind("10.0.0.8", { steps: { "deploy.prepare": { gate: gate.name } } }).made(),
+      await heldIn("deploy.prepare", gate).made(),
+      await heldIn("deploy.prepare", gate).made(),
+    ];
     const id = await ostler.begin("DEPLOY", [...chassis, ...others]);
     await gate.arrivals(3);
     gate.open();
@@ -204,7 +276,10 @@ describe("a limit of management controllers", () => {
     const begun = await orderOf("verify", nodes, [id]);
     expect(begun).toHaveLength(2);
     const [first, second] = begun.map((name) => nodes.find((node) => node.name === name) as TestNode);
-    const [end, start] = [(await ostler.transitions(first as TestNode)).at(-1), (await ostler.transitions(second as TestNode)).find(({ event }) => event === "verify")];
+    const [end, start] = [
+      (await ostler.transitions(first as TestNode)).at(-1),
+      (await ostler.transitions(second as TestNode)).find(({ event }) => event === "verify"),
+    ];
     expect(end?.toState).toBe("ACTIVE");
     expect(start?.position).toBeGreaterThan(end?.position ?? Infinity);
   });
@@ -216,7 +291,10 @@ describe("a limit of management controllers", () => {
     const chassis = await behind("10.0.1.1", { steps: { "deploy.prepare": { gate: chassisGate.name } } }).times(15);
     const other = await heldIn("deploy.prepare", gate).made();
     const id = await ostler.begin("DEPLOY", [...chassis, other]);
-    await Promise.race([gate.arrivals(), new Promise((_, reject) => setTimeout(() => reject(new Error("It waits behind them.")), 10_000).unref())]);
+    await Promise.race([
+      gate.arrivals(),
+      new Promise((_, reject) => setTimeout(() => reject(new Error("It waits behind them.")), 10_000).unref()),
+    ]);
     expect(await chassisGate.arrivals(1)).toHaveLength(1);
     expect((await ostler.run(id, chassis[14] as TestNode)).waitFor).toBe("controller:10.0.1.1");
     gate.open();
@@ -239,16 +317,19 @@ describe("who waits for a place", () => {
   test.each([
     { verb: "abort", end: "ABORTED" },
     { verb: "stop", end: "STOPPED" },
-  ] as const)("and has not begun is left where it was by a(n) $verb, and the next one keeps its turn", async ({ verb, end }) => {
-    const { gate, nodes, id } = await blockedAndWaiting();
-    const answer = await ostler.engine[verb](ALICE, { work: { ids: [nodes[1].id] } });
-    expect(answer.results).toMatchObject([{ accepted: true }]);
-    expect(await ostler.run(id, nodes[1])).toMatchObject({ state: end, startedAt: null, waitFor: null });
-    expect([await ostler.nodeState(nodes[1]), ostler.journal(nodes[1])]).toEqual(["AVAILABLE", []]);
-    gate.open();
-    await ostler.operationEnds(id);
-    expect([await ostler.nodeState(nodes[0]), await ostler.nodeState(nodes[2])]).toEqual(["ACTIVE", "ACTIVE"]);
-  });
+  ] as const)(
+    "and has not begun is left where it was by a(n) $verb, and the next one keeps its turn",
+    async ({ verb, end }) => {
+      const { gate, nodes, id } = await blockedAndWaiting();
+      const answer = await ostler.engine[verb](ALICE, { work: { ids: [nodes[1].id] } });
+      expect(answer.results).toMatchObject([{ accepted: true }]);
+      expect(await ostler.run(id, nodes[1])).toMatchObject({ state: end, startedAt: null, waitFor: null });
+      expect([await ostler.nodeState(nodes[1]), ostler.journal(nodes[1])]).toEqual(["AVAILABLE", []]);
+      gate.open();
+      await ostler.operationEnds(id);
+      expect([await ostler.nodeState(nodes[0]), await ostler.nodeState(nodes[2])]).toEqual(["ACTIVE", "ACTIVE"]);
+    },
+  );
 
   test.each([
     { verb: "abort", run: "ABORTED", state: "INSPECT_FAILED" },
@@ -277,7 +358,10 @@ describe("who waits for a place", () => {
     await ostler.engine.stop(ALICE, { work: { ids: [nodes[2].id] } });
     const again = await ostler.engine.restart(ALICE, { work: { ids: [nodes[2].id] } });
     expect(again.refusals).toEqual([]);
-    expect(await ostler.run(again.operationId ?? "", nodes[2])).toMatchObject({ state: "QUEUED", waitFor: "phase:deploy" });
+    expect(await ostler.run(again.operationId ?? "", nodes[2])).toMatchObject({
+      state: "QUEUED",
+      waitFor: "phase:deploy",
+    });
     gate.open();
     for (const one of [id, again.operationId ?? ""]) await ostler.operationEnds(one);
     expect(await orderOf("deploy", nodes, [id, again.operationId ?? ""])).toEqual(names(nodes));
@@ -287,13 +371,24 @@ describe("who waits for a place", () => {
 
 // The state of the waves was read without the operation's lock, and the halt was answered before the node began.
 test("nothing begins of an operation that is being halted just then", async () => {
-  await site({ phaseLimits: [{ phase: "deploy", limit: 1 }, { phase: "clean", limit: 1 }] });
+  await site({
+    phaseLimits: [
+      { phase: "deploy", limit: 1 },
+      { phase: "clean", limit: 1 },
+    ],
+  });
   const gate = aGate();
-  const inside = [await heldIn("deploy.prepare", gate).made(), await heldIn("clean.erase_metadata", gate).made()] as const;
+  const inside = [
+    await heldIn("deploy.prepare", gate).made(),
+    await heldIn("clean.erase_metadata", gate).made(),
+  ] as const;
   const first = [await ostler.begin("DEPLOY", [inside[0]]), await ostler.begin("CLEAN", [inside[1]])];
   await gate.arrivals(2);
   const [halted, other] = [await cleanable().made(), await cleanable().made()];
-  const [id, second] = [await ostler.begin("DEPLOY", [halted], { waves: { sizes: [{ count: 1 }] } }), await ostler.begin("CLEAN", [other])];
+  const [id, second] = [
+    await ostler.begin("DEPLOY", [halted], { waves: { sizes: [{ count: 1 }] } }),
+    await ostler.begin("CLEAN", [other]),
+  ];
   await ostler.test.sql.begin(async (sql) => {
     await sql`update operations set wave_state = 'HALTED' where id = ${id}`;
     await site({ phaseLimits: null });
@@ -330,7 +425,14 @@ describe("a queued run that somebody holds at the moment at which it would", () 
 
   test("be stopped by a failure ends when it is free, and the clean-up of all begins", async () => {
     const gate = aGate();
-    const [node, queued] = [await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name, fail: "no luck" } }).made(), await cleanable().made()];
+    const [node, queued] = [
+      await ostler
+        .aNode()
+        .in("AVAILABLE")
+        .scripted({ "deploy.prepare": { gate: gate.name, fail: "no luck" } })
+        .made(),
+      await cleanable().made(),
+    ];
     const id = await ostler.begin("DEPLOY", [node, queued], { maxParallel: 1, onFailure: "CLEAN_UP_ALL" });
     await gate.arrivals();
     await whileHeld(id, queued, async () => {
@@ -361,10 +463,16 @@ describe("with several processes", () => {
     const gate = aGate();
     gate.open();
     // Gates are a process's own: in the other one they stay shut, here they are open.
-    const nodes = await lab.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).times(3);
+    const nodes = await lab
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { gate: gate.name } })
+      .times(3);
     const victim = await lab.inAnotherProcess();
     const id = await lab.begin("DEPLOY", nodes);
-    await eventually("one is in its step", () => nodes.some((node) => lab.entered(node).includes("deploy.write_image")));
+    await eventually("one is in its step", () =>
+      nodes.some((node) => lab.entered(node).includes("deploy.write_image")),
+    );
     await victim.kill();
     expect((await lab.runs(id)).filter(({ slotPhase }) => slotPhase === "deploy")).toHaveLength(1);
     await lab.leasesRunOut();

@@ -16,13 +16,25 @@ async function mark(nodes: readonly TestNode[], reason: string | null, lab: Engi
 }
 
 async function pauses(id: string, node: TestNode, lab: EngineUnderTest = ostler): Promise<void> {
-  await eventually(`the run on ${node.name} is paused`, async () => (await lab.run(id, node)).waitReason === "MAINTENANCE");
+  await eventually(
+    `the run on ${node.name} is paused`,
+    async () => (await lab.run(id, node)).waitReason === "MAINTENANCE",
+  );
 }
 
 /** A node whose run was paused when a step had ended. */
-async function pausedAfter(step: string, kind: VerbRequest["kind"] = "DEPLOY", script: Script = {}, lab: EngineUnderTest = ostler) {
+async function pausedAfter(
+  step: string,
+  kind: VerbRequest["kind"] = "DEPLOY",
+  script: Script = {},
+  lab: EngineUnderTest = ostler,
+) {
   const gate = aGate();
-  const node = await lab.aNode().in("AVAILABLE").scripted({ [step]: { gate: gate.name, ...script } }).made();
+  const node = await lab
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ [step]: { gate: gate.name, ...script } })
+    .made();
   const id = await lab.begin(kind, [node]);
   await gate.arrivals();
   await mark([node], "new fan", lab);
@@ -31,14 +43,27 @@ async function pausedAfter(step: string, kind: VerbRequest["kind"] = "DEPLOY", s
   return { node, id };
 }
 
-const attemptsOf = async (id: string, node: TestNode) => (await ostler.steps(await ostler.run(id, node))).map(({ attempts }) => attempts.map(({ state }) => state).join(" "));
+const attemptsOf = async (id: string, node: TestNode) =>
+  (await ostler.steps(await ostler.run(id, node))).map(({ attempts }) => attempts.map(({ state }) => state).join(" "));
 
 describe("a node that is put in maintenance while work runs on it", () => {
   test("lets its running step end, keeps the result, and begins no new one", async () => {
     const { node, id } = await pausedAfter("deploy.write_image");
-    expect(await ostler.run(id, node)).toMatchObject({ state: "WAITING", waitReason: "MAINTENANCE", waitingSince: expect.any(Date), waitFor: null, owner: null, wakeAt: null, position: 2 });
+    expect(await ostler.run(id, node)).toMatchObject({
+      state: "WAITING",
+      waitReason: "MAINTENANCE",
+      waitingSince: expect.any(Date),
+      waitFor: null,
+      owner: null,
+      wakeAt: null,
+      position: 2,
+    });
     expect(await ostler.nodeState(node)).toBe("DEPLOY_WAIT");
-    expect((await ostler.transitions(node)).at(-1)).toMatchObject({ event: "wait", reason: "the node is in maintenance", actor: "engine" });
+    expect((await ostler.transitions(node)).at(-1)).toMatchObject({
+      event: "wait",
+      reason: "the node is in maintenance",
+      actor: "engine",
+    });
     expect(ostler.entered(node)).toEqual(["deploy.prepare", "deploy.write_image"]);
     expect(await attemptsOf(id, node)).toEqual(["SUCCEEDED", "SUCCEEDED", "", ""]);
     expect((await ostler.operation(id)).state).toBe("RUNNING");
@@ -50,8 +75,18 @@ describe("a node that is put in maintenance while work runs on it", () => {
     const { node, id } = await pausedAfter("deploy.write_image");
     await mark([node], null);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
-    expect(ostler.entered(node)).toEqual(["deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"]);
-    expect(await ostler.story(node, id)).toEqual(["deploy → DEPLOYING", "wait → DEPLOY_WAIT", "resume → DEPLOYING", "done → ACTIVE"]);
+    expect(ostler.entered(node)).toEqual([
+      "deploy.prepare",
+      "deploy.write_image",
+      "deploy.boot_system",
+      "deploy.configure",
+    ]);
+    expect(await ostler.story(node, id)).toEqual([
+      "deploy → DEPLOYING",
+      "wait → DEPLOY_WAIT",
+      "resume → DEPLOYING",
+      "done → ACTIVE",
+    ]);
     expect(await ostler.run(id, node)).toMatchObject({ state: "SUCCEEDED", waitReason: null, waitingSince: null });
     expect(await unsound(ostler)).toEqual([]);
   });
@@ -67,7 +102,11 @@ describe("a node that is put in maintenance while work runs on it", () => {
 
   test("is not paused when the mark is gone before the step ends", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
     await mark([node], "a mistake");
@@ -79,7 +118,11 @@ describe("a node that is put in maintenance while work runs on it", () => {
 
   test("is done when the step was the last one", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.configure": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.configure": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
     await mark([node], "new fan");
@@ -97,7 +140,11 @@ describe("a node that is put in maintenance while work runs on it", () => {
   });
 
   test("lets a step that is parked come to its end", async () => {
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { waitSeconds: 0.3 } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.boot_system": { waitSeconds: 0.3 } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.nodeBecomes(node, "DEPLOY_WAIT");
     await mark([node], "new fan");
@@ -109,7 +156,10 @@ describe("a node that is put in maintenance while work runs on it", () => {
 
   test("is paused between two phases as well, where it has no state to wait in", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().scripted({ "power.read": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .scripted({ "power.read": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("COMMISSION", [node], { options: { until: "AVAILABLE" } });
     await gate.arrivals();
     await mark([node], "new fan");
@@ -122,7 +172,11 @@ describe("a node that is put in maintenance while work runs on it", () => {
 
   test("holds up no other node of its operation", async () => {
     const gate = aGate();
-    const [node, other] = (await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(2)) as [TestNode, TestNode];
+    const [node, other] = (await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .times(2)) as [TestNode, TestNode];
     const id = await ostler.begin("DEPLOY", [node, other]);
     await gate.arrivals(2);
     await mark([node], "new fan");
@@ -135,7 +189,11 @@ describe("a node that is put in maintenance while work runs on it", () => {
 
   test("before its turn keeps its machine untouched until the mark is cleared", async () => {
     const gate = aGate();
-    const first = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const first = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
     const queued = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [first, queued], { maxParallel: 1 });
     await gate.arrivals();
@@ -152,7 +210,11 @@ describe("a node that is put in maintenance while work runs on it", () => {
     const { node, id } = await pausedAfter("deploy.prepare");
     expect(await ostler.run(id, node)).toMatchObject({ slotPhase: null, slotController: null });
     const gate = aGate();
-    const other = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const other = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
     const second = await ostler.begin("DEPLOY", [other]);
     await gate.arrivals();
     await mark([node], null);
@@ -169,7 +231,9 @@ describe("work that is paused by maintenance", () => {
     { after: "a failed try", step: "deploy.write_image", script: { failures: 1 }, tried: "FAILED" },
   ])("after $after is ended now by an abort", async ({ step, script, tried }) => {
     const { node, id } = await pausedAfter(step, "DEPLOY", script);
-    expect((await ostler.engine.abort(ALICE, { work: { ids: [node.id] } })).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
+    expect((await ostler.engine.abort(ALICE, { work: { ids: [node.id] } })).results).toMatchObject([
+      { accepted: true, effect: "NOW" },
+    ]);
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
     expect(await ostler.nodeState(node)).toBe("DEPLOY_FAILED");
     expect(await attemptsOf(id, node)).toEqual(["SUCCEEDED", tried, "", ""]);
@@ -184,7 +248,9 @@ describe("work that is paused by maintenance", () => {
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
     expect((await ostler.operationEnds(id)).state).toBe(run);
     expect([(await ostler.run(id, node)).state, await ostler.nodeState(node)]).toEqual([run, state]);
-    expect((await ostler.engine.restart(ALICE, { work: { operationId: id } })).refusals).toMatchObject([{ code: "IN_MAINTENANCE" }]);
+    expect((await ostler.engine.restart(ALICE, { work: { operationId: id } })).refusals).toMatchObject([
+      { code: "IN_MAINTENANCE" },
+    ]);
     await mark([node], null);
     const again = (await ostler.engine.restart(ALICE, { work: { operationId: id } })).operationId ?? "";
     expect((await ostler.operationEnds(again)).state).toBe("SUCCEEDED");
@@ -193,8 +259,16 @@ describe("work that is paused by maintenance", () => {
   test("is stopped when another node's failure undoes the operation, and cleaned up when the mark is cleared", async () => {
     const misfortune = aGate();
     const gate = aGate();
-    const bad = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: misfortune.name, fail: "no luck" } }).made();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const bad = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: misfortune.name, fail: "no luck" } })
+      .made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("COMMISSION", [bad, node]);
     await gate.arrivals();
     await mark([node], "new fan");
@@ -223,7 +297,12 @@ describe("work that is paused by maintenance", () => {
     await mark([node], null, lab);
     await lab.engine.start();
     expect((await lab.operationEnds(id)).state).toBe("SUCCEEDED");
-    expect(lab.entered(node)).toEqual(["deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"]);
+    expect(lab.entered(node)).toEqual([
+      "deploy.prepare",
+      "deploy.write_image",
+      "deploy.boot_system",
+      "deploy.configure",
+    ]);
   });
 
   test("of many nodes misses none, however often the marks come and go", async () => {

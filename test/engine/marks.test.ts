@@ -7,9 +7,11 @@ import type { TestNode } from "../support/builders.ts";
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-const retire = (node: TestNode, reason: string | null = "its lease ends") => ostler.engine.setRetired(ALICE, { ids: [node.id] }, reason);
+const retire = (node: TestNode, reason: string | null = "its lease ends") =>
+  ostler.engine.setRetired(ALICE, { ids: [node.id] }, reason);
 const protect = (node: TestNode, isProtected = true) => ostler.engine.updateNode(ALICE, node.id, { isProtected });
-const maintain = (node: TestNode, reason: string | null = "new disk") => ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, reason);
+const maintain = (node: TestNode, reason: string | null = "new disk") =>
+  ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, reason);
 const codes = async (answer: ReturnType<typeof ostler.submit>) => (await answer).refusals.map(({ code }) => code);
 
 describe("a retired node", () => {
@@ -23,7 +25,13 @@ describe("a retired node", () => {
     const node = await ostler.aNode().in(state).made();
     await retire(node);
     const before = await ostler.dump();
-    expect((await ostler.submit(kind, [node])).refusals).toMatchObject([{ code: "PROTECTED", nodeId: node.id, message: expect.stringContaining(`Node ${node.name} is retired; take the mark away with setRetired`) }]);
+    expect((await ostler.submit(kind, [node])).refusals).toMatchObject([
+      {
+        code: "PROTECTED",
+        nodeId: node.id,
+        message: expect.stringContaining(`Node ${node.name} is retired; take the mark away with setRetired`),
+      },
+    ]);
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
@@ -43,7 +51,11 @@ describe("a retired node", () => {
   });
 
   test("does not become available by a restart of work that began before", async () => {
-    const node = await ostler.aNode().in("ACTIVE").scripted({ "deploy.remove_system": { fail: "stuck disk" } }).made();
+    const node = await ostler
+      .aNode()
+      .in("ACTIVE")
+      .scripted({ "deploy.remove_system": { fail: "stuck disk" } })
+      .made();
     const id = await ostler.begin("UNDEPLOY", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     await retire(node);
@@ -56,7 +68,11 @@ describe("a retired node", () => {
 
   test("does not become available by the clean-up after a failure either", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name, fail: "no space left", retryable: false } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { gate: gate.name, fail: "no space left", retryable: false } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node], { onFailure: "CLEAN_UP_FAILED" });
     await gate.arrivals();
     await retire(node);
@@ -71,7 +87,13 @@ describe("a retired node", () => {
     for (const kind of ["INSPECT", "MANAGE", "POWER", "DECOMMISSION"] as const) {
       const from = kind === "MANAGE" ? await ostler.aNode().in("AVAILABLE").made() : node;
       if (from !== node) await retire(from);
-      expect((await ostler.operationEnds(await ostler.begin(kind, [from], { options: kind === "POWER" ? { powerAction: "ON" } : {} }))).state).toBe("SUCCEEDED");
+      expect(
+        (
+          await ostler.operationEnds(
+            await ostler.begin(kind, [from], { options: kind === "POWER" ? { powerAction: "ON" } : {} }),
+          )
+        ).state,
+      ).toBe("SUCCEEDED");
     }
     expect(await ostler.node(node)).toMatchObject({ state: "DECOMMISSIONED", retiredReason: "its lease ends" });
   });
@@ -86,7 +108,11 @@ describe("a retired node", () => {
 
   test("that is being deployed is deployed to the end: the mark cuts nothing", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
     expect((await retire(node)).refusals).toEqual([]);
@@ -100,9 +126,16 @@ describe("the mark of retirement", () => {
   test("is set on all of its nodes or on none, and starts no work", async () => {
     const [one, two] = await ostler.aNode().in("ACTIVE").times(2);
     const ids = [one?.id ?? "", two?.id ?? ""];
-    expect((await ostler.engine.setRetired(ALICE, { ids: [...ids, "0b7a1f0e-6d3c-4a0e-9a51-0d8d6a7f9f10"] }, "too old")).refusals).toMatchObject([{ code: "NOT_FOUND" }]);
-    expect((await ostler.engine.setRetired(ALICE, { ids }, "  ")).refusals).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "reason"] }]);
-    expect((await ostler.engine.setRetired(ALICE, { ids }, "x".repeat(1_001))).refusals).toMatchObject([{ code: "INVALID_INPUT" }]);
+    expect(
+      (await ostler.engine.setRetired(ALICE, { ids: [...ids, "0b7a1f0e-6d3c-4a0e-9a51-0d8d6a7f9f10"] }, "too old"))
+        .refusals,
+    ).toMatchObject([{ code: "NOT_FOUND" }]);
+    expect((await ostler.engine.setRetired(ALICE, { ids }, "  ")).refusals).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "reason"] },
+    ]);
+    expect((await ostler.engine.setRetired(ALICE, { ids }, "x".repeat(1_001))).refusals).toMatchObject([
+      { code: "INVALID_INPUT" },
+    ]);
     expect((await ostler.node(one as TestNode)).retiredReason).toBeNull();
     expect(await ostler.engine.setRetired(ALICE, { ids }, "too old")).toEqual({ nodeIds: ids, refusals: [] });
     expect(await ostler.node(two as TestNode)).toMatchObject({ retiredReason: "too old", state: "ACTIVE" });
@@ -113,24 +146,31 @@ describe("a protected node", () => {
   test.each(["OFF", "SOFT_OFF", "REBOOT"] as const)("refuses %s, with no call to its BMC", async (powerAction) => {
     const node = await ostler.aNode().in("ACTIVE").made();
     await protect(node);
-    expect((await ostler.submit("POWER", [node], { options: { powerAction } })).refusals).toMatchObject([{ code: "PROTECTED", nodeId: node.id }]);
+    expect((await ostler.submit("POWER", [node], { options: { powerAction } })).refusals).toMatchObject([
+      { code: "PROTECTED", nodeId: node.id },
+    ]);
     expect(ostler.journal(node)).toEqual([]);
   });
 
   test("can be switched on, which ends nothing", async () => {
     const node = await ostler.aNode().in("ACTIVE").made();
     await protect(node);
-    expect((await ostler.operationEnds(await ostler.begin("POWER", [node], { options: { powerAction: "ON" } }))).state).toBe("SUCCEEDED");
+    expect(
+      (await ostler.operationEnds(await ostler.begin("POWER", [node], { options: { powerAction: "ON" } }))).state,
+    ).toBe("SUCCEEDED");
     expect(ostler.powerCalls(node)).toEqual(["ON"]);
   });
 
-  test.each(["CLEAN", "COMMISSION", "DEPLOY", "DECOMMISSION"] as const)("refuses %s until the protection is lifted", async (kind) => {
-    const node = await ostler.aNode().in("AVAILABLE").made();
-    await protect(node);
-    expect(await codes(ostler.submit(kind, [node]))).toEqual(["PROTECTED"]);
-    await protect(node, false);
-    expect((await ostler.operationEnds(await ostler.begin(kind, [node]))).state).toBe("SUCCEEDED");
-  });
+  test.each(["CLEAN", "COMMISSION", "DEPLOY", "DECOMMISSION"] as const)(
+    "refuses %s until the protection is lifted",
+    async (kind) => {
+      const node = await ostler.aNode().in("AVAILABLE").made();
+      await protect(node);
+      expect(await codes(ostler.submit(kind, [node]))).toEqual(["PROTECTED"]);
+      await protect(node, false);
+      expect((await ostler.operationEnds(await ostler.begin(kind, [node]))).state).toBe("SUCCEEDED");
+    },
+  );
 
   test.each(["UNDEPLOY", "UPDATE"] as const)("refuses %s", async (kind) => {
     const node = await ostler.aNode().in("ACTIVE").made();
@@ -140,11 +180,17 @@ describe("a protected node", () => {
 
   test("can be protected while it is being worked on, and what runs goes on", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.configure": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.configure": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
     const { revision } = await ostler.node(node);
-    expect((await ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, isProtected: true })).refusals).toEqual([]);
+    expect(
+      (await ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, isProtected: true })).refusals,
+    ).toEqual([]);
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", isProtected: true });
@@ -165,16 +211,28 @@ describe("a node in maintenance", () => {
   ] as const)("refuses %s", async (kind, state) => {
     const node = await ostler.aNode().in(state).made();
     await maintain(node);
-    expect((await ostler.submit(kind, [node])).refusals).toMatchObject([{ code: "IN_MAINTENANCE", nodeId: node.id, message: expect.stringContaining("clear the mark with setMaintenance") }]);
+    expect((await ostler.submit(kind, [node])).refusals).toMatchObject([
+      {
+        code: "IN_MAINTENANCE",
+        nodeId: node.id,
+        message: expect.stringContaining("clear the mark with setMaintenance"),
+      },
+    ]);
     expect(ostler.journal(node)).toEqual([]);
   });
 
   test("refuses a restart, and takes it once the mark is cleared", async () => {
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.configure": { failures: 1, retryable: false } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.configure": { failures: 1, retryable: false } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     await maintain(node);
-    expect((await ostler.engine.restart(ALICE, { work: { operationId: id } })).results).toMatchObject([{ accepted: false, refusal: { code: "IN_MAINTENANCE" } }]);
+    expect((await ostler.engine.restart(ALICE, { work: { operationId: id } })).results).toMatchObject([
+      { accepted: false, refusal: { code: "IN_MAINTENANCE" } },
+    ]);
     await maintain(node, null);
     const again = await ostler.engine.restart(ALICE, { work: { operationId: id } });
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
@@ -193,7 +251,10 @@ describe("a node with several marks", () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     await Promise.all([maintain(node), retire(node), protect(node)]);
     const power = (powerAction: PowerAction) => codes(ostler.submit("POWER", [node], { options: { powerAction } }));
-    expect([await codes(ostler.submit("DEPLOY", [node])), await power("OFF")]).toEqual([["IN_MAINTENANCE"], ["IN_MAINTENANCE"]]);
+    expect([await codes(ostler.submit("DEPLOY", [node])), await power("OFF")]).toEqual([
+      ["IN_MAINTENANCE"],
+      ["IN_MAINTENANCE"],
+    ]);
     await maintain(node, null);
     expect([await codes(ostler.submit("DEPLOY", [node])), await power("OFF")]).toEqual([["PROTECTED"], ["PROTECTED"]]);
     await protect(node, false);
@@ -204,7 +265,18 @@ describe("a node with several marks", () => {
   test("does not lose one when another is set at the same moment", async () => {
     const node = await ostler.aNode().made();
     const { revision } = await ostler.node(node);
-    await Promise.all([maintain(node), retire(node), protect(node), ostler.engine.updateNode(ALICE, node.id, { labels: { a: "1" } })]);
-    expect(await ostler.node(node)).toMatchObject({ maintenanceReason: "new disk", retiredReason: "its lease ends", isProtected: true, labels: { a: "1" }, revision: revision + 4 });
+    await Promise.all([
+      maintain(node),
+      retire(node),
+      protect(node),
+      ostler.engine.updateNode(ALICE, node.id, { labels: { a: "1" } }),
+    ]);
+    expect(await ostler.node(node)).toMatchObject({
+      maintenanceReason: "new disk",
+      retiredReason: "its lease ends",
+      isProtected: true,
+      labels: { a: "1" },
+      revision: revision + 4,
+    });
   });
 });

@@ -15,19 +15,29 @@ const ENOUGH: readonly (readonly [what: string, pattern: RegExp, times: number])
   ["killed", /^kills/, 2],
 ];
 
-test("random requests, faults and deaths of processes lead where the model says, and end", { timeout: 600_000 }, async () => {
-  const seen = new Map(ENOUGH.map(([what]) => [what, 0]));
-  const missing = () => ENOUGH.filter(([what, , times]) => (seen.get(what) ?? 0) < times).map(([what]) => what);
-  for (let round = 0; round < ROUNDS_MAX && missing().length > 0; round += 1) {
-    const seed = SEED + round;
-    console.log(`model: seed ${seed}`);
-    await using database = await testDatabase();
-    const { counts, flaws, stories, history } = await runModel(database.connection, { seed, actions: 150, round: 150, nodes: 14, killEvery: 60 });
-    expect([...flaws, ...stories, ...history]).toEqual([]);
-    for (const [what, pattern] of ENOUGH) {
-      const times = Object.entries(counts).reduce((sum, [name, count]) => sum + (pattern.test(name) ? count : 0), 0);
-      seen.set(what, (seen.get(what) ?? 0) + times);
+test(
+  "random requests, faults and deaths of processes lead where the model says, and end",
+  { timeout: 600_000 },
+  async () => {
+    const seen = new Map(ENOUGH.map(([what]) => [what, 0]));
+    const missing = () => ENOUGH.filter(([what, , times]) => (seen.get(what) ?? 0) < times).map(([what]) => what);
+    for (let round = 0; round < ROUNDS_MAX && missing().length > 0; round += 1) {
+      const seed = SEED + round;
+      console.log(`model: seed ${seed}`);
+      await using database = await testDatabase();
+      const { counts, flaws, stories, history } = await runModel(database.connection, {
+        seed,
+        actions: 150,
+        round: 150,
+        nodes: 14,
+        killEvery: 60,
+      });
+      expect([...flaws, ...stories, ...history]).toEqual([]);
+      for (const [what, pattern] of ENOUGH) {
+        const times = Object.entries(counts).reduce((sum, [name, count]) => sum + (pattern.test(name) ? count : 0), 0);
+        seen.set(what, (seen.get(what) ?? 0) + times);
+      }
     }
-  }
-  expect(missing()).toEqual([]);
-});
+    expect(missing()).toEqual([]);
+  },
+);

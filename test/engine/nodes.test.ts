@@ -5,9 +5,18 @@ import { secretFieldsOf, secretsOf } from "../../src/store/nodes.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 
-const cleaner = aDriver("cleaner", { clean: stepsOf(aStep("rinse", "clean", async ({ settings }) => ({ kind: "done", output: { with: String(settings["soap"]) } }))) });
+const cleaner = aDriver("cleaner", {
+  clean: stepsOf(
+    aStep("rinse", "clean", async ({ settings }) => ({ kind: "done", output: { with: String(settings["soap"]) } })),
+  ),
+});
 const bare = aDriver("bare");
-const mute = aDriver("mute", { inspect: { ...stepsOf(aStep("look", "inspect", async () => ({ kind: "done", output: { model: 7 } }))), withoutReboot: true } });
+const mute = aDriver("mute", {
+  inspect: {
+    ...stepsOf(aStep("look", "inspect", async () => ({ kind: "done", output: { model: 7 } }))),
+    withoutReboot: true,
+  },
+});
 /** Tells of the chassis that its nodes are in, and fails to where it is told to fail. */
 const blade = {
   ...aDriver("blade", { secret: true }),
@@ -24,11 +33,22 @@ const count = async () => (await ostler.test.sql`select count(*)::int from nodes
 
 describe("registering", () => {
   test("makes every node ENROLLED, with its transition", async () => {
-    const answer = await ostler.engine.registerNodes(ALICE, [{ name: "rack1-u1", driver: "fake", labels: { rack: "1" } }, { name: "rack1-u2", driver: "fake" }]);
+    const answer = await ostler.engine.registerNodes(ALICE, [
+      { name: "rack1-u1", driver: "fake", labels: { rack: "1" } },
+      { name: "rack1-u2", driver: "fake" },
+    ]);
     expect(answer).toMatchObject({ refusals: [], nodeIds: [expect.any(String), expect.any(String)] });
     const node = { id: answer.nodeIds[0] ?? "", name: "rack1-u1" };
-    expect(await ostler.node(node)).toMatchObject({ state: "ENROLLED", labels: { rack: "1" }, powerState: "UNKNOWN", presence: "UNSEEN", stage: "NONE" });
-    expect(await ostler.transitions(node)).toMatchObject([{ event: "register", fromState: null, toState: "ENROLLED", sequence: 1, actor: "alice" }]);
+    expect(await ostler.node(node)).toMatchObject({
+      state: "ENROLLED",
+      labels: { rack: "1" },
+      powerState: "UNKNOWN",
+      presence: "UNSEEN",
+      stage: "NONE",
+    });
+    expect(await ostler.transitions(node)).toMatchObject([
+      { event: "register", fromState: null, toState: "ENROLLED", sequence: 1, actor: "alice" },
+    ]);
   });
 
   test("is refused whole, with everything that is wrong", async () => {
@@ -59,7 +79,15 @@ describe("registering", () => {
       { name: node.name, driver: "fake", labels: { "no good": "x" }, cluster: { name: "ghost" } },
       { name: "also-fine", driver: "fake" },
       { name: node.name, driver: "tape", cluster: { id: "garbage" }, hostGroup: "-" },
-      { name: "-", driver: "fake", settings: { delayMs: -1 }, interfaces: [{ kinds: ["clean"], driver: "tape" }, { kinds: ["clean", "wheels"], driver: "bare" }] },
+      {
+        name: "-",
+        driver: "fake",
+        settings: { delayMs: -1 },
+        interfaces: [
+          { kinds: ["clean"], driver: "tape" },
+          { kinds: ["clean", "wheels"], driver: "bare" },
+        ],
+      },
     ]);
     expect(answer.refusals.map(({ code, path }) => `${code} ${path?.slice(2).join(".")}`)).toEqual([
       "INVALID_INPUT 1.labels",
@@ -80,7 +108,9 @@ describe("registering", () => {
   });
 
   test("with a driver that is not loaded names those that are", async () => {
-    const { refusals } = await ostler.engine.registerNodes(ALICE, [{ name: "taped", driver: "tape", interfaces: [{ kinds: ["clean"], driver: "spool" }] }]);
+    const { refusals } = await ostler.engine.registerNodes(ALICE, [
+      { name: "taped", driver: "tape", interfaces: [{ kinds: ["clean"], driver: "spool" }] },
+    ]);
     expect(refusals.map(({ message }) => message)).toEqual([
       expect.stringContaining('driver "tape" is not loaded (loaded: fake, cleaner, bare, blade, mute)'),
       expect.stringContaining('driver "spool" is not loaded (loaded: fake, cleaner, bare, blade, mute)'),
@@ -94,29 +124,50 @@ describe("registering", () => {
       ostler.engine.registerNodes(ALICE, [{ name: node.name, driver: "fake" }]),
       ostler.engine.registerNodes(ALICE, [{ name: "homeless", driver: "fake", cluster: { name: "ghost" } }]),
     ]);
-    expect(answers.map(({ refusals }) => refusals.map(({ code }) => code))).toEqual([["INVALID_INPUT"], ["INVALID_INPUT"], ["NOT_FOUND"]]);
+    expect(answers.map(({ refusals }) => refusals.map(({ code }) => code))).toEqual([
+      ["INVALID_INPUT"],
+      ["INVALID_INPUT"],
+      ["NOT_FOUND"],
+    ]);
   });
 
   test("of one name at the same moment succeeds once", async () => {
-    const answers = await Promise.all(Array.from({ length: 5 }, () => ostler.engine.registerNodes(ALICE, [{ name: "contested", driver: "fake" }])));
+    const answers = await Promise.all(
+      Array.from({ length: 5 }, () => ostler.engine.registerNodes(ALICE, [{ name: "contested", driver: "fake" }])),
+    );
     expect(answers.filter(({ refusals }) => refusals.length === 0)).toHaveLength(1);
-    expect(answers.flatMap(({ refusals }) => refusals).map(({ message }) => message)).toEqual(Array.from({ length: 4 }, () => "A node contested exists already."));
+    expect(answers.flatMap(({ refusals }) => refusals).map(({ message }) => message)).toEqual(
+      Array.from({ length: 4 }, () => "A node contested exists already."),
+    );
   });
 
   test("keeps secrets apart from the settings", async () => {
     const node = await ostler.aNode().with("fake", { password: "correct-horse" }).made();
-    expect((await ostler.node(node)).settings).toEqual({ fake: expect.not.objectContaining({ password: expect.anything() }) });
+    expect((await ostler.node(node)).settings).toEqual({
+      fake: expect.not.objectContaining({ password: expect.anything() }),
+    });
     expect(await secretsOf(ostler.database.reader, node.id)).toEqual({ fake: { password: "correct-horse" } });
     expect((await secretFieldsOf(ostler.database.reader, [node.id])).get(node.id)).toEqual({ fake: ["password"] });
   });
 });
 
 describe("a node's management controller", () => {
-  const made = async (driver: string, settings: Record<string, unknown>, interfaces: readonly BorrowedInterfaces[] = []) => ostler.aNode().with(driver, settings).borrowing(interfaces).made();
+  const made = async (
+    driver: string,
+    settings: Record<string, unknown>,
+    interfaces: readonly BorrowedInterfaces[] = [],
+  ) => ostler.aNode().with(driver, settings).borrowing(interfaces).made();
 
   test("is what the driver tells that gives its power; nodes that share it say the same", async () => {
-    const [one, two, other, own] = [await made("blade", { chassis: "c7" }), await made("bare", {}, [{ kinds: ["power"], driver: "blade", settings: { chassis: "c7" } }]), await made("blade", { chassis: "c8" }), await made("bare", {})];
-    expect(await Promise.all([one, two, other, own].map(async (node) => (await ostler.node(node)).controller))).toEqual(["c7", "c7", "c8", null]);
+    const [one, two, other, own] = [
+      await made("blade", { chassis: "c7" }),
+      await made("bare", {}, [{ kinds: ["power"], driver: "blade", settings: { chassis: "c7" } }]),
+      await made("blade", { chassis: "c8" }),
+      await made("bare", {}),
+    ];
+    expect(await Promise.all([one, two, other, own].map(async (node) => (await ostler.node(node)).controller))).toEqual(
+      ["c7", "c7", "c8", null],
+    );
   });
 
   test("is told anew when the node is driven otherwise, and only then", async () => {
@@ -132,7 +183,9 @@ describe("a node's management controller", () => {
   test("never holds a secret, and a driver that fails to tell it is a refusal without its words", async () => {
     const node = await made("blade", { chassis: "c7", told: "by Xyzzy-plugh", password: "Xyzzy-plugh" });
     expect((await ostler.node(node)).controller).toBe("c7 by ***");
-    const { refusals } = await ostler.engine.registerNodes(ALICE, [{ name: "broken", driver: "blade", settings: { chassis: "broken", password: "Xyzzy-plugh" } }]);
+    const { refusals } = await ostler.engine.registerNodes(ALICE, [
+      { name: "broken", driver: "blade", settings: { chassis: "broken", password: "Xyzzy-plugh" } },
+    ]);
     expect(refusals).toMatchObject([{ code: "UNSUPPORTED_BY_DRIVER", path: ["input", "nodes", "0", "driver"] }]);
     expect(refusals[0]?.message).not.toContain("Xyzzy");
   });
@@ -140,14 +193,18 @@ describe("a node's management controller", () => {
 
 describe("what is set of a node when it is registered or edited", () => {
   test("is its host group and whether it is cleaned automatically; null takes either away", async () => {
-    const { nodeIds } = await ostler.engine.registerNodes(ALICE, [{ name: "grouped", driver: "fake", hostGroup: "service-master", automaticCleaning: false }]);
+    const { nodeIds } = await ostler.engine.registerNodes(ALICE, [
+      { name: "grouped", driver: "fake", hostGroup: "service-master", automaticCleaning: false },
+    ]);
     const node = { id: nodeIds[0] ?? "", name: "grouped" };
     expect(await ostler.node(node)).toMatchObject({ hostGroup: "service-master", automaticCleaning: false });
     await ostler.engine.updateNode(ALICE, node.id, { labels: {} });
     expect(await ostler.node(node)).toMatchObject({ hostGroup: "service-master", automaticCleaning: false });
     await ostler.engine.updateNode(ALICE, node.id, { hostGroup: null, automaticCleaning: null });
     expect(await ostler.node(node)).toMatchObject({ hostGroup: null, automaticCleaning: null });
-    expect((await ostler.engine.updateNode(ALICE, node.id, { hostGroup: "a b" })).refusals).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "hostGroup"] }]);
+    expect((await ostler.engine.updateNode(ALICE, node.id, { hostGroup: "a b" })).refusals).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "hostGroup"] },
+    ]);
   });
 
   test("switches automatic cleaning off for that node alone", async () => {
@@ -155,7 +212,9 @@ describe("what is set of a node when it is registered or edited", () => {
     if (!dirty || !clean) throw new Error("Two nodes were asked for.");
     await ostler.engine.updateNode(ALICE, dirty.id, { automaticCleaning: false });
     await ostler.operationEnds(await ostler.begin("UNDEPLOY", [dirty, clean]));
-    expect([ostler.entered(dirty), ostler.entered(clean)].map((steps) => steps.filter((step) => step.startsWith("clean")))).toEqual([[], ["clean.erase_metadata", "clean.erase_disks"]]);
+    expect(
+      [ostler.entered(dirty), ostler.entered(clean)].map((steps) => steps.filter((step) => step.startsWith("clean"))),
+    ).toEqual([[], ["clean.erase_metadata", "clean.erase_disks"]]);
   });
 });
 
@@ -167,68 +226,118 @@ describe("a node's model", () => {
     await ostler.engine.updateNode(ALICE, node.id, { interfaces: [{ kinds: ["inspect"], driver: "mute" }] });
     await ostler.operationEnds(await ostler.begin("INSPECT", [node]));
     expect((await ostler.node(node)).model).toBe("Fake 1000");
-    expect((await ostler.test.sql`select data from inventories where node_id = ${node.id} order by taken_at desc limit 1`)[0]?.["data"]).toEqual({ model: 7 });
+    expect(
+      (
+        await ostler.test.sql`select data from inventories where node_id = ${node.id} order by taken_at desc limit 1`
+      )[0]?.["data"],
+    ).toEqual({ model: 7 });
   });
 });
 
 describe("a node that takes an interface from another driver", () => {
   test("is cleaned by that one, with that one's settings", async () => {
-    const node = await ostler.aNode().in("AVAILABLE").borrowing([{ kinds: ["clean"], driver: "cleaner", settings: { soap: "green" } }]).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .borrowing([{ kinds: ["clean"], driver: "cleaner", settings: { soap: "green" } }])
+      .made();
     const id = await ostler.begin("CLEAN", [node]);
     await ostler.operationEnds(id);
     const steps = await ostler.steps(await ostler.run(id, node));
-    expect(steps.map(({ name, attempts: [attempt] }) => [name, attempt?.output])).toEqual([["clean.rinse", { with: "green" }]]);
+    expect(steps.map(({ name, attempts: [attempt] }) => [name, attempt?.output])).toEqual([
+      ["clean.rinse", { with: "green" }],
+    ]);
   });
 
   test("can do what its own driver cannot", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("bare").made();
     expect((await ostler.submit("CLEAN", [node])).refusals).toMatchObject([{ code: "UNSUPPORTED_BY_DRIVER" }]);
-    await ostler.engine.updateNode(ALICE, node.id, { interfaces: [{ kinds: ["clean"], driver: "cleaner", settings: { soap: "red" } }] });
+    await ostler.engine.updateNode(ALICE, node.id, {
+      interfaces: [{ kinds: ["clean"], driver: "cleaner", settings: { soap: "red" } }],
+    });
     expect((await ostler.operationEnds(await ostler.begin("CLEAN", [node]))).state).toBe("SUCCEEDED");
   });
 });
 
 describe("editing a node", () => {
   test("changes what is given and nothing else, secrets included", async () => {
-    const node = await ostler.aNode().with("fake", { password: "correct-horse", delayMs: 5 }).labelled({ rack: "1" }).made();
+    const node = await ostler
+      .aNode()
+      .with("fake", { password: "correct-horse", delayMs: 5 })
+      .labelled({ rack: "1" })
+      .made();
     await ostler.engine.updateNode(ALICE, node.id, { settings: { delayMs: 9 } });
-    expect(await ostler.node(node)).toMatchObject({ name: node.name, labels: { rack: "1" }, settings: { fake: { delayMs: 9 } } });
+    expect(await ostler.node(node)).toMatchObject({
+      name: node.name,
+      labels: { rack: "1" },
+      settings: { fake: { delayMs: 9 } },
+    });
     expect(await secretsOf(ostler.database.reader, node.id)).toEqual({ fake: { password: "correct-horse" } });
   });
 
   test("that changes nothing leaves its revision as it is, and its secrets", async () => {
-    const node = await ostler.aNode().with("fake", { password: "correct-horse", delayMs: 5 }).labelled({ rack: "1", row: "2" }).made();
+    const node = await ostler
+      .aNode()
+      .with("fake", { password: "correct-horse", delayMs: 5 })
+      .labelled({ rack: "1", row: "2" })
+      .made();
     const before = await ostler.node(node);
-    for (const change of [{}, { name: node.name }, { labels: { row: "2", rack: "1" } }, { settings: { delayMs: 5, password: "correct-horse" } }, { settings: {} }, { driver: "fake" }, { hostGroup: null, automaticCleaning: null, isProtected: false }]) {
+    for (const change of [
+      {},
+      { name: node.name },
+      { labels: { row: "2", rack: "1" } },
+      { settings: { delayMs: 5, password: "correct-horse" } },
+      { settings: {} },
+      { driver: "fake" },
+      { hostGroup: null, automaticCleaning: null, isProtected: false },
+    ]) {
       expect(await ostler.engine.updateNode(ALICE, node.id, change)).toEqual({ nodeIds: [node.id], refusals: [] });
       expect(await ostler.node(node)).toEqual(before);
     }
     await ostler.engine.updateNode(ALICE, node.id, { settings: { password: "battery-staple" } });
     expect(await ostler.node(node)).toMatchObject({ revision: before.revision + 1, settings: before.settings });
     expect(await secretsOf(ostler.database.reader, node.id)).toEqual({ fake: { password: "battery-staple" } });
-    expect((await ostler.engine.updateNode(ALICE, node.id, { ifRevision: before.revision })).refusals).toMatchObject([{ code: "STALE_REVISION" }]);
+    expect((await ostler.engine.updateNode(ALICE, node.id, { ifRevision: before.revision })).refusals).toMatchObject([
+      { code: "STALE_REVISION" },
+    ]);
   });
 
   test("of a revision that has passed is STALE_REVISION", async () => {
     const node = await ostler.aNode().made();
     const { revision } = await ostler.node(node);
-    expect((await ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, labels: { a: "1" } })).refusals).toEqual([]);
-    expect((await ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, labels: { a: "2" } })).refusals).toMatchObject([{ code: "STALE_REVISION", nodeId: node.id }]);
+    expect(
+      (await ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, labels: { a: "1" } })).refusals,
+    ).toEqual([]);
+    expect(
+      (await ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, labels: { a: "2" } })).refusals,
+    ).toMatchObject([{ code: "STALE_REVISION", nodeId: node.id }]);
     expect((await ostler.node(node)).labels).toEqual({ a: "1" });
   });
 
   test("by two who read the same revision is done by one of them", async () => {
     const node = await ostler.aNode().made();
     const { revision } = await ostler.node(node);
-    const answers = await Promise.all(["1", "2", "3", "4"].map((a) => ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, labels: { a } })));
-    expect(answers.flatMap(({ refusals }) => refusals.map(({ code }) => code))).toEqual(["STALE_REVISION", "STALE_REVISION", "STALE_REVISION"]);
+    const answers = await Promise.all(
+      ["1", "2", "3", "4"].map((a) =>
+        ostler.engine.updateNode(ALICE, node.id, { ifRevision: revision, labels: { a } }),
+      ),
+    );
+    expect(answers.flatMap(({ refusals }) => refusals.map(({ code }) => code))).toEqual([
+      "STALE_REVISION",
+      "STALE_REVISION",
+      "STALE_REVISION",
+    ]);
     expect(await ostler.node(node)).toMatchObject({ revision: revision + 1 });
   });
 
   test("to a taken name, or of a node that is not there, is refused", async () => {
     const [one, two] = await ostler.aNode().times(2);
-    expect((await ostler.engine.updateNode(ALICE, one?.id ?? "", { name: two?.name ?? "" })).refusals).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "name"] }]);
-    expect((await ostler.engine.updateNode(ALICE, "7", { name: "x" })).refusals).toMatchObject([{ code: "NOT_FOUND", missing: ["7"] }]);
+    expect((await ostler.engine.updateNode(ALICE, one?.id ?? "", { name: two?.name ?? "" })).refusals).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "name"] },
+    ]);
+    expect((await ostler.engine.updateNode(ALICE, "7", { name: "x" })).refusals).toMatchObject([
+      { code: "NOT_FOUND", missing: ["7"] },
+    ]);
   });
 });
 
@@ -238,22 +347,36 @@ describe("deleting nodes", () => {
     const id = await ostler.begin("CLEAN", [node]);
     await ostler.operationEnds(id);
     expect((await ostler.engine.deleteNodes(ALICE, { ids: [node.id] })).refusals).toEqual([]);
-    expect((await ostler.transitions(node)).at(-1)).toMatchObject({ event: "delete", fromState: "AVAILABLE", toState: null });
+    expect((await ostler.transitions(node)).at(-1)).toMatchObject({
+      event: "delete",
+      fromState: "AVAILABLE",
+      toState: null,
+    });
     expect(await ostler.run(id, node)).toMatchObject({ nodeName: node.name });
     expect(await ostler.foldedLog()).toEqual(await ostler.nodeStates());
   });
 
   test("of which one is busy, protected or ACTIVE is refused for all", async () => {
     const gate = aGate();
-    const busy = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { gate: gate.name } }).made();
+    const busy = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_disks": { gate: gate.name } })
+      .made();
     const guarded = await ostler.aNode().made();
     const active = await ostler.aNode().in("ACTIVE").made();
     const free = await ostler.aNode().made();
     await ostler.engine.updateNode(ALICE, guarded.id, { isProtected: true });
     const id = await ostler.begin("CLEAN", [busy]);
     await gate.arrivals();
-    const answer = await ostler.engine.deleteNodes(ALICE, { ids: [busy, guarded, active, free].map((node) => node.id) });
-    expect(Object.fromEntries(answer.refusals.map(({ code, nodeId }) => [code, nodeId]))).toEqual({ BUSY: busy.id, INVALID_STATE: active.id, PROTECTED: guarded.id });
+    const answer = await ostler.engine.deleteNodes(ALICE, {
+      ids: [busy, guarded, active, free].map((node) => node.id),
+    });
+    expect(Object.fromEntries(answer.refusals.map(({ code, nodeId }) => [code, nodeId]))).toEqual({
+      BUSY: busy.id,
+      INVALID_STATE: active.id,
+      PROTECTED: guarded.id,
+    });
     expect(await ostler.nodeState(free)).toBe("ENROLLED");
     gate.open();
     await ostler.operationEnds(id);

@@ -8,7 +8,8 @@ import type { TestNode } from "../support/builders.ts";
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-const namesOf = (answer: SubmitAnswer) => answer.results.map(({ plan }) => plan?.steps.map((step) => `${step.interface}.${step.name}`) ?? null);
+const namesOf = (answer: SubmitAnswer) =>
+  answer.results.map(({ plan }) => plan?.steps.map((step) => `${step.interface}.${step.name}`) ?? null);
 
 /** What would be done, and its hash. */
 async function planned(kind: VerbRequest["kind"], nodes: readonly TestNode[], more: Partial<VerbRequest> = {}) {
@@ -20,28 +21,63 @@ async function planned(kind: VerbRequest["kind"], nodes: readonly TestNode[], mo
 describe("a dry run", () => {
   test("answers the steps in their order and the state at their end", async () => {
     const [first, second] = await ostler.aNode().times(2);
-    const answer = await ostler.submit("COMMISSION", [first, second] as TestNode[], { dryRun: true, options: { until: "AVAILABLE" } });
+    const answer = await ostler.submit("COMMISSION", [first, second] as TestNode[], {
+      dryRun: true,
+      options: { until: "AVAILABLE" },
+    });
     const steps = ["power.verify", "inspect.collect_inventory", "clean.erase_metadata", "clean.erase_disks"];
     expect(namesOf(answer)).toEqual([steps, steps]);
-    expect(answer).toMatchObject({ operationId: null, replayed: false, results: [{ accepted: true, target: "AVAILABLE", runId: null }, { accepted: true, target: "AVAILABLE", runId: null }] });
+    expect(answer).toMatchObject({
+      operationId: null,
+      replayed: false,
+      results: [
+        { accepted: true, target: "AVAILABLE", runId: null },
+        { accepted: true, target: "AVAILABLE", runId: null },
+      ],
+    });
   });
 
   test("answers what stands against each node, and what the others would do", async () => {
     const ready = await ostler.aNode().in("AVAILABLE").made();
     const wrong = await ostler.aNode().made();
     const answer = await ostler.submit("DEPLOY", [ready, wrong], { dryRun: true });
-    expect(answer).toMatchObject({ refusals: [{ code: "INVALID_STATE", nodeId: wrong.id }], results: [{ accepted: false, refusal: null, target: "ACTIVE" }, { accepted: false, plan: null }] });
+    expect(answer).toMatchObject({
+      refusals: [{ code: "INVALID_STATE", nodeId: wrong.id }],
+      results: [
+        { accepted: false, refusal: null, target: "ACTIVE" },
+        { accepted: false, plan: null },
+      ],
+    });
     expect(answer.planHash ?? null).toBeNull();
     const best = await ostler.submit("DEPLOY", [ready, wrong], { dryRun: true, acceptance: "BEST_EFFORT" });
-    expect(best).toMatchObject({ refusals: [], results: [{ accepted: true }, { accepted: false, refusal: { code: "INVALID_STATE" } }], planHash: expect.any(String) });
+    expect(best).toMatchObject({
+      refusals: [],
+      results: [{ accepted: true }, { accepted: false, refusal: { code: "INVALID_STATE" } }],
+      planHash: expect.any(String),
+    });
   });
 
-  const cases: readonly { readonly what: string; readonly kind: VerbRequest["kind"]; readonly from: NodeState; readonly more?: Partial<VerbRequest> }[] = [
+  const cases: readonly {
+    readonly what: string;
+    readonly kind: VerbRequest["kind"];
+    readonly from: NodeState;
+    readonly more?: Partial<VerbRequest>;
+  }[] = [
     { what: "MANAGE", kind: "MANAGE", from: "ENROLLED" },
     { what: "INSPECT", kind: "INSPECT", from: "ACTIVE" },
     { what: "CLEAN", kind: "CLEAN", from: "AVAILABLE" },
-    { what: "CLEAN by chosen steps", kind: "CLEAN", from: "AVAILABLE", more: { options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] } } },
-    { what: "COMMISSION", kind: "COMMISSION", from: "ENROLLED", more: { idempotencyKey: "dry", maxParallel: 1, variables: { image: "a" } } },
+    {
+      what: "CLEAN by chosen steps",
+      kind: "CLEAN",
+      from: "AVAILABLE",
+      more: { options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] } },
+    },
+    {
+      what: "COMMISSION",
+      kind: "COMMISSION",
+      from: "ENROLLED",
+      more: { idempotencyKey: "dry", maxParallel: 1, variables: { image: "a" } },
+    },
     { what: "DEPLOY", kind: "DEPLOY", from: "AVAILABLE" },
     { what: "UNDEPLOY", kind: "UNDEPLOY", from: "ACTIVE" },
     { what: "UPDATE", kind: "UPDATE", from: "ACTIVE" },
@@ -60,7 +96,11 @@ describe("a dry run", () => {
 
   test("of a restart writes nothing, and says what is kept", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.boot_system": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
     await ostler.engine.abort(ALICE, { work: { operationId: id }, powerOff: false });
@@ -80,7 +120,10 @@ describe("a dry run", () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     await ostler.test.sql.begin(async (sql) => {
       await sql`select 1 from nodes where id = ${node.id} for update`;
-      expect(await ostler.submit("DEPLOY", [node], { dryRun: true })).toMatchObject({ refusals: [], results: [{ accepted: true }] });
+      expect(await ostler.submit("DEPLOY", [node], { dryRun: true })).toMatchObject({
+        refusals: [],
+        results: [{ accepted: true }],
+      });
     });
   });
 
@@ -114,7 +157,11 @@ describe("a request with the hash of a plan", () => {
   });
 
   test("is refused when a node's state has changed and its steps have not", async () => {
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { fail: "no image" } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { fail: "no image" } })
+      .made();
     const planHash = await planned("DEPLOY", [node]);
     await ostler.operationEnds(await ostler.begin("DEPLOY", [node]));
     expect(await ostler.nodeState(node)).toBe("DEPLOY_FAILED");
@@ -125,7 +172,10 @@ describe("a request with the hash of a plan", () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const planHash = await planned("DEPLOY", [node]);
     await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, "a new fan");
-    expect(await ostler.submit("DEPLOY", [node], { planHash })).toMatchObject({ operationId: null, refusals: [{ code: "IN_MAINTENANCE", nodeId: node.id }] });
+    expect(await ostler.submit("DEPLOY", [node], { planHash })).toMatchObject({
+      operationId: null,
+      refusals: [{ code: "IN_MAINTENANCE", nodeId: node.id }],
+    });
   });
 
   test.each([
@@ -151,14 +201,19 @@ describe("a request with the hash of a plan", () => {
   ])("is refused when it $what", async ({ more }) => {
     const node = await ostler.aNode().made();
     const planHash = await planned("COMMISSION", [node], { options: { until: "AVAILABLE" } });
-    expect(await ostler.submit("COMMISSION", [node], { options: { until: "AVAILABLE" }, ...more, planHash })).toMatchObject(STALE);
+    expect(
+      await ostler.submit("COMMISSION", [node], { options: { until: "AVAILABLE" }, ...more, planHash }),
+    ).toMatchObject(STALE);
   });
 
   test("is refused when it names other nodes, more of them or fewer", async () => {
     const [first, second] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
     const planHash = await planned("DEPLOY", [first]);
-    for (const nodes of [[second], [first, second]]) expect(await ostler.submit("DEPLOY", nodes, { planHash })).toMatchObject(STALE);
-    expect(await ostler.submit("DEPLOY", [second], { planHash: await planned("DEPLOY", [first, second]) })).toMatchObject(STALE);
+    for (const nodes of [[second], [first, second]])
+      expect(await ostler.submit("DEPLOY", nodes, { planHash })).toMatchObject(STALE);
+    expect(
+      await ostler.submit("DEPLOY", [second], { planHash: await planned("DEPLOY", [first, second]) }),
+    ).toMatchObject(STALE);
   });
 
   test("is refused when its steps have other arguments or another order", async () => {
@@ -169,7 +224,9 @@ describe("a request with the hash of a plan", () => {
     for (const steps of [[firmware("2.2"), erase], [erase, firmware("2.1")], [firmware("2.1")]]) {
       expect(await ostler.submit("CLEAN", [node], { options: { steps }, planHash })).toMatchObject(STALE);
     }
-    expect((await ostler.submit("CLEAN", [node], { options: { steps: [firmware("2.1"), erase] }, planHash })).refusals).toEqual([]);
+    expect(
+      (await ostler.submit("CLEAN", [node], { options: { steps: [firmware("2.1"), erase] }, planHash })).refusals,
+    ).toEqual([]);
   });
 
   test("is refused when a node that was to be left out would be worked on by now", async () => {
@@ -185,16 +242,27 @@ describe("a request with the hash of a plan", () => {
     const terms = { planHash: await planned("DEPLOY", [node]), idempotencyKey: "planned-1" };
     const first = await ostler.submit("DEPLOY", [node], terms);
     await ostler.operationEnds(first.operationId ?? "");
-    expect(await ostler.submit("DEPLOY", [node], terms)).toMatchObject({ operationId: first.operationId, replayed: true, refusals: [] });
+    expect(await ostler.submit("DEPLOY", [node], terms)).toMatchObject({
+      operationId: first.operationId,
+      replayed: true,
+      refusals: [],
+    });
   });
 
   test("can be a restart", async () => {
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { failures: 1, retryable: false } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { failures: 1, retryable: false } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.operationEnds(id);
     const work = { operationId: id };
     const { planHash } = await ostler.engine.restart(ALICE, { work, dryRun: true });
-    expect(await ostler.engine.restart(ALICE, { work, planHash: "0".repeat(64) })).toMatchObject({ operationId: null, refusals: [{ code: "STALE_REVISION" }] });
+    expect(await ostler.engine.restart(ALICE, { work, planHash: "0".repeat(64) })).toMatchObject({
+      operationId: null,
+      refusals: [{ code: "STALE_REVISION" }],
+    });
     const answer = await ostler.engine.restart(ALICE, { work, planHash: planHash ?? "" });
     expect((await ostler.operationEnds(answer.operationId ?? "")).state).toBe("SUCCEEDED");
   });

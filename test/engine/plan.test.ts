@@ -14,11 +14,15 @@ import type { AnySettings } from "../support/driver.ts";
 import type { Step } from "../../src/drivers/driver.ts";
 
 const done = async () => ({ kind: "done" }) as const;
-const cleanStep = (name: string, priority: number, more: Partial<Step<AnySettings>> = {}) => aStep(name, "clean", done, { ...more, priority });
+const cleanStep = (name: string, priority: number, more: Partial<Step<AnySettings>> = {}) =>
+  aStep(name, "clean", done, { ...more, priority });
 
 /** A driver with these clean steps, one deploy step and one to take down. */
 function composed(...clean: Step<AnySettings>[]): Composition {
-  const driver = aDriver("maker", { clean: stepsOf(...clean), deploy: stepsOf(aStep("install", "deploy", done), aStep("remove", "undeploy", done)) });
+  const driver = aDriver("maker", {
+    clean: stepsOf(...clean),
+    deploy: stepsOf(aStep("install", "deploy", done), aStep("remove", "undeploy", done)),
+  });
   const found = createRegistry([driver]).compose({ driver: "maker", borrowed: {} });
   if ("problem" in found) throw new Error(found.problem);
   return found.composition;
@@ -43,76 +47,179 @@ async function refused(of: PlanRequest) {
 }
 
 const names = (plan: Plan) => plan.steps.map(({ name }) => name);
-const choice = (name: string, args: unknown = {}, from: StepChoice["interface"] = "clean"): StepChoice => ({ interface: from, name, args: args as StepChoice["args"] });
-const chosen = (composition: Composition, ...steps: StepChoice[]) => request(composition, { chosen: { phase: "clean", steps, path: ["input", "steps"] } });
+const choice = (name: string, args: unknown = {}, from: StepChoice["interface"] = "clean"): StepChoice => ({
+  interface: from,
+  name,
+  args: args as StepChoice["args"],
+});
+const chosen = (composition: Composition, ...steps: StepChoice[]) =>
+  request(composition, { chosen: { phase: "clean", steps, path: ["input", "steps"] } });
 
 describe("the order of a phase", () => {
   test("is by priority, highest first", async () => {
-    expect(names(await planned(request(composed(cleanStep("low", 1), cleanStep("high", 30), cleanStep("middle", 7)))))).toEqual(["high", "middle", "low"]);
+    expect(
+      names(await planned(request(composed(cleanStep("low", 1), cleanStep("high", 30), cleanStep("middle", 7))))),
+    ).toEqual(["high", "middle", "low"]);
   });
 
   test("of steps with the same priority is that of their declaration", async () => {
     const tied = ["delta", "alpha", "charlie", "bravo"];
-    expect(names(await planned(request(composed(...tied.map((name) => cleanStep(name, 5)), cleanStep("first", 6)))))).toEqual(["first", ...tied]);
+    expect(
+      names(await planned(request(composed(...tied.map((name) => cleanStep(name, 5)), cleanStep("first", 6))))),
+    ).toEqual(["first", ...tied]);
   });
 
   test("of steps with the same priority of several interfaces is vendor, power, management, firmware, deploy, bios, raid, inspect, clean", () => {
     const order = ["vendor", "power", "management", "firmware", "deploy", "bios", "raid", "inspect", "clean"];
     const shuffled = ["raid", "clean", "power", "inspect", "vendor", "bios", "firmware", "deploy", "management"];
-    expect(shuffled.map((name) => ({ interface: name, priority: 5 })).toSorted(runningOrder).map((step) => step.interface)).toEqual(order);
+    expect(
+      shuffled
+        .map((name) => ({ interface: name, priority: 5 }))
+        .toSorted(runningOrder)
+        .map((step) => step.interface),
+    ).toEqual(order);
   });
 
   test("goes by priority before it goes by interface", () => {
-    expect([{ interface: "vendor", priority: 1 }, { interface: "clean", priority: 2 }].toSorted(runningOrder).map((step) => step.interface)).toEqual(["clean", "vendor"]);
+    expect(
+      [
+        { interface: "vendor", priority: 1 },
+        { interface: "clean", priority: 2 },
+      ]
+        .toSorted(runningOrder)
+        .map((step) => step.interface),
+    ).toEqual(["clean", "vendor"]);
   });
 
   test("keeps the declaration's within one interface when interfaces are mixed", () => {
-    const mixed = ["clean one", "raid one", "clean two", "raid two"].map((label) => ({ label, interface: label.split(" ")[0] ?? "", priority: 5 }));
-    expect(mixed.toSorted(runningOrder).map(({ label }) => label)).toEqual(["raid one", "raid two", "clean one", "clean two"]);
+    const mixed = ["clean one", "raid one", "clean two", "raid two"].map((label) => ({
+      label,
+      interface: label.split(" ")[0] ?? "",
+      priority: 5,
+    }));
+    expect(mixed.toSorted(runningOrder).map(({ label }) => label)).toEqual([
+      "raid one",
+      "raid two",
+      "clean one",
+      "clean two",
+    ]);
   });
 });
 
 describe("the site's word", () => {
   const steps = [cleanStep("wipe", 20), cleanStep("erase", 10), cleanStep("burn_in", 0)];
-  const catalogue = (policy: SitePolicy, automaticCleaning = true) => catalogueOf({ composition: composed(...steps), policy, automaticCleaning }, "clean").map(({ step: { name }, priority, off }) => [name, priority, off]);
+  const catalogue = (policy: SitePolicy, automaticCleaning = true) =>
+    catalogueOf({ composition: composed(...steps), policy, automaticCleaning }, "clean").map(
+      ({ step: { name }, priority, off }) => [name, priority, off],
+    );
 
   test("unsaid leaves all as declared, with what does not run last", () => {
-    expect(catalogue({})).toEqual([["wipe", 20, null], ["erase", 10, null], ["burn_in", 0, "PRIORITY"]]);
+    expect(catalogue({})).toEqual([
+      ["wipe", 20, null],
+      ["erase", 10, null],
+      ["burn_in", 0, "PRIORITY"],
+    ]);
   });
 
   test("on a priority changes the order, switches off and on", () => {
-    const policy = { steps: [{ step: "clean.erase", priority: 21 }, { step: "clean.wipe", priority: 0 }, { step: "clean.burn_in", priority: 1 }] };
-    expect(catalogue(policy)).toEqual([["erase", 21, null], ["burn_in", 1, null], ["wipe", 0, "SITE_PRIORITY"]]);
+    const policy = {
+      steps: [
+        { step: "clean.erase", priority: 21 },
+        { step: "clean.wipe", priority: 0 },
+        { step: "clean.burn_in", priority: 1 },
+      ],
+    };
+    expect(catalogue(policy)).toEqual([
+      ["erase", 21, null],
+      ["burn_in", 1, null],
+      ["wipe", 0, "SITE_PRIORITY"],
+    ]);
   });
 
   test("can make ties, which the declaration decides", () => {
-    expect(catalogue({ steps: [{ step: "clean.burn_in", priority: 10 }, { step: "clean.wipe", priority: 10 }] }).map(([name]) => name)).toEqual(["wipe", "erase", "burn_in"]);
+    expect(
+      catalogue({
+        steps: [
+          { step: "clean.burn_in", priority: 10 },
+          { step: "clean.wipe", priority: 10 },
+        ],
+      }).map(([name]) => name),
+    ).toEqual(["wipe", "erase", "burn_in"]);
   });
 
   test("that forbids a step outranks its priority", () => {
-    expect(catalogue({ steps: [{ step: "clean.wipe", priority: 90, forbidden: true }] })).toEqual([["erase", 10, null], ["wipe", 90, "FORBIDDEN"], ["burn_in", 0, "PRIORITY"]]);
+    expect(catalogue({ steps: [{ step: "clean.wipe", priority: 90, forbidden: true }] })).toEqual([
+      ["erase", 10, null],
+      ["wipe", 90, "FORBIDDEN"],
+      ["burn_in", 0, "PRIORITY"],
+    ]);
   });
 
   test("on one driver outranks that on all, member by member", () => {
-    const onAll = [{ step: "clean.wipe", forbidden: true }, { step: "clean.erase", priority: 30 }, { step: "clean.burn_in", priority: 2 }];
-    const onOne = [{ step: "clean.wipe", driver: "maker", forbidden: false }, { step: "clean.erase", driver: "maker", priority: 3 }, { step: "clean.burn_in", driver: "other", priority: 0 }];
-    for (const said of [[...onAll, ...onOne], [...onOne, ...onAll]]) expect(catalogue({ steps: said })).toEqual([["wipe", 20, null], ["erase", 3, null], ["burn_in", 2, null]]);
-    expect(catalogue({ steps: [{ step: "clean.wipe", priority: 5 }, { step: "clean.wipe", driver: "maker", forbidden: true }] })[1]).toEqual(["wipe", 5, "FORBIDDEN"]);
+    const onAll = [
+      { step: "clean.wipe", forbidden: true },
+      { step: "clean.erase", priority: 30 },
+      { step: "clean.burn_in", priority: 2 },
+    ];
+    const onOne = [
+      { step: "clean.wipe", driver: "maker", forbidden: false },
+      { step: "clean.erase", driver: "maker", priority: 3 },
+      { step: "clean.burn_in", driver: "other", priority: 0 },
+    ];
+    for (const said of [
+      [...onAll, ...onOne],
+      [...onOne, ...onAll],
+    ])
+      expect(catalogue({ steps: said })).toEqual([
+        ["wipe", 20, null],
+        ["erase", 3, null],
+        ["burn_in", 2, null],
+      ]);
+    expect(
+      catalogue({
+        steps: [
+          { step: "clean.wipe", priority: 5 },
+          { step: "clean.wipe", driver: "maker", forbidden: true },
+        ],
+      })[1],
+    ).toEqual(["wipe", 5, "FORBIDDEN"]);
   });
 
   test("on another driver or another interface says nothing here", () => {
-    expect(catalogue({ steps: [{ step: "clean.wipe", driver: "other", priority: 0 }, { step: "deploy.wipe", priority: 0 }] })).toEqual(catalogue({}));
+    expect(
+      catalogue({
+        steps: [
+          { step: "clean.wipe", driver: "other", priority: 0 },
+          { step: "deploy.wipe", priority: 0 },
+        ],
+      }),
+    ).toEqual(catalogue({}));
   });
 
   test("against automatic cleaning switches clean steps off, and no others", () => {
-    expect(catalogue({}, false)).toEqual([["wipe", 20, "CLEANING_OFF"], ["erase", 10, "CLEANING_OFF"], ["burn_in", 0, "PRIORITY"]]);
-    expect(catalogueOf({ composition: composed(...steps), policy: {}, automaticCleaning: false }, "deploy").map(({ off }) => off)).toEqual([null]);
+    expect(catalogue({}, false)).toEqual([
+      ["wipe", 20, "CLEANING_OFF"],
+      ["erase", 10, "CLEANING_OFF"],
+      ["burn_in", 0, "PRIORITY"],
+    ]);
+    expect(
+      catalogueOf({ composition: composed(...steps), policy: {}, automaticCleaning: false }, "deploy").map(
+        ({ off }) => off,
+      ),
+    ).toEqual([null]);
   });
 
   test("that runs a step which needs arguments is refused with what to do", async () => {
     const composition = composed(cleanStep("flash", 0, { args: z.strictObject({ version: z.string() }) }));
     const refusals = await refused(request(composition, { policy: { steps: [{ step: "clean.flash", priority: 7 }] } }));
-    expect(refusals).toEqual([{ code: "INVALID_INPUT", message: expect.stringMatching(/^Node n1 cannot run clean\.flash of driver maker by itself, though its priority is 7: it needs arguments \(version: .+\)\. Set its priority to 0 with updateSite/) }]);
+    expect(refusals).toEqual([
+      {
+        code: "INVALID_INPUT",
+        message: expect.stringMatching(
+          /^Node n1 cannot run clean\.flash of driver maker by itself, though its priority is 7: it needs arguments \(version: .+\)\. Set its priority to 0 with updateSite/,
+        ),
+      },
+    ]);
   });
 
   test("has a sentence for each reason why a step is off", () => {
@@ -127,7 +234,14 @@ describe("a list of steps", () => {
   );
 
   test("runs as it stands: in its order, steps of priority 0 and repeated ones too, with defaults in the arguments", async () => {
-    const plan = await planned(chosen(composition, choice("flash", { version: "7" }), choice("wipe"), choice("flash", { version: "8", slot: 2 })));
+    const plan = await planned(
+      chosen(
+        composition,
+        choice("flash", { version: "7" }),
+        choice("wipe"),
+        choice("flash", { version: "8", slot: 2 }),
+      ),
+    );
     expect(plan.steps.map(({ name, args, leg, phase, driver }) => ({ name, args, leg, phase, driver }))).toEqual([
       { name: "flash", args: { version: "7", slot: 1 }, leg: 0, phase: "clean", driver: "maker" },
       { name: "wipe", args: {}, leg: 0, phase: "clean", driver: "maker" },
@@ -136,7 +250,10 @@ describe("a list of steps", () => {
   });
 
   test("replaces the automatic list of its own phase only", async () => {
-    const both = request(composition, { route: route("UNDEPLOY", "ACTIVE") as Route, chosen: { phase: "clean", steps: [choice("power_off", {}, "power")] } });
+    const both = request(composition, {
+      route: route("UNDEPLOY", "ACTIVE") as Route,
+      chosen: { phase: "clean", steps: [choice("power_off", {}, "power")] },
+    });
     expect(names(await planned(both))).toEqual(["remove", "power_off"]);
   });
 
@@ -187,8 +304,24 @@ describe("a list of steps", () => {
 
   test("may not hold what the site forbids, and may hold what it switched off", async () => {
     const policy = { steps: [{ step: "clean.wipe", forbidden: true }] };
-    expect(await refused({ ...chosen(composition, choice("wipe")), policy })).toEqual([{ code: "INVALID_INPUT", path: ["input", "steps", "0", "name"], message: expect.stringContaining("the site's policy forbids it; leave it out, or change the policy with updateSite.") }]);
-    expect(names(await planned({ ...chosen(composition, choice("wipe")), policy: { steps: [{ step: "clean.wipe", priority: 0 }] }, automaticCleaning: false }))).toEqual(["wipe"]);
+    expect(await refused({ ...chosen(composition, choice("wipe")), policy })).toEqual([
+      {
+        code: "INVALID_INPUT",
+        path: ["input", "steps", "0", "name"],
+        message: expect.stringContaining(
+          "the site's policy forbids it; leave it out, or change the policy with updateSite.",
+        ),
+      },
+    ]);
+    expect(
+      names(
+        await planned({
+          ...chosen(composition, choice("wipe")),
+          policy: { steps: [{ step: "clean.wipe", priority: 0 }] },
+          automaticCleaning: false,
+        }),
+      ),
+    ).toEqual(["wipe"]);
   });
 
   // It was an internal fault, which kept a run from ending whose node was to be cleaned up with such a step.
@@ -196,34 +329,90 @@ describe("a list of steps", () => {
     const args = z.strictObject({ version: z.string() }).transform((): never => {
       throw new Error("no such version");
     });
-    const refusals = await refused(chosen(composed(cleanStep("flash", 0, { args })), choice("flash", { version: "2.1" })));
-    expect(refusals).toEqual([{ code: "INVALID_INPUT", path: ["input", "steps", "0", "args"], message: expect.stringContaining("its driver fails when it is to check this") }]);
+    const refusals = await refused(
+      chosen(composed(cleanStep("flash", 0, { args })), choice("flash", { version: "2.1" })),
+    );
+    expect(refusals).toEqual([
+      {
+        code: "INVALID_INPUT",
+        path: ["input", "steps", "0", "args"],
+        message: expect.stringContaining("its driver fails when it is to check this"),
+      },
+    ]);
   });
 
   test("that no request holds is refused without a place", async () => {
-    expect((await refused(request(composition, { chosen: { phase: "clean", steps: [choice("polish"), choice("nap", {}, "engine")] } }))).map(({ path }) => path)).toEqual([undefined, undefined]);
+    expect(
+      (
+        await refused(
+          request(composition, { chosen: { phase: "clean", steps: [choice("polish"), choice("nap", {}, "engine")] } }),
+        )
+      ).map(({ path }) => path),
+    ).toEqual([undefined, undefined]);
   });
 });
 
 describe("reserved steps", () => {
-  const good: Readonly<Record<string, object>> = { "engine.wait": { seconds: 90 }, "power.soft_power_off": { timeoutSeconds: 30 }, "engine.hold": { reason: "look at the disks" } };
+  const good: Readonly<Record<string, object>> = {
+    "engine.wait": { seconds: 90 },
+    "power.soft_power_off": { timeoutSeconds: 30 },
+    "engine.hold": { reason: "look at the disks" },
+  };
 
-  test.each(RESERVED_STEPS.map((step) => ({ ...step, label: `${step.interface}.${step.name}` })))("$label works in lists of clean and of deploy steps, touches nothing and may be cut", async ({ interface: from, name, label }) => {
-    for (const [phase, of] of [["clean", CLEAN], ["deploy", route("DEPLOY", "AVAILABLE") as Route]] as const) {
-      const plan = await planned(request(composed(), { route: of, chosen: { phase, steps: [choice(name, good[label] ?? {}, from)] } }));
-      expect(plan.steps).toMatchObject([{ interface: from, name, phase, args: good[label] ?? {}, touches: [], interruptible: "ALWAYS", supportsAbort: true, reaches: null, driver: from === "power" ? "maker" : "ostler" }]);
-    }
-  });
+  test.each(RESERVED_STEPS.map((step) => ({ ...step, label: `${step.interface}.${step.name}` })))(
+    "$label works in lists of clean and of deploy steps, touches nothing and may be cut",
+    async ({ interface: from, name, label }) => {
+      for (const [phase, of] of [
+        ["clean", CLEAN],
+        ["deploy", route("DEPLOY", "AVAILABLE") as Route],
+      ] as const) {
+        const plan = await planned(
+          request(composed(), { route: of, chosen: { phase, steps: [choice(name, good[label] ?? {}, from)] } }),
+        );
+        expect(plan.steps).toMatchObject([
+          {
+            interface: from,
+            name,
+            phase,
+            args: good[label] ?? {},
+            touches: [],
+            interruptible: "ALWAYS",
+            supportsAbort: true,
+            reaches: null,
+            driver: from === "power" ? "maker" : "ostler",
+          },
+        ]);
+      }
+    },
+  );
 
   test("last as long as they are told to, with time to spare", async () => {
-    const plan = await planned(chosen(composed(), choice("wait", { seconds: 90 }, "engine"), choice("soft_power_off", { timeoutSeconds: 30 }, "power"), choice("soft_power_off", {}, "power"), choice("hold", {}, "engine")));
+    const plan = await planned(
+      chosen(
+        composed(),
+        choice("wait", { seconds: 90 }, "engine"),
+        choice("soft_power_off", { timeoutSeconds: 30 }, "power"),
+        choice("soft_power_off", {}, "power"),
+        choice("hold", {}, "engine"),
+      ),
+    );
     const [wait, soft, usual, hold] = plan.steps.map(({ timeoutSeconds }) => timeoutSeconds);
     expect([wait, soft, usual]).toEqual([150, 90, 660]);
     expect(hold).toBeGreaterThan(50 * 365 * 86_400);
   });
 
   test("take null for an argument that need not be given, and only then", async () => {
-    expect((await planned(chosen(composed(), choice("hold", { reason: null }, "engine"), choice("soft_power_off", { timeoutSeconds: null }, "power")))).steps.map(({ args }) => args)).toEqual([{}, { timeoutSeconds: 600 }]);
+    expect(
+      (
+        await planned(
+          chosen(
+            composed(),
+            choice("hold", { reason: null }, "engine"),
+            choice("soft_power_off", { timeoutSeconds: null }, "power"),
+          ),
+        )
+      ).steps.map(({ args }) => args),
+    ).toEqual([{}, { timeoutSeconds: 600 }]);
     expect(await refused(chosen(composed(), choice("wait", { seconds: null }, "engine")))).toHaveLength(1);
   });
 
@@ -238,24 +427,53 @@ describe("reserved steps", () => {
     ["hold", "engine", { reason: "x".repeat(1_001) }, "args.reason"],
     ["hold", "engine", { reason: 7 }, "args.reason"],
   ] as const)("%s of %s refuses %j", async (name, from, args, place) => {
-    expect((await refused(chosen(composed(), choice(name, args, from)))).map(({ path }) => path?.join("."))).toEqual([`input.steps.0.${place}`]);
+    expect((await refused(chosen(composed(), choice(name, args, from)))).map(({ path }) => path?.join("."))).toEqual([
+      `input.steps.0.${place}`,
+    ]);
   });
 
   test("say in their schema what they take", () => {
     const schemas = Object.fromEntries(RESERVED_STEPS.map((step) => [step.name, reservedArgsSchema(step)]));
-    expect(schemas["wait"]).toMatchObject({ type: "object", properties: { seconds: { type: "number", minimum: 0 } }, required: ["seconds"], additionalProperties: false });
-    expect(schemas["soft_power_off"]).toMatchObject({ properties: { timeoutSeconds: { type: "number", minimum: 1, maximum: 86_400, default: 600 } }, required: [] });
+    expect(schemas["wait"]).toMatchObject({
+      type: "object",
+      properties: { seconds: { type: "number", minimum: 0 } },
+      required: ["seconds"],
+      additionalProperties: false,
+    });
+    expect(schemas["soft_power_off"]).toMatchObject({
+      properties: { timeoutSeconds: { type: "number", minimum: 1, maximum: 86_400, default: 600 } },
+      required: [],
+    });
     expect(schemas["power_on"]).toMatchObject({ properties: {}, additionalProperties: false });
     // Zod is another's reading of the same schema: what it takes, the plan takes.
-    for (const [name, args] of [["wait", { seconds: 5 }], ["hold", { reason: "x" }], ["soft_power_off", { timeoutSeconds: 1 }], ["reboot", {}]] as const) expect(z.fromJSONSchema(schemas[name] as never).safeParse(args).success).toBe(true);
+    for (const [name, args] of [
+      ["wait", { seconds: 5 }],
+      ["hold", { reason: "x" }],
+      ["soft_power_off", { timeoutSeconds: 1 }],
+      ["reboot", {}],
+    ] as const)
+      expect(z.fromJSONSchema(schemas[name] as never).safeParse(args).success).toBe(true);
   });
 });
 
 describe("steps that are kept by a restart", () => {
   test("are known by their number among those of one name, so one of two reboots is one", async () => {
-    const plan = await planned(chosen(composed(cleanStep("wipe", 20)), choice("reboot", {}, "power"), choice("wipe"), choice("reboot", {}, "power"), choice("wipe")));
+    const plan = await planned(
+      chosen(
+        composed(cleanStep("wipe", 20)),
+        choice("reboot", {}, "power"),
+        choice("wipe"),
+        choice("reboot", {}, "power"),
+        choice("wipe"),
+      ),
+    );
     const keys = keysOf(plan);
     expect(new Set(keys).size).toBe(4);
-    expect(keepSteps(plan, new Set(keys.slice(0, 2))).steps.map(({ kept }) => kept)).toEqual([true, true, false, false]);
+    expect(keepSteps(plan, new Set(keys.slice(0, 2))).steps.map(({ kept }) => kept)).toEqual([
+      true,
+      true,
+      false,
+      false,
+    ]);
   });
 });

@@ -45,11 +45,13 @@ function driverError(message: string, kind: string): Error {
 
 const lab = aDriver("lab", {
   secret: true,
-  clean: stepsOf(aStep("soak", "clean", async ({ memo, power }) => {
-    if (memo === "soaked") return { kind: "done" };
-    await power.set("OFF");
-    return { kind: "wait", seconds: 600, memo: "soaked" };
-  })),
+  clean: stepsOf(
+    aStep("soak", "clean", async ({ memo, power }) => {
+      if (memo === "soaked") return { kind: "done" };
+      await power.set("OFF");
+      return { kind: "wait", seconds: 600, memo: "soaked" };
+    }),
+  ),
 });
 const power = {
   async read({ node }: AnyCall) {
@@ -62,10 +64,14 @@ const power = {
     const at = machine(node);
     at.calls.push(action);
     at.setIn = laneHere();
-    if (action === "SOFT_OFF" && at.deafToSoftOff === "by the driver's time-out") throw driverError("the machine is still on", "TIMEOUT");
-    if (action === "SOFT_OFF" && at.deafToSoftOff === "for good") throw driverError("this BMC knows no soft power off", "REFUSED");
+    if (action === "SOFT_OFF" && at.deafToSoftOff === "by the driver's time-out")
+      throw driverError("the machine is still on", "TIMEOUT");
+    if (action === "SOFT_OFF" && at.deafToSoftOff === "for good")
+      throw driverError("this BMC knows no soft power off", "REFUSED");
     if (action === at.hangsOn || (action === "SOFT_OFF" && at.deafToSoftOff)) {
-      await new Promise<never>((_, leave) => signal.addEventListener("abort", () => leave(signal.reason as Error), { once: true })).finally(() => (at.letGo = true));
+      await new Promise<never>((_, leave) =>
+        signal.addEventListener("abort", () => leave(signal.reason as Error), { once: true }),
+      ).finally(() => (at.letGo = true));
     }
     at.power = action === "ON" || action === "REBOOT" ? "ON" : "OFF";
   },
@@ -83,7 +89,9 @@ const latched = {
   }),
 };
 
-const ostler = await engineUnderTest({ drivers: [lab, latched].map((driver) => ({ ...driver, power }) as unknown as typeof lab) });
+const ostler = await engineUnderTest({
+  drivers: [lab, latched].map((driver) => ({ ...driver, power }) as unknown as typeof lab),
+});
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 const aMachine = async (state: "ACTIVE" | "AVAILABLE" = "ACTIVE") => {
@@ -92,7 +100,9 @@ const aMachine = async (state: "ACTIVE" | "AVAILABLE" = "ACTIVE") => {
 };
 
 const change = async (node: TestNode, powerAction: PowerAction, softTimeoutSeconds?: number) => {
-  const id = await ostler.begin("POWER", [node], { options: { powerAction, ...(softTimeoutSeconds !== undefined && { softTimeoutSeconds }) } });
+  const id = await ostler.begin("POWER", [node], {
+    options: { powerAction, ...(softTimeoutSeconds !== undefined && { softTimeoutSeconds }) },
+  });
   const operation = await ostler.operationEnds(id);
   const [step] = await ostler.steps(await ostler.run(id, node));
   return { state: operation.state, failure: operation.firstFailure, output: step?.attempts[0]?.output };
@@ -105,24 +115,37 @@ describe("a soft power off", () => {
     expect(at.calls).toEqual(["SOFT_OFF"]);
   });
 
-  test.each(["until the signal", "by the driver's time-out"] as const)("that the system ignores (%s) ends in a cut, and says so", async (deafToSoftOff) => {
-    const { node, at } = await aMachine();
-    at.deafToSoftOff = deafToSoftOff;
-    expect(await change(node, "SOFT_OFF", 1)).toEqual({ state: "SUCCEEDED", failure: null, output: { forced: true } });
-    expect(at.calls).toEqual(["SOFT_OFF", "OFF"]);
-    expect(await ostler.node(node)).toMatchObject({ powerState: "OFF", wantedPower: "OFF" });
-  });
+  test.each(["until the signal", "by the driver's time-out"] as const)(
+    "that the system ignores (%s) ends in a cut, and says so",
+    async (deafToSoftOff) => {
+      const { node, at } = await aMachine();
+      at.deafToSoftOff = deafToSoftOff;
+      expect(await change(node, "SOFT_OFF", 1)).toEqual({
+        state: "SUCCEEDED",
+        failure: null,
+        output: { forced: true },
+      });
+      expect(at.calls).toEqual(["SOFT_OFF", "OFF"]);
+      expect(await ostler.node(node)).toMatchObject({ powerState: "OFF", wantedPower: "OFF" });
+    },
+  );
 
   test("that the BMC refuses fails, and nothing is cut", async () => {
     const { node, at } = await aMachine();
     at.deafToSoftOff = "for good";
-    expect(await change(node, "SOFT_OFF", 1)).toMatchObject({ state: "FAILED", failure: { code: "BACKEND_FAILED", message: expect.stringContaining("knows no soft power off") } });
+    expect(await change(node, "SOFT_OFF", 1)).toMatchObject({
+      state: "FAILED",
+      failure: { code: "BACKEND_FAILED", message: expect.stringContaining("knows no soft power off") },
+    });
     expect(at).toMatchObject({ calls: ["SOFT_OFF"], power: "ON" });
   });
 
   test("gives the system ten minutes unless told otherwise, and the cut another one", async () => {
     const { node } = await aMachine();
-    const timeOf = async (options: { powerAction: "SOFT_OFF"; softTimeoutSeconds?: number }) => (await ostler.submit("POWER", [node], { options, dryRun: true })).results[0]?.plan?.steps.map(({ args, timeoutSeconds }) => [args, timeoutSeconds]);
+    const timeOf = async (options: { powerAction: "SOFT_OFF"; softTimeoutSeconds?: number }) =>
+      (await ostler.submit("POWER", [node], { options, dryRun: true })).results[0]?.plan?.steps.map(
+        ({ args, timeoutSeconds }) => [args, timeoutSeconds],
+      );
     expect(await timeOf({ powerAction: "SOFT_OFF" })).toEqual([[{ timeoutSeconds: 600 }, 660]]);
     expect(await timeOf({ powerAction: "SOFT_OFF", softTimeoutSeconds: 30 })).toEqual([[{ timeoutSeconds: 30 }, 90]]);
   });
@@ -132,7 +155,9 @@ describe("a soft power off", () => {
     at.deafToSoftOff = "until the signal";
     const id = await ostler.begin("POWER", [node], { options: { powerAction: "SOFT_OFF" } });
     await eventually("the system was asked to shut down", () => at.calls.length > 0);
-    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
+    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([
+      { accepted: true, effect: "NOW" },
+    ]);
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
     expect(at).toMatchObject({ calls: ["SOFT_OFF"], power: "ON" });
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", wantedPower: null });
@@ -171,7 +196,11 @@ describe("the power that is wanted", () => {
 
   test("is noted of a deployment, and of the abort of one that cut it", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.configure": { gate: gate.name, ignoreSignal: true } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.configure": { gate: gate.name, ignoreSignal: true } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
     expect((await ostler.node(node)).wantedPower).toBe("ON");
@@ -183,7 +212,8 @@ describe("the power that is wanted", () => {
 });
 
 describe("a change of power", () => {
-  const refused = async (node: TestNode) => (await ostler.submit("POWER", [node], { options: { powerAction: "ON" } })).refusals;
+  const refused = async (node: TestNode) =>
+    (await ostler.submit("POWER", [node], { options: { powerAction: "ON" } })).refusals;
 
   test.each([
     { during: "a verification", state: "ENROLLED", kind: "MANAGE", step: "power.read" },
@@ -195,7 +225,11 @@ describe("a change of power", () => {
     { during: "another change of power", state: "ACTIVE", kind: "POWER", step: "power.set" },
   ] as const)("is BUSY during $during", async ({ state, kind, step }) => {
     const gate = aGate();
-    const node = await ostler.aNode().in(state).scripted({ [step]: { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in(state)
+      .scripted({ [step]: { gate: gate.name } })
+      .made();
     const id = await ostler.begin(kind, [node], { options: kind === "POWER" ? { powerAction: "REBOOT" } : {} });
     await gate.arrivals();
     expect(await refused(node)).toMatchObject([{ code: "BUSY", nodeId: node.id, operationId: id }]);
@@ -205,7 +239,11 @@ describe("a change of power", () => {
 
   test("is BUSY while the run waits for its turn", async () => {
     const gate = aGate();
-    const [first, second] = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { gate: gate.name } }).times(2);
+    const [first, second] = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_disks": { gate: gate.name } })
+      .times(2);
     if (!first || !second) throw new Error("Two nodes were asked for.");
     const id = await ostler.begin("CLEAN", [first, second], { maxParallel: 1 });
     await gate.arrivals();
@@ -217,10 +255,21 @@ describe("a change of power", () => {
   });
 
   test("is BUSY while the run is parked, and while it is held", async () => {
-    const parked = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { waitSeconds: 600 } }).made();
+    const parked = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_disks": { waitSeconds: 600 } })
+      .made();
     const held = await ostler.aNode().in("AVAILABLE").made();
-    const ids = [await ostler.begin("CLEAN", [parked]), await ostler.begin("CLEAN", [held], { options: { steps: [{ interface: "engine", name: "hold", args: {} }] } })] as const;
-    await eventually("one run is parked, the other held", async () => (await ostler.run(ids[0], parked)).state === "WAITING" && (await ostler.run(ids[1], held)).state === "HOLDING");
+    const ids = [
+      await ostler.begin("CLEAN", [parked]),
+      await ostler.begin("CLEAN", [held], { options: { steps: [{ interface: "engine", name: "hold", args: {} }] } }),
+    ] as const;
+    await eventually(
+      "one run is parked, the other held",
+      async () =>
+        (await ostler.run(ids[0], parked)).state === "WAITING" && (await ostler.run(ids[1], held)).state === "HOLDING",
+    );
     expect(await refused(parked)).toMatchObject([{ code: "BUSY", operationId: ids[0] }]);
     expect(await refused(held)).toMatchObject([{ code: "BUSY", operationId: ids[1] }]);
     for (const operationId of ids) {
@@ -241,16 +290,30 @@ describe("reading the power when asked to", () => {
     const [on, off, dead] = [await aMachine(), await aMachine(), await aMachine()];
     off.at.power = "OFF";
     dead.at.trouble = driverError("no route to the BMC", "UNREACHABLE");
-    const { answers, refusals } = await ostler.engine.readPower({ ids: [dead.node.id, on.node.id, off.node.id, on.node.id] });
+    const { answers, refusals } = await ostler.engine.readPower({
+      ids: [dead.node.id, on.node.id, off.node.id, on.node.id],
+    });
     expect(refusals).toEqual([]);
     expect(answers.map(({ nodeId, state, refusal }) => [nodeId, state, refusal?.code ?? null])).toEqual([
       [dead.node.id, null, "TIMEOUT"],
       [on.node.id, "ON", null],
       [off.node.id, "OFF", null],
     ]);
-    expect(answers[0]?.refusal?.message).toBe(`The power of node ${dead.node.name} could not be read: no route to the BMC.`);
-    expect(await ostler.node(dead.node)).toMatchObject({ powerState: "UNKNOWN", powerProblem: "no route to the BMC", powerReadAt: null, powerCheckedAt: expect.any(Date) });
-    expect(await ostler.node(off.node)).toMatchObject({ powerState: "OFF", powerProblem: null, powerReadAt: expect.any(Date), wantedPower: null });
+    expect(answers[0]?.refusal?.message).toBe(
+      `The power of node ${dead.node.name} could not be read: no route to the BMC.`,
+    );
+    expect(await ostler.node(dead.node)).toMatchObject({
+      powerState: "UNKNOWN",
+      powerProblem: "no route to the BMC",
+      powerReadAt: null,
+      powerCheckedAt: expect.any(Date),
+    });
+    expect(await ostler.node(off.node)).toMatchObject({
+      powerState: "OFF",
+      powerProblem: null,
+      powerReadAt: expect.any(Date),
+      wantedPower: null,
+    });
   });
 
   test("of a BMC that is back clears the problem, and what is as it was is no change", async () => {
@@ -270,17 +333,26 @@ describe("reading the power when asked to", () => {
     const node = await ostler.aNode().in("ACTIVE").with("lab", { password: "Xyzzy-plugh" }).made();
     machine(node).trouble = new Error("login with Xyzzy-plugh refused");
     const { answers } = await ostler.engine.readPower({ ids: [node.id] });
-    expect(answers[0]?.refusal).toMatchObject({ code: "BACKEND_FAILED", message: expect.stringContaining("login with *** refused") });
+    expect(answers[0]?.refusal).toMatchObject({
+      code: "BACKEND_FAILED",
+      message: expect.stringContaining("login with *** refused"),
+    });
     expect((await ostler.node(node)).powerProblem).toBe("login with *** refused");
   });
 
   test("of a node that is at work is BUSY, and its BMC is not called", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_disks": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("CLEAN", [node]);
     await gate.arrivals();
     const before = await ostler.dump();
-    expect((await ostler.engine.readPower({ ids: [node.id] })).answers).toMatchObject([{ state: null, refusal: { code: "BUSY", operationId: id, nodeId: node.id } }]);
+    expect((await ostler.engine.readPower({ ids: [node.id] })).answers).toMatchObject([
+      { state: null, refusal: { code: "BUSY", operationId: id, nodeId: node.id } },
+    ]);
     expect(await ostler.changesSince(before)).toEqual([]);
     gate.open();
     await ostler.operationEnds(id);
@@ -288,7 +360,11 @@ describe("reading the power when asked to", () => {
 
   test("during which work begins is given up, and nothing of it is written", async () => {
     const [readGate, cleanGate] = [aGate(), aGate()];
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "power.read": { gate: readGate.name }, "clean.erase_disks": { gate: cleanGate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "power.read": { gate: readGate.name }, "clean.erase_disks": { gate: cleanGate.name } })
+      .made();
     const reading = ostler.engine.readPower({ ids: [node.id] });
     await readGate.arrivals();
     const id = await ostler.begin("CLEAN", [node]);
@@ -333,14 +409,20 @@ describe("reading the power when asked to", () => {
   test("of a node whose driver is not loaded says so", async () => {
     const { node } = await aMachine();
     await ostler.test.sql`update nodes set driver = 'tape' where id = ${node.id}`;
-    expect((await ostler.engine.readPower({ ids: [node.id] })).answers).toMatchObject([{ refusal: { code: "UNSUPPORTED_BY_DRIVER", message: expect.stringContaining('driver "tape" is not loaded') } }]);
+    expect((await ostler.engine.readPower({ ids: [node.id] })).answers).toMatchObject([
+      { refusal: { code: "UNSUPPORTED_BY_DRIVER", message: expect.stringContaining('driver "tape" is not loaded') } },
+    ]);
   });
 
   test("of nodes that are not there, of none, or of too many is refused", async () => {
-    expect((await ostler.engine.readPower({ names: ["ghost-1", "ghost-2"] })).refusals).toMatchObject([{ code: "NOT_FOUND", missing: ["ghost-1", "ghost-2"] }]);
+    expect((await ostler.engine.readPower({ names: ["ghost-1", "ghost-2"] })).refusals).toMatchObject([
+      { code: "NOT_FOUND", missing: ["ghost-1", "ghost-2"] },
+    ]);
     expect((await ostler.engine.readPower({ names: [] })).refusals).toMatchObject([{ code: "INVALID_INPUT" }]);
     await ostler.aNode().labelled({ crowd: "1" }).times(1_001);
-    expect((await ostler.engine.readPower({ filter: { labels: { crowd: "1" } } })).refusals).toMatchObject([{ code: "INVALID_INPUT", message: expect.stringContaining("at most 1000") }]);
+    expect((await ostler.engine.readPower({ filter: { labels: { crowd: "1" } } })).refusals).toMatchObject([
+      { code: "INVALID_INPUT", message: expect.stringContaining("at most 1000") },
+    ]);
   });
 });
 
@@ -357,7 +439,10 @@ describe("in the background, power", () => {
     at.power = "OFF";
     await eventually("the change is seen", async () => (await ostler.node(node)).powerState === "OFF");
     at.trouble = driverError("no route to the BMC", "UNREACHABLE");
-    await eventually("the silence is seen", async () => (await ostler.node(node)).powerProblem === "no route to the BMC");
+    await eventually(
+      "the silence is seen",
+      async () => (await ostler.node(node)).powerProblem === "no route to the BMC",
+    );
     expect((await ostler.node(node)).powerState).toBe("UNKNOWN");
     delete at.trouble;
     await eventually("it is back", async () => (await ostler.node(node)).powerState === "OFF");
@@ -371,20 +456,38 @@ describe("in the background, power", () => {
     const before = await ostler.node(node);
     await isRead(at, at.reads + 3);
     const after = await ostler.node(node);
-    expect(after).toMatchObject({ revision: before.revision, updatedAt: before.updatedAt, powerReadAt: before.powerReadAt });
+    expect(after).toMatchObject({
+      revision: before.revision,
+      updatedAt: before.updatedAt,
+      powerReadAt: before.powerReadAt,
+    });
     expect(after.powerCheckedAt?.getTime()).toBeGreaterThan(before.powerCheckedAt?.getTime() ?? 0);
   });
 
   test("is read of nobody who is at work, in maintenance, not verified yet, or decommissioned", async () => {
     const gate = aGate();
-    const busy = await ostler.aNode().in("AVAILABLE").with("lab").borrowing([{ kinds: ["clean"], driver: "fake", settings: { steps: { "clean.erase_disks": { gate: gate.name } } } }]).made();
+    const busy = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .with("lab")
+      .borrowing([
+        { kinds: ["clean"], driver: "fake", settings: { steps: { "clean.erase_disks": { gate: gate.name } } } },
+      ])
+      .made();
     const id = await ostler.begin("CLEAN", [busy]);
     await gate.arrivals();
-    const [enrolled, gone, resting, free] = [await ostler.aNode().with("lab").made(), await ostler.aNode().in("DECOMMISSIONED").with("lab").made(), await aMachine(), await aMachine()];
+    const [enrolled, gone, resting, free] = [
+      await ostler.aNode().with("lab").made(),
+      await ostler.aNode().in("DECOMMISSIONED").with("lab").made(),
+      await aMachine(),
+      await aMachine(),
+    ];
     await ostler.engine.setMaintenance(ALICE, { ids: [resting.node.id] }, "new fan");
     await using _ = await reading();
     await isRead(free.at, 3);
-    expect([machine(busy), machine(enrolled), machine(gone), resting.at].map(({ reads }) => reads)).toEqual([0, 0, 0, 0]);
+    expect([machine(busy), machine(enrolled), machine(gone), resting.at].map(({ reads }) => reads)).toEqual([
+      0, 0, 0, 0,
+    ]);
     await ostler.engine.setMaintenance(ALICE, { ids: [resting.node.id] }, null);
     gate.open();
     await ostler.operationEnds(id);
@@ -470,7 +573,11 @@ describe("in the background, power", () => {
     const dead = await Promise.all(Array.from({ length: 40 }, () => aMachine()));
     for (const { at } of dead) at.trouble = new Error("dead");
     await using _ = await reading();
-    await eventually("all are known to be dead", async () => (await Promise.all(dead.map(({ node }) => ostler.node(node)))).every(({ powerProblem }) => powerProblem === "dead"));
+    await eventually("all are known to be dead", async () =>
+      (await Promise.all(dead.map(({ node }) => ostler.node(node)))).every(
+        ({ powerProblem }) => powerProblem === "dead",
+      ),
+    );
     for (const { at } of dead) at.slowly = new Promise(() => {});
     for (const { at } of dead) delete at.trouble;
     const alive = await aMachine();

@@ -6,7 +6,12 @@ import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-const report = (event: "DISCOVERED" | "DISAPPEARED", ...names: readonly string[]) => ostler.engine.reportPresence(ALICE, event, names.map((name) => ({ name })));
+const report = (event: "DISCOVERED" | "DISAPPEARED", ...names: readonly string[]) =>
+  ostler.engine.reportPresence(
+    ALICE,
+    event,
+    names.map((name) => ({ name })),
+  );
 const named = async (name: string) => (await nodesByNames(ostler.database.reader, [name]))[0];
 
 describe("a report", () => {
@@ -19,9 +24,17 @@ describe("a report", () => {
         { ref: one.name, nodeId: one.id, change: "UPDATED", refusal: null },
       ],
     });
-    expect(await ostler.node(one)).toMatchObject({ presence: "DISCOVERED", state: "ENROLLED", revision: 2, transitionCount: 1 });
+    expect(await ostler.node(one)).toMatchObject({
+      presence: "DISCOVERED",
+      state: "ENROLLED",
+      revision: 2,
+      transitionCount: 1,
+    });
     await report("DISAPPEARED", one.name);
-    expect([(await ostler.node(one)).presence, (await ostler.node(two)).presence]).toEqual(["DISAPPEARED", "DISCOVERED"]);
+    expect([(await ostler.node(one)).presence, (await ostler.node(two)).presence]).toEqual([
+      "DISAPPEARED",
+      "DISCOVERED",
+    ]);
   });
 
   test("that is repeated writes nothing at all", async () => {
@@ -36,7 +49,11 @@ describe("a report", () => {
 
   test("works while runs are going on, and disturbs none", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_disks": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("CLEAN", [node]);
     await gate.arrivals();
     expect(await report("DISAPPEARED", node.name)).toMatchObject({ results: [{ change: "UPDATED" }] });
@@ -57,27 +74,59 @@ describe("a report", () => {
   });
 
   test("of nothing is refused", async () => {
-    expect(await report("DISCOVERED")).toMatchObject({ results: [], refusals: [{ code: "INVALID_INPUT", path: ["input", "nodes"] }] });
+    expect(await report("DISCOVERED")).toMatchObject({
+      results: [],
+      refusals: [{ code: "INVALID_INPUT", path: ["input", "nodes"] }],
+    });
   });
 });
 
 describe("a node that is not known", () => {
   test("is registered when it is discovered and its driver is named", async () => {
-    const node = { name: "seen-first", driver: "fake", settings: { password: "correct-horse", controller: "10.0.0.7" }, labels: { rack: "1" } };
-    expect(await ostler.engine.reportPresence(ALICE, "DISCOVERED", [node])).toMatchObject({ refusals: [], results: [{ ref: "seen-first", nodeId: expect.any(String), change: "REGISTERED", refusal: null }] });
+    const node = {
+      name: "seen-first",
+      driver: "fake",
+      settings: { password: "correct-horse", controller: "10.0.0.7" },
+      labels: { rack: "1" },
+    };
+    expect(await ostler.engine.reportPresence(ALICE, "DISCOVERED", [node])).toMatchObject({
+      refusals: [],
+      results: [{ ref: "seen-first", nodeId: expect.any(String), change: "REGISTERED", refusal: null }],
+    });
     const made = await named("seen-first");
-    expect(made).toMatchObject({ state: "ENROLLED", presence: "DISCOVERED", labels: { rack: "1" }, controller: "10.0.0.7", revision: 1 });
+    expect(made).toMatchObject({
+      state: "ENROLLED",
+      presence: "DISCOVERED",
+      labels: { rack: "1" },
+      controller: "10.0.0.7",
+      revision: 1,
+    });
     expect(await secretsOf(ostler.database.reader, made?.id ?? "")).toEqual({ fake: { password: "correct-horse" } });
-    expect(await ostler.transitions({ id: made?.id ?? "", name: "" })).toMatchObject([{ event: "register", toState: "ENROLLED", actor: "alice", operationId: null }]);
-    expect(await ostler.engine.reportPresence(ALICE, "DISCOVERED", [{ ...node, labels: { rack: "2" } }])).toMatchObject({ results: [{ change: "UNCHANGED" }] });
+    expect(await ostler.transitions({ id: made?.id ?? "", name: "" })).toMatchObject([
+      { event: "register", toState: "ENROLLED", actor: "alice", operationId: null },
+    ]);
+    expect(await ostler.engine.reportPresence(ALICE, "DISCOVERED", [{ ...node, labels: { rack: "2" } }])).toMatchObject(
+      { results: [{ change: "UNCHANGED" }] },
+    );
     expect(await named("seen-first")).toMatchObject({ revision: 1, labels: { rack: "1" } });
   });
 
   test("has a result of its own, and the others are taken all the same", async () => {
     const known = await ostler.aNode().made();
-    const discovered = await ostler.engine.reportPresence(ALICE, "DISCOVERED", [{ name: "no-driver" }, { name: "lost", driver: "tape" }, { name: "typo", driver: "fake", settings: { delayMS: 1 } }, { name: "-bad-", driver: "fake", labels: { "no good": "x" } }, { name: known.name }, { name: "sound", driver: "fake" }]);
+    const discovered = await ostler.engine.reportPresence(ALICE, "DISCOVERED", [
+      { name: "no-driver" },
+      { name: "lost", driver: "tape" },
+      { name: "typo", driver: "fake", settings: { delayMS: 1 } },
+      { name: "-bad-", driver: "fake", labels: { "no good": "x" } },
+      { name: known.name },
+      { name: "sound", driver: "fake" },
+    ]);
     expect(discovered.refusals).toEqual([]);
-    expect(discovered.results.map(({ change, refusal }) => change ?? `${refusal?.code} ${refusal?.path?.slice(1).join(".")}`)).toEqual([
+    expect(
+      discovered.results.map(
+        ({ change, refusal }) => change ?? `${refusal?.code} ${refusal?.path?.slice(1).join(".")}`,
+      ),
+    ).toEqual([
       "INVALID_INPUT nodes.0.driver",
       "INVALID_INPUT nodes.1.driver",
       "INVALID_INPUT nodes.2.driver.fake",
@@ -90,7 +139,12 @@ describe("a node that is not known", () => {
     const gone = await report("DISAPPEARED", "ghost", known.name, "spectre");
     expect(gone.refusals).toEqual([]);
     expect(gone.results).toMatchObject([
-      { ref: "ghost", nodeId: null, change: null, refusal: { code: "NOT_FOUND", missing: ["ghost"], path: ["input", "nodes", "0", "name"] } },
+      {
+        ref: "ghost",
+        nodeId: null,
+        change: null,
+        refusal: { code: "NOT_FOUND", missing: ["ghost"], path: ["input", "nodes", "0", "name"] },
+      },
       { ref: known.name, change: "UPDATED", refusal: null },
       { ref: "spectre", refusal: { code: "NOT_FOUND", missing: ["spectre"] } },
     ]);
@@ -99,16 +153,29 @@ describe("a node that is not known", () => {
 
   test("and is named twice is registered once", async () => {
     const known = await ostler.aNode().made();
-    const twice = [{ name: "doubled" }, { name: "doubled", driver: "fake" }, { name: known.name }, { name: "doubled", driver: "fake" }, { name: known.name }];
+    const twice = [
+      { name: "doubled" },
+      { name: "doubled", driver: "fake" },
+      { name: known.name },
+      { name: "doubled", driver: "fake" },
+      { name: known.name },
+    ];
     const { results } = await ostler.engine.reportPresence(ALICE, "DISCOVERED", twice);
     expect(results.map(({ change }) => change)).toEqual([null, "REGISTERED", "UPDATED", "UNCHANGED", "UNCHANGED"]);
     expect((await ostler.node(known)).revision).toBe(2);
   });
 
   test("and is reported by several at once is registered once, and each is told so", async () => {
-    const answers = await Promise.all(Array.from({ length: 6 }, () => ostler.engine.reportPresence(ALICE, "DISCOVERED", [{ name: "contested", driver: "fake" }])));
+    const answers = await Promise.all(
+      Array.from({ length: 6 }, () =>
+        ostler.engine.reportPresence(ALICE, "DISCOVERED", [{ name: "contested", driver: "fake" }]),
+      ),
+    );
     const changes = answers.map(({ results }) => results[0]?.change);
-    expect([changes.filter((change) => change === "REGISTERED"), changes.filter((change) => change === "UNCHANGED")]).toMatchObject([{ length: 1 }, { length: 5 }]);
+    expect([
+      changes.filter((change) => change === "REGISTERED"),
+      changes.filter((change) => change === "UNCHANGED"),
+    ]).toMatchObject([{ length: 1 }, { length: 5 }]);
   });
 });
 
@@ -116,9 +183,17 @@ describe("reports that cross", () => {
   test("and name the same nodes in another order do not block each other", async () => {
     const nodes = await ostler.aNode().times(30);
     const names = nodes.map(({ name }) => name);
-    await Promise.all(Array.from({ length: 20 }, (_, turn) => report(turn % 2 === 0 ? "DISCOVERED" : "DISAPPEARED", ...(turn % 3 === 0 ? names : names.toReversed()))));
+    await Promise.all(
+      Array.from({ length: 20 }, (_, turn) =>
+        report(turn % 2 === 0 ? "DISCOVERED" : "DISAPPEARED", ...(turn % 3 === 0 ? names : names.toReversed())),
+      ),
+    );
     const fresh = Array.from({ length: 40 }, (_, number) => ({ name: `crossing-${number}`, driver: "fake" }));
-    const made = await Promise.all([fresh, fresh.toReversed(), fresh, fresh.toReversed()].map((list) => ostler.engine.reportPresence(ALICE, "DISCOVERED", list)));
+    const made = await Promise.all(
+      [fresh, fresh.toReversed(), fresh, fresh.toReversed()].map((list) =>
+        ostler.engine.reportPresence(ALICE, "DISCOVERED", list),
+      ),
+    );
     expect(made.flatMap(({ results }) => results.filter(({ change }) => change === "REGISTERED"))).toHaveLength(40);
     const seen = await Promise.all(nodes.map(async (node) => (await ostler.node(node)).presence));
     expect(new Set(seen).size).toBe(1);

@@ -5,14 +5,33 @@ import { testDatabase } from "../support/database.ts";
 
 const SEED = 20_261;
 
-test("a thousand aborts, withdrawals and stops that meet the end of a step leave one outcome each, and answers that agree with it", { timeout: 180_000 }, async () => {
-  await using database = await testDatabase();
-  console.log(`races: seed ${SEED}`);
-  const { races, counts, faults } = await runRaces(database.connection, { seed: SEED, count: 1_000, lanes: 40 });
-  expect(faults.flatMap(({ flaws, story }) => [...flaws, ...story])).toEqual([]);
-  expect(races).toBe(1_000);
-  // Each meeting has taken place.
-  for (const what of ["runs SUCCEEDED", "runs FAILED", "runs ABORTED", "runs STOPPED", "aborts told NOW", "aborts told PENDING", "aborts told BEFORE_START", "aborts told NOT_INTERRUPTIBLE", "aborts told NOTHING_RUNNING", "withdrawals told NOTHING_RUNNING", "runs whose step was cut", "stops told yes", "stops told NOTHING_RUNNING", "wishes during the last step"]) {
-    expect(counts[what], what).toBeGreaterThan(0);
-  }
-});
+test(
+  "a thousand aborts, withdrawals and stops that meet the end of a step leave one outcome each, and answers that agree with it",
+  { timeout: 180_000 },
+  async () => {
+    await using database = await testDatabase();
+    console.log(`races: seed ${SEED}`);
+    const { races, counts, faults } = await runRaces(database.connection, { seed: SEED, count: 1_000, lanes: 40 });
+    expect(faults.flatMap(({ flaws, story }) => [...flaws, ...story])).toEqual([]);
+    expect(races).toBe(1_000);
+    // Each meeting has taken place.
+    for (const what of [
+      "runs SUCCEEDED",
+      "runs FAILED",
+      "runs ABORTED",
+      "runs STOPPED",
+      "aborts told NOW",
+      "aborts told PENDING",
+      "aborts told BEFORE_START",
+      "aborts told NOT_INTERRUPTIBLE",
+      "aborts told NOTHING_RUNNING",
+      "withdrawals told NOTHING_RUNNING",
+      "runs whose step was cut",
+      "stops told yes",
+      "stops told NOTHING_RUNNING",
+      "wishes during the last step",
+    ]) {
+      expect(counts[what], what).toBeGreaterThan(0);
+    }
+  },
+);

@@ -20,14 +20,22 @@ const aMachine = (read: (call: Call<unknown>) => Promise<unknown>) =>
     settingsOf: () => ({}),
   }) as unknown as Machine;
 
-const obeys = ({ signal }: Call<unknown>) => new Promise<never>((_, leave) => signal.addEventListener("abort", () => leave(signal.reason as Error), { once: true }));
+const obeys = ({ signal }: Call<unknown>) =>
+  new Promise<never>((_, leave) =>
+    signal.addEventListener("abort", () => leave(signal.reason as Error), { once: true }),
+  );
 const waits = (call: Call<unknown>) => {
   (call.deadline as Deadline).hold();
   return obeys(call);
 };
 
 test("of a BMC that gives no answer is one of no answer", async () => {
-  const reading = await readPower(aMachine(obeys), { deadline: new Deadline(50), all: new Deadline(60_000) }, never, log);
+  const reading = await readPower(
+    aMachine(obeys),
+    { deadline: new Deadline(50), all: new Deadline(60_000) },
+    never,
+    log,
+  );
   expect(reading).toEqual({ code: "TIMEOUT", reason: "the BMC did not answer in time" });
 });
 
@@ -37,11 +45,15 @@ test("for which all the time was over, but hardly any of its own was left, is on
 });
 
 test("that had no place is none, though its driver obeys", async () => {
-  expect(await readPower(aMachine(waits), { deadline: new Deadline(30_000), all: new Deadline(50) }, never, log)).toBe("NO_TURN");
+  expect(await readPower(aMachine(waits), { deadline: new Deadline(30_000), all: new Deadline(50) }, never, log)).toBe(
+    "NO_TURN",
+  );
 });
 
 test("that had a place too late is none", async () => {
-  expect(await readPower(aMachine(obeys), { deadline: new Deadline(30_000), all: new Deadline(50) }, never, log)).toBe("NO_TURN");
+  expect(await readPower(aMachine(obeys), { deadline: new Deadline(30_000), all: new Deadline(50) }, never, log)).toBe(
+    "NO_TURN",
+  );
 });
 
 test("that waited for longer than it may take has all its time then", async () => {
@@ -51,7 +63,9 @@ test("that waited for longer than it may take has all its time then", async () =
     (deadline as Deadline).goOn();
     return "ON";
   });
-  expect(await readPower(machine, { deadline: new Deadline(200), all: new Deadline(60_000) }, never, log)).toEqual({ state: "ON" });
+  expect(await readPower(machine, { deadline: new Deadline(200), all: new Deadline(60_000) }, never, log)).toEqual({
+    state: "ON",
+  });
 });
 
 test("leaves nobody who listens to its signal: that would keep it, and all that it knows, for ever; nor does a change of power", async () => {

@@ -15,7 +15,10 @@ const STEPS_ENTERED = 7;
 
 describe("two processes", () => {
   test("share the work, and no step is entered twice", async () => {
-    await Promise.all([ostler.another({ started: true, concurrency: 5 }), ostler.another({ started: true, concurrency: 5 })]);
+    await Promise.all([
+      ostler.another({ started: true, concurrency: 5 }),
+      ostler.another({ started: true, concurrency: 5 }),
+    ]);
     const nodes = await ostler.aNode().with("fake", { delayMs: 2 }).times(40);
     const id = await ostler.begin("COMMISSION", nodes);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -26,30 +29,49 @@ describe("two processes", () => {
 
   test("pass wishes on: an abort that one is asked for reaches the step in the other", async () => {
     const worker = await ostler.another({ started: true });
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { silent: true } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { silent: true } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await eventually("the step is entered", () => ostler.entered(node).includes("deploy.write_image"));
-    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([{ effect: "NOW" }]);
+    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([
+      { effect: "NOW" },
+    ]);
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
     await worker[Symbol.asyncDispose]();
   });
 
   test("take over a parked run from each other as if it were their own", async () => {
     const first = await ostler.another({ started: true });
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { waitSeconds: 0.5 } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.boot_system": { waitSeconds: 0.5 } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.nodeBecomes(node, "DEPLOY_WAIT");
     await first[Symbol.asyncDispose]();
     await ostler.engine.start();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
-    expect(await ostler.story(node, id)).toEqual(["deploy → DEPLOYING", "wait → DEPLOY_WAIT", "resume → DEPLOYING", "done → ACTIVE"]);
+    expect(await ostler.story(node, id)).toEqual([
+      "deploy → DEPLOYING",
+      "wait → DEPLOY_WAIT",
+      "resume → DEPLOYING",
+      "done → ACTIVE",
+    ]);
   });
 });
 
 describe("a process that leaves", () => {
   test("lets a running step end, and hands the rest back: nothing has to be recovered", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { gate: gate.name } })
+      .made();
     const leaving = await ostler.another({ started: true });
     const id = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
@@ -60,25 +82,40 @@ describe("a process that leaves", () => {
     expect(ostler.entered(node)).toEqual(["deploy.prepare", "deploy.write_image"]);
     await ostler.engine.start();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
-    expect(ostler.entered(node)).toEqual(["deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"]);
+    expect(ostler.entered(node)).toEqual([
+      "deploy.prepare",
+      "deploy.write_image",
+      "deploy.boot_system",
+      "deploy.configure",
+    ]);
     expect(await ostler.story(node, id)).toEqual(["deploy → DEPLOYING", "done → ACTIVE"]);
   });
 
   test("first takes up no more work while the step under way ends, and leaves the rest to others", async () => {
     const gate = aGate();
     const resting = await ostler.another({ started: true, concurrency: 5 });
-    const busy = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).made();
+    const busy = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { gate: gate.name } })
+      .made();
     const first = await ostler.begin("DEPLOY", [busy]);
     await gate.arrivals();
     resting.engine.rest();
     const idle = await ostler.aNode().in("AVAILABLE").made();
     const second = await ostler.begin("DEPLOY", [idle]);
     gate.open();
-    await eventually("the step under way has ended, and its run is handed back", async () => (await ostler.runs(first))[0]?.owner === null);
+    await eventually(
+      "the step under way has ended, and its run is handed back",
+      async () => (await ostler.runs(first))[0]?.owner === null,
+    );
     expect(ostler.entered(busy)).toEqual(["deploy.prepare", "deploy.write_image"]);
     expect(ostler.entered(idle)).toEqual([]);
     await ostler.engine.start();
-    expect([(await ostler.operationEnds(first)).state, (await ostler.operationEnds(second)).state]).toEqual(["SUCCEEDED", "SUCCEEDED"]);
+    expect([(await ostler.operationEnds(first)).state, (await ostler.operationEnds(second)).state]).toEqual([
+      "SUCCEEDED",
+      "SUCCEEDED",
+    ]);
   });
 
   test("takes no new work", async () => {
@@ -95,7 +132,11 @@ describe("a process that leaves", () => {
 test("no more runs than its room are worked on by a process at once, and all get their turn", async () => {
   const gate = aGate();
   await ostler.another({ started: true, concurrency: 3 });
-  const nodes = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(8);
+  const nodes = await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "deploy.prepare": { gate: gate.name } })
+    .times(8);
   const id = await ostler.begin("DEPLOY", nodes);
   expect(await gate.arrivals(3)).toHaveLength(3);
   const other = await ostler.aNode().in("AVAILABLE").made();
@@ -112,10 +153,13 @@ describe("time during which no process ran", () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [node]);
     const { id: runId } = await ostler.run(id, node);
-    await ostler.test.sql`insert into attempts (run_id, step, number, state, started_at, deadline_at) values (${runId}, 0, 1, 'RUNNING', now() - interval '1 day', now() - interval '23 hours')`;
+    await ostler.test
+      .sql`insert into attempts (run_id, step, number, state, started_at, deadline_at) values (${runId}, 0, 1, 'RUNNING', now() - interval '1 day', now() - interval '23 hours')`;
     await ostler.engine.start();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
-    expect((await ostler.steps(await ostler.run(id, node)))[0]?.attempts.map(({ state, entries }) => [state, entries])).toEqual([["SUCCEEDED", 2]]);
+    expect(
+      (await ostler.steps(await ostler.run(id, node)))[0]?.attempts.map(({ state, entries }) => [state, entries]),
+    ).toEqual([["SUCCEEDED", 2]]);
   });
 
   test.each([
@@ -123,12 +167,17 @@ describe("time during which no process ran", () => {
     ["does count when it was its deadline that the step was parked for", "0 hours", "FAILED"],
   ])("%s", async (_title, early, state) => {
     const first = await ostler.another({ started: true });
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { waitSeconds: 600 } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.boot_system": { waitSeconds: 600 } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.nodeBecomes(node, "DEPLOY_WAIT");
     await first[Symbol.asyncDispose]();
     await ostler.test.sql`update attempts set deadline_at = now() - interval '20 hours' where finished_at is null`;
-    await ostler.test.sql`update runs set wake_at = now() - interval '20 hours' - ${early}::interval where finished_at is null`;
+    await ostler.test
+      .sql`update runs set wake_at = now() - interval '20 hours' - ${early}::interval where finished_at is null`;
     await ostler.test.sql`update pgboss.job set start_after = now() where name = 'runs' and state = 'created'`;
     await ostler.engine.start();
     expect((await ostler.operationEnds(id)).state).toBe(state);
@@ -148,15 +197,35 @@ test("a run whose job was lost is given one when a process starts", async () => 
 test("every connection to the database is cut while steps run, and no operation fails for it", async () => {
   const gate = aGate();
   await ostler.engine.start();
-  const nodes = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).times(5);
+  const nodes = await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "deploy.write_image": { gate: gate.name } })
+    .times(5);
   await ostler.begin("DEPLOY", nodes);
   await gate.arrivals(5);
-  await ostler.test.sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'`;
+  await ostler.test
+    .sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'`;
   gate.open();
-  const ended = await eventually("the operation ends", async () => (await ostler.test.sql<{ state: string }[]>`select state from operations where finished_at is not null`)[0]);
+  const ended = await eventually(
+    "the operation ends",
+    async () =>
+      (await ostler.test.sql<{ state: string }[]>`select state from operations where finished_at is not null`)[0],
+  );
   expect(ended.state).toBe("SUCCEEDED");
-  for (const node of nodes) expect(ostler.entered(node)).toEqual(["deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"]);
+  for (const node of nodes)
+    expect(ostler.entered(node)).toEqual([
+      "deploy.prepare",
+      "deploy.write_image",
+      "deploy.boot_system",
+      "deploy.configure",
+    ]);
   expect(await unsound(ostler)).toEqual([]);
   // postgres.js never closes a listening connection that is ended while it is being opened again, so that comes first.
-  await eventually("the doorbell listens again", async () => (await ostler.test.sql`select from pg_stat_activity where datname = current_database() and query ilike 'listen%'`).length > 0);
+  await eventually(
+    "the doorbell listens again",
+    async () =>
+      (await ostler.test.sql`select from pg_stat_activity where datname = current_database() and query ilike 'listen%'`)
+        .length > 0,
+  );
 });

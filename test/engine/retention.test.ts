@@ -14,16 +14,21 @@ beforeEach(async () => {
 });
 afterEach(() => ostler[Symbol.asyncDispose]());
 
-const positions = async () => (await ostler.test.sql<{ position: string }[]>`select position from transitions order by position`).map(({ position }) => Number(position));
+const positions = async () =>
+  (await ostler.test.sql<{ position: string }[]>`select position from transitions order by position`).map(
+    ({ position }) => Number(position),
+  );
 
 /** Makes transitions older, as if they had been written so many days ago. */
 async function age(from: number, until: number, days: number): Promise<void> {
   await ostler.test.sql`alter table transitions disable trigger transitions_append_only`;
-  await ostler.test.sql`update transitions set at = at - make_interval(days => ${days}) where position between ${from} and ${until}`;
+  await ostler.test
+    .sql`update transitions set at = at - make_interval(days => ${days}) where position between ${from} and ${until}`;
   await ostler.test.sql`alter table transitions enable trigger transitions_append_only`;
 }
 
-const forget = (days: number, limit: number) => ostler.database.transaction((tx) => deleteOldTransitions(tx, days, limit));
+const forget = (days: number, limit: number) =>
+  ostler.database.transaction((tx) => deleteOldTransitions(tx, days, limit));
 
 describe("transitions that are older than is wanted", () => {
   test("go in batches, the oldest first", async () => {

@@ -12,7 +12,8 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 
 const { engine } = ostler;
 const reader = ostler.database.reader;
-const step = (name: string, args: unknown = {}, from: StepChoice["interface"] = "clean") => ({ interface: from, name, args }) as StepChoice;
+const step = (name: string, args: unknown = {}, from: StepChoice["interface"] = "clean") =>
+  ({ interface: from, name, args }) as StepChoice;
 
 let made = 0;
 async function aRunbook(...steps: StepChoice[]): Promise<string> {
@@ -21,14 +22,27 @@ async function aRunbook(...steps: StepChoice[]): Promise<string> {
   return name;
 }
 
-const clean = (nodes: readonly TestNode[], options: object, more: object = {}) => ostler.submit("CLEAN", nodes, { options, ...more });
-const labels = async (operationId: string, node: TestNode) => (await ostler.steps(await ostler.run(operationId, node))).map(({ name }) => name);
+const clean = (nodes: readonly TestNode[], options: object, more: object = {}) =>
+  ostler.submit("CLEAN", nodes, { options, ...more });
+const labels = async (operationId: string, node: TestNode) =>
+  (await ostler.steps(await ostler.run(operationId, node))).map(({ name }) => name);
 
 describe("a runbook that is saved", () => {
   test("is there with its steps, under its name", async () => {
-    const steps = [step("erase_disks"), step("wait", { seconds: 5 }, "engine"), step("update_firmware", { version: "2.1" })];
-    expect(await engine.createRunbook(ALICE, { name: "returned", description: "For machines that came back.", steps })).toEqual({ runbookId: expect.any(String), refusals: [] });
-    expect(await runbookByName(reader, "returned")).toMatchObject({ name: "returned", description: "For machines that came back.", steps, revision: 1 });
+    const steps = [
+      step("erase_disks"),
+      step("wait", { seconds: 5 }, "engine"),
+      step("update_firmware", { version: "2.1" }),
+    ];
+    expect(
+      await engine.createRunbook(ALICE, { name: "returned", description: "For machines that came back.", steps }),
+    ).toEqual({ runbookId: expect.any(String), refusals: [] });
+    expect(await runbookByName(reader, "returned")).toMatchObject({
+      name: "returned",
+      description: "For machines that came back.",
+      steps,
+      revision: 1,
+    });
     expect((await allRunbooks(reader)).map(({ name }) => name)).toContain("returned");
   });
 
@@ -36,10 +50,25 @@ describe("a runbook that is saved", () => {
     const { runbookId, refusals } = await engine.createRunbook(ALICE, {
       name: "no name",
       description: "x".repeat(1_001),
-      steps: [step(""), step("erase_disks", "all"), step("wait", {}, "engine"), step("reboot", { now: true }, "power"), step("whatever_a_driver_has", { any: 1 }), step("nap", {}, "engine")],
+      steps: [
+        step(""),
+        step("erase_disks", "all"),
+        step("wait", {}, "engine"),
+        step("reboot", { now: true }, "power"),
+        step("whatever_a_driver_has", { any: 1 }),
+        step("nap", {}, "engine"),
+      ],
     });
     expect(runbookId).toBeNull();
-    expect(refusals.map(({ path }) => path?.join("."))).toEqual(["input.name", "input.description", "input.steps.0.name", "input.steps.1.args", "input.steps.2.args.seconds", "input.steps.3.args.now", "input.steps.5.name"]);
+    expect(refusals.map(({ path }) => path?.join("."))).toEqual([
+      "input.name",
+      "input.description",
+      "input.steps.0.name",
+      "input.steps.1.args",
+      "input.steps.2.args.seconds",
+      "input.steps.3.args.now",
+      "input.steps.5.name",
+    ]);
     for (const { code, message } of refusals) {
       expect(code).toBe("INVALID_INPUT");
       expect(message).toMatch(/^[A-Z].+\.$/);
@@ -50,19 +79,33 @@ describe("a runbook that is saved", () => {
     { what: "no steps", steps: [] },
     { what: "more than 100 steps", steps: Array.from({ length: 101 }, () => step("erase_disks")) },
   ])("cannot have $what", async ({ steps }) => {
-    expect((await engine.createRunbook(ALICE, { name: "odd", steps })).refusals).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "steps"] }]);
+    expect((await engine.createRunbook(ALICE, { name: "odd", steps })).refusals).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "steps"] },
+    ]);
     const name = await aRunbook(step("erase_disks"));
-    expect((await engine.updateRunbook(ALICE, name, { steps })).refusals).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "steps"] }]);
+    expect((await engine.updateRunbook(ALICE, name, { steps })).refusals).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "steps"] },
+    ]);
   });
 
   test("may have 100 steps", async () => {
-    expect((await engine.createRunbook(ALICE, { name: "long", steps: Array.from({ length: 100 }, () => step("erase_disks")) })).refusals).toEqual([]);
+    expect(
+      (
+        await engine.createRunbook(ALICE, {
+          name: "long",
+          steps: Array.from({ length: 100 }, () => step("erase_disks")),
+        })
+      ).refusals,
+    ).toEqual([]);
   });
 
   test("cannot take another's name, when made or renamed", async () => {
     const [first, second] = [await aRunbook(step("erase_disks")), await aRunbook(step("erase_disks"))];
     const taken = [{ code: "INVALID_INPUT", message: `A runbook ${first} exists already.`, path: ["input", "name"] }];
-    expect(await engine.createRunbook(ALICE, { name: first, steps: [step("erase_disks")] })).toEqual({ runbookId: null, refusals: taken });
+    expect(await engine.createRunbook(ALICE, { name: first, steps: [step("erase_disks")] })).toEqual({
+      runbookId: null,
+      refusals: taken,
+    });
     expect(await engine.updateRunbook(ALICE, second, { name: first })).toEqual({ runbookId: null, refusals: taken });
   });
 });
@@ -71,18 +114,33 @@ describe("a change of a runbook", () => {
   test("keeps what is absent, takes the description away with null, and counts", async () => {
     await engine.createRunbook(ALICE, { name: "changing", description: "old", steps: [step("erase_disks")] });
     await engine.updateRunbook(ALICE, "changing", { steps: [step("erase_metadata")] });
-    expect(await runbookByName(reader, "changing")).toMatchObject({ description: "old", steps: [step("erase_metadata")], revision: 2 });
+    expect(await runbookByName(reader, "changing")).toMatchObject({
+      description: "old",
+      steps: [step("erase_metadata")],
+      revision: 2,
+    });
     await engine.updateRunbook(ALICE, "changing", { name: "changed", description: null, ifRevision: 2 });
     expect(await runbookByName(reader, "changing")).toBeUndefined();
-    expect(await runbookByName(reader, "changed")).toMatchObject({ description: null, steps: [step("erase_metadata")], revision: 3 });
-    for (const change of [{}, { name: "changed", description: null, steps: [step("erase_metadata")] }]) await engine.updateRunbook(ALICE, "changed", change);
+    expect(await runbookByName(reader, "changed")).toMatchObject({
+      description: null,
+      steps: [step("erase_metadata")],
+      revision: 3,
+    });
+    for (const change of [{}, { name: "changed", description: null, steps: [step("erase_metadata")] }])
+      await engine.updateRunbook(ALICE, "changed", change);
     expect(await runbookByName(reader, "changed")).toMatchObject({ revision: 3 });
   });
 
   test("and its deletion are refused when somebody else was quicker", async () => {
     const name = await aRunbook(step("erase_disks"));
     await engine.updateRunbook(ALICE, name, { description: "mine" });
-    const stale = [{ code: "STALE_REVISION", message: `Runbook ${name} is at revision 2, not 1; read it again and repeat the change.`, path: ["input", "ifRevision"] }];
+    const stale = [
+      {
+        code: "STALE_REVISION",
+        message: `Runbook ${name} is at revision 2, not 1; read it again and repeat the change.`,
+        path: ["input", "ifRevision"],
+      },
+    ];
     expect((await engine.updateRunbook(ALICE, name, { ifRevision: 1, description: "yours" })).refusals).toEqual(stale);
     expect((await engine.deleteRunbook(ALICE, name, 1)).refusals).toEqual(stale);
     expect(await runbookByName(reader, name)).toMatchObject({ description: "mine" });
@@ -91,7 +149,9 @@ describe("a change of a runbook", () => {
   });
 
   test("of none that is there is refused with its name", async () => {
-    const missing = [{ code: "NOT_FOUND", message: "There is no runbook nowhere.", missing: ["nowhere"], path: ["input", "runbook"] }];
+    const missing = [
+      { code: "NOT_FOUND", message: "There is no runbook nowhere.", missing: ["nowhere"], path: ["input", "runbook"] },
+    ];
     expect((await engine.updateRunbook(ALICE, "nowhere", { description: "x" })).refusals).toEqual(missing);
     expect((await engine.deleteRunbook(ALICE, "nowhere", undefined)).refusals).toEqual(missing);
   });
@@ -99,19 +159,35 @@ describe("a change of a runbook", () => {
 
 describe("cleaning by a runbook", () => {
   test("runs its steps in its order and remembers its name", async () => {
-    const name = await aRunbook(step("erase_disks"), step("power_on", {}, "power"), step("erase_metadata"), step("power_off", {}, "power"), step("erase_disks"));
+    const name = await aRunbook(
+      step("erase_disks"),
+      step("power_on", {}, "power"),
+      step("erase_metadata"),
+      step("power_off", {}, "power"),
+      step("erase_disks"),
+    );
     const node = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("CLEAN", [node], { options: { runbook: name } });
     expect(await ostler.operationEnds(id)).toMatchObject({ state: "SUCCEEDED", options: { runbook: name } });
     expect(await ostler.nodeState(node)).toBe("AVAILABLE");
     expect(ostler.entered(node)).toEqual(["clean.erase_disks", "clean.erase_metadata", "clean.erase_disks"]);
     expect(ostler.powerCalls(node)).toEqual(["ON", "OFF"]);
-    expect(await labels(id, node)).toEqual(["clean.erase_disks", "power.power_on", "clean.erase_metadata", "power.power_off", "clean.erase_disks"]);
+    expect(await labels(id, node)).toEqual([
+      "clean.erase_disks",
+      "power.power_on",
+      "clean.erase_metadata",
+      "power.power_off",
+      "clean.erase_disks",
+    ]);
   });
 
   test("is refused for one that is not there, together with every unknown node", async () => {
     const before = await ostler.dump();
-    const answer = await engine.submit(ALICE, { kind: "CLEAN", nodes: { names: ["ghost-1", "ghost-2"] }, options: { runbook: "nowhere" } });
+    const answer = await engine.submit(ALICE, {
+      kind: "CLEAN",
+      nodes: { names: ["ghost-1", "ghost-2"] },
+      options: { runbook: "nowhere" },
+    });
     expect(answer.refusals).toMatchObject([
       { code: "NOT_FOUND", missing: ["nowhere"], path: ["input", "runbook"] },
       { code: "NOT_FOUND", missing: ["ghost-1", "ghost-2"] },
@@ -122,8 +198,13 @@ describe("cleaning by a runbook", () => {
   test("and by a list of steps at the same time is refused", async () => {
     const name = await aRunbook(step("erase_disks"));
     const node = await ostler.aNode().in("AVAILABLE").made();
-    expect((await clean([node], { runbook: name, steps: [step("erase_disks")] })).refusals).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "runbook"] }]);
-    expect((await clean([node], { runbook: name, steps: [] })).refusals.map(({ path }) => path?.join("."))).toEqual(["input.runbook", "input.steps"]);
+    expect((await clean([node], { runbook: name, steps: [step("erase_disks")] })).refusals).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "runbook"] },
+    ]);
+    expect((await clean([node], { runbook: name, steps: [] })).refusals.map(({ path }) => path?.join("."))).toEqual([
+      "input.runbook",
+      "input.steps",
+    ]);
   });
 
   test("is checked for each node now: every step that does not fit every node is named", async () => {
@@ -131,7 +212,11 @@ describe("cleaning by a runbook", () => {
     const fake = await ostler.aNode().in("AVAILABLE").made();
     const other = await ostler.aNode().in("AVAILABLE").with("plain").made();
     const answer = await clean([fake, other], { runbook: name });
-    expect(answer.results.map(({ refusal, further = [] }) => [refusal, ...further].map((one) => `${one?.nodeId} ${one?.path?.join(".")}`))).toEqual([
+    expect(
+      answer.results.map(({ refusal, further = [] }) =>
+        [refusal, ...further].map((one) => `${one?.nodeId} ${one?.path?.join(".")}`),
+      ),
+    ).toEqual([
       [`${fake.id} input.runbook.steps.1.args.version`, `${fake.id} input.runbook.steps.2.name`],
       [`${other.id} input.runbook.steps.0.name`, `${other.id} input.runbook.steps.1.name`],
     ]);
@@ -146,7 +231,12 @@ describe("cleaning by a runbook", () => {
   test("names the right node in the messages of nodes that are alike", async () => {
     const name = await aRunbook(step("polish"));
     const nodes = await ostler.aNode().in("AVAILABLE").times(3);
-    expect((await clean(nodes, { runbook: name })).refusals.map(({ message, nodeId }) => [nodeId, /on node (\S+):/.exec(message)?.[1]])).toEqual(nodes.map(({ id, name: of }) => [id, of]));
+    expect(
+      (await clean(nodes, { runbook: name })).refusals.map(({ message, nodeId }) => [
+        nodeId,
+        /on node (\S+):/.exec(message)?.[1],
+      ]),
+    ).toEqual(nodes.map(({ id, name: of }) => [id, of]));
   });
 
   test("begins on those it fits, when asked to do its best", async () => {
@@ -165,7 +255,10 @@ describe("cleaning by a runbook", () => {
     const before = await ostler.dump();
     const { results, operationId } = await clean([node], { runbook: name }, { dryRun: true });
     expect(operationId).toBeNull();
-    expect(results[0]?.plan?.steps.map((one) => `${one.interface}.${one.name}`)).toEqual(["clean.erase_disks", "engine.hold"]);
+    expect(results[0]?.plan?.steps.map((one) => `${one.interface}.${one.name}`)).toEqual([
+      "clean.erase_disks",
+      "engine.hold",
+    ]);
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 });
@@ -174,7 +267,11 @@ describe("an operation that was asked for with a runbook", () => {
   test("keeps its steps when the runbook changes, and so does its restart", async () => {
     const gate = aGate();
     const name = await aRunbook(step("erase_metadata"), step("erase_disks"));
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_metadata": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("CLEAN", [node], { options: { runbook: name } });
     await gate.arrivals();
     expect((await engine.updateRunbook(ALICE, name, { steps: [step("polish")] })).refusals).toEqual([]);
@@ -184,7 +281,10 @@ describe("an operation that was asked for with a runbook", () => {
     expect((await engine.deleteRunbook(ALICE, name, undefined)).refusals).toEqual([]);
     const again = await engine.restart(ALICE, { work: { operationId: id }, from: "BEGINNING" });
     expect(again.refusals).toEqual([]);
-    expect(await ostler.operationEnds(again.operationId ?? "")).toMatchObject({ state: "SUCCEEDED", options: { runbook: name } });
+    expect(await ostler.operationEnds(again.operationId ?? "")).toMatchObject({
+      state: "SUCCEEDED",
+      options: { runbook: name },
+    });
     expect(await labels(again.operationId ?? "", node)).toContain("clean.erase_disks");
     expect(ostler.entered(node)).toEqual(["clean.erase_metadata", "clean.erase_metadata", "clean.erase_disks"]);
   });

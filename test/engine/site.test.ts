@@ -13,11 +13,17 @@ const ostler = await engineUnderTest({ started: false });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 const done = async () => ({ kind: "done" }) as const;
-const other = aDriver("other", { clean: stepsOf(aStep("erase_disks", "clean", done), aStep("tune", "clean", done, { args: z.strictObject({ level: z.int() }) })) });
+const other = aDriver("other", {
+  clean: stepsOf(
+    aStep("erase_disks", "clean", done),
+    aStep("tune", "clean", done, { args: z.strictObject({ level: z.int() }) }),
+  ),
+});
 const registry = createRegistry([createFake({ log: () => {} }), other]);
 
 let told = 0;
-const change = (wish: SiteChange) => updateSite({ transact: ostler.transact, registry, limitsChanged: () => void (told += 1) }, ALICE, wish);
+const change = (wish: SiteChange) =>
+  updateSite({ transact: ostler.transact, registry, limitsChanged: () => void (told += 1) }, ALICE, wish);
 const site = () => readSite(ostler.database.reader);
 
 async function changed(wish: SiteChange) {
@@ -43,11 +49,38 @@ beforeEach(async () => {
 
 describe("a change of the site", () => {
   test("keeps what is absent and takes away what is null", async () => {
-    const all = { phaseLimits: { clean: 3, deploy: 5 }, controllerLimit: 2, automaticCleaning: false, correctPower: true, steps: [{ step: "clean.erase_disks", driver: "fake", priority: 5 }] };
-    expect(await changed({ phaseLimits: [{ phase: "clean", limit: 3 }, { phase: "deploy", limit: 5 }], controllerLimit: 2, automaticCleaning: false, correctPower: true, steps: [{ step: "clean.erase_disks", driver: "fake", priority: 5, forbidden: null }] })).toEqual(all);
+    const all = {
+      phaseLimits: { clean: 3, deploy: 5 },
+      controllerLimit: 2,
+      automaticCleaning: false,
+      correctPower: true,
+      steps: [{ step: "clean.erase_disks", driver: "fake", priority: 5 }],
+    };
+    expect(
+      await changed({
+        phaseLimits: [
+          { phase: "clean", limit: 3 },
+          { phase: "deploy", limit: 5 },
+        ],
+        controllerLimit: 2,
+        automaticCleaning: false,
+        correctPower: true,
+        steps: [{ step: "clean.erase_disks", driver: "fake", priority: 5, forbidden: null }],
+      }),
+    ).toEqual(all);
     expect(await changed({})).toEqual(all);
-    expect(await changed({ automaticCleaning: null })).toEqual({ phaseLimits: all.phaseLimits, controllerLimit: 2, correctPower: true, steps: all.steps });
-    expect(await changed({ phaseLimits: [{ phase: "verify", limit: 1 }], steps: [] })).toEqual({ phaseLimits: { verify: 1 }, controllerLimit: 2, correctPower: true, steps: [] });
+    expect(await changed({ automaticCleaning: null })).toEqual({
+      phaseLimits: all.phaseLimits,
+      controllerLimit: 2,
+      correctPower: true,
+      steps: all.steps,
+    });
+    expect(await changed({ phaseLimits: [{ phase: "verify", limit: 1 }], steps: [] })).toEqual({
+      phaseLimits: { verify: 1 },
+      controllerLimit: 2,
+      correctPower: true,
+      steps: [],
+    });
     expect(await changed(EMPTY)).toEqual({});
   });
 
@@ -64,22 +97,38 @@ describe("a change of the site", () => {
     expect(await change({ ifRevision: revision, controllerLimit: 4 })).toMatchObject({ done: true });
     expect(await change({ ifRevision: revision, controllerLimit: 9 })).toEqual({
       done: false,
-      refusals: [{ code: "STALE_REVISION", message: `The site's policy is at revision ${revision + 1}, not ${revision}; read it again and repeat the change.`, path: ["input", "ifRevision"] }],
+      refusals: [
+        {
+          code: "STALE_REVISION",
+          message: `The site's policy is at revision ${revision + 1}, not ${revision}; read it again and repeat the change.`,
+          path: ["input", "ifRevision"],
+        },
+      ],
     });
     expect((await site()).policy.controllerLimit).toBe(4);
   });
 
   test("at the same moment as another loses nothing", async () => {
     const { revision } = await site();
-    await Promise.all([change({ controllerLimit: 4 }), change({ correctPower: true }), change({ automaticCleaning: false }), change({ phaseLimits: [{ phase: "clean", limit: 1 }] })]);
-    expect(await site()).toMatchObject({ revision: revision + 4, policy: { controllerLimit: 4, correctPower: true, automaticCleaning: false, phaseLimits: { clean: 1 } } });
+    await Promise.all([
+      change({ controllerLimit: 4 }),
+      change({ correctPower: true }),
+      change({ automaticCleaning: false }),
+      change({ phaseLimits: [{ phase: "clean", limit: 1 }] }),
+    ]);
+    expect(await site()).toMatchObject({
+      revision: revision + 4,
+      policy: { controllerLimit: 4, correctPower: true, automaticCleaning: false, phaseLimits: { clean: 1 } },
+    });
   });
 });
 
 describe("who keeps the turns", () => {
   test("is told after the commit of a change of limits", async () => {
     let seen: unknown;
-    await updateSite({ transact: ostler.transact, registry, limitsChanged: () => void (seen = site()) }, ALICE, { controllerLimit: 3 });
+    await updateSite({ transact: ostler.transact, registry, limitsChanged: () => void (seen = site()) }, ALICE, {
+      controllerLimit: 3,
+    });
     expect(await seen).toMatchObject({ policy: { controllerLimit: 3 } });
     await change({ phaseLimits: [{ phase: "clean", limit: 2 }] });
     await change({ phaseLimits: null });
@@ -96,8 +145,24 @@ describe("who keeps the turns", () => {
 
 describe("a limit", () => {
   test("is a whole number of 1 or more, of a phase that can have one, given once; every flaw is named", async () => {
-    const found = await flaws({ phaseLimits: [{ phase: "clean", limit: 0 }, { phase: "power", limit: 2 }, { phase: "deploy", limit: 1.5 }, { phase: "deploy", limit: 2 }, { phase: "inspect", limit: -3 }], controllerLimit: 0 });
-    expect(found.map(([place]) => place)).toEqual(["input.phaseLimits.0.limit", "input.phaseLimits.1.phase", "input.phaseLimits.2.limit", "input.phaseLimits.3.phase", "input.phaseLimits.4.limit", "input.controllerLimit"]);
+    const found = await flaws({
+      phaseLimits: [
+        { phase: "clean", limit: 0 },
+        { phase: "power", limit: 2 },
+        { phase: "deploy", limit: 1.5 },
+        { phase: "deploy", limit: 2 },
+        { phase: "inspect", limit: -3 },
+      ],
+      controllerLimit: 0,
+    });
+    expect(found.map(([place]) => place)).toEqual([
+      "input.phaseLimits.0.limit",
+      "input.phaseLimits.1.phase",
+      "input.phaseLimits.2.limit",
+      "input.phaseLimits.3.phase",
+      "input.phaseLimits.4.limit",
+      "input.controllerLimit",
+    ]);
     expect(found[1]?.[1]).toContain("verify, inspect, clean, deploy, undeploy");
     expect(found[3]?.[1]).toBe("The phase deploy is given twice.");
   });
@@ -131,8 +196,11 @@ describe("the word on a step", () => {
       "input.steps.6.priority",
       "input.steps.7.step",
     ]);
-    const offered = "inspect.collect_inventory, deploy.prepare, deploy.write_image, deploy.boot_system, deploy.configure, deploy.remove_system, clean.erase_metadata, clean.erase_disks, clean.update_firmware";
-    expect(found[1]?.[1]).toBe(`No loaded driver offers a step clean.polish; the steps there are: ${offered}, clean.tune.`);
+    const offered =
+      "inspect.collect_inventory, deploy.prepare, deploy.write_image, deploy.boot_system, deploy.configure, deploy.remove_system, clean.erase_metadata, clean.erase_disks, clean.update_firmware";
+    expect(found[1]?.[1]).toBe(
+      `No loaded driver offers a step clean.polish; the steps there are: ${offered}, clean.tune.`,
+    );
     expect(found[2]?.[1]).toMatch(/A step is named interface\.name\.$/);
     expect(found[3]?.[1]).toBe(`Driver fake does not offer a step clean.tune; the steps there are: ${offered}.`);
     expect(found[4]?.[1]).toBe("Driver redfish is not loaded; loaded are fake, other.");
@@ -141,16 +209,40 @@ describe("the word on a step", () => {
   });
 
   test("may be given once on all drivers and once on each", async () => {
-    const steps = [{ step: "clean.erase_disks", priority: 1 }, { step: "clean.erase_disks", driver: "fake", priority: 2 }, { step: "clean.erase_disks", driver: "other", forbidden: true }];
+    const steps = [
+      { step: "clean.erase_disks", priority: 1 },
+      { step: "clean.erase_disks", driver: "fake", priority: 2 },
+      { step: "clean.erase_disks", driver: "other", forbidden: true },
+    ];
     expect((await changed({ steps })).steps).toEqual(steps);
-    expect((await flaws({ steps: [...steps, { step: "clean.erase_disks", driver: "other", priority: 0 }] })).map(([, message]) => message)).toEqual(["The step clean.erase_disks of driver other is given twice."]);
+    expect(
+      (await flaws({ steps: [...steps, { step: "clean.erase_disks", driver: "other", priority: 0 }] })).map(
+        ([, message]) => message,
+      ),
+    ).toEqual(["The step clean.erase_disks of driver other is given twice."]);
   });
 
   test("cannot make a step run by itself that needs arguments", async () => {
-    const found = await flaws({ steps: [{ step: "clean.update_firmware", priority: 5 }, { step: "clean.tune", driver: "other", priority: 1 }] });
+    const found = await flaws({
+      steps: [
+        { step: "clean.update_firmware", priority: 5 },
+        { step: "clean.tune", driver: "other", priority: 1 },
+      ],
+    });
     expect(found.map(([place]) => place)).toEqual(["input.steps.0.priority", "input.steps.1.priority"]);
-    expect(found[0]?.[1]).toMatch(/^The step clean\.update_firmware of driver fake cannot run by itself: it needs arguments \(version: .+\)\. Ask for it by name/);
-    expect((await changed({ steps: [{ step: "clean.update_firmware", priority: 0 }, { step: "clean.tune", forbidden: true }] })).steps).toHaveLength(2);
+    expect(found[0]?.[1]).toMatch(
+      /^The step clean\.update_firmware of driver fake cannot run by itself: it needs arguments \(version: .+\)\. Ask for it by name/,
+    );
+    expect(
+      (
+        await changed({
+          steps: [
+            { step: "clean.update_firmware", priority: 0 },
+            { step: "clean.tune", forbidden: true },
+          ],
+        })
+      ).steps,
+    ).toHaveLength(2);
   });
 });
 
@@ -163,6 +255,8 @@ describe("automatic cleaning", () => {
     { site: true, node: false, cleans: false },
     { site: undefined, node: false, cleans: false },
   ])("with $site for the site and $node for the node: $cleans", ({ site: said, node, cleans }) => {
-    expect(cleansAutomatically(said === undefined ? {} : { automaticCleaning: said }, { automaticCleaning: node })).toBe(cleans);
+    expect(
+      cleansAutomatically(said === undefined ? {} : { automaticCleaning: said }, { automaticCleaning: node }),
+    ).toBe(cleans);
   });
 });

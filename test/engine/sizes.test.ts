@@ -13,25 +13,40 @@ const { sql } = ostler.test;
 const ofBytes = (bytes: number, key = "a") => ({ [key]: "x".repeat(bytes - `{"${key}":""}`.length) });
 const LARGEST = ofBytes(JSON_BYTES_MAX);
 const TOO_LARGE = ofBytes(JSON_BYTES_MAX + 1);
-const refusal = (path: string) => [{ code: "INVALID_INPUT", path: path.split("."), message: expect.stringMatching(/would take [\d,]+ bytes as JSON, and at most 65,536 are stored; .*\.$/) }];
+const refusal = (path: string) => [
+  {
+    code: "INVALID_INPUT",
+    path: path.split("."),
+    message: expect.stringMatching(/would take [\d,]+ bytes as JSON, and at most 65,536 are stored; .*\.$/),
+  },
+];
 
 let made = 0;
 const aName = () => `sized-${(made += 1)}`;
-const variablesOf = async (name: string): Promise<unknown> => (await sql`select variables from clusters where name = ${name}`)[0]?.["variables"];
+const variablesOf = async (name: string): Promise<unknown> =>
+  (await sql`select variables from clusters where name = ${name}`)[0]?.["variables"];
 
 describe("variables of a cluster", () => {
   test("may be as large as the bound, counted in bytes", async () => {
     expect((await engine.createCluster(ALICE, { name: aName(), variables: LARGEST })).refusals).toEqual([]);
-    expect((await engine.createCluster(ALICE, { name: aName(), variables: TOO_LARGE })).refusals).toEqual(refusal("input.variables"));
-    expect((await engine.createCluster(ALICE, { name: aName(), variables: { a: "é".repeat(JSON_BYTES_MAX / 2) } })).refusals).toEqual(refusal("input.variables"));
+    expect((await engine.createCluster(ALICE, { name: aName(), variables: TOO_LARGE })).refusals).toEqual(
+      refusal("input.variables"),
+    );
+    expect(
+      (await engine.createCluster(ALICE, { name: aName(), variables: { a: "é".repeat(JSON_BYTES_MAX / 2) } })).refusals,
+    ).toEqual(refusal("input.variables"));
   });
 
   test("may not grow beyond it by one edit after the other", async () => {
     const name = aName();
     await engine.createCluster(ALICE, { name, variables: ofBytes(40_000) });
-    expect((await engine.updateCluster(ALICE, { name }, { variables: ofBytes(40_000, "b") })).refusals).toEqual(refusal("input.variables"));
+    expect((await engine.updateCluster(ALICE, { name }, { variables: ofBytes(40_000, "b") })).refusals).toEqual(
+      refusal("input.variables"),
+    );
     expect(await variablesOf(name)).toEqual(ofBytes(40_000));
-    expect((await engine.updateCluster(ALICE, { name }, { variables: { a: null, ...ofBytes(40_000, "b") } })).refusals).toEqual([]);
+    expect(
+      (await engine.updateCluster(ALICE, { name }, { variables: { a: null, ...ofBytes(40_000, "b") } })).refusals,
+    ).toEqual([]);
   });
 
   test("that were larger before stay, reach the steps, and may shrink", async () => {
@@ -40,8 +55,12 @@ describe("variables of a cluster", () => {
     const old = { a: "x".repeat(80_000), b: "y".repeat(20_000) };
     await sql`update clusters set variables = ${sql.json(old)} where name = ${name}`;
     expect((await engine.updateCluster(ALICE, { name }, { name: `${name}-still` })).refusals).toEqual([]);
-    expect((await engine.updateCluster(ALICE, { name: `${name}-still` }, { variables: { c: 1 } })).refusals).toEqual(refusal("input.variables"));
-    expect((await engine.updateCluster(ALICE, { name: `${name}-still` }, { variables: { b: null } })).refusals).toEqual([]);
+    expect((await engine.updateCluster(ALICE, { name: `${name}-still` }, { variables: { c: 1 } })).refusals).toEqual(
+      refusal("input.variables"),
+    );
+    expect((await engine.updateCluster(ALICE, { name: `${name}-still` }, { variables: { b: null } })).refusals).toEqual(
+      [],
+    );
     expect(await variablesOf(`${name}-still`)).toEqual({ a: old.a });
     const node = await ostler.aNode().inCluster(`${name}-still`).in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [node], {});
@@ -52,12 +71,19 @@ describe("variables of a cluster", () => {
 
 test("variables of a request are refused as a whole, and nothing is begun", async () => {
   const node = await ostler.aNode().in("AVAILABLE").made();
-  expect(await ostler.submit("DEPLOY", [node], { variables: TOO_LARGE })).toMatchObject({ operationId: null, refusals: refusal("input.variables") });
+  expect(await ostler.submit("DEPLOY", [node], { variables: TOO_LARGE })).toMatchObject({
+    operationId: null,
+    refusals: refusal("input.variables"),
+  });
   expect((await ostler.node(node)).state).toBe("AVAILABLE");
 });
 
 test("variables of a restart are counted with those that are kept", async () => {
-  const node = await ostler.aNode().in("AVAILABLE").with("fake", { steps: { "deploy.prepare": { fail: "no" } } }).made();
+  const node = await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .with("fake", { steps: { "deploy.prepare": { fail: "no" } } })
+    .made();
   const id = await ostler.begin("DEPLOY", [node], { variables: ofBytes(40_000) });
   await ostler.operationEnds(id);
   const restart = (variables: unknown) => engine.restart(ALICE, { work: { operationId: id }, variables });
@@ -74,7 +100,11 @@ test("steps that are chosen or saved are counted with their arguments", async ()
 
 // One of a megabyte could be stored with each run and each transition of ten thousand nodes.
 test("a reason has at most so many characters, whatever it is given for", async () => {
-  const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { callback: true } }).made();
+  const node = await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "deploy.boot_system": { callback: true } })
+    .made();
   const operationId = await ostler.begin("DEPLOY", [node]);
   await ostler.nodeBecomes(node, "DEPLOY_WAIT");
   const before = await ostler.dump();
@@ -87,7 +117,10 @@ test("a reason has at most so many characters, whatever it is given for", async 
     (reason: string) => engine.steerWaves(ALICE, { operationId, action: "HALT", reason }),
     (reason: string) => ostler.submit("INSPECT", [node], { reason }),
   ];
-  for (const ask of asked) expect((await ask("x".repeat(REASON_LENGTH_MAX + 1))).refusals).toEqual([{ code: "INVALID_INPUT", path: ["input", "reason"], message: "A reason has at most 1000 characters." }]);
+  for (const ask of asked)
+    expect((await ask("x".repeat(REASON_LENGTH_MAX + 1))).refusals).toEqual([
+      { code: "INVALID_INPUT", path: ["input", "reason"], message: "A reason has at most 1000 characters." },
+    ]);
   expect(await ostler.changesSince(before)).toEqual([]);
   expect((await engine.abort(ALICE, { work, reason: "x".repeat(REASON_LENGTH_MAX) })).refusals).toEqual([]);
   await ostler.operationEnds(operationId);
@@ -99,8 +132,21 @@ test("settings of a driver are counted with their secrets, which are not told", 
   const { refusals } = await register({ note: "x".repeat(60_000), password: "Xyzzy-plugh".repeat(600) });
   expect(refusals).toEqual(refusal("input.nodes.0.driver.roomy"));
   expect(JSON.stringify(refusals)).not.toContain("Xyzzy");
-  const { nodeIds: [id = ""], ...answer } = await register({ note: "x".repeat(60_000) });
+  const {
+    nodeIds: [id = ""],
+    ...answer
+  } = await register({ note: "x".repeat(60_000) });
   expect(answer.refusals).toEqual([]);
-  expect((await engine.updateNode(ALICE, id, { settings: { password: "Xyzzy-plugh".repeat(600) } })).refusals).toEqual(refusal("input.driver.roomy"));
-  expect((await engine.discoverNodes(ALICE, { addresses: ["10.0.0.1"], driver: "fake", settings: { dead: Array.from({ length: 4_000 }, () => "bmc-of-a-machine.example") } })).refusals).toEqual(refusal("input.driver.fake"));
+  expect((await engine.updateNode(ALICE, id, { settings: { password: "Xyzzy-plugh".repeat(600) } })).refusals).toEqual(
+    refusal("input.driver.roomy"),
+  );
+  expect(
+    (
+      await engine.discoverNodes(ALICE, {
+        addresses: ["10.0.0.1"],
+        driver: "fake",
+        settings: { dead: Array.from({ length: 4_000 }, () => "bmc-of-a-machine.example") },
+      })
+    ).refusals,
+  ).toEqual(refusal("input.driver.fake"));
 });

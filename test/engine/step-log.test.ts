@@ -16,7 +16,11 @@ let saidTooLate = false;
 const done = { kind: "done" } as const;
 
 /** A clean step of a driver of its own, that does what is given. */
-const speaker = (name: string, speak: (call: AnyCall) => Promise<void> | void, more: Parameters<typeof aStep>[3] = {}) =>
+const speaker = (
+  name: string,
+  speak: (call: AnyCall) => Promise<void> | void,
+  more: Parameters<typeof aStep>[3] = {},
+) =>
   aDriver(name, {
     secret: true,
     clean: stepsOf(
@@ -39,11 +43,16 @@ const ostler = await engineUnderTest({
     aDriver("two_steps", {
       clean: stepsOf(
         aStep("first", "clean", async ({ log }) => (log("one"), log("two"), done), { priority: 20 }),
-        aStep("second", "clean", async ({ log }) => {
-          log("three");
-          failures += 1;
-          return failures === 1 ? { kind: "failed", reason: "not yet", retryable: true } : done;
-        }, { retries: { times: 1, backoffSeconds: 0 } }),
+        aStep(
+          "second",
+          "clean",
+          async ({ log }) => {
+            log("three");
+            failures += 1;
+            return failures === 1 ? { kind: "failed", reason: "not yet", retryable: true } : done;
+          },
+          { retries: { times: 1, backoffSeconds: 0 } },
+        ),
       ),
     }),
     speaker("indiscreet", ({ log, settings }) => log(`the password is ${String(settings["password"])}, \0`)),
@@ -77,10 +86,15 @@ const ostler = await engineUnderTest({
     }),
     aDriver("trying_again", {
       clean: stepsOf(
-        aStep("trying_again", "clean", async ({ log }) => {
-          for (let line = 1; line <= 1_200; line += 1) log("again");
-          return { kind: "failed", reason: "not yet", retryable: true };
-        }, { retries: { times: 1, backoffSeconds: 0 } }),
+        aStep(
+          "trying_again",
+          "clean",
+          async ({ log }) => {
+            for (let line = 1; line <= 1_200; line += 1) log("again");
+            return { kind: "failed", reason: "not yet", retryable: true };
+          },
+          { retries: { times: 1, backoffSeconds: 0 } },
+        ),
       ),
     }),
     speaker("fenced", async ({ log }) => {
@@ -89,18 +103,27 @@ const ostler = await engineUnderTest({
       log("when it is not");
       await passGate(gates.afterwards.name, "", null);
     }),
-    speaker("late", async ({ log }) => {
-      log("in time");
-      await passGate(gates.late.name, "", null);
-      log("too late");
-      saidTooLate = true;
-    }, { timeoutSeconds: 0.2 }),
+    speaker(
+      "late",
+      async ({ log }) => {
+        log("in time");
+        await passGate(gates.late.name, "", null);
+        log("too late");
+        saidTooLate = true;
+      },
+      { timeoutSeconds: 0.2 },
+    ),
     aDriver("undoing", {
       clean: stepsOf(
-        aStep("undoing", "clean", async ({ signal, log }) => {
-          log("begun");
-          return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
-        }, { abort: async ({ log }) => log("undone") }),
+        aStep(
+          "undoing",
+          "clean",
+          async ({ signal, log }) => {
+            log("begun");
+            return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
+          },
+          { abort: async ({ log }) => log("undone") },
+        ),
       ),
     }),
     speaker("reporting", async ({ progress, signal }) => {
@@ -125,7 +148,8 @@ async function begun(driver: string, settings: Record<string, unknown> = {}) {
   return { node, id: await ostler.begin("CLEAN", [node]) };
 }
 
-const logOf = async (id: string, node: TestNode) => linesAfter(ostler.database.reader, (await ostler.run(id, node)).id, 0, 10_000);
+const logOf = async (id: string, node: TestNode) =>
+  linesAfter(ostler.database.reader, (await ostler.run(id, node)).id, 0, 10_000);
 
 async function logOfOne(driver: string, settings: Record<string, unknown> = {}) {
   const { node, id } = await begun(driver, settings);
@@ -148,7 +172,9 @@ describe("the log of a run", () => {
   });
 
   test("masks secrets, and what no database stores", async () => {
-    expect(textsOf(await logOfOne("indiscreet", { password: "correct horse" }))).toEqual(["the password is ***, \uFFFD"]);
+    expect(textsOf(await logOfOne("indiscreet", { password: "correct horse" }))).toEqual([
+      "the password is ***, \uFFFD",
+    ]);
   });
 
   test("cuts long lines", async () => {
@@ -173,7 +199,9 @@ describe("the log of a run", () => {
     await ostler.operationEnds(id);
     const run = await ostler.run(id, node);
     expect(textsOf(await logOf(id, node))).toEqual(range(1, 60).map((line) => `line ${line}`));
-    const [batches] = await ostler.test.sql<{ count: number }[]>`select count(distinct xmin::text)::int as count from step_log where run_id = ${run.id}`;
+    const [batches] = await ostler.test.sql<
+      { count: number }[]
+    >`select count(distinct xmin::text)::int as count from step_log where run_id = ${run.id}`;
     const seconds = (run.finishedAt?.getTime() ?? 0) / 1000 - (run.startedAt?.getTime() ?? 0) / 1000;
     expect(batches?.count).toBeGreaterThan(1);
     // The last one comes with the end of the step.
@@ -203,7 +231,11 @@ describe("the share of one attempt", () => {
   test("is a thousand lines; then one tells how many more there were", async () => {
     const lines = await logOfOne("flooding");
     expect(textsOf(lines.slice(0, -1))).toEqual(range(1, 1_000).map((line) => `line ${line}`));
-    expect(lines.at(-1)).toMatchObject({ sequence: 1_001, attempt: 1, text: "99000 more lines of this attempt were not kept: its log is full." });
+    expect(lines.at(-1)).toMatchObject({
+      sequence: 1_001,
+      attempt: 1,
+      text: "99000 more lines of this attempt were not kept: its log is full.",
+    });
   });
 
   test("is 256 KiB; what would fit after a line that did not is not kept either", async () => {
@@ -224,8 +256,13 @@ describe("the share of one attempt", () => {
   test("is its own: the next try has as much", async () => {
     const lines = await logOfOne("trying_again");
     expect(sequencesOf(lines)).toEqual(range(1, 2_002));
-    expect(lines.map(({ attempt }) => attempt)).toEqual([...Array<number>(1_001).fill(1), ...Array<number>(1_001).fill(2)]);
-    expect([lines[1_000]?.text, lines[2_001]?.text]).toEqual(Array(2).fill("200 more lines of this attempt were not kept: its log is full."));
+    expect(lines.map(({ attempt }) => attempt)).toEqual([
+      ...Array<number>(1_001).fill(1),
+      ...Array<number>(1_001).fill(2),
+    ]);
+    expect([lines[1_000]?.text, lines[2_001]?.text]).toEqual(
+      Array(2).fill("200 more lines of this attempt were not kept: its log is full."),
+    );
   });
 });
 
@@ -246,7 +283,11 @@ describe("a process that", () => {
   test("is killed loses half a second at most, and whoever comes after it goes on with the numbers", async () => {
     await using ended = await engineUnderTest({ started: false });
     const gate = aGate();
-    const node = await ended.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { says: ["erasing", "still erasing"], gate: gate.name } }).made();
+    const node = await ended
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_metadata": { says: ["erasing", "still erasing"], gate: gate.name } })
+      .made();
     const victim = await ended.inAnotherProcess();
     const id = await ended.begin("CLEAN", [node]);
     const lines = async () => linesAfter(ended.database.reader, (await ended.run(id, node)).id, 0, 100);
@@ -266,7 +307,8 @@ describe("a process that", () => {
 });
 
 describe("progress", () => {
-  const attempt = async (id: string, node: TestNode) => (await ostler.steps(await ostler.run(id, node)))[0]?.attempts[0];
+  const attempt = async (id: string, node: TestNode) =>
+    (await ostler.steps(await ostler.run(id, node)))[0]?.attempts[0];
 
   test("is told as it was last, though it came too fast", async () => {
     const { node, id } = await begun("reporting");
@@ -280,7 +322,11 @@ describe("progress", () => {
   test("is kept as it was when the step ended", async () => {
     const { node, id } = await begun("finishing");
     await ostler.operationEnds(id);
-    expect(await attempt(id, node)).toMatchObject({ state: "SUCCEEDED", progressPercent: 42, progressMessage: "as far as it went" });
+    expect(await attempt(id, node)).toMatchObject({
+      state: "SUCCEEDED",
+      progressPercent: 42,
+      progressMessage: "as far as it went",
+    });
   });
 
   test("is written once a second at most", async () => {

@@ -18,7 +18,10 @@ const never = () => new AbortController().signal;
 const OVER = { kind: "failed", code: "TIMEOUT", reason: "clean.wipe did not end within 60 s", retryable: true };
 
 /** A machine whose driver does this in the step `clean.wipe`, and when its power is read. */
-function aMachine(work: (call: Pick<StepCall<unknown>, "signal" | "deadline" | "power">) => Promise<unknown>, power: object = { read: work }): Machine {
+function aMachine(
+  work: (call: Pick<StepCall<unknown>, "signal" | "deadline" | "power">) => Promise<unknown>,
+  power: object = { read: work },
+): Machine {
   const driver = { name: "lab", power, clean: { steps: [{ name: "wipe", phase: "clean", run: work }] } };
   return {
     node: { id: "n", name: "n", powerState: "OFF", labels: {}, powerProblem: null },
@@ -43,7 +46,8 @@ const entered = (work: Parameters<typeof aMachine>[0], more: Partial<StepRequest
     ...more,
   } as unknown as StepRequest);
 
-const fired = ({ signal }: Pick<StepCall<unknown>, "signal">) => new Promise<void>((go) => signal.addEventListener("abort", () => go(), { once: true }));
+const fired = ({ signal }: Pick<StepCall<unknown>, "signal">) =>
+  new Promise<void>((go) => signal.addEventListener("abort", () => go(), { once: true }));
 /** Fails as soon as its time is over, before any timer of ours can have run. */
 const failsAtTheDeadline = async ({ deadline }: Pick<StepCall<unknown>, "deadline">): Promise<never> => {
   while (leftUntil(deadline) > 0);
@@ -67,7 +71,10 @@ test("has no outcome before it has ended", async () => {
 });
 
 test("is left to itself when it does not end when it is told to, which its failure says", async () => {
-  expect(await entered(() => new Promise(() => {}), { graceMs: 20 })).toMatchObject({ ...OVER, reason: `${OVER.reason} and may still be at work` });
+  expect(await entered(() => new Promise(() => {}), { graceMs: 20 })).toMatchObject({
+    ...OVER,
+    reason: `${OVER.reason} and may still be at work`,
+  });
 });
 
 test("is told to end before anything of it has begun when its time is over already", async () => {
@@ -81,14 +88,22 @@ test("has taken too long, though its driver fails at that moment in words of its
 });
 
 test("so has a reading of the power", async () => {
-  const reading = await readPower(aMachine(failsAtTheDeadline), { deadline: new Deadline(20), all: new Deadline(60_000) }, never(), log);
+  const reading = await readPower(
+    aMachine(failsAtTheDeadline),
+    { deadline: new Deadline(20), all: new Deadline(60_000) },
+    never(),
+    log,
+  );
   expect(reading).toEqual({ code: "TIMEOUT", reason: "the BMC did not answer in time" });
 });
 
 /** Answers in another thread, and keeps this one from hearing it until the deadline is over. */
 async function answeredWhilePaused(answer: StepResult, deadline: Deadline): Promise<unknown> {
   const sent = new Int32Array(new SharedArrayBuffer(4));
-  const other = new Worker(`const { parentPort, workerData: { sent, answer } } = require("node:worker_threads"); parentPort.postMessage(answer); Atomics.store(sent, 0, 1); Atomics.notify(sent, 0);`, { eval: true, workerData: { sent, answer } });
+  const other = new Worker(
+    `const { parentPort, workerData: { sent, answer } } = require("node:worker_threads"); parentPort.postMessage(answer); Atomics.store(sent, 0, 1); Atomics.notify(sent, 0);`,
+    { eval: true, workerData: { sent, answer } },
+  );
   onTestFinished(async () => void (await other.terminate()));
   const heard = new Promise((give) => other.once("message", give));
   // From here the timers come before anything is heard.
@@ -101,12 +116,16 @@ async function answeredWhilePaused(answer: StepResult, deadline: Deadline): Prom
 
 test("has not taken too long when it ended in time and this process, paused over its deadline, could not hear of it", async () => {
   const deadline = new Deadline(200);
-  expect(await entered(async () => answeredWhilePaused({ kind: "done", output: "in time" }, deadline), { deadline })).toMatchObject({ kind: "done", output: "in time" });
+  expect(
+    await entered(async () => answeredWhilePaused({ kind: "done", output: "in time" }, deadline), { deadline }),
+  ).toMatchObject({ kind: "done", output: "in time" });
 });
 
 test("nor has a reading of the power", async () => {
   const deadline = new Deadline(200);
-  const machine = aMachine(async () => (await answeredWhilePaused({ kind: "done", output: "ON" }, deadline) as { output: string }).output);
+  const machine = aMachine(
+    async () => ((await answeredWhilePaused({ kind: "done", output: "ON" }, deadline)) as { output: string }).output,
+  );
   expect(await readPower(machine, { deadline, all: new Deadline(60_000) }, never(), log)).toEqual({ state: "ON" });
 });
 
@@ -124,7 +143,10 @@ test("that has ended goes on with no change of power that it asked for", async (
     await asked.promise;
     throw new Error("its process ended");
   }, power);
-  expect(await entered(async () => {}, { machine, deadline: new Deadline(60_000) })).toMatchObject({ kind: "failed", reason: "its process ended" });
+  expect(await entered(async () => {}, { machine, deadline: new Deadline(60_000) })).toMatchObject({
+    kind: "failed",
+    reason: "its process ended",
+  });
   expect((await asked.promise).aborted).toBe(true);
 });
 

@@ -20,22 +20,56 @@ const quick = { retries: { times: 2, backoffSeconds: 0 } } as const;
 
 const DRIVERS = [
   aDriver("ordered", {
-    clean: stepsOf(aStep("low", "clean", async () => done, { priority: 1 }), aStep("high", "clean", async () => done, { priority: 9 }), aStep("off", "clean", async () => done, { priority: 0 }), aStep("also_high", "clean", async () => done, { priority: 9 })),
+    clean: stepsOf(
+      aStep("low", "clean", async () => done, { priority: 1 }),
+      aStep("high", "clean", async () => done, { priority: 9 }),
+      aStep("off", "clean", async () => done, { priority: 0 }),
+      aStep("also_high", "clean", async () => done, { priority: 9 }),
+    ),
   }),
   aDriver("flaky", {
     clean: stepsOf(
-      aStep("flaky", "clean", async (call) => {
-        noteKey(call);
-        tries += 1;
-        return tries < 3 ? { kind: "failed", reason: `try ${tries}`, retryable: true } : { kind: "done", output: { tries } };
-      }, quick),
+      aStep(
+        "flaky",
+        "clean",
+        async (call) => {
+          noteKey(call);
+          tries += 1;
+          return tries < 3
+            ? { kind: "failed", reason: `try ${tries}`, retryable: true }
+            : { kind: "done", output: { tries } };
+        },
+        quick,
+      ),
     ),
   }),
-  aDriver("hopeless", { clean: stepsOf(aStep("hopeless", "clean", async () => ({ kind: "failed", reason: "not today", retryable: true }), quick)) }),
-  aDriver("final", { clean: stepsOf(aStep("final", "clean", async () => ({ kind: "failed", reason: "never", retryable: false }), quick)) }),
-  aDriver("slow", { clean: stepsOf(aStep("slow", "clean", async ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error))), { timeoutSeconds: 0.2 })) }),
-  aDriver("deaf", { clean: stepsOf(aStep("deaf", "clean", async () => new Promise(() => {}), { timeoutSeconds: 0.2 })) }),
-  aDriver("patient", { clean: stepsOf(aStep("patient", "clean", async () => ({ kind: "wait", seconds: 0.05, memo: null }), { timeoutSeconds: 0.3 })) }),
+  aDriver("hopeless", {
+    clean: stepsOf(
+      aStep("hopeless", "clean", async () => ({ kind: "failed", reason: "not today", retryable: true }), quick),
+    ),
+  }),
+  aDriver("final", {
+    clean: stepsOf(aStep("final", "clean", async () => ({ kind: "failed", reason: "never", retryable: false }), quick)),
+  }),
+  aDriver("slow", {
+    clean: stepsOf(
+      aStep(
+        "slow",
+        "clean",
+        async ({ signal }) =>
+          new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error))),
+        { timeoutSeconds: 0.2 },
+      ),
+    ),
+  }),
+  aDriver("deaf", {
+    clean: stepsOf(aStep("deaf", "clean", async () => new Promise(() => {}), { timeoutSeconds: 0.2 })),
+  }),
+  aDriver("patient", {
+    clean: stepsOf(
+      aStep("patient", "clean", async () => ({ kind: "wait", seconds: 0.05, memo: null }), { timeoutSeconds: 0.3 }),
+    ),
+  }),
   aDriver("counting", {
     clean: stepsOf(
       aStep("counting", "clean", async (call) => {
@@ -55,17 +89,43 @@ const DRIVERS = [
       }),
     ),
   }),
-  aDriver("broken", { clean: stepsOf(aStep("broken", "clean", async () => ({ kind: "failed", reason: "half a \uD83D face, and \0 nothing", retryable: false }))) }),
-  aDriver("backing_off", {
+  aDriver("broken", {
     clean: stepsOf(
-      aStep("backing_off", "clean", async ({ attemptKey }) => {
-        const number = Number(attemptKey.split(":").at(-1));
-        return number < 3 ? { kind: "failed", reason: `the disk is busy, ${number}`, retryable: true } : done;
-      }, { retries: { times: 2, backoffSeconds: 600 } }),
+      aStep("broken", "clean", async () => ({
+        kind: "failed",
+        reason: "half a \uD83D face, and \0 nothing",
+        retryable: false,
+      })),
     ),
   }),
-  aDriver("tardy", { clean: stepsOf(aStep("tardy", "clean", async () => new Promise(() => {}), { timeoutSeconds: 0.2, retries: { times: 1, backoffSeconds: 0 } })) }),
-  ...[0.4, 60].map((timeoutSeconds) => aDriver(`waits_within_${String(timeoutSeconds).replace(".", "_")}`, { clean: stepsOf(aStep("waits", "clean", async () => ({ kind: "wait", seconds: 3_600, memo: "parked" }), { timeoutSeconds })) })),
+  aDriver("backing_off", {
+    clean: stepsOf(
+      aStep(
+        "backing_off",
+        "clean",
+        async ({ attemptKey }) => {
+          const number = Number(attemptKey.split(":").at(-1));
+          return number < 3 ? { kind: "failed", reason: `the disk is busy, ${number}`, retryable: true } : done;
+        },
+        { retries: { times: 2, backoffSeconds: 600 } },
+      ),
+    ),
+  }),
+  aDriver("tardy", {
+    clean: stepsOf(
+      aStep("tardy", "clean", async () => new Promise(() => {}), {
+        timeoutSeconds: 0.2,
+        retries: { times: 1, backoffSeconds: 0 },
+      }),
+    ),
+  }),
+  ...[0.4, 60].map((timeoutSeconds) =>
+    aDriver(`waits_within_${String(timeoutSeconds).replace(".", "_")}`, {
+      clean: stepsOf(
+        aStep("waits", "clean", async () => ({ kind: "wait", seconds: 3_600, memo: "parked" }), { timeoutSeconds }),
+      ),
+    }),
+  ),
   aDriver("rebooting", {
     clean: stepsOf(
       aStep("update_bios", "clean", async ({ memo, power, callbackPath, callback }) => {
@@ -78,11 +138,23 @@ const DRIVERS = [
       }),
     ),
   }),
-  aDriver("binary", { clean: stepsOf(aStep("binary", "clean", async ({ progress }) => {
-    progress(1, "\0");
-    return { kind: "done", output: { "\0": ["\uD800", "fine"] } };
-  })) }),
-  aDriver("chatty", { secret: true, clean: stepsOf(aStep("chatty", "clean", async ({ settings }) => ({ kind: "done", output: { said: [`it is ${String(settings["password"])}`] } }))) }),
+  aDriver("binary", {
+    clean: stepsOf(
+      aStep("binary", "clean", async ({ progress }) => {
+        progress(1, "\0");
+        return { kind: "done", output: { "\0": ["\uD800", "fine"] } };
+      }),
+    ),
+  }),
+  aDriver("chatty", {
+    secret: true,
+    clean: stepsOf(
+      aStep("chatty", "clean", async ({ settings }) => ({
+        kind: "done",
+        output: { said: [`it is ${String(settings["password"])}`] },
+      })),
+    ),
+  }),
 ];
 
 /** Takes passwords that it would not take any more. */
@@ -115,13 +187,25 @@ const JUNK: readonly { what: string; result: unknown }[] = [
   { what: "a wait without an end", result: { kind: "wait", memo: null } },
   { what: "a wait of a negative time", result: { kind: "wait", seconds: -1, memo: null } },
   { what: "a failure without a reason", result: { kind: "failed", retryable: true } },
-  { what: "an output that refers to itself", result: { kind: "done", output: (() => { const ring: Record<string, unknown> = {}; ring["self"] = ring; return ring; })() } },
+  {
+    what: "an output that refers to itself",
+    result: {
+      kind: "done",
+      output: (() => {
+        const ring: Record<string, unknown> = {};
+        ring["self"] = ring;
+        return ring;
+      })(),
+    },
+  },
   { what: "an output of a megabyte", result: { kind: "done", output: "x".repeat(1_000_000) } },
   { what: "a memo with a character that no database stores", result: { kind: "wait", seconds: 0, memo: "\0" } },
   { what: "a kind with half a character", result: { kind: "\uD800 a kind of its own" } },
   { what: "a memo that is a function", result: { kind: "wait", seconds: 1, memo: () => {} } },
 ];
-const junkDrivers = JUNK.map(({ result }, index) => aDriver(`junk${index}`, { clean: stepsOf(aStep("junk", "clean", async () => result as StepResult)) }));
+const junkDrivers = JUNK.map(({ result }, index) =>
+  aDriver(`junk${index}`, { clean: stepsOf(aStep("junk", "clean", async () => result as StepResult)) }),
+);
 
 const ostler = await engineUnderTest({ drivers: [...DRIVERS, fussyDriver, crashingDriver, ...junkDrivers] });
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -134,10 +218,15 @@ async function cleanedBy(driver: string, settings: Record<string, unknown> = {})
   return { node, operation, run, steps: await ostler.steps(run), story: await ostler.story(node, id) };
 }
 
-const attemptsOf = ({ steps: [step] }: Awaited<ReturnType<typeof cleanedBy>>) => (step?.attempts ?? []).map(({ state }) => state);
+const attemptsOf = ({ steps: [step] }: Awaited<ReturnType<typeof cleanedBy>>) =>
+  (step?.attempts ?? []).map(({ state }) => state);
 
 test("steps run by priority, those alike as they were declared, those of priority 0 not at all", async () => {
-  expect((await cleanedBy("ordered")).steps.map(({ name }) => name)).toEqual(["clean.high", "clean.also_high", "clean.low"]);
+  expect((await cleanedBy("ordered")).steps.map(({ name }) => name)).toEqual([
+    "clean.high",
+    "clean.also_high",
+    "clean.low",
+  ]);
 });
 
 describe("a step that fails", () => {
@@ -145,15 +234,33 @@ describe("a step that fails", () => {
     const seen = await cleanedBy("flaky");
     expect(seen.operation.state).toBe("SUCCEEDED");
     expect(attemptsOf(seen)).toEqual(["FAILED", "FAILED", "SUCCEEDED"]);
-    expect(seen.steps[0]?.attempts.map(({ failure, output }) => failure?.message ?? output)).toEqual([expect.stringContaining("try 1"), expect.stringContaining("try 2"), { tries: 3 }]);
-    expect(seen.story).toEqual(["clean → CLEANING", "wait → CLEAN_WAIT", "resume → CLEANING", "wait → CLEAN_WAIT", "resume → CLEANING", "done → AVAILABLE"]);
+    expect(seen.steps[0]?.attempts.map(({ failure, output }) => failure?.message ?? output)).toEqual([
+      expect.stringContaining("try 1"),
+      expect.stringContaining("try 2"),
+      { tries: 3 },
+    ]);
+    expect(seen.story).toEqual([
+      "clean → CLEANING",
+      "wait → CLEAN_WAIT",
+      "resume → CLEANING",
+      "wait → CLEAN_WAIT",
+      "resume → CLEANING",
+      "done → AVAILABLE",
+    ]);
     expect(new Set(keys.get(seen.node.name)).size).toBe(3);
   });
 
   test("fails its node when its retries are used up", async () => {
     const seen = await cleanedBy("hopeless");
     expect(attemptsOf(seen)).toEqual(["FAILED", "FAILED", "FAILED"]);
-    expect(seen.run).toMatchObject({ state: "FAILED", failure: { code: "BACKEND_FAILED", step: "clean.hopeless", message: `Node ${seen.node.name}: clean.hopeless failed: not today.` } });
+    expect(seen.run).toMatchObject({
+      state: "FAILED",
+      failure: {
+        code: "BACKEND_FAILED",
+        step: "clean.hopeless",
+        message: `Node ${seen.node.name}: clean.hopeless failed: not today.`,
+      },
+    });
   });
 
   test("is not tried again when it says that this is no use", async () => {
@@ -161,9 +268,16 @@ describe("a step that fails", () => {
   });
 
   test("by throwing fails its node, with the message", async () => {
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { throws: "segmentation fault" } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_disks": { throws: "segmentation fault" } })
+      .made();
     const id = await ostler.begin("CLEAN", [node]);
-    expect(await ostler.operationEnds(id)).toMatchObject({ state: "FAILED", firstFailure: { code: "BACKEND_FAILED", message: expect.stringContaining("segmentation fault") } });
+    expect(await ostler.operationEnds(id)).toMatchObject({
+      state: "FAILED",
+      firstFailure: { code: "BACKEND_FAILED", message: expect.stringContaining("segmentation fault") },
+    });
     expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
   });
 });
@@ -185,7 +299,8 @@ describe("between two tries", () => {
       waits.push((run.wakeAt?.getTime() ?? 0) - (attempt?.finishedAt?.getTime() ?? 0));
       // The ten minutes are over.
       await ostler.test.sql`update runs set wake_at = now() where id = ${run.id}`;
-      await ostler.test.sql`update pgboss.job set start_after = now() where singleton_key = ${run.id} and state = 'created'`;
+      await ostler.test
+        .sql`update pgboss.job set start_after = now() where singleton_key = ${run.id} and state = 'created'`;
     }
     expect(waits).toEqual([600_000, 600_000]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -209,17 +324,26 @@ describe("characters that no database stores are replaced", () => {
   });
 });
 
-test.each(JUNK.map(({ what }, index) => ({ what, driver: `junk${index}` })))("a driver that returns $what fails its node and harms nothing else", async ({ driver }) => {
-  const seen = await cleanedBy(driver);
-  expect(seen.run).toMatchObject({ state: "FAILED", failure: { code: "BACKEND_FAILED", message: expect.stringContaining("The driver returned") } });
-});
+test.each(JUNK.map(({ what }, index) => ({ what, driver: `junk${index}` })))(
+  "a driver that returns $what fails its node and harms nothing else",
+  async ({ driver }) => {
+    const seen = await cleanedBy(driver);
+    expect(seen.run).toMatchObject({
+      state: "FAILED",
+      failure: { code: "BACKEND_FAILED", message: expect.stringContaining("The driver returned") },
+    });
+  },
+);
 
 // The job of the run was tried again for ever, and neither an abort nor a stop could end it.
 test("a driver that throws when it is to check settings fails its node, and what it threw is told to nobody", async () => {
   const node = await ostler.aNode().in("AVAILABLE").with("crashing").made();
   isCrashing = true;
   const id = await ostler.begin("CLEAN", [node]);
-  expect((await ostler.operationEnds(id)).firstFailure).toMatchObject({ code: "UNSUPPORTED_BY_DRIVER", message: expect.stringContaining("report that to whoever wrote the driver") });
+  expect((await ostler.operationEnds(id)).firstFailure).toMatchObject({
+    code: "UNSUPPORTED_BY_DRIVER",
+    message: expect.stringContaining("report that to whoever wrote the driver"),
+  });
   expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
   expect((await ostler.dump()).filter((row) => row.includes("correct-horse") && row.includes(node.id))).toEqual([]);
 });
@@ -227,7 +351,10 @@ test("a driver that throws when it is to check settings fails its node, and what
 describe("a step whose time is over", () => {
   test.each(["slow", "deaf"])("fails with TIMEOUT, be it %s to its signal", async (driver) => {
     const seen = await cleanedBy(driver);
-    expect(seen.run).toMatchObject({ state: "FAILED", failure: { code: "TIMEOUT", message: expect.stringContaining("did not end within 0.2 s") } });
+    expect(seen.run).toMatchObject({
+      state: "FAILED",
+      failure: { code: "TIMEOUT", message: expect.stringContaining("did not end within 0.2 s") },
+    });
   });
 
   test("fails with TIMEOUT even when it is parked most of it", async () => {
@@ -246,7 +373,10 @@ describe("the time of a step", () => {
   test("is what it declares, from its beginning on, and a try over it is tried again with a time of its own", async () => {
     const seen = await cleanedBy("tardy");
     const attempts = seen.steps[0]?.attempts ?? [];
-    expect(attempts.map(({ state, failure }) => [state, failure?.code])).toEqual([["FAILED", "TIMEOUT"], ["FAILED", "TIMEOUT"]]);
+    expect(attempts.map(({ state, failure }) => [state, failure?.code])).toEqual([
+      ["FAILED", "TIMEOUT"],
+      ["FAILED", "TIMEOUT"],
+    ]);
     for (const { startedAt, deadlineAt } of attempts) expect(deadlineAt.getTime() - startedAt.getTime()).toBe(200);
     expect(attempts[1]?.startedAt.getTime()).toBeGreaterThanOrEqual(attempts[0]?.deadlineAt.getTime() ?? 0);
   });
@@ -257,8 +387,13 @@ describe("the time of a step", () => {
     const [shortId, longId] = [await ostler.begin("CLEAN", [short]), await ostler.begin("CLEAN", [long])];
     await ostler.nodeBecomes(long, "CLEAN_WAIT");
     const parked = await ostler.run(longId, long);
-    expect(Math.abs((parked.wakeAt?.getTime() ?? 0) - ((await deadlineOf(longId, long)).attempt?.deadlineAt.getTime() ?? 0))).toBeLessThan(1_000);
-    expect(await ostler.operationEnds(shortId)).toMatchObject({ state: "FAILED", firstFailure: { code: "TIMEOUT", step: "clean.waits" } });
+    expect(
+      Math.abs((parked.wakeAt?.getTime() ?? 0) - ((await deadlineOf(longId, long)).attempt?.deadlineAt.getTime() ?? 0)),
+    ).toBeLessThan(1_000);
+    expect(await ostler.operationEnds(shortId)).toMatchObject({
+      state: "FAILED",
+      firstFailure: { code: "TIMEOUT", step: "clean.waits" },
+    });
     expect((await deadlineOf(shortId, short)).seconds).toBeCloseTo(0.4);
     expect((await deadlineOf(longId, long)).seconds).toBeCloseTo(60);
     expect(await ostler.nodeState(long)).toBe("CLEAN_WAIT");
@@ -269,16 +404,29 @@ describe("the time of a step", () => {
   test("of the service's own steps stands in the plan: a minute for power and verification, what it says for a wait", async () => {
     const node = await ostler.aNode().made();
     const answer = await ostler.submit("MANAGE", [node], { dryRun: true });
-    expect(answer.results[0]?.plan?.steps.map(({ name, timeoutSeconds }) => [name, timeoutSeconds])).toEqual([["verify", 60]]);
+    expect(answer.results[0]?.plan?.steps.map(({ name, timeoutSeconds }) => [name, timeoutSeconds])).toEqual([
+      ["verify", 60],
+    ]);
     const ready = await ostler.aNode().in("AVAILABLE").made();
-    const chosen = [{ interface: "power", name: "reboot", args: {} }, { interface: "engine", name: "wait", args: { seconds: 30 } }] as const;
+    const chosen = [
+      { interface: "power", name: "reboot", args: {} },
+      { interface: "engine", name: "wait", args: { seconds: 30 } },
+    ] as const;
     const planned = await ostler.submit("CLEAN", [ready], { dryRun: true, options: { steps: chosen } });
-    expect(planned.results[0]?.plan?.steps.map(({ name, timeoutSeconds }) => [name, timeoutSeconds])).toEqual([["reboot", 60], ["wait", 90]]);
+    expect(planned.results[0]?.plan?.steps.map(({ name, timeoutSeconds }) => [name, timeoutSeconds])).toEqual([
+      ["reboot", 60],
+      ["wait", 90],
+    ]);
   });
 });
 
 test("a reboot inside a step is done once: the step goes on with its memo when the machine has called back", async () => {
-  const node = await ostler.aNode().in("AVAILABLE").with("rebooting").borrowing([{ kinds: ["power"], driver: "fake", settings: {} }]).made();
+  const node = await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .with("rebooting")
+    .borrowing([{ kinds: ["power"], driver: "fake", settings: {} }])
+    .made();
   const id = await ostler.begin("CLEAN", [node]);
   await ostler.nodeBecomes(node, "CLEAN_WAIT");
   expect(await ostler.run(id, node)).toMatchObject({ state: "WAITING", waitReason: "CALLBACK" });
@@ -286,20 +434,34 @@ test("a reboot inside a step is done once: the step goes on with its memo when t
   expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   expect(ostler.powerCalls(node)).toEqual(["REBOOT"]);
   const [step] = await ostler.steps(await ostler.run(id, node));
-  expect(step?.attempts).toMatchObject([{ state: "SUCCEEDED", entries: 2, output: { memo: { version: "2.1", rebooted: true }, callback: { booted: true }, power: "ON" } }]);
+  expect(step?.attempts).toMatchObject([
+    {
+      state: "SUCCEEDED",
+      entries: 2,
+      output: { memo: { version: "2.1", rebooted: true }, callback: { booted: true }, power: "ON" },
+    },
+  ]);
   expect((await ostler.node(node)).powerState).toBe("ON");
 });
 
 test("a step that waits goes on with its memo, as the same attempt, when the process that it began in is gone", async () => {
   await using ended = await engineUnderTest({ started: false });
-  const node = await ended.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { waitSeconds: 2 } }).made();
+  const node = await ended
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "clean.erase_disks": { waitSeconds: 2 } })
+    .made();
   const victim = await ended.inAnotherProcess();
   const id = await ended.begin("CLEAN", [node]);
   await eventually("it is parked", async () => (await ended.run(id, node)).waitReason === "TIME");
   await victim.kill();
   await ended.engine.start();
   expect((await ended.operationEnds(id)).state).toBe("SUCCEEDED");
-  const entries = ended.journal(node).filter(({ step, done: isDone }) => step === "clean.erase_disks" && !isDone) as (Entry & { readonly attempt: string })[];
+  const entries = ended
+    .journal(node)
+    .filter(({ step, done: isDone }) => step === "clean.erase_disks" && !isDone) as (Entry & {
+    readonly attempt: string;
+  })[];
   expect(entries.map(({ memo }) => memo)).toEqual([null, "waited"]);
   expect(new Set(entries.map(({ attempt }) => attempt)).size).toBe(1);
   const step = (await ended.steps(await ended.run(id, node))).find(({ name }) => name === "clean.erase_disks");
@@ -308,7 +470,9 @@ test("a step that waits goes on with its memo, as the same attempt, when the pro
 
 test("the reserved wait parks the node for its time, and calls no driver", async () => {
   const node = await ostler.aNode().in("AVAILABLE").made();
-  const id = await ostler.begin("CLEAN", [node], { options: { steps: [{ interface: "engine", name: "wait", args: { seconds: 0.3 } }] } });
+  const id = await ostler.begin("CLEAN", [node], {
+    options: { steps: [{ interface: "engine", name: "wait", args: { seconds: 0.3 } }] },
+  });
   await ostler.nodeBecomes(node, "CLEAN_WAIT");
   expect(await ostler.run(id, node)).toMatchObject({ waitReason: "TIME" });
   expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -336,12 +500,18 @@ describe("a secret of the settings", () => {
     const node = await ostler.aNode().in("AVAILABLE").with("fussy", { password: PASSWORD }).made();
     fussy = true;
     const id = await ostler.begin("CLEAN", [node]);
-    expect((await ostler.operationEnds(id)).firstFailure?.message).toContain('do not fit that driver: "***" is too weak');
-    expect((await ostler.dump()).filter((row) => !row.startsWith("node_secrets ") && row.includes(PASSWORD))).toEqual([]);
+    expect((await ostler.operationEnds(id)).firstFailure?.message).toContain(
+      'do not fit that driver: "***" is too weak',
+    );
+    expect((await ostler.dump()).filter((row) => !row.startsWith("node_secrets ") && row.includes(PASSWORD))).toEqual(
+      [],
+    );
   });
 
   test("is masked in outputs", async () => {
-    expect((await cleanedBy("chatty", { password: PASSWORD })).steps[0]?.attempts[0]?.output).toEqual({ said: ["it is ***"] });
+    expect((await cleanedBy("chatty", { password: PASSWORD })).steps[0]?.attempts[0]?.output).toEqual({
+      said: ["it is ***"],
+    });
   });
 
   test("is nowhere in the database but where secrets are kept", async () => {
@@ -360,7 +530,11 @@ test("the same settings, less what is secret, come back from a node", async () =
 
 test("progress is seen while the step runs, within its bounds", async () => {
   const gate = aGate();
-  const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { progress: true, delayMs: 20 }, "clean.erase_disks": { gate: gate.name } }).made();
+  const node = await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "clean.erase_metadata": { progress: true, delayMs: 20 }, "clean.erase_disks": { gate: gate.name } })
+    .made();
   const id = await ostler.begin("CLEAN", [node]);
   await gate.arrivals();
   const [first] = await ostler.steps(await ostler.run(id, node));
@@ -375,7 +549,12 @@ describe("explicit clean steps", () => {
   test("run in the order asked, with their arguments, and the node ends where it began", async () => {
     const node = await ostler.aNode().in("MANAGEABLE").made();
     const id = await ostler.begin("CLEAN", [node], {
-      options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }, { interface: "clean", name: "erase_metadata", args: {} }] },
+      options: {
+        steps: [
+          { interface: "clean", name: "update_firmware", args: { version: "2.1" } },
+          { interface: "clean", name: "erase_metadata", args: {} },
+        ],
+      },
     });
     await ostler.operationEnds(id);
     expect(ostler.entered(node)).toEqual(["clean.update_firmware", "clean.erase_metadata"]);
@@ -388,7 +567,13 @@ describe("explicit clean steps", () => {
     const answer = await ostler.engine.submit(ALICE, {
       kind: "CLEAN",
       nodes: { ids: [node.id] },
-      options: { steps: [{ interface: "clean", name: "polish", args: {} }, { interface: "clean", name: "update_firmware", args: { version: "new" } }, { interface: "clean", name: "erase_disks", args: { passes: 3 } }] },
+      options: {
+        steps: [
+          { interface: "clean", name: "polish", args: {} },
+          { interface: "clean", name: "update_firmware", args: { version: "new" } },
+          { interface: "clean", name: "erase_disks", args: { passes: 3 } },
+        ],
+      },
     });
     expect(answer.operationId).toBeNull();
     const said = answer.refusals.map(({ message }) => message).join(" ");

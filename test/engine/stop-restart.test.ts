@@ -13,18 +13,30 @@ import { unsound } from "../support/soundness.ts";
 const endOfCleaning = aGate();
 const careful = aDriver("careful", {
   clean: stepsOf(
-    aStep("wipe", "clean", async ({ node }) => {
-      await passGate(endOfCleaning.name, node.name, null);
-      return { kind: "done" };
-    }, { interruptible: "AT_BOUNDARY" }),
+    aStep(
+      "wipe",
+      "clean",
+      async ({ node }) => {
+        await passGate(endOfCleaning.name, node.name, null);
+        return { kind: "done" };
+      },
+      { interruptible: "AT_BOUNDARY" },
+    ),
   ),
-  deploy: stepsOf(aStep("install", "deploy", async () => ({ kind: "done" })), aStep("remove", "undeploy", async () => ({ kind: "done" }))),
+  deploy: stepsOf(
+    aStep("install", "deploy", async () => ({ kind: "done" })),
+    aStep("remove", "undeploy", async () => ({ kind: "done" })),
+  ),
 });
 
 /** Fails, and is tried again after a minute. */
 const stubborn = aDriver("stubborn", {
   clean: stepsOf(aStep("wipe", "clean", async () => ({ kind: "done" }))),
-  deploy: stepsOf(aStep("remove", "undeploy", async () => ({ kind: "failed", reason: "the agent is gone", retryable: true }), { retries: { times: 3, backoffSeconds: 60 } })),
+  deploy: stepsOf(
+    aStep("remove", "undeploy", async () => ({ kind: "failed", reason: "the agent is gone", retryable: true }), {
+      retries: { times: 3, backoffSeconds: 60 },
+    }),
+  ),
 });
 
 /** Inspects in three steps, of which the second fails the first time. */
@@ -34,8 +46,18 @@ const thorough = aDriver("thorough", {
     supportsAbort: true,
     withoutReboot: false,
     steps: [
-      aStep("board", "inspect", async () => ({ kind: "done", output: { model: "T1000", disks: "unknown" } }), { priority: 30 }),
-      aStep("disks", "inspect", async () => ((inspections += 1) === 1 ? { kind: "failed", reason: "the disks spin up", retryable: false } : { kind: "done", output: { disks: inspections } }), { priority: 20 }),
+      aStep("board", "inspect", async () => ({ kind: "done", output: { model: "T1000", disks: "unknown" } }), {
+        priority: 30,
+      }),
+      aStep(
+        "disks",
+        "inspect",
+        async () =>
+          (inspections += 1) === 1
+            ? { kind: "failed", reason: "the disks spin up", retryable: false }
+            : { kind: "done", output: { disks: inspections } },
+        { priority: 20 },
+      ),
       aStep("ports", "inspect", async () => ({ kind: "done", output: { ports: 4 } })),
     ],
   },
@@ -44,12 +66,18 @@ const thorough = aDriver("thorough", {
 const ostler = await engineUnderTest({ drivers: [careful, stubborn, thorough] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-const stop = (operationId: string, timeoutSeconds?: number) => ostler.engine.stop(ALICE, { work: { operationId }, timeoutSeconds });
-const restart = (operationId: string, from?: RestartFrom) => ostler.engine.restart(ALICE, { work: { operationId }, from });
+const stop = (operationId: string, timeoutSeconds?: number) =>
+  ostler.engine.stop(ALICE, { work: { operationId }, timeoutSeconds });
+const restart = (operationId: string, from?: RestartFrom) =>
+  ostler.engine.restart(ALICE, { work: { operationId }, from });
 
 async function heldIn(step: string, script: Script = {}, kind: "DEPLOY" | "COMMISSION" = "DEPLOY") {
   const gate = aGate();
-  const node = await ostler.aNode().in(kind === "DEPLOY" ? "AVAILABLE" : "ENROLLED").scripted({ [step]: { gate: gate.name, ...script } }).made();
+  const node = await ostler
+    .aNode()
+    .in(kind === "DEPLOY" ? "AVAILABLE" : "ENROLLED")
+    .scripted({ [step]: { gate: gate.name, ...script } })
+    .made();
   const id = await ostler.begin(kind, [node]);
   await gate.arrivals();
   return { gate, node, id };
@@ -72,14 +100,20 @@ function enteredSince(node: TestNode, mark: number): string[] {
 describe("a stop", () => {
   test("lets the running step end, keeps its result, and begins no new one", async () => {
     const { gate, node, id } = await heldIn("deploy.write_image");
-    expect(await stop(id)).toMatchObject({ operationId: id, refusals: [], results: [{ nodeId: node.id, accepted: true }] });
+    expect(await stop(id)).toMatchObject({
+      operationId: id,
+      refusals: [],
+      results: [{ nodeId: node.id, accepted: true }],
+    });
     expect((await ostler.operation(id)).state).toBe("STOPPING");
     expect(await ostler.nodeState(node)).toBe("DEPLOYING");
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
     expect(await ostler.node(node)).toMatchObject({ state: "STOPPED", stage: "PROVISIONED" });
     expect(ostler.entered(node)).toEqual(["deploy.prepare", "deploy.write_image"]);
-    expect((await ostler.steps(await ostler.run(id, node)))[1]?.attempts.map(({ state }) => state)).toEqual(["SUCCEEDED"]);
+    expect((await ostler.steps(await ostler.run(id, node)))[1]?.attempts.map(({ state }) => state)).toEqual([
+      "SUCCEEDED",
+    ]);
     expect(await ostler.story(node, id)).toEqual(["deploy → DEPLOYING", "stop → STOPPED"]);
   });
 
@@ -91,7 +125,11 @@ describe("a stop", () => {
 
   test("leaves a queued node back where it was, without a call", async () => {
     const gate = aGate();
-    const first = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const first = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
     const queued = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [first, queued], { maxParallel: 1 });
     await gate.arrivals();
@@ -123,12 +161,19 @@ describe("a stop", () => {
   });
 
   test("of a step that waits to be tried again ends it as failed, at once", async () => {
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { failures: 9 } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { failures: 9 } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.nodeBecomes(node, "DEPLOY_WAIT");
     await stop(id);
     await ostler.operationEnds(id);
-    expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", failure: { message: expect.stringContaining("failure 1 of 9") } });
+    expect(await ostler.run(id, node)).toMatchObject({
+      state: "FAILED",
+      failure: { message: expect.stringContaining("failure 1 of 9") },
+    });
     expect(await ostler.nodeState(node)).toBe("DEPLOY_FAILED");
   });
 
@@ -138,8 +183,15 @@ describe("a stop", () => {
     await ostler.nodeBecomes(node, "DEPLOY_WAIT");
     await stop(id);
     expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
-    expect(await ostler.story(node, id)).toEqual(["deploy → DEPLOYING", "wait → DEPLOY_WAIT", "resume → DEPLOYING", "stop → STOPPED"]);
-    expect((await ostler.steps(await ostler.run(id, node)))[2]?.attempts.map(({ state }) => state)).toEqual(["SUCCEEDED"]);
+    expect(await ostler.story(node, id)).toEqual([
+      "deploy → DEPLOYING",
+      "wait → DEPLOY_WAIT",
+      "resume → DEPLOYING",
+      "stop → STOPPED",
+    ]);
+    expect((await ostler.steps(await ostler.run(id, node)))[2]?.attempts.map(({ state }) => state)).toEqual([
+      "SUCCEEDED",
+    ]);
   });
 
   test("over its time fails what still runs with STOP_TIMEOUT, and it can be restarted", async () => {
@@ -147,7 +199,10 @@ describe("a stop", () => {
     await stop(id, 1);
     const operation = await ostler.operationEnds(id);
     expect(operation).toMatchObject({ state: "FAILED", firstFailure: { code: "STOP_TIMEOUT", nodeName: node.name } });
-    expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", failure: { code: "STOP_TIMEOUT", retryable: true } });
+    expect(await ostler.run(id, node)).toMatchObject({
+      state: "FAILED",
+      failure: { code: "STOP_TIMEOUT", retryable: true },
+    });
     expect(await ostler.nodeState(node)).toBe("DEPLOY_FAILED");
     gate.open();
     const again = await restart(id);
@@ -156,8 +211,14 @@ describe("a stop", () => {
 
   test("over its time fails a step that must not be cut as well, without cutting it or touching the power", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.update_firmware": { gate: gate.name } }).made();
-    const id = await ostler.begin("CLEAN", [node], { options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] } });
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.update_firmware": { gate: gate.name } })
+      .made();
+    const id = await ostler.begin("CLEAN", [node], {
+      options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] },
+    });
     await gate.arrivals();
     await stop(id, 1);
     expect((await ostler.operationEnds(id)).firstFailure).toMatchObject({ code: "STOP_TIMEOUT" });
@@ -194,10 +255,17 @@ describe("a stop", () => {
 
   test("of one node of an operation leaves the others at work", async () => {
     const gate = aGate();
-    const [one, two] = (await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(2)) as [TestNode, TestNode];
+    const [one, two] = (await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .times(2)) as [TestNode, TestNode];
     const id = await ostler.begin("DEPLOY", [one, two]);
     await gate.arrivals(2);
-    expect(await ostler.engine.stop(ALICE, { work: { ids: [one.id] } })).toMatchObject({ operationId: id, results: [{ accepted: true }] });
+    expect(await ostler.engine.stop(ALICE, { work: { ids: [one.id] } })).toMatchObject({
+      operationId: id,
+      results: [{ accepted: true }],
+    });
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
     expect([await ostler.nodeState(one), await ostler.nodeState(two)]).toEqual(["STOPPED", "ACTIVE"]);
@@ -206,12 +274,23 @@ describe("a stop", () => {
   test("of a cluster stops its operation, and no other", async () => {
     const gate = aGate();
     await ostler.engine.createCluster(ALICE, { name: "stopped" });
-    const member = await ostler.aNode().inCluster("stopped").in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
-    const stranger = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const member = await ostler
+      .aNode()
+      .inCluster("stopped")
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
+    const stranger = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
     const answer = await ostler.engine.submit(ALICE, { kind: "DEPLOY", nodes: { cluster: { name: "stopped" } } });
     const other = await ostler.begin("DEPLOY", [stranger]);
     await gate.arrivals(2);
-    expect(await ostler.engine.stop(ALICE, { work: { cluster: { name: "stopped" } } })).toMatchObject({ operationId: answer.operationId });
+    expect(await ostler.engine.stop(ALICE, { work: { cluster: { name: "stopped" } } })).toMatchObject({
+      operationId: answer.operationId,
+    });
     gate.open();
     expect((await ostler.operationEnds(answer.operationId ?? "")).state).toBe("STOPPED");
     expect((await ostler.operationEnds(other)).state).toBe("SUCCEEDED");
@@ -220,36 +299,65 @@ describe("a stop", () => {
 
   test("where nothing runs is refused", async () => {
     const node = await ostler.aNode().made();
-    expect((await ostler.engine.stop(ALICE, { work: { ids: [node.id] } })).refusals).toMatchObject([{ code: "NOTHING_RUNNING", nodeId: node.id }]);
+    expect((await ostler.engine.stop(ALICE, { work: { ids: [node.id] } })).refusals).toMatchObject([
+      { code: "NOTHING_RUNNING", nodeId: node.id },
+    ]);
     expect((await stop("7f2")).refusals).toMatchObject([{ code: "NOT_FOUND" }]);
-    expect((await stop("7f2", 0)).refusals).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "timeoutSeconds"] }]);
+    expect((await stop("7f2", 0)).refusals).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "timeoutSeconds"] },
+    ]);
   });
 
   test("does not stand in the way of an abort", async () => {
     const { node, id } = await heldIn("deploy.write_image");
     await stop(id);
-    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
+    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([
+      { accepted: true, effect: "NOW" },
+    ]);
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
     expect(await ostler.nodeState(node)).toBe("DEPLOY_FAILED");
   });
 });
 
 describe("a stop of nodes", () => {
-  const stopNodes = (nodes: readonly TestNode[], timeoutSeconds?: number) => ostler.engine.stop(ALICE, { work: { ids: nodes.map(({ id }) => id) }, timeoutSeconds });
+  const stopNodes = (nodes: readonly TestNode[], timeoutSeconds?: number) =>
+    ostler.engine.stop(ALICE, { work: { ids: nodes.map(({ id }) => id) }, timeoutSeconds });
 
   test("of several operations stops their share of each, and tells each node's run", async () => {
     const gate = aGate();
-    const nodes = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(4);
+    const nodes = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .times(4);
     const [one, two, three, four] = nodes as [TestNode, TestNode, TestNode, TestNode];
     const [first, second] = [await ostler.begin("DEPLOY", [one, two]), await ostler.begin("DEPLOY", [three, four])];
     await gate.arrivals(4);
     const answer = await stopNodes([one, three]);
-    expect(answer).toMatchObject({ operationId: null, refusals: [], results: [{ nodeId: one.id, accepted: true }, { nodeId: three.id, accepted: true }] });
-    expect(answer.results.map(({ runId }) => runId)).toEqual([(await ostler.run(first, one)).id, (await ostler.run(second, three)).id]);
-    expect([(await ostler.operation(first)).state, (await ostler.operation(second)).state]).toEqual(["RUNNING", "RUNNING"]);
+    expect(answer).toMatchObject({
+      operationId: null,
+      refusals: [],
+      results: [
+        { nodeId: one.id, accepted: true },
+        { nodeId: three.id, accepted: true },
+      ],
+    });
+    expect(answer.results.map(({ runId }) => runId)).toEqual([
+      (await ostler.run(first, one)).id,
+      (await ostler.run(second, three)).id,
+    ]);
+    expect([(await ostler.operation(first)).state, (await ostler.operation(second)).state]).toEqual([
+      "RUNNING",
+      "RUNNING",
+    ]);
     gate.open();
     for (const id of [first, second]) expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
-    expect(await Promise.all(nodes.map((node) => ostler.nodeState(node)))).toEqual(["STOPPED", "ACTIVE", "STOPPED", "ACTIVE"]);
+    expect(await Promise.all(nodes.map((node) => ostler.nodeState(node)))).toEqual([
+      "STOPPED",
+      "ACTIVE",
+      "STOPPED",
+      "ACTIVE",
+    ]);
   });
 
   test("that is all of an operation is one of the operation, and answers the same when it is repeated, and after its end", async () => {
@@ -267,13 +375,20 @@ describe("a stop of nodes", () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.operationEnds(id);
-    expect(await stopNodes([node])).toMatchObject({ operationId: id, refusals: [{ code: "NOTHING_RUNNING", operationId: id, message: expect.stringContaining("SUCCEEDED") }] });
+    expect(await stopNodes([node])).toMatchObject({
+      operationId: id,
+      refusals: [{ code: "NOTHING_RUNNING", operationId: id, message: expect.stringContaining("SUCCEEDED") }],
+    });
   });
 
   // The first timer that ran down used to fail all that was being stopped in the operation.
   test("has a time of its own: it is not over with that of an earlier stop of others", async () => {
     const gate = aGate();
-    const [first, second] = (await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(2)) as [TestNode, TestNode];
+    const [first, second] = (await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .times(2)) as [TestNode, TestNode];
     const id = await ostler.begin("DEPLOY", [first, second]);
     await gate.arrivals(2);
     await stopNodes([first], 1);
@@ -281,16 +396,30 @@ describe("a stop of nodes", () => {
     await ostler.nodeBecomes(first, "DEPLOY_FAILED");
     expect(await ostler.run(id, second)).toMatchObject({ state: "RUNNING", wish: "STOP", wishFailure: null });
     gate.open();
-    expect(await ostler.operationEnds(id)).toMatchObject({ state: "STOPPED", firstFailure: { code: "STOP_TIMEOUT", nodeName: first.name } });
+    expect(await ostler.operationEnds(id)).toMatchObject({
+      state: "STOPPED",
+      firstFailure: { code: "STOP_TIMEOUT", nodeName: first.name },
+    });
     expect(await ostler.nodeState(second)).toBe("STOPPED");
   });
 
   test("that are only being cleaned up is refused: that is a consequence, and goes on", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { fail: "no luck" }, "clean.erase_disks": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { fail: "no luck" }, "clean.erase_disks": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("COMMISSION", [node]);
     await gate.arrivals();
-    expect((await stopNodes([node])).refusals).toMatchObject([{ code: "NOTHING_RUNNING", nodeId: node.id, operationId: id, message: expect.stringContaining("only being cleaned up") }]);
+    expect((await stopNodes([node])).refusals).toMatchObject([
+      {
+        code: "NOTHING_RUNNING",
+        nodeId: node.id,
+        operationId: id,
+        message: expect.stringContaining("only being cleaned up"),
+      },
+    ]);
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     expect(await ostler.nodeState(node)).toBe("AVAILABLE");
@@ -301,18 +430,34 @@ describe("a stop whose time is over", () => {
   test("names the step of each node, though every place is taken by steps that are stuck, and frees the places", async () => {
     await using lab = await engineUnderTest({ concurrency: 2 });
     const deaf = { silent: true, ignoreSignal: true };
-    const parked = await lab.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { callback: true } }).made();
+    const parked = await lab
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.boot_system": { callback: true } })
+      .made();
     const waiting = await lab.begin("DEPLOY", [parked]);
     await lab.nodeBecomes(parked, "DEPLOY_WAIT");
-    const stuck = [await lab.aNode().in("AVAILABLE").scripted({ "deploy.write_image": deaf }).made(), await lab.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": deaf }).made()] as const;
+    const stuck = [
+      await lab.aNode().in("AVAILABLE").scripted({ "deploy.write_image": deaf }).made(),
+      await lab.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": deaf }).made(),
+    ] as const;
     const ids = [await lab.begin("DEPLOY", [stuck[0]]), await lab.begin("CLEAN", [stuck[1]])];
-    await eventually("both are stuck", () => lab.entered(stuck[0]).includes("deploy.write_image") && lab.entered(stuck[1]).length > 0);
+    await eventually(
+      "both are stuck",
+      () => lab.entered(stuck[0]).includes("deploy.write_image") && lab.entered(stuck[1]).length > 0,
+    );
     const queued = await lab.aNode().in("AVAILABLE").made();
     const later = await lab.begin("DEPLOY", [queued]);
-    for (const operationId of [waiting, ...ids]) await lab.engine.stop(ALICE, { work: { operationId }, timeoutSeconds: 1 });
+    for (const operationId of [waiting, ...ids])
+      await lab.engine.stop(ALICE, { work: { operationId }, timeoutSeconds: 1 });
     const failures = await Promise.all([waiting, ...ids].map(async (id) => (await lab.operationEnds(id)).firstFailure));
     expect(failures).toMatchObject([
-      { code: "STOP_TIMEOUT", step: "deploy.boot_system", nodeName: parked.name, message: expect.stringContaining("deploy.boot_system was still running") },
+      {
+        code: "STOP_TIMEOUT",
+        step: "deploy.boot_system",
+        nodeName: parked.name,
+        message: expect.stringContaining("deploy.boot_system was still running"),
+      },
       { code: "STOP_TIMEOUT", step: "deploy.write_image", nodeName: stuck[0].name },
       { code: "STOP_TIMEOUT", step: "clean.erase_metadata", nodeName: stuck[1].name },
     ]);
@@ -323,7 +468,11 @@ describe("a stop whose time is over", () => {
   // They had lost the stop to the abort, and the operation was STOPPING for as long as their step could last.
   test("fails those as well whose abort is pending, or was withdrawn, while the others were stopped", async () => {
     const gate = aGate();
-    const nodes = (await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).times(3)) as [TestNode, TestNode, TestNode];
+    const nodes = (await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_metadata": { gate: gate.name } })
+      .times(3)) as [TestNode, TestNode, TestNode];
     const [pending, withdrawn, plain] = nodes;
     const id = await ostler.begin("CLEAN", nodes);
     await gate.arrivals(3);
@@ -331,13 +480,21 @@ describe("a stop whose time is over", () => {
     for (const node of [pending, withdrawn]) await ostler.engine.abort(ALICE, { work: { ids: [node.id] } });
     await ostler.engine.withdrawAbort(ALICE, { work: { ids: [withdrawn.id] } });
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
-    for (const node of [pending, withdrawn, plain]) expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", failure: { code: "STOP_TIMEOUT", step: "clean.erase_metadata" } });
+    for (const node of [pending, withdrawn, plain])
+      expect(await ostler.run(id, node)).toMatchObject({
+        state: "FAILED",
+        failure: { code: "STOP_TIMEOUT", step: "clean.erase_metadata" },
+      });
     gate.open();
   });
 
   test("does not fail those whose abort is pending before the time of the stop that came to them", async () => {
     const gate = aGate();
-    const [first, second] = (await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).times(2)) as [TestNode, TestNode];
+    const [first, second] = (await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_metadata": { gate: gate.name } })
+      .times(2)) as [TestNode, TestNode];
     const id = await ostler.begin("CLEAN", [first, second]);
     await gate.arrivals(2);
     await ostler.engine.stop(ALICE, { work: { ids: [first.id] }, timeoutSeconds: 1 });
@@ -353,22 +510,37 @@ describe("a stop whose time is over", () => {
   test("counts though no process was there when it ran down", async () => {
     await using lab = await engineUnderTest({ started: false });
     const first = await lab.another({ started: true });
-    const node = await lab.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { callback: true } }).made();
+    const node = await lab
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.boot_system": { callback: true } })
+      .made();
     const id = await lab.begin("DEPLOY", [node]);
     await lab.nodeBecomes(node, "DEPLOY_WAIT");
     await lab.engine.stop(ALICE, { work: { operationId: id }, timeoutSeconds: 1 });
     await first[Symbol.asyncDispose]();
     await lab.engine.start();
-    expect(await lab.operationEnds(id)).toMatchObject({ state: "FAILED", firstFailure: { code: "STOP_TIMEOUT", step: "deploy.boot_system" } });
+    expect(await lab.operationEnds(id)).toMatchObject({
+      state: "FAILED",
+      firstFailure: { code: "STOP_TIMEOUT", step: "deploy.boot_system" },
+    });
   });
 });
 
 test("a stop and a restart leave no trace on nodes outside the operation", async () => {
   const gate = aGate();
-  const [parked, idle] = (await ostler.aNode().in("AVAILABLE").scripted({ "deploy.boot_system": { callback: true } }).times(2)) as [TestNode, TestNode];
+  const [parked, idle] = (await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "deploy.boot_system": { callback: true } })
+    .times(2)) as [TestNode, TestNode];
   const other = await ostler.begin("DEPLOY", [parked]);
   await ostler.nodeBecomes(parked, "DEPLOY_WAIT");
-  const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).made();
+  const node = await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "deploy.write_image": { gate: gate.name } })
+    .made();
   const id = await ostler.begin("DEPLOY", [node]);
   await gate.arrivals();
   const before = await ostler.dump();
@@ -378,7 +550,8 @@ test("a stop and a restart leave no trace on nodes outside the operation", async
   await ostler.operationEnds((await restart(id)).operationId ?? "");
   const changes = await ostler.changesSince(before);
   expect(changes.filter((row) => row.includes(node.id)).length).toBeGreaterThan(0);
-  for (const bystander of [parked.id, idle.id, other]) expect(changes.filter((row) => row.includes(bystander))).toEqual([]);
+  for (const bystander of [parked.id, idle.id, other])
+    expect(changes.filter((row) => row.includes(bystander))).toEqual([]);
   await ostler.engine.abort(ALICE, { work: { operationId: other } });
 });
 
@@ -389,7 +562,11 @@ test("a decommission that is stopped between two tries of a step notes its failu
   await ostler.nodeBecomes(node, "UNDEPLOY_WAIT");
   await stop(id);
   expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
-  expect(await ostler.run(id, node)).toMatchObject({ state: "STOPPED", failure: null, errors: [{ step: "deploy.remove", message: expect.stringContaining("the agent is gone") }] });
+  expect(await ostler.run(id, node)).toMatchObject({
+    state: "STOPPED",
+    failure: null,
+    errors: [{ step: "deploy.remove", message: expect.stringContaining("the agent is gone") }],
+  });
   expect(await ostler.nodeState(node)).toBe("STOPPED");
 });
 
@@ -397,7 +574,11 @@ describe("a restart", () => {
   test("is a new operation that says what it restarts", async () => {
     const { node, id } = await stoppedAfter("deploy.write_image");
     const answer = await restart(id);
-    expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({ state: "SUCCEEDED", restartOf: id, kind: "DEPLOY" });
+    expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({
+      state: "SUCCEEDED",
+      restartOf: id,
+      kind: "DEPLOY",
+    });
     const earlier = await ostler.run(id, node);
     expect(await ostler.run(answer.operationId ?? "", node)).toMatchObject({ restartOf: earlier.id, attempt: 2 });
     expect((await ostler.operation(id)).state).toBe("STOPPED");
@@ -410,7 +591,9 @@ describe("a restart", () => {
     await ostler.operationEnds(answer.operationId ?? "");
     expect(enteredSince(node, mark)).toEqual(["deploy.boot_system", "deploy.configure"]);
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED" });
-    const kept = (await ostler.steps(await ostler.run(answer.operationId ?? "", node))).filter((step) => step.kept).map(({ name }) => name);
+    const kept = (await ostler.steps(await ostler.run(answer.operationId ?? "", node)))
+      .filter((step) => step.kept)
+      .map(({ name }) => name);
     expect(kept).toEqual(["deploy.prepare", "deploy.write_image"]);
   });
 
@@ -418,14 +601,28 @@ describe("a restart", () => {
     const { node, id } = await stoppedAfter("clean.erase_metadata", "COMMISSION");
     const mark = ostler.entered(node).length;
     await ostler.operationEnds((await restart(id)).operationId ?? "");
-    expect(enteredSince(node, mark)).toEqual(["inspect.collect_inventory", "clean.erase_metadata", "clean.erase_disks", "deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"]);
+    expect(enteredSince(node, mark)).toEqual([
+      "inspect.collect_inventory",
+      "clean.erase_metadata",
+      "clean.erase_disks",
+      "deploy.prepare",
+      "deploy.write_image",
+      "deploy.boot_system",
+      "deploy.configure",
+    ]);
   });
 
   test("from UNFINISHED_STEP runs only what has not succeeded", async () => {
     const { node, id } = await stoppedAfter("clean.erase_metadata", "COMMISSION");
     const mark = ostler.entered(node).length;
     await ostler.operationEnds((await restart(id, "UNFINISHED_STEP")).operationId ?? "");
-    expect(enteredSince(node, mark)).toEqual(["clean.erase_disks", "deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"]);
+    expect(enteredSince(node, mark)).toEqual([
+      "clean.erase_disks",
+      "deploy.prepare",
+      "deploy.write_image",
+      "deploy.boot_system",
+      "deploy.configure",
+    ]);
     expect(await ostler.nodeState(node)).toBe("ACTIVE");
   });
 
@@ -441,7 +638,12 @@ describe("a restart", () => {
     const again = await restart(id, "UNFINISHED_STEP");
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
     expect(await endOfCleaning.arrivals()).toEqual([node.name]);
-    expect(await ostler.story(node, again.operationId ?? "")).toEqual(["clean → CLEANING", "done → AVAILABLE", "deploy → DEPLOYING", "done → ACTIVE"]);
+    expect(await ostler.story(node, again.operationId ?? "")).toEqual([
+      "clean → CLEANING",
+      "done → AVAILABLE",
+      "deploy → DEPLOYING",
+      "done → ACTIVE",
+    ]);
   });
 
   test("from BEGINNING runs everything", async () => {
@@ -453,7 +655,11 @@ describe("a restart", () => {
   });
 
   test("takes up what failed, and leaves alone what is ACTIVE", async () => {
-    const bad = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.configure": { failures: 1 } }).made();
+    const bad = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.configure": { failures: 1 } })
+      .made();
     const sound = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [bad, sound]);
     expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
@@ -480,7 +686,11 @@ describe("a restart", () => {
 
   test("takes up nodes that were stopped while they were queued", async () => {
     const gate = aGate();
-    const first = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const first = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
     const queued = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [first, queued], { maxParallel: 1 });
     await gate.arrivals();
@@ -494,13 +704,20 @@ describe("a restart", () => {
   test("goes by the settings as they are now", async () => {
     await ostler.engine.createCluster(ALICE, { name: "edited", variables: { ntp: "old", dns: "kept" } });
     const gate = aGate();
-    const node = await ostler.aNode().inCluster("edited").in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .inCluster("edited")
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node], { variables: { image: "debian-13" } });
     await gate.arrivals();
     await stop(id);
     gate.open();
     await ostler.operationEnds(id);
-    expect((await ostler.engine.updateCluster(ALICE, { name: "edited" }, { variables: { ntp: "new" } })).refusals).toEqual([]);
+    expect(
+      (await ostler.engine.updateCluster(ALICE, { name: "edited" }, { variables: { ntp: "new" } })).refusals,
+    ).toEqual([]);
     const answer = await restart(id);
     await ostler.operationEnds(answer.operationId ?? "");
     const steps = await ostler.steps(await ostler.run(answer.operationId ?? "", node));
@@ -515,7 +732,14 @@ describe("a restart", () => {
     expect((await ostler.operationEnds(second)).state).toBe("FAILED");
     const third = (await restart(second, "UNFINISHED_STEP")).operationId ?? "";
     expect((await ostler.operationEnds(third)).state).toBe("SUCCEEDED");
-    expect(ostler.entered(node)).toEqual(["deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure", "deploy.configure", "deploy.configure"]);
+    expect(ostler.entered(node)).toEqual([
+      "deploy.prepare",
+      "deploy.write_image",
+      "deploy.boot_system",
+      "deploy.configure",
+      "deploy.configure",
+      "deploy.configure",
+    ]);
     expect(await ostler.run(third, node)).toMatchObject({ attempt: 3 });
   });
 
@@ -526,31 +750,56 @@ describe("a restart", () => {
     await ostler.operationEnds(id);
     expect((await restart(id)).refusals).toMatchObject([{ code: "NOTHING_TO_RESTART" }]);
     const fresh = await ostler.aNode().made();
-    expect((await ostler.engine.restart(ALICE, { work: { ids: [fresh.id, node.id] } })).refusals).toMatchObject([{ code: "NOTHING_TO_RESTART" }]);
+    expect((await ostler.engine.restart(ALICE, { work: { ids: [fresh.id, node.id] } })).refusals).toMatchObject([
+      { code: "NOTHING_TO_RESTART" },
+    ]);
   });
 
   test("of some nodes takes up those, and the others later", async () => {
     const gate = aGate();
-    const nodes = (await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(3)) as [TestNode, TestNode, TestNode];
+    const nodes = (await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .times(3)) as [TestNode, TestNode, TestNode];
     const id = await ostler.begin("DEPLOY", nodes);
     await gate.arrivals(3);
     await stop(id);
     gate.open();
     await ostler.operationEnds(id);
     const some = await ostler.engine.restart(ALICE, { work: { ids: [nodes[2].id, nodes[0].id] } });
-    expect(some.results.map(({ nodeId, accepted }) => [nodeId, accepted])).toEqual([[nodes[2].id, true], [nodes[0].id, true]]);
-    expect(await ostler.operationEnds(some.operationId ?? "")).toMatchObject({ state: "SUCCEEDED", totalCount: 2, restartOf: id });
+    expect(some.results.map(({ nodeId, accepted }) => [nodeId, accepted])).toEqual([
+      [nodes[2].id, true],
+      [nodes[0].id, true],
+    ]);
+    expect(await ostler.operationEnds(some.operationId ?? "")).toMatchObject({
+      state: "SUCCEEDED",
+      totalCount: 2,
+      restartOf: id,
+    });
     expect(await ostler.nodeState(nodes[1])).toBe("STOPPED");
     const rest = await restart(id);
-    expect(rest.results.map(({ nodeId, accepted }) => [nodeId, accepted])).toEqual([[nodes[1].id, true], [nodes[0].id, false], [nodes[2].id, false]]);
+    expect(rest.results.map(({ nodeId, accepted }) => [nodeId, accepted])).toEqual([
+      [nodes[1].id, true],
+      [nodes[0].id, false],
+      [nodes[2].id, false],
+    ]);
     expect((await ostler.operationEnds(rest.operationId ?? "")).state).toBe("SUCCEEDED");
   });
 
   // Each had one of its own, to be hashed twice: ten thousand held up the process for seconds.
   test("of nodes that keep the same steps makes one plan for them", async () => {
     const gate = aGate();
-    const nodes = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).times(2);
-    const other = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const nodes = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { gate: gate.name } })
+      .times(2);
+    const other = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("DEPLOY", [...nodes, other]);
     await gate.arrivals(3);
     await stop(id);
@@ -567,15 +816,26 @@ describe("a restart", () => {
   test("of a cluster takes up what is unfinished in it", async () => {
     await ostler.engine.createCluster(ALICE, { name: "restarted" });
     const gate = aGate();
-    const members = await ostler.aNode().inCluster("restarted").in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).times(2);
-    const { operationId } = await ostler.engine.submit(ALICE, { kind: "DEPLOY", nodes: { cluster: { name: "restarted" } } });
+    const members = await ostler
+      .aNode()
+      .inCluster("restarted")
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { gate: gate.name } })
+      .times(2);
+    const { operationId } = await ostler.engine.submit(ALICE, {
+      kind: "DEPLOY",
+      nodes: { cluster: { name: "restarted" } },
+    });
     await gate.arrivals(2);
     await ostler.engine.stop(ALICE, { work: { cluster: { name: "restarted" } } });
     gate.open();
     expect((await ostler.operationEnds(operationId ?? "")).state).toBe("STOPPED");
     const again = await ostler.engine.restart(ALICE, { work: { cluster: { name: "restarted" } } });
     expect(again.results.map(({ accepted }) => accepted)).toEqual([true, true]);
-    expect(await ostler.operationEnds(again.operationId ?? "")).toMatchObject({ state: "SUCCEEDED", restartOf: operationId });
+    expect(await ostler.operationEnds(again.operationId ?? "")).toMatchObject({
+      state: "SUCCEEDED",
+      restartOf: operationId,
+    });
     for (const node of members) expect(await ostler.nodeState(node)).toBe("ACTIVE");
   });
 
@@ -583,8 +843,15 @@ describe("a restart", () => {
     const { node, id } = await stoppedAfter("deploy.write_image");
     const busy = await heldIn("deploy.prepare");
     const answer = await ostler.engine.restart(ALICE, { work: { ids: [busy.node.id, node.id] } });
-    expect(answer.results.find(({ nodeId }) => nodeId === busy.node.id)).toMatchObject({ accepted: false, refusal: { code: "BUSY", operationId: busy.id } });
-    expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({ state: "SUCCEEDED", totalCount: 1, restartOf: id });
+    expect(answer.results.find(({ nodeId }) => nodeId === busy.node.id)).toMatchObject({
+      accepted: false,
+      refusal: { code: "BUSY", operationId: busy.id },
+    });
+    expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({
+      state: "SUCCEEDED",
+      totalCount: 1,
+      restartOf: id,
+    });
     busy.gate.open();
     await ostler.operationEnds(busy.id);
   });
@@ -593,7 +860,9 @@ describe("a restart", () => {
     const { gate, id } = await heldIn("deploy.write_image");
     await stop(id);
     const before = await ostler.dump();
-    expect((await restart(id)).refusals).toMatchObject([{ code: "BUSY", operationId: id, message: expect.stringContaining("STOPPING") }]);
+    expect((await restart(id)).refusals).toMatchObject([
+      { code: "BUSY", operationId: id, message: expect.stringContaining("STOPPING") },
+    ]);
     expect(await ostler.changesSince(before)).toEqual([]);
     gate.open();
     await ostler.operationEnds(id);
@@ -603,7 +872,10 @@ describe("a restart", () => {
     const { node, id } = await stoppedAfter("deploy.write_image");
     await ostler.operationEnds(await ostler.begin("UNDEPLOY", [node]));
     const answer = await restart(id);
-    expect(answer).toMatchObject({ operationId: null, results: [{ accepted: false, refusal: { code: "NOTHING_TO_RESTART" } }] });
+    expect(answer).toMatchObject({
+      operationId: null,
+      results: [{ accepted: false, refusal: { code: "NOTHING_TO_RESTART" } }],
+    });
   });
 
   // Both nodes were given the steps and the variables of the newer request.
@@ -611,32 +883,58 @@ describe("a restart", () => {
     ["options", { options: { steps: [{ interface: "clean", name: "erase_metadata", args: {} }] } }],
     ["variables", { variables: { image: "debian-13" } }],
     ["a failure policy", { onFailure: "CLEAN_UP_FAILED" }],
-  ] as const)("of nodes that two requests have left is refused where these differ in %s: none is given what the other was", async (_what, second) => {
-    const nodes = (await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { fail: "no luck" }, "clean.erase_disks": { fail: "no luck" } }).times(2)) as [TestNode, TestNode];
-    const ids = [await ostler.begin("CLEAN", [nodes[0]]), await ostler.begin("CLEAN", [nodes[1]], second)];
-    for (const id of ids) await ostler.operationEnds(id);
-    const before = await ostler.dump();
-    const answer = await ostler.engine.restart(ALICE, { work: { ids: nodes.map(({ id }) => id) } });
-    expect(answer).toMatchObject({ operationId: null, refusals: [{ code: "INVALID_INPUT", path: ["input", "work"] }] });
-    for (const id of ids) expect(answer.refusals[0]?.message).toContain(`CLEAN ${id}`);
-    expect(await ostler.changesSince(before)).toEqual([]);
-  });
+  ] as const)(
+    "of nodes that two requests have left is refused where these differ in %s: none is given what the other was",
+    async (_what, second) => {
+      const nodes = (await ostler
+        .aNode()
+        .in("AVAILABLE")
+        .scripted({ "clean.erase_metadata": { fail: "no luck" }, "clean.erase_disks": { fail: "no luck" } })
+        .times(2)) as [TestNode, TestNode];
+      const ids = [await ostler.begin("CLEAN", [nodes[0]]), await ostler.begin("CLEAN", [nodes[1]], second)];
+      for (const id of ids) await ostler.operationEnds(id);
+      const before = await ostler.dump();
+      const answer = await ostler.engine.restart(ALICE, { work: { ids: nodes.map(({ id }) => id) } });
+      expect(answer).toMatchObject({
+        operationId: null,
+        refusals: [{ code: "INVALID_INPUT", path: ["input", "work"] }],
+      });
+      for (const id of ids) expect(answer.refusals[0]?.message).toContain(`CLEAN ${id}`);
+      expect(await ostler.changesSince(before)).toEqual([]);
+    },
+  );
 
   test("of nodes that two like requests have left takes up both", async () => {
-    const nodes = (await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { failures: 1 } }).times(2)) as [TestNode, TestNode];
-    for (const node of nodes) await ostler.operationEnds(await ostler.begin("CLEAN", [node], { variables: { image: "debian-13" } }));
+    const nodes = (await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_metadata": { failures: 1 } })
+      .times(2)) as [TestNode, TestNode];
+    for (const node of nodes)
+      await ostler.operationEnds(await ostler.begin("CLEAN", [node], { variables: { image: "debian-13" } }));
     const answer = await ostler.engine.restart(ALICE, { work: { ids: nodes.map(({ id }) => id) } });
     expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({ state: "SUCCEEDED", totalCount: 2 });
   });
 
   // It was refused as a whole, for a node that nobody had named.
   test("of an operation passes over nodes that were deleted since", async () => {
-    const nodes = (await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { failures: 1 } }).times(2)) as [TestNode, TestNode];
+    const nodes = (await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_metadata": { failures: 1 } })
+      .times(2)) as [TestNode, TestNode];
     const id = await ostler.begin("CLEAN", nodes);
     await ostler.operationEnds(id);
     await ostler.engine.deleteNodes(ALICE, { ids: [nodes[0].id] });
     const answer = await restart(id);
-    expect(answer.results).toMatchObject([{ ref: nodes[1].name, accepted: true }, { ref: nodes[0].name, accepted: false, refusal: { code: "NOTHING_TO_RESTART", message: expect.stringContaining("it was deleted") } }]);
+    expect(answer.results).toMatchObject([
+      { ref: nodes[1].name, accepted: true },
+      {
+        ref: nodes[0].name,
+        accepted: false,
+        refusal: { code: "NOTHING_TO_RESTART", message: expect.stringContaining("it was deleted") },
+      },
+    ]);
     expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({ state: "SUCCEEDED", totalCount: 1 });
   });
 
@@ -648,7 +946,9 @@ describe("a restart", () => {
 
   test("with the same key at the same moment makes one operation", async () => {
     const { id } = await stoppedAfter("deploy.write_image");
-    const answers = await Promise.all([1, 2, 3].map(() => ostler.engine.restart(ALICE, { work: { operationId: id }, idempotencyKey: `restart-${id}` })));
+    const answers = await Promise.all(
+      [1, 2, 3].map(() => ostler.engine.restart(ALICE, { work: { operationId: id }, idempotencyKey: `restart-${id}` })),
+    );
     const ids = new Set(answers.map(({ operationId }) => operationId));
     expect([...ids]).toEqual([expect.any(String)]);
     await ostler.operationEnds([...ids][0] ?? "");
@@ -659,11 +959,18 @@ describe("a restart", () => {
     const { node, id } = await stoppedAfter("deploy.prepare");
     for (const work of [{ operationId: id }, { ids: [node.id] }]) {
       const held = aGate();
-      await ostler.engine.updateNode(ALICE, node.id, { settings: { steps: { "deploy.configure": { gate: held.name, fail: "no luck" } } } });
+      await ostler.engine.updateNode(ALICE, node.id, {
+        settings: { steps: { "deploy.configure": { gate: held.name, fail: "no luck" } } },
+      });
       const request = { work, idempotencyKey: `again-${JSON.stringify(work)}` };
       const first = await ostler.engine.restart(ALICE, request);
       expect(first).toMatchObject({ operationId: expect.any(String), replayed: false });
-      const again = { operationId: first.operationId, replayed: true, refusals: [], results: [{ nodeId: node.id, accepted: true, runId: first.results[0]?.runId }] };
+      const again = {
+        operationId: first.operationId,
+        replayed: true,
+        refusals: [],
+        results: [{ nodeId: node.id, accepted: true, runId: first.results[0]?.runId }],
+      };
       expect(await ostler.engine.restart(ALICE, request)).toMatchObject(again);
       held.open();
       expect((await ostler.operationEnds(first.operationId ?? "")).state).toBe("FAILED");
@@ -681,11 +988,17 @@ describe("a restart", () => {
     const idempotencyKey = `other-${id}`;
     const { operationId } = await ostler.engine.restart(ALICE, { work: { operationId: id }, idempotencyKey });
     const mismatch = { operationId: null, refusals: [{ code: "IDEMPOTENCY_MISMATCH", operationId }] };
-    const others = [{ work: { ids: [node.id] } }, { work: { operationId: id }, from: "BEGINNING" }, { work: { operationId: id }, onFailure: "CLEAN_UP_ALL" }] as const;
-    for (const other of others) expect(await ostler.engine.restart(ALICE, { ...other, idempotencyKey })).toMatchObject(mismatch);
+    const others = [
+      { work: { ids: [node.id] } },
+      { work: { operationId: id }, from: "BEGINNING" },
+      { work: { operationId: id }, onFailure: "CLEAN_UP_ALL" },
+    ] as const;
+    for (const other of others)
+      expect(await ostler.engine.restart(ALICE, { ...other, idempotencyKey })).toMatchObject(mismatch);
     expect(await ostler.submit("DEPLOY", [node], { idempotencyKey })).toMatchObject(mismatch);
     await ostler.operationEnds(operationId ?? "");
-    for (const other of others) expect(await ostler.engine.restart(ALICE, { ...other, idempotencyKey })).toMatchObject(mismatch);
+    for (const other of others)
+      expect(await ostler.engine.restart(ALICE, { ...other, idempotencyKey })).toMatchObject(mismatch);
   });
 });
 
@@ -731,8 +1044,15 @@ describe("a restart from the unfinished step", () => {
     { what: "leaves off what a list of steps has switched off itself", last: "power_off", calls: [] },
   ])("$what", async ({ last, calls }) => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_disks": { gate: gate.name, fail: "the disk is busy" } }).made();
-    const steps = [...["power_on", last].map((name) => ({ interface: "power" as const, name, args: {} })), { interface: "clean" as const, name: "erase_disks", args: {} }];
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_disks": { gate: gate.name, fail: "the disk is busy" } })
+      .made();
+    const steps = [
+      ...["power_on", last].map((name) => ({ interface: "power" as const, name, args: {} })),
+      { interface: "clean" as const, name: "erase_disks", args: {} },
+    ];
     const id = await ostler.begin("CLEAN", [node], { options: { steps } });
     gate.open();
     await ostler.operationEnds(id);
@@ -762,7 +1082,8 @@ test("a stop is told by whom it was asked for, and why", async () => {
   await ostler.engine.stop(ALICE, { work: { operationId: id }, reason: "wrong image" });
   gate.open();
   await ostler.operationEnds(id);
-  const [last] = await ostler.test.sql`select actor, reason from transitions where node_id = ${node.id} order by position desc limit 1`;
+  const [last] = await ostler.test
+    .sql`select actor, reason from transitions where node_id = ${node.id} order by position desc limit 1`;
   expect(last).toEqual({ actor: ALICE.actor, reason: "wrong image" });
 });
 

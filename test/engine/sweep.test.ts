@@ -33,23 +33,35 @@ const using = (setup?: Parameters<typeof engineUnderTest>[0]) => {
 
 /** Node k of the fleet does at step k what the script says. */
 async function fleet(script: (index: number) => Record<string, unknown>): Promise<TestNode[]> {
-  return Promise.all(STEPS.map((at, index) => ostler.aNode().scripted({ [at.script]: script(index) }).made()));
+  return Promise.all(
+    STEPS.map((at, index) =>
+      ostler
+        .aNode()
+        .scripted({ [at.script]: script(index) })
+        .made(),
+    ),
+  );
 }
 
 const begin = (nodes: readonly TestNode[]) => ostler.begin("COMMISSION", nodes, { onFailure: "LEAVE" });
 
 /** States of the attempts at each step, as in ["SUCCEEDED", "FAILED", "", …]. */
 async function progress(id: string, node: TestNode): Promise<string[]> {
-  return (await ostler.steps(await ostler.run(id, node))).map(({ attempts }) => attempts.map(({ state }) => state).join(" "));
+  return (await ostler.steps(await ostler.run(id, node))).map(({ attempts }) =>
+    attempts.map(({ state }) => state).join(" "),
+  );
 }
 
-const upTo = (index: number, at: string) => STEPS.map((_, step) => (step < index ? "SUCCEEDED" : step === index ? at : ""));
+const upTo = (index: number, at: string) =>
+  STEPS.map((_, step) => (step < index ? "SUCCEEDED" : step === index ? at : ""));
 
 /** Each node is inside its step. */
 async function allInside(id: string): Promise<void> {
   await eventually("every node holds in its step", async () => {
     const runs = await ostler.runs(id);
-    const entered = await Promise.all(runs.map(async (run) => (await ostler.steps(run))[run.ordinal]?.attempts.at(-1)?.state === "RUNNING"));
+    const entered = await Promise.all(
+      runs.map(async (run) => (await ostler.steps(run))[run.ordinal]?.attempts.at(-1)?.state === "RUNNING"),
+    );
     return entered.every(Boolean);
   });
 }
@@ -63,8 +75,14 @@ describe("at every step of a commission", () => {
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     for (const [index, node] of nodes.entries()) {
       expect(await progress(id, node), node.name).toEqual(upTo(index, "FAILED"));
-      expect(await ostler.node(node)).toMatchObject({ state: STEPS[index]?.failed, lastError: { step: STEPS[index]?.step } });
-      expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", failure: { step: STEPS[index]?.step, nodeId: node.id } });
+      expect(await ostler.node(node)).toMatchObject({
+        state: STEPS[index]?.failed,
+        lastError: { step: STEPS[index]?.step },
+      });
+      expect(await ostler.run(id, node)).toMatchObject({
+        state: "FAILED",
+        failure: { step: STEPS[index]?.step, nodeId: node.id },
+      });
     }
     expect(await unsound(ostler)).toEqual([]);
   });
@@ -74,7 +92,10 @@ describe("at every step of a commission", () => {
     const id = await ostler.begin("COMMISSION", nodes, { onFailure: "CLEAN_UP_FAILED" });
     await ostler.operationEnds(id);
     // A script of power.read counts no failures of a clean-up: there is none before the node is verified.
-    expect(await Promise.all(nodes.map((node) => ostler.nodeState(node)))).toEqual(["ENROLLED", ...Array.from({ length: LAST }, () => "AVAILABLE")]);
+    expect(await Promise.all(nodes.map((node) => ostler.nodeState(node)))).toEqual([
+      "ENROLLED",
+      ...Array.from({ length: LAST }, () => "AVAILABLE"),
+    ]);
     expect(await unsound(ostler)).toEqual([]);
   });
 
@@ -88,7 +109,9 @@ describe("at every step of a commission", () => {
     for (const [index, at] of STEPS.entries()) if (at.boundary) gates[index]?.open();
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
     for (const [index, node] of nodes.entries()) {
-      expect(await progress(id, node), node.name).toEqual(upTo(index, STEPS[index]?.boundary ? "SUCCEEDED" : "ABORTED"));
+      expect(await progress(id, node), node.name).toEqual(
+        upTo(index, STEPS[index]?.boundary ? "SUCCEEDED" : "ABORTED"),
+      );
       expect(await ostler.nodeState(node), node.name).toBe(STEPS[index]?.failed);
       expect((await ostler.run(id, node)).state).toBe("ABORTED");
     }
@@ -110,7 +133,11 @@ describe("at every step of a commission", () => {
     expect(await unsound(ostler)).toEqual([]);
     const again = await ostler.engine.restart(ALICE, { work: { operationId: id } });
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
-    for (const node of nodes) expect(ostler.entered(node).filter((step) => step === "deploy.write_image"), node.name).toHaveLength(1);
+    for (const node of nodes)
+      expect(
+        ostler.entered(node).filter((step) => step === "deploy.write_image"),
+        node.name,
+      ).toHaveLength(1);
     expect(Object.values(await ostler.nodeStates())).toEqual(STEPS.map(() => "ACTIVE"));
     expect(await unsound(ostler)).toEqual([]);
   });
@@ -131,7 +158,10 @@ describe("at every step of a commission", () => {
       const times = Map.groupBy(ostler.entered(node), (step) => step);
       const cut = (step: number) => step === index && !STEPS[step]?.boundary;
       const needsPower = (step: number) => index > INSTALLED && step > INSTALLED && step <= index;
-      expect(STEPS.slice(1).map(({ step }) => times.get(step)?.length), node.name).toEqual(STEPS.slice(1).map((_, step) => (cut(step + 1) || needsPower(step + 1) ? 2 : 1)));
+      expect(
+        STEPS.slice(1).map(({ step }) => times.get(step)?.length),
+        node.name,
+      ).toEqual(STEPS.slice(1).map((_, step) => (cut(step + 1) || needsPower(step + 1) ? 2 : 1)));
     }
     expect(Object.values(await ostler.nodeStates())).toEqual(STEPS.map(() => "ACTIVE"));
     expect(await unsound(ostler)).toEqual([]);
@@ -146,7 +176,10 @@ describe("when the process is killed", () => {
     // Gates are a process's own: in the other one they stay shut, here they are open.
     for (const gate of gates) gate.open();
     const nodes = await fleet((index) => ({ gate: gates[index]?.name }));
-    const parked = await ostler.aNode().scripted({ "deploy.boot_system": { waitSeconds: 2 } }).made();
+    const parked = await ostler
+      .aNode()
+      .scripted({ "deploy.boot_system": { waitSeconds: 2 } })
+      .made();
     const victim = await ostler.inAnotherProcess();
     const id = await begin(nodes);
     const waiting = await begin([parked]);
@@ -161,7 +194,10 @@ describe("when the process is killed", () => {
     expect((await ostler.operationEnds(waiting)).state).toBe("SUCCEEDED");
     for (const [index, node] of nodes.entries()) {
       const steps = await ostler.steps(await ostler.run(id, node));
-      expect(steps.map(({ attempts }) => attempts.map(({ entries }) => entries)), node.name).toEqual(STEPS.map((_, step) => [step === index ? 2 : 1]));
+      expect(
+        steps.map(({ attempts }) => attempts.map(({ entries }) => entries)),
+        node.name,
+      ).toEqual(STEPS.map((_, step) => [step === index ? 2 : 1]));
       const recoveries = (await ostler.transitions(node)).filter(({ event }) => event === "recover");
       expect(recoveries, node.name).toMatchObject([{ step: STEPS[index]?.step, actor: "engine" }]);
     }
@@ -173,24 +209,43 @@ describe("when the process is killed", () => {
   test("inside a step that must not be run twice, it fails with INTERRUPTED and can be restarted", async () => {
     const gate = aGate();
     gate.open();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.update_firmware": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.update_firmware": { gate: gate.name } })
+      .made();
     const victim = await ostler.inAnotherProcess();
-    const id = await ostler.begin("CLEAN", [node], { options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] } });
+    const id = await ostler.begin("CLEAN", [node], {
+      options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] },
+    });
     await eventually("the step is entered", () => ostler.entered(node).length === 1);
     await victim.kill();
     await ostler.leasesRunOut();
     await ostler.engine.start();
-    expect(await ostler.operationEnds(id)).toMatchObject({ state: "FAILED", firstFailure: { code: "INTERRUPTED", step: "clean.update_firmware", retryable: true } });
+    expect(await ostler.operationEnds(id)).toMatchObject({
+      state: "FAILED",
+      firstFailure: { code: "INTERRUPTED", step: "clean.update_firmware", retryable: true },
+    });
     expect(ostler.entered(node)).toHaveLength(1);
     expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
-    expect((await ostler.operationEnds((await ostler.engine.restart(ALICE, { work: { operationId: id } })).operationId ?? "")).state).toBe("SUCCEEDED");
+    expect(
+      (
+        await ostler.operationEnds(
+          (await ostler.engine.restart(ALICE, { work: { operationId: id } })).operationId ?? "",
+        )
+      ).state,
+    ).toBe("SUCCEEDED");
     expect(await unsound(ostler)).toEqual([]);
   });
 
   test("in the middle of an abort, another process carries it out", async () => {
     const [step, tearDown] = [aGate(), aGate()];
     tearDown.open();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: step.name }, "driver.abort": { gate: tearDown.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { gate: step.name }, "driver.abort": { gate: tearDown.name } })
+      .made();
     const victim = await ostler.inAnotherProcess();
     const id = await ostler.begin("DEPLOY", [node]);
     await eventually("the step is entered", () => ostler.entered(node).includes("deploy.write_image"));
@@ -233,7 +288,10 @@ describe("an owner that was taken for dead", () => {
     const sleeper = await ostler.another({ started: true, concurrency: STEPS.length, abortGraceMs: 60_000 });
     const id = await begin(nodes);
     await allInside(id);
-    for (const node of nodes) await ostler.engine.updateNode(ALICE, node.id, { settings: { steps: { "deploy.configure": { gate: end.name } } } });
+    for (const node of nodes)
+      await ostler.engine.updateNode(ALICE, node.id, {
+        settings: { steps: { "deploy.configure": { gate: end.name } } },
+      });
     await ostler.engine.start();
     await eventually("every run has a new owner", async () => {
       await ostler.leasesRunOut("first owners");
@@ -255,5 +313,7 @@ test("every step of a commission is swept", async () => {
   await using lab = await engineUnderTest();
   const node = await lab.aNode().made();
   const answer = await lab.submit("COMMISSION", [node], { dryRun: true });
-  expect(answer.results[0]?.plan?.steps.map((step) => `${step.interface}.${step.name}`)).toEqual(STEPS.map(({ step }) => step));
+  expect(answer.results[0]?.plan?.steps.map((step) => `${step.interface}.${step.name}`)).toEqual(
+    STEPS.map(({ step }) => step),
+  );
 });

@@ -31,10 +31,15 @@ const DRIVERS = [
   }),
   aDriver("firmware", {
     clean: stepsOf(
-      aStep("flash", "clean", async (call) => {
-        await stopAtGate(call);
-        return { kind: "done" };
-      }, { interruptible: "NEVER" }),
+      aStep(
+        "flash",
+        "clean",
+        async (call) => {
+          await stopAtGate(call);
+          return { kind: "done" };
+        },
+        { interruptible: "NEVER" },
+      ),
     ),
   }),
   aDriver("patient", {
@@ -113,22 +118,38 @@ describe("a step that must not be cut", () => {
     expect(withdrawn.results).toMatchObject([{ accepted: true }]);
     gate.open();
     expect((await narrow.operationEnds(id)).state).toBe("SUCCEEDED");
-    expect(await narrow.story(node, id)).toEqual(["clean → CLEANING", "abort_pending → CLEANING", "recover → CLEANING", "abort_withdrawn → CLEANING", "done → AVAILABLE"]);
+    expect(await narrow.story(node, id)).toEqual([
+      "clean → CLEANING",
+      "abort_pending → CLEANING",
+      "recover → CLEANING",
+      "abort_withdrawn → CLEANING",
+      "done → AVAILABLE",
+    ]);
   });
 });
 
 describe("a job that comes early to a parked run", () => {
   test.each([
     { wish: "no", ask: async () => {} },
-    { wish: "a stop, which lets the step end,", ask: async (id: string) => void (await ostler.engine.stop(ALICE, { work: { operationId: id } })) },
+    {
+      wish: "a stop, which lets the step end,",
+      ask: async (id: string) => void (await ostler.engine.stop(ALICE, { work: { operationId: id } })),
+    },
   ])("and finds $wish wish ends itself: the step is entered in its time", async ({ ask }) => {
     const { node, id } = await cleaning("patient");
     gate.open();
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
     await ask(id);
     const { id: runId } = await ostler.run(id, node);
-    const early = await ostler.test.sql<{ id: string }[]>`insert into pgboss.job (name, data, singleton_key, policy) values ('runs', ${ostler.test.sql.json({ runId })}, ${runId}, 'standard') returning id`;
-    await eventually("it has come to an end", async () => (await ostler.test.sql`select from pgboss.job where id = ${early[0]?.id ?? ""} and state = 'completed'`).length > 0);
+    const early = await ostler.test.sql<
+      { id: string }[]
+    >`insert into pgboss.job (name, data, singleton_key, policy) values ('runs', ${ostler.test.sql.json({ runId })}, ${runId}, 'standard') returning id`;
+    await eventually(
+      "it has come to an end",
+      async () =>
+        (await ostler.test.sql`select from pgboss.job where id = ${early[0]?.id ?? ""} and state = 'completed'`)
+          .length > 0,
+    );
     expect(entries).toHaveLength(1);
     expect(await ostler.nodeState(node)).toBe("CLEAN_WAIT");
     expect(await ostler.engine.callBack(token(), { ok: true })).toBe("TAKEN");
@@ -143,11 +164,18 @@ describe("a job whose lease ran out while its process was at work", () => {
     const { node, id } = await cleaning("patient");
     await entered(1);
     const { id: runId } = await ostler.run(id, node);
-    const jobs = () => ostler.test.sql<{ retries: number; state: string }[]>`select retry_count as retries, state::text from pgboss.job where name = 'runs' and singleton_key = ${runId} order by created_on`;
-    await takenOver(ostler, "the job is fetched once more", async () => (await jobs()).some(({ retries, state }) => retries > 0 && state === "active"));
+    const jobs = () =>
+      ostler.test.sql<
+        { retries: number; state: string }[]
+      >`select retry_count as retries, state::text from pgboss.job where name = 'runs' and singleton_key = ${runId} order by created_on`;
+    await takenOver(ostler, "the job is fetched once more", async () =>
+      (await jobs()).some(({ retries, state }) => retries > 0 && state === "active"),
+    );
     gate.open();
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
-    await eventually("the old job has come to an end", async () => (await jobs()).every(({ retries, state }) => retries === 0 || state === "completed"));
+    await eventually("the old job has come to an end", async () =>
+      (await jobs()).every(({ retries, state }) => retries === 0 || state === "completed"),
+    );
     expect(entries).toHaveLength(1);
     expect(await ostler.nodeState(node)).toBe("CLEAN_WAIT");
     await ostler.engine.abort(ALICE, { work: { operationId: id } });

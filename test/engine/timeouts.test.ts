@@ -9,7 +9,8 @@ import { eventually } from "../support/eventually.ts";
 
 /** Seconds that each call of a driver was given, by what it was for. */
 const given = new Map<string, number>();
-const note = (what: string, { deadline }: { readonly deadline: Date }) => given.set(what, (deadline.getTime() - Date.now()) / 1000);
+const note = (what: string, { deadline }: { readonly deadline: Date }) =>
+  given.set(what, (deadline.getTime() - Date.now()) / 1000);
 
 const plain = aDriver("timed") as unknown as Driver<AnySettings>;
 const timed = {
@@ -31,11 +32,15 @@ const timed = {
 } as unknown as Driver<never>;
 
 const impatient = aDriver("impatient", {
-  clean: stepsOf(aStep("listen", "clean", async () => ({ kind: "wait", callback: true, memo: null }), { timeoutSeconds: 1 })),
+  clean: stepsOf(
+    aStep("listen", "clean", async () => ({ kind: "wait", callback: true, memo: null }), { timeoutSeconds: 1 }),
+  ),
 });
 
 const patient = aDriver("patient", {
-  clean: stepsOf(aStep("listen", "clean", async () => ({ kind: "wait", callback: true, memo: null }), { timeoutSeconds: 86_400 })),
+  clean: stepsOf(
+    aStep("listen", "clean", async () => ({ kind: "wait", callback: true, memo: null }), { timeoutSeconds: 86_400 }),
+  ),
 });
 
 const ostler = await engineUnderTest({ drivers: [timed, impatient, patient] });
@@ -66,11 +71,17 @@ describe("unless something else is said", () => {
 
   test("a stop gives running steps ten minutes", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
-    const timers = await ostler.test.sql<{ seconds: number }[]>`select extract(epoch from start_after - created_on)::float8 as seconds from pgboss.job where name = 'timers' and data->>'operationId' = ${id}`;
+    const timers = await ostler.test.sql<
+      { seconds: number }[]
+    >`select extract(epoch from start_after - created_on)::float8 as seconds from pgboss.job where name = 'timers' and data->>'operationId' = ${id}`;
     expect(timers.map(({ seconds }) => Math.round(seconds))).toEqual([600]);
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
@@ -101,7 +112,11 @@ test("the work of a process that was killed is taken up by another within the le
   await using lab = await engineUnderTest({ started: false });
   const gate = aGate();
   gate.open();
-  const node = await lab.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).made();
+  const node = await lab
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "deploy.write_image": { gate: gate.name } })
+    .made();
   const victim = await lab.inAnotherProcess();
   const id = await lab.begin("DEPLOY", [node]);
   await eventually("the step is entered", () => lab.entered(node).includes("deploy.write_image"));

@@ -18,11 +18,16 @@ let gate = aGate();
 const ONCE = aDriver("once", {
   clean: stepsOf(
     ...["first", "second", "third"].map((name, index) =>
-      aStep(name, "clean", async ({ node }) => {
-        entries.push(`${node.name} ${name}`);
-        if (name === "second") await passGate(gate.name, node.name, null);
-        return { kind: "done" };
-      }, { idempotent: false, priority: 90 - index }),
+      aStep(
+        name,
+        "clean",
+        async ({ node }) => {
+          entries.push(`${node.name} ${name}`);
+          if (name === "second") await passGate(gate.name, node.name, null);
+          return { kind: "done" };
+        },
+        { idempotent: false, priority: 90 - index },
+      ),
     ),
   ),
 });
@@ -40,7 +45,9 @@ function losesAnswers(): { readonly through: (database: Database) => Database; l
         commits += 1;
         if (!loss.on || commits % 2 === 0) return answer;
         loss.lost += 1;
-        throw Object.assign(new Error("The connection was lost before the answer came."), { code: "CONNECTION_CLOSED" });
+        throw Object.assign(new Error("The connection was lost before the answer came."), {
+          code: "CONNECTION_CLOSED",
+        });
       },
     }),
   };
@@ -69,7 +76,9 @@ describe("a commit whose answer is lost", () => {
     loss.on = false;
     expect(loss.lost).toBeGreaterThan(3);
     expect(ended.state).toBe("SUCCEEDED");
-    expect(entries.toSorted()).toEqual(nodes.flatMap(({ name }) => ["first", "second", "third"].map((step) => `${name} ${step}`)).toSorted());
+    expect(entries.toSorted()).toEqual(
+      nodes.flatMap(({ name }) => ["first", "second", "third"].map((step) => `${name} ${step}`)).toSorted(),
+    );
     for (const node of nodes) expect(await ostler.story(node, id)).toEqual(["clean → CLEANING", "done → AVAILABLE"]);
     expect(await unsound(ostler)).toEqual([]);
   });
@@ -84,7 +93,10 @@ describe("a run that somebody else holds just now", () => {
     await ostler.test.sql.begin(async (tx) => {
       await tx`select from runs where id = ${held?.id ?? ""} for update`;
       gate.open();
-      await eventually("the others have ended", async () => (await ostler.runs(id)).filter(({ state }) => state === "SUCCEEDED").length === NODES - 1);
+      await eventually(
+        "the others have ended",
+        async () => (await ostler.runs(id)).filter(({ state }) => state === "SUCCEEDED").length === NODES - 1,
+      );
     });
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(entries).toHaveLength(3 * nodes.length);
@@ -94,10 +106,14 @@ describe("a run that somebody else holds just now", () => {
 describe("runs that come one by one and are held by others", () => {
   test("keep nobody who comes after them", async () => {
     const released = new Map<string, () => void>();
-    const patient = aDriver("patient", { clean: stepsOf(aStep("wait", "clean", async ({ node }) => {
-      await new Promise<void>((release) => released.set(node.name, release));
-      return { kind: "done" };
-    })) });
+    const patient = aDriver("patient", {
+      clean: stepsOf(
+        aStep("wait", "clean", async ({ node }) => {
+          await new Promise<void>((release) => released.set(node.name, release));
+          return { kind: "done" };
+        }),
+      ),
+    });
     ostler = await engineUnderTest({ drivers: [patient] });
     const nodes = await ostler.aNode().in("AVAILABLE").with("patient").times(4);
     const id = await ostler.begin("CLEAN", nodes);
@@ -107,9 +123,13 @@ describe("runs that come one by one and are held by others", () => {
       await tx`select from runs where id = any(${runs.slice(0, 2).map((run) => run.id)}) for update`;
       for (const [index, run] of runs.entries()) {
         released.get(run.nodeName)?.();
-        if (index < 2) await eventually("it waits for its row", async () => (await ostler.waitingForLocks()) === index + 1);
+        if (index < 2)
+          await eventually("it waits for its row", async () => (await ostler.waitingForLocks()) === index + 1);
       }
-      await eventually("the other two have ended", async () => (await ostler.runs(id)).filter(({ state }) => state === "SUCCEEDED").length === 2);
+      await eventually(
+        "the other two have ended",
+        async () => (await ostler.runs(id)).filter(({ state }) => state === "SUCCEEDED").length === 2,
+      );
     });
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
@@ -120,7 +140,12 @@ describe("a driver whose schema does not come to an end", () => {
     let hangs = false;
     const stuck = aDriver("stuck", { clean: stepsOf(aStep("work", "clean", async () => ({ kind: "done" }))) });
     const { validate } = stuck.settings["~standard"];
-    const settings = { "~standard": { ...stuck.settings["~standard"], validate: (value: unknown) => (hangs ? new Promise<never>(() => {}) : validate(value)) } };
+    const settings = {
+      "~standard": {
+        ...stuck.settings["~standard"],
+        validate: (value: unknown) => (hangs ? new Promise<never>(() => {}) : validate(value)),
+      },
+    };
     ostler = await engineUnderTest({ drivers: [{ ...stuck, settings }, ONCE], started: false });
     const bad = await ostler.aNode().in("AVAILABLE").with("stuck").times(3);
     const good = await ostler.aNode().in("AVAILABLE").with("once").times(3);
@@ -139,11 +164,20 @@ describe("a driver whose schema does not come to an end", () => {
 
 describe("a text that cannot be stored", () => {
   test("is made fit: a message cut in the middle of a character costs no result", async () => {
-    const says = aDriver("says", { clean: stepsOf(aStep("say", "clean", async ({ progress, log }) => {
-      progress(50, `${"x".repeat(999)}😀`);
-      log("a line with \u0000 and half of \ud83d");
-      return { kind: "failed", reason: `${"y".repeat(1_999)}😀`, retryable: false };
-    }, { idempotent: false })) });
+    const says = aDriver("says", {
+      clean: stepsOf(
+        aStep(
+          "say",
+          "clean",
+          async ({ progress, log }) => {
+            progress(50, `${"x".repeat(999)}😀`);
+            log("a line with \u0000 and half of \ud83d");
+            return { kind: "failed", reason: `${"y".repeat(1_999)}😀`, retryable: false };
+          },
+          { idempotent: false },
+        ),
+      ),
+    });
     ostler = await engineUnderTest({ drivers: [says] });
     const node = await ostler.aNode().in("AVAILABLE").with("says").made();
     const id = await ostler.begin("CLEAN", [node]);
@@ -165,7 +199,10 @@ describe("a run whose outcome cannot be stored", () => {
       create trigger refuse before update on attempts for each row when (new.run_id = '${faulty?.id ?? ""}' and new.step = 1 and new.state = 'SUCCEEDED') execute function refuse()`);
     gate.open();
     await ostler.engine.start();
-    await eventually("the others have ended", async () => (await ostler.runs(id)).filter(({ state }) => state === "SUCCEEDED").length === NODES - 1);
+    await eventually(
+      "the others have ended",
+      async () => (await ostler.runs(id)).filter(({ state }) => state === "SUCCEEDED").length === NODES - 1,
+    );
     await ostler.test.sql`drop trigger refuse on attempts`;
     // Its job was given back with the step under way, which must not be run twice.
     expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");

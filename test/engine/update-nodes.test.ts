@@ -11,21 +11,35 @@ import { unsound } from "../support/soundness.ts";
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-async function active(scripts: Record<string, Script> = {}, hostGroup: string | null = "service-worker"): Promise<TestNode> {
+async function active(
+  scripts: Record<string, Script> = {},
+  hostGroup: string | null = "service-worker",
+): Promise<TestNode> {
   const node = await ostler.aNode().in("ACTIVE").scripted(scripts).made();
   await ostler.test.sql`update nodes set host_group = ${hostGroup} where id = ${node.id}`;
   return node;
 }
 
-const update = (nodes: readonly TestNode[], hostGroup?: string, more: Partial<VerbRequest> = {}) => ostler.begin("UPDATE", nodes, { ...(hostGroup !== undefined && { options: { hostGroup } }), ...more });
+const update = (nodes: readonly TestNode[], hostGroup?: string, more: Partial<VerbRequest> = {}) =>
+  ostler.begin("UPDATE", nodes, { ...(hostGroup !== undefined && { options: { hostGroup } }), ...more });
 
 /** The variables that the last step of a deployment was given. */
 async function variablesOf(id: string, node: TestNode): Promise<unknown> {
-  return (await ostler.steps(await ostler.run(id, node))).find(({ name }) => name === "deploy.configure")?.attempts.at(-1)?.output;
+  return (await ostler.steps(await ostler.run(id, node)))
+    .find(({ name }) => name === "deploy.configure")
+    ?.attempts.at(-1)?.output;
 }
 
 const WAY = ["undeploy → UNDEPLOYING", "clean → CLEANING", "done → AVAILABLE", "deploy → DEPLOYING", "done → ACTIVE"];
-const STEPS = ["deploy.remove_system", "clean.erase_metadata", "clean.erase_disks", "deploy.prepare", "deploy.write_image", "deploy.boot_system", "deploy.configure"];
+const STEPS = [
+  "deploy.remove_system",
+  "clean.erase_metadata",
+  "clean.erase_disks",
+  "deploy.prepare",
+  "deploy.write_image",
+  "deploy.boot_system",
+  "deploy.configure",
+];
 
 describe("an update", () => {
   test("goes by way of UNDEPLOYING, CLEANING, AVAILABLE and DEPLOYING back to ACTIVE", async () => {
@@ -34,7 +48,12 @@ describe("an update", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await ostler.story(node, id)).toEqual(WAY);
     expect(ostler.entered(node)).toEqual(STEPS);
-    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED", hostGroup: "service-worker", lastError: null });
+    expect(await ostler.node(node)).toMatchObject({
+      state: "ACTIVE",
+      stage: "DEPLOYED",
+      hostGroup: "service-worker",
+      lastError: null,
+    });
     expect(await unsound(ostler)).toEqual([]);
   });
 
@@ -57,17 +76,28 @@ describe("an update", () => {
     expect(await variablesOf(id, node)).toEqual({ variables: { host_group: "service-master" } });
   });
 
-  test.each(NODE_STATE_NAMES.filter((state) => isAtRest(state) && state !== "ACTIVE"))("of a node that is %s is refused", async (state) => {
-    const node = await ostler.aNode().in(state).made();
-    expect((await ostler.submit("UPDATE", [node])).refusals).toMatchObject([{ code: "INVALID_STATE", nodeId: node.id, allowedStates: ["ACTIVE"] }]);
-    expect(await ostler.nodeState(node)).toBe(state);
-  });
+  test.each(NODE_STATE_NAMES.filter((state) => isAtRest(state) && state !== "ACTIVE"))(
+    "of a node that is %s is refused",
+    async (state) => {
+      const node = await ostler.aNode().in(state).made();
+      expect((await ostler.submit("UPDATE", [node])).refusals).toMatchObject([
+        { code: "INVALID_STATE", nodeId: node.id, allowedStates: ["ACTIVE"] },
+      ]);
+      expect(await ostler.nodeState(node)).toBe(state);
+    },
+  );
 
-  test.each(["", "two words", "x".repeat(64), "nul\u0000"])("to the host group %j is refused: no node could be in it", async (hostGroup) => {
-    const node = await active();
-    expect(await ostler.submit("UPDATE", [node], { options: { hostGroup } })).toMatchObject({ operationId: null, refusals: [{ code: "INVALID_INPUT", path: ["input", "hostGroup"] }] });
-    expect(await ostler.nodeState(node)).toBe("ACTIVE");
-  });
+  test.each(["", "two words", "x".repeat(64), "nul\u0000"])(
+    "to the host group %j is refused: no node could be in it",
+    async (hostGroup) => {
+      const node = await active();
+      expect(await ostler.submit("UPDATE", [node], { options: { hostGroup } })).toMatchObject({
+        operationId: null,
+        refusals: [{ code: "INVALID_INPUT", path: ["input", "hostGroup"] }],
+      });
+      expect(await ostler.nodeState(node)).toBe("ACTIVE");
+    },
+  );
 
   test("runs no automatic clean step where the site switched that off, and still passes through", async () => {
     await ostler.engine.updateSite(ALICE, { automaticCleaning: false });
@@ -85,14 +115,25 @@ describe("an update that fails", () => {
     { where: "taking down", script: "deploy.remove_system", state: "UNDEPLOY_FAILED" },
     { where: "cleaning", script: "clean.erase_disks", state: "CLEAN_FAILED" },
     { where: "deploying", script: "deploy.prepare", state: "DEPLOY_FAILED" },
-  ] as const)("in $where stops there: the node is $state, in its old host group, and nothing further is begun", async ({ script, state }) => {
-    const node = await active({ [script]: { fail: "no luck" } });
-    const id = await update([node], "service-master");
-    expect(await ostler.operationEnds(id)).toMatchObject({ state: "FAILED", firstFailure: { step: script, nodeId: node.id } });
-    expect(await ostler.node(node)).toMatchObject({ state, hostGroup: "service-worker", stage: "NONE", lastError: { step: script } });
-    expect(ostler.entered(node)).toEqual(STEPS.slice(0, STEPS.indexOf(script) + 1));
-    expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", target: "ACTIVE" });
-  });
+  ] as const)(
+    "in $where stops there: the node is $state, in its old host group, and nothing further is begun",
+    async ({ script, state }) => {
+      const node = await active({ [script]: { fail: "no luck" } });
+      const id = await update([node], "service-master");
+      expect(await ostler.operationEnds(id)).toMatchObject({
+        state: "FAILED",
+        firstFailure: { step: script, nodeId: node.id },
+      });
+      expect(await ostler.node(node)).toMatchObject({
+        state,
+        hostGroup: "service-worker",
+        stage: "NONE",
+        lastError: { step: script },
+      });
+      expect(ostler.entered(node)).toEqual(STEPS.slice(0, STEPS.indexOf(script) + 1));
+      expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", target: "ACTIVE" });
+    },
+  );
 
   test("leaves the others of its operation at their own work", async () => {
     const [bad, good] = [await active({ "clean.erase_metadata": { fail: "no luck" } }), await active()];
@@ -115,7 +156,11 @@ describe("a restart of an update", () => {
     const mark = ostler.entered(node).length;
     const { operationId, refusals } = await ostler.engine.restart(ALICE, { work: { operationId: id } });
     expect(refusals).toEqual([]);
-    expect(await ostler.operationEnds(operationId ?? "")).toMatchObject({ state: "SUCCEEDED", kind: "UPDATE", restartOf: id });
+    expect(await ostler.operationEnds(operationId ?? "")).toMatchObject({
+      state: "SUCCEEDED",
+      kind: "UPDATE",
+      restartOf: id,
+    });
     expect(ostler.entered(node).slice(mark)).toEqual(again);
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", hostGroup: "service-master" });
   });
@@ -129,7 +174,8 @@ describe("a restart of an update", () => {
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
     expect(await ostler.node(node)).toMatchObject({ state: "STOPPED", hostGroup: "service-worker" });
-    const again = (await ostler.engine.restart(ALICE, { work: { operationId: id }, from: "UNFINISHED_STEP" })).operationId ?? "";
+    const again =
+      (await ostler.engine.restart(ALICE, { work: { operationId: id }, from: "UNFINISHED_STEP" })).operationId ?? "";
     expect((await ostler.operationEnds(again)).state).toBe("SUCCEEDED");
     expect(ostler.entered(node)).toEqual(STEPS);
     expect((await ostler.node(node)).hostGroup).toBe("service-master");

@@ -13,17 +13,28 @@ describe("a decommission", () => {
     const id = await ostler.begin("DECOMMISSION", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(ostler.entered(node)).toEqual(["deploy.remove_system", "clean.erase_metadata", "clean.erase_disks"]);
-    expect(await ostler.story(node, id)).toEqual(["undeploy → UNDEPLOYING", "clean → CLEANING", "retire → DECOMMISSIONED"]);
+    expect(await ostler.story(node, id)).toEqual([
+      "undeploy → UNDEPLOYING",
+      "clean → CLEANING",
+      "retire → DECOMMISSIONED",
+    ]);
     expect((await ostler.node(node)).stage).toBe("NONE");
   });
 
   test("goes on past what fails, records it, and still ends DECOMMISSIONED", async () => {
-    const node = await ostler.aNode().in("ACTIVE").scripted({ "deploy.remove_system": { fail: "no agent" }, "clean.erase_disks": { throws: "dead disk" } }).made();
+    const node = await ostler
+      .aNode()
+      .in("ACTIVE")
+      .scripted({ "deploy.remove_system": { fail: "no agent" }, "clean.erase_disks": { throws: "dead disk" } })
+      .made();
     const id = await ostler.begin("DECOMMISSION", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED_WITH_ERRORS");
     expect(await ostler.nodeState(node)).toBe("DECOMMISSIONED");
     const run = await ostler.run(id, node);
-    expect(run).toMatchObject({ state: "SUCCEEDED", errors: [{ step: "deploy.remove_system" }, { step: "clean.erase_disks" }] });
+    expect(run).toMatchObject({
+      state: "SUCCEEDED",
+      errors: [{ step: "deploy.remove_system" }, { step: "clean.erase_disks" }],
+    });
     expect(ostler.entered(node)).toEqual(["deploy.remove_system", "clean.erase_metadata", "clean.erase_disks"]);
   });
 
@@ -60,20 +71,35 @@ describe("an inspection", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await ostler.story(node, id)).toEqual([]);
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED" });
-    expect((await newestInventories(ostler.database.reader, [node.id])).get(node.id)?.data).toMatchObject({ serial: "second" });
-    expect(await ostler.test.sql`select count(*)::int from inventories where node_id = ${node.id}`).toEqual([{ count: 2 }]);
+    expect((await newestInventories(ostler.database.reader, [node.id])).get(node.id)?.data).toMatchObject({
+      serial: "second",
+    });
+    expect(await ostler.test.sql`select count(*)::int from inventories where node_id = ${node.id}`).toEqual([
+      { count: 2 },
+    ]);
   });
 
   test("in place that fails leaves the state as it is, and the error with the node", async () => {
-    const node = await ostler.aNode().in("ACTIVE").scripted({ "inspect.collect_inventory": { fail: "no answer" } }).made();
+    const node = await ostler
+      .aNode()
+      .in("ACTIVE")
+      .scripted({ "inspect.collect_inventory": { fail: "no answer" } })
+      .made();
     const id = await ostler.begin("INSPECT", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
-    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", lastError: { step: "inspect.collect_inventory" } });
+    expect(await ostler.node(node)).toMatchObject({
+      state: "ACTIVE",
+      lastError: { step: "inspect.collect_inventory" },
+    });
     expect(await ostler.story(node, id)).toEqual([]);
   });
 
   test("in place that is parked and comes back does not move the state", async () => {
-    const node = await ostler.aNode().in("ACTIVE").scripted({ "inspect.collect_inventory": { waitSeconds: 0.1 } }).made();
+    const node = await ostler
+      .aNode()
+      .in("ACTIVE")
+      .scripted({ "inspect.collect_inventory": { waitSeconds: 0.1 } })
+      .made();
     const id = await ostler.begin("INSPECT", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await ostler.story(node, id)).toEqual([]);
@@ -94,7 +120,8 @@ describe("power", () => {
 
   test("is changed by a call, and not by one when it is so already", async () => {
     const node = await ostler.aNode().in("ACTIVE").made();
-    for (const action of ["ON", "ON", "OFF", "SOFT_OFF", "OFF", "ON", "SOFT_OFF"] as const) expect((await power(node, action)).state).toBe("SUCCEEDED");
+    for (const action of ["ON", "ON", "OFF", "SOFT_OFF", "OFF", "ON", "SOFT_OFF"] as const)
+      expect((await power(node, action)).state).toBe("SUCCEEDED");
     expect(ostler.powerCalls(node)).toEqual(["ON", "OFF", "ON", "SOFT_OFF"]);
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", powerState: "OFF" });
   });
@@ -109,7 +136,10 @@ describe("power", () => {
 
   test("of a node whose BMC is silent fails, and its state stays", async () => {
     const node = await ostler.aNode().in("ACTIVE").with("fake", { dead: true }).made();
-    expect(await power(node, "OFF")).toMatchObject({ state: "FAILED", firstFailure: { code: "TIMEOUT", step: "power.power_off" } });
+    expect(await power(node, "OFF")).toMatchObject({
+      state: "FAILED",
+      firstFailure: { code: "TIMEOUT", step: "power.power_off" },
+    });
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", lastError: { code: "TIMEOUT" } });
   });
 
@@ -136,21 +166,32 @@ describe("a deployment", () => {
     const id = await ostler.begin("DEPLOY", [node], { variables: { image: "debian-13" } });
     await ostler.operationEnds(id);
     const steps = await ostler.steps(await ostler.run(id, node));
-    expect(steps.map(({ attempts: [attempt] }) => attempt?.output)).toEqual([{ image: "debian-13" }, { image: "debian-13" }, null, { variables: { image: "debian-13" } }]);
+    expect(steps.map(({ attempts: [attempt] }) => attempt?.output)).toEqual([
+      { image: "debian-13" },
+      { image: "debian-13" },
+      null,
+      { variables: { image: "debian-13" } },
+    ]);
   });
 });
 
 describe("manage", () => {
-  test.each(["ENROLLED", "AVAILABLE", "INSPECT_FAILED", "CLEAN_FAILED", "STOPPED", "DECOMMISSIONED"] as const)("of a node that is %s verifies it and ends MANAGEABLE", async (state) => {
-    const node = await ostler.aNode().in(state).made();
-    expect((await ostler.operationEnds(await ostler.begin("MANAGE", [node]))).state).toBe("SUCCEEDED");
-    expect(await ostler.nodeState(node)).toBe("MANAGEABLE");
-  });
+  test.each(["ENROLLED", "AVAILABLE", "INSPECT_FAILED", "CLEAN_FAILED", "STOPPED", "DECOMMISSIONED"] as const)(
+    "of a node that is %s verifies it and ends MANAGEABLE",
+    async (state) => {
+      const node = await ostler.aNode().in(state).made();
+      expect((await ostler.operationEnds(await ostler.begin("MANAGE", [node]))).state).toBe("SUCCEEDED");
+      expect(await ostler.nodeState(node)).toBe("MANAGEABLE");
+    },
+  );
 
   test("that fails leaves a node that was AVAILABLE as it was", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("fake", { refusesLogin: true }).made();
     expect((await ostler.operationEnds(await ostler.begin("MANAGE", [node]))).state).toBe("FAILED");
-    expect(await ostler.node(node)).toMatchObject({ state: "AVAILABLE", lastError: { message: expect.stringContaining("refuses the login") } });
+    expect(await ostler.node(node)).toMatchObject({
+      state: "AVAILABLE",
+      lastError: { message: expect.stringContaining("refuses the login") },
+    });
   });
 });
 
@@ -158,23 +199,42 @@ describe("maintenance", () => {
   test("is a mark with a reason, by somebody, since a moment; it starts no work and lets none in", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, "new disk");
-    expect(await ostler.node(node)).toMatchObject({ maintenanceReason: "new disk", maintenanceBy: "alice", maintenanceSince: expect.any(Date), state: "AVAILABLE" });
-    expect((await ostler.submit("POWER", [node], { options: { powerAction: "ON" } })).refusals).toMatchObject([{ code: "IN_MAINTENANCE" }]);
+    expect(await ostler.node(node)).toMatchObject({
+      maintenanceReason: "new disk",
+      maintenanceBy: "alice",
+      maintenanceSince: expect.any(Date),
+      state: "AVAILABLE",
+    });
+    expect((await ostler.submit("POWER", [node], { options: { powerAction: "ON" } })).refusals).toMatchObject([
+      { code: "IN_MAINTENANCE" },
+    ]);
     await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, null);
-    expect(await ostler.node(node)).toMatchObject({ maintenanceReason: null, maintenanceBy: null, maintenanceSince: null });
+    expect(await ostler.node(node)).toMatchObject({
+      maintenanceReason: null,
+      maintenanceBy: null,
+      maintenanceSince: null,
+    });
     expect((await ostler.operationEnds(await ostler.begin("DEPLOY", [node]))).state).toBe("SUCCEEDED");
   });
 
   test("is set on all of its nodes or on none", async () => {
     const node = await ostler.aNode().made();
-    expect((await ostler.engine.setMaintenance(ALICE, { names: [node.name, "ghost"] }, "why")).refusals).toMatchObject([{ code: "NOT_FOUND", missing: ["ghost"] }]);
-    expect((await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, " ")).refusals).toMatchObject([{ code: "INVALID_INPUT" }]);
+    expect((await ostler.engine.setMaintenance(ALICE, { names: [node.name, "ghost"] }, "why")).refusals).toMatchObject([
+      { code: "NOT_FOUND", missing: ["ghost"] },
+    ]);
+    expect((await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, " ")).refusals).toMatchObject([
+      { code: "INVALID_INPUT" },
+    ]);
     expect((await ostler.node(node)).maintenanceSince).toBeNull();
   });
 
   test("does not freeze work that is running", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.configure": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.configure": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
     await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, "new fan");

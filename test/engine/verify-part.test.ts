@@ -10,12 +10,24 @@ import { eventually } from "../support/eventually.ts";
 import { unsound } from "../support/soundness.ts";
 
 /** What was called on nodes, in order: the part, the memo it was given, and the key of the attempt. */
-const calls: { readonly node: string; readonly part: "run" | "verify" | "abort"; readonly memo: unknown; readonly key: string; readonly path: string }[] = [];
+const calls: {
+  readonly node: string;
+  readonly part: "run" | "verify" | "abort";
+  readonly memo: unknown;
+  readonly key: string;
+  readonly path: string;
+}[] = [];
 const gates = { run: aGate(), verify: aGate() };
 const done: StepResult = { kind: "done" };
 
 /** A driver with one step of these parts; `after` runs after it. */
-function verifying(name: string, run: (call: AnyCall) => Promise<StepResult>, verify: (call: AnyCall) => Promise<StepResult>, more: Parameters<typeof aStep>[3] = {}, phase: "clean" | "deploy" = "clean") {
+function verifying(
+  name: string,
+  run: (call: AnyCall) => Promise<StepResult>,
+  verify: (call: AnyCall) => Promise<StepResult>,
+  more: Parameters<typeof aStep>[3] = {},
+  phase: "clean" | "deploy" = "clean",
+) {
   const noted = (part: "run" | "verify", body: (call: AnyCall) => Promise<StepResult>) => (call: AnyCall) => {
     calls.push({ node: call.node.name, part, memo: call.memo, key: call.attemptKey, path: call.callbackPath });
     return body(call);
@@ -23,10 +35,20 @@ function verifying(name: string, run: (call: AnyCall) => Promise<StepResult>, ve
   const step = aStep("work", phase, noted("run", run), {
     priority: 9,
     verify: noted("verify", verify),
-    abort: async (call) => void calls.push({ node: call.node.name, part: "abort", memo: call.memo, key: call.attemptKey, path: call.callbackPath }),
+    abort: async (call) =>
+      void calls.push({
+        node: call.node.name,
+        part: "abort",
+        memo: call.memo,
+        key: call.attemptKey,
+        path: call.callbackPath,
+      }),
     ...more,
   });
-  const steps = stepsOf(step, aStep("after", phase, async () => done, { priority: 1 }));
+  const steps = stepsOf(
+    step,
+    aStep("after", phase, async () => done, { priority: 1 }),
+  );
   return aDriver(name, phase === "clean" ? { clean: steps } : { deploy: steps });
 }
 
@@ -36,28 +58,64 @@ const tried = ({ node }: AnyCall) => {
   tries.set(node.name, count);
   return count;
 };
-const untilCut = ({ signal }: AnyCall) => new Promise<StepResult>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
+const untilCut = ({ signal }: AnyCall) =>
+  new Promise<StepResult>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
 const written = async (): Promise<StepResult> => ({ kind: "done", output: { version: "2.1" } });
 
 const ostler = await engineUnderTest({
   drivers: [
     verifying("content", written, async () => ({ kind: "done", output: "not kept" })),
-    verifying("waiting", async ({ memo }) => (memo === null ? { kind: "wait", seconds: 0, memo: "of run" } : written()), async ({ memo }) => (memo === null ? { kind: "wait", seconds: 0, memo: "of verify" } : done)),
-    verifying("disappointed", written, async () => ({ kind: "failed", reason: "version 2.0 still runs", retryable: false }), { retries: { times: 2, backoffSeconds: 0 } }),
-    verifying("doubtful", written, async (call) => (tried(call) < 3 ? { kind: "failed", reason: `look ${tries.get(call.node.name)}`, retryable: true } : done), { retries: { times: 2, backoffSeconds: 0 } }),
+    verifying(
+      "waiting",
+      async ({ memo }) => (memo === null ? { kind: "wait", seconds: 0, memo: "of run" } : written()),
+      async ({ memo }) => (memo === null ? { kind: "wait", seconds: 0, memo: "of verify" } : done),
+    ),
+    verifying(
+      "disappointed",
+      written,
+      async () => ({ kind: "failed", reason: "version 2.0 still runs", retryable: false }),
+      { retries: { times: 2, backoffSeconds: 0 } },
+    ),
+    verifying(
+      "doubtful",
+      written,
+      async (call) =>
+        tried(call) < 3 ? { kind: "failed", reason: `look ${tries.get(call.node.name)}`, retryable: true } : done,
+      { retries: { times: 2, backoffSeconds: 0 } },
+    ),
     verifying("broken", written, async () => "fine" as unknown as StepResult),
     verifying("parked", written, async () => ({ kind: "wait", seconds: 600, memo: "of verify" })),
     verifying("at_work", written, untilCut),
     verifying("deaf_to_time", written, untilCut, { timeoutSeconds: 0.3 }),
-    verifying("gated", async (call) => {
-      await passGate(gates.run.name, call.node.name, null);
-      return written();
-    }, async (call) => {
-      await passGate(gates.verify.name, call.node.name, null);
-      return done;
-    }, { interruptible: "AT_BOUNDARY" }),
-    verifying("called", async ({ memo }) => (memo === null ? { kind: "wait", callback: true, seconds: 600, memo: 1 } : written()), async ({ memo, callback }) => (memo === null ? { kind: "wait", callback: true, seconds: 600, memo: 1 } : callback === null ? { kind: "failed", reason: "no call", retryable: false } : done)),
-    verifying("installing", written, async () => ({ kind: "failed", reason: "it does not start", retryable: false }), { reaches: "PROVISIONED" }, "deploy"),
+    verifying(
+      "gated",
+      async (call) => {
+        await passGate(gates.run.name, call.node.name, null);
+        return written();
+      },
+      async (call) => {
+        await passGate(gates.verify.name, call.node.name, null);
+        return done;
+      },
+      { interruptible: "AT_BOUNDARY" },
+    ),
+    verifying(
+      "called",
+      async ({ memo }) => (memo === null ? { kind: "wait", callback: true, seconds: 600, memo: 1 } : written()),
+      async ({ memo, callback }) =>
+        memo === null
+          ? { kind: "wait", callback: true, seconds: 600, memo: 1 }
+          : callback === null
+            ? { kind: "failed", reason: "no call", retryable: false }
+            : done,
+    ),
+    verifying(
+      "installing",
+      written,
+      async () => ({ kind: "failed", reason: "it does not start", retryable: false }),
+      { reaches: "PROVISIONED" },
+      "deploy",
+    ),
     verifying("installed", written, async () => done, { reaches: "PROVISIONED" }, "deploy"),
   ],
 });
@@ -74,7 +132,8 @@ async function ended(driver: string, kind: "CLEAN" | "DEPLOY" = "CLEAN") {
   return { node, id, operation, attempts: await attemptsOf(id, node) };
 }
 
-const attemptsOf = async (id: string, node: TestNode, of: EngineUnderTest = ostler) => (await of.steps(await of.run(id, node)))[0]?.attempts ?? [];
+const attemptsOf = async (id: string, node: TestNode, of: EngineUnderTest = ostler) =>
+  (await of.steps(await of.run(id, node)))[0]?.attempts ?? [];
 const callsOn = ({ name }: TestNode) => calls.filter(({ node }) => node === name);
 const partsOn = (node: TestNode) => callsOn(node).map(({ part }) => part);
 
@@ -84,26 +143,38 @@ describe("a step with a verify part", () => {
     expect(operation.state).toBe("SUCCEEDED");
     expect(partsOn(node)).toEqual(["run", "verify"]);
     expect(new Set(callsOn(node).map(({ key }) => key)).size).toBe(1);
-    expect(attempts).toMatchObject([{ number: 1, state: "SUCCEEDED", part: "VERIFY", entries: 2, output: { version: "2.1" } }]);
+    expect(attempts).toMatchObject([
+      { number: 1, state: "SUCCEEDED", part: "VERIFY", entries: 2, output: { version: "2.1" } },
+    ]);
   });
 
   test("keeps the memos of its parts apart, and after a wait enters the part that waited", async () => {
     const { node, attempts } = await ended("waiting");
-    expect(callsOn(node).map(({ part, memo }) => [part, memo])).toEqual([["run", null], ["run", "of run"], ["verify", null], ["verify", "of verify"]]);
+    expect(callsOn(node).map(({ part, memo }) => [part, memo])).toEqual([
+      ["run", null],
+      ["run", "of run"],
+      ["verify", null],
+      ["verify", "of verify"],
+    ]);
     expect(attempts).toMatchObject([{ state: "SUCCEEDED", entries: 4, output: { version: "2.1" } }]);
   });
 
   test("shows while it waits in which part it is, and what the work put out", async () => {
     const { node, id } = await begun("parked");
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
-    expect(await attemptsOf(id, node)).toMatchObject([{ state: "WAITING", part: "VERIFY", memo: "of verify", output: { version: "2.1" } }]);
+    expect(await attemptsOf(id, node)).toMatchObject([
+      { state: "WAITING", part: "VERIFY", memo: "of verify", output: { version: "2.1" } },
+    ]);
     await ostler.engine.abort(ALICE, { work: { operationId: id } });
     await ostler.operationEnds(id);
   });
 
   test("fails with the reason of that part, when it is no use to try again", async () => {
     const { node, operation, attempts } = await ended("disappointed");
-    expect(operation).toMatchObject({ state: "FAILED", firstFailure: { step: "clean.work", message: `Node ${node.name}: clean.work failed: version 2.0 still runs.` } });
+    expect(operation).toMatchObject({
+      state: "FAILED",
+      firstFailure: { step: "clean.work", message: `Node ${node.name}: clean.work failed: version 2.0 still runs.` },
+    });
     expect(partsOn(node)).toEqual(["run", "verify"]);
     expect(attempts).toMatchObject([{ state: "FAILED", part: "VERIFY" }]);
   });
@@ -120,7 +191,10 @@ describe("a step with a verify part", () => {
   });
 
   test("fails when that part returns what is no result", async () => {
-    expect((await ended("broken")).operation).toMatchObject({ state: "FAILED", firstFailure: { message: expect.stringContaining("The driver returned") as string } });
+    expect((await ended("broken")).operation).toMatchObject({
+      state: "FAILED",
+      firstFailure: { message: expect.stringContaining("The driver returned") as string },
+    });
   });
 
   test("has one time for both parts", async () => {
@@ -136,7 +210,10 @@ describe("a step with a verify part", () => {
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
     const first = token();
     expect(await ostler.engine.callBack(first, {})).toBe("TAKEN");
-    await eventually("it looks", async () => partsOn(node).includes("verify") && (await ostler.run(id, node)).waitReason === "CALLBACK");
+    await eventually(
+      "it looks",
+      async () => partsOn(node).includes("verify") && (await ostler.run(id, node)).waitReason === "CALLBACK",
+    );
     expect(await ostler.engine.callBack(first, {})).toBe("LATE");
     expect(await ostler.engine.callBack(token(), {})).toBe("TAKEN");
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -155,7 +232,9 @@ describe("an abort of a step with a verify part", () => {
   test("cuts that part where it may", async () => {
     const { node, id } = await begun("at_work");
     await eventually("it looks", () => partsOn(node).includes("verify"));
-    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
+    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([
+      { accepted: true, effect: "NOW" },
+    ]);
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
     expect(partsOn(node)).toEqual(["run", "verify", "abort"]);
   });
@@ -171,7 +250,9 @@ describe("an abort of a step with a verify part", () => {
   test("that waits for the end of the work takes effect between the two", async () => {
     const { node, id } = await begun("gated");
     await gates.run.arrivals();
-    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([{ accepted: true, effect: "PENDING", afterStep: "clean.work" }]);
+    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([
+      { accepted: true, effect: "PENDING", afterStep: "clean.work" },
+    ]);
     gates.run.open();
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
     expect(partsOn(node)).toEqual(["run", "abort"]);
@@ -179,10 +260,18 @@ describe("an abort of a step with a verify part", () => {
 
   test("is refused in that part too, when the step must not be interrupted", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.update_firmware.verify": { gate: gate.name } }).made();
-    const id = await ostler.begin("CLEAN", [node], { options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] } });
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.update_firmware.verify": { gate: gate.name } })
+      .made();
+    const id = await ostler.begin("CLEAN", [node], {
+      options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] },
+    });
     await gate.arrivals();
-    expect(await ostler.engine.abort(ALICE, { work: { operationId: id } })).toMatchObject({ refusals: [{ code: "NOT_INTERRUPTIBLE", step: "clean.update_firmware" }] });
+    expect(await ostler.engine.abort(ALICE, { work: { operationId: id } })).toMatchObject({
+      refusals: [{ code: "NOT_INTERRUPTIBLE", step: "clean.update_firmware" }],
+    });
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
@@ -201,9 +290,15 @@ test("a stop lets both parts end, and keeps what came of them", async () => {
 test("a process that is killed while it looks leaves the work done: another one looks again, though the step must not be run twice", async () => {
   await using crashed = await engineUnderTest({ started: false });
   const gate = aGate();
-  const node = await crashed.aNode().in("AVAILABLE").scripted({ "clean.update_firmware.verify": { gate: gate.name } }).made();
+  const node = await crashed
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "clean.update_firmware.verify": { gate: gate.name } })
+    .made();
   const victim = await crashed.inAnotherProcess();
-  const id = await crashed.begin("CLEAN", [node], { options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] } });
+  const id = await crashed.begin("CLEAN", [node], {
+    options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] },
+  });
   const looks = () => crashed.journal(node).filter(({ verify }) => verify === "clean.update_firmware.verify").length;
   await eventually("it looks", () => looks() === 1);
   await victim.kill();
@@ -213,6 +308,8 @@ test("a process that is killed while it looks leaves the work done: another one 
   expect((await crashed.operationEnds(id)).state).toBe("SUCCEEDED");
   expect(crashed.entered(node)).toEqual(["clean.update_firmware"]);
   expect(looks()).toBe(2);
-  expect(await attemptsOf(id, node, crashed)).toMatchObject([{ number: 1, state: "SUCCEEDED", entries: 3, output: { version: "2.1" } }]);
+  expect(await attemptsOf(id, node, crashed)).toMatchObject([
+    { number: 1, state: "SUCCEEDED", entries: 3, output: { version: "2.1" } },
+  ]);
   expect(await unsound(crashed)).toEqual([]);
 });

@@ -10,13 +10,21 @@ import { unsound } from "../support/soundness.ts";
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-const step = (from: StepChoice["interface"], name: string, args: StepChoice["args"] = {}): StepChoice => ({ interface: from, name, args });
+const step = (from: StepChoice["interface"], name: string, args: StepChoice["args"] = {}): StepChoice => ({
+  interface: from,
+  name,
+  args,
+});
 const power = (name: string, args: StepChoice["args"] = {}) => step("power", name, args);
 const wait = (seconds: number) => step("engine", "wait", { seconds });
 const ERASE = step("clean", "erase_metadata");
 
 /** A node with its power on, or off, and a machine that does what the scripts say. */
-async function node(powerState: "ON" | "OFF" = "OFF", steps: Record<string, Script> = {}, lab: EngineUnderTest = ostler): Promise<TestNode> {
+async function node(
+  powerState: "ON" | "OFF" = "OFF",
+  steps: Record<string, Script> = {},
+  lab: EngineUnderTest = ostler,
+): Promise<TestNode> {
   const made = await lab.aNode().in("AVAILABLE").scripted(steps).made();
   await lab.test.sql`update nodes set power_state = ${powerState} where id = ${made.id}`;
   return made;
@@ -30,26 +38,49 @@ const LISTS = [
 describe.each(LISTS)("in the steps of $kind", ({ kind, work, end }) => {
   test("changes of power are made in their place, and not where the machine is so already", async () => {
     const made = await node("OFF");
-    const steps = [power("power_on"), power("power_on"), work, power("reboot"), power("soft_power_off"), power("power_off"), power("power_on"), power("power_off")];
+    const steps = [
+      power("power_on"),
+      power("power_on"),
+      work,
+      power("reboot"),
+      power("soft_power_off"),
+      power("power_off"),
+      power("power_on"),
+      power("power_off"),
+    ];
     const id = await ostler.begin(kind, [made], { options: { steps } });
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(ostler.powerCalls(made)).toEqual(["ON", "REBOOT", "SOFT_OFF", "ON", "OFF"]);
     expect(await ostler.node(made)).toMatchObject({ state: end, powerState: "OFF", wantedPower: "OFF" });
-    expect((await ostler.steps(await ostler.run(id, made))).map(({ attempts }) => attempts.map(({ state }) => state))).toEqual(steps.map(() => ["SUCCEEDED"]));
+    expect(
+      (await ostler.steps(await ostler.run(id, made))).map(({ attempts }) => attempts.map(({ state }) => state)),
+    ).toEqual(steps.map(() => ["SUCCEEDED"]));
   });
 
   test("a wait parks the run for as long as it says, and no process holds it", async () => {
     const made = await node();
     const id = await ostler.begin(kind, [made], { options: { steps: [work, wait(0.4), work] } });
     await eventually("it waits", async () => (await ostler.run(id, made)).state === "WAITING");
-    expect(await ostler.run(id, made)).toMatchObject({ waitReason: "TIME", owner: null, wakeAt: expect.any(Date), position: 1 });
+    expect(await ostler.run(id, made)).toMatchObject({
+      waitReason: "TIME",
+      owner: null,
+      wakeAt: expect.any(Date),
+      position: 1,
+    });
     expect(ostler.entered(made)).toHaveLength(1);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     const log = await ostler.transitions(made);
-    const at = (event: string) => log.find((row) => row.operationId === id && row.event === event)?.at.getTime() ?? Number.NaN;
+    const at = (event: string) =>
+      log.find((row) => row.operationId === id && row.event === event)?.at.getTime() ?? Number.NaN;
     expect(at("resume") - at("wait")).toBeGreaterThanOrEqual(399);
-    expect((await ostler.story(made, id)).slice(1)).toEqual([expect.stringMatching(/^wait → .*_WAIT$/), expect.stringMatching(/^resume → .*ING$/), `done → ${end}`]);
-    expect((await ostler.steps(await ostler.run(id, made)))[1]?.attempts).toMatchObject([{ state: "SUCCEEDED", entries: 2 }]);
+    expect((await ostler.story(made, id)).slice(1)).toEqual([
+      expect.stringMatching(/^wait → .*_WAIT$/),
+      expect.stringMatching(/^resume → .*ING$/),
+      `done → ${end}`,
+    ]);
+    expect((await ostler.steps(await ostler.run(id, made)))[1]?.attempts).toMatchObject([
+      { state: "SUCCEEDED", entries: 2 },
+    ]);
     expect(ostler.entered(made)).toHaveLength(2);
   });
 });
@@ -62,9 +93,15 @@ test("a wait of no time goes on at once", async () => {
 
 test("a reserved step that asks for what there is not is refused, with its place in the list", async () => {
   const made = await node();
-  const answer = await ostler.submit("CLEAN", [made], { options: { steps: [ERASE, wait(-1), step("engine", "wait"), power("explode"), step("engine", "hold", { until: "noon" })] } });
+  const answer = await ostler.submit("CLEAN", [made], {
+    options: {
+      steps: [ERASE, wait(-1), step("engine", "wait"), power("explode"), step("engine", "hold", { until: "noon" })],
+    },
+  });
   expect(answer.operationId).toBeNull();
-  expect(answer.refusals.map(({ code, path }) => [code, path?.slice(0, 4).join(".")])).toEqual([1, 2, 3, 4].map((index) => ["INVALID_INPUT", `input.steps.${index}.${index === 3 ? "name" : "args"}`]));
+  expect(answer.refusals.map(({ code, path }) => [code, path?.slice(0, 4).join(".")])).toEqual(
+    [1, 2, 3, 4].map((index) => ["INVALID_INPUT", `input.steps.${index}.${index === 3 ? "name" : "args"}`]),
+  );
 });
 
 describe("a wait", () => {
@@ -78,7 +115,9 @@ describe("a wait", () => {
     await first[Symbol.asyncDispose]();
     await lab.engine.start();
     expect((await lab.operationEnds(id)).state).toBe("SUCCEEDED");
-    const resumed = (await lab.transitions(made)).find(({ event, operationId }) => event === "resume" && operationId === id);
+    const resumed = (await lab.transitions(made)).find(
+      ({ event, operationId }) => event === "resume" && operationId === id,
+    );
     expect(resumed?.at.getTime()).toBeGreaterThanOrEqual((wakeAt?.getTime() ?? Infinity) - 1);
     expect(await unsound(lab)).toEqual([]);
   });
@@ -99,12 +138,18 @@ describe("a wait", () => {
 
   test("ends early for a stop: nothing of it is lost", async () => {
     const made = await node();
-    const id = await ostler.begin("CLEAN", [made], { options: { steps: [ERASE, wait(3600), step("clean", "erase_disks")] } });
+    const id = await ostler.begin("CLEAN", [made], {
+      options: { steps: [ERASE, wait(3600), step("clean", "erase_disks")] },
+    });
     await ostler.nodeBecomes(made, "CLEAN_WAIT");
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
     expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
     expect(await ostler.story(made, id)).toEqual(["clean → CLEANING", "wait → CLEAN_WAIT", "stop → STOPPED"]);
-    expect((await ostler.steps(await ostler.run(id, made))).map(({ attempts }) => attempts[0]?.state)).toEqual(["SUCCEEDED", "ABORTED", undefined]);
+    expect((await ostler.steps(await ostler.run(id, made))).map(({ attempts }) => attempts[0]?.state)).toEqual([
+      "SUCCEEDED",
+      "ABORTED",
+      undefined,
+    ]);
   });
 });
 
@@ -112,7 +157,12 @@ describe("a wait", () => {
 const INSIDE = [
   { name: "power_on", inside: power("power_on"), from: "OFF", calls: ["ON"] },
   { name: "power_off", inside: power("power_off"), from: "ON", calls: ["OFF", "OFF"] },
-  { name: "soft_power_off", inside: power("soft_power_off", { timeoutSeconds: 600 }), from: "ON", calls: ["SOFT_OFF", "OFF"] },
+  {
+    name: "soft_power_off",
+    inside: power("soft_power_off", { timeoutSeconds: 600 }),
+    from: "ON",
+    calls: ["SOFT_OFF", "OFF"],
+  },
   { name: "reboot", inside: power("reboot"), from: "ON", calls: ["REBOOT", "OFF"] },
 ] as const;
 
@@ -121,20 +171,30 @@ test.each(INSIDE)("an abort inside $name ends it now, and cuts the power", async
   const made = await node(from, { "power.set": { gate: gate.name } });
   const id = await ostler.begin("CLEAN", [made], { options: { steps: [ERASE, inside, step("clean", "erase_disks")] } });
   await gate.arrivals();
-  expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
+  expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([
+    { accepted: true, effect: "NOW" },
+  ]);
   // The call that cuts the power comes to the same gate.
   if (calls.length > 1) void gate.arrivals(calls.length).then(gate.open);
   expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
   expect([await ostler.nodeState(made), (await ostler.run(id, made)).leftAs?.power]).toEqual(["CLEAN_FAILED", "OFF"]);
   expect(ostler.powerCalls(made)).toEqual(calls);
-  expect((await ostler.steps(await ostler.run(id, made))).map(({ attempts }) => attempts[0]?.state)).toEqual(["SUCCEEDED", "ABORTED", undefined]);
+  expect((await ostler.steps(await ostler.run(id, made))).map(({ attempts }) => attempts[0]?.state)).toEqual([
+    "SUCCEEDED",
+    "ABORTED",
+    undefined,
+  ]);
 });
 
 test("an abort inside a wait ends it now", async () => {
   const made = await node("ON");
-  const id = await ostler.begin("CLEAN", [made], { options: { steps: [ERASE, wait(3600), step("clean", "erase_disks")] } });
+  const id = await ostler.begin("CLEAN", [made], {
+    options: { steps: [ERASE, wait(3600), step("clean", "erase_disks")] },
+  });
   await ostler.nodeBecomes(made, "CLEAN_WAIT");
-  expect((await ostler.engine.abort(ALICE, { work: { ids: [made.id] } })).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
+  expect((await ostler.engine.abort(ALICE, { work: { ids: [made.id] } })).results).toMatchObject([
+    { accepted: true, effect: "NOW" },
+  ]);
   expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
   expect(await ostler.node(made)).toMatchObject({ state: "CLEAN_FAILED", powerState: "OFF" });
   expect(ostler.entered(made)).toEqual(["clean.erase_metadata"]);

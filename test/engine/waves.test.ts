@@ -12,14 +12,20 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 
 type Waves = NonNullable<VerbRequest["waves"]>;
 
-const steer = (operationId: string, action: WaveAction, reason?: string) => ostler.engine.steerWaves(ALICE, { operationId, action, reason });
+const steer = (operationId: string, action: WaveAction, reason?: string) =>
+  ostler.engine.steerWaves(ALICE, { operationId, action, reason });
 
 /** Nodes that work until the gate opens, or fail when it does. */
-const held = (gate: { readonly name: string }, fail?: string) => ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name, ...(fail !== undefined && { fail }) } });
+const held = (gate: { readonly name: string }, fail?: string) =>
+  ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "deploy.prepare": { gate: gate.name, ...(fail !== undefined && { fail }) } });
 const sound = () => ostler.aNode().in("AVAILABLE");
 const failing = () => sound().scripted({ "deploy.prepare": { fail: "no luck" } });
 
-const deploy = (nodes: readonly TestNode[], waves: Waves, more: Partial<VerbRequest> = {}) => ostler.begin("DEPLOY", nodes, { waves, ...more });
+const deploy = (nodes: readonly TestNode[], waves: Waves, more: Partial<VerbRequest> = {}) =>
+  ostler.begin("DEPLOY", nodes, { waves, ...more });
 
 async function waveBecomes(id: string, state: string, from: EngineUnderTest = ostler) {
   return eventually(`the waves of ${id} become ${state}`, async () => {
@@ -30,7 +36,14 @@ async function waveBecomes(id: string, state: string, from: EngineUnderTest = os
 
 /** The timer of a pause has done what it has to. */
 async function pauseRunsDown(id: string): Promise<void> {
-  await eventually("the timer has run down", async () => (await ostler.test.sql`select from pgboss.job where name = 'timers' and state < 'completed' and data->>'operationId' = ${id} and data->>'what' = 'WAVE'`).length === 0);
+  await eventually(
+    "the timer has run down",
+    async () =>
+      (
+        await ostler.test
+          .sql`select from pgboss.job where name = 'timers' and state < 'completed' and data->>'operationId' = ${id} and data->>'what' = 'WAVE'`
+      ).length === 0,
+  );
 }
 
 /** The node's run has not begun, and nothing has happened to the node. */
@@ -47,7 +60,9 @@ async function groupsSeen(nodes: readonly TestNode[], id: string): Promise<numbe
   let ended = 0;
   let end = -1;
   for (const node of nodes) {
-    const positions = (await ostler.transitions(node)).filter(({ operationId }) => operationId === id).map(({ position }) => position);
+    const positions = (await ostler.transitions(node))
+      .filter(({ operationId }) => operationId === id)
+      .map(({ position }) => position);
     if ((positions[0] ?? 0) > end) {
       groups.push(0);
       ended = 0;
@@ -88,7 +103,9 @@ describe("the next wave", () => {
 
   test("does not wait for a slow clean-up, and the operation does", async () => {
     const gate = aGate();
-    const bad = await sound().scripted({ "deploy.prepare": { fail: "no luck" }, "deploy.remove_system": { gate: gate.name } }).made();
+    const bad = await sound()
+      .scripted({ "deploy.prepare": { fail: "no luck" }, "deploy.remove_system": { gate: gate.name } })
+      .made();
     const next = await sound().made();
     const id = await deploy([bad, next], { sizes: [{ count: 1 }] }, { onFailure: "CLEAN_UP_FAILED" });
     await ostler.nodeBecomes(next, "ACTIVE");
@@ -102,7 +119,12 @@ describe("the next wave", () => {
     const nodes = await sound().times(2);
     const id = await deploy(nodes, { sizes: [{ count: 1 }], pauseSeconds: 0.5 });
     const paused = await waveBecomes(id, "PAUSED");
-    expect(paused).toMatchObject({ wave: 0, waveBy: "engine", waveReason: expect.stringContaining("Wave 1 of 2 has ended"), waveUntil: expect.any(Date) });
+    expect(paused).toMatchObject({
+      wave: 0,
+      waveBy: "engine",
+      waveReason: expect.stringContaining("Wave 1 of 2 has ended"),
+      waveUntil: expect.any(Date),
+    });
     await expectUntouched(id, nodes.slice(1));
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     const [first] = (await ostler.transitions(nodes[1] as TestNode)).filter(({ operationId }) => operationId === id);
@@ -115,7 +137,9 @@ describe("the next wave", () => {
     const nodes = await sound().times(2);
     const id = await deploy(nodes, { sizes: [{ count: 1 }], pauseSeconds: 1 });
     await waveBecomes(id, "PAUSED");
-    const [row] = await ostler.test.sql<{ until: Date }[]>`update operations set wave_until = now() + interval '3 seconds' where id = ${id} returning wave_until as until`;
+    const [row] = await ostler.test.sql<
+      { until: Date }[]
+    >`update operations set wave_until = now() + interval '3 seconds' where id = ${id} returning wave_until as until`;
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     const [first] = (await ostler.transitions(nodes[1] as TestNode)).filter(({ operationId }) => operationId === id);
     expect(first?.at.getTime()).toBeGreaterThanOrEqual((row?.until.getTime() ?? Infinity) - 100);
@@ -123,7 +147,11 @@ describe("the next wave", () => {
 
   test("begins in the middle of a pause when somebody says so, and once", async () => {
     const gates = [aGate(), aGate()];
-    const nodes = [await sound().made(), await held(gates[0] ?? aGate()).made(), await held(gates[1] ?? aGate()).made()];
+    const nodes = [
+      await sound().made(),
+      await held(gates[0] ?? aGate()).made(),
+      await held(gates[1] ?? aGate()).made(),
+    ];
     const id = await deploy(nodes, { sizes: [{ count: 1 }], pauseSeconds: 1 });
     await waveBecomes(id, "PAUSED");
     expect(await steer(id, "ADVANCE")).toEqual({ operationId: id, refusals: [] });
@@ -140,7 +168,10 @@ describe("the next wave", () => {
     const nodes = await sound().times(3);
     const id = await deploy(nodes, { sizes: [{ count: 1 }], manual: true });
     for (const wave of [0, 1]) {
-      await eventually("it is awaited", async () => (await ostler.operation(id)).wave === wave && (await ostler.operation(id)).waveState === "AWAITING");
+      await eventually(
+        "it is awaited",
+        async () => (await ostler.operation(id)).wave === wave && (await ostler.operation(id)).waveState === "AWAITING",
+      );
       await expectUntouched(id, nodes.slice(wave + 1));
       expect((await steer(id, "ADVANCE")).refusals).toEqual([]);
     }
@@ -192,11 +223,20 @@ describe("too many failures", () => {
     const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures });
     const before = await ostler.operation(id);
     const halted = await waveBecomes(id, "HALTED");
-    expect(halted).toMatchObject({ state: "RUNNING", finishedAt: null, wave: fails - 1, waveBy: "engine", waveReason: expect.stringMatching(new RegExp(`^${fails} nodes? failed, and ${fails - 1} may`)) });
+    expect(halted).toMatchObject({
+      state: "RUNNING",
+      finishedAt: null,
+      wave: fails - 1,
+      waveBy: "engine",
+      waveReason: expect.stringMatching(new RegExp(`^${fails} nodes? failed, and ${fails - 1} may`)),
+    });
     // Streams tell of an operation when its revision has changed.
     expect(halted.revision).toBeGreaterThan(before.revision);
     await expectUntouched(id, nodes.slice(fails));
-    expect(await ostler.engine.stop(ALICE, { work: { operationId: id } })).toMatchObject({ operationId: id, refusals: [] });
+    expect(await ostler.engine.stop(ALICE, { work: { operationId: id } })).toMatchObject({
+      operationId: id,
+      refusals: [],
+    });
     expect(await ostler.operation(id)).toMatchObject({ state: "STOPPED", finishedAt: expect.any(Date) });
     await expectUntouched(id, nodes.slice(fails), "STOPPED");
     expect(await unsound(ostler)).toEqual([]);
@@ -207,7 +247,11 @@ describe("too many failures", () => {
     const going = await held(gate).made();
     const bad = await failing().made();
     const rest = await sound().times(2);
-    const id = await deploy([going, bad, ...rest], { sizes: [{ count: 4 }], maxFailures: { count: 0 } }, { maxParallel: 2 });
+    const id = await deploy(
+      [going, bad, ...rest],
+      { sizes: [{ count: 4 }], maxFailures: { count: 0 } },
+      { maxParallel: 2 },
+    );
     await waveBecomes(id, "HALTED");
     gate.open();
     await ostler.nodeBecomes(going, "ACTIVE");
@@ -231,7 +275,11 @@ describe("too many failures", () => {
     expect(await steer(id, "RESUME", "a bad cable")).toEqual({ operationId: id, refusals: [] });
     await ostler.nodeBecomes(nodes[1] as TestNode, "ACTIVE");
     const again = await waveBecomes(id, "HALTED");
-    expect(again).toMatchObject({ wave: 2, waves: { forgiven: 1 }, waveReason: expect.stringContaining("1 node failed") });
+    expect(again).toMatchObject({
+      wave: 2,
+      waves: { forgiven: 1 },
+      waveReason: expect.stringContaining("1 node failed"),
+    });
     await expectUntouched(id, nodes.slice(3));
     await steer(id, "RESUME");
     expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
@@ -254,15 +302,29 @@ describe("too many failures", () => {
   test("of a commission clean up the failed nodes alone, unless told otherwise", async () => {
     const nodes = [await failing().made(), await sound().made()];
     const id = await ostler.begin("COMMISSION", nodes, { waves: { sizes: [{ count: 1 }], maxFailures: { count: 1 } } });
-    expect(await ostler.operationEnds(id)).toMatchObject({ state: "PARTIALLY_SUCCEEDED", onFailure: "CLEAN_UP_FAILED" });
-    expect([await ostler.nodeState(nodes[0] as TestNode), await ostler.nodeState(nodes[1] as TestNode)]).toEqual(["AVAILABLE", "ACTIVE"]);
+    expect(await ostler.operationEnds(id)).toMatchObject({
+      state: "PARTIALLY_SUCCEEDED",
+      onFailure: "CLEAN_UP_FAILED",
+    });
+    expect([await ostler.nodeState(nodes[0] as TestNode), await ostler.nodeState(nodes[1] as TestNode)]).toEqual([
+      "AVAILABLE",
+      "ACTIVE",
+    ]);
   });
 
   test("go together with no policy that undoes everything: that is refused", async () => {
     const nodes = await sound().times(2);
     const before = await ostler.dump();
-    const answer = await ostler.submit("COMMISSION", nodes, { waves: { sizes: [{ count: 1 }], maxFailures: { percent: 10 } }, onFailure: "CLEAN_UP_ALL" });
-    expect(answer).toMatchObject({ operationId: null, refusals: [{ code: "INVALID_INPUT", path: ["input", "onFailure"], message: expect.stringContaining("CLEAN_UP_FAILED") }] });
+    const answer = await ostler.submit("COMMISSION", nodes, {
+      waves: { sizes: [{ count: 1 }], maxFailures: { percent: 10 } },
+      onFailure: "CLEAN_UP_ALL",
+    });
+    expect(answer).toMatchObject({
+      operationId: null,
+      refusals: [
+        { code: "INVALID_INPUT", path: ["input", "onFailure"], message: expect.stringContaining("CLEAN_UP_FAILED") },
+      ],
+    });
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
@@ -270,7 +332,11 @@ describe("too many failures", () => {
   test("let the clean-up of the failed nodes have its turn below a limit of the service", async () => {
     await ostler.engine.updateSite(ALICE, { phaseLimits: [{ phase: "undeploy", limit: 1 }] });
     const nodes = [await failing().made(), await sound().made()];
-    const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures: { count: 0 } }, { onFailure: "CLEAN_UP_FAILED" });
+    const id = await deploy(
+      nodes,
+      { sizes: [{ count: 1 }], maxFailures: { count: 0 } },
+      { onFailure: "CLEAN_UP_FAILED" },
+    );
     await waveBecomes(id, "HALTED");
     await ostler.nodeBecomes(nodes[0] as TestNode, "AVAILABLE");
     await ostler.engine.updateSite(ALICE, { phaseLimits: null });
@@ -285,7 +351,10 @@ test("one failure under CLEAN_UP_ALL ends all waves: those that had begun are cl
   const id = await ostler.begin("COMMISSION", nodes, { waves: { sizes: [{ count: 1 }] } });
   expect((await ostler.operationEnds(id)).state).toBe("FAILED");
   await expectUntouched(id, nodes.slice(2), "STOPPED");
-  expect([await ostler.nodeState(nodes[0] as TestNode), await ostler.nodeState(nodes[1] as TestNode)]).toEqual(["AVAILABLE", "AVAILABLE"]);
+  expect([await ostler.nodeState(nodes[0] as TestNode), await ostler.nodeState(nodes[1] as TestNode)]).toEqual([
+    "AVAILABLE",
+    "AVAILABLE",
+  ]);
 });
 
 describe("a halt by request", () => {
@@ -295,7 +364,12 @@ describe("a halt by request", () => {
     const id = await deploy(nodes, { sizes: [{ count: 1 }] });
     await gate.arrivals();
     expect(await steer(id, "HALT", "the rack gets hot")).toEqual({ operationId: id, refusals: [] });
-    expect(await ostler.operation(id)).toMatchObject({ waveState: "HALTED", waveReason: "the rack gets hot", waveBy: "alice", state: "RUNNING" });
+    expect(await ostler.operation(id)).toMatchObject({
+      waveState: "HALTED",
+      waveReason: "the rack gets hot",
+      waveBy: "alice",
+      state: "RUNNING",
+    });
     gate.open();
     await ostler.nodeBecomes(nodes[0] as TestNode, "ACTIVE");
     await expectUntouched(id, nodes.slice(1));
@@ -315,18 +389,23 @@ describe("a halt by request", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test.each(["stop", "abort"] as const)("is no obstacle to a(n) %s: what has begun is ended, the rest never was", async (verb) => {
-    const gate = aGate();
-    const nodes = [await held(gate).made(), await sound().made()];
-    const id = await deploy(nodes, { sizes: [{ count: 1 }] });
-    await gate.arrivals();
-    await steer(id, "HALT");
-    await ostler.engine[verb](ALICE, { work: { operationId: id } });
-    gate.open();
-    expect((await ostler.operationEnds(id)).state).toBe(verb === "stop" ? "STOPPED" : "ABORTED");
-    await expectUntouched(id, nodes.slice(1), verb === "stop" ? "STOPPED" : "ABORTED");
-    expect((await steer(id, "RESUME")).refusals).toMatchObject([{ code: "INVALID_STATE", operationId: id, message: expect.stringContaining("has ended") }]);
-  });
+  test.each(["stop", "abort"] as const)(
+    "is no obstacle to a(n) %s: what has begun is ended, the rest never was",
+    async (verb) => {
+      const gate = aGate();
+      const nodes = [await held(gate).made(), await sound().made()];
+      const id = await deploy(nodes, { sizes: [{ count: 1 }] });
+      await gate.arrivals();
+      await steer(id, "HALT");
+      await ostler.engine[verb](ALICE, { work: { operationId: id } });
+      gate.open();
+      expect((await ostler.operationEnds(id)).state).toBe(verb === "stop" ? "STOPPED" : "ABORTED");
+      await expectUntouched(id, nodes.slice(1), verb === "stop" ? "STOPPED" : "ABORTED");
+      expect((await steer(id, "RESUME")).refusals).toMatchObject([
+        { code: "INVALID_STATE", operationId: id, message: expect.stringContaining("has ended") },
+      ]);
+    },
+  );
 
   test("leaves an operation that can be restarted, in waves again", async () => {
     const nodes = [await failing().made(), ...(await sound().times(2))];
@@ -334,7 +413,9 @@ describe("a halt by request", () => {
     await waveBecomes(id, "HALTED");
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
     for (const { id: nodeId } of nodes) await ostler.engine.updateNode(ALICE, nodeId, { settings: { steps: null } });
-    const again = (await ostler.engine.restart(ALICE, { work: { operationId: id }, waves: { sizes: [{ count: 2 }] } })).operationId ?? "";
+    const again =
+      (await ostler.engine.restart(ALICE, { work: { operationId: id }, waves: { sizes: [{ count: 2 }] } }))
+        .operationId ?? "";
     expect(await ostler.operationEnds(again)).toMatchObject({ state: "SUCCEEDED", waves: { sizes: [2, 1] } });
     expect(await groupsSeen(nodes, again)).toEqual([2, 1]);
   });
@@ -348,7 +429,11 @@ test("at most maxParallel nodes of a wave are at work at the same time", async (
   await expectUntouched(id, nodes.slice(2));
   gates[0]?.open();
   await gates[1]?.arrivals(2);
-  expect((await ostler.runs(id)).slice(0, 3).map(({ state }) => state)).toEqual(["SUCCEEDED", "SUCCEEDED", "SUCCEEDED"]);
+  expect((await ostler.runs(id)).slice(0, 3).map(({ state }) => state)).toEqual([
+    "SUCCEEDED",
+    "SUCCEEDED",
+    "SUCCEEDED",
+  ]);
   gates[1]?.open();
   expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
 });
@@ -365,22 +450,35 @@ describe("waves are refused", () => {
     { waves: { sizes: [{ count: 1 }], maxFailures: { percent: 100.5 } }, path: ["input", "waves", "maxFailures"] },
   ])("that say $waves, with the place of the flaw", async ({ waves, path }) => {
     const node = await sound().made();
-    expect(await ostler.submit("DEPLOY", [node], { waves })).toMatchObject({ operationId: null, refusals: [{ code: "INVALID_INPUT", path }] });
+    expect(await ostler.submit("DEPLOY", [node], { waves })).toMatchObject({
+      operationId: null,
+      refusals: [{ code: "INVALID_INPUT", path }],
+    });
     expect(await ostler.nodeState(node)).toBe("AVAILABLE");
   });
 
   test("any steering where there is nothing to steer, with the reason", async () => {
     const gate = aGate();
     const plain = await ostler.begin("DEPLOY", [await held(gate).made()]);
-    expect((await steer(plain, "HALT")).refusals).toMatchObject([{ code: "INVALID_STATE", operationId: plain, message: expect.stringContaining("has no waves") }]);
+    expect((await steer(plain, "HALT")).refusals).toMatchObject([
+      { code: "INVALID_STATE", operationId: plain, message: expect.stringContaining("has no waves") },
+    ]);
     expect((await steer("7f2", "HALT")).refusals).toMatchObject([{ code: "NOT_FOUND", missing: ["7f2"] }]);
     const id = await deploy([await held(gate).made()], { sizes: [{ count: 1 }] });
-    expect((await steer(id, "RESUME")).refusals).toMatchObject([{ code: "INVALID_STATE", message: expect.stringContaining("is not halted (RUNNING)") }]);
-    expect((await steer(id, "ADVANCE")).refusals).toMatchObject([{ code: "INVALID_STATE", message: expect.stringContaining("is at its last wave") }]);
-    expect((await steer(id, "HALT", "x".repeat(1001))).refusals).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "reason"] }]);
+    expect((await steer(id, "RESUME")).refusals).toMatchObject([
+      { code: "INVALID_STATE", message: expect.stringContaining("is not halted (RUNNING)") },
+    ]);
+    expect((await steer(id, "ADVANCE")).refusals).toMatchObject([
+      { code: "INVALID_STATE", message: expect.stringContaining("is at its last wave") },
+    ]);
+    expect((await steer(id, "HALT", "x".repeat(1001))).refusals).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "reason"] },
+    ]);
     await gate.arrivals(2);
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
-    expect((await steer(id, "HALT")).refusals).toMatchObject([{ code: "INVALID_STATE", message: expect.stringContaining("is being stopped") }]);
+    expect((await steer(id, "HALT")).refusals).toMatchObject([
+      { code: "INVALID_STATE", message: expect.stringContaining("is being stopped") },
+    ]);
     gate.open();
     await Promise.all([ostler.operationEnds(plain), ostler.operationEnds(id)]);
   });
@@ -392,10 +490,16 @@ describe("when the process ends", () => {
     const gate = aGate();
     gate.open();
     // Gates are a process's own: in the other one they stay shut, here they are open.
-    const nodes = await lab.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: gate.name } }).times(3);
+    const nodes = await lab
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { gate: gate.name } })
+      .times(3);
     const victim = await lab.inAnotherProcess();
     const id = await lab.begin("DEPLOY", nodes, { waves: { sizes: [{ count: 1 }] } });
-    await eventually("the first node is in its step", () => lab.entered(nodes[0] as TestNode).includes("deploy.write_image"));
+    await eventually("the first node is in its step", () =>
+      lab.entered(nodes[0] as TestNode).includes("deploy.write_image"),
+    );
     await victim.kill();
     await lab.leasesRunOut();
     await lab.engine.start();
@@ -421,12 +525,22 @@ test("ten thousand nodes are admitted in waves, and none but those of the first 
   await using lab = await engineUnderTest({ started: false });
   const nodes = await lab.aNode().times(10_000);
   const begun = performance.now();
-  const id = await lab.begin("COMMISSION", nodes, { waves: { sizes: [{ count: 10 }, { percent: 1 }], maxFailures: { percent: 1 } } });
+  const id = await lab.begin("COMMISSION", nodes, {
+    waves: { sizes: [{ count: 10 }, { percent: 1 }], maxFailures: { percent: 1 } },
+  });
   console.log(`10,000 nodes were admitted in waves within ${Math.round(performance.now() - begun)} ms`);
   expect(await lab.operation(id)).toMatchObject({ totalCount: 10_000, waves: { maxFailures: 100 } });
-  const waves = await lab.test.sql<{ wave: number; state: string; runs: number }[]>`select wave, state, count(*)::int as runs from runs group by wave, state order by wave`;
-  expect(waves.slice(0, 3)).toEqual([{ wave: 0, state: "RUNNING", runs: 10 }, { wave: 1, state: "QUEUED", runs: 100 }, { wave: 2, state: "QUEUED", runs: 100 }]);
+  const waves = await lab.test.sql<
+    { wave: number; state: string; runs: number }[]
+  >`select wave, state, count(*)::int as runs from runs group by wave, state order by wave`;
+  expect(waves.slice(0, 3)).toEqual([
+    { wave: 0, state: "RUNNING", runs: 10 },
+    { wave: 1, state: "QUEUED", runs: 100 },
+    { wave: 2, state: "QUEUED", runs: 100 },
+  ]);
   expect(waves.reduce((sum, { runs }) => sum + runs, 0)).toBe(10_000);
-  const [touched] = await lab.test.sql<{ nodes: number }[]>`select count(*)::int as nodes from nodes where state <> 'ENROLLED'`;
+  const [touched] = await lab.test.sql<
+    { nodes: number }[]
+  >`select count(*)::int as nodes from nodes where state <> 'ENROLLED'`;
   expect(touched?.nodes).toBe(10);
 });

@@ -12,7 +12,13 @@ import { unsound } from "../support/soundness.ts";
 /** Firmware that is written while the machine restarts: the step must not be interrupted, and waits. */
 const slow = aDriver("slow", {
   clean: stepsOf(
-    aStep("flash", "clean", async ({ memo, settings }) => (memo === null ? { kind: "wait", seconds: Number(settings["seconds"]), memo: "restarted" } : { kind: "done" }), { interruptible: "NEVER", priority: 20 }),
+    aStep(
+      "flash",
+      "clean",
+      async ({ memo, settings }) =>
+        memo === null ? { kind: "wait", seconds: Number(settings["seconds"]), memo: "restarted" } : { kind: "done" },
+      { interruptible: "NEVER", priority: 20 },
+    ),
     aStep("wipe", "clean", async () => ({ kind: "done" })),
   ),
 });
@@ -22,11 +28,16 @@ let tries = 0;
 /** Succeeds at the second try. */
 const flaky = aDriver("flaky", {
   clean: stepsOf(
-    aStep("scrub", "clean", async ({ node }) => {
-      await passGate(inFlaky.name, node.name, null);
-      tries += 1;
-      return tries === 1 ? { kind: "failed", reason: "no luck", retryable: true } : { kind: "done" };
-    }, { interruptible: "AT_BOUNDARY", retries: { times: 1, backoffSeconds: 0.1 } }),
+    aStep(
+      "scrub",
+      "clean",
+      async ({ node }) => {
+        await passGate(inFlaky.name, node.name, null);
+        tries += 1;
+        return tries === 1 ? { kind: "failed", reason: "no luck", retryable: true } : { kind: "done" };
+      },
+      { interruptible: "AT_BOUNDARY", retries: { times: 1, backoffSeconds: 0.1 } },
+    ),
   ),
 });
 
@@ -40,13 +51,20 @@ const withdraw = (node: TestNode, reason?: string) => ostler.engine.withdrawAbor
 /** A node inside a step that ends only at its boundary. */
 async function heldAtBoundary(script: Script = {}) {
   const gate = aGate();
-  const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name, ...script } }).made();
+  const node = await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "clean.erase_metadata": { gate: gate.name, ...script } })
+    .made();
   const id = await ostler.begin("CLEAN", [node]);
   await gate.arrivals();
   return { gate, node, id };
 }
 
-const FIRMWARE: readonly StepChoice[] = [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }, { interface: "clean", name: "erase_disks", args: {} }];
+const FIRMWARE: readonly StepChoice[] = [
+  { interface: "clean", name: "update_firmware", args: { version: "2.1" } },
+  { interface: "clean", name: "erase_disks", args: {} },
+];
 
 describe("a pending abort that is withdrawn", () => {
   // The run was read under its lock, its operation beside it: as it had been before the wait for that lock.
@@ -66,25 +84,50 @@ describe("a pending abort that is withdrawn", () => {
 
   test("lets the work go on to success, and the log tells both", async () => {
     const { gate, node, id } = await heldAtBoundary();
-    expect((await abort(node, { reason: "oops" })).results).toMatchObject([{ accepted: true, effect: "PENDING", afterStep: "clean.erase_metadata" }]);
+    expect((await abort(node, { reason: "oops" })).results).toMatchObject([
+      { accepted: true, effect: "PENDING", afterStep: "clean.erase_metadata" },
+    ]);
     expect(await ostler.operation(id)).toMatchObject({ state: "ABORTING", wish: "ABORT" });
-    expect(await withdraw(node, "no, go on")).toMatchObject({ operationId: id, refusals: [], results: [{ nodeId: node.id, accepted: true, refusal: null }] });
+    expect(await withdraw(node, "no, go on")).toMatchObject({
+      operationId: id,
+      refusals: [],
+      results: [{ nodeId: node.id, accepted: true, refusal: null }],
+    });
     expect(await ostler.operation(id)).toMatchObject({ state: "RUNNING", wish: null, wishBy: null });
     expect(await ostler.run(id, node)).toMatchObject({ wish: null, wishBy: null, wishReason: null, wishAt: null });
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await ostler.nodeState(node)).toBe("AVAILABLE");
-    expect(await ostler.story(node, id)).toEqual(["clean → CLEANING", "abort_pending → CLEANING", "abort_withdrawn → CLEANING", "done → AVAILABLE"]);
+    expect(await ostler.story(node, id)).toEqual([
+      "clean → CLEANING",
+      "abort_pending → CLEANING",
+      "abort_withdrawn → CLEANING",
+      "done → AVAILABLE",
+    ]);
     const [, pending, withdrawn] = (await ostler.transitions(node)).filter(({ operationId }) => operationId === id);
-    expect(pending).toMatchObject({ event: "abort_pending", step: "clean.erase_metadata", actor: "alice", reason: "oops" });
-    expect(withdrawn).toMatchObject({ event: "abort_withdrawn", step: "clean.erase_metadata", actor: "alice", reason: "no, go on" });
+    expect(pending).toMatchObject({
+      event: "abort_pending",
+      step: "clean.erase_metadata",
+      actor: "alice",
+      reason: "oops",
+    });
+    expect(withdrawn).toMatchObject({
+      event: "abort_withdrawn",
+      step: "clean.erase_metadata",
+      actor: "alice",
+      reason: "no, go on",
+    });
     expect(ostler.entered(node)).toEqual(["clean.erase_metadata", "clean.erase_disks"]);
     expect(await unsound(ostler)).toEqual([]);
   });
 
   test("on a step that must not be interrupted does so too", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.update_firmware": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.update_firmware": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("CLEAN", [node], { options: { steps: FIRMWARE } });
     await gate.arrivals();
     await abort(node, { mode: "AFTER_STEP", powerOff: true });
@@ -101,7 +144,12 @@ describe("a pending abort that is withdrawn", () => {
     expect((await abort(node, { reason: "yes, after all" })).results).toMatchObject([{ effect: "PENDING" }]);
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
-    expect((await ostler.story(node, id)).slice(1)).toEqual(["abort_pending → CLEANING", "abort_withdrawn → CLEANING", "abort_pending → CLEANING", "abort → CLEAN_FAILED"]);
+    expect((await ostler.story(node, id)).slice(1)).toEqual([
+      "abort_pending → CLEANING",
+      "abort_withdrawn → CLEANING",
+      "abort_pending → CLEANING",
+      "abort → CLEAN_FAILED",
+    ]);
     expect((await ostler.transitions(node)).at(-1)?.reason).toBe("yes, after all");
   });
 
@@ -113,7 +161,10 @@ describe("a pending abort that is withdrawn", () => {
     await withdraw(node);
     inFlaky.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
-    expect((await ostler.steps(await ostler.run(id, node)))[0]?.attempts.map(({ state }) => state)).toEqual(["FAILED", "SUCCEEDED"]);
+    expect((await ostler.steps(await ostler.run(id, node)))[0]?.attempts.map(({ state }) => state)).toEqual([
+      "FAILED",
+      "SUCCEEDED",
+    ]);
   });
 
   // The abort woke the step, and the step took that for the end of its wait.
@@ -123,10 +174,14 @@ describe("a pending abort that is withdrawn", () => {
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
     const { wakeAt } = await ostler.run(id, node);
     expect((await abort(node)).refusals).toMatchObject([{ code: "NOT_INTERRUPTIBLE", step: "clean.flash" }]);
-    expect((await abort(node, { mode: "AFTER_STEP" })).results).toMatchObject([{ accepted: true, effect: "PENDING", afterStep: "clean.flash" }]);
+    expect((await abort(node, { mode: "AFTER_STEP" })).results).toMatchObject([
+      { accepted: true, effect: "PENDING", afterStep: "clean.flash" },
+    ]);
     expect((await withdraw(node)).results).toMatchObject([{ accepted: true }]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
-    const resumed = (await ostler.transitions(node)).find(({ event, operationId }) => event === "resume" && operationId === id);
+    const resumed = (await ostler.transitions(node)).find(
+      ({ event, operationId }) => event === "resume" && operationId === id,
+    );
     expect(resumed?.at.getTime()).toBeGreaterThanOrEqual((wakeAt?.getTime() ?? Infinity) - 1);
   });
 });
@@ -138,14 +193,22 @@ test("an abort that is pending on a parked step takes effect when the step has c
   const { wakeAt } = await ostler.run(id, node);
   await abort(node, { mode: "AFTER_STEP" });
   expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
-  expect((await ostler.steps(await ostler.run(id, node))).map(({ attempts }) => attempts.map(({ state }) => state))).toEqual([["SUCCEEDED"], []]);
-  const resumed = (await ostler.transitions(node)).find(({ event, operationId }) => event === "resume" && operationId === id);
+  expect(
+    (await ostler.steps(await ostler.run(id, node))).map(({ attempts }) => attempts.map(({ state }) => state)),
+  ).toEqual([["SUCCEEDED"], []]);
+  const resumed = (await ostler.transitions(node)).find(
+    ({ event, operationId }) => event === "resume" && operationId === id,
+  );
   expect(resumed?.at.getTime()).toBeGreaterThanOrEqual((wakeAt?.getTime() ?? Infinity) - 1);
 });
 
 test("a withdrawn abort of one node leaves the stop of its operation in force", async () => {
   const gate = aGate();
-  const [node, other] = (await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).times(2)) as [TestNode, TestNode];
+  const [node, other] = (await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "clean.erase_metadata": { gate: gate.name } })
+    .times(2)) as [TestNode, TestNode];
   const id = await ostler.begin("CLEAN", [node, other]);
   await gate.arrivals(2);
   await ostler.engine.stop(ALICE, { work: { operationId: id } });
@@ -160,8 +223,14 @@ test("a withdrawn abort of one node leaves the stop of its operation in force", 
 // The abort of the last node took the place of the engine's stop, and its withdrawal left none.
 test("a withdrawn abort leaves it decided that a failure undoes the operation", async () => {
   const [inFailing, inWriting] = [aGate(), aGate()];
-  const failing = await ostler.aNode().scripted({ "deploy.prepare": { gate: inFailing.name, fail: "no luck" } }).made();
-  const writing = await ostler.aNode().scripted({ "clean.erase_metadata": { gate: inWriting.name } }).made();
+  const failing = await ostler
+    .aNode()
+    .scripted({ "deploy.prepare": { gate: inFailing.name, fail: "no luck" } })
+    .made();
+  const writing = await ostler
+    .aNode()
+    .scripted({ "clean.erase_metadata": { gate: inWriting.name } })
+    .made();
   const id = await ostler.begin("COMMISSION", [failing, writing], { onFailure: "CLEAN_UP_ALL" });
   await Promise.all([inFailing.arrivals(), inWriting.arrivals()]);
   inFailing.open();
@@ -173,13 +242,21 @@ test("a withdrawn abort leaves it decided that a failure undoes the operation", 
   inWriting.open();
   expect((await ostler.operationEnds(id)).state).toBe("FAILED");
   expect((await ostler.run(id, writing)).state).toBe("STOPPED");
-  for (const node of [failing, writing]) expect([await ostler.nodeState(node), (await ostler.run(id, node, "CLEAN_UP")).state]).toEqual(["AVAILABLE", "SUCCEEDED"]);
+  for (const node of [failing, writing])
+    expect([await ostler.nodeState(node), (await ostler.run(id, node, "CLEAN_UP")).state]).toEqual([
+      "AVAILABLE",
+      "SUCCEEDED",
+    ]);
   expect(await unsound(ostler)).toEqual([]);
 });
 
 test("a withdrawal touches none that have not begun: it does not even wait for one that somebody holds", async () => {
   const gate = aGate();
-  const [node, queued] = (await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).times(2)) as [TestNode, TestNode];
+  const [node, queued] = (await ostler
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "clean.erase_metadata": { gate: gate.name } })
+    .times(2)) as [TestNode, TestNode];
   const id = await ostler.begin("CLEAN", [node, queued], { maxParallel: 1 });
   await gate.arrivals();
   await abort(node);
@@ -188,7 +265,10 @@ test("a withdrawal touches none that have not begun: it does not even wait for o
     let answer: Awaited<ReturnType<typeof withdraw>> | undefined;
     void ostler.engine.withdrawAbort(ALICE, { work: { operationId: id } }).then((given) => (answer = given));
     await eventually("it answers", () => answer !== undefined, 5_000);
-    expect(answer?.results).toMatchObject([{ nodeId: node.id, accepted: true }, { nodeId: queued.id, accepted: false, refusal: { code: "NOTHING_RUNNING" } }]);
+    expect(answer?.results).toMatchObject([
+      { nodeId: node.id, accepted: true },
+      { nodeId: queued.id, accepted: false, refusal: { code: "NOTHING_RUNNING" } },
+    ]);
   });
   gate.open();
   expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -200,23 +280,41 @@ describe("a withdrawal is refused", () => {
     const idle = await ostler.aNode().in("AVAILABLE").made();
     const before = await ostler.dump();
     const answer = await ostler.engine.withdrawAbort(ALICE, byNodes(node, idle));
-    expect(answer.refusals).toMatchObject([{ code: "NOTHING_RUNNING", nodeId: node.id }, { code: "NOTHING_RUNNING", nodeId: idle.id }]);
+    expect(answer.refusals).toMatchObject([
+      { code: "NOTHING_RUNNING", nodeId: node.id },
+      { code: "NOTHING_RUNNING", nodeId: idle.id },
+    ]);
     expect(await ostler.changesSince(before)).toEqual([]);
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
     expect((await withdraw(node)).refusals).toMatchObject([{ code: "NOTHING_RUNNING" }]);
     gate.open();
     await ostler.operationEnds(id);
-    expect((await ostler.engine.withdrawAbort(ALICE, { work: { operationId: id } })).refusals).toMatchObject([{ code: "NOTHING_RUNNING", operationId: id }]);
-    expect((await ostler.engine.withdrawAbort(ALICE, { work: { operationId: "7f2" } })).refusals).toMatchObject([{ code: "NOT_FOUND" }]);
+    expect((await ostler.engine.withdrawAbort(ALICE, { work: { operationId: id } })).refusals).toMatchObject([
+      { code: "NOTHING_RUNNING", operationId: id },
+    ]);
+    expect((await ostler.engine.withdrawAbort(ALICE, { work: { operationId: "7f2" } })).refusals).toMatchObject([
+      { code: "NOT_FOUND" },
+    ]);
   });
 
   test("when the step was cut: that abort is being carried out", async () => {
     const [step, undoing] = [aGate(), aGate()];
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.write_image": { gate: step.name }, "driver.abort": { gate: undoing.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.write_image": { gate: step.name }, "driver.abort": { gate: undoing.name } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await step.arrivals();
     await abort(node);
-    expect((await withdraw(node)).refusals).toMatchObject([{ code: "INVALID_STATE", nodeId: node.id, operationId: id, message: expect.stringContaining("is being carried out already") }]);
+    expect((await withdraw(node)).refusals).toMatchObject([
+      {
+        code: "INVALID_STATE",
+        nodeId: node.id,
+        operationId: id,
+        message: expect.stringContaining("is being carried out already"),
+      },
+    ]);
     await undoing.arrivals();
     expect((await withdraw(node)).refusals).toMatchObject([{ code: "INVALID_STATE" }]);
     undoing.open();
@@ -229,14 +327,20 @@ describe("a withdrawal is refused", () => {
   ])("while what was done is being undone, though the step that it waited for $how", async ({ script }) => {
     const power = aGate();
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name, ...script }, "power.set": { gate: power.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_metadata": { gate: gate.name, ...script }, "power.set": { gate: power.name } })
+      .made();
     await ostler.test.sql`update nodes set power_state = 'ON' where id = ${node.id}`;
     const id = await ostler.begin("CLEAN", [node]);
     await gate.arrivals();
     await abort(node);
     gate.open();
     await power.arrivals();
-    expect((await withdraw(node)).refusals).toMatchObject([{ code: "INVALID_STATE", message: expect.stringContaining("is being carried out already") }]);
+    expect((await withdraw(node)).refusals).toMatchObject([
+      { code: "INVALID_STATE", message: expect.stringContaining("is being carried out already") },
+    ]);
     power.open();
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
     expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
@@ -254,8 +358,16 @@ describe("a withdrawal is refused", () => {
 describe("of an operation that was aborted as a whole", () => {
   async function abortedWhole() {
     const [kept, lost] = [aGate(), aGate()];
-    const going = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: kept.name } }).made();
-    const leaving = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: lost.name } }).made();
+    const going = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_metadata": { gate: kept.name } })
+      .made();
+    const leaving = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_metadata": { gate: lost.name } })
+      .made();
     const queued = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("CLEAN", [going, leaving, queued], { maxParallel: 2 });
     await Promise.all([kept.arrivals(), lost.arrivals()]);
@@ -271,19 +383,34 @@ describe("of an operation that was aborted as a whole", () => {
     kept.open();
     lost.open();
     expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
-    expect((await Promise.all([going, leaving, queued].map((node) => ostler.run(id, node)))).map(({ state }) => state)).toEqual(["SUCCEEDED", "ABORTED", "ABORTED"]);
-    expect([await ostler.nodeState(going), await ostler.nodeState(leaving), await ostler.nodeState(queued)]).toEqual(["AVAILABLE", "CLEAN_FAILED", "AVAILABLE"]);
+    expect(
+      (await Promise.all([going, leaving, queued].map((node) => ostler.run(id, node)))).map(({ state }) => state),
+    ).toEqual(["SUCCEEDED", "ABORTED", "ABORTED"]);
+    expect([await ostler.nodeState(going), await ostler.nodeState(leaving), await ostler.nodeState(queued)]).toEqual([
+      "AVAILABLE",
+      "CLEAN_FAILED",
+      "AVAILABLE",
+    ]);
     expect(ostler.journal(queued)).toEqual([]);
   });
 
   test("all that are pending are withdrawn by its name; what never began stays aborted", async () => {
     const { id, going, leaving, queued, kept, lost } = await abortedWhole();
     const answer = await ostler.engine.withdrawAbort(ALICE, { work: { operationId: id } });
-    expect(answer).toMatchObject({ operationId: id, refusals: [], results: [{ nodeId: going.id, accepted: true }, { nodeId: leaving.id, accepted: true }] });
+    expect(answer).toMatchObject({
+      operationId: id,
+      refusals: [],
+      results: [
+        { nodeId: going.id, accepted: true },
+        { nodeId: leaving.id, accepted: true },
+      ],
+    });
     kept.open();
     lost.open();
     expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
-    expect((await Promise.all([going, leaving, queued].map((node) => ostler.run(id, node)))).map(({ state }) => state)).toEqual(["SUCCEEDED", "SUCCEEDED", "ABORTED"]);
+    expect(
+      (await Promise.all([going, leaving, queued].map((node) => ostler.run(id, node)))).map(({ state }) => state),
+    ).toEqual(["SUCCEEDED", "SUCCEEDED", "ABORTED"]);
   });
 });
 
@@ -292,7 +419,11 @@ test("a withdrawal counts though the process that was inside the step has died",
   const gate = aGate();
   gate.open();
   // Gates are a process's own: in the other one they stay shut, here they are open.
-  const node = await lab.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).made();
+  const node = await lab
+    .aNode()
+    .in("AVAILABLE")
+    .scripted({ "clean.erase_metadata": { gate: gate.name } })
+    .made();
   const victim = await lab.inAnotherProcess();
   const id = await lab.begin("CLEAN", [node]);
   await eventually("the step is entered", () => lab.entered(node).length === 1);
@@ -302,6 +433,12 @@ test("a withdrawal counts though the process that was inside the step has died",
   await lab.leasesRunOut();
   await lab.engine.start();
   expect((await lab.operationEnds(id)).state).toBe("SUCCEEDED");
-  expect((await lab.story(node, id)).map((line) => line.split(" ")[0])).toEqual(["clean", "abort_pending", "abort_withdrawn", "recover", "done"]);
+  expect((await lab.story(node, id)).map((line) => line.split(" ")[0])).toEqual([
+    "clean",
+    "abort_pending",
+    "abort_withdrawn",
+    "recover",
+    "done",
+  ]);
   expect(await unsound(lab)).toEqual([]);
 });

@@ -23,13 +23,18 @@ const ostler = owned.use(
       aDriver("speaking", {
         clean: stepsOf(
           aStep("low", "clean", async ({ log }) => (log("then that"), done), { priority: 1 }),
-          aStep("high", "clean", async ({ log, node, signal }) => {
-            log("first this");
-            if (node.labels["gated"]) await passGate(gates.first.name, node.name, signal);
-            log("now that");
-            if (node.labels["gated"]) await passGate(gates.second.name, node.name, signal);
-            return done;
-          }, { priority: 9 }),
+          aStep(
+            "high",
+            "clean",
+            async ({ log, node, signal }) => {
+              log("first this");
+              if (node.labels["gated"]) await passGate(gates.first.name, node.name, signal);
+              log("now that");
+              if (node.labels["gated"]) await passGate(gates.second.name, node.name, signal);
+              return done;
+            },
+            { priority: 9 },
+          ),
         ),
       }),
       aDriver("verbose", {
@@ -50,10 +55,15 @@ const whole = owned.use(await createTail({ database, bell, log: createLog("silen
 const { tail, listeners } = countListeners(whole);
 
 const stream = (runId: string, after = 0) => logStream({ database, tail }, runId, after);
-const told = (items: readonly LogStreamItem[]) => items.map((item) => (item.kind === "line" ? `${item.row.sequence} ${item.label}: ${item.row.text}` : item.reason));
-const sequences = (items: readonly LogStreamItem[]) => items.flatMap((item) => (item.kind === "line" ? [item.row.sequence] : []));
+const told = (items: readonly LogStreamItem[]) =>
+  items.map((item) => (item.kind === "line" ? `${item.row.sequence} ${item.label}: ${item.row.text}` : item.reason));
+const sequences = (items: readonly LogStreamItem[]) =>
+  items.flatMap((item) => (item.kind === "line" ? [item.row.sequence] : []));
 
-async function begun(driver: string, labels: Record<string, string> = {}): Promise<{ readonly node: TestNode; readonly id: string; readonly runId: string }> {
+async function begun(
+  driver: string,
+  labels: Record<string, string> = {},
+): Promise<{ readonly node: TestNode; readonly id: string; readonly runId: string }> {
   const node = await ostler.aNode().in("AVAILABLE").with(driver).labelled(labels).made();
   const id = await ostler.begin("CLEAN", [node]);
   return { node, id, runId: (await ostler.run(id, node)).id };
@@ -78,7 +88,11 @@ describe("the stream of a run's log", () => {
 
   test("goes on although the clock was set back", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { says: ["one", "two"], gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_metadata": { says: ["one", "two"], gate: gate.name } })
+      .made();
     const id = await ostler.begin("CLEAN", [node]);
     const items = stream((await ostler.run(id, node)).id);
     await takeUntil(items, (item) => sequences([item])[0] === 2);
@@ -92,7 +106,11 @@ describe("the stream of a run's log", () => {
 
   test("of a run that has ended is all it said", async () => {
     const { runId } = await ended("speaking");
-    expect(told(await takeAll(stream(runId)))).toEqual(["1 clean.high: first this", "2 clean.high: now that", "3 clean.low: then that"]);
+    expect(told(await takeAll(stream(runId)))).toEqual([
+      "1 clean.high: first this",
+      "2 clean.high: now that",
+      "3 clean.low: then that",
+    ]);
   });
 
   test("of a run that says nothing completes with its end", async () => {
@@ -107,7 +125,7 @@ describe("the stream of a run's log", () => {
   test("goes on from any cut, over many pages: nothing is missing, nothing comes twice", async () => {
     const { runId } = await ended("verbose");
     const seen: number[] = [];
-    for (let cursor = 0; cursor < 950; ) {
+    for (let cursor = 0; cursor < 950;) {
       const items = stream(runId, cursor);
       const most = 1 + Math.floor(Math.random() * 300);
       for (let taken = 0; taken < most && cursor < 950; taken += 1) {
@@ -146,7 +164,11 @@ describe("the stream of a run's log", () => {
 
   test("ends at once when its client leaves, and nobody listens any more", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_metadata": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("CLEAN", [node]);
     await gate.arrivals();
     const before = listeners();
@@ -162,7 +184,11 @@ describe("the stream of a run's log", () => {
 
   test("ends with SHUTTING_DOWN and the cursor to go on from, when the process leaves while the run goes on", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "clean.erase_metadata": { says: ["one", "two"], gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_metadata": { says: ["one", "two"], gate: gate.name } })
+      .made();
     const id = await ostler.begin("CLEAN", [node]);
     await using leaving = await createTail({ database, bell, log: createLog("silent") });
     const items = logStream({ database, tail: leaving }, (await ostler.run(id, node)).id, 0);

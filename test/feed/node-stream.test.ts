@@ -15,8 +15,12 @@ const isAt = (position: number) => (item: NodeStreamItem) => item.position >= po
 const newest = async () => (await feed.log()).at(-1)?.position ?? 0;
 
 /** Eight writers at the same time, each on nodes of its own; some move one node a transaction, some many. */
-async function severalWriters(rounds: number): Promise<{ readonly from: number; readonly until: number; readonly done: Promise<void> }> {
-  const groups = await Promise.all([1, 1, 1, 1, 2, 5, 10, 30].map((count) => ostler.aNode().in("AVAILABLE").times(count)));
+async function severalWriters(
+  rounds: number,
+): Promise<{ readonly from: number; readonly until: number; readonly done: Promise<void> }> {
+  const groups = await Promise.all(
+    [1, 1, 1, 1, 2, 5, 10, 30].map((count) => ostler.aNode().in("AVAILABLE").times(count)),
+  );
   const from = await newest();
   const done = Promise.all(groups.map((group) => feed.goRound(group, rounds))).then(() => {});
   return { from, until: from + groups.flat().length * rounds * 3, done };
@@ -28,7 +32,12 @@ describe("a stream that begins now", () => {
     const stream = feed.stream();
     const first = await stream.next();
     await stream.return?.();
-    expect(first.value).toMatchObject({ kind: "bookmark", position: await newest(), caughtUp: true, snapshotComplete: false });
+    expect(first.value).toMatchObject({
+      kind: "bookmark",
+      position: await newest(),
+      caughtUp: true,
+      snapshotComplete: false,
+    });
   });
 
   test("tells every later transition once, in order and without a hole, while eight write", async () => {
@@ -103,7 +112,9 @@ describe("a stream from a cursor", () => {
 
   test("of the future ends at once with CURSOR_EXPIRED", async () => {
     const position = await newest();
-    expect(await takeAll(feed.stream({ after: position + 1 }))).toEqual([{ kind: "reset", reason: "CURSOR_EXPIRED", position: 0 }]);
+    expect(await takeAll(feed.stream({ after: position + 1 }))).toEqual([
+      { kind: "reset", reason: "CURSOR_EXPIRED", position: 0 },
+    ]);
   });
 });
 
@@ -162,16 +173,32 @@ describe("a filtered stream", () => {
     await ostler.engine.createCluster({ actor: "alice", project: "default" }, { name: "paris" });
     const others = await ostler.aNode().in("AVAILABLE").times(3);
     const from = await newest();
-    const node = await ostler.aNode().labelled(by === "label" ? { room: "7" } : {}).in("AVAILABLE").made();
-    if (by === "cluster") await ostler.engine.updateCluster({ actor: "alice", project: "default" }, { name: "paris" }, { add: { ids: [node.id] } });
+    const node = await ostler
+      .aNode()
+      .labelled(by === "label" ? { room: "7" } : {})
+      .in("AVAILABLE")
+      .made();
+    if (by === "cluster")
+      await ostler.engine.updateCluster(
+        { actor: "alice", project: "default" },
+        { name: "paris" },
+        { add: { ids: [node.id] } },
+      );
     await feed.goRound([node]);
     await feed.goRound(others);
     const stream = feed.stream({ after: from, filter: filter(node) });
     const items = await takeUntil(stream, isCaughtUp);
     await stream.return?.();
-    expect(items.flatMap((item) => (item.kind === "transition" ? [item.row.nodeName] : []))).toEqual(Array.from({ length: by === "cluster" ? 3 + 4 : 7 }, () => node.name));
+    expect(items.flatMap((item) => (item.kind === "transition" ? [item.row.nodeName] : []))).toEqual(
+      Array.from({ length: by === "cluster" ? 3 + 4 : 7 }, () => node.name),
+    );
     expect(items.at(-1)?.position).toBe(await newest());
-    if (by === "cluster") await ostler.engine.updateCluster({ actor: "alice", project: "default" }, { name: "paris" }, { remove: { ids: [node.id] } });
+    if (by === "cluster")
+      await ostler.engine.updateCluster(
+        { actor: "alice", project: "default" },
+        { name: "paris" },
+        { remove: { ids: [node.id] } },
+      );
   });
 
   test("by state tells a change only while the node is in the state", async () => {
@@ -183,7 +210,11 @@ describe("a filtered stream", () => {
     const stream = feed.stream({ after: from, filter: { states: ["AVAILABLE"], ids: [resting.id, gone.id] } });
     const items = await takeUntil(stream, isCaughtUp);
     await stream.return?.();
-    expect(items.flatMap((item) => (item.kind === "transition" ? [item.row.nodeName] : []))).toEqual([resting.name, resting.name, resting.name]);
+    expect(items.flatMap((item) => (item.kind === "transition" ? [item.row.nodeName] : []))).toEqual([
+      resting.name,
+      resting.name,
+      resting.name,
+    ]);
   });
 
   test("by ids alone tells of deletions, and of what went before", async () => {
@@ -193,11 +224,17 @@ describe("a filtered stream", () => {
     await ostler.engine.deleteNodes({ actor: "alice", project: "default" }, { ids: [node.id] });
     const live = await stream.next();
     await stream.return?.();
-    expect(live.value).toMatchObject({ kind: "transition", row: { event: "delete", fromState: "ENROLLED", toState: null, nodeName: node.name } });
+    expect(live.value).toMatchObject({
+      kind: "transition",
+      row: { event: "delete", fromState: "ENROLLED", toState: null, nodeName: node.name },
+    });
     const replay = feed.stream({ after: 0, filter: { ids: [node.id] } });
     const items = await takeUntil(replay, isCaughtUp);
     await replay.return?.();
-    expect(items.flatMap((item) => (item.kind === "transition" ? [item.row.event] : []))).toEqual(["register", "delete"]);
+    expect(items.flatMap((item) => (item.kind === "transition" ? [item.row.event] : []))).toEqual([
+      "register",
+      "delete",
+    ]);
   });
 });
 

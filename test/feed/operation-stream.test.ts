@@ -19,12 +19,17 @@ const tail = owned.use(await createTail({ database, bell, log: createLog("silent
 const stream = (id: string) => operationStream({ database, tail }, id);
 
 /** The last that was told of each run: its state by the name of its node. */
-const lastStates = (updates: readonly OperationUpdate[]) => Object.fromEntries(updates.flatMap(({ run }) => (run ? [[run.nodeName, run.state]] : [])));
+const lastStates = (updates: readonly OperationUpdate[]) =>
+  Object.fromEntries(updates.flatMap(({ run }) => (run ? [[run.nodeName, run.state]] : [])));
 
 describe("the stream of an operation", () => {
   test("begins with its present state, tells each run as it changes, and completes with its end", async () => {
     const gate = aGate();
-    const nodes = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(5);
+    const nodes = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .times(5);
     const id = await ostler.begin("DEPLOY", nodes);
     await gate.arrivals(5);
     const updates = stream(id);
@@ -39,13 +44,19 @@ describe("the stream of an operation", () => {
 
   test("tells failures and their cause, and the clean-up runs that follow", async () => {
     const good = await ostler.aNode().made();
-    const bad = await ostler.aNode().scripted({ "clean.erase_disks": { fail: "no disk" } }).made();
+    const bad = await ostler
+      .aNode()
+      .scripted({ "clean.erase_disks": { fail: "no disk" } })
+      .made();
     const id = await ostler.begin("COMMISSION", [good, bad]);
     const updates = await takeAll(stream(id));
     const ends = new Map(updates.flatMap(({ run }) => (run ? [[`${run.purpose} ${run.nodeName}`, run] as const] : [])));
     const runs = await ostler.runs(id);
-    expect([...ends.keys()].toSorted()).toEqual(runs.map(({ purpose, nodeName }) => `${purpose} ${nodeName}`).toSorted());
-    for (const run of runs) expect(ends.get(`${run.purpose} ${run.nodeName}`)).toMatchObject({ state: run.state, failure: run.failure });
+    expect([...ends.keys()].toSorted()).toEqual(
+      runs.map(({ purpose, nodeName }) => `${purpose} ${nodeName}`).toSorted(),
+    );
+    for (const run of runs)
+      expect(ends.get(`${run.purpose} ${run.nodeName}`)).toMatchObject({ state: run.state, failure: run.failure });
     expect(ends.get(`WORK ${bad.name}`)).toMatchObject({ state: "FAILED", failure: { step: "clean.erase_disks" } });
     expect(updates.at(-1)?.operation).toMatchObject({ state: "FAILED" });
   });
@@ -76,7 +87,10 @@ describe("the stream of an operation", () => {
 
   test("of many runs tells the end of each", async () => {
     const gate = aGate();
-    const nodes = await ostler.aNode().scripted({ "power.read": { gate: gate.name } }).times(450);
+    const nodes = await ostler
+      .aNode()
+      .scripted({ "power.read": { gate: gate.name } })
+      .times(450);
     const id = await ostler.begin("MANAGE", nodes);
     const updates = stream(id);
     await updates.next();
@@ -88,7 +102,11 @@ describe("the stream of an operation", () => {
 
   test("tells a stop as soon as it is asked for, and the operation as it stopped", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
     const updates = stream(id);
@@ -101,7 +119,11 @@ describe("the stream of an operation", () => {
 
   test("tells the end of each run, although clocks were set back in between", async () => {
     const gate = aGate();
-    const nodes = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).times(3);
+    const nodes = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .times(3);
     const id = await ostler.begin("DEPLOY", nodes);
     await gate.arrivals(3);
     await ostler.test.sql`update runs set updated_at = updated_at + interval '1 hour' where operation_id = ${id}`;
@@ -110,13 +132,19 @@ describe("the stream of an operation", () => {
     const { now } = Date;
     const setBack = vi.spyOn(Date, "now").mockImplementation(() => now() - 3_600_000);
     gate.open();
-    expect(lastStates(await takeAll(updates))).toEqual(Object.fromEntries(nodes.map(({ name }) => [name, "SUCCEEDED"])));
+    expect(lastStates(await takeAll(updates))).toEqual(
+      Object.fromEntries(nodes.map(({ name }) => [name, "SUCCEEDED"])),
+    );
     setBack.mockRestore();
   });
 
   test("ends at once when its client leaves, although nothing happens", async () => {
     const gate = aGate();
-    const node = await ostler.aNode().in("AVAILABLE").scripted({ "deploy.prepare": { gate: gate.name } }).made();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
     const updates = stream(id);

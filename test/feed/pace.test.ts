@@ -69,7 +69,12 @@ test("a clock that is set back makes it rest no longer", async () => {
   pace.look();
   const setBack = vi.spyOn(Date, "now").mockImplementation(() => now() - HOUR_MS);
   const waits: number[] = [];
-  await pace.rest({ left: false, wake: () => {}, wait: async (milliseconds) => void (waits.push(milliseconds), await new Promise((resolve) => setTimeout(resolve, milliseconds))) });
+  await pace.rest({
+    left: false,
+    wake: () => {},
+    wait: async (milliseconds) =>
+      void (waits.push(milliseconds), await new Promise((resolve) => setTimeout(resolve, milliseconds))),
+  });
   setBack.mockRestore();
   expect(Math.max(0, ...waits)).toBeLessThanOrEqual(10);
 });

@@ -18,8 +18,10 @@ const { reader } = ostler.database;
 
 const isCaughtUp = (item: NodeStreamItem) => item.kind === "bookmark" && item.caughtUp;
 const newest = async () => (await feed.log()).at(-1)?.position ?? 0;
-const tailIsAt = (position: number) => vi.waitFor(() => expect(feed.tail.head).toBe(position), { timeout: 5_000, interval: 5 });
-const namesOf = (items: readonly NodeStreamItem[]) => items.flatMap((item) => (item.kind === "transition" ? [item.row.nodeName] : []));
+const tailIsAt = (position: number) =>
+  vi.waitFor(() => expect(feed.tail.head).toBe(position), { timeout: 5_000, interval: 5 });
+const namesOf = (items: readonly NodeStreamItem[]) =>
+  items.flatMap((item) => (item.kind === "transition" ? [item.row.nodeName] : []));
 
 /** How many statements were begun while something went on. */
 async function statements(work: () => Promise<unknown>): Promise<number> {
@@ -34,12 +36,18 @@ describe("500 live streams, each with a filter of its own", () => {
   test("cost as many statements as one, however they filter", async () => {
     const nodes = await ostler.aNode().labelled({ room: "7" }).in("AVAILABLE").times(5);
     await tailIsAt(await newest());
-    const filters = Array.from({ length: 500 }, (_, index) => (index % 2 === 0 ? { labels: { room: "7" }, name: { contains: `${index % 5}` } } : { ids: [nodes[index % 5]?.id ?? ""] }));
+    const filters = Array.from({ length: 500 }, (_, index) =>
+      index % 2 === 0
+        ? { labels: { room: "7" }, name: { contains: `${index % 5}` } }
+        : { ids: [nodes[index % 5]?.id ?? ""] },
+    );
     const streams = filters.map((filter) => feed.stream({ filter }));
     for (const stream of streams) await takeUntil(stream, isCaughtUp);
     const mark = await ostler.aNode().labelled({ room: "7" }).named("mark-01234").made();
     await tailIsAt(await newest());
-    const waiting = streams.filter((_stream, index) => index % 2 === 0).map((stream) => takeUntil(stream, (item) => item.kind === "transition"));
+    const waiting = streams
+      .filter((_stream, index) => index % 2 === 0)
+      .map((stream) => takeUntil(stream, (item) => item.kind === "transition"));
     const count = await statements(async () => {
       await Promise.all(waiting);
       await feed.goRound(nodes);
@@ -111,7 +119,8 @@ describe("snapshots", () => {
     return filters.map((filter) => claim(filter));
   };
   const taken = (claims: readonly Claim[]) => Promise.all(claims.map((claim) => claim.taken));
-  const differing = (count: number) => Array.from({ length: count }, (_, index) => ({ not: { name: { eq: `x${index}` } } }));
+  const differing = (count: number) =>
+    Array.from({ length: count }, (_, index) => ({ not: { name: { eq: `x${index}` } } }));
   /** How many are open at a time, and in all. */
   function openedSnapshots() {
     const counts = { now: 0, most: 0, all: 0 };
@@ -241,7 +250,10 @@ describe("a stream whose next transitions are deleted while it waits for its rea
   ])("$which, ends with TOO_SLOW and the earliest cursor that is good", async ({ filter }) => {
     await using short = await feedUnderTest();
     const nodes = await short.ostler.aNode().times(150);
-    const stream = await short.streamElsewhere({ after: 0, ...(filter && { filter: filter(nodes.map(({ id }) => id)) }) });
+    const stream = await short.streamElsewhere({
+      after: 0,
+      ...(filter && { filter: filter(nodes.map(({ id }) => id)) }),
+    });
     await stream.next();
     await short.ostler.test.sql`delete from transitions where position <= 120`;
     const rest = await takeAll(stream);

@@ -41,7 +41,12 @@ describe("a stream to which nothing happens", () => {
       await vi.advanceTimersByTimeAsync(9_990);
       expect(await isPending(next)).toBe(true);
       await vi.advanceTimersByTimeAsync(10);
-      expect((await next).value).toMatchObject({ kind: "bookmark", position: await newest(), caughtUp: false, snapshotComplete: false });
+      expect((await next).value).toMatchObject({
+        kind: "bookmark",
+        position: await newest(),
+        caughtUp: false,
+        snapshotComplete: false,
+      });
     }
     await stream.return?.();
   });
@@ -82,7 +87,12 @@ describe("a stream that waits for its snapshot", () => {
       await vi.advanceTimersByTimeAsync(9_990);
       expect(await isPending(next)).toBe(true);
       await vi.advanceTimersByTimeAsync(10);
-      expect((await next).value).toMatchObject({ kind: "bookmark", position: 0, caughtUp: false, snapshotComplete: false });
+      expect((await next).value).toMatchObject({
+        kind: "bookmark",
+        position: 0,
+        caughtUp: false,
+        snapshotComplete: false,
+      });
     }
     await stream.return?.();
   });
@@ -98,14 +108,20 @@ describe("a stream that waits for its snapshot", () => {
   });
 
   test("fails when it cannot be taken", async () => {
-    vi.spyOn(feed.tail, "snapshot").mockReturnValue({ taken: Promise.reject(new Error("the database is away")), release() {} });
+    vi.spyOn(feed.tail, "snapshot").mockReturnValue({
+      taken: Promise.reject(new Error("the database is away")),
+      release() {},
+    });
     await expect(feed.stream({ snapshot: true }).next()).rejects.toThrow("the database is away");
   });
 
   test("gives up its claim when it has been given everything", async () => {
     const released = vi.fn<() => void>();
     const { snapshot } = feed.tail;
-    vi.spyOn(feed.tail, "snapshot").mockImplementation((filter) => ({ taken: snapshot(filter).taken, release: released }));
+    vi.spyOn(feed.tail, "snapshot").mockImplementation((filter) => ({
+      taken: snapshot(filter).taken,
+      release: released,
+    }));
     const stream = feed.stream({ snapshot: true });
     await takeUntil(stream, (item) => item.kind === "bookmark" && item.snapshotComplete);
     expect(released).toHaveBeenCalledTimes(1);
@@ -214,7 +230,9 @@ describe("when old transitions are not kept", () => {
     await using short = await feedUnderTest();
     await short.ostler.aNode().times(30);
     await short.ostler.test.sql`delete from transitions where position <= 10`;
-    expect(await takeAll(short.stream({ after: 9 }))).toEqual([{ kind: "reset", reason: "CURSOR_EXPIRED", position: 10 }]);
+    expect(await takeAll(short.stream({ after: 9 }))).toEqual([
+      { kind: "reset", reason: "CURSOR_EXPIRED", position: 10 },
+    ]);
     const stream = short.stream({ after: 10 });
     expect(positionsOf(await takeUntil(stream, ({ position }) => position === 30))).toEqual(range(11, 30));
     await stream.return?.();
@@ -224,7 +242,9 @@ describe("when old transitions are not kept", () => {
     await using short = await feedUnderTest();
     await short.ostler.aNode().times(3);
     await short.ostler.test.sql`delete from transitions`;
-    expect(await takeAll(short.stream({ after: 2 }))).toEqual([{ kind: "reset", reason: "CURSOR_EXPIRED", position: 3 }]);
+    expect(await takeAll(short.stream({ after: 2 }))).toEqual([
+      { kind: "reset", reason: "CURSOR_EXPIRED", position: 3 },
+    ]);
     const stream = short.stream({ after: 3 });
     expect((await stream.next()).value).toMatchObject({ kind: "bookmark", caughtUp: true, position: 3 });
     await stream.return?.();

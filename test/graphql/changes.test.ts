@@ -13,7 +13,8 @@ const RELEASED = `
   type Mutation { add(input: NodeInput!): Node }
 `;
 const release = { version: "1.2.0", schema: parsedSchema(RELEASED) };
-const since = (change: (text: string) => string, ...texts: string[]) => changesSince(release, parsedSchema(change(RELEASED)), texts);
+const since = (change: (text: string) => string, ...texts: string[]) =>
+  changesSince(release, parsedSchema(change(RELEASED)), texts);
 
 test("since the last release nothing has been broken that no decision names", async () => {
   const last = lastRelease();
@@ -24,11 +25,28 @@ test("since the last release nothing has been broken that no decision names", as
 describe("a change", () => {
   test.each([
     ["a field less", (text: string) => text.replace(" old: Int", ""), "Field Query.old was removed."],
-    ["a field that may be null now", (text: string) => text.replace("label: String!", "label: String"), "Field Node.label changed type from String! to String."],
+    [
+      "a field that may be null now",
+      (text: string) => text.replace("label: String!", "label: String"),
+      "Field Node.label changed type from String! to String.",
+    ],
     ["a value less", (text: string) => text.replace(" ERROR", ""), "Enum value NodeState.ERROR was removed."],
-    ["an argument that must be given", (text: string) => text.replace("first: Int", "first: Int!"), "Argument Query.nodes(first:) has changed type from Int to Int!."],
-    ["an input field that must be given", (text: string) => text.replace("size: Int", "size: Int more: Int!"), "A required field NodeInput.more was added."],
-    ["a type less", (text: string) => text.replace("input NodeInput", "input AddInput").replace("input: NodeInput!", "input: AddInput!"), "NodeInput was removed."],
+    [
+      "an argument that must be given",
+      (text: string) => text.replace("first: Int", "first: Int!"),
+      "Argument Query.nodes(first:) has changed type from Int to Int!.",
+    ],
+    [
+      "an input field that must be given",
+      (text: string) => text.replace("size: Int", "size: Int more: Int!"),
+      "A required field NodeInput.more was added.",
+    ],
+    [
+      "a type less",
+      (text: string) =>
+        text.replace("input NodeInput", "input AddInput").replace("input: NodeInput!", "input: AddInput!"),
+      "NodeInput was removed.",
+    ],
   ])("of %s is refused", (_what, change, description) => {
     expect(since(change).refused).toContain(description);
     const { text, passes } = reportOf(since(change), "1.2.0");
@@ -39,13 +57,23 @@ describe("a change", () => {
   const without = (text: string) => text.replace(" old: Int", "");
 
   test("that a decision names passes, and is listed", () => {
-    const changes = since(without, "# 0099: Away with it\n\nNobody asked for it.\n\n- Breaks 1.2.0: Field Query.old was removed.\n");
+    const changes = since(
+      without,
+      "# 0099: Away with it\n\nNobody asked for it.\n\n- Breaks 1.2.0: Field Query.old was removed.\n",
+    );
     expect(changes).toEqual({ refused: [], decided: ["Field Query.old was removed."], undone: [], dangerous: [] });
-    expect(reportOf(changes, "1.2.0")).toEqual({ text: "Breaks since 1.2.0 that decisions name:\n  Field Query.old was removed.\n", passes: true });
+    expect(reportOf(changes, "1.2.0")).toEqual({
+      text: "Breaks since 1.2.0 that decisions name:\n  Field Query.old was removed.\n",
+      passes: true,
+    });
   });
 
   test("is refused when a decision names it in passing, or from another release", () => {
-    const told = since(without, "We talked of it: Breaks 1.2.0: Field Query.old was removed.", "Breaks 1.1.0: Field Query.old was removed.");
+    const told = since(
+      without,
+      "We talked of it: Breaks 1.2.0: Field Query.old was removed.",
+      "Breaks 1.1.0: Field Query.old was removed.",
+    );
     expect(told.refused).toEqual(["Field Query.old was removed."]);
     expect(told.undone).toEqual([]);
   });
@@ -63,7 +91,12 @@ describe("a change", () => {
   });
 
   test("that only adds, or only describes, is not worth a word", () => {
-    expect(reportOf(since((text) => text.replace("old: Int", '"Described." old: Int new: Int')), "1.2.0")).toEqual({ text: "Nothing that could break a client has changed since 1.2.0.\n", passes: true });
+    expect(
+      reportOf(
+        since((text) => text.replace("old: Int", '"Described." old: Int new: Int')),
+        "1.2.0",
+      ),
+    ).toEqual({ text: "Nothing that could break a client has changed since 1.2.0.\n", passes: true });
   });
 });
 

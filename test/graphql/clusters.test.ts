@@ -7,7 +7,12 @@ const ostler = await serviceUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 interface Payload {
-  readonly cluster: { readonly id: string; readonly name: string; readonly revision: number; readonly [field: string]: unknown } | null;
+  readonly cluster: {
+    readonly id: string;
+    readonly name: string;
+    readonly revision: number;
+    readonly [field: string]: unknown;
+  } | null;
   readonly errors: readonly { readonly code: string; readonly message: string; readonly [field: string]: unknown }[];
 }
 
@@ -31,21 +36,44 @@ async function aCluster(more: object = {}): Promise<{ id: string; name: string; 
 }
 
 const show = async (name: string) =>
-  (await ostler.query<{ cluster: Record<string, unknown> | null }>("query Show($name: String!) { cluster(by: { name: $name }) { name state variables revision nodeCounts { state count } nodes { edges { node { name cluster { name } } } } operations { edges { node { kind state } } } } }", { name })).cluster;
+  (
+    await ostler.query<{ cluster: Record<string, unknown> | null }>(
+      "query Show($name: String!) { cluster(by: { name: $name }) { name state variables revision nodeCounts { state count } nodes { edges { node { name cluster { name } } } } operations { edges { node { kind state } } } } }",
+      { name },
+    )
+  ).cluster;
 
 describe("a cluster", () => {
   test("is made with settings and nodes, and shown by name, by ID and in the list", async () => {
     const names = await ostler.register(3);
     const { id, name } = await aCluster({ variables: { ntp: "10.0.0.1", none: null }, nodes: { names } });
-    expect(await show(name)).toMatchObject({ name, state: "NEW", variables: { ntp: "10.0.0.1" }, revision: 1, nodeCounts: [{ state: "ENROLLED", count: 3 }], nodes: { edges: names.map((node) => ({ node: { name: node, cluster: { name } } })) }, operations: { edges: [] } });
-    const { byId, again, clusters } = await ostler.query<{ byId: object; again: object; clusters: { edges: { node: { name: string } }[] } }>("query Same($id: ID!) { byId: cluster(by: { id: $id }) { name } again: fetch__Cluster(id: $id) { name } clusters(first: 100) { edges { node { name } } } }", { id });
+    expect(await show(name)).toMatchObject({
+      name,
+      state: "NEW",
+      variables: { ntp: "10.0.0.1" },
+      revision: 1,
+      nodeCounts: [{ state: "ENROLLED", count: 3 }],
+      nodes: { edges: names.map((node) => ({ node: { name: node, cluster: { name } } })) },
+      operations: { edges: [] },
+    });
+    const { byId, again, clusters } = await ostler.query<{
+      byId: object;
+      again: object;
+      clusters: { edges: { node: { name: string } }[] };
+    }>(
+      "query Same($id: ID!) { byId: cluster(by: { id: $id }) { name } again: fetch__Cluster(id: $id) { name } clusters(first: 100) { edges { node { name } } } }",
+      { id },
+    );
     expect([byId, again]).toEqual([{ name }, { name }]);
     expect(clusters.edges.map(({ node }) => node.name)).toContain(name);
   });
 
   test("has the state that its nodes and the work on them make", async () => {
     const gate = aGate();
-    const [slow = "", quick = ""] = [...(await ostler.register(1, { steps: { "deploy.configure": { gate: gate.name } } })), ...(await ostler.register(1))];
+    const [slow = "", quick = ""] = [
+      ...(await ostler.register(1, { steps: { "deploy.configure": { gate: gate.name } } })),
+      ...(await ostler.register(1)),
+    ];
     const { name } = await aCluster({ nodes: { names: [slow, quick] } });
     const uuid = await ostler.begin("commissionNodes", [slow]);
     await gate.arrivals();
@@ -60,21 +88,41 @@ describe("a cluster", () => {
   test("lists the operations that were asked for it", async () => {
     const names = await ostler.register(1);
     const { name } = await aCluster({ nodes: { names } });
-    const { manageNodes } = await ostler.query<{ manageNodes: { operation: { uuid: string } } }>("mutation Manage($name: String!) { manageNodes(input: { nodes: { cluster: { name: $name } } }) { operation { uuid } } }", { name });
+    const { manageNodes } = await ostler.query<{ manageNodes: { operation: { uuid: string } } }>(
+      "mutation Manage($name: String!) { manageNodes(input: { nodes: { cluster: { name: $name } } }) { operation { uuid } } }",
+      { name },
+    );
     await ostler.operationEnds(manageNodes.operation.uuid);
     await ostler.operationEnds(await ostler.begin("inspectNodes", names));
-    expect(await show(name)).toMatchObject({ operations: { edges: [{ node: { kind: "MANAGE", state: "SUCCEEDED" } }] } });
+    expect(await show(name)).toMatchObject({
+      operations: { edges: [{ node: { kind: "MANAGE", state: "SUCCEEDED" } }] },
+    });
   });
 
   test("is not made twice, nor with a name or settings that do not do, nor with nodes of another", async () => {
     const [taken = ""] = await ostler.register(1);
     const { name } = await aCluster({ nodes: { names: [taken] } });
     const before = await ostler.dump();
-    expect((await change("createCluster", { name })).errors).toMatchObject([{ type: "SimpleError", code: "INVALID_INPUT", message: `A cluster ${name} exists already.`, path: ["input", "name"] }]);
-    expect((await change("createCluster", { name: "a b" })).errors).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "name"] }]);
-    expect((await change("createCluster", { name: "ok", variables: [1] })).errors).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "variables"] }]);
-    expect((await change("createCluster", { name: "ok", nodes: { names: [taken] } })).errors).toMatchObject([{ type: "ConflictError", code: "INVALID_STATE", path: ["input", "nodes"], node: { name: taken } }]);
-    expect((await change("createCluster", { name: "ok", nodes: { names: ["ghost"] } })).errors).toMatchObject([{ type: "NotFoundError", missing: ["ghost"], path: ["input", "nodes", "names"] }]);
+    expect((await change("createCluster", { name })).errors).toMatchObject([
+      {
+        type: "SimpleError",
+        code: "INVALID_INPUT",
+        message: `A cluster ${name} exists already.`,
+        path: ["input", "name"],
+      },
+    ]);
+    expect((await change("createCluster", { name: "a b" })).errors).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "name"] },
+    ]);
+    expect((await change("createCluster", { name: "ok", variables: [1] })).errors).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "variables"] },
+    ]);
+    expect((await change("createCluster", { name: "ok", nodes: { names: [taken] } })).errors).toMatchObject([
+      { type: "ConflictError", code: "INVALID_STATE", path: ["input", "nodes"], node: { name: taken } },
+    ]);
+    expect((await change("createCluster", { name: "ok", nodes: { names: ["ghost"] } })).errors).toMatchObject([
+      { type: "NotFoundError", missing: ["ghost"], path: ["input", "nodes", "names"] },
+    ]);
     expect(await ostler.dump()).toBe(before);
   });
 });
@@ -83,16 +131,32 @@ describe("changing a cluster", () => {
   test("lays settings over, renames, takes out and adds, and raises the revision once", async () => {
     const [out = "", stays = "", comes = ""] = await ostler.register(3);
     const { name, revision } = await aCluster({ variables: { a: 1, b: 2 }, nodes: { names: [out, stays] } });
-    const { cluster, errors } = await change("updateCluster", { cluster: { name }, ifRevision: revision, name: `${name}-new`, variables: { b: null, c: 3 }, remove: { names: [out] }, add: { names: [comes] } });
+    const { cluster, errors } = await change("updateCluster", {
+      cluster: { name },
+      ifRevision: revision,
+      name: `${name}-new`,
+      variables: { b: null, c: 3 },
+      remove: { names: [out] },
+      add: { names: [comes] },
+    });
     expect(errors).toEqual([]);
-    expect(cluster).toMatchObject({ name: `${name}-new`, variables: { a: 1, c: 3 }, revision: revision + 1, nodes: { totalCount: 2, edges: [{ node: { name: stays } }, { node: { name: comes } }] } });
+    expect(cluster).toMatchObject({
+      name: `${name}-new`,
+      variables: { a: 1, c: 3 },
+      revision: revision + 1,
+      nodes: { totalCount: 2, edges: [{ node: { name: stays } }, { node: { name: comes } }] },
+    });
   });
 
   test("is refused when somebody else was quicker", async () => {
     const { name, revision } = await aCluster();
     await change("updateCluster", { cluster: { name }, variables: { a: 1 } });
-    expect((await change("updateCluster", { cluster: { name }, ifRevision: revision, variables: { a: 2 } })).errors).toMatchObject([{ type: "ConflictError", code: "STALE_REVISION", status: 409, path: ["input", "ifRevision"] }]);
-    expect((await change("deleteCluster", { cluster: { name }, ifRevision: revision })).errors).toMatchObject([{ code: "STALE_REVISION" }]);
+    expect(
+      (await change("updateCluster", { cluster: { name }, ifRevision: revision, variables: { a: 2 } })).errors,
+    ).toMatchObject([{ type: "ConflictError", code: "STALE_REVISION", status: 409, path: ["input", "ifRevision"] }]);
+    expect((await change("deleteCluster", { cluster: { name }, ifRevision: revision })).errors).toMatchObject([
+      { code: "STALE_REVISION" },
+    ]);
     expect(await show(name)).toMatchObject({ variables: { a: 1 } });
   });
 
@@ -103,23 +167,32 @@ describe("changing a cluster", () => {
     const uuid = await ostler.begin("manageNodes", names);
     await gate.arrivals();
     for (const verb of ["updateCluster", "deleteCluster"] as const) {
-      expect((await change(verb, { cluster: { name } })).errors).toMatchObject([{ type: "ConflictError", code: "CLUSTER_LOCKED", status: 409, operation: { uuid } }]);
+      expect((await change(verb, { cluster: { name } })).errors).toMatchObject([
+        { type: "ConflictError", code: "CLUSTER_LOCKED", status: 409, operation: { uuid } },
+      ]);
     }
     gate.open();
     await ostler.operationEnds(uuid);
     expect((await change("updateCluster", { cluster: { name }, variables: { a: 1 } })).errors).toEqual([]);
   });
 
-  test.each([{ name: "nowhere" }, { id: "garbage" }, { id: "-".repeat(36) }])("that does not exist (%j) is refused", async (cluster) => {
-    for (const verb of ["updateCluster", "deleteCluster"] as const) {
-      expect((await change(verb, { cluster })).errors).toMatchObject([{ type: "NotFoundError", code: "NOT_FOUND", status: 404, missing: [Object.values(cluster)[0]] }]);
-    }
-  });
+  test.each([{ name: "nowhere" }, { id: "garbage" }, { id: "-".repeat(36) }])(
+    "that does not exist (%j) is refused",
+    async (cluster) => {
+      for (const verb of ["updateCluster", "deleteCluster"] as const) {
+        expect((await change(verb, { cluster })).errors).toMatchObject([
+          { type: "NotFoundError", code: "NOT_FOUND", status: 404, missing: [Object.values(cluster)[0]] },
+        ]);
+      }
+    },
+  );
 
   test("takes out only nodes that are in it", async () => {
     const [stranger = ""] = await ostler.register(1);
     const { name } = await aCluster();
-    expect((await change("updateCluster", { cluster: { name }, remove: { names: [stranger] } })).errors).toMatchObject([{ type: "NotFoundError", missing: [stranger], path: ["input", "remove"] }]);
+    expect((await change("updateCluster", { cluster: { name }, remove: { names: [stranger] } })).errors).toMatchObject([
+      { type: "NotFoundError", missing: [stranger], path: ["input", "remove"] },
+    ]);
   });
 });
 
@@ -129,7 +202,10 @@ describe("deleting a cluster", () => {
     const { name } = await aCluster({ nodes: { names } });
     expect(await change("deleteCluster", { cluster: { name } })).toMatchObject({ cluster: null, errors: [] });
     expect(await show(name)).toBeNull();
-    const { node } = await ostler.query("query Node($name: String!) { node(by: { name: $name }) { name cluster { name } } }", { name: names[0] });
+    const { node } = await ostler.query(
+      "query Node($name: String!) { node(by: { name: $name }) { name cluster { name } } }",
+      { name: names[0] },
+    );
     expect(node).toEqual({ name: names[0], cluster: null });
   });
 });
@@ -138,10 +214,24 @@ describe("the list of clusters", () => {
   test("goes through all of them, forward and backward", async () => {
     const wanted = Array.from({ length: 23 }, (_, index) => `listed-${String(index).padStart(2, "0")}`);
     for (const name of wanted) await change("createCluster", { name });
-    type Page = { clusters: { edges: { node: { name: string } }[]; pageInfo: { endCursor: string | null; startCursor: string | null; hasNextPage: boolean; hasPreviousPage: boolean } } };
-    const page = (variables: object) => ostler.query<Page>("query Page($first: Int, $after: String, $last: Int, $before: String) { clusters(first: $first, after: $after, last: $last, before: $before) { edges { node { name } } pageInfo { endCursor startCursor hasNextPage hasPreviousPage } } }", variables as never);
+    type Page = {
+      clusters: {
+        edges: { node: { name: string } }[];
+        pageInfo: {
+          endCursor: string | null;
+          startCursor: string | null;
+          hasNextPage: boolean;
+          hasPreviousPage: boolean;
+        };
+      };
+    };
+    const page = (variables: object) =>
+      ostler.query<Page>(
+        "query Page($first: Int, $after: String, $last: Int, $before: String) { clusters(first: $first, after: $after, last: $last, before: $before) { edges { node { name } } pageInfo { endCursor startCursor hasNextPage hasPreviousPage } } }",
+        variables as never,
+      );
     const forward: string[] = [];
-    for (let after: string | null = null, more = true; more; ) {
+    for (let after: string | null = null, more = true; more;) {
       const { clusters }: Page = await page({ first: 7, after });
       forward.push(...clusters.edges.map(({ node }) => node.name));
       ({ endCursor: after, hasNextPage: more } = clusters.pageInfo);
@@ -149,7 +239,7 @@ describe("the list of clusters", () => {
     expect(forward).toEqual([...new Set(forward)].toSorted());
     expect(forward).toEqual(expect.arrayContaining(wanted));
     const backward: string[] = [];
-    for (let before: string | null = null, more = true; more; ) {
+    for (let before: string | null = null, more = true; more;) {
       const { clusters }: Page = await page({ last: 5, before });
       backward.unshift(...clusters.edges.map(({ node }) => node.name));
       ({ startCursor: before, hasPreviousPage: more } = clusters.pageInfo);

@@ -13,18 +13,27 @@ import { buildSchema } from "../../src/graphql/schema.ts";
 const schema = buildSchema(await describeDrivers());
 
 /** What a document costs, and how often a fragment was looked up for it. */
-function cost(text: string, variables: Readonly<Record<string, unknown>> = {}): { readonly cost: number; readonly lookUps: number } {
+function cost(
+  text: string,
+  variables: Readonly<Record<string, unknown>> = {},
+): { readonly cost: number; readonly lookUps: number } {
   const { definitions } = parse(text);
   expect(validate(schema, parse(text))).toEqual([]);
   let lookUps = 0;
-  const all = Object.fromEntries(definitions.filter((one): one is FragmentDefinitionNode => one.kind === Kind.FRAGMENT_DEFINITION).map((one) => [one.name.value, one]));
+  const all = Object.fromEntries(
+    definitions
+      .filter((one): one is FragmentDefinitionNode => one.kind === Kind.FRAGMENT_DEFINITION)
+      .map((one) => [one.name.value, one]),
+  );
   const fragments = new Proxy(all, {
     get(target, name) {
       lookUps += 1;
       return Reflect.get(target, name) as unknown;
     },
   });
-  const operation = definitions.find((one): one is OperationDefinitionNode => one.kind === Kind.OPERATION_DEFINITION) as OperationDefinitionNode;
+  const operation = definitions.find(
+    (one): one is OperationDefinitionNode => one.kind === Kind.OPERATION_DEFINITION,
+  ) as OperationDefinitionNode;
   return { cost: costOf({ schema, operation, fragments, variables }), lookUps };
 }
 
@@ -35,38 +44,128 @@ describe("the cost", () => {
   test.each([
     { what: "a few values do not show", text: "{ viewer { subject project } }", is: 1 },
     { what: "fifty values count as one object", text: `{ viewer { ${aliased(49, "subject")} __typename } }`, is: 2 },
-    { what: "values multiply with their page", text: `{ nodes(first: 500) { edges { cursor node { ${aliased(9, "name")} } } } }`, is: 500 * (1 + 0.2) },
-    { what: "the edges of a page are values too, under each name", text: `{ nodes(first: 1000) { ${aliased(100, "edges { cursor }")} } }`, is: 2_000 },
-    { what: "so is what is said of a page", text: `{ nodes(first: 1) { ${aliased(100, "pageInfo { hasNextPage }")} } }`, is: 2 },
-    { what: "a union's members tell their names", text: "subscription { nodeTransitions { __typename ... on Transition { __typename } } }", is: 1 },
-    { what: "texts for people count three times", text: `{ nodes(first: 100) { edges { node { ${aliased(10, "powerProblem")} } } } }`, is: 100 * (1 + 0.6) },
-    { what: "a JSON value counts forty", text: `{ cluster(by: { name: "c" }) { ${aliased(100, "variables")} } }`, is: 1 + 100 * 40 },
-    { what: "arguments of a step count eight, and its output three", text: '{ operation(id: "x") { runs(first: 2) { edges { node { steps { args output } } } } } }', is: 1 + 2 * (1 + 5 * (1 + 8 + 3)) },
-    { what: "an inventory counts twenty", text: "{ nodes(first: 100) { edges { node { inventory { data } } } } }", is: 100 * (1 + 1 + 20) },
-    { what: "verbs are twelve, and half an object each", text: "{ nodes(first: 10) { edges { node { verbs { verb reason } } } } }", is: 10 * (1 + 12 * (0.5 + 0.02 + 0.06)) },
-    { what: "labels are twenty", text: "{ nodes(first: 10) { edges { node { labels { key value } } } } }", is: 10 * (1 + 20 * (0.01 + 2 * 0.03)) },
-    { what: "what is asked of each node of a verb counts 25 times", text: "query ($nodes: NodeSelector!) { plan(input: { kind: CLEAN, nodes: $nodes }) { results { ref accepted } } }", is: 1 + 25 * 1.04 },
-    { what: "a page counts its items", text: "{ nodes(first: 7) { edges { cursor node { name } } pageInfo { hasNextPage } } }", is: 7 },
+    {
+      what: "values multiply with their page",
+      text: `{ nodes(first: 500) { edges { cursor node { ${aliased(9, "name")} } } } }`,
+      is: 500 * (1 + 0.2),
+    },
+    {
+      what: "the edges of a page are values too, under each name",
+      text: `{ nodes(first: 1000) { ${aliased(100, "edges { cursor }")} } }`,
+      is: 2_000,
+    },
+    {
+      what: "so is what is said of a page",
+      text: `{ nodes(first: 1) { ${aliased(100, "pageInfo { hasNextPage }")} } }`,
+      is: 2,
+    },
+    {
+      what: "a union's members tell their names",
+      text: "subscription { nodeTransitions { __typename ... on Transition { __typename } } }",
+      is: 1,
+    },
+    {
+      what: "texts for people count three times",
+      text: `{ nodes(first: 100) { edges { node { ${aliased(10, "powerProblem")} } } } }`,
+      is: 100 * (1 + 0.6),
+    },
+    {
+      what: "a JSON value counts forty",
+      text: `{ cluster(by: { name: "c" }) { ${aliased(100, "variables")} } }`,
+      is: 1 + 100 * 40,
+    },
+    {
+      what: "arguments of a step count eight, and its output three",
+      text: '{ operation(id: "x") { runs(first: 2) { edges { node { steps { args output } } } } } }',
+      is: 1 + 2 * (1 + 5 * (1 + 8 + 3)),
+    },
+    {
+      what: "an inventory counts twenty",
+      text: "{ nodes(first: 100) { edges { node { inventory { data } } } } }",
+      is: 100 * (1 + 1 + 20),
+    },
+    {
+      what: "verbs are twelve, and half an object each",
+      text: "{ nodes(first: 10) { edges { node { verbs { verb reason } } } } }",
+      is: 10 * (1 + 12 * (0.5 + 0.02 + 0.06)),
+    },
+    {
+      what: "labels are twenty",
+      text: "{ nodes(first: 10) { edges { node { labels { key value } } } } }",
+      is: 10 * (1 + 20 * (0.01 + 2 * 0.03)),
+    },
+    {
+      what: "what is asked of each node of a verb counts 25 times",
+      text: "query ($nodes: NodeSelector!) { plan(input: { kind: CLEAN, nodes: $nodes }) { results { ref accepted } } }",
+      is: 1 + 25 * 1.04,
+    },
+    {
+      what: "a page counts its items",
+      text: "{ nodes(first: 7) { edges { cursor node { name } } pageInfo { hasNextPage } } }",
+      is: 7,
+    },
     { what: "from the end as well", text: "{ nodes(last: 7) { edges { node { name } } } }", is: 7 },
     { what: "a page without a size has 50", text: "{ nodes { edges { node { name } } } }", is: 50 * 1.02 },
-    { what: "a page of which no item is asked counts one", text: "{ nodes(first: 100) { pageInfo { hasNextPage } } }", is: 1 },
+    {
+      what: "a page of which no item is asked counts one",
+      text: "{ nodes(first: 100) { pageInfo { hasNextPage } } }",
+      is: 1,
+    },
     { what: "a count of all costs ten", text: "{ nodes(first: 100) { totalCount } }", is: 10 },
-    { what: "pages in pages multiply", text: "{ clusters(first: 3) { edges { node { nodes(first: 4) { edges { node { cluster { name } } } } } } } }", is: 3 * (1 + 4 * (1 + 1.02)) },
-    { what: "a list without pages is taken to have five", text: "{ clusters(first: 2) { edges { node { nodeCounts { state } } } } }", is: 2 * (1 + 5 * 1.02) },
-    { what: "lines of a log count a tenth", text: '{ operation(id: "x") { runs(first: 2) { edges { node { steps { log(tail: 20) { text } } } } } } }', is: 1 + 2 * (1 + 5 * (1 + 20 * 0.1)) },
+    {
+      what: "pages in pages multiply",
+      text: "{ clusters(first: 3) { edges { node { nodes(first: 4) { edges { node { cluster { name } } } } } } } }",
+      is: 3 * (1 + 4 * (1 + 1.02)),
+    },
+    {
+      what: "a list without pages is taken to have five",
+      text: "{ clusters(first: 2) { edges { node { nodeCounts { state } } } } }",
+      is: 2 * (1 + 5 * 1.02),
+    },
+    {
+      what: "lines of a log count a tenth",
+      text: '{ operation(id: "x") { runs(first: 2) { edges { node { steps { log(tail: 20) { text } } } } } } }',
+      is: 1 + 2 * (1 + 5 * (1 + 20 * 0.1)),
+    },
     { what: "aliases count each", text: "{ a: viewer { subject } b: viewer { subject } }", is: 2 },
-    { what: "a fragment counts where it is spread", text: "{ a: nodes(first: 2) { ...F } b: nodes(first: 3) { ...F } } fragment F on NodeConnection { edges { node { name } } }", is: 5 },
-    { what: "what is left out counts nothing", text: "query ($no: Boolean!) { nodes(first: 9) { edges @include(if: $no) { node { name } } } viewer @skip(if: true) { subject } }", variables: { no: false }, is: 1 },
-    { what: "sizes come from variables, and from their defaults", text: "query ($a: Int, $b: Int = 6) { x: nodes(first: $a) { edges { node { name } } } y: nodes(first: $b) { edges { node { name } } } }", variables: { a: 5 }, is: 11 },
-    { what: "a size that is none is taken for a page's usual one", text: "query ($a: Int) { nodes(first: $a) { edges { node { name } } } }", variables: { a: "many" }, is: 50 * 1.02 },
-    { what: "an introspection has one price", text: '{ __type(name: "Node") { fields { name } } __schema { types { name fields { name } } } }', is: 1_100 },
+    {
+      what: "a fragment counts where it is spread",
+      text: "{ a: nodes(first: 2) { ...F } b: nodes(first: 3) { ...F } } fragment F on NodeConnection { edges { node { name } } }",
+      is: 5,
+    },
+    {
+      what: "what is left out counts nothing",
+      text: "query ($no: Boolean!) { nodes(first: 9) { edges @include(if: $no) { node { name } } } viewer @skip(if: true) { subject } }",
+      variables: { no: false },
+      is: 1,
+    },
+    {
+      what: "sizes come from variables, and from their defaults",
+      text: "query ($a: Int, $b: Int = 6) { x: nodes(first: $a) { edges { node { name } } } y: nodes(first: $b) { edges { node { name } } } }",
+      variables: { a: 5 },
+      is: 11,
+    },
+    {
+      what: "a size that is none is taken for a page's usual one",
+      text: "query ($a: Int) { nodes(first: $a) { edges { node { name } } } }",
+      variables: { a: "many" },
+      is: 50 * 1.02,
+    },
+    {
+      what: "an introspection has one price",
+      text: '{ __type(name: "Node") { fields { name } } __schema { types { name fields { name } } } }',
+      is: 1_100,
+    },
   ])("$what", ({ text, variables, is }) => {
     expect(cost(text, variables).cost).toBe(Math.floor(is + 1e-6));
   });
 
   test("lets through 1,000 nodes with ten of their values or their labels, and not with hundreds of values", () => {
-    const nodes = (fields: string) => cost(`{ nodes(first: 1000) { edges { cursor node { ${fields} } } pageInfo { endCursor hasNextPage } } }`).cost;
-    expect(nodes("uuid name state stage powerState presence hostGroup revision createdAt updatedAt")).toBeLessThan(LIMITS.cost / 4);
+    const nodes = (fields: string) =>
+      cost(`{ nodes(first: 1000) { edges { cursor node { ${fields} } } pageInfo { endCursor hasNextPage } } }`).cost;
+    expect(nodes("uuid name state stage powerState presence hostGroup revision createdAt updatedAt")).toBeLessThan(
+      LIMITS.cost / 4,
+    );
     expect(nodes("uuid name state labels { key value } cluster { name }")).toBeLessThan(LIMITS.cost);
     expect(nodes(aliased(300, "name"))).toBeGreaterThan(LIMITS.cost);
   });
@@ -74,7 +173,8 @@ describe("the cost", () => {
   test("of the examples that people are shown is far from the limit", () => {
     for (const { query } of EXAMPLES) {
       const { definitions } = parse(query);
-      for (const operation of definitions.filter((one) => one.kind === Kind.OPERATION_DEFINITION)) expect(costOf({ schema, operation, fragments: {}, variables: {} })).toBeLessThan(LIMITS.cost / 3);
+      for (const operation of definitions.filter((one) => one.kind === Kind.OPERATION_DEFINITION))
+        expect(costOf({ schema, operation, fragments: {}, variables: {} })).toBeLessThan(LIMITS.cost / 3);
     }
   });
 
@@ -87,15 +187,24 @@ describe("the cost", () => {
 
 describe("counting takes no longer than the document is", () => {
   const LEVELS = 60;
-  const fragments = (last: string) => Array.from({ length: LEVELS }, (_, at) => `fragment F${at} on Query { ${at === LEVELS - 1 ? last : `...F${at + 1} ...F${at + 1}`} }`).join(" ");
+  const fragments = (last: string) =>
+    Array.from(
+      { length: LEVELS },
+      (_, at) => `fragment F${at} on Query { ${at === LEVELS - 1 ? last : `...F${at + 1} ...F${at + 1}`} }`,
+    ).join(" ");
 
   test("of its cost, though fragments spread out to more fields than there are atoms in a gram", () => {
-    expect(cost(`{ ...F0 } ${fragments("nodes(first: 10) { edges { node { name } } }")}`)).toEqual({ cost: Number.MAX_SAFE_INTEGER, lookUps: 2 * LEVELS - 1 });
+    expect(cost(`{ ...F0 } ${fragments("nodes(first: 10) { edges { node { name } } }")}`)).toEqual({
+      cost: Number.MAX_SAFE_INTEGER,
+      lookUps: 2 * LEVELS - 1,
+    });
   });
 
   test("of its depth and its root", () => {
     const document = parse(`{ ...F0 } ${fragments("viewer { subject }")}`);
-    const known = new Map(document.definitions.filter((one) => one.kind === Kind.FRAGMENT_DEFINITION).map((one) => [one.name.value, one]));
+    const known = new Map(
+      document.definitions.filter((one) => one.kind === Kind.FRAGMENT_DEFINITION).map((one) => [one.name.value, one]),
+    );
     let lookUps = 0;
     const reported: string[] = [];
     const context = {
@@ -112,9 +221,15 @@ describe("counting takes no longer than the document is", () => {
   });
 
   test("where fragments go in circles", () => {
-    const { definitions } = parse("{ ...A } fragment A on Query { viewer { subject } ...B } fragment B on Query { ...A }");
-    const named = Object.fromEntries(definitions.slice(1).map((one) => [(one as FragmentDefinitionNode).name.value, one as FragmentDefinitionNode]));
-    expect(costOf({ schema, operation: definitions[0] as OperationDefinitionNode, fragments: named, variables: {} })).toBe(1);
+    const { definitions } = parse(
+      "{ ...A } fragment A on Query { viewer { subject } ...B } fragment B on Query { ...A }",
+    );
+    const named = Object.fromEntries(
+      definitions.slice(1).map((one) => [(one as FragmentDefinitionNode).name.value, one as FragmentDefinitionNode]),
+    );
+    expect(
+      costOf({ schema, operation: definitions[0] as OperationDefinitionNode, fragments: named, variables: {} }),
+    ).toBe(1);
   });
 });
 

@@ -15,8 +15,19 @@ interface Discovered {
   readonly replayed: boolean;
 }
 
-const discover = async ({ settings = {}, ...input }: { readonly settings?: object; readonly [key: string]: unknown }): Promise<Discovered> =>
-  (await ostler.query<{ discoverNodes: Discovered }>("mutation Discover($input: DiscoverNodesInput!) { discoverNodes(input: $input) { operation { uuid state } addresses errors { code message path } replayed } }", { input: { driver: { fake: settings }, ...input } })).discoverNodes;
+const discover = async ({
+  settings = {},
+  ...input
+}: {
+  readonly settings?: object;
+  readonly [key: string]: unknown;
+}): Promise<Discovered> =>
+  (
+    await ostler.query<{ discoverNodes: Discovered }>(
+      "mutation Discover($input: DiscoverNodesInput!) { discoverNodes(input: $input) { operation { uuid state } addresses errors { code message path } replayed } }",
+      { input: { driver: { fake: settings }, ...input } },
+    )
+  ).discoverNodes;
 
 const begin = async (input: Parameters<typeof discover>[0]): Promise<string> => {
   const { operation, errors } = await discover(input);
@@ -29,7 +40,8 @@ const OPERATION = `query Discovery($uuid: ID!) { operation(id: $uuid) {
   discoveries { edges { node { address state node { name state labels { key value } cluster { name } } failure { code message retryable } finishedAt } } }
   transitions { edges { node { nodeName event to } } }
 } }`;
-const operation = async (uuid: string) => (await ostler.query<{ operation: Record<string, unknown> }>(OPERATION, { uuid })).operation;
+const operation = async (uuid: string) =>
+  (await ostler.query<{ operation: Record<string, unknown> }>(OPERATION, { uuid })).operation;
 
 describe("discoverNodes", () => {
   test("answers at once with the operation and its addresses; what came of each is read from it", async () => {
@@ -42,7 +54,12 @@ describe("discoverNodes", () => {
       namePrefix: "row7-",
       reason: "new row",
     });
-    expect(answer).toMatchObject({ addresses: ["10.1.0.1", "10.1.0.2", "bmc-7.example"], errors: [], replayed: false, operation: { state: expect.stringMatching(/QUEUED|RUNNING/) } });
+    expect(answer).toMatchObject({
+      addresses: ["10.1.0.1", "10.1.0.2", "bmc-7.example"],
+      errors: [],
+      replayed: false,
+      operation: { state: expect.stringMatching(/QUEUED|RUNNING/) },
+    });
     const uuid = answer.operation?.uuid ?? "";
     expect(await ostler.operationEnds(uuid)).toBe("PARTIALLY_SUCCEEDED");
     const found = { state: "ENROLLED", labels: [{ key: "row", value: "7" }], cluster: { name: "row-7" } };
@@ -54,14 +71,33 @@ describe("discoverNodes", () => {
       progress: 1,
       reason: "new row",
       cluster: { name: "row-7" },
-      discoveryTerms: { driver: "fake", settings: { fake: { dead: ["10.1.0.2"], names: { "bmc-7.example": "rack7-u1" } } }, namePrefix: "row7-" },
+      discoveryTerms: {
+        driver: "fake",
+        settings: { fake: { dead: ["10.1.0.2"], names: { "bmc-7.example": "rack7-u1" } } },
+        namePrefix: "row7-",
+      },
       failedAddresses: ["10.1.0.2"],
       runCounts: [],
       firstFailure: { code: "TIMEOUT" },
       discoveries: {
         edges: [
-          { node: { address: "10.1.0.1", state: "REGISTERED", node: { name: "row7-10.1.0.1", ...found }, failure: null, finishedAt: expect.any(String) } },
-          { node: { address: "10.1.0.2", state: "FAILED", node: null, failure: { code: "TIMEOUT", message: expect.stringContaining("10.1.0.2"), retryable: true } } },
+          {
+            node: {
+              address: "10.1.0.1",
+              state: "REGISTERED",
+              node: { name: "row7-10.1.0.1", ...found },
+              failure: null,
+              finishedAt: expect.any(String),
+            },
+          },
+          {
+            node: {
+              address: "10.1.0.2",
+              state: "FAILED",
+              node: null,
+              failure: { code: "TIMEOUT", message: expect.stringContaining("10.1.0.2"), retryable: true },
+            },
+          },
           { node: { address: "bmc-7.example", state: "REGISTERED", node: { name: "rack7-u1", ...found } } },
         ],
       },
@@ -77,18 +113,39 @@ describe("discoverNodes", () => {
     expect(await operation(second)).toMatchObject({ totalCount: 2, failedAddresses: [], firstFailure: null });
     const third = await begin({ addresses: ["10.2.0.0/29"] });
     expect(await ostler.operationEnds(third)).toBe("SUCCEEDED");
-    expect(await operation(third)).toMatchObject({ transitions: { edges: [] }, discoveries: { edges: Array.from({ length: 6 }, () => ({ node: { state: "KNOWN" } })) } });
+    expect(await operation(third)).toMatchObject({
+      transitions: { edges: [] },
+      discoveries: { edges: Array.from({ length: 6 }, () => ({ node: { state: "KNOWN" } })) },
+    });
   });
 
   test("names everything that is wrong, each by its path", async () => {
-    const { operation: none, addresses, errors } = await discover({ addresses: ["10.0.0.300", "10.3.0.1", "10.0.0.0/8"], settings: { delayMs: -1 }, cluster: { name: "ghost" } });
+    const {
+      operation: none,
+      addresses,
+      errors,
+    } = await discover({
+      addresses: ["10.0.0.300", "10.3.0.1", "10.0.0.0/8"],
+      settings: { delayMs: -1 },
+      cluster: { name: "ghost" },
+    });
     expect([none, addresses]).toEqual([null, []]);
-    expect(errors.map(({ code, path }) => `${code} ${path.join(".")}`)).toEqual(["INVALID_INPUT input.addresses.0", "INVALID_INPUT input.addresses.2", "INVALID_INPUT input.driver.fake.delayMs", "NOT_FOUND input.cluster"]);
+    expect(errors.map(({ code, path }) => `${code} ${path.join(".")}`)).toEqual([
+      "INVALID_INPUT input.addresses.0",
+      "INVALID_INPUT input.addresses.2",
+      "INVALID_INPUT input.driver.fake.delayMs",
+      "NOT_FOUND input.cluster",
+    ]);
   });
 
   test("with dryRun lists the addresses and stores nothing", async () => {
     const before = await ostler.dump();
-    expect(await discover({ addresses: ["2001:db8::/127", "2001:DB8::1"], dryRun: true })).toEqual({ operation: null, addresses: ["2001:db8::", "2001:db8::1"], errors: [], replayed: false });
+    expect(await discover({ addresses: ["2001:db8::/127", "2001:DB8::1"], dryRun: true })).toEqual({
+      operation: null,
+      addresses: ["2001:db8::", "2001:db8::1"],
+      errors: [],
+      replayed: false,
+    });
     expect(await ostler.dump()).toBe(before);
   });
 
@@ -99,8 +156,13 @@ describe("discoverNodes", () => {
   });
 
   test("tells with each driver which settings it takes, if it discovers at all", async () => {
-    const { drivers } = await ostler.query<{ drivers: { name: string; discoverySchema: { properties: Record<string, { writeOnly?: boolean }> } | null }[] }>("{ drivers { name discoverySchema } }");
-    expect(drivers.find(({ name }) => name === "fake")?.discoverySchema?.properties).toMatchObject({ dead: expect.anything(), password: { writeOnly: true } });
+    const { drivers } = await ostler.query<{
+      drivers: { name: string; discoverySchema: { properties: Record<string, { writeOnly?: boolean }> } | null }[];
+    }>("{ drivers { name discoverySchema } }");
+    expect(drivers.find(({ name }) => name === "fake")?.discoverySchema?.properties).toMatchObject({
+      dead: expect.anything(),
+      password: { writeOnly: true },
+    });
   });
 });
 
@@ -109,19 +171,40 @@ describe("an operation of kind DISCOVER", () => {
     const uuid = await begin({ addresses: ["10.5.0.0/26"], settings: { dead: ["10.5.0.10", "10.5.0.20"] } });
     await ostler.operationEnds(uuid);
     interface Page {
-      readonly operation: { readonly discoveries: { readonly edges: readonly { readonly cursor: string; readonly node: { readonly address: string } }[]; readonly pageInfo: { readonly hasNextPage: boolean; readonly hasPreviousPage: boolean; readonly endCursor: string | null } } };
+      readonly operation: {
+        readonly discoveries: {
+          readonly edges: readonly { readonly cursor: string; readonly node: { readonly address: string } }[];
+          readonly pageInfo: {
+            readonly hasNextPage: boolean;
+            readonly hasPreviousPage: boolean;
+            readonly endCursor: string | null;
+          };
+        };
+      };
     }
-    const page = async (variables: object) => (await ostler.query<Page>("query Page($uuid: ID!, $states: [DiscoveryState!], $first: Int, $after: String, $last: Int, $before: String) { operation(id: $uuid) { discoveries(states: $states, first: $first, after: $after, last: $last, before: $before) { edges { cursor node { address } } pageInfo { hasNextPage hasPreviousPage endCursor } } } }", { uuid, ...variables })).operation.discoveries;
+    const page = async (variables: object) =>
+      (
+        await ostler.query<Page>(
+          "query Page($uuid: ID!, $states: [DiscoveryState!], $first: Int, $after: String, $last: Int, $before: String) { operation(id: $uuid) { discoveries(states: $states, first: $first, after: $after, last: $last, before: $before) { edges { cursor node { address } } pageInfo { hasNextPage hasPreviousPage endCursor } } } }",
+          { uuid, ...variables },
+        )
+      ).operation.discoveries;
     const seen: string[] = [];
-    for (let after: string | null = null, more = true; more; ) {
+    for (let after: string | null = null, more = true; more;) {
       const { edges, pageInfo }: Page["operation"]["discoveries"] = await page({ first: 25, after });
       seen.push(...edges.map(({ node }) => node.address));
       [after, more] = [pageInfo.endCursor, pageInfo.hasNextPage];
     }
     expect(seen).toEqual(Array.from({ length: 62 }, (_, index) => `10.5.0.${index + 1}`));
     const last = await page({ last: 2 });
-    expect([last.edges.map(({ node }) => node.address), last.pageInfo.hasPreviousPage]).toEqual([["10.5.0.61", "10.5.0.62"], true]);
-    expect((await page({ states: ["FAILED"] })).edges.map(({ node }) => node.address)).toEqual(["10.5.0.10", "10.5.0.20"]);
+    expect([last.edges.map(({ node }) => node.address), last.pageInfo.hasPreviousPage]).toEqual([
+      ["10.5.0.61", "10.5.0.62"],
+      true,
+    ]);
+    expect((await page({ states: ["FAILED"] })).edges.map(({ node }) => node.address)).toEqual([
+      "10.5.0.10",
+      "10.5.0.20",
+    ]);
     expect((await page({ states: [] })).edges).toEqual([]);
   });
 
@@ -132,7 +215,10 @@ describe("an operation of kind DISCOVER", () => {
     interface Update {
       readonly operationUpdates: { readonly operation: { readonly state: string; readonly progress: number } };
     }
-    const updates = ostler.overSocket<Update>("subscription Watch($id: ID!) { operationUpdates(id: $id) { operation { state progress } } }", { id: uuid });
+    const updates = ostler.overSocket<Update>(
+      "subscription Watch($id: ID!) { operationUpdates(id: $id) { operation { state progress } } }",
+      { id: uuid },
+    );
     await takeUntil(updates, ({ operationUpdates }) => operationUpdates.operation.state === "RUNNING");
     gate.open();
     const rest = (await takeAll(updates)).map(({ operationUpdates }) => operationUpdates.operation);
@@ -143,35 +229,72 @@ describe("an operation of kind DISCOVER", () => {
   test("tells how far it is while one address keeps it waiting", async () => {
     const uuid = await begin({ addresses: ["10.7.0.0/29"], settings: { silent: ["10.7.0.3"] } });
     interface Update {
-      readonly operationUpdates: { readonly operation: { readonly state: string; readonly finishedCount: number; readonly failedAddresses: readonly string[] } };
+      readonly operationUpdates: {
+        readonly operation: {
+          readonly state: string;
+          readonly finishedCount: number;
+          readonly failedAddresses: readonly string[];
+        };
+      };
     }
-    const updates = ostler.overEvents<Update>("subscription Watch($id: ID!) { operationUpdates(id: $id) { operation { state finishedCount failedAddresses } } }", { id: uuid });
-    await takeUntil(updates, ({ operationUpdates: { operation: of } }) => of.state === "RUNNING" && of.finishedCount === 5);
-    await ostler.query("mutation Abort($id: ID!) { abort(input: { work: { operationId: $id } }) { errors { code } } }", { id: uuid });
-    expect((await takeAll(updates)).at(-1)).toEqual({ operationUpdates: { operation: { state: "ABORTED", finishedCount: 6, failedAddresses: ["10.7.0.3"] } } });
+    const updates = ostler.overEvents<Update>(
+      "subscription Watch($id: ID!) { operationUpdates(id: $id) { operation { state finishedCount failedAddresses } } }",
+      { id: uuid },
+    );
+    await takeUntil(
+      updates,
+      ({ operationUpdates: { operation: of } }) => of.state === "RUNNING" && of.finishedCount === 5,
+    );
+    await ostler.query(
+      "mutation Abort($id: ID!) { abort(input: { work: { operationId: $id } }) { errors { code } } }",
+      { id: uuid },
+    );
+    expect((await takeAll(updates)).at(-1)).toEqual({
+      operationUpdates: { operation: { state: "ABORTED", finishedCount: 6, failedAddresses: ["10.7.0.3"] } },
+    });
   });
 
   test("is aborted, stopped and not restarted like any other operation, by its id", async () => {
     const gate = aGate();
     const uuid = await begin({ addresses: ["10.8.0.0/27"], settings: { gate: gate.name } });
     await gate.arrivals(16);
-    const { abort } = await ostler.query("mutation Abort($id: ID!) { abort(input: { work: { operationId: $id }, reason: \"wrong row\" }) { operation { state wish wishReason finishedAt } results { ref } errors { code } } }", { id: uuid });
-    expect(abort).toMatchObject({ operation: { state: "ABORTED", wish: "ABORT", wishReason: "wrong row", finishedAt: expect.any(String) }, results: [], errors: [] });
+    const { abort } = await ostler.query(
+      'mutation Abort($id: ID!) { abort(input: { work: { operationId: $id }, reason: "wrong row" }) { operation { state wish wishReason finishedAt } results { ref } errors { code } } }',
+      { id: uuid },
+    );
+    expect(abort).toMatchObject({
+      operation: { state: "ABORTED", wish: "ABORT", wishReason: "wrong row", finishedAt: expect.any(String) },
+      results: [],
+      errors: [],
+    });
     gate.open();
     const after = await operation(uuid);
     expect(after).toMatchObject({ state: "ABORTED", finishedCount: 30, progress: 1 });
     expect(after["failedAddresses"]).toHaveLength(30);
-    const { stop } = await ostler.query("mutation Stop($id: ID!) { stop(input: { work: { operationId: $id } }) { operation { state } errors { code } } }", { id: uuid });
+    const { stop } = await ostler.query(
+      "mutation Stop($id: ID!) { stop(input: { work: { operationId: $id } }) { operation { state } errors { code } } }",
+      { id: uuid },
+    );
     expect(stop).toEqual({ operation: { state: "ABORTED" }, errors: [] });
-    const { restart } = await ostler.query("mutation Restart($id: ID!) { restart(input: { work: { operationId: $id } }) { operation { uuid } errors { code message } } }", { id: uuid });
-    expect(restart).toEqual({ operation: null, errors: [{ code: "NOTHING_TO_RESTART", message: expect.stringContaining("discoverNodes") }] });
+    const { restart } = await ostler.query(
+      "mutation Restart($id: ID!) { restart(input: { work: { operationId: $id } }) { operation { uuid } errors { code message } } }",
+      { id: uuid },
+    );
+    expect(restart).toEqual({
+      operation: null,
+      errors: [{ code: "NOTHING_TO_RESTART", message: expect.stringContaining("discoverNodes") }],
+    });
   });
 });
 
 describe("what a discovery logs in with", () => {
   test("comes back nowhere, and is stored nowhere but with the nodes once it has ended", async () => {
     const gate = aGate();
-    const uuid = await begin({ addresses: ["10.9.0.0/30"], settings: { password: PASSWORD, gate: gate.name, refusesLogin: ["10.9.0.2"] }, idempotencyKey: "secret-row" });
+    const uuid = await begin({
+      addresses: ["10.9.0.0/30"],
+      settings: { password: PASSWORD, gate: gate.name, refusesLogin: ["10.9.0.2"] },
+      idempotencyKey: "secret-row",
+    });
     await gate.arrivals(2);
     expect(await ostler.dump(["node_secrets", "discovery_secrets"])).not.toContain(PASSWORD);
     gate.open();
@@ -180,7 +303,10 @@ describe("what a discovery logs in with", () => {
     expect(await ostler.dump()).toContain(PASSWORD);
     const answer = await ostler.ask(OPERATION, { uuid });
     expect(answer.text).not.toContain(PASSWORD);
-    const refused = await ostler.ask("mutation Discover($input: DiscoverNodesInput!) { discoverNodes(input: $input) { errors { message } } }", { input: { driver: { fake: { password: [PASSWORD] } }, addresses: ["10.9.0.1"] } });
+    const refused = await ostler.ask(
+      "mutation Discover($input: DiscoverNodesInput!) { discoverNodes(input: $input) { errors { message } } }",
+      { input: { driver: { fake: { password: [PASSWORD] } }, addresses: ["10.9.0.1"] } },
+    );
     expect(refused.text).not.toContain(PASSWORD);
     expect(refused.text).toContain("password");
     expect(ostler.logLines.filter((line) => line.includes(PASSWORD))).toEqual([]);
@@ -192,14 +318,32 @@ describe("reportPresence", () => {
     results { ref change node { name state presence } error { code status message path ... on NotFoundError { missing } } }
     errors { code path }
   } }`;
-  const report = async (event: string, nodes: readonly object[]) => (await ostler.query<{ reportPresence: Record<string, unknown> }>(REPORT, { input: { event, nodes } })).reportPresence;
+  const report = async (event: string, nodes: readonly object[]) =>
+    (await ostler.query<{ reportPresence: Record<string, unknown> }>(REPORT, { input: { event, nodes } }))
+      .reportPresence;
 
   test("answers node by node, and takes what can be taken", async () => {
     const [name = ""] = await ostler.register(1);
-    expect(await report("DISCOVERED", [{ name: "stranger" }, { name }, { name: "newcomer", driver: { fake: { password: PASSWORD } }, labels: [{ key: "seen", value: "yes" }] }])).toMatchObject({
+    expect(
+      await report("DISCOVERED", [
+        { name: "stranger" },
+        { name },
+        { name: "newcomer", driver: { fake: { password: PASSWORD } }, labels: [{ key: "seen", value: "yes" }] },
+      ]),
+    ).toMatchObject({
       errors: [],
       results: [
-        { ref: "stranger", change: null, node: null, error: { code: "INVALID_INPUT", status: 400, path: ["input", "nodes", "0", "driver"], message: expect.stringContaining("name its driver") } },
+        {
+          ref: "stranger",
+          change: null,
+          node: null,
+          error: {
+            code: "INVALID_INPUT",
+            status: 400,
+            path: ["input", "nodes", "0", "driver"],
+            message: expect.stringContaining("name its driver"),
+          },
+        },
         { ref: name, change: "UPDATED", node: { name, presence: "DISCOVERED" }, error: null },
         { ref: "newcomer", change: "REGISTERED", node: { state: "ENROLLED", presence: "DISCOVERED" }, error: null },
       ],
@@ -215,7 +359,10 @@ describe("reportPresence", () => {
 
   test("repeated changes no revision", async () => {
     const [name = ""] = await ostler.register(1);
-    const revision = async () => (await ostler.query("query Revision($name: String!) { node(by: { name: $name }) { revision } }", { name }))["node"];
+    const revision = async () =>
+      (await ostler.query("query Revision($name: String!) { node(by: { name: $name }) { revision } }", { name }))[
+        "node"
+      ];
     await report("DISAPPEARED", [{ name }]);
     const before = await revision();
     expect(await report("DISAPPEARED", [{ name }])).toMatchObject({ results: [{ change: "UNCHANGED" }] });
@@ -223,6 +370,9 @@ describe("reportPresence", () => {
   });
 
   test("of no nodes is refused", async () => {
-    expect(await report("DISCOVERED", [])).toEqual({ results: [], errors: [{ code: "INVALID_INPUT", path: ["input", "nodes"] }] });
+    expect(await report("DISCOVERED", [])).toEqual({
+      results: [],
+      errors: [{ code: "INVALID_INPUT", path: ["input", "nodes"] }],
+    });
   });
 });

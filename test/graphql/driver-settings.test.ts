@@ -1,5 +1,17 @@
 /** Settings of drivers as types: what they look like, that GraphQL and the driver agree, and that secrets only go in. */
-import { buildClientSchema, coerceInputValue, getIntrospectionQuery, isInputObjectType, isObjectType, lexicographicSortSchema, parse, printSchema, printType, validate, validateSchema } from "graphql";
+import {
+  buildClientSchema,
+  coerceInputValue,
+  getIntrospectionQuery,
+  isInputObjectType,
+  isObjectType,
+  lexicographicSortSchema,
+  parse,
+  printSchema,
+  printType,
+  validate,
+  validateSchema,
+} from "graphql";
 import type { GraphQLSchema, IntrospectionQuery } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
 import * as z from "zod";
@@ -28,37 +40,66 @@ const rich = {
       dialect: z.enum(["1.0", "2.0"]).default("2.0").meta(described("Version that it speaks.")),
       slots: z.array(z.int().min(0).max(15)).max(4).default([0]).meta(described("Slots.")),
       proxy: z
-        .strictObject({ host: z.string().meta(described("Host.")), verify: z.boolean().default(true).meta(described("Whether its certificate is looked at.")) })
+        .strictObject({
+          host: z.string().meta(described("Host.")),
+          verify: z.boolean().default(true).meta(described("Whether its certificate is looked at.")),
+        })
         .default({ host: "none", verify: false })
         .meta(described("What it is reached through.")),
       rack: z.string().nullable().default(null).meta(described("Rack.")),
       tags: z.record(z.string(), z.string()).default({ "not-a-name": "x" }).meta(described("Tags.")),
-      password: z.string().min(4).meta({ ...described("Password."), writeOnly: true }),
-      old: z.string().optional().meta({ ...described("Name before."), deprecated: true }),
+      password: z
+        .string()
+        .min(4)
+        .meta({ ...described("Password."), writeOnly: true }),
+      old: z
+        .string()
+        .optional()
+        .meta({ ...described("Name before."), deprecated: true }),
     })
     .meta(described("Settings of a blade.")),
 } as unknown as Driver<never>;
 /** Drivers that have nothing to set, only a secret, and whatever one likes. */
 const plain = { ...aDriver("plain"), settings: z.strictObject({}) } as unknown as Driver<never>;
 const loose = aDriver("loose", { secret: true });
-const sealed = { ...aDriver("sealed"), settings: z.strictObject({ token: z.string().optional().meta({ ...described("Token."), writeOnly: true }) }) } as unknown as Driver<never>;
+const sealed = {
+  ...aDriver("sealed"),
+  settings: z.strictObject({
+    token: z
+      .string()
+      .optional()
+      .meta({ ...described("Token."), writeOnly: true }),
+  }),
+} as unknown as Driver<never>;
 /** Takes one of two secrets, and says so in its schema. */
 const either = {
   ...aDriver("either"),
   settings: z
-    .strictObject({ user: z.string().default("root").meta(described("User.")), password: z.string().optional().meta({ ...described("Password."), writeOnly: true }), token: z.string().optional().meta({ ...described("Token."), writeOnly: true }) })
+    .strictObject({
+      user: z.string().default("root").meta(described("User.")),
+      password: z
+        .string()
+        .optional()
+        .meta({ ...described("Password."), writeOnly: true }),
+      token: z
+        .string()
+        .optional()
+        .meta({ ...described("Token."), writeOnly: true }),
+    })
     .meta({ oneOf: [{ required: ["password"] }, { required: ["token"] }] }),
 } as unknown as Driver<never>;
 
 const drivers = (...list: readonly Driver<never>[]) => list as unknown as readonly AnyDriver[];
-const textOf = (schema: GraphQLSchema, ...names: readonly string[]) => names.map((name) => printType(schema.getType(name) as never)).join("\n\n");
+const textOf = (schema: GraphQLSchema, ...names: readonly string[]) =>
+  names.map((name) => printType(schema.getType(name) as never)).join("\n\n");
 
 describe("the types of a driver's settings", () => {
   const schema = buildSchema(drivers(rich, plain, sealed));
 
   test("say all that GraphQL can, and the rest in words", () => {
     expect(validateSchema(schema)).toEqual([]);
-    expect(textOf(schema, "RichBladeSettingsInput", "RichBladeSettingsProxyInput", "RichBladeMode")).toMatchInlineSnapshot(`
+    expect(textOf(schema, "RichBladeSettingsInput", "RichBladeSettingsProxyInput", "RichBladeMode"))
+      .toMatchInlineSnapshot(`
       """"Settings of a blade."""
       input RichBladeSettingsInput {
         """Where it is. At most 200 characters. Format: uri."""
@@ -121,30 +162,55 @@ describe("the types of a driver's settings", () => {
   });
 
   test("of a change have the same fields, none of them required and none with a default", () => {
-    const [input, change] = ["RichBladeSettingsInput", "RichBladeSettingsChangeInput"].map((name) => schema.getType(name));
+    const [input, change] = ["RichBladeSettingsInput", "RichBladeSettingsChangeInput"].map((name) =>
+      schema.getType(name),
+    );
     if (!isInputObjectType(input) || !isInputObjectType(change)) throw new Error("Both are inputs.");
-    expect(Object.values(change.getFields()).map(({ name, type }) => `${name}: ${String(type)}`)).toEqual(Object.values(input.getFields()).map(({ name, type }) => `${name}: ${String(type).replace(/!$/, "")}`));
-    expect(Object.values(change.getFields()).filter((field) => field.default !== undefined || field.defaultValue !== undefined)).toEqual([]);
+    expect(Object.values(change.getFields()).map(({ name, type }) => `${name}: ${String(type)}`)).toEqual(
+      Object.values(input.getFields()).map(({ name, type }) => `${name}: ${String(type).replace(/!$/, "")}`),
+    );
+    expect(
+      Object.values(change.getFields()).filter(
+        (field) => field.default !== undefined || field.defaultValue !== undefined,
+      ),
+    ).toEqual([]);
   });
 
   test("that come out hold no secret, and every field may be null", () => {
     const type = schema.getType("RichBladeSettings");
     if (!isObjectType(type)) throw new Error("It is an object.");
     expect(Object.values(type.getFields()).map((field) => `${field.name}: ${String(field.type)}`)).toEqual([
-      "address: String", "port: Int", "quota: Float", "ratio: Float", "mode: RichBladeMode", "dialect: String", "slots: [Int!]", "proxy: RichBladeSettingsProxy", "rack: String", "tags: JSON", "old: String",
+      "address: String",
+      "port: Int",
+      "quota: Float",
+      "ratio: Float",
+      "mode: RichBladeMode",
+      "dialect: String",
+      "slots: [Int!]",
+      "proxy: RichBladeSettingsProxy",
+      "rack: String",
+      "tags: JSON",
+      "old: String",
     ]);
   });
 
   test("tell no default of a secret, neither as one nor in words", () => {
-    const settings = z.strictObject({ password: z.string().default("calvin").meta({ ...described("Password."), writeOnly: true }) });
+    const settings = z.strictObject({
+      password: z
+        .string()
+        .default("calvin")
+        .meta({ ...described("Password."), writeOnly: true }),
+    });
     const eager = buildSchema(drivers({ ...plain, name: "eager", settings, discover: { settings } } as never));
     expect(printSchema(eager)).not.toContain("calvin");
-    for (const name of ["EagerSettingsInput", "EagerSettingsChangeInput", "EagerDiscoverySettingsInput"]) expect(textOf(eager, name)).toContain(`"""Password. Secret: it is only written."""\n  password: String\n`);
+    for (const name of ["EagerSettingsInput", "EagerSettingsChangeInput", "EagerDiscoverySettingsInput"])
+      expect(textOf(eager, name)).toContain(`"""Password. Secret: it is only written."""\n  password: String\n`);
   });
 
   test("are JSON where the schema says what goes with what", () => {
     const combined = buildSchema(drivers(either));
-    for (const name of ["DriverSettingsInput", "DriverSettingsChangeInput", "DriverSettings"]) expect(textOf(combined, name)).toContain("either: JSON\n");
+    for (const name of ["DriverSettingsInput", "DriverSettingsChangeInput", "DriverSettings"])
+      expect(textOf(combined, name)).toContain("either: JSON\n");
   });
 
   test("are JSON where there is nothing to set, or nothing to tell", () => {
@@ -154,26 +220,56 @@ describe("the types of a driver's settings", () => {
 
   test("of two sets of drivers stand side by side in one process", () => {
     const [one, other] = [buildSchema(drivers(rich)), buildSchema(drivers(plain))];
-    expect([one.getType("RichBladeSettings"), other.getType("RichBladeSettings")]).toEqual([expect.anything(), undefined]);
-    expect(printSchema(lexicographicSortSchema(buildSchema(drivers(rich))))).toBe(printSchema(lexicographicSortSchema(one)));
-    expect(validate(other, parse('mutation { registerNodes(input: { nodes: [{ name: "a", driver: { plain: {} } }] }) { count } }'))).toEqual([]);
+    expect([one.getType("RichBladeSettings"), other.getType("RichBladeSettings")]).toEqual([
+      expect.anything(),
+      undefined,
+    ]);
+    expect(printSchema(lexicographicSortSchema(buildSchema(drivers(rich))))).toBe(
+      printSchema(lexicographicSortSchema(one)),
+    );
+    expect(
+      validate(
+        other,
+        parse('mutation { registerNodes(input: { nodes: [{ name: "a", driver: { plain: {} } }] }) { count } }'),
+      ),
+    ).toEqual([]);
   });
 
   test("of no drivers leave a schema that is whole, and says what to do", () => {
     const none = buildSchema([]);
     expect(validateSchema(none)).toEqual([]);
-    expect(textOf(none, "DriverSettingsInput", "DiscoverySettings")).toContain("No loaded driver can be named here; add its plugin to OSTLER_PLUGINS.");
+    expect(textOf(none, "DriverSettingsInput", "DiscoverySettings")).toContain(
+      "No loaded driver can be named here; add its plugin to OSTLER_PLUGINS.",
+    );
   });
 
   test("never meet each other, be their names and types what they may", () => {
-    const [port, ports] = [z.strictObject({ port: z.string().meta(described("Port.")) }), z.strictObject({ port: z.int().meta(described("Port.")), mode: z.enum(["A"]).meta(described("Mode.")) })];
-    const both = buildSchema(drivers({ ...plain, name: "one", settings: port } as never, { ...plain, name: "two", settings: ports } as never));
-    expect(validate(both, parse("{ nodes { edges { node { drivers { settings { one { port } two { port mode } } } } } } }"))).toEqual([]);
+    const [port, ports] = [
+      z.strictObject({ port: z.string().meta(described("Port.")) }),
+      z.strictObject({ port: z.int().meta(described("Port.")), mode: z.enum(["A"]).meta(described("Mode.")) }),
+    ];
+    const both = buildSchema(
+      drivers({ ...plain, name: "one", settings: port } as never, { ...plain, name: "two", settings: ports } as never),
+    );
+    expect(
+      validate(both, parse("{ nodes { edges { node { drivers { settings { one { port } two { port mode } } } } } } }")),
+    ).toEqual([]);
   });
 
   test.each([
-    { what: "a type of the schema", list: [{ ...rich, name: "driver" }], says: 'The settings of driver "driver" need a type DriverSettingsInput, and the schema has one already; rename the driver or its setting.' },
-    { what: "a type of another driver", list: [{ ...plain, name: "x", discover: { settings: (sealed as unknown as AnyDriver).settings } }, { ...sealed, name: "x_discovery" }], says: 'The settings of driver "x" need a type XDiscoverySettingsInput, and those of driver "x_discovery" have one already; rename the driver or its setting.' },
+    {
+      what: "a type of the schema",
+      list: [{ ...rich, name: "driver" }],
+      says: 'The settings of driver "driver" need a type DriverSettingsInput, and the schema has one already; rename the driver or its setting.',
+    },
+    {
+      what: "a type of another driver",
+      list: [
+        { ...plain, name: "x", discover: { settings: (sealed as unknown as AnyDriver).settings } },
+        { ...sealed, name: "x_discovery" },
+      ],
+      says: 'The settings of driver "x" need a type XDiscoverySettingsInput, and those of driver "x_discovery" have one already; rename the driver or its setting.',
+    },
   ])("that would bear the name of $what are refused", ({ list, says }) => {
     expect(() => buildSchema(list as never)).toThrow(says);
   });
@@ -206,8 +302,42 @@ describe("the types of a driver's settings", () => {
 describe("GraphQL and the driver agree", () => {
   /** Values of every kind, near and beyond the bounds of any setting. */
   const VALUES: readonly unknown[] = [
-    "", "a", "UEFI", "FAST", "2.0", "https://h", "10.0.0.7", "x".repeat(300), 0, 1, -1, 3, 17, 0.5, 1.5, 65535, 65536, 2 ** 31, 2 ** 53, -(2 ** 31), true, false, null,
-    [], [0], [16], ["a"], [null], [0, "a"], {}, { a: "b" }, { host: "h" }, { host: "h", verify: null }, { host: 1 }, { "deploy.prepare": { fail: "no" } }, { "deploy.prepare": null },
+    "",
+    "a",
+    "UEFI",
+    "FAST",
+    "2.0",
+    "https://h",
+    "10.0.0.7",
+    "x".repeat(300),
+    0,
+    1,
+    -1,
+    3,
+    17,
+    0.5,
+    1.5,
+    65535,
+    65536,
+    2 ** 31,
+    2 ** 53,
+    -(2 ** 31),
+    true,
+    false,
+    null,
+    [],
+    [0],
+    [16],
+    ["a"],
+    [null],
+    [0, "a"],
+    {},
+    { a: "b" },
+    { host: "h" },
+    { host: "h", verify: null },
+    { host: 1 },
+    { "deploy.prepare": { fail: "no" } },
+    { "deploy.prepare": null },
   ];
 
   test.each([
@@ -229,7 +359,11 @@ describe("GraphQL and the driver agree", () => {
         const coerced = coerceInputValue({ [name]: settings }, type) as Readonly<Record<string, unknown>> | undefined;
         const byBoth = coerced && (await registry.checkSettings(driver, coerced[name]));
         if (byDriver.ok) expect(byBoth, `${field}: ${JSON.stringify(value)}`).toEqual(byDriver);
-        else if (byBoth?.ok) await expect(registry.checkSettings(driver, { ...base, [field]: [value] }), "One value in place of a list is a list of one.").resolves.toEqual(byBoth);
+        else if (byBoth?.ok)
+          await expect(
+            registry.checkSettings(driver, { ...base, [field]: [value] }),
+            "One value in place of a list is a list of one.",
+          ).resolves.toEqual(byBoth);
         if (byDriver.ok) taken += 1;
         else refused += 1;
       }
@@ -245,7 +379,15 @@ const ostler = await serviceUnderTest({ drivers: [rich, plain, sealed, loose, ei
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 interface Answer {
-  readonly nodes: readonly { readonly id: string; readonly drivers: readonly { readonly name: string; readonly interfaces: readonly string[]; readonly settings: Readonly<Record<string, Readonly<Record<string, unknown>>>>; readonly secretsSet: readonly string[] }[] }[];
+  readonly nodes: readonly {
+    readonly id: string;
+    readonly drivers: readonly {
+      readonly name: string;
+      readonly interfaces: readonly string[];
+      readonly settings: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+      readonly secretsSet: readonly string[];
+    }[];
+  }[];
   readonly errors: readonly { readonly code: string; readonly message: string; readonly path: readonly string[] }[];
 }
 
@@ -254,17 +396,50 @@ const DRIVERS = `drivers { name interfaces secretsSet settings {
 } }`;
 const SHOWN = `nodes { id } errors { code message path }`;
 const BLADE = { address: "https://10.0.0.7", password: "open-sesame" };
-const STORED = { address: "https://10.0.0.7", port: 443, quota: null, ratio: 0.5, mode: "SAFE", dialect: "2.0", slots: [0], proxy: { host: "none", verify: false }, rack: null, tags: { "not-a-name": "x" }, old: null };
+const STORED = {
+  address: "https://10.0.0.7",
+  port: 443,
+  quota: null,
+  ratio: 0.5,
+  mode: "SAFE",
+  dialect: "2.0",
+  slots: [0],
+  proxy: { host: "none", verify: false },
+  rack: null,
+  tags: { "not-a-name": "x" },
+  old: null,
+};
 
 let named = 0;
 /** The answer of a verb with the drivers of its nodes, which are asked for by themselves: so much of so many drivers costs more than a verb's answer may. */
 async function shown({ nodes, errors }: Answer): Promise<Answer> {
-  const read = async ({ id }: { readonly id: string }) => (await ostler.query<{ node: Answer["nodes"][number] }>(`query Read($id: ID!) { node(by: { id: $id }) { id ${DRIVERS} } }`, { id })).node;
+  const read = async ({ id }: { readonly id: string }) =>
+    (
+      await ostler.query<{ node: Answer["nodes"][number] }>(
+        `query Read($id: ID!) { node(by: { id: $id }) { id ${DRIVERS} } }`,
+        { id },
+      )
+    ).node;
   return { nodes: await Promise.all(nodes.map(read)), errors };
 }
 const register = async (driver: object, more: object = {}) =>
-  shown((await ostler.query<{ registerNodes: Answer }>(`mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { ${SHOWN} } }`, { input: { nodes: [{ name: `typed-${(named += 1)}`, driver, ...more }] } })).registerNodes);
-const update = async (id: string, more: object) => shown((await ostler.query<{ updateNode: Answer }>(`mutation Update($input: UpdateNodeInput!) { updateNode(input: $input) { ${SHOWN} } }`, { input: { id, ...more } })).updateNode);
+  shown(
+    (
+      await ostler.query<{ registerNodes: Answer }>(
+        `mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { ${SHOWN} } }`,
+        { input: { nodes: [{ name: `typed-${(named += 1)}`, driver, ...more }] } },
+      )
+    ).registerNodes,
+  );
+const update = async (id: string, more: object) =>
+  shown(
+    (
+      await ostler.query<{ updateNode: Answer }>(
+        `mutation Update($input: UpdateNodeInput!) { updateNode(input: $input) { ${SHOWN} } }`,
+        { input: { id, ...more } },
+      )
+    ).updateNode,
+  );
 
 async function made(driver: object, more: object = {}): Promise<string> {
   const { nodes, errors } = await register(driver, more);
@@ -274,35 +449,73 @@ async function made(driver: object, more: object = {}): Promise<string> {
 
 describe("settings that are given", () => {
   test("come out as they were stored, under the driver's name, and the secrets by name alone", async () => {
-    const { nodes, errors } = await register({ rich_blade: { ...BLADE, mode: "FAST", proxy: { host: "p" }, tags: { a: "b" }, rack: null, quota: 2 ** 40 } });
+    const { nodes, errors } = await register({
+      rich_blade: { ...BLADE, mode: "FAST", proxy: { host: "p" }, tags: { a: "b" }, rack: null, quota: 2 ** 40 },
+    });
     expect(errors).toEqual([]);
-    expect(nodes[0]?.drivers).toEqual([{ name: "rich_blade", interfaces: ["POWER", "CLEAN"], secretsSet: ["password"], settings: { rich_blade: { ...STORED, mode: "FAST", proxy: { host: "p", verify: true }, tags: { a: "b" }, quota: 2 ** 40 }, plain: null, sealed: null, loose: null, fake: null } }]);
+    expect(nodes[0]?.drivers).toEqual([
+      {
+        name: "rich_blade",
+        interfaces: ["POWER", "CLEAN"],
+        secretsSet: ["password"],
+        settings: {
+          rich_blade: { ...STORED, mode: "FAST", proxy: { host: "p", verify: true }, tags: { a: "b" }, quota: 2 ** 40 },
+          plain: null,
+          sealed: null,
+          loose: null,
+          fake: null,
+        },
+      },
+    ]);
   });
 
   test("may stand in the document, as an editor completes them", async () => {
-    const { registerNodes } = await ostler.query<{ registerNodes: Answer }>(`mutation { registerNodes(input: { nodes: [{ name: "typed-literal", driver: { rich_blade: { address: "https://10.0.0.7", password: "open-sesame", mode: FAST, slots: 3, proxy: { host: "p" } } } }] }) { ${SHOWN} } }`);
-    expect(await shown(registerNodes)).toMatchObject({ errors: [], nodes: [{ drivers: [{ settings: { rich_blade: { ...STORED, mode: "FAST", slots: [3], proxy: { host: "p", verify: true } } } }] }] });
+    const { registerNodes } = await ostler.query<{ registerNodes: Answer }>(
+      `mutation { registerNodes(input: { nodes: [{ name: "typed-literal", driver: { rich_blade: { address: "https://10.0.0.7", password: "open-sesame", mode: FAST, slots: 3, proxy: { host: "p" } } } }] }) { ${SHOWN} } }`,
+    );
+    expect(await shown(registerNodes)).toMatchObject({
+      errors: [],
+      nodes: [
+        {
+          drivers: [
+            { settings: { rich_blade: { ...STORED, mode: "FAST", slots: [3], proxy: { host: "p", verify: true } } } },
+          ],
+        },
+      ],
+    });
   });
 
   test("that are null count as not given, unless null is a value", async () => {
-    const { nodes } = await register({ rich_blade: { ...BLADE, port: null, mode: null, slots: null, proxy: { host: "p", verify: null }, rack: null } });
+    const { nodes } = await register({
+      rich_blade: { ...BLADE, port: null, mode: null, slots: null, proxy: { host: "p", verify: null }, rack: null },
+    });
     expect(nodes[0]?.drivers[0]?.settings["rich_blade"]).toEqual({ ...STORED, proxy: { host: "p", verify: true } });
   });
 
   test("where there is nothing to set are {}", async () => {
     const { nodes } = await register({ plain: {} });
     expect(nodes[0]?.drivers[0]).toMatchObject({ name: "plain", settings: { plain: {} }, secretsSet: [] });
-    const { nodes: [shut] } = await register({ sealed: { token: "t0ken" } });
+    const {
+      nodes: [shut],
+    } = await register({ sealed: { token: "t0ken" } });
     expect(shut?.drivers[0]).toMatchObject({ secretsSet: ["token"] });
     expect(shut?.drivers[0]?.settings["sealed"]).toEqual({});
   });
 
   test("have their secrets kept apart also where the schema says what goes with what", async () => {
     const id = await made({ either: { password: "open-sesame" } });
-    const told = async () => ostler.ask<{ node: { drivers: object[] } }>("query Read($id: ID!) { node(by: { id: $id }) { drivers { secretsSet settings { either } } } }", { id });
-    expect((await told()).data?.node.drivers).toEqual([{ secretsSet: ["password"], settings: { either: { user: "root" } } }]);
+    const told = async () =>
+      ostler.ask<{ node: { drivers: object[] } }>(
+        "query Read($id: ID!) { node(by: { id: $id }) { drivers { secretsSet settings { either } } } }",
+        { id },
+      );
+    expect((await told()).data?.node.drivers).toEqual([
+      { secretsSet: ["password"], settings: { either: { user: "root" } } },
+    ]);
     expect((await update(id, { driver: { either: { password: null, token: "t0ken-t0ken" } } })).errors).toEqual([]);
-    expect((await told()).data?.node.drivers).toEqual([{ secretsSet: ["token"], settings: { either: { user: "root" } } }]);
+    expect((await told()).data?.node.drivers).toEqual([
+      { secretsSet: ["token"], settings: { either: { user: "root" } } },
+    ]);
     const stored = await ostler.test.sql`select settings from nodes where name = ${`typed-${named}`}`;
     expect(stored).toMatchObject([{ settings: { either: { user: "root" } } }]);
     expect(JSON.stringify(stored)).not.toMatch(/open-sesame|t0ken-t0ken/);
@@ -319,7 +532,9 @@ describe("settings that are given", () => {
   ])("are refused by the driver for %s, with the path of it", async (_what, flaw, at) => {
     const { nodes, errors } = await register({ rich_blade: { ...BLADE, ...flaw } });
     expect(nodes).toEqual([]);
-    expect(errors.map(({ code, path }) => `${code} ${path.join(".")}`)).toEqual([`INVALID_INPUT input.nodes.0.driver.rich_blade.${at}`]);
+    expect(errors.map(({ code, path }) => `${code} ${path.join(".")}`)).toEqual([
+      `INVALID_INPUT input.nodes.0.driver.rich_blade.${at}`,
+    ]);
     expect(JSON.stringify(errors)).not.toContain("abc");
   });
 
@@ -330,24 +545,40 @@ describe("settings that are given", () => {
     ["an unknown setting inside another", { proxy: { host: "p", prot: 1 } }, 'unknown field \\"prot\\"'],
     ["a required one that is missing", { address: undefined }, 'required field \\"address\\"'],
   ])("are refused by the types for %s, and by the driver as well", async (_what, flaw, named_) => {
-    const answer = await ostler.ask("mutation Register($driver: DriverSettingsInput!) { registerNodes(input: { nodes: [{ name: \"x\", driver: $driver }] }) { count } }", { driver: { rich_blade: { ...BLADE, ...flaw } } });
+    const answer = await ostler.ask(
+      'mutation Register($driver: DriverSettingsInput!) { registerNodes(input: { nodes: [{ name: "x", driver: $driver }] }) { count } }',
+      { driver: { rich_blade: { ...BLADE, ...flaw } } },
+    );
     expect(JSON.stringify(answer.errors)).toContain(named_);
     expect(answer.errors[0]?.extensions).toMatchObject({ code: "BAD_USER_INPUT" });
-    expect((await (rich as unknown as AnyDriver).settings["~standard"].validate({ ...BLADE, ...flaw })).issues?.length).toBeGreaterThan(0);
+    expect(
+      (await (rich as unknown as AnyDriver).settings["~standard"].validate({ ...BLADE, ...flaw })).issues?.length,
+    ).toBeGreaterThan(0);
   });
 });
 
 describe("settings that are changed", () => {
   test("stay where they are left out, secrets too, and go where they are null", async () => {
     const id = await made({ rich_blade: { ...BLADE, port: 8443, mode: "FAST", proxy: { host: "p" } } });
-    expect((await update(id, { driver: { rich_blade: { port: null, slots: [1, 2] } } })).nodes[0]?.drivers[0]).toMatchObject({ settings: { rich_blade: { ...STORED, mode: "FAST", slots: [1, 2], proxy: { host: "p", verify: true } } }, secretsSet: ["password"] });
-    expect((await update(id, { driver: { rich_blade: {} } })).nodes[0]?.drivers[0]).toMatchObject({ settings: { rich_blade: { ...STORED, mode: "FAST", slots: [1, 2], proxy: { host: "p", verify: true } } } });
+    expect(
+      (await update(id, { driver: { rich_blade: { port: null, slots: [1, 2] } } })).nodes[0]?.drivers[0],
+    ).toMatchObject({
+      settings: { rich_blade: { ...STORED, mode: "FAST", slots: [1, 2], proxy: { host: "p", verify: true } } },
+      secretsSet: ["password"],
+    });
+    expect((await update(id, { driver: { rich_blade: {} } })).nodes[0]?.drivers[0]).toMatchObject({
+      settings: { rich_blade: { ...STORED, mode: "FAST", slots: [1, 2], proxy: { host: "p", verify: true } } },
+    });
   });
 
   test("to what the driver refuses are refused, and nothing is changed", async () => {
     const id = await made({ rich_blade: BLADE });
     const before = await ostler.dump();
-    expect((await update(id, { driver: { rich_blade: { address: null, ratio: 2 } } })).errors.map(({ path }) => path.join("."))).toEqual(["input.driver.rich_blade.address", "input.driver.rich_blade.ratio"]);
+    expect(
+      (await update(id, { driver: { rich_blade: { address: null, ratio: 2 } } })).errors.map(({ path }) =>
+        path.join("."),
+      ),
+    ).toEqual(["input.driver.rich_blade.address", "input.driver.rich_blade.ratio"]);
     expect(await ostler.dump()).toBe(before);
   });
 
@@ -359,8 +590,13 @@ describe("settings that are changed", () => {
 
   test("with those of another driver move the node to that one", async () => {
     const id = await made({ rich_blade: BLADE });
-    expect((await update(id, { driver: { fake: { serial: "S-1" } } })).nodes[0]?.drivers).toMatchObject([{ name: "fake", settings: { fake: { delayMs: 0, serial: "S-1" }, rich_blade: null }, secretsSet: [] }]);
-    expect((await update(id, { driver: { rich_blade: {} } })).errors.map(({ path }) => path.join("."))).toEqual(["input.driver.rich_blade.address", "input.driver.rich_blade.password"]);
+    expect((await update(id, { driver: { fake: { serial: "S-1" } } })).nodes[0]?.drivers).toMatchObject([
+      { name: "fake", settings: { fake: { delayMs: 0, serial: "S-1" }, rich_blade: null }, secretsSet: [] },
+    ]);
+    expect((await update(id, { driver: { rich_blade: {} } })).errors.map(({ path }) => path.join("."))).toEqual([
+      "input.driver.rich_blade.address",
+      "input.driver.rich_blade.password",
+    ]);
   });
 });
 
@@ -372,19 +608,43 @@ describe("interfaces from another driver", () => {
     const changed = await update(id, { interfaces: [{ kinds: ["CLEAN"], driver: { rich_blade: { mode: "FAST" } } }] });
     expect(changed.nodes[0]?.drivers).toMatchObject([
       { name: "plain", interfaces: ["POWER"] },
-      { name: "rich_blade", interfaces: ["CLEAN"], settings: { rich_blade: { ...STORED, mode: "FAST" } }, secretsSet: ["password"] },
+      {
+        name: "rich_blade",
+        interfaces: ["CLEAN"],
+        settings: { rich_blade: { ...STORED, mode: "FAST" } },
+        secretsSet: ["password"],
+      },
     ]);
     expect((await update(id, { driver: { plain: {} } })).nodes[0]?.drivers).toHaveLength(2);
-    expect((await update(id, { interfaces: [] })).nodes[0]?.drivers).toMatchObject([{ name: "plain", interfaces: ["POWER"] }]);
+    expect((await update(id, { interfaces: [] })).nodes[0]?.drivers).toMatchObject([
+      { name: "plain", interfaces: ["POWER"] },
+    ]);
   });
 
   test("of what becomes its own driver are its own from then on", async () => {
     const id = await made({ plain: {} }, { interfaces: [blade] });
-    expect((await update(id, { driver: { rich_blade: { port: 1 } } })).nodes[0]?.drivers).toMatchObject([{ name: "rich_blade", interfaces: ["POWER", "CLEAN"], settings: { rich_blade: { ...STORED, port: 1 } }, secretsSet: ["password"] }]);
+    expect((await update(id, { driver: { rich_blade: { port: 1 } } })).nodes[0]?.drivers).toMatchObject([
+      {
+        name: "rich_blade",
+        interfaces: ["POWER", "CLEAN"],
+        settings: { rich_blade: { ...STORED, port: 1 } },
+        secretsSet: ["password"],
+      },
+    ]);
   });
 
   test("are refused with the path of what is wrong", async () => {
-    const { errors } = await register({ plain: {} }, { interfaces: [{ kinds: [], driver: { plain: {} } }, blade, { kinds: ["CLEAN", "DEPLOY"], driver: { rich_blade: { ...BLADE, port: 0 } } }, { kinds: ["INSPECT"], driver: { fake: { delayMs: -1 } } }] });
+    const { errors } = await register(
+      { plain: {} },
+      {
+        interfaces: [
+          { kinds: [], driver: { plain: {} } },
+          blade,
+          { kinds: ["CLEAN", "DEPLOY"], driver: { rich_blade: { ...BLADE, port: 0 } } },
+          { kinds: ["INSPECT"], driver: { fake: { delayMs: -1 } } },
+        ],
+      },
+    );
     expect(errors.map(({ path }) => path.slice(3).join("."))).toEqual([
       "interfaces.0.driver.plain",
       "interfaces.0.kinds",
@@ -399,17 +659,48 @@ describe("interfaces from another driver", () => {
 test("settings of a driver that is not loaded any more are null, and the verdicts of its verbs say why", async () => {
   const id = await made({ plain: {} });
   await ostler.test.sql`update nodes set driver = 'gone' where name = ${`typed-${named}`}`;
-  const { node } = await ostler.query<{ node: { drivers: object[]; verbs: { reason: string | null }[] } }>("query Read($id: ID!) { node(by: { id: $id }) { drivers { name settings { plain } secretsSet } verbs { reason } } }", { id });
+  const { node } = await ostler.query<{ node: { drivers: object[]; verbs: { reason: string | null }[] } }>(
+    "query Read($id: ID!) { node(by: { id: $id }) { drivers { name settings { plain } secretsSet } verbs { reason } } }",
+    { id },
+  );
   expect(node.drivers).toEqual([{ name: "gone", settings: null, secretsSet: [] }]);
   expect(node.verbs[0]?.reason).toContain('driver "gone" is not loaded');
 });
 
 test("settings that an older plugin has left are told as far as their types hold them", async () => {
   const id = await made({ rich_blade: BLADE });
-  const left = { address: 7, port: "443", quota: 2 ** 40, ratio: "x", mode: "TURBO", dialect: "3.0", slots: [1, "a"], proxy: { host: "p", verify: "yes", gone: 1 }, rack: null, tags: { a: 1 }, gone: "x" };
-  await ostler.test.sql`update nodes set settings = ${ostler.test.sql.json({ rich_blade: left })} where name = ${`typed-${named}`}`;
-  const { node } = await ostler.query<{ node: { drivers: Answer["nodes"][number]["drivers"] } }>(`query Read($id: ID!) { node(by: { id: $id }) { ${DRIVERS} } }`, { id });
-  expect(node.drivers[0]?.settings["rich_blade"]).toEqual({ address: null, port: null, quota: 2 ** 40, ratio: null, mode: null, dialect: "3.0", slots: null, proxy: { host: "p", verify: null }, rack: null, tags: { a: 1 }, old: null });
+  const left = {
+    address: 7,
+    port: "443",
+    quota: 2 ** 40,
+    ratio: "x",
+    mode: "TURBO",
+    dialect: "3.0",
+    slots: [1, "a"],
+    proxy: { host: "p", verify: "yes", gone: 1 },
+    rack: null,
+    tags: { a: 1 },
+    gone: "x",
+  };
+  await ostler.test
+    .sql`update nodes set settings = ${ostler.test.sql.json({ rich_blade: left })} where name = ${`typed-${named}`}`;
+  const { node } = await ostler.query<{ node: { drivers: Answer["nodes"][number]["drivers"] } }>(
+    `query Read($id: ID!) { node(by: { id: $id }) { ${DRIVERS} } }`,
+    { id },
+  );
+  expect(node.drivers[0]?.settings["rich_blade"]).toEqual({
+    address: null,
+    port: null,
+    quota: 2 ** 40,
+    ratio: null,
+    mode: null,
+    dialect: "3.0",
+    slots: null,
+    proxy: { host: "p", verify: null },
+    rack: null,
+    tags: { a: 1 },
+    old: null,
+  });
 });
 
 test.each([
@@ -418,14 +709,26 @@ test.each([
   { name: "rich_blade", left: { ...STORED, password: "once-open" }, told: STORED },
 ])("what the plugin $name has come to take for a secret is not told", async ({ name, left, told }) => {
   const id = await made({ plain: {} });
-  await ostler.test.sql`update nodes set driver = ${name}, settings = ${ostler.test.sql.json({ [name]: left })} where name = ${`typed-${named}`}`;
-  const answer = await ostler.ask<{ node: { drivers: Answer["nodes"][number]["drivers"] } }>(`query Read($id: ID!) { node(by: { id: $id }) { ${DRIVERS} } }`, { id });
+  await ostler.test
+    .sql`update nodes set driver = ${name}, settings = ${ostler.test.sql.json({ [name]: left })} where name = ${`typed-${named}`}`;
+  const answer = await ostler.ask<{ node: { drivers: Answer["nodes"][number]["drivers"] } }>(
+    `query Read($id: ID!) { node(by: { id: $id }) { ${DRIVERS} } }`,
+    { id },
+  );
   expect(answer.data?.node.drivers[0]?.settings[name]).toEqual(told);
   expect(answer.text).not.toContain("once-open");
 });
 
 test("who asks what the schema is sees the types of the drivers that are loaded", async () => {
-  const served = buildClientSchema(await ostler.query<IntrospectionQuery>(getIntrospectionQuery({ oneOf: true, inputValueDeprecation: true })));
+  const served = buildClientSchema(
+    await ostler.query<IntrospectionQuery>(getIntrospectionQuery({ oneOf: true, inputValueDeprecation: true })),
+  );
   const built = buildSchema([...(await describeDrivers(["fake"])), ...drivers(rich, plain, sealed, loose, either)]);
-  for (const name of ["DriverSettingsInput", "RichBladeSettingsInput", "RichBladeSettings", "FakeDiscoverySettingsInput"]) expect(textOf(served, name)).toBe(textOf(built, name));
+  for (const name of [
+    "DriverSettingsInput",
+    "RichBladeSettingsInput",
+    "RichBladeSettings",
+    "FakeDiscoverySettingsInput",
+  ])
+    expect(textOf(served, name)).toBe(textOf(built, name));
 });

@@ -15,18 +15,26 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 
 const schema = buildSchema(await describeDrivers());
 const titleOf = (query: string) => query.split("\n")[0]?.replace(/^# /, "") ?? "";
-const definitionsOf = (query: string) => parse(query).definitions.filter((definition): definition is OperationDefinitionNode => definition.kind === "OperationDefinition");
+const definitionsOf = (query: string) =>
+  parse(query).definitions.filter(
+    (definition): definition is OperationDefinitionNode => definition.kind === "OperationDefinition",
+  );
 
 describe("an example", () => {
-  test.each(EXAMPLES.map(({ query }) => ({ title: titleOf(query), query })))("is valid, and is one operation with a name: $title", ({ query }) => {
-    expect(validate(schema, parse(query))).toEqual([]);
-    const definitions = definitionsOf(query);
-    expect(definitions).toHaveLength(1);
-    expect(definitions[0]?.name?.value).toMatch(/^[A-Z]/);
-  });
+  test.each(EXAMPLES.map(({ query }) => ({ title: titleOf(query), query })))(
+    "is valid, and is one operation with a name: $title",
+    ({ query }) => {
+      expect(validate(schema, parse(query))).toEqual([]);
+      const definitions = definitionsOf(query);
+      expect(definitions).toHaveLength(1);
+      expect(definitions[0]?.name?.value).toMatch(/^[A-Z]/);
+    },
+  );
 
   test("has a number, one after the other, and a name of its own", () => {
-    expect(EXAMPLES.map(({ query }) => Number.parseInt(titleOf(query), 10))).toEqual(EXAMPLES.map((_, index) => index + 1));
+    expect(EXAMPLES.map(({ query }) => Number.parseInt(titleOf(query), 10))).toEqual(
+      EXAMPLES.map((_, index) => index + 1),
+    );
     expect(new Set(EXAMPLES.map(({ query }) => definitionsOf(query)[0]?.name?.value)).size).toBe(EXAMPLES.length);
   });
 });
@@ -34,10 +42,15 @@ describe("an example", () => {
 describe("the examples, one after another, on the demonstration fleet", () => {
   /** The same machines, a hundred times quicker. */
   async function hurry(): Promise<void> {
-    const { nodes } = await ostler.query<{ nodes: { edges: { node: { id: string } }[] } }>("{ nodes(first: 100) { edges { node { id } } } }");
+    const { nodes } = await ostler.query<{ nodes: { edges: { node: { id: string } }[] } }>(
+      "{ nodes(first: 100) { edges { node { id } } } }",
+    );
     expect(nodes.edges).toHaveLength(20);
     for (const { node } of nodes.edges) {
-      const { updateNode } = await ostler.query<{ updateNode: { errors: unknown[] } }>("mutation Hurry($id: ID!) { updateNode(input: { id: $id, driver: { fake: { delayMs: 25, waitSeconds: 0.2 } } }) { errors { message } } }", { id: node.id });
+      const { updateNode } = await ostler.query<{ updateNode: { errors: unknown[] } }>(
+        "mutation Hurry($id: ID!) { updateNode(input: { id: $id, driver: { fake: { delayMs: 25, waitSeconds: 0.2 } } }) { errors { message } } }",
+        { id: node.id },
+      );
       expect(updateNode.errors).toEqual([]);
     }
   }
@@ -45,10 +58,14 @@ describe("the examples, one after another, on the demonstration fleet", () => {
   /** Everything in an answer that says that something was refused. */
   const refusalsIn = (answer: unknown): unknown[] => {
     if (typeof answer !== "object" || answer === null) return [];
-    return Object.entries(answer).flatMap(([name, value]) => [...(name === "errors" ? (value as unknown[]) : []), ...refusalsIn(value)]);
+    return Object.entries(answer).flatMap(([name, value]) => [
+      ...(name === "errors" ? (value as unknown[]) : []),
+      ...refusalsIn(value),
+    ]);
   };
 
-  const berlin = async () => (await ostler.query<{ cluster: { state: string } }>(`{ cluster(by: { name: "berlin" }) { state } }`)).cluster.state;
+  const berlin = async () =>
+    (await ostler.query<{ cluster: { state: string } }>(`{ cluster(by: { name: "berlin" }) { state } }`)).cluster.state;
 
   test("answer without errors, and lead from a new cluster over a stop to one that is operational", async () => {
     await registerDemonstrationFleet(ostler.engine, ostler.database.reader, createLog("silent"));
@@ -66,18 +83,57 @@ describe("the examples, one after another, on the demonstration fleet", () => {
           for await (const item of stream) watched.push(item);
         })().catch(() => {});
       } else {
-        const answer = await ostler.ask(query, variables === undefined ? {} : (JSON.parse(variables) as Record<string, unknown>));
+        const answer = await ostler.ask(
+          query,
+          variables === undefined ? {} : (JSON.parse(variables) as Record<string, unknown>),
+        );
         expect(answer.errors, name).toEqual([]);
         expect(refusalsIn(answer.data), name).toEqual([]);
       }
       ran.push(name);
-      if (name === "Commission") await eventually("some nodes are at work", async () => (await ostler.query<{ nodes: { totalCount: number } }>("{ nodes(filter: { states: [DEPLOYING] }) { totalCount } }")).nodes.totalCount > 0);
-      if (name === "Stop") await eventually("the cluster has stopped", async () => !["STOPPING", "DEPLOYING"].includes(await berlin()));
-      if (name === "Restart") await eventually("the cluster is operational", async () => (await berlin()) === "OPERATIONAL");
+      if (name === "Commission")
+        await eventually(
+          "some nodes are at work",
+          async () =>
+            (
+              await ostler.query<{ nodes: { totalCount: number } }>(
+                "{ nodes(filter: { states: [DEPLOYING] }) { totalCount } }",
+              )
+            ).nodes.totalCount > 0,
+        );
+      if (name === "Stop")
+        await eventually("the cluster has stopped", async () => !["STOPPING", "DEPLOYING"].includes(await berlin()));
+      if (name === "Restart")
+        await eventually("the cluster is operational", async () => (await berlin()) === "OPERATIONAL");
     }
-    expect(ran).toEqual(expect.arrayContaining(["LookAround", "Watch", "PlanCommission", "Commission", "Stop", "ChangeSettings", "Restart", "Register", "Discover", "CommissionOslo", "Waiting", "AbortOslo", "Log"]));
+    expect(ran).toEqual(
+      expect.arrayContaining([
+        "LookAround",
+        "Watch",
+        "PlanCommission",
+        "Commission",
+        "Stop",
+        "ChangeSettings",
+        "Restart",
+        "Register",
+        "Discover",
+        "CommissionOslo",
+        "Waiting",
+        "AbortOslo",
+        "Log",
+      ]),
+    );
     expect(watched.length).toBeGreaterThan(12 * 8);
-    await eventually("all work has ended", async () => (await ostler.query<{ operations: { edges: unknown[] } }>("{ operations(filter: { states: [QUEUED, RUNNING, STOPPING, ABORTING] }) { edges { cursor } } }")).operations.edges.length === 0, 30_000);
+    await eventually(
+      "all work has ended",
+      async () =>
+        (
+          await ostler.query<{ operations: { edges: unknown[] } }>(
+            "{ operations(filter: { states: [QUEUED, RUNNING, STOPPING, ABORTING] }) { edges { cursor } } }",
+          )
+        ).operations.edges.length === 0,
+      30_000,
+    );
   }, 60_000);
 });
 
@@ -91,31 +147,50 @@ describe("the page", () => {
     const { response, text } = await page();
     expect(response.status).toBe(200);
     expect(response.headers.get("content-type")).toContain("text/html");
-    for (const { query } of EXAMPLES) expect(text.includes(JSON.stringify(query).slice(1, -1)), titleOf(query)).toBe(true);
+    for (const { query } of EXAMPLES)
+      expect(text.includes(JSON.stringify(query).slice(1, -1)), titleOf(query)).toBe(true);
   });
 
   test("may load and call nothing but us, and may not be framed", async () => {
-    const policy: Record<string, string[]> = Object.fromEntries(((await page()).response.headers.get("content-security-policy") ?? "").split("; ").map((rule) => [rule.split(" ")[0] ?? "", rule.split(" ").slice(1)]));
+    const policy: Record<string, string[]> = Object.fromEntries(
+      ((await page()).response.headers.get("content-security-policy") ?? "")
+        .split("; ")
+        .map((rule) => [rule.split(" ")[0] ?? "", rule.split(" ").slice(1)]),
+    );
     expect(policy["default-src"]).toEqual(["'none'"]);
     expect(policy["connect-src"]).toEqual(["'self'"]);
     expect(policy["frame-ancestors"]).toEqual(["'none'"]);
-    expect(Object.values(policy).flat().filter((source) => /https?:|\*|\/\//.test(source))).toEqual([]);
+    expect(
+      Object.values(policy)
+        .flat()
+        .filter((source) => /https?:|\*|\/\//.test(source)),
+    ).toEqual([]);
   });
 
   test("asks for nothing of a foreign host: no script, style, image, font or frame", async () => {
     const { text } = await page();
-    const markup = text.replace(/<script\b[^>]*>[\s\S]*?<\/script>/g, (script) => script.slice(0, script.indexOf(">") + 1)).replace(/<style\b[^>]*>[\s\S]*?<\/style>/g, (style) => style.replaceAll(/url\(data:[^)]*\)/g, ""));
-    expect([...markup.matchAll(/\b(?:src|href|action|data)\s*=\s*["']?([^"'\s>]+)/g)].map(([, address]) => address).filter((address = "") => /^(https?:)?\/\//.test(address))).toEqual([]);
+    const markup = text
+      .replace(/<script\b[^>]*>[\s\S]*?<\/script>/g, (script) => script.slice(0, script.indexOf(">") + 1))
+      .replace(/<style\b[^>]*>[\s\S]*?<\/style>/g, (style) => style.replaceAll(/url\(data:[^)]*\)/g, ""));
+    expect(
+      [...markup.matchAll(/\b(?:src|href|action|data)\s*=\s*["']?([^"'\s>]+)/g)]
+        .map(([, address]) => address)
+        .filter((address = "") => /^(https?:)?\/\//.test(address)),
+    ).toEqual([]);
     expect([...markup.matchAll(/url\(\s*["']?((?:https?:)?\/\/[^)"']+)/g)].map(([, address]) => address)).toEqual([]);
     expect([...markup.matchAll(/@import\s+[^;]+/g)].map(([rule]) => rule)).toEqual([]);
   });
 
   test("sends a token that was given in one tab with every later request, and shifts no tab", async () => {
     const { text } = await page();
-    expect(text).toMatch(/^\s*<!doctype html>\s*<html[^>]*>\s*<head><style>\.graphiql-tab { transform: none !important; }<\/style><script>/);
+    expect(text).toMatch(
+      /^\s*<!doctype html>\s*<html[^>]*>\s*<head><style>\.graphiql-tab { transform: none !important; }<\/style><script>/,
+    );
     const script = /<head>.*?<script>([\s\S]*?)<\/script>/.exec(text)?.[1] ?? "";
     const sent: (string | null)[] = [];
-    const window = { fetch: (_address: string, { headers }: { headers: Headers }) => void sent.push(headers.get("authorization")) };
+    const window = {
+      fetch: (_address: string, { headers }: { headers: Headers }) => void sent.push(headers.get("authorization")),
+    };
     // The script is ours, as the page carries it: only running it shows what it does to `fetch`.
     // oxlint-disable-next-line typescript/no-implied-eval
     new Function("window", script)(window);

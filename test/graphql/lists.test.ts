@@ -48,7 +48,10 @@ beforeAll(async () => {
 });
 
 /** The answer as text, by the database where it can, and resolved: over a socket, where answers are not written from texts. */
-async function bothWays(query: string, variables: Record<string, unknown> = {}): Promise<{ readonly text: string; readonly resolved: string; readonly byDatabase: boolean }> {
+async function bothWays(
+  query: string,
+  variables: Record<string, unknown> = {},
+): Promise<{ readonly text: string; readonly resolved: string; readonly byDatabase: boolean }> {
   statements.length = 0;
   const { text } = await ostler.ask(query, variables);
   const byDatabase = statements.some((statement) => statement.includes("row_number() over () as place"));
@@ -56,7 +59,14 @@ async function bothWays(query: string, variables: Record<string, unknown> = {}):
   const results: unknown[] = [];
   for await (const result of client.iterate({ query, variables })) results.push(result);
   await client.dispose();
-  return { text: JSON.stringify((JSON.parse(text) as object) && JSON.parse(text)) === text ? text : `not as JSON.stringify writes it: ${text}`, resolved: JSON.stringify(results[0]), byDatabase };
+  return {
+    text:
+      JSON.stringify((JSON.parse(text) as object) && JSON.parse(text)) === text
+        ? text
+        : `not as JSON.stringify writes it: ${text}`,
+    resolved: JSON.stringify(results[0]),
+    byDatabase,
+  };
 }
 
 async function expectSame(query: string, variables: Record<string, unknown> = {}, byDatabase = true): Promise<string> {
@@ -81,43 +91,87 @@ function anyDocument(seed: number): { readonly query: string; readonly variables
   const random = randomOf(seed);
   const one = <Item>(items: readonly Item[]): Item => items[random(items.length)] as Item;
   const fragments: string[] = [];
-  const variables: Record<string, unknown> = { yes: true, no: false, ...(random(2) === 0 && { standard: random(2) === 0 }) };
-  const directive = () => one(["", "", "", "", "@include(if: true)", "@include(if: $yes)", "@skip(if: $no)", "@skip(if: $yes)", "@include(if: $standard)", "@skip(if: $standard) @include(if: $yes)", "@skip(if: true)"]);
+  const variables: Record<string, unknown> = {
+    yes: true,
+    no: false,
+    ...(random(2) === 0 && { standard: random(2) === 0 }),
+  };
+  const directive = () =>
+    one([
+      "",
+      "",
+      "",
+      "",
+      "@include(if: true)",
+      "@include(if: $yes)",
+      "@skip(if: $no)",
+      "@skip(if: $yes)",
+      "@include(if: $standard)",
+      "@skip(if: $standard) @include(if: $yes)",
+      "@skip(if: true)",
+    ]);
   const alias = (name: string) => (random(4) === 0 ? `${one(["a", "b", "c", "__d", "E9"])}_${name}: ${name}` : name);
   const selection = (type: string, fields: JsonFields, conditions: readonly string[], depth = 0): string => {
     const members = Array.from({ length: 1 + random(5) }, (): string => {
       const kind = random(10);
       if (kind === 0) return `${alias("__typename")} ${directive()}`;
-      if (kind === 1 && depth < 3) return `... ${one(["", ...conditions.map((condition) => `on ${condition}`)])} ${directive()} ${selection(type, fields, conditions, depth + 1)}`;
+      if (kind === 1 && depth < 3)
+        return `... ${one(["", ...conditions.map((condition) => `on ${condition}`)])} ${directive()} ${selection(type, fields, conditions, depth + 1)}`;
       if (kind === 2 && depth < 3) {
         const name = `F${fragments.length}`;
         fragments.push("");
-        fragments[Number(name.slice(1))] = `fragment ${name} on ${type} ${selection(type, fields, conditions, depth + 1)}`;
+        fragments[Number(name.slice(1))] =
+          `fragment ${name} on ${type} ${selection(type, fields, conditions, depth + 1)}`;
         return `...${name} ${directive()} ...${name}`;
       }
       const name = one(Object.keys(fields));
       const field = fields[name];
-      const inner = field && "fields" in field ? selection(TYPES[name] ?? "", field.fields, [TYPES[name] ?? ""], depth + 1) : "";
+      const inner =
+        field && "fields" in field ? selection(TYPES[name] ?? "", field.fields, [TYPES[name] ?? ""], depth + 1) : "";
       return `${alias(name)} ${directive()} ${inner}`;
     });
     // Never empty, whatever the directives say.
     return `{ ${members.join(" ")} ${one(Object.keys(fields).filter((name) => !("fields" in (fields[name] ?? {}))))} }`;
   };
-  const edge = () => `{ ${one(["cursor", "__typename", "c: cursor", ""])} node ${selection("Node", NODE_JSON, ["Node", "Resource"].slice(0, 1))} ${one(["cursor", "... on NodeEdge { node { name } }", ""])} }`;
-  const part = (): string => one([() => `${alias("edges")} ${edge()}`, () => `edges ${edge()}`, () => `${alias("pageInfo")} { ${one(["hasNextPage", "startCursor endCursor", "__typename", "endCursor hasPreviousPage e: endCursor"])} }`, () => `${alias("totalCount")} ${directive()}`, () => "__typename"])();
+  const edge = () =>
+    `{ ${one(["cursor", "__typename", "c: cursor", ""])} node ${selection("Node", NODE_JSON, ["Node", "Resource"].slice(0, 1))} ${one(["cursor", "... on NodeEdge { node { name } }", ""])} }`;
+  const part = (): string =>
+    one([
+      () => `${alias("edges")} ${edge()}`,
+      () => `edges ${edge()}`,
+      () =>
+        `${alias("pageInfo")} { ${one(["hasNextPage", "startCursor endCursor", "__typename", "endCursor hasPreviousPage e: endCursor"])} }`,
+      () => `${alias("totalCount")} ${directive()}`,
+      () => "__typename",
+    ])();
   const order = `{ field: ${one(["NAME", "CREATED_AT", "UPDATED_AT"])}, direction: ${one(["ASC", "DESC"])} }`;
-  const args = `(orderBy: ${order}, ${one(["first: 7", "last: 7", "first: 45", "last: 45", "first: $first", "first: 1, filter: { states: [ACTIVE] }"])}, filter: ${one(["{ name: { startsWith: \"list\" } }", "$filter", "{ protected: true }", "null"])})`;
+  const args = `(orderBy: ${order}, ${one(["first: 7", "last: 7", "first: 45", "last: 45", "first: $first", "first: 1, filter: { states: [ACTIVE] }"])}, filter: ${one(['{ name: { startsWith: "list" } }', "$filter", "{ protected: true }", "null"])})`;
   variables["first"] = 1 + random(45);
-  variables["filter"] = one([null, { labels: [{ key: "rack", value: "9" }] }, { not: { maintenance: true } }, { name: { contains: "-" } }]);
-  const list = () => `${alias("nodes")}${args} { edges { node { name } } ${Array.from({ length: 1 + random(3) }, part).join(" ")} }`;
+  variables["filter"] = one([
+    null,
+    { labels: [{ key: "rack", value: "9" }] },
+    { not: { maintenance: true } },
+    { name: { contains: "-" } },
+  ]);
+  const list = () =>
+    `${alias("nodes")}${args} { edges { node { name } } ${Array.from({ length: 1 + random(3) }, part).join(" ")} }`;
   const root = () => [list(), ...(random(3) === 0 ? ["service { version }", "__typename"] : [])].join(" ");
-  const body = random(4) === 0 ? `c: cluster(by: { name: "lists" }) { name ${list()} project ... { __typename } }` : root();
+  const body =
+    random(4) === 0 ? `c: cluster(by: { name: "lists" }) { name ${list()} project ... { __typename } }` : root();
   // Variables that only some of them use: named once more where they do no harm.
   const used = `x: nodes(first: $first, filter: $filter) { edges @include(if: $yes) @skip(if: $standard) { node { name } } totalCount @skip(if: $no) }`;
-  return { query: `query Any($yes: Boolean!, $no: Boolean = false, $standard: Boolean = true, $first: Int, $filter: NodeFilter) { ${body} ${used} }\n${fragments.map((fragment) => fragment).join("\n")}`, variables };
+  return {
+    query: `query Any($yes: Boolean!, $no: Boolean = false, $standard: Boolean = true, $first: Int, $filter: NodeFilter) { ${body} ${used} }\n${fragments.map((fragment) => fragment).join("\n")}`,
+    variables,
+  };
 }
 
-const TYPES: Readonly<Record<string, string>> = { maintenance: "Maintenance", labels: "Label", lastError: "Failure", cluster: "Cluster" };
+const TYPES: Readonly<Record<string, string>> = {
+  maintenance: "Maintenance",
+  labels: "Label",
+  lastError: "Failure",
+  cluster: "Cluster",
+};
 
 const aliased = (count: number, text: string) => Array.from({ length: count }, (_, at) => `a${at}: ${text}`).join(" ");
 
@@ -125,20 +179,39 @@ describe("a list that asks for very much", () => {
   test("is written by the database up to a few hundred fields, whose statement is not prepared", async () => {
     // Only what comes again and again is prepared.
     for (let time = 0; time < 20; time += 1) await expectSame("{ nodes(first: 5) { edges { node { name } } } }");
-    for (let time = 0; time < 20; time += 1) await expectSame(`{ nodes(first: 5) { edges { node { ${aliased(200, "name")} } } } }`);
+    for (let time = 0; time < 20; time += 1)
+      await expectSame(`{ nodes(first: 5) { edges { node { ${aliased(200, "name")} } } } }`);
     expect(Math.max(...statements.map(({ length }) => length))).toBeGreaterThan(8_000);
     // Five connections, each of which is asked once, as all are asked at the same time.
-    const found = await Promise.all(Array.from({ length: 5 }, () => ostler.database.bounded.execute<{ length: number }>("select length(statement) as length from pg_prepared_statements, pg_sleep(0.1) where statement like '%over () as place%'")));
+    const found = await Promise.all(
+      Array.from({ length: 5 }, () =>
+        ostler.database.bounded.execute<{ length: number }>(
+          "select length(statement) as length from pg_prepared_statements, pg_sleep(0.1) where statement like '%over () as place%'",
+        ),
+      ),
+    );
     const lengths = found.flatMap((rows) => [...rows].map(({ length }) => length));
     expect(lengths).not.toEqual([]);
     expect(Math.max(...lengths)).toBeLessThan(8_000);
   });
 
   test.each([
-    ["in fragments", `{ nodes(first: 2) { ${aliased(20, "edges { ...X }")} } } fragment X on NodeEdge { node { ...N } } fragment N on Node { ${aliased(50, "name")} }`],
-    ["in its page", `{ nodes(first: 2) { ${aliased(20, "pageInfo { ...P }")} } } fragment P on PageInfo { ${aliased(50, "hasNextPage")} }`],
-    ["under long names", `{ nodes(first: 2) { ${aliased(20, "edges { ...X }")} } } fragment X on NodeEdge { node { ${"long".repeat(1_000)}: name } }`],
-    ["in many lists", `{ ${aliased(20, "nodes(first: 1) { ...L }")} } fragment L on NodeConnection { ${aliased(10, "edges { node { name } }")} }`],
+    [
+      "in fragments",
+      `{ nodes(first: 2) { ${aliased(20, "edges { ...X }")} } } fragment X on NodeEdge { node { ...N } } fragment N on Node { ${aliased(50, "name")} }`,
+    ],
+    [
+      "in its page",
+      `{ nodes(first: 2) { ${aliased(20, "pageInfo { ...P }")} } } fragment P on PageInfo { ${aliased(50, "hasNextPage")} }`,
+    ],
+    [
+      "under long names",
+      `{ nodes(first: 2) { ${aliased(20, "edges { ...X }")} } } fragment X on NodeEdge { node { ${"long".repeat(1_000)}: name } }`,
+    ],
+    [
+      "in many lists",
+      `{ ${aliased(20, "nodes(first: 1) { ...L }")} } fragment L on NodeConnection { ${aliased(10, "edges { node { name } }")} }`,
+    ],
   ])("%s is resolved beyond that, and no statement grows with it", async (what, query) => {
     await expectSame(query, {}, what === "in many lists");
     expect(statements.reduce((sum, { length }) => sum + length, 0)).toBeLessThan(100_000);
@@ -149,10 +222,15 @@ describe("a list that asks for very much", () => {
     const rewritten = (document: DocumentNode): DocumentNode | undefined => {
       let made: DocumentNode | undefined;
       const args = { document, contextValue: { request: {} }, variableValues: {} };
-      void onExecute?.({ args, executeFn: (given: { document: DocumentNode }) => void (made = given.document), setExecuteFn: (execute: (given: object) => void) => execute(args) } as never);
+      void onExecute?.({
+        args,
+        executeFn: (given: { document: DocumentNode }) => void (made = given.document),
+        setExecuteFn: (execute: (given: object) => void) => execute(args),
+      } as never);
       return made;
     };
-    const documentOf = (at: number) => parse(`{ nodes(first: 5) { edges { node { uuid${at}: uuid ${aliased(300, "name")} } } } }`);
+    const documentOf = (at: number) =>
+      parse(`{ nodes(first: 5) { edges { node { uuid${at}: uuid ${aliased(300, "name")} } } } }`);
     const first = documentOf(0);
     const made = rewritten(first);
     expect(made).not.toBe(first);
@@ -165,30 +243,54 @@ describe("a list that asks for very much", () => {
 
 describe("a list as text", () => {
   test("of every field that the database can say is what resolving it is", async () => {
-    const all = (fields: JsonFields): string => Object.entries(fields).map(([name, field]) => ("fields" in field ? `${name} { __typename ${all(field.fields)} }` : name)).join(" ");
-    const text = await expectSame(`{ nodes(first: 50) { __typename totalCount edges { __typename cursor node { __typename ${all(NODE_JSON)} } } pageInfo { __typename hasNextPage hasPreviousPage startCursor endCursor } } }`);
+    const all = (fields: JsonFields): string =>
+      Object.entries(fields)
+        .map(([name, field]) => ("fields" in field ? `${name} { __typename ${all(field.fields)} }` : name))
+        .join(" ");
+    const text = await expectSame(
+      `{ nodes(first: 50) { __typename totalCount edges { __typename cursor node { __typename ${all(NODE_JSON)} } } pageInfo { __typename hasNextPage hasPreviousPage startCursor endCursor } } }`,
+    );
     expect(JSON.parse(text).data.nodes.edges).toHaveLength(NODES);
   });
 
-  test.each(Array.from({ length: 150 }, (_, index) => index + 1))("is what resolving is: selection %d", async (seed) => {
-    const { query, variables } = anyDocument(seed);
-    await expectSame(query, variables);
-  });
+  test.each(Array.from({ length: 150 }, (_, index) => index + 1))(
+    "is what resolving is: selection %d",
+    async (seed) => {
+      const { query, variables } = anyDocument(seed);
+      await expectSame(query, variables);
+    },
+  );
 
-  test.each(["NAME", "CREATED_AT", "UPDATED_AT"].flatMap((field) => ["ASC", "DESC"].map((direction) => ({ field, direction }))))("by $field $direction goes through the list and back as resolving does", async (orderBy) => {
-    const query = "query Page($orderBy: NodeOrder, $first: Int, $after: String, $last: Int, $before: String) { nodes(orderBy: $orderBy, first: $first, after: $after, last: $last, before: $before) { edges { cursor node { uuid } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } }";
+  test.each(
+    ["NAME", "CREATED_AT", "UPDATED_AT"].flatMap((field) => ["ASC", "DESC"].map((direction) => ({ field, direction }))),
+  )("by $field $direction goes through the list and back as resolving does", async (orderBy) => {
+    const query =
+      "query Page($orderBy: NodeOrder, $first: Int, $after: String, $last: Int, $before: String) { nodes(orderBy: $orderBy, first: $first, after: $after, last: $last, before: $before) { edges { cursor node { uuid } } pageInfo { hasNextPage hasPreviousPage startCursor endCursor } } }";
     interface Page {
-      readonly data: { readonly nodes: { readonly pageInfo: { readonly hasNextPage: boolean; readonly hasPreviousPage: boolean; readonly startCursor: string; readonly endCursor: string } } };
+      readonly data: {
+        readonly nodes: {
+          readonly pageInfo: {
+            readonly hasNextPage: boolean;
+            readonly hasPreviousPage: boolean;
+            readonly startCursor: string;
+            readonly endCursor: string;
+          };
+        };
+      };
     }
     let pages = 0;
     for (let after: string | null = null; ; pages += 1) {
-      const { pageInfo }: Page["data"]["nodes"] = (JSON.parse(await expectSame(query, { orderBy, first: 9, after })) as Page).data.nodes;
+      const { pageInfo }: Page["data"]["nodes"] = (
+        JSON.parse(await expectSame(query, { orderBy, first: 9, after })) as Page
+      ).data.nodes;
       if (!pageInfo.hasNextPage) break;
       after = pageInfo.endCursor;
     }
     expect(pages).toBe(4);
     for (let before: string | null = null; ; pages -= 1) {
-      const { pageInfo }: Page["data"]["nodes"] = (JSON.parse(await expectSame(query, { orderBy, last: 9, before })) as Page).data.nodes;
+      const { pageInfo }: Page["data"]["nodes"] = (
+        JSON.parse(await expectSame(query, { orderBy, last: 9, before })) as Page
+      ).data.nodes;
       if (!pageInfo.hasPreviousPage) break;
       before = pageInfo.startCursor;
     }
@@ -199,7 +301,10 @@ describe("a list as text", () => {
     ["a page of the wrong size", "{ nodes(first: 1001) { edges { node { name } } } }"],
     ["a cursor of somebody else's", `{ nodes(after: "x") { edges { node { name } } } }`],
     ["a text that cannot be stored", `{ nodes(filter: { name: { eq: "\\u0000" } }) { totalCount } }`],
-    ["an alias beside one that is right", `{ a: nodes(first: 2) { edges { node { name } } } b: nodes(first: 0) { edges { node { name } } } }`],
+    [
+      "an alias beside one that is right",
+      `{ a: nodes(first: 2) { edges { node { name } } } b: nodes(first: 0) { edges { node { name } } } }`,
+    ],
   ])("refuses %s as resolving does", async (_what, query) => {
     const { text, resolved } = await bothWays(query);
     // A socket puts the data first where there are errors; the rest is the same.
@@ -208,17 +313,21 @@ describe("a list as text", () => {
   });
 
   test("stands beside lists that are resolved, in the order of the request", async () => {
-    await expectSame(`{ a: nodes(first: 3) { edges { node { name drivers { name } } } } b: nodes(first: 3) { edges { node { name } } } c: service { version } d: nodes(last: 2) { totalCount edges { node { targetState } } } }`);
+    await expectSame(
+      `{ a: nodes(first: 3) { edges { node { name drivers { name } } } } b: nodes(first: 3) { edges { node { name } } } c: service { version } d: nodes(last: 2) { totalCount edges { node { targetState } } } }`,
+    );
   });
 
   test("in a mutation's answer is read after the change", async () => {
-    const mutation = (name: string) => `mutation { createCluster(input: { name: "${name}" }) { query { nodes(first: 2) { edges { node { id } } } } } }`;
+    const mutation = (name: string) =>
+      `mutation { createCluster(input: { name: "${name}" }) { query { nodes(first: 2) { edges { node { id } } } } } }`;
     const { text } = await bothWays(mutation("lists-a"));
     expect(JSON.parse(text).data.createCluster.query.nodes.edges).toHaveLength(2);
   });
 
   test("is asked for with the same document again, with other variables", async () => {
-    const query = "query Twice($with: Boolean!) { nodes(first: 3) { edges { node { name state @include(if: $with) } } } }";
+    const query =
+      "query Twice($with: Boolean!) { nodes(first: 3) { edges { node { name state @include(if: $with) } } } }";
     const withState = await expectSame(query, { with: true });
     const without = await expectSame(query, { with: false });
     expect(withState).toContain("state");
@@ -226,7 +335,8 @@ describe("a list as text", () => {
   });
 
   test("is asked for again with a variable that is null where it had a default, and refused", async () => {
-    const query = "query Standard($with: Boolean = true) { nodes(first: 3) { edges { node { name state @include(if: $with) } } } }";
+    const query =
+      "query Standard($with: Boolean = true) { nodes(first: 3) { edges { node { name state @include(if: $with) } } } }";
     await expectSame(query, {});
     const { text, resolved } = await bothWays(query, { with: null });
     expect(JSON.parse(text)).toEqual(JSON.parse(resolved));
@@ -234,12 +344,18 @@ describe("a list as text", () => {
   });
 
   test("of 1,000 nodes is within the cost of a request, with all that stands in a node's row", async () => {
-    await expectSame("{ nodes(first: 1000) { edges { node { uuid name state stage powerState presence hostGroup revision createdAt updatedAt labels { key value } maintenance { reason } lastError { code } } } } }");
+    await expectSame(
+      "{ nodes(first: 1000) { edges { node { uuid name state stage powerState presence hostGroup revision createdAt updatedAt labels { key value } maintenance { reason } lastError { code } } } } }",
+    );
   });
 
   test("needs the scope that the field needs, and a token", async () => {
     await using closed = await serviceUnderTest({ token: "0123456789abcdef0123456789abcdef", started: false });
-    const { status, text } = await closed.ask("{ nodes { edges { node { name } } } }", {}, { authorization: "Bearer wrong" });
+    const { status, text } = await closed.ask(
+      "{ nodes { edges { node { name } } } }",
+      {},
+      { authorization: "Bearer wrong" },
+    );
     expect(status).toBe(401);
     expect(text).not.toContain("edges");
   });
@@ -258,5 +374,8 @@ describe("the hidden field", () => {
 test("every field of a node is one that the database can say, or one of those that it cannot", async () => {
   const type = buildSchema(await (await fetch(`${ostler.url}/schema.graphql`)).text()).getType("Node");
   const fields = Object.keys((type as GraphQLObjectType).getFields());
-  expect([...Object.keys(NODE_JSON), ...Object.keys(RESOLVED)].toSorted(), "say in src/store/node-json.ts how the database says a new field, or here why it cannot").toEqual(fields.toSorted());
+  expect(
+    [...Object.keys(NODE_JSON), ...Object.keys(RESOLVED)].toSorted(),
+    "say in src/store/node-json.ts how the database says a new field, or here why it cannot",
+  ).toEqual(fields.toSorted());
 });

@@ -7,9 +7,11 @@ const statements: string[] = [];
 const ostler = await serviceUnderTest({ bodyBytesMax: 16 << 20, onStatement: (text) => statements.push(text) });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-const KNOWN = ["known-1", "known-2", "with \"quotes\" \\ {and, commas}"];
+const KNOWN = ["known-1", "known-2", 'with "quotes" \\ {and, commas}'];
 await ostler.register(KNOWN.slice(0, 2));
-const ids = (await ostler.query<{ nodes: { edges: { node: { id: string } }[] } }>("{ nodes { edges { node { id } } } }")).nodes.edges.map(({ node }) => node.id);
+const ids = (
+  await ostler.query<{ nodes: { edges: { node: { id: string } }[] } }>("{ nodes { edges { node { id } } } }")
+).nodes.edges.map(({ node }) => node.id);
 
 const MANY = 70_000;
 const unknownNames = Array.from({ length: MANY }, (_, index) => `n${index.toString(36)}`);
@@ -18,7 +20,10 @@ const found = { nodes: { totalCount: 2, edges: KNOWN.slice(0, 2).map((name) => (
 const none = { nodes: { totalCount: 0, edges: [] } };
 
 describe("a filter", () => {
-  const nodes = (filter: object) => ostler.query("query ($filter: NodeFilter) { nodes(filter: $filter) { totalCount edges { node { name } } } }", { filter });
+  const nodes = (filter: object) =>
+    ostler.query("query ($filter: NodeFilter) { nodes(filter: $filter) { totalCount edges { node { name } } } }", {
+      filter,
+    });
 
   test("by many names finds those that there are", async () => {
     expect(await nodes({ name: { in: unknownNames } })).toEqual(none);
@@ -32,10 +37,16 @@ describe("a filter", () => {
   });
 
   test("by one thing again and again asks for it once", async () => {
-    expect(await nodes({ states: Array.from({ length: MANY }, () => "ENROLLED"), powerStates: Array.from({ length: MANY }, () => "UNKNOWN"), presence: Array.from({ length: MANY }, () => "UNSEEN") })).toEqual(found);
+    expect(
+      await nodes({
+        states: Array.from({ length: MANY }, () => "ENROLLED"),
+        powerStates: Array.from({ length: MANY }, () => "UNKNOWN"),
+        presence: Array.from({ length: MANY }, () => "UNSEEN"),
+      }),
+    ).toEqual(found);
   });
 
-  test.each(["a\"b", "a\\", "{a", "a,b", "", "NULL", "ä", " a "])("takes the name %j as it is", async (name) => {
+  test.each(['a"b', "a\\", "{a", "a,b", "", "NULL", "ä", " a "])("takes the name %j as it is", async (name) => {
     expect(await nodes({ name: { in: [name, "known-1"] } })).toMatchObject({ nodes: { totalCount: 1 } });
   });
 
@@ -58,9 +69,14 @@ describe("a verb", () => {
     ["deleteNodes", "DeleteNodesInput", "nodes"],
     ["abort", "AbortInput", "work"],
   ])("%s names every node that there is not", async (verb, type, field) => {
-    const extra = verb === "setRetired" ? { reason: "old" } : verb === "cleanNodes" ? { steps: [{ name: "erase_metadata" }] } : {};
+    const extra =
+      verb === "setRetired" ? { reason: "old" } : verb === "cleanNodes" ? { steps: [{ name: "erase_metadata" }] } : {};
     for (const selector of [{ names: unknownNames }, { ids: unknownIds }]) {
-      const { data, errors: failed } = await ostler.ask<Record<string, { errors: { code: string; missing: string[] }[] }>>(`mutation ($input: ${type}!) { ${verb}(input: $input) { ${errors} } }`, { input: { [field]: selector, ...extra } });
+      const { data, errors: failed } = await ostler.ask<
+        Record<string, { errors: { code: string; missing: string[] }[] }>
+      >(`mutation ($input: ${type}!) { ${verb}(input: $input) { ${errors} } }`, {
+        input: { [field]: selector, ...extra },
+      });
       expect(failed).toEqual([]);
       expect(data?.[verb]?.errors).toMatchObject([{ code: "NOT_FOUND" }]);
       expect(data?.[verb]?.errors[0]?.missing).toHaveLength(MANY);

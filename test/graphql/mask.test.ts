@@ -24,18 +24,33 @@ const settings = { password: PASSWORD };
 
 describe("a message without values", () => {
   test.each([
-    ['got invalid value { a: "x", b: { c: 1 } } at "input.nodes[0]"; found: { a: "}" }.', 'got invalid value {…} at "input.nodes[0]"; found: {…}.'],
+    [
+      'got invalid value { a: "x", b: { c: 1 } } at "input.nodes[0]"; found: { a: "}" }.',
+      'got invalid value {…} at "input.nodes[0]"; found: {…}.',
+    ],
     ["got invalid value [1, [2]] in it", "got invalid value […] in it"],
     ['found: { a: "never ended', "found: {…}"],
     ['of type "[NodeState!]!" must not be null', 'of type "[NodeState!]!" must not be null'],
     ["", ""],
-    ['Variable "$input" has invalid value at .nodes[0].driver.ipmi.password: String cannot represent a non string value: 123456', 'Variable "$input" has invalid value at .nodes[0].driver.ipmi.password: String cannot represent a non string value.'],
-    ['Variable "$input" got invalid value "s3; cret" at "input.nodes[0].name"; Expected it.', 'Variable "$input" got invalid value at "input.nodes[0].name"; Expected it.'],
+    [
+      'Variable "$input" has invalid value at .nodes[0].driver.ipmi.password: String cannot represent a non string value: 123456',
+      'Variable "$input" has invalid value at .nodes[0].driver.ipmi.password: String cannot represent a non string value.',
+    ],
+    [
+      'Variable "$input" got invalid value "s3; cret" at "input.nodes[0].name"; Expected it.',
+      'Variable "$input" got invalid value at "input.nodes[0].name"; Expected it.',
+    ],
     ['Variable "$pin" got invalid value 1234; Expected it.', 'Variable "$pin" got invalid value; Expected it.'],
     ['Int cannot represent non-integer value: "s3c: ret"', "Int cannot represent non-integer value."],
     ['Expected value of type "A" to be an object, found: "s3cret".', 'Expected value of type "A" to be an object.'],
-    ['Expected value of type "A" not to include unknown field "prt". Did you mean "port"? Found: { prt: 1 }.', 'Expected value of type "A" not to include unknown field "prt". Did you mean "port"?'],
-    ['Value "s3\\"cret" does not exist in "A" enum. Did you mean the enum value "B"?', 'The value does not exist in "A" enum. Did you mean the enum value "B"?'],
+    [
+      'Expected value of type "A" not to include unknown field "prt". Did you mean "port"? Found: { prt: 1 }.',
+      'Expected value of type "A" not to include unknown field "prt". Did you mean "port"?',
+    ],
+    [
+      'Value "s3\\"cret" does not exist in "A" enum. Did you mean the enum value "B"?',
+      'The value does not exist in "A" enum. Did you mean the enum value "B"?',
+    ],
     ['Syntax Error: Expected ":", found String "s3cret".', 'Syntax Error: Expected ":", found String.'],
     ['Syntax Error: Unexpected Name "qurey".', 'Syntax Error: Unexpected Name "qurey".'],
   ])("%s", (message, expected) => expect(withoutValues(message)).toBe(expected));
@@ -44,26 +59,72 @@ describe("a message without values", () => {
 /** Requests with a password in them, each with a mistake, and a word of the answer that says which. */
 const REGISTER = "mutation ($input: RegisterNodesInput!) { registerNodes(input: $input) { count } }";
 const registered = (driver: unknown) => ({ input: { nodes: [{ name: "a", driver }] } });
-const inDocument = (driver: string) => `mutation { registerNodes(input: { nodes: [{ name: "a", driver: ${driver} }] }) { count } }`;
+const inDocument = (driver: string) =>
+  `mutation { registerNodes(input: { nodes: [{ name: "a", driver: ${driver} }] }) { count } }`;
 const MISTAKES: readonly [title: string, text: string, variables: Record<string, unknown>, named: string][] = [
   ["a missing field in variables", REGISTER, { input: { nodes: [{ driver: { fake: settings } }] } }, "name"],
-  ["an unknown field in variables", REGISTER, { input: { nodes: [{ name: "a", driver: { fake: settings }, colour: 1 }] } }, "colour"],
-  ["a missing field in the document", `mutation { registerNodes(input: { nodes: [{ driver: { fake: { password: "${PASSWORD}" } } }] }) { count } }`, {}, "name"],
-  ["an unknown field in the document", `mutation { updateNode(input: { id: "a", colour: 1, driver: { fake: { password: "${PASSWORD}" } } }) { count } }`, {}, "colour"],
-  ["an object in place of a text", `mutation { updateNode(input: { id: "a", name: { password: "${PASSWORD}" } }) { count } }`, {}, "String"],
+  [
+    "an unknown field in variables",
+    REGISTER,
+    { input: { nodes: [{ name: "a", driver: { fake: settings }, colour: 1 }] } },
+    "colour",
+  ],
+  [
+    "a missing field in the document",
+    `mutation { registerNodes(input: { nodes: [{ driver: { fake: { password: "${PASSWORD}" } } }] }) { count } }`,
+    {},
+    "name",
+  ],
+  [
+    "an unknown field in the document",
+    `mutation { updateNode(input: { id: "a", colour: 1, driver: { fake: { password: "${PASSWORD}" } } }) { count } }`,
+    {},
+    "colour",
+  ],
+  [
+    "an object in place of a text",
+    `mutation { updateNode(input: { id: "a", name: { password: "${PASSWORD}" } }) { count } }`,
+    {},
+    "String",
+  ],
   ["an unknown driver", REGISTER, registered({ redfish: settings }), "redfish"],
   ["an unknown setting", REGISTER, registered({ fake: { ...settings, delayMS: 1 } }), "delayMS"],
   ["two drivers", REGISTER, registered({ fake: settings, strict: { ...settings, mode: "FAST" } }), "exactly one field"],
   ["a required setting that is missing", REGISTER, registered({ strict: settings }), "mode"],
   ["a password in place of the settings", REGISTER, registered({ fake: PASSWORD }), "FakeSettingsInput"],
   ["a password in place of a driver", REGISTER, registered(PASSWORD), "DriverSettingsInput"],
-  ["a list in place of a password", REGISTER, registered({ fake: { password: [PASSWORD] } }), ".nodes[0].driver.fake.password"],
-  ["a number in place of a password", REGISTER, registered({ fake: { password: Number(PIN) } }), ".nodes[0].driver.fake.password"],
-  ["a password in place of a number", REGISTER, registered({ fake: { delayMs: PASSWORD } }), ".nodes[0].driver.fake.delayMs"],
+  [
+    "a list in place of a password",
+    REGISTER,
+    registered({ fake: { password: [PASSWORD] } }),
+    ".nodes[0].driver.fake.password",
+  ],
+  [
+    "a number in place of a password",
+    REGISTER,
+    registered({ fake: { password: Number(PIN) } }),
+    ".nodes[0].driver.fake.password",
+  ],
+  [
+    "a password in place of a number",
+    REGISTER,
+    registered({ fake: { delayMs: PASSWORD } }),
+    ".nodes[0].driver.fake.delayMs",
+  ],
   ["a password in place of a truth", REGISTER, registered({ fake: { dead: PASSWORD } }), ".nodes[0].driver.fake.dead"],
-  ["a password in place of one of some values", REGISTER, registered({ strict: { mode: PASSWORD } }), ".nodes[0].driver.strict.mode"],
+  [
+    "a password in place of one of some values",
+    REGISTER,
+    registered({ strict: { mode: PASSWORD } }),
+    ".nodes[0].driver.strict.mode",
+  ],
   ["a number in place of a password, in the document", inDocument(`{ fake: { password: ${PIN} } }`), {}, "String"],
-  ["a password in place of one of some values, in the document", inDocument(`{ strict: { mode: "${PASSWORD}" } }`), {}, "StrictMode"],
+  [
+    "a password in place of one of some values, in the document",
+    inDocument(`{ strict: { mode: "${PASSWORD}" } }`),
+    {},
+    "StrictMode",
+  ],
   ["a password without its colon", inDocument(`{ fake: { password "${PASSWORD}" } }`), {}, "Syntax Error"],
 ];
 

@@ -9,7 +9,12 @@ interface Connection {
   readonly nodes: {
     readonly totalCount: number;
     readonly edges: readonly { readonly cursor: string; readonly node: { readonly name: string } }[];
-    readonly pageInfo: { readonly hasNextPage: boolean; readonly hasPreviousPage: boolean; readonly startCursor: string | null; readonly endCursor: string | null };
+    readonly pageInfo: {
+      readonly hasNextPage: boolean;
+      readonly hasPreviousPage: boolean;
+      readonly startCursor: string | null;
+      readonly endCursor: string | null;
+    };
   };
 }
 
@@ -27,8 +32,13 @@ const matching = async (filter: unknown) => namesOf(await list({ filter, first: 
 
 describe("500 nodes", () => {
   test("are registered in one request, and are there", async () => {
-    const nodes = Array.from({ length: 500 }, (_, index) => ({ name: `bulk-${String(index).padStart(3, "0")}`, driver: { fake: {} } }));
-    const answer = await ostler.query<{ registerNodes: { count: number; nodes: { name: string; state: string }[]; errors: unknown[] } }>(
+    const nodes = Array.from({ length: 500 }, (_, index) => ({
+      name: `bulk-${String(index).padStart(3, "0")}`,
+      driver: { fake: {} },
+    }));
+    const answer = await ostler.query<{
+      registerNodes: { count: number; nodes: { name: string; state: string }[]; errors: unknown[] };
+    }>(
       "mutation Register($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { count nodes { name state } errors { message } } }",
       { nodes },
     );
@@ -45,47 +55,58 @@ describe("pages", () => {
   const filter = { name: { startsWith: "page-" } };
   const all = Array.from({ length: COUNT }, (_, index) => `page-${String(index).padStart(3, "0")}`);
 
-  test.each(["NAME", "CREATED_AT", "UPDATED_AT"].flatMap((field) => ["ASC", "DESC"].map((direction) => ({ field, direction }))))(
-    `by $field $direction go through ${COUNT} nodes and back, without a hole or a repetition`,
-    async (orderBy) => {
-      if ((await list({ filter, first: 1 })).nodes.totalCount === 0) await ostler.register(all);
-      const forward: string[] = [];
-      for (let after: string | null = null; ; ) {
-        const page: Connection = await list({ filter, orderBy, first: 37, after });
-        forward.push(...namesOf(page));
-        expect(page.nodes.pageInfo.hasPreviousPage).toBe(after !== null);
-        expect(page.nodes.pageInfo.startCursor).toBe(page.nodes.edges[0]?.cursor);
-        after = page.nodes.pageInfo.endCursor;
-        if (!page.nodes.pageInfo.hasNextPage) break;
-      }
-      expect(forward.toSorted()).toEqual(all);
-      if (orderBy.field === "NAME") expect(forward).toEqual(orderBy.direction === "ASC" ? all : all.toReversed());
-      const backward: string[] = [];
-      for (let before: string | null = null; ; ) {
-        const page: Connection = await list({ filter, orderBy, last: 41, before });
-        backward.unshift(...namesOf(page));
-        expect(page.nodes.pageInfo.hasNextPage).toBe(before !== null);
-        before = page.nodes.pageInfo.startCursor;
-        if (!page.nodes.pageInfo.hasPreviousPage) break;
-      }
-      expect(backward).toEqual(forward);
-    },
-  );
+  test.each(
+    ["NAME", "CREATED_AT", "UPDATED_AT"].flatMap((field) => ["ASC", "DESC"].map((direction) => ({ field, direction }))),
+  )(`by $field $direction go through ${COUNT} nodes and back, without a hole or a repetition`, async (orderBy) => {
+    if ((await list({ filter, first: 1 })).nodes.totalCount === 0) await ostler.register(all);
+    const forward: string[] = [];
+    for (let after: string | null = null; ;) {
+      const page: Connection = await list({ filter, orderBy, first: 37, after });
+      forward.push(...namesOf(page));
+      expect(page.nodes.pageInfo.hasPreviousPage).toBe(after !== null);
+      expect(page.nodes.pageInfo.startCursor).toBe(page.nodes.edges[0]?.cursor);
+      after = page.nodes.pageInfo.endCursor;
+      if (!page.nodes.pageInfo.hasNextPage) break;
+    }
+    expect(forward.toSorted()).toEqual(all);
+    if (orderBy.field === "NAME") expect(forward).toEqual(orderBy.direction === "ASC" ? all : all.toReversed());
+    const backward: string[] = [];
+    for (let before: string | null = null; ;) {
+      const page: Connection = await list({ filter, orderBy, last: 41, before });
+      backward.unshift(...namesOf(page));
+      expect(page.nodes.pageInfo.hasNextPage).toBe(before !== null);
+      before = page.nodes.pageInfo.startCursor;
+      if (!page.nodes.pageInfo.hasPreviousPage) break;
+    }
+    expect(backward).toEqual(forward);
+  });
 
   test("stay in place while nodes come and go before the cursor", async () => {
     await ostler.register(Array.from({ length: 10 }, (_, index) => `shift-${index}`));
     const { nodes: first } = await list({ filter: { name: { startsWith: "shift-" } }, first: 5 });
     await ostler.register(["shift-00", "shift-01"]);
-    await ostler.query(`mutation { deleteNodes(input: { nodes: { names: ["shift-2", "shift-4"] } }) { errors { message } } }`);
-    expect(namesOf(await list({ filter: { name: { startsWith: "shift-" } }, first: 5, after: first.pageInfo.endCursor }))).toEqual(["shift-5", "shift-6", "shift-7", "shift-8", "shift-9"]);
+    await ostler.query(
+      `mutation { deleteNodes(input: { nodes: { names: ["shift-2", "shift-4"] } }) { errors { message } } }`,
+    );
+    expect(
+      namesOf(await list({ filter: { name: { startsWith: "shift-" } }, first: 5, after: first.pageInfo.endCursor })),
+    ).toEqual(["shift-5", "shift-6", "shift-7", "shift-8", "shift-9"]);
   });
 
   test("between two cursors hold what lies between them", async () => {
     const names = await ostler.register(Array.from({ length: 8 }, (_, index) => `between-${index}`));
     const { nodes } = await list({ filter: { name: { startsWith: "between-" } } });
     const cursor = (index: number) => nodes.edges[index]?.cursor;
-    expect(namesOf(await list({ filter: { name: { startsWith: "between-" } }, first: 50, after: cursor(1), before: cursor(6) }))).toEqual(names.slice(2, 6));
-    expect(namesOf(await list({ filter: { name: { startsWith: "between-" } }, last: 2, after: cursor(1), before: cursor(6) }))).toEqual(names.slice(4, 6));
+    expect(
+      namesOf(
+        await list({ filter: { name: { startsWith: "between-" } }, first: 50, after: cursor(1), before: cursor(6) }),
+      ),
+    ).toEqual(names.slice(2, 6));
+    expect(
+      namesOf(
+        await list({ filter: { name: { startsWith: "between-" } }, last: 2, after: cursor(1), before: cursor(6) }),
+      ),
+    ).toEqual(names.slice(4, 6));
   });
 
   test("have 50 nodes when nobody says how many", async () => {
@@ -93,16 +114,31 @@ describe("pages", () => {
   });
 
   test("of nothing are empty, with no cursors", async () => {
-    expect((await list({ filter: { name: { eq: "nobody" } } })).nodes).toEqual({ totalCount: 0, edges: [], pageInfo: { hasNextPage: false, hasPreviousPage: false, startCursor: null, endCursor: null } });
+    expect((await list({ filter: { name: { eq: "nobody" } } })).nodes).toEqual({
+      totalCount: 0,
+      edges: [],
+      pageInfo: { hasNextPage: false, hasPreviousPage: false, startCursor: null, endCursor: null },
+    });
   });
 
-  test.each([{ first: 0 }, { first: -1 }, { first: 1001 }, { last: 0 }, { last: 1001 }, { first: 5, last: 5 }])("of %j are refused", async (size) => {
-    const answer = await ostler.ask(NODES, size);
-    expect(answer.errors).toMatchObject([{ extensions: { code: "BAD_USER_INPUT" } }]);
-    expect(answer.errors[0]?.message).toMatch(/1 to 1000 items|not both/);
-  });
+  test.each([{ first: 0 }, { first: -1 }, { first: 1001 }, { last: 0 }, { last: 1001 }, { first: 5, last: 5 }])(
+    "of %j are refused",
+    async (size) => {
+      const answer = await ostler.ask(NODES, size);
+      expect(answer.errors).toMatchObject([{ extensions: { code: "BAD_USER_INPUT" } }]);
+      expect(answer.errors[0]?.message).toMatch(/1 to 1000 items|not both/);
+    },
+  );
 
-  test.each(["x", "", "W10", Buffer.from('["a","b"]').toString("base64url"), Buffer.from(`["page-001","${"-".repeat(36)}"]`).toString("base64url"), Buffer.from('[1,2]').toString("base64url"), "%00"])("after the garbage %j are refused", async (after) => {
+  test.each([
+    "x",
+    "",
+    "W10",
+    Buffer.from('["a","b"]').toString("base64url"),
+    Buffer.from(`["page-001","${"-".repeat(36)}"]`).toString("base64url"),
+    Buffer.from("[1,2]").toString("base64url"),
+    "%00",
+  ])("after the garbage %j are refused", async (after) => {
     for (const orderBy of [{ field: "NAME" }, { field: "CREATED_AT" }]) {
       const answer = await ostler.ask(NODES, { after, orderBy });
       expect(answer.errors).toMatchObject([{ extensions: { code: "BAD_USER_INPUT" } }]);
@@ -120,7 +156,9 @@ describe("pages", () => {
 describe("a filter", () => {
   test("selects by each of its fields, by several together, by their alternatives and their opposites", async () => {
     await ostler.query(`mutation { createCluster(input: { name: "filters" }) { errors { message } } }`);
-    const { registerNodes } = await ostler.query<{ registerNodes: { nodes: { id: string; name: string }[]; errors: unknown[] } }>(
+    const { registerNodes } = await ostler.query<{
+      registerNodes: { nodes: { id: string; name: string }[]; errors: unknown[] };
+    }>(
       `mutation { registerNodes(input: { nodes: [
         { name: "Filter-a", driver: { fake: {} }, labels: [{ key: "room", value: "1" }, { key: "rack", value: "9" }], cluster: { name: "filters" } }
         { name: "filter-b", driver: { fake: {} }, labels: [{ key: "room", value: "1" }] }
@@ -132,7 +170,9 @@ describe("a filter", () => {
     const id = (name: string) => registerNodes.nodes.find((node) => node.name === name)?.id;
     await ostler.commission(["filter-d"], "AVAILABLE");
     await ostler.operationEnds(await ostler.begin("setPower", ["filter-b"], { action: "ON" }));
-    await ostler.query(`mutation { setMaintenance(input: { nodes: { names: ["filter_c"] }, reason: "fan" }) { errors { message } } }`);
+    await ostler.query(
+      `mutation { setMaintenance(input: { nodes: { names: ["filter_c"] }, reason: "fan" }) { errors { message } } }`,
+    );
     const ours = { name: { contains: "FILTER" } };
     expect(await matching(ours)).toEqual(["Filter-a", "filter_c", "filter-b", "filter-d"].toSorted());
     expect(await matching({ ids: [id("filter-b"), id("filter-d"), "garbage"] })).toEqual(["filter-b", "filter-d"]);
@@ -151,14 +191,26 @@ describe("a filter", () => {
     expect(await matching({ cluster: { name: "nobody" } })).toEqual([]);
     expect(await matching({ ...ours, driver: "ipmi" })).toEqual([]);
     expect(await matching({ labels: [{ key: "room", value: "1" }] })).toEqual(["Filter-a", "filter-b"]);
-    expect(await matching({ labels: [{ key: "room", value: "1" }, { key: "rack", value: "9" }] })).toEqual(["Filter-a"]);
-    expect(await matching({ ...ours, or: [{ maintenance: true }, { states: ["AVAILABLE"] }] })).toEqual(["filter_c", "filter-d"].toSorted());
+    expect(
+      await matching({
+        labels: [
+          { key: "room", value: "1" },
+          { key: "rack", value: "9" },
+        ],
+      }),
+    ).toEqual(["Filter-a"]);
+    expect(await matching({ ...ours, or: [{ maintenance: true }, { states: ["AVAILABLE"] }] })).toEqual(
+      ["filter_c", "filter-d"].toSorted(),
+    );
     expect(await matching({ ...ours, or: [] })).toEqual([]);
-    expect(await matching({ ...ours, not: { or: [{ name: { eq: "Filter-a" } }, { maintenance: true }] } })).toEqual(["filter-b", "filter-d"]);
+    expect(await matching({ ...ours, not: { or: [{ name: { eq: "Filter-a" } }, { maintenance: true }] } })).toEqual([
+      "filter-b",
+      "filter-d",
+    ]);
     expect(await matching({ ...ours, cluster: null, states: null, labels: null })).toHaveLength(4);
   });
 
-  test.each(["%", "_", "\\", "'", "\"; drop table nodes; --"])("takes %j for what it is", async (text) => {
+  test.each(["%", "_", "\\", "'", '"; drop table nodes; --'])("takes %j for what it is", async (text) => {
     expect(await matching({ name: { contains: text, startsWith: "page-" } })).toEqual([]);
   });
 });
@@ -166,15 +218,31 @@ describe("a filter", () => {
 describe("one node", () => {
   test("is found by name, by ID, by UUID, and as a resource", async () => {
     const [name = ""] = await ostler.register(["one"]);
-    const { byName } = await ostler.query<{ byName: { id: string; uuid: string } }>("query One($name: String!) { byName: node(by: { name: $name }) { id uuid } }", { name });
-    const found = await ostler.query("query Same($id: ID!, $uuid: UUID!, $raw: ID!) { byId: node(by: { id: $id }) { name } byUuid: node(by: { uuid: $uuid }) { name } byRaw: node(by: { id: $raw }) { name } again: fetch__Node(id: $id) { name } resource(id: $id) { type: __typename id } }", {
-      ...byName,
-      raw: byName.uuid,
+    const { byName } = await ostler.query<{ byName: { id: string; uuid: string } }>(
+      "query One($name: String!) { byName: node(by: { name: $name }) { id uuid } }",
+      { name },
+    );
+    const found = await ostler.query(
+      "query Same($id: ID!, $uuid: UUID!, $raw: ID!) { byId: node(by: { id: $id }) { name } byUuid: node(by: { uuid: $uuid }) { name } byRaw: node(by: { id: $raw }) { name } again: fetch__Node(id: $id) { name } resource(id: $id) { type: __typename id } }",
+      {
+        ...byName,
+        raw: byName.uuid,
+      },
+    );
+    expect(found).toEqual({
+      byId: { name },
+      byUuid: { name },
+      byRaw: { name },
+      again: { name },
+      resource: { type: "Node", id: byName.id },
     });
-    expect(found).toEqual({ byId: { name }, byUuid: { name }, byRaw: { name }, again: { name }, resource: { type: "Node", id: byName.id } });
   });
 
   test("that does not exist is null", async () => {
-    expect(await ostler.query(`{ a: node(by: { name: "nobody" }) { name } b: node(by: { id: "nobody" }) { name } c: node(by: { uuid: "00000000-0000-0000-0000-000000000000" }) { name } }`)).toEqual({ a: null, b: null, c: null });
+    expect(
+      await ostler.query(
+        `{ a: node(by: { name: "nobody" }) { name } b: node(by: { id: "nobody" }) { name } c: node(by: { uuid: "00000000-0000-0000-0000-000000000000" }) { name } }`,
+      ),
+    ).toEqual({ a: null, b: null, c: null });
   });
 });

@@ -21,21 +21,35 @@ interface Payload {
   readonly errors: readonly Refusal[];
 }
 
-const ERRORS = "errors { type: __typename code status message path ... on NotFoundError { missing } ... on ConflictError { node { name } operation { uuid } allowedStates } }";
-const SHOWN = "id uuid name project state stage powerState presence revision transitionCount protected retired retiredReason hostGroup automaticCleaning labels { key value } cluster { name } drivers { name interfaces settings { fake { delayMs serial } } secretsSet } maintenance { reason by since }";
+const ERRORS =
+  "errors { type: __typename code status message path ... on NotFoundError { missing } ... on ConflictError { node { name } operation { uuid } allowedStates } }";
+const SHOWN =
+  "id uuid name project state stage powerState presence revision transitionCount protected retired retiredReason hostGroup automaticCleaning labels { key value } cluster { name } drivers { name interfaces settings { fake { delayMs serial } } secretsSet } maintenance { reason by since }";
 
 async function change(verb: string, type: string, input: unknown): Promise<Payload> {
-  const data = await ostler.query<Record<string, Payload>>(`mutation Change($input: ${type}!) { ${verb}(input: $input) { nodes { ${SHOWN} } count ${ERRORS} } }`, { input });
+  const data = await ostler.query<Record<string, Payload>>(
+    `mutation Change($input: ${type}!) { ${verb}(input: $input) { nodes { ${SHOWN} } count ${ERRORS} } }`,
+    { input },
+  );
   return data[verb] as Payload;
 }
 
 const register = (nodes: readonly object[]) => change("registerNodes", "RegisterNodesInput", { nodes });
 const update = (input: object) => change("updateNode", "UpdateNodeInput", input);
 const remove = (nodes: object) => change("deleteNodes", "DeleteNodesInput", { nodes });
-const setRetired = (names: readonly string[], reason: string | null) => change("setRetired", "SetRetiredInput", { nodes: { names }, reason });
-const setMaintenance = (names: readonly string[], reason: string | null) => change("setMaintenance", "SetMaintenanceInput", { nodes: { names }, reason });
+const setRetired = (names: readonly string[], reason: string | null) =>
+  change("setRetired", "SetRetiredInput", { nodes: { names }, reason });
+const setMaintenance = (names: readonly string[], reason: string | null) =>
+  change("setMaintenance", "SetMaintenanceInput", { nodes: { names }, reason });
 
-async function aNode({ settings = {}, ...more }: { readonly settings?: object; readonly [key: string]: unknown } = {}): Promise<{ id: string; name: string; revision: number }> {
+async function aNode({
+  settings = {},
+  ...more
+}: { readonly settings?: object; readonly [key: string]: unknown } = {}): Promise<{
+  id: string;
+  name: string;
+  revision: number;
+}> {
   const name = `made-${(made += 1)}`;
   const { nodes, errors } = await register([{ name, driver: { fake: settings }, ...more }]);
   expect(errors).toEqual([]);
@@ -47,7 +61,12 @@ describe("registering nodes", () => {
   test("answers with the nodes as they are, in the order asked", async () => {
     await ostler.query(`mutation { createCluster(input: { name: "rack" }) { errors { message } } }`);
     const answer = await register([
-      { name: "z.example.org", driver: { fake: { delayMs: 5, password: "pa55word" } }, labels: [{ key: "room", value: "2" }], cluster: { name: "rack" } },
+      {
+        name: "z.example.org",
+        driver: { fake: { delayMs: 5, password: "pa55word" } },
+        labels: [{ key: "room", value: "2" }],
+        cluster: { name: "rack" },
+      },
       { name: "a_1", driver: { fake: {} }, interfaces: [] },
     ]);
     expect(answer.count).toBe(2);
@@ -64,7 +83,14 @@ describe("registering nodes", () => {
         protected: false,
         labels: [{ key: "room", value: "2" }],
         cluster: { name: "rack" },
-        drivers: [{ name: "fake", interfaces: ["POWER", "INSPECT", "DEPLOY", "CLEAN"], settings: { fake: { delayMs: 5, serial: null } }, secretsSet: ["password"] }],
+        drivers: [
+          {
+            name: "fake",
+            interfaces: ["POWER", "INSPECT", "DEPLOY", "CLEAN"],
+            settings: { fake: { delayMs: 5, serial: null } },
+            secretsSet: ["password"],
+          },
+        ],
         maintenance: null,
       },
       { name: "a_1", cluster: null, drivers: [{ secretsSet: [] }] },
@@ -97,7 +123,9 @@ describe("registering nodes", () => {
       "NOT_FOUND input.nodes.8.cluster",
       "INVALID_INPUT input.nodes.8.name",
     ]);
-    expect(errors[1]?.message).toBe("Node borrows-its-own: fake is its own driver, and gives every interface that is taken from no other; leave it out.");
+    expect(errors[1]?.message).toBe(
+      "Node borrows-its-own: fake is its own driver, and gives every interface that is taken from no other; leave it out.",
+    );
     expect(await ostler.dump()).toBe(before);
   });
 
@@ -109,19 +137,35 @@ describe("registering nodes", () => {
       { name: one.name, driver: { fake: {} } },
       { name: two.name, driver: { fake: {} }, cluster: { id: "garbage" } },
     ]);
-    expect(errors.filter(({ code }) => code === "INVALID_INPUT").map(({ message }) => message).toSorted()).toEqual([`A node ${one.name} exists already.`, `A node ${two.name} exists already.`]);
-    expect(errors.filter(({ code }) => code === "NOT_FOUND").map(({ type, missing }) => `${type} ${missing?.join()}`).toSorted()).toEqual(["NotFoundError garbage", "NotFoundError nowhere"]);
+    expect(
+      errors
+        .filter(({ code }) => code === "INVALID_INPUT")
+        .map(({ message }) => message)
+        .toSorted(),
+    ).toEqual([`A node ${one.name} exists already.`, `A node ${two.name} exists already.`]);
+    expect(
+      errors
+        .filter(({ code }) => code === "NOT_FOUND")
+        .map(({ type, missing }) => `${type} ${missing?.join()}`)
+        .toSorted(),
+    ).toEqual(["NotFoundError garbage", "NotFoundError nowhere"]);
     expect(await ostler.dump()).toBe(before);
   });
 
   test("of none is refused", async () => {
-    expect((await register([])).errors).toMatchObject([{ type: "SimpleError", code: "INVALID_INPUT", status: 400, path: ["input", "nodes"] }]);
+    expect((await register([])).errors).toMatchObject([
+      { type: "SimpleError", code: "INVALID_INPUT", status: 400, path: ["input", "nodes"] },
+    ]);
   });
 
   test("by two at the same moment gives a name to one of them", async () => {
-    const answers = await Promise.all(Array.from({ length: 6 }, () => register([{ name: "wanted", driver: { fake: {} } }])));
+    const answers = await Promise.all(
+      Array.from({ length: 6 }, () => register([{ name: "wanted", driver: { fake: {} } }])),
+    );
     expect(answers.filter(({ count }) => count === 1)).toHaveLength(1);
-    expect(new Set(answers.flatMap(({ errors }) => errors.map(({ message }) => message)))).toEqual(new Set(["A node wanted exists already."]));
+    expect(new Set(answers.flatMap(({ errors }) => errors.map(({ message }) => message)))).toEqual(
+      new Set(["A node wanted exists already."]),
+    );
   });
 });
 
@@ -134,7 +178,10 @@ interface Verdict {
 }
 
 const verbsOf = async (name: string): Promise<readonly Verdict[]> => {
-  const { node } = await ostler.query<{ node: { verbs: Verdict[] } }>("query Verbs($name: String!) { node(by: { name: $name }) { verbs { verb powerAction allowed code reason } } }", { name });
+  const { node } = await ostler.query<{ node: { verbs: Verdict[] } }>(
+    "query Verbs($name: String!) { node(by: { name: $name }) { verbs { verb powerAction allowed code reason } } }",
+    { name },
+  );
   return node.verbs;
 };
 
@@ -142,7 +189,9 @@ describe("a node", () => {
   test("tells what could be asked of it now, and why not the rest", async () => {
     const { name } = await aNode();
     const verbs = await verbsOf(name);
-    expect(Object.fromEntries(verbs.map(({ verb, powerAction, allowed, code }) => [powerAction ?? verb, allowed || code]))).toEqual({
+    expect(
+      Object.fromEntries(verbs.map(({ verb, powerAction, allowed, code }) => [powerAction ?? verb, allowed || code])),
+    ).toEqual({
       MANAGE: true,
       INSPECT: "INVALID_STATE",
       CLEAN: "INVALID_STATE",
@@ -156,7 +205,8 @@ describe("a node", () => {
       REBOOT: true,
       UPDATE: "INVALID_STATE",
     });
-    for (const { verb, allowed, reason } of verbs) if (!allowed) expect(reason).toMatch(new RegExp(`^Node ${name} is ENROLLED; ${verb} is allowed from `));
+    for (const { verb, allowed, reason } of verbs)
+      if (!allowed) expect(reason).toMatch(new RegExp(`^Node ${name} is ENROLLED; ${verb} is allowed from `));
   });
 
   test("shows its inventory, its operations and its transitions", async () => {
@@ -166,44 +216,99 @@ describe("a node", () => {
       "query Seen($name: String!) { node(by: { name: $name }) { state stage targetState powerState currentRun { id } lastError { code } inventory { takenAt data } operations { edges { node { kind state totalCount } } } transitions(first: 500) { edges { node { sequence event from to operation { kind } run { nodeName } } } } } }",
       { name },
     );
-    expect(node).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED", targetState: null, powerState: "ON", currentRun: null, lastError: null, inventory: { data: { serial: "S-77" } } });
-    expect(node["operations"]).toEqual({ edges: [{ node: { kind: "COMMISSION", state: "SUCCEEDED", totalCount: 1 } }] });
-    const rows = (node["transitions"] as { edges: { node: { sequence: number; operation: unknown } }[] }).edges.map((edge) => edge.node);
+    expect(node).toMatchObject({
+      state: "ACTIVE",
+      stage: "DEPLOYED",
+      targetState: null,
+      powerState: "ON",
+      currentRun: null,
+      lastError: null,
+      inventory: { data: { serial: "S-77" } },
+    });
+    expect(node["operations"]).toEqual({
+      edges: [{ node: { kind: "COMMISSION", state: "SUCCEEDED", totalCount: 1 } }],
+    });
+    const rows = (node["transitions"] as { edges: { node: { sequence: number; operation: unknown } }[] }).edges.map(
+      (edge) => edge.node,
+    );
     expect(rows.map(({ sequence }) => sequence)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9]);
     expect(rows[0]).toMatchObject({ event: "register", from: null, to: "ENROLLED", operation: null, run: null });
-    expect(rows[8]).toMatchObject({ event: "done", from: "DEPLOYING", to: "ACTIVE", operation: { kind: "COMMISSION" }, run: { nodeName: name } });
+    expect(rows[8]).toMatchObject({
+      event: "done",
+      from: "DEPLOYING",
+      to: "ACTIVE",
+      operation: { kind: "COMMISSION" },
+      run: { nodeName: name },
+    });
   });
 
   test("shows its last error, without needing to know the operation", async () => {
     const { name } = await aNode({ settings: { refusesLogin: true } });
     expect(await ostler.operationEnds(await ostler.begin("manageNodes", [name]))).toBe("FAILED");
-    const { node } = await ostler.query("query Why($name: String!) { node(by: { name: $name }) { state lastError { code message step nodeName retryable at } } }", { name });
-    expect(node).toMatchObject({ state: "ENROLLED", lastError: { code: "BACKEND_FAILED", step: "power.verify", nodeName: name, retryable: false } });
+    const { node } = await ostler.query(
+      "query Why($name: String!) { node(by: { name: $name }) { state lastError { code message step nodeName retryable at } } }",
+      { name },
+    );
+    expect(node).toMatchObject({
+      state: "ENROLLED",
+      lastError: { code: "BACKEND_FAILED", step: "power.verify", nodeName: name, retryable: false },
+    });
   });
 });
 
 describe("updating a node", () => {
   test("changes what is given and nothing else, and raises the revision", async () => {
     const node = await aNode({ labels: [{ key: "room", value: "1" }], settings: { delayMs: 3 } });
-    expect((await update({ id: node.id, ifRevision: node.revision, labels: [{ key: "rack", value: "7" }] })).nodes).toMatchObject([{ name: node.name, revision: node.revision + 1, labels: [{ key: "rack", value: "7" }], drivers: [{ settings: { fake: { delayMs: 3 } } }] }]);
-    expect((await update({ id: node.id, name: `${node.name}-new`, protected: true })).nodes).toMatchObject([{ name: `${node.name}-new`, protected: true, labels: [{ key: "rack", value: "7" }] }]);
-    expect((await update({ id: node.id, labels: [], protected: false })).nodes).toMatchObject([{ labels: [], protected: false }]);
+    expect(
+      (await update({ id: node.id, ifRevision: node.revision, labels: [{ key: "rack", value: "7" }] })).nodes,
+    ).toMatchObject([
+      {
+        name: node.name,
+        revision: node.revision + 1,
+        labels: [{ key: "rack", value: "7" }],
+        drivers: [{ settings: { fake: { delayMs: 3 } } }],
+      },
+    ]);
+    expect((await update({ id: node.id, name: `${node.name}-new`, protected: true })).nodes).toMatchObject([
+      { name: `${node.name}-new`, protected: true, labels: [{ key: "rack", value: "7" }] },
+    ]);
+    expect((await update({ id: node.id, labels: [], protected: false })).nodes).toMatchObject([
+      { labels: [], protected: false },
+    ]);
   });
 
   test("is refused when somebody else was quicker", async () => {
     const node = await aNode();
     await update({ id: node.id, labels: [{ key: "a", value: "1" }] });
     const before = await ostler.dump();
-    const { nodes, errors } = await update({ id: node.id, ifRevision: node.revision, labels: [{ key: "a", value: "2" }] });
+    const { nodes, errors } = await update({
+      id: node.id,
+      ifRevision: node.revision,
+      labels: [{ key: "a", value: "2" }],
+    });
     expect(nodes).toEqual([]);
-    expect(errors).toMatchObject([{ type: "ConflictError", code: "STALE_REVISION", status: 409, path: ["input", "ifRevision"], node: { name: node.name } }]);
+    expect(errors).toMatchObject([
+      {
+        type: "ConflictError",
+        code: "STALE_REVISION",
+        status: 409,
+        path: ["input", "ifRevision"],
+        node: { name: node.name },
+      },
+    ]);
     expect(await ostler.dump()).toBe(before);
   });
 
   test("keeps secrets that are left out, and replaces those that are given", async () => {
     const node = await aNode({ settings: { password: "first-secret" } });
-    const secrets = async () => (await ostler.test.sql`select secrets from node_secrets s join nodes n on n.id = s.node_id where n.name = ${node.name}`)[0]?.["secrets"];
-    expect((await update({ id: node.id, driver: { fake: { delayMs: 9 } } })).nodes).toMatchObject([{ drivers: [{ settings: { fake: { delayMs: 9 } }, secretsSet: ["password"] }] }]);
+    const secrets = async () =>
+      (
+        await ostler.test
+          .sql`select secrets from node_secrets s join nodes n on n.id = s.node_id where n.name = ${node.name}`
+      )[0]?.["secrets"];
+    expect((await update({ id: node.id, driver: { fake: { delayMs: 9 } } })).nodes).toMatchObject([
+      { drivers: [{ settings: { fake: { delayMs: 9 } }, secretsSet: ["password"] }] },
+    ]);
     expect(await secrets()).toEqual({ fake: { password: "first-secret" } });
     await update({ id: node.id, driver: { fake: { password: "second-secret" } } });
     expect(await secrets()).toEqual({ fake: { password: "second-secret" } });
@@ -212,16 +317,28 @@ describe("updating a node", () => {
   test.each([
     { what: "a name that is taken", input: { name: "made-1" }, path: ["input", "name"] },
     { what: "a bad name", input: { name: "" }, path: ["input", "name"] },
-    { what: "bad settings", input: { driver: { fake: { delayMs: -1 } } }, path: ["input", "driver", "fake", "delayMs"] },
-    { what: "an interface of its own driver", input: { interfaces: [{ kinds: ["CLEAN"], driver: { fake: {} } }] }, path: ["input", "interfaces", "0", "driver", "fake"] },
+    {
+      what: "bad settings",
+      input: { driver: { fake: { delayMs: -1 } } },
+      path: ["input", "driver", "fake", "delayMs"],
+    },
+    {
+      what: "an interface of its own driver",
+      input: { interfaces: [{ kinds: ["CLEAN"], driver: { fake: {} } }] },
+      path: ["input", "interfaces", "0", "driver", "fake"],
+    },
     { what: "a bad label", input: { labels: [{ key: "", value: "" }] }, path: ["input", "labels"] },
   ])("to $what is refused", async ({ input, path }) => {
     const node = await aNode();
-    expect((await update({ id: node.id, ...input })).errors).toMatchObject([{ type: "SimpleError", code: "INVALID_INPUT", status: 400, path }]);
+    expect((await update({ id: node.id, ...input })).errors).toMatchObject([
+      { type: "SimpleError", code: "INVALID_INPUT", status: 400, path },
+    ]);
   });
 
   test("that does not exist is refused", async () => {
-    expect((await update({ id: "garbage", name: "x" })).errors).toMatchObject([{ type: "NotFoundError", code: "NOT_FOUND", status: 404, missing: ["garbage"], path: ["input", "id"] }]);
+    expect((await update({ id: "garbage", name: "x" })).errors).toMatchObject([
+      { type: "NotFoundError", code: "NOT_FOUND", status: 404, missing: ["garbage"], path: ["input", "id"] },
+    ]);
   });
 });
 
@@ -230,22 +347,32 @@ describe("maintenance", () => {
     const { name } = await aNode();
     const { nodes } = await setMaintenance([name], "fan is loud");
     expect(nodes).toMatchObject([{ name, state: "ENROLLED", maintenance: { reason: "fan is loud", by: "anonymous" } }]);
-    const { manageNodes } = await ostler.query<Record<string, Payload>>(`mutation Manage($name: String!) { manageNodes(input: { nodes: { names: [$name] } }) { ${ERRORS} } }`, { name });
-    expect(manageNodes?.errors).toMatchObject([{ type: "ConflictError", code: "IN_MAINTENANCE", status: 409, node: { name } }]);
+    const { manageNodes } = await ostler.query<Record<string, Payload>>(
+      `mutation Manage($name: String!) { manageNodes(input: { nodes: { names: [$name] } }) { ${ERRORS} } }`,
+      { name },
+    );
+    expect(manageNodes?.errors).toMatchObject([
+      { type: "ConflictError", code: "IN_MAINTENANCE", status: 409, node: { name } },
+    ]);
     expect((await setMaintenance([name], null)).nodes).toMatchObject([{ maintenance: null }]);
     expect(await ostler.operationEnds(await ostler.begin("manageNodes", [name]))).toBe("SUCCEEDED");
   });
 
   test("needs a reason that says something", async () => {
     const { name } = await aNode();
-    for (const reason of ["", "  ", "x".repeat(1001)]) expect((await setMaintenance([name], reason)).errors).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "reason"] }]);
+    for (const reason of ["", "  ", "x".repeat(1001)])
+      expect((await setMaintenance([name], reason)).errors).toMatchObject([
+        { code: "INVALID_INPUT", path: ["input", "reason"] },
+      ]);
   });
 
   test("of nodes that do not all exist is refused, and names those", async () => {
     const { name } = await aNode();
     const { errors, nodes } = await setMaintenance([name, "ghost-1", "ghost-2"], "why");
     expect(nodes).toEqual([]);
-    expect(errors).toMatchObject([{ type: "NotFoundError", code: "NOT_FOUND", missing: ["ghost-1", "ghost-2"], path: ["input", "nodes", "names"] }]);
+    expect(errors).toMatchObject([
+      { type: "NotFoundError", code: "NOT_FOUND", missing: ["ghost-1", "ghost-2"], path: ["input", "nodes", "names"] },
+    ]);
     expect((await setMaintenance([], "why")).errors).toMatchObject([{ code: "INVALID_INPUT" }]);
   });
 });
@@ -253,10 +380,15 @@ describe("maintenance", () => {
 describe("a node that is marked", () => {
   /** What each verb answers, told beforehand and tried. */
   const toldAndTried = async (name: string) => {
-    const told = (await verbsOf(name)).filter(({ verb }) => verb === "POWER").map(({ powerAction, allowed, code }) => [powerAction, allowed ? null : code]);
+    const told = (await verbsOf(name))
+      .filter(({ verb }) => verb === "POWER")
+      .map(({ powerAction, allowed, code }) => [powerAction, allowed ? null : code]);
     const tried = [];
     for (const action of ["ON", "OFF", "SOFT_OFF", "REBOOT"]) {
-      const { setPower } = await ostler.query<Record<string, { errors: { code: string }[] }>>("mutation Power($input: SetPowerInput!) { setPower(input: $input) { errors { code } } }", { input: { nodes: { names: [name] }, action, dryRun: true } });
+      const { setPower } = await ostler.query<Record<string, { errors: { code: string }[] }>>(
+        "mutation Power($input: SetPowerInput!) { setPower(input: $input) { errors { code } } }",
+        { input: { nodes: { names: [name] }, action, dryRun: true } },
+      );
       tried.push([action, setPower?.errors[0]?.code ?? null]);
     }
     return { told, tried };
@@ -265,36 +397,74 @@ describe("a node that is marked", () => {
   test("protected tells of each change of power what trying it answers", async () => {
     const { name, id } = await aNode();
     await update({ id, protected: true });
-    const expected = [["ON", null], ["OFF", "PROTECTED"], ["SOFT_OFF", "PROTECTED"], ["REBOOT", "PROTECTED"]];
+    const expected = [
+      ["ON", null],
+      ["OFF", "PROTECTED"],
+      ["SOFT_OFF", "PROTECTED"],
+      ["REBOOT", "PROTECTED"],
+    ];
     expect(await toldAndTried(name)).toEqual({ told: expected, tried: expected });
   });
 
   test("retired is not put in service, and says why in its verbs", async () => {
     const { name } = await aNode();
-    expect((await setRetired([name], "its lease ends")).nodes).toMatchObject([{ retired: true, retiredReason: "its lease ends", state: "ENROLLED" }]);
+    expect((await setRetired([name], "its lease ends")).nodes).toMatchObject([
+      { retired: true, retiredReason: "its lease ends", state: "ENROLLED" },
+    ]);
     const commission = (await verbsOf(name)).find(({ verb }) => verb === "COMMISSION");
-    expect(commission).toMatchObject({ allowed: false, code: "PROTECTED", reason: `Node ${name} is retired; take the mark away with setRetired first, or decommission the node.` });
-    const { commissionNodes } = await ostler.query<Record<string, Payload>>(`mutation Try($name: String!) { commissionNodes(input: { nodes: { names: [$name] } }) { ${ERRORS} } }`, { name });
-    expect(commissionNodes?.errors).toMatchObject([{ type: "ConflictError", code: "PROTECTED", status: 403, node: { name } }]);
+    expect(commission).toMatchObject({
+      allowed: false,
+      code: "PROTECTED",
+      reason: `Node ${name} is retired; take the mark away with setRetired first, or decommission the node.`,
+    });
+    const { commissionNodes } = await ostler.query<Record<string, Payload>>(
+      `mutation Try($name: String!) { commissionNodes(input: { nodes: { names: [$name] } }) { ${ERRORS} } }`,
+      { name },
+    );
+    expect(commissionNodes?.errors).toMatchObject([
+      { type: "ConflictError", code: "PROTECTED", status: 403, node: { name } },
+    ]);
     expect((await setRetired([name], null)).nodes).toMatchObject([{ retired: false, retiredReason: null }]);
     expect((await verbsOf(name)).find(({ verb }) => verb === "COMMISSION")?.allowed).toBe(true);
   });
 
   test("retired needs a reason that says something, and nodes that exist", async () => {
     const { name } = await aNode();
-    expect((await setRetired([name], " ")).errors).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "reason"] }]);
-    expect((await setRetired([name, "ghost"], "old")).errors).toMatchObject([{ type: "NotFoundError", missing: ["ghost"] }]);
+    expect((await setRetired([name], " ")).errors).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "reason"] },
+    ]);
+    expect((await setRetired([name, "ghost"], "old")).errors).toMatchObject([
+      { type: "NotFoundError", missing: ["ghost"] },
+    ]);
   });
 
   test("is found by its marks, its host group, its errors and its drift", async () => {
     const label = [{ key: "marked", value: "1" }];
-    const named = Object.fromEntries(await Promise.all(["plain", "retired", "guarded", "grouped", "failed", "drifted", "silent"].map(async (what) => [what, await aNode({ labels: label, ...(what === "grouped" && { hostGroup: "service-master" }), ...(what === "failed" && { settings: { refusesLogin: true } }) })] as const)));
+    const named = Object.fromEntries(
+      await Promise.all(
+        ["plain", "retired", "guarded", "grouped", "failed", "drifted", "silent"].map(
+          async (what) =>
+            [
+              what,
+              await aNode({
+                labels: label,
+                ...(what === "grouped" && { hostGroup: "service-master" }),
+                ...(what === "failed" && { settings: { refusesLogin: true } }),
+              }),
+            ] as const,
+        ),
+      ),
+    );
     await setRetired([named["retired"]?.name ?? ""], "old");
     await update({ id: named["guarded"]?.id, protected: true });
     await ostler.operationEnds(await ostler.begin("manageNodes", [named["failed"]?.name ?? ""]));
-    await ostler.test.sql`update nodes set wanted_power = 'ON', power_state = case when name = ${named["silent"]?.name ?? ""} then 'UNKNOWN' else 'OFF' end where name in (${named["drifted"]?.name ?? ""}, ${named["silent"]?.name ?? ""})`;
+    await ostler.test
+      .sql`update nodes set wanted_power = 'ON', power_state = case when name = ${named["silent"]?.name ?? ""} then 'UNKNOWN' else 'OFF' end where name in (${named["drifted"]?.name ?? ""}, ${named["silent"]?.name ?? ""})`;
     const found = async (filter: object) => {
-      const { nodes } = await ostler.query<{ nodes: { edges: { node: { name: string } }[] } }>("query Found($filter: NodeFilter) { nodes(filter: $filter, first: 100) { edges { node { name } } } }", { filter: { labels: label, ...filter } });
+      const { nodes } = await ostler.query<{ nodes: { edges: { node: { name: string } }[] } }>(
+        "query Found($filter: NodeFilter) { nodes(filter: $filter, first: 100) { edges { node { name } } } }",
+        { filter: { labels: label, ...filter } },
+      );
       const names = new Map(Object.entries(named).map(([what, { name }]) => [name, what]));
       return nodes.edges.map(({ node }) => names.get(node.name) ?? "").toSorted();
     };
@@ -303,20 +473,43 @@ describe("a node that is marked", () => {
     expect(await found({ hostGroup: "service-master" })).toEqual(["grouped"]);
     expect(await found({ withErrors: true })).toEqual(["failed"]);
     expect(await found({ powerDrift: true })).toEqual(["drifted"]);
-    expect(await found({ retired: false, protected: false, withErrors: false, powerDrift: false, not: { hostGroup: "service-master" } })).toEqual(["plain", "silent"]);
-    const { node } = await ostler.query("query Drift($name: String!) { node(by: { name: $name }) { wantedPower powerState powerDrift } }", { name: named["drifted"]?.name });
+    expect(
+      await found({
+        retired: false,
+        protected: false,
+        withErrors: false,
+        powerDrift: false,
+        not: { hostGroup: "service-master" },
+      }),
+    ).toEqual(["plain", "silent"]);
+    const { node } = await ostler.query(
+      "query Drift($name: String!) { node(by: { name: $name }) { wantedPower powerState powerDrift } }",
+      { name: named["drifted"]?.name },
+    );
     expect(node).toEqual({ wantedPower: "ON", powerState: "OFF", powerDrift: true });
-    expect(await ostler.query("query Drift($name: String!) { node(by: { name: $name }) { powerDrift } }", { name: named["silent"]?.name })).toEqual({ node: { powerDrift: false } });
+    expect(
+      await ostler.query("query Drift($name: String!) { node(by: { name: $name }) { powerDrift } }", {
+        name: named["silent"]?.name,
+      }),
+    ).toEqual({ node: { powerDrift: false } });
   });
 });
 
 describe("what a node is registered with", () => {
   test("is shown, edited, and taken away with null", async () => {
     const node = await aNode({ hostGroup: "service-worker", automaticCleaning: false });
-    expect((await update({ id: node.id, labels: [] })).nodes).toMatchObject([{ hostGroup: "service-worker", automaticCleaning: false }]);
-    expect((await update({ id: node.id, hostGroup: "service-master", automaticCleaning: true })).nodes).toMatchObject([{ hostGroup: "service-master", automaticCleaning: true }]);
-    expect((await update({ id: node.id, hostGroup: null, automaticCleaning: null })).nodes).toMatchObject([{ hostGroup: null, automaticCleaning: null }]);
-    expect((await register([{ name: "ungrouped", driver: { fake: {} }, hostGroup: "no good" }])).errors).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "nodes", "0", "hostGroup"] }]);
+    expect((await update({ id: node.id, labels: [] })).nodes).toMatchObject([
+      { hostGroup: "service-worker", automaticCleaning: false },
+    ]);
+    expect((await update({ id: node.id, hostGroup: "service-master", automaticCleaning: true })).nodes).toMatchObject([
+      { hostGroup: "service-master", automaticCleaning: true },
+    ]);
+    expect((await update({ id: node.id, hostGroup: null, automaticCleaning: null })).nodes).toMatchObject([
+      { hostGroup: null, automaticCleaning: null },
+    ]);
+    expect((await register([{ name: "ungrouped", driver: { fake: {} }, hostGroup: "no good" }])).errors).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "nodes", "0", "hostGroup"] },
+    ]);
   });
 });
 
@@ -331,21 +524,53 @@ describe("inventories", () => {
     return node;
   };
   const DIFF = "inventoryDiff(from: $from, to: $to) { path kind before after }";
-  const diff = async (name: string, from?: string, to?: string) => (await ostler.query<{ node: { inventoryDiff: unknown[] } }>(`query Diff($name: String!, $from: ID, $to: ID) { node(by: { name: $name }) { ${DIFF} } }`, { name, from, to })).node.inventoryDiff;
+  const diff = async (name: string, from?: string, to?: string) =>
+    (
+      await ostler.query<{ node: { inventoryDiff: unknown[] } }>(
+        `query Diff($name: String!, $from: ID, $to: ID) { node(by: { name: $name }) { ${DIFF} } }`,
+        { name, from, to },
+      )
+    ).node.inventoryDiff;
 
   test("stay, are listed newest first, and two of them can be compared", async () => {
     const { name } = await inspected();
-    const { node } = await ostler.query<{ node: { model: string; inventory: { id: string }; inventories: { edges: { node: { id: string; data: { serial: string } } }[]; pageInfo: { hasNextPage: boolean; endCursor: string } } } }>(
+    const { node } = await ostler.query<{
+      node: {
+        model: string;
+        inventory: { id: string };
+        inventories: {
+          edges: { node: { id: string; data: { serial: string } } }[];
+          pageInfo: { hasNextPage: boolean; endCursor: string };
+        };
+      };
+    }>(
       "query Inventories($name: String!) { node(by: { name: $name }) { model inventory { id } inventories(first: 2) { edges { node { id takenAt data } } pageInfo { hasNextPage endCursor } } } }",
       { name },
     );
     expect(node.model).toBe("Fake 1000");
     expect(node.inventories.edges.map((edge) => edge.node.data.serial)).toEqual(["C", "B"]);
     expect(node.inventories.edges[0]?.node.id).toBe(node.inventory.id);
-    expect(await ostler.query("query Again($id: ID!) { resource(id: $id) { __typename id ... on Inventory { data } } }", { id: node.inventory.id })).toEqual({ resource: { __typename: "Inventory", id: node.inventory.id, data: expect.objectContaining({ serial: "C" }) as unknown } });
-    const rest = await ostler.query<{ node: { inventories: { edges: { node: { id: string; data: { serial: string } } }[] } } }>("query Rest($name: String!, $after: String) { node(by: { name: $name }) { inventories(first: 2, after: $after) { edges { node { id data } } } } }", { name, after: node.inventories.pageInfo.endCursor });
+    expect(
+      await ostler.query("query Again($id: ID!) { resource(id: $id) { __typename id ... on Inventory { data } } }", {
+        id: node.inventory.id,
+      }),
+    ).toEqual({
+      resource: {
+        __typename: "Inventory",
+        id: node.inventory.id,
+        data: expect.objectContaining({ serial: "C" }) as unknown,
+      },
+    });
+    const rest = await ostler.query<{
+      node: { inventories: { edges: { node: { id: string; data: { serial: string } } }[] } };
+    }>(
+      "query Rest($name: String!, $after: String) { node(by: { name: $name }) { inventories(first: 2, after: $after) { edges { node { id data } } } } }",
+      { name, after: node.inventories.pageInfo.endCursor },
+    );
     expect(rest.node.inventories.edges.map((edge) => edge.node.data.serial)).toEqual(["A"]);
-    const [newest, middle, first] = [...node.inventories.edges, ...rest.node.inventories.edges].map((edge) => edge.node.id);
+    const [newest, middle, first] = [...node.inventories.edges, ...rest.node.inventories.edges].map(
+      (edge) => edge.node.id,
+    );
     const changed = (before: string, after: string) => [{ path: ["serial"], kind: "CHANGED", before, after }];
     expect(await diff(name)).toEqual(changed("B", "C"));
     expect(await diff(name, first)).toEqual(changed("A", "C"));
@@ -358,11 +583,37 @@ describe("inventories", () => {
   test("are compared in depth; entries with names are known by them", async () => {
     const { name, id } = await aNode();
     const run = "00000000-0000-4000-8000-000000000001";
-    const was = { cpus: 8, disks: [{ name: "sda", sizeGB: 960 }, { name: "sdb", sizeGB: 960 }], flags: ["a", "b"], bmc: { version: "1.0", mac: null }, gone: { deep: true }, same: { list: [1, { x: 2 }] } };
-    const is = { cpus: "8", disks: [{ name: "sdb", sizeGB: 480 }, { name: "sdc", sizeGB: 960 }], flags: ["a", "c", "d"], bmc: { version: "2.0", mac: null, serial: null }, same: { list: [1, { x: 2 }] } };
-    for (const [at, data] of [["2026-01-01", was], ["2026-01-02", is]] as const) await ostler.test.sql`insert into inventories (id, node_id, run_id, taken_at, data) select gen_random_uuid(), id, ${run}::uuid, ${at}::timestamptz, ${ostler.test.sql.json(data)} from nodes where name = ${name}`;
+    const was = {
+      cpus: 8,
+      disks: [
+        { name: "sda", sizeGB: 960 },
+        { name: "sdb", sizeGB: 960 },
+      ],
+      flags: ["a", "b"],
+      bmc: { version: "1.0", mac: null },
+      gone: { deep: true },
+      same: { list: [1, { x: 2 }] },
+    };
+    const is = {
+      cpus: "8",
+      disks: [
+        { name: "sdb", sizeGB: 480 },
+        { name: "sdc", sizeGB: 960 },
+      ],
+      flags: ["a", "c", "d"],
+      bmc: { version: "2.0", mac: null, serial: null },
+      same: { list: [1, { x: 2 }] },
+    };
+    for (const [at, data] of [
+      ["2026-01-01", was],
+      ["2026-01-02", is],
+    ] as const)
+      await ostler.test
+        .sql`insert into inventories (id, node_id, run_id, taken_at, data) select gen_random_uuid(), id, ${run}::uuid, ${at}::timestamptz, ${ostler.test.sql.json(data)} from nodes where name = ${name}`;
     const changes = (await diff(name)) as { path: string[]; kind: string; before: unknown; after: unknown }[];
-    expect(Object.fromEntries(changes.map(({ path, kind, before, after }) => [path.join("."), [kind, before, after]]))).toEqual({
+    expect(
+      Object.fromEntries(changes.map(({ path, kind, before, after }) => [path.join("."), [kind, before, after]])),
+    ).toEqual({
       cpus: ["CHANGED", 8, "8"],
       "disks.sda": ["REMOVED", { name: "sda", sizeGB: 960 }, null],
       "disks.sdb.sizeGB": ["CHANGED", 960, 480],
@@ -379,46 +630,111 @@ describe("inventories", () => {
   test("that are none of the node's are refused", async () => {
     const { name } = await aNode();
     for (const id of ["garbage", "00000000-0000-4000-8000-000000000009"]) {
-      const { errors } = await ostler.ask(`query Diff($name: String!, $id: ID) { node(by: { name: $name }) { inventoryDiff(from: $id, to: $id) { path } } }`, { name, id });
-      expect(errors).toMatchObject([{ message: expect.stringContaining(`Node ${name} has no inventory`), extensions: { code: "BAD_USER_INPUT" } }]);
+      const { errors } = await ostler.ask(
+        `query Diff($name: String!, $id: ID) { node(by: { name: $name }) { inventoryDiff(from: $id, to: $id) { path } } }`,
+        { name, id },
+      );
+      expect(errors).toMatchObject([
+        { message: expect.stringContaining(`Node ${name} has no inventory`), extensions: { code: "BAD_USER_INPUT" } },
+      ]);
     }
     expect(await diff(name)).toEqual([]);
   });
 });
 
 describe("reading power", () => {
-  const read = async (nodes: object) => (await ostler.query<{ readPower: { results: { ref: string; powerState: string | null; node: { name: string; powerProblem: string | null; powerCheckedAt: string | null } | null; error: Refusal | null }[]; errors: Refusal[] } }>(`mutation Read($input: ReadPowerInput!) { readPower(input: $input) { results { ref powerState node { name powerProblem powerCheckedAt } error { type: __typename code status message ... on ConflictError { operation { uuid } } } } ${ERRORS} } }`, { input: { nodes } })).readPower;
+  const read = async (nodes: object) =>
+    (
+      await ostler.query<{
+        readPower: {
+          results: {
+            ref: string;
+            powerState: string | null;
+            node: { name: string; powerProblem: string | null; powerCheckedAt: string | null } | null;
+            error: Refusal | null;
+          }[];
+          errors: Refusal[];
+        };
+      }>(
+        `mutation Read($input: ReadPowerInput!) { readPower(input: $input) { results { ref powerState node { name powerProblem powerCheckedAt } error { type: __typename code status message ... on ConflictError { operation { uuid } } } } ${ERRORS} } }`,
+        { input: { nodes } },
+      )
+    ).readPower;
 
   test("answers for each node: its power, or a typed reason", async () => {
     const gate = aGate();
-    const [fine, dead, busy] = [await aNode(), await aNode({ settings: { dead: true } }), await aNode({ settings: { steps: { "power.read": { gate: gate.name } } } })];
+    const [fine, dead, busy] = [
+      await aNode(),
+      await aNode({ settings: { dead: true } }),
+      await aNode({ settings: { steps: { "power.read": { gate: gate.name } } } }),
+    ];
     const uuid = await ostler.begin("manageNodes", [busy.name]);
     await gate.arrivals();
     const { results, errors } = await read({ names: [fine.name, dead.name, busy.name] });
     expect(errors).toEqual([]);
     expect(results).toMatchObject([
-      { ref: fine.name, powerState: "OFF", error: null, node: { powerProblem: null, powerCheckedAt: expect.any(String) } },
-      { ref: dead.name, powerState: null, error: { type: "SimpleError", code: "TIMEOUT", status: 504, message: expect.stringContaining("does not answer") }, node: { powerProblem: expect.stringContaining("does not answer") } },
-      { ref: busy.name, powerState: null, error: { type: "ConflictError", code: "BUSY", operation: { uuid } }, node: { powerProblem: null } },
+      {
+        ref: fine.name,
+        powerState: "OFF",
+        error: null,
+        node: { powerProblem: null, powerCheckedAt: expect.any(String) },
+      },
+      {
+        ref: dead.name,
+        powerState: null,
+        error: {
+          type: "SimpleError",
+          code: "TIMEOUT",
+          status: 504,
+          message: expect.stringContaining("does not answer"),
+        },
+        node: { powerProblem: expect.stringContaining("does not answer") },
+      },
+      {
+        ref: busy.name,
+        powerState: null,
+        error: { type: "ConflictError", code: "BUSY", operation: { uuid } },
+        node: { powerProblem: null },
+      },
     ]);
     gate.open();
     await ostler.operationEnds(uuid);
   });
 
   test("of nodes that are not there is refused", async () => {
-    expect(await read({ names: ["ghost"] })).toMatchObject({ results: [], errors: [{ type: "NotFoundError", code: "NOT_FOUND", missing: ["ghost"] }] });
+    expect(await read({ names: ["ghost"] })).toMatchObject({
+      results: [],
+      errors: [{ type: "NotFoundError", code: "NOT_FOUND", missing: ["ghost"] }],
+    });
   });
 });
 
 describe("a soft power off", () => {
-  const softOff = async (input: object) => (await ostler.query<{ setPower: { errors: Refusal[]; results: { steps: { args: unknown }[] | null }[] } }>(`mutation Soft($input: SetPowerInput!) { setPower(input: $input) { results { steps { args } } ${ERRORS} } }`, { input })).setPower;
+  const softOff = async (input: object) =>
+    (
+      await ostler.query<{ setPower: { errors: Refusal[]; results: { steps: { args: unknown }[] | null }[] } }>(
+        `mutation Soft($input: SetPowerInput!) { setPower(input: $input) { results { steps { args } } ${ERRORS} } }`,
+        { input },
+      )
+    ).setPower;
 
   test("takes the time that the system may have", async () => {
     const { name } = await aNode();
     const nodes = { names: [name] };
-    expect((await softOff({ nodes, action: "SOFT_OFF", timeoutSeconds: 30, dryRun: true })).results).toMatchObject([{ steps: [{ args: { timeoutSeconds: 30 } }] }]);
-    for (const timeoutSeconds of [0, 0.5, 86_401, -1]) expect((await softOff({ nodes, action: "SOFT_OFF", timeoutSeconds })).errors).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "timeoutSeconds"], message: expect.stringContaining("from 1 to 86400") }]);
-    expect((await softOff({ nodes, action: "OFF", timeoutSeconds: 30 })).errors).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "timeoutSeconds"] }]);
+    expect((await softOff({ nodes, action: "SOFT_OFF", timeoutSeconds: 30, dryRun: true })).results).toMatchObject([
+      { steps: [{ args: { timeoutSeconds: 30 } }] },
+    ]);
+    for (const timeoutSeconds of [0, 0.5, 86_401, -1])
+      expect((await softOff({ nodes, action: "SOFT_OFF", timeoutSeconds })).errors).toMatchObject([
+        {
+          code: "INVALID_INPUT",
+          path: ["input", "timeoutSeconds"],
+          message: expect.stringContaining("from 1 to 86400"),
+        },
+      ]);
+    expect((await softOff({ nodes, action: "OFF", timeoutSeconds: 30 })).errors).toMatchObject([
+      { code: "INVALID_INPUT", path: ["input", "timeoutSeconds"] },
+    ]);
   });
 });
 
@@ -429,9 +745,21 @@ describe("deleting nodes", () => {
     await ostler.operationEnds(uuid);
     const answer = await remove({ ids: [id, id] });
     expect(answer).toMatchObject({ count: 1, nodes: [], errors: [] });
-    const left = await ostler.query("query Left($name: String!, $uuid: ID!) { node(by: { name: $name }) { name } operation(id: $uuid) { state runs { edges { node { nodeName node { name } } } } transitions { edges { node { nodeName node { name } } } } } }", { name, uuid });
-    expect(left).toMatchObject({ node: null, operation: { state: "SUCCEEDED", runs: { edges: [{ node: { nodeName: name, node: null } }] }, transitions: { edges: [{ node: { nodeName: name, node: null } }, {}] } } });
-    expect(await ostler.test.sql`select secrets from node_secrets where secrets::text like '%gone-with-it%'`).toEqual([]);
+    const left = await ostler.query(
+      "query Left($name: String!, $uuid: ID!) { node(by: { name: $name }) { name } operation(id: $uuid) { state runs { edges { node { nodeName node { name } } } } transitions { edges { node { nodeName node { name } } } } } }",
+      { name, uuid },
+    );
+    expect(left).toMatchObject({
+      node: null,
+      operation: {
+        state: "SUCCEEDED",
+        runs: { edges: [{ node: { nodeName: name, node: null } }] },
+        transitions: { edges: [{ node: { nodeName: name, node: null } }, {}] },
+      },
+    });
+    expect(await ostler.test.sql`select secrets from node_secrets where secrets::text like '%gone-with-it%'`).toEqual(
+      [],
+    );
     expect((await register([{ name, driver: { fake: {} } }])).errors).toEqual([]);
   });
 

@@ -17,7 +17,11 @@ interface Plan {
   readonly planHash: string | null;
   readonly acceptedCount: number;
   readonly refusedCount: number;
-  readonly errors: readonly { readonly code: string; readonly path: readonly string[] | null; readonly message: string }[];
+  readonly errors: readonly {
+    readonly code: string;
+    readonly path: readonly string[] | null;
+    readonly message: string;
+  }[];
   readonly results: readonly {
     readonly ref: string;
     readonly accepted: boolean;
@@ -25,7 +29,9 @@ interface Plan {
     readonly error: { readonly code: string } | null;
     readonly pointOfNoReturn: { readonly index: number; readonly name: string } | null;
     readonly estimate: Estimate | null;
-    readonly steps: readonly { readonly name: string; readonly touches: readonly string[]; readonly estimate: Estimate | null }[] | null;
+    readonly steps:
+      | readonly { readonly name: string; readonly touches: readonly string[]; readonly estimate: Estimate | null }[]
+      | null;
   }[];
 }
 
@@ -33,12 +39,23 @@ const ESTIMATE = "estimate { medianSeconds p90Seconds samples model }";
 const FIELDS = `planHash acceptedCount refusedCount errors { code path message } results { ref accepted target error { code } pointOfNoReturn { index name } ${ESTIMATE} steps { name touches ${ESTIMATE} } }`;
 
 async function plan(kind: string, names: readonly string[], more: object = {}): Promise<Plan> {
-  const data = await ostler.query<{ plan: Plan }>(`query Plan($input: PlanInput!) { plan(input: $input) { ${FIELDS} } }`, { input: { kind, nodes: { names }, ...more } });
+  const data = await ostler.query<{ plan: Plan }>(
+    `query Plan($input: PlanInput!) { plan(input: $input) { ${FIELDS} } }`,
+    { input: { kind, nodes: { names }, ...more } },
+  );
   return data.plan;
 }
 
-async function ask(verb: string, type: string, names: readonly string[], more: object = {}): Promise<Plan & { readonly operation: { readonly uuid: string } | null }> {
-  const data = await ostler.query<Record<string, Plan & { operation: { uuid: string } | null }>>(`mutation Ask($input: ${type}!) { ${verb}(input: $input) { operation { uuid } ${FIELDS} } }`, { input: { nodes: { names }, ...more } });
+async function ask(
+  verb: string,
+  type: string,
+  names: readonly string[],
+  more: object = {},
+): Promise<Plan & { readonly operation: { readonly uuid: string } | null }> {
+  const data = await ostler.query<Record<string, Plan & { operation: { uuid: string } | null }>>(
+    `mutation Ask($input: ${type}!) { ${verb}(input: $input) { operation { uuid } ${FIELDS} } }`,
+    { input: { nodes: { names }, ...more } },
+  );
   return data[verb] as never;
 }
 
@@ -54,30 +71,63 @@ describe("the query plan", () => {
     { kind: "MANAGE", verb: "manageNodes" },
     { kind: "INSPECT", verb: "inspectNodes", from: "ACTIVE" },
     { kind: "CLEAN", verb: "cleanNodes", type: "CleanNodesInput", from: "AVAILABLE" },
-    { kind: "CLEAN", verb: "cleanNodes", type: "CleanNodesInput", from: "AVAILABLE", more: { steps: [{ name: "update_firmware", args: { version: "2.1" } }, { interface: "ENGINE", name: "hold" }] } },
+    {
+      kind: "CLEAN",
+      verb: "cleanNodes",
+      type: "CleanNodesInput",
+      from: "AVAILABLE",
+      more: {
+        steps: [
+          { name: "update_firmware", args: { version: "2.1" } },
+          { interface: "ENGINE", name: "hold" },
+        ],
+      },
+    },
     { kind: "COMMISSION", verb: "commissionNodes", type: "CommissionNodesInput" },
-    { kind: "COMMISSION", verb: "commissionNodes", type: "CommissionNodesInput", more: { until: "AVAILABLE", maxParallel: 3, waves: { sizes: [{ count: 1 }] } } },
+    {
+      kind: "COMMISSION",
+      verb: "commissionNodes",
+      type: "CommissionNodesInput",
+      more: { until: "AVAILABLE", maxParallel: 3, waves: { sizes: [{ count: 1 }] } },
+    },
     { kind: "DEPLOY", verb: "deployNodes", type: "DeployNodesInput", from: "AVAILABLE" },
     { kind: "UNDEPLOY", verb: "undeployNodes", from: "ACTIVE" },
     { kind: "UPDATE", verb: "updateNodes", type: "UpdateNodesInput", from: "ACTIVE" },
-    { kind: "DECOMMISSION", verb: "decommissionNodes", type: "DecommissionNodesInput", from: "ACTIVE", more: { force: true } },
+    {
+      kind: "DECOMMISSION",
+      verb: "decommissionNodes",
+      type: "DecommissionNodesInput",
+      from: "ACTIVE",
+      more: { force: true },
+    },
     { kind: "POWER", verb: "setPower", type: "SetPowerInput", from: "AVAILABLE", more: { action: "ON" } },
     { kind: "DEPLOY", verb: "deployNodes", type: "DeployNodesInput", from: "AVAILABLE", more: { maxParallel: 0 } },
-  ])("answers for $kind $more what $verb does with dryRun, to the hash", async ({ kind, verb, type = "NodeWorkInput", from, more = {} }) => {
-    const names = [await aNode(from), await aNode("ENROLLED")];
-    for (const acceptance of ["BEST_EFFORT", "ALL_OR_NOTHING"]) {
-      const { operation, ...dry } = await ask(verb, type, names, { ...more, acceptance, dryRun: true });
-      expect(operation).toBeNull();
-      expect(await plan(kind, names, { ...more, acceptance })).toEqual(dry);
-    }
-  });
+  ])(
+    "answers for $kind $more what $verb does with dryRun, to the hash",
+    async ({ kind, verb, type = "NodeWorkInput", from, more = {} }) => {
+      const names = [await aNode(from), await aNode("ENROLLED")];
+      for (const acceptance of ["BEST_EFFORT", "ALL_OR_NOTHING"]) {
+        const { operation, ...dry } = await ask(verb, type, names, { ...more, acceptance, dryRun: true });
+        expect(operation).toBeNull();
+        expect(await plan(kind, names, { ...more, acceptance })).toEqual(dry);
+      }
+    },
+  );
 
   test("tells each node's steps, target, and what it takes, and how many nodes there would be", async () => {
     const [wrong, ready] = [await aNode("ENROLLED"), await aNode("AVAILABLE")];
     const found = await plan("DEPLOY", [wrong, ready], { acceptance: "BEST_EFFORT" });
     expect(found).toMatchObject({ acceptedCount: 1, refusedCount: 1, errors: [], planHash: expect.any(String) });
     expect(found.results).toMatchObject([
-      { ref: wrong, accepted: false, target: null, error: { code: "INVALID_STATE" }, pointOfNoReturn: null, estimate: null, steps: null },
+      {
+        ref: wrong,
+        accepted: false,
+        target: null,
+        error: { code: "INVALID_STATE" },
+        pointOfNoReturn: null,
+        estimate: null,
+        steps: null,
+      },
       { ref: ready, accepted: true, target: "ACTIVE", error: null, pointOfNoReturn: { index: 1, name: "write_image" } },
     ]);
     expect(found.results[1]?.steps).toMatchObject([
@@ -86,17 +136,28 @@ describe("the query plan", () => {
       { name: "boot_system", touches: [] },
       { name: "configure", touches: [] },
     ]);
-    expect(await plan("DEPLOY", [wrong, ready])).toMatchObject({ acceptedCount: 0, refusedCount: 1, errors: [{ code: "INVALID_STATE" }], planHash: null });
+    expect(await plan("DEPLOY", [wrong, ready])).toMatchObject({
+      acceptedCount: 0,
+      refusedCount: 1,
+      errors: [{ code: "INVALID_STATE" }],
+      planHash: null,
+    });
   });
 
   test("writes nothing, and leaves the cluster as it is", async () => {
     const name = "planned-1";
     await ostler.query('mutation { createCluster(input: { name: "planned" }) { errors { message } } }');
-    await ostler.query(`mutation { registerNodes(input: { nodes: [{ name: "${name}", driver: { fake: {} }, cluster: { name: "planned" } }] }) { errors { message } } }`);
-    const cluster = () => ostler.query('query { cluster(by: { name: "planned" }) { state nodeCounts { state count } } }');
+    await ostler.query(
+      `mutation { registerNodes(input: { nodes: [{ name: "${name}", driver: { fake: {} }, cluster: { name: "planned" } }] }) { errors { message } } }`,
+    );
+    const cluster = () =>
+      ostler.query('query { cluster(by: { name: "planned" }) { state nodeCounts { state count } } }');
     const before = [await cluster(), await ostler.dump()];
     expect(await plan("COMMISSION", [name])).toMatchObject({ acceptedCount: 1 });
-    expect(await ask("commissionNodes", "CommissionNodesInput", [name], { dryRun: true })).toMatchObject({ operation: null, acceptedCount: 1 });
+    expect(await ask("commissionNodes", "CommissionNodesInput", [name], { dryRun: true })).toMatchObject({
+      operation: null,
+      acceptedCount: 1,
+    });
     expect([await cluster(), await ostler.dump()]).toEqual(before);
     expect(before[0]).toEqual({ cluster: { state: "NEW", nodeCounts: [{ state: "ENROLLED", count: 1 }] } });
   });
@@ -111,13 +172,22 @@ describe("the query plan", () => {
     { what: "a discovery", kind: "DISCOVER", more: {}, path: "kind" },
   ])("is refused $what", async ({ kind, more, path }) => {
     const name = await aNode("AVAILABLE");
-    expect(await plan(kind, [name], more)).toMatchObject({ errors: [{ code: "INVALID_INPUT", path: ["input", path] }], results: [], planHash: null, acceptedCount: 0 });
+    expect(await plan(kind, [name], more)).toMatchObject({
+      errors: [{ code: "INVALID_INPUT", path: ["input", path] }],
+      results: [],
+      planHash: null,
+      acceptedCount: 0,
+    });
   });
 
   test("is refused a runbook that is not there, and names nodes that are not", async () => {
     const name = await aNode("AVAILABLE");
-    expect((await plan("CLEAN", [name], { runbook: "ghost" })).errors).toMatchObject([{ code: "NOT_FOUND", path: ["input", "runbook"] }]);
-    expect((await plan("CLEAN", [name, "ghost-7"])).errors).toMatchObject([{ code: "NOT_FOUND", message: expect.stringContaining("ghost-7") }]);
+    expect((await plan("CLEAN", [name], { runbook: "ghost" })).errors).toMatchObject([
+      { code: "NOT_FOUND", path: ["input", "runbook"] },
+    ]);
+    expect((await plan("CLEAN", [name, "ghost-7"])).errors).toMatchObject([
+      { code: "NOT_FOUND", message: expect.stringContaining("ghost-7") },
+    ]);
   });
 });
 
@@ -126,27 +196,43 @@ describe("planHash", () => {
     const name = await aNode("AVAILABLE");
     const { planHash } = await plan("DEPLOY", [name]);
     const taken = await ask("deployNodes", "DeployNodesInput", [name], { planHash });
-    expect(taken).toMatchObject({ errors: [], planHash, acceptedCount: 1, refusedCount: 0, results: [{ target: "ACTIVE", pointOfNoReturn: { name: "write_image" } }] });
+    expect(taken).toMatchObject({
+      errors: [],
+      planHash,
+      acceptedCount: 1,
+      refusedCount: 0,
+      results: [{ target: "ACTIVE", pointOfNoReturn: { name: "write_image" } }],
+    });
     expect(await ostler.operationEnds(taken.operation?.uuid ?? "")).toBe("SUCCEEDED");
-    expect(await ask("deployNodes", "DeployNodesInput", [name], { planHash })).toMatchObject({ operation: null, errors: [{ code: "STALE_REVISION", path: ["input", "planHash"] }], planHash: null });
+    expect(await ask("deployNodes", "DeployNodesInput", [name], { planHash })).toMatchObject({
+      operation: null,
+      errors: [{ code: "STALE_REVISION", path: ["input", "planHash"] }],
+      planHash: null,
+    });
   });
 });
 
 describe("an estimate", () => {
   /** Makes every attempt so far one that took so long. */
-  const lasted = (seconds: number) => ostler.test.sql`update attempts set started_at = finished_at - make_interval(secs => ${seconds}) where state = 'SUCCEEDED'`;
+  const lasted = (seconds: number) =>
+    ostler.test
+      .sql`update attempts set started_at = finished_at - make_interval(secs => ${seconds}) where state = 'SUCCEEDED'`;
 
   test("is not there while nothing was run, and is after the first commission", async () => {
     await using fresh = await serviceUnderTest();
     const [name = ""] = await fresh.register(1, {});
     const asked = `query { plan(input: { kind: COMMISSION, nodes: { names: ["${name}"] } }) { results { ${ESTIMATE} steps { ${ESTIMATE} } } } }`;
     const before = await fresh.query<{ plan: Plan }>(asked);
-    expect(before.plan.results).toEqual([{ estimate: null, steps: Array.from({ length: 8 }, () => ({ estimate: null })) }]);
+    expect(before.plan.results).toEqual([
+      { estimate: null, steps: Array.from({ length: 8 }, () => ({ estimate: null })) },
+    ]);
     const [first = ""] = await fresh.register(1, {});
     await fresh.commission([first]);
     const after = await fresh.query<{ plan: Plan }>(asked);
     const one = expect.objectContaining({ samples: 1, medianSeconds: expect.any(Number) });
-    expect(after.plan.results).toEqual([{ estimate: one, steps: Array.from({ length: 8 }, () => ({ estimate: one })) }]);
+    expect(after.plan.results).toEqual([
+      { estimate: one, steps: Array.from({ length: 8 }, () => ({ estimate: one })) },
+    ]);
   });
 
   test("of a node is the sum of its steps'", async () => {
@@ -154,7 +240,9 @@ describe("an estimate", () => {
     await lasted(60);
     const { results } = await plan("DEPLOY", [name]);
     const samples = Math.min(...(results[0]?.steps ?? []).map(({ estimate }) => estimate?.samples ?? 0));
-    expect(results[0]?.steps).toMatchObject(Array.from({ length: 4 }, () => ({ estimate: { medianSeconds: 60, p90Seconds: 60 } })));
+    expect(results[0]?.steps).toMatchObject(
+      Array.from({ length: 4 }, () => ({ estimate: { medianSeconds: 60, p90Seconds: 60 } })),
+    );
     expect(results[0]?.estimate).toMatchObject({ medianSeconds: 240, p90Seconds: 240, samples });
   });
 
@@ -162,12 +250,20 @@ describe("an estimate", () => {
     const name = await aNode("AVAILABLE");
     const steps = [{ name: "erase_disks" }, { name: "update_firmware", args: { version: "2.1" } }];
     const { results } = await plan("CLEAN", [name], { steps });
-    expect(results[0]).toMatchObject({ estimate: null, steps: [{ estimate: { medianSeconds: expect.any(Number) } }, { estimate: null }] });
+    expect(results[0]).toMatchObject({
+      estimate: null,
+      steps: [{ estimate: { medianSeconds: expect.any(Number) } }, { estimate: null }],
+    });
   });
 
   test("goes by nodes of the same model where there are any, and says so", async () => {
     const [old, young, other] = [await aNode("AVAILABLE"), await aNode("AVAILABLE"), await aNode("AVAILABLE")];
-    for (const [name, model] of [[old, "Slow 1"], [young, "Quick 2"], [other, "Quick 2"]] as const) await ostler.test.sql`update nodes set model = ${model} where name = ${name}`;
+    for (const [name, model] of [
+      [old, "Slow 1"],
+      [young, "Quick 2"],
+      [other, "Quick 2"],
+    ] as const)
+      await ostler.test.sql`update nodes set model = ${model} where name = ${name}`;
     await ostler.operationEnds(await ostler.begin("cleanNodes", [old]));
     await ostler.operationEnds(await ostler.begin("cleanNodes", [young]));
     await ostler.test.sql`update attempts set started_at = finished_at - interval '100 seconds' where model = 'Slow 1'`;
@@ -184,9 +280,17 @@ describe("an estimate", () => {
     await lasted(60);
     const wait = { interface: "ENGINE", name: "wait", args: { seconds: 90 } };
     const waited = await plan("CLEAN", [name], { steps: [wait, { name: "erase_disks" }] });
-    expect(waited.results[0]).toMatchObject({ estimate: { medianSeconds: 150 }, steps: [{ touches: [], estimate: { medianSeconds: 90, samples: 0 } }, {}] });
-    const held = await plan("CLEAN", [name], { steps: [{ name: "erase_disks" }, { interface: "ENGINE", name: "hold" }] });
-    expect(held.results[0]).toMatchObject({ estimate: null, steps: [{ estimate: { medianSeconds: 60 } }, { estimate: null }] });
+    expect(waited.results[0]).toMatchObject({
+      estimate: { medianSeconds: 150 },
+      steps: [{ touches: [], estimate: { medianSeconds: 90, samples: 0 } }, {}],
+    });
+    const held = await plan("CLEAN", [name], {
+      steps: [{ name: "erase_disks" }, { interface: "ENGINE", name: "hold" }],
+    });
+    expect(held.results[0]).toMatchObject({
+      estimate: null,
+      steps: [{ estimate: { medianSeconds: 60 } }, { estimate: null }],
+    });
   });
 
   test("costs one statement, however many nodes and steps there are", async () => {
@@ -210,13 +314,23 @@ describe("a run", () => {
     const uuid = await ostler.begin("deployNodes", [name]);
     await gate.arrivals();
     const look = async () => {
-      const { operation } = await ostler.query<{ operation: { runs: { edges: { node: { pointOfNoReturn: object; steps: object[] } }[] } } }>(
+      const { operation } = await ostler.query<{
+        operation: { runs: { edges: { node: { pointOfNoReturn: object; steps: object[] } }[] } };
+      }>(
         `query Look($uuid: ID!) { operation(id: $uuid) { runs { edges { node { pointOfNoReturn { name index state } steps { name touches ${ESTIMATE} } } } } } }`,
         { uuid },
       );
       return operation.runs.edges[0]?.node;
     };
-    expect(await look()).toMatchObject({ pointOfNoReturn: { name: "write_image", index: 1, state: "PENDING" }, steps: [{ name: "prepare", touches: ["NETWORK"], estimate: { medianSeconds: expect.any(Number) } }, { touches: ["DISKS"] }, {}, {}] });
+    expect(await look()).toMatchObject({
+      pointOfNoReturn: { name: "write_image", index: 1, state: "PENDING" },
+      steps: [
+        { name: "prepare", touches: ["NETWORK"], estimate: { medianSeconds: expect.any(Number) } },
+        { touches: ["DISKS"] },
+        {},
+        {},
+      ],
+    });
     gate.open();
     await ostler.operationEnds(uuid);
     expect(await look()).toMatchObject({ pointOfNoReturn: { name: "write_image", state: "SUCCEEDED" } });
@@ -227,9 +341,17 @@ describe("a run", () => {
     const name = await aNode("AVAILABLE", { "deploy.prepare": { gate: gate.name } });
     const uuid = await ostler.begin("deployNodes", [name]);
     await gate.arrivals();
-    await ostler.query("mutation Abort($name: String!) { abort(input: { work: { names: [$name] } }) { errors { code } } }", { name });
+    await ostler.query(
+      "mutation Abort($name: String!) { abort(input: { work: { names: [$name] } }) { errors { code } } }",
+      { name },
+    );
     await ostler.operationEnds(uuid);
-    const { operation } = await ostler.query("query Left($uuid: ID!) { operation(id: $uuid) { runs { edges { node { leftAs { disksTouched firmwareTouched networkAttached } } } } } }", { uuid });
-    expect(operation).toEqual({ runs: { edges: [{ node: { leftAs: { disksTouched: false, firmwareTouched: false, networkAttached: true } } }] } });
+    const { operation } = await ostler.query(
+      "query Left($uuid: ID!) { operation(id: $uuid) { runs { edges { node { leftAs { disksTouched firmwareTouched networkAttached } } } } } }",
+      { uuid },
+    );
+    expect(operation).toEqual({
+      runs: { edges: [{ node: { leftAs: { disksTouched: false, firmwareTouched: false, networkAttached: true } } }] },
+    });
   });
 });

@@ -20,14 +20,30 @@ async function oneOfEach(): Promise<Readonly<Record<string, string>>> {
   const [name = ""] = await ostler.register(1);
   await ostler.commission([name]);
   const { node, createCluster, drivers } = {
-    ...(await ostler.query<{ node: { id: string; inventory: { id: string }; operations: { edges: { node: { id: string; runs: { edges: { node: { id: string } }[] } } }[] } }; drivers: { id: string }[] }>(
+    ...(await ostler.query<{
+      node: {
+        id: string;
+        inventory: { id: string };
+        operations: { edges: { node: { id: string; runs: { edges: { node: { id: string } }[] } } }[] };
+      };
+      drivers: { id: string }[];
+    }>(
       "query All($name: String!) { node(by: { name: $name }) { id inventory { id } operations { edges { node { id runs { edges { node { id } } } } } } } drivers { id } }",
       { name },
     )),
-    ...(await ostler.query<{ createCluster: { cluster: { id: string } } }>('mutation { createCluster(input: { name: "refetched" }) { cluster { id } } }')),
+    ...(await ostler.query<{ createCluster: { cluster: { id: string } } }>(
+      'mutation { createCluster(input: { name: "refetched" }) { cluster { id } } }',
+    )),
   };
   const operation = node.operations.edges[0]?.node;
-  return { Node: node.id, Cluster: createCluster.cluster.id, Operation: operation?.id ?? "", Run: operation?.runs.edges[0]?.node.id ?? "", Driver: drivers[0]?.id ?? "", Inventory: node.inventory.id };
+  return {
+    Node: node.id,
+    Cluster: createCluster.cluster.id,
+    Operation: operation?.id ?? "",
+    Run: operation?.runs.edges[0]?.node.id ?? "",
+    Driver: drivers[0]?.id ?? "",
+    Inventory: node.inventory.id,
+  };
 }
 
 describe("a type with global IDs", () => {
@@ -38,12 +54,23 @@ describe("a type with global IDs", () => {
   test.each(Object.keys(IDS))("%s is fetched by an ID of its own, and by no other", async (type) => {
     const field = `fetch__${type}`;
     for (const [of, id] of Object.entries(IDS)) {
-      const found = await ostler.query(`query Again($id: ID!) { resource(id: $id) { __typename id } ${field}(id: $id) { __typename id } }`, { id });
-      expect(found).toEqual({ resource: { __typename: of, id }, [field]: of === type ? { __typename: type, id } : null });
+      const found = await ostler.query(
+        `query Again($id: ID!) { resource(id: $id) { __typename id } ${field}(id: $id) { __typename id } }`,
+        { id },
+      );
+      expect(found).toEqual({
+        resource: { __typename: of, id },
+        [field]: of === type ? { __typename: type, id } : null,
+      });
     }
   });
 
-  test.each(["", "nobody", Buffer.from("Node:nobody").toString("base64url"), Buffer.from("Driver:nobody").toString("base64url")])("is null for %j, which is no ID of anything", async (id) => {
+  test.each([
+    "",
+    "nobody",
+    Buffer.from("Node:nobody").toString("base64url"),
+    Buffer.from("Driver:nobody").toString("base64url"),
+  ])("is null for %j, which is no ID of anything", async (id) => {
     const fields = RESOURCES.map((type) => `fetch__${type}(id: $id) { id }`).join(" ");
     const found = await ostler.query(`query None($id: ID!) { resource(id: $id) { id } ${fields} }`, { id });
     expect(Object.values(found)).toEqual(Object.keys(found).map(() => null));
@@ -59,7 +86,8 @@ describe("the text of the schema", () => {
       ObjectTypeDefinition({ name, directives = [] }) {
         for (const directive of directives) {
           const field = directive.arguments?.[0]?.value;
-          if (directive.name.value === "fetchable") fetchable.set(name.value, field?.kind === "StringValue" ? field.value : "");
+          if (directive.name.value === "fetchable")
+            fetchable.set(name.value, field?.kind === "StringValue" ? field.value : "");
         }
       },
     });

@@ -7,15 +7,25 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 const [first = ""] = await ostler.register(20);
 await ostler.test.sql`delete from transitions where position <= 10`;
 
-const LIST = "query Log($after: String, $last: Int, $first: Int) { transitions(after: $after, first: $first, last: $last) { edges { cursor } } }";
-const OF_NODE = "query History($name: String!) { node(by: { name: $name }) { transitionCount transitions { edges { cursor } } } }";
-const STREAM = "subscription Log($after: String, $snapshot: Boolean! = false) { nodeTransitions(after: $after, snapshot: $snapshot) { type: __typename ... on Transition { cursor } ... on StreamReset { cursor code } ... on StreamBookmark { caughtUp snapshotComplete } } }";
+const LIST =
+  "query Log($after: String, $last: Int, $first: Int) { transitions(after: $after, first: $first, last: $last) { edges { cursor } } }";
+const OF_NODE =
+  "query History($name: String!) { node(by: { name: $name }) { transitionCount transitions { edges { cursor } } } }";
+const STREAM =
+  "subscription Log($after: String, $snapshot: Boolean! = false) { nodeTransitions(after: $after, snapshot: $snapshot) { type: __typename ... on Transition { cursor } ... on StreamReset { cursor code } ... on StreamBookmark { caughtUp snapshotComplete } } }";
 
-const cursors = ({ edges }: { readonly edges: readonly { readonly cursor: string }[] }) => edges.map(({ cursor }) => Number(cursor));
+const cursors = ({ edges }: { readonly edges: readonly { readonly cursor: string }[] }) =>
+  edges.map(({ cursor }) => Number(cursor));
 const kept = [11, 12, 13, 14, 15, 16, 17, 18, 19, 20];
 
 interface Item {
-  readonly nodeTransitions: { readonly type: string; readonly cursor?: string; readonly code?: string; readonly caughtUp?: boolean; readonly snapshotComplete?: boolean };
+  readonly nodeTransitions: {
+    readonly type: string;
+    readonly cursor?: string;
+    readonly code?: string;
+    readonly caughtUp?: boolean;
+    readonly snapshotComplete?: boolean;
+  };
 }
 
 describe("of a log whose first ten transitions were deleted", () => {
@@ -41,19 +51,28 @@ describe("of a log whose first ten transitions were deleted", () => {
   });
 
   test("a node's own list has what is left of it, and its count tells of the rest", async () => {
-    expect(await ostler.query(OF_NODE, { name: first })).toEqual({ node: { transitionCount: 1, transitions: { edges: [] } } });
+    expect(await ostler.query(OF_NODE, { name: first })).toEqual({
+      node: { transitionCount: 1, transitions: { edges: [] } },
+    });
   });
 
-  test.each(["overSocket", "overEvents"] as const)("a stream %s ends with the same, and goes on from the cursor that it names, or from a snapshot", async (way) => {
-    const expired = await ostler[way]<Item>(STREAM, { after: "9" }).next();
-    expect(expired.value).toEqual({ nodeTransitions: { type: "StreamReset", cursor: "10", code: "CURSOR_EXPIRED" } });
-    const again = ostler[way]<Item>(STREAM, { after: "10" });
-    const told = await takeUntil(again, ({ nodeTransitions }) => nodeTransitions.caughtUp === true);
-    expect(told.flatMap(({ nodeTransitions }) => (nodeTransitions.type === "Transition" ? [Number(nodeTransitions.cursor)] : []))).toEqual(kept);
-    await again.return?.();
-    const anew = ostler[way]<Item>(STREAM, { snapshot: true });
-    const snapshot = await takeUntil(anew, ({ nodeTransitions }) => nodeTransitions.snapshotComplete === true);
-    expect(snapshot.filter(({ nodeTransitions }) => nodeTransitions.type === "NodeSnapshot")).toHaveLength(20);
-    await anew.return?.();
-  });
+  test.each(["overSocket", "overEvents"] as const)(
+    "a stream %s ends with the same, and goes on from the cursor that it names, or from a snapshot",
+    async (way) => {
+      const expired = await ostler[way]<Item>(STREAM, { after: "9" }).next();
+      expect(expired.value).toEqual({ nodeTransitions: { type: "StreamReset", cursor: "10", code: "CURSOR_EXPIRED" } });
+      const again = ostler[way]<Item>(STREAM, { after: "10" });
+      const told = await takeUntil(again, ({ nodeTransitions }) => nodeTransitions.caughtUp === true);
+      expect(
+        told.flatMap(({ nodeTransitions }) =>
+          nodeTransitions.type === "Transition" ? [Number(nodeTransitions.cursor)] : [],
+        ),
+      ).toEqual(kept);
+      await again.return?.();
+      const anew = ostler[way]<Item>(STREAM, { snapshot: true });
+      const snapshot = await takeUntil(anew, ({ nodeTransitions }) => nodeTransitions.snapshotComplete === true);
+      expect(snapshot.filter(({ nodeTransitions }) => nodeTransitions.type === "NodeSnapshot")).toHaveLength(20);
+      await anew.return?.();
+    },
+  );
 });

@@ -15,7 +15,11 @@ interface Runbook {
 
 interface Payload {
   readonly runbook: Runbook | null;
-  readonly errors: readonly { readonly code: string; readonly path: readonly string[] | null; readonly message: string }[];
+  readonly errors: readonly {
+    readonly code: string;
+    readonly path: readonly string[] | null;
+    readonly message: string;
+  }[];
 }
 
 async function change(verb: "createRunbook" | "updateRunbook" | "deleteRunbook", input: object): Promise<Payload> {
@@ -34,11 +38,23 @@ async function aRunbook(steps: object[]): Promise<string> {
   return name;
 }
 
-const show = async (name: string) => (await ostler.query<{ runbook: Runbook | null }>("query Show($name: String!) { runbook(name: $name) { name description steps { interface name args } revision } }", { name })).runbook;
+const show = async (name: string) =>
+  (
+    await ostler.query<{ runbook: Runbook | null }>(
+      "query Show($name: String!) { runbook(name: $name) { name description steps { interface name args } revision } }",
+      { name },
+    )
+  ).runbook;
 
 interface Work {
   readonly operation: { readonly uuid: string; readonly runbook: string | null } | null;
-  readonly results: readonly { readonly ref: string; readonly accepted: boolean; readonly error: object | null; readonly errors: readonly { readonly path: readonly string[] }[]; readonly steps: readonly { readonly interface: string; readonly name: string; readonly args: object }[] | null }[];
+  readonly results: readonly {
+    readonly ref: string;
+    readonly accepted: boolean;
+    readonly error: object | null;
+    readonly errors: readonly { readonly path: readonly string[] }[];
+    readonly steps: readonly { readonly interface: string; readonly name: string; readonly args: object }[] | null;
+  }[];
   readonly errors: readonly { readonly code: string; readonly path: readonly string[] }[];
 }
 
@@ -57,53 +73,111 @@ async function available(count: number): Promise<string[]> {
   return names;
 }
 
-const places = (errors: readonly { readonly path: readonly string[] | null }[]) => errors.map(({ path }) => path?.join("."));
+const places = (errors: readonly { readonly path: readonly string[] | null }[]) =>
+  errors.map(({ path }) => path?.join("."));
 
 describe("a runbook", () => {
   test("is made, shown, listed by name, changed and deleted", async () => {
-    const steps = [{ name: "erase_disks" }, { interface: "ENGINE", name: "hold", args: { reason: "look at the disks" } }, { interface: "POWER", name: "power_off" }];
-    const shown = [{ interface: "CLEAN", name: "erase_disks", args: {} }, { interface: "ENGINE", name: "hold", args: { reason: "look at the disks" } }, { interface: "POWER", name: "power_off", args: {} }];
-    expect(await change("createRunbook", { name: "zebra", description: "Returned machines.", steps })).toMatchObject({ runbook: { name: "zebra", description: "Returned machines.", steps: shown, revision: 1 }, errors: [] });
+    const steps = [
+      { name: "erase_disks" },
+      { interface: "ENGINE", name: "hold", args: { reason: "look at the disks" } },
+      { interface: "POWER", name: "power_off" },
+    ];
+    const shown = [
+      { interface: "CLEAN", name: "erase_disks", args: {} },
+      { interface: "ENGINE", name: "hold", args: { reason: "look at the disks" } },
+      { interface: "POWER", name: "power_off", args: {} },
+    ];
+    expect(await change("createRunbook", { name: "zebra", description: "Returned machines.", steps })).toMatchObject({
+      runbook: { name: "zebra", description: "Returned machines.", steps: shown, revision: 1 },
+      errors: [],
+    });
     await change("createRunbook", { name: "ant", steps: [{ name: "erase_metadata" }] });
-    expect(await show("zebra")).toEqual({ name: "zebra", description: "Returned machines.", steps: shown, revision: 1 });
+    expect(await show("zebra")).toEqual({
+      name: "zebra",
+      description: "Returned machines.",
+      steps: shown,
+      revision: 1,
+    });
     const { runbooks } = await ostler.query<{ runbooks: { name: string }[] }>("{ runbooks { name } }");
     expect(runbooks.map(({ name }) => name).filter((name) => !name.startsWith("runbook-"))).toEqual(["ant", "zebra"]);
-    expect(await change("updateRunbook", { runbook: "zebra", ifRevision: 1, name: "zebu", description: null })).toMatchObject({ runbook: { name: "zebu", description: null, steps: shown, revision: 2 }, errors: [] });
-    expect(await change("deleteRunbook", { runbook: "zebu", ifRevision: 2 })).toMatchObject({ runbook: null, errors: [] });
+    expect(
+      await change("updateRunbook", { runbook: "zebra", ifRevision: 1, name: "zebu", description: null }),
+    ).toMatchObject({ runbook: { name: "zebu", description: null, steps: shown, revision: 2 }, errors: [] });
+    expect(await change("deleteRunbook", { runbook: "zebu", ifRevision: 2 })).toMatchObject({
+      runbook: null,
+      errors: [],
+    });
     expect([await show("zebra"), await show("zebu")]).toEqual([null, null]);
   });
 
   test("is refused with every flaw, each with its place", async () => {
-    const { runbook, errors } = await change("createRunbook", { name: "-", steps: [{ name: "Erase" }, { interface: "ENGINE", name: "wait", args: { minutes: 5 } }, { name: "erase_disks", args: [1] }] });
+    const { runbook, errors } = await change("createRunbook", {
+      name: "-",
+      steps: [
+        { name: "Erase" },
+        { interface: "ENGINE", name: "wait", args: { minutes: 5 } },
+        { name: "erase_disks", args: [1] },
+      ],
+    });
     expect(runbook).toBeNull();
-    expect(places(errors)).toEqual(["input.name", "input.steps.0.name", "input.steps.1.args.minutes", "input.steps.1.args.seconds", "input.steps.2.args"]);
+    expect(places(errors)).toEqual([
+      "input.name",
+      "input.steps.0.name",
+      "input.steps.1.args.minutes",
+      "input.steps.1.args.seconds",
+      "input.steps.2.args",
+    ]);
     expect(places((await change("createRunbook", { name: "none", steps: [] })).errors)).toEqual(["input.steps"]);
   });
 
   test("is told apart when it is stale, taken or not there", async () => {
     const [first, second] = [await aRunbook([{ name: "erase_disks" }]), await aRunbook([{ name: "erase_disks" }])];
     await change("updateRunbook", { runbook: first, description: "x" });
-    expect((await change("updateRunbook", { runbook: first, ifRevision: 1, description: "y" })).errors).toMatchObject([{ type: "ConflictError", code: "STALE_REVISION", status: 409, path: ["input", "ifRevision"] }]);
-    expect((await change("updateRunbook", { runbook: second, name: first })).errors).toMatchObject([{ type: "SimpleError", code: "INVALID_INPUT", path: ["input", "name"] }]);
-    for (const verb of ["updateRunbook", "deleteRunbook"] as const) expect((await change(verb, { runbook: "nowhere" })).errors).toMatchObject([{ type: "NotFoundError", code: "NOT_FOUND", status: 404, missing: ["nowhere"], path: ["input", "runbook"] }]);
+    expect((await change("updateRunbook", { runbook: first, ifRevision: 1, description: "y" })).errors).toMatchObject([
+      { type: "ConflictError", code: "STALE_REVISION", status: 409, path: ["input", "ifRevision"] },
+    ]);
+    expect((await change("updateRunbook", { runbook: second, name: first })).errors).toMatchObject([
+      { type: "SimpleError", code: "INVALID_INPUT", path: ["input", "name"] },
+    ]);
+    for (const verb of ["updateRunbook", "deleteRunbook"] as const)
+      expect((await change(verb, { runbook: "nowhere" })).errors).toMatchObject([
+        { type: "NotFoundError", code: "NOT_FOUND", status: 404, missing: ["nowhere"], path: ["input", "runbook"] },
+      ]);
   });
 });
 
 describe("cleaning by a runbook", () => {
   test("runs its steps, and the operation tells its name", async () => {
-    const runbook = await aRunbook([{ name: "update_firmware", args: { version: "3.4" } }, { interface: "POWER", name: "reboot" }]);
+    const runbook = await aRunbook([
+      { name: "update_firmware", args: { version: "3.4" } },
+      { interface: "POWER", name: "reboot" },
+    ]);
     const names = await available(2);
     const { operation, errors, results } = await ask("cleanNodes", { nodes: { names }, runbook });
     expect(errors).toEqual([]);
     expect(operation).toMatchObject({ runbook });
-    expect(results.map(({ steps }) => steps?.map((step) => `${step.interface} ${step.name}`))).toEqual(Array.from({ length: 2 }, () => ["CLEAN update_firmware", "POWER reboot"]));
+    expect(results.map(({ steps }) => steps?.map((step) => `${step.interface} ${step.name}`))).toEqual(
+      Array.from({ length: 2 }, () => ["CLEAN update_firmware", "POWER reboot"]),
+    );
     expect(await ostler.operationEnds(operation?.uuid ?? "")).toBe("SUCCEEDED");
   });
 
   test("that is not there, or with steps besides, is refused", async () => {
     const names = await available(1);
-    expect(await ask("cleanNodes", { nodes: { names }, runbook: "nowhere" })).toMatchObject({ operation: null, errors: [{ type: "NotFoundError", missing: ["nowhere"], path: ["input", "runbook"] }] });
-    expect((await ask("cleanNodes", { nodes: { names }, runbook: await aRunbook([{ name: "erase_disks" }]), steps: [{ name: "erase_disks" }] })).errors).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "runbook"] }]);
+    expect(await ask("cleanNodes", { nodes: { names }, runbook: "nowhere" })).toMatchObject({
+      operation: null,
+      errors: [{ type: "NotFoundError", missing: ["nowhere"], path: ["input", "runbook"] }],
+    });
+    expect(
+      (
+        await ask("cleanNodes", {
+          nodes: { names },
+          runbook: await aRunbook([{ name: "erase_disks" }]),
+          steps: [{ name: "erase_disks" }],
+        })
+      ).errors,
+    ).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "runbook"] }]);
   });
 
   test("that asks for none runs what runs by itself, and tells no runbook", async () => {
@@ -118,14 +192,29 @@ describe("cleaning by a runbook", () => {
 describe("a list of steps", () => {
   test.each(["cleanNodes", "deployNodes"] as const)("of %s may not be empty", async (verb) => {
     const names = await available(1);
-    expect(await ask(verb, { nodes: { names }, steps: [] })).toMatchObject({ operation: null, errors: [{ code: "INVALID_INPUT", path: ["input", "steps"] }] });
+    expect(await ask(verb, { nodes: { names }, steps: [] })).toMatchObject({
+      operation: null,
+      errors: [{ code: "INVALID_INPUT", path: ["input", "steps"] }],
+    });
   });
 
   test("of deployNodes runs in its order, and the node is deployed", async () => {
     const names = await available(1);
-    const { operation } = await ask("deployNodes", { nodes: { names }, steps: [{ interface: "DEPLOY", name: "configure" }, { interface: "ENGINE", name: "wait", args: { seconds: 0 } }, { interface: "DEPLOY", name: "prepare" }] });
+    const { operation } = await ask("deployNodes", {
+      nodes: { names },
+      steps: [
+        { interface: "DEPLOY", name: "configure" },
+        { interface: "ENGINE", name: "wait", args: { seconds: 0 } },
+        { interface: "DEPLOY", name: "prepare" },
+      ],
+    });
     expect(await ostler.operationEnds(operation?.uuid ?? "")).toBe("SUCCEEDED");
-    const { operation: ran } = await ostler.query<{ operation: { runs: { edges: { node: { node: object; steps: object[] } }[] } } }>("query Ran($id: ID!) { operation(id: $id) { runs { edges { node { node { state stage } steps { interface name driver state } } } } } }", { id: operation?.uuid });
+    const { operation: ran } = await ostler.query<{
+      operation: { runs: { edges: { node: { node: object; steps: object[] } }[] } };
+    }>(
+      "query Ran($id: ID!) { operation(id: $id) { runs { edges { node { node { state stage } steps { interface name driver state } } } } } }",
+      { id: operation?.uuid },
+    );
     expect(ran.runs.edges[0]?.node).toEqual({
       node: { state: "ACTIVE", stage: "DEPLOYED" },
       steps: [
@@ -138,27 +227,55 @@ describe("a list of steps", () => {
 
   test("is refused with everything that is wrong on each node, in its result and in the whole answer", async () => {
     const names = await available(2);
-    const { operation, results, errors } = await ask("deployNodes", { nodes: { names }, steps: [{ interface: "DEPLOY", name: "polish" }, { interface: "DEPLOY", name: "prepare", args: { deep: true } }, { interface: "CLEAN", name: "erase_disks" }, { interface: "POWER", name: "sleep" }] });
+    const { operation, results, errors } = await ask("deployNodes", {
+      nodes: { names },
+      steps: [
+        { interface: "DEPLOY", name: "polish" },
+        { interface: "DEPLOY", name: "prepare", args: { deep: true } },
+        { interface: "CLEAN", name: "erase_disks" },
+        { interface: "POWER", name: "sleep" },
+      ],
+    });
     const wrong = ["input.steps.0.name", "input.steps.1.args.deep", "input.steps.2.name", "input.steps.3.name"];
     expect(operation).toBeNull();
-    expect(results.map((result) => [result.ref, result.accepted, places(result.errors)])).toEqual(names.map((name) => [name, false, wrong]));
+    expect(results.map((result) => [result.ref, result.accepted, places(result.errors)])).toEqual(
+      names.map((name) => [name, false, wrong]),
+    );
     for (const { error, errors: all } of results) expect(error).toEqual(all[0]);
     expect(places(errors)).toEqual([...wrong, ...wrong]);
   });
 
   test("leaves a node that is not refused without errors", async () => {
     const [good = "", bad = ""] = [...(await available(1)), ...(await ostler.register(1))];
-    const { operation, results } = await ask("cleanNodes", { nodes: { names: [good, bad] }, steps: [{ name: "erase_disks" }], acceptance: "BEST_EFFORT" });
-    expect(results).toMatchObject([{ ref: good, accepted: true, error: null, errors: [] }, { ref: bad, accepted: false, error: { code: "INVALID_STATE" }, errors: [{ code: "INVALID_STATE" }] }]);
+    const { operation, results } = await ask("cleanNodes", {
+      nodes: { names: [good, bad] },
+      steps: [{ name: "erase_disks" }],
+      acceptance: "BEST_EFFORT",
+    });
+    expect(results).toMatchObject([
+      { ref: good, accepted: true, error: null, errors: [] },
+      { ref: bad, accepted: false, error: { code: "INVALID_STATE" }, errors: [{ code: "INVALID_STATE" }] },
+    ]);
     await ostler.operationEnds(operation?.uuid ?? "");
   });
 });
 
 describe("the interface ENGINE", () => {
   test("is no driver's: a node cannot take it from one", async () => {
-    const { registerNodes } = await ostler.query<{ registerNodes: { errors: object[] } }>("mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { code message path } } }", {
-      input: { nodes: [{ name: "borrower", driver: { fake: {} }, interfaces: [{ kinds: ["ENGINE"], driver: { fake: {} } }] }] },
+    const { registerNodes } = await ostler.query<{ registerNodes: { errors: object[] } }>(
+      "mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { code message path } } }",
+      {
+        input: {
+          nodes: [
+            { name: "borrower", driver: { fake: {} }, interfaces: [{ kinds: ["ENGINE"], driver: { fake: {} } }] },
+          ],
+        },
+      },
+    );
+    expect(registerNodes.errors).toContainEqual({
+      code: "INVALID_INPUT",
+      message: expect.stringContaining('no interface "engine"'),
+      path: ["input", "nodes", "0", "interfaces", "0", "kinds", "0"],
     });
-    expect(registerNodes.errors).toContainEqual({ code: "INVALID_INPUT", message: expect.stringContaining("no interface \"engine\""), path: ["input", "nodes", "0", "interfaces", "0", "kinds", "0"] });
   });
 });

@@ -30,7 +30,11 @@ interface Waiting {
   readonly until: string | null;
   readonly waitFor: string | null;
   readonly position: number | null;
-  readonly lastAttempts: readonly { readonly number: number; readonly state: string; readonly failure: { readonly message: string } | null }[];
+  readonly lastAttempts: readonly {
+    readonly number: number;
+    readonly state: string;
+    readonly failure: { readonly message: string } | null;
+  }[];
 }
 
 interface Run {
@@ -41,10 +45,14 @@ interface Run {
   readonly waiting: Waiting | null;
 }
 
-const WAITING = "nodeName state waitReason wakeAt waiting { reason description since until waitFor position lastAttempts { number state failure { message } } }";
+const WAITING =
+  "nodeName state waitReason wakeAt waiting { reason description since until waitFor position lastAttempts { number state failure { message } } }";
 
 async function runs<Seen = Run>(uuid: string, selection = WAITING): Promise<Seen[]> {
-  const { operation } = await ostler.query<{ operation: { runs: { edges: { node: Seen }[] } } }>(`query Runs($uuid: ID!) { operation(id: $uuid) { runs(first: 100) { edges { node { ${selection} } } } } }`, { uuid });
+  const { operation } = await ostler.query<{ operation: { runs: { edges: { node: Seen }[] } } }>(
+    `query Runs($uuid: ID!) { operation(id: $uuid) { runs(first: 100) { edges { node { ${selection} } } } } }`,
+    { uuid },
+  );
   return operation.runs.edges.map(({ node }) => node);
 }
 
@@ -58,7 +66,10 @@ async function waitsFor(uuid: string, reason: string): Promise<Run & { readonly 
 
 /** Takes the first refusal as the test's failure. */
 async function ask(verb: string, type: string, input: object): Promise<void> {
-  const answer = await ostler.query<Record<string, { errors: unknown[] }>>(`mutation Ask($input: ${type}!) { ${verb}(input: $input) { errors { code message } } }`, { input });
+  const answer = await ostler.query<Record<string, { errors: unknown[] }>>(
+    `mutation Ask($input: ${type}!) { ${verb}(input: $input) { errors { code message } } }`,
+    { input },
+  );
   expect(answer[verb]?.errors).toEqual([]);
 }
 
@@ -87,7 +98,13 @@ describe("Run.waiting", () => {
     const { uuid } = await cleaning({ steps: { "clean.erase_disks": { waitSeconds: 600 } } });
     const { waiting, waitReason, wakeAt, state } = await waitsFor(uuid, "TIME");
     expect([state, waitReason]).toEqual(["WAITING", "TIME"]);
-    expect(waiting).toMatchObject({ until: wakeAt, waitFor: null, position: null, description: `clean.erase_disks asked to be entered again at ${wakeAt}.`, lastAttempts: [{ number: 1, state: "WAITING" }] });
+    expect(waiting).toMatchObject({
+      until: wakeAt,
+      waitFor: null,
+      position: null,
+      description: `clean.erase_disks asked to be entered again at ${wakeAt}.`,
+      lastAttempts: [{ number: 1, state: "WAITING" }],
+    });
     expect(Date.parse(waiting.until ?? "") - Date.parse(waiting.since)).toBe(600_000);
     await end(uuid);
   });
@@ -104,13 +121,23 @@ describe("Run.waiting", () => {
     await ostler.commission([name], "AVAILABLE");
     const uuid = await ostler.begin("deployNodes", [name]);
     const { waiting, wakeAt } = await waitsFor(uuid, "RETRY");
-    expect(waiting).toMatchObject({ until: wakeAt, description: `deploy.write_image failed and is tried again at ${wakeAt}.` });
-    expect(waiting.lastAttempts[0]).toMatchObject({ number: 1, state: "FAILED", failure: { message: expect.stringContaining("the disk is busy") as string } });
+    expect(waiting).toMatchObject({
+      until: wakeAt,
+      description: `deploy.write_image failed and is tried again at ${wakeAt}.`,
+    });
+    expect(waiting.lastAttempts[0]).toMatchObject({
+      number: 1,
+      state: "FAILED",
+      failure: { message: expect.stringContaining("the disk is busy") as string },
+    });
     expect(await ostler.operationEnds(uuid)).toBe("FAILED");
   });
 
   test("tells a hold, and its reason", async () => {
-    const { uuid } = await cleaning({}, { steps: [{ interface: "ENGINE", name: "hold", args: { reason: "look at the cables" } }] });
+    const { uuid } = await cleaning(
+      {},
+      { steps: [{ interface: "ENGINE", name: "hold", args: { reason: "look at the cables" } }] },
+    );
     const { waiting, state } = await waitsFor(uuid, "HOLD");
     expect([state, waiting.until, waiting.position]).toEqual(["HOLDING", null, null]);
     expect(waiting.description).toBe("It is held (look at the cables) until somebody lifts it with `unhold`.");
@@ -125,7 +152,12 @@ describe("Run.waiting", () => {
     await ask("setMaintenance", "SetMaintenanceInput", { nodes: { names: [name] }, reason: "new disks" });
     gate.open();
     const { waiting } = await waitsFor(uuid, "PAUSED_BY_MAINTENANCE");
-    expect(waiting).toMatchObject({ until: null, position: null, lastAttempts: [], description: "Its node is in maintenance; it goes on when that is cleared." });
+    expect(waiting).toMatchObject({
+      until: null,
+      position: null,
+      lastAttempts: [],
+      description: "Its node is in maintenance; it goes on when that is cleared.",
+    });
     await end(uuid);
   });
 
@@ -140,7 +172,12 @@ describe("Run.waiting", () => {
     const seen = [];
     for (const uuid of queued) seen.push((await waitsFor(uuid, "CAPACITY_PHASE")).waiting);
     expect(seen).toMatchObject([
-      { waitFor: "phase:verify", position: 1, until: null, description: "As many nodes as the site allows are in phase verify; it goes on when one of them leaves it." },
+      {
+        waitFor: "phase:verify",
+        position: 1,
+        until: null,
+        description: "As many nodes as the site allows are in phase verify; it goes on when one of them leaves it.",
+      },
       { waitFor: "phase:verify", position: 2 },
     ]);
     gate.open();
@@ -168,19 +205,41 @@ describe("Run.waiting", () => {
     const uuid = await ostler.begin("manageNodes", names, { maxParallel: 2 });
     await gate.arrivals(2);
     const seen = await runs(uuid);
-    expect(seen.map(({ waiting }) => waiting && [waiting.reason, waiting.position])).toEqual([null, null, ["MAX_PARALLEL", 1], ["MAX_PARALLEL", 2], ["MAX_PARALLEL", 3]]);
-    expect(seen[2]?.waiting?.description).toBe("Its operation works on 2 nodes at the same time; it begins when one of them has ended.");
+    expect(seen.map(({ waiting }) => waiting && [waiting.reason, waiting.position])).toEqual([
+      null,
+      null,
+      ["MAX_PARALLEL", 1],
+      ["MAX_PARALLEL", 2],
+      ["MAX_PARALLEL", 3],
+    ]);
+    expect(seen[2]?.waiting?.description).toBe(
+      "Its operation works on 2 nodes at the same time; it begins when one of them has ended.",
+    );
     gate.open();
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
-    expect((await runs(uuid)).map(({ waiting, waitReason }) => [waiting, waitReason])).toEqual(names.map(() => [null, null]));
+    expect((await runs(uuid)).map(({ waiting, waitReason }) => [waiting, waitReason])).toEqual(
+      names.map(() => [null, null]),
+    );
   });
 
   test("tells that no process has taken up a run that has its turn", async () => {
     await using idle = await serviceUnderTest({ started: false });
     const names = await idle.register(1);
     const uuid = await idle.begin("manageNodes", names);
-    const { operation } = await idle.query<{ operation: { runs: { edges: { node: Run }[] } } }>(`query Runs($uuid: ID!) { operation(id: $uuid) { runs(first: 1) { edges { node { ${WAITING} } } } } }`, { uuid });
-    expect(operation.runs.edges[0]?.node).toMatchObject({ state: "RUNNING", waitReason: "CONCURRENCY", waiting: { position: null, until: null, lastAttempts: [], description: "It has its turn; it is taken up as soon as a process has room for another node." } });
+    const { operation } = await idle.query<{ operation: { runs: { edges: { node: Run }[] } } }>(
+      `query Runs($uuid: ID!) { operation(id: $uuid) { runs(first: 1) { edges { node { ${WAITING} } } } } }`,
+      { uuid },
+    );
+    expect(operation.runs.edges[0]?.node).toMatchObject({
+      state: "RUNNING",
+      waitReason: "CONCURRENCY",
+      waiting: {
+        position: null,
+        until: null,
+        lastAttempts: [],
+        description: "It has its turn; it is taken up as soon as a process has room for another node.",
+      },
+    });
   });
 
   test("tells the wave, and a halt of the waves", async () => {
@@ -195,7 +254,10 @@ describe("Run.waiting", () => {
       ["WAVE", 2, "It is in wave 3, and wave 1 is under way."],
     ]);
     await ask("haltWaves", "SteerWavesInput", { operationId: uuid, reason: "smoke in the rack" });
-    expect((await runs(uuid))[1]?.waiting).toMatchObject({ reason: "WAVE_HALTED", description: "The waves of its operation are halted (smoke in the rack); go on with `resumeWaves`." });
+    expect((await runs(uuid))[1]?.waiting).toMatchObject({
+      reason: "WAVE_HALTED",
+      description: "The waves of its operation are halted (smoke in the rack); go on with `resumeWaves`.",
+    });
     await ask("resumeWaves", "SteerWavesInput", { operationId: uuid });
     gate.open();
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
@@ -221,14 +283,44 @@ describe("what is asked of a run", () => {
     const gate = aGate();
     const { uuid } = await cleaning({ steps: { "clean.erase_metadata": { gate: gate.name } } });
     await gate.arrivals();
-    const wish = async () => (await runs<{ wish: string | null; wishBy: string | null; wishReason: string | null; wishAt: string | null; abortPendingAfterStep: string | null; abortWithdrawable: boolean }>(uuid, "wish wishBy wishReason wishAt abortPendingAfterStep abortWithdrawable"))[0];
-    expect(await wish()).toEqual({ wish: null, wishBy: null, wishReason: null, wishAt: null, abortPendingAfterStep: null, abortWithdrawable: false });
+    const wish = async () =>
+      (
+        await runs<{
+          wish: string | null;
+          wishBy: string | null;
+          wishReason: string | null;
+          wishAt: string | null;
+          abortPendingAfterStep: string | null;
+          abortWithdrawable: boolean;
+        }>(uuid, "wish wishBy wishReason wishAt abortPendingAfterStep abortWithdrawable")
+      )[0];
+    expect(await wish()).toEqual({
+      wish: null,
+      wishBy: null,
+      wishReason: null,
+      wishAt: null,
+      abortPendingAfterStep: null,
+      abortWithdrawable: false,
+    });
     await ask("abort", "AbortInput", { work: { operationId: uuid }, reason: "wrong rack" });
     const pending = await wish();
-    expect(pending).toMatchObject({ wish: "ABORT", wishBy: "anonymous", wishReason: "wrong rack", abortPendingAfterStep: "clean.erase_metadata", abortWithdrawable: true });
+    expect(pending).toMatchObject({
+      wish: "ABORT",
+      wishBy: "anonymous",
+      wishReason: "wrong rack",
+      abortPendingAfterStep: "clean.erase_metadata",
+      abortWithdrawable: true,
+    });
     expect(Math.abs(Date.now() - Date.parse(pending?.wishAt ?? ""))).toBeLessThan(60_000);
     await ask("withdrawAbort", "WorkInput", { work: { operationId: uuid } });
-    expect(await wish()).toEqual({ wish: null, wishBy: null, wishReason: null, wishAt: null, abortPendingAfterStep: null, abortWithdrawable: false });
+    expect(await wish()).toEqual({
+      wish: null,
+      wishBy: null,
+      wishReason: null,
+      wishAt: null,
+      abortPendingAfterStep: null,
+      abortWithdrawable: false,
+    });
     gate.open();
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
   });
@@ -237,13 +329,18 @@ describe("what is asked of a run", () => {
     const { uuid } = await cleaning({ steps: { "clean.erase_disks": { waitSeconds: 600 } } });
     await waitsFor(uuid, "TIME");
     await end(uuid);
-    expect(await runs(uuid, "state wish abortWithdrawable")).toEqual([{ state: "ABORTED", wish: "ABORT", abortWithdrawable: false }]);
+    expect(await runs(uuid, "state wish abortWithdrawable")).toEqual([
+      { state: "ABORTED", wish: "ABORT", abortWithdrawable: false },
+    ]);
   });
 });
 
 test("Run.cleanupFailed tells that a best-effort step failed on the way", async () => {
   const [good, bad] = [await made({}), await made({ steps: { "clean.erase_disks": { fail: "disk 3 is dead" } } })];
-  for (const [name, failed] of [[good, false], [bad, true]] as const) {
+  for (const [name, failed] of [
+    [good, false],
+    [bad, true],
+  ] as const) {
     await ostler.operationEnds(await ostler.begin("manageNodes", [name]));
     const uuid = await ostler.begin("decommissionNodes", [name]);
     expect(await ostler.operationEnds(uuid)).toBe(failed ? "SUCCEEDED_WITH_ERRORS" : "SUCCEEDED");
@@ -253,17 +350,34 @@ test("Run.cleanupFailed tells that a best-effort step failed on the way", async 
 
 test("StepAttempt.part tells whether the work is looked over, and Step what it declares of retries", async () => {
   const gate = aGate();
-  const { uuid } = await cleaning({ steps: { "clean.update_firmware.verify": { gate: gate.name } } }, { steps: [{ name: "update_firmware", args: { version: "2.1" } }] });
+  const { uuid } = await cleaning(
+    { steps: { "clean.update_firmware.verify": { gate: gate.name } } },
+    { steps: [{ name: "update_firmware", args: { version: "2.1" } }] },
+  );
   await gate.arrivals();
   const part = () => runs(uuid, "steps { name retries backoffSeconds output attempts { state part entries } }");
-  expect(await part()).toEqual([{ steps: [{ name: "update_firmware", retries: 0, backoffSeconds: 0, output: { version: "2.1" }, attempts: [{ state: "RUNNING", part: "VERIFY", entries: 2 }] }] }]);
+  expect(await part()).toEqual([
+    {
+      steps: [
+        {
+          name: "update_firmware",
+          retries: 0,
+          backoffSeconds: 0,
+          output: { version: "2.1" },
+          attempts: [{ state: "RUNNING", part: "VERIFY", entries: 2 }],
+        },
+      ],
+    },
+  ]);
   gate.open();
   expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
   expect(await part()).toMatchObject([{ steps: [{ attempts: [{ state: "SUCCEEDED", part: "VERIFY" }] }] }]);
 });
 
 describe("Run.anomalies", () => {
-  const callBack = async (path: string) => (await fetch(ostler.url + path, { method: "POST", headers: { "content-type": "application/json" }, body: "{}" })).status;
+  const callBack = async (path: string) =>
+    (await fetch(ostler.url + path, { method: "POST", headers: { "content-type": "application/json" }, body: "{}" }))
+      .status;
 
   test("has each call-back that was not taken, and the service's log a line for it", async () => {
     const { name, uuid } = await cleaning({}, {}, "calling");
@@ -274,13 +388,30 @@ describe("Run.anomalies", () => {
     expect(await callBack(path)).toBe(202);
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
     expect(await callBack(path)).toBe(409);
-    const [run] = await runs<{ anomalies: readonly { readonly kind: string; readonly step: string | null; readonly at: string }[] }>(uuid, "anomalies { kind step at }");
-    expect(run?.anomalies.map(({ kind, step }) => [kind, step])).toEqual([["FORGED", "clean.listen"], ["LATE", null]]);
-    const lines = ostler.logLines.slice(logged).map((line) => JSON.parse(line) as { level: number; msg: string; kind?: string; node?: string });
+    const [run] = await runs<{
+      anomalies: readonly { readonly kind: string; readonly step: string | null; readonly at: string }[];
+    }>(uuid, "anomalies { kind step at }");
+    expect(run?.anomalies.map(({ kind, step }) => [kind, step])).toEqual([
+      ["FORGED", "clean.listen"],
+      ["LATE", null],
+    ]);
+    const lines = ostler.logLines
+      .slice(logged)
+      .map((line) => JSON.parse(line) as { level: number; msg: string; kind?: string; node?: string });
     const warned = lines.filter(({ msg }) => msg.includes("call-back"));
     expect(warned).toMatchObject([
-      { level: 40, kind: "FORGED", node: name, msg: `a call-back to node ${name} was not taken: its token was never given out` },
-      { level: 40, kind: "LATE", node: name, msg: `a call-back to node ${name} was not taken: it is late, the step has gone on or ended` },
+      {
+        level: 40,
+        kind: "FORGED",
+        node: name,
+        msg: `a call-back to node ${name} was not taken: its token was never given out`,
+      },
+      {
+        level: 40,
+        kind: "LATE",
+        node: name,
+        msg: `a call-back to node ${name} was not taken: it is late, the step has gone on or ended`,
+      },
     ]);
     expect(lines.some(({ msg }) => msg.includes(path.split(".").at(-1) ?? ""))).toBe(false);
   });
@@ -289,7 +420,8 @@ describe("Run.anomalies", () => {
     const { name, uuid } = await cleaning({}, {}, "calling");
     await waitsFor(uuid, "CALLBACK");
     const logged = ostler.logLines.length;
-    for (let batch = 0; batch < 5; batch += 1) await Promise.all(range(1, 25).map((number) => callBack(`${paths.get(name)}${batch}-${number}`)));
+    for (let batch = 0; batch < 5; batch += 1)
+      await Promise.all(range(1, 25).map((number) => callBack(`${paths.get(name)}${batch}-${number}`)));
     const [run] = await runs<{ anomalies: unknown[] }>(uuid, "anomalies { kind }");
     expect(run?.anomalies).toEqual(range(1, 100).map(() => ({ kind: "FORGED" })));
     const warned = ostler.logLines.slice(logged).filter((line) => line.includes("call-back"));

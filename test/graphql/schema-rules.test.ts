@@ -12,7 +12,9 @@ const schema = buildSchema(await describeDrivers());
 
 /** For each rule, schemas that break it and nothing that it lets pass, and what it has to say of them. */
 const BROKEN: Readonly<Record<RuleName, readonly { readonly sdl: string; readonly offences: readonly string[] }[]>> = {
-  "is valid by graphql-js": [{ sdl: "type Query { a: Int } type Empty", offences: ["Type Empty must define one or more fields."] }],
+  "is valid by graphql-js": [
+    { sdl: "type Query { a: Int } type Empty", offences: ["Type Empty must define one or more fields."] },
+  ],
   "everything has a description": [
     {
       sdl: `
@@ -26,12 +28,23 @@ const BROKEN: Readonly<Record<RuleName, readonly { readonly sdl: string; readonl
     },
   ],
   "a description begins with a capital or code and ends like a sentence": [
-    { sdl: '"ends well but begins small." type Query { "No end" a: Int "`code`, and an end." b: Int "3 of them!" c: Int }', offences: ["Query: ends well but begins small.", "Query.a: No end"] },
+    {
+      sdl: '"ends well but begins small." type Query { "No end" a: Int "`code`, and an end." b: Int "3 of them!" c: Int }',
+      offences: ["Query: ends well but begins small.", "Query.a: No end"],
+    },
   ],
   "a description says more than the name": [
-    { sdl: '"The query." type Query { "The host groups." hostGroup: Int "Its role in the cluster." role: Int "A." b: Int }', offences: ["Query: The query.", "Query.hostGroup: The host groups.", "Query.b: A."] },
+    {
+      sdl: '"The query." type Query { "The host groups." hostGroup: Int "Its role in the cluster." role: Int "A." b: Int }',
+      offences: ["Query: The query.", "Query.hostGroup: The host groups.", "Query.b: A."],
+    },
   ],
-  "types are PascalCase": [{ sdl: "type Query { a: Snake_Case b: camel c: UUID } type Snake_Case { a: Int } type camel { a: Int } scalar UUID", offences: ["Snake_Case", "camel"] }],
+  "types are PascalCase": [
+    {
+      sdl: "type Query { a: Snake_Case b: camel c: UUID } type Snake_Case { a: Int } type camel { a: Int } scalar UUID",
+      offences: ["Snake_Case", "camel"],
+    },
+  ],
   "fields and arguments are camelCase, but for Relay's fetch__": [
     {
       sdl: "directive @fetchable(field_name: String) on OBJECT type Query { snake_case(Pascal: Int, in: In): Int fetch__Node: Int fetch__node: Int } input In { UPPER: Int }",
@@ -39,25 +52,53 @@ const BROKEN: Readonly<Record<RuleName, readonly { readonly sdl: string; readonl
     },
   ],
   "enum values are UPPER_CASE, but for words of the lifecycle": [
-    { sdl: "type Query { a: Colour b: Phase } enum Colour { RED DARK_RED_2 red Dark RED_ } enum Phase { clean CLEAN }", offences: ["Colour.red", "Colour.Dark", "Colour.RED_", "Phase.CLEAN"] },
+    {
+      sdl: "type Query { a: Colour b: Phase } enum Colour { RED DARK_RED_2 red Dark RED_ } enum Phase { clean CLEAN }",
+      offences: ["Colour.red", "Colour.Dark", "Colour.RED_", "Phase.CLEAN"],
+    },
   ],
   "inputs end in Input, but for what selects, filters or orders; nothing else ends so": [
-    { sdl: "type Query { a(in: In, filter: NodeFilter, by: NodeRef): NodeInput } input In { a: Int } input NodeFilter { a: Int } input NodeRef { a: Int } type NodeInput { a: Int }", offences: ["In", "NodeInput"] },
+    {
+      sdl: "type Query { a(in: In, filter: NodeFilter, by: NodeRef): NodeInput } input In { a: Int } input NodeFilter { a: Int } input NodeRef { a: Int } type NodeInput { a: Int }",
+      offences: ["In", "NodeInput"],
+    },
   ],
   "payloads are what mutations answer, and nothing else is": [
-    { sdl: "type Query { a: StrayPayload } type StrayPayload { a: Int } type Mutation { b: Answer c: GoodPayload } type Answer { a: Int } type GoodPayload { a: Int }", offences: ["StrayPayload", "Answer"] },
+    {
+      sdl: "type Query { a: StrayPayload } type StrayPayload { a: Int } type Mutation { b: Answer c: GoodPayload } type Answer { a: Int } type GoodPayload { a: Int }",
+      offences: ["StrayPayload", "Answer"],
+    },
   ],
   "errors are what implements UserError, and nothing else is": [
-    { sdl: "interface UserError { code: Int } type Query { a: UserError b: StrayError } type StrayError { code: Int } type Refusal implements UserError { code: Int } type GoodError implements UserError { code: Int }", offences: ["StrayError", "Refusal"] },
+    {
+      sdl: "interface UserError { code: Int } type Query { a: UserError b: StrayError } type StrayError { code: Int } type Refusal implements UserError { code: Int } type GoodError implements UserError { code: Int }",
+      offences: ["StrayError", "Refusal"],
+    },
   ],
-  "yes-or-no fields do not begin with is": [{ sdl: "type Query { isReady: Boolean! issue: Boolean isolation: Int isA: Int ready: Boolean }", offences: ["Query.isReady"] }],
+  "yes-or-no fields do not begin with is": [
+    {
+      sdl: "type Query { isReady: Boolean! issue: Boolean isolation: Int isA: Int ready: Boolean }",
+      offences: ["Query.isReady"],
+    },
+  ],
   "lists hold no nulls": [
-    { sdl: "type Query { a(in: [Int], good: [Int!]): [Int]! b(in: In): [[Int]!]! good: [[Int!]!]! } input In { a: [Int]! }", offences: ["Query.a", "Query.a(in:)", "Query.b", "In.a"] },
+    {
+      sdl: "type Query { a(in: [Int], good: [Int!]): [Int]! b(in: In): [[Int]!]! good: [[Int!]!]! } input In { a: [Int]! }",
+      offences: ["Query.a", "Query.a(in:)", "Query.b", "In.a"],
+    },
   ],
   "lists of an answer are never null, unless null says something": [
-    { sdl: "type Query { a(in: [Int!]): [Int!] good: [Int!]! result: NodeResult settings: DriverSettings } type NodeResult { steps: [Int!] others: [Int!] } type DriverSettings { fake: Fake } type Fake { a: [Int!] }", offences: ["Query.a", "NodeResult.others"] },
+    {
+      sdl: "type Query { a(in: [Int!]): [Int!] good: [Int!]! result: NodeResult settings: DriverSettings } type NodeResult { steps: [Int!] others: [Int!] } type DriverSettings { fake: Fake } type Fake { a: [Int!] }",
+      offences: ["Query.a", "NodeResult.others"],
+    },
   ],
-  "what has a default refuses null": [{ sdl: "type Query { a(bad: Int = 1, good: Int! = 1, in: In, settings: DriverSettingsInput): Int } input DriverSettingsInput @oneOf { fake: Fake } input Fake { a: Int = 1 } input In { bad: Boolean = false, good: Boolean! = false }", offences: ["Query.a(bad:)", "In.bad"] }],
+  "what has a default refuses null": [
+    {
+      sdl: "type Query { a(bad: Int = 1, good: Int! = 1, in: In, settings: DriverSettingsInput): Int } input DriverSettingsInput @oneOf { fake: Fake } input Fake { a: Int = 1 } input In { bad: Boolean = false, good: Boolean! = false }",
+      offences: ["Query.a(bad:)", "In.bad"],
+    },
+  ],
   "a mutation takes one input": [
     {
       sdl: "type Query { a: Int } type Mutation { none: Int two(input: AInput!, more: Int): Int loose(input: AInput): Int named(it: AInput!): Int good(input: AInput!): Int } input AInput { a: Int }",
@@ -80,22 +121,51 @@ const BROKEN: Readonly<Record<RuleName, readonly { readonly sdl: string; readonl
         type PageInfo { hasNextPage: Boolean! hasPreviousPage: Boolean startCursor: String endCursor: String }
         type GoodConnection { edges: [GoodEdge!]! pageInfo: PageInfo! } type GoodEdge { cursor: String! node: Int! }
         type BadConnection { edges: [BadItem!]! pageInfo: PageInfo } type BadItem { cursor: Int! node: [Int!]! }`,
-      offences: ["PageInfo.hasPreviousPage", "BadConnection.edges", "BadConnection.pageInfo", "BadConnection.edges.cursor", "BadConnection.edges.node", "Query.bad(first:)", "Query.bad(after:)", "Query.bad(before:)", "Query.bad"].toSorted(),
+      offences: [
+        "PageInfo.hasPreviousPage",
+        "BadConnection.edges",
+        "BadConnection.pageInfo",
+        "BadConnection.edges.cursor",
+        "BadConnection.edges.node",
+        "Query.bad(first:)",
+        "Query.bad(after:)",
+        "Query.bad(before:)",
+        "Query.bad",
+      ].toSorted(),
     },
   ],
-  "a root field says which scope it needs": [{ sdl: "type Query { a: Thing } type Thing { b: Int } type Subscription { c: Int }", offences: ["Query.a", "Subscription.c"] }],
-  "queries and subscriptions only read, mutations never only read": [{ sdl: "type Query { a: Int } type Mutation { b: Int }", offences: ["Query.a"] }],
+  "a root field says which scope it needs": [
+    {
+      sdl: "type Query { a: Thing } type Thing { b: Int } type Subscription { c: Int }",
+      offences: ["Query.a", "Subscription.c"],
+    },
+  ],
+  "queries and subscriptions only read, mutations never only read": [
+    { sdl: "type Query { a: Int } type Mutation { b: Int }", offences: ["Query.a"] },
+  ],
   "members of a union agree on the whole type of fields with the same name": [
-    { sdl: "type Query { a: U } union U = A | B type A { same: Int! is: Int! other: String } type B { same: Int! is: Int other: Int }", offences: ["A.is: Int! and B.is: Int", "A.other: String and B.other: Int"] },
+    {
+      sdl: "type Query { a: U } union U = A | B type A { same: Int! is: Int! other: String } type B { same: Int! is: Int other: Int }",
+      offences: ["A.is: Int! and B.is: Int", "A.other: String and B.other: Int"],
+    },
   ],
   "members of an interface agree on the nullability of fields with the same name": [
-    { sdl: "interface I { a: Int } type Query { a: I } type A implements I { a: Int is: [Int!]! kind: A } type B implements I { a: Int is: [Int]! kind: B }", offences: ["A.is: [Int!]! and B.is: [Int]!"] },
+    {
+      sdl: "interface I { a: Int } type Query { a: I } type A implements I { a: Int is: [Int!]! kind: A } type B implements I { a: Int is: [Int]! kind: B }",
+      offences: ["A.is: [Int!]! and B.is: [Int]!"],
+    },
   ],
   "every item of a stream has a cursor": [
-    { sdl: "type Query { a: Int } type Subscription { one: A several: U good: C } type A { cursor: String } union U = A | C type C { cursor: String! }", offences: ["Subscription.one: A", "Subscription.several: A"] },
+    {
+      sdl: "type Query { a: Int } type Subscription { one: A several: U good: C } type A { cursor: String } union U = A | C type C { cursor: String! }",
+      offences: ["Subscription.one: A", "Subscription.several: A"],
+    },
   ],
   "what has a global ID is a Resource": [
-    { sdl: "interface Resource { id: ID! } type Query { a: A b: B c: C d: D } type A { id: ID! } type B { id: Int! } type C implements Resource { id: ID! } type D { id: ID }", offences: ["A"] },
+    {
+      sdl: "interface Resource { id: ID! } type Query { a: A b: B c: C d: D } type A { id: ID! } type B { id: Int! } type C implements Resource { id: ID! } type D { id: ID }",
+      offences: ["A"],
+    },
   ],
   "what is deprecated says what to use": [
     {
@@ -104,9 +174,17 @@ const BROKEN: Readonly<Record<RuleName, readonly { readonly sdl: string; readonl
     },
   ],
   "every type is reached from the root": [
-    { sdl: "type Query { a(in: AInput): I } input AInput { a: Colour } enum Colour { RED } interface I { a: Int } type Implementing implements I { a: Int } type Lost { found: AlsoLost } enum AlsoLost { A }", offences: ["Lost", "AlsoLost"] },
+    {
+      sdl: "type Query { a(in: AInput): I } input AInput { a: Colour } enum Colour { RED } interface I { a: Int } type Implementing implements I { a: Int } type Lost { found: AlsoLost } enum AlsoLost { A }",
+      offences: ["Lost", "AlsoLost"],
+    },
   ],
-  "own scalars say where they are specified": [{ sdl: 'scalar A scalar B @specifiedBy(url: "https://example.org/b") type Query { a: A b: B c: ID }', offences: ["A"] }],
+  "own scalars say where they are specified": [
+    {
+      sdl: 'scalar A scalar B @specifiedBy(url: "https://example.org/b") type Query { a: A b: B c: ID }',
+      offences: ["A"],
+    },
+  ],
 };
 
 const NAMES = Object.keys(SCHEMA_RULES) as RuleName[];
@@ -119,19 +197,26 @@ describe("the schema", () => {
   test("is looked at as a whole", () => {
     const parts = partsOf(schema);
     expect(parts.length).toBeGreaterThan(1_000);
-    for (const kind of ["type", "field", "argument", "input field", "value"] as const) expect(parts.filter((part) => part.kind === kind).length, kind).toBeGreaterThan(50);
+    for (const kind of ["type", "field", "argument", "input field", "value"] as const)
+      expect(parts.filter((part) => part.kind === kind).length, kind).toBeGreaterThan(50);
   });
 
   test("asks only for scopes that there are", () => {
-    const scopes = [schema.getQueryType(), schema.getMutationType(), schema.getSubscriptionType()].flatMap((root) => Object.values(root?.getFields() ?? {}).map(({ extensions }) => extensions["scope"]));
+    const scopes = [schema.getQueryType(), schema.getMutationType(), schema.getSubscriptionType()].flatMap((root) =>
+      Object.values(root?.getFields() ?? {}).map(({ extensions }) => extensions["scope"]),
+    );
     expect(scopes.filter((scope) => !(SCOPES as readonly unknown[]).includes(scope))).toEqual([]);
   });
 });
 
 describe("the rule finds its offence", () => {
-  test.each(NAMES.flatMap((name) => BROKEN[name].map((broken) => ({ name, ...broken }))))("$name", ({ name, sdl, offences }) => {
-    // What graphql-js would refuse itself has to be built for the rule that asks it.
-    const broken = name === "is valid by graphql-js" ? buildASTSchema(parse(sdl), { assumeValidSDL: true }) : parsedSchema(sdl);
-    expect(SCHEMA_RULES[name](broken).toSorted()).toEqual(offences.toSorted());
-  });
+  test.each(NAMES.flatMap((name) => BROKEN[name].map((broken) => ({ name, ...broken }))))(
+    "$name",
+    ({ name, sdl, offences }) => {
+      // What graphql-js would refuse itself has to be built for the rule that asks it.
+      const broken =
+        name === "is valid by graphql-js" ? buildASTSchema(parse(sdl), { assumeValidSDL: true }) : parsedSchema(sdl);
+      expect(SCHEMA_RULES[name](broken).toSorted()).toEqual(offences.toSorted());
+    },
+  );
 });

@@ -19,5 +19,7 @@ test("a root field without a scope would stop the start", () => {
 
 test("inputs of which exactly one field is given are marked so", () => {
   const choices = Object.values(schema.getTypeMap()).filter((type) => isInputObjectType(type) && type.isOneOf);
-  expect(choices.map(({ name }) => name)).toEqual(expect.arrayContaining(["ClusterRef", "NodeRef", "NodeSelector", "ShareInput", "WorkSelector"]));
+  expect(choices.map(({ name }) => name)).toEqual(
+    expect.arrayContaining(["ClusterRef", "NodeRef", "NodeSelector", "ShareInput", "WorkSelector"]),
+  );
 });

@@ -31,16 +31,38 @@ function aLeakyDriver(): Driver<never> {
   const driver = aDriver("leaky", {
     secret: true,
     clean: offering(
-      aStep("tell", "clean", async (call) => {
-        call.log(`logging in with ${passwordOf(call)}`);
-        call.progress(50, `half way with ${passwordOf(call)}`);
-        await passGate(halfWay.name, call.node.name, call.signal);
-        return { kind: "done", output: { url: `https://root:${passwordOf(call)}@bmc/`, list: [passwordOf(call)], [`key`]: passwordOf(call) } };
-      }, { priority: 30 }),
-      aStep("refuse", "clean", async (call) => ({ kind: "failed", reason: `login root/${passwordOf(call)} was refused`, retryable: false }), { priority: 0 }),
+      aStep(
+        "tell",
+        "clean",
+        async (call) => {
+          call.log(`logging in with ${passwordOf(call)}`);
+          call.progress(50, `half way with ${passwordOf(call)}`);
+          await passGate(halfWay.name, call.node.name, call.signal);
+          return {
+            kind: "done",
+            output: {
+              url: `https://root:${passwordOf(call)}@bmc/`,
+              list: [passwordOf(call)],
+              [`key`]: passwordOf(call),
+            },
+          };
+        },
+        { priority: 30 },
+      ),
+      aStep(
+        "refuse",
+        "clean",
+        async (call) => ({ kind: "failed", reason: `login root/${passwordOf(call)} was refused`, retryable: false }),
+        { priority: 0 },
+      ),
     ),
     inspect: {
-      ...offering(aStep("look", "inspect", async (call) => ({ kind: "done", output: { account: { password: passwordOf(call) } } }))),
+      ...offering(
+        aStep("look", "inspect", async (call) => ({
+          kind: "done",
+          output: { account: { password: passwordOf(call) } },
+        })),
+      ),
       withoutReboot: true,
     },
     deploy: offering(
@@ -61,7 +83,11 @@ function aLeakyDriver(): Driver<never> {
       ...driver.power,
       async read(call: AnyCall) {
         if (call.node.name !== "leaky-locked") return read(call);
-        throw Object.assign(new Error(`${passwordOf(call)} is wrong`), { name: "DriverError", kind: "AUTHENTICATION", retryable: false });
+        throw Object.assign(new Error(`${passwordOf(call)} is wrong`), {
+          name: "DriverError",
+          kind: "AUTHENTICATION",
+          retryable: false,
+        });
       },
     },
   } as unknown as Driver<never>;
@@ -86,11 +112,14 @@ const ask = async (text: string, variables: Record<string, unknown> = {}) => {
 function waysFrom(type: GraphQLNamedType): string[] {
   const selections: string[] = [];
   const seen = new Set([type.name, "Query"]);
-  const next: { readonly type: GraphQLNamedType; readonly within: (inner: string) => string }[] = [{ type, within: (inner) => inner }];
+  const next: { readonly type: GraphQLNamedType; readonly within: (inner: string) => string }[] = [
+    { type, within: (inner) => inner },
+  ];
   for (const way of next) {
     const members = isUnionType(way.type) || isInterfaceType(way.type) ? schema.getPossibleTypes(way.type) : [];
     for (const member of members) {
-      if (!seen.has(member.name)) next.push({ type: member, within: (inner) => way.within(`{ __typename ... on ${member.name} ${inner} }`) });
+      if (!seen.has(member.name))
+        next.push({ type: member, within: (inner) => way.within(`{ __typename ... on ${member.name} ${inner} }`) });
       seen.add(member.name);
     }
     if (!isObjectType(way.type)) continue;
@@ -103,7 +132,10 @@ function waysFrom(type: GraphQLNamedType): string[] {
       const below = getNamedType(field.type);
       if (seen.has(below.name) || isLeafType(below)) continue;
       seen.add(below.name);
-      next.push({ type: below, within: (inner) => way.within(`{ ${field.name}${isPaged(field) ? "(first: 5)" : ""} ${inner} }`) });
+      next.push({
+        type: below,
+        within: (inner) => way.within(`{ ${field.name}${isPaged(field) ? "(first: 5)" : ""} ${inner} }`),
+      });
     }
   }
   return selections;
@@ -116,10 +148,20 @@ function fieldDepth(selection: string): number {
 
 /** One selection of what is near, for streams: the fields of a type, and so many types further. */
 function near(type: GraphQLNamedType, further: number): string {
-  if (isUnionType(type) || isInterfaceType(type)) return `{ __typename ${schema.getPossibleTypes(type).map((member) => `... on ${member.name} ${near(member, further)}`).join(" ")} }`;
+  if (isUnionType(type) || isInterfaceType(type))
+    return `{ __typename ${schema
+      .getPossibleTypes(type)
+      .map((member) => `... on ${member.name} ${near(member, further)}`)
+      .join(" ")} }`;
   if (!isObjectType(type)) return "";
-  const fields = Object.values(type.getFields()).filter((field) => !field.args.some(isRequiredArgument) && getNamedType(field.type).name !== "Query");
-  const shown = fields.filter((field) => isLeafType(getNamedType(field.type)) || (further > 0 && isObjectType(getNamedType(field.type)) && !isPaged(field)));
+  const fields = Object.values(type.getFields()).filter(
+    (field) => !field.args.some(isRequiredArgument) && getNamedType(field.type).name !== "Query",
+  );
+  const shown = fields.filter(
+    (field) =>
+      isLeafType(getNamedType(field.type)) ||
+      (further > 0 && isObjectType(getNamedType(field.type)) && !isPaged(field)),
+  );
   return `{ ${shown.map((field) => `${field.name} ${near(getNamedType(field.type), further - 1)}`).join(" ")} }`;
 }
 
@@ -137,18 +179,32 @@ const askAll = async (root: string, type: string) => {
 beforeAll(async () => {
   const stream = ostler.overSocket(`subscription { nodeTransitions ${near(typeOf("NodeStreamItem"), 2)} }`);
   answers.push(JSON.stringify(await stream.next()));
-  const following = (async () => answers.push(...(await takeUntil(stream, (item) => JSON.stringify(item).includes('"the end"'))).map((item) => JSON.stringify(item))))();
+  const following = (async () =>
+    answers.push(
+      ...(await takeUntil(stream, (item) => JSON.stringify(item).includes('"the end"'))).map((item) =>
+        JSON.stringify(item),
+      ),
+    ))();
 
-  await ask("mutation Register($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { nodes { id } errors { message path } } }", {
-    nodes: ["leaky-1", "leaky-2", "leaky-locked"].map((name) => ({ name, driver: { leaky: { password: PASSWORD } } })),
-  });
-  await ask("mutation Register($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { nodes { id } errors { message path } } }", {
-    nodes: [
-      { name: "refused-1", driver: { fake: { password: PASSWORD, delayMs: -1, steps: { [PASSWORD.length]: 1 } } } },
-      { name: "refused-2", driver: { leaky: { password: [PASSWORD] } } },
-      { name: "refused-3", driver: { fake: { password: PASSWORD.repeat(20) } } },
-    ],
-  });
+  await ask(
+    "mutation Register($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { nodes { id } errors { message path } } }",
+    {
+      nodes: ["leaky-1", "leaky-2", "leaky-locked"].map((name) => ({
+        name,
+        driver: { leaky: { password: PASSWORD } },
+      })),
+    },
+  );
+  await ask(
+    "mutation Register($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { nodes { id } errors { message path } } }",
+    {
+      nodes: [
+        { name: "refused-1", driver: { fake: { password: PASSWORD, delayMs: -1, steps: { [PASSWORD.length]: 1 } } } },
+        { name: "refused-2", driver: { leaky: { password: [PASSWORD] } } },
+        { name: "refused-3", driver: { fake: { password: PASSWORD.repeat(20) } } },
+      ],
+    },
+  );
   for (const [verb, names, more] of [
     ["manageNodes", ["leaky-1", "leaky-2", "leaky-locked"]],
     ["inspectNodes", ["leaky-1"]],
@@ -159,28 +215,52 @@ beforeAll(async () => {
   ] as const) {
     const uuid = await ostler.begin(verb, names, more);
     if (verb === "commissionNodes") {
-      await eventually("the progress is shown", async () => JSON.stringify(await ask(`{ node(by: { name: "leaky-2" }) { currentRun { currentStep { progressMessage } } } }`)).includes("half way"));
+      await eventually("the progress is shown", async () =>
+        JSON.stringify(
+          await ask(`{ node(by: { name: "leaky-2" }) { currentRun { currentStep { progressMessage } } } }`),
+        ).includes("half way"),
+      );
       halfWay.open();
     }
-    answers.push(JSON.stringify(await takeAll(ostler.overEvents(`subscription { operationUpdates(id: "${uuid}") ${near(typeOf("OperationUpdate"), 2)} }`))));
+    answers.push(
+      JSON.stringify(
+        await takeAll(
+          ostler.overEvents(`subscription { operationUpdates(id: "${uuid}") ${near(typeOf("OperationUpdate"), 2)} }`),
+        ),
+      ),
+    );
   }
   await askAll('node(by: { name: "leaky-1" })', "Node");
   const { node } = (await ask(`{ node(by: { name: "leaky-1" }) { id } }`)) as { node: { id: string } };
-  await ask("mutation Change($id: ID!, $settings: JSON!) { updateNode(input: { id: $id, driver: { leaky: $settings } }) { nodes { drivers { settings { leaky } secretsSet } } errors { message } } }", { id: node.id, settings: { password: NEWER, note: "open" } });
+  await ask(
+    "mutation Change($id: ID!, $settings: JSON!) { updateNode(input: { id: $id, driver: { leaky: $settings } }) { nodes { drivers { settings { leaky } secretsSet } } errors { message } } }",
+    { id: node.id, settings: { password: NEWER, note: "open" } },
+  );
   await askAll("nodes(first: 5)", "NodeConnection");
   await askAll("operations(first: 5)", "OperationConnection");
   await askAll("transitions(first: 5)", "TransitionConnection");
   await askAll("drivers", "Driver");
-  await ask(`mutation { setMaintenance(input: { nodes: { names: ["leaky-1"] }, reason: "over" }) { errors { message } } }`);
+  await ask(
+    `mutation { setMaintenance(input: { nodes: { names: ["leaky-1"] }, reason: "over" }) { errors { message } } }`,
+  );
   const last = await ostler.register(["the end"].map((name) => name.replace(" ", "-")));
-  await ask(`mutation { manageNodes(input: { nodes: { names: ["${last[0]}"] }, reason: "the end" }) { errors { message } } }`);
+  await ask(
+    `mutation { manageNodes(input: { nodes: { names: ["${last[0]}"] }, reason: "the end" }) { errors { message } } }`,
+  );
   await following;
 }, 60_000);
 
 describe("a password that the driver puts everywhere", () => {
   test("was masked in what failed, what was put out, what was told of progress, and what was logged", () => {
     const told = answers.join("\n");
-    const masked = ["login root/*** was refused", "curl -u root:*** failed", "*** is wrong", "https://root:***@bmc/", "half way with ***", '"secretsSet":["password"]'];
+    const masked = [
+      "login root/*** was refused",
+      "curl -u root:*** failed",
+      "*** is wrong",
+      "https://root:***@bmc/",
+      "half way with ***",
+      '"secretsSet":["password"]',
+    ];
     expect(masked.filter((text) => !told.includes(text))).toEqual([]);
     expect(ostler.logLines.some((line) => line.includes("logging in with ***"))).toBe(true);
   });
@@ -198,14 +278,30 @@ describe("a password that the driver puts everywhere", () => {
   test("is in the table of secrets, and in no other", async () => {
     expect((await ostler.dump()).includes(PASSWORD)).toBe(true);
     const rest = await ostler.dump(["node_secrets"]);
-    for (const password of [PASSWORD, NEWER]) expect(rest.split("\n").filter((table) => table.includes(password)).map((table) => table.split(" ")[0])).toEqual([]);
+    for (const password of [PASSWORD, NEWER])
+      expect(
+        rest
+          .split("\n")
+          .filter((table) => table.includes(password))
+          .map((table) => table.split(" ")[0]),
+      ).toEqual([]);
   });
 });
 
 describe("a password that the database cannot hold", () => {
   test.each(["nul\u0000byte", "half\ud800pair"])("is refused without being repeated (%j)", async (password) => {
-    const answer = await ostler.ask("mutation Register($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { errors { message } } }", { nodes: [{ name: "odd", driver: { fake: { password: `secret-${password}` } } }] });
-    expect(answer.errors).toMatchObject([{ message: expect.stringContaining("input.nodes.0.driver.fake.password holds a character that cannot be stored") as string, extensions: { code: "BAD_USER_INPUT" } }]);
+    const answer = await ostler.ask(
+      "mutation Register($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { errors { message } } }",
+      { nodes: [{ name: "odd", driver: { fake: { password: `secret-${password}` } } }] },
+    );
+    expect(answer.errors).toMatchObject([
+      {
+        message: expect.stringContaining(
+          "input.nodes.0.driver.fake.password holds a character that cannot be stored",
+        ) as string,
+        extensions: { code: "BAD_USER_INPUT" },
+      },
+    ]);
     expect(answer.text + ostler.logLines.join("")).not.toContain("secret-");
   });
 });

@@ -28,15 +28,29 @@ const FOLLOW = `
   }`;
 
 interface Item {
-  readonly nodeTransitions: { readonly type: string; readonly cursor?: string; readonly nodeName?: string; readonly caughtUp?: boolean; readonly node?: { readonly name: string } | null };
+  readonly nodeTransitions: {
+    readonly type: string;
+    readonly cursor?: string;
+    readonly nodeName?: string;
+    readonly caughtUp?: boolean;
+    readonly node?: { readonly name: string } | null;
+  };
 }
 
-const isOf = (name: string) => ({ nodeTransitions }: Item) => nodeTransitions.nodeName === name;
+const isOf =
+  (name: string) =>
+  ({ nodeTransitions }: Item) =>
+    nodeTransitions.nodeName === name;
 const isCaughtUp = ({ nodeTransitions }: Item) => nodeTransitions.caughtUp === true;
 const newest = async () => Number((await ostler.test.sql`select position from feed_position`)[0]?.["position"]);
 
 const followers: Items<Item>[] = [];
-async function follow(way: "overSocket" | "overEvents", count: number, variables: (index: number) => Record<string, unknown> = () => ({}), text = FOLLOW): Promise<Items<Item>[]> {
+async function follow(
+  way: "overSocket" | "overEvents",
+  count: number,
+  variables: (index: number) => Record<string, unknown> = () => ({}),
+  text = FOLLOW,
+): Promise<Items<Item>[]> {
   const made = Array.from({ length: count }, (_, index) => ostler[way]<Item>(text, variables(index)));
   followers.push(...made);
   await Promise.all(made.map((items) => takeUntil(items, isCaughtUp)));
@@ -59,11 +73,15 @@ async function statementsOf(work: () => Promise<unknown>): Promise<number> {
 }
 
 /** What 40 followers are told of one node that is registered, and how many statements that took. */
-async function tellAll(streams: readonly Items<Item>[]): Promise<{ readonly told: Item[]; readonly statements: number }> {
+async function tellAll(
+  streams: readonly Items<Item>[],
+): Promise<{ readonly told: Item[]; readonly statements: number }> {
   let told: Item[] = [];
   const statements = await statementsOf(async () => {
     const [name = ""] = await ostler.register(1);
-    told = (await Promise.all(streams.map((items) => takeUntil(items, isOf(name))))).map((items) => items.at(-1) as Item);
+    told = (await Promise.all(streams.map((items) => takeUntil(items, isOf(name))))).map(
+      (items) => items.at(-1) as Item,
+    );
   });
   return { told, statements };
 }
@@ -79,7 +97,10 @@ describe.each(["overSocket", "overEvents"] as const)("40 subscribers %s", (way) 
   test("that began at cursors of their own, with filters of their own, do too", async () => {
     await ostler.register(40);
     const from = await newest();
-    const streams = await follow(way, 40, (index) => ({ after: String(from - index), filter: { not: { hostGroup: `group-${index}` } } }));
+    const streams = await follow(way, 40, (index) => ({
+      after: String(from - index),
+      filter: { not: { hostGroup: `group-${index}` } },
+    }));
     const { told, statements } = await tellAll(streams);
     expect(new Set(told.map((item) => JSON.stringify(item))).size).toBe(1);
     expect(statements).toBeLessThan(25);
@@ -100,11 +121,16 @@ describe.each(["overSocket", "overEvents"] as const)("40 subscribers %s", (way) 
 });
 
 describe("rows that events refer to", () => {
-  const contexts = (count: number) => Array.from({ length: count }, () => ofSubscription(createContext({ database: ostler.database } as Services, {} as Actor, "")));
+  const contexts = (count: number) =>
+    Array.from({ length: count }, () =>
+      ofSubscription(createContext({ database: ostler.database } as Services, {} as Actor, "")),
+    );
   const loaders = ["node", "operation", "run"] as const;
 
   test.each(loaders)("are read together for all subscriptions that ask at the same time: %s", async (what) => {
-    const statements = await statementsOf(() => Promise.all(contexts(25).map(({ load }) => load[what].load(randomUUID()))));
+    const statements = await statementsOf(() =>
+      Promise.all(contexts(25).map(({ load }) => load[what].load(randomUUID()))),
+    );
     expect(statements).toBe(1);
   });
 
@@ -149,10 +175,18 @@ describe("a result", () => {
     const [name = ""] = await ostler.register(1);
     const from = (await newest()) - 1;
     await follow("overSocket", 1, () => ({ after: String(from) }));
-    const { node } = await ostler.query<{ node: { id: string; revision: number } }>("query Id($name: String!) { node(by: { name: $name }) { id revision } }", { name });
-    await ostler.query("mutation Label($input: UpdateNodeInput!) { updateNode(input: $input) { errors { message } } }", { input: { id: node.id, ifRevision: node.revision, labels: [{ key: "seen", value: "later" }] } });
+    const { node } = await ostler.query<{ node: { id: string; revision: number } }>(
+      "query Id($name: String!) { node(by: { name: $name }) { id revision } }",
+      { name },
+    );
+    await ostler.query(
+      "mutation Label($input: UpdateNodeInput!) { updateNode(input: $input) { errors { message } } }",
+      { input: { id: node.id, ifRevision: node.revision, labels: [{ key: "seen", value: "later" }] } },
+    );
     const labels = async () => {
-      const items = ostler.overSocket<{ nodeTransitions: { node?: { labels: unknown[] } } }>(FOLLOW, { after: String(from) });
+      const items = ostler.overSocket<{ nodeTransitions: { node?: { labels: unknown[] } } }>(FOLLOW, {
+        after: String(from),
+      });
       const { value } = (await items.next()) as { value: { nodeTransitions: { node?: { labels: unknown[] } } } };
       await items.return?.();
       return value.nodeTransitions.node?.labels.length;
@@ -179,7 +213,9 @@ describe("a result", () => {
     failing.mockRestore();
     for (const end of ends) {
       expect(end.status).toBe("rejected");
-      expect(String((end as PromiseRejectedResult).reason)).toMatch(/INTERNAL: Unexpected error; the log has it under request/);
+      expect(String((end as PromiseRejectedResult).reason)).toMatch(
+        /INTERNAL: Unexpected error; the log has it under request/,
+      );
     }
     expect(ostler.logLines.some((line) => line.includes("hunter2"))).toBe(true);
   });
@@ -187,7 +223,22 @@ describe("a result", () => {
 
 /** A recovery that changed nothing: a transition that needs no node to be moved. */
 function aTransition(nodeId: string) {
-  return { nodeId, nodeName: "ghost", project: "default", fromState: "ENROLLED", toState: "ENROLLED", event: "recover", sequence: 1_000_000, nodeRevision: 1, target: null, operationId: null, runId: null, step: null, actor: "test", reason: null } as const;
+  return {
+    nodeId,
+    nodeName: "ghost",
+    project: "default",
+    fromState: "ENROLLED",
+    toState: "ENROLLED",
+    event: "recover",
+    sequence: 1_000_000,
+    nodeRevision: 1,
+    target: null,
+    operationId: null,
+    runId: null,
+    step: null,
+    actor: "test",
+    reason: null,
+  } as const;
 }
 
 describe("a snapshot", () => {
@@ -198,13 +249,22 @@ describe("a snapshot", () => {
         ... on StreamBookmark { snapshotComplete caughtUp }
       }
     }`;
-  type Told = { readonly nodeTransitions: { readonly snapshotComplete?: boolean; readonly caughtUp?: boolean; readonly node?: { readonly revision: number; readonly labels: readonly { readonly value: string }[] } } };
+  type Told = {
+    readonly nodeTransitions: {
+      readonly snapshotComplete?: boolean;
+      readonly caughtUp?: boolean;
+      readonly node?: { readonly revision: number; readonly labels: readonly { readonly value: string }[] };
+    };
+  };
   const isComplete = ({ nodeTransitions }: Told) => nodeTransitions.snapshotComplete === true;
 
   test("tells what was written before it was asked for, although no position has moved", async () => {
     await follow("overSocket", 1, () => ({ snapshot: false }), SNAPSHOT);
     const [name = ""] = await ostler.register(1);
-    const { node } = await ostler.query<{ node: { id: string } }>("query Id($name: String!) { node(by: { name: $name }) { id } }", { name });
+    const { node } = await ostler.query<{ node: { id: string } }>(
+      "query Id($name: String!) { node(by: { name: $name }) { id } }",
+      { name },
+    );
     const told = async () => {
       const items = ostler.overSocket<Told>(SNAPSHOT, { filter: { ids: [node.id] } });
       const [first] = await takeUntil(items, isComplete);
@@ -213,7 +273,10 @@ describe("a snapshot", () => {
     };
     for (let revision = 1; revision <= 5; revision += 1) {
       expect(await told()).toMatchObject({ revision, labels: revision === 1 ? [] : [{ value: String(revision) }] });
-      await ostler.query("mutation Label($input: UpdateNodeInput!) { updateNode(input: $input) { errors { message } } }", { input: { id: node.id, labels: [{ key: "seen", value: String(revision + 1) }] } });
+      await ostler.query(
+        "mutation Label($input: UpdateNodeInput!) { updateNode(input: $input) { errors { message } } }",
+        { input: { id: node.id, labels: [{ key: "seen", value: String(revision + 1) }] } },
+      );
     }
   });
 
@@ -228,12 +291,14 @@ describe("a snapshot", () => {
     await follow("overSocket", 1, () => ({ snapshot: false }), SNAPSHOT);
     const names = await ostler.register(5);
     const statements = await statementsOf(async () => {
-      const all = await Promise.all(Array.from({ length: 40 }, async () => {
-        const items = ostler.overSocket<Told>(SNAPSHOT, { filter: { name: { in: names } } });
-        const told = await takeUntil(items, isComplete);
-        await items.return?.();
-        return told;
-      }));
+      const all = await Promise.all(
+        Array.from({ length: 40 }, async () => {
+          const items = ostler.overSocket<Told>(SNAPSHOT, { filter: { name: { in: names } } });
+          const told = await takeUntil(items, isComplete);
+          await items.return?.();
+          return told;
+        }),
+      );
       for (const told of all) expect(told).toHaveLength(6);
     });
     expect(statements).toBeLessThan(40);
@@ -272,7 +337,11 @@ function pluginUnderTest() {
   const ALL = parse("subscription All { told { key revision } }");
 
   /** A subscriber whose source has these events, and then waits. */
-  async function subscriber(keys: readonly string[], document: DocumentNode = ALL, variableValues: Record<string, unknown> = {}): Promise<AsyncIterableIterator<ExecutionResult>> {
+  async function subscriber(
+    keys: readonly string[],
+    document: DocumentNode = ALL,
+    variableValues: Record<string, unknown> = {},
+  ): Promise<AsyncIterableIterator<ExecutionResult>> {
     const events = keys.map((key): Event => ({ key }));
     const source: AsyncIterableIterator<Event> = {
       next: async () => {
@@ -287,14 +356,18 @@ function pluginUnderTest() {
     };
     let stream: unknown;
     const args = { schema, document, variableValues, contextValue: { actor: "alice", source } };
-    await plugin.onSubscribe?.({ args, setResultAndStopExecution: (result: unknown) => void (stream = result) } as never);
+    await plugin.onSubscribe?.({
+      args,
+      setResultAndStopExecution: (result: unknown) => void (stream = result),
+    } as never);
     return stream as AsyncIterableIterator<ExecutionResult>;
   }
   return { state, subscriber };
 }
 
 describe("a subscriber", () => {
-  const next = async (items: AsyncIterator<ExecutionResult>): Promise<unknown> => ((await items.next()) as { value: ExecutionResult }).value.data?.["told"];
+  const next = async (items: AsyncIterator<ExecutionResult>): Promise<unknown> =>
+    ((await items.next()) as { value: ExecutionResult }).value.data?.["told"];
   afterEach(() => void vi.useRealTimers());
 
   test("is given what another of its group executed after both had come", async () => {
@@ -307,7 +380,7 @@ describe("a subscriber", () => {
   test("is given what another is just executing", async () => {
     const { state, subscriber } = pluginUnderTest();
     const all = await Promise.all(Array.from({ length: 10 }, async () => subscriber(["t6", "t7", "t8"])));
-    expect(new Set((await Promise.all(all.map(async (items) => JSON.stringify(await takeAll(items)))))).size).toBe(1);
+    expect(new Set(await Promise.all(all.map(async (items) => JSON.stringify(await takeAll(items))))).size).toBe(1);
     expect(state.executions).toBe(3);
   });
 
@@ -354,7 +427,9 @@ describe("a subscriber", () => {
     const { state, subscriber } = pluginUnderTest();
     const [a, b, c] = [await subscriber(["t6"]), await subscriber(["t6"]), await subscriber(["t6"])];
     state.fault = new Error("gone for a moment");
-    const messages = await Promise.all([a, b].map(async (items) => ((await items.next()) as { value: ExecutionResult }).value.errors?.[0]?.message));
+    const messages = await Promise.all(
+      [a, b].map(async (items) => ((await items.next()) as { value: ExecutionResult }).value.errors?.[0]?.message),
+    );
     expect(new Set(messages)).toEqual(new Set(["fault 1: gone for a moment", "fault 2: gone for a moment"]));
     state.fault = null;
     expect(await next(c)).toEqual({ key: "t6", revision: 1 });
@@ -382,19 +457,45 @@ describe("variables below the root field", () => {
   const below = (text: string) => {
     const { definitions } = parse(text);
     const operation = definitions.find(({ kind }) => kind === "OperationDefinition") as OperationDefinitionNode;
-    const fragments = Object.fromEntries(definitions.flatMap((one) => (one.kind === "FragmentDefinition" ? [[one.name.value, one]] : [])));
+    const fragments = Object.fromEntries(
+      definitions.flatMap((one) => (one.kind === "FragmentDefinition" ? [[one.name.value, one]] : [])),
+    );
     return variablesBelowRoot(operation, fragments);
   };
 
   test.each([
-    { where: "in the root field's arguments only", text: "subscription ($a: Int, $b: [Int]) { f(a: $a, b: { c: [$b] }) { x } }", found: [] },
+    {
+      where: "in the root field's arguments only",
+      text: "subscription ($a: Int, $b: [Int]) { f(a: $a, b: { c: [$b] }) { x } }",
+      found: [],
+    },
     { where: "in arguments below", text: "subscription ($a: Int, $b: Int) { f(a: $a) { x(b: $b) } }", found: ["b"] },
     { where: "in arguments and below", text: "subscription ($a: Int) { f(a: $a) { x(b: { c: $a }) } }", found: ["a"] },
-    { where: "in a directive on the root field", text: "subscription ($a: Boolean!) { f @include(if: $a) { x } }", found: ["a"] },
-    { where: "in directives below", text: "subscription ($a: Boolean!, $b: Boolean!) { f { x @skip(if: $a) ... @include(if: $b) { y } } }", found: ["a", "b"] },
-    { where: "in a fragment below, within another", text: "subscription ($a: Int) { f { ...G } } fragment G on T { g { ...H } } fragment H on U { x(a: $a) }", found: ["a"] },
-    { where: "below a root field that stands in fragments", text: "subscription ($a: Int, $b: Int) { ...G } fragment G on S { ... { f(a: $a) { x(b: $b) } } }", found: ["b"] },
-    { where: "in a directive of a fragment at the root", text: "subscription ($a: Boolean!) { ...G @include(if: $a) } fragment G on S { f { x } }", found: ["a"] },
+    {
+      where: "in a directive on the root field",
+      text: "subscription ($a: Boolean!) { f @include(if: $a) { x } }",
+      found: ["a"],
+    },
+    {
+      where: "in directives below",
+      text: "subscription ($a: Boolean!, $b: Boolean!) { f { x @skip(if: $a) ... @include(if: $b) { y } } }",
+      found: ["a", "b"],
+    },
+    {
+      where: "in a fragment below, within another",
+      text: "subscription ($a: Int) { f { ...G } } fragment G on T { g { ...H } } fragment H on U { x(a: $a) }",
+      found: ["a"],
+    },
+    {
+      where: "below a root field that stands in fragments",
+      text: "subscription ($a: Int, $b: Int) { ...G } fragment G on S { ... { f(a: $a) { x(b: $b) } } }",
+      found: ["b"],
+    },
+    {
+      where: "in a directive of a fragment at the root",
+      text: "subscription ($a: Boolean!) { ...G @include(if: $a) } fragment G on S { f { x } }",
+      found: ["a"],
+    },
   ])("are found $where", ({ text, found }) => {
     expect(below(text)).toEqual(found);
   });

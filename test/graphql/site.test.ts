@@ -10,16 +10,28 @@ import { serviceUnderTest } from "../support/service.ts";
 const done = async () => ({ kind: "done" }) as const;
 const careful = aDriver("careful", {
   clean: stepsOf(
-    aStep("flash", "clean", done, { priority: 3, touches: ["FIRMWARE", "NETWORK"], retries: { times: 4, backoffSeconds: 2.5 }, interruptible: "NEVER", idempotent: false, timeoutSeconds: 90, verify: done }),
+    aStep("flash", "clean", done, {
+      priority: 3,
+      touches: ["FIRMWARE", "NETWORK"],
+      retries: { times: 4, backoffSeconds: 2.5 },
+      interruptible: "NEVER",
+      idempotent: false,
+      timeoutSeconds: 90,
+      verify: done,
+    }),
     aStep("tune", "clean", done, { priority: 0, args: z.strictObject({ level: z.int() }) }),
   ),
-  deploy: stepsOf(aStep("install", "deploy", done, { reaches: "PROVISIONED", touches: [] }), aStep("remove", "undeploy", done)),
+  deploy: stepsOf(
+    aStep("install", "deploy", done, { reaches: "PROVISIONED", touches: [] }),
+    aStep("remove", "undeploy", done),
+  ),
 });
 
 const ostler = await serviceUnderTest({ drivers: [careful] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-const SITE = "phaseLimits { phase limit } controllerLimit automaticCleaning correctPower steps { step driver priority forbidden } revision updatedAt updatedBy";
+const SITE =
+  "phaseLimits { phase limit } controllerLimit automaticCleaning correctPower steps { step driver priority forbidden } revision updatedAt updatedBy";
 
 interface Site {
   readonly phaseLimits: readonly { readonly phase: string; readonly limit: number }[];
@@ -32,7 +44,13 @@ async function site(): Promise<Site> {
 }
 
 async function change(input: object) {
-  const { updateSite } = await ostler.query<{ updateSite: { site: Site | null; errors: { code: string; path: string[] }[]; query: { site: { revision: number } } } }>(
+  const { updateSite } = await ostler.query<{
+    updateSite: {
+      site: Site | null;
+      errors: { code: string; path: string[] }[];
+      query: { site: { revision: number } };
+    };
+  }>(
     `mutation Change($input: UpdateSiteInput!) { updateSite(input: $input) { site { ${SITE} } errors { type: __typename code status message path } query { site { revision } } } }`,
     { input },
   );
@@ -65,22 +83,63 @@ beforeEach(() => change(EMPTY));
 
 describe("the site", () => {
   test("says nothing until somebody does", async () => {
-    expect(await site()).toMatchObject({ phaseLimits: [], controllerLimit: null, automaticCleaning: true, correctPower: false, steps: [] });
+    expect(await site()).toMatchObject({
+      phaseLimits: [],
+      controllerLimit: null,
+      automaticCleaning: true,
+      correctPower: false,
+      steps: [],
+    });
   });
 
   test("is changed, shown in the answer, and keeps what is left out", async () => {
     const { revision } = await site();
-    const wish = { phaseLimits: [{ phase: "clean", limit: 2 }, { phase: "deploy", limit: 40 }], controllerLimit: 1, automaticCleaning: false, correctPower: true, steps: [{ step: "clean.erase_disks", driver: "fake", priority: 7 }, { step: "clean.flash", forbidden: true }] };
+    const wish = {
+      phaseLimits: [
+        { phase: "clean", limit: 2 },
+        { phase: "deploy", limit: 40 },
+      ],
+      controllerLimit: 1,
+      automaticCleaning: false,
+      correctPower: true,
+      steps: [
+        { step: "clean.erase_disks", driver: "fake", priority: 7 },
+        { step: "clean.flash", forbidden: true },
+      ],
+    };
     const first = await change({ ifRevision: revision, ...wish });
-    const shown = { ...wish, steps: [{ step: "clean.erase_disks", driver: "fake", priority: 7, forbidden: null }, { step: "clean.flash", driver: null, priority: null, forbidden: true }] };
-    expect(first).toMatchObject({ site: { ...shown, revision: revision + 1, updatedBy: "anonymous" }, errors: [], query: { site: { revision: revision + 1 } } });
+    const shown = {
+      ...wish,
+      steps: [
+        { step: "clean.erase_disks", driver: "fake", priority: 7, forbidden: null },
+        { step: "clean.flash", driver: null, priority: null, forbidden: true },
+      ],
+    };
+    expect(first).toMatchObject({
+      site: { ...shown, revision: revision + 1, updatedBy: "anonymous" },
+      errors: [],
+      query: { site: { revision: revision + 1 } },
+    });
     expect((await change({ automaticCleaning: null })).site).toMatchObject({ ...shown, automaticCleaning: true });
-    expect((await change({ phaseLimits: [], steps: [] })).site).toMatchObject({ phaseLimits: [], controllerLimit: 1, correctPower: true, steps: [] });
+    expect((await change({ phaseLimits: [], steps: [] })).site).toMatchObject({
+      phaseLimits: [],
+      controllerLimit: 1,
+      correctPower: true,
+      steps: [],
+    });
   });
 
   test("refuses a change with all that is wrong with it", async () => {
     const before = await site();
-    const { site: after, errors } = await change({ phaseLimits: [{ phase: "power", limit: 0 }], controllerLimit: 0, steps: [{ step: "clean.polish", priority: 1 }, { step: "clean.tune", driver: "careful", priority: 1 }, { step: "clean.flash", driver: "lost", forbidden: true }] });
+    const { site: after, errors } = await change({
+      phaseLimits: [{ phase: "power", limit: 0 }],
+      controllerLimit: 0,
+      steps: [
+        { step: "clean.polish", priority: 1 },
+        { step: "clean.tune", driver: "careful", priority: 1 },
+        { step: "clean.flash", driver: "lost", forbidden: true },
+      ],
+    });
     expect(after).toBeNull();
     expect(errors.map(({ code, path }) => `${code} ${path.join(".")}`)).toEqual([
       "INVALID_INPUT input.phaseLimits.0.phase",
@@ -96,7 +155,10 @@ describe("the site", () => {
   test("refuses a change of what it is no longer", async () => {
     const { revision } = await site();
     await change({ controllerLimit: 3 });
-    expect(await change({ ifRevision: revision, controllerLimit: 4 })).toMatchObject({ site: null, errors: [{ type: "ConflictError", code: "STALE_REVISION", status: 409, path: ["input", "ifRevision"] }] });
+    expect(await change({ ifRevision: revision, controllerLimit: 4 })).toMatchObject({
+      site: null,
+      errors: [{ type: "ConflictError", code: "STALE_REVISION", status: 409, path: ["input", "ifRevision"] }],
+    });
     expect(await site()).toMatchObject({ controllerLimit: 3 });
   });
 
@@ -117,7 +179,10 @@ describe("a limit that is lifted", () => {
     const names = await ostler.register(3, { steps: { "power.read": { gate: gate.name } } });
     const uuid = await ostler.begin("manageNodes", names);
     expect(await gate.arrivals()).toHaveLength(1);
-    const { operation } = await ostler.query<{ operation: { runCounts: object[] } }>("query Runs($id: ID!) { operation(id: $id) { runCounts { state count } } }", { id: uuid });
+    const { operation } = await ostler.query<{ operation: { runCounts: object[] } }>(
+      "query Runs($id: ID!) { operation(id: $id) { runCounts { state count } } }",
+      { id: uuid },
+    );
     expect(operation.runCounts).toContainEqual({ state: "QUEUED", count: 2 });
     await change({ phaseLimits: null });
     expect(await gate.arrivals(3)).toHaveLength(3);
@@ -130,30 +195,66 @@ describe("the catalogue of a node", () => {
   test("shows what would run, in which order, and of the rest why not", async () => {
     const [name = ""] = await ostler.register(1);
     expect(await catalogue(name, "clean")).toMatchObject([
-      { order: 0, driver: "fake", interface: "CLEAN", name: "erase_metadata", title: "Erase partition tables", priority: 20, declaredPriority: 20, off: null, offReason: null, definition: { name: "erase_metadata", priority: 20 } },
+      {
+        order: 0,
+        driver: "fake",
+        interface: "CLEAN",
+        name: "erase_metadata",
+        title: "Erase partition tables",
+        priority: 20,
+        declaredPriority: 20,
+        off: null,
+        offReason: null,
+        definition: { name: "erase_metadata", priority: 20 },
+      },
       { order: 1, name: "erase_disks", priority: 10, off: null },
-      { order: null, name: "update_firmware", priority: 0, off: "PRIORITY", offReason: expect.stringContaining("only when asked for by name") },
+      {
+        order: null,
+        name: "update_firmware",
+        priority: 0,
+        off: "PRIORITY",
+        offReason: expect.stringContaining("only when asked for by name"),
+      },
     ]);
-    expect((await catalogue(name, "deploy")).map((step) => [step.name, step.order])).toEqual([["prepare", 0], ["write_image", 1], ["boot_system", 2], ["configure", 3]]);
+    expect((await catalogue(name, "deploy")).map((step) => [step.name, step.order])).toEqual([
+      ["prepare", 0],
+      ["write_image", 1],
+      ["boot_system", 2],
+      ["configure", 3],
+    ]);
     expect((await catalogue(name, "undeploy")).map((step) => step.name)).toEqual(["remove_system"]);
     expect((await catalogue(name, "inspect")).map((step) => step.name)).toEqual(["collect_inventory"]);
   });
 
   test("goes by the site's word, and is what a plan then shows", async () => {
     const [name = ""] = await ostler.register(1);
-    await change({ steps: [{ step: "clean.erase_disks", priority: 30 }, { step: "clean.erase_metadata", driver: "fake", priority: 0 }, { step: "clean.update_firmware", forbidden: true }] });
+    await change({
+      steps: [
+        { step: "clean.erase_disks", priority: 30 },
+        { step: "clean.erase_metadata", driver: "fake", priority: 0 },
+        { step: "clean.update_firmware", forbidden: true },
+      ],
+    });
     expect(await catalogue(name, "clean")).toMatchObject([
       { order: 0, name: "erase_disks", priority: 30, declaredPriority: 10, off: null },
       { order: null, name: "erase_metadata", priority: 0, declaredPriority: 20, off: "SITE_PRIORITY" },
       { order: null, name: "update_firmware", off: "FORBIDDEN" },
     ]);
-    const { commissionNodes } = await ostler.query<{ commissionNodes: { results: { steps: { phase: string; name: string; priority: number }[] }[] } }>(
+    const { commissionNodes } = await ostler.query<{
+      commissionNodes: { results: { steps: { phase: string; name: string; priority: number }[] }[] };
+    }>(
       "mutation Plan($input: CommissionNodesInput!) { commissionNodes(input: $input) { results { steps { phase name priority } } } }",
       { input: { nodes: { names: [name] }, dryRun: true } },
     );
-    expect(commissionNodes.results[0]?.steps.filter(({ phase }) => phase === "clean")).toEqual([{ phase: "clean", name: "erase_disks", priority: 30 }]);
+    expect(commissionNodes.results[0]?.steps.filter(({ phase }) => phase === "clean")).toEqual([
+      { phase: "clean", name: "erase_disks", priority: 30 },
+    ]);
     await change({ steps: null, automaticCleaning: false });
-    expect((await catalogue(name, "clean")).map(({ off, order }) => [off, order])).toEqual([["CLEANING_OFF", null], ["CLEANING_OFF", null], ["PRIORITY", null]]);
+    expect((await catalogue(name, "clean")).map(({ off, order }) => [off, order])).toEqual([
+      ["CLEANING_OFF", null],
+      ["CLEANING_OFF", null],
+      ["PRIORITY", null],
+    ]);
     expect((await catalogue(name, "deploy")).every(({ off }) => off === null)).toBe(true);
   });
 
@@ -166,30 +267,86 @@ describe("the catalogue of a node", () => {
 
 describe("the catalogue of a driver", () => {
   test("shows each step as it is declared", async () => {
-    const { drivers } = await ostler.query<{ drivers: { name: string; interfaces: { kind: string; steps: object[] }[] }[] }>(
+    const { drivers } = await ostler.query<{
+      drivers: { name: string; interfaces: { kind: string; steps: object[] }[] }[];
+    }>(
       "{ drivers { name interfaces { kind steps { name priority interruptible idempotent timeoutSeconds retries backoffSeconds touches reaches verifies argsSchema } } } }",
     );
     const interfaces = drivers.find(({ name }) => name === "careful")?.interfaces ?? [];
     expect(interfaces.find(({ kind }) => kind === "CLEAN")?.steps).toEqual([
-      { name: "flash", priority: 3, interruptible: "NEVER", idempotent: false, timeoutSeconds: 90, retries: 4, backoffSeconds: 2.5, touches: ["FIRMWARE", "NETWORK"], reaches: null, verifies: true, argsSchema: null },
-      { name: "tune", priority: 0, interruptible: "ALWAYS", idempotent: true, timeoutSeconds: 60, retries: 0, backoffSeconds: 0, touches: ["DISKS"], reaches: null, verifies: false, argsSchema: expect.objectContaining({ required: ["level"] }) },
+      {
+        name: "flash",
+        priority: 3,
+        interruptible: "NEVER",
+        idempotent: false,
+        timeoutSeconds: 90,
+        retries: 4,
+        backoffSeconds: 2.5,
+        touches: ["FIRMWARE", "NETWORK"],
+        reaches: null,
+        verifies: true,
+        argsSchema: null,
+      },
+      {
+        name: "tune",
+        priority: 0,
+        interruptible: "ALWAYS",
+        idempotent: true,
+        timeoutSeconds: 60,
+        retries: 0,
+        backoffSeconds: 0,
+        touches: ["DISKS"],
+        reaches: null,
+        verifies: false,
+        argsSchema: expect.objectContaining({ required: ["level"] }),
+      },
     ]);
-    expect(interfaces.find(({ kind }) => kind === "DEPLOY")?.steps).toMatchObject([{ name: "install", reaches: "PROVISIONED", touches: [] }, { name: "remove", touches: ["DISKS"] }]);
+    expect(interfaces.find(({ kind }) => kind === "DEPLOY")?.steps).toMatchObject([
+      { name: "install", reaches: "PROVISIONED", touches: [] },
+      { name: "remove", touches: ["DISKS"] },
+    ]);
   });
 });
 
 describe("the reserved steps", () => {
   test("are listed with what they take, and each can be planned on any node", async () => {
-    const { reservedSteps } = await ostler.query<{ reservedSteps: { interface: string; name: string; title: string; argsSchema: { required: string[]; properties: object } }[] }>("{ reservedSteps { interface name title argsSchema } }");
-    expect(reservedSteps.map((step) => `${step.interface} ${step.name}`)).toEqual(["POWER power_on", "POWER power_off", "POWER soft_power_off", "POWER reboot", "ENGINE wait", "ENGINE hold"]);
-    expect(reservedSteps[4]?.argsSchema).toMatchObject({ type: "object", required: ["seconds"], properties: { seconds: { type: "number" } } });
+    const { reservedSteps } = await ostler.query<{
+      reservedSteps: {
+        interface: string;
+        name: string;
+        title: string;
+        argsSchema: { required: string[]; properties: object };
+      }[];
+    }>("{ reservedSteps { interface name title argsSchema } }");
+    expect(reservedSteps.map((step) => `${step.interface} ${step.name}`)).toEqual([
+      "POWER power_on",
+      "POWER power_off",
+      "POWER soft_power_off",
+      "POWER reboot",
+      "ENGINE wait",
+      "ENGINE hold",
+    ]);
+    expect(reservedSteps[4]?.argsSchema).toMatchObject({
+      type: "object",
+      required: ["seconds"],
+      properties: { seconds: { type: "number" } },
+    });
     const [name = ""] = await ostler.register(1);
     expect(await ostler.operationEnds(await ostler.begin("manageNodes", [name]))).toBe("SUCCEEDED");
-    const steps = reservedSteps.map((step) => ({ interface: step.interface, name: step.name, args: step.name === "wait" ? { seconds: 1 } : null }));
-    const { cleanNodes } = await ostler.query<{ cleanNodes: { errors: object[]; results: { steps: { interface: string; name: string }[] }[] } }>(
+    const steps = reservedSteps.map((step) => ({
+      interface: step.interface,
+      name: step.name,
+      args: step.name === "wait" ? { seconds: 1 } : null,
+    }));
+    const { cleanNodes } = await ostler.query<{
+      cleanNodes: { errors: object[]; results: { steps: { interface: string; name: string }[] }[] };
+    }>(
       "mutation Plan($input: CleanNodesInput!) { cleanNodes(input: $input) { errors { message } results { steps { interface name } } } }",
       { input: { nodes: { names: [name] }, steps, dryRun: true } },
     );
-    expect(cleanNodes).toMatchObject({ errors: [], results: [{ steps: reservedSteps.map((step) => ({ interface: step.interface, name: step.name })) }] });
+    expect(cleanNodes).toMatchObject({
+      errors: [],
+      results: [{ steps: reservedSteps.map((step) => ({ interface: step.interface, name: step.name })) }],
+    });
   });
 });

@@ -2,7 +2,15 @@
  * No N+1: what is asked of the items of a list takes as many statements for twenty items as for two. The fields are found in
  * the schema: every type that a list of ours leads to, and each of its fields, once.
  */
-import { buildSchema, getNamedType, isInterfaceType, isLeafType, isObjectType, isRequiredArgument, isUnionType } from "graphql";
+import {
+  buildSchema,
+  getNamedType,
+  isInterfaceType,
+  isLeafType,
+  isObjectType,
+  isRequiredArgument,
+  isUnionType,
+} from "graphql";
 import type { GraphQLField, GraphQLNamedType, GraphQLObjectType, GraphQLSchema } from "graphql";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
@@ -21,9 +29,9 @@ const LISTS: Readonly<Record<string, string>> = {
   Node: "{ nodes(first: SIZE) { edges { node { ITEM } } } }",
   Cluster: "{ clusters(first: SIZE) { edges { node { ITEM } } } }",
   Operation: "{ operations(first: SIZE) { edges { node { ITEM } } } }",
-  Run: "{ operation(id: \"OPERATION\") { runs(first: SIZE) { edges { node { ITEM } } } } }",
+  Run: '{ operation(id: "OPERATION") { runs(first: SIZE) { edges { node { ITEM } } } } }',
   Transition: "{ transitions(last: SIZE) { edges { node { ITEM } } } }",
-  Discovery: "{ operation(id: \"DISCOVERY\") { discoveries(first: SIZE) { edges { node { ITEM } } } } }",
+  Discovery: '{ operation(id: "DISCOVERY") { discoveries(first: SIZE) { edges { node { ITEM } } } } }',
   NodeResult: "{ plan(input: { kind: COMMISSION, nodes: { names: [NAMES] } }) { results { ITEM } } }",
 };
 /** Values for arguments that must be given. */
@@ -41,15 +49,23 @@ const FREE = Array.from({ length: MANY }, (_, index) => `p${String(index).padSta
 beforeAll(async () => {
   const names = await ostler.register(Array.from({ length: MANY }, (_, index) => `n${String(index).padStart(2, "0")}`));
   for (const [index, name] of names.entries()) {
-    await ostler.query(`mutation { createCluster(input: { name: "c${index}", nodes: { names: ["${name}"] } }) { errors { message } } }`);
+    await ostler.query(
+      `mutation { createCluster(input: { name: "c${index}", nodes: { names: ["${name}"] } }) { errors { message } } }`,
+    );
   }
   await ostler.commission(names, "AVAILABLE");
   // An operation each, so that a list of operations is one of as many.
-  await Promise.all(names.map(async (name) => ostler.operationEnds(await ostler.begin("setPower", [name], { action: "ON" }))));
+  await Promise.all(
+    names.map(async (name) => ostler.operationEnds(await ostler.begin("setPower", [name], { action: "ON" }))),
+  );
   // Runs that stay: each holds in the middle of its steps.
-  operation = await ostler.begin("cleanNodes", names, { steps: [{ name: "erase_metadata" }, { interface: "ENGINE", name: "hold", args: { reason: "look" } }] });
+  operation = await ostler.begin("cleanNodes", names, {
+    steps: [{ name: "erase_metadata" }, { interface: "ENGINE", name: "hold", args: { reason: "look" } }],
+  });
   await eventually("all runs hold", async () => {
-    const { nodes } = await ostler.query<{ nodes: { totalCount: number } }>("{ nodes(filter: { states: [CLEAN_HOLD] }) { totalCount } }");
+    const { nodes } = await ostler.query<{ nodes: { totalCount: number } }>(
+      "{ nodes(filter: { states: [CLEAN_HOLD] }) { totalCount } }",
+    );
     return nodes.totalCount === MANY;
   });
   await ostler.register(FREE);
@@ -72,16 +88,26 @@ interface Path {
 function paths(): Path[] {
   const found: Path[] = [];
   const seen = new Set(Object.keys(LISTS));
-  const ways: { readonly type: GraphQLObjectType; readonly list: string; readonly around: (item: string) => string }[] = Object.keys(LISTS).map((name) => ({ type: objectType(schema.getType(name)), list: name, around: (item) => item }));
+  const ways: { readonly type: GraphQLObjectType; readonly list: string; readonly around: (item: string) => string }[] =
+    Object.keys(LISTS).map((name) => ({ type: objectType(schema.getType(name)), list: name, around: (item) => item }));
   for (const { type, list, around } of ways) {
     for (const field of Object.values(type.getFields())) {
       const inner = getNamedType(field.type);
       const name = `${type.name}.${field.name}`;
-      found.push({ field: name, list, item: around(`${call(type, field)} ${isLeafType(inner) ? "" : `{ ${leaves(inner)} }`}`) });
+      found.push({
+        field: name,
+        list,
+        item: around(`${call(type, field)} ${isLeafType(inner) ? "" : `{ ${leaves(inner)} }`}`),
+      });
       for (const next of objectsOf(inner)) {
         if (seen.has(next.name) || NOT_ENTERED.has(next.name)) continue;
         seen.add(next.name);
-        ways.push({ type: next, list, around: (item) => around(`${call(type, field)} { ${next === inner ? item : `... on ${next.name} { ${item} }`} }`) });
+        ways.push({
+          type: next,
+          list,
+          around: (item) =>
+            around(`${call(type, field)} { ${next === inner ? item : `... on ${next.name} { ${item} }`} }`),
+        });
       }
     }
   }
@@ -90,7 +116,8 @@ function paths(): Path[] {
 
 function call(type: GraphQLObjectType, field: GraphQLField<unknown, unknown>): string {
   const given = ARGUMENTS[`${type.name}.${field.name}`];
-  if (field.args.some((argument) => isRequiredArgument(argument)) && given === undefined) throw new Error(`Say in ARGUMENTS what ${type.name}.${field.name} is to be given.`);
+  if (field.args.some((argument) => isRequiredArgument(argument)) && given === undefined)
+    throw new Error(`Say in ARGUMENTS what ${type.name}.${field.name} is to be given.`);
   const isPage = field.args.some(({ name }) => name === "first") && field.args.some(({ name }) => name === "after");
   const args = [given, isPage ? "first: 3" : undefined].filter((one) => one !== undefined);
   return args.length > 0 ? `${field.name}(${args.join(", ")})` : field.name;
@@ -99,9 +126,16 @@ function call(type: GraphQLObjectType, field: GraphQLField<unknown, unknown>): s
 /** All that is no object of a type; of a page, its items. */
 function leaves(type: GraphQLNamedType, depth = 0): string {
   if (!isObjectType(type)) return "__typename";
-  const fields = Object.values(type.getFields()).filter(({ args }) => !args.some((argument) => isRequiredArgument(argument)));
+  const fields = Object.values(type.getFields()).filter(
+    ({ args }) => !args.some((argument) => isRequiredArgument(argument)),
+  );
   const names = fields.filter(({ type: inner }) => isLeafType(getNamedType(inner))).map(({ name }) => name);
-  const inside = depth < 2 ? fields.filter(({ name }) => name === "edges" || (type.name.endsWith("Edge") && name === "node")).map(({ name, type: inner }) => `${name} { ${leaves(getNamedType(inner), depth + 1)} }`) : [];
+  const inside =
+    depth < 2
+      ? fields
+          .filter(({ name }) => name === "edges" || (type.name.endsWith("Edge") && name === "node"))
+          .map(({ name, type: inner }) => `${name} { ${leaves(getNamedType(inner), depth + 1)} }`)
+      : [];
   return ["__typename", ...names, ...inside].join(" ");
 }
 
@@ -115,7 +149,18 @@ function objectType(type: GraphQLNamedType | undefined): GraphQLObjectType {
   return type;
 }
 
-const requestOf = ({ list, item }: Path, size: number): string => (LISTS[list] ?? "").replace("SIZE", String(size)).replace("OPERATION", operation).replace("DISCOVERY", discovery).replace("NAMES", FREE.slice(0, size).map((name) => `"${name}"`).join(" ")).replace("ITEM", item);
+const requestOf = ({ list, item }: Path, size: number): string =>
+  (LISTS[list] ?? "")
+    .replace("SIZE", String(size))
+    .replace("OPERATION", operation)
+    .replace("DISCOVERY", discovery)
+    .replace(
+      "NAMES",
+      FREE.slice(0, size)
+        .map((name) => `"${name}"`)
+        .join(" "),
+    )
+    .replace("ITEM", item);
 
 async function statementsFor(path: Path, size: number): Promise<number> {
   const before = statements;
@@ -128,7 +173,22 @@ const ALL = paths();
 describe("for twenty items as many statements as for two", () => {
   test("are looked for on every type that lists lead to", () => {
     const types = new Set(ALL.map(({ field }) => field.split(".")[0]));
-    expect([...types]).toEqual(expect.arrayContaining(["Node", "Cluster", "Operation", "Run", "Step", "StepAttempt", "Transition", "Inventory", "LogLine", "Waiting", "VerbVerdict", "CatalogueStep"]));
+    expect([...types]).toEqual(
+      expect.arrayContaining([
+        "Node",
+        "Cluster",
+        "Operation",
+        "Run",
+        "Step",
+        "StepAttempt",
+        "Transition",
+        "Inventory",
+        "LogLine",
+        "Waiting",
+        "VerbVerdict",
+        "CatalogueStep",
+      ]),
+    );
     expect(Object.keys(EXCEPTIONS).filter((field) => !ALL.some((path) => path.field === field))).toEqual([]);
   });
 
@@ -142,7 +202,9 @@ describe("for twenty items as many statements as for two", () => {
   test("would not be so, were each item read by itself", async () => {
     const alone = async (size: number) => {
       const before = statements;
-      await ostler.query(`{ ${Array.from({ length: size }, (_, index) => `n${index}: node(by: { name: "n${String(index).padStart(2, "0")}" }) { uuid }`).join(" ")} }`);
+      await ostler.query(
+        `{ ${Array.from({ length: size }, (_, index) => `n${index}: node(by: { name: "n${String(index).padStart(2, "0")}" }) { uuid }`).join(" ")} }`,
+      );
       return statements - before;
     };
     expect(await alone(MANY)).toBeGreaterThan(await alone(FEW));

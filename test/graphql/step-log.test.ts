@@ -14,11 +14,16 @@ const ostler = await serviceUnderTest({
     aDriver("speaking", {
       secret: true,
       clean: stepsOf(
-        aStep("first", "clean", async ({ log, settings }) => {
-          log(`logging in with ${String(settings["password"])}`);
-          tries += 1;
-          return tries % 2 === 1 ? { kind: "failed", reason: "not yet", retryable: true } : { kind: "done" };
-        }, { priority: 20, retries: { times: 1, backoffSeconds: 0 } }),
+        aStep(
+          "first",
+          "clean",
+          async ({ log, settings }) => {
+            log(`logging in with ${String(settings["password"])}`);
+            tries += 1;
+            return tries % 2 === 1 ? { kind: "failed", reason: "not yet", retryable: true } : { kind: "done" };
+          },
+          { priority: 20, retries: { times: 1, backoffSeconds: 0 } },
+        ),
         aStep("second", "clean", async ({ log }) => {
           for (let line = 1; line <= 250; line += 1) log(`line ${line}`);
           return { kind: "done" };
@@ -47,9 +52,20 @@ let registered = 0;
 
 async function registerSpeaking(): Promise<string> {
   const name = `speaking-${(registered += 1)}`;
-  const { registerNodes } = await ostler.query<{ registerNodes: { errors: unknown[] } }>("mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }", {
-    input: { nodes: [{ name, driver: { speaking: { password: "correct horse" } }, interfaces: [{ kinds: ["INSPECT"], driver: { fake: {} } }] }] },
-  });
+  const { registerNodes } = await ostler.query<{ registerNodes: { errors: unknown[] } }>(
+    "mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }",
+    {
+      input: {
+        nodes: [
+          {
+            name,
+            driver: { speaking: { password: "correct horse" } },
+            interfaces: [{ kinds: ["INSPECT"], driver: { fake: {} } }],
+          },
+        ],
+      },
+    },
+  );
   expect(registerNodes.errors).toEqual([]);
   return name;
 }
@@ -62,17 +78,28 @@ async function cleaned() {
 }
 
 async function runOf(uuid: string): Promise<string> {
-  const { operation } = await ostler.query<{ operation: { runs: { edges: { node: { id: string } }[] } } }>("query Run($uuid: ID!) { operation(id: $uuid) { runs { edges { node { id } } } } }", { uuid });
+  const { operation } = await ostler.query<{ operation: { runs: { edges: { node: { id: string } }[] } } }>(
+    "query Run($uuid: ID!) { operation(id: $uuid) { runs { edges { node { id } } } } }",
+    { uuid },
+  );
   return operation.runs.edges[0]?.node.id ?? "";
 }
 
 async function steps(uuid: string, selection: string) {
-  const { operation } = await ostler.query<{ operation: { runs: { edges: { node: { steps: { name: string; log: Line[] }[] } }[] } } }>(`query Steps($uuid: ID!) { operation(id: $uuid) { runs { edges { node { steps { name ${selection} } } } } } }`, { uuid });
+  const { operation } = await ostler.query<{
+    operation: { runs: { edges: { node: { steps: { name: string; log: Line[] }[] } }[] } };
+  }>(`query Steps($uuid: ID!) { operation(id: $uuid) { runs { edges { node { steps { name ${selection} } } } } } }`, {
+    uuid,
+  });
   return new Map(operation.runs.edges[0]?.node.steps.map((step) => [step.name, step.log]));
 }
 
 /** The items of the stream. */
-function stream(way: "overSocket" | "overEvents", variables: Record<string, unknown>, from: ServiceUnderTest = ostler): Items<Line> {
+function stream(
+  way: "overSocket" | "overEvents",
+  variables: Record<string, unknown>,
+  from: ServiceUnderTest = ostler,
+): Items<Line> {
   const answers = from[way]<{ runLog: Line }>(RUN_LOG, variables);
   return {
     async next() {
@@ -96,7 +123,14 @@ describe("Step.log", () => {
       { cursor: "1", step: "clean.first", attempt: 1, text: "logging in with ***" },
       { cursor: "2", step: "clean.first", attempt: 2, text: "logging in with ***" },
     ]);
-    expect(logs.get("second")).toMatchObject([250, 251, 252].map((cursor) => ({ cursor: String(cursor), step: "clean.second", attempt: 1, text: `line ${cursor - 2}` })));
+    expect(logs.get("second")).toMatchObject(
+      [250, 251, 252].map((cursor) => ({
+        cursor: String(cursor),
+        step: "clean.second",
+        attempt: 1,
+        text: `line ${cursor - 2}`,
+      })),
+    );
     expect(logs.get("third")).toEqual([]);
     expect(Math.abs(Date.now() - Date.parse(logs.get("first")?.[0]?.at ?? ""))).toBeLessThan(60_000);
   });
@@ -111,20 +145,32 @@ describe("Step.log", () => {
     const uuid = await ostler.begin("commissionNodes", names, { until: "AVAILABLE" });
     await ostler.operationEnds(uuid);
     const asked = vi.spyOn(ostler.database.bounded, "execute");
-    await ostler.query("query Steps($uuid: ID!) { operation(id: $uuid) { runs { edges { node { steps { log { text } } } } } } }", { uuid });
+    await ostler.query(
+      "query Steps($uuid: ID!) { operation(id: $uuid) { runs { edges { node { steps { log { text } } } } } } }",
+      { uuid },
+    );
     expect(asked).toHaveBeenCalledTimes(1);
     asked.mockRestore();
   });
 
   test.each([0, -1, 1_001])("refuses a tail of %j lines", async (tail) => {
     const { uuid } = await cleaned();
-    const answer = await ostler.ask("query Steps($uuid: ID!, $tail: Int!) { operation(id: $uuid) { runs(first: 1) { edges { node { steps { log(tail: $tail) { text } } } } } } }", { uuid, tail });
-    expect(answer.errors[0]).toMatchObject({ message: expect.stringContaining("1 to 1000 lines") as string, extensions: { code: "BAD_USER_INPUT" } });
+    const answer = await ostler.ask(
+      "query Steps($uuid: ID!, $tail: Int!) { operation(id: $uuid) { runs(first: 1) { edges { node { steps { log(tail: $tail) { text } } } } } } }",
+      { uuid, tail },
+    );
+    expect(answer.errors[0]).toMatchObject({
+      message: expect.stringContaining("1 to 1000 lines") as string,
+      extensions: { code: "BAD_USER_INPUT" },
+    });
   });
 
   test("of a step that is only planned is empty", async () => {
     const { name } = await cleaned();
-    const { deployed } = await ostler.query<{ deployed: { results: { steps: { log: unknown[] }[] }[] } }>("mutation Plan($name: String!) { deployed: cleanNodes(input: { nodes: { names: [$name] }, dryRun: true }) { results { steps { log { text } } } } }", { name });
+    const { deployed } = await ostler.query<{ deployed: { results: { steps: { log: unknown[] }[] }[] } }>(
+      "mutation Plan($name: String!) { deployed: cleanNodes(input: { nodes: { names: [$name] }, dryRun: true }) { results { steps { log { text } } } } }",
+      { name },
+    );
     expect(deployed.results[0]?.steps.map(({ log }) => log)).toEqual([[], [], []]);
   });
 });
@@ -132,10 +178,17 @@ describe("Step.log", () => {
 describe("Run.log", () => {
   interface Page {
     readonly edges: readonly { readonly cursor: string; readonly node: Line }[];
-    readonly pageInfo: { readonly hasNextPage: boolean; readonly hasPreviousPage: boolean; readonly endCursor: string | null };
+    readonly pageInfo: {
+      readonly hasNextPage: boolean;
+      readonly hasPreviousPage: boolean;
+      readonly endCursor: string | null;
+    };
   }
   const page = async (uuid: string, args: string) => {
-    const { operation } = await ostler.query<{ operation: { runs: { edges: { node: { log: Page } }[] } } }>(`query Log($uuid: ID!) { operation(id: $uuid) { runs { edges { node { log(${args}) { edges { cursor node { cursor step text } } pageInfo { hasNextPage hasPreviousPage endCursor } } } } } } }`, { uuid });
+    const { operation } = await ostler.query<{ operation: { runs: { edges: { node: { log: Page } }[] } } }>(
+      `query Log($uuid: ID!) { operation(id: $uuid) { runs { edges { node { log(${args}) { edges { cursor node { cursor step text } } pageInfo { hasNextPage hasPreviousPage endCursor } } } } } } }`,
+      { uuid },
+    );
     const [run] = operation.runs.edges;
     if (!run) throw new Error("The operation has no run.");
     return run.node.log;
@@ -144,7 +197,7 @@ describe("Run.log", () => {
   test("is read page by page, forward and backward, with the stream's cursors", async () => {
     const { uuid } = await cleaned();
     const forward: number[] = [];
-    for (let args = "first: 100"; args !== ""; ) {
+    for (let args = "first: 100"; args !== "";) {
       const { edges, pageInfo } = await page(uuid, args);
       expect(edges.map(({ cursor }) => cursor)).toEqual(edges.map(({ node }) => node.cursor));
       forward.push(...edges.map(({ cursor }) => Number(cursor)));
@@ -152,13 +205,19 @@ describe("Run.log", () => {
     }
     expect(forward).toEqual(range(1, 252));
     const last = await page(uuid, 'last: 2, before: "252"');
-    expect(last.edges.map(({ node }) => `${node.cursor} ${node.step} ${node.text}`)).toEqual(["250 clean.second line 248", "251 clean.second line 249"]);
+    expect(last.edges.map(({ node }) => `${node.cursor} ${node.step} ${node.text}`)).toEqual([
+      "250 clean.second line 248",
+      "251 clean.second line 249",
+    ]);
     expect(last.pageInfo).toMatchObject({ hasNextPage: true, hasPreviousPage: true });
   });
 
-  test.each(['first: 501', 'first: 0', 'after: "x"', "first: 1, last: 1"])("refuses %s", async (args) => {
+  test.each(["first: 501", "first: 0", 'after: "x"', "first: 1, last: 1"])("refuses %s", async (args) => {
     const { uuid } = await cleaned();
-    const answer = await ostler.ask(`query Log($uuid: ID!) { operation(id: $uuid) { runs { edges { node { log(${args}) { edges { cursor } } } } } } }`, { uuid });
+    const answer = await ostler.ask(
+      `query Log($uuid: ID!) { operation(id: $uuid) { runs { edges { node { log(${args}) { edges { cursor } } } } } } }`,
+      { uuid },
+    );
     expect(answer.errors[0]?.extensions).toMatchObject({ code: "BAD_USER_INPUT" });
   });
 });
@@ -171,7 +230,12 @@ const WAYS = [
 describe.each(WAYS)("runLog over $over", ({ way }) => {
   test("tells the lines while the run goes on, and completes with it", async () => {
     const gate = aGate();
-    const [name = ""] = await ostler.register(1, { steps: { "clean.erase_metadata": { says: ["one", "two"], gate: gate.name }, "clean.erase_disks": { says: ["three"] } } });
+    const [name = ""] = await ostler.register(1, {
+      steps: {
+        "clean.erase_metadata": { says: ["one", "two"], gate: gate.name },
+        "clean.erase_disks": { says: ["three"] },
+      },
+    });
     const uuid = await ostler.begin("commissionNodes", [name], { until: "AVAILABLE" });
     const items = stream(way, { runId: await runOf(uuid) });
     const first = await takeUntil(items, ({ cursor }) => cursor === "2");
@@ -199,16 +263,25 @@ describe.each(WAYS)("runLog over $over", ({ way }) => {
 
   test("answers a cursor that is not of this log with CURSOR_EXPIRED", async () => {
     const { runId } = await cleaned();
-    expect(await takeAll(stream(way, { runId, after: "999" }))).toEqual([{ type: "StreamReset", cursor: "0", code: "CURSOR_EXPIRED" }]);
+    expect(await takeAll(stream(way, { runId, after: "999" }))).toEqual([
+      { type: "StreamReset", cursor: "0", code: "CURSOR_EXPIRED" },
+    ]);
   });
 
-  test.each(["00000000-0000-0000-0000-000000000000", "no-such-run", "T3BlcmF0aW9uOng"])("refuses %j, which does not exist", async (runId) => {
-    await expect(takeAll(stream(way, { runId }))).rejects.toThrow(`NOT_FOUND: There is no run ${JSON.stringify(runId)}.`);
-  });
+  test.each(["00000000-0000-0000-0000-000000000000", "no-such-run", "T3BlcmF0aW9uOng"])(
+    "refuses %j, which does not exist",
+    async (runId) => {
+      await expect(takeAll(stream(way, { runId }))).rejects.toThrow(
+        `NOT_FOUND: There is no run ${JSON.stringify(runId)}.`,
+      );
+    },
+  );
 
   test("leaves nothing behind when its client goes", async () => {
     const gate = aGate();
-    const [name = ""] = await ostler.register(1, { steps: { "clean.erase_metadata": { says: ["one"], gate: gate.name } } });
+    const [name = ""] = await ostler.register(1, {
+      steps: { "clean.erase_metadata": { says: ["one"], gate: gate.name } },
+    });
     const uuid = await ostler.begin("commissionNodes", [name], { until: "AVAILABLE" });
     await eventually("earlier streams are gone", () => ostler.listeners() === 0);
     const items = stream(way, { runId: await runOf(uuid) });
@@ -225,9 +298,14 @@ describe("Run.log and runLog", () => {
   test("tell when a process leaves where to go on", async () => {
     await using leaving = await serviceUnderTest();
     const gate = aGate();
-    const [name = ""] = await leaving.register(1, { steps: { "clean.erase_metadata": { says: ["one"], gate: gate.name } } });
+    const [name = ""] = await leaving.register(1, {
+      steps: { "clean.erase_metadata": { says: ["one"], gate: gate.name } },
+    });
     const uuid = await leaving.begin("commissionNodes", [name], { until: "AVAILABLE" });
-    const { operation } = await leaving.query<{ operation: { runs: { edges: { node: { id: string } }[] } } }>("query Run($uuid: ID!) { operation(id: $uuid) { runs { edges { node { id } } } } }", { uuid });
+    const { operation } = await leaving.query<{ operation: { runs: { edges: { node: { id: string } }[] } } }>(
+      "query Run($uuid: ID!) { operation(id: $uuid) { runs { edges { node { id } } } } }",
+      { uuid },
+    );
     const items = stream("overSocket", { runId: operation.runs.edges[0]?.node.id }, leaving);
     await items.next();
     const rest = takeAll(items);

@@ -62,9 +62,11 @@ function itemsOf<Field>(from: ServiceUnderTest, way: Way, text: string, variable
   };
 }
 
-const transitions = (way: Way, variables: Variables = {}, from = ostler) => itemsOf<Item>(from, way, NODE_TRANSITIONS, variables);
+const transitions = (way: Way, variables: Variables = {}, from = ostler) =>
+  itemsOf<Item>(from, way, NODE_TRANSITIONS, variables);
 const updates = (way: Way, id: string) => itemsOf<Update>(ostler, way, OPERATION_UPDATES, { id });
-const cursorsOf = (items: readonly Item[]) => items.flatMap(({ type, cursor }) => (type === "Transition" ? [Number(cursor)] : []));
+const cursorsOf = (items: readonly Item[]) =>
+  items.flatMap(({ type, cursor }) => (type === "Transition" ? [Number(cursor)] : []));
 const isCaughtUp = ({ caughtUp }: Item) => caughtUp === true;
 const newest = async () => Number((await ostler.test.sql`select position from feed_position`)[0]?.["position"]);
 
@@ -73,7 +75,12 @@ describe("200 nodes that are commissioned", () => {
     const names = await ostler.register(200);
     const from = await newest();
     const filter = { name: { in: names } };
-    const live = [transitions("overSocket"), transitions("overEvents"), transitions("overSocket", { filter }), transitions("overEvents", { filter })];
+    const live = [
+      transitions("overSocket"),
+      transitions("overEvents"),
+      transitions("overSocket", { filter }),
+      transitions("overEvents", { filter }),
+    ];
     for (const stream of live) await stream.next();
     const uuid = await ostler.begin("commissionNodes", names);
     const seeing = live.map((stream) => {
@@ -88,9 +95,21 @@ describe("200 nodes that are commissioned", () => {
     expect(bySocketFiltered).toEqual(bySocket);
     expect(byEventsFiltered).toEqual(bySocket);
     const story = bySocket.filter(({ nodeName }) => nodeName === names[77]).map(({ to }) => to);
-    expect(story).toEqual(["VERIFYING", "MANAGEABLE", "INSPECTING", "MANAGEABLE", "CLEANING", "AVAILABLE", "DEPLOYING", "ACTIVE"]);
+    expect(story).toEqual([
+      "VERIFYING",
+      "MANAGEABLE",
+      "INSPECTING",
+      "MANAGEABLE",
+      "CLEANING",
+      "AVAILABLE",
+      "DEPLOYING",
+      "ACTIVE",
+    ]);
     const replayed = transitions("overSocket", { after: String(from) });
-    expect(await takeUntil(replayed, isCaughtUp)).toEqual([...bySocket, { type: "StreamBookmark", cursor: String(from + 1600), caughtUp: true, snapshotComplete: false }]);
+    expect(await takeUntil(replayed, isCaughtUp)).toEqual([
+      ...bySocket,
+      { type: "StreamBookmark", cursor: String(from + 1600), caughtUp: true, snapshotComplete: false },
+    ]);
     await replayed.return?.();
   }, 60_000);
 });
@@ -100,10 +119,19 @@ describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
     const names = await ostler.register(3);
     const stream = transitions(way, { snapshot: true, filter: { name: { in: names } } });
     const snapshot = await takeUntil(stream, ({ snapshotComplete }) => snapshotComplete === true);
-    expect(snapshot.slice(0, -1)).toEqual(names.map((name) => ({ type: "NodeSnapshot", cursor: snapshot[0]?.cursor, node: { name, state: "ENROLLED", transitionCount: 1 } })));
+    expect(snapshot.slice(0, -1)).toEqual(
+      names.map((name) => ({
+        type: "NodeSnapshot",
+        cursor: snapshot[0]?.cursor,
+        node: { name, state: "ENROLLED", transitionCount: 1 },
+      })),
+    );
     expect(snapshot.at(-1)?.cursor).toBe(snapshot[0]?.cursor);
     await ostler.commission(names, "AVAILABLE");
-    const deltas = await takeUntil(stream, ({ to, cursor }) => to === "AVAILABLE" && Number(cursor) === Number(snapshot[0]?.cursor) + 18);
+    const deltas = await takeUntil(
+      stream,
+      ({ to, cursor }) => to === "AVAILABLE" && Number(cursor) === Number(snapshot[0]?.cursor) + 18,
+    );
     await stream.return?.();
     expect(cursorsOf(deltas)).toEqual(range(Number(snapshot[0]?.cursor) + 1, Number(snapshot[0]?.cursor) + 18));
   });
@@ -130,20 +158,36 @@ describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
   });
 
   test("answers a cursor of the future with CURSOR_EXPIRED, and that is all", async () => {
-    expect(await takeAll(transitions(way, { after: "999999999" }))).toEqual([{ type: "StreamReset", cursor: "0", code: "CURSOR_EXPIRED" }]);
+    expect(await takeAll(transitions(way, { after: "999999999" }))).toEqual([
+      { type: "StreamReset", cursor: "0", code: "CURSOR_EXPIRED" },
+    ]);
   });
 
-  test.each(["abc", "-1", "1.5", "", "99999999999999999999", "Tm9kZTox"])("refuses %j, which is no cursor", async (after) => {
-    await expect(takeAll(transitions(way, { after }))).rejects.toThrow(/BAD_USER_INPUT: .*is no cursor of a stream/);
-  });
+  test.each(["abc", "-1", "1.5", "", "99999999999999999999", "Tm9kZTox"])(
+    "refuses %j, which is no cursor",
+    async (after) => {
+      await expect(takeAll(transitions(way, { after }))).rejects.toThrow(/BAD_USER_INPUT: .*is no cursor of a stream/);
+    },
+  );
 
   test("refuses a cursor together with a snapshot", async () => {
-    await expect(takeAll(transitions(way, { after: "0", snapshot: true }))).rejects.toThrow(/BAD_USER_INPUT: .*`after`.*`snapshot`/);
+    await expect(takeAll(transitions(way, { after: "0", snapshot: true }))).rejects.toThrow(
+      /BAD_USER_INPUT: .*`after`.*`snapshot`/,
+    );
   });
 
   test("refuses a filter that names more nodes than a stream should hold, however it is put, and takes a thousand", async () => {
-    const filtered = (count: number) => transitions(way, { filter: { not: { or: [{ name: { in: Array.from({ length: count }, (_, index) => `machine-${index}`.padEnd(50, "x")) } }] } } });
-    await expect(takeAll(filtered(2_000))).rejects.toThrow(/LIMIT_EXCEEDED: At most 65,536 characters in the JSON of a stream's filter are allowed. This request has 106,034.*on the client/);
+    const filtered = (count: number) =>
+      transitions(way, {
+        filter: {
+          not: {
+            or: [{ name: { in: Array.from({ length: count }, (_, index) => `machine-${index}`.padEnd(50, "x")) } }],
+          },
+        },
+      });
+    await expect(takeAll(filtered(2_000))).rejects.toThrow(
+      /LIMIT_EXCEEDED: At most 65,536 characters in the JSON of a stream's filter are allowed. This request has 106,034.*on the client/,
+    );
     const taken = filtered(1_000);
     expect(await takeUntil(taken, isCaughtUp)).toHaveLength(1);
     await taken.return?.();
@@ -151,10 +195,21 @@ describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
 
   test("tells of nodes by id when they are deleted, and the node is null then", async () => {
     const [name = ""] = await ostler.register(1);
-    const { node } = await ostler.query<{ node: { id: string } }>("query Id($name: String!) { node(by: { name: $name }) { id } }", { name });
-    const stream = itemsOf<Item>(ostler, way, "subscription Gone($id: ID!) { nodeTransitions(filter: { ids: [$id] }) { type: __typename ... on Transition { event to nodeName node { name } } } }", { id: node.id });
+    const { node } = await ostler.query<{ node: { id: string } }>(
+      "query Id($name: String!) { node(by: { name: $name }) { id } }",
+      { name },
+    );
+    const stream = itemsOf<Item>(
+      ostler,
+      way,
+      "subscription Gone($id: ID!) { nodeTransitions(filter: { ids: [$id] }) { type: __typename ... on Transition { event to nodeName node { name } } } }",
+      { id: node.id },
+    );
     await stream.next();
-    await ostler.query("mutation Delete($name: String!) { deleteNodes(input: { nodes: { names: [$name] } }) { errors { code } } }", { name });
+    await ostler.query(
+      "mutation Delete($name: String!) { deleteNodes(input: { nodes: { names: [$name] } }) { errors { code } } }",
+      { name },
+    );
     const { value } = await stream.next();
     await stream.return?.();
     expect(value).toEqual({ type: "Transition", event: "delete", to: null, nodeName: name, node: null });
@@ -177,7 +232,10 @@ describe.each(WAYS)("operationUpdates over $over", ({ way }) => {
     const uuid = await ostler.begin("commissionNodes", names, { until: "AVAILABLE" });
     await gate.arrivals(6);
     const stream = updates(way, uuid);
-    expect((await stream.next()).value).toMatchObject({ operation: { uuid, state: "RUNNING", finishedCount: 0, totalCount: 6 }, run: null });
+    expect((await stream.next()).value).toMatchObject({
+      operation: { uuid, state: "RUNNING", finishedCount: 0, totalCount: 6 },
+      run: null,
+    });
     gate.open();
     const rest = await takeAll(stream);
     const ends = Object.fromEntries(rest.flatMap(({ run }) => (run ? [[run.nodeName, run.state]] : [])));
@@ -185,42 +243,58 @@ describe.each(WAYS)("operationUpdates over $over", ({ way }) => {
     expect(rest.at(-1)).toMatchObject({ operation: { state: "SUCCEEDED", finishedCount: 6 }, run: null });
   });
 
-  test.each(["00000000-0000-0000-0000-000000000000", "no-such-operation", "T3BlcmF0aW9uOng"])("refuses %j, which does not exist", async (id) => {
-    await expect(takeAll(updates(way, id))).rejects.toThrow(`NOT_FOUND: There is no operation ${JSON.stringify(id)}.`);
-  });
+  test.each(["00000000-0000-0000-0000-000000000000", "no-such-operation", "T3BlcmF0aW9uOng"])(
+    "refuses %j, which does not exist",
+    async (id) => {
+      await expect(takeAll(updates(way, id))).rejects.toThrow(
+        `NOT_FOUND: There is no operation ${JSON.stringify(id)}.`,
+      );
+    },
+  );
 });
 
 describe.each(WAYS)("when the server closes, a stream over $over", ({ way }) => {
   test("ends with SHUTTING_DOWN and the cursor to go on from", async () => {
     await using leaving = await serviceUnderTest();
     await leaving.register(2);
-    const streams = [transitions(way, {}, leaving), transitions(way, { after: "0" }, leaving), transitions(way, { filter: { name: { eq: "nobody" } } }, leaving)];
+    const streams = [
+      transitions(way, {}, leaving),
+      transitions(way, { after: "0" }, leaving),
+      transitions(way, { filter: { name: { eq: "nobody" } } }, leaving),
+    ];
     for (const stream of streams) await takeUntil(stream, isCaughtUp);
     const rest = streams.map((stream) => takeAll(stream));
     const began = Date.now();
     await leaving.close();
     expect(Date.now() - began).toBeLessThan(4_000);
-    for (const items of await Promise.all(rest)) expect(items).toEqual([{ type: "StreamReset", cursor: "2", code: "SHUTTING_DOWN" }]);
+    for (const items of await Promise.all(rest))
+      expect(items).toEqual([{ type: "StreamReset", cursor: "2", code: "SHUTTING_DOWN" }]);
     expect(leaving.listeners()).toBe(0);
   });
 });
 
 describe("a client that does not read", () => {
   /** Each item carries so much that no buffer between here and there holds them all. */
-  const HEAVY = "subscription Heavy { nodeTransitions { ... on Transition { cursor node { cluster { variables } } } } }";
+  const HEAVY =
+    "subscription Heavy { nodeTransitions { ... on Transition { cursor node { cluster { variables } } } } }";
   const TRANSITIONS = 900;
 
   async function heavyService() {
     const heavy = await serviceUnderTest();
     const names = await heavy.register(100);
-    await heavy.query("mutation Create($input: CreateClusterInput!) { createCluster(input: $input) { errors { message } } }", { input: { name: "heavy", variables: { ballast: "x".repeat(60_000) }, nodes: { names } } });
+    await heavy.query(
+      "mutation Create($input: CreateClusterInput!) { createCluster(input: $input) { errors { message } } }",
+      { input: { name: "heavy", variables: { ballast: "x".repeat(60_000) }, nodes: { names } } },
+    );
     return { heavy, names };
   }
 
   /** How many transitions the server has read for the client that does not read, once another one has seen all of them. */
   function readAhead(heavy: ServiceUnderTest): () => number {
     const recent = vi.spyOn(heavy.tail, "recent");
-    return () => recent.mock.results.reduce((sum, { value }) => sum + ((value as readonly unknown[] | null)?.length ?? 0), 0) - (TRANSITIONS - 100);
+    return () =>
+      recent.mock.results.reduce((sum, { value }) => sum + ((value as readonly unknown[] | null)?.length ?? 0), 0) -
+      (TRANSITIONS - 100);
   }
 
   async function othersSeeAll(heavy: ServiceUnderTest, names: readonly string[]): Promise<void> {
@@ -240,9 +314,14 @@ describe("a client that does not read", () => {
     const seen: number[] = [];
     const begun = Promise.withResolvers<void>();
     socket.on("message", (bytes: Buffer) => {
-      const { type, payload } = JSON.parse(bytes.toString()) as { type: string; payload?: { data: { nodeTransitions: { cursor?: string } } } };
-      if (type === "connection_ack") socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: { query: HEAVY } }));
-      if (type === "next" && payload?.data.nodeTransitions.cursor !== undefined) seen.push(Number(payload.data.nodeTransitions.cursor));
+      const { type, payload } = JSON.parse(bytes.toString()) as {
+        type: string;
+        payload?: { data: { nodeTransitions: { cursor?: string } } };
+      };
+      if (type === "connection_ack")
+        socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: { query: HEAVY } }));
+      if (type === "next" && payload?.data.nodeTransitions.cursor !== undefined)
+        seen.push(Number(payload.data.nodeTransitions.cursor));
       if (type === "next") begun.resolve();
     });
     await new Promise((open) => socket.once("open", open));
@@ -265,7 +344,9 @@ describe("a client that does not read", () => {
     const { hostname, port } = new URL(heavy.url);
     const socket = connect(Number(port), hostname);
     const body = JSON.stringify({ query: HEAVY });
-    socket.write(`POST /graphql HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\ncontent-length: ${body.length}\r\n\r\n${body}`);
+    socket.write(
+      `POST /graphql HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+    );
     await new Promise((first) => socket.once("data", first));
     socket.pause();
     await eventually("the stream has begun", () => heavy.listeners() === 1);

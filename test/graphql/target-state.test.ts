@@ -7,11 +7,23 @@ import { serviceUnderTest } from "../support/service.ts";
 const ostler = await serviceUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-const seen = async (name = "") => (await ostler.query<{ node: { state: string; targetState: string | null } }>("query Seen($name: String!) { node(by: { name: $name }) { state targetState } }", { name })).node;
+const seen = async (name = "") =>
+  (
+    await ostler.query<{ node: { state: string; targetState: string | null } }>(
+      "query Seen($name: String!) { node(by: { name: $name }) { state targetState } }",
+      { name },
+    )
+  ).node;
 
 test("a node's target stays through every phase, wait and resumption of its run, and is gone with its end", async () => {
   const [early, late] = [aGate(), aGate()];
-  const [name = ""] = await ostler.register(1, { steps: { "inspect.collect_inventory": { gate: early.name }, "deploy.boot_system": { waitSeconds: 0.5 }, "deploy.configure": { gate: late.name } } });
+  const [name = ""] = await ostler.register(1, {
+    steps: {
+      "inspect.collect_inventory": { gate: early.name },
+      "deploy.boot_system": { waitSeconds: 0.5 },
+      "deploy.configure": { gate: late.name },
+    },
+  });
   expect(await seen(name)).toEqual({ state: "ENROLLED", targetState: null });
   const uuid = await ostler.begin("commissionNodes", [name]);
   await early.arrivals();
@@ -32,7 +44,10 @@ test("an abort clears a node's target", async () => {
   const uuid = await ostler.begin("commissionNodes", [name], { until: "AVAILABLE", onFailure: "LEAVE" });
   await gate.arrivals();
   expect((await seen(name)).targetState).toBe("AVAILABLE");
-  await ostler.query("mutation Abort($id: ID!) { abort(input: { work: { operationId: $id } }) { errors { message } } }", { id: uuid });
+  await ostler.query(
+    "mutation Abort($id: ID!) { abort(input: { work: { operationId: $id } }) { errors { message } } }",
+    { id: uuid },
+  );
   expect(await ostler.operationEnds(uuid)).toBe("ABORTED");
   expect(await seen(name)).toEqual({ state: "INSPECT_FAILED", targetState: null });
 });

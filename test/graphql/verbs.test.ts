@@ -15,12 +15,19 @@ interface Refusal {
 
 interface Work {
   readonly operation: { readonly uuid: string; readonly state: string; readonly [field: string]: unknown } | null;
-  readonly results: readonly { readonly ref: string; readonly accepted: boolean; readonly error: Refusal | null; readonly steps: readonly object[] | null; readonly [field: string]: unknown }[];
+  readonly results: readonly {
+    readonly ref: string;
+    readonly accepted: boolean;
+    readonly error: Refusal | null;
+    readonly steps: readonly object[] | null;
+    readonly [field: string]: unknown;
+  }[];
   readonly errors: readonly Refusal[];
   readonly replayed: boolean;
 }
 
-const ERROR = "type: __typename code status message path ... on NotFoundError { missing } ... on ConflictError { node { name } operation { uuid } allowedStates } ... on NotInterruptibleError { step }";
+const ERROR =
+  "type: __typename code status message path ... on NotFoundError { missing } ... on ConflictError { node { name } operation { uuid } allowedStates } ... on NotInterruptibleError { step }";
 const INPUT: Readonly<Record<string, string>> = {
   commissionNodes: "CommissionNodesInput",
   cleanNodes: "CleanNodesInput",
@@ -45,7 +52,13 @@ async function ask(verb: string, input: object): Promise<Work> {
   return data[verb] as Work;
 }
 
-const stateOf = async (name = "") => (await ostler.query<{ node: { state: string; stage: string; powerState: string } }>("query State($name: String!) { node(by: { name: $name }) { state stage powerState } }", { name })).node;
+const stateOf = async (name = "") =>
+  (
+    await ostler.query<{ node: { state: string; stage: string; powerState: string } }>(
+      "query State($name: String!) { node(by: { name: $name }) { state stage powerState } }",
+      { name },
+    )
+  ).node;
 
 /** A node in the state that comes of a commission, with whatever its machine does in steps. */
 async function aNode(until: "ENROLLED" | "AVAILABLE" | "ACTIVE" = "ENROLLED", steps: object = {}): Promise<string> {
@@ -55,18 +68,77 @@ async function aNode(until: "ENROLLED" | "AVAILABLE" | "ACTIVE" = "ENROLLED", st
 }
 
 describe("a verb", () => {
-  test.each<{ verb: string; from: "ENROLLED" | "AVAILABLE" | "ACTIVE"; more?: object; kind: string; end: object; phases: string[] }>([
+  test.each<{
+    verb: string;
+    from: "ENROLLED" | "AVAILABLE" | "ACTIVE";
+    more?: object;
+    kind: string;
+    end: object;
+    phases: string[];
+  }>([
     { verb: "manageNodes", from: "ENROLLED", kind: "MANAGE", end: { state: "MANAGEABLE" }, phases: ["verify"] },
     { verb: "inspectNodes", from: "ACTIVE", kind: "INSPECT", end: { state: "ACTIVE" }, phases: ["inspect"] },
     { verb: "cleanNodes", from: "AVAILABLE", kind: "CLEAN", end: { state: "AVAILABLE" }, phases: ["clean", "clean"] },
-    { verb: "cleanNodes", from: "AVAILABLE", more: { steps: [{ name: "update_firmware", args: { version: "2.1" } }] }, kind: "CLEAN", end: { state: "AVAILABLE" }, phases: ["clean"] },
-    { verb: "commissionNodes", from: "ENROLLED", kind: "COMMISSION", end: { state: "ACTIVE", stage: "DEPLOYED", powerState: "ON" }, phases: ["verify", "inspect", "clean", "clean", "deploy", "deploy", "deploy", "deploy"] },
-    { verb: "commissionNodes", from: "ENROLLED", more: { until: "AVAILABLE" }, kind: "COMMISSION", end: { state: "AVAILABLE", stage: "NONE" }, phases: ["verify", "inspect", "clean", "clean"] },
-    { verb: "deployNodes", from: "AVAILABLE", kind: "DEPLOY", end: { state: "ACTIVE", stage: "DEPLOYED" }, phases: ["deploy", "deploy", "deploy", "deploy"] },
-    { verb: "undeployNodes", from: "ACTIVE", kind: "UNDEPLOY", end: { state: "AVAILABLE", stage: "NONE", powerState: "OFF" }, phases: ["undeploy", "clean", "clean"] },
-    { verb: "decommissionNodes", from: "ACTIVE", kind: "DECOMMISSION", end: { state: "DECOMMISSIONED" }, phases: ["undeploy", "clean", "clean"] },
-    { verb: "setPower", from: "ENROLLED", more: { action: "ON" }, kind: "POWER", end: { state: "ENROLLED", powerState: "ON" }, phases: ["power"] },
-    { verb: "setPower", from: "ACTIVE", more: { action: "SOFT_OFF" }, kind: "POWER", end: { state: "ACTIVE", powerState: "OFF" }, phases: ["power"] },
+    {
+      verb: "cleanNodes",
+      from: "AVAILABLE",
+      more: { steps: [{ name: "update_firmware", args: { version: "2.1" } }] },
+      kind: "CLEAN",
+      end: { state: "AVAILABLE" },
+      phases: ["clean"],
+    },
+    {
+      verb: "commissionNodes",
+      from: "ENROLLED",
+      kind: "COMMISSION",
+      end: { state: "ACTIVE", stage: "DEPLOYED", powerState: "ON" },
+      phases: ["verify", "inspect", "clean", "clean", "deploy", "deploy", "deploy", "deploy"],
+    },
+    {
+      verb: "commissionNodes",
+      from: "ENROLLED",
+      more: { until: "AVAILABLE" },
+      kind: "COMMISSION",
+      end: { state: "AVAILABLE", stage: "NONE" },
+      phases: ["verify", "inspect", "clean", "clean"],
+    },
+    {
+      verb: "deployNodes",
+      from: "AVAILABLE",
+      kind: "DEPLOY",
+      end: { state: "ACTIVE", stage: "DEPLOYED" },
+      phases: ["deploy", "deploy", "deploy", "deploy"],
+    },
+    {
+      verb: "undeployNodes",
+      from: "ACTIVE",
+      kind: "UNDEPLOY",
+      end: { state: "AVAILABLE", stage: "NONE", powerState: "OFF" },
+      phases: ["undeploy", "clean", "clean"],
+    },
+    {
+      verb: "decommissionNodes",
+      from: "ACTIVE",
+      kind: "DECOMMISSION",
+      end: { state: "DECOMMISSIONED" },
+      phases: ["undeploy", "clean", "clean"],
+    },
+    {
+      verb: "setPower",
+      from: "ENROLLED",
+      more: { action: "ON" },
+      kind: "POWER",
+      end: { state: "ENROLLED", powerState: "ON" },
+      phases: ["power"],
+    },
+    {
+      verb: "setPower",
+      from: "ACTIVE",
+      more: { action: "SOFT_OFF" },
+      kind: "POWER",
+      end: { state: "ACTIVE", powerState: "OFF" },
+      phases: ["power"],
+    },
   ])("$verb $more leads from $from to $end", async ({ verb, from, more, kind, end, phases }) => {
     const name = await aNode(from);
     const work = await ask(verb, { nodes: { names: [name] }, reason: "for the test", ...more });
@@ -82,15 +154,31 @@ describe("a verb", () => {
     await using idle = await serviceUnderTest({ started: false });
     const [name = ""] = await idle.register(1);
     const uuid = await idle.begin("manageNodes", [name]);
-    expect(await idle.query("query Stored($uuid: ID!) { operation(id: $uuid) { state runs { edges { node { nodeName state } } } } }", { uuid })).toMatchObject({ operation: { runs: { edges: [{ node: { nodeName: name } }] } } });
+    expect(
+      await idle.query(
+        "query Stored($uuid: ID!) { operation(id: $uuid) { state runs { edges { node { nodeName state } } } } }",
+        { uuid },
+      ),
+    ).toMatchObject({ operation: { runs: { edges: [{ node: { nodeName: name } }] } } });
   });
 
   test("takes its nodes by ID, by cluster and by filter too, each once", async () => {
     const names = await ostler.register(3);
-    const { nodes } = await ostler.query<{ nodes: { edges: { node: { id: string } }[] } }>("query Ids($names: [String!]) { nodes(filter: { name: { in: $names } }) { edges { node { id } } } }", { names });
+    const { nodes } = await ostler.query<{ nodes: { edges: { node: { id: string } }[] } }>(
+      "query Ids($names: [String!]) { nodes(filter: { name: { in: $names } }) { edges { node { id } } } }",
+      { names },
+    );
     const ids = nodes.edges.map(({ node }) => node.id);
-    await ostler.query("mutation Create($names: [String!]!) { createCluster(input: { name: \"chosen\", nodes: { names: $names } }) { errors { message } } }", { names });
-    for (const choice of [{ ids: [...ids, ...ids] }, { names: [...names, ...names] }, { cluster: { name: "chosen" } }, { filter: { cluster: { name: "chosen" } } }]) {
+    await ostler.query(
+      'mutation Create($names: [String!]!) { createCluster(input: { name: "chosen", nodes: { names: $names } }) { errors { message } } }',
+      { names },
+    );
+    for (const choice of [
+      { ids: [...ids, ...ids] },
+      { names: [...names, ...names] },
+      { cluster: { name: "chosen" } },
+      { filter: { cluster: { name: "chosen" } } },
+    ]) {
       const { operation, results } = await ask("setPower", { nodes: choice, action: "ON" });
       expect(results).toHaveLength(3);
       expect(operation).toMatchObject({ totalCount: 3, cluster: "cluster" in choice ? { name: "chosen" } : null });
@@ -103,16 +191,39 @@ describe("a dry run", () => {
   test("answers each node's steps, and why another is refused, and writes nothing", async () => {
     const [free, active] = [await aNode(), await aNode("ACTIVE")];
     const before = await ostler.dump();
-    const planned = await ask("commissionNodes", { nodes: { names: [free, active] }, dryRun: true, acceptance: "BEST_EFFORT" });
+    const planned = await ask("commissionNodes", {
+      nodes: { names: [free, active] },
+      dryRun: true,
+      acceptance: "BEST_EFFORT",
+    });
     expect(planned).toMatchObject({
       operation: null,
       errors: [],
       results: [
-        { ref: free, accepted: true, run: null, error: null, steps: [{ name: "verify", phase: "verify", interface: "POWER", interruptible: "ALWAYS", state: "PENDING" }, {}, {}, {}, {}, {}, {}, { name: "configure", interruptible: "AT_BOUNDARY" }] },
+        {
+          ref: free,
+          accepted: true,
+          run: null,
+          error: null,
+          steps: [
+            { name: "verify", phase: "verify", interface: "POWER", interruptible: "ALWAYS", state: "PENDING" },
+            {},
+            {},
+            {},
+            {},
+            {},
+            {},
+            { name: "configure", interruptible: "AT_BOUNDARY" },
+          ],
+        },
         { ref: active, accepted: false, steps: null, error: { type: "ConflictError", code: "INVALID_STATE" } },
       ],
     });
-    expect(await ask("commissionNodes", { nodes: { names: [free, active] }, dryRun: true })).toMatchObject({ operation: null, errors: [{ code: "INVALID_STATE" }], results: [{ accepted: false }, { accepted: false }] });
+    expect(await ask("commissionNodes", { nodes: { names: [free, active] }, dryRun: true })).toMatchObject({
+      operation: null,
+      errors: [{ code: "INVALID_STATE" }],
+      results: [{ accepted: false }, { accepted: false }],
+    });
     expect(await ostler.dump()).toBe(before);
   });
 });
@@ -120,7 +231,10 @@ describe("a dry run", () => {
 describe("a request with a bad node", () => {
   test("is refused as a whole, names every one, and leaves no trace", async () => {
     const [free, active, marked] = [await aNode(), await aNode("ACTIVE"), await aNode()];
-    await ostler.query("mutation Mark($name: String!) { setMaintenance(input: { nodes: { names: [$name] }, reason: \"fan\" }) { errors { message } } }", { name: marked });
+    await ostler.query(
+      'mutation Mark($name: String!) { setMaintenance(input: { nodes: { names: [$name] }, reason: "fan" }) { errors { message } } }',
+      { name: marked },
+    );
     const before = await ostler.dump();
     const { operation, results, errors } = await ask("commissionNodes", { nodes: { names: [free, active, marked] } });
     expect(operation).toBeNull();
@@ -128,16 +242,29 @@ describe("a request with a bad node", () => {
       { type: "ConflictError", code: "INVALID_STATE", status: 409, node: { name: active }, operation: null },
       { type: "ConflictError", code: "IN_MAINTENANCE", status: 409, node: { name: marked } },
     ]);
-    expect((errors[0] as unknown as { allowedStates: string[] }).allowedStates).toEqual(expect.arrayContaining(["ENROLLED", "AVAILABLE", "STOPPED"]));
-    expect(results.map(({ ref, accepted }) => `${ref} ${accepted}`)).toEqual([`${free} false`, `${active} false`, `${marked} false`]);
+    expect((errors[0] as unknown as { allowedStates: string[] }).allowedStates).toEqual(
+      expect.arrayContaining(["ENROLLED", "AVAILABLE", "STOPPED"]),
+    );
+    expect(results.map(({ ref, accepted }) => `${ref} ${accepted}`)).toEqual([
+      `${free} false`,
+      `${active} false`,
+      `${marked} false`,
+    ]);
     expect(await ostler.dump()).toBe(before);
   });
 
   test("starts on the others when it asks for best effort", async () => {
     const [free, active] = [await aNode(), await aNode("ACTIVE")];
-    const { operation, results, errors } = await ask("commissionNodes", { nodes: { names: [active, free] }, acceptance: "BEST_EFFORT", until: "AVAILABLE" });
+    const { operation, results, errors } = await ask("commissionNodes", {
+      nodes: { names: [active, free] },
+      acceptance: "BEST_EFFORT",
+      until: "AVAILABLE",
+    });
     expect(errors).toEqual([]);
-    expect(results).toMatchObject([{ ref: active, accepted: false, run: null, error: { code: "INVALID_STATE" } }, { ref: free, accepted: true, run: { target: "AVAILABLE" }, error: null }]);
+    expect(results).toMatchObject([
+      { ref: active, accepted: false, run: null, error: { code: "INVALID_STATE" } },
+      { ref: free, accepted: true, run: { target: "AVAILABLE" }, error: null },
+    ]);
     expect(operation).toMatchObject({ totalCount: 1 });
     await ostler.operationEnds(operation?.uuid ?? "");
   });
@@ -145,17 +272,47 @@ describe("a request with a bad node", () => {
   test("that does not exist names all that do not, even with best effort", async () => {
     const free = await aNode();
     for (const acceptance of ["ALL_OR_NOTHING", "BEST_EFFORT"]) {
-      expect((await ask("manageNodes", { nodes: { names: ["ghost-1", free, "ghost-2"] }, acceptance })).errors).toMatchObject([{ type: "NotFoundError", code: "NOT_FOUND", status: 404, missing: ["ghost-1", "ghost-2"], path: ["input", "nodes", "names"] }]);
+      expect(
+        (await ask("manageNodes", { nodes: { names: ["ghost-1", free, "ghost-2"] }, acceptance })).errors,
+      ).toMatchObject([
+        {
+          type: "NotFoundError",
+          code: "NOT_FOUND",
+          status: 404,
+          missing: ["ghost-1", "ghost-2"],
+          path: ["input", "nodes", "names"],
+        },
+      ]);
     }
   });
 
   test.each([
-    { what: "no names", nodes: { names: [] }, error: { type: "SimpleError", code: "INVALID_INPUT", path: ["input", "nodes", "names"] } },
+    {
+      what: "no names",
+      nodes: { names: [] },
+      error: { type: "SimpleError", code: "INVALID_INPUT", path: ["input", "nodes", "names"] },
+    },
     { what: "no IDs", nodes: { ids: [] }, error: { code: "INVALID_INPUT", path: ["input", "nodes", "ids"] } },
-    { what: "garbage IDs", nodes: { ids: ["x", "------------------------------------"] }, error: { code: "NOT_FOUND", missing: ["x", "------------------------------------"] } },
-    { what: "the ID of another kind of thing", nodes: { ids: [Buffer.from("Cluster:1b671a64-40d5-491e-99b0-da01ff1f3341").toString("base64url")] }, error: { code: "NOT_FOUND" } },
-    { what: "a filter that matches nothing", nodes: { filter: { name: { eq: "nobody" } } }, error: { code: "NOT_FOUND", path: ["input", "nodes", "filter"] } },
-    { what: "a cluster that does not exist", nodes: { cluster: { name: "nowhere" } }, error: { code: "NOT_FOUND", missing: ["nowhere"], path: ["input", "nodes", "cluster"] } },
+    {
+      what: "garbage IDs",
+      nodes: { ids: ["x", "------------------------------------"] },
+      error: { code: "NOT_FOUND", missing: ["x", "------------------------------------"] },
+    },
+    {
+      what: "the ID of another kind of thing",
+      nodes: { ids: [Buffer.from("Cluster:1b671a64-40d5-491e-99b0-da01ff1f3341").toString("base64url")] },
+      error: { code: "NOT_FOUND" },
+    },
+    {
+      what: "a filter that matches nothing",
+      nodes: { filter: { name: { eq: "nobody" } } },
+      error: { code: "NOT_FOUND", path: ["input", "nodes", "filter"] },
+    },
+    {
+      what: "a cluster that does not exist",
+      nodes: { cluster: { name: "nowhere" } },
+      error: { code: "NOT_FOUND", missing: ["nowhere"], path: ["input", "nodes", "cluster"] },
+    },
   ])("or with $what is refused", async ({ nodes, error }) => {
     expect((await ask("manageNodes", { nodes })).errors).toMatchObject([error]);
   });
@@ -166,7 +323,9 @@ describe("a request with a bad node", () => {
     { what: "reason", more: { reason: "x".repeat(5_000) } },
     { what: "variables", more: { variables: [1] } },
   ])("or with a $what that does not do is refused", async ({ what, more }) => {
-    expect((await ask("manageNodes", { nodes: { names: [await aNode()] }, ...more })).errors).toMatchObject([{ type: "SimpleError", code: "INVALID_INPUT", status: 400, path: ["input", what] }]);
+    expect((await ask("manageNodes", { nodes: { names: [await aNode()] }, ...more })).errors).toMatchObject([
+      { type: "SimpleError", code: "INVALID_INPUT", status: 400, path: ["input", what] },
+    ]);
   });
 
   test.each([
@@ -187,12 +346,19 @@ describe("a request that is repeated with its key", () => {
     await ostler.operationEnds(first.operation?.uuid ?? "");
     const again = await ask("manageNodes", input);
     expect(first.replayed).toBe(false);
-    expect(again).toMatchObject({ replayed: true, errors: [], operation: { uuid: first.operation?.uuid, state: "SUCCEEDED" }, results: [{ ref: name, accepted: true, run: { state: "SUCCEEDED" } }] });
+    expect(again).toMatchObject({
+      replayed: true,
+      errors: [],
+      operation: { uuid: first.operation?.uuid, state: "SUCCEEDED" },
+      results: [{ ref: name, accepted: true, run: { state: "SUCCEEDED" } }],
+    });
   });
 
   test("at the same moment starts one", async () => {
     const names = await ostler.register(3);
-    const answers = await Promise.all(Array.from({ length: 6 }, () => ask("manageNodes", { nodes: { names }, idempotencyKey: "all-at-once" })));
+    const answers = await Promise.all(
+      Array.from({ length: 6 }, () => ask("manageNodes", { nodes: { names }, idempotencyKey: "all-at-once" })),
+    );
     expect(new Set(answers.map(({ operation }) => operation?.uuid)).size).toBe(1);
     expect(answers.filter(({ replayed }) => !replayed)).toHaveLength(1);
     await ostler.operationEnds(answers[0]?.operation?.uuid ?? "");
@@ -202,7 +368,15 @@ describe("a request that is repeated with its key", () => {
     const [one, two] = [await aNode(), await aNode()];
     const first = await ask("manageNodes", { nodes: { names: [one] }, idempotencyKey: "mine" });
     const { errors } = await ask("manageNodes", { nodes: { names: [two] }, idempotencyKey: "mine" });
-    expect(errors).toMatchObject([{ type: "ConflictError", code: "IDEMPOTENCY_MISMATCH", status: 409, path: ["input", "idempotencyKey"], operation: { uuid: first.operation?.uuid } }]);
+    expect(errors).toMatchObject([
+      {
+        type: "ConflictError",
+        code: "IDEMPOTENCY_MISMATCH",
+        status: 409,
+        path: ["input", "idempotencyKey"],
+        operation: { uuid: first.operation?.uuid },
+      },
+    ]);
     await ostler.operationEnds(first.operation?.uuid ?? "");
   });
 });
@@ -215,7 +389,16 @@ describe("overlapping requests at the same moment", () => {
     const answers = await Promise.all(others.map((other) => ask("manageNodes", { nodes: { names: [other, shared] } })));
     const won = answers.filter(({ operation }) => operation);
     expect(won).toHaveLength(1);
-    for (const lost of answers.filter(({ operation }) => !operation)) expect(lost.errors).toMatchObject([{ type: "ConflictError", code: "BUSY", status: 409, node: { name: shared }, operation: { uuid: won[0]?.operation?.uuid } }]);
+    for (const lost of answers.filter(({ operation }) => !operation))
+      expect(lost.errors).toMatchObject([
+        {
+          type: "ConflictError",
+          code: "BUSY",
+          status: 409,
+          node: { name: shared },
+          operation: { uuid: won[0]?.operation?.uuid },
+        },
+      ]);
     gate.open();
     await ostler.operationEnds(won[0]?.operation?.uuid ?? "");
   });
@@ -225,7 +408,18 @@ describe("an abort", () => {
   const held = async (step: string, steps?: object[]) => {
     const gate = aGate();
     const name = await aNode("AVAILABLE");
-    await ostler.query("mutation Script($id: ID!, $settings: FakeSettingsChangeInput!) { updateNode(input: { id: $id, driver: { fake: $settings } }) { errors { message } } }", { id: (await ostler.query<{ node: { uuid: string } }>("query Id($name: String!) { node(by: { name: $name }) { uuid } }", { name })).node.uuid, settings: { steps: { [step]: { gate: gate.name } } } });
+    await ostler.query(
+      "mutation Script($id: ID!, $settings: FakeSettingsChangeInput!) { updateNode(input: { id: $id, driver: { fake: $settings } }) { errors { message } } }",
+      {
+        id: (
+          await ostler.query<{ node: { uuid: string } }>(
+            "query Id($name: String!) { node(by: { name: $name }) { uuid } }",
+            { name },
+          )
+        ).node.uuid,
+        settings: { steps: { [step]: { gate: gate.name } } },
+      },
+    );
     const uuid = await ostler.begin(steps ? "cleanNodes" : "deployNodes", [name], steps ? { steps } : {});
     await gate.arrivals();
     return { gate, name, uuid };
@@ -233,31 +427,65 @@ describe("an abort", () => {
 
   test("of a step that can be cut takes effect now, and leaves the node failed and off", async () => {
     const { name, uuid } = await held("deploy.write_image");
-    expect(await ask("abort", { work: { names: [name] }, reason: "wrong image" })).toMatchObject({ errors: [], operation: { uuid }, results: [{ ref: name, accepted: true, abortEffect: "NOW", abortPendingAfterStep: null, steps: null }] });
+    expect(await ask("abort", { work: { names: [name] }, reason: "wrong image" })).toMatchObject({
+      errors: [],
+      operation: { uuid },
+      results: [{ ref: name, accepted: true, abortEffect: "NOW", abortPendingAfterStep: null, steps: null }],
+    });
     expect(await ostler.operationEnds(uuid)).toBe("ABORTED");
     expect(await stateOf(name)).toMatchObject({ state: "DEPLOY_FAILED", powerState: "OFF" });
-    const { operation } = await ostler.query("query Left($uuid: ID!) { operation(id: $uuid) { runs { edges { node { state leftAs { power disksTouched tearDownError } } } } transitions(last: 1) { edges { node { event reason actor } } } } }", { uuid });
-    expect(operation).toMatchObject({ runs: { edges: [{ node: { state: "ABORTED", leftAs: { power: "OFF", disksTouched: true, tearDownError: null } } }] }, transitions: { edges: [{ node: { event: "abort", reason: "wrong image", actor: "anonymous" } }] } });
+    const { operation } = await ostler.query(
+      "query Left($uuid: ID!) { operation(id: $uuid) { runs { edges { node { state leftAs { power disksTouched tearDownError } } } } transitions(last: 1) { edges { node { event reason actor } } } } }",
+      { uuid },
+    );
+    expect(operation).toMatchObject({
+      runs: {
+        edges: [{ node: { state: "ABORTED", leftAs: { power: "OFF", disksTouched: true, tearDownError: null } } }],
+      },
+      transitions: { edges: [{ node: { event: "abort", reason: "wrong image", actor: "anonymous" } }] },
+    });
   });
 
   test("of a step that ends first is pending, and names the step", async () => {
     const { name, uuid, gate } = await held("deploy.configure");
-    expect((await ask("abort", { work: { operationId: uuid } })).results).toMatchObject([{ accepted: true, abortEffect: "PENDING", abortPendingAfterStep: "deploy.configure" }]);
-    expect((await ask("abort", { work: { operationId: uuid } })).results).toMatchObject([{ accepted: true, abortEffect: "PENDING", abortPendingAfterStep: "deploy.configure" }]);
-    const { node } = await ostler.query("query Pending($name: String!) { node(by: { name: $name }) { currentRun { wish abortPendingAfterStep currentStep { name state } } } }", { name });
-    expect(node).toMatchObject({ currentRun: { wish: "ABORT", abortPendingAfterStep: "deploy.configure", currentStep: { name: "configure", state: "RUNNING" } } });
+    expect((await ask("abort", { work: { operationId: uuid } })).results).toMatchObject([
+      { accepted: true, abortEffect: "PENDING", abortPendingAfterStep: "deploy.configure" },
+    ]);
+    expect((await ask("abort", { work: { operationId: uuid } })).results).toMatchObject([
+      { accepted: true, abortEffect: "PENDING", abortPendingAfterStep: "deploy.configure" },
+    ]);
+    const { node } = await ostler.query(
+      "query Pending($name: String!) { node(by: { name: $name }) { currentRun { wish abortPendingAfterStep currentStep { name state } } } }",
+      { name },
+    );
+    expect(node).toMatchObject({
+      currentRun: {
+        wish: "ABORT",
+        abortPendingAfterStep: "deploy.configure",
+        currentStep: { name: "configure", state: "RUNNING" },
+      },
+    });
     gate.open();
     expect(await ostler.operationEnds(uuid)).toBe("ABORTED");
   });
 
   test("of a step that must not be interrupted is refused with the step, and accepted for afterwards", async () => {
-    const { name, uuid, gate } = await held("clean.update_firmware", [{ name: "update_firmware", args: { version: "2.1" } }]);
-    const { node } = await ostler.query("query Able($name: String!) { node(by: { name: $name }) { currentRun { abortable abortBlockedBy } } }", { name });
+    const { name, uuid, gate } = await held("clean.update_firmware", [
+      { name: "update_firmware", args: { version: "2.1" } },
+    ]);
+    const { node } = await ostler.query(
+      "query Able($name: String!) { node(by: { name: $name }) { currentRun { abortable abortBlockedBy } } }",
+      { name },
+    );
     expect(node).toEqual({ currentRun: { abortable: false, abortBlockedBy: "NOT_INTERRUPTIBLE" } });
     const refused = await ask("abort", { work: { names: [name] } });
-    expect(refused.errors).toMatchObject([{ type: "NotInterruptibleError", code: "NOT_INTERRUPTIBLE", status: 403, step: "clean.update_firmware" }]);
+    expect(refused.errors).toMatchObject([
+      { type: "NotInterruptibleError", code: "NOT_INTERRUPTIBLE", status: 403, step: "clean.update_firmware" },
+    ]);
     expect(refused.results).toMatchObject([{ accepted: false, error: { type: "NotInterruptibleError" } }]);
-    expect((await ask("abort", { work: { names: [name] }, mode: "AFTER_STEP" })).results).toMatchObject([{ accepted: true, abortEffect: "PENDING", abortPendingAfterStep: "clean.update_firmware" }]);
+    expect((await ask("abort", { work: { names: [name] }, mode: "AFTER_STEP" })).results).toMatchObject([
+      { accepted: true, abortEffect: "PENDING", abortPendingAfterStep: "clean.update_firmware" },
+    ]);
     gate.open();
     expect(await ostler.operationEnds(uuid)).toBe("ABORTED");
   });
@@ -267,7 +495,9 @@ describe("an abort", () => {
     const names = await ostler.register(2, { steps: { "power.read": { gate: gate.name } } });
     const uuid = await ostler.begin("manageNodes", names, { maxParallel: 1 });
     await gate.arrivals();
-    expect((await ask("abort", { work: { names: [names[1] ?? ""] } })).results).toMatchObject([{ accepted: true, abortEffect: "BEFORE_START" }]);
+    expect((await ask("abort", { work: { names: [names[1] ?? ""] } })).results).toMatchObject([
+      { accepted: true, abortEffect: "BEFORE_START" },
+    ]);
     expect(await stateOf(names[1])).toMatchObject({ state: "ENROLLED" });
     gate.open();
     expect(await ostler.operationEnds(uuid)).toBe("PARTIALLY_SUCCEEDED");
@@ -275,11 +505,15 @@ describe("an abort", () => {
 
   test("of nothing is refused", async () => {
     const name = await aNode();
-    expect((await ask("abort", { work: { names: [name] } })).errors).toMatchObject([{ type: "SimpleError", code: "NOTHING_RUNNING", status: 404 }]);
+    expect((await ask("abort", { work: { names: [name] } })).errors).toMatchObject([
+      { type: "SimpleError", code: "NOTHING_RUNNING", status: 404 },
+    ]);
     const uuid = await ostler.begin("manageNodes", [name]);
     await ostler.operationEnds(uuid);
     expect((await ask("abort", { work: { operationId: uuid } })).errors).toMatchObject([{ code: "NOTHING_RUNNING" }]);
-    expect((await ask("abort", { work: { operationId: "garbage" } })).errors).toMatchObject([{ type: "NotFoundError", code: "NOT_FOUND", missing: ["garbage"] }]);
+    expect((await ask("abort", { work: { operationId: "garbage" } })).errors).toMatchObject([
+      { type: "NotFoundError", code: "NOT_FOUND", missing: ["garbage"] },
+    ]);
   });
 });
 
@@ -287,50 +521,105 @@ describe("a stop and a restart", () => {
   test("stop lets the running step end; restart goes on with the variables as they are now", async () => {
     const gate = aGate();
     const name = await aNode("AVAILABLE");
-    await ostler.query("mutation Create($name: String!) { createCluster(input: { name: \"stopped\", variables: { ntp: \"old\" }, nodes: { names: [$name] } }) { errors { message } } }", { name });
-    await ostler.query("mutation Script($id: ID!, $settings: FakeSettingsChangeInput!) { updateNode(input: { id: $id, driver: { fake: $settings } }) { errors { message } } }", { id: (await ostler.query<{ node: { uuid: string } }>("query Id($name: String!) { node(by: { name: $name }) { uuid } }", { name })).node.uuid, settings: { steps: { "deploy.write_image": { gate: gate.name } } } });
+    await ostler.query(
+      'mutation Create($name: String!) { createCluster(input: { name: "stopped", variables: { ntp: "old" }, nodes: { names: [$name] } }) { errors { message } } }',
+      { name },
+    );
+    await ostler.query(
+      "mutation Script($id: ID!, $settings: FakeSettingsChangeInput!) { updateNode(input: { id: $id, driver: { fake: $settings } }) { errors { message } } }",
+      {
+        id: (
+          await ostler.query<{ node: { uuid: string } }>(
+            "query Id($name: String!) { node(by: { name: $name }) { uuid } }",
+            { name },
+          )
+        ).node.uuid,
+        settings: { steps: { "deploy.write_image": { gate: gate.name } } },
+      },
+    );
     const first = await ask("deployNodes", { nodes: { cluster: { name: "stopped" } } });
     const uuid = first.operation?.uuid ?? "";
     await gate.arrivals();
-    expect(await ask("stop", { work: { cluster: { name: "stopped" } }, reason: "wrong time server" })).toMatchObject({ errors: [], operation: { uuid, state: "STOPPING", wish: "STOP", wishBy: "anonymous" }, results: [{ ref: name, accepted: true }] });
-    expect(await ask("stop", { work: { operationId: uuid } })).toMatchObject({ errors: [], operation: { uuid, state: "STOPPING" } });
+    expect(await ask("stop", { work: { cluster: { name: "stopped" } }, reason: "wrong time server" })).toMatchObject({
+      errors: [],
+      operation: { uuid, state: "STOPPING", wish: "STOP", wishBy: "anonymous" },
+      results: [{ ref: name, accepted: true }],
+    });
+    expect(await ask("stop", { work: { operationId: uuid } })).toMatchObject({
+      errors: [],
+      operation: { uuid, state: "STOPPING" },
+    });
     gate.open();
     expect(await ostler.operationEnds(uuid)).toBe("STOPPED");
     expect(await stateOf(name)).toMatchObject({ state: "STOPPED", stage: "PROVISIONED" });
-    expect(await ask("stop", { work: { operationId: uuid } })).toMatchObject({ errors: [], operation: { uuid, state: "STOPPED" } });
-    await ostler.query("mutation { updateCluster(input: { cluster: { name: \"stopped\" }, variables: { ntp: \"new\" } }) { errors { message } } }");
+    expect(await ask("stop", { work: { operationId: uuid } })).toMatchObject({
+      errors: [],
+      operation: { uuid, state: "STOPPED" },
+    });
+    await ostler.query(
+      'mutation { updateCluster(input: { cluster: { name: "stopped" }, variables: { ntp: "new" } }) { errors { message } } }',
+    );
     const again = await ask("restart", { work: { cluster: { name: "stopped" } } });
-    expect(again).toMatchObject({ errors: [], operation: { kind: "DEPLOY", restartOf: { uuid } }, results: [{ ref: name, accepted: true, steps: [{ name: "prepare", state: "KEPT" }, { name: "write_image", state: "KEPT" }, { name: "boot_system", state: "PENDING" }, { name: "configure", state: "PENDING" }] }] });
+    expect(again).toMatchObject({
+      errors: [],
+      operation: { kind: "DEPLOY", restartOf: { uuid } },
+      results: [
+        {
+          ref: name,
+          accepted: true,
+          steps: [
+            { name: "prepare", state: "KEPT" },
+            { name: "write_image", state: "KEPT" },
+            { name: "boot_system", state: "PENDING" },
+            { name: "configure", state: "PENDING" },
+          ],
+        },
+      ],
+    });
     expect(await ostler.operationEnds(again.operation?.uuid ?? "")).toBe("SUCCEEDED");
-    const { operation } = await ostler.query("query Run($uuid: ID!) { operation(id: $uuid) { runs { edges { node { attempt variables restartOf { operation { uuid } } } } } } }", { uuid: again.operation?.uuid });
-    expect(operation).toMatchObject({ runs: { edges: [{ node: { attempt: 2, variables: { ntp: "new" }, restartOf: { operation: { uuid } } } }] } });
+    const { operation } = await ostler.query(
+      "query Run($uuid: ID!) { operation(id: $uuid) { runs { edges { node { attempt variables restartOf { operation { uuid } } } } } } }",
+      { uuid: again.operation?.uuid },
+    );
+    expect(operation).toMatchObject({
+      runs: { edges: [{ node: { attempt: 2, variables: { ntp: "new" }, restartOf: { operation: { uuid } } } }] },
+    });
   });
 
   test("restart of what ended well, never ran or still runs is refused", async () => {
     const gate = aGate();
     const [done, fresh] = [await aNode("ACTIVE"), await aNode()];
-    expect((await ask("restart", { work: { names: [done] } })).errors).toMatchObject([{ type: "SimpleError", code: "NOTHING_TO_RESTART", status: 404 }]);
+    expect((await ask("restart", { work: { names: [done] } })).errors).toMatchObject([
+      { type: "SimpleError", code: "NOTHING_TO_RESTART", status: 404 },
+    ]);
     expect((await ask("restart", { work: { names: [fresh] } })).errors).toMatchObject([{ code: "NOTHING_TO_RESTART" }]);
     const busy = await aNode("ENROLLED", { "power.read": { gate: gate.name } });
     const uuid = await ostler.begin("manageNodes", [busy]);
     await gate.arrivals();
-    expect((await ask("restart", { work: { operationId: uuid } })).errors).toMatchObject([{ type: "ConflictError", code: "BUSY", operation: { uuid } }]);
+    expect((await ask("restart", { work: { operationId: uuid } })).errors).toMatchObject([
+      { type: "ConflictError", code: "BUSY", operation: { uuid } },
+    ]);
     gate.open();
     await ostler.operationEnds(uuid);
   });
 
   test.each([0, -1, 86_401, 0.5])("stop with a timeout of %d s is refused", async (timeoutSeconds) => {
-    expect((await ask("stop", { work: { operationId: "00000000-0000-0000-0000-000000000000" }, timeoutSeconds })).errors).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "timeoutSeconds"] }]);
+    expect(
+      (await ask("stop", { work: { operationId: "00000000-0000-0000-0000-000000000000" }, timeoutSeconds })).errors,
+    ).toMatchObject([{ code: "INVALID_INPUT", path: ["input", "timeoutSeconds"] }]);
   });
 });
 
 describe("two mutations in one request", () => {
   test("are carried out in their order, and the failure of the second leaves the answer of the first", async () => {
     const name = await aNode();
-    const answer = await ostler.ask(`mutation Both($name: String!) {
+    const answer = await ostler.ask(
+      `mutation Both($name: String!) {
       first: manageNodes(input: { nodes: { names: [$name] } }) { operation { uuid } query { node(by: { name: $name }) { name } } }
       second: manageNodes(input: { nodes: { names: ["\\u0000"] } }) { operation { uuid } }
-    }`, { name });
+    }`,
+      { name },
+    );
     expect(answer.data).toMatchObject({ first: { operation: {}, query: { node: { name } } }, second: null });
     expect(answer.errors).toMatchObject([{ path: ["second"], extensions: { code: "BAD_USER_INPUT" } }]);
     const first = (answer.data as { first: { operation: { uuid: string } } }).first.operation.uuid;

@@ -50,7 +50,10 @@ function call(bmc: SimulatedBmc, changes: Partial<IpmiSettings> = {}, seconds = 
 
 async function timed(work: Promise<unknown>): Promise<{ readonly milliseconds: number; readonly failure: unknown }> {
   const began = performance.now();
-  const failure: unknown = await work.then(() => undefined, (error: unknown) => error);
+  const failure: unknown = await work.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
   return { milliseconds: performance.now() - began, failure };
 }
 
@@ -60,8 +63,10 @@ async function toldSince(bmc: SimulatedBmc, before: number): Promise<string[]> {
 
 /** A relay in front of a BMC that loses the first message of every login. */
 async function ignoringLogins(bmc: SimulatedBmc): Promise<{ address: string; port: number } & AsyncDisposable> {
-  const RMCP_PLUS = 0x06, FIRST_LOGIN_MESSAGE = 0x12;
-  const front = createSocket("udp4"), back = createSocket("udp4");
+  const RMCP_PLUS = 0x06,
+    FIRST_LOGIN_MESSAGE = 0x12;
+  const front = createSocket("udp4"),
+    back = createSocket("udp4");
   let client: RemoteInfo | undefined;
   front.on("message", (message, from) => {
     client = from;
@@ -94,9 +99,19 @@ describe("conformance against a BMC", () => {
       return first === undefined ? {} : settingsOf(first, { password: "not-the-password" });
     },
     get discovery() {
-      const { address, password, username, port } = first ?? { address: "", password: "", username: "admin", port: 623 };
+      const { address, password, username, port } = first ?? {
+        address: "",
+        password: "",
+        username: "admin",
+        port: 623,
+      };
       // No cipher suite is named: the driver has to find the one that the simulator knows.
-      return { address, settings: { username, password, port }, refused: { username, port, password: "not-the-password" }, dead: "127.9.9.9" };
+      return {
+        address,
+        settings: { username, password, port },
+        refused: { username, port, password: "not-the-password" },
+        dead: "127.9.9.9",
+      };
     },
   };
   for (const check of conformance(options)) test(`the driver ${check.title}`, check.run, check.timeoutSeconds * 1000);
@@ -151,15 +166,23 @@ describe("verbs", () => {
   test("a BMC that says no is REFUSED", async () => {
     await second.setRefusing(true);
     try {
-      await expect(driver.power.set(call(second), "ON")).rejects.toMatchObject({ kind: "REFUSED", message: expect.stringContaining(second.address) });
-      await expect(driver.power.setBootDevice?.(call(second), "PXE", { persistent: false })).rejects.toMatchObject({ kind: "REFUSED" });
+      await expect(driver.power.set(call(second), "ON")).rejects.toMatchObject({
+        kind: "REFUSED",
+        message: expect.stringContaining(second.address),
+      });
+      await expect(driver.power.setBootDevice?.(call(second), "PXE", { persistent: false })).rejects.toMatchObject({
+        kind: "REFUSED",
+      });
     } finally {
       await second.setRefusing(false);
     }
   });
 
   test("a user with too little privilege is REFUSED, and told which setting it is", async () => {
-    await expect(driver.power.set(call(second, { privilege: "USER" }), "ON")).rejects.toMatchObject({ kind: "REFUSED", message: expect.stringContaining("`privilege`") });
+    await expect(driver.power.set(call(second, { privilege: "USER" }), "ON")).rejects.toMatchObject({
+      kind: "REFUSED",
+      message: expect.stringContaining("`privilege`"),
+    });
   });
 
   test("inspection shows identity, BMC and sensors, and leaves the machine alone", async () => {
@@ -168,7 +191,13 @@ describe("verbs", () => {
     for (const step of driver.inspect?.steps ?? []) {
       const unused = () => Promise.reject(new Error("An inspection must not touch the power."));
       const stepCall: StepCall<IpmiSettings> = {
-        ...call(second), args: {}, memo: null, callback: null, callbackPath: "/callback/1", attemptKey: step.name, variables: {},
+        ...call(second),
+        args: {},
+        memo: null,
+        callback: null,
+        callbackPath: "/callback/1",
+        attemptKey: step.name,
+        variables: {},
         power: { read: unused, set: unused, setBootDevice: unused },
         progress: () => undefined,
       };
@@ -208,15 +237,25 @@ describe("bad logins", () => {
 
   test("a cipher suite that the BMC does not know is REFUSED, and told which setting it is", async () => {
     const { failure, milliseconds } = await timed(driver.power.read(call(second, { cipherSuite: 17 })));
-    expect(failure).toMatchObject({ kind: "REFUSED", retryable: false, message: expect.stringContaining("`cipherSuite` to 3") });
+    expect(failure).toMatchObject({
+      kind: "REFUSED",
+      retryable: false,
+      message: expect.stringContaining("`cipherSuite` to 3"),
+    });
     expect(milliseconds).toBeLessThan(1000);
   });
 
   test("a BMC that ignores the login of a locked user, but answers otherwise, is AUTHENTICATION", async () => {
     await using locked = await ignoringLogins(second);
     const { address, port } = locked;
-    const { failure, milliseconds } = await timed(driver.power.read(call(second, { address, port, replySeconds: 1, sessionTries: 1 })));
-    expect(failure).toMatchObject({ kind: "AUTHENTICATION", retryable: true, message: expect.stringContaining("locked") });
+    const { failure, milliseconds } = await timed(
+      driver.power.read(call(second, { address, port, replySeconds: 1, sessionTries: 1 })),
+    );
+    expect(failure).toMatchObject({
+      kind: "AUTHENTICATION",
+      retryable: true,
+      message: expect.stringContaining("locked"),
+    });
     expect(milliseconds).toBeLessThan(10_000);
   }, 20_000);
 });
@@ -225,7 +264,9 @@ describe("slow and dead BMCs", () => {
   test("a frozen BMC is UNREACHABLE after the time that the settings allow, and well again when it thaws", async () => {
     third.freeze();
     try {
-      const { failure, milliseconds } = await timed(driver.power.read(call(third, { replySeconds: 1, sessionTries: 1 })));
+      const { failure, milliseconds } = await timed(
+        driver.power.read(call(third, { replySeconds: 1, sessionTries: 1 })),
+      );
       expect(failure).toMatchObject({ name: "DriverError", kind: "UNREACHABLE", retryable: true });
       expect(milliseconds).toBeLessThan(4000);
     } finally {
@@ -265,7 +306,9 @@ describe("slow and dead BMCs", () => {
     await expect.poll(() => driver.power.read(call(third)).catch(() => "SLOW"), { timeout: 30_000 }).not.toBe("SLOW");
     await third.setDelay(6);
     try {
-      const { failure, milliseconds } = await timed(driver.power.read(call(third, { replySeconds: 1, sessionTries: 1 })));
+      const { failure, milliseconds } = await timed(
+        driver.power.read(call(third, { replySeconds: 1, sessionTries: 1 })),
+      );
       expect(failure).toMatchObject({ name: "DriverError", kind: "TIMEOUT", retryable: true });
       expect(milliseconds).toBeLessThan(6000);
     } finally {

@@ -23,7 +23,13 @@ async function filled({ test: { sql }, ask }: typeof patient) {
   });
   const tx = await locked.promise;
   const queries = [1, 2].map(() => ask("{ clusters(first: 1) { edges { node { name } } } }"));
-  await eventually("both wait for the table", async () => (await tx`select count(*)::int as waiting from pg_locks where not granted and relation = 'clusters'::regclass`)[0]?.["waiting"] === 2);
+  await eventually(
+    "both wait for the table",
+    async () =>
+      (
+        await tx`select count(*)::int as waiting from pg_locks where not granted and relation = 'clusters'::regclass`
+      )[0]?.["waiting"] === 2,
+  );
   return {
     async [Symbol.asyncDispose]() {
       held.resolve();
@@ -39,7 +45,9 @@ test("more queries wait for their turn, and mutations have places of their own",
     await using _ = await filled(patient);
     let isAnswered = false;
     waiting = patient.query("{ viewer { subject } }").finally(() => (isAnswered = true));
-    await patient.query('mutation { createRunbook(input: { name: "meanwhile", steps: [{ interface: CLEAN, name: "erase_disks" }] }) { errors { code } } }');
+    await patient.query(
+      'mutation { createRunbook(input: { name: "meanwhile", steps: [{ interface: CLEAN, name: "erase_disks" }] }) { errors { code } } }',
+    );
     expect(isAnswered).toBe(false);
   }
   expect(await waiting).toEqual({ viewer: { subject: "anonymous" } });
@@ -49,7 +57,9 @@ test("who waits too long is told 503, and when to come again; over a socket as w
   await using _ = await filled(hasty);
   const refused = await hasty.ask("{ viewer { subject } }");
   expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, "1"]);
-  expect(refused.errors).toMatchObject([{ message: expect.stringContaining("Nothing of this one was done"), extensions: { code: "CAPACITY" } }]);
+  expect(refused.errors).toMatchObject([
+    { message: expect.stringContaining("Nothing of this one was done"), extensions: { code: "CAPACITY" } },
+  ]);
   const { errors } = await TRANSPORTS.WebSocket(hasty.url, { query: "{ viewer { subject } }" });
   expect(errors).toMatchObject([{ extensions: { code: "CAPACITY" } }]);
 });
@@ -70,11 +80,17 @@ describe("places", () => {
     return (signal?: AbortSignal) => {
       const end = Promise.withResolvers<{ data: null }>();
       let execute: (given: unknown) => unknown = () => end.promise;
-      void plugin.onExecute?.({ args: { document: parse("{ a }"), contextValue: { request: signal && { signal } } }, executeFn: () => end.promise, setExecuteFn: (set: typeof execute) => (execute = set) } as never);
+      void plugin.onExecute?.({
+        args: { document: parse("{ a }"), contextValue: { request: signal && { signal } } },
+        executeFn: () => end.promise,
+        setExecuteFn: (set: typeof execute) => (execute = set),
+      } as never);
       return { end: () => end.resolve({ data: null }), answer: Promise.resolve(execute({})) };
     };
   }
-  const refused = { errors: [expect.objectContaining({ message: expect.stringContaining("as many requests as it takes") })] };
+  const refused = {
+    errors: [expect.objectContaining({ message: expect.stringContaining("as many requests as it takes") })],
+  };
 
   test("are given in the order of asking", async () => {
     const ask = places({ requestsMax: 1 });
@@ -92,7 +108,11 @@ describe("places", () => {
     const boom = () => {
       throw new Error("boom");
     };
-    void atATime({ requestsMax: 1 }).onExecute?.({ args: { document: parse("{ a }"), contextValue: {} }, executeFn: boom, setExecuteFn: (set: typeof execute) => (execute = set) } as never);
+    void atATime({ requestsMax: 1 }).onExecute?.({
+      args: { document: parse("{ a }"), contextValue: {} },
+      executeFn: boom,
+      setExecuteFn: (set: typeof execute) => (execute = set),
+    } as never);
     for (let turn = 0; turn < 3; turn += 1) expect(() => execute({})).toThrow("boom");
   });
 

@@ -9,56 +9,92 @@ import { takeUntil, serviceUnderTest } from "../support/service.ts";
 
 const SEED = 20_261;
 
-test("thirty cuts of ten clients, while two thousand transitions are written, lose nothing, repeat nothing and change no order", { timeout: 120_000 }, async () => {
-  await using ostler = await serviceUnderTest({ started: false });
-  const { seconds: _, ...report } = await runCuts(ostler, { seed: SEED, clients: 10, cuts: 30, transitions: 2_000 });
-  expect(report).toEqual({ cuts: 30, written: 2_000, missing: 0, duplicates: 0, outOfOrder: 0, outOfOrderInNode: 0, surprises: [] });
-  await eventually("no stream listens", () => ostler.listeners() === 0);
-});
+test(
+  "thirty cuts of ten clients, while two thousand transitions are written, lose nothing, repeat nothing and change no order",
+  { timeout: 120_000 },
+  async () => {
+    await using ostler = await serviceUnderTest({ started: false });
+    const { seconds: _, ...report } = await runCuts(ostler, { seed: SEED, clients: 10, cuts: 30, transitions: 2_000 });
+    expect(report).toEqual({
+      cuts: 30,
+      written: 2_000,
+      missing: 0,
+      duplicates: 0,
+      outOfOrder: 0,
+      outOfOrderInNode: 0,
+      surprises: [],
+    });
+    await eventually("no stream listens", () => ostler.listeners() === 0);
+  },
+);
 
-const HEAVY = "subscription Heavy { nodeTransitions { ... on StreamBookmark { caughtUp } ... on Transition { cursor node { cluster { variables } } } } }";
-const LIGHT = "subscription Light { nodeTransitions { ... on StreamBookmark { caughtUp } ... on Transition { cursor } } }";
+const HEAVY =
+  "subscription Heavy { nodeTransitions { ... on StreamBookmark { caughtUp } ... on Transition { cursor node { cluster { variables } } } } }";
+const LIGHT =
+  "subscription Light { nodeTransitions { ... on StreamBookmark { caughtUp } ... on Transition { cursor } } }";
 const READERS = 20;
 
-test("readers that stop reading cost a bounded number of items each, are let go when they are gone, and hold up nobody", { timeout: 120_000 }, async () => {
-  await using ostler = await serviceUnderTest({ started: false });
-  await ostler.query("mutation Create($input: CreateClusterInput!) { createCluster(input: $input) { errors { message } } }", { input: { name: "heavy", variables: { ballast: "x".repeat(60_000) } } });
-  const { nodeIds } = await ostler.engine.registerNodes({ actor: "test", project: "default" }, Array.from({ length: 300 }, (_, index) => ({ name: `heavy-${index}`, driver: "fake", cluster: { name: "heavy" } })));
-  const begun: Promise<void>[] = [];
-  const stalled = Array.from({ length: READERS }, (_, index) => {
-    const { end, first } = index % 2 === 0 ? stalledSocket(ostler.url) : stalledEvents(ostler.url);
-    begun.push(first);
-    return end;
-  });
-  await Promise.all(begun);
-  const recent = vi.spyOn(ostler.tail, "recent");
-  const healthy = ostler.overSocket<{ nodeTransitions: { cursor?: string } }>(LIGHT);
-  await healthy.next();
-  for (let round = 0; round < 3; round += 1) await ostler.transact((work) => move(work, nodeIds, "ENROLLED", "recover", { actor: "test" }));
-  const seen = await takeUntil(healthy, ({ nodeTransitions }) => nodeTransitions.cursor === "1200");
-  expect(seen).toHaveLength(900);
-  // Each was handed a page or two; what the buffers on the way do not take stays in the log.
-  const handed = recent.mock.results.reduce((sum, { value }) => sum + ((value as readonly unknown[] | null)?.length ?? 0), 0);
-  expect((handed - 900) / READERS).toBeLessThan(400);
-  expect(ostler.listeners()).toBe(READERS + 1);
-  for (const end of stalled) end();
-  await eventually("only the healthy one listens", () => ostler.listeners() === 1);
-  await healthy.return?.();
-});
-
-test("three hundred who connect and leave, told something or not, leave nothing behind", { timeout: 120_000 }, async () => {
-  await using ostler = await serviceUnderTest({ started: false });
-  for (let round = 0; round < 30; round += 1) {
-    await Promise.all(
-      Array.from({ length: 10 }, async (_, index) => {
-        const { end, first } = index % 2 === 0 ? stalledSocket(ostler.url) : stalledEvents(ostler.url);
-        if (index % 3 > 0) await first;
-        end();
-      }),
+test(
+  "readers that stop reading cost a bounded number of items each, are let go when they are gone, and hold up nobody",
+  { timeout: 120_000 },
+  async () => {
+    await using ostler = await serviceUnderTest({ started: false });
+    await ostler.query(
+      "mutation Create($input: CreateClusterInput!) { createCluster(input: $input) { errors { message } } }",
+      { input: { name: "heavy", variables: { ballast: "x".repeat(60_000) } } },
     );
-  }
-  await eventually("no stream listens", () => ostler.listeners() === 0);
-});
+    const { nodeIds } = await ostler.engine.registerNodes(
+      { actor: "test", project: "default" },
+      Array.from({ length: 300 }, (_, index) => ({
+        name: `heavy-${index}`,
+        driver: "fake",
+        cluster: { name: "heavy" },
+      })),
+    );
+    const begun: Promise<void>[] = [];
+    const stalled = Array.from({ length: READERS }, (_, index) => {
+      const { end, first } = index % 2 === 0 ? stalledSocket(ostler.url) : stalledEvents(ostler.url);
+      begun.push(first);
+      return end;
+    });
+    await Promise.all(begun);
+    const recent = vi.spyOn(ostler.tail, "recent");
+    const healthy = ostler.overSocket<{ nodeTransitions: { cursor?: string } }>(LIGHT);
+    await healthy.next();
+    for (let round = 0; round < 3; round += 1)
+      await ostler.transact((work) => move(work, nodeIds, "ENROLLED", "recover", { actor: "test" }));
+    const seen = await takeUntil(healthy, ({ nodeTransitions }) => nodeTransitions.cursor === "1200");
+    expect(seen).toHaveLength(900);
+    // Each was handed a page or two; what the buffers on the way do not take stays in the log.
+    const handed = recent.mock.results.reduce(
+      (sum, { value }) => sum + ((value as readonly unknown[] | null)?.length ?? 0),
+      0,
+    );
+    expect((handed - 900) / READERS).toBeLessThan(400);
+    expect(ostler.listeners()).toBe(READERS + 1);
+    for (const end of stalled) end();
+    await eventually("only the healthy one listens", () => ostler.listeners() === 1);
+    await healthy.return?.();
+  },
+);
+
+test(
+  "three hundred who connect and leave, told something or not, leave nothing behind",
+  { timeout: 120_000 },
+  async () => {
+    await using ostler = await serviceUnderTest({ started: false });
+    for (let round = 0; round < 30; round += 1) {
+      await Promise.all(
+        Array.from({ length: 10 }, async (_, index) => {
+          const { end, first } = index % 2 === 0 ? stalledSocket(ostler.url) : stalledEvents(ostler.url);
+          if (index % 3 > 0) await first;
+          end();
+        }),
+      );
+    }
+    await eventually("no stream listens", () => ostler.listeners() === 0);
+  },
+);
 
 interface Stalled {
   /** Resolves when the stream has begun; from then on nothing is read. */
@@ -72,7 +108,8 @@ function stalledSocket(url: string): Stalled {
     socket.on("error", () => begun());
     socket.on("open", () => socket.send('{"type":"connection_init"}'));
     socket.on("message", (data: Buffer) => {
-      if (data.includes("connection_ack")) return socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: { query: HEAVY } }));
+      if (data.includes("connection_ack"))
+        return socket.send(JSON.stringify({ type: "subscribe", id: "1", payload: { query: HEAVY } }));
       socket.pause();
       begun();
     });
@@ -84,7 +121,9 @@ function stalledEvents(url: string): Stalled {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);
   const body = JSON.stringify({ query: HEAVY });
-  socket.write(`POST /graphql HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\ncontent-length: ${body.length}\r\n\r\n${body}`);
+  socket.write(
+    `POST /graphql HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+  );
   const first = new Promise<void>((begun) => {
     socket.on("error", () => begun());
     socket.on("data", (chunk: Buffer) => {

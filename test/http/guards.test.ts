@@ -29,30 +29,135 @@ interface Refused extends ApiRequest {
 
 const REFUSED: readonly Refused[] = [
   { what: "a token too many", query: `{ viewer { ${times(1_997, "x ")} } }`, limit: "tokens" },
-  { what: "brackets too deep in the document", query: `{ node(by: { name: ${times(31, "[")}1${times(31, "]")} }) { name } }`, limit: "nesting" },
+  {
+    what: "brackets too deep in the document",
+    query: `{ node(by: { name: ${times(31, "[")}1${times(31, "]")} }) { name } }`,
+    limit: "nesting",
+  },
   { what: "as many open brackets as the tokens allow", query: `{ node(by: ${times(1_900, "[")}`, limit: "nesting" },
-  { what: "values too deep in a variable", query: "query ($by: NodeRef!) { node(by: $by) { name } }", variables: { by: nested(32) }, limit: "nesting" },
-  { what: "fields too deep", query: "{ clusters { edges { node { nodes { edges { node { cluster { nodes { edges { node { name } } } } } } } } } } }", limit: "depth", requested: 11 },
-  { what: "fields too deep in fragments", query: "{ ...A } fragment A on Query { clusters { edges { node { ...B } } } } fragment B on Cluster { nodes { edges { node { cluster { nodes { edges { node { name } } } } } } } }", limit: "depth", requested: 11 },
-  { what: "an alias too many", query: `{ ${Array.from({ length: 21 }, (_, at) => `a${at}: viewer { subject }`).join(" ")} }`, limit: "rootFields", requested: 21 },
-  { what: "aliases in fragments", query: `{ ...A ...B } fragment A on Query { ${Array.from({ length: 11 }, (_, at) => `a${at}: viewer { subject }`).join(" ")} } fragment B on Query { ${Array.from({ length: 10 }, (_, at) => `b${at}: viewer { subject }`).join(" ")} }`, limit: "rootFields", requested: 21 },
+  {
+    what: "values too deep in a variable",
+    query: "query ($by: NodeRef!) { node(by: $by) { name } }",
+    variables: { by: nested(32) },
+    limit: "nesting",
+  },
+  {
+    what: "fields too deep",
+    query:
+      "{ clusters { edges { node { nodes { edges { node { cluster { nodes { edges { node { name } } } } } } } } } } }",
+    limit: "depth",
+    requested: 11,
+  },
+  {
+    what: "fields too deep in fragments",
+    query:
+      "{ ...A } fragment A on Query { clusters { edges { node { ...B } } } } fragment B on Cluster { nodes { edges { node { cluster { nodes { edges { node { name } } } } } } } }",
+    limit: "depth",
+    requested: 11,
+  },
+  {
+    what: "an alias too many",
+    query: `{ ${Array.from({ length: 21 }, (_, at) => `a${at}: viewer { subject }`).join(" ")} }`,
+    limit: "rootFields",
+    requested: 21,
+  },
+  {
+    what: "aliases in fragments",
+    query: `{ ...A ...B } fragment A on Query { ${Array.from({ length: 11 }, (_, at) => `a${at}: viewer { subject }`).join(" ")} } fragment B on Query { ${Array.from({ length: 10 }, (_, at) => `b${at}: viewer { subject }`).join(" ")} }`,
+    limit: "rootFields",
+    requested: 21,
+  },
   { what: "fragments that spread out without end", query: EXPONENTIAL, limit: "rootFields" },
-  { what: "fields of one name without number", query: `{ viewer { ${times(1_900, "subject ")} } }`, limit: "comparisons" },
-  { what: "pages in pages", query: "{ clusters(first: 100) { edges { node { nodes(first: 50) { edges { node { name } } } } } } }", limit: "cost", requested: 5_200 },
-  { what: "a page whose size is a variable", query: "query ($first: Int, $other: Int = 100) { clusters(first: $other) { edges { node { nodes(last: $first) { edges { node { name } } } } } } }", variables: { first: 51 }, limit: "cost", requested: 5_302 },
-  { what: "pages in fragments", query: "{ clusters(first: 100) { ...Clusters } } fragment Clusters on ClusterConnection { edges { node { ...Nodes } } } fragment Nodes on Cluster { nodes(first: 100) { edges { node { name } } } }", limit: "cost", requested: 10_300 },
-  { what: "a JSON value under many names", query: `{ cluster(by: { name: "x" }) { ${Array.from({ length: 400 }, (_, at) => `a${at}: variables`).join(" ")} } }`, limit: "cost", requested: 16_001 },
-  { what: "verdicts under many names, in fragments", query: `{ nodes(first: 100) { edges { node { a: verbs { ...V } b: verbs { ...V } } } } } fragment V on VerbVerdict { ${Array.from({ length: 400 }, (_, at) => `a${at}: reason`).join(" ")} }`, limit: "cost", requested: 58_900 },
-  { what: "labels of a list's edges under many names, in fragments", query: `{ nodes(first: 1) { ${Array.from({ length: 20 }, (_, at) => `e${at}: edges { ...X }`).join(" ")} } } fragment X on NodeEdge { node { ${Array.from({ length: 50 }, (_, at) => `l${at}: labels { ...L }`).join(" ")} } } fragment L on Label { ${Array.from({ length: 100 }, (_, at) => `k${at}: key`).join(" ")} }`, limit: "cost", requested: 60_220 },
-  { what: "a filter with too many alternatives", query: "query ($filter: NodeFilter) { nodes(filter: $filter) { totalCount } }", variables: { filter: { or: Array.from({ length: 100 }, (_, at) => ({ name: { eq: `n${at}` }, ...(at === 7 && { not: { or: [{ retired: true }] } }) })) } }, limit: "alternatives", requested: 101 },
+  {
+    what: "fields of one name without number",
+    query: `{ viewer { ${times(1_900, "subject ")} } }`,
+    limit: "comparisons",
+  },
+  {
+    what: "pages in pages",
+    query: "{ clusters(first: 100) { edges { node { nodes(first: 50) { edges { node { name } } } } } } }",
+    limit: "cost",
+    requested: 5_200,
+  },
+  {
+    what: "a page whose size is a variable",
+    query:
+      "query ($first: Int, $other: Int = 100) { clusters(first: $other) { edges { node { nodes(last: $first) { edges { node { name } } } } } } }",
+    variables: { first: 51 },
+    limit: "cost",
+    requested: 5_302,
+  },
+  {
+    what: "pages in fragments",
+    query:
+      "{ clusters(first: 100) { ...Clusters } } fragment Clusters on ClusterConnection { edges { node { ...Nodes } } } fragment Nodes on Cluster { nodes(first: 100) { edges { node { name } } } }",
+    limit: "cost",
+    requested: 10_300,
+  },
+  {
+    what: "a JSON value under many names",
+    query: `{ cluster(by: { name: "x" }) { ${Array.from({ length: 400 }, (_, at) => `a${at}: variables`).join(" ")} } }`,
+    limit: "cost",
+    requested: 16_001,
+  },
+  {
+    what: "verdicts under many names, in fragments",
+    query: `{ nodes(first: 100) { edges { node { a: verbs { ...V } b: verbs { ...V } } } } } fragment V on VerbVerdict { ${Array.from({ length: 400 }, (_, at) => `a${at}: reason`).join(" ")} }`,
+    limit: "cost",
+    requested: 58_900,
+  },
+  {
+    what: "labels of a list's edges under many names, in fragments",
+    query: `{ nodes(first: 1) { ${Array.from({ length: 20 }, (_, at) => `e${at}: edges { ...X }`).join(" ")} } } fragment X on NodeEdge { node { ${Array.from({ length: 50 }, (_, at) => `l${at}: labels { ...L }`).join(" ")} } } fragment L on Label { ${Array.from({ length: 100 }, (_, at) => `k${at}: key`).join(" ")} }`,
+    limit: "cost",
+    requested: 60_220,
+  },
+  {
+    what: "a filter with too many alternatives",
+    query: "query ($filter: NodeFilter) { nodes(filter: $filter) { totalCount } }",
+    variables: {
+      filter: {
+        or: Array.from({ length: 100 }, (_, at) => ({
+          name: { eq: `n${at}` },
+          ...(at === 7 && { not: { or: [{ retired: true }] } }),
+        })),
+      },
+    },
+    limit: "alternatives",
+    requested: 101,
+  },
 ];
 
 const ACCEPTED: readonly (ApiRequest & { readonly what: string })[] = [
-  { what: "as deep as may be", query: "{ clusters(first: 2) { edges { node { nodes(first: 2) { edges { node { cluster { nodes(first: 2) { edges { cursor } } } } } } } } } }" },
-  { what: "as many aliases as may be", query: `{ ${Array.from({ length: 20 }, (_, at) => `a${at}: viewer { subject }`).join(" ")} }` },
-  { what: "as costly as may be", query: "{ clusters(first: 100) { edges { node { nodes(first: 48) { edges { node { name } } } } } } }" },
-  { what: "what is left out", query: "query ($all: Boolean = false) { clusters(first: 100) { edges { node { name nodes(first: 100) @include(if: $all) { edges { node { name } } } } } } }" },
-  { what: "what GraphiQL asks", query: getIntrospectionQuery({ descriptions: true, specifiedByUrl: true, directiveIsRepeatable: true, schemaDescription: true, inputValueDeprecation: true, oneOf: true }) },
+  {
+    what: "as deep as may be",
+    query:
+      "{ clusters(first: 2) { edges { node { nodes(first: 2) { edges { node { cluster { nodes(first: 2) { edges { cursor } } } } } } } } } }",
+  },
+  {
+    what: "as many aliases as may be",
+    query: `{ ${Array.from({ length: 20 }, (_, at) => `a${at}: viewer { subject }`).join(" ")} }`,
+  },
+  {
+    what: "as costly as may be",
+    query: "{ clusters(first: 100) { edges { node { nodes(first: 48) { edges { node { name } } } } } } }",
+  },
+  {
+    what: "what is left out",
+    query:
+      "query ($all: Boolean = false) { clusters(first: 100) { edges { node { name nodes(first: 100) @include(if: $all) { edges { node { name } } } } } } }",
+  },
+  {
+    what: "what GraphiQL asks",
+    query: getIntrospectionQuery({
+      descriptions: true,
+      specifiedByUrl: true,
+      directiveIsRepeatable: true,
+      schemaDescription: true,
+      inputValueDeprecation: true,
+      oneOf: true,
+    }),
+  },
 ];
 
 describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
@@ -61,7 +166,12 @@ describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
     expect(data ?? null).toBeNull();
     expect(errors).toHaveLength(1);
     const [error] = errors;
-    expect(error?.extensions).toMatchObject({ code: "LIMIT_EXCEEDED", limit, max: LIMITS[limit], ...(requested !== undefined && { requested }) });
+    expect(error?.extensions).toMatchObject({
+      code: "LIMIT_EXCEEDED",
+      limit,
+      max: LIMITS[limit],
+      ...(requested !== undefined && { requested }),
+    });
     expect(error?.message).toMatch(/^At most [\d,]+ .* are allowed\. .*[a-z]\.$/);
     expect(error?.extensions).not.toHaveProperty("http");
   });
@@ -75,12 +185,34 @@ describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
   test.each([
     { what: "an error of syntax", query: "{ viewer { subject }", code: "GRAPHQL_PARSE_FAILED" },
     { what: "an unknown field", query: "{ viewer { nonsense } }", code: "GRAPHQL_VALIDATION_FAILED" },
-    { what: "an introspection under many names", query: `{ ${Array.from({ length: 20 }, (_, at) => `a${at}: __schema { types { name } }`).join(" ")} }`, code: "GRAPHQL_VALIDATION_FAILED" },
-    { what: "parts of an introspection under many names", query: `{ __schema { ...Types } } fragment Types on __Schema { ${Array.from({ length: 60 }, (_, at) => `a${at}: types { name }`).join(" ")} }`, code: "GRAPHQL_VALIDATION_FAILED" },
+    {
+      what: "an introspection under many names",
+      query: `{ ${Array.from({ length: 20 }, (_, at) => `a${at}: __schema { types { name } }`).join(" ")} }`,
+      code: "GRAPHQL_VALIDATION_FAILED",
+    },
+    {
+      what: "parts of an introspection under many names",
+      query: `{ __schema { ...Types } } fragment Types on __Schema { ${Array.from({ length: 60 }, (_, at) => `a${at}: types { name }`).join(" ")} }`,
+      code: "GRAPHQL_VALIDATION_FAILED",
+    },
     { what: "a fragment that spreads itself", query: CYCLE, code: "GRAPHQL_VALIDATION_FAILED" },
-    { what: "a variable that does not fit", query: "query ($first: Int) { nodes(first: $first) { totalCount } }", variables: { first: "x" }, code: "BAD_USER_INPUT" },
-    { what: "an operation that is not named", query: "query A { viewer { subject } } query B { viewer { subject } }", code: "BAD_REQUEST" },
-    { what: "an operation that is not there", query: "query A { viewer { subject } }", operationName: "C", code: "BAD_REQUEST" },
+    {
+      what: "a variable that does not fit",
+      query: "query ($first: Int) { nodes(first: $first) { totalCount } }",
+      variables: { first: "x" },
+      code: "BAD_USER_INPUT",
+    },
+    {
+      what: "an operation that is not named",
+      query: "query A { viewer { subject } } query B { viewer { subject } }",
+      code: "BAD_REQUEST",
+    },
+    {
+      what: "an operation that is not there",
+      query: "query A { viewer { subject } }",
+      operationName: "C",
+      code: "BAD_REQUEST",
+    },
   ])("$what is refused with a code", async ({ code, what: _what, ...request }) => {
     const { errors = [] } = await ask(open.url, request);
     expect(errors.map(({ extensions }) => extensions?.["code"])).toContain(code);
@@ -88,33 +220,53 @@ describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
   });
 
   test("what it costs stands in each answer", async () => {
-    const { extensions } = await ask(open.url, { query: "{ nodes(first: 7) { totalCount edges { node { name cluster { name } verbs { verb } } } } viewer { subject } }" });
-    expect(extensions).toEqual({ cost: { requested: Math.floor(10 + 7 * (1.02 + 1.02 + 12 * 0.52) + 1.02), max: 5_000 } });
+    const { extensions } = await ask(open.url, {
+      query:
+        "{ nodes(first: 7) { totalCount edges { node { name cluster { name } verbs { verb } } } } viewer { subject } }",
+    });
+    expect(extensions).toEqual({
+      cost: { requested: Math.floor(10 + 7 * (1.02 + 1.02 + 12 * 0.52) + 1.02), max: 5_000 },
+    });
   });
 
   test("an answer that comes to be too long is refused, and whatever a mutation did is told", async () => {
     const cluster = `long-${name.replaceAll(" ", "-").toLowerCase()}`;
-    await open.query("mutation ($name: String!) { createCluster(input: { name: $name }) { cluster { id } } }", { name: cluster });
+    await open.query("mutation ($name: String!) { createCluster(input: { name: $name }) { cluster { id } } }", {
+      name: cluster,
+    });
     // As an earlier version stored it.
-    await open.test.sql`update clusters set variables = ${open.test.sql.json({ text: "x".repeat(250_000) })} where name = ${cluster}`;
+    await open.test
+      .sql`update clusters set variables = ${open.test.sql.json({ text: "x".repeat(250_000) })} where name = ${cluster}`;
     const under = (names: number) => Array.from({ length: names }, (_, at) => `a${at}: variables`).join(" ");
     const long = await ask(open.url, { query: `{ cluster(by: { name: "${cluster}" }) { ${under(70)} } }` });
     expect(long.data ?? null).toBeNull();
-    expect(long.errors).toMatchObject([{ message: expect.stringMatching(/^At most 16,777,216 characters/) as string, extensions: { code: "LIMIT_EXCEEDED", limit: "answer", max: LIMITS.answer } }]);
+    expect(long.errors).toMatchObject([
+      {
+        message: expect.stringMatching(/^At most 16,777,216 characters/) as string,
+        extensions: { code: "LIMIT_EXCEEDED", limit: "answer", max: LIMITS.answer },
+      },
+    ]);
     expect(long.extensions).toEqual({ cost: { requested: 2_801, max: 5_000 } });
     const fitting = await ask(open.url, { query: `{ cluster(by: { name: "${cluster}" }) { ${under(60)} } }` });
     expect(fitting.errors).toBeUndefined();
     if (name === "GET") return;
-    const done = await ask(open.url, { query: `mutation { updateCluster(input: { cluster: { name: "${cluster}" }, variables: { text: null } }) { cluster { ${under(70)} } } }` });
+    const done = await ask(open.url, {
+      query: `mutation { updateCluster(input: { cluster: { name: "${cluster}" }, variables: { text: null } }) { cluster { ${under(70)} } } }`,
+    });
     expect(done.errors).toBeUndefined();
   });
 
   test("introspection is refused where it is switched off, and no name is suggested", async () => {
-    const { errors = [] } = await ask(silent.url, { query: "{ __schema { types { name } } __type(name: \"Node\") { name } viewer { __typename } }" });
+    const { errors = [] } = await ask(silent.url, {
+      query: '{ __schema { types { name } } __type(name: "Node") { name } viewer { __typename } }',
+    });
     expect(errors.map(({ extensions }) => extensions?.["code"])).toEqual(["FORBIDDEN", "FORBIDDEN"]);
     const { errors: [near] = [] } = await ask(silent.url, { query: "{ viewer { subjekt } }" });
     expect(near?.message).toBe('Cannot query field "subjekt" on type "Actor".');
-    const { errors: [far] = [] } = await ask(silent.url, { query: "query ($filter: NodeFilter) { nodes(filter: $filter) { totalCount } }", variables: { filter: { states: ["AVAILABEL"] } } });
+    const { errors: [far] = [] } = await ask(silent.url, {
+      query: "query ($filter: NodeFilter) { nodes(filter: $filter) { totalCount } }",
+      variables: { filter: { states: ["AVAILABEL"] } },
+    });
     expect(far?.message).not.toMatch(/did you mean/i);
     const { errors: [told] = [] } = await ask(open.url, { query: "{ viewer { subjekt } }" });
     expect(told?.message).toContain("Did you mean");
@@ -130,12 +282,23 @@ describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
     });
     await locked.promise;
     try {
-      const { errors = [], data } = await ask(silent.url, { query: "{ clusters(first: 3) { edges { node { name } } } }" });
+      const { errors = [], data } = await ask(silent.url, {
+        query: "{ clusters(first: 3) { edges { node { name } } } }",
+      });
       expect(data ?? null).toBeNull();
-      expect(errors).toMatchObject([{ message: expect.stringMatching(/^At most 10 seconds/) as string, extensions: { code: "LIMIT_EXCEEDED", limit: "seconds" } }]);
-      expect((await ask(silent.url, { query: "{ viewer { subject } }" })).data).toEqual({ viewer: { subject: "anonymous" } });
+      expect(errors).toMatchObject([
+        {
+          message: expect.stringMatching(/^At most 10 seconds/) as string,
+          extensions: { code: "LIMIT_EXCEEDED", limit: "seconds" },
+        },
+      ]);
+      expect((await ask(silent.url, { query: "{ viewer { subject } }" })).data).toEqual({
+        viewer: { subject: "anonymous" },
+      });
       if (name !== "GET") {
-        const late = ask(silent.url, { query: `mutation { createCluster(input: { name: "late-${name.replaceAll(" ", "-").toLowerCase()}" }) { cluster { state } errors { code } } }` });
+        const late = ask(silent.url, {
+          query: `mutation { createCluster(input: { name: "late-${name.replaceAll(" ", "-").toLowerCase()}" }) { cluster { state } errors { code } } }`,
+        });
         // Three times as long as a query may take: what is shown is that nothing comes.
         expect(await Promise.race([late, delay(900, "nothing yet")])).toBe("nothing yet");
         held.resolve();
@@ -148,15 +311,24 @@ describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
   });
 });
 
-test.each(EACH_TRANSPORT.filter(({ name }) => name === "server-sent events" || name === "WebSocket"))("a stream over $name is held to the same limits", async ({ ask }) => {
-  const costly = await ask(open.url, { query: "subscription { nodeTransitions(snapshot: true) { ... on NodeSnapshot { node { operations(first: 100) { edges { node { runs(first: 100) { edges { node { id } } } } } } } } } }" });
-  expect(costly.errors).toMatchObject([{ extensions: { code: "LIMIT_EXCEEDED", limit: "cost" } }]);
-  const deepFilter = await ask(open.url, { query: "subscription ($filter: NodeFilter) { nodeTransitions(filter: $filter) { __typename } }", variables: { filter: nested(32) } });
-  expect(deepFilter.errors).toMatchObject([{ extensions: { code: "LIMIT_EXCEEDED", limit: "nesting" } }]);
-  const fine = await ask(open.url, { query: "subscription { nodeTransitions(snapshot: true) { __typename } }" });
-  expect(fine.errors).toBeUndefined();
-  expect(fine.extensions).toBeUndefined();
-});
+test.each(EACH_TRANSPORT.filter(({ name }) => name === "server-sent events" || name === "WebSocket"))(
+  "a stream over $name is held to the same limits",
+  async ({ ask }) => {
+    const costly = await ask(open.url, {
+      query:
+        "subscription { nodeTransitions(snapshot: true) { ... on NodeSnapshot { node { operations(first: 100) { edges { node { runs(first: 100) { edges { node { id } } } } } } } } } }",
+    });
+    expect(costly.errors).toMatchObject([{ extensions: { code: "LIMIT_EXCEEDED", limit: "cost" } }]);
+    const deepFilter = await ask(open.url, {
+      query: "subscription ($filter: NodeFilter) { nodeTransitions(filter: $filter) { __typename } }",
+      variables: { filter: nested(32) },
+    });
+    expect(deepFilter.errors).toMatchObject([{ extensions: { code: "LIMIT_EXCEEDED", limit: "nesting" } }]);
+    const fine = await ask(open.url, { query: "subscription { nodeTransitions(snapshot: true) { __typename } }" });
+    expect(fine.errors).toBeUndefined();
+    expect(fine.extensions).toBeUndefined();
+  },
+);
 
 test.each([
   { what: "what goes beyond a limit", query: REFUSED[0]?.query ?? "", status: 400 },
@@ -176,27 +348,44 @@ test("a client that leaves in the middle of a mutation does not undo it", async 
   });
   await locked.promise;
   const leave = new AbortController();
-  const left = fetch(`${open.url}/graphql`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ query: 'mutation { createCluster(input: { name: "left-behind" }) { errors { code } } }' }), signal: leave.signal });
+  const left = fetch(`${open.url}/graphql`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ query: 'mutation { createCluster(input: { name: "left-behind" }) { errors { code } } }' }),
+    signal: leave.signal,
+  });
   await eventually("the mutation waits for the lock", async () => {
-    const rows = await open.database.reader.execute<{ count: number }>("select count(*)::int as count from pg_locks where not granted");
+    const rows = await open.database.reader.execute<{ count: number }>(
+      "select count(*)::int as count from pg_locks where not granted",
+    );
     return Number([...rows][0]?.["count"]) > 0;
   });
   leave.abort();
   await expect(left).rejects.toThrow(/abort/);
   held.resolve();
   await holding;
-  await eventually("the cluster is there", async () => (await open.query<{ cluster: { name: string } | null }>('{ cluster(by: { name: "left-behind" }) { name } }')).cluster !== null);
+  await eventually(
+    "the cluster is there",
+    async () =>
+      (await open.query<{ cluster: { name: string } | null }>('{ cluster(by: { name: "left-behind" }) { name } }'))
+        .cluster !== null,
+  );
 });
 
 test("the lists whose length is known have the length that is counted", async () => {
   await open.register(["known-lengths"]);
-  const { node, reservedSteps } = await open.query<{ node: { verbs: unknown[] }; reservedSteps: unknown[] }>('{ node(by: { name: "known-lengths" }) { verbs { verb } } reservedSteps { name } }');
+  const { node, reservedSteps } = await open.query<{ node: { verbs: unknown[] }; reservedSteps: unknown[] }>(
+    '{ node(by: { name: "known-lengths" }) { verbs { verb } } reservedSteps { name } }',
+  );
   expect({ verbs: node.verbs.length, reservedSteps: reservedSteps.length }).toEqual({ verbs: 12, reservedSteps: 6 });
 });
 
 test("verbs on very many nodes fit into one request", async () => {
   const names = Array.from({ length: 10_000 }, (_, at) => `a-name-of-a-node-${String(at).padStart(7, "0")}`);
-  const { errors, data } = await open.ask<{ commissionNodes: { errors: { code: string }[] } }>("mutation Many($input: CommissionNodesInput!) { commissionNodes(input: $input) { errors { code } } }", { input: { nodes: { names } } });
+  const { errors, data } = await open.ask<{ commissionNodes: { errors: { code: string }[] } }>(
+    "mutation Many($input: CommissionNodesInput!) { commissionNodes(input: $input) { errors { code } } }",
+    { input: { nodes: { names } } },
+  );
   expect(errors).toEqual([]);
   expect(data?.commissionNodes.errors).toMatchObject([{ code: "NOT_FOUND" }]);
 });

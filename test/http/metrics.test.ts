@@ -28,10 +28,17 @@ describe("where a token is set", () => {
 
   test("of a replica that only works as well", async () => {
     const telemetry = await createTelemetry({ log: createLog("silent"), version: "0" });
-    const server = await startHealthServer({ host: "127.0.0.1", port: 0, database: { reader: aReader(() => []) }, metrics: { token: TOKEN, scrape: telemetry.scrapeOf(aReader(() => [])) } });
+    const server = await startHealthServer({
+      host: "127.0.0.1",
+      port: 0,
+      database: { reader: aReader(() => []) },
+      metrics: { token: TOKEN, scrape: telemetry.scrapeOf(aReader(() => [])) },
+    });
     owned.push(server);
     expect((await fetch(`${server.url}/metrics`)).status).toBe(401);
-    expect((await scraped(server.url, { authorization: `Bearer ${TOKEN}` })).has("process_resident_memory_bytes")).toBe(true);
+    expect((await scraped(server.url, { authorization: `Bearer ${TOKEN}` })).has("process_resident_memory_bytes")).toBe(
+      true,
+    );
   });
 });
 
@@ -45,8 +52,12 @@ test("it is text of Prometheus, with the process's own metrics, and is not kept"
   // Every sample has a name that was announced once.
   const announced = [...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name = ""]) => name);
   expect(new Set(announced).size).toBe(announced.length);
-  const names = [...samplesOf(text).keys()].map((sample) => sample.split("{")[0]?.replace(/_(?:bucket|sum|count)$/, "") ?? "");
-  expect(names.filter((name) => !announced.some((one) => one === name || one === `${name}_count` || one === `${name}_sum`))).toEqual([]);
+  const names = [...samplesOf(text).keys()].map(
+    (sample) => sample.split("{")[0]?.replace(/_(?:bucket|sum|count)$/, "") ?? "",
+  );
+  expect(
+    names.filter((name) => !announced.some((one) => one === name || one === `${name}_count` || one === `${name}_sum`)),
+  ).toEqual([]);
 });
 
 describe("a scrape", () => {
@@ -74,7 +85,10 @@ describe("a scrape", () => {
     let now = 0;
     const reader = aReader(() => {
       if (away) throw new Error("connect ECONNREFUSED");
-      return [{ state: "RUNNING", reason: null, count: 4 }, { state: null, reason: null, count: 4, oldest: 7, position: "12" }];
+      return [
+        { state: "RUNNING", reason: null, count: 4 },
+        { state: null, reason: null, count: 4, oldest: 7, position: "12" },
+      ];
     });
     const { registry, observer } = createMetrics({ version: "0" });
     const gauges = createGauges(registry, reader, () => now);
@@ -89,7 +103,9 @@ describe("a scrape", () => {
     const during = samplesOf(await registry.metrics());
     expect(during.get("ostler_database_up")).toBe(0);
     expect(during.get("ostler_transitions_appended_total")).toBe(5);
-    expect([...during.keys()].filter((name) => /^ostler_(?:runs_unfinished|runs_oldest|log_position|nodes)/.test(name))).toEqual([]);
+    expect(
+      [...during.keys()].filter((name) => /^ostler_(?:runs_unfinished|runs_oldest|log_position|nodes)/.test(name)),
+    ).toEqual([]);
     away = false;
     await gauges.refresh();
     expect(samplesOf(await registry.metrics()).get("ostler_database_up")).toBe(1);
@@ -98,8 +114,11 @@ describe("a scrape", () => {
 
 test("what drivers choose freely is bounded", async () => {
   const { registry, observer } = createMetrics({ version: "0" });
-  for (let index = 0; index < 300; index += 1) await observer.call({ driver: "wild", name: `call ${index}`, node: `node-${index}` }, () => Promise.resolve());
-  const calls = [...samplesOf(await registry.metrics())].filter(([name]) => name.startsWith("ostler_driver_call_duration_seconds_count"));
+  for (let index = 0; index < 300; index += 1)
+    await observer.call({ driver: "wild", name: `call ${index}`, node: `node-${index}` }, () => Promise.resolve());
+  const calls = [...samplesOf(await registry.metrics())].filter(([name]) =>
+    name.startsWith("ostler_driver_call_duration_seconds_count"),
+  );
   expect(calls.length).toBe(101);
   expect(calls.find(([name]) => name.includes('call="other"'))?.[1]).toBe(200);
 });

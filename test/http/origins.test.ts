@@ -11,7 +11,13 @@ const TOKEN = "correct-horse-battery-staple";
 const LISTED = "https://console.example";
 const EVIL = "https://evil.example";
 const open = await serviceUnderTest({ started: false, origins: [LISTED] });
-const guarded = await serviceUnderTest({ started: false, origins: [LISTED], token: TOKEN, introspection: false, bodyBytesMax: 64 * 1024 });
+const guarded = await serviceUnderTest({
+  started: false,
+  origins: [LISTED],
+  token: TOKEN,
+  introspection: false,
+  bodyBytesMax: 64 * 1024,
+});
 afterAll(async () => {
   await open[Symbol.asyncDispose]();
   await guarded[Symbol.asyncDispose]();
@@ -19,7 +25,11 @@ afterAll(async () => {
 
 const QUERY = "{ viewer { subject } }";
 const JSON_TYPE = { "content-type": "application/json" };
-const post = (to: ServiceUnderTest, headers: Readonly<Record<string, string>>, body = JSON.stringify({ query: QUERY })) => fetch(`${to.url}/graphql`, { method: "POST", headers: { ...JSON_TYPE, ...headers }, body });
+const post = (
+  to: ServiceUnderTest,
+  headers: Readonly<Record<string, string>>,
+  body = JSON.stringify({ query: QUERY }),
+) => fetch(`${to.url}/graphql`, { method: "POST", headers: { ...JSON_TYPE, ...headers }, body });
 
 interface Raw {
   readonly status: number;
@@ -32,7 +42,9 @@ function raw(of: ServiceUnderTest, path: string, headers: Readonly<Record<string
   return new Promise((answer, failed) => {
     httpRequest({ hostname, port, path, headers }, (response) => {
       let body = "";
-      response.on("data", (part: Buffer) => (body += part.toString())).on("end", () => answer({ status: response.statusCode ?? 0, body }));
+      response
+        .on("data", (part: Buffer) => (body += part.toString()))
+        .on("end", () => answer({ status: response.statusCode ?? 0, body }));
     })
       .on("error", failed)
       .end();
@@ -67,7 +79,14 @@ describe("a page of a listed origin", () => {
   });
 
   test("is told before what it may send, though it has no token yet", async () => {
-    const response = await fetch(`${guarded.url}/graphql`, { method: "OPTIONS", headers: { origin: LISTED, "access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type" } });
+    const response = await fetch(`${guarded.url}/graphql`, {
+      method: "OPTIONS",
+      headers: {
+        origin: LISTED,
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization,content-type",
+      },
+    });
     expect(response.status).toBe(204);
     expect(response.headers.get("access-control-allow-origin")).toBe(LISTED);
     expect(response.headers.get("access-control-allow-methods")).toBe("GET, POST");
@@ -81,12 +100,18 @@ describe("a page of a listed origin", () => {
 });
 
 describe("a page of any other origin", () => {
-  test.each([EVIL, "null", `${LISTED}:8443`, "https://console.example.evil.example", "http://console.example"])("as %s may not", async (origin) => {
-    expect((await post(open, { origin })).headers.get("access-control-allow-origin")).toBeNull();
-    const preflight = await fetch(`${open.url}/graphql`, { method: "OPTIONS", headers: { origin, "access-control-request-method": "POST" } });
-    expect([...preflight.headers.keys()].filter((name) => name.startsWith("access-control"))).toEqual([]);
-    expect(await knock(open, { origin })).toBe("403");
-  });
+  test.each([EVIL, "null", `${LISTED}:8443`, "https://console.example.evil.example", "http://console.example"])(
+    "as %s may not",
+    async (origin) => {
+      expect((await post(open, { origin })).headers.get("access-control-allow-origin")).toBeNull();
+      const preflight = await fetch(`${open.url}/graphql`, {
+        method: "OPTIONS",
+        headers: { origin, "access-control-request-method": "POST" },
+      });
+      expect([...preflight.headers.keys()].filter((name) => name.startsWith("access-control"))).toEqual([]);
+      expect(await knock(open, { origin })).toBe("403");
+    },
+  );
 });
 
 describe("a GET", () => {
@@ -96,7 +121,10 @@ describe("a GET", () => {
     { what: "a program", headers: {} },
     { what: "a page of ours", headers: { "sec-fetch-site": "same-origin" } },
     { what: "somebody who typed the address", headers: { "sec-fetch-site": "none" } },
-    { what: "another page that asked first", headers: { "sec-fetch-site": "cross-site", origin: LISTED, "x-requested-with": "console" } },
+    {
+      what: "another page that asked first",
+      headers: { "sec-fetch-site": "cross-site", origin: LISTED, "x-requested-with": "console" },
+    },
     { what: "another page with a token", headers: { "sec-fetch-site": "cross-site", authorization: "Bearer any" } },
   ])("of $what is answered", async ({ headers }) => {
     const { status, body } = await raw(open, path, headers);
@@ -109,7 +137,14 @@ describe("a GET", () => {
     { what: "another page in an old browser", headers: { origin: EVIL } },
   ])("of $what is refused: nobody asked whether it may", async ({ headers }) => {
     const { status, body } = await raw(open, path, headers);
-    expect([status, JSON.parse(body)]).toMatchObject([403, { errors: [{ message: expect.stringContaining("x-requested-with") as string, extensions: { code: "BAD_REQUEST" } }] }]);
+    expect([status, JSON.parse(body)]).toMatchObject([
+      403,
+      {
+        errors: [
+          { message: expect.stringContaining("x-requested-with") as string, extensions: { code: "BAD_REQUEST" } },
+        ],
+      },
+    ]);
   });
 
   test("with variables that are no JSON is refused as one", async () => {
@@ -118,19 +153,35 @@ describe("a GET", () => {
 });
 
 describe("a service without a token", () => {
-  test.each(["localhost", "localhost:4000", "127.0.0.1:1", "[::1]:4000", "console.example"])("answers to the name %s", async (host) => {
-    expect((await raw(open, "/graphql?query={viewer{subject}}", { host })).status).toBe(200);
-  });
+  test.each(["localhost", "localhost:4000", "127.0.0.1:1", "[::1]:4000", "console.example"])(
+    "answers to the name %s",
+    async (host) => {
+      expect((await raw(open, "/graphql?query={viewer{subject}}", { host })).status).toBe(200);
+    },
+  );
 
-  test.each(["evil.example", "evil.example:4000", "127.0.0.1.evil.example", "10.0.0.1"])("does not answer to the name %s, which a page may have given this machine", async (host) => {
-    const { status, body } = await raw(open, "/graphql?query={viewer{subject}}", { host });
-    expect([status, JSON.parse(body)]).toMatchObject([421, { errors: [{ message: expect.stringContaining("OSTLER_ORIGINS") as string }] }]);
-    expect((await raw(open, "/schema.graphql", { host })).status).toBe(421);
-    expect(await knock(open, { host, origin: `http://${host}` })).toBe("403");
-  });
+  test.each(["evil.example", "evil.example:4000", "127.0.0.1.evil.example", "10.0.0.1"])(
+    "does not answer to the name %s, which a page may have given this machine",
+    async (host) => {
+      const { status, body } = await raw(open, "/graphql?query={viewer{subject}}", { host });
+      expect([status, JSON.parse(body)]).toMatchObject([
+        421,
+        { errors: [{ message: expect.stringContaining("OSTLER_ORIGINS") as string }] },
+      ]);
+      expect((await raw(open, "/schema.graphql", { host })).status).toBe(421);
+      expect(await knock(open, { host, origin: `http://${host}` })).toBe("403");
+    },
+  );
 
   test("that has one answers to any name", async () => {
-    expect((await raw(guarded, "/graphql?query={viewer{subject}}", { host: "ostler.example", authorization: `Bearer ${TOKEN}` })).status).toBe(200);
+    expect(
+      (
+        await raw(guarded, "/graphql?query={viewer{subject}}", {
+          host: "ostler.example",
+          authorization: `Bearer ${TOKEN}`,
+        })
+      ).status,
+    ).toBe(200);
   });
 });
 
@@ -153,13 +204,25 @@ describe("a body", () => {
     const authorization = `Bearer ${TOKEN}`;
     const tooLarge = JSON.stringify({ query: QUERY, variables: { x: "x".repeat(64 * 1024) } });
     const told = await post(guarded, { authorization }, tooLarge);
-    expect([told.status, await told.json()]).toMatchObject([413, { errors: [{ message: expect.stringContaining("65,536 bytes") as string, extensions: { code: "BAD_REQUEST" } }] }]);
+    expect([told.status, await told.json()]).toMatchObject([
+      413,
+      { errors: [{ message: expect.stringContaining("65,536 bytes") as string, extensions: { code: "BAD_REQUEST" } }] },
+    ]);
     const { hostname, port } = new URL(guarded.url);
     const status = await new Promise((answer, failed) => {
-      const request = httpRequest({ hostname, port, path: "/graphql", method: "POST", headers: { ...JSON_TYPE, authorization, "transfer-encoding": "chunked" } }, (response) => {
-        answer(response.statusCode);
-        response.resume();
-      }).on("error", failed);
+      const request = httpRequest(
+        {
+          hostname,
+          port,
+          path: "/graphql",
+          method: "POST",
+          headers: { ...JSON_TYPE, authorization, "transfer-encoding": "chunked" },
+        },
+        (response) => {
+          answer(response.statusCode);
+          response.resume();
+        },
+      ).on("error", failed);
       request.end(tooLarge);
     });
     expect(status).toBe(413);
@@ -167,12 +230,20 @@ describe("a body", () => {
 
   test("that is a batch is refused in words", async () => {
     const response = await post(open, {}, JSON.stringify([{ query: QUERY }, { query: QUERY }]));
-    expect([response.status, await response.json()]).toMatchObject([400, { errors: [{ message: expect.stringContaining("Batches are not taken") as string, extensions: { code: "BAD_REQUEST" } }] }]);
+    expect([response.status, await response.json()]).toMatchObject([
+      400,
+      {
+        errors: [
+          { message: expect.stringContaining("Batches are not taken") as string, extensions: { code: "BAD_REQUEST" } },
+        ],
+      },
+    ]);
   });
 });
 
 test("a token that is wrong is told from one that is missing", async () => {
-  const message = async (headers: Readonly<Record<string, string>>) => ((await (await post(guarded, headers)).json()) as { errors: { message: string }[] }).errors[0]?.message;
+  const message = async (headers: Readonly<Record<string, string>>) =>
+    ((await (await post(guarded, headers)).json()) as { errors: { message: string }[] }).errors[0]?.message;
   expect(await message({})).toBe("Present the token as `Authorization: Bearer …`.");
   expect(await message({ authorization: "Bearer wrong" })).toMatch(/^This token is not, or no longer, the right one\./);
 });
@@ -184,7 +255,9 @@ describe("requests that are sent on one connection before the first is answered"
     const { hostname, port } = new URL(open.url);
     const socket = connect(Number(port), hostname);
     let text = "";
-    const all = new Promise<void>((done) => socket.on("data", (part: Buffer) => /nowhere/.test((text += part.toString())) && done()));
+    const all = new Promise<void>((done) =>
+      socket.on("data", (part: Buffer) => /nowhere/.test((text += part.toString())) && done()),
+    );
     socket.write([get("/livez"), get("/graphql?query={viewer{subject}}"), get("/nowhere")].join(""));
     await all;
     socket.destroy();

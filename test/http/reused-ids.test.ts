@@ -65,7 +65,16 @@ describe("operations that are completed by their client and go on", () => {
     expect(socket.isHeld).toBe(true);
     await socket.end("a");
     expect(socket.isHeld).toBe(false);
-    expect(socket.seen).toEqual(["subscribe a", "complete a", "subscribe b", "complete b", "subscribe c", "complete c", "subscribe d", "subscribe e"]);
+    expect(socket.seen).toEqual([
+      "subscribe a",
+      "complete a",
+      "subscribe b",
+      "complete b",
+      "subscribe c",
+      "complete c",
+      "subscribe d",
+      "subscribe e",
+    ]);
   });
 
   test("let none begin that is completed while it waits", async () => {

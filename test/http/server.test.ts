@@ -40,7 +40,8 @@ afterAll(async () => {
 
 const VIEWER = JSON.stringify({ query: "{ viewer { subject project } }" });
 const JSON_TYPE = { "content-type": "application/json" };
-const post = (to: ServiceUnderTest, body: BodyInit, headers: Readonly<Record<string, string>> = JSON_TYPE) => fetch(`${to.url}/graphql`, { method: "POST", headers, body });
+const post = (to: ServiceUnderTest, body: BodyInit, headers: Readonly<Record<string, string>> = JSON_TYPE) =>
+  fetch(`${to.url}/graphql`, { method: "POST", headers, body });
 const webSocketUrl = (of: ServiceUnderTest) => `${of.url.replace("http", "ws")}/graphql`;
 
 /** How a WebSocket that wants in is answered: "open", or the status of the refusal. */
@@ -60,13 +61,22 @@ function knock(url: string, headers: Readonly<Record<string, string>> = {}): Pro
 }
 
 /** What comes of one query over a WebSocket: its data, or the code with which the socket is closed. */
-async function overSocket(of: ServiceUnderTest, connectionParams: Record<string, unknown> | undefined, headers: Readonly<Record<string, string>> = {}): Promise<unknown> {
+async function overSocket(
+  of: ServiceUnderTest,
+  connectionParams: Record<string, unknown> | undefined,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<unknown> {
   class WithHeaders extends WebSocket {
     constructor(url: string, protocols: string[]) {
       super(url, protocols, { headers });
     }
   }
-  const client = createClient({ url: webSocketUrl(of), webSocketImpl: WithHeaders, retryAttempts: 0, ...(connectionParams && { connectionParams }) });
+  const client = createClient({
+    url: webSocketUrl(of),
+    webSocketImpl: WithHeaders,
+    retryAttempts: 0,
+    ...(connectionParams && { connectionParams }),
+  });
   try {
     const { value } = await client.iterate({ query: "{ viewer { subject } }" }).next();
     return (value as { data: unknown }).data;
@@ -98,7 +108,9 @@ describe("a service with a token", () => {
   });
 
   test("lets in who has it", async () => {
-    expect(await guarded.query("{ viewer { subject project } }")).toEqual({ viewer: { subject: "token", project: "default" } });
+    expect(await guarded.query("{ viewer { subject project } }")).toEqual({
+      viewer: { subject: "token", project: "default" },
+    });
   });
 
   test("closes a WebSocket that has none or a wrong one, and serves one that has it, in its first message or its header", async () => {
@@ -106,7 +118,9 @@ describe("a service with a token", () => {
     expect(await overSocket(guarded, { authorization: "Bearer wrong" })).toBe(4403);
     expect(await overSocket(guarded, { authorization: `Bearer ${TOKEN}` })).toEqual({ viewer: { subject: "token" } });
     expect(await overSocket(guarded, { Authorization: `Bearer ${TOKEN}` })).toEqual({ viewer: { subject: "token" } });
-    expect(await overSocket(guarded, undefined, { authorization: `Bearer ${TOKEN}` })).toEqual({ viewer: { subject: "token" } });
+    expect(await overSocket(guarded, undefined, { authorization: `Bearer ${TOKEN}` })).toEqual({
+      viewer: { subject: "token" },
+    });
   });
 
   test("gives a page, not data, to a browser without one", async () => {
@@ -114,7 +128,9 @@ describe("a service with a token", () => {
     expect(page.status).toBe(200);
     expect(page.headers.get("content-security-policy")).toContain("default-src 'none'");
     for (const query of ["?query={viewer{subject}}", "?x=1&query={viewer{subject}}"]) {
-      const text = await (await fetch(`${guarded.url}/graphql${query}`, { headers: { accept: "text/html,application/json" } })).text();
+      const text = await (
+        await fetch(`${guarded.url}/graphql${query}`, { headers: { accept: "text/html,application/json" } })
+      ).text();
       expect(text).not.toContain('"subject":');
     }
   });
@@ -130,9 +146,16 @@ describe("a service with a token", () => {
 describe("long texts that are the same for everybody", () => {
   /** As it comes over the wire: fetch would undo the compression. */
   const fetched = (path: string, headers: Record<string, string>) => {
-    const { promise, resolve, reject } = Promise.withResolvers<{ status: number; headers: IncomingHttpHeaders; body: Buffer }>();
+    const { promise, resolve, reject } = Promise.withResolvers<{
+      status: number;
+      headers: IncomingHttpHeaders;
+      body: Buffer;
+    }>();
     get(open.url + path, { headers }, (response) => {
-      buffer(response).then((body) => resolve({ status: response.statusCode ?? 0, headers: response.headers, body }), reject);
+      buffer(response).then(
+        (body) => resolve({ status: response.statusCode ?? 0, headers: response.headers, body }),
+        reject,
+      );
     }).on("error", reject);
     return promise;
   };
@@ -145,17 +168,31 @@ describe("long texts that are the same for everybody", () => {
     const plain = await fetched(path, { accept });
     expect(plain.headers).not.toHaveProperty("content-encoding");
     expect(plain.body.toString()).toContain(sign);
-    expect(plain.headers).toMatchObject({ "cache-control": "no-cache", "content-type": type, vary: expect.stringContaining("accept-encoding") as string });
-    for (const [asked, given] of [["gzip, deflate, br", "br"], ["gzip", "gzip"], ["br;q=0, *", "gzip"]] as const) {
+    expect(plain.headers).toMatchObject({
+      "cache-control": "no-cache",
+      "content-type": type,
+      vary: expect.stringContaining("accept-encoding") as string,
+    });
+    for (const [asked, given] of [
+      ["gzip, deflate, br", "br"],
+      ["gzip", "gzip"],
+      ["br;q=0, *", "gzip"],
+    ] as const) {
       const one = await fetched(path, { accept, "accept-encoding": asked });
       expect(one.headers).toMatchObject({ "content-encoding": given, etag: plain.headers.etag });
       expect(one.body.length).toBeLessThan(plain.body.length / 3);
       expect(undo[given]?.(one.body).equals(plain.body)).toBe(true);
-      const again = await fetched(path, { accept, "accept-encoding": asked, "if-none-match": `"other", ${one.headers.etag ?? ""}` });
+      const again = await fetched(path, {
+        accept,
+        "accept-encoding": asked,
+        "if-none-match": `"other", ${one.headers.etag ?? ""}`,
+      });
       expect([again.status, again.body.length]).toEqual([304, 0]);
     }
     expect((await fetched(path, { accept, "if-none-match": '"other"' })).status).toBe(200);
-    expect((await fetched(path, { accept, "accept-encoding": "gzip;q=0, identity" })).headers).not.toHaveProperty("content-encoding");
+    expect((await fetched(path, { accept, "accept-encoding": "gzip;q=0, identity" })).headers).not.toHaveProperty(
+      "content-encoding",
+    );
   });
 });
 
@@ -164,7 +201,8 @@ describe("paths", () => {
     const root = await fetch(open.url, { redirect: "manual" });
     expect([root.status, root.headers.get("location")]).toEqual([302, "/graphql"]);
     expect(await (await fetch(`${open.url}/schema.graphql`)).text()).toContain("type Mutation {");
-    for (const path of ["/nothing", "/graphql/x", "/livez/x", "/callback"]) expect((await fetch(open.url + path)).status, path).toBe(404);
+    for (const path of ["/nothing", "/graphql/x", "/livez/x", "/callback"])
+      expect((await fetch(open.url + path)).status, path).toBe(404);
     expect((await fetch(`${open.url}/livez`, { method: "POST" })).status).toBe(404);
   });
 
@@ -184,45 +222,88 @@ describe("paths", () => {
 });
 
 describe("a request", () => {
-  test.each(["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonx", ""])("of type %j is refused: a page of somebody else's could send it", async (type) => {
+  test.each([
+    "text/plain",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data; boundary=x",
+    "application/jsonx",
+    "",
+  ])("of type %j is refused: a page of somebody else's could send it", async (type) => {
     const response = await post(open, new Blob([VIEWER]), type === "" ? {} : { "content-type": type });
     expect(response.status).toBe(415);
     expect(await response.json()).toMatchObject({ errors: [{ extensions: { code: "BAD_REQUEST" } }] });
   });
 
   test("that would change something is refused as a GET", async () => {
-    const response = await fetch(`${open.url}/graphql?query=${encodeURIComponent(`mutation { createCluster(input: { name: "by-get" }) { errors { code } } }`)}`, { headers: { accept: "application/json" } });
+    const response = await fetch(
+      `${open.url}/graphql?query=${encodeURIComponent(`mutation { createCluster(input: { name: "by-get" }) { errors { code } } }`)}`,
+      { headers: { accept: "application/json" } },
+    );
     expect(response.status).toBe(405);
     expect(await open.query(`{ cluster(by: { name: "by-get" }) { name } }`)).toEqual({ cluster: null });
   });
 
-  test.each(["application/json", "application/graphql-response+json", "multipart/mixed", "application/*"])("for a stream that accepts %s is told what to accept, and no stream is left", async (accept) => {
-    const response = await fetch(`${open.url}/graphql`, { method: "POST", headers: { "content-type": "application/json", accept }, body: JSON.stringify({ query: "subscription { nodeTransitions(snapshot: true) { __typename } }" }) });
-    expect(response.status).toBe(406);
-    expect(response.headers.get("content-type")).toBe("application/json; charset=utf-8");
-    expect(await response.json()).toEqual({ errors: [{ message: expect.stringContaining("`Accept: text/event-stream`"), extensions: { code: "BAD_REQUEST" } }] });
-    await eventually("nobody listens", async () => open.listeners() === 0);
-  });
+  test.each(["application/json", "application/graphql-response+json", "multipart/mixed", "application/*"])(
+    "for a stream that accepts %s is told what to accept, and no stream is left",
+    async (accept) => {
+      const response = await fetch(`${open.url}/graphql`, {
+        method: "POST",
+        headers: { "content-type": "application/json", accept },
+        body: JSON.stringify({ query: "subscription { nodeTransitions(snapshot: true) { __typename } }" }),
+      });
+      expect(response.status).toBe(406);
+      expect(response.headers.get("content-type")).toBe("application/json; charset=utf-8");
+      expect(await response.json()).toEqual({
+        errors: [
+          { message: expect.stringContaining("`Accept: text/event-stream`"), extensions: { code: "BAD_REQUEST" } },
+        ],
+      });
+      await eventually("nobody listens", async () => open.listeners() === 0);
+    },
+  );
 
   test("whose answer the client cannot read is not executed", async () => {
-    const response = await fetch(`${open.url}/graphql`, { method: "POST", headers: { "content-type": "application/json", accept: "text/plain, image/*" }, body: JSON.stringify({ query: 'mutation { createCluster(input: { name: "unread" }) { cluster { id } } }' }) });
-    expect([response.status, await response.json()]).toMatchObject([406, { errors: [{ message: expect.stringContaining("application/json"), extensions: { code: "BAD_REQUEST" } }] }]);
+    const response = await fetch(`${open.url}/graphql`, {
+      method: "POST",
+      headers: { "content-type": "application/json", accept: "text/plain, image/*" },
+      body: JSON.stringify({ query: 'mutation { createCluster(input: { name: "unread" }) { cluster { id } } }' }),
+    });
+    expect([response.status, await response.json()]).toMatchObject([
+      406,
+      { errors: [{ message: expect.stringContaining("application/json"), extensions: { code: "BAD_REQUEST" } }] },
+    ]);
     expect(await open.query('{ cluster(by: { name: "unread" }) { id } }')).toEqual({ cluster: null });
   });
 
   test("may read as a GET", async () => {
-    const response = await fetch(`${open.url}/graphql?query={viewer{subject}}`, { headers: { accept: "application/json" } });
+    const response = await fetch(`${open.url}/graphql?query={viewer{subject}}`, {
+      headers: { accept: "application/json" },
+    });
     expect(await response.json()).toMatchObject({ data: { viewer: { subject: "anonymous" } } });
   });
 
   test("gives no other page the right to read the answer", async () => {
     const response = await post(open, VIEWER, { ...JSON_TYPE, origin: "https://evil.example" });
     expect(response.headers.get("access-control-allow-origin")).toBeNull();
-    const preflight = await fetch(`${open.url}/graphql`, { method: "OPTIONS", headers: { origin: "https://evil.example", "access-control-request-method": "POST" } });
+    const preflight = await fetch(`${open.url}/graphql`, {
+      method: "OPTIONS",
+      headers: { origin: "https://evil.example", "access-control-request-method": "POST" },
+    });
     expect(preflight.headers.get("access-control-allow-origin")).toBeNull();
   });
 
-  test.each(["", "{", "null", "7", "[]", '"x"', '{"query":7}', '{"variables":{}}', '{"query":"{viewer{subject}}","variables":[1]}', `[${VIEWER}]`])("whose body is %j is refused, and is no unexpected error", async (body) => {
+  test.each([
+    "",
+    "{",
+    "null",
+    "7",
+    "[]",
+    '"x"',
+    '{"query":7}',
+    '{"variables":{}}',
+    '{"query":"{viewer{subject}}","variables":[1]}',
+    `[${VIEWER}]`,
+  ])("whose body is %j is refused, and is no unexpected error", async (body) => {
     const response = await post(open, body, { ...JSON_TYPE, accept: "application/graphql-response+json" });
     expect(response.status).toBe(400);
     const { errors } = (await response.json()) as { errors: { extensions?: { code?: string } }[] };
@@ -232,7 +313,9 @@ describe("a request", () => {
 
   test("as deep as a body can be is refused, and the service goes on", async () => {
     const deepVariable = `{"query":"query Q($t: JSON) { viewer { subject } }","variables":{"t":${"[".repeat(200_000)}${"]".repeat(200_000)}}}`;
-    const deepDocument = JSON.stringify({ query: `mutation { createCluster(input: { name: "deep", variables: { a: ${"[".repeat(100_000)}${"]".repeat(100_000)} } }) { errors { code } } }` });
+    const deepDocument = JSON.stringify({
+      query: `mutation { createCluster(input: { name: "deep", variables: { a: ${"[".repeat(100_000)}${"]".repeat(100_000)} } }) { errors { code } } }`,
+    });
     const deepSelection = JSON.stringify({ query: `{ ${"nodes { edges { node { cluster { ".repeat(20_000)}` });
     for (const body of [deepVariable, deepDocument, deepSelection]) await (await post(open, body)).text();
     expect(await open.query("{ viewer { subject } }")).toEqual({ viewer: { subject: "anonymous" } });
@@ -245,21 +328,34 @@ describe("a request", () => {
 
   test("that grows too large without saying so is cut off", async () => {
     const { hostname, port } = new URL(open.url);
-    const request = httpRequest({ hostname, port, path: "/graphql", method: "POST", headers: { ...JSON_TYPE, "transfer-encoding": "chunked" } });
+    const request = httpRequest({
+      hostname,
+      port,
+      path: "/graphql",
+      method: "POST",
+      headers: { ...JSON_TYPE, "transfer-encoding": "chunked" },
+    });
     const answered = new Promise<number | string>((answer) => {
       request.on("response", (response) => answer(response.statusCode ?? 0));
       request.on("error", (error: NodeJS.ErrnoException) => answer(error.code ?? ""));
     });
     const chunk = "x".repeat(64 * 1024);
     request.write(`{"query":"`);
-    for (let sent = 0; sent < 40 && !request.destroyed; sent += 1) await new Promise<void>((done) => void request.write(chunk, () => done()));
+    for (let sent = 0; sent < 40 && !request.destroyed; sent += 1)
+      await new Promise<void>((done) => void request.write(chunk, () => done()));
     expect([413, "ECONNRESET", "EPIPE"]).toContain(await answered);
     request.destroy();
   });
 
   test("in small pieces is read whole", async () => {
     const { hostname, port } = new URL(open.url);
-    const request = httpRequest({ hostname, port, path: "/graphql", method: "POST", headers: { ...JSON_TYPE, "transfer-encoding": "chunked" } });
+    const request = httpRequest({
+      hostname,
+      port,
+      path: "/graphql",
+      method: "POST",
+      headers: { ...JSON_TYPE, "transfer-encoding": "chunked" },
+    });
     for (const letter of VIEWER) await new Promise<void>((done) => void request.write(letter, () => done()));
     const text = await new Promise<string>((answer) => {
       request.on("response", (response) => {
@@ -272,8 +368,12 @@ describe("a request", () => {
   });
 
   test("keeps its ID, or is given one", async () => {
-    expect((await post(open, VIEWER, { ...JSON_TYPE, "x-request-id": "my-request.7" })).headers.get("x-request-id")).toBe("my-request.7");
-    expect((await post(open, VIEWER, { ...JSON_TYPE, "x-request-id": "<script>" })).headers.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
+    expect(
+      (await post(open, VIEWER, { ...JSON_TYPE, "x-request-id": "my-request.7" })).headers.get("x-request-id"),
+    ).toBe("my-request.7");
+    expect(
+      (await post(open, VIEWER, { ...JSON_TYPE, "x-request-id": "<script>" })).headers.get("x-request-id"),
+    ).toMatch(/^[0-9a-f-]{36}$/);
     expect((await fetch(`${open.url}/livez`)).headers.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
   });
 });
@@ -293,7 +393,10 @@ describe("a WebSocket", () => {
     for (let time = 0; time < 20; time += 1) {
       const socket = connect(Number(port), hostname);
       socket.on("error", () => {});
-      socket.write(`GET /graphql HTTP/1.1\r\nhost: ${hostname}\r\nupgrade: websocket\r\nconnection: upgrade\r\norigin: https://evil.example\r\n\r\n`, () => socket.resetAndDestroy());
+      socket.write(
+        `GET /graphql HTTP/1.1\r\nhost: ${hostname}\r\nupgrade: websocket\r\nconnection: upgrade\r\norigin: https://evil.example\r\n\r\n`,
+        () => socket.resetAndDestroy(),
+      );
       await new Promise((closed) => socket.once("close", closed));
     }
     expect(await open.query("{ viewer { subject } }")).toEqual({ viewer: { subject: "anonymous" } });
@@ -303,7 +406,13 @@ describe("a WebSocket", () => {
     const client = open.client();
     const stream = client.iterate({ query: "subscription { nodeTransitions { ... on Transition { nodeName } } }" });
     await stream.next();
-    for (const query of ["subscription {", "{ nonsense }", "", "subscription { nodeTransitions(after: \"x\") { __typename } }", "query A { viewer { subject } } query B { viewer { subject } }"]) {
+    for (const query of [
+      "subscription {",
+      "{ nonsense }",
+      "",
+      'subscription { nodeTransitions(after: "x") { __typename } }',
+      "query A { viewer { subject } } query B { viewer { subject } }",
+    ]) {
       const errors = await takeAll(client.iterate({ query })).then(
         (results) => results.flatMap((result) => result.errors ?? []),
         (thrown: unknown) => thrown,
@@ -318,7 +427,11 @@ describe("a WebSocket", () => {
 
   test("answers queries and mutations as well", async () => {
     const client = open.client();
-    const [result] = await takeAll(client.iterate({ query: `mutation { createCluster(input: { name: "by-socket" }) { cluster { name } errors { code } } }` }));
+    const [result] = await takeAll(
+      client.iterate({
+        query: `mutation { createCluster(input: { name: "by-socket" }) { cluster { name } errors { code } } }`,
+      }),
+    );
     expect(result).toMatchObject({ data: { createCluster: { cluster: { name: "by-socket" }, errors: [] } } });
   });
 });
@@ -327,8 +440,18 @@ describe("what nobody should meet", () => {
   test("is masked, with the ID under which the log has it", async () => {
     await using broken = await serviceUnderTest({ started: false });
     await broken.test.sql`alter table clusters rename to hidden_clusters`;
-    const answer = await broken.ask("{ viewer { subject } clusters { edges { cursor } } }", {}, { "x-request-id": "find-me-7" });
-    expect(answer.errors).toEqual([{ message: "Unexpected error; the log has it under request find-me-7.", path: ["clusters"], extensions: { code: "INTERNAL", requestId: "find-me-7" } }]);
+    const answer = await broken.ask(
+      "{ viewer { subject } clusters { edges { cursor } } }",
+      {},
+      { "x-request-id": "find-me-7" },
+    );
+    expect(answer.errors).toEqual([
+      {
+        message: "Unexpected error; the log has it under request find-me-7.",
+        path: ["clusters"],
+        extensions: { code: "INTERNAL", requestId: "find-me-7" },
+      },
+    ]);
     expect(answer.text).not.toMatch(/select|hidden|relation|stack/i);
     expect(broken.logLines.some((line) => line.includes("find-me-7") && line.includes("does not exist"))).toBe(true);
   });
@@ -350,15 +473,23 @@ describe("what nobody should meet", () => {
     const other = client.iterate({ query: "subscription { nodeTransitions { ... on Transition { nodeName } } }" });
     await other.next();
     await broken.test.sql`alter table operations rename to hidden_operations`;
-    const errors = await takeAll(client.iterate({ query: `subscription { operationUpdates(id: "1b671a64-40d5-491e-99b0-da01ff1f3341") { cursor } }` })).then(
+    const errors = await takeAll(
+      client.iterate({
+        query: `subscription { operationUpdates(id: "1b671a64-40d5-491e-99b0-da01ff1f3341") { cursor } }`,
+      }),
+    ).then(
       (results) => results.flatMap((result) => result.errors ?? []),
       (thrown: unknown) => thrown,
     );
-    expect(errors).toMatchObject([{ message: expect.stringMatching(/^Unexpected error/) as string, extensions: { code: "INTERNAL" } }]);
+    expect(errors).toMatchObject([
+      { message: expect.stringMatching(/^Unexpected error/) as string, extensions: { code: "INTERNAL" } },
+    ]);
     await broken.register(["still-there"]);
     expect((await other.next()).value).toMatchObject({ data: { nodeTransitions: { nodeName: "still-there" } } });
     await other.return?.();
-    const events = broken.overEvents(`subscription { operationUpdates(id: "1b671a64-40d5-491e-99b0-da01ff1f3341") { cursor } }`);
+    const events = broken.overEvents(
+      `subscription { operationUpdates(id: "1b671a64-40d5-491e-99b0-da01ff1f3341") { cursor } }`,
+    );
     await expect(takeAll(events)).rejects.toThrow(/INTERNAL: Unexpected error|broke off|terminated/);
   });
 });
@@ -368,33 +499,58 @@ describe("a client that leaves in the middle of its body", () => {
     const { hostname, port } = new URL(open.url);
     const before = open.logLines.length;
     const socket = connect(Number(port), hostname);
-    socket.write(`POST ${path} HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\nx-request-id: left-early\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n`);
+    socket.write(
+      `POST ${path} HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\nx-request-id: left-early\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n`,
+    );
     // It goes on being asked for, so the service waits for the rest by now.
     await new Promise((asked) => socket.once("data", asked));
     socket.write('{"query":');
     socket.destroy();
-    const line = await eventually("the service sees it", () => open.logLines.slice(before).find((one) => one.includes("left-early")));
-    expect(JSON.parse(line)).toMatchObject({ level: 20, msg: "a client left in the middle of its request", requestId: "left-early" });
+    const line = await eventually("the service sees it", () =>
+      open.logLines.slice(before).find((one) => one.includes("left-early")),
+    );
+    expect(JSON.parse(line)).toMatchObject({
+      level: 20,
+      msg: "a client left in the middle of its request",
+      requestId: "left-early",
+    });
     expect(open.logLines.slice(before).filter((one) => one.includes('"level":50'))).toEqual([]);
   });
 });
 
 describe("a call-back", () => {
   /** Said of one that is repeated and of one that is late alike: true of both. */
-  const NOT_TAKEN = "This call-back was made before, or comes too late; the step has gone on, or is about to. Nothing was changed.";
-  const callBack = (path: string, body: string, headers: Readonly<Record<string, string>> = JSON_TYPE) => fetch(open.url + path, { method: "POST", headers, body });
+  const NOT_TAKEN =
+    "This call-back was made before, or comes too late; the step has gone on, or is about to. Nothing was changed.";
+  const callBack = (path: string, body: string, headers: Readonly<Record<string, string>> = JSON_TYPE) =>
+    fetch(open.url + path, { method: "POST", headers, body });
 
   async function waiting(): Promise<{ readonly path: string; readonly uuid: string }> {
     const name = `calling-${told.size}`;
-    await open.query("mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }", { input: { nodes: [{ name, driver: { telling: { steps: { "clean.erase_disks": { callback: true } } } } }] } });
+    await open.query(
+      "mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }",
+      { input: { nodes: [{ name, driver: { telling: { steps: { "clean.erase_disks": { callback: true } } } } }] } },
+    );
     const uuid = await open.begin("commissionNodes", [name], { until: "AVAILABLE" });
-    await eventually("it waits", async () => (await open.query<{ node: { state: string } }>("query State($name: String!) { node(by: { name: $name }) { state } }", { name })).node.state === "CLEAN_WAIT");
+    await eventually(
+      "it waits",
+      async () =>
+        (
+          await open.query<{ node: { state: string } }>(
+            "query State($name: String!) { node(by: { name: $name }) { state } }",
+            { name },
+          )
+        ).node.state === "CLEAN_WAIT",
+    );
     return { path: told.get(name) ?? "", uuid };
   }
 
   test("to a waiting step is taken once, and the step goes on", async () => {
     const { path, uuid } = await waiting();
-    const { operation } = await open.query("query Wait($uuid: ID!) { operation(id: $uuid) { runs { edges { node { state waitReason } } } } }", { uuid });
+    const { operation } = await open.query(
+      "query Wait($uuid: ID!) { operation(id: $uuid) { runs { edges { node { state waitReason } } } } }",
+      { uuid },
+    );
     expect(operation).toEqual({ runs: { edges: [{ node: { state: "WAITING", waitReason: "CALLBACK" } }] } });
     const taken = await callBack(path, '{"disks":2}');
     expect([taken.status, await taken.json()]).toEqual([202, { taken: true }]);
@@ -411,7 +567,8 @@ describe("a call-back", () => {
     const unknown = await callBack("/callback/1b671a64-40d5-491e-99b0-da01ff1f3341.AAAAA", "{}");
     expect(forged.status).toBe(404);
     expect([forged.status, await forged.text()]).toEqual([unknown.status, await unknown.text()]);
-    const headersOf = ({ headers }: Response) => [...headers].filter(([name]) => name !== "x-request-id" && name !== "date");
+    const headersOf = ({ headers }: Response) =>
+      [...headers].filter(([name]) => name !== "x-request-id" && name !== "date");
     expect(headersOf(forged)).toEqual(headersOf(unknown));
     expect((await callBack(path, "{}")).status).toBe(202);
     expect(await open.operationEnds(uuid)).toBe("SUCCEEDED");
@@ -427,22 +584,31 @@ describe("a call-back", () => {
     const { path, uuid } = await waiting();
     expect((await callBack(path, "{")).status).toBe(400);
     expect((await callBack(path, '{"a":"\\u0000"}')).status).toBe(400);
-    const large = await callBack(path, JSON.stringify("x".repeat(100_000))).then(({ status }) => status, () => "closed");
+    const large = await callBack(path, JSON.stringify("x".repeat(100_000))).then(
+      ({ status }) => status,
+      () => "closed",
+    );
     expect([413, "closed"]).toContain(large);
     expect((await callBack(path, "{}")).status).toBe(202);
     expect(await open.operationEnds(uuid)).toBe("SUCCEEDED");
   });
 
-  test.each(["1b671a64-40d5-491e-99b0-da01ff1f3341", "x", "%00", "", "..%2Fgraphql", "a/b", "-".repeat(36)])("with the forged token %j finds nobody", async (token) => {
-    expect((await callBack(`/callback/${token}`, "{}")).status).toBe(404);
-  });
+  test.each(["1b671a64-40d5-491e-99b0-da01ff1f3341", "x", "%00", "", "..%2Fgraphql", "a/b", "-".repeat(36)])(
+    "with the forged token %j finds nobody",
+    async (token) => {
+      expect((await callBack(`/callback/${token}`, "{}")).status).toBe(404);
+    },
+  );
 });
 
 describe("the end of the service", () => {
   test("gives the answer of a request in flight, and takes no new one", async () => {
     await using ending = await serviceUnderTest();
     const [name = ""] = await ending.register(1);
-    const { node } = await ending.query<{ node: { id: string } }>("query Id($name: String!) { node(by: { name: $name }) { id } }", { name });
+    const { node } = await ending.query<{ node: { id: string } }>(
+      "query Id($name: String!) { node(by: { name: $name }) { id } }",
+      { name },
+    );
     const held = Promise.withResolvers<void>();
     const locked = Promise.withResolvers<void>();
     const holding = ending.test.sql.begin(async (sql) => {
@@ -451,13 +617,23 @@ describe("the end of the service", () => {
       await held.promise;
     });
     await locked.promise;
-    const answer = ending.query("mutation Late($id: ID!) { updateNode(input: { id: $id, labels: [{ key: \"late\", value: \"yes\" }] }) { nodes { labels { value } } errors { code } } }", { id: node.id });
+    const answer = ending.query(
+      'mutation Late($id: ID!) { updateNode(input: { id: $id, labels: [{ key: "late", value: "yes" }] }) { nodes { labels { value } } errors { code } } }',
+      { id: node.id },
+    );
     await eventually("the request waits for the lock", async () => {
-      const rows = await ending.database.reader.execute<{ count: number }>("select count(*)::int as count from pg_locks where not granted");
+      const rows = await ending.database.reader.execute<{ count: number }>(
+        "select count(*)::int as count from pg_locks where not granted",
+      );
       return Number([...rows][0]?.["count"]) > 0;
     });
     const closed = ending.close();
-    await eventually("nobody is let in", () => fetch(`${ending.url}/livez`).then(() => false, () => true));
+    await eventually("nobody is let in", () =>
+      fetch(`${ending.url}/livez`).then(
+        () => false,
+        () => true,
+      ),
+    );
     held.resolve();
     await holding;
     expect(await answer).toEqual({ updateNode: { nodes: [{ labels: [{ value: "yes" }] }], errors: [] } });

@@ -42,9 +42,17 @@ function holding(url: string, lock: string): { readonly held: Promise<void>; rel
 }
 
 /** The service as a process of its own, ready. */
-async function startProcess(): Promise<{ readonly url: string; readonly child: ChildProcess; readonly exited: Promise<unknown[]>; readonly databaseUrl: string }> {
+async function startProcess(): Promise<{
+  readonly url: string;
+  readonly child: ChildProcess;
+  readonly exited: Promise<unknown[]>;
+  readonly databaseUrl: string;
+}> {
   const databaseUrl = urlOf(inject("server").url, database.sql.options.database);
-  const child = spawn(process.execPath, [MAIN, "--port", "0", "--log", "warn"], { env: { PATH: process.env["PATH"], DATABASE_URL: databaseUrl }, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(process.execPath, [MAIN, "--port", "0", "--log", "warn"], {
+    env: { PATH: process.env["PATH"], DATABASE_URL: databaseUrl },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   const exited = once(child, "exit");
   left.defer(async () => {
     if (child.exitCode === null && child.kill("SIGKILL")) await exited;
@@ -63,7 +71,13 @@ test("what was asked of a process that was paused is answered though it is told 
     Array.from({ length: 5 }, async () => {
       const socket = connect(Number(new URL(url).port), "127.0.0.1");
       await once(socket, "connect");
-      await new Promise<void>((written) => void socket.write(`POST /graphql HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`, () => written()));
+      await new Promise<void>(
+        (written) =>
+          void socket.write(
+            `POST /graphql HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+            () => written(),
+          ),
+      );
       return socket;
     }),
   );
@@ -76,11 +90,20 @@ test("what was asked of a process that was paused is answered though it is told 
 
 test("at SIGTERM streams have their last word, answers that are due are given, whatever hangs is refused, and the process ends with 0", async () => {
   const { url, child, exited, databaseUrl } = await startProcess();
-  const post = (query: string, accept = "application/json") => fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json", accept }, body: JSON.stringify({ query }) });
+  const post = (query: string, accept = "application/json") =>
+    fetch(`${url}/graphql`, {
+      method: "POST",
+      headers: { "content-type": "application/json", accept },
+      body: JSON.stringify({ query }),
+    });
   const ask = async (query: string) => (await post(query)).json();
 
-  await ask(`mutation { registerNodes(input: { nodes: [{ name: "rack-1", driver: { fake: {} } }, { name: "rack-2", driver: { fake: { delayMs: 60000 } } }] }) { errors { message } } }`);
-  const work = await ask(`mutation { commissionNodes(input: { nodes: { names: ["rack-2"] } }) { operation { uuid } errors { message } } }`);
+  await ask(
+    `mutation { registerNodes(input: { nodes: [{ name: "rack-1", driver: { fake: {} } }, { name: "rack-2", driver: { fake: { delayMs: 60000 } } }] }) { errors { message } } }`,
+  );
+  const work = await ask(
+    `mutation { commissionNodes(input: { nodes: { names: ["rack-2"] } }) { operation { uuid } errors { message } } }`,
+  );
   expect(work).toMatchObject({ data: { commissionNodes: { errors: [] } } });
 
   const stuck = holding(databaseUrl, "lock table clusters in access exclusive mode");
@@ -88,11 +111,19 @@ test("at SIGTERM streams have their last word, answers that are due are given, w
   await Promise.all([stuck.held, soon.held]);
   const mutation = ask(`mutation { createCluster(input: { name: "stuck" }) { errors { code } } }`);
   const query = ask("{ clusters { edges { node { name } } } }");
-  const due = ask(`mutation { setMaintenance(input: { nodes: { names: ["rack-1"] }, reason: "due" }) { nodes { maintenance { reason } } errors { message } } }`);
+  const due = ask(
+    `mutation { setMaintenance(input: { nodes: { names: ["rack-1"] }, reason: "due" }) { nodes { maintenance { reason } } errors { message } } }`,
+  );
 
   const events = await post(STREAM, "text/event-stream");
   const eventsText = events.text();
-  const client = createClient({ url: `${url.replace("http", "ws")}/graphql`, webSocketImpl: WebSocket, retryAttempts: 0, lazy: false, onNonLazyError: () => {} });
+  const client = createClient({
+    url: `${url.replace("http", "ws")}/graphql`,
+    webSocketImpl: WebSocket,
+    retryAttempts: 0,
+    lazy: false,
+    onNonLazyError: () => {},
+  });
   const closed = new Promise<number>((code) => client.on("closed", (event) => code((event as CloseEvent).code)));
   const items: unknown[] = [];
   const overSocket = (async () => {
@@ -101,7 +132,9 @@ test("at SIGTERM streams have their last word, answers that are due are given, w
   const { hostname, port } = new URL(url);
   const body = JSON.stringify({ query: STREAM.replace("nodeTransitions", 'nodeTransitions(after: "0")') });
   const stalledReader = connect(Number(port), hostname, () => {
-    stalledReader.write(`POST /graphql HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\ncontent-length: ${body.length}\r\n\r\n${body}`);
+    stalledReader.write(
+      `POST /graphql HTTP/1.1\r\nhost: ${hostname}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+    );
     stalledReader.pause();
   });
   stalledReader.on("error", () => {});
@@ -110,22 +143,31 @@ test("at SIGTERM streams have their last word, answers that are due are given, w
   await once(stalledSocket, "open");
   stalledSocket.pause();
   await eventually("both streams are live, and three requests wait for a lock", async () => {
-    const [row] = await database.sql`select count(*)::int as count from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
+    const [row] =
+      await database.sql`select count(*)::int as count from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
     return items.length > 0 && Number(row?.["count"]) >= 3;
   });
 
   const began = Date.now();
   child.kill("SIGTERM");
-  await eventually("nobody is let in", () => fetch(`${url}/livez`).then(() => false, () => true));
+  await eventually("nobody is let in", () =>
+    fetch(`${url}/livez`).then(
+      () => false,
+      () => true,
+    ),
+  );
   await soon.release();
-  expect(await due).toMatchObject({ data: { setMaintenance: { nodes: [{ maintenance: { reason: "due" } }], errors: [] } } });
+  expect(await due).toMatchObject({
+    data: { setMaintenance: { nodes: [{ maintenance: { reason: "due" } }], errors: [] } },
+  });
   expect(await eventsText).toMatch(/"StreamReset","code":"SHUTTING_DOWN"[\s\S]*event: complete/);
   await overSocket;
   expect(items.at(-1)).toEqual({ nodeTransitions: { __typename: "StreamReset", code: "SHUTTING_DOWN" } });
   expect(await closed).toBe(1001);
   expect(await exited).toEqual([0, null]);
   expect(Date.now() - began).toBeLessThan(END_MS);
-  for (const hung of [mutation, query]) expect(await hung).toMatchObject({ errors: [{ extensions: { code: "SHUTTING_DOWN" } }] });
+  for (const hung of [mutation, query])
+    expect(await hung).toMatchObject({ errors: [{ extensions: { code: "SHUTTING_DOWN" } }] });
   stalledSocket.terminate();
   stalledReader.destroy();
   await stuck.release();

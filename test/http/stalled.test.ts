@@ -58,7 +58,9 @@ describe("server-sent events", () => {
     };
     const schema = createSchema({
       typeDefs: "type Query { a: Int } type Subscription { heavy: String quiet: String }",
-      resolvers: { Subscription: { heavy: { subscribe: () => source("heavy") }, quiet: { subscribe: () => source("quiet") } } },
+      resolvers: {
+        Subscription: { heavy: { subscribe: () => source("heavy") }, quiet: { subscribe: () => source("quiet") } },
+      },
     });
     // Yoga's signs of life come every 300 ms here.
     const yoga = createYoga<object>({ schema, logging: false, plugins: [cutStalledEvents(1_000)] });
@@ -69,7 +71,9 @@ describe("server-sent events", () => {
       const socket = connect(port, "127.0.0.1");
       owned.push(() => socket.destroy());
       const body = JSON.stringify({ query: `subscription { ${field} }` });
-      socket.write(`POST /graphql HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\naccept: text/event-stream\r\ncontent-length: ${body.length}\r\n\r\n${body}`);
+      socket.write(
+        `POST /graphql HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\naccept: text/event-stream\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+      );
       return socket;
     };
     const quiet = subscribe("quiet");
@@ -88,7 +92,13 @@ describe("server-sent events", () => {
 describe("sockets", () => {
   async function sockets(more: Partial<SocketOptions>): Promise<string> {
     const { server, port } = await listening();
-    const made = createSockets({ yoga: {} as never, services: {} as never, token: null, log: createLog("silent"), ...more });
+    const made = createSockets({
+      yoga: {} as never,
+      services: {} as never,
+      token: null,
+      log: createLog("silent"),
+      ...more,
+    });
     server.on("upgrade", (request, socket, head) => made.open(request, socket, head));
     owned.push(() => {
       made.terminate();
@@ -97,7 +107,10 @@ describe("sockets", () => {
     return `ws://127.0.0.1:${port}/graphql`;
   }
 
-  async function opened(url: string, options: { readonly autoPong?: boolean } = {}): Promise<{ readonly socket: WebSocket; readonly closed: Promise<number> }> {
+  async function opened(
+    url: string,
+    options: { readonly autoPong?: boolean } = {},
+  ): Promise<{ readonly socket: WebSocket; readonly closed: Promise<number> }> {
     const socket = new WebSocket(url, "graphql-transport-ws", options);
     const closed = new Promise<number>((done) => socket.once("close", done));
     await once(socket, "open");
@@ -124,7 +137,8 @@ describe("sockets", () => {
     const close = vi.spyOn(WebSocket.prototype, "close");
     slow.socket.pause();
     const ballast = "x".repeat(100_000);
-    for (let index = 0; index < 200; index += 1) slow.socket.send(JSON.stringify({ type: "ping", payload: { ballast } }));
+    for (let index = 0; index < 200; index += 1)
+      slow.socket.send(JSON.stringify({ type: "ping", payload: { ballast } }));
     await eventually("it is closed", () => close.mock.calls.some(([code]) => code === 1013));
     slow.socket.resume();
     expect(await slow.closed).toBe(1013);

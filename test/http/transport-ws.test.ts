@@ -43,7 +43,11 @@ interface Opening {
 }
 
 async function opened({ protocols = "graphql-transport-ws", headers = {}, of = ostler }: Opening = {}): Promise<Wire> {
-  const socket = new WebSocket(`${of.url.replace("http", "ws")}/graphql`, typeof protocols === "string" ? protocols : [...protocols], { headers });
+  const socket = new WebSocket(
+    `${of.url.replace("http", "ws")}/graphql`,
+    typeof protocols === "string" ? protocols : [...protocols],
+    { headers },
+  );
   const came: Message[] = [];
   const waiting: { readonly take: (message: Message) => void; readonly fail: (error: Error) => void }[] = [];
   socket.on("message", (data: Buffer) => {
@@ -54,7 +58,8 @@ async function opened({ protocols = "graphql-transport-ws", headers = {}, of = o
   });
   const closed = new Promise<{ code: number; reason: string }>((done) => {
     socket.on("close", (code, reason) => {
-      for (const { fail } of waiting.splice(0)) fail(new Error(`The socket was closed with ${code} ${String(reason)}.`));
+      for (const { fail } of waiting.splice(0))
+        fail(new Error(`The socket was closed with ${code} ${String(reason)}.`));
       done({ code, reason: String(reason) });
     });
   });
@@ -81,7 +86,11 @@ async function acknowledged(opening?: Opening): Promise<Wire> {
   return wire;
 }
 
-const subscribe = (id: string, query: string, more: object = {}): Message => ({ type: "subscribe", id, payload: { query, ...more } });
+const subscribe = (id: string, query: string, more: object = {}): Message => ({
+  type: "subscribe",
+  id,
+  payload: { query, ...more },
+});
 /** Never says anything that was not written before, but for a bookmark each ten seconds. */
 const STREAM = "subscription { nodeTransitions { ... on StreamBookmark { caughtUp } ... on Transition { nodeName } } }";
 const CAUGHT_UP = { data: { nodeTransitions: { caughtUp: true } } };
@@ -96,7 +105,9 @@ async function nothingCame(wire: Wire): Promise<void> {
 describe("the sub-protocol", () => {
   test("is chosen when it is offered, among others too", async () => {
     expect((await opened()).socket.protocol).toBe("graphql-transport-ws");
-    expect((await opened({ protocols: ["graphql-ws", "graphql-transport-ws"] })).socket.protocol).toBe("graphql-transport-ws");
+    expect((await opened({ protocols: ["graphql-ws", "graphql-transport-ws"] })).socket.protocol).toBe(
+      "graphql-transport-ws",
+    );
   });
 
   test("that is not offered is 4406", async () => {
@@ -223,7 +234,13 @@ describe("Subscribe", () => {
 
   test("names the operation that is meant, and gives its variables", async () => {
     const wire = await acknowledged();
-    wire.send(subscribe("1", "query A { a: service { version } } query B($name: String!) { node(by: { name: $name }) { name } }", { operationName: "B", variables: { name: "nobody" } }));
+    wire.send(
+      subscribe(
+        "1",
+        "query A { a: service { version } } query B($name: String!) { node(by: { name: $name }) { name } }",
+        { operationName: "B", variables: { name: "nobody" } },
+      ),
+    );
     expect(await wire.next()).toMatchObject({ type: "next", id: "1", payload: { data: { node: null } } });
   });
 
@@ -238,14 +255,24 @@ describe("a single result", () => {
   test("of a query is one Next, then Complete", async () => {
     const wire = await acknowledged();
     wire.send(subscribe("q", "{ service { version } }"));
-    expect(await wire.next()).toMatchObject({ type: "next", id: "q", payload: { data: { service: { version: "0.0.0-test" } } } });
+    expect(await wire.next()).toMatchObject({
+      type: "next",
+      id: "q",
+      payload: { data: { service: { version: "0.0.0-test" } } },
+    });
     expect(await wire.next()).toEqual({ type: "complete", id: "q" });
   });
 
   test("of a mutation too, and it is done", async () => {
     const wire = await acknowledged();
-    wire.send(subscribe("m", 'mutation { createCluster(input: { name: "over-ws" }) { cluster { name } errors { code } } }'));
-    expect(await wire.next()).toMatchObject({ type: "next", id: "m", payload: { data: { createCluster: { cluster: { name: "over-ws" }, errors: [] } } } });
+    wire.send(
+      subscribe("m", 'mutation { createCluster(input: { name: "over-ws" }) { cluster { name } errors { code } } }'),
+    );
+    expect(await wire.next()).toMatchObject({
+      type: "next",
+      id: "m",
+      payload: { data: { createCluster: { cluster: { name: "over-ws" }, errors: [] } } },
+    });
     expect(await wire.next()).toEqual({ type: "complete", id: "m" });
   });
 
@@ -253,7 +280,10 @@ describe("a single result", () => {
     const wire = await acknowledged();
     wire.send(subscribe("e", '{ transitions(after: "x") { pageInfo { endCursor } } }'));
     const { type, payload } = await wire.next();
-    expect({ type, payload }).toMatchObject({ type: "next", payload: { errors: [{ path: ["transitions"], extensions: { code: "BAD_USER_INPUT" } }] } });
+    expect({ type, payload }).toMatchObject({
+      type: "next",
+      payload: { errors: [{ path: ["transitions"], extensions: { code: "BAD_USER_INPUT" } }] },
+    });
     expect(await wire.next()).toEqual({ type: "complete", id: "e" });
   });
 
@@ -274,7 +304,11 @@ describe("a stream", () => {
   test("is Next after Next, and with the end of its source Complete", async () => {
     const wire = await acknowledged();
     wire.send(subscribe("s", 'subscription { nodeTransitions(after: "999999") { ... on StreamReset { code } } }'));
-    expect(await wire.next()).toEqual({ type: "next", id: "s", payload: { data: { nodeTransitions: { code: "CURSOR_EXPIRED" } } } });
+    expect(await wire.next()).toEqual({
+      type: "next",
+      id: "s",
+      payload: { data: { nodeTransitions: { code: "CURSOR_EXPIRED" } } },
+    });
     expect(await wire.next()).toEqual({ type: "complete", id: "s" });
   });
 
@@ -285,7 +319,7 @@ describe("a stream", () => {
     expect(ostler.listeners()).toBe(1);
     wire.send({ type: "complete", id: "s" });
     await streamsEnd();
-    await ostler.query('mutation { registerNodes(input: { nodes: [] }) { errors { code } } }');
+    await ostler.query("mutation { registerNodes(input: { nodes: [] }) { errors { code } } }");
     await nothingCame(wire);
   });
 
@@ -293,7 +327,10 @@ describe("a stream", () => {
     const wire = await acknowledged();
     wire.send(subscribe("s", 'subscription { operationUpdates(id: "nothing") { cursor } }'));
     const { type, payload } = await wire.next();
-    expect({ type, payload }).toMatchObject({ type: "next", payload: { errors: [{ extensions: { code: "NOT_FOUND" } }] } });
+    expect({ type, payload }).toMatchObject({
+      type: "next",
+      payload: { errors: [{ extensions: { code: "NOT_FOUND" } }] },
+    });
     expect(await wire.next()).toEqual({ type: "complete", id: "s" });
   });
 
@@ -323,7 +360,11 @@ describe("Error", () => {
     { what: "a syntax error", query: "{ syntax error", code: "GRAPHQL_PARSE_FAILED" },
     { what: "a field that there is not", query: "{ nonsense }", code: "GRAPHQL_VALIDATION_FAILED" },
     { what: "an empty text", query: "", code: "GRAPHQL_PARSE_FAILED" },
-    { what: "two root fields of a subscription", query: "subscription { a: nodeTransitions { __typename } b: nodeTransitions { __typename } }", code: "GRAPHQL_VALIDATION_FAILED" },
+    {
+      what: "two root fields of a subscription",
+      query: "subscription { a: nodeTransitions { __typename } b: nodeTransitions { __typename } }",
+      code: "GRAPHQL_VALIDATION_FAILED",
+    },
   ])("answers $what, ends that operation, and nothing else", async ({ query }) => {
     const wire = await acknowledged();
     wire.send(subscribe("stream", STREAM));
@@ -406,12 +447,17 @@ describe("the bytes of a Next", () => {
     const texts: string[] = [];
     const pair = [await acknowledged(), await acknowledged()];
     for (const { socket } of pair) socket.on("message", (data: Buffer) => texts.push(data.toString()));
-    for (const wire of pair) wire.send(subscribe('odd "id"null}', "subscription { nodeTransitions { ... on Transition { nodeName to reason } } }"));
+    for (const wire of pair)
+      wire.send(
+        subscribe('odd "id"null}', "subscription { nodeTransitions { ... on Transition { nodeName to reason } } }"),
+      );
     await eventually("both have caught up", () => ostler.listeners() === 2 && texts.length === 2);
     await ostler.register(["null-}\u00e4".replace(/[^\w-]/g, "x")]);
     await eventually("both are told", () => texts.length === 4);
     const [, , told, again] = texts;
-    expect(told).toBe('{"id":"odd \\"id\\"null}","type":"next","payload":{"data":{"nodeTransitions":{"nodeName":"null-xx","to":"ENROLLED","reason":null}}}}');
+    expect(told).toBe(
+      '{"id":"odd \\"id\\"null}","type":"next","payload":{"data":{"nodeTransitions":{"nodeName":"null-xx","to":"ENROLLED","reason":null}}}}',
+    );
     expect(again).toBe(told);
   });
 });
@@ -423,7 +469,13 @@ describe("limits of a socket", () => {
     for (let index = 0; index < 100; index += 1) expect((await wire.next()).type).toBe("next");
     wire.send(subscribe("surplus", "{ __typename }"));
     const { type, id, payload } = await wire.next();
-    expect({ type, id, payload }).toMatchObject({ type: "error", id: "surplus", payload: [{ message: expect.stringContaining("at most 100 operations") as string, extensions: { code: "CAPACITY" } }] });
+    expect({ type, id, payload }).toMatchObject({
+      type: "error",
+      id: "surplus",
+      payload: [
+        { message: expect.stringContaining("at most 100 operations") as string, extensions: { code: "CAPACITY" } },
+      ],
+    });
     wire.send({ type: "complete", id: "s7" });
     wire.send(subscribe("surplus", "{ __typename }"));
     expect((await wire.next()).type).toBe("next");
@@ -475,7 +527,11 @@ describe("the end of the service", () => {
     wire.send(subscribe("s", "subscription { nodeTransitions { ... on StreamReset { code } } }"));
     expect((await wire.next()).type).toBe("next");
     const gone = leaving.close();
-    expect(await wire.next()).toEqual({ type: "next", id: "s", payload: { data: { nodeTransitions: { code: "SHUTTING_DOWN" } } } });
+    expect(await wire.next()).toEqual({
+      type: "next",
+      id: "s",
+      payload: { data: { nodeTransitions: { code: "SHUTTING_DOWN" } } },
+    });
     expect(await wire.next()).toEqual({ type: "complete", id: "s" });
     expect((await wire.closed).code).toBe(1001);
     await gone;

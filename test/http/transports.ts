@@ -16,17 +16,30 @@ type Transport = (url: string, request: ApiRequest) => Promise<Result>;
 
 export const TRANSPORTS: Readonly<Record<"POST" | "GET" | "server-sent events" | "WebSocket", Transport>> = {
   async POST(url, request) {
-    const response = await fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(request) });
+    const response = await fetch(`${url}/graphql`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(request),
+    });
     return (await response.json()) as Result;
   },
   async GET(url, { query, variables, operationName }) {
-    const search = new URLSearchParams({ query, ...(variables && { variables: JSON.stringify(variables) }), ...(operationName !== undefined && { operationName }) });
+    const search = new URLSearchParams({
+      query,
+      ...(variables && { variables: JSON.stringify(variables) }),
+      ...(operationName !== undefined && { operationName }),
+    });
     const response = await fetch(`${url}/graphql?${search.toString()}`, { headers: { accept: "application/json" } });
     return (await response.json()) as Result;
   },
   async "server-sent events"(url, request) {
     const leave = new AbortController();
-    const response = await fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json", accept: "text/event-stream" }, body: JSON.stringify(request), signal: leave.signal });
+    const response = await fetch(`${url}/graphql`, {
+      method: "POST",
+      headers: { "content-type": "application/json", accept: "text/event-stream" },
+      body: JSON.stringify(request),
+      signal: leave.signal,
+    });
     if (!response.body) throw new Error(`No stream came, but ${response.status}.`);
     let text = "";
     for await (const part of response.body.pipeThrough(new TextDecoderStream())) {
@@ -39,7 +52,11 @@ export const TRANSPORTS: Readonly<Record<"POST" | "GET" | "server-sent events" |
     throw new Error(`The stream ended without an item: ${text}`);
   },
   async WebSocket(url, request) {
-    const client = createClient({ url: `${url.replace("http", "ws")}/graphql`, webSocketImpl: WebSocket, retryAttempts: 0 });
+    const client = createClient({
+      url: `${url.replace("http", "ws")}/graphql`,
+      webSocketImpl: WebSocket,
+      retryAttempts: 0,
+    });
     try {
       const { value } = await client.iterate({ ...request }).next();
       return value as Result;
@@ -53,4 +70,7 @@ export const TRANSPORTS: Readonly<Record<"POST" | "GET" | "server-sent events" |
 };
 
 /** Every transport, for `describe.each`. */
-export const EACH_TRANSPORT = (Object.keys(TRANSPORTS) as (keyof typeof TRANSPORTS)[]).map((name) => ({ name, ask: TRANSPORTS[name] }));
+export const EACH_TRANSPORT = (Object.keys(TRANSPORTS) as (keyof typeof TRANSPORTS)[]).map((name) => ({
+  name,
+  ask: TRANSPORTS[name],
+}));

@@ -3,7 +3,13 @@ import { describe, expect, test } from "vitest";
 import { CLUSTER_RULES, CLUSTER_STATES, clusterState, isLocked } from "../../src/lifecycle/cluster-state.ts";
 import type { ClusterFacts, Stage } from "../../src/lifecycle/cluster-state.ts";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
-import { FAILURE_POLICIES, OPERATION_STATES, defaultFailurePolicy, isFinalOperation, outcome } from "../../src/lifecycle/operation-states.ts";
+import {
+  FAILURE_POLICIES,
+  OPERATION_STATES,
+  defaultFailurePolicy,
+  isFinalOperation,
+  outcome,
+} from "../../src/lifecycle/operation-states.ts";
 import type { OperationState, RunCounts } from "../../src/lifecycle/operation-states.ts";
 import { OPERATION_KINDS } from "../../src/lifecycle/verbs.ts";
 import type { OperationKind } from "../../src/lifecycle/verbs.ts";
@@ -15,28 +21,60 @@ const stopping = { kind: "DEPLOY", stopping: true } as const;
 const removing = { kind: "DECOMMISSION", stopping: false } as const;
 
 describe("a cluster with", () => {
-  test.each<{ what: string; nodes: ClusterFacts["nodes"]; work?: ClusterFacts["work"]; is: keyof typeof CLUSTER_STATES }>([
+  test.each<{
+    what: string;
+    nodes: ClusterFacts["nodes"];
+    work?: ClusterFacts["work"];
+    is: keyof typeof CLUSTER_STATES;
+  }>([
     { what: "no nodes", nodes: [], is: "NEW" },
-    { what: "no node past AVAILABLE", nodes: [node("ENROLLED"), node("MANAGEABLE"), node("AVAILABLE"), node("DECOMMISSIONED")], is: "NEW" },
+    {
+      what: "no node past AVAILABLE",
+      nodes: [node("ENROLLED"), node("MANAGEABLE"), node("AVAILABLE"), node("DECOMMISSIONED")],
+      is: "NEW",
+    },
     { what: "all nodes ACTIVE", nodes: [ACTIVE, ACTIVE], is: "OPERATIONAL" },
     { what: "some nodes ACTIVE", nodes: [ACTIVE, node("AVAILABLE")], is: "PARTIALLY_DEPLOYED" },
     { what: "some nodes ACTIVE, the others failed", nodes: [ACTIVE, node("DEPLOY_FAILED")], is: "PARTIALLY_DEPLOYED" },
-    { what: "a node whose system stands, stopped", nodes: [node("STOPPED", "PROVISIONED"), node("AVAILABLE")], is: "PARTIALLY_DEPLOYED" },
+    {
+      what: "a node whose system stands, stopped",
+      nodes: [node("STOPPED", "PROVISIONED"), node("AVAILABLE")],
+      is: "PARTIALLY_DEPLOYED",
+    },
     { what: "a node stopped before its system stood", nodes: [node("STOPPED"), node("DEPLOY_FAILED")], is: "STOPPED" },
     { what: "a failed node", nodes: [node("CLEAN_FAILED"), node("AVAILABLE")], is: "ERROR" },
     { what: "work going on", nodes: [ACTIVE], work: [deploying], is: "DEPLOYING" },
     { what: "work going on and a failed node", nodes: [node("DEPLOY_FAILED")], work: [deploying], is: "DEPLOYING" },
     { what: "work that is to stop", nodes: [ACTIVE], work: [deploying, stopping], is: "STOPPING" },
-    { what: "nodes being taken out, and work that is to stop", nodes: [ACTIVE], work: [stopping, removing], is: "REMOVING" },
-    { what: "its deployment being undone", nodes: [ACTIVE], work: [{ kind: "UNDEPLOY", stopping: false }], is: "REMOVING" },
+    {
+      what: "nodes being taken out, and work that is to stop",
+      nodes: [ACTIVE],
+      work: [stopping, removing],
+      is: "REMOVING",
+    },
+    {
+      what: "its deployment being undone",
+      nodes: [ACTIVE],
+      work: [{ kind: "UNDEPLOY", stopping: false }],
+      is: "REMOVING",
+    },
   ])("$what is $is", ({ nodes, work = [], is }) => {
     expect(clusterState({ nodes, work })).toBe(is);
   });
 
   test("every row of the table decides for some cluster, and every state has a row", () => {
     const works: ClusterFacts["work"][] = [[], [deploying], [stopping], [removing]];
-    const members: ClusterFacts["nodes"][] = [[], [ACTIVE], [ACTIVE, node("AVAILABLE")], [node("STOPPED")], [node("CLEAN_FAILED")], [node("CLEANING")]];
-    const deciding = works.flatMap((work) => members.map((nodes) => CLUSTER_RULES.findIndex(({ holds }) => holds({ nodes, work }))));
+    const members: ClusterFacts["nodes"][] = [
+      [],
+      [ACTIVE],
+      [ACTIVE, node("AVAILABLE")],
+      [node("STOPPED")],
+      [node("CLEAN_FAILED")],
+      [node("CLEANING")],
+    ];
+    const deciding = works.flatMap((work) =>
+      members.map((nodes) => CLUSTER_RULES.findIndex(({ holds }) => holds({ nodes, work }))),
+    );
     expect([...new Set(deciding)].toSorted((a, b) => a - b)).toEqual(CLUSTER_RULES.map((_, index) => index));
     expect(new Set(CLUSTER_RULES.map(({ state }) => state))).toEqual(new Set(Object.keys(CLUSTER_STATES)));
   });
@@ -47,15 +85,30 @@ describe("a cluster with", () => {
   });
 });
 
-const counts = (change: Partial<RunCounts>): RunCounts => ({ succeeded: 0, succeededWithErrors: 0, failed: 0, aborted: 0, stopped: 0, ...change });
+const counts = (change: Partial<RunCounts>): RunCounts => ({
+  succeeded: 0,
+  succeededWithErrors: 0,
+  failed: 0,
+  aborted: 0,
+  stopped: 0,
+  ...change,
+});
 
 describe("an operation of which", () => {
   test.each<{ what: string; of: RunCounts; wish?: "STOP" | "ABORT"; cleanedUpAll?: boolean; is: OperationState }>([
     { what: "every run succeeded", of: counts({ succeeded: 3 }), is: "SUCCEEDED" },
     { what: "nothing had to be run", of: counts({}), is: "SUCCEEDED" },
-    { what: "every run succeeded, one past an error,", of: counts({ succeeded: 3, succeededWithErrors: 1 }), is: "SUCCEEDED_WITH_ERRORS" },
+    {
+      what: "every run succeeded, one past an error,",
+      of: counts({ succeeded: 3, succeededWithErrors: 1 }),
+      is: "SUCCEEDED_WITH_ERRORS",
+    },
     { what: "some runs failed", of: counts({ succeeded: 2, failed: 1 }), is: "PARTIALLY_SUCCEEDED" },
-    { what: "some runs were aborted node by node", of: counts({ succeeded: 2, aborted: 1 }), is: "PARTIALLY_SUCCEEDED" },
+    {
+      what: "some runs were aborted node by node",
+      of: counts({ succeeded: 2, aborted: 1 }),
+      is: "PARTIALLY_SUCCEEDED",
+    },
     { what: "every run failed", of: counts({ failed: 3 }), is: "FAILED" },
     { what: "every run was aborted node by node", of: counts({ aborted: 3 }), is: "ABORTED" },
     { what: "some runs failed and the others were aborted", of: counts({ failed: 1, aborted: 2 }), is: "FAILED" },
@@ -64,23 +117,43 @@ describe("an operation of which", () => {
     { what: "some were stopped node by node", of: counts({ succeeded: 2, stopped: 1 }), is: "STOPPED" },
     { what: "an abort ended some", of: counts({ succeeded: 2, aborted: 1 }), wish: "ABORT", is: "ABORTED" },
     { what: "an abort came when all had succeeded", of: counts({ succeeded: 3 }), wish: "ABORT", is: "SUCCEEDED" },
-    { what: "every node was cleaned up", of: counts({ succeeded: 2, failed: 1 }), wish: "STOP", cleanedUpAll: true, is: "FAILED" },
+    {
+      what: "every node was cleaned up",
+      of: counts({ succeeded: 2, failed: 1 }),
+      wish: "STOP",
+      cleanedUpAll: true,
+      is: "FAILED",
+    },
   ])("$what is $is", ({ of, wish = null, cleanedUpAll = false, is }) => {
     expect(outcome(of, { wish, cleanedUpAll })).toBe(is);
   });
 
   test("the outcome is always final", () => {
-    for (const succeeded of [0, 1]) for (const failed of [0, 1]) for (const aborted of [0, 1]) for (const stopped of [0, 1]) for (const wish of [null, "STOP", "ABORT"] as const) {
-      expect(isFinalOperation(outcome(counts({ succeeded, failed, aborted, stopped }), { wish, cleanedUpAll: false }))).toBe(true);
-    }
+    for (const succeeded of [0, 1])
+      for (const failed of [0, 1])
+        for (const aborted of [0, 1])
+          for (const stopped of [0, 1])
+            for (const wish of [null, "STOP", "ABORT"] as const) {
+              expect(
+                isFinalOperation(
+                  outcome(counts({ succeeded, failed, aborted, stopped }), { wish, cleanedUpAll: false }),
+                ),
+              ).toBe(true);
+            }
   });
 });
 
 test("unfinished operations are queued, running, stopping or aborting", () => {
-  expect((Object.keys(OPERATION_STATES) as OperationState[]).filter((state) => !isFinalOperation(state))).toEqual(["QUEUED", "RUNNING", "STOPPING", "ABORTING"]);
+  expect((Object.keys(OPERATION_STATES) as OperationState[]).filter((state) => !isFinalOperation(state))).toEqual([
+    "QUEUED",
+    "RUNNING",
+    "STOPPING",
+    "ABORTING",
+  ]);
 });
 
 test("only a commission cleans up after itself unless told otherwise", () => {
-  for (const kind of Object.keys(OPERATION_KINDS) as OperationKind[]) expect(defaultFailurePolicy(kind), kind).toBe(kind === "COMMISSION" ? "CLEAN_UP_ALL" : "LEAVE");
+  for (const kind of Object.keys(OPERATION_KINDS) as OperationKind[])
+    expect(defaultFailurePolicy(kind), kind).toBe(kind === "COMMISSION" ? "CLEAN_UP_ALL" : "LEAVE");
   expect(Object.keys(FAILURE_POLICIES)).toEqual(["CLEAN_UP_ALL", "CLEAN_UP_FAILED", "LEAVE"]);
 });

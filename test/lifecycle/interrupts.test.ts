@@ -5,25 +5,81 @@ import type { RunFacts } from "../../src/lifecycle/interrupts.ts";
 
 const NODE = { id: "1", name: "rack3-u12" };
 const run = (change: Partial<RunFacts>): RunFacts => ({ state: "RUNNING", wish: null, step: null, ...change });
-const inStep = (interruptible: "ALWAYS" | "AT_BOUNDARY" | "NEVER", running = true, supportsAbort = true): RunFacts["step"] => ({ name: "clean.step", interruptible, running, supportsAbort });
+const inStep = (
+  interruptible: "ALWAYS" | "AT_BOUNDARY" | "NEVER",
+  running = true,
+  supportsAbort = true,
+): RunFacts["step"] => ({ name: "clean.step", interruptible, running, supportsAbort });
 
 describe("an abort of a run that is", () => {
   test.each([
     { is: "queued", facts: run({ state: "QUEUED" }), mode: "NOW", answer: "BEFORE_START" },
     { is: "between two steps", facts: run({}), mode: "NOW", answer: "NOW" },
-    { is: "in a step that is interruptible ALWAYS", facts: run({ step: inStep("ALWAYS") }), mode: "NOW", answer: "NOW" },
-    { is: "parked in a step that is interruptible ALWAYS", facts: run({ state: "WAITING", step: inStep("ALWAYS", false) }), mode: "NOW", answer: "NOW" },
-    { is: "in a step that is interruptible AT_BOUNDARY", facts: run({ step: inStep("AT_BOUNDARY") }), mode: "NOW", answer: "PENDING after clean.step" },
-    { is: "parked in a step that is interruptible AT_BOUNDARY", facts: run({ state: "WAITING", step: inStep("AT_BOUNDARY", false) }), mode: "NOW", answer: "NOW" },
-    { is: "in a step that is interruptible NEVER", facts: run({ step: inStep("NEVER") }), mode: "NOW", answer: "NOT_INTERRUPTIBLE" },
-    { is: "parked in a step that is interruptible NEVER", facts: run({ state: "WAITING", step: inStep("NEVER", false) }), mode: "NOW", answer: "NOT_INTERRUPTIBLE" },
-    { is: "in a step that is interruptible NEVER, meant for its end,", facts: run({ step: inStep("NEVER") }), mode: "AFTER_STEP", answer: "PENDING after clean.step" },
-    { is: "in a step that is interruptible NEVER and has been aborted already", facts: run({ wish: "ABORT", step: inStep("NEVER") }), mode: "NOW", answer: "PENDING after clean.step" },
-    { is: "in a step whose interface has no abort", facts: run({ step: inStep("ALWAYS", true, false) }), mode: "NOW", answer: "UNSUPPORTED_BY_DRIVER" },
-    { is: "stopping, in a step that is interruptible ALWAYS,", facts: run({ wish: "STOP", step: inStep("ALWAYS") }), mode: "NOW", answer: "NOW" },
+    {
+      is: "in a step that is interruptible ALWAYS",
+      facts: run({ step: inStep("ALWAYS") }),
+      mode: "NOW",
+      answer: "NOW",
+    },
+    {
+      is: "parked in a step that is interruptible ALWAYS",
+      facts: run({ state: "WAITING", step: inStep("ALWAYS", false) }),
+      mode: "NOW",
+      answer: "NOW",
+    },
+    {
+      is: "in a step that is interruptible AT_BOUNDARY",
+      facts: run({ step: inStep("AT_BOUNDARY") }),
+      mode: "NOW",
+      answer: "PENDING after clean.step",
+    },
+    {
+      is: "parked in a step that is interruptible AT_BOUNDARY",
+      facts: run({ state: "WAITING", step: inStep("AT_BOUNDARY", false) }),
+      mode: "NOW",
+      answer: "NOW",
+    },
+    {
+      is: "in a step that is interruptible NEVER",
+      facts: run({ step: inStep("NEVER") }),
+      mode: "NOW",
+      answer: "NOT_INTERRUPTIBLE",
+    },
+    {
+      is: "parked in a step that is interruptible NEVER",
+      facts: run({ state: "WAITING", step: inStep("NEVER", false) }),
+      mode: "NOW",
+      answer: "NOT_INTERRUPTIBLE",
+    },
+    {
+      is: "in a step that is interruptible NEVER, meant for its end,",
+      facts: run({ step: inStep("NEVER") }),
+      mode: "AFTER_STEP",
+      answer: "PENDING after clean.step",
+    },
+    {
+      is: "in a step that is interruptible NEVER and has been aborted already",
+      facts: run({ wish: "ABORT", step: inStep("NEVER") }),
+      mode: "NOW",
+      answer: "PENDING after clean.step",
+    },
+    {
+      is: "in a step whose interface has no abort",
+      facts: run({ step: inStep("ALWAYS", true, false) }),
+      mode: "NOW",
+      answer: "UNSUPPORTED_BY_DRIVER",
+    },
+    {
+      is: "stopping, in a step that is interruptible ALWAYS,",
+      facts: run({ wish: "STOP", step: inStep("ALWAYS") }),
+      mode: "NOW",
+      answer: "NOW",
+    },
   ] as const)("$is answers $answer", ({ facts, mode, answer }) => {
     const verdict = judgeAbort(NODE, facts, mode);
-    const text = verdict.accepted ? `${verdict.effect}${verdict.afterStep === null ? "" : ` after ${verdict.afterStep}`}` : verdict.refusal.code;
+    const text = verdict.accepted
+      ? `${verdict.effect}${verdict.afterStep === null ? "" : ` after ${verdict.afterStep}`}`
+      : verdict.refusal.code;
     expect(text).toBe(answer);
   });
 });
@@ -32,7 +88,15 @@ test.each([
   { code: "NOT_INTERRUPTIBLE", step: inStep("NEVER") },
   { code: "UNSUPPORTED_BY_DRIVER", step: inStep("ALWAYS", true, false) },
 ])("an abort that is refused with $code names the node and the step", ({ code, step }) => {
-  expect(judgeAbort(NODE, run({ step }), "NOW")).toMatchObject({ accepted: false, refusal: { code, nodeId: "1", step: "clean.step", message: expect.stringContaining("Node rack3-u12 runs clean.step") } });
+  expect(judgeAbort(NODE, run({ step }), "NOW")).toMatchObject({
+    accepted: false,
+    refusal: {
+      code,
+      nodeId: "1",
+      step: "clean.step",
+      message: expect.stringContaining("Node rack3-u12 runs clean.step"),
+    },
+  });
 });
 
 describe("between two steps a run", () => {

@@ -1,7 +1,14 @@
 /** The table of node states against a copy of the expectation that was written apart from it. */
 import { afterAll, describe, expect, test } from "vitest";
 import { edge, follow, isAtRest, kindOf, next } from "../../src/lifecycle/machine.ts";
-import { NODE_EDGES, NODE_EVENTS, NODE_EVENT_NAMES, NODE_STATES, NODE_STATE_NAMES, SELF_EVENTS } from "../../src/lifecycle/node-states.ts";
+import {
+  NODE_EDGES,
+  NODE_EVENTS,
+  NODE_EVENT_NAMES,
+  NODE_STATES,
+  NODE_STATE_NAMES,
+  SELF_EVENTS,
+} from "../../src/lifecycle/node-states.ts";
 import type { NodeEvent, NodeState } from "../../src/lifecycle/node-states.ts";
 import { testDatabase } from "../support/database.ts";
 
@@ -10,23 +17,30 @@ const EXPECTED: Readonly<Record<string, string>> = {
   ENROLLED: "!verify>VERIFYING !retire>DECOMMISSIONED recover>ENROLLED",
   VERIFYING: "done>MANAGEABLE fail>ENROLLED !abort>ENROLLED stop>STOPPED recover>VERIFYING",
   MANAGEABLE: "!inspect>INSPECTING !clean>CLEANING !retire>DECOMMISSIONED recover>MANAGEABLE",
-  INSPECTING: "wait>INSPECT_WAIT done>MANAGEABLE fail>INSPECT_FAILED !abort>INSPECT_FAILED stop>STOPPED recover>INSPECTING",
+  INSPECTING:
+    "wait>INSPECT_WAIT done>MANAGEABLE fail>INSPECT_FAILED !abort>INSPECT_FAILED stop>STOPPED recover>INSPECTING",
   INSPECT_WAIT: "resume>INSPECTING done>MANAGEABLE fail>INSPECT_FAILED !abort>INSPECT_FAILED stop>STOPPED",
   INSPECT_FAILED: "!inspect>INSPECTING !manage>MANAGEABLE recover>INSPECT_FAILED",
-  CLEANING: "wait>CLEAN_WAIT hold>CLEAN_HOLD done>AVAILABLE manage>MANAGEABLE retire>DECOMMISSIONED fail>CLEAN_FAILED !abort>CLEAN_FAILED stop>STOPPED recover>CLEANING",
-  CLEAN_WAIT: "resume>CLEANING hold>CLEAN_HOLD done>AVAILABLE manage>MANAGEABLE retire>DECOMMISSIONED fail>CLEAN_FAILED !abort>CLEAN_FAILED stop>STOPPED",
+  CLEANING:
+    "wait>CLEAN_WAIT hold>CLEAN_HOLD done>AVAILABLE manage>MANAGEABLE retire>DECOMMISSIONED fail>CLEAN_FAILED !abort>CLEAN_FAILED stop>STOPPED recover>CLEANING",
+  CLEAN_WAIT:
+    "resume>CLEANING hold>CLEAN_HOLD done>AVAILABLE manage>MANAGEABLE retire>DECOMMISSIONED fail>CLEAN_FAILED !abort>CLEAN_FAILED stop>STOPPED",
   CLEAN_HOLD: "!unhold>CLEAN_WAIT fail>CLEAN_FAILED !abort>CLEAN_FAILED stop>STOPPED",
   CLEAN_FAILED: "!clean>CLEANING !manage>MANAGEABLE retire>DECOMMISSIONED recover>CLEAN_FAILED",
   AVAILABLE: "!clean>CLEANING !deploy>DEPLOYING !manage>MANAGEABLE !retire>DECOMMISSIONED recover>AVAILABLE",
-  DEPLOYING: "wait>DEPLOY_WAIT hold>DEPLOY_HOLD done>ACTIVE fail>DEPLOY_FAILED !abort>DEPLOY_FAILED stop>STOPPED recover>DEPLOYING",
+  DEPLOYING:
+    "wait>DEPLOY_WAIT hold>DEPLOY_HOLD done>ACTIVE fail>DEPLOY_FAILED !abort>DEPLOY_FAILED stop>STOPPED recover>DEPLOYING",
   DEPLOY_WAIT: "resume>DEPLOYING hold>DEPLOY_HOLD done>ACTIVE fail>DEPLOY_FAILED !abort>DEPLOY_FAILED stop>STOPPED",
   DEPLOY_HOLD: "!unhold>DEPLOY_WAIT fail>DEPLOY_FAILED !abort>DEPLOY_FAILED stop>STOPPED",
   DEPLOY_FAILED: "!deploy>DEPLOYING !undeploy>UNDEPLOYING recover>DEPLOY_FAILED",
   ACTIVE: "!deploy>DEPLOYING !undeploy>UNDEPLOYING recover>ACTIVE",
-  UNDEPLOYING: "wait>UNDEPLOY_WAIT clean>CLEANING retire>DECOMMISSIONED fail>UNDEPLOY_FAILED !abort>UNDEPLOY_FAILED stop>STOPPED recover>UNDEPLOYING",
-  UNDEPLOY_WAIT: "resume>UNDEPLOYING clean>CLEANING retire>DECOMMISSIONED fail>UNDEPLOY_FAILED !abort>UNDEPLOY_FAILED stop>STOPPED",
+  UNDEPLOYING:
+    "wait>UNDEPLOY_WAIT clean>CLEANING retire>DECOMMISSIONED fail>UNDEPLOY_FAILED !abort>UNDEPLOY_FAILED stop>STOPPED recover>UNDEPLOYING",
+  UNDEPLOY_WAIT:
+    "resume>UNDEPLOYING clean>CLEANING retire>DECOMMISSIONED fail>UNDEPLOY_FAILED !abort>UNDEPLOY_FAILED stop>STOPPED",
   UNDEPLOY_FAILED: "!undeploy>UNDEPLOYING retire>DECOMMISSIONED recover>UNDEPLOY_FAILED",
-  STOPPED: "!verify>VERIFYING !inspect>INSPECTING !clean>CLEANING !deploy>DEPLOYING !undeploy>UNDEPLOYING !manage>MANAGEABLE recover>STOPPED",
+  STOPPED:
+    "!verify>VERIFYING !inspect>INSPECTING !clean>CLEANING !deploy>DEPLOYING !undeploy>UNDEPLOYING !manage>MANAGEABLE recover>STOPPED",
   DECOMMISSIONED: "!clean>CLEANING !manage>MANAGEABLE recover>DECOMMISSIONED",
 };
 
@@ -56,8 +70,12 @@ function expectedEdges(state: string): Map<string, Expected> {
   );
 }
 
-const PAIRS = NODE_STATE_NAMES.flatMap((state) => NODE_EVENT_NAMES.map((event) => ({ state, event, expected: expectedEdges(state).get(event) })));
-const LEGAL = PAIRS.filter((pair): pair is { state: NodeState; event: NodeEvent; expected: Expected } => pair.expected !== undefined);
+const PAIRS = NODE_STATE_NAMES.flatMap((state) =>
+  NODE_EVENT_NAMES.map((event) => ({ state, event, expected: expectedEdges(state).get(event) })),
+);
+const LEGAL = PAIRS.filter(
+  (pair): pair is { state: NodeState; event: NodeEvent; expected: Expected } => pair.expected !== undefined,
+);
 const ILLEGAL = PAIRS.filter(({ expected }) => expected === undefined);
 
 describe("the table of node states", () => {
@@ -92,7 +110,8 @@ describe("the table of node states", () => {
   });
 
   test("every activity belongs to a phase, and nothing stable does", () => {
-    for (const state of NODE_STATE_NAMES) expect(NODE_STATES[state].phase === null, state).toBe(kindOf(state) === "stable");
+    for (const state of NODE_STATE_NAMES)
+      expect(NODE_STATES[state].phase === null, state).toBe(kindOf(state) === "stable");
   });
 
   test("events that move nothing lead from a state to itself, and no other event does", () => {
@@ -103,7 +122,11 @@ describe("the table of node states", () => {
     const reached = new Set<NodeState>(["ENROLLED"]);
     for (const from of reached) for (const { to } of NODE_EDGES.filter((one) => one.from === from)) reached.add(to);
     expect([...reached].toSorted()).toEqual([...NODE_STATE_NAMES].toSorted());
-    for (const state of NODE_STATE_NAMES) expect(NODE_EDGES.some(({ from, to }) => from === state && to !== state), state).toBe(true);
+    for (const state of NODE_STATE_NAMES)
+      expect(
+        NODE_EDGES.some(({ from, to }) => from === state && to !== state),
+        state,
+      ).toBe(true);
   });
 
   test("work that is going on can always be aborted, stopped and fail", () => {
@@ -115,7 +138,9 @@ describe("the table of node states", () => {
   });
 
   test("a chain of events ends where its edges lead, and breaks at an illegal one", () => {
-    expect(follow("ENROLLED", ["verify", "done", "inspect", "wait", "resume", "done", "clean", "done", "deploy", "done"])).toBe("ACTIVE");
+    expect(
+      follow("ENROLLED", ["verify", "done", "inspect", "wait", "resume", "done", "clean", "done", "deploy", "done"]),
+    ).toBe("ACTIVE");
     expect(() => follow("ENROLLED", ["verify", "deploy"])).toThrow('no edge "deploy" leads from VERIFYING');
   });
 });
@@ -125,7 +150,11 @@ describe("the database", async () => {
   afterAll(() => database[Symbol.asyncDispose]());
 
   test("holds the same edges as the code, no more and no fewer", async () => {
-    const rows = await database.sql<{ edge: string }[]>`select from_state || ' ' || event || ' ' || to_state as edge from lifecycle_edges`;
-    expect(rows.map(({ edge: one }) => one).toSorted()).toEqual(NODE_EDGES.map(({ from, event, to }) => `${from} ${event} ${to}`).toSorted());
+    const rows = await database.sql<
+      { edge: string }[]
+    >`select from_state || ' ' || event || ' ' || to_state as edge from lifecycle_edges`;
+    expect(rows.map(({ edge: one }) => one).toSorted()).toEqual(
+      NODE_EDGES.map(({ from, event, to }) => `${from} ${event} ${to}`).toSorted(),
+    );
   });
 });

@@ -3,7 +3,11 @@ import { describe, expect, test } from "vitest";
 import { pointOfNoReturn, touchedBy, touchesOf } from "../../src/lifecycle/touches.ts";
 import type { Touch, TouchingStep } from "../../src/lifecycle/touches.ts";
 
-const step = (phase: TouchingStep["phase"], touches?: readonly Touch[] | null, kept = false): TouchingStep => ({ phase, kept, ...(touches !== undefined && { touches }) });
+const step = (phase: TouchingStep["phase"], touches?: readonly Touch[] | null, kept = false): TouchingStep => ({
+  phase,
+  kept,
+  ...(touches !== undefined && { touches }),
+});
 
 describe("a step touches", () => {
   test.each([
@@ -27,7 +31,15 @@ describe("a step touches", () => {
 
 describe("the point of no return", () => {
   test("is the first step that touches disks or firmware", () => {
-    expect(pointOfNoReturn([step("verify"), step("inspect"), step("deploy", ["NETWORK"]), step("deploy", ["DISKS"]), step("deploy")])).toBe(3);
+    expect(
+      pointOfNoReturn([
+        step("verify"),
+        step("inspect"),
+        step("deploy", ["NETWORK"]),
+        step("deploy", ["DISKS"]),
+        step("deploy"),
+      ]),
+    ).toBe(3);
     expect(pointOfNoReturn([step("clean", []), step("clean", ["NETWORK", "FIRMWARE"])])).toBe(1);
   });
 
@@ -42,7 +54,12 @@ describe("the point of no return", () => {
 });
 
 describe("what has been touched", () => {
-  const steps = [step("deploy", ["NETWORK"]), step("clean", ["FIRMWARE"]), step("deploy", ["DISKS"]), step("deploy", [])];
+  const steps = [
+    step("deploy", ["NETWORK"]),
+    step("clean", ["FIRMWARE"]),
+    step("deploy", ["DISKS"]),
+    step("deploy", []),
+  ];
 
   test("is what the steps that have begun touch, no more", () => {
     expect(touchedBy(steps, new Set())).toEqual(new Set());

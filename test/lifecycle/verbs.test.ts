@@ -3,13 +3,27 @@ import { describe, expect, test } from "vitest";
 import { follow, isAtRest } from "../../src/lifecycle/machine.ts";
 import { NODE_STATE_NAMES } from "../../src/lifecycle/node-states.ts";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
-import { NODE_VERBS, OPERATION_KINDS, allowedStates, cleanUpRoute, resumeRoute, route } from "../../src/lifecycle/verbs.ts";
+import {
+  NODE_VERBS,
+  OPERATION_KINDS,
+  allowedStates,
+  cleanUpRoute,
+  resumeRoute,
+  route,
+} from "../../src/lifecycle/verbs.ts";
 import type { OperationKind, Route, RouteOptions } from "../../src/lifecycle/verbs.ts";
 
 const KINDS = Object.keys(OPERATION_KINDS) as OperationKind[];
 const OPTIONS: readonly RouteOptions[] = [undefined, "AVAILABLE", "ACTIVE"].flatMap((until) =>
   [false, true].flatMap((inspectsWithoutReboot) =>
-    [false, true].flatMap((manualCleaning) => [false, true].map((retired) => ({ ...(until && { until: until as "AVAILABLE" | "ACTIVE" }), inspectsWithoutReboot, manualCleaning, retired }))),
+    [false, true].flatMap((manualCleaning) =>
+      [false, true].map((retired) => ({
+        ...(until && { until: until as "AVAILABLE" | "ACTIVE" }),
+        inspectsWithoutReboot,
+        manualCleaning,
+        retired,
+      })),
+    ),
   ),
 );
 
@@ -29,7 +43,12 @@ const EXPECTED: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     DECOMMISSIONED: "verify > MANAGEABLE",
   },
   INSPECT: { MANAGEABLE: "inspect > MANAGEABLE", INSPECT_FAILED: "inspect > MANAGEABLE" },
-  CLEAN: { MANAGEABLE: "clean > MANAGEABLE", AVAILABLE: "clean > AVAILABLE", CLEAN_FAILED: "clean > AVAILABLE", DECOMMISSIONED: "clean > DECOMMISSIONED" },
+  CLEAN: {
+    MANAGEABLE: "clean > MANAGEABLE",
+    AVAILABLE: "clean > AVAILABLE",
+    CLEAN_FAILED: "clean > AVAILABLE",
+    DECOMMISSIONED: "clean > DECOMMISSIONED",
+  },
   COMMISSION: {
     ENROLLED: "verify inspect clean deploy > ACTIVE",
     MANAGEABLE: "inspect clean deploy > ACTIVE",
@@ -65,7 +84,11 @@ const EXPECTED: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 };
 
 describe("a route", () => {
-  test.each(KINDS.flatMap((verb) => NODE_STATE_NAMES.map((state) => ({ verb, state, expected: EXPECTED[verb]?.[state] ?? "refused" }))))("of $verb from $state: $expected", ({ verb, state, expected }) => {
+  test.each(
+    KINDS.flatMap((verb) =>
+      NODE_STATE_NAMES.map((state) => ({ verb, state, expected: EXPECTED[verb]?.[state] ?? "refused" })),
+    ),
+  )("of $verb from $state: $expected", ({ verb, state, expected }) => {
     const found = route(verb, state);
     const text = found ? `${found.legs.map(({ phase }) => phase).join(" ")} > ${found.target}`.trim() : "refused";
     expect(text).toBe(expected);
@@ -88,19 +111,33 @@ describe("a route", () => {
 
   test("inspects AVAILABLE and ACTIVE nodes in place where the driver needs no reboot", () => {
     for (const state of ["AVAILABLE", "ACTIVE"] as const) {
-      expect(route("INSPECT", state, { inspectsWithoutReboot: true })).toMatchObject({ legs: [{ phase: "inspect", enter: [] }], finish: [], target: state });
+      expect(route("INSPECT", state, { inspectsWithoutReboot: true })).toMatchObject({
+        legs: [{ phase: "inspect", enter: [] }],
+        finish: [],
+        target: state,
+      });
       expect(route("INSPECT", state, { inspectsWithoutReboot: false })).toBeNull();
     }
   });
 
   test("of a commission until AVAILABLE leaves the deployment out, and undoes a failed one", () => {
-    expect(route("COMMISSION", "ENROLLED", { until: "AVAILABLE" })).toMatchObject({ legs: [{ phase: "verify" }, { phase: "inspect" }, { phase: "clean" }], target: "AVAILABLE" });
+    expect(route("COMMISSION", "ENROLLED", { until: "AVAILABLE" })).toMatchObject({
+      legs: [{ phase: "verify" }, { phase: "inspect" }, { phase: "clean" }],
+      target: "AVAILABLE",
+    });
     expect(route("COMMISSION", "AVAILABLE", { until: "AVAILABLE" })).toMatchObject({ legs: [], target: "AVAILABLE" });
-    expect(route("COMMISSION", "DEPLOY_FAILED", { until: "AVAILABLE" })).toMatchObject({ legs: [{ phase: "undeploy" }, { phase: "clean" }], target: "AVAILABLE" });
+    expect(route("COMMISSION", "DEPLOY_FAILED", { until: "AVAILABLE" })).toMatchObject({
+      legs: [{ phase: "undeploy" }, { phase: "clean" }],
+      target: "AVAILABLE",
+    });
   });
 
   test("of an update passes through the states of an undeployment and of a deployment", () => {
-    expect(route("UPDATE", "ACTIVE")?.legs.map(({ enter }) => enter)).toEqual([["undeploy"], ["clean"], ["done", "deploy"]]);
+    expect(route("UPDATE", "ACTIVE")?.legs.map(({ enter }) => enter)).toEqual([
+      ["undeploy"],
+      ["clean"],
+      ["done", "deploy"],
+    ]);
   });
 
   test("of a discovery there is none: it is asked for addresses", () => {
@@ -118,12 +155,16 @@ describe("a route", () => {
   });
 
   test("of a decommission goes on whatever fails, and no other does", () => {
-    for (const verb of KINDS) expect(route(verb, "AVAILABLE", { inspectsWithoutReboot: true })?.bestEffort ?? false, verb).toBe(verb === "DECOMMISSION");
+    for (const verb of KINDS)
+      expect(route(verb, "AVAILABLE", { inspectsWithoutReboot: true })?.bestEffort ?? false, verb).toBe(
+        verb === "DECOMMISSION",
+      );
   });
 });
 
 test("the states that a refusal names are those in which the verb is allowed", () => {
-  for (const verb of KINDS) expect(allowedStates(verb)).toEqual(NODE_STATE_NAMES.filter((state) => EXPECTED[verb]?.[state] !== undefined));
+  for (const verb of KINDS)
+    expect(allowedStates(verb)).toEqual(NODE_STATE_NAMES.filter((state) => EXPECTED[verb]?.[state] !== undefined));
 });
 
 /** State → phases of its clean-up; what is missing needs none, or has no way. */
@@ -137,11 +178,14 @@ const CLEAN_UPS: Readonly<Record<string, string>> = {
   UNDEPLOY_FAILED: "undeploy clean",
 };
 
-test.each(NODE_STATE_NAMES.filter(isAtRest).map((state) => ({ state, phases: CLEAN_UPS[state] ?? "nothing" })))("the clean-up of a node that is $state: $phases", ({ state, phases }) => {
-  const found = cleanUpRoute(state);
-  expect(found ? found.legs.map(({ phase }) => phase).join(" ") : "nothing").toBe(phases);
-  expect(found ? endOf(state, found) : "AVAILABLE").toBe("AVAILABLE");
-});
+test.each(NODE_STATE_NAMES.filter(isAtRest).map((state) => ({ state, phases: CLEAN_UPS[state] ?? "nothing" })))(
+  "the clean-up of a node that is $state: $phases",
+  ({ state, phases }) => {
+    const found = cleanUpRoute(state);
+    expect(found ? found.legs.map(({ phase }) => phase).join(" ") : "nothing").toBe(phases);
+    expect(found ? endOf(state, found) : "AVAILABLE").toBe("AVAILABLE");
+  },
+);
 
 describe("a restart's route", () => {
   test("from any state, at any leg, is a chain of legal edges", () => {
@@ -153,7 +197,9 @@ describe("a restart's route", () => {
           for (let leg = 0; leg <= earlier.legs.length; leg += 1) {
             const resumed = resumeRoute(earlier, now, leg);
             if (!resumed) continue;
-            expect(endOf(now, resumed.route), `${verb} begun ${first}, taken up ${now} at leg ${leg}`).toBe(resumed.route.target);
+            expect(endOf(now, resumed.route), `${verb} begun ${first}, taken up ${now} at leg ${leg}`).toBe(
+              resumed.route.target,
+            );
           }
         }
       }

@@ -6,8 +6,16 @@ import { WAIT_REASONS, waitingOf } from "../../src/lifecycle/waiting.ts";
 import type { WaitingFacts } from "../../src/lifecycle/waiting.ts";
 
 const AT = new Date("2026-01-31T09:30:00.000Z");
-const operation: WaitingFacts["operation"] = { wave: 0, waveState: null, waveReason: null, waveUntil: null, maxParallel: null };
-const facts = (change: Partial<Omit<WaitingFacts, "operation">> & { readonly operation?: Partial<WaitingFacts["operation"]> }): WaitingFacts => ({
+const operation: WaitingFacts["operation"] = {
+  wave: 0,
+  waveState: null,
+  waveReason: null,
+  waveUntil: null,
+  maxParallel: null,
+};
+const facts = (
+  change: Partial<Omit<WaitingFacts, "operation">> & { readonly operation?: Partial<WaitingFacts["operation"]> },
+): WaitingFacts => ({
   state: "WAITING",
   waitReason: null,
   waitFor: null,
@@ -21,22 +29,118 @@ const facts = (change: Partial<Omit<WaitingFacts, "operation">> & { readonly ope
 });
 
 const CASES = [
-  { why: "parked for a time", facts: facts({ waitReason: "TIME", wakeAt: AT }), reason: "TIME", until: AT, says: "deploy.boot_system asked to be entered again at 2026-01-31T09:30:00.000Z." },
-  { why: "parked for a call-back", facts: facts({ waitReason: "CALLBACK", wakeAt: AT }), reason: "CALLBACK", until: AT, says: "deploy.boot_system waits for the machine to call back, until 2026-01-31T09:30:00.000Z." },
-  { why: "parked for the next try", facts: facts({ waitReason: "RETRY", wakeAt: AT }), reason: "RETRY", until: AT, says: "deploy.boot_system failed and is tried again at 2026-01-31T09:30:00.000Z." },
-  { why: "held", facts: facts({ state: "HOLDING", waitReason: "HOLD", step: "engine.hold", holdReason: "look at the cables" }), reason: "HOLD", until: null, says: "It is held (look at the cables) until somebody lifts it with `unhold`." },
-  { why: "in turn, and taken up by nobody yet", facts: facts({ state: "RUNNING", startedAt: null }), reason: "CONCURRENCY", until: null, says: "It has its turn; it is taken up as soon as a process has room for another node." },
-  { why: "queued for a phase", facts: facts({ state: "QUEUED", waitFor: "phase:clean" }), reason: "CAPACITY_PHASE", until: null, says: "As many nodes as the site allows are in phase clean; it goes on when one of them leaves it." },
-  { why: "parked for a phase", facts: facts({ waitReason: "CAPACITY", waitFor: "phase:deploy" }), reason: "CAPACITY_PHASE", until: null, says: "As many nodes as the site allows are in phase deploy; it goes on when one of them leaves it." },
-  { why: "queued for a controller", facts: facts({ state: "QUEUED", waitFor: "controller:10.0.0.7:623" }), reason: "CAPACITY_CONTROLLER", until: null, says: "As many nodes of controller 10.0.0.7:623 as the site allows are worked on; it goes on when one of them has ended." },
-  { why: "queued for a limit while the waves are halted", facts: facts({ state: "QUEUED", waitFor: "phase:clean", operation: { waveState: "HALTED" } }), reason: "CAPACITY_PHASE", until: null, says: "As many nodes as the site allows are in phase clean; it goes on when one of them leaves it." },
-  { why: "queued behind maxParallel", facts: facts({ state: "QUEUED", operation: { maxParallel: 5 } }), reason: "MAX_PARALLEL", until: null, says: "Its operation works on 5 nodes at the same time; it begins when one of them has ended." },
-  { why: "queued in an open wave", facts: facts({ state: "QUEUED", wave: 1, operation: { wave: 1, waveState: "RUNNING", maxParallel: 1 } }), reason: "MAX_PARALLEL", until: null, says: "Its operation works on 1 node at the same time; it begins when one of them has ended." },
-  { why: "queued for its wave", facts: facts({ state: "QUEUED", wave: 2, operation: { waveState: "RUNNING", maxParallel: 5 } }), reason: "WAVE", until: null, says: "It is in wave 3, and wave 1 is under way." },
-  { why: "queued in a pause between waves", facts: facts({ state: "QUEUED", wave: 1, operation: { waveState: "PAUSED", waveUntil: AT } }), reason: "WAVE", until: AT, says: "It is in wave 2, and wave 2 begins at 2026-01-31T09:30:00.000Z." },
-  { why: "queued for somebody to begin the next wave", facts: facts({ state: "QUEUED", wave: 1, operation: { waveState: "AWAITING", waveUntil: AT } }), reason: "WAVE", until: null, says: "It is in wave 2, and wave 2 begins when somebody asks for it with `advanceWaves`." },
-  { why: "queued while the waves are halted", facts: facts({ state: "QUEUED", operation: { waveState: "HALTED", waveReason: "3 nodes failed." } }), reason: "WAVE_HALTED", until: null, says: "The waves of its operation are halted (3 nodes failed); go on with `resumeWaves`." },
-  { why: "parked by a maintenance", facts: facts({ waitReason: "MAINTENANCE" }), reason: "PAUSED_BY_MAINTENANCE", until: null, says: "Its node is in maintenance; it goes on when that is cleared." },
+  {
+    why: "parked for a time",
+    facts: facts({ waitReason: "TIME", wakeAt: AT }),
+    reason: "TIME",
+    until: AT,
+    says: "deploy.boot_system asked to be entered again at 2026-01-31T09:30:00.000Z.",
+  },
+  {
+    why: "parked for a call-back",
+    facts: facts({ waitReason: "CALLBACK", wakeAt: AT }),
+    reason: "CALLBACK",
+    until: AT,
+    says: "deploy.boot_system waits for the machine to call back, until 2026-01-31T09:30:00.000Z.",
+  },
+  {
+    why: "parked for the next try",
+    facts: facts({ waitReason: "RETRY", wakeAt: AT }),
+    reason: "RETRY",
+    until: AT,
+    says: "deploy.boot_system failed and is tried again at 2026-01-31T09:30:00.000Z.",
+  },
+  {
+    why: "held",
+    facts: facts({ state: "HOLDING", waitReason: "HOLD", step: "engine.hold", holdReason: "look at the cables" }),
+    reason: "HOLD",
+    until: null,
+    says: "It is held (look at the cables) until somebody lifts it with `unhold`.",
+  },
+  {
+    why: "in turn, and taken up by nobody yet",
+    facts: facts({ state: "RUNNING", startedAt: null }),
+    reason: "CONCURRENCY",
+    until: null,
+    says: "It has its turn; it is taken up as soon as a process has room for another node.",
+  },
+  {
+    why: "queued for a phase",
+    facts: facts({ state: "QUEUED", waitFor: "phase:clean" }),
+    reason: "CAPACITY_PHASE",
+    until: null,
+    says: "As many nodes as the site allows are in phase clean; it goes on when one of them leaves it.",
+  },
+  {
+    why: "parked for a phase",
+    facts: facts({ waitReason: "CAPACITY", waitFor: "phase:deploy" }),
+    reason: "CAPACITY_PHASE",
+    until: null,
+    says: "As many nodes as the site allows are in phase deploy; it goes on when one of them leaves it.",
+  },
+  {
+    why: "queued for a controller",
+    facts: facts({ state: "QUEUED", waitFor: "controller:10.0.0.7:623" }),
+    reason: "CAPACITY_CONTROLLER",
+    until: null,
+    says: "As many nodes of controller 10.0.0.7:623 as the site allows are worked on; it goes on when one of them has ended.",
+  },
+  {
+    why: "queued for a limit while the waves are halted",
+    facts: facts({ state: "QUEUED", waitFor: "phase:clean", operation: { waveState: "HALTED" } }),
+    reason: "CAPACITY_PHASE",
+    until: null,
+    says: "As many nodes as the site allows are in phase clean; it goes on when one of them leaves it.",
+  },
+  {
+    why: "queued behind maxParallel",
+    facts: facts({ state: "QUEUED", operation: { maxParallel: 5 } }),
+    reason: "MAX_PARALLEL",
+    until: null,
+    says: "Its operation works on 5 nodes at the same time; it begins when one of them has ended.",
+  },
+  {
+    why: "queued in an open wave",
+    facts: facts({ state: "QUEUED", wave: 1, operation: { wave: 1, waveState: "RUNNING", maxParallel: 1 } }),
+    reason: "MAX_PARALLEL",
+    until: null,
+    says: "Its operation works on 1 node at the same time; it begins when one of them has ended.",
+  },
+  {
+    why: "queued for its wave",
+    facts: facts({ state: "QUEUED", wave: 2, operation: { waveState: "RUNNING", maxParallel: 5 } }),
+    reason: "WAVE",
+    until: null,
+    says: "It is in wave 3, and wave 1 is under way.",
+  },
+  {
+    why: "queued in a pause between waves",
+    facts: facts({ state: "QUEUED", wave: 1, operation: { waveState: "PAUSED", waveUntil: AT } }),
+    reason: "WAVE",
+    until: AT,
+    says: "It is in wave 2, and wave 2 begins at 2026-01-31T09:30:00.000Z.",
+  },
+  {
+    why: "queued for somebody to begin the next wave",
+    facts: facts({ state: "QUEUED", wave: 1, operation: { waveState: "AWAITING", waveUntil: AT } }),
+    reason: "WAVE",
+    until: null,
+    says: "It is in wave 2, and wave 2 begins when somebody asks for it with `advanceWaves`.",
+  },
+  {
+    why: "queued while the waves are halted",
+    facts: facts({ state: "QUEUED", operation: { waveState: "HALTED", waveReason: "3 nodes failed." } }),
+    reason: "WAVE_HALTED",
+    until: null,
+    says: "The waves of its operation are halted (3 nodes failed); go on with `resumeWaves`.",
+  },
+  {
+    why: "parked by a maintenance",
+    facts: facts({ waitReason: "MAINTENANCE" }),
+    reason: "PAUSED_BY_MAINTENANCE",
+    until: null,
+    says: "Its node is in maintenance; it goes on when that is cleared.",
+  },
 ] as const;
 
 describe("a run that is", () => {
@@ -44,9 +148,12 @@ describe("a run that is", () => {
     expect(waitingOf(given)).toEqual({ reason, until, description: says });
   });
 
-  test.each(Object.keys(RUN_STATES).filter((state) => !["QUEUED", "WAITING", "HOLDING"].includes(state)) as RunState[])("%s waits for nothing", (state) => {
-    expect(waitingOf(facts({ state, waitReason: "TIME", waitFor: "phase:clean" }))).toBeNull();
-  });
+  test.each(Object.keys(RUN_STATES).filter((state) => !["QUEUED", "WAITING", "HOLDING"].includes(state)) as RunState[])(
+    "%s waits for nothing",
+    (state) => {
+      expect(waitingOf(facts({ state, waitReason: "TIME", waitFor: "phase:clean" }))).toBeNull();
+    },
+  );
 
   test("about to be taken up again waits for nothing", () => {
     expect(waitingOf(facts({ waitReason: null }))).toBeNull();

@@ -13,7 +13,12 @@ describe("the sizes of waves", () => {
     { sizes: [count(5)], total: 5, waves: [5], what: "one, where all fit in" },
     { sizes: [count(100)], total: 5, waves: [5], what: "one, where more would fit in" },
     { sizes: [count(1), count(2), count(4)], total: 2, waves: [1, 1], what: "no more than there are nodes" },
-    { sizes: [percent(10), percent(50)], total: 20, waves: [2, 10, 8], what: "shares of all nodes, not of what is left" },
+    {
+      sizes: [percent(10), percent(50)],
+      total: 20,
+      waves: [2, 10, 8],
+      what: "shares of all nodes, not of what is left",
+    },
     { sizes: [percent(1)], total: 5, waves: [1, 1, 1, 1, 1], what: "at least one node, however small the share" },
     { sizes: [percent(34)], total: 10, waves: [4, 4, 2], what: "rounded up" },
     { sizes: [percent(100)], total: 7, waves: [7], what: "one, for all of them" },
@@ -27,7 +32,10 @@ describe("the sizes of waves", () => {
     for (const sizes of [[count(7)], [percent(3)], [count(1), percent(33)], [percent(12.5), count(9)]]) {
       for (let total = 1; total <= 120; total += 1) {
         const waves = waveSizes(sizes, total);
-        expect(waves.reduce((sum, size) => sum + size, 0), `${JSON.stringify(sizes)} of ${total}`).toBe(total);
+        expect(
+          waves.reduce((sum, size) => sum + size, 0),
+          `${JSON.stringify(sizes)} of ${total}`,
+        ).toBe(total);
         expect(Math.min(...waves), `${JSON.stringify(sizes)} of ${total}`).toBeGreaterThan(0);
       }
     }
@@ -39,10 +47,25 @@ describe("the sizes of waves", () => {
 });
 
 test("a share of failures is rounded down: 10 percent of 15 nodes are one", () => {
-  expect([countOf(percent(10), 15, "DOWN"), countOf(percent(10), 9, "DOWN"), countOf(percent(0), 50, "DOWN"), countOf(count(2), 1, "DOWN")]).toEqual([1, 0, 0, 2]);
+  expect([
+    countOf(percent(10), 15, "DOWN"),
+    countOf(percent(10), 9, "DOWN"),
+    countOf(percent(0), 50, "DOWN"),
+    countOf(count(2), 1, "DOWN"),
+  ]).toEqual([1, 0, 0, 2]);
 });
 
-const FACTS: WaveFacts = { state: "RUNNING", wave: 0, waves: 3, failures: 0, maxFailures: null, unfinished: false, queued: true, manual: false, pauseSeconds: 0 };
+const FACTS: WaveFacts = {
+  state: "RUNNING",
+  wave: 0,
+  waves: 3,
+  failures: 0,
+  maxFailures: null,
+  unfinished: false,
+  queued: true,
+  manual: false,
+  pauseSeconds: 0,
+};
 const judged = (facts: Partial<WaveFacts>) => judgeWaves({ ...FACTS, ...facts });
 
 describe("the next wave", () => {
@@ -51,7 +74,11 @@ describe("the next wave", () => {
   });
 
   test("waits for the pause, or for somebody to say so, who counts before the pause", () => {
-    expect([judged({ pauseSeconds: 1 }), judged({ manual: true }), judged({ manual: true, pauseSeconds: 1 })]).toEqual(["PAUSE", "AWAIT", "AWAIT"]);
+    expect([judged({ pauseSeconds: 1 }), judged({ manual: true }), judged({ manual: true, pauseSeconds: 1 })]).toEqual([
+      "PAUSE",
+      "AWAIT",
+      "AWAIT",
+    ]);
   });
 
   test("is none after the last one, and none where no node is left to begin", () => {
@@ -65,11 +92,19 @@ describe("the next wave", () => {
 
 describe("too many failures", () => {
   test("are more than may fail", () => {
-    expect([judged({ failures: 2, maxFailures: 2 }), judged({ failures: 3, maxFailures: 2 }), judged({ failures: 1, maxFailures: 0 }), judged({ failures: 99 })]).toEqual(["OPEN", "HALT", "HALT", "OPEN"]);
+    expect([
+      judged({ failures: 2, maxFailures: 2 }),
+      judged({ failures: 3, maxFailures: 2 }),
+      judged({ failures: 1, maxFailures: 0 }),
+      judged({ failures: 99 }),
+    ]).toEqual(["OPEN", "HALT", "HALT", "OPEN"]);
   });
 
   test("hold the rest at once, while others of the wave are at work, and in the last wave as well", () => {
-    expect([judged({ failures: 1, maxFailures: 0, unfinished: true }), judged({ failures: 1, maxFailures: 0, wave: 2, unfinished: true })]).toEqual(["HALT", "HALT"]);
+    expect([
+      judged({ failures: 1, maxFailures: 0, unfinished: true }),
+      judged({ failures: 1, maxFailures: 0, wave: 2, unfinished: true }),
+    ]).toEqual(["HALT", "HALT"]);
   });
 
   test("hold nothing where every node has begun", () => {

@@ -17,8 +17,17 @@ describe("the driver fake", () => {
     live: true,
     refused: { refusesLogin: true, password: "wrong-horse" },
     liveSeconds: 5,
-    steps: [{ interface: "clean", step: "update_firmware", args: { version: "2.1" } }, { interface: "clean", step: "erase_disks" }, { interface: "deploy", step: "prepare" }],
-    discovery: { address, settings: { password: "correct-horse", dead: ["10.0.0.8"] }, refused: { password: "wrong-horse", refusesLogin: [address] }, dead: "10.0.0.8" },
+    steps: [
+      { interface: "clean", step: "update_firmware", args: { version: "2.1" } },
+      { interface: "clean", step: "erase_disks" },
+      { interface: "deploy", step: "prepare" },
+    ],
+    discovery: {
+      address,
+      settings: { password: "correct-horse", dead: ["10.0.0.8"] },
+      refused: { password: "wrong-horse", refusesLogin: [address] },
+      dead: "10.0.0.8",
+    },
   });
 
   // A check that fails throws a sentence about the driver.
@@ -47,7 +56,14 @@ test("a delay that is aborted leaves nothing behind, so that its process is fit 
 
 describe("settings of the driver fake", () => {
   test("may be left out altogether", () => {
-    expect(fakeSettings.parse({})).toEqual({ delayMs: 0, waitSeconds: 0, steps: {}, dead: false, refusesLogin: false, powerDelayMs: 0 });
+    expect(fakeSettings.parse({})).toEqual({
+      delayMs: 0,
+      waitSeconds: 0,
+      steps: {},
+      dead: false,
+      refusesLogin: false,
+      powerDelayMs: 0,
+    });
   });
 
   test.each([

@@ -4,7 +4,10 @@ import { timeLeft } from "../../plugins/ipmi/time-left.ts";
 
 afterEach(() => void vi.useRealTimers());
 
-test.each([["forward", 3_600_000], ["back", -3_600_000]])("set %s by an hour, it leaves a deadline where it was", (_way, jump) => {
+test.each([
+  ["forward", 3_600_000],
+  ["back", -3_600_000],
+])("set %s by an hour, it leaves a deadline where it was", (_way, jump) => {
   vi.useFakeTimers({ toFake: ["Date", "performance"] });
   const call = { deadline: new Date(Date.now() + 10_000) };
   expect(timeLeft(call)).toBe(10_000);

@@ -99,15 +99,28 @@ describe("what ipmitool prints", () => {
 
   test("where the product area is empty, board and chassis stand in", () => {
     const text = " Chassis Serial : C-77\n Chassis Part Number : C-P\n Board Mfg : Boardmaker\n Board Product : BM-9\n";
-    expect(parseFru(text)).toMatchObject({ manufacturer: "Boardmaker", model: "BM-9", serial: "C-77", partNumber: "C-P" });
+    expect(parseFru(text)).toMatchObject({
+      manufacturer: "Boardmaker",
+      model: "BM-9",
+      serial: "C-77",
+      partNumber: "C-P",
+    });
   });
 
-  test.each(["To be filled by O.E.M.", "Default string", "N/A", "None", "0000000000", "........", "Unspecified", "0123456789"])(
-    "%s is what a manufacturer leaves in an empty field",
-    (filler) => {
-      expect(parseFru(` Product Manufacturer  : Acme\n Product Serial        : ${filler}\n`)).toEqual({ manufacturer: "Acme" });
-    },
-  );
+  test.each([
+    "To be filled by O.E.M.",
+    "Default string",
+    "N/A",
+    "None",
+    "0000000000",
+    "........",
+    "Unspecified",
+    "0123456789",
+  ])("%s is what a manufacturer leaves in an empty field", (filler) => {
+    expect(parseFru(` Product Manufacturer  : Acme\n Product Serial        : ${filler}\n`)).toEqual({
+      manufacturer: "Acme",
+    });
+  });
 
   test("of several FRU devices the first is the machine", () => {
     const text = [
@@ -122,29 +135,71 @@ describe("what ipmitool prints", () => {
   });
 
   test("version of the BMC", () => {
-    const text = "Device ID                 : 32\nFirmware Revision         : 1.74\nIPMI Version              : 2.0\nManufacturer ID           : 10876\nManufacturer Name         : Unknown\nProduct ID                : 6929 (0x1b11)\nAux Firmware Rev Info     : \n    0x06\n";
-    expect(parseBmcInfo(text)).toEqual({ firmwareRevision: "1.74", ipmiVersion: "2.0", manufacturerId: 10876, productId: 6929 });
+    const text =
+      "Device ID                 : 32\nFirmware Revision         : 1.74\nIPMI Version              : 2.0\nManufacturer ID           : 10876\nManufacturer Name         : Unknown\nProduct ID                : 6929 (0x1b11)\nAux Firmware Rev Info     : \n    0x06\n";
+    expect(parseBmcInfo(text)).toEqual({
+      firmwareRevision: "1.74",
+      ipmiVersion: "2.0",
+      manufacturerId: 10876,
+      productId: 6929,
+    });
   });
 
   test.each([
-    ["Inlet,23,degrees C,ok,7.1,System Board,Temperature,,,,42.000", { name: "Inlet", kind: "Temperature", value: 23, unit: "degrees C", status: "OK" }],
+    [
+      "Inlet,23,degrees C,ok,7.1,System Board,Temperature,,,,42.000",
+      { name: "Inlet", kind: "Temperature", value: 23, unit: "degrees C", status: "OK" },
+    ],
     ["Inlet,23,degrees C,ok", { name: "Inlet", value: 23, unit: "degrees C", status: "OK" }],
-    ["Old one,12.120,% Volts,ok,7.1,System Board,Voltage,,", { name: "Old one", kind: "Voltage", value: 12.12, unit: "Volts", status: "OK" }],
-    ["Below zero,-5,degrees C,lnc,7.1,Air Inlet,Temperature", { name: "Below zero", kind: "Temperature", value: -5, unit: "degrees C", status: "WARNING" }],
-    ["Hot,99,degrees C,cr,3.1,Processor,Temperature", { name: "Hot", kind: "Temperature", value: 99, unit: "degrees C", status: "CRITICAL" }],
-    ["Burning,120,degrees C,unr,3.1,Processor,Temperature", { name: "Burning", kind: "Temperature", value: 120, unit: "degrees C", status: "CRITICAL" }],
-    ["Disk 0,,,ns,7.16,System Board,Temperature,,,", { name: "Disk 0", kind: "Temperature", value: null, unit: null, status: "UNKNOWN" }],
-    ["Fan, rear,4800,RPM,ok,29.1,Fan Device,Fan", { name: "Fan, rear", kind: "Fan", value: 4800, unit: "RPM", status: "OK" }],
+    [
+      "Old one,12.120,% Volts,ok,7.1,System Board,Voltage,,",
+      { name: "Old one", kind: "Voltage", value: 12.12, unit: "Volts", status: "OK" },
+    ],
+    [
+      "Below zero,-5,degrees C,lnc,7.1,Air Inlet,Temperature",
+      { name: "Below zero", kind: "Temperature", value: -5, unit: "degrees C", status: "WARNING" },
+    ],
+    [
+      "Hot,99,degrees C,cr,3.1,Processor,Temperature",
+      { name: "Hot", kind: "Temperature", value: 99, unit: "degrees C", status: "CRITICAL" },
+    ],
+    [
+      "Burning,120,degrees C,unr,3.1,Processor,Temperature",
+      { name: "Burning", kind: "Temperature", value: 120, unit: "degrees C", status: "CRITICAL" },
+    ],
+    [
+      "Disk 0,,,ns,7.16,System Board,Temperature,,,",
+      { name: "Disk 0", kind: "Temperature", value: null, unit: null, status: "UNKNOWN" },
+    ],
+    [
+      "Fan, rear,4800,RPM,ok,29.1,Fan Device,Fan",
+      { name: "Fan, rear", kind: "Fan", value: 4800, unit: "RPM", status: "OK" },
+    ],
     ["Supply 1,04h,ok,10.1,Present", { name: "Supply 1", value: null, unit: null, status: "OK", state: "Present" }],
-    ["Supply 2,05h,ok,10.2,Failure detected, Config Error", { name: "Supply 2", value: null, unit: null, status: "OK", state: "Failure detected, Config Error" }],
+    [
+      "Supply 2,05h,ok,10.2,Failure detected, Config Error",
+      { name: "Supply 2", value: null, unit: null, status: "OK", state: "Failure detected, Config Error" },
+    ],
     ["Watchdog,E7h,ok,6.2,", { name: "Watchdog", value: null, unit: null, status: "OK" }],
-    ["Slot 9,4Eh,ns,26.9,No Reading", { name: "Slot 9", value: null, unit: null, status: "UNKNOWN", state: "No Reading" }],
+    [
+      "Slot 9,4Eh,ns,26.9,No Reading",
+      { name: "Slot 9", value: null, unit: null, status: "UNKNOWN", state: "No Reading" },
+    ],
   ])("sensor line %s", (line, sensor) => {
     expect(parseSensors(line)).toEqual([sensor]);
   });
 
   test("junk between the sensors is not seen", () => {
-    const text = ["Running Get PICMG Properties my_addr 0x20, transit 0, target 0x20", "", "Error Response 0xc1", "No,such,line", "\u0000\u0001", "A,1,Volts,ok", ",,,,", "Get SDR record failed"].join("\r\n");
+    const text = [
+      "Running Get PICMG Properties my_addr 0x20, transit 0, target 0x20",
+      "",
+      "Error Response 0xc1",
+      "No,such,line",
+      "\u0000\u0001",
+      "A,1,Volts,ok",
+      ",,,,",
+      "Get SDR record failed",
+    ].join("\r\n");
     expect(parseSensors(text)).toEqual([{ name: "A", value: 1, unit: "Volts", status: "OK" }]);
     expect(parseFru("\u0000\u0001 : \n : \n no colon")).toEqual({});
     expect(parseBmcInfo("")).toEqual({});
@@ -163,25 +218,76 @@ describe("why ipmitool failed", () => {
       ...(killedAfterSeconds !== undefined && { killedAfterSeconds }),
     });
   const NO_SESSION = "Error: Unable to establish IPMI v2 / RMCP+ session";
-  const CHATTER = "Running Get VSO Capabilities my_addr 0x20, transit 0, target 0x20\nInvalid completion code received: Insufficient privilege level\nDiscovered IPMB address 0x0";
+  const CHATTER =
+    "Running Get VSO Capabilities my_addr 0x20, transit 0, target 0x20\nInvalid completion code received: Insufficient privilege level\nDiscovered IPMB address 0x0";
 
   test.each([
     [`> RAKP 2 HMAC is invalid\n${NO_SESSION}`, "AUTHENTICATION", false, /password/],
     [`RAKP 2 message indicates an error : unauthorized name\n${NO_SESSION}`, "AUTHENTICATION", false, /user "admin"/],
-    [`RAKP 2 message indicates an error : unauthorized role requested\n${NO_SESSION}`, "AUTHENTICATION", false, /`privilege`/],
+    [
+      `RAKP 2 message indicates an error : unauthorized role requested\n${NO_SESSION}`,
+      "AUTHENTICATION",
+      false,
+      /`privilege`/,
+    ],
     [`Error in open session response message : invalid role\n${NO_SESSION}`, "AUTHENTICATION", false, /`privilege`/],
-    [`Error in open session response message : insufficient resources for session\n${NO_SESSION}`, "REFUSED", true, /no free session/],
-    [`Error in open session response message : no matching cipher suite\n${NO_SESSION}`, "REFUSED", false, /`cipherSuite` to 3/],
-    [`Error in open session response message : invalid authentication algorithm\n${NO_SESSION}`, "REFUSED", false, /`cipherSuite` to 3/],
+    [
+      `Error in open session response message : insufficient resources for session\n${NO_SESSION}`,
+      "REFUSED",
+      true,
+      /no free session/,
+    ],
+    [
+      `Error in open session response message : no matching cipher suite\n${NO_SESSION}`,
+      "REFUSED",
+      false,
+      /`cipherSuite` to 3/,
+    ],
+    [
+      `Error in open session response message : invalid authentication algorithm\n${NO_SESSION}`,
+      "REFUSED",
+      false,
+      /`cipherSuite` to 3/,
+    ],
     [`This BMC does not support IPMI v2 / RMCP+\n${NO_SESSION}`, "REFUSED", false, /IPMI 2\.0/],
-    [`Get Auth Capabilities error\nError issuing Get Channel Authentication Capabilities request\n${NO_SESSION}`, "UNREACHABLE", true, /does not answer/],
-    [`Address lookup for bmc.example failed\nCould not open socket!\n${NO_SESSION}`, "UNREACHABLE", true, /does not resolve/],
-    [`${CHATTER}\nSet Chassis Power Control to Up/On failed: Insufficient privilege level`, "REFUSED", false, /raise `privilege`/],
+    [
+      `Get Auth Capabilities error\nError issuing Get Channel Authentication Capabilities request\n${NO_SESSION}`,
+      "UNREACHABLE",
+      true,
+      /does not answer/,
+    ],
+    [
+      `Address lookup for bmc.example failed\nCould not open socket!\n${NO_SESSION}`,
+      "UNREACHABLE",
+      true,
+      /does not resolve/,
+    ],
+    [
+      `${CHATTER}\nSet Chassis Power Control to Up/On failed: Insufficient privilege level`,
+      "REFUSED",
+      false,
+      /raise `privilege`/,
+    ],
     [`${CHATTER}\nSet Chassis Power Control to Up/On failed: Node busy`, "REFUSED", true, /Node busy/],
-    [`${CHATTER}\nSet Chassis Power Control to Diag failed: Invalid data field in request`, "REFUSED", false, /Invalid data field/],
-    [` Device not present (Requested sensor, data, or record not found)\n${CHATTER}`, "REFUSED", false, /record not found/],
+    [
+      `${CHATTER}\nSet Chassis Power Control to Diag failed: Invalid data field in request`,
+      "REFUSED",
+      false,
+      /Invalid data field/,
+    ],
+    [
+      ` Device not present (Requested sensor, data, or record not found)\n${CHATTER}`,
+      "REFUSED",
+      false,
+      /record not found/,
+    ],
     [`${CHATTER}\nUnable to get Chassis Power Status\nClose Session command failed`, "TIMEOUT", true, /`replySeconds`/],
-    [`${CHATTER}\nError setting Chassis Boot Parameter 4\nClose Session command failed`, "TIMEOUT", true, /did not answer/],
+    [
+      `${CHATTER}\nError setting Chassis Boot Parameter 4\nClose Session command failed`,
+      "TIMEOUT",
+      true,
+      /did not answer/,
+    ],
     [`${CHATTER}\nsomething nobody has seen`, "OTHER", true, /something nobody has seen/],
     [CHATTER, "OTHER", true, /gave no reason/],
   ])("%j", (text, kind, retryable, sentence) => {
@@ -191,22 +297,31 @@ describe("why ipmitool failed", () => {
   });
 
   test("without a reason it hangs on whether the BMC is there: a login problem, or a network problem", () => {
-    expect(judge(NO_SESSION)).toMatchObject({ present: { kind: "AUTHENTICATION", retryable: true }, silent: { kind: "UNREACHABLE", retryable: true } });
+    expect(judge(NO_SESSION)).toMatchObject({
+      present: { kind: "AUTHENTICATION", retryable: true },
+      silent: { kind: "UNREACHABLE", retryable: true },
+    });
   });
 
   test("a login that the BMC does not answer is the same, killed or not", () => {
     const expected = { present: { kind: "AUTHENTICATION" }, silent: { kind: "UNREACHABLE" } };
     expect(judge("> Error: no response from RAKP 1 message", 30)).toMatchObject(expected);
-    expect(judge(`> Error: no response from RAKP 3 message\nSet Session Privilege Level to OPERATOR failed\n${NO_SESSION}`)).toMatchObject(expected);
+    expect(
+      judge(`> Error: no response from RAKP 3 message\nSet Session Privilege Level to OPERATOR failed\n${NO_SESSION}`),
+    ).toMatchObject(expected);
   });
 
   test("a call that had to be killed is a slow BMC or a dead one", () => {
-    expect(judge("", 30)).toMatchObject({ present: { kind: "TIMEOUT", message: expect.stringContaining("30 s") }, silent: { kind: "UNREACHABLE" } });
+    expect(judge("", 30)).toMatchObject({
+      present: { kind: "TIMEOUT", message: expect.stringContaining("30 s") },
+      silent: { kind: "UNREACHABLE" },
+    });
   });
 });
 
 describe("whether a BMC is there", () => {
-  const ask = (port: number, signal = new AbortController().signal) => bmcAnswers({ address: "127.0.0.1", port, milliseconds: 700, signal });
+  const ask = (port: number, signal = new AbortController().signal) =>
+    bmcAnswers({ address: "127.0.0.1", port, milliseconds: 700, signal });
 
   test("one that answers in IPMI is", async () => {
     await using bmc = await listener(Buffer.from("0600ff0700000000000000000010811c63200038000184040300", "hex"));
@@ -260,7 +375,13 @@ describe("with a stand-in for ipmitool", () => {
     await rm(tool.folder, { recursive: true, force: true });
   });
 
-  for (const check of conformance({ factory, settings: EXAMPLE, live: true, refused: { ...EXAMPLE, password: "wrong-password" }, liveSeconds: 10 })) {
+  for (const check of conformance({
+    factory,
+    settings: EXAMPLE,
+    live: true,
+    refused: { ...EXAMPLE, password: "wrong-password" },
+    liveSeconds: 10,
+  })) {
     test(`the driver ${check.title}`, check.run, check.timeoutSeconds * 1000);
   }
 
@@ -284,7 +405,9 @@ describe("with a stand-in for ipmitool", () => {
   });
 
   test("the settings become the arguments of the session", async () => {
-    await driver.power.read(call({ port: 6230, cipherSuite: 3, privilege: "OPERATOR", replySeconds: 4, sessionTries: 2 }));
+    await driver.power.read(
+      call({ port: 6230, cipherSuite: 3, privilege: "OPERATOR", replySeconds: 4, sessionTries: 2 }),
+    );
     expect((await tool.file("argv")).trim().split("\n").join(" ")).toBe(
       "-I lanplus -H 127.0.0.1 -p 6230 -U admin -E -C 3 -L OPERATOR -N 4 -R 2 -v chassis power status",
     );
@@ -328,7 +451,10 @@ describe("with a stand-in for ipmitool", () => {
   test("a reboot is off and on, never a cycle", async () => {
     await tool.put("power", "on");
     await driver.power.set(call(), "REBOOT");
-    expect((await tool.commands()).filter((each) => !each.endsWith("status"))).toEqual(["chassis power off", "chassis power on"]);
+    expect((await tool.commands()).filter((each) => !each.endsWith("status"))).toEqual([
+      "chassis power off",
+      "chassis power on",
+    ]);
   });
 
   test("a reboot cut after its first half goes on where the machine is", async () => {
@@ -360,7 +486,9 @@ describe("with a stand-in for ipmitool", () => {
   test("a call that hangs is killed when the signal fires", async () => {
     await tool.put("hang", "");
     const began = Date.now();
-    await expect(driver.power.read(call({}, { signal: AbortSignal.timeout(200) }))).rejects.toMatchObject({ name: "TimeoutError" });
+    await expect(driver.power.read(call({}, { signal: AbortSignal.timeout(200) }))).rejects.toMatchObject({
+      name: "TimeoutError",
+    });
     expect(Date.now() - began).toBeLessThan(2000);
   });
 
@@ -368,13 +496,18 @@ describe("with a stand-in for ipmitool", () => {
     await tool.put("hang", "");
     const gone = await listener(undefined);
     await gone[Symbol.asyncDispose]();
-    await expect(driver.power.read(call({ port: gone.port }, { milliseconds: 300 }))).rejects.toMatchObject({ kind: "UNREACHABLE" });
+    await expect(driver.power.read(call({ port: gone.port }, { milliseconds: 300 }))).rejects.toMatchObject({
+      kind: "UNREACHABLE",
+    });
   });
 
   test("a BMC that answers, but does not end the login, is an AUTHENTICATION matter", async () => {
     await tool.put("stderr", "Error: Unable to establish IPMI v2 / RMCP+ session\n");
     await using bmc = await listener(Buffer.from("0600ff0700000000000000000010811c63", "hex"));
-    await expect(driver.power.read(call({ port: bmc.port }))).rejects.toMatchObject({ kind: "AUTHENTICATION", retryable: true });
+    await expect(driver.power.read(call({ port: bmc.port }))).rejects.toMatchObject({
+      kind: "AUTHENTICATION",
+      retryable: true,
+    });
   });
 
   test("an ipmitool that repeats the password is not repeated", async () => {
@@ -403,7 +536,11 @@ describe("with a stand-in for ipmitool", () => {
   test("a failed inspection says why, and whether to try again", async () => {
     await tool.put("stderr", "> RAKP 2 HMAC is invalid\nError: Unable to establish IPMI v2 / RMCP+ session\n");
     for (const step of driver.inspect?.steps ?? []) {
-      expect(await step.run(stepCall(step))).toMatchObject({ kind: "failed", retryable: false, reason: expect.stringContaining("127.0.0.1:623") });
+      expect(await step.run(stepCall(step))).toMatchObject({
+        kind: "failed",
+        retryable: false,
+        reason: expect.stringContaining("127.0.0.1:623"),
+      });
     }
   });
 
@@ -412,8 +549,16 @@ describe("with a stand-in for ipmitool", () => {
     const LOGIN = { username: EXAMPLE.username, password: PASSWORD };
     const probe = async (settings: Record<string, unknown>, address = "127.0.0.1") => {
       const checked = await driver.discover?.settings["~standard"].validate(settings);
-      if (!checked || checked.issues) throw new Error(`refused: ${checked?.issues?.map(({ message }) => message).join("; ")}`);
-      return driver.discover?.probe({ address, settings: checked.value, signal: new AbortController().signal, deadline: new Date(Date.now() + 10_000), log: () => undefined, timed: (_name, work) => work() });
+      if (!checked || checked.issues)
+        throw new Error(`refused: ${checked?.issues?.map(({ message }) => message).join("; ")}`);
+      return driver.discover?.probe({
+        address,
+        settings: checked.value,
+        signal: new AbortController().signal,
+        deadline: new Date(Date.now() + 10_000),
+        log: () => undefined,
+        timed: (_name, work) => work(),
+      });
     };
 
     test("answers the settings of a node at that address, once a login has worked", async () => {
@@ -426,13 +571,20 @@ describe("with a stand-in for ipmitool", () => {
     test("does not try to log in where nothing speaks IPMI", async () => {
       const gone = await listener(undefined);
       await gone[Symbol.asyncDispose]();
-      await expect(probe({ ...LOGIN, port: gone.port })).rejects.toMatchObject({ name: "DriverError", kind: "UNREACHABLE", message: expect.stringContaining(`127.0.0.1:${gone.port}`) });
+      await expect(probe({ ...LOGIN, port: gone.port })).rejects.toMatchObject({
+        name: "DriverError",
+        kind: "UNREACHABLE",
+        message: expect.stringContaining(`127.0.0.1:${gone.port}`),
+      });
       await expect(tool.commands()).rejects.toThrow("ENOENT");
     });
 
     test("tries the older cipher suite where the newer one is refused, unless one was named", async () => {
       await using bmc = await listener(ANSWER);
-      await tool.put("stderr", "Error in open session response message : no matching cipher suite\nError: Unable to establish IPMI v2 / RMCP+ session\n");
+      await tool.put(
+        "stderr",
+        "Error in open session response message : no matching cipher suite\nError: Unable to establish IPMI v2 / RMCP+ session\n",
+      );
       await expect(probe({ ...LOGIN, port: bmc.port })).rejects.toMatchObject({ kind: "REFUSED" });
       expect(await tool.file("argv")).toContain("-C\n3\n");
       expect(await tool.commands()).toHaveLength(2);
@@ -442,7 +594,9 @@ describe("with a stand-in for ipmitool", () => {
 
     test("tells a wrong password from a dead BMC", async () => {
       await using bmc = await listener(ANSWER);
-      await expect(probe({ ...LOGIN, password: "wrong-password", port: bmc.port })).rejects.toMatchObject({ kind: "AUTHENTICATION" });
+      await expect(probe({ ...LOGIN, password: "wrong-password", port: bmc.port })).rejects.toMatchObject({
+        kind: "AUTHENTICATION",
+      });
     });
 
     test("refuses settings that name an address", async () => {
@@ -486,7 +640,13 @@ function call(
 function stepCall(step: Step<IpmiSettings>): StepCall<IpmiSettings> {
   const unused = () => Promise.reject(new Error("An inspection must not touch the power."));
   return {
-    ...call(), args: {}, memo: null, callback: null, callbackPath: "/callback/1", attemptKey: step.name, variables: {},
+    ...call(),
+    args: {},
+    memo: null,
+    callback: null,
+    callbackPath: "/callback/1",
+    attemptKey: step.name,
+    variables: {},
     power: { read: unused, set: unused, setBootDevice: unused },
     progress: () => undefined,
   };
@@ -567,7 +727,8 @@ async function fakeIpmitool(): Promise<FakeIpmitool> {
     put,
     commands: async () => (await file("commands")).trim().split("\n"),
     async reset() {
-      for (const name of ["argv", "environment", "commands", "hang", "stderr", "code", "deaf", "bare"]) await rm(join(folder, name), { force: true });
+      for (const name of ["argv", "environment", "commands", "hang", "stderr", "code", "deaf", "bare"])
+        await rm(join(folder, name), { force: true });
       await put("power", "off");
     },
   };

@@ -57,13 +57,23 @@ const READY_MS = 60_000;
 let replicas = 0;
 
 /** Starts one in `folder`; resolves when it says that it is ready. */
-export async function startReplica(folder: string, { databaseUrl, environment = {}, root = ROOT, onLog = () => {} }: ReplicaSetup): Promise<Replica> {
+export async function startReplica(
+  folder: string,
+  { databaseUrl, environment = {}, root = ROOT, onLog = () => {} }: ReplicaSetup,
+): Promise<Replica> {
   const file = join(folder, `replica-${(replicas += 1)}.jsonl`);
   const child = spawn(process.execPath, [join(root, "src/main.ts")], {
     cwd: folder,
     // A group of its own, so that a pause reaches whatever it starts.
     detached: true,
-    env: { PATH: process.env["PATH"], DATABASE_URL: databaseUrl, OSTLER_PORT: "0", OSTLER_POWER_SECONDS: "0", FAKE_DRIVER_JOURNAL: file, ...environment },
+    env: {
+      PATH: process.env["PATH"],
+      DATABASE_URL: databaseUrl,
+      OSTLER_PORT: "0",
+      OSTLER_POWER_SECONDS: "0",
+      FAKE_DRIVER_JOURNAL: file,
+      ...environment,
+    },
     stdio: ["ignore", "pipe", "pipe"],
   });
   const exited = once(child, "close") as Promise<[number | null, string | null]>;
@@ -128,7 +138,11 @@ function journalOf(file: string): Entry[] {
     return [];
   }
   // Whoever is killed may leave half a line.
-  return text.slice(0, text.lastIndexOf("\n") + 1).split("\n").filter((line) => line !== "").map((line) => JSON.parse(line) as Entry);
+  return text
+    .slice(0, text.lastIndexOf("\n") + 1)
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => JSON.parse(line) as Entry);
 }
 
 /** Entries of steps, without their ends. */
@@ -137,20 +151,30 @@ export function entered(journal: readonly Entry[]): Entry[] {
 }
 
 /** Asks a replica; throws what it refuses. */
-export function ask<Data>(url: string, query: string, variables: Readonly<Record<string, unknown>> = {}): Promise<Data> {
+export function ask<Data>(
+  url: string,
+  query: string,
+  variables: Readonly<Record<string, unknown>> = {},
+): Promise<Data> {
   return askService<Data>(url, query, { variables });
 }
 
 /** Registers fake nodes of these names. */
 export async function register(url: string, names: readonly string[], settings: unknown = {}): Promise<void> {
   const nodes = names.map((name) => ({ name, driver: { fake: settings } }));
-  const { registerNodes } = await ask<{ registerNodes: { errors: readonly { message: string }[] } }>(url, "mutation ($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { errors { message } } }", { nodes });
+  const { registerNodes } = await ask<{ registerNodes: { errors: readonly { message: string }[] } }>(
+    url,
+    "mutation ($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { errors { message } } }",
+    { nodes },
+  );
   if (registerNodes.errors[0]) throw new Error(registerNodes.errors[0].message);
 }
 
 /** Commissions nodes; answers the operation's UUID. */
 export async function commission(url: string, names: readonly string[]): Promise<string> {
-  const { commissionNodes } = await ask<{ commissionNodes: { operation: { uuid: string } | null; errors: readonly { message: string }[] } }>(
+  const { commissionNodes } = await ask<{
+    commissionNodes: { operation: { uuid: string } | null; errors: readonly { message: string }[] };
+  }>(
     url,
     "mutation ($names: [String!]!) { commissionNodes(input: { nodes: { names: $names }, onFailure: LEAVE }) { operation { uuid } errors { message } } }",
     { names },
@@ -165,7 +189,11 @@ export interface SeenOperation {
 }
 
 export async function operationOf(url: string, uuid: string): Promise<SeenOperation> {
-  return (await ask<{ operation: SeenOperation }>(url, "query ($uuid: ID!) { operation(id: $uuid) { state finishedAt } }", { uuid })).operation;
+  return (
+    await ask<{ operation: SeenOperation }>(url, "query ($uuid: ID!) { operation(id: $uuid) { state finishedAt } }", {
+      uuid,
+    })
+  ).operation;
 }
 
 /** A transition as the log tells it. */
@@ -184,7 +212,9 @@ const FIELDS = "cursor nodeName sequence from to event";
 export async function wholeLog(url: string): Promise<Seen[]> {
   const all: Seen[] = [];
   for (;;) {
-    const { transitions } = await ask<{ transitions: { edges: readonly { node: Seen }[]; pageInfo: { hasNextPage: boolean } } }>(
+    const { transitions } = await ask<{
+      transitions: { edges: readonly { node: Seen }[]; pageInfo: { hasNextPage: boolean } };
+    }>(
       url,
       `query ($after: String) { transitions(first: 500, after: $after) { edges { node { ${FIELDS} } } pageInfo { hasNextPage } } }`,
       { after: all.at(-1)?.cursor ?? "0" },
@@ -205,7 +235,10 @@ export interface Follower {
   close(): Promise<void>;
 }
 
-type Item = { readonly __typename: "Transition" } & Seen | { readonly __typename: "StreamBookmark"; readonly cursor: string } | { readonly __typename: "StreamReset"; readonly code: string };
+type Item =
+  | ({ readonly __typename: "Transition" } & Seen)
+  | { readonly __typename: "StreamBookmark"; readonly cursor: string }
+  | { readonly __typename: "StreamReset"; readonly code: string };
 
 /** One that is closed before it is open tells so by an error, and graphql-ws listens no more by then. */
 class Quiet extends WebSocket {
@@ -223,7 +256,11 @@ export function follow(first: string): Follower {
   let cursor = "0";
   let leave = () => {};
   const stream = async () => {
-    const client = createClient({ url: `${url.replace("http", "ws")}/graphql`, webSocketImpl: Quiet, retryAttempts: 0 });
+    const client = createClient({
+      url: `${url.replace("http", "ws")}/graphql`,
+      webSocketImpl: Quiet,
+      retryAttempts: 0,
+    });
     leave = () => client.terminate();
     try {
       for await (const { data, errors } of client.iterate<{ nodeTransitions: Item }>({
@@ -293,5 +330,8 @@ export async function startServer(folder: string, durable = false): Promise<Serv
 /** A folder that is gone afterwards. */
 export function scratch(): { readonly folder: string } & Disposable {
   const folder = mkdtempSync(join(tmpdir(), "ostler-replicas-"));
-  return { folder, [Symbol.dispose]: () => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }) };
+  return {
+    folder,
+    [Symbol.dispose]: () => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }),
+  };
 }

@@ -3,7 +3,18 @@ import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
-import { ask, commission, entered, follow, operationOf, register, scratch, startReplica, startServer, wholeLog } from "./lab.ts";
+import {
+  ask,
+  commission,
+  entered,
+  follow,
+  operationOf,
+  register,
+  scratch,
+  startReplica,
+  startServer,
+  wholeLog,
+} from "./lab.ts";
 import type { Follower, Replica, Server } from "./lab.ts";
 
 const parts = new AsyncDisposableStack();
@@ -11,7 +22,14 @@ let server: Server;
 let folder: string;
 let replicas: readonly Replica[];
 let follower: Follower;
-const start = async (onLog = (_text: string) => {}) => parts.use(await startReplica(folder, { databaseUrl: server.url, environment: { OSTLER_LOG: "info", OSTLER_DB_POOL: "6" }, onLog }));
+const start = async (onLog = (_text: string) => {}) =>
+  parts.use(
+    await startReplica(folder, {
+      databaseUrl: server.url,
+      environment: { OSTLER_LOG: "info", OSTLER_DB_POOL: "6" },
+      onLog,
+    }),
+  );
 beforeAll(async () => {
   ({ folder } = parts.use(scratch()));
   server = parts.use(await startServer(folder, true));
@@ -30,7 +48,11 @@ async function succeedsThrough(prefix: string, trouble: () => Promise<void>): Pr
   const operation = await commission(one().url, names);
   await eventually("it is in the middle", () => stepsEntered() > before + 2 * names.length);
   await trouble();
-  await eventually("the operation has ended", async () => (await operationOf(other().url, operation).catch(() => null))?.finishedAt != null, 90_000);
+  await eventually(
+    "the operation has ended",
+    async () => (await operationOf(other().url, operation).catch(() => null))?.finishedAt != null,
+    90_000,
+  );
   expect((await operationOf(other().url, operation)).state).toBe("SUCCEEDED");
   const log = await wholeLog(other().url);
   expect(log.filter(({ nodeName, to }) => nodeName.startsWith(prefix) && to?.includes("FAILED"))).toEqual([]);
@@ -84,8 +106,15 @@ describe("work goes on", () => {
       const isIn = (replica: Replica) => entered(replica.journal()).some(({ node }) => node === "stuck");
       return isIn(one()) ? other() : isIn(other()) && one();
     });
-    await ask(asked.url, "mutation ($id: ID!) { abort(input: { work: { operationId: $id } }) { errors { message } } }", { id: operation });
-    await eventually("the operation has ended", async () => (await operationOf(asked.url, operation)).state === "ABORTED");
+    await ask(
+      asked.url,
+      "mutation ($id: ID!) { abort(input: { work: { operationId: $id } }) { errors { message } } }",
+      { id: operation },
+    );
+    await eventually(
+      "the operation has ended",
+      async () => (await operationOf(asked.url, operation)).state === "ABORTED",
+    );
     expect((await one().end()).code).toBe(0);
   }, 60_000);
 

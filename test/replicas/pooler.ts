@@ -16,7 +16,18 @@ import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
 import { eventually } from "../support/eventually.ts";
 import { check, prove } from "../support/proof.ts";
-import { ask, commission, entered, follow, operationOf, register, scratch, startReplica, startServer, wholeLog } from "./lab.ts";
+import {
+  ask,
+  commission,
+  entered,
+  follow,
+  operationOf,
+  register,
+  scratch,
+  startReplica,
+  startServer,
+  wholeLog,
+} from "./lab.ts";
 
 const NODES = 100;
 /** Of PgBouncer to the server: fewer than one replica would take by itself. */
@@ -79,45 +90,92 @@ async function main(): Promise<void> {
   const pooler = owned.use(await startPooler(place.folder, server.url));
   const direct = postgres(server.url, { max: 1, onnotice: () => {} });
   owned.defer(() => direct.end());
-  const start = async (role: string, more: Readonly<Record<string, string>> = {}) => owned.use(await startReplica(place.folder, { databaseUrl: pooler.url, environment: { OSTLER_ROLE: role, OSTLER_LISTEN_URL: server.url, OSTLER_LOG: "info", ...more } }));
+  const start = async (role: string, more: Readonly<Record<string, string>> = {}) =>
+    owned.use(
+      await startReplica(place.folder, {
+        databaseUrl: pooler.url,
+        environment: { OSTLER_ROLE: role, OSTLER_LISTEN_URL: server.url, OSTLER_LOG: "info", ...more },
+      }),
+    );
 
   const [api, engine] = await Promise.all([start("api"), start("engine")]);
-  check("two replicas that start together migrate through it, and find it out", [api, engine].every((one) => one.log().includes('"isPooled":true')));
+  check(
+    "two replicas that start together migrate through it, and find it out",
+    [api, engine].every((one) => one.log().includes('"isPooled":true')),
+  );
   const spare = await start("engine");
   const names = Array.from({ length: NODES }, (_, index) => `node-${index}`);
   await register(api.url, names, { delayMs: 60, waitSeconds: 1 });
   const reader = follow(api.url);
   const began = Date.now();
   const operation = await commission(api.url, names);
-  await eventually("half of the steps are entered", () => [engine, spare].flatMap((one) => entered(one.journal())).length > NODES * 3, 60_000);
-  const [waiting] = await direct<{ count: number }[]>`select count(*)::int as count from pg_stat_activity where datname = current_database() and query ilike 'listen%'`;
+  await eventually(
+    "half of the steps are entered",
+    () => [engine, spare].flatMap((one) => entered(one.journal())).length > NODES * 3,
+    60_000,
+  );
+  const [waiting] = await direct<
+    { count: number }[]
+  >`select count(*)::int as count from pg_stat_activity where datname = current_database() and query ilike 'listen%'`;
   check("one connection of each replica listens, at the server itself", waiting?.count === 3, `${waiting?.count} of 3`);
-  const [shared] = await direct<{ count: number }[]>`select count(*)::int as count from pg_stat_activity where datname = current_database() and backend_type = 'client backend' and query not ilike 'listen%' and pid <> pg_backend_pid()`;
+  const [shared] = await direct<
+    { count: number }[]
+  >`select count(*)::int as count from pg_stat_activity where datname = current_database() and backend_type = 'client backend' and query not ilike 'listen%' and pid <> pg_backend_pid()`;
   check("all others share the pool", (shared?.count ?? 99) <= POOL, `${shared?.count} connections for three replicas`);
   await pooler.restart();
   await delay(500);
   await engine.kill();
-  await eventually("the operation has ended", async () => (await operationOf(api.url, operation).catch(() => null))?.finishedAt != null, 120_000);
+  await eventually(
+    "the operation has ended",
+    async () => (await operationOf(api.url, operation).catch(() => null))?.finishedAt != null,
+    120_000,
+  );
   const { state } = await operationOf(api.url, operation);
-  check("a commission succeeds, though PgBouncer was restarted and a replica killed in the middle", state === "SUCCEEDED", `${state}, ${((Date.now() - began) / 1_000).toFixed(1)} s`);
+  check(
+    "a commission succeeds, though PgBouncer was restarted and a replica killed in the middle",
+    state === "SUCCEEDED",
+    `${state}, ${((Date.now() - began) / 1_000).toFixed(1)} s`,
+  );
   const log = await wholeLog(api.url);
-  check("the log has no hole", log.every(({ cursor }, index) => Number(cursor) === index + 1), `${log.length} transitions`);
+  check(
+    "the log has no hole",
+    log.every(({ cursor }, index) => Number(cursor) === index + 1),
+    `${log.length} transitions`,
+  );
   await eventually("the subscriber has seen all", () => reader.seen.length >= log.length, 20_000);
-  check("the subscriber has missed nothing and seen nothing twice", reader.seen.length === log.length && reader.seen.every(({ cursor }, index) => Number(cursor) === index + 1), `${reader.seen.length} of ${log.length}`);
+  check(
+    "the subscriber has missed nothing and seen nothing twice",
+    reader.seen.length === log.length && reader.seen.every(({ cursor }, index) => Number(cursor) === index + 1),
+    `${reader.seen.length} of ${log.length}`,
+  );
   await reader.close();
 
   await register(api.url, ["slow"], { steps: { "inspect.collect_inventory": { silent: true } } });
   const stuck = await commission(api.url, ["slow"]);
   await eventually("the step is entered", () => entered(spare.journal()).some(({ node }) => node === "slow"));
   const abortedAt = Date.now();
-  await ask(api.url, "mutation ($id: ID!) { abort(input: { work: { operationId: $id } }) { errors { message } } }", { id: stuck });
+  await ask(api.url, "mutation ($id: ID!) { abort(input: { work: { operationId: $id } }) { errors { message } } }", {
+    id: stuck,
+  });
   await eventually("it is aborted", async () => (await operationOf(api.url, stuck)).finishedAt !== null, 60_000);
   check("an abort that is asked of one replica reaches the step in the other", true, `${Date.now() - abortedAt} ms`);
 
-  const [locks] = await direct<{ count: number }[]>`select count(*)::int as count from pg_locks where locktype = 'advisory'`;
+  const [locks] = await direct<
+    { count: number }[]
+  >`select count(*)::int as count from pg_locks where locktype = 'advisory'`;
   check("no lock is left in the pool", locks?.count === 0, `${locks?.count}`);
-  for (const [who, replica] of [["the one that serves", api], ["the one that works", spare]] as const) {
-    const flaws = replica.log().split("\n").filter((line) => /prepared statement|unsupported startup|08P01/.test(line) && !/server conn crashed|closed|terminat|login|shutting|client_login/i.test(line));
+  for (const [who, replica] of [
+    ["the one that serves", api],
+    ["the one that works", spare],
+  ] as const) {
+    const flaws = replica
+      .log()
+      .split("\n")
+      .filter(
+        (line) =>
+          /prepared statement|unsupported startup|08P01/.test(line) &&
+          !/server conn crashed|closed|terminat|login|shutting|client_login/i.test(line),
+      );
     check(`${who} has nothing to say of prepared statements or settings`, flaws.length === 0, flaws[0] ?? "");
   }
   for (const replica of [api, spare]) {
@@ -132,7 +190,11 @@ async function main(): Promise<void> {
     },
     (error: unknown) => String(error),
   );
-  check("a start without OSTLER_LISTEN_URL is refused with one sentence that names it", /LISTEN does not work.*OSTLER_LISTEN_URL/.test(deaf), deaf.split("\n").at(-2) ?? deaf);
+  check(
+    "a start without OSTLER_LISTEN_URL is refused with one sentence that names it",
+    /LISTEN does not work.*OSTLER_LISTEN_URL/.test(deaf),
+    deaf.split("\n").at(-2) ?? deaf,
+  );
 }
 
 const installed = spawnSync("pgbouncer", ["--version"], { encoding: "utf8" });

@@ -10,7 +10,13 @@ const parts = new AsyncDisposableStack();
 let database: TestDatabase;
 let folder: string;
 let api: Replica;
-const start = async (role: string) => parts.use(await startReplica(folder, { databaseUrl: database.url, environment: { OSTLER_ROLE: role, OSTLER_DB_POOL: "6", OSTLER_POWER_SECONDS: "1" } }));
+const start = async (role: string) =>
+  parts.use(
+    await startReplica(folder, {
+      databaseUrl: database.url,
+      environment: { OSTLER_ROLE: role, OSTLER_DB_POOL: "6", OSTLER_POWER_SECONDS: "1" },
+    }),
+  );
 beforeAll(async () => {
   database = parts.use(await testDatabase());
   ({ folder } = parts.use(scratch()));
@@ -18,17 +24,20 @@ beforeAll(async () => {
 });
 afterAll(() => parts.disposeAsync());
 
-const ended = (uuid: string) => eventually("the operation has ended", async () => {
-  const { state, finishedAt } = await operationOf(api.url, uuid);
-  return finishedAt !== null && state;
-});
+const ended = (uuid: string) =>
+  eventually("the operation has ended", async () => {
+    const { state, finishedAt } = await operationOf(api.url, uuid);
+    return finishedAt !== null && state;
+  });
 
 describe("without a replica that works", () => {
   test("requests are admitted and wait, whatever is asked of them, until one comes", async () => {
     await register(api.url, ["patient", "unlucky"], { steps: { "inspect.collect_inventory": { delayMs: 200 } } });
     const waiting = await commission(api.url, ["patient"]);
     const aborted = await commission(api.url, ["unlucky"]);
-    await ask(api.url, "mutation ($id: ID!) { abort(input: { work: { operationId: $id } }) { errors { message } } }", { id: aborted });
+    await ask(api.url, "mutation ($id: ID!) { abort(input: { work: { operationId: $id } }) { errors { message } } }", {
+      id: aborted,
+    });
     expect(await ended(aborted)).toBe("ABORTED");
     expect((await operationOf(api.url, waiting)).finishedAt).toBeNull();
     expect(api.journal()).toEqual([]);
@@ -52,10 +61,16 @@ describe("a replica that works", () => {
     ["stop", "STOPPED"],
   ])("hears of a wish (%s) that another was asked for", async (verb, state) => {
     const name = `stuck-${verb}`;
-    await register(api.url, [name], { steps: { "inspect.collect_inventory": verb === "abort" ? { silent: true } : { delayMs: 1_000 } } });
+    await register(api.url, [name], {
+      steps: { "inspect.collect_inventory": verb === "abort" ? { silent: true } : { delayMs: 1_000 } },
+    });
     const operation = await commission(api.url, [name]);
     await eventually("the step is entered", () => entered(engine.journal()).some(({ node }) => node === name));
-    await ask(api.url, `mutation ($id: ID!) { ${verb}(input: { work: { operationId: $id } }) { errors { message } } }`, { id: operation });
+    await ask(
+      api.url,
+      `mutation ($id: ID!) { ${verb}(input: { work: { operationId: $id } }) { errors { message } } }`,
+      { id: operation },
+    );
     expect(await ended(operation)).toBe(state);
   });
 
@@ -78,7 +93,9 @@ describe("a replica that works", () => {
   });
 
   test("tells of its health, and ends with 0", async () => {
-    expect(await Promise.all(["/livez", "/readyz"].map(async (path) => (await fetch(engine.url + path)).text()))).toEqual(["ok\n", "ok\n"]);
+    expect(
+      await Promise.all(["/livez", "/readyz"].map(async (path) => (await fetch(engine.url + path)).text())),
+    ).toEqual(["ok\n", "ok\n"]);
     expect((await engine.end()).code).toBe(0);
     expect((await api.end()).code).toBe(0);
   });

@@ -21,11 +21,17 @@ async function startCut(at: number): Promise<{ readonly connections: number; rea
   });
   const url = new URL(database.url);
   url.host = new URL(way.url).host;
-  await using replica = await startReplica(folder, { databaseUrl: url.href, environment: { OSTLER_DB_POOL: "4", OSTLER_DB_WAIT_SECONDS: "30" } });
+  await using replica = await startReplica(folder, {
+    databaseUrl: url.href,
+    environment: { OSTLER_DB_POOL: "4", OSTLER_DB_WAIT_SECONDS: "30" },
+  });
   const made = connections;
   expect(await ask(replica.url, "{ viewer { subject } }")).toEqual({ viewer: { subject: "anonymous" } });
   expect((await replica.end()).code).toBe(0);
-  return { connections: made, anew: replica.log().split("the database cannot be reached yet; it is tried again").length - 1 };
+  return {
+    connections: made,
+    anew: replica.log().split("the database cannot be reached yet; it is tried again").length - 1,
+  };
 }
 
 test("whichever of its connections is cut as soon as it is made, a start comes to its end", async () => {
@@ -39,19 +45,36 @@ test("whichever of its connections is cut as soon as it is made, a start comes t
 test.each([
   { role: "all", listed: { writers: 20, readers: 10, snapshots: 3, queue: 5, listener: 1 }, connections: 39 },
   { role: "engine", listed: { writers: 20, queue: 5, listener: 1 }, connections: 26 },
-])("one whose role is $role lists the connections that it may take, and no others", async ({ role, listed, connections }) => {
-  await using database = await testDatabase();
-  await using replica = await startReplica(folder, { databaseUrl: database.url, environment: { OSTLER_ROLE: role } });
-  const lines = replica.log().trim().split("\n").map((line) => JSON.parse(line) as Record<string, unknown>);
-  const { level: _level, time: _time, msg: _msg, ...told } = lines.find(({ msg }) => msg === "connections to the database that this replica may take") ?? {};
-  expect(told).toEqual({ ...listed, connections, isPooled: false });
-  expect(Object.values(listed).reduce((sum, some) => sum + some)).toBe(connections);
-});
+])(
+  "one whose role is $role lists the connections that it may take, and no others",
+  async ({ role, listed, connections }) => {
+    await using database = await testDatabase();
+    await using replica = await startReplica(folder, { databaseUrl: database.url, environment: { OSTLER_ROLE: role } });
+    const lines = replica
+      .log()
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line) as Record<string, unknown>);
+    const {
+      level: _level,
+      time: _time,
+      msg: _msg,
+      ...told
+    } = lines.find(({ msg }) => msg === "connections to the database that this replica may take") ?? {};
+    expect(told).toEqual({ ...listed, connections, isPooled: false });
+    expect(Object.values(listed).reduce((sum, some) => sum + some)).toBe(connections);
+  },
+);
 
 test("an address that nobody can listen on ends a start at once: it is no database that is away", async () => {
   await using database = await testDatabase();
-  const config = readConfig({ DATABASE_URL: database.url, OSTLER_HOST: "nowhere.invalid", OSTLER_TOKEN: "a-token-of-some-length" }, ["--data", folder, "--port", "0"]);
+  const config = readConfig(
+    { DATABASE_URL: database.url, OSTLER_HOST: "nowhere.invalid", OSTLER_TOKEN: "a-token-of-some-length" },
+    ["--data", folder, "--port", "0"],
+  );
   const lines: string[] = [];
-  await expect(startService(config, createLog("warn", { write: (line) => void lines.push(line) }))).rejects.toThrow(/^Nothing can listen on port 0 of nowhere\.invalid: .*OSTLER_HOST/);
+  await expect(startService(config, createLog("warn", { write: (line) => void lines.push(line) }))).rejects.toThrow(
+    /^Nothing can listen on port 0 of nowhere\.invalid: .*OSTLER_HOST/,
+  );
   expect(lines).toEqual([]);
 });

@@ -16,7 +16,13 @@ afterAll(() => parts.disposeAsync());
 test("a follower that is cut and goes on at the other replica, which is killed, and back", async () => {
   const database = parts.use(await testDatabase());
   const { folder } = parts.use(scratch());
-  const start = async (role: string) => parts.use(await startReplica(folder, { databaseUrl: database.url, environment: { OSTLER_ROLE: role, OSTLER_LOG: "warn", OSTLER_DB_POOL: "6" } }));
+  const start = async (role: string) =>
+    parts.use(
+      await startReplica(folder, {
+        databaseUrl: database.url,
+        environment: { OSTLER_ROLE: role, OSTLER_LOG: "warn", OSTLER_DB_POOL: "6" },
+      }),
+    );
   const [one, other] = await Promise.all([start("api"), start("api"), start("engine")]);
   const names = Array.from({ length: 24 }, (_, index) => `node-${index}`);
   await register(one.url, names, { delayMs: 120, waitSeconds: 0.3 });
@@ -26,7 +32,12 @@ test("a follower that is cut and goes on at the other replica, which is killed, 
   let moves = 0;
   while ((await operationOf(one.url, operation)).finishedAt === null && moves < 40) {
     const counts = followers.map(({ seen }) => seen.length);
-    await eventually("all have seen more, or it is over", async () => followers.every(({ seen }, index) => seen.length > (counts[index] ?? 0)) || (await operationOf(one.url, operation)).finishedAt !== null);
+    await eventually(
+      "all have seen more, or it is over",
+      async () =>
+        followers.every(({ seen }, index) => seen.length > (counts[index] ?? 0)) ||
+        (await operationOf(one.url, operation)).finishedAt !== null,
+    );
     for (const follower of followers) follower.moveTo(follower.url === one.url ? other.url : one.url);
     moves += 1;
   }
@@ -38,7 +49,10 @@ test("a follower that is cut and goes on at the other replica, which is killed, 
   const last = await commission(other.url, ["late"]);
   await one.kill();
   for (const follower of followers) follower.moveTo(other.url);
-  await eventually("the last operation has ended", async () => (await operationOf(other.url, last)).finishedAt !== null);
+  await eventually(
+    "the last operation has ended",
+    async () => (await operationOf(other.url, last)).finishedAt !== null,
+  );
   const log = await wholeLog(other.url);
   for (const follower of followers) {
     await eventually("it has seen all", () => follower.seen.length >= log.length);
@@ -60,6 +74,9 @@ test("a cursor that is newer than what a replica has heard of is none of the fut
   // The tail is deaf and has not looked yet: it is behind the cursor.
   expect((await items.next()).value).toMatchObject({ kind: "bookmark", position: after, caughtUp: true });
   await ostler.aNode().times(2);
-  expect([(await items.next()).value, (await items.next()).value]).toMatchObject([{ kind: "transition", position: after + 1 }, { kind: "transition", position: after + 2 }]);
+  expect([(await items.next()).value, (await items.next()).value]).toMatchObject([
+    { kind: "transition", position: after + 1 },
+    { kind: "transition", position: after + 2 },
+  ]);
   await items.return?.();
 });

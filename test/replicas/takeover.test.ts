@@ -20,13 +20,24 @@ beforeEach(async () => {
 });
 afterEach(() => owned.disposeAsync());
 
-const startOne = async (concurrency: number) => owned.use(await startReplica(folder, { databaseUrl: database.url, environment: { OSTLER_CONCURRENCY: String(concurrency), OSTLER_LOG: "info", OSTLER_DB_POOL: "6" } }));
+const startOne = async (concurrency: number) =>
+  owned.use(
+    await startReplica(folder, {
+      databaseUrl: database.url,
+      environment: { OSTLER_CONCURRENCY: String(concurrency), OSTLER_LOG: "info", OSTLER_DB_POOL: "6" },
+    }),
+  );
 const named = (count: number) => Array.from({ length: count }, (_, index) => `node-${index}`);
 const insideOf = (replica: Replica, step: string) => entered(replica.journal()).filter((entry) => entry.step === step);
-const attempts = (entries: readonly Entry[]) => entries.map(({ attempt = "" }) => attempt).toSorted((a, b) => a.localeCompare(b));
+const attempts = (entries: readonly Entry[]) =>
+  entries.map(({ attempt = "" }) => attempt).toSorted((a, b) => a.localeCompare(b));
 
 async function succeeds(replica: Replica, operation: string): Promise<void> {
-  await eventually("the operation has ended", async () => (await operationOf(replica.url, operation)).finishedAt !== null, 90_000);
+  await eventually(
+    "the operation has ended",
+    async () => (await operationOf(replica.url, operation)).finishedAt !== null,
+    90_000,
+  );
   expect((await operationOf(replica.url, operation)).state).toBe("SUCCEEDED");
 }
 
@@ -36,7 +47,11 @@ function flaws(log: readonly Seen[]): Seen[] {
   return log.filter((one, index) => {
     const before = last.get(one.nodeName);
     last.set(one.nodeName, one);
-    return Number(one.cursor) !== index + 1 || (before?.to ?? null) !== one.from || (before?.sequence ?? 0) + 1 !== one.sequence;
+    return (
+      Number(one.cursor) !== index + 1 ||
+      (before?.to ?? null) !== one.from ||
+      (before?.sequence ?? 0) + 1 !== one.sequence
+    );
   });
 }
 
@@ -46,12 +61,19 @@ test("one of three that is killed in the middle of many steps: others enter thes
   const [first] = replicas;
   await register(first?.url ?? "", names, { steps: { "deploy.write_image": { delayMs: 4_000 } } });
   const operation = await commission(first?.url ?? "", names);
-  const victim = await eventually("one is inside steps of four nodes", () => replicas.find((replica) => insideOf(replica, "deploy.write_image").length === 4), 60_000);
+  const victim = await eventually(
+    "one is inside steps of four nodes",
+    () => replicas.find((replica) => insideOf(replica, "deploy.write_image").length === 4),
+    60_000,
+  );
   const survivors = replicas.filter((replica) => replica !== victim);
   const at = Date.now();
   await victim.kill();
   const lost = insideOf(victim, "deploy.write_image");
-  const again = () => survivors.flatMap((replica) => insideOf(replica, "deploy.write_image")).filter(({ attempt }) => lost.some((entry) => entry.attempt === attempt));
+  const again = () =>
+    survivors
+      .flatMap((replica) => insideOf(replica, "deploy.write_image"))
+      .filter(({ attempt }) => lost.some((entry) => entry.attempt === attempt));
   await eventually("the others are inside them", () => again().length === 4, TAKEN_OVER_MS);
   expect(attempts(again())).toEqual(attempts(lost));
   expect(Math.max(...again().map((entry) => entry.at)) - at).toBeLessThan(TAKEN_OVER_MS);
@@ -63,7 +85,12 @@ test("one of three that is killed in the middle of many steps: others enter thes
   expect(all.filter((attempt, index) => all[index - 1] === attempt)).toEqual(attempts(lost));
   const log = await wholeLog(survivor.url);
   expect(flaws(log)).toEqual([]);
-  expect(log.filter(({ event }) => event === "recover").map(({ nodeName }) => nodeName).toSorted((a, b) => a.localeCompare(b))).toEqual(lost.map(({ node }) => node).toSorted((a, b) => a.localeCompare(b)));
+  expect(
+    log
+      .filter(({ event }) => event === "recover")
+      .map(({ nodeName }) => nodeName)
+      .toSorted((a, b) => a.localeCompare(b)),
+  ).toEqual(lost.map(({ node }) => node).toSorted((a, b) => a.localeCompare(b)));
 }, 180_000);
 
 test("one that slept longer than its leases writes nothing when it wakes, and tells no machine anything", async () => {
@@ -72,17 +99,28 @@ test("one that slept longer than its leases writes nothing when it wakes, and te
   // What it does when the delay is over is to set the power: a call that is not its own to make any more.
   await register(sleeper.url, names, { steps: { "deploy.boot_system": { delayMs: 8_000 } } });
   const operation = await commission(sleeper.url, names);
-  await eventually("all are inside the step", () => insideOf(sleeper, "deploy.boot_system").length === names.length, 60_000);
+  await eventually(
+    "all are inside the step",
+    () => insideOf(sleeper, "deploy.boot_system").length === names.length,
+    60_000,
+  );
   sleeper.pause();
   const before = sleeper.journal();
   const other = await startOne(3);
-  await eventually("the other is inside the steps", () => insideOf(other, "deploy.boot_system").length === names.length, TAKEN_OVER_MS);
+  await eventually(
+    "the other is inside the steps",
+    () => insideOf(other, "deploy.boot_system").length === names.length,
+    TAKEN_OVER_MS,
+  );
   sleeper.wake();
   await succeeds(other, operation);
   const log = await wholeLog(other.url);
   // It answers again: it has had time for whatever it wanted to do.
   expect((await wholeLog(sleeper.url)).length).toBe(log.length);
-  await eventually("it has noticed, for each of the runs", () => sleeper.log().split("another process has taken over the run").length > names.length);
+  await eventually(
+    "it has noticed, for each of the runs",
+    () => sleeper.log().split("another process has taken over the run").length > names.length,
+  );
   expect(sleeper.journal().slice(before.length)).toEqual([]);
   expect(flaws(await wholeLog(other.url))).toEqual([]);
   expect(await wholeLog(other.url)).toEqual(log);
@@ -93,10 +131,18 @@ test("one that slept longer than its drivers' processes wait for it fails no ste
   const names = named(3);
   await register(sleeper.url, names, { steps: { "deploy.boot_system": { delayMs: 14_000 } } });
   const operation = await commission(sleeper.url, names);
-  await eventually("all are inside the step", () => insideOf(sleeper, "deploy.boot_system").length === names.length, 60_000);
+  await eventually(
+    "all are inside the step",
+    () => insideOf(sleeper, "deploy.boot_system").length === names.length,
+    60_000,
+  );
   const before = aliveBelow(sleeper.pid).length;
   sleeper.pause();
-  await eventually("the processes that have a call have ended", () => aliveBelow(sleeper.pid).length <= before - names.length, 30_000);
+  await eventually(
+    "the processes that have a call have ended",
+    () => aliveBelow(sleeper.pid).length <= before - names.length,
+    30_000,
+  );
   sleeper.wake();
   await succeeds(sleeper, operation);
   const entries = insideOf(sleeper, "deploy.boot_system");
@@ -111,7 +157,9 @@ function aliveBelow(pid: number): string[] {
   return readdirSync("/proc").filter((name) => {
     if (!/^\d+$/.test(name)) return false;
     try {
-      const [state, parent] = readFileSync(`/proc/${name}/stat`, "utf8").replace(/^.*\) /, "").split(" ");
+      const [state, parent] = readFileSync(`/proc/${name}/stat`, "utf8")
+        .replace(/^.*\) /, "")
+        .split(" ");
       return state !== "Z" && Number(parent) === pid;
     } catch {
       // It has gone since.

@@ -23,13 +23,21 @@ interface Result {
 }
 
 /** Kills so many replicas, one after another. */
-export async function takeOvers(options: { readonly kills: number; readonly replicas: number; readonly nodes: number; readonly say?: (line: string) => void }): Promise<Result> {
+export async function takeOvers(options: {
+  readonly kills: number;
+  readonly replicas: number;
+  readonly nodes: number;
+  readonly say?: (line: string) => void;
+}): Promise<Result> {
   const { kills, say = () => {} } = options;
   using place = scratch();
   await using owned = new AsyncDisposableStack();
   const server = owned.use(await startServer(place.folder));
   // Room for all of them in whoever is left.
-  const setup = { databaseUrl: server.url, environment: { OSTLER_CONCURRENCY: String(options.nodes), OSTLER_LOG: "warn", OSTLER_DB_POOL: "8" } };
+  const setup = {
+    databaseUrl: server.url,
+    environment: { OSTLER_CONCURRENCY: String(options.nodes), OSTLER_LOG: "warn", OSTLER_DB_POOL: "8" },
+  };
   const start = async () => owned.use(await startReplica(place.folder, setup));
   let living = await Promise.all(Array.from({ length: options.replicas }, start));
   const dead: Replica[] = [];
@@ -38,9 +46,19 @@ export async function takeOvers(options: { readonly kills: number; readonly repl
   if (!first) throw new Error("There is no replica.");
   await register(first.url, names, { steps: { [STEP]: { delayMs: 3_600_000 } } });
   const operation = await commission(first.url, names);
-  const entriesOfStep = () => [...dead, ...living].flatMap((replica) => entered(replica.journal()).filter(({ step }) => step === STEP).map((entry) => ({ ...entry, replica })));
+  const entriesOfStep = () =>
+    [...dead, ...living].flatMap((replica) =>
+      entered(replica.journal())
+        .filter(({ step }) => step === STEP)
+        .map((entry) => ({ ...entry, replica })),
+    );
   /** Who is inside which node's step: the last to have entered it. */
-  const inside = () => new Map(entriesOfStep().toSorted((a, b) => a.at - b.at).map((entry) => [entry.node, entry.replica]));
+  const inside = () =>
+    new Map(
+      entriesOfStep()
+        .toSorted((a, b) => a.at - b.at)
+        .map((entry) => [entry.node, entry.replica]),
+    );
   await eventually("all nodes are inside their step", () => inside().size === names.length, 120_000);
   const rests: number[] = [];
   for (let kill = 1; kill <= kills; kill += 1) {
@@ -55,7 +73,12 @@ export async function takeOvers(options: { readonly kills: number; readonly repl
     const taken = await eventually(
       `all ${nodes.length} steps of the dead replica are entered by others`,
       () => {
-        const again = new Map(entriesOfStep().filter((entry) => entry.at >= at && entry.replica !== victim).toSorted((a, b) => b.at - a.at).map((entry) => [entry.node, entry.at - at]));
+        const again = new Map(
+          entriesOfStep()
+            .filter((entry) => entry.at >= at && entry.replica !== victim)
+            .toSorted((a, b) => b.at - a.at)
+            .map((entry) => [entry.node, entry.at - at]),
+        );
         return nodes.every((node) => again.has(node)) && nodes.map((node) => again.get(node) ?? 0);
       },
       2 * TAKEN_OVER_MS,
@@ -66,7 +89,9 @@ export async function takeOvers(options: { readonly kills: number; readonly repl
   }
   const { state } = await operationOf(living.at(-1)?.url ?? "", operation);
   if (state !== "RUNNING") throw new Error(`The operation is ${state}.`);
-  const others = [...dead, ...living].flatMap((replica) => entered(replica.journal())).filter(({ step }) => step !== STEP);
+  const others = [...dead, ...living]
+    .flatMap((replica) => entered(replica.journal()))
+    .filter(({ step }) => step !== STEP);
   return { rests, repeated: others.length - new Set(others.map(({ attempt }) => attempt)).size };
 }
 
@@ -75,11 +100,24 @@ function seconds(ms: number): string {
 }
 
 if (import.meta.main) {
-  const { values } = parseArgs({ options: { kills: { type: "string", default: "20" }, replicas: { type: "string", default: "3" }, nodes: { type: "string", default: "60" } } });
-  const { rests, repeated } = await takeOvers({ kills: Number(values.kills), replicas: Number(values.replicas), nodes: Number(values.nodes), say: (line) => console.log(line) });
+  const { values } = parseArgs({
+    options: {
+      kills: { type: "string", default: "20" },
+      replicas: { type: "string", default: "3" },
+      nodes: { type: "string", default: "60" },
+    },
+  });
+  const { rests, repeated } = await takeOvers({
+    kills: Number(values.kills),
+    replicas: Number(values.replicas),
+    nodes: Number(values.nodes),
+    say: (line) => console.log(line),
+  });
   const sorted = rests.toSorted((a, b) => a - b);
   const most = sorted.at(-1) ?? Number.POSITIVE_INFINITY;
-  console.log(`\n${sorted.length} steps were taken over: p50 ${seconds(sorted[Math.floor(sorted.length / 2)] ?? 0)}, maximum ${seconds(most)}`);
+  console.log(
+    `\n${sorted.length} steps were taken over: p50 ${seconds(sorted[Math.floor(sorted.length / 2)] ?? 0)}, maximum ${seconds(most)}`,
+  );
   const checks = [most < TAKEN_OVER_MS, repeated === 0];
   if (repeated > 0) console.log(`FAIL ${repeated} steps that were over were entered again`);
   console.log(`\n${checks.filter(Boolean).length} passed, ${checks.filter((ok) => !ok).length} failed`);

@@ -14,10 +14,22 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { eventually } from "../support/eventually.ts";
 import { check, prove } from "../support/proof.ts";
-import { commission, entered, follow, operationOf, register, scratch, startReplica, startServer, wholeLog } from "./lab.ts";
+import {
+  commission,
+  entered,
+  follow,
+  operationOf,
+  register,
+  scratch,
+  startReplica,
+  startServer,
+  wholeLog,
+} from "./lab.ts";
 import type { Replica, Seen } from "./lab.ts";
 
-const { values } = parseArgs({ options: { from: { type: "string", default: "c03df33" }, nodes: { type: "string", default: "1000" } } });
+const { values } = parseArgs({
+  options: { from: { type: "string", default: "c03df33" }, nodes: { type: "string", default: "1000" } },
+});
 const NODES = Number(values.nodes);
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 /** What a replica runs from; its packages are linked. */
@@ -30,7 +42,10 @@ const STEP_MS = Math.round(Math.max(200, 200_000 / NODES));
 function codeOf(commit: string | null, folder: string): string {
   mkdirSync(folder);
   if (commit === null) for (const part of PARTS) cpSync(join(ROOT, part), join(folder, part), { recursive: true });
-  else execFileSync("tar", ["-x", "-C", folder], { input: execFileSync("git", ["archive", commit, ...PARTS], { cwd: ROOT, maxBuffer: 1e9 }) });
+  else
+    execFileSync("tar", ["-x", "-C", folder], {
+      input: execFileSync("git", ["archive", commit, ...PARTS], { cwd: ROOT, maxBuffer: 1e9 }),
+    });
   symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
   return folder;
 }
@@ -47,7 +62,11 @@ function flaws(log: readonly Seen[]): number {
   return log.filter((one, index) => {
     const before = last.get(one.nodeName);
     last.set(one.nodeName, one);
-    return Number(one.cursor) !== index + 1 || (before?.to ?? null) !== one.from || (before?.sequence ?? 0) + 1 !== one.sequence;
+    return (
+      Number(one.cursor) !== index + 1 ||
+      (before?.to ?? null) !== one.from ||
+      (before?.sequence ?? 0) + 1 !== one.sequence
+    );
   }).length;
 }
 
@@ -67,7 +86,8 @@ async function main(): Promise<void> {
   const first = await start(old);
   const second = await start(old);
   const names = Array.from({ length: NODES }, (_, index) => `node-${index}`);
-  for (let at = 0; at < NODES; at += 500) await register(first.url, names.slice(at, at + 500), { delayMs: STEP_MS, waitSeconds: 0.5 });
+  for (let at = 0; at < NODES; at += 500)
+    await register(first.url, names.slice(at, at + 500), { delayMs: STEP_MS, waitSeconds: 0.5 });
   const follower = follow(first.url);
   const began = Date.now();
   const operation = await commission(first.url, names);
@@ -90,22 +110,46 @@ async function main(): Promise<void> {
   await leave(back, third);
   const fourth = await start(fresh);
   await leave(second, fourth);
-  check("the last old replica left in the middle of the work", (await operationOf(fourth.url, operation)).finishedAt === null, `${steps()} steps were entered`);
-  await eventually("the operation has ended", async () => (await operationOf(fourth.url, operation)).finishedAt !== null, END_MS);
+  check(
+    "the last old replica left in the middle of the work",
+    (await operationOf(fourth.url, operation)).finishedAt === null,
+    `${steps()} steps were entered`,
+  );
+  await eventually(
+    "the operation has ended",
+    async () => (await operationOf(fourth.url, operation)).finishedAt !== null,
+    END_MS,
+  );
   const { state } = await operationOf(fourth.url, operation);
   check("the commission succeeds", state === "SUCCEEDED", `${state}, ${((Date.now() - began) / 1_000).toFixed(1)} s`);
 
   const log = await wholeLog(fourth.url);
   check("no transition is lost, doubled, or does not join", flaws(log) === 0, `${log.length} transitions`);
-  check("every node is ACTIVE", new Map(log.map(({ nodeName, to }) => [nodeName, to])).values().every((to) => to === "ACTIVE"));
+  check(
+    "every node is ACTIVE",
+    new Map(log.map(({ nodeName, to }) => [nodeName, to])).values().every((to) => to === "ACTIVE"),
+  );
   await eventually("the subscriber has seen all", () => follower.seen.length >= log.length).catch(() => {});
-  check("the subscriber has missed nothing and seen nothing twice", follower.seen.length === log.length && follower.seen.every(({ cursor }, index) => Number(cursor) === index + 1), `${follower.seen.length} of ${log.length}`);
+  check(
+    "the subscriber has missed nothing and seen nothing twice",
+    follower.seen.length === log.length && follower.seen.every(({ cursor }, index) => Number(cursor) === index + 1),
+    `${follower.seen.length} of ${log.length}`,
+  );
   await follower.close();
   const recovered = log.filter(({ event }) => event === "recover").length;
   const entries = all.flatMap((replica) => entered(replica.journal())).filter(({ memo }) => memo === null);
   const repeated = entries.length - new Set(entries.map(({ attempt }) => attempt)).size;
-  check("no step was entered twice but those that were taken over", repeated <= recovered, `${repeated} of ${entries.length}, ${recovered} taken over`);
-  const complaints = all.flatMap((replica) => replica.log().split("\n").filter((line) => /"level":(50|60)/.test(line)));
+  check(
+    "no step was entered twice but those that were taken over",
+    repeated <= recovered,
+    `${repeated} of ${entries.length}, ${recovered} taken over`,
+  );
+  const complaints = all.flatMap((replica) =>
+    replica
+      .log()
+      .split("\n")
+      .filter((line) => /"level":(50|60)/.test(line)),
+  );
   check("no replica has logged an error", complaints.length === 0, complaints[0]?.slice(0, 500) ?? "");
 }
 

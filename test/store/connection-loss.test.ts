@@ -17,34 +17,41 @@ afterAll(() => given[Symbol.asyncDispose]());
 await given.sql`create table kept (round int, id int)`;
 
 const CONNECTIONS = 4;
-const cutAll = () => given.sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'`;
+const cutAll = () =>
+  given.sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'`;
 
-test.each([0, 1, 2, 3, 4, 5, 6, 7])("a cut in the middle of transactions fails them whole, and nothing else (turn %i)", async (after) => {
-  await using database = await openDatabase({ connection: given.connection, connectionsMax: CONNECTIONS });
-  // Every connection of the pool is made before the cut.
-  await Promise.all(Array.from({ length: CONNECTIONS }, async () => database.reader.execute(sql`select pg_sleep(0.05)`)));
-  let statements = 0;
-  const transactions = Array.from({ length: CONNECTIONS }, (_, id) =>
-    database.transaction(async (tx) => {
-      await tx.execute(sql`insert into kept values (${after}, ${id})`);
-      for (;;) {
-        statements += 1;
-        await tx.execute(sql`select 1`);
-        for (let wait = 0; wait < id; wait += 1) await turn();
-      }
-    }),
-  );
-  const ends = Promise.allSettled(transactions);
-  await eventually("the transactions are at work", () => statements > 40 + after);
-  await cutAll();
-  for (const end of await ends) expect(end).toMatchObject({ status: "rejected" });
-  for (const transaction of transactions) expect(isConnectionLoss(await transaction.catch((thrown: unknown) => thrown))).toBe(true);
-  expect(await given.sql`select * from kept where round = ${after}`).toHaveLength(0);
-  // A connection that was lost unnoticed costs the query that finds out, and no later one.
-  await Promise.allSettled(Array.from({ length: CONNECTIONS }, async () => database.reader.execute(sql`select 1`)));
-  await database.transaction((tx) => tx.execute(sql`insert into kept values (${after}, 99)`));
-  expect(await given.sql`select id from kept where round = ${after}`).toEqual([{ id: 99 }]);
-});
+test.each([0, 1, 2, 3, 4, 5, 6, 7])(
+  "a cut in the middle of transactions fails them whole, and nothing else (turn %i)",
+  async (after) => {
+    await using database = await openDatabase({ connection: given.connection, connectionsMax: CONNECTIONS });
+    // Every connection of the pool is made before the cut.
+    await Promise.all(
+      Array.from({ length: CONNECTIONS }, async () => database.reader.execute(sql`select pg_sleep(0.05)`)),
+    );
+    let statements = 0;
+    const transactions = Array.from({ length: CONNECTIONS }, (_, id) =>
+      database.transaction(async (tx) => {
+        await tx.execute(sql`insert into kept values (${after}, ${id})`);
+        for (;;) {
+          statements += 1;
+          await tx.execute(sql`select 1`);
+          for (let wait = 0; wait < id; wait += 1) await turn();
+        }
+      }),
+    );
+    const ends = Promise.allSettled(transactions);
+    await eventually("the transactions are at work", () => statements > 40 + after);
+    await cutAll();
+    for (const end of await ends) expect(end).toMatchObject({ status: "rejected" });
+    for (const transaction of transactions)
+      expect(isConnectionLoss(await transaction.catch((thrown: unknown) => thrown))).toBe(true);
+    expect(await given.sql`select * from kept where round = ${after}`).toHaveLength(0);
+    // A connection that was lost unnoticed costs the query that finds out, and no later one.
+    await Promise.allSettled(Array.from({ length: CONNECTIONS }, async () => database.reader.execute(sql`select 1`)));
+    await database.transaction((tx) => tx.execute(sql`insert into kept values (${after}, 99)`));
+    expect(await given.sql`select id from kept where round = ${after}`).toEqual([{ id: 99 }]);
+  },
+);
 
 describe("a transaction that is cut while it does something else than ask the database", () => {
   const cutWhileAtWork = async (database: Database, end: () => unknown) => {
@@ -81,24 +88,32 @@ describe("a transaction that is cut while it does something else than ask the da
     await database.transaction((tx) => tx.execute(sql`select 1`));
   });
 
-  test.each(ends)("and is %s afterwards ends no other transaction on the connection that was made anew", async (how, end) => {
-    await using database = await openDatabase({ connection: given.connection, connectionsMax: 1 });
-    const goOn = await cutWhileAtWork(database, end);
-    const other = database.transaction(async (tx) => {
-      await tx.execute(sql`insert into kept values (100, 1)`);
-      await goOn();
-      const [row] = await tx.execute<{ count: number }>(sql`select count(*)::int as count from kept where round = 100`);
-      expect(row?.count, `the transaction after one that was ${how}`).toBe(1);
-      throw new Error("rolled back");
-    });
-    await expect(other).rejects.toThrow("rolled back");
-    expect(await given.sql`select * from kept where round = 100`).toHaveLength(0);
-  });
+  test.each(ends)(
+    "and is %s afterwards ends no other transaction on the connection that was made anew",
+    async (how, end) => {
+      await using database = await openDatabase({ connection: given.connection, connectionsMax: 1 });
+      const goOn = await cutWhileAtWork(database, end);
+      const other = database.transaction(async (tx) => {
+        await tx.execute(sql`insert into kept values (100, 1)`);
+        await goOn();
+        const [row] = await tx.execute<{ count: number }>(
+          sql`select count(*)::int as count from kept where round = 100`,
+        );
+        expect(row?.count, `the transaction after one that was ${how}`).toBe(1);
+        throw new Error("rolled back");
+      });
+      await expect(other).rejects.toThrow("rolled back");
+      expect(await given.sql`select * from kept where round = 100`).toHaveLength(0);
+    },
+  );
 });
 
 test("the loss of another connection, of which a transaction has heard, ends the transaction and not the one it is on", async () => {
   await using database = await openDatabase({ connection: given.connection, connectionsMax: 1 });
-  const pid = () => database.transaction(async (tx) => [...(await tx.execute<{ pid: number }>("select pg_backend_pid() as pid"))][0]?.pid);
+  const pid = () =>
+    database.transaction(
+      async (tx) => [...(await tx.execute<{ pid: number }>("select pg_backend_pid() as pid"))][0]?.pid,
+    );
   const before = await pid();
   const refused = Object.assign(new Error("sorry, too many clients already"), { code: "53300" });
   await expect(database.inTurn(() => Promise.reject(refused))).rejects.toThrow("too many clients");

@@ -4,12 +4,22 @@ import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { createBell } from "../../src/store/bell.ts";
-import { connectionsTaken, hashOf, isConnectionLoss, migrateDatabase, openDatabase, sqlState, violatedConstraint } from "../../src/store/database.ts";
+import {
+  connectionsTaken,
+  hashOf,
+  isConnectionLoss,
+  migrateDatabase,
+  openDatabase,
+  sqlState,
+  violatedConstraint,
+} from "../../src/store/database.ts";
 import { plans } from "../../src/store/tables.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 
-const MIGRATIONS = globSync("*/migration.sql", { cwd: fileURLToPath(new URL("../../drizzle", import.meta.url)) }).length;
+const MIGRATIONS = globSync("*/migration.sql", {
+  cwd: fileURLToPath(new URL("../../drizzle", import.meta.url)),
+}).length;
 
 describe("migrating", () => {
   test("is done once, however many processes start together", async () => {
@@ -65,7 +75,11 @@ describe("a transaction", () => {
     await using database = await openDatabase({ connection: given.connection });
     const clash = database.transaction((tx) => tx.execute(sql`insert into plans values ('a', '{}'), ('a', '{}')`));
     const error: unknown = await clash.catch((thrown: unknown) => thrown);
-    expect([violatedConstraint(error), sqlState(error), isConnectionLoss(error)]).toEqual(["plans_pkey", "23505", false]);
+    expect([violatedConstraint(error), sqlState(error), isConnectionLoss(error)]).toEqual([
+      "plans_pkey",
+      "23505",
+      false,
+    ]);
   });
 });
 
@@ -78,7 +92,9 @@ test("a snapshot sees one moment, and cannot write", async () => {
     return [first, await reader.$count(plans)];
   });
   expect(counts).toEqual([0, 0]);
-  const written: unknown = await database.snapshot((reader) => reader.execute(sql`insert into plans values ('b', '{}')`)).catch((thrown: unknown) => thrown);
+  const written: unknown = await database
+    .snapshot((reader) => reader.execute(sql`insert into plans values ('b', '{}')`))
+    .catch((thrown: unknown) => thrown);
   expect(sqlState(written)).toBe("25006");
   expect(await database.reader.$count(plans)).toBe(1);
 });
@@ -108,9 +124,12 @@ test("a turn is not waited for without end, nor kept without end by who is suspe
   await using one = await openDatabase({ connection: given.connection, connectionsMax: 4 });
   await using two = await openDatabase({ connection: given.connection, connectionsMax: 4, turnWaitSeconds: 0.3 });
   await one.inTurn(async () => {
-    const sessions = await given.sql`select state from pg_stat_activity where datname = current_database() and query like 'set local idle_in_transaction_session_timeout = 120000%'`;
+    const sessions =
+      await given.sql`select state from pg_stat_activity where datname = current_database() and query like 'set local idle_in_transaction_session_timeout = 120000%'`;
     expect(sessions).toEqual([{ state: "idle in transaction" }]);
-    await expect(two.inTurn(() => Promise.resolve("two"))).rejects.toThrow(/Another replica has been starting.*more than 0\.3 s/);
+    await expect(two.inTurn(() => Promise.resolve("two"))).rejects.toThrow(
+      /Another replica has been starting.*more than 0\.3 s/,
+    );
   });
   expect(await two.inTurn(() => Promise.resolve("two"))).toBe("two");
 });
@@ -118,19 +137,30 @@ test("a turn is not waited for without end, nor kept without end by who is suspe
 test("a transaction that waits for its next statement is not waited for without end", async () => {
   await using given = await testDatabase();
   await using database = await openDatabase({ connection: given.connection, connectionsMax: 4 });
-  const idle = async (reader: Pick<typeof database.reader, "execute">) => [...(await reader.execute<{ idle: string }>("select current_setting('idle_in_transaction_session_timeout') as idle"))][0]?.idle;
+  const idle = async (reader: Pick<typeof database.reader, "execute">) =>
+    [
+      ...(await reader.execute<{ idle: string }>(
+        "select current_setting('idle_in_transaction_session_timeout') as idle",
+      )),
+    ][0]?.idle;
   expect(await database.transaction(idle)).toBe("30s");
 });
 
 test("no pooler is seen where there is none", async () => {
   await using given = await testDatabase();
   await using database = await openDatabase({ connection: given.connection, connectionsMax: 20 });
-  expect([database.isPooled, connectionsTaken(database, true), connectionsTaken(database, false)]).toEqual([false, 39, 26]);
+  expect([database.isPooled, connectionsTaken(database, true), connectionsTaken(database, false)]).toEqual([
+    false,
+    39,
+    26,
+  ]);
   expect(database.serverConnectionsMax).toBeGreaterThan(10);
 });
 
 test("a database that is not there is told from a query that is wrong", async () => {
-  const error: unknown = await openDatabase({ connection: { url: "postgres://ostler@127.0.0.1:1/none" } }).catch((thrown: unknown) => thrown);
+  const error: unknown = await openDatabase({ connection: { url: "postgres://ostler@127.0.0.1:1/none" } }).catch(
+    (thrown: unknown) => thrown,
+  );
   expect(isConnectionLoss(error)).toBe(true);
 });
 

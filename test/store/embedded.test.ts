@@ -93,7 +93,9 @@ describe("the embedded database", () => {
     await using first = await startEmbedded({ folder, durable: false });
     const second = startOwner(folder);
     await second.ended;
-    expect(second.said).toEqual([{ refused: expect.stringContaining(`Another Ostler (process ${process.pid}) uses the data folder ${folder}`) }]);
+    expect(second.said).toEqual([
+      { refused: expect.stringContaining(`Another Ostler (process ${process.pid}) uses the data folder ${folder}`) },
+    ]);
     const sql = connect(first.connection);
     expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
     await sql.end();
@@ -104,7 +106,10 @@ describe("the embedded database", () => {
     await (await startEmbedded({ folder, durable: false }))[Symbol.asyncDispose]();
     const stranger = spawn("sleep", ["60"]);
     try {
-      writeFileSync(join(folder, "data", "postmaster.pid"), `${stranger.pid}\n${join(folder, "data")}\n0\n5432\n${folder}\n\n`);
+      writeFileSync(
+        join(folder, "data", "postmaster.pid"),
+        `${stranger.pid}\n${join(folder, "data")}\n0\n5432\n${folder}\n\n`,
+      );
       await using again = await startEmbedded({ folder, durable: false });
       const sql = connect(again.connection);
       expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);

@@ -19,8 +19,19 @@ const opened = parts.use(await openDatabase({ connection: database.connection, c
 const { bounded, reader } = opened;
 afterAll(() => parts.disposeAsync());
 
-const outcome = (read: PromiseLike<unknown>) => Promise.resolve(read).then(() => "read", (error: Error & { cause?: Error }) => sqlState(error) ?? error.cause?.name ?? error.name);
-const atWork = async () => Number((await reader.execute<{ count: number }>("select count(*)::int as count from pg_stat_activity where datname = current_database() and state = 'active' and query like 'select pg_sleep%'"))[0]?.["count"]);
+const outcome = (read: PromiseLike<unknown>) =>
+  Promise.resolve(read).then(
+    () => "read",
+    (error: Error & { cause?: Error }) => sqlState(error) ?? error.cause?.name ?? error.name,
+  );
+const atWork = async () =>
+  Number(
+    (
+      await reader.execute<{ count: number }>(
+        "select count(*)::int as count from pg_stat_activity where datname = current_database() and state = 'active' and query like 'select pg_sleep%'",
+      )
+    )[0]?.["count"],
+  );
 
 test("a statement that takes too long is cut, and its connection serves the next", async () => {
   expect(await outcome(bounded.execute("select pg_sleep(60)"))).toBe("57014");
@@ -32,9 +43,17 @@ test("behind a pooler, which takes no such setting, it is cut all the same", asy
   const plain = postgres(database.url, { max: 2 });
   parts.defer(() => plain.end());
   const cutting = gated(plain, { atOnce: 2, seconds: 1, isCut: true });
-  expect(await Promise.all([outcome(cutting.unsafe("select pg_sleep(60)")), outcome(cutting.unsafe("select pg_sleep(60)")), outcome(cutting.unsafe("select nonsense"))])).toEqual(["57014", "57014", expect.stringMatching(/^(42703|WaitedTooLong)$/)]);
+  expect(
+    await Promise.all([
+      outcome(cutting.unsafe("select pg_sleep(60)")),
+      outcome(cutting.unsafe("select pg_sleep(60)")),
+      outcome(cutting.unsafe("select nonsense")),
+    ]),
+  ).toEqual(["57014", "57014", expect.stringMatching(/^(42703|WaitedTooLong)$/)]);
   expect(await atWork()).toBe(0);
-  expect(await Promise.all(Array.from({ length: 20 }, () => outcome(cutting.unsafe("select pg_sleep(0.01)"))))).toEqual(Array.from({ length: 20 }, () => "read"));
+  expect(await Promise.all(Array.from({ length: 20 }, () => outcome(cutting.unsafe("select pg_sleep(0.01)"))))).toEqual(
+    Array.from({ length: 20 }, () => "read"),
+  );
 });
 
 test("no more run than there are connections, and what waited too long is not sent at all", async () => {
@@ -49,7 +68,12 @@ test("no more run than there are connections, and what waited too long is not se
 });
 
 test("many at once are all read, each with its own rows", async () => {
-  const rows = await Promise.all(Array.from({ length: 500 }, async (_, at) => (await bounded.execute<{ at: number }>(text`select ${at}::int as at`))[0]?.at));
+  const rows = await Promise.all(
+    Array.from(
+      { length: 500 },
+      async (_, at) => (await bounded.execute<{ at: number }>(text`select ${at}::int as at`))[0]?.at,
+    ),
+  );
   expect(rows).toEqual(Array.from({ length: 500 }, (_, at) => at));
 });
 
@@ -84,7 +108,8 @@ describe("with four connections, made before", () => {
   });
 
   /** Ends sessions of statements that go on, as an administrator does. */
-  const end = async () => void (await database.sql`select pg_terminate_backend(pid) from pg_stat_activity where query like 'select pg_sleep(60)%' and state = 'active' and datname = current_database()`);
+  const end = async () =>
+    void (await database.sql`select pg_terminate_backend(pid) from pg_stat_activity where query like 'select pg_sleep(60)%' and state = 'active' and datname = current_database()`);
 
   test("those at work when all connections are cut fail, those that wait are read, and there is as much room as before", async () => {
     await using way = await cutter(inject("server").url);
@@ -97,7 +122,9 @@ describe("with four connections, made before", () => {
     for (let round = 0; round < 3; round += 1) {
       const lost = Array.from({ length: CONNECTIONS }, long);
       await eventually("all are at work", allAtWork);
-      const later = Array.from({ length: 3 * CONNECTIONS }, () => outcome(own.bounded.execute("select pg_sleep(0.001)")));
+      const later = Array.from({ length: 3 * CONNECTIONS }, () =>
+        outcome(own.bounded.execute("select pg_sleep(0.001)")),
+      );
       way.cut();
       expect(await Promise.all(lost)).not.toContain("read");
       expect(await Promise.all(later)).toEqual(later.map(() => "read"));
@@ -140,10 +167,20 @@ test("where no other connection is to be had to cut it on, one that takes too lo
   const front = createServer((near) => {
     const far = connect({ host: hostname, port: Number(port) });
     sockets.push(near, far);
-    near.on("error", () => {}).pipe(far).on("error", () => {}).pipe(near);
+    near
+      .on("error", () => {})
+      .pipe(far)
+      .on("error", () => {})
+      .pipe(near);
   });
   await new Promise<void>((listening) => void front.listen(0, "127.0.0.1", listening));
-  const plain = postgres({ host: "127.0.0.1", port: (front.address() as AddressInfo).port, database: pathname.slice(1), username, max: 1 });
+  const plain = postgres({
+    host: "127.0.0.1",
+    port: (front.address() as AddressInfo).port,
+    database: pathname.slice(1),
+    username,
+    max: 1,
+  });
   const cutting = gated(plain, { atOnce: 1, seconds: 0.3, isCut: true });
   expect(await outcome(cutting.unsafe("select 1"))).toBe("read");
   front.close();

@@ -23,7 +23,14 @@ interface Past {
 }
 
 /** Attempts that took so long. */
-async function past({ seconds, driver = "fake", label = "clean.erase_disks", model = null, state = "SUCCEEDED", hoursAgo = 1 }: Past): Promise<void> {
+async function past({
+  seconds,
+  driver = "fake",
+  label = "clean.erase_disks",
+  model = null,
+  state = "SUCCEEDED",
+  hoursAgo = 1,
+}: Past): Promise<void> {
   const run = randomUUID();
   const hash = randomUUID();
   await sql`insert into plans (hash, plan) values (${hash}, '{}')`;
@@ -35,7 +42,8 @@ async function past({ seconds, driver = "fake", label = "clean.erase_disks", mod
     from unnest(${seconds}::float8[]) with ordinality as t(s, n), lateral (select now() - make_interval(hours => ${hoursAgo}) as ended) e`;
 }
 
-const historyOf = async (kind: { driver?: string; label?: string; model?: string | null } = {}) => (await stepHistories(reader, [{ driver: "fake", label: "clean.erase_disks", model: null, ...kind }]))[0];
+const historyOf = async (kind: { driver?: string; label?: string; model?: string | null } = {}) =>
+  (await stepHistories(reader, [{ driver: "fake", label: "clean.erase_disks", model: null, ...kind }]))[0];
 
 test("there is none where nothing was ever run", async () => {
   expect(await historyOf()).toBeNull();
@@ -62,7 +70,12 @@ test("another driver's step of the same name, and another step of the driver, ar
 test("nodes of the same model are believed before those of the driver, one of them being enough", async () => {
   await past({ seconds: [10, 10, 10], model: "R640" });
   await past({ seconds: [500], model: "R740" });
-  expect(await historyOf({ model: "R740" })).toEqual({ medianSeconds: 500, p90Seconds: 500, samples: 1, model: "R740" });
+  expect(await historyOf({ model: "R740" })).toEqual({
+    medianSeconds: 500,
+    p90Seconds: 500,
+    samples: 1,
+    model: "R740",
+  });
   expect(await historyOf({ model: "R640" })).toEqual({ medianSeconds: 10, p90Seconds: 10, samples: 3, model: "R640" });
 });
 
@@ -84,7 +97,19 @@ test("many are answered at once, in the order asked, those asked twice as well",
   await past({ seconds: [1], label: "clean.a", model: "R640" });
   await past({ seconds: [2], label: "clean.b" });
   const kind = (label: string, model: string | null = null) => ({ driver: "fake", label, model });
-  const found = await stepHistories(reader, [kind("clean.b"), kind("clean.none"), kind("clean.a", "R640"), kind("clean.a"), kind("clean.b")]);
-  expect(found.map((history) => history && [history.medianSeconds, history.model])).toEqual([[2, null], null, [1, "R640"], [1, null], [2, null]]);
+  const found = await stepHistories(reader, [
+    kind("clean.b"),
+    kind("clean.none"),
+    kind("clean.a", "R640"),
+    kind("clean.a"),
+    kind("clean.b"),
+  ]);
+  expect(found.map((history) => history && [history.medianSeconds, history.model])).toEqual([
+    [2, null],
+    null,
+    [1, "R640"],
+    [1, null],
+    [2, null],
+  ]);
   expect(await stepHistories(reader, [])).toEqual([]);
 });

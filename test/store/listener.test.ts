@@ -24,7 +24,12 @@ const CHANNEL = "listener_test";
 const parts: ListenerParts = {
   channel: CHANNEL,
   connect({ onNotify, onClose }) {
-    const options = { max: 1, connect_timeout: 2, onnotify: (_channel: string, payload: string) => onNotify(payload), onclose: onClose };
+    const options = {
+      max: 1,
+      connect_timeout: 2,
+      onnotify: (_channel: string, payload: string) => onNotify(payload),
+      onclose: onClose,
+    };
     const sql = postgres(url, options);
     opened.push(sql);
     return sql;

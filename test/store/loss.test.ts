@@ -5,19 +5,43 @@ import { isConnectionLoss, sqlState } from "../../src/store/loss.ts";
 const coded = (code: string, cause?: unknown) => Object.assign(new Error(code, { cause }), { code });
 
 describe("the database was not there", () => {
-  test.each(["CONNECTION_CLOSED", "CONNECT_TIMEOUT", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EHOSTUNREACH", "ENOTFOUND", "EAI_AGAIN", "57P01", "57P03", "53300", "08006", "08P01", "25006"])("%s", (code) => {
+  test.each([
+    "CONNECTION_CLOSED",
+    "CONNECT_TIMEOUT",
+    "ECONNREFUSED",
+    "ECONNRESET",
+    "ETIMEDOUT",
+    "EHOSTUNREACH",
+    "ENOTFOUND",
+    "EAI_AGAIN",
+    "57P01",
+    "57P03",
+    "53300",
+    "08006",
+    "08P01",
+    "25006",
+  ])("%s", (code) => {
     expect(isConnectionLoss(coded(code))).toBe(true);
     expect(isConnectionLoss(new Error("the query failed", { cause: coded(code) }))).toBe(true);
   });
 
-  test.each(["Connection terminated unexpectedly", "Connection terminated due to connection timeout", "Query read timeout", "timeout exceeded when trying to connect"])("%s, as the queue's driver says without a code", (message) => {
+  test.each([
+    "Connection terminated unexpectedly",
+    "Connection terminated due to connection timeout",
+    "Query read timeout",
+    "timeout exceeded when trying to connect",
+  ])("%s, as the queue's driver says without a code", (message) => {
     expect(isConnectionLoss(new Error(message))).toBe(true);
     expect(isConnectionLoss(new Error("the job failed", { cause: new Error(message) }))).toBe(true);
     expect(isConnectionLoss(new Error(`The driver said: ${message}`))).toBe(false);
   });
 
   test("as each of several addresses said", () => {
-    expect(isConnectionLoss(Object.assign(new AggregateError([coded("EHOSTUNREACH"), coded("ECONNREFUSED")]), { code: "SOMETHING" }))).toBe(true);
+    expect(
+      isConnectionLoss(
+        Object.assign(new AggregateError([coded("EHOSTUNREACH"), coded("ECONNREFUSED")]), { code: "SOMETHING" }),
+      ),
+    ).toBe(true);
   });
 });
 

@@ -20,13 +20,19 @@ describe("every migration since upgrades go replica by replica", () => {
   const since = readdirSync(MIGRATIONS).filter((name) => /^\d{14}_/.test(name) && name > BEFORE);
 
   test("adds, and hinders nobody who knows nothing of it", () => {
-    const flaws = since.flatMap((name) => flawsOfMigration(name, readFileSync(join(MIGRATIONS, name, "migration.sql"), "utf8"), isDecided).map((flaw) => ({ name, ...flaw })));
+    const flaws = since.flatMap((name) =>
+      flawsOfMigration(name, readFileSync(join(MIGRATIONS, name, "migration.sql"), "utf8"), isDecided).map((flaw) => ({
+        name,
+        ...flaw,
+      })),
+    );
     expect(flaws).toEqual([]);
   });
 });
 
 describe("a migration", () => {
-  const flaws = (text: string, name = "20270101000000_x") => flawsOfMigration(name, text, (number) => number === "0013").length;
+  const flaws = (text: string, name = "20270101000000_x") =>
+    flawsOfMigration(name, text, (number) => number === "0013").length;
 
   test.each([
     'ALTER TABLE "nodes" ADD COLUMN "rack" text;',
@@ -99,7 +105,9 @@ describe("a start", () => {
     add("20990101000000_without_summary", "SELECT 1;");
     add(contract, "SELECT 1;");
     await migrateBy(sql, folder);
-    await expect(migrateBy(sql)).rejects.toThrow(/^The database is too new for this release: its migration 20990301000000_drop_summary__needs_20990101000000 needs .* 20990101000000, .* Start a newer release/);
+    await expect(migrateBy(sql)).rejects.toThrow(
+      /^The database is too new for this release: its migration 20990301000000_drop_summary__needs_20990101000000 needs .* 20990101000000, .* Start a newer release/,
+    );
     rmSync(join(folder, contract), { recursive: true });
     expect(await migrateBy(sql, folder)).toEqual({ made: [], unknown: [contract] });
   });

@@ -19,17 +19,22 @@ async function handOver(): Promise<void> {
 
 describe("a transaction begun behind a line of queries", () => {
   // The neighbourhood of the default of 100, for the first connection of the pool and for the second.
-  test.each([98, 99, 100, 101, 102, 103, 199, 200, 201, 202, 203, 204])("of %i leaves no connection in an open transaction, and nothing acknowledged is lost", async (length) => {
-    await using database = await openDatabase({ connection: given.connection, connectionsMax: 2 });
-    const { reader } = database;
-    const line = Array.from({ length }, async () => reader.execute(sql`select 1`));
-    await handOver();
-    const inside = database.transaction(async (tx) => {
-      await tx.execute(sql`insert into kept values (${length}, 0)`);
-    });
-    await Promise.all([...line, inside]);
-    for (let id = 1; id <= 20; id += 1) await reader.execute(sql`insert into kept values (${length}, ${id})`);
-    expect(await given.sql`select count(*)::int from kept where line = ${length}`).toEqual([{ count: 21 }]);
-    expect(await given.sql`select query from pg_stat_activity where datname = current_database() and state like 'idle in transaction%'`).toHaveLength(0);
-  });
+  test.each([98, 99, 100, 101, 102, 103, 199, 200, 201, 202, 203, 204])(
+    "of %i leaves no connection in an open transaction, and nothing acknowledged is lost",
+    async (length) => {
+      await using database = await openDatabase({ connection: given.connection, connectionsMax: 2 });
+      const { reader } = database;
+      const line = Array.from({ length }, async () => reader.execute(sql`select 1`));
+      await handOver();
+      const inside = database.transaction(async (tx) => {
+        await tx.execute(sql`insert into kept values (${length}, 0)`);
+      });
+      await Promise.all([...line, inside]);
+      for (let id = 1; id <= 20; id += 1) await reader.execute(sql`insert into kept values (${length}, ${id})`);
+      expect(await given.sql`select count(*)::int from kept where line = ${length}`).toEqual([{ count: 21 }]);
+      expect(
+        await given.sql`select query from pg_stat_activity where datname = current_database() and state like 'idle in transaction%'`,
+      ).toHaveLength(0);
+    },
+  );
 });

@@ -12,7 +12,12 @@ import type { NodeFilter, NodeOrder } from "../../src/store/nodes.ts";
 import { operationsOfClusters, operationsOfNodes, operationsPage } from "../../src/store/operations.ts";
 import type { PageRequest } from "../../src/store/page.ts";
 import { runsPages } from "../../src/store/runs.ts";
-import { transitionsAfter, transitionsBefore, transitionsOfNodes, transitionsOfOperations } from "../../src/store/transitions.ts";
+import {
+  transitionsAfter,
+  transitionsBefore,
+  transitionsOfNodes,
+  transitionsOfOperations,
+} from "../../src/store/transitions.ts";
 import { testDatabase } from "../support/database.ts";
 
 const COUNT = 100_000;
@@ -79,7 +84,13 @@ interface Read {
 
 /** What the statements of a question read, as PostgreSQL tells once it has run them. */
 async function readBy(question: (reader: Reader) => Promise<unknown>): Promise<Read> {
-  const { session } = database.reader as unknown as { session: { client: { unsafe(text: string, params?: readonly unknown[], options?: object): Promise<Record<string, unknown>[]> } } };
+  const { session } = database.reader as unknown as {
+    session: {
+      client: {
+        unsafe(text: string, params?: readonly unknown[], options?: object): Promise<Record<string, unknown>[]>;
+      };
+    };
+  };
   const { client } = session;
   const { unsafe } = client;
   const sent: { readonly text: string; readonly params: readonly unknown[] }[] = [];
@@ -101,13 +112,24 @@ async function readBy(question: (reader: Reader) => Promise<unknown>): Promise<R
     };
     for (const { Plan } of row["QUERY PLAN"] as readonly { readonly Plan: PlanNode }[]) visit(Plan);
   }
-  const rowsOf = (node: PlanNode) => (node["Actual Rows"] + (node["Rows Removed by Filter"] ?? 0) + (node["Rows Removed by Index Recheck"] ?? 0)) * node["Actual Loops"];
+  const rowsOf = (node: PlanNode) =>
+    (node["Actual Rows"] + (node["Rows Removed by Filter"] ?? 0) + (node["Rows Removed by Index Recheck"] ?? 0)) *
+    node["Actual Loops"];
   const tables = nodes.filter((node) => node["Relation Name"] !== undefined);
   return {
     rows: tables.reduce((sum, node) => sum + rowsOf(node), 0),
-    sorted: Math.max(0, ...nodes.filter((node) => node["Node Type"] === "Sort").map((node) => Math.max(...(node.Plans ?? []).map((below) => below["Actual Rows"])))),
-    scanned: tables.filter((node) => node["Node Type"] === "Seq Scan" && rowsOf(node) > READ_MAX).map((node) => node["Relation Name"] ?? ""),
-    told: nodes.map((node) => `${node["Node Type"]} ${node["Index Name"] ?? node["Relation Name"] ?? ""} ${rowsOf(node)}`).join(" < "),
+    sorted: Math.max(
+      0,
+      ...nodes
+        .filter((node) => node["Node Type"] === "Sort")
+        .map((node) => Math.max(...(node.Plans ?? []).map((below) => below["Actual Rows"]))),
+    ),
+    scanned: tables
+      .filter((node) => node["Node Type"] === "Seq Scan" && rowsOf(node) > READ_MAX)
+      .map((node) => node["Relation Name"] ?? ""),
+    told: nodes
+      .map((node) => `${node["Node Type"]} ${node["Index Name"] ?? node["Relation Name"] ?? ""} ${rowsOf(node)}`)
+      .join(" < "),
   };
 }
 
@@ -127,7 +149,9 @@ const CREATED = new Date(Date.UTC(2026, 0, 1) + MIDDLE * 1000).toISOString();
 const UPDATED = new Date(Date.UTC(2026, 5, 1) + ((MIDDLE * 7919) % COUNT) * 1000).toISOString();
 const KEYS = { NAME, CREATED_AT: CREATED, UPDATED_AT: UPDATED } as const;
 
-const ORDERS = (["NAME", "CREATED_AT", "UPDATED_AT"] as const).flatMap((by) => [false, true].map((descending): NodeOrder => ({ by, descending })));
+const ORDERS = (["NAME", "CREATED_AT", "UPDATED_AT"] as const).flatMap((by) =>
+  [false, true].map((descending): NodeOrder => ({ by, descending })),
+);
 
 function placesOf(key: string): Readonly<Record<string, PageRequest>> {
   const middle = { key, id: idOf(MIDDLE) };
@@ -144,7 +168,17 @@ describe.each(ORDERS)("nodes by $by, descending: $descending", (order) => {
   test.each(Object.keys(placesOf("")))("%s reads a page", async (place) => {
     const request = placesOf(KEYS[order.by])[place] ?? { limit: PAGE };
     await expectKeyset((reader) => nodesPage(reader, undefined, order, request));
-    await expectKeyset((reader) => nodesText(reader, undefined, order, request, { edges: [[{ key: "cursor", field: "cursor" }, { key: "node", field: "node", of: [{ key: "name", field: "name" }] }]], ends: true }));
+    await expectKeyset((reader) =>
+      nodesText(reader, undefined, order, request, {
+        edges: [
+          [
+            { key: "cursor", field: "cursor" },
+            { key: "node", field: "node", of: [{ key: "name", field: "name" }] },
+          ],
+        ],
+        ends: true,
+      }),
+    );
   });
 });
 
@@ -153,7 +187,17 @@ describe("nodes of a filter", () => {
   test.each<[string, NodeFilter]>([
     ["ids", { ids: [idOf(1), idOf(99_999)] }],
     ["names", { name: { in: [NAME, "rack0001-u01"] } }],
-    ["many names", { name: { in: Array.from({ length: 20_000 }, (_, n) => `rack${String(Math.floor(n / 40)).padStart(4, "0")}-u${String(n % 40).padStart(2, "0")}`) } }],
+    [
+      "many names",
+      {
+        name: {
+          in: Array.from(
+            { length: 20_000 },
+            (_, n) => `rack${String(Math.floor(n / 40)).padStart(4, "0")}-u${String(n % 40).padStart(2, "0")}`,
+          ),
+        },
+      },
+    ],
     ["the beginning of a name", { name: { startsWith: "rack1234" } }],
     ["a state that many are in", { states: ["ACTIVE"] }],
     ["a state that few are in", { states: ["CLEAN_FAILED"] }],
@@ -165,15 +209,28 @@ describe("nodes of a filter", () => {
     ["a cluster and a state", { clusterId: idOf(7), states: ["ACTIVE"] }],
   ])("by %s, in the order of names", async (_what, filter) => {
     await expectKeyset((reader) => nodesPage(reader, filter, byName, { limit: PAGE }));
-    await expectKeyset((reader) => nodesPage(reader, filter, byName, { limit: PAGE, after: { key: "rack0000-u02", id: idOf(2) } }));
+    await expectKeyset((reader) =>
+      nodesPage(reader, filter, byName, { limit: PAGE, after: { key: "rack0000-u02", id: idOf(2) } }),
+    );
   });
 
   test("of a cluster in another order are found on the way through that order, or sorted", async () => {
-    await expectKeyset((reader) => nodesPage(reader, { clusterId: idOf(7) }, { by: "UPDATED_AT", descending: true }, { limit: PAGE }), (2 * PAGE * COUNT) / OF_CLUSTER);
+    await expectKeyset(
+      (reader) => nodesPage(reader, { clusterId: idOf(7) }, { by: "UPDATED_AT", descending: true }, { limit: PAGE }),
+      (2 * PAGE * COUNT) / OF_CLUSTER,
+    );
   });
 
   test("below twenty clusters are twenty pages", async () => {
-    await expectKeyset((reader) => nodesPages(reader, Array.from({ length: 20 }, (_, n) => idOf(n)), { filter: undefined, order: byName, request: { limit: 10 } }), 20 * 12);
+    await expectKeyset(
+      (reader) =>
+        nodesPages(
+          reader,
+          Array.from({ length: 20 }, (_, n) => idOf(n)),
+          { filter: undefined, order: byName, request: { limit: 10 } },
+        ),
+      20 * 12,
+    );
   });
 });
 
@@ -202,14 +259,24 @@ describe("operations", () => {
 describe("what grows without end", () => {
   test.each([
     ["the first runs of an operation", (reader: Reader) => runsPages(reader, [idOf(0)], { limit: PAGE })],
-    ["runs in the middle of an operation", (reader: Reader) => runsPages(reader, [idOf(0)], { limit: PAGE, after: MIDDLE })],
+    [
+      "runs in the middle of an operation",
+      (reader: Reader) => runsPages(reader, [idOf(0)], { limit: PAGE, after: MIDDLE }),
+    ],
     ["the last runs of an operation", (reader: Reader) => runsPages(reader, [idOf(0)], { limit: PAGE, fromEnd: true })],
     ["the first transitions", (reader: Reader) => transitionsAfter(reader, { after: 0, limit: PAGE })],
     ["transitions in the middle", (reader: Reader) => transitionsAfter(reader, { after: COUNT, limit: PAGE })],
     ["the newest transitions", (reader: Reader) => transitionsBefore(reader, { before: null, limit: PAGE })],
     ["transitions of a node", (reader: Reader) => transitionsOfNodes(reader, [idOf(7)], { limit: PAGE })],
-    ["transitions of an operation", (reader: Reader) => transitionsOfOperations(reader, [idOf(0)], { limit: PAGE, after: MIDDLE })],
-    ["transitions of a node by its name", (reader: Reader) => transitionsAfter(reader, { after: 0, limit: PAGE, filter: { nodes: nodeCondition({ name: { eq: NAME } }) } })],
+    [
+      "transitions of an operation",
+      (reader: Reader) => transitionsOfOperations(reader, [idOf(0)], { limit: PAGE, after: MIDDLE }),
+    ],
+    [
+      "transitions of a node by its name",
+      (reader: Reader) =>
+        transitionsAfter(reader, { after: 0, limit: PAGE, filter: { nodes: nodeCondition({ name: { eq: NAME } }) } }),
+    ],
     ["inventories of a node", (reader: Reader) => inventoriesPages(reader, [idOf(7)], { limit: PAGE })],
   ])("%s read a page", async (_what, question) => {
     await expectKeyset(question);

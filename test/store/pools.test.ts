@@ -6,7 +6,10 @@ test.each([
   { writers: 4, pools: { writers: 4, readers: 2, snapshots: 3, queue: 3 }, serving: 13, working: 8 },
   { writers: 20, pools: { writers: 20, readers: 10, snapshots: 3, queue: 5 }, serving: 39, working: 26 },
   { writers: 200, pools: { writers: 200, readers: 100, snapshots: 3, queue: 10 }, serving: 314, working: 211 },
-])("of $writers for writes follow the others, $serving in all, and $working where no requests are served", ({ writers, pools, serving, working }) => {
-  expect(poolsOf(writers)).toEqual(pools);
-  expect([connectionsOf(pools, true), connectionsOf(pools, false)]).toEqual([serving, working]);
-});
+])(
+  "of $writers for writes follow the others, $serving in all, and $working where no requests are served",
+  ({ writers, pools, serving, working }) => {
+    expect(poolsOf(writers)).toEqual(pools);
+    expect([connectionsOf(pools, true), connectionsOf(pools, false)]).toEqual([serving, working]);
+  },
+);

@@ -5,7 +5,13 @@ import { afterAll, expect, test } from "vitest";
 import { openDatabase } from "../../src/store/database.ts";
 import type { Tx } from "../../src/store/database.ts";
 import { insertNodes, moveNodes } from "../../src/store/nodes.ts";
-import { appendTransitions, newestPosition, oldestPosition, transitionsAfter, transitionsBefore } from "../../src/store/transitions.ts";
+import {
+  appendTransitions,
+  newestPosition,
+  oldestPosition,
+  transitionsAfter,
+  transitionsBefore,
+} from "../../src/store/transitions.ts";
 import type { NewTransition } from "../../src/store/transitions.ts";
 import { testDatabase } from "../support/database.ts";
 
@@ -35,8 +41,24 @@ const row = (nodeId: string, sequence: number, more: Partial<NewTransition> = {}
 });
 
 async function register(tx: Tx, ids: readonly string[]): Promise<void> {
-  await insertNodes(tx, ids.map((id) => ({ id, name: id, project: "default", state: "ENROLLED" as const, driver: "fake", borrowed: {}, settings: {}, labels: {}, transitionCount: 1 })));
-  await appendTransitions(tx, ids.map((id) => row(id, 1)));
+  await insertNodes(
+    tx,
+    ids.map((id) => ({
+      id,
+      name: id,
+      project: "default",
+      state: "ENROLLED" as const,
+      driver: "fake",
+      borrowed: {},
+      settings: {},
+      labels: {},
+      transitionCount: 1,
+    })),
+  );
+  await appendTransitions(
+    tx,
+    ids.map((id) => row(id, 1)),
+  );
 }
 
 const WRITERS = 12;
@@ -58,7 +80,10 @@ test("a reader who has seen a position never finds a later row at or below it, a
       const done = database.transaction(async (tx) => {
         for (let index = 0; index < rows; index += 1) await moveNodes(tx, [id], "ENROLLED", "ENROLLED");
         await delay(Math.random() * 2);
-        await appendTransitions(tx, Array.from({ length: rows }, (_, index) => row(id, sequence + index)));
+        await appendTransitions(
+          tx,
+          Array.from({ length: rows }, (_, index) => row(id, sequence + index)),
+        );
         if (givesUp) throw new Error("gives up");
       });
       const committed = await done.then(
@@ -84,7 +109,8 @@ test("a reader who has seen a position never finds a later row at or below it, a
   await Promise.all(nodes.map((_, writer) => write(writer)));
   writing = false;
   const newest = await newestPosition(database.reader);
-  for (const seen of await Promise.all(readers)) expect(seen).toEqual(Array.from({ length: newest }, (_, index) => index + 1));
+  for (const seen of await Promise.all(readers))
+    expect(seen).toEqual(Array.from({ length: newest }, (_, index) => index + 1));
   expect(givenUp).toBeGreaterThan(WRITERS);
   expect(rolledBack).toBe(givenUp);
 });
@@ -101,20 +127,34 @@ test("rows that are appended together keep their order, and one that is given up
   ).rejects.toThrow("gives up");
   await database.transaction(async (tx) => {
     for (let index = 0; index < 3; index += 1) await moveNodes(tx, [id], "ENROLLED", "ENROLLED");
-    await appendTransitions(tx, [row(id, 2, { reason: "first" }), row(id, 3, { reason: 'it\'s "second"' }), row(id, 4, { reason: null })]);
+    await appendTransitions(tx, [
+      row(id, 2, { reason: "first" }),
+      row(id, 3, { reason: 'it\'s "second"' }),
+      row(id, 4, { reason: null }),
+    ]);
   });
   const rows = await transitionsAfter(database.reader, { after: before, limit: 10 });
-  expect(rows.map(({ position, reason }) => [position - before, reason])).toEqual([[1, null], [2, "first"], [3, 'it\'s "second"'], [4, null]]);
+  expect(rows.map(({ position, reason }) => [position - before, reason])).toEqual([
+    [1, null],
+    [2, "first"],
+    [3, 'it\'s "second"'],
+    [4, null],
+  ]);
 });
 
 test("the log is read by pages, forward and backward, for a node, up to a position", async () => {
   const [one, two] = [randomUUID(), randomUUID()];
   const before = await newestPosition(database.reader);
   await database.transaction((tx) => register(tx, [one, two]));
-  const positions = async (found: Promise<{ position: number }[]>) => (await found).map(({ position }) => position - before);
+  const positions = async (found: Promise<{ position: number }[]>) =>
+    (await found).map(({ position }) => position - before);
   expect(await positions(transitionsAfter(database.reader, { after: before, limit: 1 }))).toEqual([1]);
-  expect(await positions(transitionsAfter(database.reader, { after: before, until: before + 1, limit: 9 }))).toEqual([1]);
-  expect(await positions(transitionsAfter(database.reader, { after: 0, limit: 9, filter: { nodeIds: [two] } }))).toEqual([2]);
+  expect(await positions(transitionsAfter(database.reader, { after: before, until: before + 1, limit: 9 }))).toEqual([
+    1,
+  ]);
+  expect(
+    await positions(transitionsAfter(database.reader, { after: 0, limit: 9, filter: { nodeIds: [two] } })),
+  ).toEqual([2]);
   expect(await positions(transitionsBefore(database.reader, { before: null, limit: 2 }))).toEqual([2, 1]);
   expect(await positions(transitionsBefore(database.reader, { before: before + 2, limit: 1 }))).toEqual([1]);
 });

@@ -7,7 +7,8 @@ import { isAmong } from "../../src/store/among.ts";
 import { nodes } from "../../src/store/tables.ts";
 import { testDatabase } from "../support/database.ts";
 
-const times = (count: number, what: (index: number) => unknown) => Array.from({ length: count }, (_, index) => what(index));
+const times = (count: number, what: (index: number) => unknown) =>
+  Array.from({ length: count }, (_, index) => what(index));
 
 describe("a place", () => {
   test("is had from the third use on", () => {
@@ -30,7 +31,8 @@ describe("a place", () => {
   test("is one of fifty, given anew each hour", () => {
     let now = 0;
     const isPrepared = createPreparing(() => now);
-    const taken = (prefix: string) => times(60, (index) => times(100, () => isPrepared(`${prefix} ${index}`)).includes(true)).filter(Boolean).length;
+    const taken = (prefix: string) =>
+      times(60, (index) => times(100, () => isPrepared(`${prefix} ${index}`)).includes(true)).filter(Boolean).length;
     expect(taken("first")).toBe(50);
     now = 3_599_999;
     expect(isPrepared("first 0")).toBe(true);
@@ -63,8 +65,16 @@ describe("a statement", async () => {
 
   /** What the one connection of bounded reads has prepared of a statement of these names. */
   const preparedFor = async (names: readonly string[], mark: string) => {
-    for (let use = 0; use < 3; use += 1) await runPrepared(database.bounded, sql`select ${sql.raw(`'${mark}'`)} as mark, id from ${nodes} where ${isAmong(nodes.name, names)}`);
-    return database.bounded.execute(sql.raw(`select statement from pg_prepared_statements where statement like '%''${mark}''%' and statement not like '%pg_prepared%'`));
+    for (let use = 0; use < 3; use += 1)
+      await runPrepared(
+        database.bounded,
+        sql`select ${sql.raw(`'${mark}'`)} as mark, id from ${nodes} where ${isAmong(nodes.name, names)}`,
+      );
+    return database.bounded.execute(
+      sql.raw(
+        `select statement from pg_prepared_statements where statement like '%''${mark}''%' and statement not like '%pg_prepared%'`,
+      ),
+    );
   };
 
   test("of a list is prepared, one for all lengths", async () => {
@@ -73,6 +83,11 @@ describe("a statement", async () => {
   });
 
   test("is not prepared for long values, whose plan is made for them", async () => {
-    expect(await preparedFor(Array.from({ length: 1_000 }, (_, index) => `n${index}`), "long")).toHaveLength(0);
+    expect(
+      await preparedFor(
+        Array.from({ length: 1_000 }, (_, index) => `n${index}`),
+        "long",
+      ),
+    ).toHaveLength(0);
   });
 });

@@ -38,7 +38,8 @@ async function aNode(): Promise<string> {
 }
 
 const inTransaction = (work: (tx: Sql) => Promise<void>) => sql.begin((tx) => work(tx as unknown as Sql));
-const stateOf = async (id: string) => (await sql`select state from nodes where id = ${id}`)[0]?.["state"] as string | undefined;
+const stateOf = async (id: string) =>
+  (await sql`select state from nodes where id = ${id}`)[0]?.["state"] as string | undefined;
 
 describe("the database refuses", () => {
   test("a change of state along no edge, even when it is told of", async () => {
@@ -53,7 +54,9 @@ describe("the database refuses", () => {
 
   test("a legal change of state that nobody is told of", async () => {
     const id = await aNode();
-    await expect(sql`update nodes set state = 'VERIFYING', transition_count = 2 where id = ${id}`).rejects.toThrow("became VERIFYING without a transition");
+    await expect(sql`update nodes set state = 'VERIFYING', transition_count = 2 where id = ${id}`).rejects.toThrow(
+      "became VERIFYING without a transition",
+    );
     expect(await stateOf(id)).toBe("ENROLLED");
   });
 
@@ -98,12 +101,16 @@ describe("the database refuses", () => {
     { what: "with a number that is taken", from: "ENROLLED", event: "verify", to: "VERIFYING", sequence: 1 },
   ])("a transition $what", async (change) => {
     const id = await aNode();
-    await expect(tell(sql, { id, ...change })).rejects.toThrow(/violates (foreign key|check|unique) constraint|duplicate key value/);
+    await expect(tell(sql, { id, ...change })).rejects.toThrow(
+      /violates (foreign key|check|unique) constraint|duplicate key value/,
+    );
   });
 
   test("the rewriting of a transition", async () => {
     const id = await aNode();
-    await expect(sql`update transitions set actor = 'nobody' where node_id = ${id}`).rejects.toThrow("transitions are append only");
+    await expect(sql`update transitions set actor = 'nobody' where node_id = ${id}`).rejects.toThrow(
+      "transitions are append only",
+    );
     expect(await sql`select actor from transitions where node_id = ${id}`).toEqual([{ actor: "test" }]);
   });
 
@@ -111,7 +118,9 @@ describe("the database refuses", () => {
     const id = await aNode();
     const [row] = await sql`select name from nodes where id = ${id}`;
     const other = await aNode();
-    await expect(sql`update nodes set name = ${row?.["name"] as string} where id = ${other}`).rejects.toThrow("duplicate key value");
+    await expect(sql`update nodes set name = ${row?.["name"] as string} where id = ${other}`).rejects.toThrow(
+      "duplicate key value",
+    );
   });
 });
 
@@ -127,7 +136,8 @@ describe("of runs the database refuses", async () => {
     const node = randomUUID();
     await run(node, "QUEUED");
     await run(node, "SUCCEEDED", true);
-    for (const state of ["QUEUED", "RUNNING", "WAITING", "HOLDING"]) await expect(run(node, state)).rejects.toThrow("runs_one_unfinished");
+    for (const state of ["QUEUED", "RUNNING", "WAITING", "HOLDING"])
+      await expect(run(node, state)).rejects.toThrow("runs_one_unfinished");
   });
 
   test("an end without a final state, and a final state without an end", async () => {

@@ -22,13 +22,25 @@ const by = (address: string, query = "") => {
   url.host = new URL(address).host;
   return url.href + query;
 };
-const open = (url: string) => openDatabase({ connection: { url }, connectionsMax: 4, readSeconds: 0.5, writeSeconds: 1 });
-const transactions = (database: Database) => Array.from({ length: 4 }, () => database.transaction(async (tx) => tx.execute<{ pid: number }>("select pg_backend_pid() as pid from pg_sleep(0.05)")));
+const open = (url: string) =>
+  openDatabase({ connection: { url }, connectionsMax: 4, readSeconds: 0.5, writeSeconds: 1 });
+const transactions = (database: Database) =>
+  Array.from({ length: 4 }, () =>
+    database.transaction(async (tx) =>
+      tx.execute<{ pid: number }>("select pg_backend_pid() as pid from pg_sleep(0.05)"),
+    ),
+  );
 /** One question by each way, and as many of it as there are connections. */
 const ask = (database: Database) =>
   [
-    ...Array.from({ length: 2 }, async () => database.bounded.execute<{ pid: number }>("select pg_backend_pid() as pid from pg_sleep(0.05)")),
-    ...Array.from({ length: 3 }, () => database.snapshot(async (reader) => reader.execute<{ pid: number }>("select pg_backend_pid() as pid from pg_sleep(0.05)"))),
+    ...Array.from({ length: 2 }, async () =>
+      database.bounded.execute<{ pid: number }>("select pg_backend_pid() as pid from pg_sleep(0.05)"),
+    ),
+    ...Array.from({ length: 3 }, () =>
+      database.snapshot(async (reader) =>
+        reader.execute<{ pid: number }>("select pg_backend_pid() as pid from pg_sleep(0.05)"),
+      ),
+    ),
     ...transactions(database),
   ].map(async (rows) => (await rows)[0]?.pid);
 
@@ -37,8 +49,14 @@ test("connections that were forgotten fail what waits on them as lost, and other
   await using database = await open(by(way.url));
   await Promise.all(ask(database));
   expect(way.forget()).toBeGreaterThanOrEqual(9);
-  for (const end of await Promise.allSettled(ask(database))) expect(end.status === "rejected" && isConnectionLoss(end.reason)).toBe(true);
-  await eventually("all are made anew", () => Promise.all(ask(database)).then(() => true, () => false));
+  for (const end of await Promise.allSettled(ask(database)))
+    expect(end.status === "rejected" && isConnectionLoss(end.reason)).toBe(true);
+  await eventually("all are made anew", () =>
+    Promise.all(ask(database)).then(
+      () => true,
+      () => false,
+    ),
+  );
 }, 30_000);
 
 test("those at rest that were forgotten with one go with it", async () => {
@@ -53,12 +71,13 @@ test("those at rest that were forgotten with one go with it", async () => {
 
 test("a connection at rest, and one in the middle of a transaction, is left alone", async () => {
   await using database = await open(given.url);
-  const pids = () => database.transaction(async (tx) => {
-    const [before] = await tx.execute<{ pid: number }>("select pg_backend_pid() as pid");
-    await delay(1_500);
-    const [after] = await tx.execute<{ pid: number }>("select pg_backend_pid() as pid");
-    return [before?.pid, after?.pid];
-  });
+  const pids = () =>
+    database.transaction(async (tx) => {
+      const [before] = await tx.execute<{ pid: number }>("select pg_backend_pid() as pid");
+      await delay(1_500);
+      const [after] = await tx.execute<{ pid: number }>("select pg_backend_pid() as pid");
+      return [before?.pid, after?.pid];
+    });
   const [before, after] = await pids();
   expect(after).toBe(before);
   await delay(1_500);
@@ -70,7 +89,14 @@ describe("a connection whose socket is closed", () => {
   const connected = () => {
     let socket: Socket | undefined;
     const make = wireTo(postgres(given.url).options as unknown as Target, 10_000);
-    const options = { max: 1, connect_timeout: 1, backoff: () => 0, ssl: false, fetch_types: false, socket: async () => (socket = await make()) };
+    const options = {
+      max: 1,
+      connect_timeout: 1,
+      backoff: () => 0,
+      ssl: false,
+      fetch_types: false,
+      socket: async () => (socket = await make()),
+    };
     const sql = postgres(given.url, options);
     return { sql, socket: () => socket, [Symbol.asyncDispose]: () => sql.end({ timeout: 0 }) };
   };
@@ -79,10 +105,13 @@ describe("a connection whose socket is closed", () => {
     await using one = connected();
     await one.sql`select 1`;
     // Written when the next turn is over, and closed at the end of this one.
-    const lost = new Promise((fails) => void setImmediate(() => {
-      one.sql`select 1`.catch(fails);
-      one.socket()?.destroy();
-    }));
+    const lost = new Promise(
+      (fails) =>
+        void setImmediate(() => {
+          one.sql`select 1`.catch(fails);
+          one.socket()?.destroy();
+        }),
+    );
     expect(isConnectionLoss(await lost)).toBe(true);
     for (let again = 0; again < 3; again += 1) expect([...(await one.sql`select 1 as one`)]).toEqual([{ one: 1 }]);
   });
@@ -157,8 +186,14 @@ describe("with TLS", () => {
     await Promise.all(ask(database));
     expect(way.secured()).toBeGreaterThanOrEqual(9);
     expect(way.forget()).toBeGreaterThanOrEqual(9);
-    for (const end of await Promise.allSettled(ask(database))) expect(end.status === "rejected" && isConnectionLoss(end.reason)).toBe(true);
-    await eventually("all are made anew", () => Promise.all(ask(database)).then(() => true, () => false));
+    for (const end of await Promise.allSettled(ask(database)))
+      expect(end.status === "rejected" && isConnectionLoss(end.reason)).toBe(true);
+    await eventually("all are made anew", () =>
+      Promise.all(ask(database)).then(
+        () => true,
+        () => false,
+      ),
+    );
   }, 30_000);
 
   test.each([

@@ -7,11 +7,22 @@ export interface Asking {
 }
 
 /** The data of an answer without errors; throws what the errors say. `url`: that of the service, as `http://host:port`. */
-export async function ask<Data = Record<string, unknown>>(url: string, query: string, { variables = {}, onAnswer }: Asking = {}): Promise<Data> {
-  const response = await fetch(new URL("/graphql", url), { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ query, variables }) });
+export async function ask<Data = Record<string, unknown>>(
+  url: string,
+  query: string,
+  { variables = {}, onAnswer }: Asking = {},
+): Promise<Data> {
+  const response = await fetch(new URL("/graphql", url), {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ query, variables }),
+  });
   const text = await response.text();
   onAnswer?.(text);
-  const { data, errors } = JSON.parse(text) as { readonly data: Data; readonly errors?: readonly { readonly message: string }[] };
+  const { data, errors } = JSON.parse(text) as {
+    readonly data: Data;
+    readonly errors?: readonly { readonly message: string }[];
+  };
   if (errors) throw new Error(errors.map(({ message }) => message).join(" "));
   return data;
 }

@@ -127,7 +127,9 @@ function nodeBuilder(make: (wish: NodeWish, count: number) => Promise<TestNode[]
 }
 
 function byName(nodes: readonly { readonly name: string; readonly state: NodeState }[]): Record<string, NodeState> {
-  return Object.fromEntries(nodes.map(({ name, state }) => [name, state] as const).toSorted(([a], [b]) => a.localeCompare(b)));
+  return Object.fromEntries(
+    nodes.map(({ name, state }) => [name, state] as const).toSorted(([a], [b]) => a.localeCompare(b)),
+  );
 }
 
 // ---- gates
@@ -212,14 +214,26 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
   const { reader } = database;
 
   async function make(wish: NodeWish, count: number): Promise<TestNode[]> {
-    const names = Array.from({ length: count }, () => (wish.name !== undefined && count === 1 ? wish.name : `${wish.name ?? "node"}-${(nodesMade += 1)}`));
+    const names = Array.from({ length: count }, () =>
+      wish.name !== undefined && count === 1 ? wish.name : `${wish.name ?? "node"}-${(nodesMade += 1)}`,
+    );
     const answer = await engine.registerNodes(
       ALICE,
-      names.map((name) => ({ name, driver: wish.driver, settings: wish.settings, interfaces: wish.interfaces, labels: wish.labels, ...(wish.cluster !== undefined && { cluster: { name: wish.cluster } }) })),
+      names.map((name) => ({
+        name,
+        driver: wish.driver,
+        settings: wish.settings,
+        interfaces: wish.interfaces,
+        labels: wish.labels,
+        ...(wish.cluster !== undefined && { cluster: { name: wish.cluster } }),
+      })),
     );
     if (answer.refusals.length > 0) throw new Error(answer.refusals.map(({ message }) => message).join(" "));
     const made = names.map((name, index) => ({ name, id: answer.nodeIds[index] ?? "" }));
-    await bring(made.map(({ id }) => id), wish.state);
+    await bring(
+      made.map(({ id }) => id),
+      wish.state,
+    );
     return made;
   }
 
@@ -246,18 +260,27 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
   };
 
   const transitions = (nodes?: readonly TestNode[]) =>
-    transitionsAfter(reader, { after: 0, limit: 100_000, ...(nodes && { filter: { nodeIds: nodes.map(({ id }) => id) } }) });
+    transitionsAfter(reader, {
+      after: 0,
+      limit: 100_000,
+      ...(nodes && { filter: { nodeIds: nodes.map(({ id }) => id) } }),
+    });
 
-  const submit: EngineUnderTest["submit"] = (kind, nodes, more = {}) => engine.submit(ALICE, { kind, nodes: { ids: nodes.map(({ id }) => id) }, ...more });
+  const submit: EngineUnderTest["submit"] = (kind, nodes, more = {}) =>
+    engine.submit(ALICE, { kind, nodes: { ids: nodes.map(({ id }) => id) }, ...more });
 
   async function dump(): Promise<string[]> {
-    const tables = await test.sql<{ name: string }[]>`select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'`;
+    const tables = await test.sql<
+      { name: string }[]
+    >`select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'`;
     const rows: string[] = [];
     for (const { name } of tables) {
       const found = await test.sql<{ row: unknown }[]>`select to_jsonb(t) as row from ${test.sql(name)} t`;
       rows.push(...found.map(({ row }) => `${name} ${JSON.stringify(row)}`));
     }
-    const jobs = await test.sql<{ row: unknown }[]>`select jsonb_build_array(id, name, state, data) as row from pgboss.job`;
+    const jobs = await test.sql<
+      { row: unknown }[]
+    >`select jsonb_build_array(id, name, state, data) as row from pgboss.job`;
     return [...rows, ...jobs.map(({ row }) => `job ${JSON.stringify(row)}`)];
   }
 
@@ -282,7 +305,8 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
     aNode: () => nodeBuilder(make, { state: "ENROLLED", driver: "fake", settings: {}, interfaces: [], labels: {} }),
     async begin(kind, nodes, more) {
       const answer = await submit(kind, nodes, more);
-      if (answer.operationId === null) throw new Error(`${kind} was refused: ${answer.refusals.map(({ message }) => message).join(" ")}`);
+      if (answer.operationId === null)
+        throw new Error(`${kind} was refused: ${answer.refusals.map(({ message }) => message).join(" ")}`);
       return answer.operationId;
     },
     operationEnds: (id) =>
@@ -303,19 +327,32 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
     async steps(run) {
       const plan = (await plansByHashes(reader, [run.planHash])).get(run.planHash);
       const attempts = await attemptsOf(reader, [run.id]);
-      return (plan?.steps ?? []).map((step, index) => ({ name: `${step.interface}.${step.name}`, phase: step.phase, kept: step.kept, attempts: attempts.filter((attempt) => attempt.step === index) }));
+      return (plan?.steps ?? []).map((step, index) => ({
+        name: `${step.interface}.${step.name}`,
+        phase: step.phase,
+        kept: step.kept,
+        attempts: attempts.filter((attempt) => attempt.step === index),
+      }));
     },
     transitions: (of) => transitions([of]),
     async story(of, operationId) {
       const rows = await transitions([of]);
-      return rows.filter((row) => operationId === undefined || row.operationId === operationId).map(({ event, toState }) => `${event} → ${toState}`);
+      return rows
+        .filter((row) => operationId === undefined || row.operationId === operationId)
+        .map(({ event, toState }) => `${event} → ${toState}`);
     },
-    entered: (of) => journal(of).filter(isEntered).map(({ step }) => step ?? ""),
+    entered: (of) =>
+      journal(of)
+        .filter(isEntered)
+        .map(({ step }) => step ?? ""),
     powerCalls: (of) => journal(of).flatMap(({ power }) => (power === undefined ? [] : [power])),
     async foldedLog() {
       const states = new Map<string, { name: string; state: NodeState }>();
       for (const { nodeId, nodeName, fromState, toState, position } of await transitions()) {
-        if ((states.get(nodeId)?.state ?? null) !== fromState) throw new Error(`Transition ${position} of ${nodeName} leaves ${fromState}, but the log had brought it to ${states.get(nodeId)?.state}.`);
+        if ((states.get(nodeId)?.state ?? null) !== fromState)
+          throw new Error(
+            `Transition ${position} of ${nodeName} leaves ${fromState}, but the log had brought it to ${states.get(nodeId)?.state}.`,
+          );
         if (toState === null) states.delete(nodeId);
         else states.set(nodeId, { name: nodeName, state: toState });
       }
@@ -329,13 +366,18 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
     async changesSince(before) {
       const after = await dump();
       const [was, is] = [new Set(before), new Set(after)];
-      return [...before.filter((row) => !is.has(row)).map((row) => `- ${row}`), ...after.filter((row) => !was.has(row)).map((row) => `+ ${row}`)];
+      return [
+        ...before.filter((row) => !is.has(row)).map((row) => `- ${row}`),
+        ...after.filter((row) => !was.has(row)).map((row) => `+ ${row}`),
+      ];
     },
     entriesOfSteps: () => wholeJournal().filter(isEntered).length,
     inAnotherProcess: async () => owned.use(await startEngineProcess(test.connection, journalFile)),
     another: async (more = {}) => owned.use(await runEngine(test.connection, { ...setup, ...more })),
     async waitingForLocks() {
-      const rows = await reader.execute("select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()");
+      const rows = await reader.execute(
+        "select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
+      );
       return rows.length;
     },
     async leasesRunOut(of = "all") {

@@ -25,12 +25,17 @@ export async function cutter(target: string, onOpen: (count: number) => void = (
       near.unpipe(far).resume();
       far.unpipe(near).resume();
     });
-    for (const [one, other] of [[near, far], [far, near]] as const) {
-      one.on("error", () => {}).on("close", () => {
-        open.delete(near);
-        passing.delete(near);
-        other.destroy();
-      });
+    for (const [one, other] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      one
+        .on("error", () => {})
+        .on("close", () => {
+          open.delete(near);
+          passing.delete(near);
+          other.destroy();
+        });
       one.pipe(other);
     }
     onOpen((count += 1));

@@ -22,7 +22,9 @@ export async function testDatabase(options: { readonly empty?: boolean } = {}): 
   const server = inject("server");
   const name = `ostler_test_${randomUUID().slice(0, 13).replaceAll("-", "_")}`;
   const admin = postgres(server.url, { max: 1, onnotice: () => {} });
-  await (options.empty ? admin`create database ${admin(name)}` : admin`create database ${admin(name)} template ${admin(server.template)}`);
+  await (options.empty
+    ? admin`create database ${admin(name)}`
+    : admin`create database ${admin(name)} template ${admin(server.template)}`);
   const url = urlOf(server.url, name);
   const sql = postgres(url, { max: 1, onnotice: () => {}, connection: { application_name: "test" } });
   return {
@@ -42,7 +44,8 @@ export async function testDatabase(options: { readonly empty?: boolean } = {}): 
 /** Who is connected to the database after it was given time to leave. */
 async function connectionsLeft(admin: Sql, name: string): Promise<string[]> {
   for (let waited = 0; ; waited += 25) {
-    const rows = await admin`select application_name, state, query from pg_stat_activity where datname = ${name} and pid <> pg_backend_pid() and backend_type = 'client backend'`;
+    const rows =
+      await admin`select application_name, state, query from pg_stat_activity where datname = ${name} and pid <> pg_backend_pid() and backend_type = 'client backend'`;
     if (rows.length === 0) return [];
     if (waited >= LEAVE_MS) return rows.map((row) => `${row["application_name"]} (${row["state"]}): ${row["query"]}`);
     await delay(25);

@@ -1,6 +1,14 @@
 /** Drivers made in a test, for what the scripts of `fake` cannot say: short timeouts, odd results, no abort. */
 import * as z from "zod";
-import type { Driver, InspectInterface, PowerInterface, PowerState, Step, StepCall, StepInterface } from "../../src/drivers/driver.ts";
+import type {
+  Driver,
+  InspectInterface,
+  PowerInterface,
+  PowerState,
+  Step,
+  StepCall,
+  StepInterface,
+} from "../../src/drivers/driver.ts";
 
 export type AnySettings = Record<string, unknown>;
 export type AnyCall = StepCall<AnySettings>;
@@ -22,7 +30,9 @@ export function aDriver(name: string, parts: Parts = {}): Driver<never> {
       states.set(node.id, action === "ON" || action === "REBOOT" ? "ON" : "OFF");
     },
   };
-  const settings = secret ? z.looseObject({ password: z.string().optional().meta({ writeOnly: true }) }) : z.looseObject({});
+  const settings = secret
+    ? z.looseObject({ password: z.string().optional().meta({ writeOnly: true }) })
+    : z.looseObject({});
   return {
     contract: 1,
     name,
@@ -35,9 +45,27 @@ export function aDriver(name: string, parts: Parts = {}): Driver<never> {
 }
 
 /** A step of a driver made in a test: interruptible, idempotent, with a minute's time, unless said otherwise. */
-export function aStep(name: string, phase: Step<AnySettings>["phase"], run: Step<AnySettings>["run"], more: Partial<Step<AnySettings>> = {}): Step<AnySettings> {
-  return { name, title: name, phase, priority: 10, interruptible: "ALWAYS", timeoutSeconds: 60, idempotent: true, run, ...more };
+export function aStep(
+  name: string,
+  phase: Step<AnySettings>["phase"],
+  run: Step<AnySettings>["run"],
+  more: Partial<Step<AnySettings>> = {},
+): Step<AnySettings> {
+  return {
+    name,
+    title: name,
+    phase,
+    priority: 10,
+    interruptible: "ALWAYS",
+    timeoutSeconds: 60,
+    idempotent: true,
+    run,
+    ...more,
+  };
 }
 
 /** An interface with these steps that can be aborted. */
-export const stepsOf = (...list: Step<AnySettings>[]): StepInterface<AnySettings> => ({ supportsAbort: true, steps: list });
+export const stepsOf = (...list: Step<AnySettings>[]): StepInterface<AnySettings> => ({
+  supportsAbort: true,
+  steps: list,
+});

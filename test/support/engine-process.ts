@@ -17,7 +17,9 @@ export async function startEngineProcess(connection: Connection, journalFile: st
     stdio: ["ignore", "pipe", "inherit"],
   });
   const exited = once(child, "exit");
-  const failed = exited.then(([code]) => Promise.reject(new Error(`The engine's process ended with ${String(code)} before it was ready.`)));
+  const failed = exited.then(([code]) =>
+    Promise.reject(new Error(`The engine's process ended with ${String(code)} before it was ready.`)),
+  );
   await Promise.race([once(child.stdout, "data"), failed]);
   failed.catch(() => {});
   const kill = async () => {

@@ -8,7 +8,11 @@ const WITHIN_MS = 30_000;
  * Asks until the answer is neither undefined nor false, and gives it. Throws, with what was waited for, when that takes
  * too long.
  */
-export async function eventually<T>(what: string, ask: () => Promise<T | undefined | false> | T | undefined | false, withinMs = WITHIN_MS): Promise<T> {
+export async function eventually<T>(
+  what: string,
+  ask: () => Promise<T | undefined | false> | T | undefined | false,
+  withinMs = WITHIN_MS,
+): Promise<T> {
   const until = Date.now() + withinMs;
   for (;;) {
     const answer = await ask();

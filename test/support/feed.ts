@@ -46,11 +46,13 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
       return counted.listeners();
     },
     stream: (request = {}) => nodeStream({ database, tail: counted.tail }, { snapshot: false, ...request }),
-    streamElsewhere: async (request = {}) => nodeStream({ database, tail: await tailHere() }, { snapshot: false, ...request }),
+    streamElsewhere: async (request = {}) =>
+      nodeStream({ database, tail: await tailHere() }, { snapshot: false, ...request }),
     async goRound(nodes, rounds = 1) {
       const ids = nodes.map(({ id }) => id);
       for (let round = 0; round < rounds; round += 1) {
-        for (const [from, event] of ROUND) await transact(async (work) => void (await move(work, ids, from, event, { actor: "writer" })));
+        for (const [from, event] of ROUND)
+          await transact(async (work) => void (await move(work, ids, from, event, { actor: "writer" })));
       }
     },
     log: () => transitionsAfter(database.reader, { after: 0, limit: 1_000_000 }),
@@ -61,23 +63,29 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
 /** The same tail, and how many listen to it: none may be left behind by a stream that has ended. */
 export function countListeners(tail: Tail): { readonly tail: Tail; listeners(): number } {
   let listeners = 0;
-  const counting = (listen: Tail["onAdvance"]): Tail["onAdvance"] => (listener) => {
-    const leave = listen(listener);
-    let here = 1;
-    listeners += 1;
-    return () => {
-      listeners -= here;
-      here = 0;
-      leave();
+  const counting =
+    (listen: Tail["onAdvance"]): Tail["onAdvance"] =>
+    (listener) => {
+      const leave = listen(listener);
+      let here = 1;
+      listeners += 1;
+      return () => {
+        listeners -= here;
+        here = 0;
+        leave();
+      };
     };
-  };
   return {
-    tail: new Proxy(tail, { get: (of, name) => (name === "onAdvance" || name === "onWrite" ? counting(of[name]) : Reflect.get(of, name)) }),
+    tail: new Proxy(tail, {
+      get: (of, name) => (name === "onAdvance" || name === "onWrite" ? counting(of[name]) : Reflect.get(of, name)),
+    }),
     listeners: () => listeners,
   };
 }
 
-export const positionsOf = (items: readonly NodeStreamItem[]): number[] => items.flatMap((item) => (item.kind === "transition" ? [item.position] : []));
+export const positionsOf = (items: readonly NodeStreamItem[]): number[] =>
+  items.flatMap((item) => (item.kind === "transition" ? [item.position] : []));
 
 /** The whole numbers from one to another, both included. */
-export const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, index) => from + index);
+export const range = (from: number, to: number): number[] =>
+  Array.from({ length: to - from + 1 }, (_, index) => from + index);

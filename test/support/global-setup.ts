@@ -43,11 +43,13 @@ export default async function setUp(project: TestProject): Promise<() => Promise
   await fill({ url: urlOf(url, template) });
   project.provide("server", { socket: started?.socket ?? null, url, template });
   return async () => {
-    const left = await admin`select datname from pg_database where datname like 'ostler_test_%' and ${started !== null}`;
+    const left =
+      await admin`select datname from pg_database where datname like 'ostler_test_%' and ${started !== null}`;
     await admin`drop database ${admin(template)}`;
     await admin.end();
     await started?.end();
-    if (left.length > 0) throw new Error(`Test databases were left behind: ${left.map(({ datname }) => String(datname)).join(", ")}.`);
+    if (left.length > 0)
+      throw new Error(`Test databases were left behind: ${left.map(({ datname }) => String(datname)).join(", ")}.`);
   };
 }
 

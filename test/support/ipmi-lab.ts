@@ -79,7 +79,9 @@ export function demandIpmiPrograms(): void {
   if (missing.length === 0) return;
   const programs = missing.map((each) => each.program).join(", ");
   const packages = [...new Set(missing.map((each) => each.package))].join(" ");
-  throw new Error(`The IPMI lab needs ${programs}, not on the PATH; install the Debian packages: apt-get install --no-install-recommends ${packages}`);
+  throw new Error(
+    `The IPMI lab needs ${programs}, not on the PATH; install the Debian packages: apt-get install --no-install-recommends ${packages}`,
+  );
 }
 
 /** Starts BMCs named "bmc-1", "bmc-2" … and returns when each answers. At most 250. */
@@ -133,7 +135,8 @@ interface Identity extends Place {
 function handle(identity: Identity, child: ChildProcess, home: string): SimulatedBmc {
   const pid = child.pid;
   if (pid === undefined) throw new Error(`BMC ${identity.name} has no process.`);
-  const flag = (name: string, value: string | undefined) => (value === undefined ? rm(join(home, name), { force: true }) : put(join(home, name), value));
+  const flag = (name: string, value: string | undefined) =>
+    value === undefined ? rm(join(home, name), { force: true }) : put(join(home, name), value);
   return {
     ...identity,
     username: USERNAME,
@@ -146,10 +149,13 @@ function handle(identity: Identity, child: ChildProcess, home: string): Simulate
     setPower: (state) => put(join(home, "power"), state.toLowerCase()),
     async journal() {
       const text = await readFile(join(home, "journal"), "utf8").catch(() => "");
-      return text.split("\n").filter((line) => line !== "").map((line) => {
-        const space = line.indexOf(" ");
-        return { at: Number(line.slice(0, space)), event: line.slice(space + 1) };
-      });
+      return text
+        .split("\n")
+        .filter((line) => line !== "")
+        .map((line) => {
+          const space = line.indexOf(" ");
+          return { at: Number(line.slice(0, space)), event: line.slice(space + 1) };
+        });
     },
     setDelay: (seconds) => flag("delay", seconds > 0 ? String(seconds) : undefined),
     setRefusing: (refusing) => flag("refusing", refusing ? "" : undefined),
@@ -186,7 +192,9 @@ async function untilReady(identity: Identity, child: ChildProcess, home: string)
     if (await answers(identity, 50)) return;
   }
   const log = await readFile(join(home, "log"), "utf8").catch(() => "");
-  throw new Error(`Simulated BMC ${identity.name} at ${identity.address}:${identity.port} does not answer: ${log.trim().slice(-500) || "no log"}`);
+  throw new Error(
+    `Simulated BMC ${identity.name} at ${identity.address}:${identity.port} does not answer: ${log.trim().slice(-500) || "no log"}`,
+  );
 }
 
 /** Asks for the authentication capabilities of the channel, which needs no login. */
@@ -213,7 +221,9 @@ function answers({ address, port }: Place, milliseconds: number): Promise<boolea
 async function freePlaces(count: number): Promise<Place[]> {
   if (count < 1 || count > 250) throw new Error(`A lab has 1 to 250 BMCs, not ${count}.`);
   if (process.getuid?.() !== 0) {
-    return Promise.all(Array.from({ length: count }, async () => ({ address: "127.0.0.1", port: await bindable("127.0.0.1", 0) })));
+    return Promise.all(
+      Array.from({ length: count }, async () => ({ address: "127.0.0.1", port: await bindable("127.0.0.1", 0) })),
+    );
   }
   const first = 60 + Math.floor(Math.random() * 190);
   for (let step = 0; step < 190; step += 1) {
@@ -294,10 +304,34 @@ interface SimulatedSensor {
 }
 
 const SENSORS: readonly SimulatedSensor[] = [
-  { name: "Inlet temp", type: ["Temperature", 1], entity: "system_board", raw: 23, unit: "degrees_C", factor: 1, exponent: 0 },
-  { name: "Cpu1 temp", type: ["Temperature", 1], entity: "processor", raw: 51, unit: "degrees_C", factor: 1, exponent: 0 },
+  {
+    name: "Inlet temp",
+    type: ["Temperature", 1],
+    entity: "system_board",
+    raw: 23,
+    unit: "degrees_C",
+    factor: 1,
+    exponent: 0,
+  },
+  {
+    name: "Cpu1 temp",
+    type: ["Temperature", 1],
+    entity: "processor",
+    raw: 51,
+    unit: "degrees_C",
+    factor: 1,
+    exponent: 0,
+  },
   { name: "Sys fan 1", type: ["Fan", 4], entity: "fan_cooling_device", raw: 48, unit: "RPM", factor: 100, exponent: 0 },
-  { name: "Supply 12v", type: ["Voltage", 2], entity: "power_supply", raw: 201, unit: "Volts", factor: 6, exponent: -2 },
+  {
+    name: "Supply 12v",
+    type: ["Voltage", 2],
+    entity: "power_supply",
+    raw: 201,
+    unit: "Volts",
+    factor: 6,
+    exponent: -2,
+  },
 ];
 
 /** Number of the sensor that tells states: whether the power supply is in. */
@@ -305,20 +339,44 @@ const PRESENCE_SENSOR = SENSORS.length + 1;
 
 function sensorRecords(): string {
   const record = (type: number, fields: Readonly<Record<string, string | number | boolean>>) =>
-    [`sdr type ${type}`, ...Object.entries(fields).map(([key, value]) => `\t${key}\t${value}`), "endsdr", ""].join("\n");
+    [`sdr type ${type}`, ...Object.entries(fields).map(([key, value]) => `\t${key}\t${value}`), "endsdr", ""].join(
+      "\n",
+    );
   const owner = { sensor_owner_id: "0x20", sensor_owner_lun: 0, channel_number: 0, entity_instance: 1 };
   const measuring = SENSORS.map((sensor, index) =>
     record(1, {
-      id_string: `"${sensor.name}"`, ...owner, entity_id: sensor.entity, sensor_number: index + 1, sensor_type: sensor.type[0],
-      event_reading_type_code: 1, init_scanning: true, init_sensor_type: true, default_sensor_scan_on: true,
-      analog_data_format: "unsigned", base_unit: sensor.unit, linearization: "linear", m: sensor.factor, b: 0, r_exp: sensor.exponent,
-      sensor_minimum: 0, sensor_maximum: 255,
+      id_string: `"${sensor.name}"`,
+      ...owner,
+      entity_id: sensor.entity,
+      sensor_number: index + 1,
+      sensor_type: sensor.type[0],
+      event_reading_type_code: 1,
+      init_scanning: true,
+      init_sensor_type: true,
+      default_sensor_scan_on: true,
+      analog_data_format: "unsigned",
+      base_unit: sensor.unit,
+      linearization: "linear",
+      m: sensor.factor,
+      b: 0,
+      r_exp: sensor.exponent,
+      sensor_minimum: 0,
+      sensor_maximum: 255,
     }),
   );
-  const states = [0, 1].flatMap((state) => [`event${state}_state_ret`, `assert_event${state}`, `deassert_event${state}`]);
+  const states = [0, 1].flatMap((state) => [
+    `event${state}_state_ret`,
+    `assert_event${state}`,
+    `deassert_event${state}`,
+  ]);
   const presence = record(2, {
-    id_string: '"Supply present"', ...owner, entity_id: "power_supply", sensor_number: PRESENCE_SENSOR, sensor_type: "Entity_Presence",
-    event_reading_type_code: "0x6f", ...Object.fromEntries(states.map((state) => [state, true])),
+    id_string: '"Supply present"',
+    ...owner,
+    entity_id: "power_supply",
+    sensor_number: PRESENCE_SENSOR,
+    sensor_type: "Entity_Presence",
+    event_reading_type_code: "0x6f",
+    ...Object.fromEntries(states.map((state) => [state, true])),
   });
   return [...measuring, presence].join("\n");
 }
@@ -329,7 +387,10 @@ function emulatorCommands(home: string): string {
     // device id, SDRs of its own, revision, firmware 2.32, what it supports, manufacturer, product
     "mc_add 0x20 1 no-device-sdrs 1 2 50 0x9f 0 0x1001 persist_sdr",
     "sel_enable 0x20 128 0x0a",
-    ...SENSORS.flatMap((sensor, index) => [`sensor_add 0x20 0 ${index + 1} ${sensor.type[1]} 1`, `sensor_set_value 0x20 0 ${index + 1} ${sensor.raw} 0`]),
+    ...SENSORS.flatMap((sensor, index) => [
+      `sensor_add 0x20 0 ${index + 1} ${sensor.type[1]} 1`,
+      `sensor_set_value 0x20 0 ${index + 1} ${sensor.raw} 0`,
+    ]),
     `sensor_add 0x20 0 ${PRESENCE_SENSOR} 37 0x6f`,
     `sensor_set_event_support 0x20 0 ${PRESENCE_SENSOR} enable scanning per-state ${Array(4).fill("000000000000011").join(" ")}`,
     `sensor_set_bit_clr_rest 0x20 0 ${PRESENCE_SENSOR} 0 1`,
@@ -354,8 +415,13 @@ function fruData(serial: string): Uint8Array {
 
 /** An area: version, length in units of 8 bytes, fixed part, texts of known length, end mark, padding, checksum. */
 function fruArea(fixed: readonly number[], texts: readonly string[]): number[] {
-  const LATIN_TEXT = 0xc0, END_OF_TEXTS = 0xc1;
-  const content = [...fixed, ...texts.flatMap((text) => [LATIN_TEXT + text.length, ...Buffer.from(text, "latin1")]), END_OF_TEXTS];
+  const LATIN_TEXT = 0xc0,
+    END_OF_TEXTS = 0xc1;
+  const content = [
+    ...fixed,
+    ...texts.flatMap((text) => [LATIN_TEXT + text.length, ...Buffer.from(text, "latin1")]),
+    END_OF_TEXTS,
+  ];
   const units = Math.ceil((2 + content.length + 1) / 8);
   const padding = Array<number>(units * 8 - 3 - content.length).fill(0);
   return withChecksum([1, units, ...content, ...padding]);

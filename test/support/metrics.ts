@@ -5,7 +5,12 @@ export type Samples = ReadonlyMap<string, number>;
 
 export function samplesOf(text: string): Samples {
   const lines = text.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
-  return new Map(lines.map((line): [string, number] => [line.slice(0, line.lastIndexOf(" ")), Number(line.slice(line.lastIndexOf(" ") + 1))]));
+  return new Map(
+    lines.map((line): [string, number] => [
+      line.slice(0, line.lastIndexOf(" ")),
+      Number(line.slice(line.lastIndexOf(" ") + 1)),
+    ]),
+  );
 }
 
 export async function scraped(url: string, headers: Readonly<Record<string, string>> = {}): Promise<Samples> {

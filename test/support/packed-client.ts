@@ -9,18 +9,33 @@ const HOUSE = fileURLToPath(new URL("../..", import.meta.url));
 const run = promisify(execFile);
 
 /** What the package is made of. Copied, so that nothing is written into the house and two tests can do it at a time. */
-const INGREDIENTS = ["packages/client", "src/client", "package.json", "tsconfig.json", "schema.graphql", "possibleTypes.json", "LICENSE"];
+const INGREDIENTS = [
+  "packages/client",
+  "src/client",
+  "package.json",
+  "tsconfig.json",
+  "schema.graphql",
+  "possibleTypes.json",
+  "LICENSE",
+];
 
 /** Makes a project of a new folder in which `ostler-client` is installed, beside those of our packages. Answers the names of the packed files. */
-export async function installClient(folder: string, packages: readonly string[] = ["graphql-ws", "graphql"]): Promise<string[]> {
+export async function installClient(
+  folder: string,
+  packages: readonly string[] = ["graphql-ws", "graphql"],
+): Promise<string[]> {
   const workshop = join(folder, "workshop");
   for (const path of INGREDIENTS) cpSync(join(HOUSE, path), join(workshop, path), { recursive: true });
   symlinkSync(join(HOUSE, "node_modules"), join(workshop, "node_modules"));
-  const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", folder], { cwd: join(workshop, "packages/client") });
+  const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", folder], {
+    cwd: join(workshop, "packages/client"),
+  });
   const [packed] = JSON.parse(stdout.slice(stdout.indexOf("[\n"))) as { files: { path: string }[] }[];
   const tarball = readdirSync(folder).find((file) => file.endsWith(".tgz")) ?? "";
   writeFileSync(join(folder, "package.json"), '{ "name": "project", "private": true, "type": "module" }\n');
-  await run("npm", ["install", "--offline", "--legacy-peer-deps", "--no-audit", "--no-fund", `./${tarball}`], { cwd: folder });
+  await run("npm", ["install", "--offline", "--legacy-peer-deps", "--no-audit", "--no-fund", `./${tarball}`], {
+    cwd: folder,
+  });
   mkdirSync(join(folder, "node_modules"), { recursive: true });
   for (const name of packages) {
     const link = join(folder, "node_modules", name);

@@ -47,8 +47,24 @@ export async function runEngine(connection: Connection, setup: EngineSetup = {})
   const fake = createFake({ log: () => {} }) as unknown as AnyDriver;
   const registry = owned.use(createRegistry([fake, ...((setup.drivers ?? []) as unknown as AnyDriver[])]));
   const engine = owned.use(
-    await createEngine({ database, registry, bell, log, concurrency: setup.concurrency ?? 32, abortGraceMs: setup.abortGraceMs ?? ABORT_GRACE_MS, tearDownMs: TEAR_DOWN_MS, drainMs: DRAIN_MS, powerSeconds: setup.powerSeconds ?? 0, ...(setup.probeMs !== undefined && { probeMs: setup.probeMs }) }),
+    await createEngine({
+      database,
+      registry,
+      bell,
+      log,
+      concurrency: setup.concurrency ?? 32,
+      abortGraceMs: setup.abortGraceMs ?? ABORT_GRACE_MS,
+      tearDownMs: TEAR_DOWN_MS,
+      drainMs: DRAIN_MS,
+      powerSeconds: setup.powerSeconds ?? 0,
+      ...(setup.probeMs !== undefined && { probeMs: setup.probeMs }),
+    }),
   );
   if (setup.started ?? true) await engine.start();
-  return { engine, database, transact: createTransact(database, bell), [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  return {
+    engine,
+    database,
+    transact: createTransact(database, bell),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
 }

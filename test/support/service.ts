@@ -39,7 +39,11 @@ export interface Answer<Data = Record<string, unknown>> {
   readonly headers: Headers;
   readonly text: string;
   readonly data: Data | null | undefined;
-  readonly errors: readonly { readonly message: string; readonly path?: readonly (string | number)[]; readonly extensions?: Readonly<Record<string, unknown>> }[];
+  readonly errors: readonly {
+    readonly message: string;
+    readonly path?: readonly (string | number)[];
+    readonly extensions?: Readonly<Record<string, unknown>>;
+  }[];
 }
 
 /** A subscription. `return()` leaves it, as a client does that goes away. */
@@ -81,7 +85,11 @@ export interface ServiceUnderTest extends AsyncDisposable {
   /** The data of an answer without errors; anything else fails the test. */
   query<Data = Record<string, unknown>>(text: string, variables?: Variables): Promise<Data>;
   /** The whole answer, whatever it is. */
-  ask<Data = Record<string, unknown>>(text: string, variables?: Variables, headers?: Readonly<Record<string, string>>): Promise<Answer<Data>>;
+  ask<Data = Record<string, unknown>>(
+    text: string,
+    variables?: Variables,
+    headers?: Readonly<Record<string, string>>,
+  ): Promise<Answer<Data>>;
   /** A client of graphql-ws, which does not come back by itself. */
   client(): Client;
   /** A subscription over a WebSocket of its own. */
@@ -107,7 +115,13 @@ const TEAR_DOWN_MS = 1_000;
 const DRAIN_MS = 500;
 
 /** Input types of the mutations that take nodes. */
-const INPUTS: Readonly<Record<string, string>> = { commissionNodes: "CommissionNodesInput", cleanNodes: "CleanNodesInput", deployNodes: "DeployNodesInput", decommissionNodes: "DecommissionNodesInput", setPower: "SetPowerInput" };
+const INPUTS: Readonly<Record<string, string>> = {
+  commissionNodes: "CommissionNodesInput",
+  cleanNodes: "CleanNodesInput",
+  deployNodes: "DeployNodesInput",
+  decommissionNodes: "DecommissionNodesInput",
+  setPower: "SetPowerInput",
+};
 
 let nodesMade = 0;
 
@@ -116,7 +130,13 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
   const logLines: string[] = [];
   const log: Log = createLog("trace", { write: (line: string) => void logLines.push(line) });
   const test = making.use(await testDatabase());
-  const database = making.use(await openDatabase({ connection: test.connection, connectionsMax: 10, ...(setup.onStatement && { onStatement: setup.onStatement }) }));
+  const database = making.use(
+    await openDatabase({
+      connection: test.connection,
+      connectionsMax: 10,
+      ...(setup.onStatement && { onStatement: setup.onStatement }),
+    }),
+  );
   const bell = making.use(await createBell(database, (error) => log.warn({ err: error }, "bell")));
   const telemetry = setup.watched && making.use(await createTelemetry({ log, version: "0.0.0-test" }));
   const observer = telemetry ? { observer: telemetry.observer } : {};
@@ -124,12 +144,35 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
   const { tail } = counted;
   const fake = createFake({ log: (message) => log.info(message) }) as unknown as AnyDriver;
   const registry = making.use(createRegistry([fake, ...((setup.drivers ?? []) as unknown as AnyDriver[])]));
-  const working = making.use(await createEngine({ database, registry, bell, log, ...observer, concurrency: setup.concurrency ?? 32, abortGraceMs: ABORT_GRACE_MS, tearDownMs: TEAR_DOWN_MS, drainMs: DRAIN_MS }));
+  const working = making.use(
+    await createEngine({
+      database,
+      registry,
+      bell,
+      log,
+      ...observer,
+      concurrency: setup.concurrency ?? 32,
+      abortGraceMs: ABORT_GRACE_MS,
+      tearDownMs: TEAR_DOWN_MS,
+      drainMs: DRAIN_MS,
+    }),
+  );
   const engine = telemetry?.watch(working) ?? working;
   const schema = buildSchema(registry.drivers);
   const text = schemaText(schema);
   const services = { database, registry, engine, tail, version: "0.0.0-test", schemaHash: hashOfSchema(text) };
-  let server: RunningServer | null = await startServer({ host: "127.0.0.1", port: 0, token: setup.token ?? null, ...httpOptions(setup), schema, schemaText: text, services, log, ...observer, ...(telemetry && { scrape: telemetry.scrapeOf(database.bounded) }) });
+  let server: RunningServer | null = await startServer({
+    host: "127.0.0.1",
+    port: 0,
+    token: setup.token ?? null,
+    ...httpOptions(setup),
+    schema,
+    schemaText: text,
+    services,
+    log,
+    ...observer,
+    ...(telemetry && { scrape: telemetry.scrapeOf(database.bounded) }),
+  });
   const { url } = server;
   const close = async () => {
     const open = server;
@@ -140,13 +183,30 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
   if (setup.started ?? true) await engine.start();
   const owned = making.move();
   const clients = new Set<Client>();
-  const authorization: Readonly<Record<string, string>> = setup.token === undefined ? {} : { authorization: `Bearer ${setup.token}` };
+  const authorization: Readonly<Record<string, string>> =
+    setup.token === undefined ? {} : { authorization: `Bearer ${setup.token}` };
 
-  const ask = async <Data>(query: string, variables: Variables = {}, headers: Readonly<Record<string, string>> = {}): Promise<Answer<Data>> => {
-    const response = await fetch(`${url}/graphql`, { method: "POST", headers: { "content-type": "application/json", ...authorization, ...headers }, body: JSON.stringify({ query, variables }) });
+  const ask = async <Data>(
+    query: string,
+    variables: Variables = {},
+    headers: Readonly<Record<string, string>> = {},
+  ): Promise<Answer<Data>> => {
+    const response = await fetch(`${url}/graphql`, {
+      method: "POST",
+      headers: { "content-type": "application/json", ...authorization, ...headers },
+      body: JSON.stringify({ query, variables }),
+    });
     const body = await response.text();
-    const read = (response.headers.get("content-type")?.includes("json") ? JSON.parse(body) : {}) as FormattedExecutionResult;
-    return { status: response.status, headers: response.headers, text: body, data: read.data as Data | null | undefined, errors: read.errors ?? [] };
+    const read = (
+      response.headers.get("content-type")?.includes("json") ? JSON.parse(body) : {}
+    ) as FormattedExecutionResult;
+    return {
+      status: response.status,
+      headers: response.headers,
+      text: body,
+      data: read.data as Data | null | undefined,
+      errors: read.errors ?? [],
+    };
   };
 
   const query = async <Data>(request: string, variables?: Variables): Promise<Data> => {
@@ -156,15 +216,24 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
   };
 
   const client = () => {
-    const made = createClient({ url: `${url.replace("http", "ws")}/graphql`, webSocketImpl: WebSocket, retryAttempts: 0, lazy: true, ...(setup.token !== undefined && { connectionParams: authorization }) });
+    const made = createClient({
+      url: `${url.replace("http", "ws")}/graphql`,
+      webSocketImpl: WebSocket,
+      retryAttempts: 0,
+      lazy: true,
+      ...(setup.token !== undefined && { connectionParams: authorization }),
+    });
     clients.add(made);
     return made;
   };
 
   const begin: ServiceUnderTest["begin"] = async (verb, names, more = {}) => {
-    const data = await query<Record<string, { operation: { uuid: string } | null; errors: unknown[] }>>(`mutation Begin($input: ${INPUTS[verb] ?? "NodeWorkInput"}!) { ${verb}(input: $input) { operation { uuid } errors { code message } } }`, {
-      input: { nodes: { names }, ...more },
-    });
+    const data = await query<Record<string, { operation: { uuid: string } | null; errors: unknown[] }>>(
+      `mutation Begin($input: ${INPUTS[verb] ?? "NodeWorkInput"}!) { ${verb}(input: $input) { operation { uuid } errors { code message } } }`,
+      {
+        input: { nodes: { names }, ...more },
+      },
+    );
     expect(data[verb]?.errors).toEqual([]);
     return data[verb]?.operation?.uuid ?? "";
   };
@@ -173,7 +242,10 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     eventually(
       `operation ${uuid} ends`,
       async () => {
-        const { operation } = await query<{ operation: { state: string; finishedAt: string | null } }>("query State($id: ID!) { operation(id: $id) { state finishedAt } }", { id: uuid });
+        const { operation } = await query<{ operation: { state: string; finishedAt: string | null } }>(
+          "query State($id: ID!) { operation(id: $id) { state finishedAt } }",
+          { id: uuid },
+        );
         return operation.finishedAt !== null && operation.state;
       },
       withinMs,
@@ -191,13 +263,21 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     ask,
     query,
     client,
-    overSocket: <Data>(request: string, variables: Variables = {}) => dataOf(client().iterate({ query: request, variables }) as AsyncIterableIterator<FormattedExecutionResult<Data>>),
-    overEvents: <Data>(request: string, variables: Variables = {}) => events<Data>(`${url}/graphql`, { query: request, variables }, authorization),
+    overSocket: <Data>(request: string, variables: Variables = {}) =>
+      dataOf(client().iterate({ query: request, variables }) as AsyncIterableIterator<FormattedExecutionResult<Data>>),
+    overEvents: <Data>(request: string, variables: Variables = {}) =>
+      events<Data>(`${url}/graphql`, { query: request, variables }, authorization),
     async register(names, settings) {
-      const list = typeof names === "number" ? Array.from({ length: names }, () => `node-${String((nodesMade += 1)).padStart(4, "0")}`) : [...names];
-      const { registerNodes } = await query<{ registerNodes: { errors: unknown[] } }>("mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }", {
-        input: { nodes: list.map((name) => ({ name, driver: { fake: settings ?? {} } })) },
-      });
+      const list =
+        typeof names === "number"
+          ? Array.from({ length: names }, () => `node-${String((nodesMade += 1)).padStart(4, "0")}`)
+          : [...names];
+      const { registerNodes } = await query<{ registerNodes: { errors: unknown[] } }>(
+        "mutation Register($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }",
+        {
+          input: { nodes: list.map((name) => ({ name, driver: { fake: settings ?? {} } })) },
+        },
+      );
       expect(registerNodes.errors).toEqual([]);
       return list;
     },
@@ -207,14 +287,17 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
       expect(await operationEnds(await begin("commissionNodes", names, { until }))).toBe("SUCCEEDED");
     },
     async dump(except = []) {
-      const tables = await test.sql<{ name: string }[]>`select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE' order by 1`;
+      const tables = await test.sql<
+        { name: string }[]
+      >`select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE' order by 1`;
       const parts: string[] = [];
       for (const { name } of tables.filter((table) => !except.includes(table.name))) {
         const [row] = await test.sql`select jsonb_agg(t order by t::text)::text as rows from ${test.sql(name)} t`;
         parts.push(`${name} ${String(row?.["rows"])}`);
       }
       // Of the queue only what is still to be done: its supervisor sees to the rest whenever it likes.
-      const [jobs] = await test.sql`select jsonb_agg(jsonb_build_array(name, state, data) order by id)::text as rows from pgboss.job where state < 'completed'`;
+      const [jobs] =
+        await test.sql`select jsonb_agg(jsonb_build_array(name, state, data) order by id)::text as rows from pgboss.job where state < 'completed'`;
       return [...parts, `jobs ${String(jobs?.["rows"])}`].join("\n");
     },
     close,
@@ -226,7 +309,15 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
 }
 
 function httpOptions({ introspection, origins, bodyBytesMax, queryMs, requestsMax, waitMs, takeMs }: ServiceSetup) {
-  return { ...(introspection !== undefined && { introspection }), ...(origins && { origins }), ...(bodyBytesMax !== undefined && { bodyBytesMax }), ...(queryMs !== undefined && { queryMs }), ...(requestsMax !== undefined && { requestsMax }), ...(waitMs !== undefined && { waitMs }), ...(takeMs !== undefined && { takeMs }) };
+  return {
+    ...(introspection !== undefined && { introspection }),
+    ...(origins && { origins }),
+    ...(bodyBytesMax !== undefined && { bodyBytesMax }),
+    ...(queryMs !== undefined && { queryMs }),
+    ...(requestsMax !== undefined && { requestsMax }),
+    ...(waitMs !== undefined && { waitMs }),
+    ...(takeMs !== undefined && { takeMs }),
+  };
 }
 
 /** The data of each item of a graphql-ws subscription; errors end it. */
@@ -258,7 +349,11 @@ function sentence(errors: Answer["errors"]): string {
 }
 
 /** Reads `text/event-stream` as graphql-sse's distinct connections mode has it. `return()` cuts the connection. */
-function events<Data>(url: string, request: { readonly query: string; readonly variables: Variables }, headers: Readonly<Record<string, string>>): Items<Data> {
+function events<Data>(
+  url: string,
+  request: { readonly query: string; readonly variables: Variables },
+  headers: Readonly<Record<string, string>>,
+): Items<Data> {
   const leave = new AbortController();
   const read = eventsUntil<Data>(url, request, headers, leave.signal);
   return {
@@ -273,9 +368,20 @@ function events<Data>(url: string, request: { readonly query: string; readonly v
   };
 }
 
-async function* eventsUntil<Data>(url: string, request: { readonly query: string; readonly variables: Variables }, headers: Readonly<Record<string, string>>, signal: AbortSignal): Items<Data> {
-  const response = await fetch(url, { method: "POST", signal, headers: { "content-type": "application/json", accept: "text/event-stream", ...headers }, body: JSON.stringify(request) });
-  if (!response.ok || !response.body) throw new Error(`The stream was answered with ${response.status}: ${await response.text()}`);
+async function* eventsUntil<Data>(
+  url: string,
+  request: { readonly query: string; readonly variables: Variables },
+  headers: Readonly<Record<string, string>>,
+  signal: AbortSignal,
+): Items<Data> {
+  const response = await fetch(url, {
+    method: "POST",
+    signal,
+    headers: { "content-type": "application/json", accept: "text/event-stream", ...headers },
+    body: JSON.stringify(request),
+  });
+  if (!response.ok || !response.body)
+    throw new Error(`The stream was answered with ${response.status}: ${await response.text()}`);
   let pending = "";
   for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
     const whole = (pending + chunk).split("\n\n");
@@ -294,7 +400,10 @@ export async function takeUntil<Item>(items: AsyncIterator<Item>, fits: (item: I
   const taken: Item[] = [];
   for (;;) {
     const { done, value } = await items.next();
-    if (done) throw new Error(`The stream ended after ${taken.length} items, before what was waited for: ${JSON.stringify(taken.at(-1))}.`);
+    if (done)
+      throw new Error(
+        `The stream ended after ${taken.length} items, before what was waited for: ${JSON.stringify(taken.at(-1))}.`,
+      );
     taken.push(value);
     if (fits(value)) return taken;
   }

@@ -21,5 +21,8 @@ export async function unsound({ test: { sql }, foldedLog, nodeStates }: EngineUn
     sql`select 'run on ' || node_name || ' has ended and is owned' as flaw from runs where finished_at is not null and (owner is not null or wake_at is not null or open_generation is not null or wait_for is not null or slot_phase is not null or slot_controller is not null)`,
     sql`select 'positions have a hole before ' || position as flaw from (select position, position - lag(position, 1, 0::bigint) over (order by position) as gap from transitions) t where gap <> 1`,
   ]);
-  return [...strays.map((name) => `the log brings ${name} to ${folded[name]}, and it is ${states[name]}`), ...questions.flat().map((row) => String(row["flaw"]))];
+  return [
+    ...strays.map((name) => `the log brings ${name} to ${folded[name]}, and it is ${states[name]}`),
+    ...questions.flat().map((row) => String(row["flaw"])),
+  ];
 }

@@ -18,7 +18,9 @@ interface Panel {
 interface Dashboard {
   readonly schemaVersion: number;
   readonly panels: readonly Panel[];
-  readonly templating: { readonly list: readonly { readonly name: string; readonly type: string; readonly definition?: string }[] };
+  readonly templating: {
+    readonly list: readonly { readonly name: string; readonly type: string; readonly definition?: string }[];
+  };
 }
 
 const dashboard = JSON.parse(read("docs/grafana/ostler.json")) as Dashboard;
@@ -26,17 +28,29 @@ const page = read("docs/operations.md");
 const alerts = read("docs/prometheus/alerts.yml");
 
 /** Expressions of the rules: on one line, or folded over those that are indented deeper. */
-const ALERTS = [...alerts.matchAll(/^ {6}- alert: (\w+)\n(?:\s+#.*\n)*\s+expr: (?:>-\n((?: {10}.*\n)+)|(.*)\n)/gm)].map(([, name = "", folded, plain]) => ({ name, expr: (folded ?? plain ?? "").trim() }));
-const PANELS = dashboard.panels.flatMap(({ title, targets = [] }) => targets.map(({ expr }) => ({ name: title, expr })));
+const ALERTS = [...alerts.matchAll(/^ {6}- alert: (\w+)\n(?:\s+#.*\n)*\s+expr: (?:>-\n((?: {10}.*\n)+)|(.*)\n)/gm)].map(
+  ([, name = "", folded, plain]) => ({ name, expr: (folded ?? plain ?? "").trim() }),
+);
+const PANELS = dashboard.panels.flatMap(({ title, targets = [] }) =>
+  targets.map(({ expr }) => ({ name: title, expr })),
+);
 
 /** Names of metrics that there are, and the series that their types make. */
 async function metricsThereAre(): Promise<{ readonly names: Set<string>; readonly ours: Set<string> }> {
   const telemetry = await createTelemetry({ log: createLog("silent"), version: "0" });
-  const rows = [{ state: "RUNNING", reason: null, count: 1 }, { state: null, reason: null, count: 1, oldest: 1, position: "1" }];
+  const rows = [
+    { state: "RUNNING", reason: null, count: 1 },
+    { state: null, reason: null, count: 1, oldest: 1, position: "1" },
+  ];
   const { text } = await telemetry.scrapeOf({ execute: () => Promise.resolve(rows) } as unknown as Reader)();
   const announced = [...text.matchAll(/^# TYPE (\S+) (\S+)/gm)].map(([, name = "", type = ""]) => ({ name, type }));
-  const names = announced.flatMap(({ name, type }) => (type === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name]));
-  return { names: new Set([...names, "up"]), ours: new Set(announced.map(({ name }) => name).filter((name) => name.startsWith("ostler_"))) };
+  const names = announced.flatMap(({ name, type }) =>
+    type === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name],
+  );
+  return {
+    names: new Set([...names, "up"]),
+    ours: new Set(announced.map(({ name }) => name).filter((name) => name.startsWith("ostler_"))),
+  };
 }
 
 /** Names of metrics in an expression; throws where it does not parse. */
@@ -73,14 +87,18 @@ describe.each([
 
 describe("the dashboard", () => {
   test("shows all of our metrics", async () => {
-    const shown = new Set(PANELS.flatMap(({ expr }) => metricsIn(expr)).map((name) => name.replace(/_(?:bucket|sum|count)$/, "")));
+    const shown = new Set(
+      PANELS.flatMap(({ expr }) => metricsIn(expr)).map((name) => name.replace(/_(?:bucket|sum|count)$/, "")),
+    );
     expect([...(await metricsThereAre()).ours].filter((name) => !shown.has(name))).toEqual([]);
   });
 
   test("has panels that do not overlap, and variables for whatever its expressions take", () => {
     const ids = dashboard.panels.map(({ id }) => id);
     expect(new Set(ids).size).toBe(ids.length);
-    const cells = dashboard.panels.flatMap(({ gridPos: { x, y, w, h } }) => Array.from({ length: w * h }, (_, index) => `${x + (index % w)},${y + Math.floor(index / w)}`));
+    const cells = dashboard.panels.flatMap(({ gridPos: { x, y, w, h } }) =>
+      Array.from({ length: w * h }, (_, index) => `${x + (index % w)},${y + Math.floor(index / w)}`),
+    );
     expect(new Set(cells).size).toBe(cells.length);
     expect(dashboard.panels.every(({ gridPos: { x, w } }) => x + w <= 24)).toBe(true);
     const variables = dashboard.templating.list.map(({ name }) => name);

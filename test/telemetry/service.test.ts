@@ -38,9 +38,17 @@ describe("after a commission, a scrape tells", () => {
     expect(told.get('ostler_runs_started_total{purpose="work"}')).toBe(3);
     expect(told.get('ostler_runs_finished_total{purpose="work",outcome="succeeded"}')).toBe(3);
     expect(told.get('ostler_run_duration_seconds_count{outcome="succeeded"}')).toBe(3);
-    expect(told.get('ostler_step_duration_seconds_count{step="inspect.collect_inventory",driver="fake",outcome="done"}')).toBe(3);
-    expect(told.get('ostler_driver_call_duration_seconds_count{driver="fake",call="fake inspect.collect_inventory",outcome="ok"}')).toBe(3);
-    expect(told.get('ostler_driver_call_duration_seconds_count{driver="fake",call="power read",outcome="ok"}')).toBeGreaterThanOrEqual(3);
+    expect(
+      told.get('ostler_step_duration_seconds_count{step="inspect.collect_inventory",driver="fake",outcome="done"}'),
+    ).toBe(3);
+    expect(
+      told.get(
+        'ostler_driver_call_duration_seconds_count{driver="fake",call="fake inspect.collect_inventory",outcome="ok"}',
+      ),
+    ).toBe(3);
+    expect(
+      told.get('ostler_driver_call_duration_seconds_count{driver="fake",call="power read",outcome="ok"}'),
+    ).toBeGreaterThanOrEqual(3);
     expect(told.get("ostler_transitions_appended_total")).toBe(await newestPosition(ostler.database.reader));
     expect(told.get("ostler_steps_in_progress")).toBe(0);
     expect(told.get('ostler_queue_jobs_in_hand{queue="runs"}')).toBe(0);
@@ -52,20 +60,26 @@ describe("after a commission, a scrape tells", () => {
 
   test("failures by their outcome, and names of no node", async () => {
     const ostler = await watchedService();
-    const names = await ostler.register(["rack1-u7"], { steps: { "inspect.collect_inventory": { fail: "no answer" } } });
+    const names = await ostler.register(["rack1-u7"], {
+      steps: { "inspect.collect_inventory": { fail: "no answer" } },
+    });
     expect(await ostler.operationEnds(await ostler.begin("commissionNodes", names))).toBe("FAILED");
     const text = await eventually("it is told", async () => {
       const response = await (await fetch(`${ostler.url}/metrics`)).text();
       return response.includes('ostler_runs_finished_total{purpose="work",outcome="failed"} 1') && response;
     });
-    expect(text).toContain('ostler_step_duration_seconds_count{step="inspect.collect_inventory",driver="fake",outcome="failed"} 1');
+    expect(text).toContain(
+      'ostler_step_duration_seconds_count{step="inspect.collect_inventory",driver="fake",outcome="failed"} 1',
+    );
     expect(text).not.toContain("rack1-u7");
   });
 
   test("requests by type and outcome, refusals by code, and streams that are open", async () => {
     const ostler = await watchedService();
     // From the beginning: an alert on what increases would not see the first.
-    expect((await scraped(ostler.url)).get('ostler_graphql_request_duration_seconds_count{type="mutation",outcome="error"}')).toBe(0);
+    expect(
+      (await scraped(ostler.url)).get('ostler_graphql_request_duration_seconds_count{type="mutation",outcome="error"}'),
+    ).toBe(0);
     await ostler.query("{ nodes { totalCount } }");
     await ostler.ask("{ nope }");
     await ostler.ask("{ node(id: 7");
@@ -88,13 +102,18 @@ describe("after a commission, a scrape tells", () => {
     await events.return?.();
     await eventually("both are closed", async () => {
       const now = await scraped(ostler.url);
-      return now.get('ostler_streams_open{transport="websocket"}') === 0 && now.get('ostler_streams_open{transport="http"}') === 0;
+      return (
+        now.get('ostler_streams_open{transport="websocket"}') === 0 &&
+        now.get('ostler_streams_open{transport="http"}') === 0
+      );
     });
   });
 
   test("changes of nodes, clusters and the site as well as work, and what of them was refused", async () => {
     const ostler = await watchedService();
-    await ostler.ask('mutation { setMaintenance(input: { nodes: { names: ["ghost"] }, reason: "disk" }) { errors { code } } }');
+    await ostler.ask(
+      'mutation { setMaintenance(input: { nodes: { names: ["ghost"] }, reason: "disk" }) { errors { code } } }',
+    );
     await ostler.ask('mutation { createCluster(input: { name: "paris" }) { errors { code } } }');
     await ostler.ask('mutation { deleteCluster(input: { cluster: { name: "nowhere" } }) { errors { code } } }');
     await ostler.ask("mutation { updateSite(input: { controllerLimit: 4 }) { errors { code } } }");
@@ -121,7 +140,9 @@ describe("after a commission, a scrape tells", () => {
     expect(told.get('ostler_runs_unfinished{state="QUEUED",reason=""}')).toBe(1);
     expect(told.get("ostler_runs_oldest_waiting_seconds")).toBeGreaterThan(0);
     expect(told.get("ostler_log_position")).toBe(await newestPosition(ostler.database.reader));
-    expect([...told].filter(([name]) => name.startsWith("ostler_nodes{")).reduce((sum, [, count]) => sum + count, 0)).toBe(2);
+    expect(
+      [...told].filter(([name]) => name.startsWith("ostler_nodes{")).reduce((sum, [, count]) => sum + count, 0),
+    ).toBe(2);
   });
 });
 
@@ -130,7 +151,15 @@ test("a run that another process lets go of in the middle of a step is told of a
   const [name = ""] = await ostler.register(1, { steps: { "inspect.collect_inventory": { delayMs: 60_000 } } });
   const other = await runEngine(ostler.test.connection);
   const operationId = await ostler.begin("commissionNodes", [name]);
-  await eventually("the other is in the step", async () => (await ostler.query<{ node: { currentRun: { currentStep: { name: string } | null } | null } }>(`{ node(by: { name: "${name}" }) { currentRun { currentStep { name } } } }`)).node.currentRun?.currentStep?.name === "collect_inventory");
+  await eventually(
+    "the other is in the step",
+    async () =>
+      (
+        await ostler.query<{ node: { currentRun: { currentStep: { name: string } | null } | null } }>(
+          `{ node(by: { name: "${name}" }) { currentRun { currentStep { name } } } }`,
+        )
+      ).node.currentRun?.currentStep?.name === "collect_inventory",
+  );
   await other[Symbol.asyncDispose]();
   await ostler.engine.start();
   const told = await eventually("it is taken over", async () => {
@@ -139,20 +168,43 @@ test("a run that another process lets go of in the middle of a step is told of a
   });
   expect(told.get('ostler_runs_started_total{purpose="work"}')).toBe(0);
   expect(told.get('ostler_queue_jobs_in_hand{queue="runs"}')).toBe(1);
-  expect(linesOf(ostler)).toContainEqual(expect.objectContaining({ level: 40, msg: "a run was taken over from a process that had let go of it", operationId, node: name }));
+  expect(linesOf(ostler)).toContainEqual(
+    expect.objectContaining({
+      level: 40,
+      msg: "a run was taken over from a process that had let go of it",
+      operationId,
+      node: name,
+    }),
+  );
 });
 
 describe("the log", () => {
   test("has a line for an operation that is accepted and one for its end, with the request's id, and none for a step that goes well", async () => {
     const ostler = await watchedService();
     const [name = ""] = await ostler.register(1);
-    const answer = await ostler.ask<{ commissionNodes: { operation: { uuid: string } } }>(`mutation { commissionNodes(input: { nodes: { names: ["${name}"] } }) { operation { uuid } } }`, {}, { "x-request-id": "asked-7" });
+    const answer = await ostler.ask<{ commissionNodes: { operation: { uuid: string } } }>(
+      `mutation { commissionNodes(input: { nodes: { names: ["${name}"] } }) { operation { uuid } } }`,
+      {},
+      { "x-request-id": "asked-7" },
+    );
     expect(answer.headers.get("x-request-id")).toBe("asked-7");
     const operationId = answer.data?.commissionNodes.operation.uuid ?? "";
     expect(await ostler.operationEnds(operationId)).toBe("SUCCEEDED");
-    const ended = await eventually("its end is told", () => linesOf(ostler).find(({ msg }) => msg === "an operation has ended"));
+    const ended = await eventually("its end is told", () =>
+      linesOf(ostler).find(({ msg }) => msg === "an operation has ended"),
+    );
     expect(ended).toMatchObject({ level: 30, operationId, kind: "COMMISSION", state: "SUCCEEDED" });
-    expect(linesOf(ostler)).toContainEqual(expect.objectContaining({ level: 30, msg: "an operation was accepted", requestId: "asked-7", operationId, verb: "commission", nodes: 1, actor: "anonymous" }));
+    expect(linesOf(ostler)).toContainEqual(
+      expect.objectContaining({
+        level: 30,
+        msg: "an operation was accepted",
+        requestId: "asked-7",
+        operationId,
+        verb: "commission",
+        nodes: 1,
+        actor: "anonymous",
+      }),
+    );
     const ofSteps = linesOf(ostler).filter(({ step }) => step !== undefined);
     expect(ofSteps.length).toBeGreaterThan(0);
     expect(ofSteps.filter(({ level }) => (level as number) >= 30)).toEqual([]);
@@ -164,14 +216,30 @@ describe("the log", () => {
     const operationId = await ostler.begin("commissionNodes", [name]);
     expect(await ostler.operationEnds(operationId)).toBe("FAILED");
     const run = expect.any(String) as unknown;
-    expect(linesOf(ostler)).toContainEqual(expect.objectContaining({ level: 40, msg: "a step failed", operationId, runId: run, node: name, step: "inspect.collect_inventory", driver: "fake", attempt: 1, code: "BACKEND_FAILED", reason: "no answer" }));
+    expect(linesOf(ostler)).toContainEqual(
+      expect.objectContaining({
+        level: 40,
+        msg: "a step failed",
+        operationId,
+        runId: run,
+        node: name,
+        step: "inspect.collect_inventory",
+        driver: "fake",
+        attempt: 1,
+        code: "BACKEND_FAILED",
+        reason: "no answer",
+      }),
+    );
   });
 });
 
 test("a driver that says its password everywhere says it to nobody", async () => {
   const password = "correct-horse-battery";
   const ostler = await watchedService({ drivers: [aBlabbingDriver()] as never });
-  await ostler.query("mutation R($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }", { input: { nodes: [{ name: "blab-1", driver: { blab: { password } } }] } });
+  await ostler.query(
+    "mutation R($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }",
+    { input: { nodes: [{ name: "blab-1", driver: { blab: { password } } }] } },
+  );
   expect(await ostler.operationEnds(await ostler.begin("commissionNodes", ["blab-1"]))).toBe("FAILED");
   const text = await (await fetch(`${ostler.url}/metrics`)).text();
   expect(text).toContain('call="login with ***"');

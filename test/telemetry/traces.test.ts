@@ -21,12 +21,15 @@ interface Span {
 interface Sent {
   readonly resourceSpans: readonly {
     readonly resource: { readonly attributes: Attributes };
-    readonly scopeSpans: readonly { readonly spans: readonly (Omit<Span, "attributes"> & { readonly attributes?: Attributes })[] }[];
+    readonly scopeSpans: readonly {
+      readonly spans: readonly (Omit<Span, "attributes"> & { readonly attributes?: Attributes })[];
+    }[];
   }[];
 }
 type Attributes = readonly { readonly key: string; readonly value: Readonly<Record<string, unknown>> }[];
 
-const valuesOf = (attributes: Attributes = []) => Object.fromEntries(attributes.map(({ key, value }) => [key, Object.values(value)[0]]));
+const valuesOf = (attributes: Attributes = []) =>
+  Object.fromEntries(attributes.map(({ key, value }) => [key, Object.values(value)[0]]));
 
 /** Takes what is sent to /v1/traces. */
 async function collector() {
@@ -38,13 +41,19 @@ async function collector() {
     request.on("end", () => {
       for (const { resource, scopeSpans } of (JSON.parse(body) as Sent).resourceSpans) {
         resources.push(valuesOf(resource.attributes));
-        for (const sent of scopeSpans) spans.push(...sent.spans.map((span) => ({ ...span, attributes: valuesOf(span.attributes) })));
+        for (const sent of scopeSpans)
+          spans.push(...sent.spans.map((span) => ({ ...span, attributes: valuesOf(span.attributes) })));
       }
       response.setHeader("content-type", "application/json").end("{}");
     });
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
-  return { spans, resources, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, close: () => void (server.closeAllConnections(), server.close()) };
+  return {
+    spans,
+    resources,
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    close: () => void (server.closeAllConnections(), server.close()),
+  };
 }
 
 let there: Awaited<ReturnType<typeof collector>>;
@@ -64,62 +73,147 @@ describe("of a commission", () => {
     await using ostler = await serviceUnderTest({ watched: true });
     const [name = ""] = await ostler.register(1);
     const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    const answer = await ostler.ask<{ commissionNodes: { operation: { uuid: string } } }>(`mutation Take { commissionNodes(input: { nodes: { names: ["${name}"] } }) { operation { uuid } } }`, {}, { traceparent, "x-request-id": "asked-1" });
+    const answer = await ostler.ask<{ commissionNodes: { operation: { uuid: string } } }>(
+      `mutation Take { commissionNodes(input: { nodes: { names: ["${name}"] } }) { operation { uuid } } }`,
+      {},
+      { traceparent, "x-request-id": "asked-1" },
+    );
     const operationId = answer.data?.commissionNodes.operation.uuid ?? "";
     expect(await ostler.operationEnds(operationId)).toBe("SUCCEEDED");
-    const run = await eventually("the run's span is there", () => there.spans.find((span) => span.name === `run ${name}`));
+    const run = await eventually("the run's span is there", () =>
+      there.spans.find((span) => span.name === `run ${name}`),
+    );
 
     const request = there.spans.find((span) => span.attributes["ostler.request.id"] === "asked-1");
-    expect(request).toMatchObject({ name: "graphql mutation", traceId: "0af7651916cd43dd8448eb211c80319c", parentSpanId: "b7ad6b7169203331", attributes: { "graphql.operation.name": "Take", "ostler.outcome": "ok" } });
+    expect(request).toMatchObject({
+      name: "graphql mutation",
+      traceId: "0af7651916cd43dd8448eb211c80319c",
+      parentSpanId: "b7ad6b7169203331",
+      attributes: { "graphql.operation.name": "Take", "ostler.outcome": "ok" },
+    });
     const admission = there.spans.find((span) => span.name === "admission commission");
-    expect(admission).toMatchObject({ traceId: request?.traceId, parentSpanId: request?.spanId, attributes: { "ostler.operation.id": operationId, "ostler.nodes": 1 } });
+    expect(admission).toMatchObject({
+      traceId: request?.traceId,
+      parentSpanId: request?.spanId,
+      attributes: { "ostler.operation.id": operationId, "ostler.nodes": 1 },
+    });
     const operation = there.spans.find((span) => span.name === "operation commission");
-    expect(operation).toMatchObject({ traceId: hexOf(operationId), spanId: hexOf(operationId).slice(0, 16), links: [{ traceId: admission?.traceId, spanId: admission?.spanId }] });
+    expect(operation).toMatchObject({
+      traceId: hexOf(operationId),
+      spanId: hexOf(operationId).slice(0, 16),
+      links: [{ traceId: admission?.traceId, spanId: admission?.spanId }],
+    });
     expect(admission?.links).toMatchObject([{ traceId: operation?.traceId, spanId: operation?.spanId }]);
 
     const runId = String(run.attributes["ostler.run.id"]);
-    expect(run).toMatchObject({ traceId: operation?.traceId, spanId: hexOf(runId).slice(0, 16), parentSpanId: operation?.spanId, attributes: { "ostler.node.name": name, "ostler.outcome": "succeeded" } });
+    expect(run).toMatchObject({
+      traceId: operation?.traceId,
+      spanId: hexOf(runId).slice(0, 16),
+      parentSpanId: operation?.spanId,
+      attributes: { "ostler.node.name": name, "ostler.outcome": "succeeded" },
+    });
     const step = there.spans.find((span) => span.name === "inspect.collect_inventory");
-    expect(step).toMatchObject({ traceId: operation?.traceId, parentSpanId: run.spanId, attributes: { "ostler.operation.id": operationId, "ostler.run.id": runId, "ostler.node.name": name, "ostler.attempt": expect.anything() as unknown, "ostler.outcome": "done" } });
+    expect(step).toMatchObject({
+      traceId: operation?.traceId,
+      parentSpanId: run.spanId,
+      attributes: {
+        "ostler.operation.id": operationId,
+        "ostler.run.id": runId,
+        "ostler.node.name": name,
+        "ostler.attempt": expect.anything() as unknown,
+        "ostler.outcome": "done",
+      },
+    });
     const call = there.spans.find((span) => span.name === "fake inspect.collect_inventory");
-    expect(call).toMatchObject({ traceId: operation?.traceId, parentSpanId: step?.spanId, attributes: { "ostler.driver": "fake", "ostler.node.name": name } });
+    expect(call).toMatchObject({
+      traceId: operation?.traceId,
+      parentSpanId: step?.spanId,
+      attributes: { "ostler.driver": "fake", "ostler.node.name": name },
+    });
     expect(there.resources[0]).toMatchObject({ "service.name": "ostler", "service.version": "0.0.0-test" });
   });
 
   test("a step that fails says so, and a caller who does not sample is not sampled", async () => {
     await using ostler = await serviceUnderTest({ watched: true });
     const [name = ""] = await ostler.register(1, { steps: { "inspect.collect_inventory": { fail: "no answer" } } });
-    await ostler.ask("query Quiet { nodes { totalCount } }", {}, { traceparent: "00-11111111111111111111111111111111-2222222222222222-00" });
+    await ostler.ask(
+      "query Quiet { nodes { totalCount } }",
+      {},
+      { traceparent: "00-11111111111111111111111111111111-2222222222222222-00" },
+    );
     expect(await ostler.operationEnds(await ostler.begin("commissionNodes", [name]))).toBe("FAILED");
     await eventually("the run's span is there", () => there.spans.find((span) => span.name === `run ${name}`));
-    expect(there.spans.find((span) => span.name === "inspect.collect_inventory")).toMatchObject({ attributes: { "ostler.outcome": "failed", "ostler.code": "BACKEND_FAILED" }, status: { code: 2, message: "no answer" } });
+    expect(there.spans.find((span) => span.name === "inspect.collect_inventory")).toMatchObject({
+      attributes: { "ostler.outcome": "failed", "ostler.code": "BACKEND_FAILED" },
+      status: { code: 2, message: "no answer" },
+    });
     expect(there.spans.filter((span) => span.attributes["graphql.operation.name"] === "Quiet")).toEqual([]);
   });
 });
 
 describe("there are none", () => {
-  const made = (environment: NodeJS.ProcessEnv) => createTraces({ version: "0", log: createLog("silent"), environment });
+  const made = (environment: NodeJS.ProcessEnv) =>
+    createTraces({ version: "0", log: createLog("silent"), environment });
 
   test.each([
     ["where nobody asks for them", {}],
     ["where they are switched off", { OTEL_SDK_DISABLED: "true", OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }],
-    ["where no exporter is wanted", { OTEL_TRACES_EXPORTER: "none", OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }],
+    [
+      "where no exporter is wanted",
+      { OTEL_TRACES_EXPORTER: "none", OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" },
+    ],
     ["where the exporter is not known", { OTEL_TRACES_EXPORTER: "zipkin" }],
   ])("%s", async (_where, environment) => {
     expect(await made(environment)).toBeNull();
   });
 
   test("for a share of none of the operations", async () => {
-    await using traces = await made({ OTEL_EXPORTER_OTLP_ENDPOINT: there.url, OTEL_TRACES_SAMPLER: "parentbased_traceidratio", OTEL_TRACES_SAMPLER_ARG: "0" });
-    await traces?.observer.step({ operationId: crypto.randomUUID(), runId: crypto.randomUUID(), node: "n", step: "a.b", driver: "fake", attempt: 1, part: "RUN" }, () => Promise.resolve({ kind: "done" }));
+    await using traces = await made({
+      OTEL_EXPORTER_OTLP_ENDPOINT: there.url,
+      OTEL_TRACES_SAMPLER: "parentbased_traceidratio",
+      OTEL_TRACES_SAMPLER_ARG: "0",
+    });
+    await traces?.observer.step(
+      {
+        operationId: crypto.randomUUID(),
+        runId: crypto.randomUUID(),
+        node: "n",
+        step: "a.b",
+        driver: "fake",
+        attempt: 1,
+        part: "RUN",
+      },
+      () => Promise.resolve({ kind: "done" }),
+    );
     await traces?.[Symbol.asyncDispose]();
     expect(there.spans).toEqual([]);
   });
 });
 
 test("variables that are empty are as if they were not there", async () => {
-  await using traces = await createTraces({ version: "0", log: createLog("silent"), environment: { OTEL_EXPORTER_OTLP_ENDPOINT: "", OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: there.url, OTEL_TRACES_EXPORTER: "", OTEL_TRACES_SAMPLER: "parentbased_traceidratio", OTEL_TRACES_SAMPLER_ARG: "" } });
-  await traces?.observer.step({ operationId: crypto.randomUUID(), runId: crypto.randomUUID(), node: "n", step: "a.b", driver: "fake", attempt: 1, part: "RUN" }, () => Promise.resolve({ kind: "done" }));
+  await using traces = await createTraces({
+    version: "0",
+    log: createLog("silent"),
+    environment: {
+      OTEL_EXPORTER_OTLP_ENDPOINT: "",
+      OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: there.url,
+      OTEL_TRACES_EXPORTER: "",
+      OTEL_TRACES_SAMPLER: "parentbased_traceidratio",
+      OTEL_TRACES_SAMPLER_ARG: "",
+    },
+  });
+  await traces?.observer.step(
+    {
+      operationId: crypto.randomUUID(),
+      runId: crypto.randomUUID(),
+      node: "n",
+      step: "a.b",
+      driver: "fake",
+      attempt: 1,
+      part: "RUN",
+    },
+    () => Promise.resolve({ kind: "done" }),
+  );
   await traces?.[Symbol.asyncDispose]();
   expect(there.spans).toMatchObject([{ name: "a.b" }]);
 });

@@ -18,10 +18,38 @@
  * and closes it.
  */
 import { switchPower } from "./calls.ts";
-import { provesAbort, provesArguments, provesClose, provesContract, provesNames, provesPhases, provesSteps, provesUndeploy } from "./declared.ts";
+import {
+  provesAbort,
+  provesArguments,
+  provesClose,
+  provesContract,
+  provesNames,
+  provesPhases,
+  provesSteps,
+  provesUndeploy,
+} from "./declared.ts";
 import { provesAbortedDiscovery, provesDeadAddress, provesDiscovery, provesRefusedDiscovery } from "./discovery.ts";
-import { provesAbortedRead, provesAbortedSignal, provesBootDevices, provesChosenSteps, provesInspection, provesPower, provesRead, provesReboot, provesRefusedLogin } from "./live.ts";
-import { provesAcceptance, provesController, provesDescriptions, provesDiscoverySettings, provesDiscreetRefusal, provesRefusal, provesSecrets, provesShape } from "./settings.ts";
+import {
+  provesAbortedRead,
+  provesAbortedSignal,
+  provesBootDevices,
+  provesChosenSteps,
+  provesInspection,
+  provesPower,
+  provesRead,
+  provesReboot,
+  provesRefusedLogin,
+} from "./live.ts";
+import {
+  provesAcceptance,
+  provesController,
+  provesDescriptions,
+  provesDiscoverySettings,
+  provesDiscreetRefusal,
+  provesRefusal,
+  provesSecrets,
+  provesShape,
+} from "./settings.ts";
 import { withSubject } from "./subject.ts";
 import type { ConformanceOptions, Subject } from "./subject.ts";
 
@@ -38,7 +66,11 @@ export interface ConformanceCheck {
 /** All checks, in the order to run them in. */
 export function conformance(options: ConformanceOptions): ConformanceCheck[] {
   const seconds = options.liveSeconds ?? 60;
-  const check = (title: string, prove: (subject: Subject) => void | Promise<void>, timeoutSeconds = 30): ConformanceCheck => ({
+  const check = (
+    title: string,
+    prove: (subject: Subject) => void | Promise<void>,
+    timeoutSeconds = 30,
+  ): ConformanceCheck => ({
     title,
     timeoutSeconds,
     run: () => withSubject(options, prove),
@@ -71,16 +103,30 @@ export function conformance(options: ConformanceOptions): ConformanceCheck[] {
     check("does nothing under a signal that has fired", provesAbortedSignal, 2 * seconds),
     check("ends promptly when the signal fires", provesAbortedRead, seconds),
     check("inspects to the same end when each step is entered twice", provesInspection, 10 * seconds),
-    ...(options.steps === undefined ? [] : [check("takes the steps given to the same end when each that may be is entered twice", provesChosenSteps, 10 * seconds)]),
+    ...(options.steps === undefined
+      ? []
+      : [
+          check(
+            "takes the steps given to the same end when each that may be is entered twice",
+            provesChosenSteps,
+            10 * seconds,
+          ),
+        ]),
     ...(options.discovery === undefined
       ? []
       : [
           check("discovers the machine, to the same node each time", provesDiscovery, 4 * seconds),
           check("discovers nothing where nothing answers, and says so", provesDeadAddress, seconds),
-          check("discovers nothing where the login is refused, and gives no secret away", provesRefusedDiscovery, seconds),
+          check(
+            "discovers nothing where the login is refused, and gives no secret away",
+            provesRefusedDiscovery,
+            seconds,
+          ),
           check("discovers nothing under a signal that has fired", provesAbortedDiscovery, seconds),
         ]),
-    ...(options.refused === undefined ? [] : [check("tells a refused login from other failures, and no secret", provesRefusedLogin, seconds)]),
+    ...(options.refused === undefined
+      ? []
+      : [check("tells a refused login from other failures, and no secret", provesRefusedLogin, seconds)]),
     check("leaves the machine off", (subject) => switchPower(subject, "OFF", "OFF"), seconds),
   ];
 }

@@ -13,7 +13,10 @@ const INTERRUPTIBLE: readonly unknown[] = ["ALWAYS", "AT_BOUNDARY", "NEVER"];
 
 export function provesContract({ driver }: Subject): void {
   hold(driver.contract === 1, `The driver declares contract ${String(driver.contract)}; this suite knows 1.`);
-  hold(typeof driver.power?.read === "function" && typeof driver.power.set === "function", "The driver has no `power.read` and `power.set`.");
+  hold(
+    typeof driver.power?.read === "function" && typeof driver.power.set === "function",
+    "The driver has no `power.read` and `power.set`.",
+  );
 }
 
 export function provesNames({ driver }: Subject): void {
@@ -23,10 +26,17 @@ export function provesNames({ driver }: Subject): void {
 }
 
 export function provesPhases({ driver }: Subject): void {
-  const fits: Readonly<Record<InterfaceName, readonly string[]>> = { inspect: ["inspect"], clean: ["clean"], deploy: ["deploy", "undeploy"] };
+  const fits: Readonly<Record<InterfaceName, readonly string[]>> = {
+    inspect: ["inspect"],
+    clean: ["clean"],
+    deploy: ["deploy", "undeploy"],
+  };
   for (const { interfaceName, steps } of interfacesOf(driver)) {
     for (const step of steps.steps) {
-      hold(fits[interfaceName].includes(step.phase), `Step ${step.name} of phase ${step.phase} stands in the interface \`${interfaceName}\`.`);
+      hold(
+        fits[interfaceName].includes(step.phase),
+        `Step ${step.name} of phase ${step.phase} stands in the interface \`${interfaceName}\`.`,
+      );
     }
   }
 }
@@ -43,12 +53,21 @@ export function provesSteps({ driver }: Subject): void {
       hold(step.title.trim() !== "", `${where} has no title.`);
       hold(isCount(step.priority), `${where}: priority ${step.priority} is not a whole number from 0 up.`);
       hold(INTERRUPTIBLE.includes(step.interruptible), `${where}: interruptible is ${step.interruptible}.`);
-      hold(Number.isFinite(step.timeoutSeconds) && step.timeoutSeconds > 0, `${where}: timeoutSeconds ${step.timeoutSeconds} is not above 0.`);
+      hold(
+        Number.isFinite(step.timeoutSeconds) && step.timeoutSeconds > 0,
+        `${where}: timeoutSeconds ${step.timeoutSeconds} is not above 0.`,
+      );
       hold(typeof step.idempotent === "boolean", `${where} does not say whether it is idempotent.`);
-      hold(step.retries === undefined || isCount(step.retries.times), `${where}: retries.times is not a whole number from 0 up.`);
+      hold(
+        step.retries === undefined || isCount(step.retries.times),
+        `${where}: retries.times is not a whole number from 0 up.`,
+      );
       const backoff = step.retries?.backoffSeconds ?? 0;
       hold(Number.isFinite(backoff) && backoff >= 0, `${where}: retries.backoffSeconds is not 0 or more.`);
-      hold(step.reaches === undefined || step.phase === "deploy", `${where} reaches ${step.reaches}, but is no step of phase deploy.`);
+      hold(
+        step.reaches === undefined || step.phase === "deploy",
+        `${where} reaches ${step.reaches}, but is no step of phase deploy.`,
+      );
       hold(typeof step.run === "function", `${where} has no \`run\`.`);
       hold(step.verify === undefined || typeof step.verify === "function", `${where}: \`verify\` is no function.`);
     }
@@ -58,13 +77,19 @@ export function provesSteps({ driver }: Subject): void {
 export function provesUndeploy({ driver }: Subject): void {
   const steps = driver.deploy?.steps ?? [];
   if (!steps.some((step) => step.phase === "deploy")) return;
-  hold(steps.some((step) => step.phase === "undeploy"), "The driver has steps of phase deploy, but none of phase undeploy.");
+  hold(
+    steps.some((step) => step.phase === "undeploy"),
+    "The driver has steps of phase deploy, but none of phase undeploy.",
+  );
 }
 
 export function provesAbort({ driver }: Subject): void {
   for (const { interfaceName, steps } of interfacesOf(driver)) {
     const aborting = steps.supportsAbort ? undefined : steps.steps.find((step) => step.abort !== undefined);
-    hold(aborting === undefined, `Step ${aborting?.name} has \`abort\`, but \`${interfaceName}\` does not support abort.`);
+    hold(
+      aborting === undefined,
+      `Step ${aborting?.name} has \`abort\`, but \`${interfaceName}\` does not support abort.`,
+    );
   }
 }
 
@@ -73,9 +98,15 @@ export async function provesArguments({ driver }: Subject): Promise<void> {
     for (const step of steps.steps) {
       if (step.args === undefined) continue;
       const schema = jsonSchemaOf(step.args);
-      hold(schema["type"] === "object", `The JSON Schema of the arguments of step ${step.name} is not of type "object".`);
+      hold(
+        schema["type"] === "object",
+        `The JSON Schema of the arguments of step ${step.name} is not of type "object".`,
+      );
       for (const field of fieldsOf(schema)) {
-        hold(typeof field.schema["description"] === "string", `Argument "${field.path}" of step ${step.name} has no description.`);
+        hold(
+          typeof field.schema["description"] === "string",
+          `Argument "${field.path}" of step ${step.name} has no description.`,
+        );
       }
       const missing = await issuesOf(step.args, {});
       const required = schema["required"];

@@ -17,30 +17,53 @@ export async function provesDiscovery(subject: Subject): Promise<void> {
     controllers.push(driver.controllerOf?.(settings));
   }
   const [first, second] = controllers;
-  hold(first === second, "Two probes of one address lead to two controllers, so a second discovery would register the machine again.");
+  hold(
+    first === second,
+    "Two probes of one address lead to two controllers, so a second discovery would register the machine again.",
+  );
   hold(first !== "", "What a probe found has no controller, so a second discovery would register the machine again.");
 }
 
 export async function provesDeadAddress(subject: Subject): Promise<void> {
   const dead = subject.options.discovery?.dead;
   if (dead === undefined) return;
-  const failure: unknown = await probe(subject, dead).then(() => undefined, (error: unknown) => error);
+  const failure: unknown = await probe(subject, dead).then(
+    () => undefined,
+    (error: unknown) => error,
+  );
   hold(failure !== undefined, `The driver finds a machine at ${dead}, where nothing answers.`);
   hold(isDriverError(failure), `A probe where nothing answers fails with no DriverError: ${describe(failure)}`);
-  hold(failure.kind === "UNREACHABLE" || failure.kind === "TIMEOUT", `A probe where nothing answers counts as ${failure.kind}, not UNREACHABLE: ${failure.message}`);
+  hold(
+    failure.kind === "UNREACHABLE" || failure.kind === "TIMEOUT",
+    `A probe where nothing answers counts as ${failure.kind}, not UNREACHABLE: ${failure.message}`,
+  );
 }
 
 export async function provesRefusedDiscovery(subject: Subject): Promise<void> {
   const { driver, options, logged } = subject;
   const { address = "", refused } = options.discovery ?? {};
   if (refused === undefined || driver.discover === undefined) return;
-  const failure: unknown = await probe(subject, address, { settings: refused }).then(() => undefined, (error: unknown) => error);
+  const failure: unknown = await probe(subject, address, { settings: refused }).then(
+    () => undefined,
+    (error: unknown) => error,
+  );
   hold(failure !== undefined, "The driver finds a machine with a login that should be refused.");
-  holdRefusedLogin(failure, { logged, secrets: secretsIn(driver.discover.settings, refused), option: "discovery.refused" });
+  holdRefusedLogin(failure, {
+    logged,
+    secrets: secretsIn(driver.discover.settings, refused),
+    option: "discovery.refused",
+  });
 }
 
 export async function provesAbortedDiscovery(subject: Subject): Promise<void> {
   const signal = AbortSignal.abort(new Error("aborted by the conformance suite"));
-  const failed = await within(probe(subject, subject.options.discovery?.address ?? "", { signal }), PROMPT_SECONDS, "discover.probe").then(() => false, () => true);
+  const failed = await within(
+    probe(subject, subject.options.discovery?.address ?? "", { signal }),
+    PROMPT_SECONDS,
+    "discover.probe",
+  ).then(
+    () => false,
+    () => true,
+  );
   hold(failed, "`discover.probe` goes through although its signal had fired before.");
 }

@@ -29,7 +29,10 @@ export async function provesBootDevices(subject: Subject): Promise<void> {
         await driver.power.setBootDevice(await makeCall(subject), device, { persistent });
       } catch (error) {
         // Not every machine starts from everything; then it says so.
-        hold(isDriverError(error) && error.kind === "REFUSED", `Setting the boot device ${device} fails with something else than a refusal: ${describe(error)}`);
+        hold(
+          isDriverError(error) && error.kind === "REFUSED",
+          `Setting the boot device ${device} fails with something else than a refusal: ${describe(error)}`,
+        );
       }
     }
   }
@@ -45,9 +48,15 @@ export async function provesAbortedSignal(subject: Subject): Promise<void> {
   ];
   for (const [what, attempt] of attempts) {
     const began = Date.now();
-    const failed = await within(attempt(), PROMPT_SECONDS, what).then(() => false, () => true);
+    const failed = await within(attempt(), PROMPT_SECONDS, what).then(
+      () => false,
+      () => true,
+    );
     hold(failed, `\`${what}\` goes through although its signal had fired before.`);
-    hold(Date.now() - began < 1000, `\`${what}\` takes ${Date.now() - began} ms to see that its signal had fired before.`);
+    hold(
+      Date.now() - began < 1000,
+      `\`${what}\` takes ${Date.now() - began} ms to see that its signal had fired before.`,
+    );
   }
   hold((await read(subject)) === "OFF", "The driver switched the machine on although the signal had fired before.");
 }
@@ -57,7 +66,11 @@ export async function provesAbortedRead(subject: Subject): Promise<void> {
   const reading = subject.driver.power.read(await makeCall(subject, { signal: controller.signal }));
   setImmediate(() => controller.abort(new Error("aborted by the conformance suite")));
   // It may have been quicker than the signal; what counts is that it ends.
-  await within(reading.catch(() => undefined), PROMPT_SECONDS, "power.read");
+  await within(
+    reading.catch(() => undefined),
+    PROMPT_SECONDS,
+    "power.read",
+  );
 }
 
 export async function provesInspection(subject: Subject): Promise<void> {
@@ -67,7 +80,10 @@ export async function provesInspection(subject: Subject): Promise<void> {
   for (const step of driver.inspect.steps) {
     if (step.args !== undefined && (await issuesOf(step.args, {})).length > 0) continue;
     for (const output of await outputsOf(subject, step)) {
-      hold(output === undefined || isRecord(output), `The output of step ${step.name} is no object, so it cannot be merged into the inventory.`);
+      hold(
+        output === undefined || isRecord(output),
+        `The output of step ${step.name} is no object, so it cannot be merged into the inventory.`,
+      );
     }
   }
 }
@@ -77,18 +93,31 @@ export async function provesChosenSteps(subject: Subject): Promise<void> {
   for (const { interface: interfaceName, step: name, args = {} } of options.steps ?? []) {
     const step = driver[interfaceName]?.steps.find((one) => one.name === name);
     hold(step !== undefined, `The option \`steps\` names ${interfaceName}.${name}, which the driver does not declare.`);
-    const checked = step.args === undefined ? args : ((await accept(step.args, args, `the arguments of step ${name}`)) as typeof args);
+    const checked =
+      step.args === undefined
+        ? args
+        : ((await accept(step.args, args, `the arguments of step ${name}`)) as typeof args);
     await outputsOf(subject, step, checked);
   }
 }
 
 /** What a step puts out, entered twice with the same key if it is idempotent. */
-async function outputsOf(subject: Subject, step: Step<unknown>, args: Readonly<Record<string, Json>> = {}): Promise<unknown[]> {
+async function outputsOf(
+  subject: Subject,
+  step: Step<unknown>,
+  args: Readonly<Record<string, Json>> = {},
+): Promise<unknown[]> {
   const outputs: unknown[] = [];
   for (const entry of step.idempotent ? ["first", "second"] : ["first"]) {
     const result = await performStep(subject, step, args);
-    hold(result.kind === "done", `Step ${step.name}, entered the ${entry} time with the same attemptKey, ends as ${JSON.stringify(result)}.`);
-    hold(result.output === undefined || isJson(result.output), `The output of step ${step.name} does not survive JSON.`);
+    hold(
+      result.kind === "done",
+      `Step ${step.name}, entered the ${entry} time with the same attemptKey, ends as ${JSON.stringify(result)}.`,
+    );
+    hold(
+      result.output === undefined || isJson(result.output),
+      `The output of step ${step.name} does not survive JSON.`,
+    );
     outputs.push(result.output);
   }
   return outputs;
@@ -98,7 +127,10 @@ export async function provesRefusedLogin(subject: Subject): Promise<void> {
   const { driver, options, logged } = subject;
   const settings = options.refused ?? {};
   const call = await makeCall(subject, { settings });
-  const failure: unknown = await driver.power.read(call).then(() => undefined, (error: unknown) => error);
+  const failure: unknown = await driver.power.read(call).then(
+    () => undefined,
+    (error: unknown) => error,
+  );
   hold(failure !== undefined, "The driver reads the power with settings that should be refused.");
   holdRefusedLogin(failure, { logged, secrets: secretsIn(driver.settings, settings), option: "refused" });
 }

@@ -24,7 +24,10 @@ export function describe(error: unknown): string {
 export async function within<T>(work: Promise<T>, seconds: number, what: string): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error(`\`${what}\` goes on for more than ${seconds} s after its signal fired.`)), seconds * 1000);
+    timer = setTimeout(
+      () => reject(new Error(`\`${what}\` goes on for more than ${seconds} s after its signal fired.`)),
+      seconds * 1000,
+    );
   });
   try {
     return await Promise.race([work, late]);
@@ -36,14 +39,28 @@ export async function within<T>(work: Promise<T>, seconds: number, what: string)
 /** What a failure with settings that a machine refuses must be: told apart, and without their secrets in it or in the log. */
 export function holdRefusedLogin(
   failure: unknown,
-  { logged, secrets, option }: { readonly logged: readonly string[]; readonly secrets: readonly { readonly name: string; readonly value: string }[]; readonly option: string },
+  {
+    logged,
+    secrets,
+    option,
+  }: {
+    readonly logged: readonly string[];
+    readonly secrets: readonly { readonly name: string; readonly value: string }[];
+    readonly option: string;
+  },
 ): void {
   hold(isDriverError(failure), `A refused login is no DriverError: ${describe(failure)}`);
-  hold(failure.kind === "AUTHENTICATION", `A refused login counts as ${failure.kind}, not AUTHENTICATION: ${failure.message}`);
+  hold(
+    failure.kind === "AUTHENTICATION",
+    `A refused login counts as ${failure.kind}, not AUTHENTICATION: ${failure.message}`,
+  );
   hold(failure.message.trim() !== "", "The error of a refused login has no message.");
   const said = [describe(failure), ...logged].join("\n");
   for (const { name, value } of secrets) {
-    hold(value.length >= 8, `The secret "${name}" of the option \`${option}\` is so short that a log may hold it by chance; take 8 characters or more.`);
+    hold(
+      value.length >= 8,
+      `The secret "${name}" of the option \`${option}\` is so short that a log may hold it by chance; take 8 characters or more.`,
+    );
     hold(!said.includes(value), `The error or the log of a refused login holds the secret "${name}".`);
   }
 }

@@ -22,13 +22,18 @@ export function fieldsOf(schema: JsonSchema, path = ""): { name: string; path: s
     const here = path === "" ? name : `${path}.${name}`;
     return [{ name, path: here, schema: value }, ...fieldsOf(value, here)];
   });
-  const variants = ["anyOf", "oneOf", "allOf"].flatMap((key) => (Array.isArray(schema[key]) ? (schema[key] as unknown[]) : []));
+  const variants = ["anyOf", "oneOf", "allOf"].flatMap((key) =>
+    Array.isArray(schema[key]) ? (schema[key] as unknown[]) : [],
+  );
   const inside = [...variants, schema["items"], schema["additionalProperties"]].filter(isRecord);
   return [...own, ...inside.flatMap((each) => fieldsOf(each, path))];
 }
 
 /** The secrets that settings hold. */
-export function secretsIn(schema: Schema<unknown>, settings: Readonly<Record<string, unknown>>): { readonly name: string; readonly value: string }[] {
+export function secretsIn(
+  schema: Schema<unknown>,
+  settings: Readonly<Record<string, unknown>>,
+): { readonly name: string; readonly value: string }[] {
   return secretNames(shapeOf(schema)).flatMap((name) => {
     const value = settings[name];
     return typeof value === "string" && value !== "" ? [{ name, value }] : [];
@@ -37,7 +42,11 @@ export function secretsIn(schema: Schema<unknown>, settings: Readonly<Record<str
 
 /** JSON with sorted keys, to compare by. */
 export function canonical(value: unknown): string {
-  return JSON.stringify(value, (_key, inside: unknown) => (isRecord(inside) ? Object.fromEntries(Object.entries(inside).toSorted(([a], [b]) => (a < b ? -1 : 1))) : inside)) ?? "undefined";
+  return (
+    JSON.stringify(value, (_key, inside: unknown) =>
+      isRecord(inside) ? Object.fromEntries(Object.entries(inside).toSorted(([a], [b]) => (a < b ? -1 : 1))) : inside,
+    ) ?? "undefined"
+  );
 }
 
 /** Whether a value comes back from JSON as it went in: no dates, no undefined, no NaN. */

@@ -16,9 +16,15 @@ export async function provesAcceptance({ driver, options }: Subject): Promise<vo
 
 export async function provesRefusal({ driver, options }: Subject): Promise<void> {
   const unknown = { ...options.settings, field_that_nobody_knows: true };
-  hold((await issuesOf(driver.settings, unknown)).length > 0, "The settings schema lets an unknown field through, so a misspelt field would go unseen.");
+  hold(
+    (await issuesOf(driver.settings, unknown)).length > 0,
+    "The settings schema lets an unknown field through, so a misspelt field would go unseen.",
+  );
   for (const value of [undefined, null, true, 7, "settings", [], [options.settings]]) {
-    hold((await issuesOf(driver.settings, value)).length > 0, `The settings schema accepts ${value === undefined ? "undefined" : JSON.stringify(value)}, which is not an object.`);
+    hold(
+      (await issuesOf(driver.settings, value)).length > 0,
+      `The settings schema accepts ${value === undefined ? "undefined" : JSON.stringify(value)}, which is not an object.`,
+    );
   }
 }
 
@@ -55,7 +61,10 @@ export async function provesController({ driver, options }: Subject): Promise<vo
   const settings = await accept(driver.settings, options.settings, "the example settings");
   const controller: unknown = driver.controllerOf(settings);
   hold(typeof controller === "string", `The controller of a node is told as ${typeof controller}, not as a text.`);
-  hold(driver.controllerOf(await accept(driver.settings, settings, "its own output")) === controller, "The same settings are told to lead to two controllers.");
+  hold(
+    driver.controllerOf(await accept(driver.settings, settings, "its own output")) === controller,
+    "The same settings are told to lead to two controllers.",
+  );
   const secret = secretsIn(driver.settings, options.settings).find(({ value }) => controller.includes(value));
   hold(secret === undefined, `The text that tells the controller holds the secret "${secret?.name}".`);
 }
@@ -68,17 +77,29 @@ export async function provesDiscoverySettings({ driver, options }: Subject): Pro
   if (options.discovery === undefined) return;
   const once = await accept(settings, options.discovery.settings, "the example settings of a discovery");
   const twice = await accept(settings, once, "its own output");
-  hold(canonical(once) === canonical(twice), "The schema of the discovery's settings makes something else of its own output.");
+  hold(
+    canonical(once) === canonical(twice),
+    "The schema of the discovery's settings makes something else of its own output.",
+  );
   const unknown = { ...options.discovery.settings, field_that_nobody_knows: true };
-  hold((await issuesOf(settings, unknown)).length > 0, "The schema of the discovery's settings lets an unknown field through, so a misspelt field would go unseen.");
+  hold(
+    (await issuesOf(settings, unknown)).length > 0,
+    "The schema of the discovery's settings lets an unknown field through, so a misspelt field would go unseen.",
+  );
 }
 
 function holdDescriptions(settings: Schema<unknown>): void {
   const schema = jsonSchemaOf(settings);
-  hold(schema["type"] === "object", `The JSON Schema of the settings is of type ${JSON.stringify(schema["type"])}, not "object".`);
+  hold(
+    schema["type"] === "object",
+    `The JSON Schema of the settings is of type ${JSON.stringify(schema["type"])}, not "object".`,
+  );
   for (const field of fieldsOf(schema)) {
     const description = field.schema["description"];
-    hold(typeof description === "string" && description.trim() !== "", `The settings field "${field.path}" has no description.`);
+    hold(
+      typeof description === "string" && description.trim() !== "",
+      `The settings field "${field.path}" has no description.`,
+    );
   }
 }
 
@@ -86,7 +107,10 @@ function holdShape(settings: Schema<unknown>, what: string): void {
   const flaw = shapeFlaw(settings, what);
   hold(flaw === null, `The driver cannot be loaded: ${flaw}`);
   const shape = shapeOf(settings);
-  hold(shape.kind !== "object" || !shape.open, `No types can be made of ${what}: the JSON Schema takes fields that it does not name (\`additionalProperties\`), or says what goes with what (\`oneOf\`, \`if\`), which is better left to \`validate\`.`);
+  hold(
+    shape.kind !== "object" || !shape.open,
+    `No types can be made of ${what}: the JSON Schema takes fields that it does not name (\`additionalProperties\`), or says what goes with what (\`oneOf\`, \`if\`), which is better left to \`validate\`.`,
+  );
 }
 
 function holdSecrets(settings: Schema<unknown>): void {
@@ -95,6 +119,9 @@ function holdSecrets(settings: Schema<unknown>): void {
   const secrets = secretNames(shapeOf(settings));
   for (const field of fieldsOf(jsonSchemaOf(settings))) {
     const looksSecret = SECRET_NAME.test(field.name) && field.schema["type"] === "string";
-    hold(secrets.includes(field.path) || !looksSecret, `The settings field "${field.path}" looks like a secret, but is not marked \`writeOnly\`.`);
+    hold(
+      secrets.includes(field.path) || !looksSecret,
+      `The settings field "${field.path}" looks like a secret, but is not marked \`writeOnly\`.`,
+    );
   }
 }

@@ -17,7 +17,11 @@ export interface ConformanceOptions {
   /** With `live`: how long switching the machine or one inspection step may take. 60 where nothing is said. */
   readonly liveSeconds?: number;
   /** With `live`, for steps that wait for the machine to call back: makes it do so, and gives the body of the call. */
-  readonly callBack?: (wait: { readonly step: string; readonly callbackPath: string; readonly memo: Json }) => Promise<Json>;
+  readonly callBack?: (wait: {
+    readonly step: string;
+    readonly callbackPath: string;
+    readonly memo: Json;
+  }) => Promise<Json>;
   /** With `live`: further steps that may be run on the machine, in this order; without it only inspection is. */
   readonly steps?: readonly ChosenStep[];
   /** For a driver that discovers; without it the settings of its discovery are looked at, and nothing is probed. */
@@ -53,7 +57,10 @@ export interface Subject {
 }
 
 /** Proves something of a driver made for it, and that what it called meanwhile bears names fit for metrics. */
-export async function withSubject(options: ConformanceOptions, prove: (subject: Subject) => void | Promise<void>): Promise<void> {
+export async function withSubject(
+  options: ConformanceOptions,
+  prove: (subject: Subject) => void | Promise<void>,
+): Promise<void> {
   const logged: string[] = [];
   const named: string[] = [];
   const driver = await options.factory({ log: (message) => logged.push(message) });
@@ -67,8 +74,18 @@ export async function withSubject(options: ConformanceOptions, prove: (subject: 
 
 /** A name of a call is one of few: none of the settings' texts of some length is in it, secrets among them. */
 function holdCallName(name: string, { settings, refused = {}, discovery }: ConformanceOptions): void {
-  hold(name.trim() !== "" && name.length <= CALL_NAME_LENGTH_MAX, `A call to the machine is timed as ${JSON.stringify(name)}; name it by 1 to ${CALL_NAME_LENGTH_MAX} characters.`);
-  const given = [settings, refused, discovery?.settings ?? {}, discovery?.refused ?? {}].flatMap((each) => Object.values(each));
-  const told = [...given, discovery?.address].find((value) => typeof value === "string" && value.length >= 8 && name.includes(value));
-  hold(told === undefined, `The name of a call to the machine, ${JSON.stringify(name)}, holds a setting; it must be the same for every machine, and no secret.`);
+  hold(
+    name.trim() !== "" && name.length <= CALL_NAME_LENGTH_MAX,
+    `A call to the machine is timed as ${JSON.stringify(name)}; name it by 1 to ${CALL_NAME_LENGTH_MAX} characters.`,
+  );
+  const given = [settings, refused, discovery?.settings ?? {}, discovery?.refused ?? {}].flatMap((each) =>
+    Object.values(each),
+  );
+  const told = [...given, discovery?.address].find(
+    (value) => typeof value === "string" && value.length >= 8 && name.includes(value),
+  );
+  hold(
+    told === undefined,
+    `The name of a call to the machine, ${JSON.stringify(name)}, holds a setting; it must be the same for every machine, and no secret.`,
+  );
 }

@@ -15,10 +15,19 @@ export type Guard = { readonly words: readonly string[] } | { readonly problem: 
 /** `path`: as the variable PATH has it. */
 export function findGuard(path: string, platform: NodeJS.Platform = process.platform): Guard {
   if (platform !== "linux") return { problem: "this system knows no parent-death signal" };
-  const program = path.split(delimiter).map((folder) => join(folder, "setpriv")).find(isProgram);
+  const program = path
+    .split(delimiter)
+    .map((folder) => join(folder, "setpriv"))
+    .find(isProgram);
   if (program === undefined) return { problem: "setpriv is not on the PATH; install util-linux" };
-  const { status } = spawnSync(program, [...WORDS, process.execPath, "--version"], { stdio: "ignore", timeout: TRY_MS, killSignal: "SIGKILL" });
-  return status === 0 ? { words: [program, ...WORDS] } : { problem: `${program} does not know --pdeathsig; install a newer util-linux` };
+  const { status } = spawnSync(program, [...WORDS, process.execPath, "--version"], {
+    stdio: "ignore",
+    timeout: TRY_MS,
+    killSignal: "SIGKILL",
+  });
+  return status === 0
+    ? { words: [program, ...WORDS] }
+    : { problem: `${program} does not know --pdeathsig; install a newer util-linux` };
 }
 
 function isProgram(file: string): boolean {

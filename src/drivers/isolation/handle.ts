@@ -16,7 +16,17 @@ import { createMask } from "../mask.ts";
 import { createBucket } from "./bucket.ts";
 import type { Confirm } from "./confirm.ts";
 import { HEAP_MB, launch } from "./launch.ts";
-import { IsolationError, LINE_LENGTH_MAX, SILENCE_SECONDS, Unheard, shorten, errorOf, openWire, tell, unpack } from "./protocol.ts";
+import {
+  IsolationError,
+  LINE_LENGTH_MAX,
+  SILENCE_SECONDS,
+  Unheard,
+  shorten,
+  errorOf,
+  openWire,
+  tell,
+  unpack,
+} from "./protocol.ts";
 import type { FromWorker, Given, OfCall, PowerQuestion, Reply, Target, ToWorker, ToldError, Wire } from "./protocol.ts";
 
 /** A plugin that is loaded here, and is to be run elsewhere. */
@@ -127,7 +137,11 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
   const gone = Promise.withResolvers<void>();
   const child = launch(plugin.module, serviceLog);
   const socket = child.stdio[3] as Socket;
-  const wire: Wire<ToWorker> = openWire<ToWorker>(socket, (message) => take(message as FromWorker), () => kill("it sent what is no message"));
+  const wire: Wire<ToWorker> = openWire<ToWorker>(
+    socket,
+    (message) => take(message as FromWorker),
+    () => kill("it sent what is no message"),
+  );
   const starting = setTimeout(() => kill(`it was not ready within ${START_MS / 1000} s`), START_MS).unref();
   const alive = setInterval(() => {
     noteSilence();
@@ -206,7 +220,10 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
     const id = calls + 1;
     let line: string;
     try {
-      line = lineOf({ kind: "call", id, target: job.target, given: job.given, leftMs: leftUntil(job.deadline) }, job.what);
+      line = lineOf(
+        { kind: "call", id, target: job.target, given: job.given, leftMs: leftUntil(job.deadline) },
+        job.what,
+      );
     } catch (error) {
       // It stays as fit as it was.
       become("idle");
@@ -238,7 +255,15 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
       const since = performance.now();
       if (!mine.toldToEnd) wire.send({ kind: "end", id, reason: tell(reason) });
       mine.toldToEnd = true;
-      timers.push(setTimeout(() => kill(`${job.what} went on ${Math.round((performance.now() - since) / 100) / 10} s after it was told to end`), grace));
+      timers.push(
+        setTimeout(
+          () =>
+            kill(
+              `${job.what} went on ${Math.round((performance.now() - since) / 100) / 10} s after it was told to end`,
+            ),
+          grace,
+        ),
+      );
     };
     const onAbort = () => endCall(job.signal.reason, leftUntil(job.deadline) <= 0 ? OVERDUE_GRACE_MS : graceMs);
     open = mine;
@@ -246,7 +271,9 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
     wasSilent = false;
     become("called");
     wire.sendLine(line);
-    const calm = whenOver(job.deadline, () => endCall(Object.assign(new Error("The call's time is over."), { name: "TimeoutError" }), OVERDUE_GRACE_MS));
+    const calm = whenOver(job.deadline, () =>
+      endCall(Object.assign(new Error("The call's time is over."), { name: "TimeoutError" }), OVERDUE_GRACE_MS),
+    );
     if (job.signal.aborted) onAbort();
     else job.signal.addEventListener("abort", onAbort, { once: true });
     try {
@@ -263,7 +290,10 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
     if ("id" in message) return open?.id === message.id ? hear(open, message) : undefined;
     switch (message.kind) {
       case "ready":
-        if (message.name !== plugin.name || message.version !== plugin.version) return kill(`its plugin has changed: it makes ${message.name} ${message.version}, and the service has loaded ${plugin.name} ${plugin.version}; restart the service`);
+        if (message.name !== plugin.name || message.version !== plugin.version)
+          return kill(
+            `its plugin has changed: it makes ${message.name} ${message.version}, and the service has loaded ${plugin.name} ${plugin.version}; restart the service`,
+          );
         clearTimeout(starting);
         return become("idle");
       case "unfit":
@@ -272,7 +302,9 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
         return void remember(message);
       case "late":
         spent = true;
-        log.warn(`A call of driver "${plugin.name}" that had ended ${mask.all(message.text)}; its process is replaced.`);
+        log.warn(
+          `A call of driver "${plugin.name}" that had ended ${mask.all(message.text)}; its process is replaced.`,
+        );
         return state === "idle" ? become("idle") : undefined;
       case "clean":
         return state === "busy" ? become("idle") : undefined;
@@ -291,9 +323,17 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
       case "log":
         return job.listener.log(mask.cutEnd(message.text));
       case "progress":
-        return job.listener.progress?.(message.percent, message.message === null ? undefined : mask.cutEnd(message.message));
+        return job.listener.progress?.(
+          message.percent,
+          message.message === null ? undefined : mask.cutEnd(message.message),
+        );
       case "timing":
-        job.listener.timed(mask.cutEnd(message.name), () => new Promise((give, fail) => timings.set(message.timing, { give, fail }))).catch(() => {});
+        job.listener
+          .timed(
+            mask.cutEnd(message.name),
+            () => new Promise((give, fail) => timings.set(message.timing, { give, fail })),
+          )
+          .catch(() => {});
         return;
       case "timed": {
         const timing = timings.get(message.timing);
@@ -304,7 +344,13 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
         return void answerPower(mine, message);
       case "fault": {
         const error = uncut(message.error);
-        failCall(mine, new IsolationError(`The driver threw where nobody waited for it: ${error.message}`, { retryable: error.name === "DriverError" && error.retryable === true, ...(error.kind && { kind: error.kind }) }));
+        failCall(
+          mine,
+          new IsolationError(`The driver threw where nobody waited for it: ${error.message}`, {
+            retryable: error.name === "DriverError" && error.retryable === true,
+            ...(error.kind && { kind: error.kind }),
+          }),
+        );
         return kill(null);
       }
       case "ended": {
@@ -329,7 +375,13 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
   }
 
   async function remember({ question, key, put }: Extract<FromWorker, { kind: "memory" }>): Promise<void> {
-    wire.send({ kind: "reply", question, reply: await replyOf(async () => (put ? plugin.memory.set(key, put.value).then(() => undefined) : plugin.memory.get(key))) });
+    wire.send({
+      kind: "reply",
+      question,
+      reply: await replyOf(async () =>
+        put ? plugin.memory.set(key, put.value).then(() => undefined) : plugin.memory.get(key),
+      ),
+    });
   }
 
   // ---- its end
@@ -357,17 +409,48 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
     clearInterval(alive);
     noteSilence();
     const cut = open;
-    const cause = killed !== null && killed !== "" ? killed : isOutOfMemory ? `it ran out of its ${HEAP_MB} MiB of memory` : how;
+    const cause =
+      killed !== null && killed !== "" ? killed : isOutOfMemory ? `it ran out of its ${HEAP_MB} MiB of memory` : how;
     if (cut) {
       const { job } = cut;
       if (!cut.begun && !isClosing) cut.settle({ error: new NotBegun(cause) });
-      else if (wasSilent && killed === null && how === SELF_ENDED) cut.settle({ error: new Unheard(`The process of driver "${plugin.name}" heard nothing of the service in the middle of ${job.what}, and ended.`) });
-      else if (killed !== null && cut.toldToEnd) failCall(cut, new IsolationError(`The process of driver "${plugin.name}" was killed: ${killed}.`, { kind: "TIMEOUT", retryable: job.repeatable }));
-      else failCall(cut, new IsolationError(`The process of driver "${plugin.name}" ended in the middle of ${job.what}: ${cause}.`, { retryable: job.repeatable }));
-      log.warn({ node: job.given.node?.name ?? job.given.address, step: job.what, cause }, "a driver's process ended in the middle of a call");
-    } else if (state === "starting" && !isClosing) log.error({ cause }, "a driver's process could not be started; for as long as none can be, every call of this driver fails");
+      else if (wasSilent && killed === null && how === SELF_ENDED)
+        cut.settle({
+          error: new Unheard(
+            `The process of driver "${plugin.name}" heard nothing of the service in the middle of ${job.what}, and ended.`,
+          ),
+        });
+      else if (killed !== null && cut.toldToEnd)
+        failCall(
+          cut,
+          new IsolationError(`The process of driver "${plugin.name}" was killed: ${killed}.`, {
+            kind: "TIMEOUT",
+            retryable: job.repeatable,
+          }),
+        );
+      else
+        failCall(
+          cut,
+          new IsolationError(`The process of driver "${plugin.name}" ended in the middle of ${job.what}: ${cause}.`, {
+            retryable: job.repeatable,
+          }),
+        );
+      log.warn(
+        { node: job.given.node?.name ?? job.given.address, step: job.what, cause },
+        "a driver's process ended in the middle of a call",
+      );
+    } else if (state === "starting" && !isClosing)
+      log.error(
+        { cause },
+        "a driver's process could not be started; for as long as none can be, every call of this driver fails",
+      );
     else if (!isClosing && killed !== "") log.warn({ cause }, "a driver's process ended");
-    const why = state === "starting" ? new IsolationError(`Driver "${plugin.name}" could not be started in a process of its own: ${cause}`, { retryable: true }) : undefined;
+    const why =
+      state === "starting"
+        ? new IsolationError(`Driver "${plugin.name}" could not be started in a process of its own: ${cause}`, {
+            retryable: true,
+          })
+        : undefined;
     socket.destroy();
     gone.resolve();
     become("ended", why);
@@ -405,7 +488,11 @@ export function startWorker({ plugin, log: serviceLog, graceMs, changed }: Handl
 
 /** A call as it goes over the channel; throws when it cannot. */
 function lineOf(message: ToWorker, what: string): string {
-  const refusal = (reason: string) => new IsolationError(`What ${what} is given cannot be sent to the driver's process: ${reason}; see to what the schemas of its settings and arguments make of values.`, { retryable: false });
+  const refusal = (reason: string) =>
+    new IsolationError(
+      `What ${what} is given cannot be sent to the driver's process: ${reason}; see to what the schemas of its settings and arguments make of values.`,
+      { retryable: false },
+    );
   let line: string;
   try {
     line = JSON.stringify(message);

@@ -5,7 +5,19 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { INTERFACE_OF_PHASE, secretsOf } from "../registry.ts";
 import type { AnyDriver, AnyStep } from "../registry.ts";
-import type { Call, DiscoverCall, DiscoverInterface, InspectInterface, Json, NodePower, PowerInterface, Schema, StepCall, StepInterface, StepResult } from "../driver.ts";
+import type {
+  Call,
+  DiscoverCall,
+  DiscoverInterface,
+  InspectInterface,
+  Json,
+  NodePower,
+  PowerInterface,
+  Schema,
+  StepCall,
+  StepInterface,
+  StepResult,
+} from "../driver.ts";
 import { confirmHere } from "./confirm.ts";
 import type { Job, JobListener, Plugin } from "./handle.ts";
 import { inLane, laneHere } from "./lanes.ts";
@@ -16,14 +28,27 @@ import type { Given, PowerQuestion, Target } from "./protocol.ts";
 export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDriver {
   const { contract, name, version, description, settings, power, inspect, deploy, clean, discover } = driver;
 
-  const call = (target: Target, what: string, given: Call<unknown> | DiscoverCall, more: Partial<Pick<Job, "repeatable">> & { readonly data?: Partial<Given>; readonly schema?: Schema<unknown>; readonly listener?: Partial<JobListener> } = {}) => {
+  const call = (
+    target: Target,
+    what: string,
+    given: Call<unknown> | DiscoverCall,
+    more: Partial<Pick<Job, "repeatable">> & {
+      readonly data?: Partial<Given>;
+      readonly schema?: Schema<unknown>;
+      readonly listener?: Partial<JobListener>;
+    } = {},
+  ) => {
     const { settings: value, signal, deadline } = given;
     // What the driver says reaches the call as what it was made from: its spans belong to the same trace.
     const here = AsyncLocalStorage.snapshot();
     return pool.run(plugin, target.on === "discover" ? "PROBE" : laneHere(), {
       target,
       what,
-      given: { settings: value, ...("node" in given ? { node: given.node } : { address: given.address }), ...more.data },
+      given: {
+        settings: value,
+        ...("node" in given ? { node: given.node } : { address: given.address }),
+        ...more.data,
+      },
       signal,
       deadline,
       confirm: confirmHere(),
@@ -32,8 +57,12 @@ export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDrive
       listener: {
         log: (text) => here(() => given.log(text)),
         timed: (about, work) => here(() => given.timed(about, work)),
-        ...(more.listener?.progress && { progress: (percent, message) => here(() => more.listener?.progress?.(percent, message)) }),
-        ...(more.listener?.power && { power: (question) => here(async () => more.listener?.power?.(question) ?? null) }),
+        ...(more.listener?.progress && {
+          progress: (percent, message) => here(() => more.listener?.progress?.(percent, message)),
+        }),
+        ...(more.listener?.power && {
+          power: (question) => here(async () => more.listener?.power?.(question) ?? null),
+        }),
       },
     });
   };
@@ -41,15 +70,20 @@ export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDrive
   function stepCall(step: AnyStep, of: "run" | "verify" | "abort", given: StepCall<unknown>): Promise<unknown> {
     const { args, memo, callback, callbackPath, attemptKey, variables } = given;
     const label = `${INTERFACE_OF_PHASE[step.phase]}.${step.name}`;
-    return call({ on: "step", phase: step.phase, name: step.name, function: of }, of === "run" ? label : `${of} of ${label}`, given, {
-      data: { step: { args, memo, callback, callbackPath, attemptKey, variables } },
-      repeatable: step.idempotent,
-      listener: {
-        progress: (percent, message) => given.progress(percent, message),
-        // Its step holds a place already.
-        power: (question) => inLane("NESTED", () => askPower(given.power, question)),
+    return call(
+      { on: "step", phase: step.phase, name: step.name, function: of },
+      of === "run" ? label : `${of} of ${label}`,
+      given,
+      {
+        data: { step: { args, memo, callback, callbackPath, attemptKey, variables } },
+        repeatable: step.idempotent,
+        listener: {
+          progress: (percent, message) => given.progress(percent, message),
+          // Its step holds a place already.
+          power: (question) => inLane("NESTED", () => askPower(given.power, question)),
+        },
       },
-    });
+    );
   }
 
   const isolatedStep = (step: AnyStep): AnyStep => ({
@@ -62,23 +96,32 @@ export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDrive
       },
     }),
   });
-  const isolatedSteps = <Kind extends StepInterface<unknown>>(kind: Kind): Kind => ({ ...kind, steps: kind.steps.map(isolatedStep) });
+  const isolatedSteps = <Kind extends StepInterface<unknown>>(kind: Kind): Kind => ({
+    ...kind,
+    steps: kind.steps.map(isolatedStep),
+  });
 
   const isolatedPower: PowerInterface<unknown> = {
-    read: async (given) => (await call({ on: "power", function: "read" }, "power.read", given)) as Awaited<ReturnType<typeof power.read>>,
+    read: async (given) =>
+      (await call({ on: "power", function: "read" }, "power.read", given)) as Awaited<ReturnType<typeof power.read>>,
     async set(given, action) {
       await call({ on: "power", function: "set" }, "power.set", given, { data: { action } });
     },
     ...(power.setBootDevice && {
       async setBootDevice(given, device, { persistent }) {
-        await call({ on: "power", function: "setBootDevice" }, "power.setBootDevice", given, { data: { device, persistent } });
+        await call({ on: "power", function: "setBootDevice" }, "power.setBootDevice", given, {
+          data: { device, persistent },
+        });
       },
     }),
   };
 
   const isolatedDiscover = (kind: DiscoverInterface<unknown>): DiscoverInterface<unknown> => ({
     settings: kind.settings,
-    probe: async (given) => (await call({ on: "discover" }, "discover.probe", given, { schema: kind.settings })) as Awaited<ReturnType<typeof kind.probe>>,
+    probe: async (given) =>
+      (await call({ on: "discover" }, "discover.probe", given, { schema: kind.settings })) as Awaited<
+        ReturnType<typeof kind.probe>
+      >,
   });
 
   return {

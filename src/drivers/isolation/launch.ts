@@ -16,7 +16,11 @@ export const HEAP_MB = 256;
 export function launch(module: string, log: Log): ChildProcess {
   const [program, ...rest] = [...guardWords(log), process.execPath, `--max-old-space-size=${HEAP_MB}`, PROGRAM, module];
   // Detached: a group of its own, which is killed as one, and which no Ctrl-C reaches.
-  const child = spawn(program, rest, { stdio: ["ignore", "pipe", "pipe", "pipe"], detached: true, env: environmentOf(process.env) });
+  const child = spawn(program, rest, {
+    stdio: ["ignore", "pipe", "pipe", "pipe"],
+    detached: true,
+    env: environmentOf(process.env),
+  });
   // Heard here already, since without descriptors there may be no streams to go on with.
   child.on("error", () => {});
   return child;
@@ -28,7 +32,10 @@ const SECRET_VARIABLES = /^(OSTLER_TOKEN|OSTLER_LISTEN_URL|DATABASE_URL|PG[A-Z]+
 /** What drivers find in their environment: all of the service's but its own secrets. */
 function environmentOf(variables: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   const compiled = compileFolder();
-  return { ...(compiled !== null && { NODE_COMPILE_CACHE: compiled }), ...Object.fromEntries(Object.entries(variables).filter(([name]) => !SECRET_VARIABLES.test(name))) };
+  return {
+    ...(compiled !== null && { NODE_COMPILE_CACHE: compiled }),
+    ...Object.fromEntries(Object.entries(variables).filter(([name]) => !SECRET_VARIABLES.test(name))),
+  };
 }
 
 let guard: readonly string[] | undefined;
@@ -37,7 +44,8 @@ let guard: readonly string[] | undefined;
 function guardWords(log: Log): readonly string[] {
   if (guard) return guard;
   const found = findGuard(process.env["PATH"] ?? "");
-  if ("problem" in found) log.warn(`Drivers' processes may outlive a service that is killed while they loop: ${found.problem}.`);
+  if ("problem" in found)
+    log.warn(`Drivers' processes may outlive a service that is killed while they loop: ${found.problem}.`);
   guard = "words" in found ? found.words : [];
   return guard;
 }

@@ -28,9 +28,13 @@ export function createMemory(): DriverMemory {
     },
     async set(key: unknown, value) {
       // A length that is none would have everything forgotten, now and later.
-      if (typeof key !== "string") throw new TypeError(`A driver's memory goes by texts, and this key is a ${typeof key}.`);
+      if (typeof key !== "string")
+        throw new TypeError(`A driver's memory goes by texts, and this key is a ${typeof key}.`);
       const text = value === undefined ? undefined : JSON.stringify(value);
-      if (text !== undefined && key.length + text.length > ENTRY_LENGTH_MAX) throw new RangeError(`A driver's memory takes ${ENTRY_LENGTH_MAX} characters a value, and this one has ${text.length}.`);
+      if (text !== undefined && key.length + text.length > ENTRY_LENGTH_MAX)
+        throw new RangeError(
+          `A driver's memory takes ${ENTRY_LENGTH_MAX} characters a value, and this one has ${text.length}.`,
+        );
       drop(key);
       if (text === undefined) return;
       texts.set(key, text);

@@ -67,7 +67,13 @@ interface Waiter {
   readonly fail: (error: unknown) => void;
 }
 
-export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS, busyMs = BUSY_MS }: PoolOptions): Pool {
+export function createPool({
+  workers,
+  log,
+  graceMs = GRACE_MS,
+  idleMs = IDLE_MS,
+  busyMs = BUSY_MS,
+}: PoolOptions): Pool {
   const half = Math.ceil(workers / 2);
   const bounds: Readonly<Record<Lane, number>> = {
     NESTED: Number.POSITIVE_INFINITY,
@@ -77,9 +83,18 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
     TROUBLED: Math.min(Math.ceil(workers / 4), TROUBLED_MAX),
     PROBE: Math.min(half, PROBES_MAX),
   };
-  const places = LANES.map((lane) => bounds[lane]).filter(Number.isFinite).reduce((sum, bound) => sum + bound, 0);
+  const places = LANES.map((lane) => bounds[lane])
+    .filter(Number.isFinite)
+    .reduce((sum, bound) => sum + bound, 0);
   const taken: Record<Lane, number> = { NESTED: 0, ENDING: 0, STEP: 0, READING: 0, TROUBLED: 0, PROBE: 0 };
-  const waiting: Readonly<Record<Lane, Waiter[]>> = { NESTED: [], ENDING: [], STEP: [], READING: [], TROUBLED: [], PROBE: [] };
+  const waiting: Readonly<Record<Lane, Waiter[]>> = {
+    NESTED: [],
+    ENDING: [],
+    STEP: [],
+    READING: [],
+    TROUBLED: [],
+    PROBE: [],
+  };
   /** Every process, and since when it is as it is. */
   const since = new Map<Handle, number>();
   /** Those that are told to end. */
@@ -97,8 +112,16 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
         return await worker.call(job);
       } catch (error) {
         if (!(error instanceof NotBegun)) throw error;
-        if (leftUntil(job.deadline) <= 0) throw new IsolationError(`The time for ${job.what} was over before a process of driver "${plugin.name}" took it.`, { kind: "TIMEOUT", retryable: true });
-        if (tries === TRIES) throw new IsolationError(`Driver "${plugin.name}" has lost ${TRIES} processes before they took the call, the last one by ${error.message}; look at the memory of the machine that the service runs on.`, { retryable: true });
+        if (leftUntil(job.deadline) <= 0)
+          throw new IsolationError(
+            `The time for ${job.what} was over before a process of driver "${plugin.name}" took it.`,
+            { kind: "TIMEOUT", retryable: true },
+          );
+        if (tries === TRIES)
+          throw new IsolationError(
+            `Driver "${plugin.name}" has lost ${TRIES} processes before they took the call, the last one by ${error.message}; look at the memory of the machine that the service runs on.`,
+            { retryable: true },
+          );
       } finally {
         taken[lane] -= 1;
         serve();
@@ -171,7 +194,8 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
         const at = idle.findLastIndex(({ plugin, spent }) => plugin === waiter.plugin && !spent);
         const [worker] = at < 0 ? [] : idle.splice(at, 1);
         if (worker) waiter.give(worker);
-        else if (now - waiter.since >= PATIENCE_MS || !isServed(waiter.plugin)) wanting.set(waiter.plugin, (wanting.get(waiter.plugin) ?? 0) + 1);
+        else if (now - waiter.since >= PATIENCE_MS || !isServed(waiter.plugin))
+          wanting.set(waiter.plugin, (wanting.get(waiter.plugin) ?? 0) + 1);
         else later ??= setTimeout(serveLater, PATIENCE_MS);
       }
     }
@@ -209,7 +233,12 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
           since.set(started, performance.now());
           starting = [...starting, started];
         } catch (error) {
-          waiterOf(plugin)?.fail(new IsolationError(`Driver "${plugin.name}" could not be started in a process of its own: ${messageOf(error)}.`, { retryable: true }));
+          waiterOf(plugin)?.fail(
+            new IsolationError(
+              `Driver "${plugin.name}" could not be started in a process of its own: ${messageOf(error)}.`,
+              { retryable: true },
+            ),
+          );
         }
       }
     }
@@ -235,7 +264,8 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
   /** Processes that are still at something which nobody asked for any more take no more room than half of the places. */
   function boundBusy(): void {
     const busy = [...since.keys()].filter(({ state }) => state === "busy");
-    for (const worker of busy.slice(0, Math.max(0, busy.length - half))) worker.kill("its last call had left too much behind");
+    for (const worker of busy.slice(0, Math.max(0, busy.length - half)))
+      worker.kill("its last call had left too much behind");
   }
 
   function forget(worker: Handle): void {
@@ -247,7 +277,11 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
     if (!worker) return;
     forget(worker);
     leaving.add(worker);
-    worker.close().catch((error: unknown) => log.warn({ err: error, driver: worker.plugin.name }, "a driver's process did not end in order"));
+    worker
+      .close()
+      .catch((error: unknown) =>
+        log.warn({ err: error, driver: worker.plugin.name }, "a driver's process did not end in order"),
+      );
   }
 
   const lookEveryMs = Math.min(LOOK_EVERY_MS, idleMs);
@@ -259,9 +293,15 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
     lookedAt = now;
     if (isLate) return;
     for (const [worker, at] of since) {
-      if (worker.state === "busy" && now - at > busyMs) worker.kill("its last call had left something behind that goes on");
+      if (worker.state === "busy" && now - at > busyMs)
+        worker.kill("its last call had left something behind that goes on");
       // One is kept, so that what comes now and then need not wait for a start.
-      else if (idle.includes(worker) && now - at > idleMs && idle.some((other) => other !== worker && other.plugin === worker.plugin)) retire(worker);
+      else if (
+        idle.includes(worker) &&
+        now - at > idleMs &&
+        idle.some((other) => other !== worker && other.plugin === worker.plugin)
+      )
+        retire(worker);
     }
   }, lookEveryMs).unref();
 
@@ -282,7 +322,8 @@ export function createPool({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS,
       isClosed = true;
       clearInterval(looking);
       clearTimeout(later);
-      for (const waiter of LANES.flatMap((lane) => [...waiting[lane]])) waiter.fail(new Error("The service is ending."));
+      for (const waiter of LANES.flatMap((lane) => [...waiting[lane]]))
+        waiter.fail(new Error("The service is ending."));
       await Promise.all([...since.keys()].map((worker) => worker.close()));
     },
   };

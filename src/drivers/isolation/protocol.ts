@@ -8,7 +8,12 @@ import type { BootDevice, DriverError, DriverErrorKind, DriverPhase, Json, NodeV
 /** Which function of a driver is called. */
 export type Target =
   | { readonly on: "power"; readonly function: "read" | "set" | "setBootDevice" }
-  | { readonly on: "step"; readonly phase: DriverPhase; readonly name: string; readonly function: "run" | "verify" | "abort" }
+  | {
+      readonly on: "step";
+      readonly phase: DriverPhase;
+      readonly name: string;
+      readonly function: "run" | "verify" | "abort";
+    }
   | { readonly on: "discover" };
 
 /** What the function is given, as far as it is data. */
@@ -44,7 +49,13 @@ export type PowerQuestion =
 export type Reply = { readonly value?: Json } | { readonly error: ToldError };
 
 export type ToWorker =
-  | { readonly kind: "call"; readonly id: number; readonly target: Target; readonly given: Given; /** How much time the call has. */ readonly leftMs: number }
+  | {
+      readonly kind: "call";
+      readonly id: number;
+      readonly target: Target;
+      readonly given: Given;
+      /** How much time the call has. */ readonly leftMs: number;
+    }
   /** The call's signal fires. */
   | { readonly kind: "end"; readonly id: number; readonly reason: ToldError }
   | { readonly kind: "reply"; readonly question: number; readonly reply: Reply }
@@ -65,7 +76,10 @@ export type OfCall =
   | { readonly kind: "timed"; readonly id: number; readonly timing: number; readonly error?: ToldError }
   | { readonly kind: "power"; readonly id: number; readonly question: number; readonly ask: PowerQuestion }
   /** The call has ended. */
-  | ({ readonly kind: "ended"; readonly id: number; readonly left: Leftovers } & ({ readonly value: Packed } | { readonly error: ToldError }))
+  | ({ readonly kind: "ended"; readonly id: number; readonly left: Leftovers } & (
+      | { readonly value: Packed }
+      | { readonly error: ToldError }
+    ))
   /** The call threw where nobody could catch it; the process ends. */
   | { readonly kind: "fault"; readonly id: number; readonly error: ToldError };
 
@@ -74,7 +88,12 @@ export type OfDriver =
   | { readonly kind: "ready"; readonly name: string; readonly version: string }
   | { readonly kind: "unfit"; readonly message: string }
   | { readonly kind: "line"; readonly text: string }
-  | { readonly kind: "memory"; readonly question: number; readonly key: string; readonly put?: { readonly value?: Json } }
+  | {
+      readonly kind: "memory";
+      readonly question: number;
+      readonly key: string;
+      readonly put?: { readonly value?: Json };
+    }
   /** Something that an earlier call has left behind went wrong. */
   | { readonly kind: "late"; readonly text: string }
   /** What the last call has left behind is gone. */
@@ -168,7 +187,9 @@ const MESSAGE_LENGTH_MAX = 16_000;
 export function tell(thrown: unknown): ToldError {
   try {
     if (!(thrown instanceof Error)) return { name: "Error", message: shorten(String(thrown)), bare: true };
-    const { name, message, kind, retryable } = thrown as unknown as Readonly<Record<"name" | "message" | "kind" | "retryable", unknown>>;
+    const { name, message, kind, retryable } = thrown as unknown as Readonly<
+      Record<"name" | "message" | "kind" | "retryable", unknown>
+    >;
     return {
       name: shorten(String(name)),
       message: shorten(String(message)),
@@ -193,7 +214,10 @@ export class IsolationError extends Error implements DriverError {
   override readonly name = "DriverError";
   readonly kind: DriverErrorKind;
   readonly retryable: boolean;
-  constructor(message: string, { kind = "OTHER", retryable }: { readonly kind?: DriverErrorKind; readonly retryable: boolean }) {
+  constructor(
+    message: string,
+    { kind = "OTHER", retryable }: { readonly kind?: DriverErrorKind; readonly retryable: boolean },
+  ) {
     super(message);
     this.kind = kind;
     this.retryable = retryable;
@@ -216,7 +240,10 @@ export function shorten(text: string, length = MESSAGE_LENGTH_MAX): string {
 // ---- results
 
 /** A value as JSON holds it, or where it holds it not, as much of it as lets the engine refuse it for the right reason. */
-export type Packed = { readonly json: Json } | { readonly type: string } | { readonly members: Readonly<Record<string, Packed>> };
+export type Packed =
+  | { readonly json: Json }
+  | { readonly type: string }
+  | { readonly members: Readonly<Record<string, Packed>> };
 
 /** Four times what the engine takes of any part of a result, and so more than it takes of a whole one. */
 const RESULT_LENGTH_MAX = 1024 * 1024;
@@ -227,7 +254,13 @@ export function pack(value: unknown, depth = 1): Packed {
   if (json !== undefined) return { json };
   if (typeof value !== "object" || value === null || depth === 0) return { type: typeof value };
   try {
-    return { members: Object.fromEntries(Object.entries(value).slice(0, 20).map(([key, member]) => [key, pack(member, depth - 1)])) };
+    return {
+      members: Object.fromEntries(
+        Object.entries(value)
+          .slice(0, 20)
+          .map(([key, member]) => [key, pack(member, depth - 1)]),
+      ),
+    };
   } catch {
     return { type: "object" };
   }
@@ -245,7 +278,8 @@ function jsonOf(value: unknown): Json | undefined {
 /** The value again. What JSON does not hold becomes another thing of its type that JSON does not hold. */
 export function unpack(packed: Packed): unknown {
   if ("json" in packed) return packed.json;
-  if ("members" in packed) return Object.fromEntries(Object.entries(packed.members).map(([key, member]) => [key, unpack(member)]));
+  if ("members" in packed)
+    return Object.fromEntries(Object.entries(packed.members).map(([key, member]) => [key, unpack(member)]));
   switch (packed.type) {
     case "undefined":
       return undefined;

@@ -19,7 +19,17 @@ import { getHeapStatistics } from "node:v8";
 import { Deadline } from "../deadline.ts";
 import type { AnyDriver } from "../registry.ts";
 import { findStep } from "../registry.ts";
-import type { Call, DiscoverCall, DriverFactory, DriverMemory, Json, NodePower, PluginHost, PowerState, StepCall } from "../driver.ts";
+import type {
+  Call,
+  DiscoverCall,
+  DriverFactory,
+  DriverMemory,
+  Json,
+  NodePower,
+  PluginHost,
+  PowerState,
+  StepCall,
+} from "../driver.ts";
 import { createBucket } from "./bucket.ts";
 import { SILENCE_SECONDS, errorOf, openWire, pack, shorten, tell } from "./protocol.ts";
 import type { FromWorker, Given, Leftovers, PowerQuestion, Reply, Target, ToWorker } from "./protocol.ts";
@@ -101,7 +111,10 @@ process.exit = (code?: number | string | null) => {
 
 // ---- questions to the service
 
-const questions = new Map<number, { readonly give: (value: Json | undefined) => void; readonly fail: (error: unknown) => void }>();
+const questions = new Map<
+  number,
+  { readonly give: (value: Json | undefined) => void; readonly fail: (error: unknown) => void }
+>();
 let asked = 0;
 
 function ask(question: (number: number) => FromWorker): Promise<Json | undefined> {
@@ -134,7 +147,9 @@ const rememberInTurn = inTurn();
 const memory: DriverMemory = {
   get: (key) => rememberInTurn(() => ask((question) => ({ kind: "memory", question, key }))),
   async set(key, value) {
-    await rememberInTurn(() => ask((question) => ({ kind: "memory", question, key, put: value === undefined ? {} : { value } })));
+    await rememberInTurn(() =>
+      ask((question) => ({ kind: "memory", question, key, put: value === undefined ? {} : { value } })),
+    );
   },
 };
 
@@ -159,7 +174,13 @@ function take(message: ToWorker): void {
 }
 
 async function perform({ id, target, given, leftMs }: Extract<ToWorker, { kind: "call" }>): Promise<void> {
-  const mine: Current = { id, deadline: new Deadline(leftMs), controller: new AbortController(), tellProgress: () => {}, dropped: 0 };
+  const mine: Current = {
+    id,
+    deadline: new Deadline(leftMs),
+    controller: new AbortController(),
+    tellProgress: () => {},
+    dropped: 0,
+  };
   current = mine;
   calls += 1;
   send({ kind: "begun", id });
@@ -200,7 +221,10 @@ function enter(target: Target, given: Given, mine: Current): Promise<unknown> {
     case "step": {
       const step = findStep(driver, target.phase, target.name);
       const work = step?.[target.function];
-      if (!step || !work) throw new Error(`Driver "${driver.name}" no longer has the ${target.function} of a step ${target.phase}.${target.name}.`);
+      if (!step || !work)
+        throw new Error(
+          `Driver "${driver.name}" no longer has the ${target.function} of a step ${target.phase}.${target.name}.`,
+        );
       return (work as (call: StepCall<unknown>) => Promise<unknown>).call(step, stepCallOf(given, mine));
     }
   }
@@ -242,7 +266,12 @@ function probeOf(given: Given, mine: Current): DiscoverCall {
 
 function stepCallOf(given: Given, mine: Current): StepCall<unknown> {
   if (!given.step) throw new Error("The call is none of a step.");
-  return { ...callOf(given, mine), ...(given.step as Pick<StepCall<unknown>, keyof typeof given.step>), power: powerOf(mine), progress: progressOf(mine) };
+  return {
+    ...callOf(given, mine),
+    ...(given.step as Pick<StepCall<unknown>, keyof typeof given.step>),
+    power: powerOf(mine),
+    progress: progressOf(mine),
+  };
 }
 
 function powerOf(mine: Current): NodePower {
@@ -293,7 +322,10 @@ function progressOf(mine: Current): StepCall<unknown>["progress"] {
   };
   return (percent: unknown, message: unknown) => {
     const isDue = report === null;
-    report = { percent: typeof percent === "number" && Number.isFinite(percent) ? percent : 0, message: typeof message === "string" ? shorten(message, 1_000) : null };
+    report = {
+      percent: typeof percent === "number" && Number.isFinite(percent) ? percent : 0,
+      message: typeof message === "string" ? shorten(message, 1_000) : null,
+    };
     if (!isDue) return;
     const wait = toldAt + PROGRESS_EVERY_MS - performance.now();
     if (wait <= 0) mine.tellProgress();

@@ -21,7 +21,9 @@ const HARDLY_MS = 1_000;
 export function checkDurable(history: History): Findings {
   const findings = new Findings("P1", "accepted is durable before the answer");
   const harms = history.lives.flatMap(({ name, killed }) => (killed === null ? [] : [{ name, t: killed }]));
-  const restarts = history.blows.filter(({ what }) => what === "postgres-restart").map(({ from }) => ({ name: null, t: from }));
+  const restarts = history.blows
+    .filter(({ what }) => what === "postgres-restart")
+    .map(({ from }) => ({ name: null, t: from }));
   for (const asked of history.asked) {
     const answer = told(asked);
     if (!answer) continue;
@@ -29,9 +31,12 @@ export function checkDurable(history: History): Findings {
     const kept = judgeKept(history, findings, asked, answer);
     if (!kept) continue;
     findings.fact("accepted answers");
-    const soon = (name: string | null, t: number) => (name === null || name === request.replica) && t >= answer.t && t - answer.t < HARDLY_MS;
-    if (harms.some(({ name, t }) => soon(name, t))) findings.fact("of them less than a second before their replica was killed");
-    if (restarts.some(({ name, t }) => soon(name, t))) findings.fact("of them less than a second before the database was stopped");
+    const soon = (name: string | null, t: number) =>
+      (name === null || name === request.replica) && t >= answer.t && t - answer.t < HARDLY_MS;
+    if (harms.some(({ name, t }) => soon(name, t)))
+      findings.fact("of them less than a second before their replica was killed");
+    if (restarts.some(({ name, t }) => soon(name, t)))
+      findings.fact("of them less than a second before the database was stopped");
   }
   for (const mark of MARKS) judgeMark(history, mark, findings);
   return findings;
@@ -46,20 +51,43 @@ interface Mark {
   readonly saidBy: (input: Input) => unknown;
 }
 
-type Input = Readonly<Record<string, unknown>> & { readonly cluster?: { readonly name: string }; readonly variables?: Readonly<Record<string, unknown>> };
+type Input = Readonly<Record<string, unknown>> & {
+  readonly cluster?: { readonly name: string };
+  readonly variables?: Readonly<Record<string, unknown>>;
+};
 
 const inputOf = ({ input }: Request) => (input ?? {}) as Input;
 /** The variable that clients of the arena set. */
 const VARIABLE = "ntp";
 
 const MARKS: readonly Mark[] = [
-  { verb: "setMaintenance", at: ({ nodes }) => nodes.values().map(({ name, maintenance }) => [name, maintenance]), named: ({ nodes }) => nodes, saidBy: ({ reason }) => reason ?? null },
-  { verb: "reportPresence", at: ({ nodes }) => nodes.values().map(({ name, presence }) => [name, presence]), named: ({ nodes }) => nodes, saidBy: ({ event }) => event },
-  { verb: "updateCluster", at: ({ clusters }) => clusters.map(({ name, variables }) => [name, variables[VARIABLE]]), named: (request) => [inputOf(request).cluster?.name ?? ""], saidBy: ({ variables }) => variables?.[VARIABLE] },
+  {
+    verb: "setMaintenance",
+    at: ({ nodes }) => nodes.values().map(({ name, maintenance }) => [name, maintenance]),
+    named: ({ nodes }) => nodes,
+    saidBy: ({ reason }) => reason ?? null,
+  },
+  {
+    verb: "reportPresence",
+    at: ({ nodes }) => nodes.values().map(({ name, presence }) => [name, presence]),
+    named: ({ nodes }) => nodes,
+    saidBy: ({ event }) => event,
+  },
+  {
+    verb: "updateCluster",
+    at: ({ clusters }) => clusters.map(({ name, variables }) => [name, variables[VARIABLE]]),
+    named: (request) => [inputOf(request).cluster?.name ?? ""],
+    saidBy: ({ variables }) => variables?.[VARIABLE],
+  },
 ];
 
 function judgeMark(history: History, { verb, at, named: namesIn, saidBy }: Mark, findings: Findings): void {
-  const byName = Map.groupBy(history.asked.filter(({ request }) => request.verb === verb).flatMap((one) => namesIn(one.request).map((name) => ({ name, one }))), ({ name }) => name);
+  const byName = Map.groupBy(
+    history.asked
+      .filter(({ request }) => request.verb === verb)
+      .flatMap((one) => namesIn(one.request).map((name) => ({ name, one }))),
+    ({ name }) => name,
+  );
   for (const [name, value] of at(history)) {
     const about = (byName.get(name) ?? []).map(({ one }) => one);
     const done = about.filter((one) => told(one)?.refusals.length === 0);
@@ -68,7 +96,12 @@ function judgeMark(history: History, { verb, at, named: namesIn, saidBy }: Mark,
     const lastSent = Math.max(...done.map(({ request }) => request.t));
     const possible = about.filter((one) => (told(one)?.t ?? Infinity) >= lastSent);
     if (!possible.some(({ request }) => saidBy(inputOf(request)) === value)) {
-      findings.violation("lost", `${name} says ${JSON.stringify(value)} at the end, and no ${verb} that may have been the last has said so.`, { name, value }, ...possible.flatMap(({ request, answer }) => [request, answer]));
+      findings.violation(
+        "lost",
+        `${name} says ${JSON.stringify(value)} at the end, and no ${verb} that may have been the last has said so.`,
+        { name, value },
+        ...possible.flatMap(({ request, answer }) => [request, answer]),
+      );
     }
   }
 }
@@ -79,21 +112,53 @@ function judgeKept(history: History, findings: Findings, { request }: Asked, ans
   let promised = false;
   if (answer.operationId !== null) {
     promised = true;
-    if (!operations.has(answer.operationId)) findings.violation("lost", `Operation ${answer.operationId} was answered (${request.verb}, ${request.id}), and is not there.`, request, answer);
+    if (!operations.has(answer.operationId))
+      findings.violation(
+        "lost",
+        `Operation ${answer.operationId} was answered (${request.verb}, ${request.id}), and is not there.`,
+        request,
+        answer,
+      );
   }
   for (const result of answer.results) {
     if (!result.accepted || result.runId === null) continue;
     promised = true;
     const run = runs.get(result.runId);
-    if (!run) findings.violation("lost", `Run ${result.runId} on node ${result.node} was answered (${request.verb}, ${request.id}), and is not there.`, request, answer);
-    else if (run.nodeName !== result.node) findings.violation("other", `Run ${run.id} was answered for node ${result.node}, and is on ${run.nodeName}.`, request, answer, run);
-    else if (!INTERRUPTS.has(request.verb) && answer.operationId !== null && run.operationId !== answer.operationId) findings.violation("other", `Run ${run.id} was answered with operation ${answer.operationId}, and is of ${run.operationId}.`, request, answer, run);
+    if (!run)
+      findings.violation(
+        "lost",
+        `Run ${result.runId} on node ${result.node} was answered (${request.verb}, ${request.id}), and is not there.`,
+        request,
+        answer,
+      );
+    else if (run.nodeName !== result.node)
+      findings.violation(
+        "other",
+        `Run ${run.id} was answered for node ${result.node}, and is on ${run.nodeName}.`,
+        request,
+        answer,
+        run,
+      );
+    else if (!INTERRUPTS.has(request.verb) && answer.operationId !== null && run.operationId !== answer.operationId)
+      findings.violation(
+        "other",
+        `Run ${run.id} was answered with operation ${answer.operationId}, and is of ${run.operationId}.`,
+        request,
+        answer,
+        run,
+      );
   }
   if (request.verb === "registerNodes" && answer.refusals.length === 0) {
     promised = true;
     const names = namesOf(nodes, transitions);
     const missing = request.nodes.filter((name) => !names.has(name));
-    if (missing.length > 0) findings.violation("lost", `Nodes ${missing.slice(0, 5).join(", ")} were registered (${request.id}), and are not there.`, request, answer);
+    if (missing.length > 0)
+      findings.violation(
+        "lost",
+        `Nodes ${missing.slice(0, 5).join(", ")} were registered (${request.id}), and are not there.`,
+        request,
+        answer,
+      );
   }
   return promised;
 }
@@ -104,7 +169,10 @@ const named = new WeakMap<object, ReadonlySet<string>>();
 function namesOf(nodes: History["nodes"], transitions: History["transitions"]): ReadonlySet<string> {
   const known = named.get(nodes);
   if (known) return known;
-  const names = new Set([...[...nodes.values()].map(({ name }) => name), ...transitions.filter(({ event }) => event === "register").map(({ nodeName }) => nodeName)]);
+  const names = new Set([
+    ...[...nodes.values()].map(({ name }) => name),
+    ...transitions.filter(({ event }) => event === "register").map(({ nodeName }) => nodeName),
+  ]);
   named.set(nodes, names);
   return names;
 }
@@ -131,59 +199,120 @@ export function checkOnce(history: History): Findings {
     });
     if (group.length > 1) {
       findings.fact("keys sent more than once");
-      findings.fact("of them with a request that was not answered", group.some((asked) => told(asked) === null) ? 1 : 0);
+      findings.fact(
+        "of them with a request that was not answered",
+        group.some((asked) => told(asked) === null) ? 1 : 0,
+      );
     }
     const records = () => group.flatMap(({ request, answer }) => [request, answer]);
     const ids = new Set(accepted.map(({ answer }) => answer.operationId));
-    if (ids.size > 1) findings.violation("doubled", `Key ${key} was answered with ${ids.size} operations.`, ...records());
-    if (accepted.filter(({ answer }) => answer.replayed === false).length > 1) findings.violation("doubled", `Key ${key} was accepted anew more than once.`, ...records());
-    const others = accepted.filter(({ asked }) => !isDeepStrictEqual(asked.request.input, accepted[0]?.asked.request.input));
-    if (group.some(({ request }) => !isDeepStrictEqual(request.input, group[0]?.request.input))) findings.fact("keys sent with another input");
+    if (ids.size > 1)
+      findings.violation("doubled", `Key ${key} was answered with ${ids.size} operations.`, ...records());
+    if (accepted.filter(({ answer }) => answer.replayed === false).length > 1)
+      findings.violation("doubled", `Key ${key} was accepted anew more than once.`, ...records());
+    const others = accepted.filter(
+      ({ asked }) => !isDeepStrictEqual(asked.request.input, accepted[0]?.asked.request.input),
+    );
+    if (group.some(({ request }) => !isDeepStrictEqual(request.input, group[0]?.request.input)))
+      findings.fact("keys sent with another input");
     if (others.length > 0) findings.violation("other", `Key ${key} was accepted with two inputs.`, ...records());
     const rows = stored.get(key) ?? [];
-    if (rows.length > 1) findings.violation("doubled", `There are ${rows.length} operations with key ${key}.`, ...rows, ...records());
-    if (rows[0] && accepted.some(({ answer }) => answer.operationId !== rows[0]?.id)) findings.violation("doubled", `Key ${key} was answered with another operation than the one it is stored with.`, rows[0], ...records());
+    if (rows.length > 1)
+      findings.violation("doubled", `There are ${rows.length} operations with key ${key}.`, ...rows, ...records());
+    if (rows[0] && accepted.some(({ answer }) => answer.operationId !== rows[0]?.id))
+      findings.violation(
+        "doubled",
+        `Key ${key} was answered with another operation than the one it is stored with.`,
+        rows[0],
+        ...records(),
+      );
   }
   const runsOf = Map.groupBy(history.runs.values(), ({ operationId }) => operationId);
   for (const operation of history.operations.values()) {
     findings.fact("operations traced to a request");
-    if (!isAskedFor(history, byKey, operation)) findings.violation("doubled", `Nobody asked for operation ${operation.id} (${operation.kind}).`, operation);
-    else if (operation.key !== null) judgeAsked(operation, runsOf.get(operation.id) ?? [], byKey.get(operation.key) ?? [], findings);
+    if (!isAskedFor(history, byKey, operation))
+      findings.violation("doubled", `Nobody asked for operation ${operation.id} (${operation.kind}).`, operation);
+    else if (operation.key !== null)
+      judgeAsked(operation, runsOf.get(operation.id) ?? [], byKey.get(operation.key) ?? [], findings);
   }
   const perNode = Map.groupBy(
     [...history.runs.values()].filter(({ purpose }) => purpose === "WORK"),
     ({ operationId, nodeId }) => `${operationId} ${nodeId}`,
   );
-  for (const runs of perNode.values()) if (runs.length > 1) findings.violation("doubled", `Operation ${runs[0]?.operationId} has ${runs.length} runs on node ${runs[0]?.nodeName}.`, ...runs);
+  for (const runs of perNode.values())
+    if (runs.length > 1)
+      findings.violation(
+        "doubled",
+        `Operation ${runs[0]?.operationId} has ${runs.length} runs on node ${runs[0]?.nodeName}.`,
+        ...runs,
+      );
   return findings;
 }
 
 /** An operation and its runs against what was asked with its key, and answered. */
-function judgeAsked(operation: OperationRow, runs: readonly RunRow[], group: readonly Asked[], findings: Findings): void {
+function judgeAsked(
+  operation: OperationRow,
+  runs: readonly RunRow[],
+  group: readonly Asked[],
+  findings: Findings,
+): void {
   const { id, kind } = operation;
   const records = group.flatMap(({ request, answer }) => [request, answer]);
   const isRefused = (answer: Told) => answer.operationId === null && answer.results.every(({ accepted }) => !accepted);
   const answers = group.map(told);
-  if (answers.every((answer) => answer !== null && isRefused(answer))) findings.violation("doubled", `Every request for operation ${id} (${kind}) was refused, and it is there.`, operation, ...records);
-  if (!group.some(({ request }) => request.verb === "restart" || KINDS[request.verb] === kind)) findings.violation("other", `Operation ${id} is ${kind}, and nobody asked for that with its key.`, operation, ...records);
+  if (answers.every((answer) => answer !== null && isRefused(answer)))
+    findings.violation(
+      "doubled",
+      `Every request for operation ${id} (${kind}) was refused, and it is there.`,
+      operation,
+      ...records,
+    );
+  if (!group.some(({ request }) => request.verb === "restart" || KINDS[request.verb] === kind))
+    findings.violation(
+      "other",
+      `Operation ${id} is ${kind}, and nobody asked for that with its key.`,
+      operation,
+      ...records,
+    );
   const stranger = runs.find(({ nodeName }) => !group.some(({ request }) => request.nodes.includes(nodeName)));
-  if (stranger) findings.violation("illegal", `Operation ${id} (${kind}) works on node ${stranger.nodeName}, which nobody named.`, stranger, ...records);
+  if (stranger)
+    findings.violation(
+      "illegal",
+      `Operation ${id} (${kind}) works on node ${stranger.nodeName}, which nobody named.`,
+      stranger,
+      ...records,
+    );
   const answer = answers.find((one) => one?.operationId === id && one.replayed === false);
   if (!answer) return;
   findings.fact("operations whose nodes were held against the answer");
   const taken = answer.results.filter(({ accepted }) => accepted).map(({ node }) => node);
   const worked = runs.filter(({ purpose }) => purpose === "WORK").map(({ nodeName }) => nodeName);
-  const differing = [...taken.filter((name) => !worked.includes(name)), ...worked.filter((name) => !taken.includes(name))];
-  if (differing.length > 0) findings.violation("other", `Operation ${id} (${kind}) was accepted on other nodes than it has runs on: ${differing.slice(0, 5).join(", ")}.`, operation, answer);
+  const differing = [
+    ...taken.filter((name) => !worked.includes(name)),
+    ...worked.filter((name) => !taken.includes(name)),
+  ];
+  if (differing.length > 0)
+    findings.violation(
+      "other",
+      `Operation ${id} (${kind}) was accepted on other nodes than it has runs on: ${differing.slice(0, 5).join(", ")}.`,
+      operation,
+      answer,
+    );
 }
 
 const keyless = new WeakMap<History, { readonly answered: ReadonlySet<string>; readonly open: readonly Asked[] }>();
 
-function isAskedFor(history: History, byKey: ReadonlyMap<string, readonly Asked[]>, { id, key, createdAt }: OperationRow): boolean {
+function isAskedFor(
+  history: History,
+  byKey: ReadonlyMap<string, readonly Asked[]>,
+  { id, key, createdAt }: OperationRow,
+): boolean {
   if (key !== null) return byKey.get(key)?.some(({ request }) => request.t <= createdAt + TOLERANCE_MS) ?? false;
   const known = keyless.get(history) ?? {
     answered: new Set(history.asked.flatMap((asked) => told(asked)?.operationId ?? [])),
-    open: history.asked.filter((asked) => asked.request.verb in KINDS && asked.request.idempotencyKey === null && told(asked) === null),
+    open: history.asked.filter(
+      (asked) => asked.request.verb in KINDS && asked.request.idempotencyKey === null && told(asked) === null,
+    ),
   };
   keyless.set(history, known);
   return known.answered.has(id) || known.open.some(({ request }) => request.t <= createdAt + TOLERANCE_MS);
@@ -199,7 +328,9 @@ export function checkFullDisk(history: History): Findings {
   if (fillings.length === 0) return findings;
   for (const { from, to } of fillings) {
     // What was accepted shortly before may still be on its way to the disk.
-    const near = history.asked.filter((asked) => (told(asked)?.t ?? -1) >= from - BEFORE_FULL_MS && (told(asked)?.t ?? Infinity) <= to + BEFORE_FULL_MS);
+    const near = history.asked.filter(
+      (asked) => (told(asked)?.t ?? -1) >= from - BEFORE_FULL_MS && (told(asked)?.t ?? Infinity) <= to + BEFORE_FULL_MS,
+    );
     let promised = 0;
     for (const asked of near) {
       const answer = told(asked);

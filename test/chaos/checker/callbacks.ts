@@ -21,7 +21,9 @@ const ANOMALIES_MAX = 100;
 
 export function checkCallBacks(history: History): Findings {
   const findings = new Findings("P20", "call-backs that are no good change nothing");
-  const generations = new Map(history.entries.filter(({ part }) => part !== "abort").map((entry) => [entry.path, entry.generation]));
+  const generations = new Map(
+    history.entries.filter(({ part }) => part !== "abort").map((entry) => [entry.path, entry.generation]),
+  );
   const byPath = Map.groupBy(history.callbacks, ({ path }) => path);
   for (const [path, sent] of byPath) {
     const taken = sent.filter(({ status }) => status === TAKEN);
@@ -33,8 +35,16 @@ export function checkCallBacks(history: History): Findings {
     if (one.status !== TAKEN) continue;
     if (one.kind === "forged") findings.violation("illegal", `A made-up call-back to ${one.node} was taken.`, one);
     const own = generations.get(one.path);
-    const later = own == null ? undefined : history.entriesOf.get(one.runId)?.find(({ generation, part, t }) => part !== "abort" && generation !== null && generation > own && t < one.sent);
-    if (later) findings.violation("illegal", `A late call-back to ${one.node} was taken after the run had gone on.`, one, later);
+    const later =
+      own == null
+        ? undefined
+        : history.entriesOf
+            .get(one.runId)
+            ?.find(
+              ({ generation, part, t }) => part !== "abort" && generation !== null && generation > own && t < one.sent,
+            );
+    if (later)
+      findings.violation("illegal", `A late call-back to ${one.node} was taken after the run had gone on.`, one, later);
   }
   judgeApplied(history, findings, byPath);
   judgeTold(history, findings, byPath);
@@ -48,10 +58,18 @@ function judgeTold(history: History, findings: Findings, byPath: ReadonlyMap<str
     const entries = all.filter(({ part }) => part !== "abort");
     for (const [index, entry] of entries.entries()) {
       const wait = entries[index - 1];
-      if (!wait || waitOf(wait)?.callback !== true || wait.part !== entry.part || !entry.memo || entry.callback) continue;
+      if (!wait || waitOf(wait)?.callback !== true || wait.part !== entry.part || !entry.memo || entry.callback)
+        continue;
       findings.fact("waits for a call-back that ended by their time");
       const taken = byPath.get(wait.path)?.find(({ status, t }) => status === TAKEN && t < entry.t - AT_ONCE_MS);
-      if (taken) findings.violation("lost", `A call-back to ${entry.step} on ${entry.node} was taken, and it was entered again as if there had been none.`, shown(wait), taken, shown(entry));
+      if (taken)
+        findings.violation(
+          "lost",
+          `A call-back to ${entry.step} on ${entry.node} was taken, and it was entered again as if there had been none.`,
+          shown(wait),
+          taken,
+          shown(entry),
+        );
     }
   }
 }
@@ -64,8 +82,19 @@ function judgeApplied(history: History, findings: Findings, byPath: ReadonlyMap<
     if (!entry.callback || entry.part === "abort") continue;
     findings.fact("entries that a call-back had ended the wait of");
     const before = (history.entriesBy.get(entry.attemptKey) ?? []).filter(({ seq }) => seq < entry.seq);
-    const may = before.some(({ path }) => (byPath.get(path) ?? []).some(({ kind, status, sent }) => kind !== "forged" && sent <= entry.t && (status === TAKEN || status === null || !REFUSED.has(status))));
-    if (!may) findings.violation("illegal", `${entry.step} on ${entry.node} was told of a call-back that nobody can have made.`, ...before, entry);
+    const may = before.some(({ path }) =>
+      (byPath.get(path) ?? []).some(
+        ({ kind, status, sent }) =>
+          kind !== "forged" && sent <= entry.t && (status === TAKEN || status === null || !REFUSED.has(status)),
+      ),
+    );
+    if (!may)
+      findings.violation(
+        "illegal",
+        `${entry.step} on ${entry.node} was told of a call-back that nobody can have made.`,
+        ...before,
+        entry,
+      );
   }
 }
 
@@ -84,8 +113,24 @@ function judgeRecorded(history: History, findings: Findings): void {
     if (refused === 0) continue;
     findings.fact("runs whose anomalies were counted");
     const recorded = history.anomalies.get(runId) ?? 0;
-    if (recorded < Math.min(ANOMALIES_MAX, refused)) findings.violation("lost", `${refused} call-backs to run ${runId} were refused, and ${recorded} are recorded.`, ...history.callbacks.filter((one) => one.path.includes(runId)));
-    if (recorded > refused + open) findings.violation("other", `Run ${runId} has ${recorded} anomalies recorded, and ${refused + open} call-backs can have made one.`, ...history.callbacks.filter((one) => one.path.includes(runId)));
+    if (recorded < Math.min(ANOMALIES_MAX, refused))
+      findings.violation(
+        "lost",
+        `${refused} call-backs to run ${runId} were refused, and ${recorded} are recorded.`,
+        ...history.callbacks.filter((one) => one.path.includes(runId)),
+      );
+    if (recorded > refused + open)
+      findings.violation(
+        "other",
+        `Run ${runId} has ${recorded} anomalies recorded, and ${refused + open} call-backs can have made one.`,
+        ...history.callbacks.filter((one) => one.path.includes(runId)),
+      );
   }
-  for (const [runId, recorded] of history.anomalies) if (!counts.has(runId)) findings.violation("other", `Run ${runId} has ${recorded} anomalies recorded, and nobody called back to it.`, history.runs.get(runId));
+  for (const [runId, recorded] of history.anomalies)
+    if (!counts.has(runId))
+      findings.violation(
+        "other",
+        `Run ${runId} has ${recorded} anomalies recorded, and nobody called back to it.`,
+        history.runs.get(runId),
+      );
 }

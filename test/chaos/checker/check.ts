@@ -41,9 +41,26 @@ export async function check(folder: string, options: Partial<Options> = {}): Pro
   const { findings: owners, robberies } = checkOwners(history);
   const { database, drivers } = checkFailures(history);
   const findings = [
-    checkDurable(history), checkOnce(history), checkFold(history), checkEdges(history), owners, checkAtLeastOnce(history), order, silence, slow,
-    checkDeadlines(history), checkTakeOver(history), database, checkNoNewStep(history), checkOneEnd(history), checkClocks(history, robberies), drivers,
-    checkFullDisk(history), checkLeaving(history), checkCallBacks(history), checkRest(history),
+    checkDurable(history),
+    checkOnce(history),
+    checkFold(history),
+    checkEdges(history),
+    owners,
+    checkAtLeastOnce(history),
+    order,
+    silence,
+    slow,
+    checkDeadlines(history),
+    checkTakeOver(history),
+    database,
+    checkNoNewStep(history),
+    checkOneEnd(history),
+    checkClocks(history, robberies),
+    drivers,
+    checkFullDisk(history),
+    checkLeaving(history),
+    checkCallBacks(history),
+    checkRest(history),
   ];
   const verdicts = findings.map((one) => one.verdict());
   const harms = { lost: 0, doubled: 0, illegal: 0, stuck: 0, other: 0 };
@@ -52,7 +69,8 @@ export async function check(folder: string, options: Partial<Options> = {}): Pro
 }
 
 function figuresOf(history: History): Record<string, number> {
-  const { asked, operations, runs, attempts, transitions, entries, callbacks, nodes, lives, begun, over, run } = history;
+  const { asked, operations, runs, attempts, transitions, entries, callbacks, nodes, lives, begun, over, run } =
+    history;
   const ended = (state: string) => [...runs.values()].filter((one) => one.state === state).length;
   return {
     minutes: Math.round((over - begun) / 6_000) / 10,
@@ -78,18 +96,28 @@ function figuresOf(history: History): Record<string, number> {
 }
 
 function nemesesOf({ blows }: History): Record<string, number> {
-  return Object.fromEntries([...Map.groupBy(blows, ({ what }) => what)].map(([what, some]) => [what, some.length] as const).toSorted(([a], [b]) => a.localeCompare(b)));
+  return Object.fromEntries(
+    [...Map.groupBy(blows, ({ what }) => what)]
+      .map(([what, some]) => [what, some.length] as const)
+      .toSorted(([a], [b]) => a.localeCompare(b)),
+  );
 }
 
 /** The report for whoever reads the terminal. */
 export function printed({ verdicts, harms }: Report): string {
-  const list = (counts: Readonly<Record<string, number>>) => Object.entries(counts).map(([what, count]) => `${count.toLocaleString("en")} ${what}`).join(", ");
+  const list = (counts: Readonly<Record<string, number>>) =>
+    Object.entries(counts)
+      .map(([what, count]) => `${count.toLocaleString("en")} ${what}`)
+      .join(", ");
   const lines = verdicts.flatMap(({ id, title, verdict, facts, figures, notes, violations, first }) => [
     `${id.padEnd(4)} ${verdict.padEnd(13)} ${title}: ${list(facts) || "no fact"}`,
     ...Object.entries(figures).map(([what, value]) => `       ${what}: ${value}`),
     ...notes.map((note) => `       ${note}`),
     ...(violations > 0 ? [`       ${violations} violations, the first of them:`] : []),
-    ...first.flatMap(({ says, records }) => [`     - ${says}`, ...records.filter((one) => one != null).map((one) => `         ${clipped(JSON.stringify(one))}`)]),
+    ...first.flatMap(({ says, records }) => [
+      `     - ${says}`,
+      ...records.filter((one) => one != null).map((one) => `         ${clipped(JSON.stringify(one))}`),
+    ]),
   ]);
   return [...lines, list(harms)].join("\n");
 }
@@ -99,7 +127,11 @@ function clipped(text: string): string {
 }
 
 if (import.meta.main) {
-  const { values, positionals } = parseArgs({ args: argv.slice(2), allowPositionals: true, options: { slack: { type: "string" }, memory: { type: "string" }, lease: { type: "string" } } });
+  const { values, positionals } = parseArgs({
+    args: argv.slice(2),
+    allowPositionals: true,
+    options: { slack: { type: "string" }, memory: { type: "string" }, lease: { type: "string" } },
+  });
   const [folder] = positionals;
   if (folder === undefined) throw new Error("Say which folder: node test/chaos/checker/check.ts <folder>");
   const report = await check(folder, {

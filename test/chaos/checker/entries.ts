@@ -40,7 +40,8 @@ export function checkOwners(history: History): { readonly findings: Findings; re
   for (const entries of history.entriesAt.values()) judgeOverlap(history, entries, findings, robberies);
   for (const [runId, attempts] of history.attemptsOf) judgeTurns(runId, attempts, findings);
   const unknown = history.entries.filter(({ generation }) => generation === null).length;
-  if (unknown > 0) findings.note(`The paths of ${unknown} entries do not tell which of their run they were: those are not ordered.`);
+  if (unknown > 0)
+    findings.note(`The paths of ${unknown} entries do not tell which of their run they were: those are not ordered.`);
   return { findings, robberies };
 }
 
@@ -53,18 +54,30 @@ export interface Robbery {
 
 /** The undoing of a step is called with the path of what it undoes, so it is no entry of its own here. */
 function counted(entries: readonly Entry[]): readonly (Entry & { readonly generation: number })[] {
-  return entries.filter((entry): entry is Entry & { generation: number } => entry.generation !== null && entry.part !== "abort");
+  return entries.filter(
+    (entry): entry is Entry & { generation: number } => entry.generation !== null && entry.part !== "abort",
+  );
 }
 
 function judgeOrder(entries: readonly Entry[], findings: Findings): void {
   let newest: (Entry & { readonly generation: number }) | undefined;
   for (const entry of counted(entries)) {
     if (newest && entry.generation < newest.generation) {
-      findings.violation("doubled", `${entry.replica} (${entry.pid}) entered ${entry.step} on ${entry.node} as entry ${entry.generation} of the run after ${newest.replica} (${newest.pid}) had made entry ${newest.generation}: it was no longer its owner.`, shown(newest), shown(entry));
+      findings.violation(
+        "doubled",
+        `${entry.replica} (${entry.pid}) entered ${entry.step} on ${entry.node} as entry ${entry.generation} of the run after ${newest.replica} (${newest.pid}) had made entry ${newest.generation}: it was no longer its owner.`,
+        shown(newest),
+        shown(entry),
+      );
       continue;
     }
     if (newest && entry.generation === newest.generation) {
-      findings.violation("doubled", `Entry ${entry.generation} of the run on ${entry.node} was made twice, by ${newest.replica} (${newest.pid}) and ${entry.replica} (${entry.pid}).`, shown(newest), shown(entry));
+      findings.violation(
+        "doubled",
+        `Entry ${entry.generation} of the run on ${entry.node} was made twice, by ${newest.replica} (${newest.pid}) and ${entry.replica} (${entry.pid}).`,
+        shown(newest),
+        shown(entry),
+      );
     }
     newest = entry;
   }
@@ -77,7 +90,13 @@ function judgeTurns(runId: string, attempts: readonly AttemptRow[], findings: Fi
     const before = sorted[index - 1];
     if (!before) continue;
     findings.fact("attempts that followed another");
-    if ((before.finishedAt ?? Infinity) > attempt.startedAt + ROUNDING_MS) findings.violation("doubled", `Attempt ${attempt.key} (${attempt.label}) of run ${runId} was begun before ${before.key} (${before.label}) had ended.`, before, attempt);
+    if ((before.finishedAt ?? Infinity) > attempt.startedAt + ROUNDING_MS)
+      findings.violation(
+        "doubled",
+        `Attempt ${attempt.key} (${attempt.label}) of run ${runId} was begun before ${before.key} (${before.label}) had ended.`,
+        before,
+        attempt,
+      );
   }
 }
 
@@ -115,7 +134,13 @@ function judgePower(history: History, runId: string, entries: readonly Entry[], 
     const own = ordered.findLast(({ seq, pid }) => seq < call.seq && pid === call.pid);
     const newer = ordered.findLast(({ seq, pid }) => seq < call.seq && pid !== call.pid);
     if (own && newer && newer.generation > own.generation) {
-      findings.violation("doubled", `${call.replica} (${call.pid}) changed the power of ${node} (${call.what}) out of entry ${own.generation} after ${newer.replica} (${newer.pid}) had made entry ${newer.generation}.`, shown(own), shown(newer), call);
+      findings.violation(
+        "doubled",
+        `${call.replica} (${call.pid}) changed the power of ${node} (${call.what}) out of entry ${own.generation} after ${newer.replica} (${newer.pid}) had made entry ${newer.generation}.`,
+        shown(own),
+        shown(newer),
+        call,
+      );
     }
   }
 }
@@ -140,16 +165,31 @@ export function checkAtLeastOnce(history: History): Findings {
   for (const [key, entries] of history.entriesBy) {
     const attempt = history.attempts.get(key);
     const [first] = entries;
-    if (!attempt) findings.violation("lost", `${first?.step} on ${first?.node} was entered with the key ${key}, and no such attempt is stored.`, ...entries.map(shown));
+    if (!attempt)
+      findings.violation(
+        "lost",
+        `${first?.step} on ${first?.node} was entered with the key ${key}, and no such attempt is stored.`,
+        ...entries.map(shown),
+      );
     judgeRepeats(history, entries, findings);
   }
   for (const [runId, entries] of history.entriesOf) judgeDirection(runId, entries, findings);
   for (const [runId, attempts] of history.attemptsOf) {
     for (const [step, tries] of Map.groupBy(attempts, (one) => one.step)) {
       const sorted = tries.toSorted((a, b) => a.number - b.number);
-      if (sorted.some(({ number }, index) => number !== index + 1)) findings.violation("other", `Attempts at step ${step} of run ${runId} are numbered ${sorted.map(({ number }) => number).join(", ")}.`, ...sorted);
+      if (sorted.some(({ number }, index) => number !== index + 1))
+        findings.violation(
+          "other",
+          `Attempts at step ${step} of run ${runId} are numbered ${sorted.map(({ number }) => number).join(", ")}.`,
+          ...sorted,
+        );
       const again = sorted.slice(0, -1).find(({ state }) => state !== "FAILED");
-      if (again) findings.violation("doubled", `Step ${step} of run ${runId} was tried again after an attempt that was ${again.state}.`, ...sorted);
+      if (again)
+        findings.violation(
+          "doubled",
+          `Step ${step} of run ${runId} was tried again after an attempt that was ${again.state}.`,
+          ...sorted,
+        );
       judgeTries(history, sorted, findings);
     }
   }
@@ -165,13 +205,27 @@ function judgeTries(history: History, tries: readonly AttemptRow[], findings: Fi
   const endOf = ({ key }: AttemptRow) => history.entriesBy.get(key)?.findLast(({ part }) => part !== "abort")?.how;
   for (const attempt of tries.slice(0, -1)) {
     findings.fact("tries after a failure");
-    if (endOf(attempt) === "fail") findings.violation("doubled", `Attempt ${attempt.key} (${attempt.label}) failed for good, by its machine's word, and was followed by another.`, ...tries);
+    if (endOf(attempt) === "fail")
+      findings.violation(
+        "doubled",
+        `Attempt ${attempt.key} (${attempt.label}) failed for good, by its machine's word, and was followed by another.`,
+        ...tries,
+      );
   }
-  if (last.number > step.retries + 1) findings.violation("doubled", `Step ${last.step} (${last.label}) of run ${last.runId} was tried ${last.number} times; it may be tried ${step.retries + 1} times.`, ...tries);
+  if (last.number > step.retries + 1)
+    findings.violation(
+      "doubled",
+      `Step ${last.step} (${last.label}) of run ${last.runId} was tried ${last.number} times; it may be tried ${step.retries + 1} times.`,
+      ...tries,
+    );
   const run = history.runs.get(last.runId);
   const isWished = (run?.wish ?? history.operations.get(run?.operationId ?? "")?.wish ?? null) !== null;
   if (last.state === "FAILED" && endOf(last) === "retry" && last.number <= step.retries && !isWished) {
-    findings.violation("lost", `Step ${last.step} (${last.label}) of run ${last.runId} was given up after ${last.number} tries; it may be tried ${step.retries + 1} times.`, ...tries);
+    findings.violation(
+      "lost",
+      `Step ${last.step} (${last.label}) of run ${last.runId} was given up after ${last.number} tries; it may be tried ${step.retries + 1} times.`,
+      ...tries,
+    );
   }
 }
 
@@ -179,15 +233,31 @@ function judgeTries(history: History, tries: readonly AttemptRow[], findings: Fi
 function judgePlan(history: History, run: RunRow, findings: Findings): void {
   const plan = history.plans.get(run.planHash);
   if (run.state !== "SUCCEEDED" || !plan) return;
-  const newest = new Map(history.attemptsOf.get(run.id)?.toSorted((a, b) => a.number - b.number).map((attempt) => [attempt.step, attempt]));
+  const newest = new Map(
+    history.attemptsOf
+      .get(run.id)
+      ?.toSorted((a, b) => a.number - b.number)
+      .map((attempt) => [attempt.step, attempt]),
+  );
   for (const [index, step] of plan.steps.entries()) {
     findings.fact("steps of runs that succeeded");
     const attempt = newest.get(index);
     const label = `${step.interface}.${step.name}`;
     if (step.kept) {
-      if (attempt) findings.violation("doubled", `Run ${run.id} on node ${run.nodeName} was to keep ${label}, and ran it.`, run, attempt);
+      if (attempt)
+        findings.violation(
+          "doubled",
+          `Run ${run.id} on node ${run.nodeName} was to keep ${label}, and ran it.`,
+          run,
+          attempt,
+        );
     } else if (attempt?.state !== "SUCCEEDED" && !(plan.bestEffort && attempt?.state === "FAILED")) {
-      findings.violation("lost", `Run ${run.id} on node ${run.nodeName} succeeded, and its ${label} ${attempt ? `is ${attempt.state}` : "was never begun"}.`, run, attempt);
+      findings.violation(
+        "lost",
+        `Run ${run.id} on node ${run.nodeName} succeeded, and its ${label} ${attempt ? `is ${attempt.state}` : "was never begun"}.`,
+        run,
+        attempt,
+      );
     }
   }
 }
@@ -197,12 +267,25 @@ function judgeAttempt(history: History, attempt: AttemptRow, findings: Findings)
   if (!isDrivers(step)) return judgeOwnStep(history, attempt, step, findings);
   const entries = history.entriesBy.get(attempt.key) ?? [];
   const made = entries.filter(({ part }) => part !== "abort").length;
-  if (made > attempt.entries) findings.violation("doubled", `Attempt ${attempt.key} (${attempt.label}) says that it was entered ${attempt.entries} times; it was ${made} times.`, attempt, ...entries.map(shown));
+  if (made > attempt.entries)
+    findings.violation(
+      "doubled",
+      `Attempt ${attempt.key} (${attempt.label}) says that it was entered ${attempt.entries} times; it was ${made} times.`,
+      attempt,
+      ...entries.map(shown),
+    );
   if (attempt.state !== "SUCCEEDED") return;
   findings.fact("steps that succeeded");
-  if (!entries.some(({ part }) => part === "run")) findings.violation("lost", `Attempt ${attempt.key} (${attempt.label}) succeeded and was never entered.`, attempt);
+  if (!entries.some(({ part }) => part === "run"))
+    findings.violation("lost", `Attempt ${attempt.key} (${attempt.label}) succeeded and was never entered.`, attempt);
   // What blocks its process first is done afterwards.
-  else if (!entries.some(({ part, how }) => part !== "abort" && (how === "done" || how === "block"))) findings.violation("illegal", `Attempt ${attempt.key} (${attempt.label}) is stored as SUCCEEDED, and the machine never said so.`, attempt, ...entries.map(shown));
+  else if (!entries.some(({ part, how }) => part !== "abort" && (how === "done" || how === "block")))
+    findings.violation(
+      "illegal",
+      `Attempt ${attempt.key} (${attempt.label}) is stored as SUCCEEDED, and the machine never said so.`,
+      attempt,
+      ...entries.map(shown),
+    );
 }
 
 /** A step of the engine's own that has succeeded, if it is about power: the machine was asked while it lasted, and is then as the step says. */
@@ -211,19 +294,39 @@ function judgeOwnStep(history: History, attempt: AttemptRow, step: PlannedStep |
   if (attempt.state !== "SUCCEEDED" || step?.interface !== "power" || finishedAt === null) return;
   findings.fact("steps of the engine's own that succeeded");
   const node = history.runs.get(attempt.runId)?.nodeName ?? "";
-  const calls = (history.powersAt.get(node) ?? []).filter(({ t, failure }) => failure === null && t <= finishedAt + TOLERANCE_MS);
+  const calls = (history.powersAt.get(node) ?? []).filter(
+    ({ t, failure }) => failure === null && t <= finishedAt + TOLERANCE_MS,
+  );
   if (!calls.some(({ t }) => t >= attempt.startedAt - TOLERANCE_MS)) {
-    findings.violation("lost", `Attempt ${attempt.key} (${attempt.label}) succeeded, and its machine was asked nothing.`, attempt);
+    findings.violation(
+      "lost",
+      `Attempt ${attempt.key} (${attempt.label}) succeeded, and its machine was asked nothing.`,
+      attempt,
+    );
     return;
   }
   const wanted = WANTED_POWER[step.name];
   const sets = calls.filter(({ what }) => what.startsWith("set "));
   // As it was when the step ended, or became within the tolerance about that.
-  const possible = [sets.findLast(({ t }) => t < finishedAt - TOLERANCE_MS), ...sets.filter(({ t }) => t >= finishedAt - TOLERANCE_MS)].map(powerAfter);
-  if (wanted !== undefined && !possible.includes(wanted)) findings.violation("lost", `Attempt ${attempt.key} (${attempt.label}) succeeded, and its machine was ${powerAfter(sets.at(-1))}.`, attempt, sets.at(-1));
+  const possible = [
+    sets.findLast(({ t }) => t < finishedAt - TOLERANCE_MS),
+    ...sets.filter(({ t }) => t >= finishedAt - TOLERANCE_MS),
+  ].map(powerAfter);
+  if (wanted !== undefined && !possible.includes(wanted))
+    findings.violation(
+      "lost",
+      `Attempt ${attempt.key} (${attempt.label}) succeeded, and its machine was ${powerAfter(sets.at(-1))}.`,
+      attempt,
+      sets.at(-1),
+    );
 }
 
-const WANTED_POWER: Readonly<Record<string, "ON" | "OFF">> = { power_on: "ON", reboot: "ON", power_off: "OFF", soft_power_off: "OFF" };
+const WANTED_POWER: Readonly<Record<string, "ON" | "OFF">> = {
+  power_on: "ON",
+  reboot: "ON",
+  power_off: "OFF",
+  soft_power_off: "OFF",
+};
 
 /** Machines are off until they are switched on. */
 function powerAfter(call: PowerCall | undefined): "ON" | "OFF" {
@@ -238,17 +341,34 @@ function judgeRepeats(history: History, entries: readonly Entry[], findings: Fin
     const last = same.at(-1);
     if (!entry.idempotent && entry.part === "run" && !entry.memo) {
       const fresh = same.findLast(({ memo }) => !memo);
-      if (fresh && fresh.how !== "wait") findings.violation("doubled", `${entry.step} on ${entry.node} must not be run twice, and was entered twice from its beginning.`, ...entries.map(shown));
+      if (fresh && fresh.how !== "wait")
+        findings.violation(
+          "doubled",
+          `${entry.step} on ${entry.node} must not be run twice, and was entered twice from its beginning.`,
+          ...entries.map(shown),
+        );
     }
     if (last?.left == null) continue;
     if (waitOf(last)) {
       findings.fact("entries after a wait");
       // Every machine of the arena gives something to keep.
-      if (!entry.memo && !wasImpaired(history, last.replica, last.pid, last.left, entry.t)) findings.violation("lost", `${entry.step} on ${entry.node} had a wait, nothing befell ${last.replica} (${last.pid}), and what it gave to keep was not there.`, shown(last), shown(entry));
+      if (!entry.memo && !wasImpaired(history, last.replica, last.pid, last.left, entry.t))
+        findings.violation(
+          "lost",
+          `${entry.step} on ${entry.node} had a wait, nothing befell ${last.replica} (${last.pid}), and what it gave to keep was not there.`,
+          shown(last),
+          shown(entry),
+        );
     }
     if (last.how !== "done") continue;
     findings.fact("entries repeated that had been done");
-    if (!wasImpaired(history, last.replica, last.pid, last.left, entry.t)) findings.violation("doubled", `${entry.step} on ${entry.node} was done, nothing befell ${last.replica} (${last.pid}), and it was entered again.`, shown(last), shown(entry));
+    if (!wasImpaired(history, last.replica, last.pid, last.left, entry.t))
+      findings.violation(
+        "doubled",
+        `${entry.step} on ${entry.node} was done, nothing befell ${last.replica} (${last.pid}), and it was entered again.`,
+        shown(last),
+        shown(entry),
+      );
   }
 }
 
@@ -258,7 +378,12 @@ function judgeDirection(runId: string, entries: readonly Entry[], findings: Find
   for (const entry of counted(entries)) {
     if (newest?.generation != null && entry.generation <= newest.generation) continue;
     if (newest && (entry.index < newest.index || (entry.index === newest.index && entry.number < newest.number))) {
-      findings.violation("doubled", `Run ${runId} on ${entry.node} went back from step ${newest.index} (${newest.step}) to ${entry.index} (${entry.step}).`, shown(newest), shown(entry));
+      findings.violation(
+        "doubled",
+        `Run ${runId} on ${entry.node} went back from step ${newest.index} (${newest.step}) to ${entry.index} (${entry.step}).`,
+        shown(newest),
+        shown(entry),
+      );
     }
     newest = entry;
   }

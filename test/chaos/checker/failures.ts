@@ -16,7 +16,8 @@ const SAID = new Set<Entry["how"]>(["retry", "fail", "throw"]);
 const MISBEHAVIOUR = new Set<Entry["how"]>(["throw", "junk", "hang", "block", "exit"]);
 
 /** How the database's absence would be told. */
-const OF_THE_DATABASE = /database|postgres|connection (was |is )?(terminated|closed|lost|ended|reset)|terminating connection|ECONNRE|CONNECTION_|server closed|57P0\d|53100|no space left/i;
+const OF_THE_DATABASE =
+  /database|postgres|connection (was |is )?(terminated|closed|lost|ended|reset)|terminating connection|ECONNRE|CONNECTION_|server closed|57P0\d|53100|no space left/i;
 
 /** A step whose end was waited for past the deadline itself may be found over by so much before it, in ms: the contract allows a second. */
 const EARLY_MS = 2_000;
@@ -35,7 +36,8 @@ export function checkDeadlines(history: History): Findings {
   for (const attempt of attempts.values()) {
     if (attempt.label === "engine.hold") continue;
     const entries = history.entriesBy.get(attempt.key) ?? [];
-    if (isEarly(attempt) && !wasClockWrong(history, attempt)) findings.violation("other", earlySays(attempt), attempt, ...entries.map(shown));
+    if (isEarly(attempt) && !wasClockWrong(history, attempt))
+      findings.violation("other", earlySays(attempt), attempt, ...entries.map(shown));
     judgeLength(history, attempt, entries, findings);
     const end = attempt.finishedAt ?? over;
     if (end < attempt.deadlineAt - EARLY_MS) continue;
@@ -44,13 +46,19 @@ export function checkDeadlines(history: History): Findings {
     const late = end - attempt.deadlineAt - overlap(down, attempt.deadlineAt, end);
     longest = Math.max(longest, late);
     if (late > options.overdueMs) {
-      findings.violation("stuck", `Attempt ${attempt.key} (${attempt.label}) ${attempt.finishedAt === null ? "has not ended" : "ended"} ${Math.round(late / 1000)} s after its deadline.`, attempt, ...entries.map(shown));
+      findings.violation(
+        "stuck",
+        `Attempt ${attempt.key} (${attempt.label}) ${attempt.finishedAt === null ? "has not ended" : "ended"} ${Math.round(late / 1000)} s after its deadline.`,
+        attempt,
+        ...entries.map(shown),
+      );
     }
   }
   findings.figure("longest time over a deadline, ms", longest);
   for (const { wait, entry, dueAt } of timedWaits(history)) {
     findings.fact("waits that ended by their time");
-    if (isTooSoon(entry, dueAt) && !wasClockWrong(history, { startedAt: wait.t, finishedAt: entry.t })) findings.violation("other", tooSoonSays(entry, dueAt), shown(wait), shown(entry));
+    if (isTooSoon(entry, dueAt) && !wasClockWrong(history, { startedAt: wait.t, finishedAt: entry.t }))
+      findings.violation("other", tooSoonSays(entry, dueAt), shown(wait), shown(entry));
   }
   return findings;
 }
@@ -65,7 +73,12 @@ function judgeLength(history: History, attempt: AttemptRow, entries: readonly En
   const latest = Math.max(attempt.startedAt, made.at(-1)?.t ?? 0) + declared;
   const isTooFar = attempt.entries === Math.max(1, made.length) && attempt.deadlineAt > latest + TOLERANCE_MS;
   if (!isTooFar && attempt.deadlineAt >= attempt.startedAt + declared - TOLERANCE_MS) return;
-  findings.violation("other", `Attempt ${attempt.key} (${attempt.label}) may take ${step.timeoutSeconds} s, and its deadline is ${Math.round((attempt.deadlineAt - attempt.startedAt) / 1_000)} s after its beginning.`, attempt, ...made.map(shown));
+  findings.violation(
+    "other",
+    `Attempt ${attempt.key} (${attempt.label}) may take ${step.timeoutSeconds} s, and its deadline is ${Math.round((attempt.deadlineAt - attempt.startedAt) / 1_000)} s after its beginning.`,
+    attempt,
+    ...made.map(shown),
+  );
 }
 
 interface TimedWait {
@@ -81,7 +94,9 @@ function timedWaits(history: History): readonly TimedWait[] {
     return entries.flatMap((entry, index): readonly TimedWait[] => {
       const wait = entries[index - 1];
       const waited = wait && waitOf(wait);
-      return waited && wait.left !== null && wait.part === entry.part && entry.memo && !entry.callback ? [{ wait, entry, dueAt: wait.left + waited.ms }] : [];
+      return waited && wait.left !== null && wait.part === entry.part && entry.memo && !entry.callback
+        ? [{ wait, entry, dueAt: wait.left + waited.ms }]
+        : [];
     });
   });
 }
@@ -111,13 +126,20 @@ function tooSoonSays({ step, node, t }: Entry, dueAt: number): string {
 export function checkFailures(history: History): { readonly database: Findings; readonly drivers: Findings } {
   const database = new Findings("P12", "the database away for 60 s fails no operation");
   const drivers = new Findings("P16", "a driver harms only its own step");
-  const outages = history.blows.filter(({ what, target }) => what === "postgres-restart" || what === "backends" || ((what === "drop" || what === "half-open") && target.endsWith("/database")));
+  const outages = history.blows.filter(
+    ({ what, target }) =>
+      what === "postgres-restart" ||
+      what === "backends" ||
+      ((what === "drop" || what === "half-open") && target.endsWith("/database")),
+  );
   const short = outages.filter(({ from, to }) => to - from <= OUTAGE_MS);
   const times = widened(short, 0, AFTERMATH_MS);
   for (const { what, from, to } of short) {
-    if (history.entries.some(({ t, left }) => t <= to && (left ?? Infinity) >= from)) database.fact(`${what} while steps were under way`);
+    if (history.entries.some(({ t, left }) => t <= to && (left ?? Infinity) >= from))
+      database.fact(`${what} while steps were under way`);
   }
-  for (const entry of history.entries) if (entry.how !== null && MISBEHAVIOUR.has(entry.how)) drivers.fact(`entries that misbehaved: ${entry.how}`);
+  for (const entry of history.entries)
+    if (entry.how !== null && MISBEHAVIOUR.has(entry.how)) drivers.fact(`entries that misbehaved: ${entry.how}`);
   let failed = 0;
   for (const attempt of history.attempts.values()) {
     if (attempt.state !== "FAILED") continue;
@@ -125,7 +147,11 @@ export function checkFailures(history: History): { readonly database: Findings; 
     const entries = history.entriesBy.get(attempt.key) ?? [];
     const why = causeOf(history, attempt, entries);
     if (why.caused) continue;
-    const ofDatabase = OF_THE_DATABASE.test(attempt.failure?.message ?? "") || (attempt.finishedAt !== null && touches(times, attempt.finishedAt, attempt.finishedAt) && !entries.some(({ how }) => how === "lost"));
+    const ofDatabase =
+      OF_THE_DATABASE.test(attempt.failure?.message ?? "") ||
+      (attempt.finishedAt !== null &&
+        touches(times, attempt.finishedAt, attempt.finishedAt) &&
+        !entries.some(({ how }) => how === "lost"));
     const says = `Attempt ${attempt.key} (${attempt.label}) failed with ${attempt.failure?.code} (${attempt.failure?.message}): ${why.says}.`;
     if (ofDatabase) database.violation("other", says, attempt, ...entries.map(shown));
     else drivers.violation("other", says, attempt, ...entries.map(shown));
@@ -135,14 +161,23 @@ export function checkFailures(history: History): { readonly database: Findings; 
   for (const life of history.lives) {
     if (life.ended === null || life.killed !== null || life.told !== null || life.ended >= history.over) continue;
     if (life.ready === null && hadNoDatabase(history, life)) continue;
-    drivers.violation("other", `${life.name} (${life.pid}) ended by itself, with code ${life.end?.code} and signal ${life.end?.signal}.`, life.end);
+    drivers.violation(
+      "other",
+      `${life.name} (${life.pid}) ended by itself, with code ${life.end?.code} and signal ${life.end?.signal}.`,
+      life.end,
+    );
   }
   return { database, drivers };
 }
 
 /** Whether anything had happened to the database, or the way to it, while a process was starting. */
 function hadNoDatabase({ blows, options }: History, { name, started, ended }: Life): boolean {
-  return blows.some(({ what, target, from, to }) => (target === "postgres" || (target === `${name}/database` && what !== "delay")) && from <= (ended ?? Infinity) && to + options.recoveryMs >= started);
+  return blows.some(
+    ({ what, target, from, to }) =>
+      (target === "postgres" || (target === `${name}/database` && what !== "delay")) &&
+      from <= (ended ?? Infinity) &&
+      to + options.recoveryMs >= started,
+  );
 }
 
 const OUTAGE_MS = 60_000;
@@ -150,14 +185,22 @@ const OUTAGE_MS = 60_000;
 const AFTERMATH_MS = 15_000;
 
 /** Whether a failed attempt can be seen to have a cause of its own, or what is wrong with it. */
-function causeOf(history: History, attempt: AttemptRow, entries: readonly Entry[]): { readonly caused: true } | { readonly caused: false; readonly says: string } {
+function causeOf(
+  history: History,
+  attempt: AttemptRow,
+  entries: readonly Entry[],
+): { readonly caused: true } | { readonly caused: false; readonly says: string } {
   const caused = { caused: true } as const;
   const { failure, finishedAt } = attempt;
   const run = history.runs.get(attempt.runId);
   const step = stepOf(history, attempt);
   if (failure?.code === "TIMEOUT" && finishedAt !== null && finishedAt >= attempt.deadlineAt - EARLY_MS) {
     const last = entries.at(-1);
-    const wasDone = last !== undefined && last.how === "done" && (last.left ?? Infinity) < attempt.deadlineAt - TOLERANCE_MS && !isFollowedByPower(history, last);
+    const wasDone =
+      last !== undefined &&
+      last.how === "done" &&
+      (last.left ?? Infinity) < attempt.deadlineAt - TOLERANCE_MS &&
+      !isFollowedByPower(history, last);
     return wasDone ? { caused: false, says: "it was done in time, and its result was lost" } : caused;
   }
   // A deadline that fires too early is told with the deadlines, or with the clocks.
@@ -166,21 +209,29 @@ function causeOf(history: History, attempt: AttemptRow, entries: readonly Entry[
     const last = entries.at(-1);
     if (!last) return { caused: false, says: "it was interrupted and never entered" };
     if (last.idempotent) return { caused: false, says: "it may be entered again, and was not" };
-    return befell(history, last, finishedAt ?? history.over) || last.how === "exit" ? caused : { caused: false, says: "nothing had befallen the process that was inside" };
+    return befell(history, last, finishedAt ?? history.over) || last.how === "exit"
+      ? caused
+      : { caused: false, says: "nothing had befallen the process that was inside" };
   }
   const last = entries.findLast(({ part }) => part !== "abort");
-  if (last?.how && SAID.has(last.how) && last.detail !== null && failure?.message.includes(last.detail) !== true) return { caused: false, says: `its machine had said "${last.detail}"` };
+  if (last?.how && SAID.has(last.how) && last.detail !== null && failure?.message.includes(last.detail) !== true)
+    return { caused: false, says: `its machine had said "${last.detail}"` };
   if (entries.some(({ how }) => GIVEN.has(how))) return caused;
   // A call for power may fail, in a step of a driver as well as in the engine's own.
-  const calls = (history.powersAt.get(run?.nodeName ?? "") ?? []).filter(({ t }) => t >= attempt.startedAt - TOLERANCE_MS && t <= (finishedAt ?? Infinity) + TOLERANCE_MS);
+  const calls = (history.powersAt.get(run?.nodeName ?? "") ?? []).filter(
+    ({ t }) => t >= attempt.startedAt - TOLERANCE_MS && t <= (finishedAt ?? Infinity) + TOLERANCE_MS,
+  );
   if (calls.some((call) => call.failure !== null)) return caused;
-  if (!isDrivers(step) && failure?.code !== "INTERRUPTED" && calls.length === 0) return { caused: false, says: "no machine was asked anything" };
+  if (!isDrivers(step) && failure?.code !== "INTERRUPTED" && calls.length === 0)
+    return { caused: false, says: "no machine was asked anything" };
   return { caused: false, says: "no machine gave it a reason" };
 }
 
 /** A step that was told to set the power goes on after the machine has said that it is done. */
 function isFollowedByPower(history: History, entry: Entry): boolean {
-  return (history.powersAt.get(entry.node) ?? []).some(({ pid, t }) => pid === entry.pid && t >= (entry.left ?? Infinity));
+  return (history.powersAt.get(entry.node) ?? []).some(
+    ({ pid, t }) => pid === entry.pid && t >= (entry.left ?? Infinity),
+  );
 }
 
 /** Whether the process inside an entry was killed, told to go, frozen, cut off, or ended, before that moment. */
@@ -188,7 +239,12 @@ function befell(history: History, entry: Entry, until: number): boolean {
   const life = history.lives.find(({ name, pid }) => name === entry.replica && pid === entry.pid);
   if ([life?.killed, life?.told, life?.ended].some((t) => t != null && t <= until)) return true;
   return history.blows.some(({ what, target, from, to }) => {
-    const meant = what === "postgres-restart" || what === "backends" || what === "disk-full" || (what === "freeze" && target === entry.replica) || target === `${entry.replica}/database`;
+    const meant =
+      what === "postgres-restart" ||
+      what === "backends" ||
+      what === "disk-full" ||
+      (what === "freeze" && target === entry.replica) ||
+      target === `${entry.replica}/database`;
     return meant && from <= until && to + AFTERMATH_MS >= entry.t;
   });
 }
@@ -198,19 +254,29 @@ function judgeRuns(history: History, database: Findings, drivers: Findings): voi
   for (const run of history.runs.values()) {
     if (run.state !== "FAILED") continue;
     const { failure } = run;
-    const findings = OF_THE_DATABASE.test(failure?.message ?? "") && !isSaidByMachine(history, run.id, failure) ? database : drivers;
-    if (failure === null) drivers.violation("other", `Run ${run.id} on node ${run.nodeName} failed, and does not say why.`, run);
+    const findings =
+      OF_THE_DATABASE.test(failure?.message ?? "") && !isSaidByMachine(history, run.id, failure) ? database : drivers;
+    if (failure === null)
+      drivers.violation("other", `Run ${run.id} on node ${run.nodeName} failed, and does not say why.`, run);
     else if (failure.code === "STOP_TIMEOUT" || run.wish === "ABORT") continue;
-    else if (!(history.attemptsOf.get(run.id) ?? []).some(({ state }) => state === "FAILED")) findings.violation("other", `Run ${run.id} on node ${run.nodeName} failed with ${failure.code} (${failure.message}), and no attempt of it did.`, run);
+    else if (!(history.attemptsOf.get(run.id) ?? []).some(({ state }) => state === "FAILED"))
+      findings.violation(
+        "other",
+        `Run ${run.id} on node ${run.nodeName} failed with ${failure.code} (${failure.message}), and no attempt of it did.`,
+        run,
+      );
   }
   for (const operation of history.operations.values()) {
     const { firstFailure } = operation;
-    if (firstFailure && OF_THE_DATABASE.test(firstFailure.message) && !/machine|BMC/i.test(firstFailure.message)) database.violation("other", `Operation ${operation.id} failed first with: ${firstFailure.message}`, operation);
+    if (firstFailure && OF_THE_DATABASE.test(firstFailure.message) && !/machine|BMC/i.test(firstFailure.message))
+      database.violation("other", `Operation ${operation.id} failed first with: ${firstFailure.message}`, operation);
   }
 }
 
 function isSaidByMachine(history: History, runId: string, failure: FailureRow | null): boolean {
-  return (history.entriesOf.get(runId) ?? []).some(({ detail }) => detail !== null && detail !== "" && failure?.message.includes(detail) === true);
+  return (history.entriesOf.get(runId) ?? []).some(
+    ({ detail }) => detail !== null && detail !== "" && failure?.message.includes(detail) === true,
+  );
 }
 
 /**
@@ -242,7 +308,8 @@ export function checkClocks(history: History, robberies: readonly Robbery[]): Fi
     if (isTooSoon(entry, dueAt)) findings.violation("other", tooSoonSays(entry, dueAt), shown(wait), shown(entry));
   }
   for (const { says, inside, entry } of robberies) {
-    if (touches(joined(jumps), entry.t - history.options.leaseMs, entry.t)) findings.violation("doubled", says, shown(inside), shown(entry));
+    if (touches(joined(jumps), entry.t - history.options.leaseMs, entry.t))
+      findings.violation("doubled", says, shown(inside), shown(entry));
   }
   return findings;
 }
@@ -261,6 +328,11 @@ function earlySays({ key, label, deadlineAt, finishedAt }: AttemptRow): string {
 }
 
 /** Whether some replica's clock was wrong while the attempt lasted, or just before: which of them had it in hand nobody knows for sure. */
-function wasClockWrong(history: History, { startedAt, finishedAt }: Pick<AttemptRow, "startedAt" | "finishedAt">): boolean {
-  return history.blows.some(({ what, from, to }) => what === "clock" && from <= (finishedAt ?? history.over) && to + TOLERANCE_MS >= startedAt);
+function wasClockWrong(
+  history: History,
+  { startedAt, finishedAt }: Pick<AttemptRow, "startedAt" | "finishedAt">,
+): boolean {
+  return history.blows.some(
+    ({ what, from, to }) => what === "clock" && from <= (finishedAt ?? history.over) && to + TOLERANCE_MS >= startedAt,
+  );
 }

@@ -11,7 +11,19 @@ import { createHmac } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { readRecords } from "../records.ts";
-import type { Answer, CallBack, Enter, Leave, Nemesis, Phase, Power, Replica, Request, Run, Sample } from "../records.ts";
+import type {
+  Answer,
+  CallBack,
+  Enter,
+  Leave,
+  Nemesis,
+  Phase,
+  Power,
+  Replica,
+  Request,
+  Run,
+  Sample,
+} from "../records.ts";
 import { common, joined, widened, without } from "./intervals.ts";
 import type { Interval } from "./intervals.ts";
 
@@ -33,7 +45,14 @@ export interface Options {
   readonly memoryBytes: number;
 }
 
-export const OPTIONS: Options = { slackMs: 5_000, takeOverMs: 45_000, overdueMs: 60_000, recoveryMs: 5_000, leaseMs: 15_000, memoryBytes: 1.5 * 2 ** 30 };
+export const OPTIONS: Options = {
+  slackMs: 5_000,
+  takeOverMs: 45_000,
+  overdueMs: 60_000,
+  recoveryMs: 5_000,
+  leaseMs: 15_000,
+  memoryBytes: 1.5 * 2 ** 30,
+};
 
 /** A request with its answer; null: none came, and whether it was carried out is unknown. */
 export interface Asked {
@@ -257,7 +276,8 @@ export async function readHistory(folder: string, options: Options): Promise<His
   const { entries, powers } = await readDriver(folder, database.runs, lives);
   const callbacks: CallBack[] = [];
   for await (const one of readRecords(folder, "callbacks")) callbacks.push(one);
-  const over = phases.find(({ what }) => what === "over")?.t ?? Math.max(run.t, last, latest, lastReplica, entries.at(-1)?.t ?? 0);
+  const over =
+    phases.find(({ what }) => what === "over")?.t ?? Math.max(run.t, last, latest, lastReplica, entries.at(-1)?.t ?? 0);
   const begun = Math.min(run.t, asked[0]?.request.t ?? run.t, lives[0]?.started ?? run.t);
   const closed = blows.map((blow) => ({ ...blow, to: Math.min(blow.to, over) }));
   const away = awayOf(closed, options);
@@ -304,7 +324,13 @@ async function readRequests(folder: string) {
     }
     const asked = byId.get(one.id);
     if (!asked) throw new Error(`The record of an answer, ${one.id}, has none of its request.`);
-    asked.answer = one.ok ? { ...one, operationId: one.operationId && keyOf(one.operationId), results: one.results.map((result) => ({ ...result, runId: result.runId && keyOf(result.runId) })) } : one;
+    asked.answer = one.ok
+      ? {
+          ...one,
+          operationId: one.operationId && keyOf(one.operationId),
+          results: one.results.map((result) => ({ ...result, runId: result.runId && keyOf(result.runId) })),
+        }
+      : one;
   }
   return { asked: [...byId.values()], last };
 }
@@ -325,7 +351,8 @@ async function readNemeses(folder: string) {
       blows.push({ what: begin.what, target: begin.target, detail: begin.detail, from: begin.t, to: one.t, begin });
     }
   }
-  for (const begin of open.values()) blows.push({ what: begin.what, target: begin.target, detail: begin.detail, from: begin.t, to: Infinity, begin });
+  for (const begin of open.values())
+    blows.push({ what: begin.what, target: begin.target, detail: begin.detail, from: begin.t, to: Infinity, begin });
   return { blows: blows.toSorted((a, b) => a.from - b.from), phases, latest };
 }
 
@@ -340,7 +367,16 @@ async function readReplicas(folder: string) {
       continue;
     }
     const known = lives.findLast(({ pid, name, ended }) => pid === one.pid && name === one.name && ended === null);
-    const life = known ?? { name: one.name, pid: one.pid, started: one.t, ready: null, killed: null, told: null, ended: null, end: null };
+    const life = known ?? {
+      name: one.name,
+      pid: one.pid,
+      started: one.t,
+      ready: null,
+      killed: null,
+      told: null,
+      ended: null,
+      end: null,
+    };
     if (!known) lives.push(life);
     if (one.what === "ready") life.ready ??= one.t;
     if (one.what === "killed") life.killed ??= one.t;
@@ -362,7 +398,10 @@ function createHosts(lives: readonly Life[]): (told: Pick<Enter, "t" | "replica"
     const found = known.get(key);
     if (found !== undefined) return found;
     const there = (byName.get(replica) ?? []).filter(({ started }) => started <= t);
-    const host = there.findLast((life) => life.pid === pid && (life.ended ?? Infinity) >= t) ?? there.findLast((life) => life.pid === parent) ?? there.at(-1);
+    const host =
+      there.findLast((life) => life.pid === pid && (life.ended ?? Infinity) >= t) ??
+      there.findLast((life) => life.pid === parent) ??
+      there.at(-1);
     known.set(key, host?.pid ?? pid);
     return host?.pid ?? pid;
   };
@@ -385,7 +424,18 @@ async function readDriver(folder: string, runs: ReadonlyMap<string, RunRow>, liv
       inside.delete(one.entry);
     } else {
       const [runId = "", index = "", number = ""] = one.attemptKey.split(":");
-      const entry: Entry = { ...one, pid: hostOf(one), seq, runId, index: Number(index), number: Number(number), generation: generationOf(runId, one.path), left: null, how: null, detail: null };
+      const entry: Entry = {
+        ...one,
+        pid: hostOf(one),
+        seq,
+        runId,
+        index: Number(index),
+        number: Number(number),
+        generation: generationOf(runId, one.path),
+        left: null,
+        how: null,
+        detail: null,
+      };
       entries.push(entry);
       inside.set(one.entry, entry);
     }
@@ -398,13 +448,24 @@ async function readDriver(folder: string, runs: ReadonlyMap<string, RunRow>, liv
  * run one can tell which the service counted first, whenever they took place. Numbers rise, so the search goes on from
  * the last one found.
  */
-function createGenerations(runs: ReadonlyMap<string, RunRow>): (runId: string, path: string | undefined) => number | null {
+function createGenerations(
+  runs: ReadonlyMap<string, RunRow>,
+): (runId: string, path: string | undefined) => number | null {
   const known = new Map<string, Map<string, number>>();
   return (runId, path) => {
     const run = runs.get(runId);
     if (!run?.secret || !path) return null;
     const { secret } = run;
-    const tokens = known.get(runId) ?? new Map(Array.from({ length: run.generation }, (_, index) => [createHmac("sha256", secret).update(String(index + 1)).digest("base64url"), index + 1]));
+    const tokens =
+      known.get(runId) ??
+      new Map(
+        Array.from({ length: run.generation }, (_, index) => [
+          createHmac("sha256", secret)
+            .update(String(index + 1))
+            .digest("base64url"),
+          index + 1,
+        ]),
+      );
     known.set(runId, tokens);
     return tokens.get(path.slice(path.indexOf(".") + 1)) ?? null;
   };
@@ -439,7 +500,15 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
         clusters.push({ name: text(row["name"]), variables: (row["variables"] ?? {}) as ClusterRow["variables"] });
         break;
       case "nodes":
-        nodes.set(text(row["id"]), { id: text(row["id"]), name: text(row["name"]), state: text(row["state"]), count: Number(row["transition_count"]), labels: (row["labels"] ?? {}) as NodeRow["labels"], presence: textOrNull(row["presence"]), maintenance: textOrNull(row["maintenance_reason"]) });
+        nodes.set(text(row["id"]), {
+          id: text(row["id"]),
+          name: text(row["name"]),
+          state: text(row["state"]),
+          count: Number(row["transition_count"]),
+          labels: (row["labels"] ?? {}) as NodeRow["labels"],
+          presence: textOrNull(row["presence"]),
+          maintenance: textOrNull(row["maintenance_reason"]),
+        });
         break;
       case "operations":
         operations.set(text(row["id"]), {
@@ -477,7 +546,10 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
         });
         break;
       case "plans":
-        plans.set(text(row["hash"]), { steps: row["steps"] as readonly PlannedStep[], bestEffort: (row["plan"] as Partial<Plan> | null)?.bestEffort === true });
+        plans.set(text(row["hash"]), {
+          steps: row["steps"] as readonly PlannedStep[],
+          bestEffort: (row["plan"] as Partial<Plan> | null)?.bestEffort === true,
+        });
         break;
       case "attempts": {
         const key = `${String(row["run_id"])}:${Number(row["step"])}:${Number(row["number"])}`;
@@ -518,7 +590,12 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
         anomalies.set(text(row["run_id"]), (anomalies.get(text(row["run_id"])) ?? 0) + 1);
         break;
       case "step_log":
-        logs.push({ runId: text(row["run_id"]), lines: Number(row["lines"]), first: Number(row["first"]), last: Number(row["last"]) });
+        logs.push({
+          runId: text(row["run_id"]),
+          lines: Number(row["lines"]),
+          first: Number(row["first"]),
+          last: Number(row["last"]),
+        });
         break;
       case "lifecycle_edges":
         edges.add(`${text(row["from_state"])} ${text(row["event"])} ${text(row["to_state"])}`);
@@ -527,7 +604,19 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
         feedPosition = Number(row["position"]);
     }
   }
-  return { clusters, nodes, operations, runs, plans, attempts, transitions: transitions.toSorted((a, b) => a.position - b.position), anomalies, logs, edges, feedPosition };
+  return {
+    clusters,
+    nodes,
+    operations,
+    runs,
+    plans,
+    attempts,
+    transitions: transitions.toSorted((a, b) => a.position - b.position),
+    anomalies,
+    logs,
+    edges,
+    feedPosition,
+  };
 }
 
 function failureOf(value: unknown): FailureRow | null {
@@ -548,15 +637,41 @@ const OF_THE_DATABASE = new Set<Nemesis["what"]>(["postgres-restart", "disk-full
 const OF_A_WIRE = new Set<Nemesis["what"]>(["drop", "delay", "half-open"]);
 
 function awayOf(blows: readonly Blow[], { recoveryMs }: Options): readonly Interval[] {
-  return widened(blows.filter(({ what }) => OF_THE_DATABASE.has(what)), 0, recoveryMs);
+  return widened(
+    blows.filter(({ what }) => OF_THE_DATABASE.has(what)),
+    0,
+    recoveryMs,
+  );
 }
 
-function downOf({ lives, blows, away, begun, over, options }: { readonly lives: readonly Life[]; readonly blows: readonly Blow[]; readonly away: readonly Interval[]; readonly begun: number; readonly over: number; readonly options: Options }): readonly Interval[] {
+function downOf({
+  lives,
+  blows,
+  away,
+  begun,
+  over,
+  options,
+}: {
+  readonly lives: readonly Life[];
+  readonly blows: readonly Blow[];
+  readonly away: readonly Interval[];
+  readonly begun: number;
+  readonly over: number;
+  readonly options: Options;
+}): readonly Interval[] {
   const names = [...new Set(lives.map(({ name }) => name))];
   if (names.length === 0) return away;
   const useless = names.map((name) => {
-    const there = lives.filter((life) => life.name === name && life.ready !== null).map((life) => ({ from: life.ready ?? over, to: Math.min(life.killed ?? over, life.told ?? over, life.ended ?? over) }));
-    const broken = blows.filter(({ what, target }) => (what === "freeze" && target === name) || (OF_A_WIRE.has(what) && target === `${name}/database`));
+    const there = lives
+      .filter((life) => life.name === name && life.ready !== null)
+      .map((life) => ({
+        from: life.ready ?? over,
+        to: Math.min(life.killed ?? over, life.told ?? over, life.ended ?? over),
+      }));
+    const broken = blows.filter(
+      ({ what, target }) =>
+        (what === "freeze" && target === name) || (OF_A_WIRE.has(what) && target === `${name}/database`),
+    );
     return joined([...without(there, begun, over), ...widened(broken, 0, options.recoveryMs)]);
   });
   return joined([...away, ...common(useless, begun, over)]);
@@ -569,7 +684,13 @@ export function wasImpaired(history: History, replica: string, pid: number, from
   const until = to;
   const life = lives.find((one) => one.name === replica && one.pid === pid);
   const fell = [life?.killed, life?.told, life?.ended].some((t) => t != null && t <= until);
-  return fell || blows.some(({ what, target, from: begin, to: end }) => mayCost(what, target, replica) && begin <= until && end + options.recoveryMs >= since);
+  return (
+    fell ||
+    blows.some(
+      ({ what, target, from: begin, to: end }) =>
+        mayCost(what, target, replica) && begin <= until && end + options.recoveryMs >= since,
+    )
+  );
 }
 
 /** Whether a nemesis may make that replica lose touch with the database, or stand still. Neither a jump of its clock nor its drivers may. */
@@ -580,24 +701,68 @@ function mayCost(what: Nemesis["what"], target: string, replica: string): boolea
 }
 
 /** The step that an attempt is at. */
-export function stepOf({ runs, plans }: Pick<History, "runs" | "plans">, { runId, step }: Pick<AttemptRow, "runId" | "step">): PlannedStep | undefined {
+export function stepOf(
+  { runs, plans }: Pick<History, "runs" | "plans">,
+  { runId, step }: Pick<AttemptRow, "runId" | "step">,
+): PlannedStep | undefined {
   const run = runs.get(runId);
   return run && plans.get(run.planHash)?.steps[step];
 }
 
 /** Of an entry that ended with a wait: for how long, and whether a call-back may end it. */
-export function waitOf({ how, detail }: Pick<Entry, "how" | "detail">): { readonly ms: number; readonly callback: boolean } | null {
+export function waitOf({
+  how,
+  detail,
+}: Pick<Entry, "how" | "detail">): { readonly ms: number; readonly callback: boolean } | null {
   const seconds = how === "wait" ? /([\d.]+) s$/.exec(detail ?? "")?.[1] : undefined;
-  return seconds === undefined ? null : { ms: Number(seconds) * 1_000, callback: detail?.startsWith("call-back") === true };
+  return seconds === undefined
+    ? null
+    : { ms: Number(seconds) * 1_000, callback: detail?.startsWith("call-back") === true };
 }
 
 /** Whether a driver's function was called for the step at all: the engine's own steps, power and verification are not told by entries. */
 export function isDrivers(step: PlannedStep | undefined): boolean {
-  return step !== undefined && step.interface !== "power" && step.interface !== "engine" && step.phase !== "verify" && step.phase !== "power";
+  return (
+    step !== undefined &&
+    step.interface !== "power" &&
+    step.interface !== "engine" &&
+    step.phase !== "verify" &&
+    step.phase !== "power"
+  );
 }
 
 /** A record that shows a row or an entry, without what nobody reads. */
 export function shown(entry: Entry): unknown {
-  const { t, entry: id, replica, pid, node, attemptKey, phase, step, part, memo, generation, left, how, detail } = entry;
-  return { t, k: "enter", entry: id, replica, pid, node, attemptKey, step: `${phase}.${step}`, part, memo, generation, left, how, detail };
+  const {
+    t,
+    entry: id,
+    replica,
+    pid,
+    node,
+    attemptKey,
+    phase,
+    step,
+    part,
+    memo,
+    generation,
+    left,
+    how,
+    detail,
+  } = entry;
+  return {
+    t,
+    k: "enter",
+    entry: id,
+    replica,
+    pid,
+    node,
+    attemptKey,
+    step: `${phase}.${step}`,
+    part,
+    memo,
+    generation,
+    left,
+    how,
+    detail,
+  };
 }

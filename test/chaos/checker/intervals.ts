@@ -63,7 +63,11 @@ export function without(intervals: readonly Interval[], from: number, to: number
 /** What lies in every one of some sets. */
 export function common(sets: readonly (readonly Interval[])[], from: number, to: number): readonly Interval[] {
   // In none of the stretches in which one of them is missing.
-  return without(sets.flatMap((set) => without(set, from, to)), from, to);
+  return without(
+    sets.flatMap((set) => without(set, from, to)),
+    from,
+    to,
+  );
 }
 
 /** The value below which that share of the values lies; undefined where there are none. */

@@ -19,10 +19,27 @@ export function checkMemory(history: History): Findings {
   const stalled = joined(stalls);
   for (const sample of samples) {
     if (touches(stalled, sample.t, sample.t)) findings.fact("samples of memory while readers stalled");
-    if (sample.value > history.options.memoryBytes) findings.violation("other", `${sample.replica} (${sample.pid}) held ${megabytes(sample.value)} MiB.`, sample);
+    if (sample.value > history.options.memoryBytes)
+      findings.violation("other", `${sample.replica} (${sample.pid}) held ${megabytes(sample.value)} MiB.`, sample);
   }
-  findings.figure("resident memory p50, MiB", megabytes(percentile(samples.map(({ value }) => value), 0.5) ?? 0));
-  findings.figure("resident memory maximum, MiB", megabytes(percentile(samples.map(({ value }) => value), 1) ?? 0));
+  findings.figure(
+    "resident memory p50, MiB",
+    megabytes(
+      percentile(
+        samples.map(({ value }) => value),
+        0.5,
+      ) ?? 0,
+    ),
+  );
+  findings.figure(
+    "resident memory maximum, MiB",
+    megabytes(
+      percentile(
+        samples.map(({ value }) => value),
+        1,
+      ) ?? 0,
+    ),
+  );
   const handles = history.samples.filter(({ what }) => what === "handles").map(({ value }) => value);
   findings.figure("open handles maximum", percentile(handles, 1));
   for (const stall of stalls) {
@@ -33,7 +50,14 @@ export function checkMemory(history: History): Findings {
       findings.fact("processes weighed before and after a stall");
       // A young one is still growing to its size.
       const started = history.lives.find((life) => life.pid === pid)?.started ?? 0;
-      if (before.t - started > YOUNG_MS && last.value - before.value > GROWTH_BYTES) findings.violation("other", `${last.replica} (${pid}) grew by ${megabytes(last.value - before.value)} MiB while readers stalled.`, before, last, stall.begin);
+      if (before.t - started > YOUNG_MS && last.value - before.value > GROWTH_BYTES)
+        findings.violation(
+          "other",
+          `${last.replica} (${pid}) grew by ${megabytes(last.value - before.value)} MiB while readers stalled.`,
+          before,
+          last,
+          stall.begin,
+        );
     }
   }
   return findings;
@@ -62,8 +86,20 @@ export function checkLeaving(history: History): Findings {
     const took = (life.ended ?? history.over) - life.told;
     if (life.ended !== null) toldAt.push(took);
     const record = { t: life.told, k: "replica", name: life.name, pid: life.pid, what: "told" };
-    if (took > LEAVE_MS + NEWS_MS) findings.violation("stuck", `${life.name} (${life.pid}) was told to go and ${life.ended === null ? "was still there" : "went"} after ${Math.round(took)} ms.`, record, life.end);
-    else if (life.end && life.end.code !== 0) findings.violation("other", `${life.name} (${life.pid}) was told to go and ended with code ${life.end.code} and signal ${life.end.signal}.`, record, life.end);
+    if (took > LEAVE_MS + NEWS_MS)
+      findings.violation(
+        "stuck",
+        `${life.name} (${life.pid}) was told to go and ${life.ended === null ? "was still there" : "went"} after ${Math.round(took)} ms.`,
+        record,
+        life.end,
+      );
+    else if (life.end && life.end.code !== 0)
+      findings.violation(
+        "other",
+        `${life.name} (${life.pid}) was told to go and ended with code ${life.end.code} and signal ${life.end.signal}.`,
+        record,
+        life.end,
+      );
     for (const asked of history.asked) judgeAnswer(history, findings, life, asked);
   }
   findings.figure("longest leaving, ms", percentile(toldAt, 1));
@@ -74,7 +110,9 @@ function isHindered(history: History, { name, told: t }: Life): boolean {
   const until = (t ?? 0) + LEAVE_MS;
   const cut = history.blows.filter(({ what, target }) => what !== "delay" && target === `${name}/database`);
   if (overlap(joined([...history.away, ...cut]), t ?? 0, until) > LEAVE_MS - NEWS_MS) return true;
-  return history.blows.some(({ what, target, from, to }) => what === "freeze" && target === name && from <= until && to >= (t ?? 0));
+  return history.blows.some(
+    ({ what, target, from, to }) => what === "freeze" && target === name && from <= until && to >= (t ?? 0),
+  );
 }
 
 /** Before the signal by so much a request is there, in ms: by then its connection does not wait to be accepted any more. */
@@ -84,11 +122,30 @@ const CLEAN = new Set([200, 429, 503]);
 function judgeAnswer(history: History, findings: Findings, life: Life, asked: Asked): void {
   const { request, answer } = asked;
   const at = life.told ?? 0;
-  const lasted = life.started <= request.t && request.replica === life.name && request.t < at - THERE_MS && (answer?.t ?? Infinity) > at;
-  if (!lasted || touches(joined(history.blows.filter(({ target }) => target === `${life.name}/clients`)), request.t - THERE_MS, (answer?.t ?? at) + THERE_MS)) return;
+  const lasted =
+    life.started <= request.t &&
+    request.replica === life.name &&
+    request.t < at - THERE_MS &&
+    (answer?.t ?? Infinity) > at;
+  if (
+    !lasted ||
+    touches(
+      joined(history.blows.filter(({ target }) => target === `${life.name}/clients`)),
+      request.t - THERE_MS,
+      (answer?.t ?? at) + THERE_MS,
+    )
+  )
+    return;
   findings.fact("requests in hand of a process that was told to go");
   if (told(asked)) return;
   if (answer?.ok === false && /timeout/i.test(answer.error) && answer.t <= (life.ended ?? Infinity)) return;
   const isClean = answer?.ok === false && answer.status !== null && CLEAN.has(answer.status);
-  if (!isClean) findings.violation("lost", `${request.verb} (${request.id}) was in the hands of ${life.name} when that was told to go, and came to: ${answer?.ok === false ? answer.error : "no answer"}.`, request, answer, { t: at, k: "replica", name: life.name, pid: life.pid, what: "told" });
+  if (!isClean)
+    findings.violation(
+      "lost",
+      `${request.verb} (${request.id}) was in the hands of ${life.name} when that was told to go, and came to: ${answer?.ok === false ? answer.error : "no answer"}.`,
+      request,
+      answer,
+      { t: at, k: "replica", name: life.name, pid: life.pid, what: "told" },
+    );
 }

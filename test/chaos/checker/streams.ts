@@ -44,16 +44,28 @@ interface Stream {
  * P9, for others. While somebody stalls, the others are told of transitions no later than ever: by the time from the transition to its
  * reader, of streams that had caught up, outside of other nemeses, as far as there are enough of both to compare.
  */
-export async function checkStreams(history: History, slow: Findings): Promise<{ readonly order: Findings; readonly silence: Findings }> {
+export async function checkStreams(
+  history: History,
+  slow: Findings,
+): Promise<{ readonly order: Findings; readonly silence: Findings }> {
   const order = new Findings("P7", "streams are ordered, gap-free, resumable");
   const silence = new Findings("P8", "a stream never goes silent");
   const streams = new Map<string, Stream>();
   const opened = new Set<string>();
   const matchers = new Map<string, (row: TransitionRow) => boolean>();
   const latency = createLatency(history);
-  const excuses = createExcuses(history, ({ what, target }, replica) => (what === "freeze" && target === replica) || target === `${replica}/clients`);
-  const troubles = createExcuses(history, ({ target }, replica) => target === replica || target.startsWith(`${replica}/`));
-  const unwell = createUnwell(history, ({ target }, replica) => target === replica || target === "postgres" || target.startsWith(`${replica}/`));
+  const excuses = createExcuses(
+    history,
+    ({ what, target }, replica) => (what === "freeze" && target === replica) || target === `${replica}/clients`,
+  );
+  const troubles = createExcuses(
+    history,
+    ({ target }, replica) => target === replica || target.startsWith(`${replica}/`),
+  );
+  const unwell = createUnwell(
+    history,
+    ({ target }, replica) => target === replica || target === "postgres" || target.startsWith(`${replica}/`),
+  );
   judgeLogs(history, order);
   for await (const one of readRecords(history.folder, "streams")) {
     if (one.k === "open") {
@@ -62,7 +74,15 @@ export async function checkStreams(history: History, slow: Findings): Promise<{ 
       const filter = JSON.stringify(one.filter);
       const matches = matchers.get(filter) ?? matcherOf(history, one.filter);
       matchers.set(filter, matches);
-      streams.set(one.stream, { open: one, next: one.afterPosition === null ? null : indexAfter(history, one.afterPosition), position: one.afterPosition, isLive: false, last: one, isResumed, matches });
+      streams.set(one.stream, {
+        open: one,
+        next: one.afterPosition === null ? null : indexAfter(history, one.afterPosition),
+        position: one.afterPosition,
+        isLive: false,
+        last: one,
+        isResumed,
+        matches,
+      });
       continue;
     }
     const stream = streams.get(one.stream);
@@ -75,7 +95,8 @@ export async function checkStreams(history: History, slow: Findings): Promise<{ 
       continue;
     }
     // Opening alone shows nothing.
-    if (stream.last === stream.open && stream.open.afterPosition !== null) order.fact(stream.isResumed ? "streams resumed" : "streams begun after a cursor");
+    if (stream.last === stream.open && stream.open.afterPosition !== null)
+      order.fact(stream.isResumed ? "streams resumed" : "streams begun after a cursor");
     if (one.k === "item") {
       order.fact("items compared");
       judgeItem(history, order, stream, one);
@@ -89,7 +110,14 @@ export async function checkStreams(history: History, slow: Findings): Promise<{ 
     }
     stream.last = one;
   }
-  for (const stream of streams.values()) judgeSilence(history, silence, excuses, stream, { t: history.over, k: "end", stream: stream.open.stream, code: "OVER", detail: null });
+  for (const stream of streams.values())
+    judgeSilence(history, silence, excuses, stream, {
+      t: history.over,
+      k: "end",
+      stream: stream.open.stream,
+      code: "OVER",
+      detail: null,
+    });
   latency.judge(slow);
   return { order, silence };
 }
@@ -110,7 +138,11 @@ function matcherOf(history: History, filter: Open["filter"]): (row: TransitionRo
   if (filter === null) return () => true;
   const ids = filter.ids && new Set(filter.ids);
   const wanted = filter.labels ?? [];
-  const taken = new Set([...history.nodes.values()].filter(({ id, labels }) => (!ids || ids.has(id)) && wanted.every(({ key, value }) => labels[key] === value)).map(({ id }) => id));
+  const taken = new Set(
+    [...history.nodes.values()]
+      .filter(({ id, labels }) => (!ids || ids.has(id)) && wanted.every(({ key, value }) => labels[key] === value))
+      .map(({ id }) => id),
+  );
   return ({ nodeId }) => taken.has(nodeId);
 }
 
@@ -128,26 +160,58 @@ function pass(history: History, stream: Stream, position: number): TransitionRow
 
 function judgeItem(history: History, findings: Findings, stream: Stream, item: Item): void {
   if (stream.position !== null && item.position <= stream.position) {
-    findings.violation("doubled", `Stream ${item.stream} was told of position ${item.position} after ${stream.position}.`, stream.open, stream.last, item);
+    findings.violation(
+      "doubled",
+      `Stream ${item.stream} was told of position ${item.position} after ${stream.position}.`,
+      stream.open,
+      stream.last,
+      item,
+    );
     return;
   }
   const missed = pass(history, stream, item.position - 1);
-  if (missed) findings.violation("lost", `Stream ${item.stream} was told of position ${item.position} after ${stream.position}, and not of ${missed.position} (${missed.event} of ${missed.nodeName}).`, stream.open, stream.last, item, missed);
+  if (missed)
+    findings.violation(
+      "lost",
+      `Stream ${item.stream} was told of position ${item.position} after ${stream.position}, and not of ${missed.position} (${missed.event} of ${missed.nodeName}).`,
+      stream.open,
+      stream.last,
+      item,
+      missed,
+    );
   const row = history.transitions[stream.next ?? 0];
   stream.position = item.position;
   if (row?.position !== item.position) {
-    findings.violation("illegal", `Stream ${item.stream} was told of position ${item.position}, which is not in the log.`, stream.open, item);
+    findings.violation(
+      "illegal",
+      `Stream ${item.stream} was told of position ${item.position}, which is not in the log.`,
+      stream.open,
+      item,
+    );
     return;
   }
   stream.next = (stream.next ?? 0) + 1;
-  if (!stream.matches(row)) findings.violation("other", `Stream ${item.stream} was told of ${item.nodeName}, which its filter does not take.`, stream.open, item);
+  if (!stream.matches(row))
+    findings.violation(
+      "other",
+      `Stream ${item.stream} was told of ${item.nodeName}, which its filter does not take.`,
+      stream.open,
+      item,
+    );
   const flaw = differenceOf(item, row);
-  if (flaw !== null) findings.violation("illegal", `Stream ${item.stream} was told another ${flaw} at position ${item.position} than the log has.`, item, row);
+  if (flaw !== null)
+    findings.violation(
+      "illegal",
+      `Stream ${item.stream} was told another ${flaw} at position ${item.position} than the log has.`,
+      item,
+      row,
+    );
 }
 
 function differenceOf(item: Item, row: TransitionRow): string | null {
   if (item.nodeId !== row.nodeId) return "node";
-  for (const field of ["nodeName", "sequence", "from", "to", "event", "step", "actor", "reason"] as const) if (item[field] !== row[field]) return field;
+  for (const field of ["nodeName", "sequence", "from", "to", "event", "step", "actor", "reason"] as const)
+    if (item[field] !== row[field]) return field;
   if (item.operationId !== undefined && item.operationId !== row.operationId) return "operation";
   if (item.runId !== undefined && item.runId !== row.runId) return "run";
   return Date.parse(item.at) === row.wallMs ? null : "time";
@@ -155,11 +219,25 @@ function differenceOf(item: Item, row: TransitionRow): string | null {
 
 function judgeMark(history: History, findings: Findings, stream: Stream, mark: Mark): void {
   if (stream.position !== null && mark.position < stream.position) {
-    findings.violation("other", `Stream ${mark.stream} was told a bookmark at ${mark.position}, behind ${stream.position}.`, stream.open, stream.last, mark);
+    findings.violation(
+      "other",
+      `Stream ${mark.stream} was told a bookmark at ${mark.position}, behind ${stream.position}.`,
+      stream.open,
+      stream.last,
+      mark,
+    );
     return;
   }
   const missed = pass(history, stream, mark.position);
-  if (missed) findings.violation("lost", `Stream ${mark.stream} was told that everything up to ${mark.position} was delivered, and not of ${missed.position} (${missed.event} of ${missed.nodeName}).`, stream.open, stream.last, mark, missed);
+  if (missed)
+    findings.violation(
+      "lost",
+      `Stream ${mark.stream} was told that everything up to ${mark.position} was delivered, and not of ${missed.position} (${missed.event} of ${missed.nodeName}).`,
+      stream.open,
+      stream.last,
+      mark,
+      missed,
+    );
   stream.position = mark.position;
 }
 
@@ -175,20 +253,49 @@ function judgeEnd(history: History, findings: Findings, stream: Stream, end: End
       return;
     case "SHUTTING_DOWN": {
       findings.fact("resets compared");
-      judgeMark(history, findings, stream, { t: end.t, k: "mark", stream: end.stream, position: Number(end.detail), caughtUp: false });
+      judgeMark(history, findings, stream, {
+        t: end.t,
+        k: "mark",
+        stream: end.stream,
+        position: Number(end.detail),
+        caughtUp: false,
+      });
       // Who stalls reads it when all is over.
-      const wasTold = open.stalls || history.lives.some(({ name, told, ended }) => name === open.replica && told !== null && told <= end.t && (ended ?? Infinity) >= open.t);
-      if (!wasTold) findings.violation("other", `Stream ${end.stream} was told that ${open.replica} goes down, which nobody had told that.`, open, end);
+      const wasTold =
+        open.stalls ||
+        history.lives.some(
+          ({ name, told, ended }) =>
+            name === open.replica && told !== null && told <= end.t && (ended ?? Infinity) >= open.t,
+        );
+      if (!wasTold)
+        findings.violation(
+          "other",
+          `Stream ${end.stream} was told that ${open.replica} goes down, which nobody had told that.`,
+          open,
+          end,
+        );
       return;
     }
     default:
-      findings.violation("other", `Stream ${end.stream} was reset with ${end.code}, for which there was no reason.`, open, stream.last, end);
+      findings.violation(
+        "other",
+        `Stream ${end.stream} was reset with ${end.code}, for which there was no reason.`,
+        open,
+        stream.last,
+        end,
+      );
   }
 }
 
 function judgeLogs({ logs }: History, findings: Findings): void {
   findings.fact("logs of runs", logs.length);
-  for (const log of logs) if (log.first !== 1 || log.last !== log.lines) findings.violation("lost", `The log of run ${log.runId} has ${log.lines} lines, numbered from ${log.first} to ${log.last}.`, log);
+  for (const log of logs)
+    if (log.first !== 1 || log.last !== log.lines)
+      findings.violation(
+        "lost",
+        `The log of run ${log.runId} has ${log.lines} lines, numbered from ${log.first} to ${log.last}.`,
+        log,
+      );
 }
 
 // ---- silence
@@ -196,62 +303,135 @@ function judgeLogs({ logs }: History, findings: Findings): void {
 const SILENCE_MS = 15_000;
 
 /** When one of some nemeses struck a replica, and how long it needed to recover, by replica. */
-function createExcuses(history: History, counts: (blow: Blow, replica: string) => boolean): (replica: string) => readonly Interval[] {
+function createExcuses(
+  history: History,
+  counts: (blow: Blow, replica: string) => boolean,
+): (replica: string) => readonly Interval[] {
   const known = new Map<string, readonly Interval[]>();
   return (replica) => {
-    const found = known.get(replica) ?? widened(history.blows.filter((blow) => counts(blow, replica)), 0, history.options.recoveryMs);
+    const found =
+      known.get(replica) ??
+      widened(
+        history.blows.filter((blow) => counts(blow, replica)),
+        0,
+        history.options.recoveryMs,
+      );
     known.set(replica, found);
     return found;
   };
 }
 
 /** The same, and the times in which the replica was not there, or was not ready. */
-function createUnwell(history: History, counts: (blow: Blow, replica: string) => boolean): (replica: string) => readonly Interval[] {
+function createUnwell(
+  history: History,
+  counts: (blow: Blow, replica: string) => boolean,
+): (replica: string) => readonly Interval[] {
   const struck = createExcuses(history, counts);
   const known = new Map<string, readonly Interval[]>();
   return (replica) => {
-    const there = history.lives.filter(({ name, ready }) => name === replica && ready !== null).map(({ ready, killed, told, ended }) => ({ from: ready ?? 0, to: Math.min(killed ?? Infinity, told ?? Infinity, ended ?? Infinity) }));
-    const found = known.get(replica) ?? joined([...struck(replica), ...widened(without(there, history.begun, history.over), 0, history.options.recoveryMs)]);
+    const there = history.lives
+      .filter(({ name, ready }) => name === replica && ready !== null)
+      .map(({ ready, killed, told, ended }) => ({
+        from: ready ?? 0,
+        to: Math.min(killed ?? Infinity, told ?? Infinity, ended ?? Infinity),
+      }));
+    const found =
+      known.get(replica) ??
+      joined([
+        ...struck(replica),
+        ...widened(without(there, history.begun, history.over), 0, history.options.recoveryMs),
+      ]);
     known.set(replica, found);
     return found;
   };
 }
 
 /** A connection that broke, although nothing had happened to the replica or the way to it, nor to the database, for a while. For a stream's beginning clients wait 5 s and no longer: that is their own end. */
-function judgeLoss(findings: Findings, unwell: (replica: string) => readonly Interval[], { open, last }: Stream, end: End): void {
-  if (open.stalls || last === open || touches(unwell(open.replica), Math.max(open.t, end.t - SILENCE_MS), end.t)) return;
-  findings.violation("other", `Stream ${end.stream} of ${open.replica} (${open.transport}) was cut off (${end.detail ?? ""}), and nothing had befallen that.`, open, last, end);
+function judgeLoss(
+  findings: Findings,
+  unwell: (replica: string) => readonly Interval[],
+  { open, last }: Stream,
+  end: End,
+): void {
+  if (open.stalls || last === open || touches(unwell(open.replica), Math.max(open.t, end.t - SILENCE_MS), end.t))
+    return;
+  findings.violation(
+    "other",
+    `Stream ${end.stream} of ${open.replica} (${open.transport}) was cut off (${end.detail ?? ""}), and nothing had befallen that.`,
+    open,
+    last,
+    end,
+  );
 }
 
 /** An item that is old already when it is told, though the stream had caught up. */
-function judgeLate(history: History, findings: Findings, troubles: (replica: string) => readonly Interval[], { open, isLive, last }: Stream, item: Item): void {
+function judgeLate(
+  history: History,
+  findings: Findings,
+  troubles: (replica: string) => readonly Interval[],
+  { open, isLive, last }: Stream,
+  item: Item,
+): void {
   if (!isLive || open.stalls) return;
   findings.fact("items of streams that had caught up");
   const at = history.wall(item.at);
   const age = item.t - at - overlap(history.down, at, item.t) - overlap(troubles(open.replica), at, item.t);
-  if (age > SILENCE_MS + history.options.slackMs) findings.violation("stuck", `Stream ${item.stream} had caught up, and was told of position ${item.position} ${Math.round(age / 1000)} s after it was there.`, open, last, item);
+  if (age > SILENCE_MS + history.options.slackMs)
+    findings.violation(
+      "stuck",
+      `Stream ${item.stream} had caught up, and was told of position ${item.position} ${Math.round(age / 1000)} s after it was there.`,
+      open,
+      last,
+      item,
+    );
 }
 
-function judgeSilence(history: History, findings: Findings, excuses: (replica: string) => readonly Interval[], stream: Stream, now: Item | Mark | End): void {
+function judgeSilence(
+  history: History,
+  findings: Findings,
+  excuses: (replica: string) => readonly Interval[],
+  stream: Stream,
+  now: Item | Mark | End,
+): void {
   if (stream.open.stalls) return;
   const from = stream.last.t;
   const silent = now.t - from - overlap(excuses(stream.open.replica), from, now.t);
   if (silent > SILENCE_MS) findings.fact("silences beyond 15 s within the slack");
   else if (now.k !== "end") findings.fact("stretches between two items");
   if (silent > SILENCE_MS + history.options.slackMs) {
-    findings.violation("stuck", `Stream ${stream.open.stream} of ${stream.open.replica} (${stream.open.transport}) was told nothing for ${Math.round(silent / 100) / 10} s.`, stream.open, stream.last, now);
+    findings.violation(
+      "stuck",
+      `Stream ${stream.open.stream} of ${stream.open.replica} (${stream.open.transport}) was told nothing for ${Math.round(silent / 100) / 10} s.`,
+      stream.open,
+      stream.last,
+      now,
+    );
   }
 }
 
 /** A bookmark of a stream that has caught up, behind rows that were there long before it. */
-function judgeBehind(history: History, findings: Findings, troubles: (replica: string) => readonly Interval[], stream: Stream, mark: Mark): void {
+function judgeBehind(
+  history: History,
+  findings: Findings,
+  troubles: (replica: string) => readonly Interval[],
+  stream: Stream,
+  mark: Mark,
+): void {
   findings.fact("bookmarks that say how far the log is");
   for (let index = stream.next ?? 0; index < history.transitions.length; index += 1) {
     const row = history.transitions[index];
     if (!row || row.t > mark.t) return;
     if (!stream.matches(row)) continue;
-    const age = mark.t - row.t - overlap(history.down, row.t, mark.t) - overlap(troubles(stream.open.replica), row.t, mark.t);
-    if (age > SILENCE_MS + history.options.slackMs) findings.violation("stuck", `Stream ${mark.stream} was told that it is caught up at ${mark.position}, ${Math.round(age / 1000)} s after position ${row.position} was there.`, stream.open, mark, row);
+    const age =
+      mark.t - row.t - overlap(history.down, row.t, mark.t) - overlap(troubles(stream.open.replica), row.t, mark.t);
+    if (age > SILENCE_MS + history.options.slackMs)
+      findings.violation(
+        "stuck",
+        `Stream ${mark.stream} was told that it is caught up at ${mark.position}, ${Math.round(age / 1000)} s after position ${row.position} was there.`,
+        stream.open,
+        mark,
+        row,
+      );
     return;
   }
 }
@@ -264,7 +444,11 @@ const SLOW_MS = 5_000;
 
 function createLatency(history: History) {
   const stalls = joined(history.blows.filter(({ what }) => what === "stall"));
-  const others = widened(history.blows.filter(({ what }) => what !== "stall" && what !== "driver" && what !== "clock"), 1_000, history.options.recoveryMs);
+  const others = widened(
+    history.blows.filter(({ what }) => what !== "stall" && what !== "driver" && what !== "clock"),
+    1_000,
+    history.options.recoveryMs,
+  );
   const during: number[] = [];
   const calm: number[] = [];
   return {
@@ -279,7 +463,11 @@ function createLatency(history: History) {
       findings.figure("p99 from transition to reader else, ms", quick);
       if (slow === undefined || quick === undefined || during.length < ENOUGH || calm.length < ENOUGH) return;
       findings.fact("items told to others while somebody stalled", during.length);
-      if (slow > Math.max(SLOW_MS, SLOWER * quick)) findings.violation("other", `While readers stalled, others were told of transitions after ${Math.round(slow)} ms (p99), else after ${Math.round(quick)}.`);
+      if (slow > Math.max(SLOW_MS, SLOWER * quick))
+        findings.violation(
+          "other",
+          `While readers stalled, others were told of transitions after ${Math.round(slow)} ms (p99), else after ${Math.round(quick)}.`,
+        );
     },
   };
 }

@@ -12,7 +12,10 @@ const WORDS = { HELD: "held", VIOLATED: "**broken**", "NOT EXERCISED": "not exer
 export function summaryOf({ seed, verdicts, harms, figures, nemeses }: Report): string {
   const number = (value: number) => value.toLocaleString("en");
   const takeOver = verdicts.find(({ id }) => id === "P11")?.figures ?? {};
-  const seconds = (which: string) => (takeOver[`take-over ${which}, ms`] === undefined ? "–" : `${((takeOver[`take-over ${which}, ms`] ?? 0) / 1000).toFixed(1)} s`);
+  const seconds = (which: string) =>
+    takeOver[`take-over ${which}, ms`] === undefined
+      ? "–"
+      : `${((takeOver[`take-over ${which}, ms`] ?? 0) / 1000).toFixed(1)} s`;
   const cell = (text: string) => text.replaceAll("|", "\\|");
   return [
     `## Seed ${seed}: ${number(figures["minutes"] ?? 0)} minutes, ${number(figures["kills"] ?? 0)} kills, ${number(figures["restarts of the database"] ?? 0)} restarts of the database`,
@@ -29,13 +32,21 @@ export function summaryOf({ seed, verdicts, harms, figures, nemeses }: Report): 
     "",
     "| promise | verdict | what it says | facts |",
     "| --- | --- | --- | --- |",
-    ...verdicts.map(({ id, title, verdict, facts, violations }) => `| ${id} | ${WORDS[verdict]}${violations > 0 ? ` (${number(violations)})` : ""} | ${title} | ${cell(Object.entries(facts).map(([what, count]) => `${number(count)} ${what}`).join("; ") || "none")} |`),
+    ...verdicts.map(
+      ({ id, title, verdict, facts, violations }) =>
+        `| ${id} | ${WORDS[verdict]}${violations > 0 ? ` (${number(violations)})` : ""} | ${title} | ${cell(
+          Object.entries(facts)
+            .map(([what, count]) => `${number(count)} ${what}`)
+            .join("; ") || "none",
+        )} |`,
+    ),
     "",
   ].join("\n");
 }
 
 if (import.meta.main) {
   const [folder] = argv.slice(2);
-  if (folder === undefined) throw new Error("Say which folder: node test/chaos/checker/summary.ts <folder>, after check.ts");
+  if (folder === undefined)
+    throw new Error("Say which folder: node test/chaos/checker/summary.ts <folder>, after check.ts");
   console.log(summaryOf(JSON.parse(readFileSync(join(folder, "verdicts.json"), "utf8")) as Report));
 }

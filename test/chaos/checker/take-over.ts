@@ -37,11 +37,18 @@ export function checkTakeOver(history: History): Findings {
   for (const strike of strikes(history)) {
     for (const entry of byPid.get(`${strike.replica} ${strike.pid}`) ?? []) {
       if (!wasHeld(history, entry, strike)) continue;
-      findings.fact(strike.what === "kill" ? "runs held by a process when it was killed" : "runs held by a process when it was frozen for long");
+      findings.fact(
+        strike.what === "kill"
+          ? "runs held by a process when it was killed"
+          : "runs held by a process when it was frozen for long",
+      );
       judge(history, findings, times, strike, entry);
     }
   }
-  for (const [which, values] of [["take-over", times.map(({ net }) => net)], ["take-over by the clock", times.map(({ gross }) => gross)]] as const) {
+  for (const [which, values] of [
+    ["take-over", times.map(({ net }) => net)],
+    ["take-over by the clock", times.map(({ gross }) => gross)],
+  ] as const) {
     findings.figure(`${which} p50, ms`, percentile(values, 0.5));
     findings.figure(`${which} p99, ms`, percentile(values, 0.99));
     findings.figure(`${which} maximum, ms`, percentile(values, 1));
@@ -50,10 +57,14 @@ export function checkTakeOver(history: History): Findings {
 }
 
 function strikes({ lives, blows, options }: History): Strike[] {
-  const killed = lives.flatMap(({ name, pid, killed: t }): Strike[] => (t === null ? [] : [{ what: "kill", pid, replica: name, t, record: { t, k: "replica", name, pid, what: "killed" } }]));
+  const killed = lives.flatMap(({ name, pid, killed: t }): Strike[] =>
+    t === null ? [] : [{ what: "kill", pid, replica: name, t, record: { t, k: "replica", name, pid, what: "killed" } }],
+  );
   const frozen = blows.flatMap(({ what, target, from, to, begin }): Strike[] => {
     if (what !== "freeze" || to - from < options.leaseMs) return [];
-    const life = lives.find(({ name, started, ended }) => name === target && started <= from && (ended ?? Infinity) > from);
+    const life = lives.find(
+      ({ name, started, ended }) => name === target && started <= from && (ended ?? Infinity) > from,
+    );
     return life ? [{ what: "freeze", pid: life.pid, replica: target, t: from, record: begin }] : [];
   });
   return [...killed, ...frozen].toSorted((a, b) => a.t - b.t);
@@ -76,17 +87,38 @@ function judge(history: History, findings: Findings, times: Times[], strike: Str
   const moved = history.transitionsOf.get(runId)?.find(({ t }) => t > strike.t + TRANSITION_MS);
   const powered = history.powersAt.get(node)?.find(({ t, pid }) => t > strike.t && pid !== entry.pid);
   const woken = strike.what === "freeze" && entry.left !== null && entry.how !== "lost" ? entry.left : Infinity;
-  const sign = Math.min(next?.t ?? Infinity, moved?.t ?? Infinity, powered?.t ?? Infinity, attempt?.finishedAt ?? Infinity, woken);
+  const sign = Math.min(
+    next?.t ?? Infinity,
+    moved?.t ?? Infinity,
+    powered?.t ?? Infinity,
+    attempt?.finishedAt ?? Infinity,
+    woken,
+  );
   const end = Math.min(sign, history.over);
   const took = end - strike.t - overlap(history.down, strike.t, end);
   if (took > history.options.takeOverMs) {
-    findings.violation("stuck", `${entry.replica} (${entry.pid}) was struck (${strike.what}) inside ${entry.step} on ${node}, and nothing was heard of the run for ${Math.round(took / 1000)} s.`, strike.record, shown(entry), next && shown(next), attempt);
+    findings.violation(
+      "stuck",
+      `${entry.replica} (${entry.pid}) was struck (${strike.what}) inside ${entry.step} on ${node}, and nothing was heard of the run for ${Math.round(took / 1000)} s.`,
+      strike.record,
+      shown(entry),
+      next && shown(next),
+      attempt,
+    );
   }
   if (!next) return;
-  if (next.pid !== entry.pid) times.push({ net: next.t - strike.t - overlap(history.down, strike.t, next.t), gross: next.t - strike.t });
+  if (next.pid !== entry.pid)
+    times.push({ net: next.t - strike.t - overlap(history.down, strike.t, next.t), gross: next.t - strike.t });
   const hadEnded = attempt?.finishedAt != null && attempt.finishedAt <= next.t + TOLERANCE_MS;
   if (next.attemptKey !== attemptKey && !hadEnded) {
-    findings.violation("doubled", `The run on ${node} was taken up at ${next.step} (${next.attemptKey}), and ${entry.replica} (${entry.pid}) was struck (${strike.what}) inside ${entry.step} (${attemptKey}).`, strike.record, shown(entry), shown(next), attempt);
+    findings.violation(
+      "doubled",
+      `The run on ${node} was taken up at ${next.step} (${next.attemptKey}), and ${entry.replica} (${entry.pid}) was struck (${strike.what}) inside ${entry.step} (${attemptKey}).`,
+      strike.record,
+      shown(entry),
+      shown(next),
+      attempt,
+    );
   }
 }
 

@@ -30,11 +30,19 @@ function accepted(history: History, verb: "abort" | "stop"): Wish[] {
 /** Requests of a verb that may have been carried out on a run, which they name by its operation or by its node: those that were not answered, and those whose answer says so. */
 function requestsAbout(history: History, verb: string): (run: RunRow) => readonly Asked[] {
   const all = history.asked.filter(({ request }) => request.verb === verb);
-  const named = Map.groupBy(all.flatMap((asked) => {
-    const operation = operationOf(asked.request.input);
-    return operation !== null ? [{ about: operation, asked }] : asked.request.nodes.map((about) => ({ about, asked }));
-  }), ({ about }) => about);
-  return (run) => [run.operationId, run.nodeName].flatMap((about) => (named.get(about) ?? []).map(({ asked }) => asked)).filter((asked) => told(asked)?.results.some((result) => result.accepted && isMeant(result, run)) ?? true);
+  const named = Map.groupBy(
+    all.flatMap((asked) => {
+      const operation = operationOf(asked.request.input);
+      return operation !== null
+        ? [{ about: operation, asked }]
+        : asked.request.nodes.map((about) => ({ about, asked }));
+    }),
+    ({ about }) => about,
+  );
+  return (run) =>
+    [run.operationId, run.nodeName]
+      .flatMap((about) => (named.get(about) ?? []).map(({ asked }) => asked))
+      .filter((asked) => told(asked)?.results.some((result) => result.accepted && isMeant(result, run)) ?? true);
 }
 
 /** An answer that could not read the run has the node alone. */
@@ -55,19 +63,50 @@ export function checkNoNewStep(history: History): Findings {
   const withdrawals = requestsAbout(history, "withdrawAbort");
   for (const { asked, answer, run, effect } of accepted(history, "abort")) {
     findings.fact(`aborts accepted: ${effect ?? "without effect"}`);
-    const freed = Math.min(Infinity, ...withdrawals(run).filter(({ request }) => request.t > asked.request.t).map(({ request }) => request.t));
+    const freed = Math.min(
+      Infinity,
+      ...withdrawals(run)
+        .filter(({ request }) => request.t > asked.request.t)
+        .map(({ request }) => request.t),
+    );
     const entries = history.entriesOf.get(run.id) ?? [];
     const underWay = entries.findLast(({ t, part }) => t <= answer.t && part !== "abort");
     for (const entry of entries) {
-      if (entry.t <= answer.t || entry.t >= freed || entry.part === "abort" || entry.attemptKey === underWay?.attemptKey) continue;
+      if (
+        entry.t <= answer.t ||
+        entry.t >= freed ||
+        entry.part === "abort" ||
+        entry.attemptKey === underWay?.attemptKey
+      )
+        continue;
       const attempt = history.attempts.get(entry.attemptKey);
       const isNew = attempt === undefined || attempt.startedAt > answer.t + TOLERANCE_MS;
       // Begun about when the answer was given: its process may have been slow to get to the machine.
-      if (isNew || (entry.t > answer.t + SLOW_ENTRY_MS && attempt.startedAt > asked.request.t && !isFrozen(history, entry.replica, attempt.startedAt, entry.t))) {
-        findings.violation("illegal", `${entry.step} was entered on ${entry.node} ${Math.round(entry.t - answer.t)} ms after the abort of its run was accepted.`, asked.request, answer, underWay && shown(underWay), shown(entry), attempt);
+      if (
+        isNew ||
+        (entry.t > answer.t + SLOW_ENTRY_MS &&
+          attempt.startedAt > asked.request.t &&
+          !isFrozen(history, entry.replica, attempt.startedAt, entry.t))
+      ) {
+        findings.violation(
+          "illegal",
+          `${entry.step} was entered on ${entry.node} ${Math.round(entry.t - answer.t)} ms after the abort of its run was accepted.`,
+          asked.request,
+          answer,
+          underWay && shown(underWay),
+          shown(entry),
+          attempt,
+        );
       }
     }
-    if (effect === "BEFORE_START" && freed === Infinity && entries.length > 0) findings.violation("illegal", `The abort on ${run.nodeName} was to come before its start, and steps of the run were entered.`, asked.request, answer, ...entries.slice(0, 3).map(shown));
+    if (effect === "BEFORE_START" && freed === Infinity && entries.length > 0)
+      findings.violation(
+        "illegal",
+        `The abort on ${run.nodeName} was to come before its start, and steps of the run were entered.`,
+        asked.request,
+        answer,
+        ...entries.slice(0, 3).map(shown),
+      );
   }
   return findings;
 }
@@ -75,7 +114,9 @@ export function checkNoNewStep(history: History): Findings {
 const SLOW_ENTRY_MS = 3_000;
 
 function isFrozen(history: History, replica: string, from: number, to: number): boolean {
-  return history.blows.some(({ what, target, from: begin, to: end }) => what === "freeze" && target === replica && begin <= to && end >= from);
+  return history.blows.some(
+    ({ what, target, from: begin, to: end }) => what === "freeze" && target === replica && begin <= to && end >= from,
+  );
 }
 
 const ENDINGS = new Set(["abort", "fail", "stop"]);
@@ -97,29 +138,67 @@ export function checkOneEnd(history: History): Findings {
   const runsOf = Map.groupBy(history.runs.values(), ({ operationId }) => operationId);
   for (const run of history.runs.values()) {
     judgeEnding(history, findings, run);
-    const before = (asked: readonly Asked[]) => asked.some(({ request }) => request.t <= (run.finishedAt ?? history.over) + TOLERANCE_MS);
-    if (run.state === "ABORTED" && !before(aborts(run))) findings.violation("illegal", `Run ${run.id} on node ${run.nodeName} is ABORTED, and nobody asked for that.`, run);
+    const before = (asked: readonly Asked[]) =>
+      asked.some(({ request }) => request.t <= (run.finishedAt ?? history.over) + TOLERANCE_MS);
+    if (run.state === "ABORTED" && !before(aborts(run)))
+      findings.violation(
+        "illegal",
+        `Run ${run.id} on node ${run.nodeName} is ABORTED, and nobody asked for that.`,
+        run,
+      );
     if (run.state === "STOPPED" && !before(stops(run))) {
       const operation = history.operations.get(run.operationId);
-      const byPolicy = operation?.onFailure === "CLEAN_UP_ALL" && (runsOf.get(operation.id) ?? []).some(({ state }) => state === "FAILED");
-      if (!byPolicy) findings.violation("illegal", `Run ${run.id} on node ${run.nodeName} is STOPPED, and nobody asked for that.`, run, operation);
+      const byPolicy =
+        operation?.onFailure === "CLEAN_UP_ALL" &&
+        (runsOf.get(operation.id) ?? []).some(({ state }) => state === "FAILED");
+      if (!byPolicy)
+        findings.violation(
+          "illegal",
+          `Run ${run.id} on node ${run.nodeName} is STOPPED, and nobody asked for that.`,
+          run,
+          operation,
+        );
     }
   }
-  for (const operation of history.operations.values()) judgeOutcome(operation, runsOf.get(operation.id) ?? [], findings);
+  for (const operation of history.operations.values())
+    judgeOutcome(operation, runsOf.get(operation.id) ?? [], findings);
   for (const { asked, answer, run } of accepted(history, "abort")) {
     findings.fact("accepted aborts held against the end");
     if (run.finishedAt === null) continue;
-    const mayBeFreed = withdrawals(run).some(({ request }) => request.t > asked.request.t && request.t < (run.finishedAt ?? 0) + TOLERANCE_MS);
+    const mayBeFreed = withdrawals(run).some(
+      ({ request }) => request.t > asked.request.t && request.t < (run.finishedAt ?? 0) + TOLERANCE_MS,
+    );
     if (mayBeFreed) continue;
-    if (run.wish !== "ABORT") findings.violation("lost", `The abort of run ${run.id} on node ${run.nodeName} was accepted, and the run has no such wish.`, asked.request, answer, run);
+    if (run.wish !== "ABORT")
+      findings.violation(
+        "lost",
+        `The abort of run ${run.id} on node ${run.nodeName} was accepted, and the run has no such wish.`,
+        asked.request,
+        answer,
+        run,
+      );
     const isUncut = run.state === "FAILED" && UNCUT.has(run.failure?.code ?? "");
-    if (run.state !== "ABORTED" && !isUncut) findings.violation("illegal", `The abort of run ${run.id} on node ${run.nodeName} was accepted, and it ended ${run.state}${run.failure ? ` with ${run.failure.code}` : ""}.`, asked.request, answer, run);
+    if (run.state !== "ABORTED" && !isUncut)
+      findings.violation(
+        "illegal",
+        `The abort of run ${run.id} on node ${run.nodeName} was accepted, and it ended ${run.state}${run.failure ? ` with ${run.failure.code}` : ""}.`,
+        asked.request,
+        answer,
+        run,
+      );
   }
   for (const { asked, answer, run } of accepted(history, "stop")) {
     findings.fact("accepted stops held against the end");
     const attempts = history.attemptsOf.get(run.id) ?? [];
     const begun = attempts.find(({ startedAt }) => startedAt > answer.t + TOLERANCE_MS);
-    if (begun && run.purpose === "WORK") findings.violation("illegal", `The stop of run ${run.id} on node ${run.nodeName} was accepted, and ${begun.label} was begun afterwards.`, asked.request, answer, begun);
+    if (begun && run.purpose === "WORK")
+      findings.violation(
+        "illegal",
+        `The stop of run ${run.id} on node ${run.nodeName} was accepted, and ${begun.label} was begun afterwards.`,
+        asked.request,
+        answer,
+        begun,
+      );
   }
   judgeAdmission(history, findings);
   return findings;
@@ -144,10 +223,22 @@ function judgeOutcome(operation: OperationRow, runs: readonly RunRow[], findings
   findings.fact("ends of operations");
   const work = runs.filter(({ purpose }) => purpose === "WORK");
   const ended = (wanted: string) => work.filter((run) => run.state === wanted).length;
-  if (OUTCOMES[state]?.(ended, work.length) !== true) findings.violation("illegal", `Operation ${id} (${kind}) is ${state}, and its runs are ${[...new Set(work.map((run) => run.state))].join(", ") || "none"}.`, operation, ...work);
+  if (OUTCOMES[state]?.(ended, work.length) !== true)
+    findings.violation(
+      "illegal",
+      `Operation ${id} (${kind}) is ${state}, and its runs are ${[...new Set(work.map((run) => run.state))].join(", ") || "none"}.`,
+      operation,
+      ...work,
+    );
   // Two that end together are in one order by their rows and perhaps in the other by their locks.
   const later = runs.find((run) => (run.finishedAt ?? Infinity) > finishedAt + SEEN_MS);
-  if (later) findings.violation("illegal", `Operation ${id} (${kind}) ended ${state} before its run on node ${later.nodeName} had.`, operation, later);
+  if (later)
+    findings.violation(
+      "illegal",
+      `Operation ${id} (${kind}) ended ${state} before its run on node ${later.nodeName} had.`,
+      operation,
+      later,
+    );
 }
 
 function judgeEnding(history: History, findings: Findings, run: RunRow): void {
@@ -157,12 +248,48 @@ function judgeEnding(history: History, findings: Findings, run: RunRow): void {
   const endings = moves.filter(({ event }) => ENDINGS.has(event));
   const last = moves.at(-1);
   const [ending] = endings;
-  if (endings.length > 1) findings.violation("doubled", `Run ${run.id} on node ${run.nodeName} ended ${endings.length} times: ${endings.map(({ event }) => event).join(", ")}.`, run, ...endings);
-  if (ending && last && ending !== last) findings.violation("illegal", `Run ${run.id} on node ${run.nodeName} went on with "${last.event}" after "${ending.event}".`, run, ending, last);
-  const fits: Readonly<Record<string, readonly (string | undefined)[]>> = { SUCCEEDED: [undefined], ABORTED: ["abort"], STOPPED: ["stop"], FAILED: ["fail", "abort"] };
+  if (endings.length > 1)
+    findings.violation(
+      "doubled",
+      `Run ${run.id} on node ${run.nodeName} ended ${endings.length} times: ${endings.map(({ event }) => event).join(", ")}.`,
+      run,
+      ...endings,
+    );
+  if (ending && last && ending !== last)
+    findings.violation(
+      "illegal",
+      `Run ${run.id} on node ${run.nodeName} went on with "${last.event}" after "${ending.event}".`,
+      run,
+      ending,
+      last,
+    );
+  const fits: Readonly<Record<string, readonly (string | undefined)[]>> = {
+    SUCCEEDED: [undefined],
+    ABORTED: ["abort"],
+    STOPPED: ["stop"],
+    FAILED: ["fail", "abort"],
+  };
   const isUntouched = moves.length === 0 && run.state !== "SUCCEEDED";
-  if (!isUntouched && !fits[run.state]?.includes(ending?.event)) findings.violation("illegal", `Run ${run.id} on node ${run.nodeName} is ${run.state}, and its end in the log is "${ending?.event}".`, run, ending);
-  if (run.state === "SUCCEEDED" && last && last.to !== run.target) findings.violation("illegal", `Run ${run.id} succeeded and left node ${run.nodeName} ${last.to}; its target was ${run.target}.`, run, last);
-  if (run.state === "SUCCEEDED" && !last && run.movesState) findings.violation("lost", `Run ${run.id} succeeded, its target was ${run.target}, and it never moved node ${run.nodeName}.`, run);
-  if (last && !AT_REST.has(last.to ?? "")) findings.violation("stuck", `Run ${run.id} ended and left node ${run.nodeName} ${last.to}.`, run, last);
+  if (!isUntouched && !fits[run.state]?.includes(ending?.event))
+    findings.violation(
+      "illegal",
+      `Run ${run.id} on node ${run.nodeName} is ${run.state}, and its end in the log is "${ending?.event}".`,
+      run,
+      ending,
+    );
+  if (run.state === "SUCCEEDED" && last && last.to !== run.target)
+    findings.violation(
+      "illegal",
+      `Run ${run.id} succeeded and left node ${run.nodeName} ${last.to}; its target was ${run.target}.`,
+      run,
+      last,
+    );
+  if (run.state === "SUCCEEDED" && !last && run.movesState)
+    findings.violation(
+      "lost",
+      `Run ${run.id} succeeded, its target was ${run.target}, and it never moved node ${run.nodeName}.`,
+      run,
+    );
+  if (last && !AT_REST.has(last.to ?? ""))
+    findings.violation("stuck", `Run ${run.id} ended and left node ${run.nodeName} ${last.to}.`, run, last);
 }

@@ -10,8 +10,17 @@ import * as z from "zod";
 
 const settings = z
   .strictObject({
-    controller: z.string().max(64).optional().meta({ description: "What its management controller is reached by; absent: one of its own." }),
-    password: z.string().min(1).max(64).optional().meta({ writeOnly: true, description: "A secret, to see that it never comes back." }),
+    controller: z
+      .string()
+      .max(64)
+      .optional()
+      .meta({ description: "What its management controller is reached by; absent: one of its own." }),
+    password: z
+      .string()
+      .min(1)
+      .max(64)
+      .optional()
+      .meta({ writeOnly: true, description: "A secret, to see that it never comes back." }),
   })
   .meta({ description: "A machine of the chaos arena." });
 
@@ -56,7 +65,10 @@ function wire() {
     socket = made;
     return made;
   };
-  const tell = (said) => open().write(`${JSON.stringify({ ...said, replica: process.env.CHAOS_REPLICA ?? "?", pid: process.pid, parent: PARENT })}\n`);
+  const tell = (said) =>
+    open().write(
+      `${JSON.stringify({ ...said, replica: process.env.CHAOS_REPLICA ?? "?", pid: process.pid, parent: PARENT })}\n`,
+    );
   return {
     tell,
     /** Asks, and gives the order that comes back; tells the server when the signal fires first. */
@@ -87,7 +99,7 @@ function wire() {
 const forever = () => new Promise(() => {});
 
 function block(milliseconds) {
-  for (const end = performance.now() + milliseconds; performance.now() < end; );
+  for (const end = performance.now() + milliseconds; performance.now() < end;);
 }
 
 /** Does as the machine says. */
@@ -98,7 +110,12 @@ async function obey(order, call) {
       call.log(`entry ${order.entry} is done`);
       return { kind: "done", output: { entry: order.entry } };
     case "wait":
-      return { kind: "wait", seconds: order.seconds, memo: { entry: order.entry }, ...(order.callback && { callback: true }) };
+      return {
+        kind: "wait",
+        seconds: order.seconds,
+        memo: { entry: order.entry },
+        ...(order.callback && { callback: true }),
+      };
     case "failed":
       return { kind: "failed", reason: order.reason, retryable: order.retryable };
     case "throw":
@@ -151,7 +168,10 @@ export default function createChaos() {
   }
 
   const power = async (call, what) => {
-    const { failure, state } = await machines.ask({ say: "power", node: call.node.name, what, attemptKey: call.attemptKey ?? null }, call.signal);
+    const { failure, state } = await machines.ask(
+      { say: "power", node: call.node.name, what, attemptKey: call.attemptKey ?? null },
+      call.signal,
+    );
     if (failure) throw new MachineError(failure, true);
     return state;
   };
@@ -175,22 +195,57 @@ export default function createChaos() {
     inspect: {
       supportsAbort: true,
       withoutReboot: true,
-      steps: [step({ name: "collect", phase: "inspect", priority: 10, timeoutSeconds: 20, idempotent: true, interruptible: "ALWAYS", retries, touches: [] })],
+      steps: [
+        step({
+          name: "collect",
+          phase: "inspect",
+          priority: 10,
+          timeoutSeconds: 20,
+          idempotent: true,
+          interruptible: "ALWAYS",
+          retries,
+          touches: [],
+        }),
+      ],
     },
     clean: {
       supportsAbort: true,
       steps: [
         step({ ...clean, name: "erase_metadata", priority: 20, interruptible: "AT_BOUNDARY", retries }),
         step({ ...clean, name: "erase_disks", priority: 10, interruptible: "ALWAYS", retries }),
-        step({ ...clean, name: "flash", priority: 0, interruptible: "NEVER", idempotent: false, verified: true, touches: ["FIRMWARE"] }),
-        step({ ...clean, name: "burn_in", priority: 0, interruptible: "ALWAYS", timeoutSeconds: 5, retries: { times: 2, backoffSeconds: 0.5 }, touches: [] }),
+        step({
+          ...clean,
+          name: "flash",
+          priority: 0,
+          interruptible: "NEVER",
+          idempotent: false,
+          verified: true,
+          touches: ["FIRMWARE"],
+        }),
+        step({
+          ...clean,
+          name: "burn_in",
+          priority: 0,
+          interruptible: "ALWAYS",
+          timeoutSeconds: 5,
+          retries: { times: 2, backoffSeconds: 0.5 },
+          touches: [],
+        }),
       ],
     },
     deploy: {
       supportsAbort: true,
       steps: [
         step({ ...deploy, name: "prepare", priority: 50, interruptible: "ALWAYS", touches: ["NETWORK"] }),
-        step({ ...deploy, name: "write_image", priority: 40, interruptible: "ALWAYS", reaches: "PROVISIONED", verified: true, retries }),
+        step({
+          ...deploy,
+          name: "write_image",
+          priority: 40,
+          interruptible: "ALWAYS",
+          reaches: "PROVISIONED",
+          verified: true,
+          retries,
+        }),
         step({ ...deploy, name: "boot", priority: 30, interruptible: "ALWAYS", touches: [], retries }),
         step({ ...deploy, name: "settle", priority: 20, interruptible: "AT_BOUNDARY", touches: [] }),
         step({ ...deploy, name: "enlist", priority: 10, interruptible: "NEVER", touches: [] }),

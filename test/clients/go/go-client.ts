@@ -17,8 +17,13 @@ const NEEDED = { go: "golang-go", gqlclientgen: "gqlclient" } as const;
 const START_MS = 60_000;
 
 function missing(): string[] {
-  const programs = Object.entries(NEEDED).filter(([program]) => spawnSync(program, ["-h"], { stdio: "ignore" }).error).map(([, name]) => name);
-  const found = programs.length > 0 || spawnSync("go", ["list", "git.sr.ht/~emersion/gqlclient"], { env: goEnvironment(tmpdir()), stdio: "ignore" }).status === 0;
+  const programs = Object.entries(NEEDED)
+    .filter(([program]) => spawnSync(program, ["-h"], { stdio: "ignore" }).error)
+    .map(([, name]) => name);
+  const found =
+    programs.length > 0 ||
+    spawnSync("go", ["list", "git.sr.ht/~emersion/gqlclient"], { env: goEnvironment(tmpdir()), stdio: "ignore" })
+      .status === 0;
   return found ? programs : ["golang-sourcehut-emersion-gqlclient-dev"];
 }
 
@@ -34,7 +39,11 @@ function run(program: string, args: readonly string[], folder: string): void {
 
 /** A service of our own, on a port that is free; ends with its disposal. */
 async function ownService(folder: string): Promise<AsyncDisposable & { readonly url: string }> {
-  const child = spawn(process.execPath, ["src/main.ts", "--port", "0", "--data", join(folder, "data"), "--plugins", "fake", "--log", "warn"], { cwd: HOUSE, stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(
+    process.execPath,
+    ["src/main.ts", "--port", "0", "--data", join(folder, "data"), "--plugins", "fake", "--log", "warn"],
+    { cwd: HOUSE, stdio: ["ignore", "pipe", "inherit"] },
+  );
   const ended = new Promise<void>((done) => child.on("close", () => done()));
   const url = await new Promise<string>((done, failed) => {
     let said = "";
@@ -68,7 +77,9 @@ async function goClient(given: string | undefined): Promise<void> {
   parts.defer(() => rm(folder, { recursive: true, force: true }));
   const url = given ?? parts.use(await ownService(folder)).url;
   const token = process.env["OSTLER_TOKEN"];
-  const schema = await fetch(new URL("/schema.graphql", url), { headers: token ? { authorization: `Bearer ${token}` } : {} });
+  const schema = await fetch(new URL("/schema.graphql", url), {
+    headers: token ? { authorization: `Bearer ${token}` } : {},
+  });
   if (!schema.ok) throw new Error(`${schema.url} was answered with ${schema.status}.`);
   await writeFile(join(folder, "schema.graphql"), await schema.text());
   await cp(join(HOUSE, "test/clients/operations.graphql"), join(folder, "operations.graphql"));

@@ -55,7 +55,11 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
     throw "a word";
   },
   "throws what cannot be looked at": () => {
-    throw new Proxy(new Error("no"), { get: () => { throw new Error("nor this"); } });
+    throw new Proxy(new Error("no"), {
+      get: () => {
+        throw new Error("nor this");
+      },
+    });
   },
   "returns nothing": () => junk(undefined),
   "returns a function": () => junk(() => {}),
@@ -65,7 +69,12 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
     return junk(circle);
   },
   "returns too much": () => ({ kind: "done", output: "x".repeat(50_000_000) }),
-  "returns what throws when it is looked at": () => junk({ get kind() { throw new Error("do not look"); } }),
+  "returns what throws when it is looked at": () =>
+    junk({
+      get kind() {
+        throw new Error("do not look");
+      },
+    }),
   hangs: forEver,
   "spins for ever": () => {
     for (;;);
@@ -218,7 +227,7 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
     progress(90, "nearly there");
     return { kind: "done" };
   },
-  "obeys": ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+  obeys: ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
   "fails when it is told to end": ({ signal }) => {
     signal.addEventListener("abort", () => {
       throw new Error("in the listener");
@@ -241,7 +250,18 @@ const DEEDS: Readonly<Record<string, (call: StepCall<Settings>) => StepResult | 
     const { name, kind, retryable, message } = error as Error & { kind: string; retryable: boolean };
     return { kind: "done", output: { name, kind, retryable, message } };
   },
-  "shows what it was given": ({ signal, deadline, log: _log, timed: _timed, progress: _progress, power: _power, ...data }) => ({ kind: "done", output: { ...(data as unknown as Record<string, Json>), deadline: deadline.getTime(), isAborted: signal.aborted } }),
+  "shows what it was given": ({
+    signal,
+    deadline,
+    log: _log,
+    timed: _timed,
+    progress: _progress,
+    power: _power,
+    ...data
+  }) => ({
+    kind: "done",
+    output: { ...(data as unknown as Record<string, Json>), deadline: deadline.getTime(), isAborted: signal.aborted },
+  }),
   "shows its environment": () => ({ kind: "done", output: { ...process.env } as Record<string, string> }),
 };
 
@@ -277,7 +297,12 @@ export default function createEvil({ memory, log }: PluginHost): Driver<Settings
     power: {
       read: powerOf,
       async set({ node, settings: { does } }, action) {
-        if (does.endsWith("that fails")) throw Object.assign(new Error("the plug is stuck"), { name: "DriverError", kind: "REFUSED", retryable: true });
+        if (does.endsWith("that fails"))
+          throw Object.assign(new Error("the plug is stuck"), {
+            name: "DriverError",
+            kind: "REFUSED",
+            retryable: true,
+          });
         await memory?.set(node.id, action === "ON" || action === "REBOOT" ? "ON" : "OFF");
       },
       async setBootDevice() {},
@@ -285,18 +310,30 @@ export default function createEvil({ memory, log }: PluginHost): Driver<Settings
     clean: {
       supportsAbort: true,
       steps: [
-        step({ abort: async ({ settings: { file } }) => void (file && appendFileSync(file, "undone")), verify: async ({ memo }) => (memo === "look again" ? { kind: "wait", seconds: 1, memo } : { kind: "done" }) }),
-        step({ name: "flash", title: "Likewise, and not twice", idempotent: false, interruptible: "NEVER", priority: 0 }),
+        step({
+          abort: async ({ settings: { file } }) => void (file && appendFileSync(file, "undone")),
+          verify: async ({ memo }) => (memo === "look again" ? { kind: "wait", seconds: 1, memo } : { kind: "done" }),
+        }),
+        step({
+          name: "flash",
+          title: "Likewise, and not twice",
+          idempotent: false,
+          interruptible: "NEVER",
+          priority: 0,
+        }),
       ],
     },
     discover: {
-      settings: z.strictObject({ does: z.string().default("sound").meta({ description: "What a probe does." }) }).meta({ description: "How to find." }),
+      settings: z
+        .strictObject({ does: z.string().default("sound").meta({ description: "What a probe does." }) })
+        .meta({ description: "How to find." }),
       async probe({ address, settings: { does } }) {
         if (does === "ends its process") process.exit(3);
         return { settings: { does: "sound", file: "", password: "correct-horse" }, name: `at-${address}` };
       },
     },
     controllerOf: () => "",
-    close: async () => void (process.env["EVIL_CLOSED"] && appendFileSync(process.env["EVIL_CLOSED"], `${process.pid}\n`)),
+    close: async () =>
+      void (process.env["EVIL_CLOSED"] && appendFileSync(process.env["EVIL_CLOSED"], `${process.pid}\n`)),
   };
 }
