@@ -16,7 +16,7 @@ import { serviceUnderTest } from "./support/service.ts";
 import type { Variables } from "./support/service.ts";
 
 const HOUSE = fileURLToPath(new URL("..", import.meta.url));
-const PAGES = globSync(["README.md", "CHANGELOG.md", "docs/**/*.md"], { cwd: HOUSE, exclude: ["docs/notes/**"] })
+const PAGES = globSync(["README.md", "CHANGELOG.md", "docs/**/*.md"], { cwd: HOUSE, exclude: ["docs/templates/**"] })
   .toSorted()
   .map((file) => ({ file, text: readFileSync(join(HOUSE, file), "utf8") }));
 const schema = buildSchema(await describeDrivers());

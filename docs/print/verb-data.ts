@@ -1,7 +1,7 @@
 /**
  * What the pages of verbs say besides the schema and the table of states: which refusals a mutation can give, and when.
  * Every mutation of the schema has an entry here; the printer says which one lacks it. Words that need more room stand
- * in docs/notes, one file a mutation.
+ * in docs/templates, one file a mutation.
  */
 import type { ErrorCode } from "../../src/errors.ts";
 import type { OperationKind } from "../../src/lifecycle/verbs.ts";
@@ -162,7 +162,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ...PROTECTED,
           ...NOT_LOADED,
         ],
-        see: ["marks.md"],
+        see: ["maintenance.md"],
       },
       {
         mutation: "setPower",
@@ -301,12 +301,12 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       {
         mutation: "setMaintenance",
         whole: [...NODES_ONLY, ["INVALID_INPUT", "the reason is blank or has more than 1000 characters"]],
-        see: ["marks.md"],
+        see: ["maintenance.md"],
       },
       {
         mutation: "setRetired",
         whole: [...NODES_ONLY, ["INVALID_INPUT", "the reason is blank or has more than 1000 characters"]],
-        see: ["marks.md"],
+        see: ["maintenance.md"],
       },
       {
         mutation: "reportPresence",

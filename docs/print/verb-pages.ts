@@ -1,6 +1,6 @@
 /**
  * docs/verbs/*.md, a page for each mutation, and docs/verbs.md, which lists them and says what they share. What a page
- * says comes from the schema, from the table of states, from verb-data.ts, from the examples, and from docs/notes.
+ * says comes from the schema, from the table of states, from verb-data.ts, from the examples, and from docs/templates.
  */
 import { existsSync, readFileSync } from "node:fs";
 import type { GraphQLField, GraphQLSchema } from "graphql";
@@ -27,11 +27,11 @@ export function verbPages(): readonly Page[] {
   );
   if (forgotten.length > 0) throw new Error(`docs/print/verb-data.ts says nothing of ${forgotten.join(", ")}.`);
   return [
-    { file: "verbs.md", source: "src/graphql and docs/notes/verbs.md", text: indexPage },
+    { file: "verbs.md", source: "src/graphql and docs/templates/verbs.md", text: indexPage },
     { file: "verbs/inputs.md", source: "src/graphql", text: inputsPage },
     ...VERB_ENTRIES.map((entry): Page => ({
       file: `verbs/${entry.mutation}.md`,
-      source: `src/graphql, src/lifecycle, docs/print/verb-data.ts and docs/notes`,
+      source: `src/graphql, src/lifecycle, docs/print/verb-data.ts and docs/templates`,
       text: () => verbPage(entry),
     })),
   ];
@@ -142,8 +142,8 @@ function refusalTable(refusals: Refusals): string {
   );
 }
 
-/** Words that stand in a file of docs/notes; none where there is no such file. */
+/** Words that stand in a file of docs/templates; none where there is no such file. */
 function noteOf(name: string): readonly string[] {
-  const file = new URL(`../notes/${name}.md`, import.meta.url);
+  const file = new URL(`../templates/${name}.md`, import.meta.url);
   return existsSync(file) ? [readFileSync(file, "utf8").trim()] : [];
 }

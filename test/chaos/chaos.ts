@@ -1,7 +1,7 @@
 /**
  * `npm run chaos`: three replicas on one PostgreSQL, a fleet of machines, clients and subscribers; for a while everything that
  * can happen to them happens. Then all is quiet, everything that was begun comes to its end, the database is read, and the
- * checker holds it against all that was recorded. What it does, and how to read what it prints: docs/chaos.md.
+ * checker holds it against all that was recorded. What it does, and how to read what it prints: docs/fault-testing.md.
  *
  * Options: --seed N --minutes 2 --kills N --db-restarts N --nodes 1000 --streams 50 --replicas 3 --clients 6
  * --concurrency 8 --nemeses kill,freeze,… --folder path --keep --service path

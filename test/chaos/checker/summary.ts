@@ -1,5 +1,5 @@
 /**
- * `node test/chaos/checker/summary.ts <folder>`: a section of Markdown about a run that was checked, for docs/chaos.md: what it was
+ * `node test/chaos/checker/summary.ts <folder>`: a section of Markdown about a run that was checked, for docs/fault-testing.md: what it was
  * made of, what was done to it, how long take-overs took, and what became of each promise.
  */
 import { readFileSync } from "node:fs";
