@@ -8,8 +8,8 @@ import { WebSocketServer } from "ws";
 import type { WebSocket } from "ws";
 import { createTail } from "../src/feed/tail.ts";
 import { createLog } from "../src/log.ts";
-import { createBell } from "../src/store/bell.ts";
-import { openDatabase } from "../src/store/database.ts";
+import { createBell } from "../src/store/postgres/notifier.ts";
+import { openDatabase } from "../src/store/postgres/database.ts";
 
 const PAGE = 100;
 

@@ -8,7 +8,7 @@ import postgres from "postgres";
 import type { Sql, TransactionSql } from "postgres";
 import { next } from "../src/lifecycle/machine.ts";
 import type { NodeEvent, NodeState } from "../src/lifecycle/node-states.ts";
-import type { Connection } from "../src/store/database.ts";
+import type { Connection } from "../src/store/postgres/database.ts";
 import type { Plan, PlannedStep } from "../src/store/records.ts";
 
 interface BareRun {

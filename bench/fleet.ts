@@ -4,9 +4,9 @@ import { loadPlugins } from "../src/drivers/load.ts";
 import { createEngine } from "../src/engine/engine.ts";
 import type { Engine } from "../src/engine/engine.ts";
 import { createLog } from "../src/log.ts";
-import { createBell } from "../src/store/bell.ts";
-import { openDatabase } from "../src/store/database.ts";
-import type { Connection, Database } from "../src/store/database.ts";
+import { createBell } from "../src/store/postgres/notifier.ts";
+import { openDatabase } from "../src/store/postgres/database.ts";
+import type { Connection, Database } from "../src/store/postgres/database.ts";
 import { DRIVER } from "./six-step-driver.ts";
 
 export const CALLER = { actor: "benchmark", project: "default" };

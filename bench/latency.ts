@@ -4,13 +4,13 @@
  * by a doorbell and a tail of their own in this process. The socket to a client is not part of it.
  */
 import { setTimeout as delay } from "node:timers/promises";
-import { createTransact, move } from "../src/engine/transition.ts";
+import { createTransact, move } from "../src/engine/transaction.ts";
 import { nodeStream } from "../src/feed/node-stream.ts";
 import { createTail } from "../src/feed/tail.ts";
 import { createLog } from "../src/log.ts";
-import { createBell } from "../src/store/bell.ts";
-import type { Bell } from "../src/store/bell.ts";
-import { openDatabase } from "../src/store/database.ts";
+import { createBell } from "../src/store/postgres/notifier.ts";
+import type { Bell } from "../src/store/postgres/notifier.ts";
+import { openDatabase } from "../src/store/postgres/database.ts";
 import { nodeKeys } from "../src/store/nodes.ts";
 import { percentile, printTable, shown } from "./figures.ts";
 import { openFleet, registerFleet } from "./fleet.ts";

@@ -1,7 +1,7 @@
 /** Subject `runs`: six-step runs through the engine, against the bare loop, on a served and on the embedded database. */
 import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
-import type { Connection } from "../src/store/database.ts";
+import type { Connection } from "../src/store/postgres/database.ts";
 import { openBareLoop } from "./bare-loop.ts";
 import { median, printTable, shown } from "./figures.ts";
 import { CALLER, openFleet, registerFleet } from "./fleet.ts";

@@ -14,10 +14,10 @@ import postgres from "postgres";
 import { createEngine } from "../src/engine/engine.ts";
 import { createRegistry } from "../src/drivers/registry.ts";
 import { createLog } from "../src/log.ts";
-import { createBell } from "../src/store/bell.ts";
-import { migrateDatabase, openDatabase } from "../src/store/database.ts";
-import type { Connection } from "../src/store/database.ts";
-import { startEmbedded } from "../src/store/embedded.ts";
+import { createBell } from "../src/store/postgres/notifier.ts";
+import { migrateDatabase, openDatabase } from "../src/store/postgres/database.ts";
+import type { Connection } from "../src/store/postgres/database.ts";
+import { startEmbedded } from "../src/store/postgres/embedded.ts";
 
 /** How a database is reached: `served` by TCP with a URL, `embedded` by the socket. */
 export type Way = "served" | "embedded";

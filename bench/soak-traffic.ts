@@ -45,7 +45,7 @@ interface StreamRequest {
   readonly variables?: Readonly<Record<string, string>>;
 }
 
-// Ids are variables: a document for each id would fill the service's cache of documents all the while (src/graphql/document.ts).
+// Ids are variables: a document for each id would fill the service's cache of documents all the while (src/graphql/execution/document.ts).
 const NODE_STREAM =
   "subscription { nodeTransitions(snapshot: true) { __typename ... on Transition { cursor nodeName to node { state currentRun { id } } } ... on StreamBookmark { caughtUp } } }";
 const OPERATION_STREAM =

@@ -9,9 +9,9 @@
 import { fork } from "node:child_process";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { createTransact, move } from "../src/engine/transition.ts";
-import { createBell } from "../src/store/bell.ts";
-import { openDatabase } from "../src/store/database.ts";
+import { createTransact, move } from "../src/engine/transaction.ts";
+import { createBell } from "../src/store/postgres/notifier.ts";
+import { openDatabase } from "../src/store/postgres/database.ts";
 import { nodeKeys } from "../src/store/nodes.ts";
 import { newestPosition } from "../src/store/transitions.ts";
 import { printTable, shown } from "./figures.ts";

@@ -5,9 +5,9 @@ import type { Service } from "./app.ts";
 import { ConfigError, helpText, readConfig, readPlugins } from "./config.ts";
 import { describeDrivers } from "./drivers/load.ts";
 import { messageOf } from "./errors.ts";
-import { buildSchema, schemaText } from "./graphql/schema.ts";
+import { buildSchema, schemaText } from "./graphql/schema/schema.ts";
 import { createLog } from "./log.ts";
-import { migrateOnly } from "./migrate.ts";
+import { migrateOnly } from "./commands/migrate.ts";
 
 /** Within this time a process that was told to end has ended. */
 const END_MS = 10_000;

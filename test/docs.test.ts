@@ -9,7 +9,7 @@ import { printedPages } from "../docs/print/pages.ts";
 import { VERB_ENTRIES } from "../docs/print/verb-data.ts";
 import { ERROR_STATUS } from "../src/errors.ts";
 import { describeDrivers } from "../src/drivers/load.ts";
-import { buildSchema } from "../src/graphql/schema.ts";
+import { buildSchema } from "../src/graphql/schema/schema.ts";
 import { aGate } from "./support/builders.ts";
 import { eventually } from "./support/eventually.ts";
 import { serviceUnderTest } from "./support/service.ts";

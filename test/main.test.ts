@@ -10,7 +10,7 @@ import { buildSchema as parsedSchema, validateSchema } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
 import { VARIABLES } from "../src/config.ts";
 import { describeDrivers } from "../src/drivers/load.ts";
-import { buildSchema, schemaText } from "../src/graphql/schema.ts";
+import { buildSchema, schemaText } from "../src/graphql/schema/schema.ts";
 import { ask } from "./support/ask.ts";
 import { testDatabase } from "./support/database.ts";
 import { eventually } from "./support/eventually.ts";

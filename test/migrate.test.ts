@@ -6,7 +6,7 @@ import { afterAll, expect, inject, test } from "vitest";
 import { startService } from "../src/app.ts";
 import { readConfig } from "../src/config.ts";
 import { createLog } from "../src/log.ts";
-import { migrateOnly } from "../src/migrate.ts";
+import { migrateOnly } from "../src/commands/migrate.ts";
 import { ask, scratch, startReplica } from "./replicas/lab.ts";
 import { testDatabase } from "./support/database.ts";
 import { eventually } from "./support/eventually.ts";

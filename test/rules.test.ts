@@ -57,5 +57,5 @@ test("the state of a node is changed in one place", () => {
   const users = files.filter((file) =>
     /\b(moveNodes|changeHeldNodes)\(/.test(readFileSync(join(HERE, "..", file), "utf8")),
   );
-  expect(users.toSorted()).toEqual(["src/engine/transition.ts", "src/store/nodes.ts"]);
+  expect(users.toSorted()).toEqual(["src/engine/transaction.ts", "src/store/nodes.ts"]);
 });

@@ -7,7 +7,7 @@ import type { GraphQLField, GraphQLSchema } from "graphql";
 import type { Scope } from "../../src/access/access.ts";
 import { ERROR_STATUS } from "../../src/errors.ts";
 import { describeDrivers } from "../../src/drivers/load.ts";
-import { buildSchema } from "../../src/graphql/schema.ts";
+import { buildSchema } from "../../src/graphql/schema/schema.ts";
 import type { OperationKind } from "../../src/lifecycle/verbs.ts";
 import { REQUESTS } from "../examples/requests.ts";
 import { anchorOf, inputOf, partsOf, sharedParts, tableOf } from "./inputs.ts";

@@ -6,7 +6,7 @@
  * Modes: replay (page after page, as fast as the reader takes them), then live (a look whenever something was written, ten
  * a second at most). It ends by itself with the run; with a reset when the cursor is not of this log, or the process leaves.
  */
-import type { Database } from "../store/database.ts";
+import type { Database } from "../store/postgres/database.ts";
 import { plansByHashes } from "../store/plans.ts";
 import { runsByIds } from "../store/runs.ts";
 import { linesAfter, newestLine } from "../store/step-log.ts";

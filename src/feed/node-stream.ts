@@ -6,7 +6,7 @@
  * not good, when what comes next is not kept any more, when a snapshot was not taken in time, or when the process is
  * leaving. Whatever it does, it says something every ten seconds.
  */
-import type { Database } from "../store/database.ts";
+import type { Database } from "../store/postgres/database.ts";
 import { nodeTest } from "../store/node-facts.ts";
 import { nodeCondition } from "../store/nodes.ts";
 import type { NodeFilter, NodeRow } from "../store/nodes.ts";

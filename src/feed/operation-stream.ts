@@ -3,7 +3,7 @@
  * It tells states, not steps between them: a run that changes twice between two looks is told once, as it is then. So it
  * can begin anywhere, and a client that comes back has missed nothing that still matters.
  */
-import type { Database } from "../store/database.ts";
+import type { Database } from "../store/postgres/database.ts";
 import { operationsByIds } from "../store/operations.ts";
 import type { OperationRow } from "../store/operations.ts";
 import { runsChangedSince } from "../store/runs.ts";

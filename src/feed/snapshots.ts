@@ -11,7 +11,7 @@
  *
  * A reader that leaves ends its claim: a snapshot that nobody claims any more is not begun, and not gone on with.
  */
-import type { Database, Reader } from "../store/database.ts";
+import type { Database, Reader } from "../store/postgres/database.ts";
 import { nodeVersionsAfterName, nodesByIds } from "../store/nodes.ts";
 import type { NodeFilter, NodeRow } from "../store/nodes.ts";
 import { newestPosition } from "../store/transitions.ts";

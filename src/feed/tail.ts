@@ -7,8 +7,8 @@
 import type { Log } from "../log.ts";
 import { NOBODY } from "../observer.ts";
 import type { Observer } from "../observer.ts";
-import type { Bell } from "../store/bell.ts";
-import type { Database } from "../store/database.ts";
+import type { Bell } from "../store/postgres/notifier.ts";
+import type { Database } from "../store/postgres/database.ts";
 import { nodeFacts } from "../store/node-facts.ts";
 import type { NodeFacts } from "../store/node-facts.ts";
 import type { NodeFilter } from "../store/nodes.ts";

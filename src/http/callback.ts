@@ -1,7 +1,7 @@
 /** Call-backs of machines: a step that waits is told something by whoever has the token it was given. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Engine } from "../engine/engine.ts";
-import { unstorable } from "../graphql/storable.ts";
+import { unstorable } from "../graphql/base/storable.ts";
 import type { StoredJson } from "../store/records.ts";
 import { readBody, refuseBody, sendJson } from "./respond.ts";
 

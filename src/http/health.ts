@@ -2,7 +2,7 @@
 import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { listen, shownUrl } from "./listen.ts";
-import type { Services } from "../graphql/context.ts";
+import type { Services } from "../graphql/base/context.ts";
 import { METRICS, serveMetrics } from "./metrics.ts";
 import type { MetricsParts } from "./metrics.ts";
 import { pathOf, sendJson, sendText } from "./respond.ts";

@@ -15,7 +15,7 @@ import type { GraphqlOptions } from "./graphql.ts";
 import { serveHealth } from "./health.ts";
 import { listen, shownUrl } from "./listen.ts";
 import { allowReading, answerPreflight, isAllowedOrigin, isMeantForUs } from "./origins.ts";
-import { createPrepared } from "./prepared.ts";
+import { createPrepared } from "./static-text.ts";
 import { graphqlError, hasLeft, pathOf, requestIdOf, sendJson } from "./respond.ts";
 import type { MetricsParts } from "./metrics.ts";
 import { createSockets } from "./sockets.ts";

@@ -15,18 +15,18 @@ import { CloseCode, handleProtocols, makeServer } from "graphql-ws";
 import { WebSocketServer } from "ws";
 import type { WebSocket } from "ws";
 import { identify } from "../access/access.ts";
-import { createContext } from "../graphql/context.ts";
-import type { Context, Services } from "../graphql/context.ts";
-import { unnamedOperation } from "../graphql/guards.ts";
-import { shown } from "../graphql/mask.ts";
-import type { ReadyResult } from "../graphql/shared-events.ts";
+import { createContext } from "../graphql/base/context.ts";
+import type { Context, Services } from "../graphql/base/context.ts";
+import { unnamedOperation } from "../graphql/execution/guards.ts";
+import { shown } from "../graphql/base/error-masking.ts";
+import type { ReadyResult } from "../graphql/execution/shared-events.ts";
 import { withLogged } from "../log.ts";
 import type { Log } from "../log.ts";
 import { NOBODY } from "../observer.ts";
 import type { Observer } from "../observer.ts";
 import { BODY_BYTES_MAX } from "./graphql.ts";
 import type { Yoga } from "./graphql.ts";
-import { withReusedIds } from "./reused-ids.ts";
+import { withReusedIds } from "./workarounds/reused-ids.ts";
 
 /** Within this time the first message, `connection_init`, must come. */
 const INIT_MS = 3_000;

@@ -1,10 +1,10 @@
 /** Attempts at the steps of runs: each try, its progress, and what came of it. */
 import { and, asc, desc, eq, lte, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
-import { isAmong } from "./among.ts";
-import { runStatement } from "./database.ts";
-import type { Reader, Tx } from "./database.ts";
-import { changingEach, insertingEach, rowsText } from "./each.ts";
+import { isAmong } from "./postgres/array-parameter.ts";
+import { runStatement } from "./postgres/database.ts";
+import type { Reader, Tx } from "./postgres/database.ts";
+import { changingEach, insertingEach, rowsText } from "./postgres/bulk.ts";
 import type { Failure, StoredJson } from "./records.ts";
 import { attempts, runs } from "./tables.ts";
 

@@ -2,10 +2,10 @@
 import { and, asc, eq, sql } from "drizzle-orm";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
-import { isAmong } from "./among.ts";
-import type { Reader, Tx } from "./database.ts";
-import { cutPage, pageClauses } from "./page.ts";
-import type { Page, PageRequest } from "./page.ts";
+import { isAmong } from "./postgres/array-parameter.ts";
+import type { Reader, Tx } from "./postgres/database.ts";
+import { cutPage, pageClauses } from "./postgres/pagination.ts";
+import type { Page, PageRequest } from "./postgres/pagination.ts";
 import { clusters, nodes } from "./tables.ts";
 
 export type ClusterRow = typeof clusters.$inferSelect;

@@ -1,10 +1,10 @@
 /** Discoveries: the addresses of an operation, what came of each, and the nodes that an address may already be. */
 import { and, asc, count, eq, inArray, isNull, sql } from "drizzle-orm";
 import type { RunState } from "../lifecycle/operation-states.ts";
-import { isAmong } from "./among.ts";
-import type { Reader, Tx } from "./database.ts";
-import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./page.ts";
-import type { NumberedRequest, Page } from "./page.ts";
+import { isAmong } from "./postgres/array-parameter.ts";
+import type { Reader, Tx } from "./postgres/database.ts";
+import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
+import type { NumberedRequest, Page } from "./postgres/pagination.ts";
 import type { Failure, JsonObject } from "./records.ts";
 import { discoveries, discoverySecrets, nodes, operations } from "./tables.ts";
 

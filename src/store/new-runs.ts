@@ -3,7 +3,7 @@
  * them in each statement: as parameters, of which each run has forty, they would keep both sides busy for twice as long.
  */
 import { getColumns, sql } from "drizzle-orm";
-import type { Tx } from "./database.ts";
+import type { Tx } from "./postgres/database.ts";
 import { runs } from "./tables.ts";
 
 const FIELDS = [

@@ -3,8 +3,8 @@
  * own filter, can be decided from one read. It answers as `nodeCondition` of nodes.ts does in the database.
  */
 import { eq, isNotNull, sql } from "drizzle-orm";
-import { isAmong } from "./among.ts";
-import type { Reader } from "./database.ts";
+import { isAmong } from "./postgres/array-parameter.ts";
+import type { Reader } from "./postgres/database.ts";
 import type { NodeFilter, NodeRow, StringTest } from "./nodes.ts";
 import { clusters, nodes } from "./tables.ts";
 

@@ -6,12 +6,12 @@
 import { and, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
-import { fixed, runPrepared } from "./database.ts";
-import type { Reader } from "./database.ts";
+import { fixed, runPrepared } from "./postgres/database.ts";
+import type { Reader } from "./postgres/database.ts";
 import { NODE_ORDERS, nodeCondition } from "./nodes.ts";
 import type { NodeFilter, NodeOrder } from "./nodes.ts";
-import { cursorOfText, cursorText, instantText, pageClauses, toCursor } from "./page.ts";
-import type { PageRequest } from "./page.ts";
+import { cursorOfText, cursorText, instantText, pageClauses, toCursor } from "./postgres/pagination.ts";
+import type { PageRequest } from "./postgres/pagination.ts";
 import { clusters, nodes } from "./tables.ts";
 
 /** What an object of the answer is to hold: under each key a text that is known already, or a field. */

@@ -3,12 +3,12 @@ import { and, asc, count, desc, eq, gt, ilike, isNotNull, isNull, like, or, sql 
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
 import type { NodeState } from "../lifecycle/node-states.ts";
-import { isAmong } from "./among.ts";
-import { runStatement } from "./database.ts";
-import type { Reader, Tx } from "./database.ts";
-import { changingEach, insertingEach, rowsText } from "./each.ts";
-import { cutPage, pageClauses, pagesOf, rowsBelow } from "./page.ts";
-import type { Page, PageRequest } from "./page.ts";
+import { isAmong } from "./postgres/array-parameter.ts";
+import { runStatement } from "./postgres/database.ts";
+import type { Reader, Tx } from "./postgres/database.ts";
+import { changingEach, insertingEach, rowsText } from "./postgres/bulk.ts";
+import { cutPage, pageClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
+import type { Page, PageRequest } from "./postgres/pagination.ts";
 import type { Failure, JsonObject } from "./records.ts";
 import { clusters, inventories, nodeSecrets, nodes } from "./tables.ts";
 

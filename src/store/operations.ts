@@ -3,10 +3,10 @@ import { and, desc, eq, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, OperationState, RunCounts, RunState, Wish } from "../lifecycle/operation-states.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
-import { isAmong } from "./among.ts";
-import type { Reader, Tx } from "./database.ts";
-import { cutPage, pageClauses, pagesOf, rowsBelow } from "./page.ts";
-import type { Page, PageRequest } from "./page.ts";
+import { isAmong } from "./postgres/array-parameter.ts";
+import type { Reader, Tx } from "./postgres/database.ts";
+import { cutPage, pageClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
+import type { Page, PageRequest } from "./postgres/pagination.ts";
 import type { Failure } from "./records.ts";
 import { operations, runs } from "./tables.ts";
 

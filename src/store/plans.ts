@@ -1,7 +1,7 @@
 /** Plans, each stored once however many runs have it: a plan's hash is its key. */
-import { isAmong } from "./among.ts";
-import { hashOf } from "./database.ts";
-import type { Reader, Tx } from "./database.ts";
+import { isAmong } from "./postgres/array-parameter.ts";
+import { hashOf } from "./postgres/database.ts";
+import type { Reader, Tx } from "./postgres/database.ts";
 import type { Plan } from "./records.ts";
 import { plans } from "./tables.ts";
 

@@ -3,8 +3,8 @@ import { and, eq, isNotNull, isNull, notInArray, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
-import { isAmong } from "./among.ts";
-import type { Reader, Tx } from "./database.ts";
+import { isAmong } from "./postgres/array-parameter.ts";
+import type { Reader, Tx } from "./postgres/database.ts";
 import { nodes, operations, runs } from "./tables.ts";
 
 /** Nodes whose power is not read unasked: their credentials are not verified yet, or nobody looks after them any more. */

@@ -1,6 +1,6 @@
 /** Runbooks: named lists of clean steps. */
 import { asc, eq, sql } from "drizzle-orm";
-import type { Reader, Tx } from "./database.ts";
+import type { Reader, Tx } from "./postgres/database.ts";
 import { runbooks } from "./tables.ts";
 
 export type RunbookRow = typeof runbooks.$inferSelect;

@@ -2,12 +2,12 @@
 import { and, asc, eq, gt, inArray, isNull, lte, ne, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, OperationState, RunState, Wish } from "../lifecycle/operation-states.ts";
-import { isAmong } from "./among.ts";
-import { runStatement } from "./database.ts";
-import type { Reader, Tx } from "./database.ts";
-import { changingEach, rowsText } from "./each.ts";
-import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./page.ts";
-import type { NumberedRequest, Page } from "./page.ts";
+import { isAmong } from "./postgres/array-parameter.ts";
+import { runStatement } from "./postgres/database.ts";
+import type { Reader, Tx } from "./postgres/database.ts";
+import { changingEach, rowsText } from "./postgres/bulk.ts";
+import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
+import type { NumberedRequest, Page } from "./postgres/pagination.ts";
 import { nodes, operations, runs, site } from "./tables.ts";
 
 export type RunRow = typeof runs.$inferSelect;

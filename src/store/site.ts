@@ -1,6 +1,6 @@
 /** The site's policy: one row, what holds for all nodes. */
 import { sql } from "drizzle-orm";
-import type { Reader, Tx } from "./database.ts";
+import type { Reader, Tx } from "./postgres/database.ts";
 import type { SitePolicy } from "./records.ts";
 import { site } from "./tables.ts";
 

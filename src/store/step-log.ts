@@ -1,10 +1,10 @@
 /** What drivers said while they worked: numbered through all steps of a run, from 1, without holes. Only the holder of a run writes. */
 import { and, asc, desc, eq, gt, sql } from "drizzle-orm";
-import { runStatement } from "./database.ts";
-import type { Reader, Tx } from "./database.ts";
-import { insertingEach, rowsText } from "./each.ts";
-import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./page.ts";
-import type { NumberedRequest, Page } from "./page.ts";
+import { runStatement } from "./postgres/database.ts";
+import type { Reader, Tx } from "./postgres/database.ts";
+import { insertingEach, rowsText } from "./postgres/bulk.ts";
+import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
+import type { NumberedRequest, Page } from "./postgres/pagination.ts";
 import { stepLog } from "./tables.ts";
 
 export type StepLogRow = typeof stepLog.$inferSelect;

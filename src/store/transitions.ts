@@ -2,10 +2,10 @@
 import { and, asc, desc, eq, gt, lt, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
-import { isAmong } from "./among.ts";
-import type { Reader, Tx } from "./database.ts";
-import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./page.ts";
-import type { NumberedRequest, Page } from "./page.ts";
+import { isAmong } from "./postgres/array-parameter.ts";
+import type { Reader, Tx } from "./postgres/database.ts";
+import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
+import type { NumberedRequest, Page } from "./postgres/pagination.ts";
 import { feedPosition, transitions } from "./tables.ts";
 
 export type TransitionRow = typeof transitions.$inferSelect;

@@ -5,8 +5,8 @@
  */
 import { Gauge } from "@prometheus-io/client";
 import type { Registry } from "@prometheus-io/client";
-import type { Reader } from "../store/database.ts";
-import { fleet, workload } from "../store/workload.ts";
+import type { Reader } from "../store/postgres/database.ts";
+import { fleet, workload } from "../store/fleet-gauges.ts";
 
 export interface Gauges {
   /** Brings the gauges up to date, or takes them away. Never throws, and takes no longer than `PATIENCE_MS`. */

@@ -19,7 +19,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { Sql } from "postgres";
-import { startEmbedded } from "../../src/store/embedded.ts";
+import { startEmbedded } from "../../src/store/postgres/embedded.ts";
 import { plainSql } from "../durability/lab.ts";
 import { TOKEN } from "./asking.ts";
 import { startProxy } from "./proxy.ts";

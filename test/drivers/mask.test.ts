@@ -1,7 +1,7 @@
 /** Secrets are masked as a whole, line by line, as JSON, addresses and forms hold them, and where a text was shortened in the middle of one. */
 import { expect, test } from "vitest";
-import { createMask } from "../../src/drivers/mask.ts";
-import { createRedactor } from "../../src/engine/redact.ts";
+import { createMask } from "../../src/drivers/secret-masking.ts";
+import { createRedactor } from "../../src/engine/input/secret-redactor.ts";
 
 const KEY = "-----BEGIN KEY-----\r\nMIIEvQIB\r\nab\r\n-----END KEY-----\r\n";
 

@@ -7,9 +7,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
 import type { Sql } from "postgres";
-import { migrateDatabase } from "../../src/store/database.ts";
-import type { Connection } from "../../src/store/database.ts";
-import { startEmbedded } from "../../src/store/embedded.ts";
+import { migrateDatabase } from "../../src/store/postgres/database.ts";
+import type { Connection } from "../../src/store/postgres/database.ts";
+import { startEmbedded } from "../../src/store/postgres/embedded.ts";
 
 /** Chance, the same for the same seed. */
 export interface Chance {

@@ -9,9 +9,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Engine } from "../../src/engine/engine.ts";
-import type { Transact } from "../../src/engine/transition.ts";
-import { startEmbedded } from "../../src/store/embedded.ts";
-import { migrateDatabase } from "../../src/store/database.ts";
+import type { Transact } from "../../src/engine/transaction.ts";
+import { startEmbedded } from "../../src/store/postgres/embedded.ts";
+import { migrateDatabase } from "../../src/store/postgres/database.ts";
 import { runEngine } from "../support/running-engine.ts";
 
 export interface ServedLab extends AsyncDisposable {

@@ -11,7 +11,7 @@ import { connect } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { WebSocket } from "ws";
-import { move } from "../../src/engine/transition.ts";
+import { move } from "../../src/engine/transaction.ts";
 import { openServedLab } from "./served-lab.ts";
 import type { ServedLab } from "./served-lab.ts";
 

@@ -8,7 +8,7 @@ import { appendFileSync, readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Driver } from "../../src/drivers/driver.ts";
-import type { Connection } from "../../src/store/database.ts";
+import type { Connection } from "../../src/store/postgres/database.ts";
 import { runEngine } from "../support/running-engine.ts";
 import { watchedFake } from "./witness.ts";
 import type { Visit } from "./witness.ts";

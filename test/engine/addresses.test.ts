@@ -1,6 +1,6 @@
 /** What a discovery's addresses stand for: names, addresses and ranges of both families, each address once. */
 import { describe, expect, test } from "vitest";
-import { ADDRESSES_MAX, parseAddresses } from "../../src/engine/addresses.ts";
+import { ADDRESSES_MAX, parseAddresses } from "../../src/engine/discovery/addresses.ts";
 
 const PATH = ["input", "addresses"];
 const addressesOf = (...given: string[]) => {

@@ -1,6 +1,6 @@
 /** Questions about single nodes that come at the same time are one, and each is answered from after it was asked. */
 import { expect, test } from "vitest";
-import { askedTogether } from "../../src/engine/asked-together.ts";
+import { askedTogether } from "../../src/runtime/batch-loader.ts";
 
 test("questions of one turn are asked together, each node once", async () => {
   const asked: (readonly string[])[] = [];

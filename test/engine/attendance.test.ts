@@ -1,9 +1,9 @@
 /** Runs that wait while nobody works are told of by those who only serve. */
 import { expect, test } from "vitest";
-import { watchAttendance } from "../../src/engine/attendance.ts";
-import { createQueue } from "../../src/engine/queue.ts";
+import { watchAttendance } from "../../src/engine/scheduling/replica-presence.ts";
+import { createQueue } from "../../src/engine/jobs/queue.ts";
 import { createLog } from "../../src/log.ts";
-import { createBell } from "../../src/store/bell.ts";
+import { createBell } from "../../src/store/postgres/notifier.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 

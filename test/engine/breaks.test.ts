@@ -1,6 +1,6 @@
 /** Long work on many nodes holds nobody up. */
 import { expect, test } from "vitest";
-import { createBreaks } from "../../src/engine/breaks.ts";
+import { createBreaks } from "../../src/runtime/yielding.ts";
 
 test("long work on many nodes lets others have their turn, and short work is not held up", async () => {
   let turns = 0;

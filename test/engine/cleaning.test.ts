@@ -1,6 +1,6 @@
 /** Cleaning, by itself and on request: what runs, in which states, under which policy of the site. */
 import { afterAll, afterEach, describe, expect, test } from "vitest";
-import type { SiteChange } from "../../src/engine/site.ts";
+import type { SiteChange } from "../../src/engine/inventory/site.ts";
 import { updateNode } from "../../src/store/nodes.ts";
 import type { StepChoice } from "../../src/store/records.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";

@@ -1,6 +1,6 @@
 /** Clusters: their settings, how those reach the steps, and when they may not be touched. */
 import { afterAll, describe, expect, test } from "vitest";
-import { overlay } from "../../src/engine/variables.ts";
+import { overlay } from "../../src/engine/input/variables.ts";
 import type { JsonObject } from "../../src/store/records.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 

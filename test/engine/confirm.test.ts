@@ -1,8 +1,8 @@
 /** Who may still call a machine: told by the lease, and by the fence only together with it. */
 import { expect, test } from "vitest";
-import { confirming } from "../../src/engine/confirm.ts";
-import { Fenced } from "../../src/engine/held.ts";
-import type { HeldJob } from "../../src/engine/leases.ts";
+import { confirming } from "../../src/engine/execution/ownership-check.ts";
+import { Fenced } from "../../src/engine/execution/claimed-run.ts";
+import type { HeldJob } from "../../src/engine/jobs/leases.ts";
 
 const JOB: HeldJob = { id: "job", retryCount: 0 };
 const AGAIN: HeldJob = { id: "job", retryCount: 1 };

@@ -1,6 +1,6 @@
 /** What the failure of one node does to it and to the others of its operation. */
 import { afterAll, describe, expect, test } from "vitest";
-import { callbackPath } from "../../src/engine/callback.ts";
+import { callbackPath } from "../../src/engine/execution/callback.ts";
 import { cleanUpFailures } from "../../src/store/operations.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 

@@ -1,6 +1,6 @@
 /** Limits of the service: so many runs at work in a phase, so many on one management controller. What exceeds one waits its turn and is never lost. */
 import { afterAll, afterEach, describe, expect, test } from "vitest";
-import type { SiteChange } from "../../src/engine/site.ts";
+import type { SiteChange } from "../../src/engine/inventory/site.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";

@@ -4,9 +4,9 @@ import { pino } from "pino";
 import { expect, test } from "vitest";
 import { Deadline } from "../../src/drivers/deadline.ts";
 import type { Call } from "../../src/drivers/driver.ts";
-import { createRedactor } from "../../src/engine/redact.ts";
-import { readPower, setPower } from "../../src/engine/step.ts";
-import type { Machine } from "../../src/engine/step.ts";
+import { createRedactor } from "../../src/engine/input/secret-redactor.ts";
+import { readPower, setPower } from "../../src/engine/execution/perform-step.ts";
+import type { Machine } from "../../src/engine/execution/perform-step.ts";
 
 const log = pino({ enabled: false });
 const { signal: never } = new AbortController();

@@ -1,6 +1,6 @@
 /** Old transitions are forgotten, the oldest first and without a hole, while everything else goes on. */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { startRetention } from "../../src/engine/retention.ts";
+import { startRetention } from "../../src/engine/inventory/retention.ts";
 import { createLog } from "../../src/log.ts";
 import { deleteOldTransitions } from "../../src/store/transitions.ts";
 import { engineUnderTest } from "../support/builders.ts";

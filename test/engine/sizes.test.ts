@@ -1,6 +1,6 @@
 /** Bounds on what callers store, JSON and reasons: refused when it is written, and what was stored before there were any stays of use. */
 import { afterAll, describe, expect, test } from "vitest";
-import { JSON_BYTES_MAX, REASON_LENGTH_MAX } from "../../src/engine/sizes.ts";
+import { JSON_BYTES_MAX, REASON_LENGTH_MAX } from "../../src/engine/input/size-limits.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import { aDriver } from "../support/driver.ts";
 

@@ -9,9 +9,9 @@ import { expect, onTestFinished, test } from "vitest";
 import { Deadline, leftUntil } from "../../src/drivers/deadline.ts";
 import type { StepCall, StepResult } from "../../src/drivers/driver.ts";
 import { confirmHere } from "../../src/drivers/isolation/confirm.ts";
-import { createRedactor } from "../../src/engine/redact.ts";
-import { performStep, readPower } from "../../src/engine/step.ts";
-import type { Machine, StepRequest } from "../../src/engine/step.ts";
+import { createRedactor } from "../../src/engine/input/secret-redactor.ts";
+import { performStep, readPower } from "../../src/engine/execution/perform-step.ts";
+import type { Machine, StepRequest } from "../../src/engine/execution/perform-step.ts";
 
 const log = pino({ enabled: false });
 const never = () => new AbortController().signal;

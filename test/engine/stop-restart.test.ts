@@ -1,6 +1,6 @@
 /** Stopping gracefully, and going on later: what a stop keeps, and what a restart does again. */
 import { afterAll, describe, expect, test } from "vitest";
-import type { RestartFrom } from "../../src/engine/restart.ts";
+import type { RestartFrom } from "../../src/engine/admission/restart.ts";
 import { passGate } from "../../plugins/fake/gates.ts";
 import type { Script } from "../../plugins/fake/settings.ts";
 import { newestInventories } from "../../src/store/nodes.ts";

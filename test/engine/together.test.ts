@@ -1,6 +1,6 @@
 /** Runs that come to their boundaries together share a transaction: what becomes of them when one is in trouble, or the answer to the commit is lost. */
 import { afterEach, describe, expect, test } from "vitest";
-import type { Database } from "../../src/store/database.ts";
+import type { Database } from "../../src/store/postgres/database.ts";
 import { aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";

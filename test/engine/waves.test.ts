@@ -1,7 +1,7 @@
 /** Waves: an operation takes its nodes on in groups, and holds the rest when too many of them fail. */
 import { afterAll, describe, expect, test } from "vitest";
-import type { VerbRequest } from "../../src/engine/submit.ts";
-import type { WaveAction } from "../../src/engine/waves.ts";
+import type { VerbRequest } from "../../src/engine/admission/submit.ts";
+import type { WaveAction } from "../../src/engine/scheduling/waves.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";

@@ -1,6 +1,6 @@
 /** The stream of transitions: nothing missing, nothing repeated, nothing out of order, whenever a reader comes or goes. */
 import { afterAll, describe, expect, test } from "vitest";
-import { move } from "../../src/engine/transition.ts";
+import { move } from "../../src/engine/transaction.ts";
 import type { NodeStreamItem } from "../../src/feed/node-stream.ts";
 import { feedUnderTest, positionsOf, range } from "../support/feed.ts";
 import type { TestNode } from "../support/builders.ts";

@@ -5,7 +5,7 @@ import type { OperationUpdate } from "../../src/feed/operation-stream.ts";
 import { createTail } from "../../src/feed/tail.ts";
 import type { Tail } from "../../src/feed/tail.ts";
 import { createLog } from "../../src/log.ts";
-import { createBell } from "../../src/store/bell.ts";
+import { createBell } from "../../src/store/postgres/notifier.ts";
 import { aGate, engineUnderTest } from "../support/builders.ts";
 import { takeAll, takeUntil } from "../support/service.ts";
 

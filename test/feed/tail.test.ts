@@ -2,8 +2,8 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { createTail } from "../../src/feed/tail.ts";
 import { createLog } from "../../src/log.ts";
-import { createBell } from "../../src/store/bell.ts";
-import type { Bell } from "../../src/store/bell.ts";
+import { createBell } from "../../src/store/postgres/notifier.ts";
+import type { Bell } from "../../src/store/postgres/notifier.ts";
 import { engineUnderTest } from "../support/builders.ts";
 
 const ostler = await engineUnderTest({ started: false });

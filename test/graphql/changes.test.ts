@@ -1,9 +1,9 @@
 /** The schema beside the last release's: what breaks a client is refused, unless a decision names it. */
 import { buildSchema as parsedSchema } from "graphql";
 import { describe, expect, test } from "vitest";
-import { allDecisions, changesSince, lastRelease, newest, reportOf } from "../../src/graphql/changes.ts";
+import { allDecisions, changesSince, lastRelease, newest, reportOf } from "../../src/graphql/tools/changes.ts";
 import { describeDrivers } from "../../src/drivers/load.ts";
-import { buildSchema } from "../../src/graphql/schema.ts";
+import { buildSchema } from "../../src/graphql/schema/schema.ts";
 
 const RELEASED = `
   type Query { node(id: ID!): Node nodes(first: Int): [Node!]! old: Int }

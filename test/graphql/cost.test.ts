@@ -4,11 +4,11 @@ import { Kind, parse, validate } from "graphql";
 import type { FragmentDefinitionNode, OperationDefinitionNode, ValidationContext } from "graphql";
 import { describe, expect, test } from "vitest";
 import { describeDrivers } from "../../src/drivers/load.ts";
-import { costOf } from "../../src/graphql/cost.ts";
-import { createDocumentCache, shapeRule } from "../../src/graphql/document.ts";
-import { EXAMPLES } from "../../src/graphql/examples.ts";
-import { LIMITS } from "../../src/graphql/limits.ts";
-import { buildSchema } from "../../src/graphql/schema.ts";
+import { costOf } from "../../src/graphql/execution/cost.ts";
+import { createDocumentCache, shapeRule } from "../../src/graphql/execution/document.ts";
+import { EXAMPLES } from "../../src/graphql/tools/examples.ts";
+import { LIMITS } from "../../src/graphql/base/request-limits.ts";
+import { buildSchema } from "../../src/graphql/schema/schema.ts";
 
 const schema = buildSchema(await describeDrivers());
 

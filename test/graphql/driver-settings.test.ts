@@ -20,7 +20,7 @@ import { describeDrivers } from "../../src/drivers/load.ts";
 import { createRegistry } from "../../src/drivers/registry.ts";
 import type { AnyDriver } from "../../src/drivers/registry.ts";
 import { shapeOf } from "../../src/drivers/settings-shape.ts";
-import { buildSchema } from "../../src/graphql/schema.ts";
+import { buildSchema } from "../../src/graphql/schema/schema.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { serviceUnderTest } from "../support/service.ts";
 

@@ -2,10 +2,10 @@
 import { parse, validate } from "graphql";
 import type { OperationDefinitionNode } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
-import { registerDemonstrationFleet } from "../../src/demo.ts";
-import { EXAMPLES } from "../../src/graphql/examples.ts";
+import { registerDemonstrationFleet } from "../../src/commands/demo.ts";
+import { EXAMPLES } from "../../src/graphql/tools/examples.ts";
 import { describeDrivers } from "../../src/drivers/load.ts";
-import { buildSchema } from "../../src/graphql/schema.ts";
+import { buildSchema } from "../../src/graphql/schema/schema.ts";
 import { createLog } from "../../src/log.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest, takeUntil } from "../support/service.ts";

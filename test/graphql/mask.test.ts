@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { Driver } from "../../src/drivers/driver.ts";
-import { withoutValues } from "../../src/graphql/mask.ts";
+import { withoutValues } from "../../src/graphql/base/error-masking.ts";
 import { aDriver } from "../support/driver.ts";
 import { serviceUnderTest } from "../support/service.ts";
 

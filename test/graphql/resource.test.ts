@@ -3,8 +3,8 @@ import { readFileSync } from "node:fs";
 import { buildSchema as schemaOf, isInterfaceType, isObjectType, parse, visit } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
 import { describeDrivers } from "../../src/drivers/load.ts";
-import { possibleTypesText } from "../../src/graphql/possible-types.ts";
-import { buildSchema, schemaText } from "../../src/graphql/schema.ts";
+import { possibleTypesText } from "../../src/graphql/tools/possible-types.ts";
+import { buildSchema, schemaText } from "../../src/graphql/schema/schema.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
 const schema = buildSchema(await describeDrivers());

@@ -3,7 +3,7 @@ import { buildASTSchema, buildSchema as parsedSchema, parse } from "graphql";
 import { describe, expect, test } from "vitest";
 import { SCOPES } from "../../src/access/access.ts";
 import { describeDrivers } from "../../src/drivers/load.ts";
-import { buildSchema } from "../../src/graphql/schema.ts";
+import { buildSchema } from "../../src/graphql/schema/schema.ts";
 import { SCHEMA_RULES, partsOf } from "../support/schema-rules.ts";
 
 type RuleName = keyof typeof SCHEMA_RULES;

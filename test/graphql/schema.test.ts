@@ -2,9 +2,9 @@
 import { readFileSync } from "node:fs";
 import { isInputObjectType } from "graphql";
 import { expect, test } from "vitest";
-import { builder } from "../../src/graphql/builder.ts";
+import { builder } from "../../src/graphql/base/builder.ts";
 import { describeDrivers } from "../../src/drivers/load.ts";
-import { buildSchema, schemaText } from "../../src/graphql/schema.ts";
+import { buildSchema, schemaText } from "../../src/graphql/schema/schema.ts";
 
 const schema = buildSchema(await describeDrivers());
 

@@ -2,7 +2,7 @@
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
 import { describeDrivers } from "../../src/drivers/load.ts";
-import { buildSchema } from "../../src/graphql/schema.ts";
+import { buildSchema } from "../../src/graphql/schema/schema.ts";
 import { aGate } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { serviceUnderTest } from "../support/service.ts";

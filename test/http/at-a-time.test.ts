@@ -1,7 +1,7 @@
 /** How many requests are executed at a time: others wait their turn, and are told when there is none for them. */
 import { parse } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
-import { atATime } from "../../src/graphql/at-a-time.ts";
+import { atATime } from "../../src/graphql/execution/concurrency-limit.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest } from "../support/service.ts";
 import { TRANSPORTS } from "./transports.ts";

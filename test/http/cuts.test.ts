@@ -2,7 +2,7 @@
 import { connect } from "node:net";
 import { expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
-import { move } from "../../src/engine/transition.ts";
+import { move } from "../../src/engine/transaction.ts";
 import { runCuts } from "../durability/cuts.ts";
 import { eventually } from "../support/eventually.ts";
 import { takeUntil, serviceUnderTest } from "../support/service.ts";

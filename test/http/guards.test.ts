@@ -2,7 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { getIntrospectionQuery } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
-import { LIMITS } from "../../src/graphql/limits.ts";
+import { LIMITS } from "../../src/graphql/base/request-limits.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest } from "../support/service.ts";
 import { EACH_TRANSPORT } from "./transports.ts";

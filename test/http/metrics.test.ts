@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { startHealthServer } from "../../src/http/health.ts";
 import { createLog } from "../../src/log.ts";
-import type { Reader } from "../../src/store/database.ts";
+import type { Reader } from "../../src/store/postgres/database.ts";
 import { createGauges } from "../../src/telemetry/gauges.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { createTelemetry } from "../../src/telemetry/telemetry.ts";

@@ -1,6 +1,6 @@
 /** How many operations of a socket go on at a time, whatever their client says of them, and in which order they come. */
 import { describe, expect, test } from "vitest";
-import { withReusedIds } from "../../src/http/reused-ids.ts";
+import { withReusedIds } from "../../src/http/workarounds/reused-ids.ts";
 
 /** A socket whose operations end when they are told to. */
 function socketUnderTest(operationsMax: number) {

@@ -11,7 +11,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { createClient } from "graphql-ws";
 import { WebSocket } from "ws";
-import { startEmbedded } from "../../src/store/embedded.ts";
+import { startEmbedded } from "../../src/store/postgres/embedded.ts";
 import { ask as askService } from "../support/ask.ts";
 
 export interface ReplicaSetup {

@@ -3,7 +3,7 @@ import { afterAll, expect, test } from "vitest";
 import { createTail } from "../../src/feed/tail.ts";
 import { nodeStream } from "../../src/feed/node-stream.ts";
 import { createLog } from "../../src/log.ts";
-import type { Bell } from "../../src/store/bell.ts";
+import type { Bell } from "../../src/store/postgres/notifier.ts";
 import { newestPosition } from "../../src/store/transitions.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import { testDatabase } from "../support/database.ts";

@@ -1,14 +1,14 @@
 /**
  * Connections that are cut in the middle of transactions. postgres.js 3.4.9 then writes COMMIT or ROLLBACK to a socket that
  * is gone, which nobody can catch: the process died of it, or a slot of the pool hung for good; or to the connection that
- * was made in its place, where another transaction was ended in its middle. These tests fail so when src/store/database.ts
+ * was made in its place, where another transaction was ended in its middle. These tests fail so when src/store/postgres/database.ts
  * does not keep transactions from their lost connections.
  */
 import { setImmediate as turn } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, test } from "vitest";
-import { isConnectionLoss, openDatabase } from "../../src/store/database.ts";
-import type { Database } from "../../src/store/database.ts";
+import { isConnectionLoss, openDatabase } from "../../src/store/postgres/database.ts";
+import type { Database } from "../../src/store/postgres/database.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 

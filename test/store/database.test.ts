@@ -3,7 +3,7 @@ import { globSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { createBell } from "../../src/store/bell.ts";
+import { createBell } from "../../src/store/postgres/notifier.ts";
 import {
   connectionsTaken,
   hashOf,
@@ -12,7 +12,7 @@ import {
   openDatabase,
   sqlState,
   violatedConstraint,
-} from "../../src/store/database.ts";
+} from "../../src/store/postgres/database.ts";
 import { plans } from "../../src/store/tables.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";

@@ -8,8 +8,8 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import postgres from "postgres";
 import { afterAll, describe, expect, test } from "vitest";
-import type { Connection } from "../../src/store/database.ts";
-import { startEmbedded } from "../../src/store/embedded.ts";
+import type { Connection } from "../../src/store/postgres/database.ts";
+import { startEmbedded } from "../../src/store/postgres/embedded.ts";
 import { eventually } from "../support/eventually.ts";
 
 const SCRIPT = fileURLToPath(new URL("../support/embedded-process.ts", import.meta.url));

@@ -1,8 +1,8 @@
 /** Durations of steps, as they are found for estimates. */
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeEach, expect, test } from "vitest";
-import { openDatabase } from "../../src/store/database.ts";
-import { stepHistories } from "../../src/store/history.ts";
+import { openDatabase } from "../../src/store/postgres/database.ts";
+import { stepHistories } from "../../src/store/step-durations.ts";
 import { testDatabase } from "../support/database.ts";
 
 const owned = new AsyncDisposableStack();

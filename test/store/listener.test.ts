@@ -2,8 +2,8 @@
 import { afterAll, beforeEach, expect, test } from "vitest";
 import type { Sql } from "postgres";
 import postgres from "postgres";
-import { Deaf, listenOn } from "../../src/store/listener.ts";
-import type { ListenerParts } from "../../src/store/listener.ts";
+import { Deaf, listenOn } from "../../src/store/postgres/listener.ts";
+import type { ListenerParts } from "../../src/store/postgres/listener.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 

@@ -1,6 +1,6 @@
 /** Errors of the database by their codes: refused, or not there and worth another try. */
 import { describe, expect, test } from "vitest";
-import { isConnectionLoss, sqlState } from "../../src/store/loss.ts";
+import { isConnectionLoss, sqlState } from "../../src/store/postgres/connection-errors.ts";
 
 const coded = (code: string, cause?: unknown) => Object.assign(new Error(code, { cause }), { code });
 

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import postgres from "postgres";
 import type { Sql } from "postgres";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
-import { MIGRATIONS, migrateBy } from "../../src/store/migrations.ts";
+import { MIGRATIONS, migrateBy } from "../../src/store/postgres/migrations.ts";
 import { testDatabase } from "../support/database.ts";
 import type { TestDatabase } from "../support/database.ts";
 import { flawsOfMigration } from "../support/migration-rules.ts";

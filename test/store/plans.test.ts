@@ -4,13 +4,13 @@
  */
 import { afterAll, describe, expect, test } from "vitest";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
-import { openDatabase } from "../../src/store/database.ts";
-import type { Reader } from "../../src/store/database.ts";
+import { openDatabase } from "../../src/store/postgres/database.ts";
+import type { Reader } from "../../src/store/postgres/database.ts";
 import { nodesText } from "../../src/store/node-json.ts";
 import { inventoriesPages, nodeCondition, nodesPage, nodesPages } from "../../src/store/nodes.ts";
 import type { NodeFilter, NodeOrder } from "../../src/store/nodes.ts";
 import { operationsOfClusters, operationsOfNodes, operationsPage } from "../../src/store/operations.ts";
-import type { PageRequest } from "../../src/store/page.ts";
+import type { PageRequest } from "../../src/store/postgres/pagination.ts";
 import { runsPages } from "../../src/store/runs.ts";
 import {
   transitionsAfter,

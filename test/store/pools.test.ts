@@ -1,6 +1,6 @@
 /** How many connections a replica takes: each pool within its bounds, and the sum that servers and poolers are sized by. */
 import { expect, test } from "vitest";
-import { connectionsOf, poolsOf } from "../../src/store/pools.ts";
+import { connectionsOf, poolsOf } from "../../src/store/postgres/pools.ts";
 
 test.each([
   { writers: 4, pools: { writers: 4, readers: 2, snapshots: 3, queue: 3 }, serving: 13, working: 8 },

@@ -2,8 +2,8 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, expect, test } from "vitest";
-import { openDatabase } from "../../src/store/database.ts";
-import type { Tx } from "../../src/store/database.ts";
+import { openDatabase } from "../../src/store/postgres/database.ts";
+import type { Tx } from "../../src/store/postgres/database.ts";
 import { insertNodes, moveNodes } from "../../src/store/nodes.ts";
 import {
   appendTransitions,

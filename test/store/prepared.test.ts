@@ -1,9 +1,9 @@
 /** Which statements are prepared: those that come often, few at a time. */
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, test } from "vitest";
-import { openDatabase, runPrepared } from "../../src/store/database.ts";
-import { createPreparing } from "../../src/store/prepared.ts";
-import { isAmong } from "../../src/store/among.ts";
+import { openDatabase, runPrepared } from "../../src/store/postgres/database.ts";
+import { createPreparing } from "../../src/store/postgres/workarounds/prepared-statements.ts";
+import { isAmong } from "../../src/store/postgres/array-parameter.ts";
 import { nodes } from "../../src/store/tables.ts";
 import { testDatabase } from "../support/database.ts";
 

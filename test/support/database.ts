@@ -4,7 +4,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
 import type { Sql } from "postgres";
 import { inject } from "vitest";
-import type { Connection } from "../../src/store/database.ts";
+import type { Connection } from "../../src/store/postgres/database.ts";
 import { urlOf } from "./global-setup.ts";
 
 export interface TestDatabase extends AsyncDisposable {

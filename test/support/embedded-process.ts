@@ -5,7 +5,7 @@
  */
 import postgres from "postgres";
 import { messageOf } from "../../src/errors.ts";
-import { startEmbedded } from "../../src/store/embedded.ts";
+import { startEmbedded } from "../../src/store/postgres/embedded.ts";
 
 const say = (what: unknown) => process.stdout.write(`${JSON.stringify(what)}\n`);
 

@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import type { Connection } from "../../src/store/database.ts";
+import type { Connection } from "../../src/store/postgres/database.ts";
 import { runEngine } from "./running-engine.ts";
 
 export interface EngineProcess extends AsyncDisposable {

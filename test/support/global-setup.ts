@@ -11,10 +11,10 @@ import type { TestProject } from "vitest/node";
 import { createRegistry } from "../../src/drivers/registry.ts";
 import { createEngine } from "../../src/engine/engine.ts";
 import { createLog } from "../../src/log.ts";
-import { createBell } from "../../src/store/bell.ts";
-import { migrateDatabase, openDatabase } from "../../src/store/database.ts";
-import type { Connection } from "../../src/store/database.ts";
-import { startEmbedded } from "../../src/store/embedded.ts";
+import { createBell } from "../../src/store/postgres/notifier.ts";
+import { migrateDatabase, openDatabase } from "../../src/store/postgres/database.ts";
+import type { Connection } from "../../src/store/postgres/database.ts";
+import { startEmbedded } from "../../src/store/postgres/embedded.ts";
 
 /** Where tests find the server, and the database that they clone. */
 export interface TestServer {

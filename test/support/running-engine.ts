@@ -5,12 +5,12 @@ import { createRegistry } from "../../src/drivers/registry.ts";
 import type { AnyDriver } from "../../src/drivers/registry.ts";
 import { createEngine } from "../../src/engine/engine.ts";
 import type { Engine } from "../../src/engine/engine.ts";
-import { createTransact } from "../../src/engine/transition.ts";
-import type { Transact } from "../../src/engine/transition.ts";
+import { createTransact } from "../../src/engine/transaction.ts";
+import type { Transact } from "../../src/engine/transaction.ts";
 import { createLog } from "../../src/log.ts";
-import { createBell } from "../../src/store/bell.ts";
-import { openDatabase } from "../../src/store/database.ts";
-import type { Connection, Database } from "../../src/store/database.ts";
+import { createBell } from "../../src/store/postgres/notifier.ts";
+import { openDatabase } from "../../src/store/postgres/database.ts";
+import type { Connection, Database } from "../../src/store/postgres/database.ts";
 
 export interface EngineSetup {
   readonly concurrency?: number;

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { parser } from "@prometheus-io/lezer-promql";
 import { describe, expect, test } from "vitest";
 import { createLog } from "../../src/log.ts";
-import type { Reader } from "../../src/store/database.ts";
+import type { Reader } from "../../src/store/postgres/database.ts";
 import { createTelemetry } from "../../src/telemetry/telemetry.ts";
 
 const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), "utf8");

@@ -12,7 +12,7 @@ import { messageOf } from "../../errors.ts";
 import type { Log } from "../../log.ts";
 import { leftUntil, whenOver } from "../deadline.ts";
 import type { DriverMemory, Json } from "../driver.ts";
-import { createMask } from "../mask.ts";
+import { createMask } from "../secret-masking.ts";
 import { createBucket } from "./bucket.ts";
 import type { Confirm } from "./confirm.ts";
 import { HEAP_MB, launch } from "./launch.ts";

@@ -1,0 +1,129 @@
+/**
+ * From what a discovery names to addresses: host names, IP addresses and CIDR ranges of both families, each address once,
+ * in the order asked and always written the same way, so that the same machine is not probed twice for its spelling.
+ */
+import { isIPv4, isIPv6 } from "node:net";
+import type { Refusal } from "../../errors.ts";
+
+/** Addresses of one request. */
+export const ADDRESSES_MAX = 4096;
+
+const HOST_NAME = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*$/;
+/** What ends like an IPv4 address is one, or a mistake. */
+const NUMBER_AT_END = /(^|\.)[0-9]+$/;
+
+/** What one entry stands for: an address as it is, a range, or why it is neither. */
+type Entry = { readonly address: string } | { readonly range: Range } | { readonly flaw: string };
+
+interface Range {
+  readonly first: bigint;
+  readonly count: bigint;
+  text(value: bigint): string;
+}
+
+/** The addresses, or everything that is wrong with what was named. */
+export function parseAddresses(
+  given: readonly string[],
+  path: readonly string[],
+): { readonly addresses: readonly string[]; readonly refusals: readonly Refusal[] } {
+  const refused = (message: string, at: readonly string[] = path): Refusal => ({
+    code: "INVALID_INPUT",
+    message,
+    path: at,
+  });
+  const tooMany = {
+    addresses: [],
+    refusals: [refused(`A discovery takes at most ${ADDRESSES_MAX} addresses; ask in several requests.`)],
+  };
+  if (given.length === 0)
+    return {
+      addresses: [],
+      refusals: [refused("An empty list finds nothing; name at least one host name, IP address or CIDR range.")],
+    };
+  if (given.length > ADDRESSES_MAX) return tooMany;
+  const entries = given.map(parseEntry);
+  const refusals = entries.flatMap((entry, index) =>
+    "flaw" in entry ? [refused(entry.flaw, [...path, String(index)])] : [],
+  );
+  if (refusals.length > 0) return { addresses: [], refusals };
+  const addresses = new Set<string>();
+  for (const entry of entries) {
+    for (const address of addressesOf(entry)) addresses.add(address);
+    if (addresses.size > ADDRESSES_MAX) return tooMany;
+  }
+  return { addresses: [...addresses], refusals: [] };
+}
+
+function* addressesOf(entry: Entry): Iterable<string> {
+  if ("address" in entry) yield entry.address;
+  if (!("range" in entry)) return;
+  const { first, count, text } = entry.range;
+  for (let offset = 0n; offset < count; offset += 1n) yield text(first + offset);
+}
+
+function parseEntry(given: string): Entry {
+  const [base = "", prefix, ...more] = given.split("/");
+  if (prefix !== undefined) return more.length > 0 ? nothing(given) : parseRange(given, base, prefix);
+  if (isIPv4(given)) return { address: given };
+  if (isIPv6(given)) return { address: canonicalIPv6(given) };
+  const name = given.toLowerCase();
+  return HOST_NAME.test(name) && !NUMBER_AT_END.test(name) ? { address: name } : nothing(given);
+}
+
+function nothing(given: string): Entry {
+  return {
+    flaw: `${JSON.stringify(given.length > 300 ? `${given.slice(0, 300)}…` : given)} is no host name, IP address or CIDR range; give it without a port, as in bmc-7.example, 10.0.0.7, 2001:db8::7 or 10.0.0.0/24.`,
+  };
+}
+
+/** An address inside its range stands for the range, as in 10.0.0.7/24. */
+function parseRange(given: string, base: string, prefix: string): Entry {
+  const family = isIPv4(base) ? FAMILIES.IPv4 : isIPv6(base) && !base.includes("%") ? FAMILIES.IPv6 : null;
+  if (!family) return nothing(given);
+  const length = /^\d{1,3}$/.test(prefix) ? Number(prefix) : Number.NaN;
+  if (!(length <= family.bits))
+    return { flaw: `${JSON.stringify(given)}: the prefix of such a range is a whole number from 0 to ${family.bits}.` };
+  const hostBits = BigInt(family.bits - length);
+  const network = (family.value(base) >> hostBits) << hostBits;
+  const size = 1n << hostBits;
+  const ends = family === FAMILIES.IPv4 && length <= 30 ? 1n : 0n;
+  const count = size - 2n * ends;
+  if (count > BigInt(ADDRESSES_MAX))
+    return {
+      flaw: `${JSON.stringify(given)} holds ${count} addresses, and a discovery takes at most ${ADDRESSES_MAX}; give a narrower range.`,
+    };
+  return { range: { first: network + ends, count, text: family.text } };
+}
+
+const FAMILIES = {
+  IPv4: {
+    bits: 32,
+    value: (text: string) => text.split(".").reduce((sum, byte) => (sum << 8n) | BigInt(byte), 0n),
+    text: (value: bigint) => [24n, 16n, 8n, 0n].map((shift) => String((value >> shift) & 0xffn)).join("."),
+  },
+  IPv6: { bits: 128, value: valueOfIPv6, text: textOfIPv6 },
+} as const;
+
+/** As RFC 5952 writes it; a zone stays as it is. */
+function canonicalIPv6(text: string): string {
+  const [address = "", zone] = text.split("%");
+  const canonical = new URL(`http://[${address}]`).hostname.slice(1, -1);
+  return zone === undefined ? canonical : `${canonical}%${zone}`;
+}
+
+function valueOfIPv6(text: string): bigint {
+  const [head = "", tail] = canonicalIPv6(text).split("::");
+  const groups = (part: string) => (part === "" ? [] : part.split(":"));
+  const [left, right] = [groups(head), groups(tail ?? "")];
+  const gap = tail === undefined ? 0 : 8 - left.length - right.length;
+  return [...left, ...Array.from({ length: gap }, () => "0"), ...right].reduce(
+    (sum, group) => (sum << 16n) | BigInt(`0x${group}`),
+    0n,
+  );
+}
+
+function textOfIPv6(value: bigint): string {
+  return canonicalIPv6(
+    Array.from({ length: 8 }, (_, index) => ((value >> BigInt(16 * (7 - index))) & 0xffffn).toString(16)).join(":"),
+  );
+}

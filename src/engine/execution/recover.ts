@@ -1,0 +1,47 @@
+/**
+ * Finds runs that have fallen through: unfinished, due, and without a job; and discoveries likewise. The queue itself
+ * takes over the work of a dead process (its lease runs out, the job goes to another); this is the net below it, for jobs
+ * that an operator deleted or a queue that was rebuilt. It looks at the start and then once a minute: at all runs, page by
+ * page, because most of those that nobody has touched for a while are only long at work; and at the oldest discoveries.
+ */
+import type { Log } from "../../log.ts";
+import type { Database } from "../../store/postgres/database.ts";
+import { unfinishedDiscoveries } from "../../store/discoveries.ts";
+import { neglectedRuns } from "../../store/runs.ts";
+import type { Queue } from "../jobs/queue.ts";
+
+/** Longer than a lease lasts: until then the run may yet be taken over in the ordinary way. */
+const NEGLECTED_SECONDS = 60;
+const EVERY_MS = 60_000;
+const PAGE = 200;
+
+export interface Recovery {
+  close(): void;
+}
+
+export function startRecovery(parts: {
+  readonly database: Database;
+  readonly queue: Queue;
+  readonly log: Log;
+}): Recovery {
+  const { database, queue, log } = parts;
+  const sweep = async () => {
+    let restored = 0;
+    for (let after: string | null = null, more = true; more;) {
+      const found: string[] = await neglectedRuns(database.reader, { seconds: NEGLECTED_SECONDS, after, limit: PAGE });
+      restored += await queue.restore(found);
+      after = found.at(-1) ?? after;
+      more = found.length === PAGE;
+    }
+    if (restored > 0) log.warn({ runs: restored }, "runs without a job were given one");
+    const discoveries = await queue.restoreDiscoveries(
+      await unfinishedDiscoveries(database.reader, NEGLECTED_SECONDS, PAGE),
+    );
+    if (discoveries > 0) log.warn({ discoveries }, "discoveries without a job were given one");
+  };
+  const attempt = () =>
+    void sweep().catch((error: unknown) => log.warn({ err: error }, "the search for lost runs failed; it is repeated"));
+  attempt();
+  const timer = setInterval(attempt, EVERY_MS);
+  return { close: () => clearInterval(timer) };
+}

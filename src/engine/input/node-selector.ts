@@ -1,0 +1,89 @@
+/** From what a request names to nodes: each once, in the order asked, and everything that does not exist. */
+import type { Refusal } from "../../errors.ts";
+import type { Reader } from "../../store/postgres/database.ts";
+import { nodeKeys, nodesByIds, nodesByNames } from "../../store/nodes.ts";
+import type { NodeFilter } from "../../store/nodes.ts";
+import { clusterByName, clustersByIds } from "../../store/clusters.ts";
+import { listed } from "./name-rules.ts";
+
+/** Which nodes. Exactly one member. */
+export type NodeSelector =
+  | { readonly ids: readonly string[] }
+  | { readonly names: readonly string[] }
+  | { readonly cluster: ClusterRef }
+  | { readonly filter: NodeFilter };
+
+export type ClusterRef = { readonly id: string } | { readonly name: string };
+
+export interface Selection {
+  /** `ref` is what the request called the node. */
+  readonly nodes: readonly { readonly ref: string; readonly nodeId: string }[];
+  /** The cluster the request was for, if it was for one. */
+  readonly clusterId: string | null;
+}
+
+const EMPTY = "An empty list names no nodes; name at least one.";
+
+/** The nodes selected, or the refusals that name every one that does not exist. */
+export async function selectNodes(
+  reader: Reader,
+  selector: NodeSelector,
+  path: readonly string[] = ["input", "nodes"],
+): Promise<Selection | { readonly refusals: readonly Refusal[] }> {
+  if ("filter" in selector) {
+    const found = await nodeKeys(reader, selector.filter);
+    if (found.length === 0) return refused("NOT_FOUND", "No node matches the filter.", [...path, "filter"]);
+    return { nodes: found.map(({ id, name }) => ({ ref: name, nodeId: id })), clusterId: null };
+  }
+  if ("cluster" in selector) {
+    const clusterId = await findCluster(reader, selector.cluster);
+    if (clusterId === null) return unknownCluster(selector.cluster, [...path, "cluster"]);
+    const found = await nodeKeys(reader, { clusterId });
+    if (found.length === 0)
+      return refused("INVALID_INPUT", "The cluster has no nodes; add some with updateCluster.", [...path, "cluster"]);
+    return { nodes: found.map(({ id, name }) => ({ ref: name, nodeId: id })), clusterId };
+  }
+  const byId = "ids" in selector;
+  const refs = [...new Set(byId ? selector.ids : selector.names)];
+  const field = byId ? "ids" : "names";
+  if (refs.length === 0) return refused("INVALID_INPUT", EMPTY, [...path, field]);
+  const rows = byId ? await nodesByIds(reader, refs.filter(isUuid)) : await nodesByNames(reader, refs);
+  const idOf = new Map(rows.map((row) => [byId ? row.id : row.name, row.id]));
+  const missing = refs.filter((ref) => !idOf.has(ref));
+  if (missing.length > 0) {
+    return {
+      refusals: [
+        {
+          code: "NOT_FOUND",
+          message: `There ${missing.length === 1 ? "is no node" : "are no nodes"} ${listed(missing)}.`,
+          path: [...path, field],
+          missing,
+        },
+      ],
+    };
+  }
+  return { nodes: refs.map((ref) => ({ ref, nodeId: idOf.get(ref) ?? "" })), clusterId: null };
+}
+
+/** Id of a cluster, or null where there is none. */
+export async function findCluster(reader: Reader, ref: ClusterRef): Promise<string | null> {
+  if ("name" in ref) return (await clusterByName(reader, ref.name))?.id ?? null;
+  return isUuid(ref.id) ? ((await clustersByIds(reader, [ref.id]))[0]?.id ?? null) : null;
+}
+
+export function unknownCluster(ref: ClusterRef, path: readonly string[]): { readonly refusals: readonly Refusal[] } {
+  const asked = "name" in ref ? ref.name : ref.id;
+  return { refusals: [{ code: "NOT_FOUND", message: `There is no cluster ${asked}.`, path, missing: [asked] }] };
+}
+
+function refused(
+  code: Refusal["code"],
+  message: string,
+  path: readonly string[],
+): { readonly refusals: readonly Refusal[] } {
+  return { refusals: [{ code, message, path }] };
+}
+
+export function isUuid(text: string): boolean {
+  return /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/.test(text);
+}

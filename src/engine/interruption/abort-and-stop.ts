@@ -1,0 +1,538 @@
+/**
+ * Abort and stop. Both are wishes: recorded here in one short transaction and carried out by whoever holds the run
+ * (runner.ts), or here and now where nobody does and nothing was begun.
+ */
+import type { Refusal } from "../../errors.ts";
+import { judgeAbort } from "../../lifecycle/interrupts.ts";
+import type { AbortEffect, AbortMode, RunFacts } from "../../lifecycle/interrupts.ts";
+import { edge } from "../../lifecycle/machine.ts";
+import type { NodeEvent, NodeState } from "../../lifecycle/node-states.ts";
+import { isFinalOperation } from "../../lifecycle/operation-states.ts";
+import type { Wish } from "../../lifecycle/operation-states.ts";
+import type { Reader } from "../../store/postgres/database.ts";
+import { lockNodes } from "../../store/nodes.ts";
+import { lockOperation, unfinishedOperationsOfCluster, wishOperation } from "../../store/operations.ts";
+import type { OperationRow } from "../../store/operations.ts";
+import type { Failure, PlannedStep } from "../../store/records.ts";
+import { attemptsUnderWay } from "../../store/attempts.ts";
+import { plansByHashes } from "../../store/plans.ts";
+import {
+  countUnfinished,
+  finishRuns,
+  lockUnfinishedRuns,
+  newestWork,
+  runsOfOperation,
+  wishRuns,
+} from "../../store/runs.ts";
+import type { AttemptRow } from "../../store/attempts.ts";
+import type { RunRow } from "../../store/runs.ts";
+import { interruptDiscovery, stopDiscoveryNow } from "../discovery/discover.ts";
+import { endedByStop } from "../scheduling/parked.ts";
+import { stepLabel } from "../plans/plan.ts";
+import { isUuid, selectNodes } from "../input/node-selector.ts";
+import { ENGINE } from "../scheduling/start-runs.ts";
+import { finishWhenDone, settleMany } from "../scheduling/finish-run.ts";
+import type { SettleParts } from "../scheduling/finish-run.ts";
+import { reasonFlaws } from "../input/size-limits.ts";
+import { refusedWhole } from "../admission/submit.ts";
+import type { NodeAnswer, SubmitAnswer, SubmitParts } from "../admission/submit.ts";
+import type { Caller, Work } from "../transaction.ts";
+import { move } from "../transaction.ts";
+import { selectUnfinishedWork, unknownOperation } from "../input/work-selector.ts";
+import type { WorkSelector } from "../input/work-selector.ts";
+
+export interface AbortRequest {
+  readonly work: WorkSelector;
+  readonly mode?: AbortMode | undefined;
+  /** Overrides the policy: off for clean and deploy, untouched otherwise. */
+  readonly powerOff?: boolean | undefined;
+  readonly reason?: string | undefined;
+}
+
+/** The answer to one node of an abort. */
+export interface AbortAnswer extends NodeAnswer {
+  readonly effect: AbortEffect | null;
+  readonly afterStep: string | null;
+}
+
+export interface AbortResult extends SubmitAnswer {
+  readonly results: readonly AbortAnswer[];
+}
+
+export interface StopRequest {
+  readonly work: WorkSelector;
+  /** How long running steps may go on, in seconds. */
+  readonly timeoutSeconds?: number | undefined;
+  readonly reason?: string | undefined;
+}
+
+export interface InterruptParts extends SubmitParts {
+  /** Tells the runner of this process at once. */
+  readonly checkWishes: () => void;
+}
+
+const STOP_TIMEOUT_SECONDS = 600;
+const STOP_TIMEOUT_SECONDS_MAX = 86_400;
+
+// ---- abort
+
+export async function abortWork(parts: InterruptParts, caller: Caller, request: AbortRequest): Promise<AbortResult> {
+  const flaws = reasonFlaws(request.reason);
+  if (flaws.length > 0) return { ...refusedWhole(flaws), results: [] };
+  const answer = await parts.transact(async (work) => {
+    const discovery = await interruptDiscovery(work, parts.queue, caller, request.work, {
+      wish: "ABORT",
+      reason: request.reason,
+    });
+    if (discovery) return { ...discovery, results: [] };
+    const found = await selectUnfinishedWork(work.tx, request.work);
+    if ("refusals" in found) return { ...refusedWhole(found.refusals), results: [] };
+    const nodeIds = found.nodes.map(({ nodeId }) => nodeId);
+    const runs = await lockUnfinishedRuns(work.tx, { nodeIds });
+    const runOf = new Map(
+      runs
+        .filter((run) => found.operationId === null || run.operationId === found.operationId)
+        .map((run) => [run.nodeId, run]),
+    );
+    const judged = await judgeAborts(work.tx, found.nodes, runOf, request.mode ?? "NOW");
+    const accepted = judged.flatMap(({ run, answer: { accepted: yes } }) => (run && yes ? [run] : []));
+    await wishOfWhole(work, caller, "ABORT", accepted, request.reason);
+    const wish = {
+      wish: "ABORT",
+      wishBy: caller.actor,
+      wishReason: request.reason ?? null,
+      ...(request.powerOff !== undefined && { powerOff: request.powerOff }),
+    } as const;
+    const pending = new Map(
+      judged.flatMap(({ run, answer: { effect, afterStep } }) =>
+        run && effect === "PENDING" && run.wish !== "ABORT" ? [[run.id, afterStep] as const] : [],
+      ),
+    );
+    const asked = accepted.filter((run) => run.wish !== "ABORT");
+    // One that is pending on a parked step waits for what that step waits for.
+    await carryOut(work, parts, asked, wish, {
+      as: "ABORTED",
+      wake: asked.filter(({ id, state }) => (state === "WAITING" || state === "HOLDING") && !pending.has(id)),
+    });
+    await tellOfPending(
+      work,
+      "abort_pending",
+      accepted.filter(({ id }) => pending.has(id)),
+      { by: caller.actor, reason: request.reason ?? null, stepOf: (run) => pending.get(run.id) ?? null },
+    );
+    const operationIds = [...new Set(accepted.map(({ operationId }) => operationId))];
+    const results = judged.map(({ answer: one }) => one);
+    return {
+      operationId: found.operationId ?? (operationIds.length === 1 ? (operationIds[0] ?? null) : null),
+      results,
+      refusals: accepted.length === 0 ? results.flatMap(({ refusal }) => (refusal ? [refusal] : [])) : [],
+      replayed: false,
+    };
+  });
+  parts.checkWishes();
+  return answer;
+}
+
+/**
+ * A wish that concerns every unfinished run of an operation concerns the operation, whether it was asked for by name, by
+ * cluster or by nodes: then its state says so. Where one of them refused, the others have the wish by themselves: what is
+ * recorded on the operation holds for all of its runs.
+ */
+async function wishOfWhole(
+  work: Work,
+  caller: Caller,
+  wish: Wish,
+  concerned: readonly RunRow[],
+  reason: string | undefined,
+): Promise<void> {
+  // In the order of their ids, as whoever locks several.
+  for (const [operationId, runs] of [...Map.groupBy(concerned, (run) => run.operationId)].toSorted(([a], [b]) =>
+    a < b ? -1 : 1,
+  )) {
+    if (runs.length < (await countUnfinished(work.tx, operationId))) continue;
+    const operation = await lockOperation(work.tx, operationId);
+    if (!operation || operation.finishedAt || operation.wish === wish) continue;
+    await wishOperation(work.tx, operationId, { wish, wishBy: caller.actor, wishReason: reason ?? null });
+  }
+}
+
+async function judgeAborts(
+  reader: Reader,
+  nodes: readonly { readonly ref: string; readonly nodeId: string }[],
+  runOf: ReadonlyMap<string, RunRow>,
+  mode: AbortMode,
+): Promise<{ readonly run: RunRow | undefined; readonly answer: AbortAnswer }[]> {
+  const runs = [...runOf.values()];
+  const plans = await plansByHashes(reader, [...new Set(runs.map(({ planHash }) => planHash))]);
+  const attempts = await attemptsUnderWay(
+    reader,
+    runs.map(({ id }) => id),
+  );
+  const refused = (ref: string, nodeId: string, refusal: Refusal): AbortAnswer => ({
+    ref,
+    nodeId,
+    runId: null,
+    accepted: false,
+    refusal,
+    plan: null,
+    effect: null,
+    afterStep: null,
+  });
+  return nodes.map(({ ref, nodeId }) => {
+    const run = runOf.get(nodeId);
+    if (!run)
+      return {
+        run,
+        answer: refused(ref, nodeId, {
+          code: "NOTHING_RUNNING",
+          message: `Nothing is running on node ${ref} that could be aborted.`,
+          nodeId,
+        }),
+      };
+    const step = stepUnderWay(plans.get(run.planHash)?.steps[run.position], attempts.get(run.id));
+    const verdict = judgeAbort({ id: nodeId, name: run.nodeName }, { state: run.state, wish: run.wish, step }, mode);
+    if (!verdict.accepted) return { run, answer: refused(ref, nodeId, verdict.refusal) };
+    return {
+      run,
+      answer: {
+        ref,
+        nodeId,
+        runId: run.id,
+        accepted: true,
+        refusal: null,
+        plan: null,
+        effect: verdict.effect,
+        afterStep: verdict.afterStep,
+      },
+    };
+  });
+}
+
+/** The step that has begun and not ended, as lifecycle/interrupts.ts judges by it. */
+export function stepUnderWay(
+  step: PlannedStep | undefined,
+  attempt: Pick<AttemptRow, "state"> | undefined,
+): RunFacts["step"] {
+  if (!step || !attempt || (attempt.state !== "RUNNING" && attempt.state !== "WAITING")) return null;
+  return {
+    name: stepLabel(step) ?? "",
+    interruptible: step.interruptible,
+    running: attempt.state === "RUNNING",
+    supportsAbort: step.supportsAbort,
+  };
+}
+
+/** Puts a pending abort, or its withdrawal, into the log: it concerns whoever watches the node. */
+export async function tellOfPending(
+  work: Work,
+  event: "abort_pending" | "abort_withdrawn",
+  runs: readonly RunRow[],
+  why: { readonly by: string; readonly reason: string | null; readonly stepOf: (run: RunRow) => string | null },
+): Promise<void> {
+  const nodes = new Map(
+    (
+      await lockNodes(
+        work.tx,
+        runs.map(({ nodeId }) => nodeId),
+      )
+    ).map((node) => [node.id, node]),
+  );
+  await moveAlike(work, runs, nodes, event, why);
+}
+
+/**
+ * Records a wish on locked runs. Those of which nothing was begun end here and now: queued ones, whose nodes were never
+ * touched, and those that have their first state but that nobody has claimed. The raised fence keeps their jobs, once
+ * they are taken, from doing anything. Those that are parked in what the wish ends now are woken.
+ */
+async function carryOut(
+  work: Work,
+  parts: SettleParts,
+  runs: readonly RunRow[],
+  wish: Parameters<typeof wishRuns>[2],
+  { as: end, wake }: { readonly as: "ABORTED" | "STOPPED"; readonly wake: readonly RunRow[] },
+): Promise<void> {
+  const unbegun = runs.filter(({ state, fence }) => state === "QUEUED" || fence === 0);
+  await wishRuns(
+    work.tx,
+    runs.map(({ id }) => id),
+    wish,
+  );
+  await leaveFirstState(
+    work,
+    unbegun.filter(({ state }) => state !== "QUEUED"),
+    end,
+    wish,
+  );
+  await finishRuns(
+    work.tx,
+    unbegun.map(({ id }) => id),
+    end,
+  );
+  await parts.queue.wakeMany(
+    work,
+    wake.map(({ id }) => id),
+    "ending",
+  );
+  for (const operationId of [...new Set(unbegun.map((run) => run.operationId))].toSorted())
+    await settleMany(work, parts, operationId);
+}
+
+async function leaveFirstState(
+  work: Work,
+  runs: readonly RunRow[],
+  end: "ABORTED" | "STOPPED",
+  wish: { readonly wishBy: string; readonly wishReason: string | null },
+): Promise<void> {
+  const event = end === "ABORTED" ? "abort" : "stop";
+  const nodes = new Map(
+    (
+      await lockNodes(
+        work.tx,
+        runs.map(({ nodeId }) => nodeId),
+      )
+    ).map((node) => [node.id, node]),
+  );
+  const leaving = runs.filter(({ nodeId }) => {
+    const state = nodes.get(nodeId)?.state;
+    return state && edge(state, event);
+  });
+  await moveAlike(work, leaving, nodes, event, { by: wish.wishBy, reason: wish.wishReason, stepOf: () => null });
+}
+
+/** Moves the locked nodes of runs, in one statement all those whose transitions tell the same. */
+async function moveAlike(
+  work: Work,
+  runs: readonly RunRow[],
+  nodes: ReadonlyMap<string, { readonly state: NodeState }>,
+  event: NodeEvent,
+  why: { readonly by: string; readonly reason: string | null; readonly stepOf: (run: RunRow) => string | null },
+): Promise<void> {
+  const groups = Map.groupBy(runs, (run) =>
+    JSON.stringify([nodes.get(run.nodeId)?.state, run.target, run.operationId, why.stepOf(run)]),
+  );
+  for (const group of groups.values()) {
+    const [first] = group;
+    const state = first && nodes.get(first.nodeId)?.state;
+    if (!first || !state) continue;
+    const context = {
+      actor: why.by,
+      reason: why.reason,
+      target: first.target,
+      operationId: first.operationId,
+      step: why.stepOf(first),
+      runIds: new Map(group.map(({ nodeId, id }) => [nodeId, id])),
+    };
+    await move(
+      work,
+      group.map(({ nodeId }) => nodeId),
+      state,
+      event,
+      context,
+    );
+  }
+}
+
+// ---- stop
+
+/** Asks work to stop gracefully: an operation as a whole, or its share on some nodes. */
+export async function stopWork(parts: InterruptParts, caller: Caller, request: StopRequest): Promise<SubmitAnswer> {
+  const seconds = request.timeoutSeconds ?? STOP_TIMEOUT_SECONDS;
+  const isTime = seconds >= 1 && seconds <= STOP_TIMEOUT_SECONDS_MAX;
+  const timeFlaw: Refusal = {
+    code: "INVALID_INPUT",
+    message: `A stop's timeout is 1 to ${STOP_TIMEOUT_SECONDS_MAX} seconds.`,
+    path: ["input", "timeoutSeconds"],
+  };
+  const flaws = [...reasonFlaws(request.reason), ...(isTime ? [] : [timeFlaw])];
+  if (flaws.length > 0) return refusedWhole(flaws);
+  return parts.transact(async (work) => {
+    const { work: selector } = request;
+    if ("operationId" in selector) return stopOperation(work, parts, caller, request, selector.operationId, seconds);
+    const found = await selectNodes(work.tx, selector, ["input", "work"]);
+    if ("refusals" in found) return refusedWhole(found.refusals);
+    const whole =
+      found.clusterId === null
+        ? undefined
+        : (await unfinishedOperationsOfCluster(work.tx, found.clusterId)).find(
+            ({ clusterId }) => clusterId === found.clusterId,
+          );
+    return whole
+      ? stopOperation(work, parts, caller, request, whole.id, seconds)
+      : stopNodes(work, parts, caller, request, found.nodes, seconds);
+  });
+}
+
+async function stopOperation(
+  work: Work,
+  parts: InterruptParts,
+  caller: Caller,
+  request: StopRequest,
+  id: string,
+  seconds: number,
+): Promise<SubmitAnswer> {
+  if (!isUuid(id)) return unknownOperation(id);
+  const discovery = await interruptDiscovery(
+    work,
+    parts.queue,
+    caller,
+    { operationId: id },
+    { wish: "STOP", reason: request.reason, seconds },
+  );
+  if (discovery) return discovery;
+  const runs = await lockUnfinishedRuns(work.tx, { operationId: id });
+  const operation = await lockOperation(work.tx, id);
+  if (!operation) return unknownOperation(id);
+  if (!isFinalOperation(operation.state) && (operation.wish === null || isPolicysStop(operation, runs))) {
+    await wishOperation(work.tx, id, stopWish(caller, request));
+    const asked = runs.filter(({ wish, purpose }) => wish === null && purpose === "WORK");
+    await carryOut(work, parts, asked, stopWish(caller, request), {
+      as: "STOPPED",
+      wake: await endedByStop(work.tx, asked),
+    });
+    await parts.queue.timer(work, { operationId: id, what: "STOP" }, seconds);
+    await finishWhenDone(work, parts, id);
+  }
+  const all = await runsOfOperation(work.tx, id, "WORK");
+  return {
+    operationId: id,
+    results: all.map(({ id: runId, nodeId, nodeName }) => ({
+      ref: nodeName,
+      nodeId,
+      runId,
+      accepted: true,
+      refusal: null,
+      plan: null,
+    })),
+    refusals: [],
+    replayed: false,
+  };
+}
+
+/** The failure policy stops the others in order to clean up. A stop that somebody asks for before it does keeps everything as it is. */
+function isPolicysStop({ wish, wishBy }: OperationRow, unfinished: readonly RunRow[]): boolean {
+  return wish === "STOP" && wishBy === ENGINE && unfinished.every(({ purpose }) => purpose === "WORK");
+}
+
+function stopWish(caller: Caller, request: StopRequest) {
+  return { wish: "STOP", wishBy: caller.actor, wishReason: request.reason ?? null } as const;
+}
+
+async function stopNodes(
+  work: Work,
+  parts: InterruptParts,
+  caller: Caller,
+  request: StopRequest,
+  nodes: readonly { readonly ref: string; readonly nodeId: string }[],
+  seconds: number,
+): Promise<SubmitAnswer> {
+  const runs = await lockUnfinishedRuns(work.tx, { nodeIds: nodes.map(({ nodeId }) => nodeId) });
+  const runOf = new Map(runs.map((run) => [run.nodeId, run]));
+  // A stop that comes after the end is told how it ended; one that repeats an earlier one is told the same again.
+  const ended = new Map(
+    (
+      await newestWork(
+        work.tx,
+        nodes.flatMap(({ nodeId }) => (runOf.has(nodeId) ? [] : [nodeId])),
+        null,
+      )
+    ).map((run) => [run.nodeId, run]),
+  );
+  const results = nodes.map(({ ref, nodeId }): NodeAnswer => {
+    const run = runOf.get(nodeId) ?? ended.get(nodeId);
+    const refusal = refusalOfStop(ref, nodeId, run);
+    return { ref, nodeId, runId: run?.id ?? null, accepted: refusal === null, refusal, plan: null };
+  });
+  const stopped = runs.filter(({ purpose }) => purpose === "WORK");
+  await wishOfWhole(
+    work,
+    caller,
+    "STOP",
+    stopped.filter(({ wish }) => wish !== "ABORT"),
+    request.reason,
+  );
+  const asked = stopped.filter(({ wish }) => wish === null);
+  await carryOut(work, parts, asked, stopWish(caller, request), {
+    as: "STOPPED",
+    wake: await endedByStop(work.tx, asked),
+  });
+  for (const operationId of new Set(stopped.map((run) => run.operationId)))
+    await parts.queue.timer(work, { operationId, what: "STOP" }, seconds);
+  const concerned = stopped.length > 0 ? stopped : [...ended.values()];
+  const operationIds = [...new Set(concerned.map(({ operationId }) => operationId))];
+  const refusals = results.some(({ accepted }) => accepted)
+    ? []
+    : results.flatMap(({ refusal }) => (refusal ? [refusal] : []));
+  return {
+    operationId: operationIds.length === 1 ? (operationIds[0] ?? null) : null,
+    results,
+    refusals,
+    replayed: false,
+  };
+}
+
+function refusalOfStop(ref: string, nodeId: string, run: RunRow | undefined): Refusal | null {
+  if (!run)
+    return { code: "NOTHING_RUNNING", message: `Nothing is running on node ${ref} that could be stopped.`, nodeId };
+  if (run.finishedAt) {
+    return run.state === "STOPPED"
+      ? null
+      : {
+          code: "NOTHING_RUNNING",
+          message: `Nothing is running on node ${ref}: its work in operation ${run.operationId} has ended (${run.state}).`,
+          nodeId,
+          operationId: run.operationId,
+        };
+  }
+  if (run.purpose === "WORK") return null;
+  return {
+    code: "NOTHING_RUNNING",
+    message: `Node ${ref} is only being cleaned up after a failure; wait for the end of it, or abort it.`,
+    nodeId,
+    operationId: run.operationId,
+  };
+}
+
+/**
+ * The time for a graceful stop is over: what still runs fails with STOP_TIMEOUT, whatever it is doing. What was stopped
+ * after this timer was set, by a later stop of other nodes, has a timer of its own.
+ */
+export async function stopTimeout(parts: InterruptParts, operationId: string, setAt: number): Promise<void> {
+  await parts.transact(async (work) => {
+    if (await stopDiscoveryNow(work, operationId)) return;
+    const runs = (await lockUnfinishedRuns(work.tx, { operationId })).filter(
+      ({ purpose, wishFailure }) => purpose === "WORK" && wishFailure === null,
+    );
+    const operation = await lockOperation(work.tx, operationId);
+    // A stop of the whole is for those as well that somebody wanted to abort in the meantime, and whose step has not ended.
+    const isWhole =
+      operation?.wish === "STOP" && operation.wishBy !== ENGINE && (operation.wishAt?.getTime() ?? 0) <= setAt;
+    const late = runs.filter(({ wish, wishAt }) => (wish === "STOP" ? (wishAt?.getTime() ?? 0) <= setAt : isWhole));
+    const plans = await plansByHashes(work.tx, [...new Set(late.map(({ planHash }) => planHash))]);
+    for (const run of late) {
+      const failure: Failure = {
+        code: "STOP_TIMEOUT",
+        message: `Node ${run.nodeName}: ${stepLabel(plans.get(run.planHash)?.steps[run.position]) ?? "its step"} was still running when the time for the stop was over; restart it when you have looked at it.`,
+        step: stepLabel(plans.get(run.planHash)?.steps[run.position]),
+        nodeId: run.nodeId,
+        nodeName: run.nodeName,
+        at: new Date().toISOString(),
+        retryable: true,
+      };
+      await wishRuns(work.tx, [run.id], {
+        wish: "ABORT",
+        wishBy: ENGINE,
+        wishReason: failure.message,
+        wishFailure: failure,
+        powerOff: false,
+      });
+    }
+    const parked = late.filter(({ state }) => state === "WAITING" || state === "HOLDING");
+    await parts.queue.wakeMany(
+      work,
+      parked.map(({ id }) => id),
+      "ending",
+    );
+  });
+  parts.checkWishes();
+}

@@ -1,0 +1,218 @@
+/** Changes of clusters: their names, settings and members. A cluster that is deploying or stopping keeps its settings. */
+import { randomUUID } from "node:crypto";
+import { Refused } from "../../errors.ts";
+import type { Refusal } from "../../errors.ts";
+import { clusterState, isLocked } from "../../lifecycle/cluster-state.ts";
+import { violatedConstraint } from "../../store/postgres/database.ts";
+import {
+  deleteCluster as removeCluster,
+  insertCluster,
+  lockCluster,
+  updateCluster as changeCluster,
+} from "../../store/clusters.ts";
+import type { ClusterRow } from "../../store/clusters.ts";
+import { lockNodes, nodeKeys, updateNodes } from "../../store/nodes.ts";
+import { workOnClusters } from "../../store/operations.ts";
+import { differing } from "../input/edits.ts";
+import { listed, nameFlaw } from "../input/name-rules.ts";
+import { findCluster, selectNodes, unknownCluster } from "../input/node-selector.ts";
+import type { ClusterRef, NodeSelector } from "../input/node-selector.ts";
+import { sizeFlaws } from "../input/size-limits.ts";
+import type { Caller, Transact, Work } from "../transaction.ts";
+import { isJsonObject, overlay, variablesFlaws } from "../input/variables.ts";
+
+export interface NewCluster {
+  readonly name: string;
+  readonly variables?: unknown;
+  readonly nodes?: NodeSelector | undefined;
+}
+
+export interface ClusterChange {
+  readonly ifRevision?: number | undefined;
+  readonly name?: string | undefined;
+  /** Laid over the settings as they are; null removes a key. */
+  readonly variables?: unknown;
+  readonly add?: NodeSelector | undefined;
+  readonly remove?: NodeSelector | undefined;
+}
+
+/** Where a request has them. */
+const VARIABLES = ["input", "variables"];
+
+export type ClusterEdited = { readonly clusterId: string | null; readonly refusals: readonly Refusal[] };
+
+export async function createCluster(transact: Transact, caller: Caller, given: NewCluster): Promise<ClusterEdited> {
+  const flaws = [...nameFlaw(given.name, ["input", "name"]), ...variablesFlaws(given.variables, VARIABLES)];
+  if (flaws.length > 0) return { clusterId: null, refusals: flaws };
+  return guarded(given.name, () =>
+    transact(async (work) => {
+      const id = randomUUID();
+      await insertCluster(work.tx, {
+        id,
+        name: given.name,
+        project: caller.project,
+        variables: isJsonObject(given.variables) ? overlay(given.variables) : {},
+      });
+      if (given.nodes) await addNodes(work, id, given.nodes, ["input", "nodes"]);
+      return { clusterId: id, refusals: [] };
+    }),
+  );
+}
+
+export async function updateCluster(
+  transact: Transact,
+  ref: ClusterRef,
+  change: ClusterChange,
+): Promise<ClusterEdited> {
+  const flaws = [
+    ...(change.name === undefined ? [] : nameFlaw(change.name, ["input", "name"])),
+    ...variablesFlaws(change.variables, VARIABLES),
+  ];
+  if (flaws.length > 0) return { clusterId: null, refusals: flaws };
+  return guarded(change.name ?? "", () =>
+    transact(async (work) => {
+      const cluster = await lockKnown(work, ref, change.ifRevision);
+      await refuseLocked(work, cluster);
+      const variables = isJsonObject(change.variables) ? overlay(cluster.variables, change.variables) : undefined;
+      const tooLarge = sizeFlaws(
+        "The variables together with those that the cluster has",
+        variables,
+        VARIABLES,
+        cluster.variables,
+      );
+      if (tooLarge.length > 0) throw new Refused(tooLarge);
+      const changed = differing<ClusterRow>(cluster, {
+        ...(change.name !== undefined && { name: change.name }),
+        ...(variables && { variables }),
+      });
+      if (changed || change.remove || change.add) await changeCluster(work.tx, cluster.id, changed ?? {});
+      if (change.remove) await removeNodes(work, cluster, change.remove);
+      if (change.add) await addNodes(work, cluster.id, change.add, ["input", "add"]);
+      return { clusterId: cluster.id, refusals: [] };
+    }),
+  );
+}
+
+/** Deletes a cluster; its nodes stay, in no cluster. */
+export async function deleteCluster(
+  transact: Transact,
+  ref: ClusterRef,
+  ifRevision: number | undefined,
+): Promise<ClusterEdited> {
+  return guarded("", () =>
+    transact(async (work) => {
+      const cluster = await lockKnown(work, ref, ifRevision);
+      await refuseLocked(work, cluster);
+      const members = await nodeKeys(work.tx, { clusterId: cluster.id });
+      await lockNodes(
+        work.tx,
+        members.map(({ id }) => id),
+      );
+      await updateNodes(
+        work.tx,
+        members.map(({ id }) => id),
+        { clusterId: null },
+      );
+      await removeCluster(work.tx, cluster.id);
+      return { clusterId: null, refusals: [] };
+    }),
+  );
+}
+
+async function guarded(name: string, change: () => Promise<ClusterEdited>): Promise<ClusterEdited> {
+  try {
+    return await change();
+  } catch (error) {
+    if (error instanceof Refused) return { clusterId: null, refusals: error.refusals };
+    if (violatedConstraint(error)?.startsWith("clusters_name")) {
+      return {
+        clusterId: null,
+        refusals: [{ code: "INVALID_INPUT", message: `A cluster ${name} exists already.`, path: ["input", "name"] }],
+      };
+    }
+    throw error;
+  }
+}
+
+async function lockKnown(work: Work, ref: ClusterRef, ifRevision: number | undefined): Promise<ClusterRow> {
+  const id = await findCluster(work.tx, ref);
+  const cluster = id === null ? undefined : await lockCluster(work.tx, id);
+  if (!cluster) throw new Refused(unknownCluster(ref, ["input", "cluster"]).refusals);
+  if (ifRevision !== undefined && ifRevision !== cluster.revision) {
+    throw new Refused([
+      {
+        code: "STALE_REVISION",
+        message: `Cluster ${cluster.name} is at revision ${cluster.revision}, not ${ifRevision}; read it again and repeat the change.`,
+        path: ["input", "ifRevision"],
+      },
+    ]);
+  }
+  return cluster;
+}
+
+async function refuseLocked(work: Work, cluster: ClusterRow): Promise<void> {
+  const running = await workOnClusters(work.tx, [cluster.id]);
+  const state = clusterState({ nodes: [], work: running });
+  const [first] = running;
+  if (first && isLocked(state)) {
+    throw new Refused([
+      {
+        code: "CLUSTER_LOCKED",
+        message: `Cluster ${cluster.name} is ${state}; wait for operation ${first.operationId}, or ${state === "STOPPING" ? "abort" : "stop"} it, before you change the cluster.`,
+        operationId: first.operationId,
+        path: ["input", "cluster"],
+      },
+    ]);
+  }
+}
+
+async function addNodes(work: Work, clusterId: string, selector: NodeSelector, path: readonly string[]): Promise<void> {
+  const found = await selectNodes(work.tx, selector, path);
+  if ("refusals" in found) throw new Refused(found.refusals);
+  const nodes = await lockNodes(
+    work.tx,
+    found.nodes.map(({ nodeId }) => nodeId),
+  );
+  const elsewhere = nodes.filter((node) => node.clusterId !== null && node.clusterId !== clusterId);
+  if (elsewhere.length > 0) {
+    const names = listed(elsewhere.map(({ name }) => name));
+    throw new Refused([
+      {
+        code: "INVALID_STATE",
+        message: `${names} ${elsewhere.length === 1 ? "is" : "are"} in another cluster already; take them out of it first.`,
+        path,
+        ...(elsewhere[0] && { nodeId: elsewhere[0].id }),
+      },
+    ]);
+  }
+  await updateNodes(
+    work.tx,
+    nodes.filter((node) => node.clusterId === null).map(({ id }) => id),
+    { clusterId },
+  );
+}
+
+async function removeNodes(work: Work, cluster: ClusterRow, selector: NodeSelector): Promise<void> {
+  const found = await selectNodes(work.tx, selector, ["input", "remove"]);
+  if ("refusals" in found) throw new Refused(found.refusals);
+  const nodes = await lockNodes(
+    work.tx,
+    found.nodes.map(({ nodeId }) => nodeId),
+  );
+  const strangers = nodes.filter((node) => node.clusterId !== cluster.id).map(({ name }) => name);
+  if (strangers.length > 0) {
+    throw new Refused([
+      {
+        code: "NOT_FOUND",
+        message: `${listed(strangers)} ${strangers.length === 1 ? "is" : "are"} not in cluster ${cluster.name}.`,
+        missing: strangers,
+        path: ["input", "remove"],
+      },
+    ]);
+  }
+  await updateNodes(
+    work.tx,
+    nodes.map(({ id }) => id),
+    { clusterId: null },
+  );
+}

@@ -1,0 +1,152 @@
+/**
+ * Changes of runbooks: named lists of clean steps. Their form is checked here. Whether a node can run them is checked when
+ * they are used, because drivers and the site's policy change.
+ */
+import { randomUUID } from "node:crypto";
+import { Refused } from "../../errors.ts";
+import type { Refusal } from "../../errors.ts";
+import { violatedConstraint } from "../../store/postgres/database.ts";
+import {
+  deleteRunbook as removeRunbook,
+  insertRunbook,
+  lockRunbook,
+  updateRunbook as changeRunbook,
+} from "../../store/runbooks.ts";
+import type { RunbookRow } from "../../store/runbooks.ts";
+import type { StepChoice } from "../../store/records.ts";
+import { differing } from "../input/edits.ts";
+import { nameFlaw } from "../input/name-rules.ts";
+import { formFlaws, lengthFlaws, stepLabel } from "../plans/plan.ts";
+import type { Transact, Work } from "../transaction.ts";
+
+export interface NewRunbook {
+  readonly name: string;
+  readonly description?: string | undefined;
+  readonly steps: readonly StepChoice[];
+}
+
+/** A change of one runbook. An absent member stays. */
+export interface RunbookChange {
+  readonly ifRevision?: number | undefined;
+  readonly name?: string | undefined;
+  /** Null takes it away. */
+  readonly description?: string | null | undefined;
+  readonly steps?: readonly StepChoice[] | undefined;
+}
+
+export type RunbookEdited = { readonly runbookId: string | null; readonly refusals: readonly Refusal[] };
+
+const DESCRIPTION_LENGTH_MAX = 1_000;
+const STEP_NAME = /^[a-z][a-z0-9_]{0,99}$/;
+
+export async function createRunbook(transact: Transact, given: NewRunbook): Promise<RunbookEdited> {
+  return guarded(given, () =>
+    transact(async ({ tx }) => {
+      const id = randomUUID();
+      await insertRunbook(tx, { id, name: given.name, description: given.description ?? null, steps: given.steps });
+      return { runbookId: id, refusals: [] };
+    }),
+  );
+}
+
+/** Operations that were asked for with the runbook keep the list that it had then. */
+export async function updateRunbook(transact: Transact, name: string, change: RunbookChange): Promise<RunbookEdited> {
+  return guarded(change, () =>
+    transact(async (work) => {
+      const runbook = await lockKnown(work, name, change.ifRevision);
+      const changed = differing<RunbookRow>(runbook, {
+        ...(change.name !== undefined && { name: change.name }),
+        ...(change.description !== undefined && { description: change.description }),
+        ...(change.steps && { steps: change.steps }),
+      });
+      if (changed) await changeRunbook(work.tx, runbook.id, changed);
+      return { runbookId: runbook.id, refusals: [] };
+    }),
+  );
+}
+
+export async function deleteRunbook(
+  transact: Transact,
+  name: string,
+  ifRevision: number | undefined,
+): Promise<RunbookEdited> {
+  return guarded({}, () =>
+    transact(async (work) => {
+      const runbook = await lockKnown(work, name, ifRevision);
+      await removeRunbook(work.tx, runbook.id);
+      return { runbookId: null, refusals: [] };
+    }),
+  );
+}
+
+async function guarded(given: RunbookChange, change: () => Promise<RunbookEdited>): Promise<RunbookEdited> {
+  const flaws = flawsOf(given);
+  if (flaws.length > 0) return { runbookId: null, refusals: flaws };
+  try {
+    return await change();
+  } catch (error) {
+    if (error instanceof Refused) return { runbookId: null, refusals: error.refusals };
+    if (violatedConstraint(error)?.startsWith("runbooks_name")) {
+      return {
+        runbookId: null,
+        refusals: [
+          { code: "INVALID_INPUT", message: `A runbook ${given.name} exists already.`, path: ["input", "name"] },
+        ],
+      };
+    }
+    throw error;
+  }
+}
+
+function flawsOf({ name, description, steps }: RunbookChange): Refusal[] {
+  const isLong = (description?.length ?? 0) > DESCRIPTION_LENGTH_MAX;
+  return [
+    ...(name === undefined ? [] : nameFlaw(name, ["input", "name"])),
+    ...(isLong
+      ? [
+          {
+            code: "INVALID_INPUT",
+            message: `A description has at most ${DESCRIPTION_LENGTH_MAX} characters.`,
+            path: ["input", "description"],
+          } as const,
+        ]
+      : []),
+    ...(steps
+      ? [
+          ...lengthFlaws(steps, ["input", "steps"]),
+          ...steps.flatMap((step, index) => stepFlaws(step, ["input", "steps", String(index)])),
+        ]
+      : []),
+  ];
+}
+
+function stepFlaws(step: StepChoice, path: readonly string[]): Refusal[] {
+  if (!STEP_NAME.test(step.name)) {
+    return [
+      {
+        code: "INVALID_INPUT",
+        message: `The name ${JSON.stringify(step.name)} is no name of a step: lower-case letters, digits and underscores, beginning with a letter.`,
+        path: [...path, "name"],
+      },
+    ];
+  }
+  return formFlaws(step, path, `Step ${stepLabel(step)}`);
+}
+
+async function lockKnown(work: Work, name: string, ifRevision: number | undefined): Promise<RunbookRow> {
+  const runbook = await lockRunbook(work.tx, name);
+  if (!runbook)
+    throw new Refused([
+      { code: "NOT_FOUND", message: `There is no runbook ${name}.`, missing: [name], path: ["input", "runbook"] },
+    ]);
+  if (ifRevision !== undefined && ifRevision !== runbook.revision) {
+    throw new Refused([
+      {
+        code: "STALE_REVISION",
+        message: `Runbook ${name} is at revision ${runbook.revision}, not ${ifRevision}; read it again and repeat the change.`,
+        path: ["input", "ifRevision"],
+      },
+    ]);
+  }
+  return runbook;
+}

@@ -1,0 +1,33 @@
+/** What is wanted of a run: by a wish of its own, or by one of its operation. */
+import type { Wish } from "../../lifecycle/operation-states.ts";
+import { keptWishes } from "../../store/operations.ts";
+import type { RunRow } from "../../store/runs.ts";
+import type { Queue } from "../jobs/queue.ts";
+import type { Work } from "../transaction.ts";
+
+/** A run as far as wishes go. */
+export type Wished = Pick<RunRow, "id" | "operationId" | "purpose" | "wish">;
+
+/**
+ * What is wanted of a run. Of its operation's wishes only a stop counts: an abort is recorded on each run that it concerns, and
+ * the operation is read beside the run, not under its lock, so that its abort may have been taken back by now. A clean-up
+ * run is a consequence of its operation's stop, so that stop is not for it.
+ */
+export function wishOf(run: Pick<Wished, "wish" | "purpose">, operationWish: Wish | null): Wish | null {
+  if (run.wish !== null || run.purpose === "CLEAN_UP") return run.wish;
+  return operationWish === "STOP" ? "STOP" : null;
+}
+
+/**
+ * Wakes those of some runs, just parked where a stop ends them, that are to end: whoever stops an operation wakes what is parked
+ * then, and must not miss these.
+ */
+export async function wakeStopped(work: Work, queue: Queue, parked: readonly Wished[]): Promise<void> {
+  const wishes = await keptWishes(work.tx, [...new Set(parked.map(({ operationId }) => operationId))]);
+  const stopped = parked.filter((run) => wishOf(run, wishes.get(run.operationId) ?? null) !== null);
+  await queue.wakeMany(
+    work,
+    stopped.map(({ id }) => id),
+    "ending",
+  );
+}

@@ -1,0 +1,82 @@
+/** The schema builder, its scalars, and the two helpers that every file of the room uses. */
+import SchemaBuilder from "@pothos/core";
+import { GraphQLError } from "graphql";
+import type { Scope } from "../../access/access.ts";
+import type { StoredJson } from "../../store/records.ts";
+import type { Context } from "./context.ts";
+
+export const builder = new SchemaBuilder<{
+  Context: Context;
+  DefaultFieldNullability: false;
+  Scalars: {
+    ID: { Input: string; Output: string };
+    DateTime: { Input: Date; Output: Date };
+    UUID: { Input: string; Output: string };
+    JSON: { Input: unknown; Output: StoredJson };
+  };
+}>({ defaultFieldNullability: false });
+
+/** `Query` as a type that a payload can return. */
+export const QueryRef = builder.queryType({
+  description: "Reads. Unknown names are skipped or answered with null; nothing is changed.",
+});
+builder.mutationType({
+  description:
+    "Writes. Each takes one `input`, answers expected refusals in `errors`, and is null only if it failed unexpectedly. Verbs answer as soon as the operation is stored.",
+});
+builder.subscriptionType({
+  description:
+    "Streams, over WebSocket (graphql-transport-ws) and server-sent events alike. After a break subscribe again with `after: <last cursor>`: nothing is lost and nothing is repeated.",
+});
+
+builder.scalarType("DateTime", {
+  description: "RFC 3339 instant in UTC with milliseconds, e.g. `2026-01-31T09:30:00.000Z`.",
+  specifiedByURL: "https://scalars.graphql.org/andimarek/date-time.html",
+  serialize: (value) => new Date(value).toISOString() as never,
+  parseValue: (value) => {
+    const date = typeof value === "string" ? new Date(value) : new Date(Number.NaN);
+    if (Number.isNaN(date.getTime())) throw new GraphQLError(`${JSON.stringify(value)} is no RFC 3339 instant.`);
+    return date;
+  },
+});
+
+builder.scalarType("UUID", {
+  description: "RFC 9562 UUID in lower case.",
+  specifiedByURL: "https://www.rfc-editor.org/rfc/rfc9562",
+  serialize: (value) => value,
+  parseValue: (value) => {
+    if (typeof value !== "string" || !/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(value))
+      throw new GraphQLError(`${JSON.stringify(value)} is no UUID.`);
+    return value.toLowerCase();
+  },
+});
+
+builder.scalarType("JSON", {
+  description: "Any JSON value. Used only where a driver or a user defines the shape.",
+  specifiedByURL: "https://www.rfc-editor.org/rfc/rfc8259",
+  serialize: (value) => value,
+  parseValue: (value) => value,
+});
+
+/** What a root field must say of itself: the scope that its caller needs. Checked in schema.ts. */
+export function needs(scope: Scope): { readonly extensions: { readonly scope: Scope } } {
+  return { extensions: { scope } };
+}
+
+/** The values of an enum, from one of our tables of name → meaning. */
+export function enumValues<Name extends string>(
+  meanings: Readonly<Record<Name, string | { readonly description: string }>>,
+): Record<Name, { description: string }> {
+  const entries = Object.entries(meanings) as [Name, string | { readonly description: string }][];
+  return Object.fromEntries(
+    entries.map(([name, meaning]) => [
+      name,
+      { description: typeof meaning === "string" ? meaning : meaning.description },
+    ]),
+  ) as Record<Name, { description: string }>;
+}
+
+/** An input field that was left out or null, as our own functions want it: undefined. */
+export function given<Value>(value: Value | null | undefined): Value | undefined {
+  return value ?? undefined;
+}

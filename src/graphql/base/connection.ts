@@ -1,0 +1,185 @@
+/**
+ * Connections as Relay's specification has them: edges with cursors, page info, and the arguments that ask for a page.
+ * The types are made here because everything of the schema has a description and a fixed nullability, arguments included.
+ */
+import { GraphQLError } from "graphql";
+import { cursorOf, readCursor } from "../../store/postgres/pagination.ts";
+import type { NumberedRequest, Page, PageKey, PageRequest } from "../../store/postgres/pagination.ts";
+import { builder } from "./builder.ts";
+import { isUuid } from "./ids.ts";
+import { isStorable } from "./storable.ts";
+
+export interface Connection<Row> {
+  readonly edges: readonly { readonly cursor: string; readonly node: Row }[];
+  readonly pageInfo: {
+    readonly hasNextPage: boolean;
+    readonly hasPreviousPage: boolean;
+    readonly startCursor: string | null;
+    readonly endCursor: string | null;
+  };
+  /** Counted only when asked for. */
+  readonly totalCount?: () => Promise<number>;
+}
+
+const PageInfoRef = builder.objectRef<Connection<unknown>["pageInfo"]>("PageInfo").implement({
+  description: "Where a page is in its list.",
+  fields: (t) => ({
+    hasNextPage: t.exposeBoolean("hasNextPage", { description: "More items follow `endCursor`." }),
+    hasPreviousPage: t.exposeBoolean("hasPreviousPage", { description: "Items precede `startCursor`." }),
+    startCursor: t.exposeString("startCursor", {
+      nullable: true,
+      description: "Cursor of the first edge, null on an empty page.",
+    }),
+    endCursor: t.exposeString("endCursor", {
+      nullable: true,
+      description: "Cursor of the last edge, null on an empty page.",
+    }),
+  }),
+});
+
+/** The connection and edge types of an object type. */
+export function connectionType<Row extends object>(
+  name: string,
+  row: ReturnType<typeof builder.objectRef<Row>>,
+  options: { readonly counted?: boolean } = {},
+) {
+  const edge = builder.objectRef<{ readonly cursor: string; readonly node: Row }>(`${name}Edge`).implement({
+    description: `${name} in a page.`,
+    fields: (t) => ({
+      cursor: t.exposeString("cursor", { description: "Cursor of this item." }),
+      node: t.field({ type: row as never, description: "The item.", resolve: (parent) => parent.node as never }),
+    }),
+  });
+  return builder.objectRef<Connection<Row>>(`${name}Connection`).implement({
+    description: `Page of a list of ${name}.`,
+    fields: (t) => ({
+      edges: t.field({ type: [edge], description: "Items with cursors.", resolve: ({ edges }) => [...edges] }),
+      pageInfo: t.field({ type: PageInfoRef, description: "Where the page is.", resolve: ({ pageInfo }) => pageInfo }),
+      ...(options.counted && {
+        totalCount: t.int({
+          description: "Number of all matching items; counted only when asked for.",
+          resolve: async ({ totalCount }) => (await totalCount?.()) ?? 0,
+        }),
+      }),
+    }),
+  });
+}
+
+export interface PageArgs {
+  readonly first?: number | null | undefined;
+  readonly after?: string | null | undefined;
+  readonly last?: number | null | undefined;
+  readonly before?: string | null | undefined;
+}
+
+export const PAGE_DEFAULT = 50;
+export const PAGE_MAX = 100;
+/** Of nodes, which a page may hold more of: their lists are the ones that people read whole. */
+export const NODES_PAGE_MAX = 1_000;
+export const TRANSITIONS_PAGE_MAX = 500;
+
+/** The arguments of a connection field. */
+export function pageArgs(t: Parameters<Parameters<typeof builder.queryField>[1]>[0], most = PAGE_MAX) {
+  return {
+    first: t.arg.int({
+      description: `Number of items from the start, 1 to ${most}; ${PAGE_DEFAULT} when neither \`first\` nor \`last\` is given.`,
+    }),
+    after: t.arg.string({ description: "Only items after this cursor." }),
+    last: t.arg.int({ description: `Number of items from the end, 1 to ${most}.` }),
+    before: t.arg.string({ description: "Only items before this cursor." }),
+  };
+}
+
+/** What a request that cannot be meant is answered with. */
+export function badInput(message: string): GraphQLError {
+  return new GraphQLError(message, { extensions: { code: "BAD_USER_INPUT" } });
+}
+
+/** How many items are asked for, and from which end. */
+export function pageSize(args: PageArgs, most = PAGE_MAX): { readonly limit: number; readonly fromEnd: boolean } {
+  if (args.first != null && args.last != null) throw badInput("Give `first` or `last`, not both.");
+  const limit = args.first ?? args.last ?? Math.min(PAGE_DEFAULT, most);
+  if (limit < 1 || limit > most)
+    throw badInput(`\`${args.last == null ? "first" : "last"}\` is ${limit}; a page has 1 to ${most} items.`);
+  return { limit, fromEnd: args.last != null };
+}
+
+/** The page asked for, of a list that is ordered by a key, a text or an instant, and the id. */
+export function pageRequest(args: PageArgs, key: "text" | "instant", most = PAGE_MAX): PageRequest {
+  const { limit, fromEnd } = pageSize(args, most);
+  return { limit, fromEnd, after: keyIn(args.after, key), before: keyIn(args.before, key) };
+}
+
+function keyIn(cursor: string | null | undefined, kind: "text" | "instant"): PageKey | undefined {
+  if (cursor == null) return undefined;
+  try {
+    const [key, id] = readCursor(cursor) as unknown[];
+    if (
+      typeof key === "string" &&
+      typeof id === "string" &&
+      isUuid(id) &&
+      (kind === "text" ? isStorable(key) : new Date(key).toISOString() === key)
+    )
+      return { key, id };
+  } catch {
+    // Refused below, like every other text that is no cursor of ours.
+  }
+  throw badInput(`${JSON.stringify(cursor)} is no cursor of this list.`);
+}
+
+/** A place in an operation as a cursor. */
+export function placeOf(cursor: string | null | undefined): number | undefined {
+  if (cursor == null) return undefined;
+  if (!/^\d{1,9}$/.test(cursor)) throw badInput(`${JSON.stringify(cursor)} is no cursor of this list.`);
+  return Number(cursor);
+}
+
+/** A position in the log as a cursor, and back. */
+export function positionOf(cursor: string | null | undefined): number | undefined {
+  if (cursor == null) return undefined;
+  if (!/^\d{1,15}$/.test(cursor)) throw badInput(`${JSON.stringify(cursor)} is no cursor of a stream.`);
+  return Number(cursor);
+}
+
+/** What a page is where there is nothing. */
+export const EMPTY_PAGE = { rows: [], hasNext: false, hasPrevious: false } as const;
+
+/** The page asked for, of a list that is in the order of a number. */
+export function numberedRequest(args: PageArgs, most = TRANSITIONS_PAGE_MAX, cursor = positionOf): NumberedRequest {
+  const { limit, fromEnd } = pageSize(args, most);
+  return { limit, fromEnd, after: cursor(args.after), before: cursor(args.before) };
+}
+
+/** A page as a connection. */
+export function connectionOf<Row extends { readonly id: string }>(
+  page: Page<Row>,
+  keyOf: (row: Row) => string | Date,
+  totalCount?: () => Promise<number>,
+): Connection<Row> {
+  return connectionWith(
+    page,
+    (row) => {
+      const key = keyOf(row);
+      return cursorOf({ key: key instanceof Date ? key.toISOString() : key, id: row.id });
+    },
+    totalCount,
+  );
+}
+
+export function connectionWith<Row>(
+  page: Page<Row>,
+  cursorFor: (row: Row) => string,
+  totalCount?: () => Promise<number>,
+): Connection<Row> {
+  const edges = page.rows.map((node) => ({ cursor: cursorFor(node), node }));
+  return {
+    edges,
+    pageInfo: {
+      hasNextPage: page.hasNext,
+      hasPreviousPage: page.hasPrevious,
+      startCursor: edges[0]?.cursor ?? null,
+      endCursor: edges.at(-1)?.cursor ?? null,
+    },
+    ...(totalCount && { totalCount }),
+  };
+}

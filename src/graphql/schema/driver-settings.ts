@@ -1,0 +1,392 @@
+/**
+ * The settings of drivers as GraphQL types. The schema names them in a few types that have a field for each loaded driver;
+ * what stands behind those fields follows from the settings that each plugin declares, and is laid over the schema when it
+ * is built. What GraphQL cannot tell of a setting stands in its description, and its driver refuses it.
+ */
+import { extendSchema, parse } from "graphql";
+import type { GraphQLSchema } from "graphql";
+import type { AnyDriver } from "../../drivers/registry.ts";
+import { isName, secretNames, shapeOf } from "../../drivers/settings-shape.ts";
+import type { Field, JsonSchema, Shape } from "../../drivers/settings-shape.ts";
+import type { JsonObject } from "../../store/records.ts";
+import { builder } from "../base/builder.ts";
+
+/** A driver and settings for it: one field, which is named as the driver is. */
+type Choice = Readonly<Record<string, unknown>>;
+
+type ObjectShape = Extract<Shape, { kind: "object" }>;
+
+const NAMED =
+  "Exactly one field: the driver's name. A driver that has none here is not loaded; add its plugin to OSTLER_PLUGINS.";
+
+export const DriverSettingsInput = builder.inputRef<Choice>("DriverSettingsInput").implement({
+  description: `A driver, and a node's settings for it. ${NAMED} The driver itself says the last word on its settings.`,
+  isOneOf: true,
+  fields: () => ({}),
+});
+
+export const DriverSettingsChangeInput = builder.inputRef<Choice>("DriverSettingsChangeInput").implement({
+  description: `A driver, and changes of a node's settings for it. ${NAMED} A setting that is left out stays, secret or not; null takes it away, so that its default holds.`,
+  isOneOf: true,
+  fields: () => ({}),
+});
+
+export const DiscoverySettingsInput = builder.inputRef<Choice>("DiscoverySettingsInput").implement({
+  description: `A driver that discovers nodes, and what it probes with. ${NAMED}`,
+  isOneOf: true,
+  fields: () => ({}),
+});
+
+export const DriverSettingsRef = builder.objectRef<Choice>("DriverSettings").implement({
+  description:
+    "A node's settings for a driver, without their secrets. The field with the driver's name holds them; every other is null.",
+  fields: () => ({}),
+});
+
+export const DiscoverySettingsRef = builder.objectRef<Choice>("DiscoverySettings").implement({
+  description:
+    "What a driver probes with, without its secrets. The field with the driver's name holds it; every other is null.",
+  fields: () => ({}),
+});
+
+/** What was chosen: the driver and its settings. */
+export function chosenDriver(choice: Choice): { readonly driver: string; readonly settings: unknown } {
+  const [[driver, settings] = ["", undefined]] = Object.entries(choice);
+  return { driver, settings };
+}
+
+/** A node's settings as they are told; null where the driver is not loaded. */
+export function toldSettings(driver: AnyDriver | undefined, settings: JsonObject | undefined): Choice | null {
+  return driver ? { [driver.name]: fitting(shapeOf(driver.settings), settings ?? {}) } : null;
+}
+
+/** What a discovery probes with, as it is told; null where the driver is not loaded, or discovers nothing any more. */
+export function toldDiscoverySettings(driver: AnyDriver | undefined, settings: JsonObject): Choice | null {
+  return driver?.discover ? { [driver.name]: fitting(shapeOf(driver.discover.settings), settings) } : null;
+}
+
+/** The value as far as its type holds it: what a plugin of before has left, and this one takes for a secret or does not know, is not told. */
+function fitting(shape: Shape, value: unknown): unknown {
+  switch (shape.kind) {
+    case "text":
+      return typeof value === "string" && (!isEnum(shape) || shape.values?.includes(value) === true) ? value : null;
+    case "whole":
+      return Number.isInteger(value) && Math.abs(Number(value)) < 2 ** 31 ? value : null;
+    case "number":
+      return typeof value === "number" ? value : null;
+    case "truth":
+      return typeof value === "boolean" ? value : null;
+    case "list": {
+      const items = Array.isArray(value) ? value.map((one: unknown) => fitting(shape.of, one)) : [null];
+      return items.includes(null) && !(Array.isArray(value) && shape.of.nullable) ? null : items;
+    }
+    case "object":
+      return typeof value === "object" && value !== null && !Array.isArray(value)
+        ? fittingFields(shape, value as JsonObject)
+        : null;
+    case "json":
+      return value;
+  }
+}
+
+function fittingFields(shape: ObjectShape, value: JsonObject): Record<string, unknown> {
+  const open = shape.fields.filter(({ secret }) => !secret);
+  if (isTyped(shape)) return Object.fromEntries(open.map(({ name, shape: of }) => [name, fitting(of, value[name])]));
+  const secrets = secretNames(shape);
+  return Object.fromEntries(Object.entries(value).filter(([name]) => !secrets.includes(name)));
+}
+
+// ---- types
+
+/** The schema with the types of these drivers' settings. Throws a sentence where two types would bear the same name. */
+export function withDriverSettings(schema: GraphQLSchema, drivers: readonly AnyDriver[]): GraphQLSchema {
+  const types = createTypes(new Set(Object.keys(schema.getTypeMap())));
+  const discovering = drivers.flatMap((driver) =>
+    driver.discover
+      ? [
+          {
+            driver,
+            shape: shapeOf(driver.discover.settings),
+            name: `${pascal(driver.name)}DiscoverySettings`,
+            field: "",
+          },
+        ]
+      : [],
+  );
+  const driving = drivers.map((driver) => ({
+    driver,
+    shape: shapeOf(driver.settings),
+    name: `${pascal(driver.name)}Settings`,
+    field: "",
+  }));
+  const fields = (of: typeof driving, typeOf: (one: (typeof driving)[number]) => string) =>
+    of.length === 0
+      ? line("No loaded driver can be named here; add its plugin to OSTLER_PLUGINS.", "none: JSON")
+      : of.map((one) => line(sentence(one.driver.description), `${one.driver.name}: ${typeOf(one)}`)).join("");
+  return extendSchema(
+    schema,
+    parse(
+      [
+        `extend input DriverSettingsInput {${fields(driving, (one) => types.input(one))}}`,
+        `extend input DriverSettingsChangeInput {${fields(driving, (one) => types.change(one))}}`,
+        `extend input DiscoverySettingsInput {${fields(discovering, (one) => types.input(one))}}`,
+        `extend type DriverSettings {${fields(driving, (one) => types.output(one))}}`,
+        `extend type DiscoverySettings {${fields(discovering, (one) => types.output(one))}}`,
+        ...types.definitions(),
+      ].join("\n"),
+    ),
+  );
+}
+
+/** A type to be: what it says, whose it is, and its name. */
+interface Named {
+  readonly driver: AnyDriver;
+  readonly shape: Shape;
+  /** Without the ending of an input. */
+  readonly name: string;
+  /** Setting whose type it is; of the settings as a whole: none. */
+  readonly field: string;
+}
+
+function createTypes(taken: ReadonlySet<string>) {
+  const made = new Map<string, { readonly driver: string; readonly text: string }>();
+
+  function define({ name, driver }: Named, text: string): string {
+    const other = made.get(name);
+    if (taken.has(name) || (other && (other.driver !== driver.name || other.text !== text))) {
+      throw new Error(
+        `The settings of driver "${driver.name}" need a type ${name}, and ${other ? `those of driver "${other.driver}" have` : "the schema has"} one already; rename the driver or its setting.`,
+      );
+    }
+    made.set(name, { driver: driver.name, text });
+    return name;
+  }
+
+  /** An enum bears the short name, so that a discovery shares it with the nodes; unless that has other values. */
+  function enumOf(of: Named, values: readonly string[], field: string): string {
+    const text = (name: string) =>
+      `${quoted(`What the setting \`${field}\` can be.`)} enum ${name} {${values.map((value) => line(`See the setting \`${field}\`.`, value)).join("")}}`;
+    const short = pascal(of.driver.name) + pascal(field);
+    const other = made.get(short);
+    const isFree = !taken.has(short) && (!other || (other.driver === of.driver.name && other.text === text(short)));
+    const name = isFree ? short : of.name;
+    return define({ ...of, name }, text(name));
+  }
+
+  /** The type of what is given or told; of an object and of all that is in it too. */
+  function typeOf(of: Named, use: "given" | "told"): string {
+    const { shape, name, driver } = of;
+    switch (shape.kind) {
+      case "text":
+        return isEnum(shape) && shape.values ? enumOf(of, shape.values, of.field) : "String";
+      case "whole":
+        return "Int";
+      case "number":
+        return "Float";
+      case "truth":
+        return "Boolean";
+      case "json":
+        return "JSON";
+      case "list":
+        return `[${typeOf({ ...of, shape: shape.of }, use)}${shape.of.nullable ? "" : "!"}]`;
+      case "object": {
+        const fields = isTyped(shape) ? shape.fields.filter(({ secret }) => use === "given" || !secret) : [];
+        if (fields.length === 0) return "JSON";
+        const text = (field: Field) => {
+          const type = typeOf(inside(of, field), use);
+          return use === "told"
+            ? line(described(field), `${field.name}: ${type}${deprecation(field)}`)
+            : inputLine(field, type);
+        };
+        const about = sentence(textOf(shape.schema, "description") ?? `Settings for driver ${driver.name}.`);
+        const [word, ending] = use === "given" ? ["input", "Input"] : ["type", ""];
+        return define(
+          { ...of, name: name + ending },
+          `${quoted(about)} ${word} ${name}${ending} {${fields.map(text).join("")}}`,
+        );
+      }
+    }
+  }
+
+  return {
+    input: (of: Named) => typeOf(of, "given"),
+    output: (of: Named) => typeOf(of, "told"),
+    /** Every field of an input, to be given or left out. */
+    change(of: Named): string {
+      const { shape, driver } = of;
+      if (!isTyped(shape)) return "JSON";
+      const fields = shape.fields.map((field) =>
+        inputLine({ ...field, required: false, fallback: undefined }, typeOf(inside(of, field), "given")),
+      );
+      const name = `${of.name}ChangeInput`;
+      return define(
+        { ...of, name },
+        `${quoted(`Changes of the settings for driver ${driver.name}. What is left out stays; null takes a setting away.`)} input ${name} {${fields.join("")}}`,
+      );
+    },
+    definitions: () => [...made.values()].map(({ text }) => text),
+  };
+}
+
+function inside({ driver, name }: Named, { shape, name: field }: Field): Named {
+  return { driver, shape, name: name + pascal(field), field };
+}
+
+/** Whether an object becomes a type: it names all its fields, and has some. Otherwise it is JSON. */
+function isTyped(shape: Shape): shape is ObjectShape {
+  return shape.kind === "object" && !shape.open && shape.fields.length > 0;
+}
+
+/** Whether a text becomes an enum: its values are listed, and GraphQL can write them. Otherwise it is a String. */
+function isEnum(shape: Shape): boolean {
+  return (
+    shape.kind === "text" &&
+    shape.values !== undefined &&
+    shape.values.length > 0 &&
+    shape.values.every((value) => isName(value) && !["true", "false", "null"].includes(value))
+  );
+}
+
+function inputLine(field: Field, type: string): string {
+  if (field.required) return line(described(field), `${field.name}: ${type}${field.shape.nullable ? "" : "!"}`);
+  const fallback =
+    field.fallback === undefined || field.fallback === null ? null : literal(field.shape, field.fallback);
+  return line(
+    described(field),
+    `${field.name}: ${type}${fallback === null ? "" : ` = ${fallback}`}${deprecation(field)}`,
+  );
+}
+
+function deprecation({ shape }: Field): string {
+  return shape.schema["deprecated"] === true ? ` @deprecated(reason: "Its driver says so.")` : "";
+}
+
+/** A default as GraphQL writes it; null where it cannot, or where its own type would refuse it. */
+function literal(shape: Shape, value: unknown): string | null {
+  switch (shape.kind) {
+    case "text":
+      if (typeof value !== "string") return null;
+      if (!isEnum(shape)) return JSON.stringify(value);
+      return shape.values?.includes(value) ? value : null;
+    case "whole":
+      return Number.isInteger(value) ? String(value) : null;
+    case "number":
+      return typeof value === "number" ? String(value) : null;
+    case "truth":
+      return typeof value === "boolean" ? String(value) : null;
+    case "list": {
+      const items = Array.isArray(value) ? value.map((one: unknown) => literal(shape.of, one)) : [null];
+      return items.includes(null) ? null : `[${items.join(", ")}]`;
+    }
+    case "object":
+    case "json":
+      if (!isTyped(shape)) return plainLiteral(value);
+      if (shape.fields.some(({ name, required }) => required && !Object.hasOwn(Object(value), name))) return null;
+      return objectLiteral(value, (name) => shape.fields.find((field) => field.name === name)?.shape);
+  }
+}
+
+function objectLiteral(value: unknown, shapeOfField: (name: string) => Shape | undefined): string | null {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return null;
+  const fields = Object.entries(value).map(([name, field]) => {
+    const shape = shapeOfField(name);
+    const text = shape ? literal(shape, field) : null;
+    return text === null || !isName(name) ? null : `${name}: ${text}`;
+  });
+  return fields.includes(null) ? null : `{${fields.join(", ")}}`;
+}
+
+const ANYTHING: Shape = { kind: "json", nullable: true, schema: {} };
+
+function plainLiteral(value: unknown): string | null {
+  if (Array.isArray(value)) return literal({ kind: "list", of: ANYTHING, nullable: false, schema: {} }, value);
+  return typeof value === "object" && value !== null ? objectLiteral(value, () => ANYTHING) : JSON.stringify(value);
+}
+
+// ---- words
+
+/** What a setting is, and what its type cannot tell of it. */
+function described({ name, shape, secret, fallback }: Field): string {
+  const told =
+    fallback === undefined || fallback === null || literal(shape, fallback) !== null
+      ? []
+      : [`Default: \`${JSON.stringify(fallback)}\`.`];
+  return [
+    sentence(textOf(shape.schema, "description") ?? `The setting \`${name}\`.`),
+    ...(secret ? ["Secret: it is only written."] : []),
+    ...bounds(shape),
+    ...told,
+  ].join(" ");
+}
+
+function bounds(shape: Shape): string[] {
+  const { schema, kind } = shape;
+  const [pattern, format] = [textOf(schema, "pattern"), textOf(schema, "format")];
+  switch (kind) {
+    case "text":
+      return [
+        ...(shape.values && !isEnum(shape)
+          ? [`One of ${shape.values.map((value) => JSON.stringify(value)).join(", ")}.`]
+          : []),
+        ...range(schema, "minLength", "maxLength", " characters"),
+        ...(pattern === undefined ? [] : [`Matches \`${pattern}\`.`]),
+        ...(format === undefined ? [] : [`Format: ${format}.`]),
+      ];
+    case "whole":
+    case "number": {
+      const values = schema["enum"] ?? ("const" in schema ? [schema["const"]] : undefined);
+      const isLongWhole = kind === "number" && schema["type"] === "integer";
+      return [
+        ...(Array.isArray(values) ? [`One of ${values.join(", ")}.`] : []),
+        ...(isLongWhole ? ["A whole number."] : []),
+        ...range(schema, "minimum", "maximum", ""),
+      ];
+    }
+    case "list":
+      return [
+        ...range(schema, "minItems", "maxItems", " items"),
+        ...bounds(shape.of).map((text) => `Each: ${text.slice(0, 1).toLowerCase()}${text.slice(1)}`),
+      ];
+    case "truth":
+      return [];
+    case "object":
+    case "json":
+      return isTyped(shape) ? [] : ["JSON, whose shape the driver's JSON Schema tells."];
+  }
+}
+
+/** The bounds that a schema sets with two words, where they are more than those of any number. */
+function range(schema: JsonSchema, least: string, most: string, unit: string): string[] {
+  const bound = (key: string) =>
+    typeof schema[key] === "number" && Math.abs(schema[key]) < Number.MAX_SAFE_INTEGER ? schema[key] : undefined;
+  const [from, to] = [bound(least), bound(most)];
+  if (from !== undefined && to !== undefined)
+    return [from === to ? `Exactly ${from}${unit}.` : `${from} to ${to}${unit}.`];
+  if (from !== undefined) return from === 0 && unit !== "" ? [] : [`At least ${from}${unit}.`];
+  return to === undefined ? [] : [`At most ${to}${unit}.`];
+}
+
+function textOf(schema: JsonSchema, key: string): string | undefined {
+  const value = schema[key];
+  return typeof value === "string" && value.trim() !== "" ? value.trim() : undefined;
+}
+
+function sentence(text: string): string {
+  return /[.!?]$/.test(text) ? text : `${text}.`;
+}
+
+function line(description: string, text: string): string {
+  return ` ${quoted(description)} ${text}\n`;
+}
+
+function quoted(text: string): string {
+  return JSON.stringify(text.replaceAll(/\s+/g, " "));
+}
+
+/** `boot_mode`, `bootMode` → `BootMode`. */
+function pascal(name: string): string {
+  return name
+    .split("_")
+    .map((word) => word.slice(0, 1).toUpperCase() + word.slice(1))
+    .join("");
+}

@@ -1,0 +1,127 @@
+/** Inventories: what each inspection of a node found, and how two of them differ. */
+import { inventoriesPages } from "../../store/nodes.ts";
+import type { InventoryRow, NodeRow } from "../../store/nodes.ts";
+import type { PageRequest } from "../../store/postgres/pagination.ts";
+import type { StoredJson } from "../../store/records.ts";
+import { builder } from "../base/builder.ts";
+import { badInput, connectionType, EMPTY_PAGE } from "../base/connection.ts";
+import type { Context } from "../base/context.ts";
+import { InventoryChangeKindEnum } from "../base/enums.ts";
+import { globalId, isUuid, keyOf } from "../base/ids.ts";
+import { ResourceRef } from "../base/refs.ts";
+
+export const InventoryRef = builder.objectRef<InventoryRow>("Inventory");
+InventoryRef.implement({
+  description: "What an inspection found. Stays when a later one finds something else.",
+  interfaces: [ResourceRef],
+  isTypeOf: (value) => typeof value === "object" && value !== null && "takenAt" in value,
+  fields: (t) => ({
+    id: t.id({ description: "Global ID.", resolve: ({ id }) => globalId("Inventory", id) }),
+    takenAt: t.expose("takenAt", { type: "DateTime", description: "When the inspection ended." }),
+    data: t.field({
+      type: "JSON",
+      description: "What the driver's inspect steps put out, merged in their order.",
+      resolve: ({ data }) => data,
+    }),
+  }),
+});
+
+export const InventoryConnection = connectionType("Inventory", InventoryRef);
+
+/** One place in which two inventories differ; a side on which it is not there is undefined. */
+interface InventoryChange {
+  readonly path: readonly string[];
+  readonly before: StoredJson | undefined;
+  readonly after: StoredJson | undefined;
+}
+
+export const InventoryChangeRef = builder.objectRef<InventoryChange>("InventoryChange").implement({
+  description: "One place in which two inventories of a node differ.",
+  fields: (t) => ({
+    path: t.stringList({
+      description:
+        "Where, from the outside in. An entry of a list whose entries have names is called by its name, any other by its place, from 0.",
+      resolve: ({ path }) => [...path],
+    }),
+    kind: t.field({
+      type: InventoryChangeKindEnum,
+      description: "What happened there.",
+      resolve: ({ before, after }) => (before === undefined ? "ADDED" : after === undefined ? "REMOVED" : "CHANGED"),
+    }),
+    before: t.field({
+      type: "JSON",
+      nullable: true,
+      description: "What was there.",
+      resolve: ({ before }) => before ?? null,
+    }),
+    after: t.field({
+      type: "JSON",
+      nullable: true,
+      description: "What is there.",
+      resolve: ({ after }) => after ?? null,
+    }),
+  }),
+});
+
+/** How two snapshots of a node differ; unless said otherwise the newest, and the one before. None, as long as there is no such two. */
+export async function inventoryDiff(
+  node: NodeRow,
+  asked: { readonly from?: string | null | undefined; readonly to?: string | null | undefined },
+  context: Context,
+): Promise<InventoryChange[]> {
+  const newest = async (request: PageRequest) =>
+    (await context.load.below(inventoriesPages, node.id, request, EMPTY_PAGE)).rows;
+  // Where neither is named both are read at once, so that nodes of a list are read together.
+  const [last, before] =
+    asked.to == null ? await newest({ limit: asked.from == null ? 2 : 1 }) : [await snapshot(node, asked.to, context)];
+  const to = last;
+  if (!to) return [];
+  const from =
+    asked.from != null
+      ? await snapshot(node, asked.from, context)
+      : asked.to == null
+        ? before
+        : (await newest({ limit: 1, after: { key: to.takenAt.toISOString(), id: to.id } }))[0];
+  return from ? changesBetween(from.data, to.data, []) : [];
+}
+
+async function snapshot(node: NodeRow, id: string, { load }: Context): Promise<InventoryRow> {
+  const key = keyOf("Inventory", id);
+  const found = isUuid(key) ? await load.inventoryById.load(key) : null;
+  if (found?.nodeId !== node.id)
+    throw badInput(
+      `Node ${node.name} has no inventory ${JSON.stringify(id)}; \`Node.inventories\` lists those it has.`,
+    );
+  return found;
+}
+
+function changesBetween(
+  before: StoredJson | undefined,
+  after: StoredJson | undefined,
+  path: readonly string[],
+): InventoryChange[] {
+  const [was, is] = [membersOf(before), membersOf(after)];
+  if (!was || !is || Array.isArray(before) !== Array.isArray(after))
+    return before === after ? [] : [{ path, before, after }];
+  return [...new Set([...was.keys(), ...is.keys()])].flatMap((key) =>
+    changesBetween(was.get(key), is.get(key), [...path, key]),
+  );
+}
+
+/** What an object or a list holds, by key; null: the value holds nothing. */
+function membersOf(value: StoredJson | undefined): Map<string, StoredJson> | null {
+  if (typeof value !== "object" || value === null) return null;
+  if (!isList(value)) return new Map(Object.entries(value));
+  const names = value.map(nameOf);
+  const isNamed = names.every((name) => name !== undefined) && new Set(names).size === names.length;
+  return new Map(value.map((entry, index) => [isNamed ? (names[index] ?? "") : String(index), entry]));
+}
+
+function nameOf(entry: StoredJson): string | undefined {
+  const name = typeof entry === "object" && entry !== null && !isList(entry) ? entry["name"] : undefined;
+  return typeof name === "string" ? name : undefined;
+}
+
+function isList(value: StoredJson): value is readonly StoredJson[] {
+  return Array.isArray(value);
+}

@@ -1,0 +1,130 @@
+/** Objects by their global ID: for everybody as `resource`, and for Relay, which refetches a type through a root field of its own. */
+import { DirectiveLocation, GraphQLDirective, GraphQLNonNull, GraphQLString } from "graphql";
+import type { GraphQLSchema } from "graphql";
+import { clustersByIds } from "../../store/clusters.ts";
+import { inventoriesByIds, nodesByIds } from "../../store/nodes.ts";
+import { operationsByIds } from "../../store/operations.ts";
+import { runsByIds } from "../../store/runs.ts";
+import { builder, needs } from "../base/builder.ts";
+import type { Context } from "../base/context.ts";
+import { isUuid, readId } from "../base/ids.ts";
+import type { IdType } from "../base/ids.ts";
+import { InventoryRef } from "./inventory.ts";
+import { ClusterRef, DriverRef, NodeRef, OperationRef, ResourceRef, RunRef } from "../base/refs.ts";
+
+/** Relay's compiler looks for it on a type that does not implement Relay's own interface. */
+export const fetchable = new GraphQLDirective({
+  name: "fetchable",
+  description:
+    "Objects of the type can be fetched again: `Query.fetch__<type>` takes the named field of one and answers it. For Relay, because our `Node` is a machine.",
+  locations: [DirectiveLocation.OBJECT],
+  args: {
+    field_name: {
+      type: new GraphQLNonNull(GraphQLString),
+      description: "Field that tells one object from all others.",
+    },
+  },
+});
+
+/** The text of a schema with what `printSchema` leaves out of it: the directive on each type that has a `fetch__` field. */
+export function withFetchable(text: string, schema: GraphQLSchema): string {
+  const fetched = new Set(
+    Object.keys(schema.getQueryType()?.getFields() ?? {}).flatMap((name) => /^fetch__(\w+)$/.exec(name)?.[1] ?? []),
+  );
+  return text.replaceAll(/^type (\w+)[^{\n]*(?= \{$)/gm, (head, name: string) =>
+    fetched.has(name) ? `${head} @${fetchable.name}(field_name: "id")` : head,
+  );
+}
+
+const FINDERS = {
+  Node: nodesByIds,
+  Cluster: clustersByIds,
+  Operation: operationsByIds,
+  Run: runsByIds,
+  Inventory: inventoriesByIds,
+} as const;
+
+/** The object with a global ID, if it is of that type; absent: of any. */
+async function resourceOf(id: string, { services }: Context, type?: IdType): Promise<object | null> {
+  const read = readId(id);
+  if (!read || (type !== undefined && read.type !== type)) return null;
+  if (read.type === "Driver") return services.registry.get(read.key) ?? null;
+  if (!(read.type in FINDERS) || !isUuid(read.key)) return null;
+  return (await FINDERS[read.type as keyof typeof FINDERS](services.database.reader, [read.key]))[0] ?? null;
+}
+
+builder.queryField("resource", (t) =>
+  t.field({
+    type: ResourceRef,
+    nullable: true,
+    ...needs("READ"),
+    description: "A node, cluster, operation, run, driver or inventory by global ID; null if it does not exist.",
+    args: { id: t.arg.id({ required: true, description: "Global ID." }) },
+    resolve: (_root, { id }, context) => resourceOf(id, context) as never,
+  }),
+);
+
+const fetchArgs = (t: Parameters<Parameters<typeof builder.queryField>[1]>[0]) => ({
+  id: t.arg.id({ required: true, description: "Global ID." }),
+});
+
+builder.queryField("fetch__Node", (t) =>
+  t.field({
+    type: NodeRef,
+    nullable: true,
+    ...needs("READ"),
+    description: "Relay refetch of a `Node`; others use `node`.",
+    args: fetchArgs(t),
+    resolve: (_root, { id }, context) => resourceOf(id, context, "Node") as never,
+  }),
+);
+builder.queryField("fetch__Cluster", (t) =>
+  t.field({
+    type: ClusterRef,
+    nullable: true,
+    ...needs("READ"),
+    description: "Relay refetch of a `Cluster`; others use `cluster`.",
+    args: fetchArgs(t),
+    resolve: (_root, { id }, context) => resourceOf(id, context, "Cluster") as never,
+  }),
+);
+builder.queryField("fetch__Operation", (t) =>
+  t.field({
+    type: OperationRef,
+    nullable: true,
+    ...needs("READ"),
+    description: "Relay refetch of an `Operation`; others use `operation`.",
+    args: fetchArgs(t),
+    resolve: (_root, { id }, context) => resourceOf(id, context, "Operation") as never,
+  }),
+);
+builder.queryField("fetch__Run", (t) =>
+  t.field({
+    type: RunRef,
+    nullable: true,
+    ...needs("READ"),
+    description: "Relay refetch of a `Run`; others use `resource`.",
+    args: fetchArgs(t),
+    resolve: (_root, { id }, context) => resourceOf(id, context, "Run") as never,
+  }),
+);
+builder.queryField("fetch__Driver", (t) =>
+  t.field({
+    type: DriverRef,
+    nullable: true,
+    ...needs("READ"),
+    description: "Relay refetch of a `Driver`; others use `drivers`.",
+    args: fetchArgs(t),
+    resolve: (_root, { id }, context) => resourceOf(id, context, "Driver") as never,
+  }),
+);
+builder.queryField("fetch__Inventory", (t) =>
+  t.field({
+    type: InventoryRef,
+    nullable: true,
+    ...needs("READ"),
+    description: "Relay refetch of an `Inventory`; others use `resource`.",
+    args: fetchArgs(t),
+    resolve: (_root, { id }, context) => resourceOf(id, context, "Inventory") as never,
+  }),
+);

@@ -1,0 +1,91 @@
+/** The schema, whole: every file of the room registers its share when it is loaded, and here it is built and held to our rules. */
+import { createHash } from "node:crypto";
+import {
+  GraphQLError,
+  GraphQLOneOfDirective,
+  isObjectType,
+  lexicographicSortSchema,
+  printDirective,
+  printSchema,
+  specifiedDirectives,
+} from "graphql";
+import type { GraphQLObjectType, GraphQLSchema } from "graphql";
+import { hasScope } from "../../access/access.ts";
+import type { Scope } from "../../access/access.ts";
+import type { AnyDriver } from "../../drivers/registry.ts";
+import { builder } from "../base/builder.ts";
+import { badInput } from "../base/connection.ts";
+import type { Context } from "../base/context.ts";
+import { withDriverSettings } from "./driver-settings.ts";
+import { fetchable, withFetchable } from "./resource.ts";
+import { unstorable } from "../base/storable.ts";
+import "./catalogue.ts";
+import "./capacity.ts";
+import "./cluster.ts";
+import "./discovery.ts";
+import "./driver.ts";
+import "./step-log.ts";
+import "./node.ts";
+import "./operation.ts";
+import "./power.ts";
+import "./plan.ts";
+import "./run.ts";
+import "./runbook.ts";
+import "./service.ts";
+import "./site.ts";
+import "./streams.ts";
+import "./transition.ts";
+import "./verbs.ts";
+import "./waiting.ts";
+
+/** Builds the schema for these drivers. Throws when a root field does not say which scope it needs, or where their settings cannot be typed side by side. */
+export function buildSchema(drivers: readonly AnyDriver[]): GraphQLSchema {
+  const schema = withDriverSettings(builder.toSchema({ directives: [...specifiedDirectives, fetchable] }), drivers);
+  for (const type of Object.values(schema.getTypeMap()))
+    if (isObjectType(type) && !type.name.startsWith("__")) checkArguments(type);
+  for (const type of [schema.getQueryType(), schema.getMutationType(), schema.getSubscriptionType()])
+    if (type) guard(type);
+  return schema;
+}
+
+/** Puts before each field a check that its arguments are something that the database can hold, whatever their types. */
+function checkArguments(type: GraphQLObjectType): void {
+  for (const field of Object.values(type.getFields())) {
+    const first = field.subscribe ? "subscribe" : "resolve";
+    const inner = field[first];
+    if (!inner || field.args.length === 0) continue;
+    field[first] = (source, args: Record<string, unknown>, context: Context, info) => {
+      const flaw = unstorable(args);
+      if (flaw !== null) throw badInput(flaw);
+      return inner(source, args, context, info);
+    };
+  }
+}
+
+/** Puts the check of the caller's scope before each root field. */
+function guard(type: GraphQLObjectType): void {
+  for (const field of Object.values(type.getFields())) {
+    const scope = field.extensions["scope"] as Scope | undefined;
+    if (!scope) throw new Error(`${type.name}.${field.name} does not say which scope it needs.`);
+    const first = field.subscribe ? "subscribe" : "resolve";
+    const inner = field[first];
+    if (!inner) continue;
+    field[first] = (source, args, context: Context, info) => {
+      if (!hasScope(context.actor, scope)) {
+        throw new GraphQLError(`${type.name}.${field.name} needs the scope ${scope}.`, {
+          extensions: { code: "FORBIDDEN" },
+        });
+      }
+      return inner(source, args, context, info);
+    };
+  }
+}
+
+/** The schema as text, in an order that does not depend on the order of files. It says what `@oneOf` is, since generators that are older than that do not know it. */
+export function schemaText(schema: GraphQLSchema): string {
+  return `${printDirective(GraphQLOneOfDirective)}\n\n${withFetchable(printSchema(lexicographicSortSchema(schema)), schema)}\n`;
+}
+
+export function hashOfSchema(text: string): string {
+  return createHash("sha256").update(text).digest("hex").slice(0, 16);
+}

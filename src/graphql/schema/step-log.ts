@@ -1,0 +1,107 @@
+/** What steps said: the log of a run, of one step, and the stream of both. */
+import { logStream } from "../../feed/log-stream.ts";
+import type { LogStreamItem } from "../../feed/log-stream.ts";
+import { logPages } from "../../store/step-log.ts";
+import { builder, needs } from "../base/builder.ts";
+import {
+  badInput,
+  connectionType,
+  connectionWith,
+  EMPTY_PAGE,
+  numberedRequest,
+  pageArgs,
+  positionOf,
+  TRANSITIONS_PAGE_MAX,
+} from "../base/connection.ts";
+import { keyOf, uuidOrNone } from "../base/ids.ts";
+import { RunRef } from "../base/refs.ts";
+import { StepRef, stepName } from "./run.ts";
+import { StreamResetRef, notFound } from "./streams.ts";
+
+type Line = Extract<LogStreamItem, { kind: "line" }>;
+
+const TAIL_DEFAULT = 100;
+const TAIL_MAX = 1_000;
+
+const LogLineRef = builder.objectRef<Line>("LogLine");
+builder.objectType(LogLineRef, {
+  description:
+    "One line that a driver wrote while it worked on a step. Secrets are masked, and a line is cut at 4,000 characters. Kept for good.",
+  fields: (t) => ({
+    cursor: t.string({
+      description: "Number of the line in its run, from 1 without holes: pass it as `after`.",
+      resolve: ({ row }) => String(row.sequence),
+    }),
+    at: t.field({ type: "DateTime", description: "When it was written.", resolve: ({ row }) => row.at }),
+    step: t.exposeString("label", { description: "The step, as `interface.name`." }),
+    attempt: t.int({ description: "Number of the try that it belongs to, from 1.", resolve: ({ row }) => row.attempt }),
+    text: t.string({
+      description:
+        "What it says. Of one try at most 1,000 lines and 256 KiB are kept; then a last line tells how many were not.",
+      resolve: ({ row }) => row.text,
+    }),
+  }),
+});
+
+const LogLineConnection = connectionType("LogLine", LogLineRef);
+
+builder.objectField(StepRef, "log", (t) =>
+  t.field({
+    type: [LogLineRef],
+    description: "The newest lines of its log, oldest first, all its tries together.",
+    args: {
+      tail: t.arg.int({
+        required: true,
+        defaultValue: TAIL_DEFAULT,
+        description: `At most so many lines, 1 to ${TAIL_MAX}.`,
+      }),
+    },
+    resolve: async ({ planned, index, attempts }, { tail }, { load }) => {
+      if (tail < 1 || tail > TAIL_MAX) throw badInput(`\`tail\` is ${tail}; a log's tail has 1 to ${TAIL_MAX} lines.`);
+      const [first] = attempts;
+      const rows = first ? await load.logTail.load({ runId: first.runId, step: index, tail }) : [];
+      return rows.map((row): Line => ({ kind: "line", row, label: stepName(planned) }));
+    },
+  }),
+);
+
+builder.objectField(RunRef, "log", (t) =>
+  t.field({
+    type: LogLineConnection,
+    description: "What its steps said, oldest first: the same lines and cursors as the subscription `runLog`.",
+    args: pageArgs(t as never, TRANSITIONS_PAGE_MAX),
+    resolve: async ({ id, planHash }, args, { load }) => {
+      const [page, plan] = await Promise.all([
+        load.below(logPages, id, numberedRequest(args), EMPTY_PAGE),
+        load.plan.load(planHash),
+      ]);
+      const line = (row: Line["row"]): Line => ({ kind: "line", row, label: stepName(plan?.steps[row.step]) });
+      return connectionWith({ ...page, rows: page.rows.map(line) }, ({ row }) => String(row.sequence));
+    },
+  }),
+);
+
+const RunLogItemRef = builder.unionType("RunLogItem", {
+  description: "Item of a run's log stream.",
+  types: [LogLineRef, StreamResetRef],
+  resolveType: ({ kind }) => (kind === "line" ? "LogLine" : "StreamReset"),
+});
+
+builder.subscriptionField("runLog", (t) =>
+  t.field({
+    type: RunLogItemRef,
+    ...needs("READ"),
+    description:
+      "The log of one run from its first line, or from a cursor, until the run is final; then the stream completes. Lines come within a second of being written, without gap or repetition. An unknown run is the error NOT_FOUND.",
+    args: {
+      runId: t.arg.id({ required: true, description: "Global ID or raw UUID of the run." }),
+      after: t.arg.string({ description: "Cursor of the last line seen; absent: from the first." }),
+    },
+    subscribe: async (_root, { runId, after }, { services, load }) => {
+      const run = await load.run.load(uuidOrNone(keyOf("Run", runId)));
+      if (!run) throw notFound(`There is no run ${JSON.stringify(runId)}.`);
+      return logStream(services, run.id, positionOf(after) ?? 0);
+    },
+    resolve: (item) => item,
+  }),
+);

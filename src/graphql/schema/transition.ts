@@ -1,0 +1,156 @@
+/** Transitions: the log as a type, as a list, and as the list's cursors, which are the stream's. */
+import { GraphQLError } from "graphql";
+import type { Reader } from "../../store/postgres/database.ts";
+import { newestPosition, oldestPosition, transitionsAfter, transitionsBefore } from "../../store/transitions.ts";
+import type { Page } from "../../store/postgres/pagination.ts";
+import type { TransitionFilter, TransitionRow } from "../../store/transitions.ts";
+import { nodeCondition } from "../../store/nodes.ts";
+import { builder, needs } from "../base/builder.ts";
+import {
+  connectionType,
+  connectionWith,
+  pageArgs,
+  pageSize,
+  positionOf,
+  TRANSITIONS_PAGE_MAX,
+} from "../base/connection.ts";
+import type { PageArgs } from "../base/connection.ts";
+import { NodeEventEnum, NodeStateEnum } from "../base/enums.ts";
+import { globalId } from "../base/ids.ts";
+import { NodeRef, OperationRef, RunRef, TransitionRef } from "../base/refs.ts";
+import { NodeFilterInput, nodeFilter } from "./selectors.ts";
+
+builder.objectType(TransitionRef, {
+  // No `Resource`: it is not fetched by its ID, and its `operation` and `target` may be null where a run's may not.
+  description: "One change of state of one node, written in the same transaction as the change itself.",
+  isTypeOf: (value) => typeof value === "object" && value !== null && "toState" in value,
+  fields: (t) => ({
+    id: t.id({
+      description: "Global ID; the same on every delivery.",
+      resolve: ({ position }) => globalId("Transition", String(position)),
+    }),
+    cursor: t.string({
+      description:
+        "Position in the log, a decimal number: pass it as `after`. Positions follow the order of commits and have no holes, so an unfiltered stream can prove that it missed nothing.",
+      resolve: ({ position }) => String(position),
+    }),
+    node: t.field({
+      type: NodeRef,
+      nullable: true,
+      description: "The node as it is now, null if it has been deleted since.",
+      resolve: ({ nodeId }, _args, { load }) => load.node.load(nodeId),
+    }),
+    nodeUuid: t.field({
+      type: "UUID",
+      description: "UUID of the node, kept after deletion.",
+      resolve: ({ nodeId }) => nodeId,
+    }),
+    nodeName: t.exposeString("nodeName", { description: "Name of the node at that time." }),
+    sequence: t.exposeInt("sequence", {
+      description:
+        "1 for the registration, then up by one without holes for each node: so a filtered stream can prove it too.",
+    }),
+    nodeRevision: t.exposeInt("nodeRevision", { description: "Revision of the node after the change." }),
+    from: t.field({
+      type: NodeStateEnum,
+      nullable: true,
+      description: "State before, null for the registration.",
+      resolve: ({ fromState }) => fromState,
+    }),
+    to: t.field({
+      type: NodeStateEnum,
+      nullable: true,
+      description: "State after, null for the deletion.",
+      resolve: ({ toState }) => toState,
+    }),
+    event: t.field({ type: NodeEventEnum, description: "What happened.", resolve: ({ event }) => event }),
+    target: t.field({
+      type: NodeStateEnum,
+      nullable: true,
+      description: "Where the node was heading, null when at rest.",
+      resolve: ({ target }) => target,
+    }),
+    operation: t.field({
+      type: OperationRef,
+      nullable: true,
+      description: "Operation it belongs to.",
+      resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
+    }),
+    run: t.field({
+      type: RunRef,
+      nullable: true,
+      description: "Run it belongs to.",
+      resolve: ({ runId }, _args, { load }) => (runId === null ? null : load.run.load(runId)),
+    }),
+    step: t.exposeString("step", {
+      nullable: true,
+      description: "Step that the run was at, as `interface.name`: the one under way, or the one whose end led here.",
+    }),
+    actor: t.exposeString("actor", { description: "Who acted; `engine` for what follows from the work itself." }),
+    reason: t.exposeString("reason", { nullable: true, description: "Why, for people." }),
+    at: t.expose("at", { type: "DateTime", description: "When it was committed." }),
+  }),
+});
+
+export const TransitionConnection = connectionType("Transition", TransitionRef);
+
+/** A page of the log as a connection: its cursors are positions. */
+export function transitionConnection(page: Page<TransitionRow>) {
+  return connectionWith(page, ({ position }) => String(position));
+}
+
+export async function transitionsOf(reader: Reader, filter: TransitionFilter | undefined, args: PageArgs) {
+  const { limit, fromEnd } = pageSize(args, TRANSITIONS_PAGE_MAX);
+  const after = positionOf(args.after);
+  const before = positionOf(args.before);
+  const scope = filter && { filter };
+  const rows = fromEnd
+    ? (await transitionsBefore(reader, { before: before ?? null, limit: limit + 1, ...scope })).filter(
+        ({ position }) => position > (after ?? 0),
+      )
+    : await transitionsAfter(reader, {
+        after: after ?? 0,
+        limit: limit + 1,
+        ...(before !== undefined && { until: before - 1 }),
+        ...scope,
+      });
+  // Asked after the rows were read: what is deleted in between is not taken for complete.
+  if (after !== undefined && rows[0]?.position !== after + 1) await requireKept(reader, after);
+  const kept = rows.slice(0, limit);
+  const surplus = rows.length > limit;
+  return transitionConnection(
+    fromEnd
+      ? { rows: kept.toReversed(), hasNext: before !== undefined, hasPrevious: surplus }
+      : { rows: kept, hasNext: surplus, hasPrevious: after !== undefined },
+  );
+}
+
+/** Throws unless everything after the cursor is still there, as a stream from it would end with CURSOR_EXPIRED. */
+async function requireKept(reader: Reader, after: number): Promise<void> {
+  const earliest = (await oldestPosition(reader)) - 1;
+  if (after >= earliest && after <= (await newestPosition(reader))) return;
+  throw new GraphQLError(
+    `What follows the cursor ${after} is not kept any more, or it is not of this log. The earliest that is good is ${earliest}.`,
+    { extensions: { code: "CURSOR_EXPIRED", cursor: String(earliest) } },
+  );
+}
+
+builder.queryField("transitions", (t) =>
+  t.field({
+    type: TransitionConnection,
+    ...needs("READ"),
+    description:
+      "State changes, oldest first: the same rows and cursors as the subscription, to fill a gap or to look back. With an `after` that is older than what is kept it is the error CURSOR_EXPIRED.",
+    args: {
+      filter: t.arg({
+        type: NodeFilterInput,
+        description: "Of nodes that match now; absent: of all, deleted ones included.",
+      }),
+      ...pageArgs(t, TRANSITIONS_PAGE_MAX),
+    },
+    resolve: (_root, args, { services }) => {
+      const nodes = nodeCondition(nodeFilter(args.filter));
+      return transitionsOf(services.database.reader, nodes && { nodes }, args);
+    },
+  }),
+);

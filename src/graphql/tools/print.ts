@@ -1,0 +1,17 @@
+/** `npm run schema`: writes schema.graphql and possibleTypes.json anew; with `--check` says whether they are fresh. */
+import { readFileSync, writeFileSync } from "node:fs";
+import { describeDrivers } from "../../drivers/load.ts";
+import { possibleTypesText } from "./possible-types.ts";
+import { buildSchema, schemaText } from "../schema/schema.ts";
+
+const schema = buildSchema(await describeDrivers());
+const printed = { "schema.graphql": schemaText(schema), "possibleTypes.json": possibleTypesText(schema) };
+
+for (const [name, text] of Object.entries(printed)) {
+  const file = new URL(`../../../${name}`, import.meta.url);
+  if (!process.argv.includes("--check")) writeFileSync(file, text);
+  else if (readFileSync(file, "utf8") !== text) {
+    process.stderr.write(`${name} is not what the code prints; run \`npm run schema\` and commit it.\n`);
+    process.exitCode = 1;
+  }
+}

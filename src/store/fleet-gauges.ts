@@ -1,0 +1,58 @@
+/** How much work there is, and in what state the fleet is: counts for whoever runs the service, one statement each. */
+import { sql } from "drizzle-orm";
+import type { Reader } from "./postgres/database.ts";
+
+export interface Workload {
+  /** Unfinished runs by state, and by what they wait for: a `WaitReason`, PHASE or CONTROLLER for a limit, null for neither. */
+  readonly runs: readonly { readonly state: string; readonly reason: string | null; readonly count: number }[];
+  /** How long the run has waited that waits longest for its turn, in seconds; 0 where none does. */
+  readonly oldestWaitingSeconds: number;
+  /** Position of the newest transition. */
+  readonly position: number;
+}
+
+/** Read from the indexes of unfinished runs: what has ended costs nothing. */
+export async function workload(reader: Reader): Promise<Workload> {
+  const rows = await reader.execute<{
+    state: string;
+    reason: string | null;
+    count: number;
+    oldest: number | null;
+    position: string;
+  }>(sql`
+    select state, reason, count(*)::int as count, (extract(epoch from now() - min(turn_since)))::float8 as oldest, (select position from feed_position) as position
+    from (
+      select state, case when wait_for like 'phase:%' then 'PHASE' when wait_for is not null then 'CONTROLLER' else wait_reason end as reason,
+        case when state = 'QUEUED' or wait_for is not null then waiting_since end as turn_since
+      from runs where finished_at is null
+    ) unfinished
+    group by grouping sets ((state, reason), ())`);
+  const all = [...rows];
+  const total = all.find(({ state }) => state === null);
+  return {
+    runs: all.filter((row) => row !== total).map(({ state, reason, count }) => ({ state, reason, count })),
+    oldestWaitingSeconds: Math.max(0, total?.oldest ?? 0),
+    position: Number(total?.position ?? 0),
+  };
+}
+
+export interface Fleet {
+  readonly nodes: readonly { readonly state: string; readonly count: number }[];
+  /** Nodes whose power could not be read the last time. */
+  readonly powerProblems: number;
+  readonly inMaintenance: number;
+}
+
+/** Looks at every node. */
+export async function fleet(reader: Reader): Promise<Fleet> {
+  const rows = [
+    ...(await reader.execute<{ state: string; count: number; problems: number; maintained: number }>(sql`
+    select state, count(*)::int as count, count(power_problem)::int as problems, count(maintenance_since)::int as maintained from nodes group by state`)),
+  ];
+  const sum = (of: (row: (typeof rows)[number]) => number) => rows.reduce((total, row) => total + of(row), 0);
+  return {
+    nodes: rows.map(({ state, count }) => ({ state, count })),
+    powerProblems: sum(({ problems }) => problems),
+    inMaintenance: sum(({ maintained }) => maintained),
+  };
+}

@@ -1,0 +1,115 @@
+/** Places below the limits of phases and controllers: how many are taken, and which runs wait for one. */
+import { and, asc, isNull, sql } from "drizzle-orm";
+import { isAmong } from "./postgres/array-parameter.ts";
+import type { Reader, Tx } from "./postgres/database.ts";
+import { rowsBelow } from "./postgres/pagination.ts";
+import type { RunRow } from "./runs.ts";
+import { runs } from "./tables.ts";
+
+/** Whether any run waits for a limit: one look at an index. */
+export async function isAnyWaiting(reader: Reader): Promise<boolean> {
+  const found = await reader
+    .select({ id: runs.id })
+    .from(runs)
+    .where(sql`${runs.waitFor} is not null`)
+    .limit(1);
+  return found.length > 0;
+}
+
+/** Places taken in each phase and on each controller. */
+export async function takenPlaces(
+  reader: Reader,
+): Promise<{ readonly phases: ReadonlyMap<string, number>; readonly controllers: ReadonlyMap<string, number> }> {
+  const rows = await reader
+    .select({ phase: runs.slotPhase, controller: runs.slotController, count: sql<number>`count(*)::int` })
+    .from(runs)
+    .where(sql`${runs.slotPhase} is not null or ${runs.slotController} is not null`)
+    .groupBy(runs.slotPhase, runs.slotController);
+  const phases = new Map<string, number>();
+  const controllers = new Map<string, number>();
+  for (const { phase, controller, count } of rows) {
+    if (phase !== null) phases.set(phase, (phases.get(phase) ?? 0) + count);
+    if (controller !== null) controllers.set(controller, (controllers.get(controller) ?? 0) + count);
+  }
+  return { phases, controllers };
+}
+
+/** How many wait for each limit. */
+export async function waitingCounts(reader: Reader): Promise<Map<string, number>> {
+  const rows = await reader
+    .select({ waitFor: runs.waitFor, count: sql<number>`count(*)::int` })
+    .from(runs)
+    .where(sql`${runs.waitFor} is not null`)
+    .groupBy(runs.waitFor);
+  return new Map(rows.map(({ waitFor, count }) => [waitFor ?? "", count]));
+}
+
+/** The first of those who wait for each of several limits. */
+export async function runsWaitingForEach(
+  reader: Reader,
+  limits: readonly string[],
+  { first }: { readonly first: number },
+): Promise<Map<string, RunRow[]>> {
+  return rowsBelow(reader, runs, limits, {
+    below: (limit) => sql`${runs.waitFor} = ${limit}`,
+    orderBy: [asc(runs.waitingSince), asc(runs.ordinal), asc(runs.id)],
+    limit: first,
+    idType: "text",
+  });
+}
+
+/**
+ * Runs that wait for a limit other than those excepted, longest first; of each limit at most `most`, so that many who
+ * wait for one do not hide those who wait for another. Nodes that have not begun and whose operation is halted, or being
+ * ended, keep their place and are left out.
+ */
+export async function waitingRuns(
+  tx: Tx,
+  { except, most, limit }: { readonly except: readonly string[]; readonly most: number; readonly limit: number },
+): Promise<string[]> {
+  const others =
+    except.length === 0
+      ? sql`true`
+      : sql`r.wait_for not in (${sql.join(
+          except.map((one) => sql`${one}`),
+          sql`, `,
+        )})`;
+  const rows = await tx.execute<{ id: string }>(sql`
+    select id from (
+      select r.id, r.waiting_since, r.ordinal, row_number() over (partition by r.wait_for order by r.waiting_since, r.ordinal, r.id) as place
+      from runs r join operations o on o.id = r.operation_id
+      where r.wait_for is not null and ${others} and r.finished_at is null and (r.state <> 'QUEUED' or r.purpose = 'CLEAN_UP' or (o.wish is null and o.wave_state is distinct from 'HALTED'))
+    ) waiting where place <= ${most} order by waiting_since, ordinal, id limit ${limit}`);
+  return [...rows].map(({ id }) => id);
+}
+
+/** Of these runs those that still wait for a limit, locked; whoever somebody else holds just now is passed over. */
+export async function lockWaiting(tx: Tx, ids: readonly string[]): Promise<RunRow[]> {
+  if (ids.length === 0) return [];
+  return tx
+    .select()
+    .from(runs)
+    .where(and(isAmong(runs.id, ids), sql`${runs.waitFor} is not null`, isNull(runs.finishedAt)))
+    .orderBy(asc(runs.waitingSince), asc(runs.ordinal), asc(runs.id))
+    .for("no key update", { skipLocked: true });
+}
+
+/**
+ * The place of each run, from 1, among those that wait for the same thing: for a limit those that wait longest are first,
+ * else the QUEUED runs of its operation in the order of the request. Runs that wait for neither are left out.
+ */
+export async function waitingPositions(reader: Reader, runIds: readonly string[]): Promise<Map<string, number>> {
+  if (runIds.length === 0) return new Map();
+  const rows = await reader.execute<{ id: string; position: number }>(sql`
+    with asked as (
+      select id, operation_id, wait_for from runs where ${isAmong(runs.id, runIds)} and finished_at is null and (state = 'QUEUED' or wait_for is not null)
+    ), ranked as (
+      select id, row_number() over (partition by wait_for order by waiting_since, ordinal, id) as position
+      from runs where finished_at is null and wait_for in (select wait_for from asked)
+      union all
+      select id, row_number() over (partition by operation_id order by ordinal, id)
+      from runs where finished_at is null and state = 'QUEUED' and wait_for is null and operation_id in (select operation_id from asked where wait_for is null)
+    )
+    select ranked.id, ranked.position::int as position from ranked join asked using (id)`);
+  return new Map([...rows].map(({ id, position }) => [id, position]));
+}
