@@ -11,7 +11,7 @@ import { describe, expect, test } from "vitest";
 const HOUSE = fileURLToPath(new URL("..", import.meta.url));
 
 interface Import {
-  /** File that imports, as in `src/engine/step.ts`. */
+  /** File that imports, as in `src/engine/execution/perform-step.ts`. */
   readonly from: string;
   /** File that is imported, a package's name, or `node:fs`. */
   readonly to: string;
@@ -41,29 +41,39 @@ const GRAPHQL = [
 ];
 
 const RULES: Readonly<Record<string, Rule>> = {
+  "src/runtime": { node: true },
   "src/errors.ts": { node: true },
   "src/log.ts": { node: true, packages: ["pino"] },
   "src/observer.ts": {},
   "src/config.ts": { node: true, files: ["src/errors.ts", "src/log.ts"] },
   "src/lifecycle": { types: ["src/errors.ts"] },
-  "src/drivers": { files: ["src/errors.ts", "src/log.ts"], packages: ["@standard-schema/spec"], node: true },
+  "src/drivers": {
+    rooms: ["src/runtime"],
+    files: ["src/errors.ts", "src/log.ts"],
+    packages: ["@standard-schema/spec"],
+    node: true,
+  },
   plugins: { types: ["src/drivers/driver.ts"], packages: "any", node: true },
   "src/store": {
-    rooms: ["src/lifecycle"],
+    rooms: ["src/lifecycle", "src/runtime"],
     types: ["src/errors.ts"],
     packages: ["drizzle-orm", "postgres"],
     node: true,
   },
-  "src/feed": { rooms: ["src/store"], files: ["src/errors.ts", "src/log.ts", "src/observer.ts"], node: true },
+  "src/feed": {
+    rooms: ["src/store", "src/runtime"],
+    files: ["src/errors.ts", "src/log.ts", "src/observer.ts"],
+    node: true,
+  },
   "src/engine": {
-    rooms: ["src/lifecycle", "src/drivers", "src/store"],
+    rooms: ["src/lifecycle", "src/drivers", "src/store", "src/runtime"],
     files: ["src/errors.ts", "src/log.ts", "src/observer.ts"],
     packages: ["pg-boss"],
     node: true,
   },
   // Told of everything, and known to nobody but the composition root.
   "src/telemetry": {
-    rooms: ["src/store"],
+    rooms: ["src/store", "src/runtime"],
     files: ["src/errors.ts", "src/log.ts", "src/observer.ts"],
     types: ["src/engine/engine.ts"],
     packages: [
@@ -81,7 +91,7 @@ const RULES: Readonly<Record<string, Rule>> = {
   "src/client": { packages: ["graphql-ws"] },
   "src/access": { files: ["src/errors.ts"], node: true },
   "src/graphql": {
-    rooms: ["src/lifecycle", "src/store", "src/feed", "src/access"],
+    rooms: ["src/lifecycle", "src/store", "src/feed", "src/access", "src/runtime"],
     files: [
       "src/engine/engine.ts",
       "src/drivers/load.ts",
@@ -93,8 +103,13 @@ const RULES: Readonly<Record<string, Rule>> = {
     packages: GRAPHQL,
     node: true,
   },
+  "src/commands": {
+    rooms: ["src/engine", "src/store", "src/drivers", "src/graphql"],
+    files: ["src/app.ts", "src/config.ts", "src/errors.ts", "src/log.ts"],
+    node: true,
+  },
   "src/http": {
-    rooms: ["src/graphql", "src/access"],
+    rooms: ["src/graphql", "src/access", "src/runtime"],
     files: ["src/engine/engine.ts", "src/config.ts", "src/errors.ts", "src/log.ts", "src/observer.ts"],
     types: ["src/store/records.ts"],
     packages: ["graphql", "graphql-yoga", "graphql-ws", "@graphql-yoga/*", "ws"],
@@ -102,9 +117,58 @@ const RULES: Readonly<Record<string, Rule>> = {
   },
 };
 
+/** Within a layer: which other parts of it a part may import. A part without a line here imports none. */
+const INNER: Readonly<Record<string, readonly string[]>> = {
+  "src/store/postgres": [],
+  "src/graphql/base": [],
+  "src/graphql/execution": ["src/graphql/base"],
+  "src/graphql/schema": ["src/graphql/base", "src/graphql/execution"],
+  "src/graphql/tools": ["src/graphql/base", "src/graphql/schema"],
+  "src/engine/transaction.ts": [],
+  "src/engine/input": [],
+  "src/engine/plans": ["src/engine/input"],
+  "src/engine/jobs": ["src/engine/transaction.ts"],
+  "src/engine/scheduling": ["src/engine/input", "src/engine/plans", "src/engine/jobs", "src/engine/transaction.ts"],
+  "src/engine/admission": [
+    "src/engine/input",
+    "src/engine/plans",
+    "src/engine/scheduling",
+    "src/engine/transaction.ts",
+  ],
+  "src/engine/execution": [
+    "src/engine/input",
+    "src/engine/plans",
+    "src/engine/jobs",
+    "src/engine/scheduling",
+    "src/engine/transaction.ts",
+  ],
+  "src/engine/interruption": [
+    "src/engine/input",
+    "src/engine/plans",
+    "src/engine/scheduling",
+    "src/engine/transaction.ts",
+  ],
+  "src/engine/inventory": [
+    "src/engine/input",
+    "src/engine/plans",
+    "src/engine/jobs",
+    "src/engine/scheduling",
+    "src/engine/transaction.ts",
+  ],
+  "src/engine/discovery": [
+    "src/engine/input",
+    "src/engine/jobs",
+    "src/engine/admission",
+    "src/engine/execution",
+    "src/engine/inventory",
+    "src/engine/transaction.ts",
+  ],
+  "src/engine/power": ["src/engine/input", "src/engine/execution", "src/engine/transaction.ts"],
+};
+
 /** Packages that may be imported in one place only. */
 const PACKAGE_HOMES: Readonly<Record<string, string>> = {
-  "pg-boss": "src/engine/queue.ts",
+  "pg-boss": "src/engine/jobs/queue.ts",
   "drizzle-orm": "src/store",
   postgres: "src/store",
 };
@@ -115,8 +179,12 @@ const IMPORTS = FILES.flatMap(importsOf);
 describe("the house", () => {
   test("is read at all", () => {
     expect(IMPORTS.length).toBeGreaterThan(100);
-    expect(IMPORTS).toContainEqual({ from: "src/engine/queue.ts", to: "pg-boss", typeOnly: false });
-    expect(IMPORTS).toContainEqual({ from: "src/engine/engine.ts", to: "src/engine/submit.ts", typeOnly: true });
+    expect(IMPORTS).toContainEqual({ from: "src/engine/jobs/queue.ts", to: "pg-boss", typeOnly: false });
+    expect(IMPORTS).toContainEqual({
+      from: "src/engine/engine.ts",
+      to: "src/engine/admission/submit.ts",
+      typeOnly: true,
+    });
     expect(IMPORTS).toContainEqual({ from: "src/store/nodes.ts", to: "src/store/tables.ts", typeOnly: false });
   });
 
@@ -130,6 +198,22 @@ describe("the house", () => {
       (one) => !isAllowed(one, rule),
     );
     expect(offences.map(({ from, to, typeOnly }) => `${from} imports ${to}${typeOnly ? " (types)" : ""}`)).toEqual([]);
+  });
+
+  test.each(Object.entries(INNER))("%s imports only the parts of its layer that are below it", (part, allowed) => {
+    const layer = part.split("/").slice(0, 2).join("/");
+    const offences = IMPORTS.filter(({ from, to }) => isIn(from, part) && isIn(to, layer) && !isIn(to, part)).filter(
+      ({ to }) => !allowed.some((one) => isIn(to, one)),
+    );
+    expect(offences.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
+  });
+
+  test("every file of a divided layer stands in one of its parts", () => {
+    const faces = ["src/engine/engine.ts"];
+    const loose = FILES.filter((file) => /^src\/(engine|graphql)\//.test(file) && !faces.includes(file)).filter(
+      (file) => !Object.keys(INNER).some((part) => isIn(file, part)),
+    );
+    expect(loose).toEqual([]);
   });
 
   test("a plugin imports nothing of another plugin", () => {
