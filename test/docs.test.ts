@@ -31,7 +31,7 @@ const blocks = (language: string) =>
     })),
   );
 
-test("every printed page is what the code prints", () => {
+test("every printed page is what the code prints [R-010]", () => {
   const stale = printedPages().filter(
     ({ file, text }) => PAGES.find((page) => page.file === `docs/${file}`)?.text !== text,
   );

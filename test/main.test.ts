@@ -69,7 +69,7 @@ async function start(data: string, ...more: readonly string[]): Promise<Process 
 describe("the service", () => {
   const data = join(folder, "data");
 
-  test("starts on an empty folder, answers, and ends at SIGTERM with 0", async () => {
+  test("starts on an empty folder, answers, and ends at SIGTERM with 0 [R-138]", async () => {
     const { url, child, exited, output } = await start(data);
     expect(
       await ask(
@@ -85,7 +85,7 @@ describe("the service", () => {
     for (const line of output.stderr.trim().split("\n")) expect(() => JSON.parse(line) as unknown, line).not.toThrow();
   }, 60_000);
 
-  test("goes on where it was when it is killed under work", async () => {
+  test("goes on where it was when it is killed under work [R-131, R-132]", async () => {
     const first = await start(data);
     await ask(
       first.url,

@@ -1,58 +1,57 @@
-/** The rules of docs/rules.md: each is held by a test that there is. */
-import { existsSync, globSync, readFileSync } from "node:fs";
+/** The rules of docs/rules.md: each is held by a test whose title ends in its id. */
+import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { RULES } from "../docs/print/rule-data.ts";
+import { ruleTests, ruleTestsIn } from "../docs/print/rule-tests.ts";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 const ALL = RULES.flatMap(({ rules }) => rules);
+const HELD = ruleTests();
 
-/** How often a file says a title: as the first argument of a test, a block, or a table of tests. */
-function mentions(text: string, title: string): number {
-  const escaped = title.replaceAll(/[\\^$.*+?()[\]{}|]/g, String.raw`\$&`);
-  return [...text.matchAll(new RegExp(String.raw`\((["'\x60])${escaped}\1,`, "g"))].length;
-}
-
-/** What is wrong with the name of a test; null: there is such a test, and no other of that name. */
-function flawOf(named: string): string | null {
-  const [file = "", ...rest] = named.split(": ");
-  const path = join(HERE, `${file}.test.ts`);
-  if (!existsSync(path)) return `there is no test/${file}.test.ts`;
-  const text = readFileSync(path, "utf8");
-  const parts = rest.join(": ").split(" › ");
-  const missing = parts.find((title) => mentions(text, title) === 0);
-  if (missing !== undefined) return `test/${file}.test.ts has no test "${missing}"`;
-  const [title = ""] = parts;
-  return parts.length === 1 && mentions(text, title) > 1
-    ? `test/${file}.test.ts has several tests "${title}"; name the block as well`
-    : null;
-}
-
-describe("each rule", () => {
-  test.each(ALL)("$id is held by tests that there are", ({ tests }) => {
-    expect(tests.length).toBeGreaterThan(0);
-    expect(tests.flatMap((named) => flawOf(named) ?? [])).toEqual([]);
+describe("rules", () => {
+  test.each(ALL)("$id is held by at least one test title", ({ id }) => {
+    expect(HELD.filter(({ rules }) => rules.includes(id)).length).toBeGreaterThan(0);
   });
 
-  test("has a number of its own section, one after the other", () => {
-    for (const { number, rules } of RULES)
-      expect(rules.map(({ id }) => id)).toEqual(rules.map((_, index) => `${number}.${index + 1}`));
+  test("have unique, consecutive ids", () => {
+    const ids = ALL.map(({ id }) => id).toSorted();
+    expect(ids).toEqual(ids.map((_, index) => `R-${String(index + 1).padStart(3, "0")}`));
   });
 
-  test("is one that has been written down once", () => {
+  test("are each written down once", () => {
     expect(new Set(ALL.map(({ rule }) => rule)).size).toBe(ALL.length);
   });
+
+  test("that test titles name exist", () => {
+    const known = new Set(ALL.map(({ id }) => id));
+    expect(HELD.filter(({ rules }) => rules.some((id) => !known.has(id)))).toEqual([]);
+  });
+
+  test("are found wherever a test file mentions one", () => {
+    const text = globSync("**/*.test.ts", { cwd: HERE })
+      .filter((file) => file !== "rules.test.ts")
+      .map((file) => readFileSync(join(HERE, file), "utf8"))
+      .join("\n");
+    const outside = HELD.filter(({ file }) => file !== "test/rules.test.ts");
+    expect([...text.matchAll(/\bR-\d{3}\b/g)].length).toBe(outside.flatMap(({ rules }) => rules).length);
+  });
+
+  test("are read from titles of tests, blocks and tables, in every kind of quotes", () => {
+    const ids = (text: string) => ruleTestsIn("test/x.test.ts", text).map(({ title, rules }) => [title, ...rules]);
+    // Written in parts, so that this file holds no rule with them.
+    const [one, two] = ["[R-" + "001]", "[R-" + "001, R-" + "002]"];
+    expect(ids(`test("it's plain ${one}", () => {`)).toEqual([["it's plain", "R-" + "001"]]);
+    expect(ids(`test.each(TABLE)(\n  'of a "table" ${two}',\n`)).toEqual([
+      ['of a "table"', "R-" + "001", "R-" + "002"],
+    ]);
+    expect(ids(`describe(\`of \${count} nodes ${one}\`, () => {`)).toEqual([["of ${count} nodes", "R-" + "001"]]);
+    expect(ids(`test("without an id", () => {`)).toEqual([]);
+  });
 });
 
-test("a test that is gone would be missed", () => {
-  expect(flawOf("rules: a test that is gone would be missed")).toBeNull();
-  expect(flawOf("rules: a test that never was")).toContain("no test");
-  expect(flawOf("nowhere: a test")).toContain("no test/nowhere.test.ts");
-  expect(flawOf("rules: no such block › a test that is gone would be missed")).toContain("no such block");
-});
-
-test("the state of a node is changed in one place", () => {
+test("the state of a node is changed in one place [R-003]", () => {
   const files = globSync("src/**/*.ts", { cwd: join(HERE, "..") });
   const users = files.filter((file) =>
     /\b(moveNodes|changeHeldNodes)\(/.test(readFileSync(join(HERE, "..", file), "utf8")),

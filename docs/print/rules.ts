@@ -2,25 +2,35 @@
 import { paragraphs, table } from "./markdown.ts";
 import type { Page } from "./markdown.ts";
 import { RULES } from "./rule-data.ts";
+import { ruleTests } from "./rule-tests.ts";
+import type { RuleTest } from "./rule-tests.ts";
 
 export const RULES_PAGE: Page = { file: "rules.md", source: "docs/print/rule-data.ts", text: rulesPage };
 
 function rulesPage(): string {
+  const tests = ruleTests();
   return paragraphs(
     "# Rules",
-    "What can be relied on, and the tests that hold it: each names its file and its title. A rule whose test is gone or renamed fails `npm test`. Random work is besides held to the rules by `npm run races`, `npm run model` and `npm run kills`, for as long as one likes. The numbers are permanent; those of sections that are missing here belong to other pages.",
-    ...RULES.flatMap(({ number, title, rules }) => [
-      `## ${number}. ${title}`,
+    "What operators, client developers and driver authors can rely on, and the tests that hold each rule. A test holds a rule if its title ends in the rule's id, as in `… [R-057]`; `npm test` fails for a rule without a test. `npm run races`, `npm run model` and `npm run kills` check random work against the same rules, for as long as you let them run. Ids are permanent.",
+    ...RULES.flatMap(({ title, rules }) => [
+      `## ${title}`,
       table(
-        ["", "rule", "held by"],
-        rules.map(({ id, rule, tests }) => [id, rule, tests.map(linkOf).join("; ")]),
+        ["id", "rule", "held by"],
+        rules.map(({ id, rule }) => [
+          id,
+          rule,
+          tests
+            .filter((test) => test.rules.includes(id))
+            .map(linkOf)
+            .join("; "),
+        ]),
       ),
     ]),
   );
 }
 
-/** `file: title` as a link to the file. A title that is filled in for each case of a table is shown as it is written there. */
-function linkOf(test: string): string {
-  const [file = "", ...title] = test.split(": ");
-  return `[${file}](../test/${file}.test.ts): “${title.join(": ").replaceAll("<", "&lt;")}”`;
+/** The title of a table of tests keeps its placeholders. */
+function linkOf({ file, title }: RuleTest): string {
+  const name = file.replace(/^test\//, "").replace(/\.test\.ts$/, "");
+  return `[${name}](../${file}): “${title.replaceAll("<", "&lt;")}”`;
 }

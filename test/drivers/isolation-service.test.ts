@@ -111,7 +111,7 @@ describe("a service with a driver that misbehaves", () => {
   ];
   const ENDLESS = ["hangs", "spins for ever", "sleeps in a call to the system"];
 
-  test("fails the steps of that driver, each with a reason; the others of that driver end as they should, and the API answers meanwhile", async () => {
+  test("fails the steps of that driver, each with a reason; the others of that driver end as they should, and the API answers meanwhile [R-072]", async () => {
     const bad = [...ENDING, ...ENDLESS];
     const nameOf = (does: string) => does.replaceAll(" ", "-");
     await api.register(

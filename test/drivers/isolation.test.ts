@@ -299,7 +299,7 @@ describe("a step that does not end harms no other", () => {
   ];
 
   test.each(HANGING)(
-    "while it %s, calls for other nodes go on; when it was told to end, it is killed",
+    "while it %s, calls for other nodes go on; when it was told to end, it is killed [R-072]",
     async (does) => {
       await using lab = await openLab({ graceMs: 300 });
       const cut = new AbortController();

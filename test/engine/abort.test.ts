@@ -178,7 +178,7 @@ async function parkedIn(step: string, script: Script, kind: "DEPLOY" | "CLEAN" =
 }
 
 describe("aborting", () => {
-  test("a node with nothing running answers NOTHING_RUNNING and does nothing", async () => {
+  test("a node with nothing running answers NOTHING_RUNNING and does nothing [R-074]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const before = await ostler.dump();
     expect(await abort([node])).toMatchObject({
@@ -219,7 +219,7 @@ describe("aborting", () => {
     ]);
   });
 
-  test("a step that may be interrupted ends it now, with the node failed and the operation ABORTED", async () => {
+  test("a step that may be interrupted ends it now, with the node failed and the operation ABORTED [R-076, R-081]", async () => {
     const { node, id } = await heldIn("deploy.write_image");
     const answer = await abort([node], { reason: "wrong image" });
     expect(answer).toMatchObject({
@@ -245,7 +245,7 @@ describe("aborting", () => {
     expect(attempts).toEqual(["SUCCEEDED", "ABORTED", undefined, undefined]);
   });
 
-  test("a step that never ends by itself ends it too", async () => {
+  test("a step that never ends by itself ends it too [R-076]", async () => {
     const node = await ostler
       .aNode()
       .in("AVAILABLE")
@@ -260,7 +260,7 @@ describe("aborting", () => {
   test.each([
     { parked: "for a time", script: { waitSeconds: 3600 } },
     { parked: "for a call-back", script: { callback: true } },
-  ] as const)("a step that is parked $parked ends it now", async ({ script }) => {
+  ] as const)("a step that is parked $parked ends it now [R-075]", async ({ script }) => {
     const { node, id } = await parkedIn("deploy.boot_system", script);
     expect((await abort([node])).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
@@ -268,20 +268,20 @@ describe("aborting", () => {
     expect(ostler.journal(node).filter((entry) => entry.abort)).toMatchObject([{ step: "deploy.boot_system" }]);
   });
 
-  test("a step that ends only at its boundary, while it is parked, ends it now", async () => {
+  test("a step that ends only at its boundary, while it is parked, ends it now [R-075]", async () => {
     const { node, id } = await parkedIn("clean.erase_metadata", { waitSeconds: 3600 }, "CLEAN");
     expect((await abort([node])).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
     await ostler.operationEnds(id);
     expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
   });
 
-  test("a step that waits to be tried again ends it now", async () => {
+  test("a step that waits to be tried again ends it now [R-075]", async () => {
     const { node, id } = await parkedIn("deploy.write_image", { failures: 9 });
     expect((await abort([node])).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
   });
 
-  test("a running step that ends only at its boundary is PENDING, and takes effect when that step has ended", async () => {
+  test("a running step that ends only at its boundary is PENDING, and takes effect when that step has ended [R-077]", async () => {
     const { gate, node, id } = await heldIn("clean.erase_metadata", {}, "CLEAN");
     expect((await abort([node])).results).toMatchObject([
       { accepted: true, effect: "PENDING", afterStep: "clean.erase_metadata" },
@@ -295,7 +295,7 @@ describe("aborting", () => {
     expect(second?.attempts).toEqual([]);
   });
 
-  test("a step that must not be interrupted is refused, and the step goes on to its end", async () => {
+  test("a step that must not be interrupted is refused, and the step goes on to its end [R-078]", async () => {
     const { gate, node, id } = await heldInFirmware();
     expect(await abort([node])).toMatchObject({
       refusals: [{ code: "NOT_INTERRUPTIBLE", nodeId: node.id, step: "clean.update_firmware" }],
@@ -304,7 +304,7 @@ describe("aborting", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("a step that must not be interrupted is PENDING when it is meant for the step's end", async () => {
+  test("a step that must not be interrupted is PENDING when it is meant for the step's end [R-078]", async () => {
     const { gate, node, id } = await heldInFirmware();
     expect((await abort([node], { mode: "AFTER_STEP" })).results).toMatchObject([
       { accepted: true, effect: "PENDING", afterStep: "clean.update_firmware" },
@@ -315,7 +315,7 @@ describe("aborting", () => {
     expect(ostler.journal(node).filter((entry) => entry.done)).toHaveLength(1);
   });
 
-  test("the last step is an abort, never a success", async () => {
+  test("the last step is an abort, never a success [R-083]", async () => {
     const { gate, node, id } = await heldIn("deploy.configure");
     expect((await abort([node])).results).toMatchObject([{ effect: "PENDING", afterStep: "deploy.configure" }]);
     gate.open();
@@ -323,7 +323,7 @@ describe("aborting", () => {
     expect(await ostler.nodeState(node)).toBe("DEPLOY_FAILED");
   });
 
-  test("a phase whose driver has no abort is UNSUPPORTED_BY_DRIVER", async () => {
+  test("a phase whose driver has no abort is UNSUPPORTED_BY_DRIVER [R-079]", async () => {
     const node = await ostler.aNode().in("MANAGEABLE").with("blind").made();
     const id = await ostler.begin("INSPECT", [node]);
     await gateOfInspection.arrivals();
@@ -334,7 +334,7 @@ describe("aborting", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("what is being aborted already gives the same answer again", async () => {
+  test("what is being aborted already gives the same answer again [R-080]", async () => {
     const { gate, node, id } = await heldIn("clean.erase_metadata", {}, "CLEAN");
     const first = await abort([node]);
     expect(await abort([node])).toEqual(first);
@@ -385,7 +385,7 @@ describe("an abort of a whole operation", () => {
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
   });
 
-  test("answers each node by its own situation, and ends when the last of them has", async () => {
+  test("answers each node by its own situation, and ends when the last of them has [R-073]", async () => {
     const gate = aGate();
     const always = await ostler
       .aNode()
@@ -589,7 +589,7 @@ describe.each(PHASES)(
       { driver: "boundary", where: "parked", which: "parked step that ends only at its boundary" },
     ] as const;
 
-    test.each(CUT)("an abort ends a $which now, undone", async ({ driver, where }) => {
+    test.each(CUT)("an abort ends a $which now, undone [R-076]", async ({ driver, where }) => {
       const { node, id } = await at(driver, where);
       expect((await abort([node], { reason: "wrong node" })).results).toMatchObject([
         { accepted: true, effect: "NOW", afterStep: null },
@@ -603,7 +603,7 @@ describe.each(PHASES)(
       { driver: "never", where: "parked", which: "parked step that must not be interrupted", refused: true },
     ] as const;
 
-    test.each(PENDING)("an abort of a $which waits for its end", async ({ driver, where, refused }) => {
+    test.each(PENDING)("an abort of a $which waits for its end [R-077]", async ({ driver, where, refused }) => {
       const { node, id, endStep } = await at(driver, where);
       if (refused)
         expect((await abort([node])).refusals).toMatchObject([
@@ -626,7 +626,7 @@ describe.each(PHASES)(
     });
 
     test.each(["running", "parked"] as const)(
-      "a %s step whose driver has no abort for the phase refuses it, and goes on",
+      "a %s step whose driver has no abort for the phase refuses it, and goes on [R-079]",
       async (where) => {
         const { node, id, endStep } = await at("fixed", where);
         for (const mode of ["NOW", "AFTER_STEP"] as const)
@@ -640,7 +640,7 @@ describe.each(PHASES)(
       },
     );
 
-    test("a step that is deaf to the signal fails its run, in bounded time, and the node says so", async () => {
+    test("a step that is deaf to the signal fails its run, in bounded time, and the node says so [R-082]", async () => {
       const { node, id, endStep } = await at("deaf", "running");
       expect((await abort([node])).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
       expect((await ostler.operationEnds(id)).state).toBe("FAILED");
@@ -659,7 +659,7 @@ describe.each(PHASES)(
 );
 
 describe("an abort while a stop is under way", () => {
-  test("of a step that is cut at its boundary outranks it", async () => {
+  test("of a step that is cut at its boundary outranks it [R-098]", async () => {
     const { gate, node, id } = await heldIn("clean.erase_metadata", {}, "CLEAN");
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
     expect((await abort([node])).results).toMatchObject([
@@ -698,7 +698,7 @@ describe("an abort while a stop is under way", () => {
   });
 });
 
-test("an abort that is being carried out gives the same answer again, and is carried out once", async () => {
+test("an abort that is being carried out gives the same answer again, and is carried out once [R-080]", async () => {
   const [step, undoing] = [aGate(), aGate()];
   const node = await ostler
     .aNode()

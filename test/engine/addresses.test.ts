@@ -83,7 +83,7 @@ describe("an entry", () => {
 });
 
 describe("a list of entries", () => {
-  test("gives every address once, in the order asked, however it was written", () => {
+  test("gives every address once, in the order asked, however it was written [R-016]", () => {
     expect(addressesOf("10.0.0.3", "10.0.0.0/29", "10.0.0.3/32", "::1", "0:0:0:0:0:0:0:1", "Bmc", "bmc")).toEqual([
       "10.0.0.3",
       "10.0.0.1",

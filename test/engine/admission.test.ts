@@ -10,7 +10,7 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 const names = (nodes: readonly TestNode[]) => nodes.map(({ name }) => name);
 
 describe("a request is refused as a whole", () => {
-  test("when it names no node", async () => {
+  test("when it names no node [R-040]", async () => {
     const answer = await ostler.engine.submit(ALICE, { kind: "COMMISSION", nodes: { names: [] } });
     expect(answer).toMatchObject({
       operationId: null,
@@ -18,7 +18,7 @@ describe("a request is refused as a whole", () => {
     });
   });
 
-  test("when it names nodes that do not exist, and it names all of them", async () => {
+  test("when it names nodes that do not exist, and it names all of them [R-041]", async () => {
     const node = await ostler.aNode().made();
     const answer = await ostler.engine.submit(ALICE, {
       kind: "COMMISSION",
@@ -52,7 +52,7 @@ describe("a request is refused as a whole", () => {
     ]);
   });
 
-  test("when a filter matches nothing, or a cluster has no nodes or is none", async () => {
+  test("when a filter matches nothing, or a cluster has no nodes or is none [R-040]", async () => {
     await ostler.engine.createCluster(ALICE, { name: "empty" });
     const codes = [];
     for (const nodes of [
@@ -66,7 +66,7 @@ describe("a request is refused as a whole", () => {
     expect(codes).toEqual(["NOT_FOUND", "INVALID_INPUT", "NOT_FOUND"]);
   });
 
-  test("when one node is in the wrong state, and every such node is named", async () => {
+  test("when one node is in the wrong state, and every such node is named [R-042]", async () => {
     const ready = await ostler.aNode().in("AVAILABLE").made();
     const wrong = await ostler.aNode().times(2);
     const answer = await ostler.submit("DEPLOY", [ready, ...wrong]);
@@ -94,7 +94,7 @@ describe("a request is refused as a whole", () => {
     ]);
   });
 
-  test("for each node that is busy, in maintenance, protected, gone or without its driver", async () => {
+  test("for each node that is busy, in maintenance, protected, gone or without its driver [R-042]", async () => {
     const gate = aGate();
     const busy = await ostler
       .aNode()
@@ -130,7 +130,7 @@ describe("a request is refused as a whole", () => {
 });
 
 describe("with acceptance BEST_EFFORT", () => {
-  test("the nodes that can start do, and each of the others is told why", async () => {
+  test("the nodes that can start do, and each of the others is told why [R-043]", async () => {
     const ready = await ostler.aNode().in("AVAILABLE").made();
     const wrong = await ostler.aNode().made();
     const answer = await ostler.submit("DEPLOY", [wrong, ready], { acceptance: "BEST_EFFORT" });
@@ -143,14 +143,14 @@ describe("with acceptance BEST_EFFORT", () => {
     expect(await ostler.nodeState(wrong)).toBe("ENROLLED");
   });
 
-  test("a request of which no node can start is refused", async () => {
+  test("a request of which no node can start is refused [R-043]", async () => {
     const answer = await ostler.submit("DEPLOY", await ostler.aNode().times(2), { acceptance: "BEST_EFFORT" });
     expect(answer.operationId).toBeNull();
     expect(answer.refusals).toHaveLength(2);
   });
 });
 
-test("a node that is named twice counts once, at its first place", async () => {
+test("a node that is named twice counts once, at its first place [R-059]", async () => {
   const [first, second] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
   const answer = await ostler.engine.submit(ALICE, {
     kind: "DEPLOY",
@@ -160,7 +160,7 @@ test("a node that is named twice counts once, at its first place", async () => {
   expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({ totalCount: 2, state: "SUCCEEDED" });
 });
 
-test("of two requests that overlap at the same moment one wins whole, and the other is told by whom it is BUSY", async () => {
+test("of two requests that overlap at the same moment one wins whole, and the other is told by whom it is BUSY [R-046]", async () => {
   const gate = aGate();
   const operations: string[] = [];
   for (let round = 0; round < 8; round += 1) {
@@ -210,7 +210,7 @@ describe("a refused request leaves no trace", async () => {
     },
   ];
 
-  test.each(cases)("of $why", async ({ request }) => {
+  test.each(cases)("of $why [R-045]", async ({ request }) => {
     const before = await ostler.dump();
     const { operationId } = await ostler.engine.submit(ALICE, request);
     expect(operationId).toBeNull();
@@ -236,7 +236,7 @@ test("a dry run tells every step of every node, in order, and what would be refu
 });
 
 describe("an idempotency key", () => {
-  test("answers the same request with the same operation", async () => {
+  test("answers the same request with the same operation [R-047]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const first = await ostler.submit("DEPLOY", [node], { idempotencyKey: "a" });
     const again = await ostler.submit("DEPLOY", [node], { idempotencyKey: "a" });
@@ -253,7 +253,7 @@ describe("an idempotency key", () => {
     expect(await ostler.story(node, first.operationId ?? "")).toEqual(["deploy → DEPLOYING", "done → ACTIVE"]);
   });
 
-  test("of another input is refused with the operation it was used for", async () => {
+  test("of another input is refused with the operation it was used for [R-048]", async () => {
     const [one, two] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
     const id = await ostler.begin("DEPLOY", [one], { idempotencyKey: "b" });
     const answer = await ostler.submit("DEPLOY", [two], { idempotencyKey: "b" });
@@ -273,7 +273,7 @@ describe("an idempotency key", () => {
     await Promise.all([ostler.operationEnds(id), ostler.operationEnds(other.operationId ?? "")]);
   });
 
-  test("used five times at the same moment makes one operation", async () => {
+  test("used five times at the same moment makes one operation [R-047]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const answers = await Promise.all(
       Array.from({ length: 5 }, () => ostler.submit("DEPLOY", [node], { idempotencyKey: "d" })),
@@ -284,7 +284,7 @@ describe("an idempotency key", () => {
     await ostler.operationEnds(answers[0]?.operationId ?? "");
   });
 
-  test("used at the same moment for different inputs is taken for one of them", async () => {
+  test("used at the same moment for different inputs is taken for one of them [R-048]", async () => {
     const [one, two] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
     const answers = await Promise.all(
       [one, two].map((node) => ostler.submit("DEPLOY", [node], { idempotencyKey: "e" })),
@@ -295,7 +295,7 @@ describe("an idempotency key", () => {
 });
 
 describe("maxParallel", () => {
-  test("holds back the rest, untouched, until there is room", async () => {
+  test("holds back the rest, untouched, until there is room [R-053]", async () => {
     const gate = aGate();
     const nodes = await ostler
       .aNode()
@@ -316,7 +316,7 @@ describe("maxParallel", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("is never exceeded, and the nodes begin in the order of the request", async () => {
+  test("is never exceeded, and the nodes begin in the order of the request [R-053]", async () => {
     const nodes = (await ostler.aNode().in("AVAILABLE").with("fake", { delayMs: 3 }).times(9)).toReversed();
     const id = await ostler.begin("DEPLOY", nodes, { maxParallel: 3 });
     await ostler.operationEnds(id);

@@ -114,7 +114,7 @@ async function changedSince(before: readonly string[]) {
 }
 
 describe("a call-back", () => {
-  test("wakes the step that waits for it, with its body", async () => {
+  test("wakes the step that waits for it, with its body [R-065]", async () => {
     const { node, id } = await waiting();
     expect(await ostler.engine.callBack(token(node), { ip: "10.0.0.7" })).toBe("TAKEN");
     await waitsAgain(node, 2);
@@ -143,7 +143,7 @@ describe("a call-back", () => {
     ]);
   });
 
-  test("that does not come leaves the step with none when its time of silence is over", async () => {
+  test("that does not come leaves the step with none when its time of silence is over [R-142]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("silenced").made();
     const id = await ostler.begin("CLEAN", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -152,7 +152,7 @@ describe("a call-back", () => {
 });
 
 describe("a call-back that is not taken is recorded and changes nothing:", () => {
-  test("one that comes a second time is a DUPLICATE", async () => {
+  test("one that comes a second time is a DUPLICATE [R-071]", async () => {
     const { node, id } = await hasty();
     expect(await ostler.engine.callBack(token(node), { time: 1 })).toBe("TAKEN");
     const before = await ostler.dump();
@@ -178,7 +178,7 @@ describe("a call-back that is not taken is recorded and changes nothing:", () =>
     await end(id);
   });
 
-  test("one for an earlier wait is LATE", async () => {
+  test("one for an earlier wait is LATE [R-071]", async () => {
     const { node, id } = await waiting();
     const first = token(node);
     await ostler.engine.callBack(first, {});
@@ -248,7 +248,7 @@ describe("a call-back that is not taken is recorded and changes nothing:", () =>
     await end(id);
   });
 
-  test("one with the token of another node's run is FORGED, and that token is good still", async () => {
+  test("one with the token of another node's run is FORGED, and that token is good still [R-071]", async () => {
     const one = await waiting();
     const other = await waiting();
     const { id: runId } = await ostler.run(one.id, one.node);

@@ -52,7 +52,7 @@ describe("automatic cleaning", () => {
   ] as const;
 
   test.each(WAYS)(
-    "that is switched off for the site leaves the states of $kind as they are, and runs no clean step",
+    "that is switched off for the site leaves the states of $kind as they are, and runs no clean step [R-022]",
     async ({ kind, from, more, end }) => {
       const [usual, spared] = [await ostler.aNode().in(from).made(), await ostler.aNode().in(from).made()];
       const first = await ostler.begin(kind, [usual], more);
@@ -67,7 +67,7 @@ describe("automatic cleaning", () => {
     },
   );
 
-  test("goes by the node's own word first", async () => {
+  test("goes by the node's own word first [R-022]", async () => {
     await site({ automaticCleaning: false });
     const [wants, obeys] = await ostler.aNode().in("MANAGEABLE").times(2);
     await says(wants as TestNode, true);
@@ -114,7 +114,7 @@ describe("the order in which clean steps run", () => {
     expect(entered).toEqual(["first", "delta", "alpha", "charlie", "bravo"]);
   });
 
-  test("is the site's where it says so; what it switched off still runs by name, what it forbids does not", async () => {
+  test("is the site's where it says so; what it switched off still runs by name, what it forbids does not [R-063]", async () => {
     await site({
       steps: [
         { step: "clean.erase_disks", priority: 21 },
@@ -166,7 +166,7 @@ describe("the order in which clean steps run", () => {
 });
 
 describe("a list of steps", () => {
-  test("runs in its order, with power and time between, and ends where it began", async () => {
+  test("runs in its order, with power and time between, and ends where it began [R-021]", async () => {
     for (const state of ["MANAGEABLE", "AVAILABLE"] as const) {
       const node = await ostler.aNode().in(state).made();
       const steps = [
@@ -217,7 +217,7 @@ describe("a list of steps", () => {
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
-  test("is refused as a whole, with everything that is wrong on every node", async () => {
+  test("is refused as a whole, with everything that is wrong on every node [R-064]", async () => {
     const fake = await ostler.aNode().in("AVAILABLE").made();
     const other = await ostler.aNode().in("AVAILABLE").with("tied").made();
     const before = await ostler.dump();

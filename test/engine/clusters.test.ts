@@ -110,7 +110,7 @@ describe("variables", () => {
 });
 
 describe("a cluster", () => {
-  test("is locked while an operation deploys or stops on it, and free again when it has ended", async () => {
+  test("is locked while an operation deploys or stops on it, and free again when it has ended [R-107]", async () => {
     const name = await aCluster({ ntp: "old" });
     const gate = aGate();
     const node = await ostler

@@ -18,7 +18,7 @@ const ALL_STEPS = [
 ];
 
 describe("a commission", () => {
-  test("leads a new node through every phase to ACTIVE", async () => {
+  test("leads a new node through every phase to ACTIVE [R-022, R-024]", async () => {
     const node = await ostler.aNode().made();
     const id = await ostler.begin("COMMISSION", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -59,14 +59,14 @@ describe("a commission", () => {
     expect(ostler.entered(node)).toEqual(ALL_STEPS.slice(1));
   });
 
-  test("stores what inspection found", async () => {
+  test("stores what inspection found [R-020]", async () => {
     const node = await ostler.aNode().with("fake", { serial: "SN-4711" }).made();
     await ostler.operationEnds(await ostler.begin("COMMISSION", [node]));
     const inventory = (await newestInventories(ostler.database.reader, [node.id])).get(node.id);
     expect(inventory?.data).toMatchObject({ serial: "SN-4711", model: "Fake 1000" });
   });
 
-  test("leaves with every transition who caused it, for which operation, where it was going", async () => {
+  test("leaves with every transition who caused it, for which operation, where it was going [R-008]", async () => {
     const node = await ostler.aNode().made();
     const id = await ostler.begin("COMMISSION", [node], { reason: "new rack" });
     await ostler.operationEnds(id);
@@ -79,7 +79,7 @@ describe("a commission", () => {
     expect((await ostler.transitions(node)).map(({ sequence }) => sequence)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9]);
   });
 
-  test("goes through what is missing, and no more", async () => {
+  test("goes through what is missing, and no more [R-024]", async () => {
     const node = await ostler.aNode().in("MANAGEABLE").made();
     const id = await ostler.begin("COMMISSION", [node]);
     await ostler.operationEnds(id);
@@ -94,21 +94,21 @@ describe("a commission", () => {
     ]);
   });
 
-  test("until AVAILABLE ends there", async () => {
+  test("until AVAILABLE ends there [R-024]", async () => {
     const node = await ostler.aNode().made();
     await ostler.operationEnds(await ostler.begin("COMMISSION", [node], { options: { until: "AVAILABLE" } }));
     expect(await ostler.node(node)).toMatchObject({ state: "AVAILABLE", stage: "NONE" });
     expect(ostler.entered(node)).toEqual(ALL_STEPS.slice(1, 4));
   });
 
-  test("of a node that is where it should be succeeds at once, and nothing happens to it", async () => {
+  test("of a node that is where it should be succeeds at once, and nothing happens to it [R-024]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("COMMISSION", [node], { options: { until: "AVAILABLE" } });
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await ostler.story(node, id)).toEqual([]);
   });
 
-  test("of a hundred nodes brings each to ACTIVE, and the log tells so", async () => {
+  test("of a hundred nodes brings each to ACTIVE, and the log tells so [R-004]", async () => {
     const nodes = await ostler.aNode().times(100);
     expect((await ostler.operationEnds(await ostler.begin("COMMISSION", nodes))).state).toBe("SUCCEEDED");
     const states = await ostler.nodeStates();
@@ -134,7 +134,7 @@ describe("a commission", () => {
     ).toEqual([null, "waited"]);
   });
 
-  test("that is parked is held by nobody", async () => {
+  test("that is parked is held by nobody [R-006]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("fake", { waitSeconds: 3600 }).made();
     const id = await ostler.begin("COMMISSION", [node]);
     await ostler.nodeBecomes(node, "DEPLOY_WAIT");

@@ -88,7 +88,7 @@ const states = async (operationId: string) =>
 const nodeNamed = async (name: string) => (await nodesByNames(ostler.database.reader, [name]))[0];
 
 describe("what answers", () => {
-  test("is registered ENROLLED with what the probe found, and its transition names the operation", async () => {
+  test("is registered ENROLLED with what the probe found, and its transition names the operation [R-016]", async () => {
     const { range, host } = aNetwork();
     await ostler.engine.createCluster(ALICE, { name: "found" });
     const id = await begin({
@@ -220,7 +220,7 @@ describe("what answers", () => {
 });
 
 describe("what does not answer", () => {
-  test("is listed with its failure, and the operation succeeds in part", async () => {
+  test("is listed with its failure, and the operation succeeds in part [R-017]", async () => {
     const { range, host } = aNetwork();
     const id = await begin({ addresses: [range(29)], settings: { dead: [host(2)], refusesLogin: [host(4)] } });
     const operation = await ostler.operationEnds(id);
@@ -672,7 +672,7 @@ describe("a process that ends", () => {
     expect((await here.dump()).filter((row) => row.includes(PASSWORD))).toEqual([]);
   });
 
-  test("and loses the job altogether is found out", async () => {
+  test("and loses the job altogether is found out [R-136]", async () => {
     await using here = await engineUnderTest({ started: false });
     const { operationId } = await here.engine.discoverNodes(ALICE, { addresses: ["10.0.0.1"], driver: "fake" });
     const id = operationId ?? "";

@@ -15,7 +15,7 @@ const failing = () =>
 const sound = () => ostler.aNode().in("AVAILABLE");
 
 describe("CLEAN_UP_ALL", () => {
-  test("is what a commission does unless told otherwise: one failure, and every node is AVAILABLE again", async () => {
+  test("is what a commission does unless told otherwise: one failure, and every node is AVAILABLE again [R-025, R-026]", async () => {
     const others = await sound().times(2);
     const bad = await failing().made();
     const id = await ostler.begin("COMMISSION", [...others, bad]);
@@ -101,7 +101,7 @@ describe("CLEAN_UP_ALL", () => {
     expect(ostler.entered(updated)).toHaveLength(entered);
   });
 
-  test("leaves a node in its failed state when its clean-up fails too, and says so", async () => {
+  test("leaves a node in its failed state when its clean-up fails too, and says so [R-025]", async () => {
     const bad = await sound()
       .scripted({ "deploy.configure": { fail: "the disk is full" }, "clean.erase_disks": { fail: "the disk is dead" } })
       .made();
@@ -130,7 +130,7 @@ describe("CLEAN_UP_ALL", () => {
     expect(await ostler.nodeState(other)).toBe("AVAILABLE");
   });
 
-  test("leaves nothing behind that keeps the same request from being posted again, as often as it fails", async () => {
+  test("leaves nothing behind that keeps the same request from being posted again, as often as it fails [R-026]", async () => {
     const nodes = [await failing().made(), await sound().made()];
     for (let round = 0; round < 2; round += 1) {
       expect((await ostler.operationEnds(await ostler.begin("COMMISSION", nodes))).state).toBe("FAILED");
@@ -186,7 +186,7 @@ describe("CLEAN_UP_ALL", () => {
     ]);
   });
 
-  test("does not keep a restart from going on where a failed clean-up has left a node", async () => {
+  test("does not keep a restart from going on where a failed clean-up has left a node [R-105]", async () => {
     const bad = await sound()
       .scripted({ "deploy.prepare": { fail: "no luck" }, "clean.erase_disks": { fail: "the disk is dead" } })
       .made();

@@ -62,7 +62,7 @@ const attemptsOf = async (id: string, node: TestNode, lab: EngineUnderTest = ost
   (await lab.steps(await lab.run(id, node))).map(({ attempts }) => attempts.map(({ state }) => state).join(" "));
 
 describe.each(KINDS)("a hold in the steps of $kind", ({ kind, steps, running, holds, waits, failed, end }) => {
-  test(`parks the run with the node in ${holds}, says why, and has no job`, async () => {
+  test(`parks the run with the node in ${holds}, says why, and has no job [R-007, R-069]`, async () => {
     const { node, id } = await holding(kind);
     const run = await ostler.run(id, node);
     expect(run).toMatchObject({
@@ -90,7 +90,7 @@ describe.each(KINDS)("a hold in the steps of $kind", ({ kind, steps, running, ho
     await ostler.operationEnds(id);
   });
 
-  test("goes on after it when it is lifted, and says by whom and why", async () => {
+  test("goes on after it when it is lifted, and says by whom and why [R-007]", async () => {
     const { node, id } = await holding(kind);
     expect(await unhold([node], "seen to")).toMatchObject({
       operationId: id,
@@ -120,7 +120,7 @@ describe.each(KINDS)("a hold in the steps of $kind", ({ kind, steps, running, ho
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("is ended now by an abort, with the node failed and nothing run after it", async () => {
+  test("is ended now by an abort, with the node failed and nothing run after it [R-075]", async () => {
     const { node, id } = await holding(kind);
     expect((await ostler.engine.abort(ALICE, { work: { ids: [node.id] } })).results).toMatchObject([
       { accepted: true, effect: "NOW", afterStep: null },
@@ -262,7 +262,7 @@ describe("lifting holds", () => {
 });
 
 describe("a run that holds", () => {
-  test("never times out, and is no lost run: its time may pass, and processes may come and go", async () => {
+  test("never times out, and is no lost run: its time may pass, and processes may come and go [R-147]", async () => {
     await using lab = await engineUnderTest({ started: false });
     const first = await lab.another({ started: true });
     const { node, id } = await holding("CLEAN", LISTS.CLEAN.steps, lab);

@@ -82,7 +82,7 @@ describe("what was touched is told of an abort in", () => {
     },
     { step: "clean.erase_disks", kind: "CLEAN", from: "AVAILABLE", touched: { ...nothing, disksTouched: true } },
     { step: "deploy.remove_system", kind: "UNDEPLOY", from: "ACTIVE", touched: nothing },
-  ] as const)("$step: what it and the steps before it declare", async ({ step, kind, from, touched }) => {
+  ] as const)("$step: what it and the steps before it declare [R-084]", async ({ step, kind, from, touched }) => {
     const { node, id } = await caughtIn({ kind, from, step });
     await abort(node);
     await ostler.operationEnds(id);
@@ -168,7 +168,7 @@ describe("what was touched is told of an abort in", () => {
     });
   });
 
-  test("nothing at all, where no step had begun: nothing is told", async () => {
+  test("nothing at all, where no step had begun: nothing is told [R-084]", async () => {
     const gate = aGate();
     const first = await ostler
       .aNode()
@@ -192,7 +192,7 @@ describe("the power after an abort is", () => {
     { phase: "clean", power: "OFF" },
     { phase: "deploy", power: "OFF" },
     { phase: "undeploy", power: "ON" },
-  ] as const)("$power by the policy for $phase", async ({ phase, power }) => {
+  ] as const)("$power by the policy for $phase [R-081]", async ({ phase, power }) => {
     const caught = await caughtIn(PHASES[phase]);
     const { node, id } = caught;
     await abortAndEnd(caught, phase);
@@ -210,7 +210,7 @@ describe("the power after an abort is", () => {
   });
 
   test.each(Object.keys(PHASES) as (keyof typeof PHASES)[])(
-    "left alone in %s when that is asked for",
+    "left alone in %s when that is asked for [R-081]",
     async (phase) => {
       const caught = await caughtIn(PHASES[phase]);
       const { node, id } = caught;
@@ -259,7 +259,7 @@ describe("a tear-down that fails itself", () => {
   );
 
   test.each(cases)(
-    "$what, in $phase, ends all the same: the node failed, and flagged with what went wrong",
+    "$what, in $phase, ends all the same: the node failed, and flagged with what went wrong [R-082]",
     async ({ phase, scripts, power, says }) => {
       const caught = await caughtIn({ ...PHASES[phase], scripts });
       const { node, id } = caught;
@@ -285,7 +285,7 @@ describe("a tear-down that fails itself", () => {
     });
   });
 
-  test("hinders no restart", async () => {
+  test("hinders no restart [R-105]", async () => {
     const { gate, node, id } = await caughtIn({
       ...PHASES.deploy,
       scripts: { "driver.abort": { throws: "the agent is gone" } },

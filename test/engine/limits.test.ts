@@ -63,7 +63,7 @@ const names = (nodes: readonly TestNode[]) => nodes.map(({ name }) => name);
 const CLEANING = ["CLEANING", "CLEAN_WAIT", "CLEAN_HOLD"];
 
 describe("a limit of a phase", () => {
-  test("holds over all operations: never more runs than that are inside, all have their turn, who waited longest first", async () => {
+  test("holds over all operations: never more runs than that are inside, all have their turn, who waited longest first [R-054]", async () => {
     await limit("clean", 2);
     const nodes = await ostler.aNode().in("AVAILABLE").with("fake", { delayMs: 5 }).times(12);
     const operations: string[] = [];
@@ -74,7 +74,7 @@ describe("a limit of a phase", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("leaves a node that waits to begin QUEUED and untouched, and says what it waits for", async () => {
+  test("leaves a node that waits to begin QUEUED and untouched, and says what it waits for [R-056]", async () => {
     await limit("deploy", 1);
     const gate = aGate();
     const [first, second] = (await heldIn("deploy.prepare", gate).times(2)) as [TestNode, TestNode];
@@ -251,7 +251,7 @@ describe("a limit of management controllers", () => {
       .in("AVAILABLE")
       .with("fake", { controller, ...script });
 
-  test("holds for the nodes of one controller, and each controller has its own", async () => {
+  test("holds for the nodes of one controller, and each controller has its own [R-055]", async () => {
     await site({ controllerLimit: 1 });
     const chassis = await behind("10.0.0.7", { delayMs: 5 }).times(4);
     const gate = aGate();
@@ -446,7 +446,7 @@ describe("a queued run that somebody holds at the moment at which it would", () 
 });
 
 describe("with several processes", () => {
-  test("a limit holds over all of them", async () => {
+  test("a limit holds over all of them [R-054]", async () => {
     await using lab = await engineUnderTest({ started: false });
     await Promise.all([lab.another({ started: true }), lab.another({ started: true })]);
     await limit("clean", 3, lab);
@@ -457,7 +457,7 @@ describe("with several processes", () => {
     expect(await unsound(lab)).toEqual([]);
   });
 
-  test("the place of one that died is taken over with its run, and free when that ends", async () => {
+  test("the place of one that died is taken over with its run, and free when that ends [R-056]", async () => {
     await using lab = await engineUnderTest({ started: false });
     await limit("deploy", 1, lab);
     const gate = aGate();

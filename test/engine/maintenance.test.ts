@@ -47,7 +47,7 @@ const attemptsOf = async (id: string, node: TestNode) =>
   (await ostler.steps(await ostler.run(id, node))).map(({ attempts }) => attempts.map(({ state }) => state).join(" "));
 
 describe("a node that is put in maintenance while work runs on it", () => {
-  test("lets its running step end, keeps the result, and begins no new one", async () => {
+  test("lets its running step end, keeps the result, and begins no new one [R-034]", async () => {
     const { node, id } = await pausedAfter("deploy.write_image");
     expect(await ostler.run(id, node)).toMatchObject({
       state: "WAITING",
@@ -71,7 +71,7 @@ describe("a node that is put in maintenance while work runs on it", () => {
     await ostler.operationEnds(id);
   });
 
-  test("goes on at once when the mark is cleared, with nothing run twice", async () => {
+  test("goes on at once when the mark is cleared, with nothing run twice [R-034]", async () => {
     const { node, id } = await pausedAfter("deploy.write_image");
     await mark([node], null);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");

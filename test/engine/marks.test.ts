@@ -208,7 +208,7 @@ describe("a node in maintenance", () => {
     ["UPDATE", "ACTIVE"],
     ["DECOMMISSION", "ACTIVE"],
     ["POWER", "ACTIVE"],
-  ] as const)("refuses %s", async (kind, state) => {
+  ] as const)("refuses %s [R-033]", async (kind, state) => {
     const node = await ostler.aNode().in(state).made();
     await maintain(node);
     expect((await ostler.submit(kind, [node])).refusals).toMatchObject([

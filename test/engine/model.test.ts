@@ -16,7 +16,7 @@ const ENOUGH: readonly (readonly [what: string, pattern: RegExp, times: number])
 ];
 
 test(
-  "random requests, faults and deaths of processes lead where the model says, and end",
+  "random requests, faults and deaths of processes lead where the model says, and end [R-014, R-131]",
   { timeout: 600_000 },
   async () => {
     const seen = new Map(ENOUGH.map(([what]) => [what, 0]));

@@ -32,7 +32,7 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 const count = async () => (await ostler.test.sql`select count(*)::int from nodes`)[0]?.["count"];
 
 describe("registering", () => {
-  test("makes every node ENROLLED, with its transition", async () => {
+  test("makes every node ENROLLED, with its transition [R-015]", async () => {
     const answer = await ostler.engine.registerNodes(ALICE, [
       { name: "rack1-u1", driver: "fake", labels: { rack: "1" } },
       { name: "rack1-u2", driver: "fake" },
@@ -51,7 +51,7 @@ describe("registering", () => {
     ]);
   });
 
-  test("is refused whole, with everything that is wrong", async () => {
+  test("is refused whole, with everything that is wrong [R-015]", async () => {
     const before = await count();
     const answer = await ostler.engine.registerNodes(ALICE, [
       { name: "sound", driver: "fake" },

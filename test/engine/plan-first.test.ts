@@ -19,7 +19,7 @@ async function planned(kind: VerbRequest["kind"], nodes: readonly TestNode[], mo
 }
 
 describe("a dry run", () => {
-  test("answers the steps in their order and the state at their end", async () => {
+  test("answers the steps in their order and the state at their end [R-049]", async () => {
     const [first, second] = await ostler.aNode().times(2);
     const answer = await ostler.submit("COMMISSION", [first, second] as TestNode[], {
       dryRun: true,
@@ -37,7 +37,7 @@ describe("a dry run", () => {
     });
   });
 
-  test("answers what stands against each node, and what the others would do", async () => {
+  test("answers what stands against each node, and what the others would do [R-049]", async () => {
     const ready = await ostler.aNode().in("AVAILABLE").made();
     const wrong = await ostler.aNode().made();
     const answer = await ostler.submit("DEPLOY", [ready, wrong], { dryRun: true });
@@ -86,7 +86,7 @@ describe("a dry run", () => {
     { what: "something that is refused", kind: "DEPLOY", from: "ENROLLED" },
   ];
 
-  test.each(cases)("of $what writes nothing, and calls no driver", async ({ kind, from, more }) => {
+  test.each(cases)("of $what writes nothing, and calls no driver [R-051]", async ({ kind, from, more }) => {
     const node = await ostler.aNode().in(from).made();
     const before = await ostler.dump();
     await ostler.submit(kind, [node], { ...more, dryRun: true });
@@ -116,7 +116,7 @@ describe("a dry run", () => {
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
-  test("waits for nobody who holds the node, and holds nobody up", async () => {
+  test("waits for nobody who holds the node, and holds nobody up [R-051]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     await ostler.test.sql.begin(async (sql) => {
       await sql`select 1 from nodes where id = ${node.id} for update`;
@@ -138,7 +138,7 @@ describe("a dry run", () => {
 describe("a request with the hash of a plan", () => {
   const STALE = { operationId: null, results: [], refusals: [{ code: "STALE_REVISION", path: ["input", "planHash"] }] };
 
-  test("is accepted while nothing has changed, and does what the plan says", async () => {
+  test("is accepted while nothing has changed, and does what the plan says [R-052]", async () => {
     const nodes = await ostler.aNode().in("AVAILABLE").times(2);
     const planHash = await planned("DEPLOY", nodes);
     expect(await planned("DEPLOY", nodes)).toBe(planHash);
@@ -147,7 +147,7 @@ describe("a request with the hash of a plan", () => {
     expect((await ostler.operationEnds(answer.operationId ?? "")).state).toBe("SUCCEEDED");
   });
 
-  test("is refused when a node's state has changed, though the verb is allowed from there as well, and leaves no trace", async () => {
+  test("is refused when a node's state has changed, though the verb is allowed from there as well, and leaves no trace [R-052]", async () => {
     const [node, other] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
     const planHash = await planned("DECOMMISSION", [node, other]);
     await ostler.operationEnds(await ostler.begin("DEPLOY", [node]));

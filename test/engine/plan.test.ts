@@ -56,20 +56,20 @@ const chosen = (composition: Composition, ...steps: StepChoice[]) =>
   request(composition, { chosen: { phase: "clean", steps, path: ["input", "steps"] } });
 
 describe("the order of a phase", () => {
-  test("is by priority, highest first", async () => {
+  test("is by priority, highest first [R-062]", async () => {
     expect(
       names(await planned(request(composed(cleanStep("low", 1), cleanStep("high", 30), cleanStep("middle", 7))))),
     ).toEqual(["high", "middle", "low"]);
   });
 
-  test("of steps with the same priority is that of their declaration", async () => {
+  test("of steps with the same priority is that of their declaration [R-062]", async () => {
     const tied = ["delta", "alpha", "charlie", "bravo"];
     expect(
       names(await planned(request(composed(...tied.map((name) => cleanStep(name, 5)), cleanStep("first", 6))))),
     ).toEqual(["first", ...tied]);
   });
 
-  test("of steps with the same priority of several interfaces is vendor, power, management, firmware, deploy, bios, raid, inspect, clean", () => {
+  test("of steps with the same priority of several interfaces is vendor, power, management, firmware, deploy, bios, raid, inspect, clean [R-062]", () => {
     const order = ["vendor", "power", "management", "firmware", "deploy", "bios", "raid", "inspect", "clean"];
     const shuffled = ["raid", "clean", "power", "inspect", "vendor", "bios", "firmware", "deploy", "management"];
     expect(
@@ -147,7 +147,7 @@ describe("the site's word", () => {
     ).toEqual(["wipe", "erase", "burn_in"]);
   });
 
-  test("that forbids a step outranks its priority", () => {
+  test("that forbids a step outranks its priority [R-063]", () => {
     expect(catalogue({ steps: [{ step: "clean.wipe", priority: 90, forbidden: true }] })).toEqual([
       ["erase", 10, null],
       ["wipe", 90, "FORBIDDEN"],
@@ -233,7 +233,7 @@ describe("a list of steps", () => {
     cleanStep("flash", 0, { args: z.strictObject({ version: z.string().regex(/^\d+$/), slot: z.int().default(1) }) }),
   );
 
-  test("runs as it stands: in its order, steps of priority 0 and repeated ones too, with defaults in the arguments", async () => {
+  test("runs as it stands: in its order, steps of priority 0 and repeated ones too, with defaults in the arguments [R-061]", async () => {
     const plan = await planned(
       chosen(
         composition,
@@ -257,7 +257,7 @@ describe("a list of steps", () => {
     expect(names(await planned(both))).toEqual(["remove", "power_off"]);
   });
 
-  test("is refused with every wrong step and every wrong argument, each with its place", async () => {
+  test("is refused with every wrong step and every wrong argument, each with its place [R-064]", async () => {
     const refusals = await refused(
       chosen(
         composition,
@@ -360,7 +360,7 @@ describe("reserved steps", () => {
   };
 
   test.each(RESERVED_STEPS.map((step) => ({ ...step, label: `${step.interface}.${step.name}` })))(
-    "$label works in lists of clean and of deploy steps, touches nothing and may be cut",
+    "$label works in lists of clean and of deploy steps, touches nothing and may be cut [R-069]",
     async ({ interface: from, name, label }) => {
       for (const [phase, of] of [
         ["clean", CLEAN],

@@ -116,7 +116,7 @@ describe("a soft power off", () => {
   });
 
   test.each(["until the signal", "by the driver's time-out"] as const)(
-    "that the system ignores (%s) ends in a cut, and says so",
+    "that the system ignores (%s) ends in a cut, and says so [R-035]",
     async (deafToSoftOff) => {
       const { node, at } = await aMachine();
       at.deafToSoftOff = deafToSoftOff;
@@ -140,7 +140,7 @@ describe("a soft power off", () => {
     expect(at).toMatchObject({ calls: ["SOFT_OFF"], power: "ON" });
   });
 
-  test("gives the system ten minutes unless told otherwise, and the cut another one", async () => {
+  test("gives the system ten minutes unless told otherwise, and the cut another one [R-143]", async () => {
     const { node } = await aMachine();
     const timeOf = async (options: { powerAction: "SOFT_OFF"; softTimeoutSeconds?: number }) =>
       (await ostler.submit("POWER", [node], { options, dryRun: true })).results[0]?.plan?.steps.map(
@@ -223,7 +223,7 @@ describe("a change of power", () => {
     { during: "a deployment", state: "AVAILABLE", kind: "DEPLOY", step: "deploy.configure" },
     { during: "a tear-down", state: "ACTIVE", kind: "UNDEPLOY", step: "deploy.remove_system" },
     { during: "another change of power", state: "ACTIVE", kind: "POWER", step: "power.set" },
-  ] as const)("is BUSY during $during", async ({ state, kind, step }) => {
+  ] as const)("is BUSY during $during [R-085]", async ({ state, kind, step }) => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -237,7 +237,7 @@ describe("a change of power", () => {
     await ostler.operationEnds(id);
   });
 
-  test("is BUSY while the run waits for its turn", async () => {
+  test("is BUSY while the run waits for its turn [R-085]", async () => {
     const gate = aGate();
     const [first, second] = await ostler
       .aNode()
@@ -254,7 +254,7 @@ describe("a change of power", () => {
     await ostler.operationEnds(id);
   });
 
-  test("is BUSY while the run is parked, and while it is held", async () => {
+  test("is BUSY while the run is parked, and while it is held [R-085]", async () => {
     const parked = await ostler
       .aNode()
       .in("AVAILABLE")
@@ -278,7 +278,7 @@ describe("a change of power", () => {
     }
   });
 
-  test("that there is no need for calls nobody", async () => {
+  test("that there is no need for calls nobody [R-036]", async () => {
     const { node, at } = await aMachine();
     expect(await change(node, "ON")).toMatchObject({ state: "SUCCEEDED" });
     expect(at.calls).toEqual([]);

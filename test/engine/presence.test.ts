@@ -15,7 +15,7 @@ const report = (event: "DISCOVERED" | "DISAPPEARED", ...names: readonly string[]
 const named = async (name: string) => (await nodesByNames(ostler.database.reader, [name]))[0];
 
 describe("a report", () => {
-  test("sets the presence of every node it names, and answers each in the order asked", async () => {
+  test("sets the presence of every node it names, and answers each in the order asked [R-037]", async () => {
     const [one, two] = [await ostler.aNode().made(), await ostler.aNode().made()];
     expect(await report("DISCOVERED", two.name, one.name)).toEqual({
       refusals: [],
@@ -37,7 +37,7 @@ describe("a report", () => {
     ]);
   });
 
-  test("that is repeated writes nothing at all", async () => {
+  test("that is repeated writes nothing at all [R-039]", async () => {
     const nodes = await ostler.aNode().times(3);
     const names = nodes.map(({ name }) => name);
     await report("DISCOVERED", ...names);
@@ -47,7 +47,7 @@ describe("a report", () => {
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
-  test("works while runs are going on, and disturbs none", async () => {
+  test("works while runs are going on, and disturbs none [R-037]", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -63,7 +63,7 @@ describe("a report", () => {
     expect(await ostler.node(node)).toMatchObject({ presence: "DISAPPEARED", state: "AVAILABLE" });
   });
 
-  test("starts no work", async () => {
+  test("starts no work [R-037]", async () => {
     const node = await ostler.aNode().made();
     const operations = async () => (await ostler.test.sql`select count(*)::int from operations`)[0]?.["count"];
     const before = await operations();
@@ -82,7 +82,7 @@ describe("a report", () => {
 });
 
 describe("a node that is not known", () => {
-  test("is registered when it is discovered and its driver is named", async () => {
+  test("is registered when it is discovered and its driver is named [R-038]", async () => {
     const node = {
       name: "seen-first",
       driver: "fake",
@@ -111,7 +111,7 @@ describe("a node that is not known", () => {
     expect(await named("seen-first")).toMatchObject({ revision: 1, labels: { rack: "1" } });
   });
 
-  test("has a result of its own, and the others are taken all the same", async () => {
+  test("has a result of its own, and the others are taken all the same [R-038]", async () => {
     const known = await ostler.aNode().made();
     const discovered = await ostler.engine.reportPresence(ALICE, "DISCOVERED", [
       { name: "no-driver" },

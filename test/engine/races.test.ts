@@ -6,7 +6,7 @@ import { testDatabase } from "../support/database.ts";
 const SEED = 20_261;
 
 test(
-  "a thousand aborts, withdrawals and stops that meet the end of a step leave one outcome each, and answers that agree with it",
+  "a thousand aborts, withdrawals and stops that meet the end of a step leave one outcome each, and answers that agree with it [R-097]",
   { timeout: 180_000 },
   async () => {
     await using database = await testDatabase();

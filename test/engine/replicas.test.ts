@@ -14,7 +14,7 @@ afterEach(() => ostler[Symbol.asyncDispose]());
 const STEPS_ENTERED = 7;
 
 describe("two processes", () => {
-  test("share the work, and no step is entered twice", async () => {
+  test("share the work, and no step is entered twice [R-137]", async () => {
     await Promise.all([
       ostler.another({ started: true, concurrency: 5 }),
       ostler.another({ started: true, concurrency: 5 }),
@@ -43,7 +43,7 @@ describe("two processes", () => {
     await worker[Symbol.asyncDispose]();
   });
 
-  test("take over a parked run from each other as if it were their own", async () => {
+  test("take over a parked run from each other as if it were their own [R-006]", async () => {
     const first = await ostler.another({ started: true });
     const node = await ostler
       .aNode()
@@ -65,7 +65,7 @@ describe("two processes", () => {
 });
 
 describe("a process that leaves", () => {
-  test("lets a running step end, and hands the rest back: nothing has to be recovered", async () => {
+  test("lets a running step end, and hands the rest back: nothing has to be recovered [R-138]", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -118,7 +118,7 @@ describe("a process that leaves", () => {
     ]);
   });
 
-  test("takes no new work", async () => {
+  test("takes no new work [R-138]", async () => {
     const leaving = await ostler.another({ started: true });
     await leaving[Symbol.asyncDispose]();
     const node = await ostler.aNode().in("AVAILABLE").made();
@@ -184,7 +184,7 @@ describe("time during which no process ran", () => {
   });
 });
 
-test("a run whose job was lost is given one when a process starts", async () => {
+test("a run whose job was lost is given one when a process starts [R-136]", async () => {
   const node = await ostler.aNode().in("AVAILABLE").made();
   const id = await ostler.begin("DEPLOY", [node]);
   await ostler.test.sql`delete from pgboss.job where name = 'runs'`;

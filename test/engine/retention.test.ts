@@ -31,7 +31,7 @@ const forget = (days: number, limit: number) =>
   ostler.database.transaction((tx) => deleteOldTransitions(tx, days, limit));
 
 describe("transitions that are older than is wanted", () => {
-  test("go in batches, the oldest first", async () => {
+  test("go in batches, the oldest first [R-122]", async () => {
     await ostler.aNode().times(20);
     await age(1, 15, 8);
     expect(await forget(7, 6)).toBe(6);
@@ -42,7 +42,7 @@ describe("transitions that are older than is wanted", () => {
     expect(await positions()).toEqual(range(16, 20));
   });
 
-  test("leave no hole, though the clock went back while they were written", async () => {
+  test("leave no hole, though the clock went back while they were written [R-122]", async () => {
     await ostler.aNode().times(10);
     await age(1, 3, 8);
     await age(6, 8, 8);

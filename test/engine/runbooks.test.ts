@@ -158,7 +158,7 @@ describe("a change of a runbook", () => {
 });
 
 describe("cleaning by a runbook", () => {
-  test("runs its steps in its order and remembers its name", async () => {
+  test("runs its steps in its order and remembers its name [R-021]", async () => {
     const name = await aRunbook(
       step("erase_disks"),
       step("power_on", {}, "power"),

@@ -267,7 +267,7 @@ describe("the share of one attempt", () => {
 });
 
 describe("a process that", () => {
-  test("has lost the run writes no line more", async () => {
+  test("has lost the run writes no line more [R-137]", async () => {
     const { node, id } = await begun("fenced");
     await gates.fenced.arrivals();
     await eventually("the line is stored", async () => (await logOf(id, node)).length === 1);

@@ -221,7 +221,7 @@ async function cleanedBy(driver: string, settings: Record<string, unknown> = {})
 const attemptsOf = ({ steps: [step] }: Awaited<ReturnType<typeof cleanedBy>>) =>
   (step?.attempts ?? []).map(({ state }) => state);
 
-test("steps run by priority, those alike as they were declared, those of priority 0 not at all", async () => {
+test("steps run by priority, those alike as they were declared, those of priority 0 not at all [R-023, R-061]", async () => {
   expect((await cleanedBy("ordered")).steps.map(({ name }) => name)).toEqual([
     "clean.high",
     "clean.also_high",
@@ -230,7 +230,7 @@ test("steps run by priority, those alike as they were declared, those of priorit
 });
 
 describe("a step that fails", () => {
-  test("is tried again where it may be, and each attempt is kept", async () => {
+  test("is tried again where it may be, and each attempt is kept [R-065]", async () => {
     const seen = await cleanedBy("flaky");
     expect(seen.operation.state).toBe("SUCCEEDED");
     expect(attemptsOf(seen)).toEqual(["FAILED", "FAILED", "SUCCEEDED"]);
@@ -250,7 +250,7 @@ describe("a step that fails", () => {
     expect(new Set(keys.get(seen.node.name)).size).toBe(3);
   });
 
-  test("fails its node when its retries are used up", async () => {
+  test("fails its node when its retries are used up [R-067]", async () => {
     const seen = await cleanedBy("hopeless");
     expect(attemptsOf(seen)).toEqual(["FAILED", "FAILED", "FAILED"]);
     expect(seen.run).toMatchObject({
@@ -263,11 +263,11 @@ describe("a step that fails", () => {
     });
   });
 
-  test("is not tried again when it says that this is no use", async () => {
+  test("is not tried again when it says that this is no use [R-065]", async () => {
     expect(attemptsOf(await cleanedBy("final"))).toEqual(["FAILED"]);
   });
 
-  test("by throwing fails its node, with the message", async () => {
+  test("by throwing fails its node, with the message [R-066]", async () => {
     const node = await ostler
       .aNode()
       .in("AVAILABLE")
@@ -283,7 +283,7 @@ describe("a step that fails", () => {
 });
 
 describe("between two tries", () => {
-  test("the node is parked for the back-off that the step declares, and each try keeps its reason", async () => {
+  test("the node is parked for the back-off that the step declares, and each try keeps its reason [R-067]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("backing_off").made();
     const id = await ostler.begin("CLEAN", [node]);
     const waits: number[] = [];
@@ -325,7 +325,7 @@ describe("characters that no database stores are replaced", () => {
 });
 
 test.each(JUNK.map(({ what }, index) => ({ what, driver: `junk${index}` })))(
-  "a driver that returns $what fails its node and harms nothing else",
+  "a driver that returns $what fails its node and harms nothing else [R-066]",
   async ({ driver }) => {
     const seen = await cleanedBy(driver);
     expect(seen.run).toMatchObject({
@@ -349,7 +349,7 @@ test("a driver that throws when it is to check settings fails its node, and what
 });
 
 describe("a step whose time is over", () => {
-  test.each(["slow", "deaf"])("fails with TIMEOUT, be it %s to its signal", async (driver) => {
+  test.each(["slow", "deaf"])("fails with TIMEOUT, be it %s to its signal [R-141]", async (driver) => {
     const seen = await cleanedBy(driver);
     expect(seen.run).toMatchObject({
       state: "FAILED",
@@ -357,7 +357,7 @@ describe("a step whose time is over", () => {
     });
   });
 
-  test("fails with TIMEOUT even when it is parked most of it", async () => {
+  test("fails with TIMEOUT even when it is parked most of it [R-141]", async () => {
     const seen = await cleanedBy("patient");
     expect(seen.run).toMatchObject({ state: "FAILED", failure: { code: "TIMEOUT" } });
     expect(seen.steps[0]?.attempts[0]?.entries).toBeGreaterThan(1);
@@ -370,7 +370,7 @@ describe("the time of a step", () => {
     return { attempt, seconds: ((attempt?.deadlineAt.getTime() ?? 0) - (attempt?.startedAt.getTime() ?? 0)) / 1000 };
   };
 
-  test("is what it declares, from its beginning on, and a try over it is tried again with a time of its own", async () => {
+  test("is what it declares, from its beginning on, and a try over it is tried again with a time of its own [R-141]", async () => {
     const seen = await cleanedBy("tardy");
     const attempts = seen.steps[0]?.attempts ?? [];
     expect(attempts.map(({ state, failure }) => [state, failure?.code])).toEqual([
@@ -381,7 +381,7 @@ describe("the time of a step", () => {
     expect(attempts[1]?.startedAt.getTime()).toBeGreaterThanOrEqual(attempts[0]?.deadlineAt.getTime() ?? 0);
   });
 
-  test("bounds a wait that asks for more, and that of no other step", async () => {
+  test("bounds a wait that asks for more, and that of no other step [R-142]", async () => {
     const short = await ostler.aNode().in("AVAILABLE").with("waits_within_0_4").made();
     const long = await ostler.aNode().in("AVAILABLE").with("waits_within_60").made();
     const [shortId, longId] = [await ostler.begin("CLEAN", [short]), await ostler.begin("CLEAN", [long])];
@@ -401,7 +401,7 @@ describe("the time of a step", () => {
     await ostler.operationEnds(longId);
   });
 
-  test("of the service's own steps stands in the plan: a minute for power and verification, what it says for a wait", async () => {
+  test("of the service's own steps stands in the plan: a minute for power and verification, what it says for a wait [R-144]", async () => {
     const node = await ostler.aNode().made();
     const answer = await ostler.submit("MANAGE", [node], { dryRun: true });
     expect(answer.results[0]?.plan?.steps.map(({ name, timeoutSeconds }) => [name, timeoutSeconds])).toEqual([
@@ -420,7 +420,7 @@ describe("the time of a step", () => {
   });
 });
 
-test("a reboot inside a step is done once: the step goes on with its memo when the machine has called back", async () => {
+test("a reboot inside a step is done once: the step goes on with its memo when the machine has called back [R-068]", async () => {
   const node = await ostler
     .aNode()
     .in("AVAILABLE")
@@ -444,7 +444,7 @@ test("a reboot inside a step is done once: the step goes on with its memo when t
   expect((await ostler.node(node)).powerState).toBe("ON");
 });
 
-test("a step that waits goes on with its memo, as the same attempt, when the process that it began in is gone", async () => {
+test("a step that waits goes on with its memo, as the same attempt, when the process that it began in is gone [R-006, R-068]", async () => {
   await using ended = await engineUnderTest({ started: false });
   const node = await ended
     .aNode()
@@ -481,7 +481,7 @@ test("the reserved wait parks the node for its time, and calls no driver", async
   expect(ostler.journal(node)).toEqual([]);
 });
 
-test("a step that waits is entered again with its memo, as the same attempt", async () => {
+test("a step that waits is entered again with its memo, as the same attempt [R-065]", async () => {
   const seen = await cleanedBy("counting");
   expect(memos).toEqual([null, 1, 2, 3]);
   expect(seen.steps[0]?.attempts.map(({ entries, state }) => [entries, state])).toEqual([[4, "SUCCEEDED"]]);
@@ -528,7 +528,7 @@ test("the same settings, less what is secret, come back from a node", async () =
   expect(settings["fake"]).not.toHaveProperty("password");
 });
 
-test("progress is seen while the step runs, within its bounds", async () => {
+test("progress is seen while the step runs, within its bounds [R-070]", async () => {
   const gate = aGate();
   const node = await ostler
     .aNode()
@@ -546,7 +546,7 @@ test("progress is seen while the step runs, within its bounds", async () => {
 });
 
 describe("explicit clean steps", () => {
-  test("run in the order asked, with their arguments, and the node ends where it began", async () => {
+  test("run in the order asked, with their arguments, and the node ends where it began [R-021]", async () => {
     const node = await ostler.aNode().in("MANAGEABLE").made();
     const id = await ostler.begin("CLEAN", [node], {
       options: {
@@ -562,7 +562,7 @@ describe("explicit clean steps", () => {
     expect(await ostler.nodeState(node)).toBe("MANAGEABLE");
   });
 
-  test("are refused with everything that is wrong with them, before anything starts", async () => {
+  test("are refused with everything that is wrong with them, before anything starts [R-064]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const answer = await ostler.engine.submit(ALICE, {
       kind: "CLEAN",

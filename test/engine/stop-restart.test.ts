@@ -98,7 +98,7 @@ function enteredSince(node: TestNode, mark: number): string[] {
 }
 
 describe("a stop", () => {
-  test("lets the running step end, keeps its result, and begins no new one", async () => {
+  test("lets the running step end, keeps its result, and begins no new one [R-087, R-088, R-091, R-094]", async () => {
     const { gate, node, id } = await heldIn("deploy.write_image");
     expect(await stop(id)).toMatchObject({
       operationId: id,
@@ -117,13 +117,13 @@ describe("a stop", () => {
     expect(await ostler.story(node, id)).toEqual(["deploy → DEPLOYING", "stop → STOPPED"]);
   });
 
-  test("during the last step ends in success: no work is left", async () => {
+  test("during the last step ends in success: no work is left [R-089]", async () => {
     const { node, id } = await stoppedAfter("deploy.configure");
     expect((await ostler.operation(id)).state).toBe("SUCCEEDED");
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED" });
   });
 
-  test("leaves a queued node back where it was, without a call", async () => {
+  test("leaves a queued node back where it was, without a call [R-092]", async () => {
     const gate = aGate();
     const first = await ostler
       .aNode()
@@ -141,7 +141,7 @@ describe("a stop", () => {
     expect([ostler.journal(queued), await ostler.story(queued, id)]).toEqual([[], []]);
   });
 
-  test("of what nobody has claimed yet ends it here and now, with nothing run", async () => {
+  test("of what nobody has claimed yet ends it here and now, with nothing run [R-092]", async () => {
     await using waiting = await engineUnderTest({ started: false });
     const node = await waiting.aNode().in("AVAILABLE").made();
     const id = await waiting.begin("DEPLOY", [node]);
@@ -151,7 +151,7 @@ describe("a stop", () => {
     expect(waiting.entered(node)).toEqual([]);
   });
 
-  test("makes no new attempt of a step that fails", async () => {
+  test("makes no new attempt of a step that fails [R-088, R-090]", async () => {
     const { gate, node, id } = await heldIn("deploy.write_image", { failures: 1 });
     await stop(id);
     gate.open();
@@ -160,7 +160,7 @@ describe("a stop", () => {
     expect((await ostler.steps(await ostler.run(id, node)))[1]?.attempts.map(({ state }) => state)).toEqual(["FAILED"]);
   });
 
-  test("of a step that waits to be tried again ends it as failed, at once", async () => {
+  test("of a step that waits to be tried again ends it as failed, at once [R-090]", async () => {
     const node = await ostler
       .aNode()
       .in("AVAILABLE")
@@ -177,7 +177,7 @@ describe("a stop", () => {
     expect(await ostler.nodeState(node)).toBe("DEPLOY_FAILED");
   });
 
-  test("of a step that is parked waits for its real end", async () => {
+  test("of a step that is parked waits for its real end [R-088]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("fake", { waitSeconds: 0.5 }).made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.nodeBecomes(node, "DEPLOY_WAIT");
@@ -194,7 +194,7 @@ describe("a stop", () => {
     ]);
   });
 
-  test("over its time fails what still runs with STOP_TIMEOUT, and it can be restarted", async () => {
+  test("over its time fails what still runs with STOP_TIMEOUT, and it can be restarted [R-095]", async () => {
     const { gate, node, id } = await heldIn("deploy.write_image");
     await stop(id, 1);
     const operation = await ostler.operationEnds(id);
@@ -209,7 +209,7 @@ describe("a stop", () => {
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
   });
 
-  test("over its time fails a step that must not be cut as well, without cutting it or touching the power", async () => {
+  test("over its time fails a step that must not be cut as well, without cutting it or touching the power [R-095]", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -227,7 +227,7 @@ describe("a stop", () => {
     gate.open();
   });
 
-  test("that is repeated answers the same operation", async () => {
+  test("that is repeated answers the same operation [R-096]", async () => {
     const { gate, id } = await heldIn("deploy.prepare");
     const first = await stop(id);
     expect(await stop(id)).toEqual(first);
@@ -235,7 +235,7 @@ describe("a stop", () => {
     await ostler.operationEnds(id);
   });
 
-  test("of an operation that has ended answers it, and changes nothing", async () => {
+  test("of an operation that has ended answers it, and changes nothing [R-097]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.operationEnds(id);
@@ -243,7 +243,7 @@ describe("a stop", () => {
     expect((await ostler.operation(id)).state).toBe("SUCCEEDED");
   });
 
-  test("at the same moment as the end hangs neither", async () => {
+  test("at the same moment as the end hangs neither [R-097]", async () => {
     for (let round = 0; round < 10; round += 1) {
       const { gate, node, id } = await heldIn("deploy.configure");
       gate.open();
@@ -253,7 +253,7 @@ describe("a stop", () => {
     }
   });
 
-  test("of one node of an operation leaves the others at work", async () => {
+  test("of one node of an operation leaves the others at work [R-087]", async () => {
     const gate = aGate();
     const [one, two] = (await ostler
       .aNode()
@@ -271,7 +271,7 @@ describe("a stop", () => {
     expect([await ostler.nodeState(one), await ostler.nodeState(two)]).toEqual(["STOPPED", "ACTIVE"]);
   });
 
-  test("of a cluster stops its operation, and no other", async () => {
+  test("of a cluster stops its operation, and no other [R-087, R-093]", async () => {
     const gate = aGate();
     await ostler.engine.createCluster(ALICE, { name: "stopped" });
     const member = await ostler
@@ -308,7 +308,7 @@ describe("a stop", () => {
     ]);
   });
 
-  test("does not stand in the way of an abort", async () => {
+  test("does not stand in the way of an abort [R-098]", async () => {
     const { node, id } = await heldIn("deploy.write_image");
     await stop(id);
     expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([
@@ -323,7 +323,7 @@ describe("a stop of nodes", () => {
   const stopNodes = (nodes: readonly TestNode[], timeoutSeconds?: number) =>
     ostler.engine.stop(ALICE, { work: { ids: nodes.map(({ id }) => id) }, timeoutSeconds });
 
-  test("of several operations stops their share of each, and tells each node's run", async () => {
+  test("of several operations stops their share of each, and tells each node's run [R-087]", async () => {
     const gate = aGate();
     const nodes = await ostler
       .aNode()
@@ -360,7 +360,7 @@ describe("a stop of nodes", () => {
     ]);
   });
 
-  test("that is all of an operation is one of the operation, and answers the same when it is repeated, and after its end", async () => {
+  test("that is all of an operation is one of the operation, and answers the same when it is repeated, and after its end [R-096]", async () => {
     const { gate, node, id } = await heldIn("deploy.write_image");
     const first = await stopNodes([node]);
     expect(first).toMatchObject({ operationId: id, refusals: [], results: [{ nodeId: node.id, accepted: true }] });
@@ -427,7 +427,7 @@ describe("a stop of nodes", () => {
 });
 
 describe("a stop whose time is over", () => {
-  test("names the step of each node, though every place is taken by steps that are stuck, and frees the places", async () => {
+  test("names the step of each node, though every place is taken by steps that are stuck, and frees the places [R-095]", async () => {
     await using lab = await engineUnderTest({ concurrency: 2 });
     const deaf = { silent: true, ignoreSignal: true };
     const parked = await lab
@@ -527,7 +527,7 @@ describe("a stop whose time is over", () => {
   });
 });
 
-test("a stop and a restart leave no trace on nodes outside the operation", async () => {
+test("a stop and a restart leave no trace on nodes outside the operation [R-093]", async () => {
   const gate = aGate();
   const [parked, idle] = (await ostler
     .aNode()
@@ -571,7 +571,7 @@ test("a decommission that is stopped between two tries of a step notes its failu
 });
 
 describe("a restart", () => {
-  test("is a new operation that says what it restarts", async () => {
+  test("is a new operation that says what it restarts [R-099]", async () => {
     const { node, id } = await stoppedAfter("deploy.write_image");
     const answer = await restart(id);
     expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({
@@ -584,7 +584,7 @@ describe("a restart", () => {
     expect((await ostler.operation(id)).state).toBe("STOPPED");
   });
 
-  test("keeps an installed system: the image is not written again", async () => {
+  test("keeps an installed system: the image is not written again [R-011, R-101]", async () => {
     const { node, id } = await stoppedAfter("deploy.write_image", "COMMISSION");
     const mark = ostler.entered(node).length;
     const answer = await restart(id);
@@ -597,7 +597,7 @@ describe("a restart", () => {
     expect(kept).toEqual(["deploy.prepare", "deploy.write_image"]);
   });
 
-  test("runs the whole unfinished stage again, where no system stands yet", async () => {
+  test("runs the whole unfinished stage again, where no system stands yet [R-011, R-101]", async () => {
     const { node, id } = await stoppedAfter("clean.erase_metadata", "COMMISSION");
     const mark = ostler.entered(node).length;
     await ostler.operationEnds((await restart(id)).operationId ?? "");
@@ -612,7 +612,7 @@ describe("a restart", () => {
     ]);
   });
 
-  test("from UNFINISHED_STEP runs only what has not succeeded", async () => {
+  test("from UNFINISHED_STEP runs only what has not succeeded [R-102]", async () => {
     const { node, id } = await stoppedAfter("clean.erase_metadata", "COMMISSION");
     const mark = ostler.entered(node).length;
     await ostler.operationEnds((await restart(id, "UNFINISHED_STEP")).operationId ?? "");
@@ -646,7 +646,7 @@ describe("a restart", () => {
     ]);
   });
 
-  test("from BEGINNING runs everything", async () => {
+  test("from BEGINNING runs everything [R-103]", async () => {
     const { node, id } = await stoppedAfter("deploy.boot_system", "COMMISSION");
     const mark = ostler.entered(node).length;
     await ostler.operationEnds((await restart(id, "BEGINNING")).operationId ?? "");
@@ -654,7 +654,7 @@ describe("a restart", () => {
     expect(await ostler.nodeState(node)).toBe("ACTIVE");
   });
 
-  test("takes up what failed, and leaves alone what is ACTIVE", async () => {
+  test("takes up what failed, and leaves alone what is ACTIVE [R-099, R-104]", async () => {
     const bad = await ostler
       .aNode()
       .in("AVAILABLE")
@@ -675,7 +675,7 @@ describe("a restart", () => {
     expect(await ostler.nodeState(bad)).toBe("ACTIVE");
   });
 
-  test("takes up what was aborted", async () => {
+  test("takes up what was aborted [R-099]", async () => {
     const { gate, node, id } = await heldIn("deploy.write_image");
     await ostler.engine.abort(ALICE, { work: { operationId: id } });
     await ostler.operationEnds(id);
@@ -684,7 +684,7 @@ describe("a restart", () => {
     expect(await ostler.nodeState(node)).toBe("ACTIVE");
   });
 
-  test("takes up nodes that were stopped while they were queued", async () => {
+  test("takes up nodes that were stopped while they were queued [R-099]", async () => {
     const gate = aGate();
     const first = await ostler
       .aNode()
@@ -701,7 +701,7 @@ describe("a restart", () => {
     expect([await ostler.nodeState(first), await ostler.nodeState(queued)]).toEqual(["ACTIVE", "ACTIVE"]);
   });
 
-  test("goes by the settings as they are now", async () => {
+  test("goes by the settings as they are now [R-100]", async () => {
     await ostler.engine.createCluster(ALICE, { name: "edited", variables: { ntp: "old", dns: "kept" } });
     const gate = aGate();
     const node = await ostler
@@ -743,7 +743,7 @@ describe("a restart", () => {
     expect(await ostler.run(third, node)).toMatchObject({ attempt: 3 });
   });
 
-  test("of work that succeeded is refused, and so is one of work that goes on", async () => {
+  test("of work that succeeded is refused, and so is one of work that goes on [R-106]", async () => {
     const { gate, node, id } = await heldIn("deploy.prepare");
     expect((await restart(id)).refusals).toMatchObject([{ code: "BUSY", operationId: id }]);
     gate.open();
@@ -755,7 +755,7 @@ describe("a restart", () => {
     ]);
   });
 
-  test("of some nodes takes up those, and the others later", async () => {
+  test("of some nodes takes up those, and the others later [R-099]", async () => {
     const gate = aGate();
     const nodes = (await ostler
       .aNode()
@@ -813,7 +813,7 @@ describe("a restart", () => {
     await ostler.operationEnds(operationId ?? "");
   });
 
-  test("of a cluster takes up what is unfinished in it", async () => {
+  test("of a cluster takes up what is unfinished in it [R-099]", async () => {
     await ostler.engine.createCluster(ALICE, { name: "restarted" });
     const gate = aGate();
     const members = await ostler
@@ -1087,7 +1087,7 @@ test("a stop is told by whom it was asked for, and why", async () => {
   expect(last).toEqual({ actor: ALICE.actor, reason: "wrong image" });
 });
 
-test("what is stopped and restarted many times tells its whole story in the log", async () => {
+test("what is stopped and restarted many times tells its whole story in the log [R-105]", async () => {
   const nodes = await ostler.aNode().in("AVAILABLE").with("fake", { delayMs: 5 }).times(10);
   let id = await ostler.begin("DEPLOY", nodes);
   for (let round = 0; round < 3; round += 1) {

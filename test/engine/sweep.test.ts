@@ -118,7 +118,7 @@ describe("at every step of a commission", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("a stop lets the step end and leaves the node STOPPED; a restart brings it to ACTIVE and installs nothing twice", async () => {
+  test("a stop lets the step end and leaves the node STOPPED; a restart brings it to ACTIVE and installs nothing twice [R-091]", async () => {
     const gates = STEPS.map(() => aGate());
     const nodes = await fleet((index) => ({ gate: gates[index]?.name }));
     const id = await begin(nodes);
@@ -142,7 +142,7 @@ describe("at every step of a commission", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("an abort and a restart from the unfinished step enter each step that succeeded once, but for what needs the machine that the abort switched off", async () => {
+  test("an abort and a restart from the unfinished step enter each step that succeeded once, but for what needs the machine that the abort switched off [R-102]", async () => {
     const gates = STEPS.map(() => aGate());
     const nodes = await fleet((index) => ({ gate: gates[index]?.name }));
     const id = await begin(nodes);
@@ -171,7 +171,7 @@ describe("at every step of a commission", () => {
 describe("when the process is killed", () => {
   using({ started: false });
 
-  test("inside every step, another process enters each of them again and goes on to the end", async () => {
+  test("inside every step, another process enters each of them again and goes on to the end [R-132, R-133, R-135]", async () => {
     const gates = STEPS.map(() => aGate());
     // Gates are a process's own: in the other one they stay shut, here they are open.
     for (const gate of gates) gate.open();
@@ -206,7 +206,7 @@ describe("when the process is killed", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("inside a step that must not be run twice, it fails with INTERRUPTED and can be restarted", async () => {
+  test("inside a step that must not be run twice, it fails with INTERRUPTED and can be restarted [R-105, R-134]", async () => {
     const gate = aGate();
     gate.open();
     const node = await ostler
@@ -260,7 +260,7 @@ describe("when the process is killed", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("at any moment of a busy day, nothing is lost and nothing hangs", async () => {
+  test("at any moment of a busy day, nothing is lost and nothing hangs [R-131]", async () => {
     const nodes = await ostler.aNode().with("fake", { delayMs: 4 }).times(30);
     const id = await ostler.begin("COMMISSION", nodes, { maxParallel: 20, onFailure: "LEAVE" });
     for (const entries of [40, 120]) {
@@ -280,7 +280,7 @@ describe("when the process is killed", () => {
 describe("an owner that was taken for dead", () => {
   using({ started: false });
 
-  test("and wakes up in any step finds itself fenced off, and writes nothing", async () => {
+  test("and wakes up in any step finds itself fenced off, and writes nothing [R-137]", async () => {
     const gates = STEPS.map(() => aGate());
     const end = aGate();
     const nodes = await fleet((index) => ({ gate: gates[index]?.name, ignoreSignal: true }));

@@ -47,7 +47,7 @@ const ostler = await engineUnderTest({ drivers: [timed, impatient, patient] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 describe("unless something else is said", () => {
-  test("a BMC has 30 seconds for a call in which its power is read, and for a probe", async () => {
+  test("a BMC has 30 seconds for a call in which its power is read, and for a probe [R-146]", async () => {
     const node = await ostler.aNode().with("timed").made();
     await ostler.engine.readPower({ ids: [node.id] });
     const { operationId } = await ostler.engine.discoverNodes(ALICE, { addresses: ["10.1.0.1"], driver: "timed" });
@@ -58,7 +58,7 @@ describe("unless something else is said", () => {
     }
   });
 
-  test("a machine that is to call back may be silent for half an hour", async () => {
+  test("a machine that is to call back may be silent for half an hour [R-142]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("patient").made();
     const id = await ostler.begin("CLEAN", [node]);
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
@@ -69,7 +69,7 @@ describe("unless something else is said", () => {
     await ostler.operationEnds(id);
   });
 
-  test("a stop gives running steps ten minutes", async () => {
+  test("a stop gives running steps ten minutes [R-145]", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -88,7 +88,7 @@ describe("unless something else is said", () => {
   });
 });
 
-test("each time-out is a timer of its own: those of hundreds of nodes run down together, and none waits for another", async () => {
+test("each time-out is a timer of its own: those of hundreds of nodes run down together, and none waits for another [R-148]", async () => {
   const nodes = await ostler.aNode().in("AVAILABLE").with("impatient").named(`impatient-${randomUUID()}`).times(250);
   const id = await ostler.begin("CLEAN", nodes, { onFailure: "LEAVE" });
   // One after the other they would take more than four minutes.
@@ -97,7 +97,7 @@ test("each time-out is a timer of its own: those of hundreds of nodes run down t
   expect(new Set(runs.map(({ state, failure }) => `${state} ${failure?.code}`))).toEqual(new Set(["FAILED TIMEOUT"]));
 }, 120_000);
 
-test("runs without a job are all given one, however many there are", async () => {
+test("runs without a job are all given one, however many there are [R-136]", async () => {
   await using lab = await engineUnderTest({ started: false });
   const nodes = await lab.aNode().times(450);
   const id = await lab.begin("MANAGE", nodes);
@@ -108,7 +108,7 @@ test("runs without a job are all given one, however many there are", async () =>
   expect((await lab.operation(id)).state).toBe("SUCCEEDED");
 }, 60_000);
 
-test("the work of a process that was killed is taken up by another within the lease, without anybody's help", async () => {
+test("the work of a process that was killed is taken up by another within the lease, without anybody's help [R-132, R-135]", async () => {
   await using lab = await engineUnderTest({ started: false });
   const gate = aGate();
   gate.open();

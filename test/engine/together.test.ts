@@ -66,7 +66,7 @@ async function readyToClean(setup: Parameters<typeof engineUnderTest>[0] = {}) {
 }
 
 describe("a commit whose answer is lost", () => {
-  test("is known when its result is offered again: no step is entered twice, none is taken for interrupted", async () => {
+  test("is known when its result is offered again: no step is entered twice, none is taken for interrupted [R-014]", async () => {
     const loss = losesAnswers();
     const { nodes, id } = await readyToClean({ through: loss.through });
     gate.open();

@@ -42,7 +42,7 @@ const STEPS = [
 ];
 
 describe("an update", () => {
-  test("goes by way of UNDEPLOYING, CLEANING, AVAILABLE and DEPLOYING back to ACTIVE", async () => {
+  test("goes by way of UNDEPLOYING, CLEANING, AVAILABLE and DEPLOYING back to ACTIVE [R-031]", async () => {
     const node = await active();
     const id = await update([node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -64,7 +64,7 @@ describe("an update", () => {
     expect(await variablesOf(id, node)).toEqual({ variables: { host_group: "service-worker" } });
   });
 
-  test("to another host group tells the drivers that one, and gives it to the node with its success, not before", async () => {
+  test("to another host group tells the drivers that one, and gives it to the node with its success, not before [R-031]", async () => {
     const gate = aGate();
     const node = await active({ "deploy.configure": { gate: gate.name } });
     const id = await update([node], "service-master");
@@ -77,7 +77,7 @@ describe("an update", () => {
   });
 
   test.each(NODE_STATE_NAMES.filter((state) => isAtRest(state) && state !== "ACTIVE"))(
-    "of a node that is %s is refused",
+    "of a node that is %s is refused [R-031]",
     async (state) => {
       const node = await ostler.aNode().in(state).made();
       expect((await ostler.submit("UPDATE", [node])).refusals).toMatchObject([
@@ -116,7 +116,7 @@ describe("an update that fails", () => {
     { where: "cleaning", script: "clean.erase_disks", state: "CLEAN_FAILED" },
     { where: "deploying", script: "deploy.prepare", state: "DEPLOY_FAILED" },
   ] as const)(
-    "in $where stops there: the node is $state, in its old host group, and nothing further is begun",
+    "in $where stops there: the node is $state, in its old host group, and nothing further is begun [R-032]",
     async ({ script, state }) => {
       const node = await active({ [script]: { fail: "no luck" } });
       const id = await update([node], "service-master");

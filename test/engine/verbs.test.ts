@@ -21,7 +21,7 @@ describe("a decommission", () => {
     expect((await ostler.node(node)).stage).toBe("NONE");
   });
 
-  test("goes on past what fails, records it, and still ends DECOMMISSIONED", async () => {
+  test("goes on past what fails, records it, and still ends DECOMMISSIONED [R-028, R-029]", async () => {
     const node = await ostler
       .aNode()
       .in("ACTIVE")
@@ -38,7 +38,7 @@ describe("a decommission", () => {
     expect(ostler.entered(node)).toEqual(["deploy.remove_system", "clean.erase_metadata", "clean.erase_disks"]);
   });
 
-  test("of a node that cannot be reached at all ends DECOMMISSIONED too", async () => {
+  test("of a node that cannot be reached at all ends DECOMMISSIONED too [R-028]", async () => {
     const node = await ostler.aNode().in("ACTIVE").with("fake", { dead: true }).made();
     const id = await ostler.begin("DECOMMISSION", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED_WITH_ERRORS");
@@ -53,7 +53,7 @@ describe("a decommission", () => {
     expect(ostler.journal(node)).toEqual([]);
   });
 
-  test("of a node that has disappeared is refused, unless by force", async () => {
+  test("of a node that has disappeared is refused, unless by force [R-030]", async () => {
     const node = await ostler.aNode().in("ACTIVE").made();
     await ostler.test.sql`update nodes set presence = 'DISAPPEARED' where id = ${node.id}`;
     expect((await ostler.submit("DECOMMISSION", [node])).refusals).toMatchObject([{ code: "INVALID_STATE" }]);
@@ -63,7 +63,7 @@ describe("a decommission", () => {
 });
 
 describe("an inspection", () => {
-  test("of an ACTIVE node in place stores a new inventory and leaves its state as it is", async () => {
+  test("of an ACTIVE node in place stores a new inventory and leaves its state as it is [R-019]", async () => {
     const node = await ostler.aNode().in("ACTIVE").with("fake", { serial: "first" }).made();
     await ostler.operationEnds(await ostler.begin("INSPECT", [node]));
     await ostler.engine.updateNode(ALICE, node.id, { settings: { serial: "second" } });
@@ -79,7 +79,7 @@ describe("an inspection", () => {
     ]);
   });
 
-  test("in place that fails leaves the state as it is, and the error with the node", async () => {
+  test("in place that fails leaves the state as it is, and the error with the node [R-019]", async () => {
     const node = await ostler
       .aNode()
       .in("ACTIVE")
@@ -118,7 +118,7 @@ describe("power", () => {
     return ostler.operationEnds(id);
   };
 
-  test("is changed by a call, and not by one when it is so already", async () => {
+  test("is changed by a call, and not by one when it is so already [R-035]", async () => {
     const node = await ostler.aNode().in("ACTIVE").made();
     for (const action of ["ON", "ON", "OFF", "SOFT_OFF", "OFF", "ON", "SOFT_OFF"] as const)
       expect((await power(node, action)).state).toBe("SUCCEEDED");
@@ -126,7 +126,7 @@ describe("power", () => {
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", powerState: "OFF" });
   });
 
-  test("is always cycled by a reboot", async () => {
+  test("is always cycled by a reboot [R-035]", async () => {
     const node = await ostler.aNode().in("ACTIVE").made();
     await power(node, "REBOOT");
     await power(node, "REBOOT");
@@ -151,7 +151,7 @@ describe("power", () => {
 });
 
 describe("a deployment", () => {
-  test("of an ACTIVE node is made again, and its undoing ends AVAILABLE", async () => {
+  test("of an ACTIVE node is made again, and its undoing ends AVAILABLE [R-027]", async () => {
     const node = await ostler.aNode().in("ACTIVE").made();
     await ostler.operationEnds(await ostler.begin("DEPLOY", [node], { variables: { image: "debian-13" } }));
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED" });
@@ -177,7 +177,7 @@ describe("a deployment", () => {
 
 describe("manage", () => {
   test.each(["ENROLLED", "AVAILABLE", "INSPECT_FAILED", "CLEAN_FAILED", "STOPPED", "DECOMMISSIONED"] as const)(
-    "of a node that is %s verifies it and ends MANAGEABLE",
+    "of a node that is %s verifies it and ends MANAGEABLE [R-018]",
     async (state) => {
       const node = await ostler.aNode().in(state).made();
       expect((await ostler.operationEnds(await ostler.begin("MANAGE", [node]))).state).toBe("SUCCEEDED");
@@ -185,7 +185,7 @@ describe("manage", () => {
     },
   );
 
-  test("that fails leaves a node that was AVAILABLE as it was", async () => {
+  test("that fails leaves a node that was AVAILABLE as it was [R-018]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("fake", { refusesLogin: true }).made();
     expect((await ostler.operationEnds(await ostler.begin("MANAGE", [node]))).state).toBe("FAILED");
     expect(await ostler.node(node)).toMatchObject({
@@ -196,7 +196,7 @@ describe("manage", () => {
 });
 
 describe("maintenance", () => {
-  test("is a mark with a reason, by somebody, since a moment; it starts no work and lets none in", async () => {
+  test("is a mark with a reason, by somebody, since a moment; it starts no work and lets none in [R-033]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, "new disk");
     expect(await ostler.node(node)).toMatchObject({

@@ -219,7 +219,7 @@ describe("a step with a verify part", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("reaches its stage only when that part is done", async () => {
+  test("reaches its stage only when that part is done [R-011]", async () => {
     const failed = await ended("installing", "DEPLOY");
     expect((await ostler.node(failed.node)).stage).toBe("NONE");
     const good = await ended("installed", "DEPLOY");
@@ -287,7 +287,7 @@ test("a stop lets both parts end, and keeps what came of them", async () => {
   expect(await attemptsOf(id, node)).toMatchObject([{ state: "SUCCEEDED", part: "VERIFY" }]);
 });
 
-test("a process that is killed while it looks leaves the work done: another one looks again, though the step must not be run twice", async () => {
+test("a process that is killed while it looks leaves the work done: another one looks again, though the step must not be run twice [R-133]", async () => {
   await using crashed = await engineUnderTest({ started: false });
   const gate = aGate();
   const node = await crashed

@@ -36,7 +36,7 @@ const LISTS = [
 ] as const;
 
 describe.each(LISTS)("in the steps of $kind", ({ kind, work, end }) => {
-  test("changes of power are made in their place, and not where the machine is so already", async () => {
+  test("changes of power are made in their place, and not where the machine is so already [R-069]", async () => {
     const made = await node("OFF");
     const steps = [
       power("power_on"),
@@ -57,7 +57,7 @@ describe.each(LISTS)("in the steps of $kind", ({ kind, work, end }) => {
     ).toEqual(steps.map(() => ["SUCCEEDED"]));
   });
 
-  test("a wait parks the run for as long as it says, and no process holds it", async () => {
+  test("a wait parks the run for as long as it says, and no process holds it [R-069]", async () => {
     const made = await node();
     const id = await ostler.begin(kind, [made], { options: { steps: [work, wait(0.4), work] } });
     await eventually("it waits", async () => (await ostler.run(id, made)).state === "WAITING");
@@ -105,7 +105,7 @@ test("a reserved step that asks for what there is not is refused, with its place
 });
 
 describe("a wait", () => {
-  test("survives a restart of the service, and lasts as long as it would have", async () => {
+  test("survives a restart of the service, and lasts as long as it would have [R-006]", async () => {
     await using lab = await engineUnderTest({ started: false });
     const first = await lab.another({ started: true });
     const made = await node("OFF", {}, lab);

@@ -78,7 +78,7 @@ describe("the next wave", () => {
   test.each([
     { sizes: [{ count: 1 }, { count: 2 }], waves: [1, 2, 2, 1], by: "count, the last size repeated" },
     { sizes: [{ percent: 10 }, { percent: 50 }], waves: [1, 3, 2], by: "percent of all nodes" },
-  ])("begins when the one before has ended, in sizes by $by", async ({ sizes, waves }) => {
+  ])("begins when the one before has ended, in sizes by $by [R-057]", async ({ sizes, waves }) => {
     const gates = waves.map(() => aGate());
     const groups: TestNode[][] = [];
     for (const [wave, size] of waves.entries()) groups.push(await held(gates[wave] ?? aGate()).times(size));
@@ -115,7 +115,7 @@ describe("the next wave", () => {
     expect(await ostler.nodeState(bad)).toBe("AVAILABLE");
   });
 
-  test("begins after its pause", async () => {
+  test("begins after its pause [R-057]", async () => {
     const nodes = await sound().times(2);
     const id = await deploy(nodes, { sizes: [{ count: 1 }], pauseSeconds: 0.5 });
     const paused = await waveBecomes(id, "PAUSED");
@@ -164,7 +164,7 @@ describe("the next wave", () => {
     await ostler.operationEnds(id);
   });
 
-  test("begins when somebody says so, where that was asked for", async () => {
+  test("begins when somebody says so, where that was asked for [R-057]", async () => {
     const nodes = await sound().times(3);
     const id = await deploy(nodes, { sizes: [{ count: 1 }], manual: true });
     for (const wave of [0, 1]) {
@@ -218,7 +218,7 @@ describe("too many failures", () => {
   test.each([
     { maxFailures: { count: 0 }, fails: 1, left: 3, by: "a number" },
     { maxFailures: { percent: 25 }, fails: 2, left: 2, by: "a share of all nodes" },
-  ])("by $by hold the rest: nodes untouched, and the operation tells", async ({ maxFailures, fails, left }) => {
+  ])("by $by hold the rest: nodes untouched, and the operation tells [R-058]", async ({ maxFailures, fails, left }) => {
     const nodes = [...(await failing().times(fails)), ...(await sound().times(left))];
     const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures });
     const before = await ostler.operation(id);
@@ -242,7 +242,7 @@ describe("too many failures", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("let what has begun go on, and begin nothing more of the same wave", async () => {
+  test("let what has begun go on, and begin nothing more of the same wave [R-058]", async () => {
     const gate = aGate();
     const going = await held(gate).made();
     const bad = await failing().made();
@@ -268,7 +268,7 @@ describe("too many failures", () => {
     expect(await ostler.operationEnds(id)).toMatchObject({ state: "FAILED", waveState: "RUNNING" });
   });
 
-  test("that somebody has seen and resumed after do not count again", async () => {
+  test("that somebody has seen and resumed after do not count again [R-058]", async () => {
     const nodes = [await failing().made(), await sound().made(), await failing().made(), await sound().made()];
     const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures: { count: 0 } });
     await waveBecomes(id, "HALTED");

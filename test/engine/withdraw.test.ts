@@ -82,7 +82,7 @@ describe("a pending abort that is withdrawn", () => {
     expect(await ostler.nodeState(node)).toBe("AVAILABLE");
   });
 
-  test("lets the work go on to success, and the log tells both", async () => {
+  test("lets the work go on to success, and the log tells both [R-086]", async () => {
     const { gate, node, id } = await heldAtBoundary();
     expect((await abort(node, { reason: "oops" })).results).toMatchObject([
       { accepted: true, effect: "PENDING", afterStep: "clean.erase_metadata" },
@@ -297,7 +297,7 @@ describe("a withdrawal is refused", () => {
     ]);
   });
 
-  test("when the step was cut: that abort is being carried out", async () => {
+  test("when the step was cut: that abort is being carried out [R-086]", async () => {
     const [step, undoing] = [aGate(), aGate()];
     const node = await ostler
       .aNode()
@@ -324,7 +324,7 @@ describe("a withdrawal is refused", () => {
   test.each([
     { how: "ended well", script: {} },
     { how: "failed", script: { fail: "no luck" } },
-  ])("while what was done is being undone, though the step that it waited for $how", async ({ script }) => {
+  ])("while what was done is being undone, though the step that it waited for $how [R-086]", async ({ script }) => {
     const power = aGate();
     const gate = aGate();
     const node = await ostler

@@ -76,7 +76,7 @@ async function ended(driver: string) {
 }
 
 describe("the stream of a run's log", () => {
-  test("tells each line as it is written, with its step, and completes when the run has ended", async () => {
+  test("tells each line as it is written, with its step, and completes when the run has ended [R-124]", async () => {
     const { runId } = await begun("speaking", { gated: "yes" });
     const items = stream(runId);
     expect(told(await takeUntil(items, ({ kind }) => kind === "line"))).toEqual(["1 clean.high: first this"]);
@@ -122,7 +122,7 @@ describe("the stream of a run's log", () => {
     expect(await takeAll(stream("00000000-0000-0000-0000-000000000000"))).toEqual([]);
   });
 
-  test("goes on from any cut, over many pages: nothing is missing, nothing comes twice", async () => {
+  test("goes on from any cut, over many pages: nothing is missing, nothing comes twice [R-124]", async () => {
     const { runId } = await ended("verbose");
     const seen: number[] = [];
     for (let cursor = 0; cursor < 950;) {

@@ -40,7 +40,7 @@ describe("a stream that begins now", () => {
     });
   });
 
-  test("tells every later transition once, in order and without a hole, while eight write", async () => {
+  test("tells every later transition once, in order and without a hole, while eight write [R-117]", async () => {
     const stream = feed.stream();
     const { value: first } = (await stream.next()) as { value: NodeStreamItem };
     const { until, done } = await severalWriters(10);
@@ -49,7 +49,7 @@ describe("a stream that begins now", () => {
     expect(positionsOf(items)).toEqual(range(first.position + 1, await newest()));
   });
 
-  test("tells of each node what happened to it, one after the other", async () => {
+  test("tells of each node what happened to it, one after the other [R-117]", async () => {
     const nodes = await ostler.aNode().in("AVAILABLE").times(3);
     const stream = feed.stream();
     await stream.next();
@@ -65,7 +65,7 @@ describe("a stream that begins now", () => {
 });
 
 describe("a stream from a cursor", () => {
-  test("replays, says once that it has caught up, and goes on live", async () => {
+  test("replays, says once that it has caught up, and goes on live [R-118]", async () => {
     const nodes = await ostler.aNode().in("AVAILABLE").times(40);
     await feed.goRound(nodes, 3);
     const was = await newest();
@@ -79,7 +79,7 @@ describe("a stream from a cursor", () => {
     expect(live.filter(isCaughtUp)).toEqual([]);
   });
 
-  test("goes on from any cut, while eight write", async () => {
+  test("goes on from any cut, while eight write [R-118]", async () => {
     const { from, until, done } = await severalWriters(20);
     const seen: number[] = [];
     let cuts = 0;
@@ -98,7 +98,7 @@ describe("a stream from a cursor", () => {
     expect(seen).toEqual(range(from + 1, until));
   });
 
-  test("goes on from the cursor of a bookmark as from that of a transition", async () => {
+  test("goes on from the cursor of a bookmark as from that of a transition [R-118]", async () => {
     const nodes = await ostler.aNode().in("AVAILABLE").times(5);
     const stream = feed.stream({ after: 0 });
     const bookmark = (await takeUntil(stream, isCaughtUp)).at(-1);
@@ -110,7 +110,7 @@ describe("a stream from a cursor", () => {
     expect(positionsOf(items)).toEqual(range((bookmark?.position ?? 0) + 1, (bookmark?.position ?? 0) + 15));
   });
 
-  test("of the future ends at once with CURSOR_EXPIRED", async () => {
+  test("of the future ends at once with CURSOR_EXPIRED [R-121]", async () => {
     const position = await newest();
     expect(await takeAll(feed.stream({ after: position + 1 }))).toEqual([
       { kind: "reset", reason: "CURSOR_EXPIRED", position: 0 },
@@ -119,7 +119,7 @@ describe("a stream from a cursor", () => {
 });
 
 describe("a stream with a snapshot", () => {
-  test("is, folded, what the nodes are, while eight write", async () => {
+  test("is, folded, what the nodes are, while eight write [R-119]", async () => {
     const { until, done } = await severalWriters(10);
     const stream = feed.stream({ snapshot: true });
     const states = new Map<string, string | null>();
@@ -145,7 +145,7 @@ describe("a stream with a snapshot", () => {
     expect(Object.fromEntries(states)).toEqual(await ostler.nodeStates());
   });
 
-  test("has every node once, by name, all as of one position, and the mark after the last", async () => {
+  test("has every node once, by name, all as of one position, and the mark after the last [R-119]", async () => {
     const stream = feed.stream({ snapshot: true });
     const taken = await takeUntil(stream, (item) => item.kind === "bookmark");
     await stream.return?.();

@@ -23,7 +23,7 @@ const lastStates = (updates: readonly OperationUpdate[]) =>
   Object.fromEntries(updates.flatMap(({ run }) => (run ? [[run.nodeName, run.state]] : [])));
 
 describe("the stream of an operation", () => {
-  test("begins with its present state, tells each run as it changes, and completes with its end", async () => {
+  test("begins with its present state, tells each run as it changes, and completes with its end [R-123]", async () => {
     const gate = aGate();
     const nodes = await ostler
       .aNode()
@@ -61,7 +61,7 @@ describe("the stream of an operation", () => {
     expect(updates.at(-1)?.operation).toMatchObject({ state: "FAILED" });
   });
 
-  test("of one that has ended is its end alone", async () => {
+  test("of one that has ended is its end alone [R-123]", async () => {
     const node = await ostler.aNode().made();
     const id = await ostler.begin("MANAGE", [node]);
     await ostler.operationEnds(id);

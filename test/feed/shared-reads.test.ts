@@ -144,7 +144,7 @@ describe("snapshots", () => {
     expect(opened.all).toBe(3);
   });
 
-  test("have in them whatever was written before they were asked for", async () => {
+  test("have in them whatever was written before they were asked for [R-119]", async () => {
     const [node] = await ostler.aNode().times(1);
     const early = feed.tail.snapshot(undefined).taken;
     const revision = (await ostler.node(node as never)).revision;
@@ -215,7 +215,7 @@ describe("snapshots", () => {
 });
 
 describe("a filtered stream that has much to skip", () => {
-  test("looks through the table a part at a time, and says where it is every ten seconds meanwhile", async () => {
+  test("looks through the table a part at a time, and says where it is every ten seconds meanwhile [R-120]", async () => {
     await using far = await feedUnderTest();
     const { sql } = far.ostler.test;
     await sql`update feed_position set position = 60000`;
@@ -242,7 +242,7 @@ describe("a filtered stream that has much to skip", () => {
   });
 });
 
-describe("a stream whose next transitions are deleted while it waits for its reader", () => {
+describe("a stream whose next transitions are deleted while it waits for its reader [R-126]", () => {
   test.each([
     { which: "unfiltered", filter: undefined },
     { which: "filtered by id", filter: (ids: readonly string[]) => ({ ids }) },

@@ -32,7 +32,7 @@ describe("a stream to which nothing happens", () => {
     vi.useRealTimers();
   });
 
-  test("gives a bookmark every ten seconds", async () => {
+  test("gives a bookmark every ten seconds [R-120]", async () => {
     const stream = feed.stream({ filter: { name: { eq: "nobody" } } });
     await stream.next();
     fakeTimers();
@@ -51,7 +51,7 @@ describe("a stream to which nothing happens", () => {
     await stream.return?.();
   });
 
-  test("gives one too while others, that do not match, go on", async () => {
+  test("gives one too while others, that do not match, go on [R-120]", async () => {
     const nodes = await ostler.aNode().in("AVAILABLE").times(2);
     const stream = feed.stream({ filter: { name: { eq: "nobody" } } });
     await stream.next();
@@ -146,7 +146,7 @@ describe("a clock that is set back", () => {
 });
 
 describe("a stream whose client leaves", () => {
-  test("ends at once, although it waits, and nobody listens any more", async () => {
+  test("ends at once, although it waits, and nobody listens any more [R-127]", async () => {
     const before = feed.listeners;
     const stream = feed.stream();
     await stream.next();
@@ -199,7 +199,7 @@ describe("a stream that is asked for several items at once", () => {
 });
 
 describe("when the process leaves", () => {
-  test("a waiting stream ends with SHUTTING_DOWN and the cursor to go on from", async () => {
+  test("a waiting stream ends with SHUTTING_DOWN and the cursor to go on from [R-128]", async () => {
     await using leaving = await feedUnderTest();
     await leaving.ostler.aNode().times(3);
     const stream = leaving.stream();
@@ -226,7 +226,7 @@ describe("when the process leaves", () => {
 });
 
 describe("when old transitions are not kept", () => {
-  test("a cursor from before ends with CURSOR_EXPIRED and the earliest that is good", async () => {
+  test("a cursor from before ends with CURSOR_EXPIRED and the earliest that is good [R-121]", async () => {
     await using short = await feedUnderTest();
     await short.ostler.aNode().times(30);
     await short.ostler.test.sql`delete from transitions where position <= 10`;

@@ -68,7 +68,7 @@ describe("a cluster", () => {
     expect(clusters.edges.map(({ node }) => node.name)).toContain(name);
   });
 
-  test("has the state that its nodes and the work on them make", async () => {
+  test("has the state that its nodes and the work on them make [R-108]", async () => {
     const gate = aGate();
     const [slow = "", quick = ""] = [
       ...(await ostler.register(1, { steps: { "deploy.configure": { gate: gate.name } } })),
@@ -160,7 +160,7 @@ describe("changing a cluster", () => {
     expect(await show(name)).toMatchObject({ variables: { a: 1 } });
   });
 
-  test("is refused while it deploys, with the operation in the way, and possible again afterwards", async () => {
+  test("is refused while it deploys, with the operation in the way, and possible again afterwards [R-107]", async () => {
     const gate = aGate();
     const names = await ostler.register(1, { steps: { "power.read": { gate: gate.name } } });
     const { name } = await aCluster({ nodes: { names } });

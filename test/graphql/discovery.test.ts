@@ -104,7 +104,7 @@ describe("discoverNodes", () => {
     });
   });
 
-  test("is repeated with the addresses that failed, until all are nodes", async () => {
+  test("is repeated with the addresses that failed, until all are nodes [R-017]", async () => {
     const first = await begin({ addresses: ["10.2.0.0/29"], settings: { dead: ["10.2.0.2", "10.2.0.5"] } });
     await ostler.operationEnds(first);
     const { failedAddresses } = await operation(first);
@@ -357,7 +357,7 @@ describe("reportPresence", () => {
     });
   });
 
-  test("repeated changes no revision", async () => {
+  test("repeated changes no revision [R-039]", async () => {
     const [name = ""] = await ostler.register(1);
     const revision = async () =>
       (await ostler.query("query Revision($name: String!) { node(by: { name: $name }) { revision } }", { name }))[

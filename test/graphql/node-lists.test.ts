@@ -31,7 +31,7 @@ const list = async (variables: Record<string, unknown>) => ostler.query<Connecti
 const matching = async (filter: unknown) => namesOf(await list({ filter, first: 100 }));
 
 describe("500 nodes", () => {
-  test("are registered in one request, and are there", async () => {
+  test("are registered in one request, and are there [R-044]", async () => {
     const nodes = Array.from({ length: 500 }, (_, index) => ({
       name: `bulk-${String(index).padStart(3, "0")}`,
       driver: { fake: {} },
@@ -154,7 +154,7 @@ describe("pages", () => {
 });
 
 describe("a filter", () => {
-  test("selects by each of its fields, by several together, by their alternatives and their opposites", async () => {
+  test("selects by each of its fields, by several together, by their alternatives and their opposites [R-044]", async () => {
     await ostler.query(`mutation { createCluster(input: { name: "filters" }) { errors { message } } }`);
     const { registerNodes } = await ostler.query<{
       registerNodes: { nodes: { id: string; name: string }[]; errors: unknown[] };

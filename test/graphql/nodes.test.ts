@@ -97,7 +97,7 @@ describe("registering nodes", () => {
     ]);
   });
 
-  test("is refused as a whole, with every flaw of every node, and leaves nothing", async () => {
+  test("is refused as a whole, with every flaw of every node, and leaves nothing [R-015]", async () => {
     const { name: taken } = await aNode();
     const before = await ostler.dump();
     const { nodes, errors } = await register([
@@ -186,7 +186,7 @@ const verbsOf = async (name: string): Promise<readonly Verdict[]> => {
 };
 
 describe("a node", () => {
-  test("tells what could be asked of it now, and why not the rest", async () => {
+  test("tells what could be asked of it now, and why not the rest [R-009]", async () => {
     const { name } = await aNode();
     const verbs = await verbsOf(name);
     expect(
@@ -532,7 +532,7 @@ describe("inventories", () => {
       )
     ).node.inventoryDiff;
 
-  test("stay, are listed newest first, and two of them can be compared", async () => {
+  test("stay, are listed newest first, and two of them can be compared [R-020]", async () => {
     const { name } = await inspected();
     const { node } = await ostler.query<{
       node: {
@@ -718,7 +718,7 @@ describe("a soft power off", () => {
       )
     ).setPower;
 
-  test("takes the time that the system may have", async () => {
+  test("takes the time that the system may have [R-035]", async () => {
     const { name } = await aNode();
     const nodes = { names: [name] };
     expect((await softOff({ nodes, action: "SOFT_OFF", timeoutSeconds: 30, dryRun: true })).results).toMatchObject([

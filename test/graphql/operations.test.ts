@@ -10,7 +10,7 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 const id = (text: string) => Buffer.from(text).toString("base64url");
 
 describe("an operation", () => {
-  test("tells while it runs what each node does, and how much of all is done", async () => {
+  test("tells while it runs what each node does, and how much of all is done [R-070]", async () => {
     const gate = aGate();
     const quick = await ostler.register(3);
     const slow = await ostler.register(1, { steps: { "clean.erase_disks": { gate: gate.name } } });

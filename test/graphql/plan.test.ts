@@ -103,7 +103,7 @@ describe("the query plan", () => {
     { kind: "POWER", verb: "setPower", type: "SetPowerInput", from: "AVAILABLE", more: { action: "ON" } },
     { kind: "DEPLOY", verb: "deployNodes", type: "DeployNodesInput", from: "AVAILABLE", more: { maxParallel: 0 } },
   ])(
-    "answers for $kind $more what $verb does with dryRun, to the hash",
+    "answers for $kind $more what $verb does with dryRun, to the hash [R-049]",
     async ({ kind, verb, type = "NodeWorkInput", from, more = {} }) => {
       const names = [await aNode(from), await aNode("ENROLLED")];
       for (const acceptance of ["BEST_EFFORT", "ALL_OR_NOTHING"]) {
@@ -114,7 +114,7 @@ describe("the query plan", () => {
     },
   );
 
-  test("tells each node's steps, target, and what it takes, and how many nodes there would be", async () => {
+  test("tells each node's steps, target, and what it takes, and how many nodes there would be [R-050]", async () => {
     const [wrong, ready] = [await aNode("ENROLLED"), await aNode("AVAILABLE")];
     const found = await plan("DEPLOY", [wrong, ready], { acceptance: "BEST_EFFORT" });
     expect(found).toMatchObject({ acceptedCount: 1, refusedCount: 1, errors: [], planHash: expect.any(String) });
@@ -144,7 +144,7 @@ describe("the query plan", () => {
     });
   });
 
-  test("writes nothing, and leaves the cluster as it is", async () => {
+  test("writes nothing, and leaves the cluster as it is [R-116]", async () => {
     const name = "planned-1";
     await ostler.query('mutation { createCluster(input: { name: "planned" }) { errors { message } } }');
     await ostler.query(
@@ -192,7 +192,7 @@ describe("the query plan", () => {
 });
 
 describe("planHash", () => {
-  test("of a plan is taken by the verb while nothing has changed, and refused afterwards", async () => {
+  test("of a plan is taken by the verb while nothing has changed, and refused afterwards [R-052]", async () => {
     const name = await aNode("AVAILABLE");
     const { planHash } = await plan("DEPLOY", [name]);
     const taken = await ask("deployNodes", "DeployNodesInput", [name], { planHash });
@@ -235,7 +235,7 @@ describe("an estimate", () => {
     ]);
   });
 
-  test("of a node is the sum of its steps'", async () => {
+  test("of a node is the sum of its steps' [R-050]", async () => {
     const name = await aNode("AVAILABLE");
     await lasted(60);
     const { results } = await plan("DEPLOY", [name]);
@@ -308,7 +308,7 @@ describe("an estimate", () => {
 });
 
 describe("a run", () => {
-  test("tells before, during and after what its steps touch and take, and its point of no return", async () => {
+  test("tells before, during and after what its steps touch and take, and its point of no return [R-070]", async () => {
     const gate = aGate();
     const name = await aNode("AVAILABLE", { "deploy.prepare": { gate: gate.name } });
     const uuid = await ostler.begin("deployNodes", [name]);
@@ -336,7 +336,7 @@ describe("a run", () => {
     expect(await look()).toMatchObject({ pointOfNoReturn: { name: "write_image", state: "SUCCEEDED" } });
   });
 
-  test("that was aborted tells what it left touched", async () => {
+  test("that was aborted tells what it left touched [R-084]", async () => {
     const gate = aGate();
     const name = await aNode("AVAILABLE", { "deploy.prepare": { gate: gate.name } });
     const uuid = await ostler.begin("deployNodes", [name]);

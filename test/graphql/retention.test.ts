@@ -57,7 +57,7 @@ describe("of a log whose first ten transitions were deleted", () => {
   });
 
   test.each(["overSocket", "overEvents"] as const)(
-    "a stream %s ends with the same, and goes on from the cursor that it names, or from a snapshot",
+    "a stream %s ends with the same, and goes on from the cursor that it names, or from a snapshot [R-121]",
     async (way) => {
       const expired = await ostler[way]<Item>(STREAM, { after: "9" }).next();
       expect(expired.value).toEqual({ nodeTransitions: { type: "StreamReset", cursor: "10", code: "CURSOR_EXPIRED" } });

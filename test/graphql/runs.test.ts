@@ -145,7 +145,7 @@ describe("Run.waiting", () => {
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
   });
 
-  test("tells a maintenance that keeps the next step from beginning", async () => {
+  test("tells a maintenance that keeps the next step from beginning [R-034]", async () => {
     const gate = aGate();
     const { name, uuid } = await cleaning({ steps: { "clean.erase_metadata": { gate: gate.name } } });
     await gate.arrivals();
@@ -161,7 +161,7 @@ describe("Run.waiting", () => {
     await end(uuid);
   });
 
-  test("tells a limit of the site, and the place in the queue for it over all operations", async () => {
+  test("tells a limit of the site, and the place in the queue for it over all operations [R-056]", async () => {
     const gate = aGate();
     const at = { steps: { "power.read": { gate: gate.name } } };
     const [first, second, third] = [await made(at), await made(at), await made(at)];
@@ -335,7 +335,7 @@ describe("what is asked of a run", () => {
   });
 });
 
-test("Run.cleanupFailed tells that a best-effort step failed on the way", async () => {
+test("Run.cleanupFailed tells that a best-effort step failed on the way [R-029]", async () => {
   const [good, bad] = [await made({}), await made({ steps: { "clean.erase_disks": { fail: "disk 3 is dead" } } })];
   for (const [name, failed] of [
     [good, false],
@@ -348,7 +348,7 @@ test("Run.cleanupFailed tells that a best-effort step failed on the way", async 
   }
 });
 
-test("StepAttempt.part tells whether the work is looked over, and Step what it declares of retries", async () => {
+test("StepAttempt.part tells whether the work is looked over, and Step what it declares of retries [R-060]", async () => {
   const gate = aGate();
   const { uuid } = await cleaning(
     { steps: { "clean.update_firmware.verify": { gate: gate.name } } },
@@ -379,7 +379,7 @@ describe("Run.anomalies", () => {
     (await fetch(ostler.url + path, { method: "POST", headers: { "content-type": "application/json" }, body: "{}" }))
       .status;
 
-  test("has each call-back that was not taken, and the service's log a line for it", async () => {
+  test("has each call-back that was not taken, and the service's log a line for it [R-071]", async () => {
     const { name, uuid } = await cleaning({}, {}, "calling");
     await waitsFor(uuid, "CALLBACK");
     const path = paths.get(name) ?? "";

@@ -87,7 +87,7 @@ async function tellAll(
 }
 
 describe.each(["overSocket", "overEvents"] as const)("40 subscribers %s", (way) => {
-  test("that ask the same are told the same, out of fewer statements than they are", async () => {
+  test("that ask the same are told the same, out of fewer statements than they are [R-129]", async () => {
     const { told, statements } = await tellAll(await follow(way, 40));
     expect(new Set(told.map((item) => JSON.stringify(item))).size).toBe(1);
     expect(told[0]?.nodeTransitions.node?.name).toBe(told[0]?.nodeTransitions.nodeName);

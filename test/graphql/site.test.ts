@@ -266,7 +266,7 @@ describe("the catalogue of a node", () => {
 });
 
 describe("the catalogue of a driver", () => {
-  test("shows each step as it is declared", async () => {
+  test("shows each step as it is declared [R-060]", async () => {
     const { drivers } = await ostler.query<{
       drivers: { name: string; interfaces: { kind: string; steps: object[] }[] }[];
     }>(

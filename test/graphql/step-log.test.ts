@@ -116,7 +116,7 @@ function stream(
 const cursors = (lines: readonly Line[]) => lines.map(({ cursor }) => Number(cursor));
 
 describe("Step.log", () => {
-  test("has the newest lines of the step, oldest first, of all its tries, with secrets masked", async () => {
+  test("has the newest lines of the step, oldest first, of all its tries, with secrets masked [R-070]", async () => {
     const { uuid } = await cleaned();
     const logs = await steps(uuid, "log(tail: 3) { cursor at step attempt text }");
     expect(logs.get("first")).toMatchObject([

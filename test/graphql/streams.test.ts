@@ -71,7 +71,7 @@ const isCaughtUp = ({ caughtUp }: Item) => caughtUp === true;
 const newest = async () => Number((await ostler.test.sql`select position from feed_position`)[0]?.["position"]);
 
 describe("200 nodes that are commissioned", () => {
-  test("are seen by every stream in all their transitions, in order, without a hole, and the same by all", async () => {
+  test("are seen by every stream in all their transitions, in order, without a hole, and the same by all [R-117, R-129]", async () => {
     const names = await ostler.register(200);
     const from = await newest();
     const filter = { name: { in: names } };
@@ -244,7 +244,7 @@ describe.each(WAYS)("operationUpdates over $over", ({ way }) => {
   });
 
   test.each(["00000000-0000-0000-0000-000000000000", "no-such-operation", "T3BlcmF0aW9uOng"])(
-    "refuses %j, which does not exist",
+    "refuses %j, which does not exist [R-125]",
     async (id) => {
       await expect(takeAll(updates(way, id))).rejects.toThrow(
         `NOT_FOUND: There is no operation ${JSON.stringify(id)}.`,
@@ -306,7 +306,7 @@ describe("a client that does not read", () => {
     await other.return?.();
   }
 
-  test("over a WebSocket costs a bounded number of items, stops nobody, and gets everything when it reads on", async () => {
+  test("over a WebSocket costs a bounded number of items, stops nobody, and gets everything when it reads on [R-126]", async () => {
     const { heavy, names } = await heavyService();
     await using _ = heavy;
     const ahead = readAhead(heavy);

@@ -139,7 +139,7 @@ describe("a verb", () => {
       end: { state: "ACTIVE", powerState: "OFF" },
       phases: ["power"],
     },
-  ])("$verb $more leads from $from to $end", async ({ verb, from, more, kind, end, phases }) => {
+  ])("$verb $more leads from $from to $end [R-014, R-027]", async ({ verb, from, more, kind, end, phases }) => {
     const name = await aNode(from);
     const work = await ask(verb, { nodes: { names: [name] }, reason: "for the test", ...more });
     expect(work.errors).toEqual([]);
@@ -150,7 +150,7 @@ describe("a verb", () => {
     expect(await stateOf(name)).toMatchObject(end);
   });
 
-  test("is stored before it is answered, although nobody works yet", async () => {
+  test("is stored before it is answered, although nobody works yet [R-013]", async () => {
     await using idle = await serviceUnderTest({ started: false });
     const [name = ""] = await idle.register(1);
     const uuid = await idle.begin("manageNodes", [name]);
@@ -162,7 +162,7 @@ describe("a verb", () => {
     ).toMatchObject({ operation: { runs: { edges: [{ node: { nodeName: name } }] } } });
   });
 
-  test("takes its nodes by ID, by cluster and by filter too, each once", async () => {
+  test("takes its nodes by ID, by cluster and by filter too, each once [R-012]", async () => {
     const names = await ostler.register(3);
     const { nodes } = await ostler.query<{ nodes: { edges: { node: { id: string } }[] } }>(
       "query Ids($names: [String!]) { nodes(filter: { name: { in: $names } }) { edges { node { id } } } }",
@@ -229,7 +229,7 @@ describe("a dry run", () => {
 });
 
 describe("a request with a bad node", () => {
-  test("is refused as a whole, names every one, and leaves no trace", async () => {
+  test("is refused as a whole, names every one, and leaves no trace [R-042, R-045]", async () => {
     const [free, active, marked] = [await aNode(), await aNode("ACTIVE"), await aNode()];
     await ostler.query(
       'mutation Mark($name: String!) { setMaintenance(input: { nodes: { names: [$name] }, reason: "fan" }) { errors { message } } }',
@@ -269,7 +269,7 @@ describe("a request with a bad node", () => {
     await ostler.operationEnds(operation?.uuid ?? "");
   });
 
-  test("that does not exist names all that do not, even with best effort", async () => {
+  test("that does not exist names all that do not, even with best effort [R-041]", async () => {
     const free = await aNode();
     for (const acceptance of ["ALL_OR_NOTHING", "BEST_EFFORT"]) {
       expect(
@@ -339,7 +339,7 @@ describe("a request with a bad node", () => {
 });
 
 describe("a request that is repeated with its key", () => {
-  test("is answered with the same operation and starts nothing twice", async () => {
+  test("is answered with the same operation and starts nothing twice [R-047]", async () => {
     const name = await aNode();
     const input = { nodes: { names: [name] }, idempotencyKey: "order-66" };
     const first = await ask("manageNodes", input);
@@ -382,7 +382,7 @@ describe("a request that is repeated with its key", () => {
 });
 
 describe("overlapping requests at the same moment", () => {
-  test("are won by one; the others are told who is in the way", async () => {
+  test("are won by one; the others are told who is in the way [R-046]", async () => {
     const gate = aGate();
     const shared = await aNode("ENROLLED", { "power.read": { gate: gate.name } });
     const others = await ostler.register(4);
@@ -446,7 +446,7 @@ describe("an abort", () => {
     });
   });
 
-  test("of a step that ends first is pending, and names the step", async () => {
+  test("of a step that ends first is pending, and names the step [R-077]", async () => {
     const { name, uuid, gate } = await held("deploy.configure");
     expect((await ask("abort", { work: { operationId: uuid } })).results).toMatchObject([
       { accepted: true, abortEffect: "PENDING", abortPendingAfterStep: "deploy.configure" },
@@ -503,7 +503,7 @@ describe("an abort", () => {
     expect(await ostler.operationEnds(uuid)).toBe("PARTIALLY_SUCCEEDED");
   });
 
-  test("of nothing is refused", async () => {
+  test("of nothing is refused [R-074]", async () => {
     const name = await aNode();
     expect((await ask("abort", { work: { names: [name] } })).errors).toMatchObject([
       { type: "SimpleError", code: "NOTHING_RUNNING", status: 404 },
@@ -518,7 +518,7 @@ describe("an abort", () => {
 });
 
 describe("a stop and a restart", () => {
-  test("stop lets the running step end; restart goes on with the variables as they are now", async () => {
+  test("stop lets the running step end; restart goes on with the variables as they are now [R-094, R-100]", async () => {
     const gate = aGate();
     const name = await aNode("AVAILABLE");
     await ostler.query(
@@ -586,7 +586,7 @@ describe("a stop and a restart", () => {
     });
   });
 
-  test("restart of what ended well, never ran or still runs is refused", async () => {
+  test("restart of what ended well, never ran or still runs is refused [R-106]", async () => {
     const gate = aGate();
     const [done, fresh] = [await aNode("ACTIVE"), await aNode()];
     expect((await ask("restart", { work: { names: [done] } })).errors).toMatchObject([

@@ -10,7 +10,7 @@ import { takeUntil, serviceUnderTest } from "../support/service.ts";
 const SEED = 20_261;
 
 test(
-  "thirty cuts of ten clients, while two thousand transitions are written, lose nothing, repeat nothing and change no order",
+  "thirty cuts of ten clients, while two thousand transitions are written, lose nothing, repeat nothing and change no order [R-118]",
   { timeout: 120_000 },
   async () => {
     await using ostler = await serviceUnderTest({ started: false });
@@ -35,7 +35,7 @@ const LIGHT =
 const READERS = 20;
 
 test(
-  "readers that stop reading cost a bounded number of items each, are let go when they are gone, and hold up nobody",
+  "readers that stop reading cost a bounded number of items each, are let go when they are gone, and hold up nobody [R-126]",
   { timeout: 120_000 },
   async () => {
     await using ostler = await serviceUnderTest({ started: false });
@@ -79,7 +79,7 @@ test(
 );
 
 test(
-  "three hundred who connect and leave, told something or not, leave nothing behind",
+  "three hundred who connect and leave, told something or not, leave nothing behind [R-127]",
   { timeout: 120_000 },
   async () => {
     await using ostler = await serviceUnderTest({ started: false });

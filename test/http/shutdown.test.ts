@@ -88,7 +88,7 @@ test("what was asked of a process that was paused is answered though it is told 
   expect(await exited).toEqual([0, null]);
 }, 60_000);
 
-test("at SIGTERM streams have their last word, answers that are due are given, whatever hangs is refused, and the process ends with 0", async () => {
+test("at SIGTERM streams have their last word, answers that are due are given, whatever hangs is refused, and the process ends with 0 [R-128]", async () => {
   const { url, child, exited, databaseUrl } = await startProcess();
   const post = (query: string, accept = "application/json") =>
     fetch(`${url}/graphql`, {

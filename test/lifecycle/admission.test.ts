@@ -118,7 +118,7 @@ describe("a verb is refused", () => {
       code: "UNSUPPORTED_BY_DRIVER",
       says: "cannot deploy",
     },
-  ])("$why: $code", ({ node, request, code, says }) => {
+  ])("$why: $code [R-042]", ({ node, request, code, says }) => {
     const verdict = judge({ ...AVAILABLE, ...node }, request);
     expect(verdict).toMatchObject({
       admitted: false,
@@ -226,7 +226,7 @@ describe("a retired node", () => {
 });
 
 describe("a verb is admitted", () => {
-  test("in exactly the states that have a route, with that route", () => {
+  test("in exactly the states that have a route, with that route [R-009]", () => {
     for (const verb of Object.keys(OPERATION_KINDS) as OperationKind[]) {
       for (const state of NODE_STATE_NAMES) {
         const found = route(verb, state, { inspectsWithoutReboot: false });
@@ -256,7 +256,7 @@ describe("a verb is admitted", () => {
     expect(NODE_VERBS.filter((verb) => !verdictOf(verb))).toEqual(["COMMISSION", "DEPLOY", "UPDATE"]);
   });
 
-  test("to decommission what has disappeared, by force", () => {
+  test("to decommission what has disappeared, by force [R-030]", () => {
     expect(judge({ ...AVAILABLE, hasDisappeared: true }, asked("DECOMMISSION", { force: true })).admitted).toBe(true);
   });
 

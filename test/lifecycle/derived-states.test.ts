@@ -58,11 +58,11 @@ describe("a cluster with", () => {
       work: [{ kind: "UNDEPLOY", stopping: false }],
       is: "REMOVING",
     },
-  ])("$what is $is", ({ nodes, work = [], is }) => {
+  ])("$what is $is [R-108, R-109, R-110, R-111, R-112, R-113, R-114, R-115]", ({ nodes, work = [], is }) => {
     expect(clusterState({ nodes, work })).toBe(is);
   });
 
-  test("every row of the table decides for some cluster, and every state has a row", () => {
+  test("every row of the table decides for some cluster, and every state has a row [R-108]", () => {
     const works: ClusterFacts["work"][] = [[], [deploying], [stopping], [removing]];
     const members: ClusterFacts["nodes"][] = [
       [],
@@ -79,7 +79,7 @@ describe("a cluster with", () => {
     expect(new Set(CLUSTER_RULES.map(({ state }) => state))).toEqual(new Set(Object.keys(CLUSTER_STATES)));
   });
 
-  test("work going on, or to be stopped, keeps its settings; every other state lets them be edited", () => {
+  test("work going on, or to be stopped, keeps its settings; every other state lets them be edited [R-107]", () => {
     const locked = (Object.keys(CLUSTER_STATES) as (keyof typeof CLUSTER_STATES)[]).filter(isLocked);
     expect(locked.toSorted()).toEqual(["DEPLOYING", "STOPPING"]);
   });
@@ -124,7 +124,7 @@ describe("an operation of which", () => {
       cleanedUpAll: true,
       is: "FAILED",
     },
-  ])("$what is $is", ({ of, wish = null, cleanedUpAll = false, is }) => {
+  ])("$what is $is [R-094]", ({ of, wish = null, cleanedUpAll = false, is }) => {
     expect(outcome(of, { wish, cleanedUpAll })).toBe(is);
   });
 
@@ -152,7 +152,7 @@ test("unfinished operations are queued, running, stopping or aborting", () => {
   ]);
 });
 
-test("only a commission cleans up after itself unless told otherwise", () => {
+test("only a commission cleans up after itself unless told otherwise [R-025]", () => {
   for (const kind of Object.keys(OPERATION_KINDS) as OperationKind[])
     expect(defaultFailurePolicy(kind), kind).toBe(kind === "COMMISSION" ? "CLEAN_UP_ALL" : "LEAVE");
   expect(Object.keys(FAILURE_POLICIES)).toEqual(["CLEAN_UP_ALL", "CLEAN_UP_FAILED", "LEAVE"]);

@@ -75,7 +75,7 @@ describe("an abort of a run that is", () => {
       mode: "NOW",
       answer: "NOW",
     },
-  ] as const)("$is answers $answer", ({ facts, mode, answer }) => {
+  ] as const)("$is answers $answer [R-073]", ({ facts, mode, answer }) => {
     const verdict = judgeAbort(NODE, facts, mode);
     const text = verdict.accepted
       ? `${verdict.effect}${verdict.afterStep === null ? "" : ` after ${verdict.afterStep}`}`

@@ -88,19 +88,22 @@ describe("the table of node states", () => {
     expect(new Set(NODE_EDGES.map(({ from, event }) => `${from} ${event}`)).size).toBe(NODE_EDGES.length);
   });
 
-  test.each(LEGAL)("$state leads by $event to $expected.to, caused by $expected.by", ({ state, event, expected }) => {
-    expect(edge(state, event)).toEqual({ from: state, event, ...expected });
-    expect(next(state, event)).toBe(expected.to);
-  });
+  test.each(LEGAL)(
+    "$state leads by $event to $expected.to, caused by $expected.by [R-001]",
+    ({ state, event, expected }) => {
+      expect(edge(state, event)).toEqual({ from: state, event, ...expected });
+      expect(next(state, event)).toBe(expected.to);
+    },
+  );
 
-  test(`refuses each of the other ${ILLEGAL.length} pairs of state and event`, () => {
+  test(`refuses each of the other ${ILLEGAL.length} pairs of state and event [R-001]`, () => {
     for (const { state, event } of ILLEGAL) {
       expect(edge(state, event), `${state} ${event}`).toBeUndefined();
       expect(() => next(state, event)).toThrow(`no edge "${event}" leads from ${state}`);
     }
   });
 
-  test.each(Object.entries(KINDS))("the %s states are %s", (kind, states) => {
+  test.each(Object.entries(KINDS))("the %s states are %s [R-005]", (kind, states) => {
     expect(NODE_STATE_NAMES.filter((state) => kindOf(state) === kind).toSorted()).toEqual(states.split(" ").toSorted());
   });
 
@@ -109,7 +112,7 @@ describe("the table of node states", () => {
     for (const sentence of Object.values(NODE_EVENTS)) expect(sentence).toMatch(/^[A-Z].+\.$/);
   });
 
-  test("every activity belongs to a phase, and nothing stable does", () => {
+  test("every activity belongs to a phase, and nothing stable does [R-005]", () => {
     for (const state of NODE_STATE_NAMES)
       expect(NODE_STATES[state].phase === null, state).toBe(kindOf(state) === "stable");
   });
@@ -129,7 +132,7 @@ describe("the table of node states", () => {
       ).toBe(true);
   });
 
-  test("work that is going on can always be aborted, stopped and fail", () => {
+  test("work that is going on can always be aborted, stopped and fail [R-005]", () => {
     for (const state of NODE_STATE_NAMES.filter((one) => !isAtRest(one))) {
       expect(isAtRest(next(state, "abort")), state).toBe(true);
       expect(isAtRest(next(state, "fail")), state).toBe(true);
@@ -149,7 +152,7 @@ describe("the database", async () => {
   const database = await testDatabase();
   afterAll(() => database[Symbol.asyncDispose]());
 
-  test("holds the same edges as the code, no more and no fewer", async () => {
+  test("holds the same edges as the code, no more and no fewer [R-002]", async () => {
     const rows = await database.sql<
       { edge: string }[]
     >`select from_state || ' ' || event || ' ' || to_state as edge from lifecycle_edges`;

@@ -30,7 +30,7 @@ describe("a step touches", () => {
 });
 
 describe("the point of no return", () => {
-  test("is the first step that touches disks or firmware", () => {
+  test("is the first step that touches disks or firmware [R-050]", () => {
     expect(
       pointOfNoReturn([
         step("verify"),

@@ -88,28 +88,31 @@ describe("a route", () => {
     KINDS.flatMap((verb) =>
       NODE_STATE_NAMES.map((state) => ({ verb, state, expected: EXPECTED[verb]?.[state] ?? "refused" })),
     ),
-  )("of $verb from $state: $expected", ({ verb, state, expected }) => {
+  )("of $verb from $state: $expected [R-014]", ({ verb, state, expected }) => {
     const found = route(verb, state);
     const text = found ? `${found.legs.map(({ phase }) => phase).join(" ")} > ${found.target}`.trim() : "refused";
     expect(text).toBe(expected);
   });
 
-  test.each(NODE_VERBS)("of %s is a chain of legal edges that ends in its target, whatever the options", (verb) => {
-    let routes = 0;
-    for (const options of OPTIONS) {
-      for (const state of NODE_STATE_NAMES) {
-        const found = route(verb, state, options);
-        if (!found) continue;
-        routes += 1;
-        expect(endOf(state, found), `${verb} from ${state} ${JSON.stringify(options)}`).toBe(found.target);
-        expect(isAtRest(found.target)).toBe(true);
-        expect(isAtRest(state), `${verb} begins in ${state}, where work is going on`).toBe(true);
+  test.each(NODE_VERBS)(
+    "of %s is a chain of legal edges that ends in its target, whatever the options [R-014]",
+    (verb) => {
+      let routes = 0;
+      for (const options of OPTIONS) {
+        for (const state of NODE_STATE_NAMES) {
+          const found = route(verb, state, options);
+          if (!found) continue;
+          routes += 1;
+          expect(endOf(state, found), `${verb} from ${state} ${JSON.stringify(options)}`).toBe(found.target);
+          expect(isAtRest(found.target)).toBe(true);
+          expect(isAtRest(state), `${verb} begins in ${state}, where work is going on`).toBe(true);
+        }
       }
-    }
-    expect(routes).toBeGreaterThan(0);
-  });
+      expect(routes).toBeGreaterThan(0);
+    },
+  );
 
-  test("inspects AVAILABLE and ACTIVE nodes in place where the driver needs no reboot", () => {
+  test("inspects AVAILABLE and ACTIVE nodes in place where the driver needs no reboot [R-019]", () => {
     for (const state of ["AVAILABLE", "ACTIVE"] as const) {
       expect(route("INSPECT", state, { inspectsWithoutReboot: true })).toMatchObject({
         legs: [{ phase: "inspect", enter: [] }],
@@ -154,7 +157,7 @@ describe("a route", () => {
     expect(route("CLEAN", "CLEAN_FAILED", { manualCleaning: true })?.target).toBe("MANAGEABLE");
   });
 
-  test("of a decommission goes on whatever fails, and no other does", () => {
+  test("of a decommission goes on whatever fails, and no other does [R-028]", () => {
     for (const verb of KINDS)
       expect(route(verb, "AVAILABLE", { inspectsWithoutReboot: true })?.bestEffort ?? false, verb).toBe(
         verb === "DECOMMISSION",
@@ -162,7 +165,7 @@ describe("a route", () => {
   });
 });
 
-test("the states that a refusal names are those in which the verb is allowed", () => {
+test("the states that a refusal names are those in which the verb is allowed [R-009]", () => {
   for (const verb of KINDS)
     expect(allowedStates(verb)).toEqual(NODE_STATE_NAMES.filter((state) => EXPECTED[verb]?.[state] !== undefined));
 });

@@ -13,7 +13,7 @@ afterAll(() => parts.disposeAsync());
 const END_MS = 10_000;
 const STEP = "deploy.write_image";
 
-test("steps that end in time are stored, others are given back and entered again by another replica, without a lease that runs out", async () => {
+test("steps that end in time are stored, others are given back and entered again by another replica, without a lease that runs out [R-138]", async () => {
   const database = parts.use(await testDatabase());
   const { folder } = parts.use(scratch());
   const start = async () =>

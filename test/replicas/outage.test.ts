@@ -73,7 +73,7 @@ test("a replica that is started before its database waits for it, and says so", 
 }, 90_000);
 
 describe("work goes on", () => {
-  test("when the database has crashed and was away for a while", async () => {
+  test("when the database has crashed and was away for a while [R-139]", async () => {
     await succeedsThrough("crashed", async () => {
       await server.crash();
       await delay(8_000);
@@ -81,7 +81,7 @@ describe("work goes on", () => {
     });
   }, 150_000);
 
-  test("when it took no writes for a while, as in a failover", async () => {
+  test("when it took no writes for a while, as in a failover [R-139]", async () => {
     const admin = postgres(server.url, { max: 1, onnotice: () => {} });
     const readOnly = async (how: "on" | "off") => {
       await admin.unsafe("set default_transaction_read_only = off");

@@ -13,7 +13,7 @@ import { commission, follow, operationOf, register, scratch, startReplica, whole
 const parts = new AsyncDisposableStack();
 afterAll(() => parts.disposeAsync());
 
-test("a follower that is cut and goes on at the other replica, which is killed, and back", async () => {
+test("a follower that is cut and goes on at the other replica, which is killed, and back [R-130]", async () => {
   const database = parts.use(await testDatabase());
   const { folder } = parts.use(scratch());
   const start = async (role: string) =>
@@ -61,7 +61,7 @@ test("a follower that is cut and goes on at the other replica, which is killed, 
   }
 }, 120_000);
 
-test("a cursor that is newer than what a replica has heard of is none of the future", async () => {
+test("a cursor that is newer than what a replica has heard of is none of the future [R-130]", async () => {
   const ostler = parts.use(await engineUnderTest({ started: false }));
   const { database } = ostler;
   const deaf: Bell = { ring() {}, onRing: () => () => {}, [Symbol.asyncDispose]: async () => {} };

@@ -55,7 +55,7 @@ function flaws(log: readonly Seen[]): Seen[] {
   });
 }
 
-test("one of three that is killed in the middle of many steps: others enter these steps again, and none before them", async () => {
+test("one of three that is killed in the middle of many steps: others enter these steps again, and none before them [R-132]", async () => {
   const replicas = await Promise.all([startOne(4), startOne(4), startOne(4)]);
   const names = named(8);
   const [first] = replicas;
@@ -93,7 +93,7 @@ test("one of three that is killed in the middle of many steps: others enter thes
   ).toEqual(lost.map(({ node }) => node).toSorted((a, b) => a.localeCompare(b)));
 }, 180_000);
 
-test("one that slept longer than its leases writes nothing when it wakes, and tells no machine anything", async () => {
+test("one that slept longer than its leases writes nothing when it wakes, and tells no machine anything [R-137]", async () => {
   const sleeper = await startOne(3);
   const names = named(3);
   // What it does when the delay is over is to set the power: a call that is not its own to make any more.

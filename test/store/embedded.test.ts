@@ -162,7 +162,7 @@ describe("the embedded database", () => {
     expect(existsSync(join(folder, "owner.pid"))).toBe(false);
   });
 
-  test("dies with its owner, and every row that was acknowledged before is there again", async () => {
+  test("dies with its owner, and every row that was acknowledged before is there again [R-131]", async () => {
     const folder = aFolder();
     const owner = startOwner(folder);
     await eventually("two hundred rows are acknowledged", () => owner.said.length > 200);

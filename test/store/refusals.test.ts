@@ -42,7 +42,7 @@ const stateOf = async (id: string) =>
   (await sql`select state from nodes where id = ${id}`)[0]?.["state"] as string | undefined;
 
 describe("the database refuses", () => {
-  test("a change of state along no edge, even when it is told of", async () => {
+  test("a change of state along no edge, even when it is told of [R-001]", async () => {
     const id = await aNode();
     const leap = inTransaction(async (tx) => {
       await tx`update nodes set state = 'ACTIVE', transition_count = 2 where id = ${id}`;
@@ -52,7 +52,7 @@ describe("the database refuses", () => {
     expect(await stateOf(id)).toBe("ENROLLED");
   });
 
-  test("a legal change of state that nobody is told of", async () => {
+  test("a legal change of state that nobody is told of [R-004]", async () => {
     const id = await aNode();
     await expect(sql`update nodes set state = 'VERIFYING', transition_count = 2 where id = ${id}`).rejects.toThrow(
       "became VERIFYING without a transition",
@@ -67,7 +67,7 @@ describe("the database refuses", () => {
     await expect(sql`update nodes set transition_count = 2 where id = ${id}`).rejects.toThrow("without a transition");
   });
 
-  test("a change of state that is told of as another", async () => {
+  test("a change of state that is told of as another [R-004]", async () => {
     const id = await aNode();
     const lie = inTransaction(async (tx) => {
       await tx`update nodes set state = 'VERIFYING', transition_count = 2 where id = ${id}`;
@@ -132,7 +132,7 @@ describe("of runs the database refuses", async () => {
     sql`insert into runs (id, operation_id, node_id, node_name, ordinal, state, plan_hash, variables, target, moves_state, finished_at)
       values (${randomUUID()}, ${operation}, ${nodeId}, 'x', 0, ${state}, 'p', '{}', 'ACTIVE', true, ${finished ? new Date() : null})`;
 
-  test("a second unfinished one on the same node, in whatever state", async () => {
+  test("a second unfinished one on the same node, in whatever state [R-046]", async () => {
     const node = randomUUID();
     await run(node, "QUEUED");
     await run(node, "SUCCEEDED", true);

@@ -3,7 +3,7 @@
  * asynchronous. What is planned is what runs: the plan is stored with the run and never changes.
  *
  * Order within a phase: priority descending, then by interface (vendor first, clean last), then as declared
- * (docs/rules.md, section 5; the order of interfaces is Ironic's). A site may set other priorities, forbid steps, and switch
+ * (docs/rules.md, section Steps; the order of interfaces is Ironic's). A site may set other priorities, forbid steps, and switch
  * automatic cleaning off.
  */
 import type { Refusal } from "../../errors.ts";
@@ -45,7 +45,7 @@ export type PlanVerdict = { readonly plan: Plan } | { readonly refusals: readonl
 
 const INTERFACE_ORDER = ["vendor", "power", "management", "firmware", "deploy", "bios", "raid", "inspect", "clean"];
 
-/** Seconds (docs/rules.md, section 13). */
+/** Seconds (docs/rules.md, section Times). */
 const POWER_TIMEOUT = 60;
 const VERIFY_TIMEOUT = 60;
 /** A reserved wait lasts as long as it says; this is for the way there and back. */
