@@ -8,13 +8,13 @@ import { WebSocketServer } from "ws";
 import type { WebSocket } from "ws";
 import { createTail } from "../src/feed/tail.ts";
 import { createLog } from "../src/log.ts";
-import { createBell } from "../src/store/postgres/notifier.ts";
+import { createNotifier } from "../src/store/postgres/notifier.ts";
 import { openDatabase } from "../src/store/postgres/database.ts";
 
 const PAGE = 100;
 
 const database = await openDatabase({ connection: { url: process.argv[2] ?? "" } });
-const bell = await createBell(database, () => {});
+const bell = await createNotifier(database, () => {});
 const tail = await createTail({ database, bell, log: createLog("error") });
 const server = createServer();
 const subscribers = new Set<WebSocket>();

@@ -4,7 +4,7 @@ import { loadPlugins } from "../src/drivers/load.ts";
 import { createEngine } from "../src/engine/engine.ts";
 import type { Engine } from "../src/engine/engine.ts";
 import { createLog } from "../src/log.ts";
-import { createBell } from "../src/store/postgres/notifier.ts";
+import { createNotifier } from "../src/store/postgres/notifier.ts";
 import { openDatabase } from "../src/store/postgres/database.ts";
 import type { Connection, Database } from "../src/store/postgres/database.ts";
 import { DRIVER } from "./six-step-driver.ts";
@@ -30,7 +30,7 @@ export async function openFleet({
   await using parts = new AsyncDisposableStack();
   const registry = parts.use(await loadPlugins([PLUGIN], createLog("silent")));
   const database = parts.use(await openDatabase({ connection }));
-  const bell = parts.use(await createBell(database, () => {}));
+  const bell = parts.use(await createNotifier(database, () => {}));
   const engine = parts.use(await createEngine({ database, registry, bell, log, concurrency }));
   const opened = parts.move();
   return { engine, database, [Symbol.asyncDispose]: () => opened.disposeAsync() };

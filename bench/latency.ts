@@ -8,8 +8,8 @@ import { createTransact, move } from "../src/engine/transaction.ts";
 import { nodeStream } from "../src/feed/node-stream.ts";
 import { createTail } from "../src/feed/tail.ts";
 import { createLog } from "../src/log.ts";
-import { createBell } from "../src/store/postgres/notifier.ts";
-import type { Bell } from "../src/store/postgres/notifier.ts";
+import { createNotifier } from "../src/store/postgres/notifier.ts";
+import type { Notifier } from "../src/store/postgres/notifier.ts";
 import { openDatabase } from "../src/store/postgres/database.ts";
 import { nodeKeys } from "../src/store/nodes.ts";
 import { percentile, printTable, shown } from "./figures.ts";
@@ -52,19 +52,19 @@ async function latenciesMs(
   }
   const log = createLog("error");
   await using database = await openDatabase({ connection });
-  await using writerBell = await createBell(database, () => {});
-  await using readerBell = await createBell(database, () => {});
+  await using writerBell = await createNotifier(database, () => {});
+  await using readerBell = await createNotifier(database, () => {});
   await using tail = await createTail({
     database,
     bell: options.where === "same process" ? writerBell : readerBell,
     log,
   });
   const committedAt: number[] = [];
-  const watched: Bell = {
+  const watched: Notifier = {
     ...writerBell,
-    ring() {
+    notify() {
       committedAt.push(performance.now());
-      writerBell.ring();
+      writerBell.notify();
     },
   };
   const transact = createTransact(database, watched);

@@ -10,7 +10,7 @@ import { fork } from "node:child_process";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { createTransact, move } from "../src/engine/transaction.ts";
-import { createBell } from "../src/store/postgres/notifier.ts";
+import { createNotifier } from "../src/store/postgres/notifier.ts";
 import { openDatabase } from "../src/store/postgres/database.ts";
 import { nodeKeys } from "../src/store/nodes.ts";
 import { newestPosition } from "../src/store/transitions.ts";
@@ -92,7 +92,7 @@ async function measure(site: Site, way: Way, count: number, events: number): Pro
   clients.tell({ be: { url: `${service.url.replace("http", "ws")}/graphql`, count, query } });
   await clients.answer();
   await using database = await openDatabase({ connection });
-  await using bell = await createBell(database, () => {});
+  await using bell = await createNotifier(database, () => {});
   const transact = createTransact(database, bell);
   const nodes = await nodeKeys(database.reader, {});
   let position = await newestPosition(database.reader);

@@ -24,8 +24,8 @@ import type { Observer } from "./observer.ts";
 import { named, openMigrated, whenThere } from "./commands/startup.ts";
 import { startServer } from "./http/server.ts";
 import type { RunningServer } from "./http/server.ts";
-import { createBell } from "./store/postgres/notifier.ts";
-import type { Bell } from "./store/postgres/notifier.ts";
+import { createNotifier } from "./store/postgres/notifier.ts";
+import type { Notifier } from "./store/postgres/notifier.ts";
 import { connectionsTaken } from "./store/postgres/database.ts";
 import type { Connection, Database } from "./store/postgres/database.ts";
 import { startEmbedded } from "./store/postgres/embedded.ts";
@@ -96,7 +96,7 @@ async function begin(config: Config, { connection, registry, pool }: Means, log:
   tellOfConnections(config, database, log);
   const bell = parts.use(
     await named(config.listenUrl ?? config.databaseUrl, () =>
-      createBell(database, (error) =>
+      createNotifier(database, (error) =>
         log.warn({ err: error }, "the doorbell failed; until it is back, new work is found by looking"),
       ),
     ),
@@ -134,7 +134,7 @@ async function begin(config: Config, { connection, registry, pool }: Means, log:
 interface Parts {
   readonly database: Database;
   readonly registry: Registry;
-  readonly bell: Bell;
+  readonly bell: Notifier;
   readonly engine: Engine;
   readonly observer: Observer;
   readonly scrape: () => Promise<Scrape>;

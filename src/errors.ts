@@ -94,7 +94,7 @@ export interface Refusal {
 }
 
 /** Carries refusals out of a transaction, which it rolls back. */
-export class Refused extends Error {
+export class RefusalError extends Error {
   readonly refusals: readonly Refusal[];
   constructor(refusals: readonly Refusal[]) {
     super(refusals.map((refusal) => refusal.message).join(" "));

@@ -84,7 +84,7 @@ export interface RequestWatch {
 }
 
 /** What became of a machine's call-back. */
-export type CallBackVerdict = "TAKEN" | "LATE" | "DUPLICATE" | "FORGED" | "UNKNOWN";
+export type CallbackOutcome = "TAKEN" | "LATE" | "DUPLICATE" | "FORGED" | "UNKNOWN";
 
 export interface Observer {
   /** Wraps a call of a driver to its machine. */
@@ -127,13 +127,13 @@ export interface Observer {
   streamEnded(transport: "http" | "websocket"): void;
   /** We have ended a stream before its time: with a reset of that code, or cut, as its reader was TOO_SLOW. */
   streamReset(code: string): void;
-  calledBack(verdict: CallBackVerdict): void;
+  calledBack(verdict: CallbackOutcome): void;
 }
 
 const UNWATCHED: RequestWatch = { within: (work) => work(), end: () => {} };
 const nothing = () => {};
 
-export const NOBODY: Observer = {
+export const noopObserver: Observer = {
   call: (_about, work) => work(),
   step: (_about, work) => work(),
   admission: (_about, work) => work(),
@@ -155,7 +155,7 @@ export const NOBODY: Observer = {
 };
 
 /** Tells two: what the first wraps is within what the second wraps. */
-export function both(one: Observer, other: Observer): Observer {
+export function combineObservers(one: Observer, other: Observer): Observer {
   return {
     call: (about, work) => other.call(about, () => one.call(about, work)),
     step: (about, work) => other.step(about, () => one.step(about, work)),

@@ -7,10 +7,10 @@ import type { Config } from "../config.ts";
 import { createQueue } from "../engine/jobs/queue.ts";
 import type { Log } from "../log.ts";
 import { openMigrated, whenThere } from "./startup.ts";
-import type { Bell } from "../store/postgres/notifier.ts";
+import type { Notifier } from "../store/postgres/notifier.ts";
 
 /** Nobody is to hear of anything: nothing is stored. */
-const SILENT: Bell = { ring() {}, onRing: () => () => {}, async [Symbol.asyncDispose]() {} };
+const SILENT: Notifier = { notify() {}, subscribe: () => () => {}, async [Symbol.asyncDispose]() {} };
 
 export async function migrateOnly(config: Config, log: Log): Promise<void> {
   const { databaseUrl: url } = config;

@@ -1,11 +1,11 @@
 /** The engine's face: everything that changes anything goes through here. */
 import type { Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
-import { NOBODY } from "../observer.ts";
+import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
-import type { Bell } from "../store/postgres/notifier.ts";
+import type { Notifier } from "../store/postgres/notifier.ts";
 import type { Database } from "../store/postgres/database.ts";
-import { watchAttendance } from "./scheduling/replica-presence.ts";
+import { watchReplicaPresence } from "./scheduling/replica-presence.ts";
 import { callBack } from "./execution/callback.ts";
 import type { CallBackAnswer } from "./execution/callback.ts";
 import { createCluster, deleteCluster, updateCluster } from "./inventory/clusters.ts";
@@ -38,7 +38,7 @@ import { submitVerb } from "./admission/submit.ts";
 import type { SubmitAnswer, VerbRequest } from "./admission/submit.ts";
 import type { Caller } from "./transaction.ts";
 import { createTransact } from "./transaction.ts";
-import { createTurns } from "./scheduling/slot-scheduler.ts";
+import { createSlotScheduler } from "./scheduling/slot-scheduler.ts";
 import { pauseIsOver, steerWaves } from "./scheduling/waves.ts";
 import type { WavesAnswer, WavesRequest } from "./scheduling/waves.ts";
 import { withdrawAbort } from "./interruption/withdraw-abort.ts";
@@ -95,7 +95,7 @@ export interface Engine extends AsyncDisposable {
 export interface EngineOptions {
   readonly database: Database;
   readonly registry: Registry;
-  readonly bell: Bell;
+  readonly bell: Notifier;
   readonly log: Log;
   /** Whom the work is told. Absent: nobody. */
   readonly observer?: Observer;
@@ -128,7 +128,7 @@ const PROBE_MS = 30_000;
 const DRAIN_MS = 5_000;
 
 export async function createEngine(options: EngineOptions): Promise<Engine> {
-  const { database, registry, bell, log, concurrency, observer = NOBODY } = options;
+  const { database, registry, bell, log, concurrency, observer = noopObserver } = options;
   const transact = createTransact(database, bell, observer);
   // The queue makes its tables at the first start, and of two that do so at once one would fail.
   const queue = await database.inTurn(() =>
@@ -142,7 +142,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
       supervises: options.works !== false,
     }),
   );
-  const turns = createTurns({ database, transact, registry, queue, observer, log });
+  const turns = createSlotScheduler({ database, transact, registry, queue, observer, log });
   const { nudge } = turns;
   const runner = createRunner({
     database,
@@ -179,7 +179,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     rest,
     async start() {
       if (options.works === false) {
-        attendance = watchAttendance({ queue, log });
+        attendance = watchReplicaPresence({ queue, log });
         return;
       }
       await queue.start({

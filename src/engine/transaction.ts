@@ -6,10 +6,10 @@
  */
 import { next } from "../lifecycle/machine.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
-import { createBreaks } from "../runtime/yielding.ts";
-import { NOBODY } from "../observer.ts";
+import { createYielding } from "../runtime/yielding.ts";
+import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
-import type { Bell } from "../store/postgres/notifier.ts";
+import type { Notifier } from "../store/postgres/notifier.ts";
 import { isConnectionLoss } from "../store/postgres/database.ts";
 import type { Database, Tx } from "../store/postgres/database.ts";
 import { changeHeldNodes, moveNodes } from "../store/nodes.ts";
@@ -24,7 +24,7 @@ export interface Caller {
 }
 
 /** One transaction of the engine. */
-export interface Work {
+export interface Transaction {
   readonly tx: Tx;
   /** Notes a transition, to be appended at the end. */
   log(transition: NewTransition): void;
@@ -32,9 +32,9 @@ export interface Work {
   afterCommit(effect: () => void): void;
 }
 
-export type Transact = <T>(work: (work: Work) => Promise<T>) => Promise<T>;
+export type Transact = <T>(work: (work: Transaction) => Promise<T>) => Promise<T>;
 
-export function createTransact(database: Database, bell: Bell, observer: Observer = NOBODY): Transact {
+export function createTransact(database: Database, bell: Notifier, observer: Observer = noopObserver): Transact {
   return async (body) => {
     let effects: (() => void)[] = [];
     let transitions: NewTransition[] = [];
@@ -55,7 +55,7 @@ export function createTransact(database: Database, bell: Bell, observer: Observe
         throw error;
       });
     if (transitions.length > 0) observer.appended(transitions.length);
-    bell.ring();
+    bell.notify();
     for (const effect of effects) effect();
     return result;
   };
@@ -88,7 +88,7 @@ export interface Hop {
  * not in that state: the caller holds them locked, so that would be a fault of ours.
  */
 export async function move(
-  work: Work,
+  work: Transaction,
   nodeIds: readonly string[],
   from: NodeState,
   event: NodeEvent,
@@ -97,7 +97,7 @@ export async function move(
 ): Promise<NodeState> {
   const to = next(from, event);
   const moved = new Map((await moveNodes(work.tx, nodeIds, from, to, change)).map((node) => [node.id, node]));
-  const mayBreak = createBreaks();
+  const mayBreak = createYielding();
   for (const nodeId of nodeIds) {
     await mayBreak();
     const node = moved.get(nodeId);
@@ -111,7 +111,7 @@ export async function move(
  * Changes nodes, each by its own hops in their order: the first hops of all in one statement, then the second ones. Throws
  * like `move`. Nodes are locked in the order of their ids. Answers a promise for each statement, which are sent at once.
  */
-export function changeNodes(work: Work, hopsOfNodes: readonly (readonly Hop[])[]): Promise<void>[] {
+export function changeNodes(work: Transaction, hopsOfNodes: readonly (readonly Hop[])[]): Promise<void>[] {
   const rounds = Math.max(0, ...hopsOfNodes.map(({ length }) => length));
   return Array.from({ length: rounds }, async (_, round) => {
     const hops = hopsOfNodes.flatMap((all) => all[round] ?? []);

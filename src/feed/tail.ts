@@ -5,9 +5,9 @@
  * streams ask at the same time, facts of nodes and snapshots, is read once for them as well.
  */
 import type { Log } from "../log.ts";
-import { NOBODY } from "../observer.ts";
+import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
-import type { Bell } from "../store/postgres/notifier.ts";
+import type { Notifier } from "../store/postgres/notifier.ts";
 import type { Database } from "../store/postgres/database.ts";
 import { nodeFacts } from "../store/node-facts.ts";
 import type { NodeFacts } from "../store/node-facts.ts";
@@ -45,11 +45,11 @@ const POLL_MS = 1_000;
 
 export async function createTail(parts: {
   readonly database: Database;
-  readonly bell: Bell;
+  readonly bell: Notifier;
   readonly log: Log;
   readonly observer?: Observer;
 }): Promise<Tail> {
-  const { database, bell, log, observer = NOBODY } = parts;
+  const { database, bell, log, observer = noopObserver } = parts;
   const advanceListeners = new Set<() => void>();
   const writeListeners = new Set<() => void>();
   let head = await newestPosition(database.reader);
@@ -89,7 +89,7 @@ export async function createTail(parts: {
       });
   }
 
-  const unring = bell.onRing(look);
+  const unring = bell.subscribe(look);
   const poll = setInterval(look, POLL_MS);
   const facts = createFacts((ids) => nodeFacts(database.reader, ids));
   const snapshot = createSnapshots(database);

@@ -22,7 +22,7 @@ import { shown } from "../graphql/base/error-masking.ts";
 import type { ReadyResult } from "../graphql/execution/shared-events.ts";
 import { withLogged } from "../log.ts";
 import type { Log } from "../log.ts";
-import { NOBODY } from "../observer.ts";
+import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
 import { BODY_BYTES_MAX } from "./graphql.ts";
 import type { Yoga } from "./graphql.ts";
@@ -85,7 +85,7 @@ export function createSockets({
   services,
   token,
   log,
-  observer = NOBODY,
+  observer = noopObserver,
   socketsMax = SOCKETS_MAX,
   pingMs = PING_MS,
   messageBytesMax = BODY_BYTES_MAX,

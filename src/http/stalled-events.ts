@@ -5,13 +5,13 @@
  */
 import type { ServerResponse } from "node:http";
 import type { Plugin } from "graphql-yoga";
-import { NOBODY } from "../observer.ts";
+import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
 
 /** So long nothing may have moved when it is looked at, as often. */
 const STALLED_MS = 30_000;
 
-export function cutStalledEvents(stalledMs = STALLED_MS, observer: Observer = NOBODY): Plugin {
+export function cutStalledEvents(stalledMs = STALLED_MS, observer: Observer = noopObserver): Plugin {
   return {
     onResultProcess({ result, serverContext }) {
       const { res } = serverContext as { readonly res?: ServerResponse };

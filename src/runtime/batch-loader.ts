@@ -2,7 +2,7 @@
 import { setImmediate as turn } from "node:timers/promises";
 
 /** A question about one node, of one about many. What is answered was read after the question came; undefined: nothing is known of the node. */
-export function askedTogether<Answer>(
+export function createBatchLoader<Answer>(
   ask: (ids: readonly string[]) => Promise<ReadonlyMap<string, Answer>>,
 ): (id: string) => Promise<Answer | undefined> {
   let gathered: { readonly ids: Set<string>; readonly answers: Promise<ReadonlyMap<string, Answer>> } | undefined;

@@ -6,7 +6,7 @@ const AGAIN_MS = 1_000;
 const ANSWER_MS = 4_000;
 
 /** Does work every so often; sooner when it failed, which is told. */
-export function repeated(
+export function startPeriodic(
   everyMs: number,
   work: () => Promise<void>,
   onFailure: (error: unknown) => void,
@@ -18,7 +18,7 @@ export function repeated(
   };
   const once = async () => {
     try {
-      await answeredWithin(ANSWER_MS, work());
+      await withTimeout(ANSWER_MS, work());
       next(everyMs);
     } catch (error) {
       onFailure(error);
@@ -35,7 +35,7 @@ export function repeated(
 }
 
 /** What the work answers; rejects when that takes longer. */
-export async function answeredWithin<T>(ms: number, work: Promise<T>): Promise<T> {
+export async function withTimeout<T>(ms: number, work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new Error(`There was no answer within ${ms / 1000} s.`)), ms);

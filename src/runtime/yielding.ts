@@ -5,7 +5,7 @@ import { setImmediate as turn } from "node:timers/promises";
 const WORK_MS = 10;
 
 /** To be awaited after each node: mostly nothing, and a break of one turn whenever it is time for one. */
-export function createBreaks(): () => Promise<void> | undefined {
+export function createYielding(): () => Promise<void> | undefined {
   let since = performance.now();
   return () => {
     if (performance.now() - since < WORK_MS) return undefined;

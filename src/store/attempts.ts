@@ -1,10 +1,10 @@
 /** Attempts at the steps of runs: each try, its progress, and what came of it. */
 import { and, asc, desc, eq, lte, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
-import { isAmong } from "./postgres/array-parameter.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
 import { runStatement } from "./postgres/database.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
-import { changingEach, insertingEach, rowsText } from "./postgres/bulk.ts";
+import { bulkUpdate, bulkInsert, rowsText } from "./postgres/bulk.ts";
 import type { Failure, StoredJson } from "./records.ts";
 import { attempts, runs } from "./tables.ts";
 
@@ -22,7 +22,7 @@ export interface NewAttempt {
   readonly model: string | null;
 }
 
-const BEGIN_EACH = insertingEach(attempts, [
+const BEGIN_EACH = bulkInsert(attempts, [
   "runId",
   "step",
   "number",
@@ -75,7 +75,7 @@ const HELD_FIELDS = [
 /** What the holder of a run changes of its attempt. */
 export type HeldAttemptChange = { readonly [Field in (typeof HELD_FIELDS)[number]]?: AttemptRow[Field] };
 
-const CHANGE_HELD = changingEach(attempts, { key: ["runId", "step", "number"], fields: HELD_FIELDS });
+const CHANGE_HELD = bulkUpdate(attempts, { key: ["runId", "step", "number"], fields: HELD_FIELDS });
 
 /** Changes attempts of locked runs, each as its holder says. */
 export async function changeHeldAttempts(
@@ -133,7 +133,7 @@ export async function attemptsUnderWay(reader: Reader, runIds: readonly string[]
     .select({ attempt: attempts, expired: EXPIRED })
     .from(attempts)
     .innerJoin(runs, and(eq(runs.id, attempts.runId), eq(runs.position, attempts.step)))
-    .where(isAmong(runs.id, runIds))
+    .where(inArrayParam(runs.id, runIds))
     .orderBy(asc(attempts.number));
   return new Map(rows.map(({ attempt, expired }) => [attempt.runId, { ...attempt, expired }]));
 }
@@ -144,7 +144,7 @@ export async function attemptsOf(reader: Reader, runIds: readonly string[]): Pro
   return reader
     .select()
     .from(attempts)
-    .where(isAmong(attempts.runId, runIds))
+    .where(inArrayParam(attempts.runId, runIds))
     .orderBy(asc(attempts.runId), asc(attempts.step), asc(attempts.number));
 }
 
@@ -161,7 +161,7 @@ export async function latestOutputs(
       select r.id, r.restart_of, age + 1 from runs r join chain on r.id = chain.restart_of
     )
     select distinct on (label) label, output from ${attempts} join chain on chain.id = ${attempts.runId}
-    where ${isAmong(attempts.label, labels)} and state = 'SUCCEEDED'
+    where ${inArrayParam(attempts.label, labels)} and state = 'SUCCEEDED'
     order by label, age, number desc`);
   return [...rows];
 }
@@ -172,7 +172,7 @@ export async function succeededSteps(reader: Reader, runIds: readonly string[]):
   const rows = await reader
     .select({ runId: attempts.runId, step: attempts.step })
     .from(attempts)
-    .where(and(isAmong(attempts.runId, runIds), eq(attempts.state, "SUCCEEDED")));
+    .where(and(inArrayParam(attempts.runId, runIds), eq(attempts.state, "SUCCEEDED")));
   const found = new Map<string, Set<number>>();
   for (const { runId, step } of rows) {
     const steps = found.get(runId) ?? new Set<number>();

@@ -2,7 +2,7 @@
 import { and, asc, eq, sql } from "drizzle-orm";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
-import { isAmong } from "./postgres/array-parameter.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { cutPage, pageClauses } from "./postgres/pagination.ts";
 import type { Page, PageRequest } from "./postgres/pagination.ts";
@@ -11,7 +11,7 @@ import { clusters, nodes } from "./tables.ts";
 export type ClusterRow = typeof clusters.$inferSelect;
 
 export async function clustersByIds(reader: Reader, ids: readonly string[]): Promise<ClusterRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(clusters).where(isAmong(clusters.id, ids));
+  return ids.length === 0 ? [] : reader.select().from(clusters).where(inArrayParam(clusters.id, ids));
 }
 
 export async function clusterByName(reader: Reader, name: string): Promise<ClusterRow | undefined> {
@@ -20,7 +20,7 @@ export async function clusterByName(reader: Reader, name: string): Promise<Clust
 }
 
 export async function clustersByNames(reader: Reader, names: readonly string[]): Promise<ClusterRow[]> {
-  return names.length === 0 ? [] : reader.select().from(clusters).where(isAmong(clusters.name, names));
+  return names.length === 0 ? [] : reader.select().from(clusters).where(inArrayParam(clusters.name, names));
 }
 
 export async function clustersPage(reader: Reader, request: PageRequest): Promise<Page<ClusterRow>> {
@@ -67,7 +67,7 @@ export async function nodeCountsOf(
   return reader
     .select({ clusterId: nodes.clusterId, state: nodes.state, stage: nodes.stage, count: sql<number>`count(*)::int` })
     .from(nodes)
-    .where(and(isAmong(nodes.clusterId, clusterIds)))
+    .where(and(inArrayParam(nodes.clusterId, clusterIds)))
     .groupBy(nodes.clusterId, nodes.state, nodes.stage)
     .orderBy(asc(nodes.state));
 }

@@ -1,7 +1,7 @@
 /** Discoveries: the addresses of an operation, what came of each, and the nodes that an address may already be. */
 import { and, asc, count, eq, inArray, isNull, sql } from "drizzle-orm";
 import type { RunState } from "../lifecycle/operation-states.ts";
-import { isAmong } from "./postgres/array-parameter.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { NumberedRequest, Page } from "./postgres/pagination.ts";
@@ -105,7 +105,7 @@ export async function discoveryCounts(
   const rows = await reader
     .select({ operationId: discoveries.operationId, state: discoveries.state, count: count() })
     .from(discoveries)
-    .where(isAmong(discoveries.operationId, operationIds))
+    .where(inArrayParam(discoveries.operationId, operationIds))
     .groupBy(discoveries.operationId, discoveries.state);
   const counts = new Map<string, Partial<Record<DiscoveryState, number>>>();
   for (const { operationId, state, count: found } of rows)
@@ -152,7 +152,7 @@ export async function discoveriesPages(
     below: (operation) =>
       and(
         sql`${discoveries.operationId} = ${operation}`,
-        asked.states && isAmong(discoveries.state, asked.states),
+        asked.states && inArrayParam(discoveries.state, asked.states),
         where,
       ),
     orderBy,
@@ -170,7 +170,7 @@ export async function addressesMissed(
   const rows = await reader
     .select({ operationId: discoveries.operationId, address: discoveries.address })
     .from(discoveries)
-    .where(and(isAmong(discoveries.operationId, operationIds), inArray(discoveries.state, ["FAILED", "SKIPPED"])))
+    .where(and(inArrayParam(discoveries.operationId, operationIds), inArray(discoveries.state, ["FAILED", "SKIPPED"])))
     .orderBy(asc(discoveries.operationId), asc(discoveries.ordinal));
   const missed = Map.groupBy(rows, ({ operationId }) => operationId);
   return new Map([...missed].map(([operationId, found]) => [operationId, found.map(({ address }) => address)]));

@@ -3,7 +3,7 @@
  * own filter, can be decided from one read. It answers as `nodeCondition` of nodes.ts does in the database.
  */
 import { eq, isNotNull, sql } from "drizzle-orm";
-import { isAmong } from "./postgres/array-parameter.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader } from "./postgres/database.ts";
 import type { NodeFilter, NodeRow, StringTest } from "./nodes.ts";
 import { clusters, nodes } from "./tables.ts";
@@ -42,7 +42,7 @@ export async function nodeFacts(reader: Reader, ids: readonly string[]): Promise
     })
     .from(nodes)
     .leftJoin(clusters, eq(clusters.id, nodes.clusterId))
-    .where(isAmong(nodes.id, ids));
+    .where(inArrayParam(nodes.id, ids));
 }
 
 /** The filter as a question to the facts of a node; made once, asked often. */

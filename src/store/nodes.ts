@@ -3,10 +3,10 @@ import { and, asc, count, desc, eq, gt, ilike, isNotNull, isNull, like, or, sql 
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
 import type { NodeState } from "../lifecycle/node-states.ts";
-import { isAmong } from "./postgres/array-parameter.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
 import { runStatement } from "./postgres/database.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
-import { changingEach, insertingEach, rowsText } from "./postgres/bulk.ts";
+import { bulkUpdate, bulkInsert, rowsText } from "./postgres/bulk.ts";
 import { cutPage, pageClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { Page, PageRequest } from "./postgres/pagination.ts";
 import type { Failure, JsonObject } from "./records.ts";
@@ -52,11 +52,11 @@ export function nodeCondition(filter: NodeFilter | undefined): SQL | undefined {
   if (!filter) return undefined;
   const { ids, name, states, powerStates, presence, clusterId, clusterName, driver, hostGroup, labels } = filter;
   return and(
-    ids && isAmong(nodes.id, ids),
+    ids && inArrayParam(nodes.id, ids),
     name && stringCondition(name),
-    states && isAmong(nodes.state, states),
-    powerStates && isAmong(nodes.powerState, powerStates),
-    presence && isAmong(nodes.presence, presence),
+    states && inArrayParam(nodes.state, states),
+    powerStates && inArrayParam(nodes.powerState, powerStates),
+    presence && inArrayParam(nodes.presence, presence),
     isSet(nodes.maintenanceSince, filter.maintenance),
     isSet(nodes.retiredReason, filter.retired),
     isSet(nodes.lastError, filter.withErrors),
@@ -84,7 +84,7 @@ function isSet(column: PgColumn, wanted: boolean | undefined): SQL | undefined {
 function stringCondition(test: StringTest): SQL | undefined {
   return and(
     test.eq === undefined ? undefined : eq(nodes.name, test.eq),
-    test.in && isAmong(nodes.name, test.in),
+    test.in && inArrayParam(nodes.name, test.in),
     test.startsWith === undefined ? undefined : like(nodes.name, `${escapePattern(test.startsWith)}%`),
     test.contains === undefined ? undefined : ilike(nodes.name, `%${escapePattern(test.contains)}%`),
   );
@@ -95,11 +95,11 @@ function escapePattern(text: string): string {
 }
 
 export async function nodesByIds(reader: Reader, ids: readonly string[]): Promise<NodeRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(nodes).where(isAmong(nodes.id, ids));
+  return ids.length === 0 ? [] : reader.select().from(nodes).where(inArrayParam(nodes.id, ids));
 }
 
 export async function nodesByNames(reader: Reader, names: readonly string[]): Promise<NodeRow[]> {
-  return names.length === 0 ? [] : reader.select().from(nodes).where(isAmong(nodes.name, names));
+  return names.length === 0 ? [] : reader.select().from(nodes).where(inArrayParam(nodes.name, names));
 }
 
 /** Id and name of every node that matches, by name. */
@@ -119,7 +119,7 @@ export async function nodeKeys(reader: Reader, filter: NodeFilter): Promise<{ id
  */
 export async function lockNodes(tx: Tx, ids: readonly string[]): Promise<NodeRow[]> {
   if (ids.length === 0) return [];
-  return tx.select().from(nodes).where(isAmong(nodes.id, ids)).orderBy(asc(nodes.id)).for("no key update");
+  return tx.select().from(nodes).where(inArrayParam(nodes.id, ids)).orderBy(asc(nodes.id)).for("no key update");
 }
 
 /** Locks those of the nodes that nobody holds just now. */
@@ -128,7 +128,7 @@ export async function lockFreeNodes(tx: Tx, ids: readonly string[]): Promise<Nod
   return tx
     .select()
     .from(nodes)
-    .where(isAmong(nodes.id, ids))
+    .where(inArrayParam(nodes.id, ids))
     .orderBy(asc(nodes.id))
     .for("no key update", { skipLocked: true });
 }
@@ -192,7 +192,7 @@ export async function nodeCounts(
   const rows = await reader
     .select({ clusterId: nodes.clusterId, count: count() })
     .from(nodes)
-    .where(and(isAmong(nodes.clusterId, clusterIds), nodeCondition(filter)))
+    .where(and(inArrayParam(nodes.clusterId, clusterIds), nodeCondition(filter)))
     .groupBy(nodes.clusterId);
   const counts = new Map(rows.map((row) => [row.clusterId, row.count]));
   return new Map(clusterIds.map((id) => [id, counts.get(id) ?? 0]));
@@ -258,7 +258,7 @@ export async function updateNodes(
   await tx
     .update(nodes)
     .set({ ...change, revision: sql`${nodes.revision} + 1`, updatedAt: sql`now()` })
-    .where(isAmong(nodes.id, ids));
+    .where(inArrayParam(nodes.id, ids));
 }
 
 /** What goes with a change of state. */
@@ -291,7 +291,7 @@ export async function moveNodes(
       revision: sql`${nodes.revision} + 1`,
       updatedAt: sql`now()`,
     })
-    .where(and(isAmong(nodes.id, ids), eq(nodes.state, from)))
+    .where(and(inArrayParam(nodes.id, ids), eq(nodes.state, from)))
     .returning({
       id: nodes.id,
       name: nodes.name,
@@ -318,7 +318,7 @@ export type HeldNodeChange = { readonly [Field in (typeof HELD_FIELDS)[number]]?
 
 /** Locked in the order of their ids before one of them is changed. */
 const CHANGE_HELD = `with locked as materialized (select id from nodes where id = any($2::uuid[]) order by id for no key update)
-${changingEach(nodes, {
+${bulkUpdate(nodes, {
   key: ["id", "state"],
   fields: HELD_FIELDS,
   also: [
@@ -364,7 +364,7 @@ export async function secretsOf(reader: Reader, nodeId: string): Promise<Secrets
 /** Secrets of those nodes that have any. */
 export async function secretsOfNodes(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, Secrets>> {
   if (nodeIds.length === 0) return new Map();
-  const rows = await reader.select().from(nodeSecrets).where(isAmong(nodeSecrets.nodeId, nodeIds));
+  const rows = await reader.select().from(nodeSecrets).where(inArrayParam(nodeSecrets.nodeId, nodeIds));
   return new Map(rows.map(({ nodeId, secrets }) => [nodeId, secrets]));
 }
 
@@ -374,7 +374,7 @@ export async function secretFieldsOf(
   nodeIds: readonly string[],
 ): Promise<Map<string, Record<string, string[]>>> {
   if (nodeIds.length === 0) return new Map();
-  const rows = await reader.select().from(nodeSecrets).where(isAmong(nodeSecrets.nodeId, nodeIds));
+  const rows = await reader.select().from(nodeSecrets).where(inArrayParam(nodeSecrets.nodeId, nodeIds));
   return new Map(
     rows.map(({ nodeId, secrets }) => [
       nodeId,
@@ -390,7 +390,7 @@ export async function insertInventories(
   if (rows.length > 0) await runStatement(tx, INSERT_INVENTORIES, [rowsText(rows)]);
 }
 
-const INSERT_INVENTORIES = insertingEach(inventories, ["id", "nodeId", "runId", "data"]);
+const INSERT_INVENTORIES = bulkInsert(inventories, ["id", "nodeId", "runId", "data"]);
 
 /** Snapshots of each node, newest first. */
 export async function inventoriesPages(
@@ -412,7 +412,7 @@ export async function inventoriesPages(
 }
 
 export async function inventoriesByIds(reader: Reader, ids: readonly string[]): Promise<InventoryRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(inventories).where(isAmong(inventories.id, ids));
+  return ids.length === 0 ? [] : reader.select().from(inventories).where(inArrayParam(inventories.id, ids));
 }
 
 /** The newest inventory of each node that has one. */
@@ -425,7 +425,7 @@ export async function newestInventories(
     .select()
     .from(inventories)
     .where(
-      sql`(${inventories.nodeId}, ${inventories.takenAt}) in (select node_id, max(taken_at) from inventories where ${isAmong(inventories.nodeId, nodeIds)} group by node_id)`,
+      sql`(${inventories.nodeId}, ${inventories.takenAt}) in (select node_id, max(taken_at) from inventories where ${inArrayParam(inventories.nodeId, nodeIds)} group by node_id)`,
     )
     .orderBy(desc(inventories.id));
   return new Map(rows.map((row) => [row.nodeId, row]));

@@ -3,7 +3,7 @@ import { and, desc, eq, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, OperationState, RunCounts, RunState, Wish } from "../lifecycle/operation-states.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
-import { isAmong } from "./postgres/array-parameter.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { cutPage, pageClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { Page, PageRequest } from "./postgres/pagination.ts";
@@ -27,8 +27,8 @@ export interface OperationFilter {
 function operationCondition(filter: OperationFilter | undefined): SQL | undefined {
   if (!filter) return undefined;
   return and(
-    filter.kinds && isAmong(operations.kind, filter.kinds),
-    filter.states && isAmong(operations.state, filter.states),
+    filter.kinds && inArrayParam(operations.kind, filter.kinds),
+    filter.states && inArrayParam(operations.state, filter.states),
     filter.nodeId === undefined
       ? undefined
       : sql`${operations.id} in (select operation_id from runs where node_id = ${filter.nodeId})`,
@@ -41,7 +41,7 @@ export async function insertOperation(tx: Tx, row: typeof operations.$inferInser
 }
 
 export async function operationsByIds(reader: Reader, ids: readonly string[]): Promise<OperationRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(operations).where(isAmong(operations.id, ids));
+  return ids.length === 0 ? [] : reader.select().from(operations).where(inArrayParam(operations.id, ids));
 }
 
 export async function operationsPage(
@@ -125,7 +125,7 @@ export async function lockOperation(tx: Tx, id: string): Promise<OperationRow | 
 /** Of these operations those that nobody is changing just now, kept as they are until the end of the transaction. */
 export async function keepFreeOperations(tx: Tx, ids: readonly string[]): Promise<OperationRow[]> {
   if (ids.length === 0) return [];
-  return tx.select().from(operations).where(isAmong(operations.id, ids)).for("share", { skipLocked: true });
+  return tx.select().from(operations).where(inArrayParam(operations.id, ids)).for("share", { skipLocked: true });
 }
 
 /**
@@ -191,7 +191,7 @@ export async function pauseLeft(tx: Tx, id: string): Promise<number> {
 /** QUEUED → RUNNING, once, when the first run begins. Locked in one order, as by whoever draws consequences for several. */
 export async function operationsBegin(tx: Tx, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
-  const locked = sql`select id from operations where ${isAmong(operations.id, ids)} and state = 'QUEUED' order by id for no key update`;
+  const locked = sql`select id from operations where ${inArrayParam(operations.id, ids)} and state = 'QUEUED' order by id for no key update`;
   await tx
     .update(operations)
     .set({ state: "RUNNING", startedAt: sql`now()`, revision: sql`${operations.revision} + 1` })
@@ -204,7 +204,7 @@ export async function keptWishes(tx: Tx, ids: readonly string[]): Promise<Map<st
   const rows = await tx
     .select({ id: operations.id, wish: operations.wish })
     .from(operations)
-    .where(isAmong(operations.id, ids))
+    .where(inArrayParam(operations.id, ids))
     .orderBy(operations.id)
     .for("share");
   return new Map(rows.map(({ id, wish }) => [id, wish]));
@@ -232,7 +232,7 @@ export async function runStateCounts(
   const rows = await reader
     .select({ operationId: runs.operationId, state: runs.state, count: sql<number>`count(*)::int` })
     .from(runs)
-    .where(and(isAmong(runs.operationId, operationIds), eq(runs.purpose, "WORK")))
+    .where(and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "WORK")))
     .groupBy(runs.operationId, runs.state);
   const counts = new Map<string, Partial<Record<RunState, number>>>();
   for (const { operationId, state, count } of rows)
@@ -328,7 +328,9 @@ export async function cleanUpFailures(
   const rows = await reader
     .select({ operationId: runs.operationId, failure: runs.failure })
     .from(runs)
-    .where(and(isAmong(runs.operationId, operationIds), eq(runs.purpose, "CLEAN_UP"), sql`${runs.failure} is not null`))
+    .where(
+      and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "CLEAN_UP"), sql`${runs.failure} is not null`),
+    )
     .orderBy(runs.ordinal);
   const failures = new Map<string, Failure[]>();
   for (const { operationId, failure } of rows)

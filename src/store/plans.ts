@@ -1,5 +1,5 @@
 /** Plans, each stored once however many runs have it: a plan's hash is its key. */
-import { isAmong } from "./postgres/array-parameter.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
 import { hashOf } from "./postgres/database.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import type { Plan } from "./records.ts";
@@ -25,6 +25,6 @@ export async function storePlans(tx: Tx, wanted: readonly Plan[]): Promise<strin
 /** Plans never change, so whoever reads them may keep them. */
 export async function plansByHashes(reader: Reader, hashes: readonly string[]): Promise<Map<string, Plan>> {
   if (hashes.length === 0) return new Map();
-  const rows = await reader.select().from(plans).where(isAmong(plans.hash, hashes));
+  const rows = await reader.select().from(plans).where(inArrayParam(plans.hash, hashes));
   return new Map(rows.map(({ hash, plan }) => [hash, plan]));
 }

@@ -3,7 +3,7 @@ import { and, eq, isNotNull, isNull, notInArray, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
-import { isAmong } from "./postgres/array-parameter.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { nodes, operations, runs } from "./tables.ts";
 
@@ -52,7 +52,7 @@ export async function notePowerReads(tx: Tx, ids: readonly string[]): Promise<vo
     tx
       .select({ id: nodes.id })
       .from(nodes)
-      .where(and(isAmong(nodes.id, ids), AT_REST))
+      .where(and(inArrayParam(nodes.id, ids), AT_REST))
       .for("no key update", { skipLocked: true }),
   );
 }
@@ -85,7 +85,7 @@ export async function workSoFar(reader: Reader, nodeIds: readonly string[]): Pro
     })
     .from(runs)
     .innerJoin(operations, eq(operations.id, runs.operationId))
-    .where(isAmong(runs.nodeId, nodeIds))
+    .where(inArrayParam(runs.nodeId, nodeIds))
     .groupBy(runs.nodeId);
   return new Map(
     rows.map(({ nodeId, runs: count, operationId, kind }) => [

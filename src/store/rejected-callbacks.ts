@@ -1,6 +1,6 @@
 /** Call-backs that were not taken, kept with their run. */
 import { asc, eq } from "drizzle-orm";
-import { isAmong } from "./postgres/array-parameter.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { anomalies } from "./tables.ts";
 
@@ -23,6 +23,6 @@ export async function anomaliesOf(reader: Reader, runIds: readonly string[]): Pr
   return reader
     .select()
     .from(anomalies)
-    .where(isAmong(anomalies.runId, runIds))
+    .where(inArrayParam(anomalies.runId, runIds))
     .orderBy(asc(anomalies.runId), asc(anomalies.at), asc(anomalies.id));
 }

@@ -2,10 +2,10 @@
 import { and, asc, eq, gt, inArray, isNull, lte, ne, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, OperationState, RunState, Wish } from "../lifecycle/operation-states.ts";
-import { isAmong } from "./postgres/array-parameter.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
 import { runStatement } from "./postgres/database.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
-import { changingEach, rowsText } from "./postgres/bulk.ts";
+import { bulkUpdate, rowsText } from "./postgres/bulk.ts";
 import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { NumberedRequest, Page } from "./postgres/pagination.ts";
 import { nodes, operations, runs, site } from "./tables.ts";
@@ -54,7 +54,7 @@ export async function lockRuns(
     .from(runs)
     .innerJoin(operations, eq(operations.id, runs.operationId))
     .leftJoin(nodes, eq(nodes.id, runs.nodeId))
-    .where(isAmong(runs.id, ids))
+    .where(inArrayParam(runs.id, ids))
     .orderBy(asc(runs.nodeId))
     .for("no key update", skipLocked ? { of: runs, skipLocked } : { of: runs });
   return new Map(
@@ -89,7 +89,7 @@ const HELD_FIELDS = [
 /** What the holder of a run changes of it. */
 export type HeldRunChange = { readonly [Field in (typeof HELD_FIELDS)[number]]?: RunRow[Field] };
 
-const CHANGE_HELD = changingEach(runs, {
+const CHANGE_HELD = bulkUpdate(runs, {
   key: ["id"],
   fields: HELD_FIELDS,
   also: ["revision = runs.revision + 1", "updated_at = clock_timestamp()"],
@@ -112,7 +112,7 @@ export async function lockUnfinishedRuns(
     "nodeIds" in of
       ? of.nodeIds.length === 0
         ? sql`false`
-        : isAmong(runs.nodeId, of.nodeIds)
+        : inArrayParam(runs.nodeId, of.nodeIds)
       : eq(runs.operationId, of.operationId);
   return tx
     .select()
@@ -128,7 +128,7 @@ export async function lockUnfinishedRuns(
  */
 export async function lockBegunRuns(tx: Tx, nodeIds: readonly string[]): Promise<RunRow[]> {
   if (nodeIds.length === 0) return [];
-  const unfinished = and(isAmong(runs.nodeId, nodeIds), isNull(runs.finishedAt));
+  const unfinished = and(inArrayParam(runs.nodeId, nodeIds), isNull(runs.finishedAt));
   // Read first: one that begins between the two questions is found locked.
   const queued = await tx
     .select()
@@ -154,7 +154,7 @@ export async function updateRuns(tx: Tx, ids: readonly string[], change: RunChan
   await tx
     .update(runs)
     .set({ ...(change as Partial<RunRow>), revision: sql`${runs.revision} + 1`, updatedAt: sql`clock_timestamp()` })
-    .where(isAmong(runs.id, ids));
+    .where(inArrayParam(runs.id, ids));
 }
 
 /** Records a wish on runs, at this moment by the database's clock. */
@@ -189,7 +189,7 @@ export async function finishRuns(
 }
 
 export async function runsByIds(reader: Reader, ids: readonly string[]): Promise<RunRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(runs).where(isAmong(runs.id, ids));
+  return ids.length === 0 ? [] : reader.select().from(runs).where(inArrayParam(runs.id, ids));
 }
 
 export async function unfinishedRuns(reader: Reader, nodeIds: readonly string[]): Promise<RunRow[]> {
@@ -197,7 +197,7 @@ export async function unfinishedRuns(reader: Reader, nodeIds: readonly string[])
   return reader
     .select()
     .from(runs)
-    .where(and(isAmong(runs.nodeId, nodeIds), isNull(runs.finishedAt)));
+    .where(and(inArrayParam(runs.nodeId, nodeIds), isNull(runs.finishedAt)));
 }
 
 /** Kind of the operation that keeps each busy node busy. */
@@ -207,7 +207,7 @@ export async function busyNodes(reader: Reader, nodeIds: readonly string[]) {
     .select({ nodeId: runs.nodeId, operationId: runs.operationId, kind: operations.kind })
     .from(runs)
     .innerJoin(operations, eq(operations.id, runs.operationId))
-    .where(and(isAmong(runs.nodeId, nodeIds), isNull(runs.finishedAt)));
+    .where(and(inArrayParam(runs.nodeId, nodeIds), isNull(runs.finishedAt)));
 }
 
 /**
@@ -224,7 +224,7 @@ export async function newestWork(
     .select()
     .from(runs)
     .where(
-      sql`${runs.id} in (select distinct on (node_id) id from runs where ${isAmong(runs.nodeId, nodeIds)} and purpose = 'WORK' and (moves_state or operation_id = ${operationId}::uuid) order by node_id, created_at desc, id)`,
+      sql`${runs.id} in (select distinct on (node_id) id from runs where ${inArrayParam(runs.nodeId, nodeIds)} and purpose = 'WORK' and (moves_state or operation_id = ${operationId}::uuid) order by node_id, created_at desc, id)`,
     );
 }
 
@@ -255,7 +255,7 @@ export async function runsPages(
   const { where, orderBy } = numberedClauses(asked, runs.ordinal);
   const rows = await rowsBelow(reader, runs, operationIds, {
     below: (operation) =>
-      and(sql`${runs.operationId} = ${operation}`, asked.states && isAmong(runs.state, asked.states), where),
+      and(sql`${runs.operationId} = ${operation}`, asked.states && inArrayParam(runs.state, asked.states), where),
     orderBy,
     limit: asked.limit + 1,
   });
@@ -371,7 +371,7 @@ export async function runsPausedByMaintenance(tx: Tx, nodeIds: readonly string[]
   const rows = await tx
     .select({ id: runs.id })
     .from(runs)
-    .where(and(isAmong(runs.nodeId, nodeIds), isNull(runs.finishedAt), eq(runs.waitReason, "MAINTENANCE")));
+    .where(and(inArrayParam(runs.nodeId, nodeIds), isNull(runs.finishedAt), eq(runs.waitReason, "MAINTENANCE")));
   return rows.map(({ id }) => id);
 }
 
@@ -389,7 +389,7 @@ export async function cleanedUpNodes(
   return reader
     .select({ operationId: runs.operationId, nodeId: runs.nodeId })
     .from(runs)
-    .where(and(isAmong(runs.operationId, operationIds), eq(runs.purpose, "CLEAN_UP")));
+    .where(and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "CLEAN_UP")));
 }
 
 /** What the holder of some runs has to know of wishes. `overdue`: the time of a stop is over. */
@@ -401,7 +401,7 @@ export async function wishesOf(
   return reader
     .select({ id: runs.id, wish: runs.wish, fence: runs.fence, overdue: sql<boolean>`${runs.wishFailure} is not null` })
     .from(runs)
-    .where(isAmong(runs.id, ids));
+    .where(inArrayParam(runs.id, ids));
 }
 
 /** Unfinished runs that nobody has touched for so many seconds, though somebody should have: recovery gives those a job that have none. A page of them, by id. */

@@ -1,6 +1,6 @@
 /** Places below the limits of phases and controllers: how many are taken, and which runs wait for one. */
 import { and, asc, isNull, sql } from "drizzle-orm";
-import { isAmong } from "./postgres/array-parameter.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { rowsBelow } from "./postgres/pagination.ts";
 import type { RunRow } from "./runs.ts";
@@ -89,7 +89,7 @@ export async function lockWaiting(tx: Tx, ids: readonly string[]): Promise<RunRo
   return tx
     .select()
     .from(runs)
-    .where(and(isAmong(runs.id, ids), sql`${runs.waitFor} is not null`, isNull(runs.finishedAt)))
+    .where(and(inArrayParam(runs.id, ids), sql`${runs.waitFor} is not null`, isNull(runs.finishedAt)))
     .orderBy(asc(runs.waitingSince), asc(runs.ordinal), asc(runs.id))
     .for("no key update", { skipLocked: true });
 }
@@ -102,7 +102,7 @@ export async function waitingPositions(reader: Reader, runIds: readonly string[]
   if (runIds.length === 0) return new Map();
   const rows = await reader.execute<{ id: string; position: number }>(sql`
     with asked as (
-      select id, operation_id, wait_for from runs where ${isAmong(runs.id, runIds)} and finished_at is null and (state = 'QUEUED' or wait_for is not null)
+      select id, operation_id, wait_for from runs where ${inArrayParam(runs.id, runIds)} and finished_at is null and (state = 'QUEUED' or wait_for is not null)
     ), ranked as (
       select id, row_number() over (partition by wait_for order by waiting_since, ordinal, id) as position
       from runs where finished_at is null and wait_for in (select wait_for from asked)

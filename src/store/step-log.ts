@@ -2,7 +2,7 @@
 import { and, asc, desc, eq, gt, sql } from "drizzle-orm";
 import { runStatement } from "./postgres/database.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
-import { insertingEach, rowsText } from "./postgres/bulk.ts";
+import { bulkInsert, rowsText } from "./postgres/bulk.ts";
 import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { NumberedRequest, Page } from "./postgres/pagination.ts";
 import { stepLog } from "./tables.ts";
@@ -48,7 +48,7 @@ export async function logShare(tx: Tx, { runId, step, attempt }: LogPlace, most:
   };
 }
 
-const APPEND = insertingEach(stepLog, ["runId", "sequence", "step", "attempt", "at", "text"]);
+const APPEND = bulkInsert(stepLog, ["runId", "sequence", "step", "attempt", "at", "text"]);
 
 export async function appendLines(tx: Tx, rows: readonly StepLogRow[]): Promise<void> {
   if (rows.length > 0) await runStatement(tx, APPEND, [rowsText(rows)]);

@@ -2,7 +2,7 @@
 import { and, asc, desc, eq, gt, lt, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
-import { isAmong } from "./postgres/array-parameter.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { NumberedRequest, Page } from "./postgres/pagination.ts";
@@ -143,7 +143,7 @@ async function transitionsBelow(
 function condition(filter: TransitionFilter | undefined): SQL | undefined {
   if (!filter) return undefined;
   return and(
-    filter.nodeIds && isAmong(transitions.nodeId, filter.nodeIds),
+    filter.nodeIds && inArrayParam(transitions.nodeId, filter.nodeIds),
     filter.operationId === undefined ? undefined : eq(transitions.operationId, filter.operationId),
     filter.nodes && sql`${transitions.nodeId} in (select id from nodes where ${filter.nodes})`,
   );

@@ -2,13 +2,13 @@
  * What happens, as lines of the log: one for each operation that is accepted and that ends, each step that fails, each run
  * that is taken over or lost to another process. Steps that go well are told at level debug.
  */
-import { NOBODY } from "../observer.ts";
+import { noopObserver } from "../observer.ts";
 import type { Observer, StepAbout } from "../observer.ts";
 import type { Log } from "../log.ts";
 
 export function createJournal(log: Log): Observer {
   return {
-    ...NOBODY,
+    ...noopObserver,
     async step(about, work) {
       const began = performance.now();
       const answer = await work();

@@ -5,7 +5,7 @@
 import { Registry, collectDefaultMetrics } from "@prometheus-io/client";
 import type { Engine } from "../engine/engine.ts";
 import type { Log } from "../log.ts";
-import { both } from "../observer.ts";
+import { combineObservers } from "../observer.ts";
 import type { Observer } from "../observer.ts";
 import type { Reader } from "../store/postgres/database.ts";
 import { watchedEngine } from "./instrumentation.ts";
@@ -37,8 +37,8 @@ export async function createTelemetry({
 }): Promise<Telemetry> {
   const metrics = createMetrics({ version });
   const traces = await createTraces({ log, version });
-  const told = both(metrics.observer, createJournal(log));
-  const observer = traces ? both(told, traces.observer) : told;
+  const told = combineObservers(metrics.observer, createJournal(log));
+  const observer = traces ? combineObservers(told, traces.observer) : told;
   return {
     observer,
     watch: (engine) => watchedEngine(engine, observer),

@@ -9,7 +9,7 @@
  */
 import type { Attributes, Context, Span, SpanContext, Tracer } from "@opentelemetry/api";
 import type { Sampler } from "@opentelemetry/sdk-trace";
-import { NOBODY } from "../observer.ts";
+import { noopObserver } from "../observer.ts";
 import type { Observer, RequestWatch } from "../observer.ts";
 import type { Log } from "../log.ts";
 
@@ -142,7 +142,7 @@ export async function createTraces({
   const upTo = (operationId: string) => ({ context: remote(hexOf(operationId), spanOf(operationId)) });
 
   const observer: Observer = {
-    ...NOBODY,
+    ...noopObserver,
     call({ driver, name, node }, work) {
       const parent = contexts.active();
       const span = tracer.startSpan(

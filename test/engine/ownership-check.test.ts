@@ -1,7 +1,7 @@
 /** Who may still call a machine: told by the lease, and by the fence only together with it. */
 import { expect, test } from "vitest";
-import { confirming } from "../../src/engine/execution/ownership-check.ts";
-import { Fenced } from "../../src/engine/execution/claimed-run.ts";
+import { createOwnershipCheck } from "../../src/engine/execution/ownership-check.ts";
+import { FencedError } from "../../src/engine/execution/claimed-run.ts";
 import type { HeldJob } from "../../src/engine/jobs/leases.ts";
 
 const JOB: HeldJob = { id: "job", retryCount: 0 };
@@ -19,7 +19,7 @@ function asking({
     isReleased: false,
     asked: 0,
   };
-  const confirm = confirming(
+  const confirm = createOwnershipCheck(
     {
       queue: {
         isFresh: (job) => known.fresh.has(job),
@@ -55,7 +55,7 @@ test("one that was not is renewed first", async () => {
 
 test("a fence that was unchanged when the database answered is not, as the answer may be read when it is changed", async () => {
   const { known, confirm } = asking({ fences: [7, 7, 8] });
-  await expect(confirm()).rejects.toThrow(Fenced);
+  await expect(confirm()).rejects.toThrow(FencedError);
   expect(known.asked).toBe(3);
 });
 
@@ -72,17 +72,17 @@ test("and is none where somebody had", async () => {
   const { known, confirm } = asking({ fences: [8] });
   known.held = AGAIN;
   known.fresh.add(AGAIN);
-  await expect(confirm()).rejects.toThrow(Fenced);
+  await expect(confirm()).rejects.toThrow(FencedError);
 });
 
 test("a database that is away is asked again", async () => {
   const { known, confirm } = asking({ fences: [Object.assign(new Error("gone"), { code: "ECONNRESET" }), undefined] });
-  await expect(confirm()).rejects.toThrow(Fenced);
+  await expect(confirm()).rejects.toThrow(FencedError);
   expect(known.asked).toBe(2);
 });
 
 test("what has been given up is not held, however fresh its lease is", async () => {
   const { known, confirm } = asking({ fresh: [JOB] });
   known.isReleased = true;
-  await expect(confirm()).rejects.toThrow(Fenced);
+  await expect(confirm()).rejects.toThrow(FencedError);
 });

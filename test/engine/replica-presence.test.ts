@@ -1,16 +1,16 @@
 /** Runs that wait while nobody works are told of by those who only serve. */
 import { expect, test } from "vitest";
-import { watchAttendance } from "../../src/engine/scheduling/replica-presence.ts";
+import { watchReplicaPresence } from "../../src/engine/scheduling/replica-presence.ts";
 import { createQueue } from "../../src/engine/jobs/queue.ts";
 import { createLog } from "../../src/log.ts";
-import { createBell } from "../../src/store/postgres/notifier.ts";
+import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 
 /** The queue as a replica sees it that only serves; nobody works yet. */
 async function aServer(left: AsyncDisposableStack) {
   const ostler = left.use(await engineUnderTest({ started: false }));
-  const bell = left.use(await createBell(ostler.database, () => {}));
+  const bell = left.use(await createNotifier(ostler.database, () => {}));
   const queue = await createQueue({
     connection: ostler.test.connection,
     bell,
@@ -32,7 +32,7 @@ test("a replica that serves says once that nobody works, and once that somebody 
     info: (text: string) => told.push(text),
     debug: () => {},
   };
-  const attendance = watchAttendance({ queue, log: log as never, everyMs: 20, seconds: 1 });
+  const attendance = watchReplicaPresence({ queue, log: log as never, everyMs: 20, seconds: 1 });
   left.defer(() => attendance.close());
 
   const node = await ostler

@@ -5,7 +5,7 @@ import { logStream } from "../../src/feed/log-stream.ts";
 import type { LogStreamItem } from "../../src/feed/log-stream.ts";
 import { createTail } from "../../src/feed/tail.ts";
 import { createLog } from "../../src/log.ts";
-import { createBell } from "../../src/store/postgres/notifier.ts";
+import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import { aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
@@ -50,7 +50,7 @@ const ostler = owned.use(
   }),
 );
 const { database } = ostler;
-const bell = owned.use(await createBell(database, () => {}));
+const bell = owned.use(await createNotifier(database, () => {}));
 const whole = owned.use(await createTail({ database, bell, log: createLog("silent") }));
 const { tail, listeners } = countListeners(whole);
 

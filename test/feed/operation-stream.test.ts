@@ -5,7 +5,7 @@ import type { OperationUpdate } from "../../src/feed/operation-stream.ts";
 import { createTail } from "../../src/feed/tail.ts";
 import type { Tail } from "../../src/feed/tail.ts";
 import { createLog } from "../../src/log.ts";
-import { createBell } from "../../src/store/postgres/notifier.ts";
+import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import { aGate, engineUnderTest } from "../support/builders.ts";
 import { takeAll, takeUntil } from "../support/service.ts";
 
@@ -13,7 +13,7 @@ const owned = new AsyncDisposableStack();
 afterAll(() => owned.disposeAsync());
 const ostler = owned.use(await engineUnderTest());
 const { database } = ostler;
-const bell = owned.use(await createBell(database, () => {}));
+const bell = owned.use(await createNotifier(database, () => {}));
 const tail = owned.use(await createTail({ database, bell, log: createLog("silent") }));
 
 const stream = (id: string) => operationStream({ database, tail }, id);

@@ -2,8 +2,8 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { createTail } from "../../src/feed/tail.ts";
 import { createLog } from "../../src/log.ts";
-import { createBell } from "../../src/store/postgres/notifier.ts";
-import type { Bell } from "../../src/store/postgres/notifier.ts";
+import { createNotifier } from "../../src/store/postgres/notifier.ts";
+import type { Notifier } from "../../src/store/postgres/notifier.ts";
 import { engineUnderTest } from "../support/builders.ts";
 
 const ostler = await engineUnderTest({ started: false });
@@ -11,11 +11,11 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 const { database } = ostler;
 const log = createLog("silent");
 
-const DEAF: Bell = { ring() {}, onRing: () => () => {}, [Symbol.asyncDispose]: async () => {} };
+const DEAF: Notifier = { notify() {}, subscribe: () => () => {}, [Symbol.asyncDispose]: async () => {} };
 
 describe("a tail", () => {
   test("hears at once of what another process has written", async () => {
-    await using bell = await createBell(database, () => {});
+    await using bell = await createNotifier(database, () => {});
     await using tail = await createTail({ database, bell, log });
     const { promise, resolve } = Promise.withResolvers<void>();
     tail.onAdvance(resolve);
@@ -40,7 +40,7 @@ describe("a tail", () => {
 
   test("hands out of its ring no more than asked, nothing beyond its head, and says when it does not reach back", async () => {
     await ostler.aNode().times(4);
-    await using bell = await createBell(database, () => {});
+    await using bell = await createNotifier(database, () => {});
     await using tail = await createTail({ database, bell, log });
     const began = tail.head;
     const { promise, resolve } = Promise.withResolvers<void>();

@@ -3,7 +3,7 @@ import { afterAll, expect, test } from "vitest";
 import { createTail } from "../../src/feed/tail.ts";
 import { nodeStream } from "../../src/feed/node-stream.ts";
 import { createLog } from "../../src/log.ts";
-import type { Bell } from "../../src/store/postgres/notifier.ts";
+import type { Notifier } from "../../src/store/postgres/notifier.ts";
 import { newestPosition } from "../../src/store/transitions.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import { testDatabase } from "../support/database.ts";
@@ -64,7 +64,7 @@ test("a follower that is cut and goes on at the other replica, which is killed, 
 test("a cursor that is newer than what a replica has heard of is none of the future [R-130]", async () => {
   const ostler = parts.use(await engineUnderTest({ started: false }));
   const { database } = ostler;
-  const deaf: Bell = { ring() {}, onRing: () => () => {}, [Symbol.asyncDispose]: async () => {} };
+  const deaf: Notifier = { notify() {}, subscribe: () => () => {}, [Symbol.asyncDispose]: async () => {} };
   const tail = parts.use(await createTail({ database, bell: deaf, log: createLog("silent") }));
   const heard = tail.head;
   await ostler.aNode().times(3);

@@ -1,10 +1,10 @@
 /** Questions about single nodes that come at the same time are one, and each is answered from after it was asked. */
 import { expect, test } from "vitest";
-import { askedTogether } from "../../src/runtime/batch-loader.ts";
+import { createBatchLoader } from "../../src/runtime/batch-loader.ts";
 
 test("questions of one turn are asked together, each node once", async () => {
   const asked: (readonly string[])[] = [];
-  const lengthOf = askedTogether(async (ids) => {
+  const lengthOf = createBatchLoader(async (ids) => {
     asked.push(ids);
     return new Map(ids.map((id) => [id, id.length]));
   });
@@ -15,7 +15,7 @@ test("questions of one turn are asked together, each node once", async () => {
 test("a question that comes while another is being answered is not answered from what was read before it", async () => {
   const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
   let reads = 0;
-  const readOf = askedTogether(async (ids) => {
+  const readOf = createBatchLoader(async (ids) => {
     reads += 1;
     const read = reads;
     if (read === 1) {
@@ -34,7 +34,7 @@ test("a question that comes while another is being answered is not answered from
 
 test("what fails fails for those who asked together, and for nobody after them", async () => {
   let tries = 0;
-  const of = askedTogether(async (ids) => {
+  const of = createBatchLoader(async (ids) => {
     tries += 1;
     if (tries === 1) throw new Error("the database is away");
     return new Map(ids.map((id) => [id, tries]));

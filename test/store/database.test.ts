@@ -3,7 +3,7 @@ import { globSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { createBell } from "../../src/store/postgres/notifier.ts";
+import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import {
   connectionsTaken,
   hashOf,
@@ -168,12 +168,12 @@ test("the bell is heard by its own process, by others, and again after its conne
   await using given = await testDatabase();
   await using one = await openDatabase({ connection: given.connection, connectionsMax: 2 });
   await using two = await openDatabase({ connection: given.connection, connectionsMax: 2 });
-  await using here = await createBell(one, () => {});
-  await using there = await createBell(two, () => {});
+  await using here = await createNotifier(one, () => {});
+  await using there = await createNotifier(two, () => {});
   const heard = { here: 0, there: 0 };
-  here.onRing(() => (heard.here += 1));
-  there.onRing(() => (heard.there += 1));
-  here.ring();
+  here.subscribe(() => (heard.here += 1));
+  there.subscribe(() => (heard.there += 1));
+  here.notify();
   await eventually("both hear the bell", () => heard.here > 0 && heard.there > 0);
   const before = heard.there;
   expect(heard.here).toBeGreaterThan(0);
@@ -181,7 +181,7 @@ test("the bell is heard by its own process, by others, and again after its conne
   await eventually("the loss of the connection rings, for what was missed", () => heard.there > before);
   const restored = heard.there;
   await eventually("a ring is heard again", () => {
-    here.ring();
+    here.notify();
     return heard.there > restored;
   });
 });
@@ -190,14 +190,14 @@ test("a bell that was rung a moment before its process ends is heard by others a
   await using given = await testDatabase();
   await using one = await openDatabase({ connection: given.connection, connectionsMax: 2 });
   await using two = await openDatabase({ connection: given.connection, connectionsMax: 2 });
-  const leaving = await createBell(one, () => {});
-  await using staying = await createBell(two, () => {});
+  const leaving = await createNotifier(one, () => {});
+  await using staying = await createNotifier(two, () => {});
   let heard = 0;
-  staying.onRing(() => (heard += 1));
-  staying.ring();
+  staying.subscribe(() => (heard += 1));
+  staying.notify();
   await eventually("it hears itself, and what the beginning of its listening tells", () => heard > 0);
   heard = 0;
-  leaving.ring();
+  leaving.notify();
   await leaving[Symbol.asyncDispose]();
   await eventually("it is heard", () => heard > 0);
 });

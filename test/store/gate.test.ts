@@ -6,7 +6,7 @@ import { afterAll, describe, expect, inject, test } from "vitest";
 import postgres from "postgres";
 import { isConnectionLoss, openDatabase, sqlState } from "../../src/store/postgres/database.ts";
 import type { Connection } from "../../src/store/postgres/database.ts";
-import { Unanswered, gated } from "../../src/store/postgres/workarounds/statement-queue.ts";
+import { ConnectionUnresponsiveError, limitStatements } from "../../src/store/postgres/workarounds/statement-queue.ts";
 import { cutter } from "../support/cutter.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
@@ -42,7 +42,7 @@ test("a statement that takes too long is cut, and its connection serves the next
 test("behind a pooler, which takes no such setting, it is cut all the same", async () => {
   const plain = postgres(database.url, { max: 2 });
   parts.defer(() => plain.end());
-  const cutting = gated(plain, { atOnce: 2, seconds: 1, isCut: true });
+  const cutting = limitStatements(plain, { atOnce: 2, seconds: 1, isCut: true });
   expect(
     await Promise.all([
       outcome(cutting.unsafe("select pg_sleep(60)")),
@@ -151,12 +151,12 @@ test("what is never answered is refused, and its place is free when its connecti
   url.host = new URL(way.url).host;
   const plain = postgres(url.href, { max: 2 });
   parts.defer(() => plain.end({ timeout: 0 }));
-  const reads = gated(plain, { atOnce: 2, seconds: 1 });
+  const reads = limitStatements(plain, { atOnce: 2, seconds: 1 });
   const both = () => Promise.all([outcome(reads.unsafe("select 1")), outcome(reads.unsafe("select 2"))]);
   expect(await both()).toEqual(["read", "read"]);
   expect(way.forget()).toBe(2);
   expect(await both()).toEqual(["Unanswered", "Unanswered"]);
-  expect(isConnectionLoss(new Unanswered(1))).toBe(true);
+  expect(isConnectionLoss(new ConnectionUnresponsiveError(1))).toBe(true);
   way.cut();
   await eventually("both places are free", async () => (await both()).every((what) => what === "read"), 10_000);
 });
@@ -181,7 +181,7 @@ test("where no other connection is to be had to cut it on, one that takes too lo
     username,
     max: 1,
   });
-  const cutting = gated(plain, { atOnce: 1, seconds: 0.3, isCut: true });
+  const cutting = limitStatements(plain, { atOnce: 1, seconds: 0.3, isCut: true });
   expect(await outcome(cutting.unsafe("select 1"))).toBe("read");
   front.close();
   expect(await outcome(cutting.unsafe("select pg_sleep(5)"))).toBe("Unanswered");

@@ -2,7 +2,7 @@
 import { afterAll, beforeEach, expect, test } from "vitest";
 import type { Sql } from "postgres";
 import postgres from "postgres";
-import { Deaf, listenOn } from "../../src/store/postgres/listener.ts";
+import { ListenerTimeoutError, listenOn } from "../../src/store/postgres/listener.ts";
 import type { ListenerParts } from "../../src/store/postgres/listener.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
@@ -58,7 +58,7 @@ test("hears what is sent, and nothing of its own proofs", async () => {
 test("is refused at the start where notifications do not come, with what to do", async () => {
   isCarried = false;
   const error: unknown = await listenOn(parts).catch((thrown: unknown) => thrown);
-  expect(error).toBeInstanceOf(Deaf);
+  expect(error).toBeInstanceOf(ListenerTimeoutError);
   expect(String(error)).toMatch(/LISTEN does not work.*OSTLER_LISTEN_URL/);
 });
 
@@ -83,7 +83,7 @@ test("is made again when it has gone deaf without a word", async () => {
   await using ears = new AsyncDisposableStack();
   ears.use(await listenOn(parts));
   isCarried = false;
-  await eventually("it has noticed", () => errors.some((error) => error instanceof Deaf));
+  await eventually("it has noticed", () => errors.some((error) => error instanceof ListenerTimeoutError));
   isCarried = true;
   await isHeard("news");
 });
@@ -93,7 +93,7 @@ test("is made again when what proves it is sent on a connection that died withou
   let isHung = false;
   ears.use(await listenOn({ ...parts, notify: (payload) => (isHung ? new Promise(() => {}) : parts.notify(payload)) }));
   isHung = true;
-  await eventually("it has noticed", () => errors.some((error) => error instanceof Deaf));
+  await eventually("it has noticed", () => errors.some((error) => error instanceof ListenerTimeoutError));
   isHung = false;
   await isHeard("news");
 });

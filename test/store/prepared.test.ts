@@ -2,8 +2,8 @@
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, test } from "vitest";
 import { openDatabase, runPrepared } from "../../src/store/postgres/database.ts";
-import { createPreparing } from "../../src/store/postgres/workarounds/prepared-statements.ts";
-import { isAmong } from "../../src/store/postgres/array-parameter.ts";
+import { createPreparedPolicy } from "../../src/store/postgres/workarounds/prepared-statements.ts";
+import { inArrayParam } from "../../src/store/postgres/array-parameter.ts";
 import { nodes } from "../../src/store/tables.ts";
 import { testDatabase } from "../support/database.ts";
 
@@ -12,25 +12,25 @@ const times = (count: number, what: (index: number) => unknown) =>
 
 describe("a place", () => {
   test("is had from the third use on", () => {
-    const isPrepared = createPreparing();
+    const isPrepared = createPreparedPolicy();
     expect(times(4, () => isPrepared("a"))).toEqual([false, false, true, true]);
   });
 
   test("is not had by what comes once or twice, and is left to what comes often", () => {
-    const isPrepared = createPreparing();
+    const isPrepared = createPreparedPolicy();
     times(1_000, (index) => times(2, () => isPrepared(`rare ${index}`)));
     expect(times(3, () => isPrepared("often"))).toEqual([false, false, true]);
   });
 
   test("takes more uses the more are taken", () => {
-    const isPrepared = createPreparing();
+    const isPrepared = createPreparedPolicy();
     const after = (text: string) => times(100, () => isPrepared(text)).indexOf(true);
     expect(times(50, (index) => after(`text ${index}`))).toEqual(times(50, (index) => 2 + index));
   });
 
   test("is one of fifty, given anew each hour", () => {
     let now = 0;
-    const isPrepared = createPreparing(() => now);
+    const isPrepared = createPreparedPolicy(() => now);
     const taken = (prefix: string) =>
       times(60, (index) => times(100, () => isPrepared(`${prefix} ${index}`)).includes(true)).filter(Boolean).length;
     expect(taken("first")).toBe(50);
@@ -43,12 +43,12 @@ describe("a place", () => {
   });
 
   test("is not for a long statement", () => {
-    const isPrepared = createPreparing();
+    const isPrepared = createPreparedPolicy();
     expect(times(5, () => isPrepared("x".repeat(8_001)))).not.toContain(true);
   });
 
   test("is lost to what comes later by one that is seldom used", () => {
-    const isPrepared = createPreparing();
+    const isPrepared = createPreparedPolicy();
     times(2, () => isPrepared("seldom"));
     times(200, (index) => isPrepared(`other ${index}`));
     expect(isPrepared("seldom")).toBe(false);
@@ -68,7 +68,7 @@ describe("a statement", async () => {
     for (let use = 0; use < 3; use += 1)
       await runPrepared(
         database.bounded,
-        sql`select ${sql.raw(`'${mark}'`)} as mark, id from ${nodes} where ${isAmong(nodes.name, names)}`,
+        sql`select ${sql.raw(`'${mark}'`)} as mark, id from ${nodes} where ${inArrayParam(nodes.name, names)}`,
       );
     return database.bounded.execute(
       sql.raw(

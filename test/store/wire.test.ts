@@ -7,7 +7,7 @@ import postgres from "postgres";
 import { afterAll, describe, expect, test } from "vitest";
 import { isConnectionLoss, openDatabase } from "../../src/store/postgres/database.ts";
 import type { Database } from "../../src/store/postgres/database.ts";
-import { wireTo } from "../../src/store/postgres/workarounds/watchdog-socket.ts";
+import { createWatchdogSocket } from "../../src/store/postgres/workarounds/watchdog-socket.ts";
 import type { Target } from "../../src/store/postgres/workarounds/watchdog-socket.ts";
 import { cutter } from "../support/cutter.ts";
 import { testDatabase } from "../support/database.ts";
@@ -88,7 +88,7 @@ describe("a connection whose socket is closed", () => {
   /** One connection of postgres.js, and the socket that it has at present. */
   const connected = () => {
     let socket: Socket | undefined;
-    const make = wireTo(postgres(given.url).options as unknown as Target, 10_000);
+    const make = createWatchdogSocket(postgres(given.url).options as unknown as Target, 10_000);
     const options = {
       max: 1,
       connect_timeout: 1,

@@ -5,7 +5,7 @@ import { nodeStream } from "../../src/feed/node-stream.ts";
 import type { NodeStreamItem, NodeStreamRequest } from "../../src/feed/node-stream.ts";
 import { move } from "../../src/engine/transaction.ts";
 import { createLog } from "../../src/log.ts";
-import { createBell } from "../../src/store/postgres/notifier.ts";
+import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import { transitionsAfter } from "../../src/store/transitions.ts";
 import type { TransitionRow } from "../../src/store/transitions.ts";
 import { engineUnderTest } from "./builders.ts";
@@ -35,7 +35,7 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
   const owned = new AsyncDisposableStack();
   const ostler = owned.use(await engineUnderTest({ started: false }));
   const { database, transact } = ostler;
-  const bell = owned.use(await createBell(database, () => {}));
+  const bell = owned.use(await createNotifier(database, () => {}));
   const tailHere = async () => owned.use(await createTail({ database, bell, log: createLog("silent") }));
   const tail = await tailHere();
   const counted = countListeners(tail);

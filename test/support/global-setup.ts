@@ -11,7 +11,7 @@ import type { TestProject } from "vitest/node";
 import { createRegistry } from "../../src/drivers/registry.ts";
 import { createEngine } from "../../src/engine/engine.ts";
 import { createLog } from "../../src/log.ts";
-import { createBell } from "../../src/store/postgres/notifier.ts";
+import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import { migrateDatabase, openDatabase } from "../../src/store/postgres/database.ts";
 import type { Connection } from "../../src/store/postgres/database.ts";
 import { startEmbedded } from "../../src/store/postgres/embedded.ts";
@@ -81,7 +81,7 @@ async function startThrowAway() {
 async function fill(connection: Connection): Promise<void> {
   await migrateDatabase(connection);
   await using database = await openDatabase({ connection, connectionsMax: 2 });
-  await using bell = await createBell(database, () => {});
+  await using bell = await createNotifier(database, () => {});
   await using registry = createRegistry([]);
   const engine = await createEngine({ database, registry, bell, log: createLog("silent"), concurrency: 1 });
   await engine[Symbol.asyncDispose]();

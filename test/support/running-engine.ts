@@ -8,7 +8,7 @@ import type { Engine } from "../../src/engine/engine.ts";
 import { createTransact } from "../../src/engine/transaction.ts";
 import type { Transact } from "../../src/engine/transaction.ts";
 import { createLog } from "../../src/log.ts";
-import { createBell } from "../../src/store/postgres/notifier.ts";
+import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Connection, Database } from "../../src/store/postgres/database.ts";
 
@@ -43,7 +43,7 @@ export async function runEngine(connection: Connection, setup: EngineSetup = {})
   const log = createLog((process.env["TEST_LOG"] as "debug") ?? "silent");
   const opened = owned.use(await openDatabase({ connection, connectionsMax: 8 }));
   const database = setup.through?.(opened) ?? opened;
-  const bell = owned.use(await createBell(database, () => {}));
+  const bell = owned.use(await createNotifier(database, () => {}));
   const fake = createFake({ log: () => {} }) as unknown as AnyDriver;
   const registry = owned.use(createRegistry([fake, ...((setup.drivers ?? []) as unknown as AnyDriver[])]));
   const engine = owned.use(

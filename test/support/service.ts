@@ -22,7 +22,7 @@ import { createLog } from "../../src/log.ts";
 import type { Log } from "../../src/log.ts";
 import { startServer } from "../../src/http/server.ts";
 import type { RunningServer } from "../../src/http/server.ts";
-import { createBell } from "../../src/store/postgres/notifier.ts";
+import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Database } from "../../src/store/postgres/database.ts";
 import { createTelemetry } from "../../src/telemetry/telemetry.ts";
@@ -137,7 +137,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
       ...(setup.onStatement && { onStatement: setup.onStatement }),
     }),
   );
-  const bell = making.use(await createBell(database, (error) => log.warn({ err: error }, "bell")));
+  const bell = making.use(await createNotifier(database, (error) => log.warn({ err: error }, "bell")));
   const telemetry = setup.watched && making.use(await createTelemetry({ log, version: "0.0.0-test" }));
   const observer = telemetry ? { observer: telemetry.observer } : {};
   const counted = countListeners(making.use(await createTail({ database, bell, log, ...observer })));

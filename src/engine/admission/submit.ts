@@ -28,17 +28,17 @@ import { storePlans } from "../../store/plans.ts";
 import { busyNodes, runsOfOperation } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { cleansAutomatically, readSite } from "../../store/site.ts";
-import { createBreaks } from "../../runtime/yielding.ts";
+import { createYielding } from "../../runtime/yielding.ts";
 import { choiceFlaws, choicePath, withRunbookSteps } from "../plans/step-selection.ts";
-import { beginRuns } from "../scheduling/start-runs.ts";
-import { turnOf } from "../scheduling/capacity-limits.ts";
+import { startRuns } from "../scheduling/start-runs.ts";
+import { waitOf } from "../scheduling/capacity-limits.ts";
 import { hostGroupFlaw } from "../input/name-rules.ts";
 import { keepSteps, nextPosition, planSteps } from "../plans/plan.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector, Selection } from "../input/node-selector.ts";
-import type { SettleParts } from "../scheduling/finish-run.ts";
+import type { FinishParts } from "../scheduling/finish-run.ts";
 import { reasonFlaws, sizeFlaws } from "../input/size-limits.ts";
-import type { Caller, Transact, Work } from "../transaction.ts";
+import type { Caller, Transact, Transaction } from "../transaction.ts";
 import { overlay, overlayKeepingNulls, variablesFlaws } from "../input/variables.ts";
 import { resolveWaves, waveFlaws } from "../scheduling/waves.ts";
 
@@ -117,7 +117,7 @@ export interface SubmitAnswer {
   readonly planHash?: string | null;
 }
 
-export interface SubmitParts extends SettleParts {
+export interface SubmitParts extends FinishParts {
   readonly transact: Transact;
 }
 
@@ -125,7 +125,7 @@ const KEY_LENGTH_MAX = 200;
 
 /** A verb on nodes. */
 export async function submitVerb(parts: SubmitParts, caller: Caller, request: VerbRequest): Promise<SubmitAnswer> {
-  const select = (work: Work) => selectNodes(work.tx, request.nodes);
+  const select = (work: Transaction) => selectNodes(work.tx, request.nodes);
   const options = request.options ?? {};
   return submit(parts, caller, request, {
     kind: request.kind,
@@ -165,7 +165,7 @@ interface Submission {
   readonly earlierVariables: JsonObject;
   /** What an idempotency key is held to. */
   readonly inputHash: string;
-  readonly select: (work: Work) => Promise<Selection | { readonly refusals: readonly Refusal[] }>;
+  readonly select: (work: Transaction) => Promise<Selection | { readonly refusals: readonly Refusal[] }>;
   /** Of a restart; null: of a verb, whatever the node did before. */
   readonly earlierOf: ((node: NodeRow) => EarlierWork | null) | null;
 }
@@ -193,7 +193,7 @@ async function submit(
 }
 
 async function admitAll(
-  work: Work,
+  work: Transaction,
   parts: SubmitParts,
   caller: Caller,
   terms: RequestTerms,
@@ -307,7 +307,7 @@ interface Findings {
 
 /** Stores the operation with its runs, and begins those that have their turn. Answers the run of each node. */
 async function beginOperation(
-  work: Work,
+  work: Transaction,
   parts: SubmitParts,
   caller: Caller,
   terms: RequestTerms,
@@ -347,7 +347,7 @@ async function beginOperation(
   const taken = admitted.map(({ node, plan, ...rest }, index) => {
     const wave = waveOf[index] ?? 0;
     const isInTurn = wave === 0 && index < (terms.maxParallel ?? admitted.length);
-    return { ...rest, node, plan, wave, runId: randomUUID(), turn: turnOf(policy, node, plan, { isInTurn }) };
+    return { ...rest, node, plan, wave, runId: randomUUID(), turn: waitOf(policy, node, plan, { isInTurn }) };
   });
   function* runs(): Generator<NewRun> {
     for (const [index, { runId, node, plan, target, earlier, wave, turn }] of taken.entries()) {
@@ -377,7 +377,7 @@ async function beginOperation(
   }
   await insertRuns(work.tx, runs());
   const begun = taken.filter(({ turn }) => turn.state === "RUNNING");
-  await beginRuns(work, parts.queue, { id: operationId, reason: terms.reason ?? null }, caller.actor, begun);
+  await startRuns(work, parts.queue, { id: operationId, reason: terms.reason ?? null }, caller.actor, begun);
   if (begun.length < taken.length) work.afterCommit(parts.nudge);
   return { operationId, runIds: new Map(taken.map(({ node, runId }) => [node.id, runId])) };
 }
@@ -387,7 +387,7 @@ async function planHashOf(kind: OperationKind, admitted: readonly Admitted[]): P
   const hashes = new Map(admitted.map(({ plan }) => [plan, ""]));
   for (const plan of hashes.keys()) hashes.set(plan, hashOf(plan));
   const hash = createHash("sha256").update(JSON.stringify(kind));
-  const mayBreak = createBreaks();
+  const mayBreak = createYielding();
   for (const { node, plan, target } of admitted) {
     hash.update(JSON.stringify([node.id, node.state, hashes.get(plan), target]));
     await mayBreak();
@@ -435,7 +435,7 @@ async function judgeAll(
   const planned = new Map<string, Plan>();
   const keeping = new Map<string, Plan>();
   const judged = new Map<string, Judged>();
-  const mayBreak = createBreaks();
+  const mayBreak = createYielding();
   for (const node of nodes.values()) {
     await mayBreak();
     const composed = registry.compose(node);

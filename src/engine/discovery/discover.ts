@@ -36,7 +36,7 @@ import { isSealOf, seal } from "./secret-fingerprint.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
 import { flawsOf, refusedWhole, replayOf } from "../admission/submit.ts";
 import type { SubmitAnswer, RequestTerms } from "../admission/submit.ts";
-import type { Caller, Transact, Work } from "../transaction.ts";
+import type { Caller, Transact, Transaction } from "../transaction.ts";
 import type { WorkSelector } from "../input/work-selector.ts";
 
 export interface DiscoverRequest extends Pick<RequestTerms, "idempotencyKey" | "reason" | "dryRun"> {
@@ -136,7 +136,7 @@ interface Login {
 }
 
 async function storeDiscovery(
-  work: Work,
+  work: Transaction,
   queue: Queue,
   caller: Caller,
   request: DiscoverRequest,
@@ -242,7 +242,7 @@ export interface Interruption {
  * still under way is not taken any more. A stop lets those come to their end, and no new one begins.
  */
 export async function interruptDiscovery(
-  work: Work,
+  work: Transaction,
   queue: Queue,
   caller: Caller,
   selector: WorkSelector,
@@ -272,13 +272,13 @@ export async function interruptDiscovery(
 }
 
 /** The time for a stop is over: probes that are still under way count as not begun. False where the work is no discovery. */
-export async function stopDiscoveryNow(work: Work, operationId: string): Promise<boolean> {
+export async function stopDiscoveryNow(work: Transaction, operationId: string): Promise<boolean> {
   const operation = await lockDiscovery(work, operationId);
   if (operation && !operation.finishedAt) await finishDiscovery(work, operation);
   return operation !== null;
 }
 
-async function lockDiscovery(work: Work, id: string): Promise<OperationRow | null> {
+async function lockDiscovery(work: Transaction, id: string): Promise<OperationRow | null> {
   const [found] = isUuid(id) ? await operationsByIds(work.tx, [id]) : [];
   return found?.kind === "DISCOVER" ? ((await lockOperation(work.tx, id)) ?? null) : null;
 }
@@ -286,7 +286,10 @@ async function lockDiscovery(work: Work, id: string): Promise<OperationRow | nul
 // ---- end
 
 /** Ends a discovery, whose operation is locked. Addresses that had no turn are skipped. */
-export async function finishDiscovery(work: Work, { id, wish }: Pick<OperationRow, "id" | "wish">): Promise<void> {
+export async function finishDiscovery(
+  work: Transaction,
+  { id, wish }: Pick<OperationRow, "id" | "wish">,
+): Promise<void> {
   await skipQueuedDiscoveries(work.tx, id);
   await deleteDiscoverySecrets(work.tx, id);
   const failure = await firstFailedDiscovery(work.tx, id);

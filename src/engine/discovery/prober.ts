@@ -37,8 +37,8 @@ import type { Enrolment } from "../inventory/enroll.ts";
 import { prepare } from "../inventory/nodes.ts";
 import { createRedactor, isStorable, sentence } from "../input/secret-redactor.ts";
 import type { Redactor } from "../input/secret-redactor.ts";
-import { TimeOver, callName, failureOf, within } from "../execution/perform-step.ts";
-import type { Transact, Work } from "../transaction.ts";
+import { CallTimeoutError, callName, failureOf, withDeadline } from "../execution/perform-step.ts";
+import type { Transact, Transaction } from "../transaction.ts";
 
 export interface ProberParts {
   readonly database: Database;
@@ -155,12 +155,12 @@ export function createProber(parts: ProberParts): Prober {
   }
 
   /** Raises the operation's revision, by which its stream tells that there is something new. */
-  async function tellProgress(tx: Work["tx"], id: string): Promise<void> {
+  async function tellProgress(tx: Transaction["tx"], id: string): Promise<void> {
     const operation = await lockOperation(tx, id);
     if (operation && !operation.finishedAt) await updateOperation(tx, id, {});
   }
 
-  async function end(work: Work, id: string): Promise<void> {
+  async function end(work: Transaction, id: string): Promise<void> {
     const operation = await lockOperation(work.tx, id);
     if (!operation || operation.finishedAt) return;
     if (operation.wish === null && (await queuedDiscoveries(work.tx, id)).length > 0)
@@ -179,7 +179,7 @@ export function createProber(parts: ProberParts): Prober {
     if (typeof driver === "string") return failed("UNSUPPORTED_BY_DRIVER", driver, false);
     const deadline = new Deadline(parts.probeMs);
     try {
-      const found: unknown = await within(deadline, cut, async (signal) =>
+      const found: unknown = await withDeadline(deadline, cut, async (signal) =>
         driver.discover.probe({
           address,
           settings,
@@ -194,7 +194,7 @@ export function createProber(parts: ProberParts): Prober {
       return await seenIn(held, driver, address, found);
     } catch (error) {
       if (error instanceof Unheard) throw error;
-      if (error instanceof TimeOver)
+      if (error instanceof CallTimeoutError)
         return failed(
           "TIMEOUT",
           `nothing came of the probe within ${parts.probeMs / 1000} s; look at the machine, and try again`,
@@ -248,7 +248,7 @@ export function createProber(parts: ProberParts): Prober {
   }
 
   async function record(
-    work: Work,
+    work: Transaction,
     { operation: { id }, driverName }: Held,
     { ordinal }: Address,
     seen: Seen,

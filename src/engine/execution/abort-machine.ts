@@ -13,12 +13,12 @@ import type { LeftAs } from "../../store/records.ts";
 import { attemptsOf } from "../../store/attempts.ts";
 import { runsByIds } from "../../store/runs.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
-import type { Held } from "./claimed-run.ts";
+import type { ClaimedRun } from "./claimed-run.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { abortStep, setPower } from "./perform-step.ts";
 import type { StepBasis } from "./perform-step.ts";
 
-export interface TearDownParts {
+export interface AbortMachineParts {
   readonly database: Database;
   readonly log: Log;
   /** How long each part of it may take. */
@@ -26,7 +26,7 @@ export interface TearDownParts {
 }
 
 export interface Abort {
-  readonly held: Held;
+  readonly held: ClaimedRun;
   /** The attempt that was under way, and how its step is called. Null: none was. */
   readonly attempt: AttemptRow | null;
   readonly request: StepBasis | null;
@@ -37,7 +37,7 @@ export interface Abort {
 }
 
 /** Answers what is left of the machine. Never throws for what the machine does, which is reported with the run; only for a run that was lost. */
-export async function tearDownMachine(parts: TearDownParts, abort: Abort): Promise<LeftAs> {
+export async function abortMachine(parts: AbortMachineParts, abort: Abort): Promise<LeftAs> {
   const { database, log, tearDownMs } = parts;
   const { held, attempt, request } = abort;
   const { run, machine, plan } = held;

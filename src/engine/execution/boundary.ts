@@ -15,23 +15,23 @@ import type { Failure, LeftAs, PlannedStep, StoredJson, WaitReason } from "../..
 import type { HeldRunChange, RunRow } from "../../store/runs.ts";
 import { readSite } from "../../store/site.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
-import { changeHeld, describe, enterLegs, failureOf, moveHeld, noteInventory, notePower } from "./claimed-run.ts";
-import type { Fault, Held } from "./claimed-run.ts";
+import { changeClaimed, describe, enterLegs, failureOf, moveClaimed, noteInventory, notePower } from "./claimed-run.ts";
+import type { Fault, ClaimedRun } from "./claimed-run.ts";
 import type { Ledger } from "./ledger.ts";
-import { limitOn, placesOf } from "../scheduling/capacity-limits.ts";
+import { limitOn, slotsOf } from "../scheduling/capacity-limits.ts";
 import { hostGroupFlaw } from "../input/name-rules.ts";
 import { nextPosition, stepLabel } from "../plans/plan.ts";
 import type { Queue } from "../jobs/queue.ts";
 import { isHold, isReservedWait } from "../plans/reserved-steps.ts";
 import type { StepOutcome } from "./perform-step.ts";
-import { wishOf } from "../scheduling/waiting-runs.ts";
+import { interruptOf } from "../scheduling/waiting-runs.ts";
 
 /** What a transaction leaves to be done outside of it. Null: nothing, the job is over. */
 export type Next =
   /** `leftMs`: of the attempt's time, by the database's clock. */
   | {
       readonly do: "STEP";
-      readonly held: Held;
+      readonly held: ClaimedRun;
       readonly step: PlannedStep;
       readonly attempt: AttemptRow;
       readonly generation: number;
@@ -39,7 +39,7 @@ export type Next =
     }
   | {
       readonly do: "ABORT";
-      readonly held: Held;
+      readonly held: ClaimedRun;
       readonly attempt: AttemptRow | null;
       readonly ignoredSignal: boolean;
       readonly power: PowerState | null;
@@ -63,24 +63,24 @@ const CALLBACK_WAIT_SECONDS_MAX = 30 * 86_400;
 export async function atTheBoundary(
   parts: BoundaryParts,
   ledger: Ledger,
-  held: Held,
+  held: ClaimedRun,
   position: number,
   wish: Wish | null,
 ): Promise<Next> {
   const workLeft = position < held.plan.steps.length;
   switch (atBoundary({ wish, workLeft })) {
     case "ABORT":
-      return tearDown(held, null);
+      return beginAbort(held, null);
     case "STOP":
       if (edge(held.node.state, "stop"))
-        moveHeld(ledger, held, "stop", { actor: held.run.wishBy ?? ENGINE, reason: held.run.wishReason });
+        moveClaimed(ledger, held, "stop", { actor: held.run.wishBy ?? ENGINE, reason: held.run.wishReason });
       ledger.changeRun({ position, leg: held.leg });
       return finish(ledger, held, "STOPPED");
     case "FINISH":
       resume(ledger, held);
       enterLegs(ledger, held, held.plan.legs.length - 1);
       for (const event of held.plan.finish)
-        moveHeld(
+        moveClaimed(
           ledger,
           held,
           event,
@@ -90,7 +90,7 @@ export async function atTheBoundary(
             : { lastError: null },
         );
       if (held.plan.finish.length === 0 && held.node.lastError && kindOf(held.node.state) !== "failed")
-        changeHeld(ledger, held, { lastError: null });
+        changeClaimed(ledger, held, { lastError: null });
       ledger.changeRun({ position, leg: held.leg });
       return finish(ledger, held, "SUCCEEDED");
     case "GO_ON":
@@ -105,14 +105,14 @@ export async function atTheBoundary(
 export async function goOn(
   parts: BoundaryParts,
   ledger: Ledger,
-  held: Held,
+  held: ClaimedRun,
   position: number,
   number: number,
 ): Promise<Next> {
   const step = held.plan.steps[position];
   if (!step) throw new Error(`Run ${held.run.id} has no step ${position}.`);
   if (await isInMaintenance(ledger, held))
-    return parkBetween(parts, ledger, held, position, { waitReason: "MAINTENANCE", ...placesOf(undefined, null) });
+    return parkBetween(parts, ledger, held, position, { waitReason: "MAINTENANCE", ...slotsOf(undefined, null) });
   const waitFor = await placeWanted(ledger, held, step);
   if (waitFor !== null)
     return parkBetween(parts, ledger, held, position, { waitReason: "CAPACITY", waitFor, slotPhase: null });
@@ -135,14 +135,14 @@ export async function goOn(
 }
 
 /** The mark was read without the node's lock; whoever clears it holds that lock and wakes the runs it finds parked. */
-async function isInMaintenance(ledger: Ledger, held: Held): Promise<boolean> {
+async function isInMaintenance(ledger: Ledger, held: ClaimedRun): Promise<boolean> {
   if (!ledger.run.inMaintenance) return false;
   const [node] = await lockNodes(ledger.work.tx, [held.node.id]);
   return node?.maintenanceSince != null;
 }
 
 /** The limit that a run has to wait for before it begins the step; null: it has its places, or needs none. */
-async function placeWanted(ledger: Ledger, { run, plan }: Held, step: PlannedStep): Promise<string | null> {
+async function placeWanted(ledger: Ledger, { run, plan }: ClaimedRun, step: PlannedStep): Promise<string | null> {
   const phase = plan.legs[step.leg]?.phase;
   const controller = run.slotController === run.controller ? null : run.controller;
   if (!run.isLimited || (run.slotPhase === phase && controller === null)) return null;
@@ -154,12 +154,12 @@ async function placeWanted(ledger: Ledger, { run, plan }: Held, step: PlannedSte
 function parkBetween(
   parts: BoundaryParts,
   ledger: Ledger,
-  held: Held,
+  held: ClaimedRun,
   position: number,
   why: HeldRunChange & { readonly waitReason: WaitReason },
 ): null {
   if (edge(held.node.state, "wait"))
-    moveHeld(ledger, held, "wait", {
+    moveClaimed(ledger, held, "wait", {
       reason: why.waitReason === "MAINTENANCE" ? "the node is in maintenance" : "a limit of the service is reached",
     });
   ledger.changeRun({ ...parked(ledger, why.waitReason, null), position, leg: held.leg, ...why });
@@ -179,19 +179,25 @@ function parked(ledger: Ledger, waitReason: WaitReason, seconds: number | null):
 }
 
 /** The run has no job any more. */
-function leaveParked(parts: BoundaryParts, ledger: Ledger, held: Held): void {
+function leaveParked(parts: BoundaryParts, ledger: Ledger, held: ClaimedRun): void {
   ledger.endJob(held.job);
   ledger.wakeIfStopped();
   ledger.afterCommit(parts.nudge);
 }
 
 /** A hold is no work: the run gives its places back and has no job until somebody lifts the hold. */
-function beginHold(parts: BoundaryParts, ledger: Ledger, held: Held, step: PlannedStep, attempt: AttemptRow): null {
+function beginHold(
+  parts: BoundaryParts,
+  ledger: Ledger,
+  held: ClaimedRun,
+  step: PlannedStep,
+  attempt: AttemptRow,
+): null {
   held.position = attempt.step;
   ledger.changeAttempt(attempt, { state: "WAITING" });
   const reason = typeof step.args["reason"] === "string" ? step.args["reason"] : null;
   const event = edge(held.node.state, "hold") ? "hold" : "wait";
-  if (edge(held.node.state, event)) moveHeld(ledger, held, event, { reason });
+  if (edge(held.node.state, event)) moveClaimed(ledger, held, event, { reason });
   // An entry like any other, but one that gave no path out: what comes by that of the step before comes too late.
   const entry = { generation: held.run.generation + 1, openGeneration: null };
   ledger.changeRun({
@@ -200,16 +206,22 @@ function beginHold(parts: BoundaryParts, ledger: Ledger, held: Held, step: Plann
     position: attempt.step,
     leg: held.leg,
     ...entry,
-    ...placesOf(undefined, null),
+    ...slotsOf(undefined, null),
   });
   leaveParked(parts, ledger, held);
   return null;
 }
 
-function enterStep(parts: BoundaryParts, ledger: Ledger, held: Held, step: PlannedStep, attempt: AttemptRow): Next {
+function enterStep(
+  parts: BoundaryParts,
+  ledger: Ledger,
+  held: ClaimedRun,
+  step: PlannedStep,
+  attempt: AttemptRow,
+): Next {
   const generation = held.run.generation + 1;
   held.position = attempt.step;
-  const places = placesOf(held.plan.legs[held.leg]?.phase, held.run.controller);
+  const places = slotsOf(held.plan.legs[held.leg]?.phase, held.run.controller);
   ledger.changeRun({
     position: attempt.step,
     leg: held.leg,
@@ -227,7 +239,7 @@ function enterStep(parts: BoundaryParts, ledger: Ledger, held: Held, step: Plann
 export function enterAgain(
   parts: BoundaryParts,
   ledger: Ledger,
-  held: Held,
+  held: ClaimedRun,
   step: PlannedStep,
   attempt: TimedAttempt,
 ): Next {
@@ -238,8 +250,8 @@ export function enterAgain(
   return enterStep(parts, ledger, held, step, { ...attempt, ...again });
 }
 
-export function resume(ledger: Ledger, held: Held): void {
-  if (kindOf(held.node.state) === "wait") moveHeld(ledger, held, "resume");
+export function resume(ledger: Ledger, held: ClaimedRun): void {
+  if (kindOf(held.node.state) === "wait") moveClaimed(ledger, held, "resume");
 }
 
 /** A node that is deployed is in the host group that it was deployed for. */
@@ -254,7 +266,7 @@ function hostGroupOf({ variables }: RunRow): { readonly hostGroup?: string } {
 export async function settleStep(
   parts: BoundaryParts,
   ledger: Ledger,
-  held: Held,
+  held: ClaimedRun,
   { step, attempt, generation }: NonNullable<Extract<Next, { do: "STEP" }>>,
   outcome: StepOutcome,
 ): Promise<Next> {
@@ -263,7 +275,7 @@ export async function settleStep(
   // parked it, and gave up its ownership, or that began its next entry, which alone raises the generation.
   if (run.owner !== held.job.id) return null;
   if (run.generation !== generation) return goOnWithWhatWasBegun(ledger, held);
-  const wish = wishOf(run, run.operationWish);
+  const wish = interruptOf(run, run.operationWish);
   if (outcome.powerState !== null) notePower(ledger, held, outcome.powerState);
   switch (outcome.kind) {
     case "done":
@@ -273,7 +285,7 @@ export async function settleStep(
         ...(attempt.part !== "VERIFY" && { output: outcome.output }),
         finishedAt: ledger.now,
       });
-      if (step.reaches) changeHeld(ledger, held, { stage: step.reaches });
+      if (step.reaches) changeClaimed(ledger, held, { stage: step.reaches });
       if (step.phase === "inspect")
         await noteInventory(ledger, held, attempt.step, attempt.part === "VERIFY" ? attempt.output : outcome.output);
       return atTheBoundary(parts, ledger, held, nextPosition(held.plan, attempt.step + 1), wish);
@@ -282,19 +294,19 @@ export async function settleStep(
     case "failed":
       return stepFailed(parts, ledger, held, step, attempt, outcome, wish);
     case "aborted":
-      return tearDown(held, attempt, outcome);
+      return beginAbort(held, attempt, outcome);
   }
 }
 
 /** The step that the run is in, which this process has begun and not entered: none of its time has been used. */
-async function goOnWithWhatWasBegun(ledger: Ledger, held: Held): Promise<Next> {
+async function goOnWithWhatWasBegun(ledger: Ledger, held: ClaimedRun): Promise<Next> {
   const { run, plan } = held;
   const attempt = await latestAttempt(ledger.work.tx, run.id, run.position);
   const step = plan.steps[run.position];
   if (!attempt || !step) throw new Error(`Run ${run.id} has lost its step ${run.position}.`);
   const [node] = await lockNodes(ledger.work.tx, [run.nodeId]);
   const now = { ...held, node: node ?? held.node, leg: run.leg, position: run.position };
-  if (wishOf(run, run.operationWish) === "ABORT") return tearDown(now, attempt);
+  if (interruptOf(run, run.operationWish) === "ABORT") return beginAbort(now, attempt);
   const deadlineAt = new Date(ledger.now.getTime() + step.timeoutSeconds * 1000);
   ledger.changeAttempt(attempt, { deadlineAt });
   return {
@@ -311,7 +323,7 @@ async function goOnWithWhatWasBegun(ledger: Ledger, held: Held): Promise<Next> {
 function enterVerify(
   parts: BoundaryParts,
   ledger: Ledger,
-  held: Held,
+  held: ClaimedRun,
   step: PlannedStep,
   attempt: AttemptRow,
   output: StoredJson,
@@ -320,7 +332,7 @@ function enterVerify(
   const isCut = isCutBy(wish, step, held.run);
   const change = { part: isCut ? "ABORT" : "VERIFY", output, memo: null, callback: null } as const;
   ledger.changeAttempt(attempt, change);
-  if (isCut) return tearDown(held, { ...attempt, ...change });
+  if (isCut) return beginAbort(held, { ...attempt, ...change });
   return enterAgain(parts, ledger, held, step, { ...attempt, ...change, expired: false });
 }
 
@@ -332,7 +344,7 @@ export function isCutBy(wish: Wish | null, step: PlannedStep, run: RunRow): bool
 async function parkStep(
   parts: BoundaryParts,
   ledger: Ledger,
-  held: Held,
+  held: ClaimedRun,
   step: PlannedStep,
   attempt: AttemptRow,
   outcome: Extract<StepOutcome, { kind: "wait" }>,
@@ -340,7 +352,7 @@ async function parkStep(
 ): Promise<Next> {
   if (isCutBy(wish, step, held.run)) {
     ledger.changeAttempt(attempt, { memo: outcome.memo, part: "ABORT" });
-    return tearDown(held, { ...attempt, memo: outcome.memo });
+    return beginAbort(held, { ...attempt, memo: outcome.memo });
   }
   // The entry's path is closed by the report that was made to it.
   const now =
@@ -350,7 +362,7 @@ async function parkStep(
     return enterAgain(parts, ledger, held, step, { ...now, memo: outcome.memo, expired: false });
   }
   ledger.changeAttempt(attempt, { state: "WAITING", memo: outcome.memo, callback: null });
-  if (edge(held.node.state, "wait")) moveHeld(ledger, held, "wait");
+  if (edge(held.node.state, "wait")) moveClaimed(ledger, held, "wait");
   const left = Math.max(0, (attempt.deadlineAt.getTime() - ledger.now.getTime()) / 1000);
   const seconds = Math.min(outcome.seconds, left, CALLBACK_WAIT_SECONDS_MAX);
   ledger.changeRun(parked(ledger, outcome.onCallback ? "CALLBACK" : "TIME", seconds));
@@ -362,7 +374,7 @@ async function parkStep(
 export async function stepFailed(
   parts: BoundaryParts,
   ledger: Ledger,
-  held: Held,
+  held: ClaimedRun,
   step: PlannedStep,
   attempt: AttemptRow,
   fault: Fault,
@@ -371,12 +383,12 @@ export async function stepFailed(
   const failure = failureOf(held, step, { ...fault, reason: describe(held, step, fault.reason) });
   if (wish === "ABORT") {
     ledger.changeAttempt(attempt, { part: "ABORT" });
-    return tearDown(held, attempt);
+    return beginAbort(held, attempt);
   }
   ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
   if (!fault.retryable || attempt.number > step.retries || wish !== null)
     return givenUp(parts, ledger, held, attempt, failure, wish);
-  if (edge(held.node.state, "wait")) moveHeld(ledger, held, "wait", { reason: failure.message });
+  if (edge(held.node.state, "wait")) moveClaimed(ledger, held, "wait", { reason: failure.message });
   ledger.changeRun(parked(ledger, "RETRY", step.backoffSeconds));
   ledger.endJob(held.job, step.backoffSeconds);
   ledger.wakeIfStopped();
@@ -387,7 +399,7 @@ export async function stepFailed(
 export async function givenUp(
   parts: BoundaryParts,
   ledger: Ledger,
-  held: Held,
+  held: ClaimedRun,
   attempt: AttemptRow,
   failure: Failure,
   wish: Wish | null,
@@ -404,23 +416,23 @@ export async function givenUp(
   );
 }
 
-export function failRun(ledger: Ledger, held: Held, attempt: AttemptRow | null, fault: Fault): null {
+export function failRun(ledger: Ledger, held: ClaimedRun, attempt: AttemptRow | null, fault: Fault): null {
   const failure = failureOf(held, held.plan.steps[held.position], fault);
   if (attempt && attempt.finishedAt === null)
     ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
   return endFailed(ledger, held, failure);
 }
 
-function endFailed(ledger: Ledger, held: Held, failure: Failure): null {
+function endFailed(ledger: Ledger, held: ClaimedRun, failure: Failure): null {
   if (edge(held.node.state, "fail"))
-    moveHeld(ledger, held, "fail", { reason: failure.message }, { lastError: failure });
-  else changeHeld(ledger, held, { lastError: failure });
+    moveClaimed(ledger, held, "fail", { reason: failure.message }, { lastError: failure });
+  else changeClaimed(ledger, held, { lastError: failure });
   return finish(ledger, held, "FAILED", { failure });
 }
 
 function finish(
   ledger: Ledger,
-  held: Held,
+  held: ClaimedRun,
   state: "SUCCEEDED" | "FAILED" | "STOPPED",
   change: { readonly failure?: Failure } = {},
 ): null {
@@ -431,8 +443,8 @@ function finish(
 
 // ---- abort
 
-export function tearDown(
-  held: Held,
+export function beginAbort(
+  held: ClaimedRun,
   attempt: AttemptRow | null,
   outcome?: Extract<StepOutcome, { kind: "aborted" }>,
 ): Next {
@@ -449,7 +461,7 @@ export function tearDown(
 export function settleAbort(
   { abortGraceMs }: BoundaryParts,
   ledger: Ledger,
-  held: Held,
+  held: ClaimedRun,
   { attempt, ignoredSignal }: Extract<Next, { do: "ABORT" }>,
   left: LeftAs,
 ): null {
@@ -474,14 +486,14 @@ export function settleAbort(
       : null);
   const event: NodeEvent = run.wishFailure ? "fail" : "abort";
   if (edge(held.node.state, event))
-    moveHeld(
+    moveClaimed(
       ledger,
       held,
       event,
       { actor: run.wishBy ?? ENGINE, reason: run.wishReason ?? failure?.message ?? null },
       { lastError: failure },
     );
-  else if (failure) changeHeld(ledger, held, { lastError: failure });
+  else if (failure) changeClaimed(ledger, held, { lastError: failure });
   notePower(ledger, held, left.power);
   ledger.endJob(held.job);
   ledger.endRun(run.wishFailure || ignoredSignal ? "FAILED" : "ABORTED", { ...(failure && { failure }), leftAs: left });

@@ -15,7 +15,7 @@ import type { RunRow } from "../../store/runs.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { isUuid } from "../input/node-selector.ts";
 import type { SubmitParts } from "../admission/submit.ts";
-import type { Work } from "../transaction.ts";
+import type { Transaction } from "../transaction.ts";
 
 /** `UNKNOWN`: there is no such run. All but `TAKEN` changed nothing. */
 export type CallBackAnswer = "TAKEN" | Anomaly | "UNKNOWN";
@@ -88,7 +88,7 @@ const MEANING: Readonly<Record<Anomaly, string>> = {
 };
 
 /** Records it, unless the run has its fill of them. */
-async function note(work: Work, run: RunRow, kind: Anomaly): Promise<Noted | null> {
+async function note(work: Transaction, run: RunRow, kind: Anomaly): Promise<Noted | null> {
   const step = stepLabel((await plansByHashes(work.tx, [run.planHash])).get(run.planHash)?.steps[run.position]);
   const count = await noteAnomaly(work.tx, { id: randomUUID(), runId: run.id, kind, step }, ANOMALIES_MAX);
   return count === null ? null : { run, kind, step, count };

@@ -21,12 +21,12 @@ import {
   isCutBy,
   resume,
   stepFailed,
-  tearDown,
+  beginAbort,
 } from "./boundary.ts";
 import type { BoundaryParts, Next } from "./boundary.ts";
-import { describe, failureOf, moveHeld } from "./claimed-run.ts";
-import type { Held } from "./claimed-run.ts";
-import { NeedsOwnTransaction } from "./ledger.ts";
+import { describe, failureOf, moveClaimed } from "./claimed-run.ts";
+import type { ClaimedRun } from "./claimed-run.ts";
+import { NeedsOwnTransactionError } from "./ledger.ts";
 import type { Ledger } from "./ledger.ts";
 import { endedByStop } from "../scheduling/parked.ts";
 import { nextPosition, stepLabel } from "../plans/plan.ts";
@@ -35,8 +35,8 @@ import type { Queue } from "../jobs/queue.ts";
 import { isHold, isReservedWait } from "../plans/reserved-steps.ts";
 import { openMachine } from "./perform-step.ts";
 import type { Machine } from "./perform-step.ts";
-import type { Work } from "../transaction.ts";
-import { wishOf } from "../scheduling/waiting-runs.ts";
+import type { Transaction } from "../transaction.ts";
+import { interruptOf } from "../scheduling/waiting-runs.ts";
 
 export interface ClaimParts extends BoundaryParts {
   readonly queue: Queue;
@@ -57,13 +57,13 @@ export interface ClaimReads {
 
 const PLANS_KEPT = 1_000;
 
-export type ReadClaims = (work: Work, runs: readonly LockedRun[]) => Promise<ReadonlyMap<string, ClaimReads>>;
+export type ReadClaims = (work: Transaction, runs: readonly LockedRun[]) => Promise<ReadonlyMap<string, ClaimReads>>;
 
 /** Reads for many claims at once. Plans never change, so those used last are kept. */
 export function createClaimReader(): ReadClaims {
   const plans = new Map<string, Plan>();
 
-  async function keepPlans(work: Work, hashes: readonly string[]): Promise<void> {
+  async function keepPlans(work: Transaction, hashes: readonly string[]): Promise<void> {
     const unknown = [...new Set(hashes)].filter((hash) => !plans.has(hash));
     for (const [hash, plan] of unknown.length === 0 ? [] : await plansByHashes(work.tx, unknown)) plans.set(hash, plan);
     for (const hash of plans.keys()) {
@@ -136,7 +136,7 @@ export async function claim(
       { first: run.startedAt === null, takenOver: attempt?.state === "RUNNING" },
     ),
   );
-  const held: Held = {
+  const held: ClaimedRun = {
     run,
     fence,
     job,
@@ -153,13 +153,13 @@ export async function claim(
       retryable: false,
     });
   }
-  return takeUp(parts, ledger, held, attempt, wishOf(run, run.operationWish));
+  return takeUp(parts, ledger, held, attempt, interruptOf(run, run.operationWish));
 }
 
 async function takeUp(
   parts: ClaimParts,
   ledger: Ledger,
-  held: Held,
+  held: ClaimedRun,
   attempt: TimedAttempt | undefined,
   wish: Wish | null,
 ): Promise<Next> {
@@ -170,7 +170,7 @@ async function takeUp(
     case "RUNNING":
       return recover(parts, ledger, held, step, attempt, wish);
     case "WAITING":
-      if (isCutBy(wish, step, run)) return tearDown(held, attempt);
+      if (isCutBy(wish, step, run)) return beginAbort(held, attempt);
       if (wish === "STOP" && (isHold(step) || isReservedWait(step))) {
         ledger.changeAttempt(attempt, { state: "ABORTED", finishedAt: ledger.now });
         return atTheBoundary(parts, ledger, held, run.position, wish);
@@ -189,7 +189,7 @@ async function takeUp(
       }
       return enterAgain(parts, ledger, held, step, attempt);
     case "FAILED":
-      if (wish === "ABORT") return tearDown(held, null);
+      if (wish === "ABORT") return beginAbort(held, null);
       if (wish === "STOP")
         return givenUp(
           parts,
@@ -222,7 +222,7 @@ async function openInTime(
   try {
     const opened = await Promise.race([openMachine(parts.registry, node, secrets, parts.observer), late]);
     if (opened !== null) return opened;
-    if (!ledger.hasOwnTransaction) throw new NeedsOwnTransaction();
+    if (!ledger.hasOwnTransaction) throw new NeedsOwnTransactionError();
     return { problem: `its drivers did not come to an end with checking its settings within ${ms / 1000} s.` };
   } finally {
     clearTimeout(timer);
@@ -249,7 +249,7 @@ function isWokenByDeadline(run: RunRow, attempt: AttemptRow): boolean {
 
 /** Held, or waiting for a place: only a wish, or whoever ends the wait, makes a job of it count. */
 function isParkedWithoutJob(run: LockedRun): boolean {
-  return (run.state === "HOLDING" || run.waitFor !== null) && wishOf(run, run.operationWish) === null;
+  return (run.state === "HOLDING" || run.waitFor !== null) && interruptOf(run, run.operationWish) === null;
 }
 
 /**
@@ -265,7 +265,7 @@ async function isEarly(ledger: Ledger, { plan, attempt }: ClaimReads): Promise<b
 
 /** Whether a wish ends a run that is parked now, and not when its step has ended. */
 async function isEndedNow({ work, run }: Ledger, plan: Plan): Promise<boolean> {
-  const wish = wishOf(run, run.operationWish);
+  const wish = interruptOf(run, run.operationWish);
   if (wish !== "ABORT") return wish === "STOP" && (await endedByStop(work.tx, [run])).length > 0;
   return run.waitReason === "RETRY" || run.wishFailure !== null || plan.steps[run.position]?.interruptible !== "NEVER";
 }
@@ -279,7 +279,7 @@ async function isHeldByOther({ queue }: ClaimParts, run: RunRow, job: HeldJob): 
 function recover(
   parts: ClaimParts,
   ledger: Ledger,
-  held: Held,
+  held: ClaimedRun,
   step: PlannedStep,
   attempt: TimedAttempt,
   wish: Wish | null,
@@ -287,7 +287,7 @@ function recover(
   // A step that must not be cut is not cut by a take-over either: its abort still waits for its end.
   if (attempt.part === "ABORT" || isCutBy(wish, step, held.run)) {
     ledger.changeAttempt(attempt, { part: "ABORT" });
-    return tearDown(held, attempt);
+    return beginAbort(held, attempt);
   }
   if (parts.wasNeverEntered(held.run, attempt))
     return enterAgain(parts, ledger, held, step, { ...attempt, expired: true });
@@ -299,7 +299,7 @@ function recover(
       retryable: true,
     });
   }
-  moveHeld(ledger, held, "recover", {
+  moveClaimed(ledger, held, "recover", {
     reason: `the process that ran ${stepLabel(step)} ended; the step is entered again`,
   });
   return enterAgain(parts, ledger, held, step, { ...attempt, expired: true });

@@ -17,7 +17,7 @@ import { cutTo, sentence } from "../input/secret-redactor.ts";
 import type { HeldJob } from "../jobs/leases.ts";
 import type { Machine } from "./perform-step.ts";
 
-export interface Held {
+export interface ClaimedRun {
   /** As it was when it was last locked. */
   readonly run: LockedRun;
   readonly fence: number;
@@ -31,7 +31,7 @@ export interface Held {
 }
 
 /** Somebody else holds the run by now: nothing of what we wanted to write counts. */
-export class Fenced extends Error {}
+export class FencedError extends Error {}
 
 /** Why something failed, before it is a record. */
 export interface Fault {
@@ -41,23 +41,23 @@ export interface Fault {
 }
 
 /** Whether this process holds a run still. */
-export function isHeldBy({ fence }: Pick<Held, "fence">, run: RunRow): boolean {
+export function isClaimedBy({ fence }: Pick<ClaimedRun, "fence">, run: RunRow): boolean {
   return run.finishedAt === null && run.fence === fence;
 }
 
 /** Enters the legs up to `leg`, those without steps included. */
-export function enterLegs(ledger: Ledger, held: Held, leg: number): void {
+export function enterLegs(ledger: Ledger, held: ClaimedRun, leg: number): void {
   while (held.leg < leg) {
     held.leg += 1;
     for (const event of held.plan.legs[held.leg]?.enter ?? [])
-      moveHeld(ledger, held, event, {}, stageOnEntering(held.plan, held.leg));
+      moveClaimed(ledger, held, event, {}, stageOnEntering(held.plan, held.leg));
   }
 }
 
 /** Takes the node along one edge. */
-export function moveHeld(
+export function moveClaimed(
   ledger: Ledger,
-  held: Held,
+  held: ClaimedRun,
   event: NodeEvent,
   why: { readonly actor?: string; readonly reason?: string | null } = {},
   change: Omit<HeldNodeChange, "state"> = {},
@@ -75,20 +75,20 @@ export function moveHeld(
 }
 
 /** Changes what is not the node's state. */
-export function changeHeld(ledger: Ledger, held: Held, change: Omit<HeldNodeChange, "state">): void {
+export function changeClaimed(ledger: Ledger, held: ClaimedRun, change: Omit<HeldNodeChange, "state">): void {
   ledger.changeNode(held.node.state, change);
   held.node = { ...held.node, ...change };
 }
 
 /** What a step or its undoing saw of the power, and what it left it as: that is what is wanted of it from now on. */
-export function notePower(ledger: Ledger, held: Held, power: PowerState): void {
+export function notePower(ledger: Ledger, held: ClaimedRun, power: PowerState): void {
   const { node, machine } = held;
   const seen =
     node.powerState === power && node.powerReadAt !== null ? {} : { powerState: power, powerReadAt: new Date() };
   const wantedPower = machine.lastSet?.power ?? node.wantedPower;
   const powerProblem = power === "UNKNOWN" ? node.powerProblem : null;
   if (!("powerState" in seen) && wantedPower === node.wantedPower && powerProblem === node.powerProblem) return;
-  changeHeld(ledger, held, { ...seen, wantedPower, powerProblem });
+  changeClaimed(ledger, held, { ...seen, wantedPower, powerProblem });
 }
 
 const MODEL_LENGTH_MAX = 255;
@@ -97,7 +97,12 @@ const MODEL_LENGTH_MAX = 255;
  * With the last inspect step that a leg has to run, which has just put out `output`, the outputs of all of them become the
  * inventory: those as well that a run before this one has come to, and that are kept. A text `model` in it is the node's.
  */
-export async function noteInventory(ledger: Ledger, held: Held, position: number, output: StoredJson): Promise<void> {
+export async function noteInventory(
+  ledger: Ledger,
+  held: ClaimedRun,
+  position: number,
+  output: StoredJson,
+): Promise<void> {
   const { plan, run, node } = held;
   const leg = plan.steps[position]?.leg;
   if (plan.steps[nextPosition(plan, position + 1)]?.leg === leg) return;
@@ -118,14 +123,14 @@ export async function noteInventory(ledger: Ledger, held: Held, position: number
   );
   ledger.addInventory({ id: randomUUID(), nodeId: node.id, runId: run.id, data });
   const model = typeof data["model"] === "string" ? cutTo(data["model"].trim(), MODEL_LENGTH_MAX) : "";
-  if (model !== "" && model !== node.model) changeHeld(ledger, held, { model });
+  if (model !== "" && model !== node.model) changeClaimed(ledger, held, { model });
 }
 
-export function describe({ node }: Held, step: PlannedStep, reason: string): string {
+export function describe({ node }: ClaimedRun, step: PlannedStep, reason: string): string {
   return `Node ${node.name}: ${stepLabel(step)} failed: ${sentence(reason)}`;
 }
 
-export function failureOf({ node }: Held, step: PlannedStep | undefined, fault: Fault): Failure {
+export function failureOf({ node }: ClaimedRun, step: PlannedStep | undefined, fault: Fault): Failure {
   return {
     code: fault.code,
     message: fault.reason,

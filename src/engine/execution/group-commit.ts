@@ -10,38 +10,38 @@
 import { isConnectionLoss, sqlState } from "../../store/postgres/database.ts";
 import type { LockedRun } from "../../store/runs.ts";
 import { lockRuns } from "../../store/runs.ts";
-import { Fenced } from "./claimed-run.ts";
+import { FencedError } from "./claimed-run.ts";
 import { openLedger, storeLedgers } from "./ledger.ts";
 import type { Ledger, OpenLedger } from "./ledger.ts";
 import type { Queue } from "../jobs/queue.ts";
-import type { SettleParts } from "../scheduling/finish-run.ts";
-import type { Transact, Work } from "../transaction.ts";
+import type { FinishParts } from "../scheduling/finish-run.ts";
+import type { Transact, Transaction } from "../transaction.ts";
 
 /**
  * Judges a run: reads what it needs, and writes through its ledger alone. `given` is what was read for it. May be called again,
  * in another transaction.
  */
-export type Judge<Given, Verdict> = (ledger: Ledger, given: Given | undefined) => Promise<Verdict>;
+export type Change<Given, Verdict> = (ledger: Ledger, given: Given | undefined) => Promise<Verdict>;
 
-export interface TogetherParts<Given> extends SettleParts {
+export interface GroupCommitParts<Given> extends FinishParts {
   readonly transact: Transact;
   readonly queue: Queue;
   /** What those who ask for it need to read, for all of them at once, by run. */
-  read(work: Work, runs: readonly LockedRun[]): Promise<ReadonlyMap<string, Given>>;
+  read(work: Transaction, runs: readonly LockedRun[]): Promise<ReadonlyMap<string, Given>>;
 }
 
-export interface Together<Given> {
+export interface GroupCommit<Given> {
   /** Has a run judged under its lock, and what its ledger holds stored. Null: there is no such run. */
-  judge<Verdict>(
+  run<Verdict>(
     runId: string,
-    judge: Judge<Given, Verdict>,
+    judge: Change<Given, Verdict>,
     options?: { readonly reads?: boolean },
   ): Promise<Verdict | null>;
 }
 
 interface Entry<Given> {
   readonly runId: string;
-  readonly judge: Judge<Given, unknown>;
+  readonly judge: Change<Given, unknown>;
   readonly reads: boolean;
   readonly resolve: (verdict: unknown) => void;
   readonly reject: (error: unknown) => void;
@@ -58,7 +58,7 @@ const SHARED_MAX = 6;
 const OWN_MAX = 8;
 const RUNS_MAX = 64;
 
-export function createTogether<Given>(parts: TogetherParts<Given>): Together<Given> {
+export function createGroupCommit<Given>(parts: GroupCommitParts<Given>): GroupCommit<Given> {
   const { transact } = parts;
   const waiting: Entry<Given>[] = [];
   const waitingForOwn: Entry<Given>[] = [];
@@ -129,7 +129,7 @@ export function createTogether<Given>(parts: TogetherParts<Given>): Together<Giv
     try {
       const { judged, toJudgeAlone } = await transact((work) => judgeAll(work, entries));
       for (const [entry, verdict] of judged) {
-        if (verdict instanceof Fenced) entry.reject(verdict);
+        if (verdict instanceof FencedError) entry.reject(verdict);
         else entry.resolve(verdict);
       }
       for (const entry of toJudgeAlone) alone(entry);
@@ -141,7 +141,7 @@ export function createTogether<Given>(parts: TogetherParts<Given>): Together<Giv
     }
   }
 
-  async function judgeAll(work: Work, entries: readonly Entry<Given>[]) {
+  async function judgeAll(work: Transaction, entries: readonly Entry<Given>[]) {
     const runs = await lockRuns(
       work.tx,
       entries.map(({ runId }) => runId),
@@ -162,7 +162,7 @@ export function createTogether<Given>(parts: TogetherParts<Given>): Together<Giv
         judged.push([entry, await entry.judge(ledger, given.get(entry.runId))]);
         ledgers.push(ledger);
       } catch (error) {
-        if (error instanceof Fenced) judged.push([entry, error]);
+        if (error instanceof FencedError) judged.push([entry, error]);
         // Its transaction is lost to the others as well.
         else if (isConnectionLoss(error) || sqlState(error) !== undefined) throw error;
         else toJudgeAlone.push(entry);
@@ -191,7 +191,7 @@ export function createTogether<Given>(parts: TogetherParts<Given>): Together<Giv
   }
 
   async function readFor(
-    work: Work,
+    work: Transaction,
     entries: readonly Entry<Given>[],
     runs: ReadonlyMap<string, LockedRun>,
   ): Promise<ReadonlyMap<string, Given>> {
@@ -200,7 +200,7 @@ export function createTogether<Given>(parts: TogetherParts<Given>): Together<Giv
   }
 
   return {
-    judge<Verdict>(runId: string, judge: Judge<Given, Verdict>, { reads = false } = {}) {
+    run<Verdict>(runId: string, judge: Change<Given, Verdict>, { reads = false } = {}) {
       const verdict = new Promise<unknown>((resolve, reject) => {
         waiting.push({ runId, judge, reads, resolve, reject });
       });

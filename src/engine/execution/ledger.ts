@@ -21,15 +21,15 @@ import { appendLines } from "../../store/step-log.ts";
 import type { StepLogRow } from "../../store/step-log.ts";
 import type { HeldJob } from "../jobs/leases.ts";
 import type { Queue } from "../jobs/queue.ts";
-import { settleEnds } from "../scheduling/finish-run.ts";
-import type { SettleParts } from "../scheduling/finish-run.ts";
+import { applyRunEnds } from "../scheduling/finish-run.ts";
+import type { FinishParts } from "../scheduling/finish-run.ts";
 import { changeNodes } from "../transaction.ts";
-import type { Hop, Work } from "../transaction.ts";
+import type { Hop, Transaction } from "../transaction.ts";
 import { wakeStopped } from "../scheduling/waiting-runs.ts";
 
 /** The share of one run in a transaction that holds it locked. */
 export interface Ledger {
-  readonly work: Work;
+  readonly work: Transaction;
   /** As it was found. */
   readonly run: LockedRun;
   /** When the transaction began, by the database's clock. */
@@ -83,9 +83,9 @@ interface Notes {
 }
 
 /** Thrown to have a run judged again in a transaction of its own. */
-export class NeedsOwnTransaction extends Error {}
+export class NeedsOwnTransactionError extends Error {}
 
-export function openLedger(work: Work, run: LockedRun, hasOwnTransaction: boolean): OpenLedger {
+export function openLedger(work: Transaction, run: LockedRun, hasOwnTransaction: boolean): OpenLedger {
   const notes: Notes = {
     run: null,
     begun: [],
@@ -144,7 +144,7 @@ export function openLedger(work: Work, run: LockedRun, hasOwnTransaction: boolea
     },
     endRun(state, change = {}) {
       // Others of the operation may have to be undone, stopped or cleaned up.
-      if (state !== "SUCCEEDED" && !hasOwnTransaction) throw new NeedsOwnTransaction();
+      if (state !== "SUCCEEDED" && !hasOwnTransaction) throw new NeedsOwnTransactionError();
       notes.run = {
         ...notes.run,
         ...change,
@@ -169,8 +169,8 @@ export function openLedger(work: Work, run: LockedRun, hasOwnTransaction: boolea
 
 /** Stores what ledgers of one transaction hold. */
 export async function storeLedgers(
-  work: Work,
-  parts: SettleParts & { readonly queue: Queue },
+  work: Transaction,
+  parts: FinishParts & { readonly queue: Queue },
   ledgers: readonly OpenLedger[],
 ): Promise<void> {
   const { tx } = work;
@@ -221,7 +221,7 @@ export async function storeLedgers(
   ]);
   const failed = answers.find((answer) => answer.status === "rejected");
   if (failed) throw failed.reason;
-  await settleEnds(
+  await applyRunEnds(
     work,
     parts,
     ledgers.flatMap(({ run, notes: { end } }) => (end ? [{ run, ...end }] : [])),

@@ -4,11 +4,11 @@
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { isConnectionLoss } from "../../store/postgres/database.ts";
-import { Fenced } from "./claimed-run.ts";
+import { FencedError } from "./claimed-run.ts";
 import type { HeldJob } from "../jobs/leases.ts";
 import type { Queue } from "../jobs/queue.ts";
 
-export interface ConfirmParts {
+export interface OwnershipCheckParts {
   readonly queue: Pick<Queue, "isFresh" | "renew" | "held">;
   /** Of the run as the database has it. */
   readonly fenceOf: (runId: string) => Promise<number | undefined>;
@@ -22,8 +22,8 @@ const AGAIN_MS = 500;
  * Makes what resolves when this process holds the run for certain, and rejects with `Fenced` when it does not any more. It
  * waits as long as neither is known.
  */
-export function confirming(
-  { queue, fenceOf, isReleased }: ConfirmParts,
+export function createOwnershipCheck(
+  { queue, fenceOf, isReleased }: OwnershipCheckParts,
   { runId, fence, job: taken }: { readonly runId: string; readonly fence: number; readonly job: HeldJob },
 ): () => Promise<void> {
   let job = taken;
@@ -33,7 +33,7 @@ export function confirming(
         await queue.renew();
         // Its lease has run out, and this process has taken the job again: who does so waits for us, so it is as good.
         const again = queue.held(job.id);
-        if ((await fenceOf(runId)) !== fence) throw new Fenced();
+        if ((await fenceOf(runId)) !== fence) throw new FencedError();
         // That the fence is as it was says little, as the answer may be read long after it was given; who has the lease is safe until that runs out.
         if (again && queue.isFresh(again)) job = again;
         else if (!queue.isFresh(job)) await delay(AGAIN_MS);
@@ -42,6 +42,6 @@ export function confirming(
         await delay(AGAIN_MS);
       }
     }
-    if (isReleased()) throw new Fenced();
+    if (isReleased()) throw new FencedError();
   };
 }

@@ -23,7 +23,7 @@ import { Unheard } from "../../drivers/isolation/protocol.ts";
 import { findStep } from "../../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, Registry } from "../../drivers/registry.ts";
 import type { Log } from "../../log.ts";
-import { NOBODY } from "../../observer.ts";
+import { noopObserver } from "../../observer.ts";
 import type { Observer, StepAbout } from "../../observer.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
 import type { JsonObject, PlannedStep, StoredJson } from "../../store/records.ts";
@@ -76,7 +76,7 @@ export async function openMachine(
   registry: Registry,
   node: NodeRow,
   secrets: Secrets,
-  observer: Observer = NOBODY,
+  observer: Observer = noopObserver,
 ): Promise<Machine | { readonly problem: string }> {
   const composed = registry.compose(node);
   if ("problem" in composed) return composed;
@@ -262,11 +262,11 @@ async function softPowerOff(request: StepRequest, signal: AbortSignal, nodePower
     typeof seconds === "number" ? new Deadline(leftUntil(deadline) - (step.timeoutSeconds - seconds) * 1000) : deadline;
   let forced = false;
   try {
-    await within(until, signal, (patience) =>
+    await withDeadline(until, signal, (patience) =>
       powerOf({ ...request, deadline: until }, patience, { state: null }).set("SOFT_OFF"),
     );
   } catch (error) {
-    if (signal.aborted || !(error instanceof TimeOver || isTimeout(error))) throw error;
+    if (signal.aborted || !(error instanceof CallTimeoutError || isTimeout(error))) throw error;
     forced = (await nodePower.read()) !== "OFF";
     const text = forced
       ? `Node ${machine.node.name} did not shut down in time; its power is cut.`
@@ -286,7 +286,7 @@ export async function abortStep(request: StepBasis): Promise<void> {
   const { driver, step } = declared;
   const undo = async (signal: AbortSignal) =>
     step.abort?.(stepCall(request, driver, signal, powerOf(request, signal, { state: null })));
-  await confirmedBy(request.confirm, () => within(request.deadline, new AbortController().signal, undo));
+  await confirmedBy(request.confirm, () => withDeadline(request.deadline, new AbortController().signal, undo));
 }
 
 /** A step as its driver declares it; undefined for the engine's own steps, and for one that the driver no longer has. */
@@ -309,7 +309,7 @@ export async function setPower(
   end = new AbortController().signal,
 ): Promise<PowerState> {
   const power = { state: null as PowerState | null };
-  await within(deadline, end, (signal) => powerOf({ machine, deadline, log }, signal, power).set(action));
+  await withDeadline(deadline, end, (signal) => powerOf({ machine, deadline, log }, signal, power).set(action));
   return power.state ?? "UNKNOWN";
 }
 
@@ -333,18 +333,18 @@ export async function readPower(
   log: Log,
 ): Promise<PowerReading | "NO_TURN"> {
   const patience = new AbortController();
-  const calm = whenOver(all, () => patience.abort(new TimeOver("there was no time left")));
+  const calm = whenOver(all, () => patience.abort(new CallTimeoutError("there was no time left")));
   const lane = machine.node.powerProblem === null ? "READING" : "TROUBLED";
   try {
     return {
-      state: await within(deadline, AbortSignal.any([end, patience.signal]), (signal) =>
+      state: await withDeadline(deadline, AbortSignal.any([end, patience.signal]), (signal) =>
         inLane(lane, () => powerOf({ machine, deadline, log }, signal, { state: null }).read()),
       ),
     };
   } catch (error) {
     if (patience.signal.aborted && leftUntil(deadline) > SHORT_OF_MS) return "NO_TURN";
     if (error instanceof Unheard) return "NO_TURN";
-    if (error instanceof TimeOver) return { code: "TIMEOUT", reason: "the BMC did not answer in time" };
+    if (error instanceof CallTimeoutError) return { code: "TIMEOUT", reason: "the BMC did not answer in time" };
     const { code, reason } = failureOf(error, machine.redactor);
     return { code, reason };
   } finally {
@@ -353,18 +353,18 @@ export async function readPower(
 }
 
 /** A call took longer than it may. Drivers know it by the name that the reason of `AbortSignal.timeout` has. */
-export class TimeOver extends Error {
+export class CallTimeoutError extends Error {
   override readonly name = "TimeoutError";
 }
 
 /** Makes a call that ends with `end`, or with a `TimeOver` at the deadline, whether or not the driver heeds its signal. */
-export async function within<T>(
+export async function withDeadline<T>(
   deadline: Date,
   end: AbortSignal,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const clock = new AbortController();
-  const calm = whenOver(deadline, () => clock.abort(new TimeOver("it did not answer in time")));
+  const calm = whenOver(deadline, () => clock.abort(new CallTimeoutError("it did not answer in time")));
   const signal = AbortSignal.any([end, clock.signal]);
   const over = Promise.withResolvers<never>();
   const leave = () => over.reject(signal.reason);
@@ -412,7 +412,7 @@ export function callName(given: unknown, redactor: Redactor): string {
 }
 
 function toldOf<T>(
-  { node, observer = NOBODY }: Machine,
+  { node, observer = noopObserver }: Machine,
   driver: AnyDriver,
   name: string,
   work: () => Promise<T>,

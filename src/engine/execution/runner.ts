@@ -16,7 +16,7 @@ import type { Registry } from "../../drivers/registry.ts";
 import type { Log } from "../../log.ts";
 import type { Observer } from "../../observer.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
-import type { Bell } from "../../store/postgres/notifier.ts";
+import type { Notifier } from "../../store/postgres/notifier.ts";
 import { isConnectionLoss } from "../../store/postgres/database.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import { wishesOf } from "../../store/runs.ts";
@@ -25,9 +25,9 @@ import type { BoundaryParts, Next } from "./boundary.ts";
 import { callbackPath } from "./callback.ts";
 import { claim, createClaimReader } from "./claim.ts";
 import type { ClaimReads } from "./claim.ts";
-import { confirming } from "./ownership-check.ts";
-import { Fenced, isHeldBy } from "./claimed-run.ts";
-import type { Held } from "./claimed-run.ts";
+import { createOwnershipCheck } from "./ownership-check.ts";
+import { FencedError, isClaimedBy } from "./claimed-run.ts";
+import type { ClaimedRun } from "./claimed-run.ts";
 import type { Ledger } from "./ledger.ts";
 import type { HeldJob } from "../jobs/leases.ts";
 import type { Queue } from "../jobs/queue.ts";
@@ -35,9 +35,9 @@ import { performStep } from "./perform-step.ts";
 import type { StepBasis } from "./perform-step.ts";
 import { createStepLog } from "./step-log.ts";
 import type { StepLog } from "./step-log.ts";
-import { tearDownMachine } from "./abort-machine.ts";
-import { createTogether } from "./group-commit.ts";
-import type { Judge } from "./group-commit.ts";
+import { abortMachine } from "./abort-machine.ts";
+import { createGroupCommit } from "./group-commit.ts";
+import type { Change } from "./group-commit.ts";
 import type { Transact } from "../transaction.ts";
 
 export interface RunnerParts {
@@ -46,7 +46,7 @@ export interface RunnerParts {
   readonly registry: Registry;
   readonly queue: Queue;
   readonly nudge: () => void;
-  readonly bell: Bell;
+  readonly bell: Notifier;
   readonly log: Log;
   readonly observer: Observer;
   /** How long a step may take to end after its signal fired, and how long a tear-down may take, in ms. */
@@ -87,7 +87,7 @@ export function createRunner(parts: RunnerParts): Runner {
   const holdings = new Map<string, Holding>();
   /** Runs whose claim was not acknowledged: the fence it raised, and the deadline of the attempt that nobody has entered. */
   const unacknowledged = new Map<string, { readonly fence: number; readonly deadline: number }>();
-  const together = createTogether<ClaimReads>({ ...parts, read: createClaimReader() });
+  const together = createGroupCommit<ClaimReads>({ ...parts, read: createClaimReader() });
   /** Runs whose result could not be stored yet, and when that was told last. */
   const unstored = new Set<string>();
   let awayToldAt = Number.NEGATIVE_INFINITY;
@@ -111,11 +111,11 @@ export function createRunner(parts: RunnerParts): Runner {
 
   async function judge<Verdict>(
     runId: string,
-    judged: Judge<ClaimReads, Verdict>,
+    judged: Change<ClaimReads, Verdict>,
     reads = false,
   ): Promise<Verdict | null> {
-    if (released) throw new Fenced();
-    return together.judge(runId, judged, { reads });
+    if (released) throw new FencedError();
+    return together.run(runId, judged, { reads });
   }
 
   async function claimRun(runId: string, job: HeldJob): Promise<Next> {
@@ -143,9 +143,9 @@ export function createRunner(parts: RunnerParts): Runner {
    * away both are kept in memory and offered again: an outage fails no operation.
    */
   async function persist<Verdict>(
-    held: Held,
+    held: ClaimedRun,
     said: StepLog | null,
-    note: (ledger: Ledger, held: Held) => Promise<Verdict> | Verdict,
+    note: (ledger: Ledger, held: ClaimedRun) => Promise<Verdict> | Verdict,
   ): Promise<Verdict | null> {
     await said?.end();
     try {
@@ -153,7 +153,7 @@ export function createRunner(parts: RunnerParts): Runner {
         try {
           // Another transaction may judge it again, so each begins with what was held before it. Wishes were recorded since then.
           return await judge(held.run.id, async (ledger) => {
-            if (!isHeldBy(held, ledger.run)) throw new Fenced();
+            if (!isClaimedBy(held, ledger.run)) throw new FencedError();
             await said?.store(ledger);
             return note(ledger, { ...held, run: ledger.run });
           });
@@ -176,10 +176,10 @@ export function createRunner(parts: RunnerParts): Runner {
     log.warn({ err: error, results: unstored.size }, "the database is away; results wait to be stored");
   }
 
-  function stepLog(held: Held, attempt: AttemptRow): StepLog {
+  function stepLog(held: ClaimedRun, attempt: AttemptRow): StepLog {
     const write = async (note: (ledger: Ledger) => Promise<void>) => {
       await judge(held.run.id, async (ledger) => {
-        if (!isHeldBy(held, ledger.run)) throw new Fenced();
+        if (!isClaimedBy(held, ledger.run)) throw new FencedError();
         await note(ledger);
       });
     };
@@ -190,7 +190,7 @@ export function createRunner(parts: RunnerParts): Runner {
 
   /** `leftMs`: how long the step may yet take; this process's clock may be wrong, so the stored deadline says nothing here. */
   function requestOf(
-    held: Held,
+    held: ClaimedRun,
     step: PlannedStep,
     attempt: AttemptRow,
     generation: number,
@@ -214,8 +214,8 @@ export function createRunner(parts: RunnerParts): Runner {
     };
   }
 
-  const confirmed = ({ run, fence, job }: Held) =>
-    confirming(
+  const confirmed = ({ run, fence, job }: ClaimedRun) =>
+    createOwnershipCheck(
       { queue, fenceOf: async (id) => (await wishesOf(database.reader, [id]))[0]?.fence, isReleased: () => released },
       { runId: run.id, fence, job },
     );
@@ -249,7 +249,7 @@ export function createRunner(parts: RunnerParts): Runner {
           attempt && said && step && !(current.ignoredSignal && step.interruptible !== "ALWAYS")
             ? requestOf(held, step, attempt, held.run.generation, parts.tearDownMs, said)
             : null;
-        const left = await tearDownMachine(parts, {
+        const left = await abortMachine(parts, {
           held,
           attempt,
           request,
@@ -262,7 +262,7 @@ export function createRunner(parts: RunnerParts): Runner {
   }
 
   /** Notes that this process is inside a step, so that an abort finds it. */
-  function hold(held: Held, step: PlannedStep): Holding {
+  function hold(held: ClaimedRun, step: PlannedStep): Holding {
     const { done } = holdings.get(held.run.id) ?? { done: Promise.resolve() };
     const holding = {
       fence: held.fence,
@@ -291,7 +291,7 @@ export function createRunner(parts: RunnerParts): Runner {
   const look = () =>
     void lookForWishes().catch((error: unknown) => log.warn({ err: error }, "wishes could not be read"));
   const poll = setInterval(look, WISH_POLL_MS);
-  const unring = parts.bell.onRing(() => {
+  const unring = parts.bell.subscribe(() => {
     soon ??= setTimeout(() => {
       soon = undefined;
       look();
@@ -305,7 +305,7 @@ export function createRunner(parts: RunnerParts): Runner {
       await holdings.get(runId)?.done;
       const done = stretch(runId, job)
         .catch(async (error: unknown) => {
-          if (!(error instanceof Fenced)) throw error;
+          if (!(error instanceof FencedError)) throw error;
           if (released) return;
           parts.observer.fenced({ runId });
           await parts.transact((work) => queue.end(work, [job]));

@@ -14,7 +14,7 @@ import type { Log } from "../../log.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import { logShare, rewriteLine } from "../../store/step-log.ts";
 import type { LogShare } from "../../store/step-log.ts";
-import { Fenced } from "./claimed-run.ts";
+import { FencedError } from "./claimed-run.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Said } from "./perform-step.ts";
 
@@ -81,7 +81,7 @@ export function createStepLog({ log, write }: StepLogParts, attempt: AttemptRow)
     if (report) reportedAt = storedAt;
     storing = write(store)
       .catch((error: unknown) => {
-        if (error instanceof Fenced) ended = true;
+        if (error instanceof FencedError) ended = true;
         else log.debug({ err: error, runId: place.runId }, "what a step said was not stored; it is tried again");
       })
       .finally(() => {

@@ -32,11 +32,11 @@ import { stepLabel } from "../plans/plan.ts";
 import { isUuid, selectNodes } from "../input/node-selector.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
 import { finishWhenDone, settleMany } from "../scheduling/finish-run.ts";
-import type { SettleParts } from "../scheduling/finish-run.ts";
+import type { FinishParts } from "../scheduling/finish-run.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
 import { refusedWhole } from "../admission/submit.ts";
 import type { NodeAnswer, SubmitAnswer, SubmitParts } from "../admission/submit.ts";
-import type { Caller, Work } from "../transaction.ts";
+import type { Caller, Transaction } from "../transaction.ts";
 import { move } from "../transaction.ts";
 import { selectUnfinishedWork, unknownOperation } from "../input/work-selector.ts";
 import type { WorkSelector } from "../input/work-selector.ts";
@@ -139,7 +139,7 @@ export async function abortWork(parts: InterruptParts, caller: Caller, request: 
  * recorded on the operation holds for all of its runs.
  */
 async function wishOfWhole(
-  work: Work,
+  work: Transaction,
   caller: Caller,
   wish: Wish,
   concerned: readonly RunRow[],
@@ -224,7 +224,7 @@ export function stepUnderWay(
 
 /** Puts a pending abort, or its withdrawal, into the log: it concerns whoever watches the node. */
 export async function tellOfPending(
-  work: Work,
+  work: Transaction,
   event: "abort_pending" | "abort_withdrawn",
   runs: readonly RunRow[],
   why: { readonly by: string; readonly reason: string | null; readonly stepOf: (run: RunRow) => string | null },
@@ -246,8 +246,8 @@ export async function tellOfPending(
  * they are taken, from doing anything. Those that are parked in what the wish ends now are woken.
  */
 async function carryOut(
-  work: Work,
-  parts: SettleParts,
+  work: Transaction,
+  parts: FinishParts,
   runs: readonly RunRow[],
   wish: Parameters<typeof wishRuns>[2],
   { as: end, wake }: { readonly as: "ABORTED" | "STOPPED"; readonly wake: readonly RunRow[] },
@@ -279,7 +279,7 @@ async function carryOut(
 }
 
 async function leaveFirstState(
-  work: Work,
+  work: Transaction,
   runs: readonly RunRow[],
   end: "ABORTED" | "STOPPED",
   wish: { readonly wishBy: string; readonly wishReason: string | null },
@@ -302,7 +302,7 @@ async function leaveFirstState(
 
 /** Moves the locked nodes of runs, in one statement all those whose transitions tell the same. */
 async function moveAlike(
-  work: Work,
+  work: Transaction,
   runs: readonly RunRow[],
   nodes: ReadonlyMap<string, { readonly state: NodeState }>,
   event: NodeEvent,
@@ -364,7 +364,7 @@ export async function stopWork(parts: InterruptParts, caller: Caller, request: S
 }
 
 async function stopOperation(
-  work: Work,
+  work: Transaction,
   parts: InterruptParts,
   caller: Caller,
   request: StopRequest,
@@ -419,7 +419,7 @@ function stopWish(caller: Caller, request: StopRequest) {
 }
 
 async function stopNodes(
-  work: Work,
+  work: Transaction,
   parts: InterruptParts,
   caller: Caller,
   request: StopRequest,

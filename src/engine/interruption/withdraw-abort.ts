@@ -18,7 +18,7 @@ import { stepLabel } from "../plans/plan.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
 import { refusedWhole } from "../admission/submit.ts";
 import type { NodeAnswer, SubmitAnswer, SubmitParts } from "../admission/submit.ts";
-import type { Caller, Work } from "../transaction.ts";
+import type { Caller, Transaction } from "../transaction.ts";
 import { selectUnfinishedWork } from "../input/work-selector.ts";
 import type { WorkSelector } from "../input/work-selector.ts";
 
@@ -84,7 +84,7 @@ export async function withdrawAbort(
  * The wish on the operation would reach the runs just freed; those that are still to be aborted have it themselves. Where
  * a failure had decided that everything is undone, before the abort took that wish's place, it is decided still.
  */
-async function takeBackFromOperation(work: Work, operationId: string): Promise<void> {
+async function takeBackFromOperation(work: Transaction, operationId: string): Promise<void> {
   const operation = await lockOperation(work.tx, operationId);
   if (operation?.wish !== "ABORT" || operation.finishedAt) return;
   if (operation.onFailure === "CLEAN_UP_ALL" && (await countFailed(work.tx, operationId)) > 0) {

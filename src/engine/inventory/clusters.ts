@@ -1,6 +1,6 @@
 /** Changes of clusters: their names, settings and members. A cluster that is deploying or stopping keeps its settings. */
 import { randomUUID } from "node:crypto";
-import { Refused } from "../../errors.ts";
+import { RefusalError } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { clusterState, isLocked } from "../../lifecycle/cluster-state.ts";
 import { violatedConstraint } from "../../store/postgres/database.ts";
@@ -18,7 +18,7 @@ import { listed, nameFlaw } from "../input/name-rules.ts";
 import { findCluster, selectNodes, unknownCluster } from "../input/node-selector.ts";
 import type { ClusterRef, NodeSelector } from "../input/node-selector.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
-import type { Caller, Transact, Work } from "../transaction.ts";
+import type { Caller, Transact, Transaction } from "../transaction.ts";
 import { isJsonObject, overlay, variablesFlaws } from "../input/variables.ts";
 
 export interface NewCluster {
@@ -80,7 +80,7 @@ export async function updateCluster(
         VARIABLES,
         cluster.variables,
       );
-      if (tooLarge.length > 0) throw new Refused(tooLarge);
+      if (tooLarge.length > 0) throw new RefusalError(tooLarge);
       const changed = differing<ClusterRow>(cluster, {
         ...(change.name !== undefined && { name: change.name }),
         ...(variables && { variables }),
@@ -123,7 +123,7 @@ async function guarded(name: string, change: () => Promise<ClusterEdited>): Prom
   try {
     return await change();
   } catch (error) {
-    if (error instanceof Refused) return { clusterId: null, refusals: error.refusals };
+    if (error instanceof RefusalError) return { clusterId: null, refusals: error.refusals };
     if (violatedConstraint(error)?.startsWith("clusters_name")) {
       return {
         clusterId: null,
@@ -134,12 +134,12 @@ async function guarded(name: string, change: () => Promise<ClusterEdited>): Prom
   }
 }
 
-async function lockKnown(work: Work, ref: ClusterRef, ifRevision: number | undefined): Promise<ClusterRow> {
+async function lockKnown(work: Transaction, ref: ClusterRef, ifRevision: number | undefined): Promise<ClusterRow> {
   const id = await findCluster(work.tx, ref);
   const cluster = id === null ? undefined : await lockCluster(work.tx, id);
-  if (!cluster) throw new Refused(unknownCluster(ref, ["input", "cluster"]).refusals);
+  if (!cluster) throw new RefusalError(unknownCluster(ref, ["input", "cluster"]).refusals);
   if (ifRevision !== undefined && ifRevision !== cluster.revision) {
-    throw new Refused([
+    throw new RefusalError([
       {
         code: "STALE_REVISION",
         message: `Cluster ${cluster.name} is at revision ${cluster.revision}, not ${ifRevision}; read it again and repeat the change.`,
@@ -150,12 +150,12 @@ async function lockKnown(work: Work, ref: ClusterRef, ifRevision: number | undef
   return cluster;
 }
 
-async function refuseLocked(work: Work, cluster: ClusterRow): Promise<void> {
+async function refuseLocked(work: Transaction, cluster: ClusterRow): Promise<void> {
   const running = await workOnClusters(work.tx, [cluster.id]);
   const state = clusterState({ nodes: [], work: running });
   const [first] = running;
   if (first && isLocked(state)) {
-    throw new Refused([
+    throw new RefusalError([
       {
         code: "CLUSTER_LOCKED",
         message: `Cluster ${cluster.name} is ${state}; wait for operation ${first.operationId}, or ${state === "STOPPING" ? "abort" : "stop"} it, before you change the cluster.`,
@@ -166,9 +166,14 @@ async function refuseLocked(work: Work, cluster: ClusterRow): Promise<void> {
   }
 }
 
-async function addNodes(work: Work, clusterId: string, selector: NodeSelector, path: readonly string[]): Promise<void> {
+async function addNodes(
+  work: Transaction,
+  clusterId: string,
+  selector: NodeSelector,
+  path: readonly string[],
+): Promise<void> {
   const found = await selectNodes(work.tx, selector, path);
-  if ("refusals" in found) throw new Refused(found.refusals);
+  if ("refusals" in found) throw new RefusalError(found.refusals);
   const nodes = await lockNodes(
     work.tx,
     found.nodes.map(({ nodeId }) => nodeId),
@@ -176,7 +181,7 @@ async function addNodes(work: Work, clusterId: string, selector: NodeSelector, p
   const elsewhere = nodes.filter((node) => node.clusterId !== null && node.clusterId !== clusterId);
   if (elsewhere.length > 0) {
     const names = listed(elsewhere.map(({ name }) => name));
-    throw new Refused([
+    throw new RefusalError([
       {
         code: "INVALID_STATE",
         message: `${names} ${elsewhere.length === 1 ? "is" : "are"} in another cluster already; take them out of it first.`,
@@ -192,16 +197,16 @@ async function addNodes(work: Work, clusterId: string, selector: NodeSelector, p
   );
 }
 
-async function removeNodes(work: Work, cluster: ClusterRow, selector: NodeSelector): Promise<void> {
+async function removeNodes(work: Transaction, cluster: ClusterRow, selector: NodeSelector): Promise<void> {
   const found = await selectNodes(work.tx, selector, ["input", "remove"]);
-  if ("refusals" in found) throw new Refused(found.refusals);
+  if ("refusals" in found) throw new RefusalError(found.refusals);
   const nodes = await lockNodes(
     work.tx,
     found.nodes.map(({ nodeId }) => nodeId),
   );
   const strangers = nodes.filter((node) => node.clusterId !== cluster.id).map(({ name }) => name);
   if (strangers.length > 0) {
-    throw new Refused([
+    throw new RefusalError([
       {
         code: "NOT_FOUND",
         message: `${listed(strangers)} ${strangers.length === 1 ? "is" : "are"} not in cluster ${cluster.name}.`,

@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { insertNodes, putSecrets } from "../../store/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes.ts";
-import type { Work } from "../transaction.ts";
+import type { Transaction } from "../transaction.ts";
 
 /** A node to be, checked: its driver takes the settings, and nobody has the name. */
 export interface Enrolment extends Pick<
@@ -22,7 +22,11 @@ export interface EnrolmentContext {
 }
 
 /** Stores the node and answers its id. Violates `nodes_name` where somebody took the name meanwhile. */
-export async function enroll(work: Work, { secrets, ...node }: Enrolment, context: EnrolmentContext): Promise<string> {
+export async function enroll(
+  work: Transaction,
+  { secrets, ...node }: Enrolment,
+  context: EnrolmentContext,
+): Promise<string> {
   const id = randomUUID();
   await insertNodes(work.tx, [{ ...node, id, state: "ENROLLED", borrowed: {}, transitionCount: 1 }]);
   if (Object.keys(secrets).length > 0) await putSecrets(work.tx, [{ nodeId: id, secrets }]);

@@ -1,7 +1,7 @@
 /** Changes of nodes that are no work: register, edit, delete, the marks of maintenance and retirement. All or none, like every request. */
 import { randomUUID } from "node:crypto";
 import type { Refusal } from "../../errors.ts";
-import { Refused } from "../../errors.ts";
+import { RefusalError } from "../../errors.ts";
 import { STATES_AT_REST } from "../../lifecycle/machine.ts";
 import { INTERFACES, controllerOf, isInterfaceName } from "../../drivers/registry.ts";
 import type { AnyDriver, Registry } from "../../drivers/registry.ts";
@@ -27,7 +27,7 @@ import { hostGroupFlaw, labelFlaws, nameFlaw } from "../input/name-rules.ts";
 import { isUuid, selectNodes } from "../input/node-selector.ts";
 import type { ClusterRef, NodeSelector } from "../input/node-selector.ts";
 import { REASON_LENGTH_MAX, sizeFlaws } from "../input/size-limits.ts";
-import type { Caller, Transact, Work } from "../transaction.ts";
+import type { Caller, Transact, Transaction } from "../transaction.ts";
 
 export interface NewNode {
   readonly name: string;
@@ -106,7 +106,7 @@ export async function registerNodes(parts: NodeParts, caller: Caller, given: rea
         })),
       ];
       const refusals = [...flaws, ...conflicts].toSorted((a, b) => placeOf(a) - placeOf(b));
-      if (refusals.length > 0) throw new Refused(refusals.slice(0, REFUSALS_MAX));
+      if (refusals.length > 0) throw new RefusalError(refusals.slice(0, REFUSALS_MAX));
       const rows = given.map((node, index) => ({
         id: randomUUID(),
         name: node.name,
@@ -145,7 +145,7 @@ export async function registerNodes(parts: NodeParts, caller: Caller, given: rea
       return { nodeIds: rows.map(({ id }) => id), refusals: [] };
     });
   } catch (error) {
-    if (error instanceof Refused) return refused(error.refusals);
+    if (error instanceof RefusalError) return refused(error.refusals);
     // Somebody registered one of the names between our look and our insert.
     if (violatedConstraint(error)?.startsWith("nodes_name")) return registerNodes(parts, caller, given);
     throw error;
@@ -334,7 +334,7 @@ function borrowedOf(interfaces: readonly BorrowedInterfaces[] | undefined): Reco
   return Object.fromEntries((interfaces ?? []).flatMap(({ kinds, driver }) => kinds.map((kind) => [kind, driver])));
 }
 
-async function clustersOf(work: Work, given: readonly NewNode[]) {
+async function clustersOf(work: Transaction, given: readonly NewNode[]) {
   const refs = given.flatMap(({ cluster }) => (cluster ? [cluster] : []));
   const byId = await clustersByIds(work.tx, [
     ...new Set(refs.flatMap((ref) => ("id" in ref && isUuid(ref.id) ? [ref.id] : []))),
@@ -368,9 +368,9 @@ export async function updateNode(parts: NodeParts, nodeId: string, change: NodeC
   try {
     return await parts.transact(async (work) => {
       const [node] = await lockNodes(work.tx, [nodeId]);
-      if (!node) throw new Refused([unknownNode(nodeId)]);
+      if (!node) throw new RefusalError([unknownNode(nodeId)]);
       if (change.ifRevision !== undefined && change.ifRevision !== node.revision) {
-        throw new Refused([
+        throw new RefusalError([
           {
             code: "STALE_REVISION",
             message: `Node ${node.name} is at revision ${node.revision}, not ${change.ifRevision}; read it again and repeat the change.`,
@@ -392,7 +392,7 @@ export async function updateNode(parts: NodeParts, nodeId: string, change: NodeC
         ]),
         ...(await nameTaken(work, node, change)),
       ];
-      if (flaws.length > 0) throw new Refused(flaws);
+      if (flaws.length > 0) throw new RefusalError(flaws);
       const next = merged(node, change);
       const changed = differing<NodeRow>(node, {
         ...(change.name !== undefined && { name: change.name }),
@@ -413,7 +413,7 @@ export async function updateNode(parts: NodeParts, nodeId: string, change: NodeC
       return { nodeIds: [nodeId], refusals: [] };
     });
   } catch (error) {
-    if (error instanceof Refused) return refused(error.refusals);
+    if (error instanceof RefusalError) return refused(error.refusals);
     if (violatedConstraint(error)?.startsWith("nodes_name")) return updateNode(parts, nodeId, change);
     throw error;
   }
@@ -445,7 +445,7 @@ function keptOf({ settings }: NodeRow, secrets: Secrets): Kept {
   );
 }
 
-async function nameTaken(work: Work, node: NodeRow, change: NodeChange): Promise<Refusal[]> {
+async function nameTaken(work: Transaction, node: NodeRow, change: NodeChange): Promise<Refusal[]> {
   if (change.name === undefined || change.name === node.name) return [];
   const [other] = await nodesByNames(work.tx, [change.name]);
   return other
@@ -503,7 +503,7 @@ export async function deleteNodes(parts: NodeParts, caller: Caller, selector: No
         ];
       return [];
     });
-    if (refusals.length > 0) throw new Refused(refusals.slice(0, REFUSALS_MAX));
+    if (refusals.length > 0) throw new RefusalError(refusals.slice(0, REFUSALS_MAX));
     for (const node of nodes) {
       await deleteNode(work.tx, node.id);
       work.log({
@@ -569,12 +569,12 @@ function reasonFlaw(what: string, reason: string | null): Refusal | null {
 async function edit(
   parts: NodeParts,
   selector: NodeSelector,
-  change: (work: Work, nodes: readonly NodeRow[]) => Promise<void>,
+  change: (work: Transaction, nodes: readonly NodeRow[]) => Promise<void>,
 ): Promise<Edited> {
   try {
     return await parts.transact(async (work) => {
       const found = await selectNodes(work.tx, selector);
-      if ("refusals" in found) throw new Refused(found.refusals);
+      if ("refusals" in found) throw new RefusalError(found.refusals);
       const nodes = await lockNodes(
         work.tx,
         found.nodes.map(({ nodeId }) => nodeId),
@@ -583,7 +583,7 @@ async function edit(
       return { nodeIds: found.nodes.map(({ nodeId }) => nodeId), refusals: [] };
     });
   } catch (error) {
-    if (error instanceof Refused) return refused(error.refusals);
+    if (error instanceof RefusalError) return refused(error.refusals);
     throw error;
   }
 }

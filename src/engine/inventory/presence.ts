@@ -10,7 +10,7 @@ import { lockNodes, nodesByNames, updateNodes } from "../../store/nodes.ts";
 import { enroll } from "./enroll.ts";
 import type { Enrolment } from "./enroll.ts";
 import { prepare } from "./nodes.ts";
-import type { Caller, Transact, Work } from "../transaction.ts";
+import type { Caller, Transact, Transaction } from "../transaction.ts";
 
 export const PRESENCE_EVENTS = {
   DISCOVERED: "Seen. A node that is not registered yet is registered, ENROLLED, when its driver is named.",
@@ -83,7 +83,7 @@ export async function reportPresence(
 }
 
 async function take(
-  work: Work,
+  work: Transaction,
   registry: Registry,
   caller: Caller,
   event: PresenceEvent,

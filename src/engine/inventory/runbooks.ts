@@ -3,7 +3,7 @@
  * they are used, because drivers and the site's policy change.
  */
 import { randomUUID } from "node:crypto";
-import { Refused } from "../../errors.ts";
+import { RefusalError } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { violatedConstraint } from "../../store/postgres/database.ts";
 import {
@@ -17,7 +17,7 @@ import type { StepChoice } from "../../store/records.ts";
 import { differing } from "../input/edits.ts";
 import { nameFlaw } from "../input/name-rules.ts";
 import { formFlaws, lengthFlaws, stepLabel } from "../plans/plan.ts";
-import type { Transact, Work } from "../transaction.ts";
+import type { Transact, Transaction } from "../transaction.ts";
 
 export interface NewRunbook {
   readonly name: string;
@@ -85,7 +85,7 @@ async function guarded(given: RunbookChange, change: () => Promise<RunbookEdited
   try {
     return await change();
   } catch (error) {
-    if (error instanceof Refused) return { runbookId: null, refusals: error.refusals };
+    if (error instanceof RefusalError) return { runbookId: null, refusals: error.refusals };
     if (violatedConstraint(error)?.startsWith("runbooks_name")) {
       return {
         runbookId: null,
@@ -133,14 +133,14 @@ function stepFlaws(step: StepChoice, path: readonly string[]): Refusal[] {
   return formFlaws(step, path, `Step ${stepLabel(step)}`);
 }
 
-async function lockKnown(work: Work, name: string, ifRevision: number | undefined): Promise<RunbookRow> {
+async function lockKnown(work: Transaction, name: string, ifRevision: number | undefined): Promise<RunbookRow> {
   const runbook = await lockRunbook(work.tx, name);
   if (!runbook)
-    throw new Refused([
+    throw new RefusalError([
       { code: "NOT_FOUND", message: `There is no runbook ${name}.`, missing: [name], path: ["input", "runbook"] },
     ]);
   if (ifRevision !== undefined && ifRevision !== runbook.revision) {
-    throw new Refused([
+    throw new RefusalError([
       {
         code: "STALE_REVISION",
         message: `Runbook ${name} is at revision ${runbook.revision}, not ${ifRevision}; read it again and repeat the change.`,

@@ -15,15 +15,15 @@ import { setImmediate as turn } from "node:timers/promises";
 import { PgBoss } from "pg-boss";
 import type { Job } from "pg-boss";
 import type { Log } from "../../log.ts";
-import { NOBODY } from "../../observer.ts";
+import { noopObserver } from "../../observer.ts";
 import type { Observer } from "../../observer.ts";
-import type { Bell } from "../../store/postgres/notifier.ts";
+import type { Notifier } from "../../store/postgres/notifier.ts";
 import { runStatement } from "../../store/postgres/database.ts";
 import type { Connection, Tx } from "../../store/postgres/database.ts";
 import { createLeases, isFresh } from "./leases.ts";
 import type { HeldJob, Lease } from "./leases.ts";
-import { answeredWithin, repeated } from "../../runtime/periodic.ts";
-import type { Work } from "../transaction.ts";
+import { withTimeout, startPeriodic } from "../../runtime/periodic.ts";
+import type { Transaction } from "../transaction.ts";
 
 /** STOP: the time for a graceful stop is over. WAVE: the pause between two waves is. */
 export interface Timer {
@@ -43,15 +43,15 @@ export interface QueueHandlers {
 export interface Queue {
   start(handlers: QueueHandlers): Promise<void>;
   /** Stores a job for each run, to be taken at once. */
-  enqueue(work: Work, runIds: readonly string[]): Promise<void>;
+  enqueue(work: Transaction, runIds: readonly string[]): Promise<void>;
   /** Stores the next job of each run, to be taken after so many seconds; the one that it had ends by `end`. */
-  park(work: Work, runs: readonly { readonly runId: string; readonly seconds: number }[]): Promise<void>;
+  park(work: Transaction, runs: readonly { readonly runId: string; readonly seconds: number }[]): Promise<void>;
   /** Ends these jobs. */
-  end(work: Work, jobs: readonly HeldJob[]): Promise<void>;
+  end(work: Transaction, jobs: readonly HeldJob[]): Promise<void>;
   /** Brings a parked run's job forward to now, before others; stores one where none is left. */
-  wake(work: Work, runId: string): Promise<void>;
+  wake(work: Transaction, runId: string): Promise<void>;
   /** The same for many runs, in two statements. `ending`: they are taken though all places may be taken, by what is stuck perhaps. */
-  wakeMany(work: Work, runIds: readonly string[], why: "woken" | "ending"): Promise<void>;
+  wakeMany(work: Transaction, runIds: readonly string[], why: "woken" | "ending"): Promise<void>;
   /** Whether a job is being worked on, as far as its lease tells. */
   isHeld(jobId: string): Promise<boolean>;
   /** Whether this process has held the job's lease for certain until a moment ago. Else somebody may have taken the run over. */
@@ -63,9 +63,9 @@ export interface Queue {
   /** Whether jobs of runs have been due for so many seconds while nobody in any process took work. */
   isUnattended(seconds: number): Promise<boolean>;
   /** Stores a timer of an operation. */
-  timer(work: Work, timer: Timer, seconds: number): Promise<void>;
+  timer(work: Transaction, timer: Timer, seconds: number): Promise<void>;
   /** Stores the job of a discovery, to be taken at once. */
-  enqueueDiscovery(work: Work, operationId: string): Promise<void>;
+  enqueueDiscovery(work: Transaction, operationId: string): Promise<void>;
   /** Stores jobs for those of the runs that have none. */
   restore(runIds: readonly string[]): Promise<number>;
   /** Stores jobs for those of the discoveries that have none. */
@@ -82,7 +82,7 @@ export interface Queue {
 
 export interface QueueOptions {
   readonly connection: Connection;
-  readonly bell: Bell;
+  readonly bell: Notifier;
   readonly log: Log;
   readonly observer?: Observer;
   /** Runs worked on at the same time by this process. */
@@ -167,7 +167,7 @@ const INDEXES = {
 const INDEX_LOCK = 7_246_519_204;
 
 export async function createQueue(options: QueueOptions): Promise<Queue> {
-  const { connection, bell, log, concurrency, observer = NOBODY } = options;
+  const { connection, bell, log, concurrency, observer = noopObserver } = options;
   const boss = new PgBoss({
     ...("url" in connection ? { connectionString: connection.url } : connection),
     schema: "pgboss",
@@ -297,7 +297,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   }
 
   const chore = (what: string, everyMs: number, work: () => Promise<void>) =>
-    repeated(everyMs, work, (error) => {
+    startPeriodic(everyMs, work, (error) => {
       observer.queueFailed("heartbeat");
       log.warn({ err: error }, `${what}; it is repeated`);
     });
@@ -322,7 +322,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     return lost.length;
   }
 
-  async function wakeMany(work: Work, runIds: readonly string[], why: "woken" | "ending"): Promise<void> {
+  async function wakeMany(work: Transaction, runIds: readonly string[], why: "woken" | "ending"): Promise<void> {
     if (runIds.length === 0) return;
     const { rows } = await runStatement(work.tx, BRING_FORWARD, [RUNS, runIds, PRIORITY[why]]);
     const woken = new Set(rows.map(({ runId }) => runId));
@@ -337,7 +337,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
   }
 
   const attempt = ({ id, retryCount }: HeldJob) => ({ id, retryCount });
-  const pokeIn = (work: Work, seconds: number, isRare = false) =>
+  const pokeIn = (work: Transaction, seconds: number, isRare = false) =>
     work.afterCommit(() => {
       const due = () => {
         if (isRare) rareAt = 0;
@@ -346,7 +346,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       setTimeout(due, Math.min(seconds * 1000 + 2, 2 ** 31 - 1)).unref();
     });
   let rung: NodeJS.Timeout | undefined;
-  const unring = bell.onRing(() => {
+  const unring = bell.subscribe(() => {
     rung ??= setTimeout(() => {
       rung = undefined;
       poke();
@@ -406,7 +406,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       return entry !== undefined && entry.job.retryCount === retryCount && isFresh(entry);
     },
     async renew() {
-      renewing ??= answeredWithin(RENEWAL_MS, leases.renew())
+      renewing ??= withTimeout(RENEWAL_MS, leases.renew())
         .catch(() => {})
         .finally(() => (renewing = undefined));
       await renewing;
@@ -436,19 +436,19 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       unring();
       clearTimeout(rung);
       // Nothing of it is waited for on a connection on which nothing comes back.
-      await answeredWithin(END_MS, loop).catch(() => log.warn("the queue did not answer when it was left"));
+      await withTimeout(END_MS, loop).catch(() => log.warn("the queue did not answer when it was left"));
       const all = Promise.all([...active.values()].map(({ done }) => done)).then(() => true);
-      const ended = await answeredWithin(graceMs, all).catch(() => false);
+      const ended = await withTimeout(graceMs, all).catch(() => false);
       if (!ended && letGo) {
         handedBack = true;
         const held = [...active.values()];
         await letGo();
-        await answeredWithin(END_MS, handBack(held)).catch((error: unknown) =>
+        await withTimeout(END_MS, handBack(held)).catch((error: unknown) =>
           log.warn({ err: error }, "what is running could not be handed back; its lease will run out"),
         );
       }
       for (const one of chores) one.stop();
-      await answeredWithin(END_MS, boss.stop({ graceful: false })).catch((error: unknown) =>
+      await withTimeout(END_MS, boss.stop({ graceful: false })).catch((error: unknown) =>
         log.warn({ err: error }, "the queue was not left in order"),
       );
       return ended;
@@ -460,7 +460,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       const jobs = held.filter((entry) => entry.queue === queue).map(({ job }) => attempt(job));
       if (jobs.length > 0) await boss.fail(queue, jobs, { message: "handed back" });
     }
-    bell.ring();
+    bell.notify();
   }
 }
 

@@ -18,7 +18,7 @@ import { inLane } from "../../drivers/isolation/lanes.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import type { Log } from "../../log.ts";
 import type { Observer } from "../../observer.ts";
-import type { Bell } from "../../store/postgres/notifier.ts";
+import type { Notifier } from "../../store/postgres/notifier.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import { lockNodes, nodesByIds, secretsOfNodes, updateNode } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";
@@ -26,7 +26,7 @@ import { WITHOUT_POWER, claimPowerReads, notePowerReads, workSoFar } from "../..
 import type { PowerRead, WorkSoFar } from "../../store/power.ts";
 import type { SitePolicy } from "../../store/records.ts";
 import { readSite } from "../../store/site.ts";
-import { askedTogether } from "../../runtime/batch-loader.ts";
+import { createBatchLoader } from "../../runtime/batch-loader.ts";
 import { cutTo, sentence } from "../input/secret-redactor.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
@@ -38,7 +38,7 @@ export interface PowerReaderParts {
   readonly database: Database;
   readonly transact: Transact;
   readonly registry: Registry;
-  readonly bell: Bell;
+  readonly bell: Notifier;
   readonly log: Log;
   readonly observer: Observer;
 }
@@ -110,9 +110,11 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
   const calls = new Set<OpenCall>();
   let lanes: Promise<unknown> = Promise.resolve();
   // Many nodes are read at a time, so questions about one come in crowds.
-  const workOf = askedTogether((ids) => workSoFar(reader, ids));
-  const rowOf = askedTogether(async (ids) => new Map((await nodesByIds(reader, ids)).map((node) => [node.id, node])));
-  const secretsOf = askedTogether((ids) => secretsOfNodes(reader, ids));
+  const workOf = createBatchLoader((ids) => workSoFar(reader, ids));
+  const rowOf = createBatchLoader(
+    async (ids) => new Map((await nodesByIds(reader, ids)).map((node) => [node.id, node])),
+  );
+  const secretsOf = createBatchLoader((ids) => secretsOfNodes(reader, ids));
 
   // ---- one node
 
@@ -202,7 +204,7 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
   }
 
   let soon: NodeJS.Timeout | undefined;
-  const unring = parts.bell.onRing(() => {
+  const unring = parts.bell.subscribe(() => {
     if (calls.size === 0) return;
     soon ??= setTimeout(() => {
       soon = undefined;

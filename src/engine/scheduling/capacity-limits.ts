@@ -17,7 +17,7 @@ export const LIMITED_PHASES = [
 ] as const satisfies readonly LimitedPhase[];
 
 /** The places that a run takes of the service's limits while it is at work in a phase. */
-export function placesOf(
+export function slotsOf(
   phase: LegPhase | undefined,
   controller: string | null,
 ): { readonly slotPhase: LegPhase | null; readonly slotController: string | null } {
@@ -25,7 +25,7 @@ export function placesOf(
 }
 
 /** What becomes of a run that is made, or has its turn: it begins, or it is QUEUED, for its turn or for a limit of the service. */
-export function turnOf(
+export function waitOf(
   policy: SitePolicy,
   { controller }: Pick<NodeRow, "controller">,
   plan: Plan,
@@ -33,7 +33,7 @@ export function turnOf(
 ): Pick<NewRun, "state" | "waitFor" | "slotPhase" | "slotController"> {
   const phase = plan.legs[0]?.phase;
   const waitFor = isInTurn ? limitOn(policy, phase, controller) : null;
-  if (isInTurn && waitFor === null) return { state: "RUNNING", waitFor, ...placesOf(phase, controller) };
+  if (isInTurn && waitFor === null) return { state: "RUNNING", waitFor, ...slotsOf(phase, controller) };
   return { state: "QUEUED", waitFor, slotPhase: null, slotController: null };
 }
 

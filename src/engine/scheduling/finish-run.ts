@@ -28,17 +28,17 @@ import { storePlans } from "../../store/plans.ts";
 import { busyNodes, finishRuns, lockQueuedRuns, newestWork, parkedRuns, runsOfOperation } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { cleansAutomatically, readSite } from "../../store/site.ts";
-import { ENGINE, beginQueued, beginRuns } from "./start-runs.ts";
-import type { BeginParts, Beginning } from "./start-runs.ts";
-import { turnOf } from "./capacity-limits.ts";
+import { ENGINE, startQueued, startRuns } from "./start-runs.ts";
+import type { StartParts, Beginning } from "./start-runs.ts";
+import { waitOf } from "./capacity-limits.ts";
 import { endedByStop } from "./parked.ts";
 import { nextPosition, planSteps } from "../plans/plan.ts";
-import type { Work } from "../transaction.ts";
+import type { Transaction } from "../transaction.ts";
 import { settleWaves } from "./waves.ts";
 
 const CLEAN_UP_REASON = "clean-up after a failure";
 
-export interface SettleParts extends BeginParts {
+export interface FinishParts extends StartParts {
   readonly registry: Registry;
   readonly observer: Observer;
 }
@@ -55,7 +55,7 @@ export interface RunEnd {
  * ids. A run that failed because somebody ended it (it was deaf to its abort, or its stop took too long) is no reason to
  * undo the others: then the failure policy is left alone.
  */
-export async function settleEnds(work: Work, parts: SettleParts, ends: readonly RunEnd[]): Promise<void> {
+export async function applyRunEnds(work: Transaction, parts: FinishParts, ends: readonly RunEnd[]): Promise<void> {
   if (ends.length === 0) return;
   work.afterCommit(parts.nudge);
   work.afterCommit(() => {
@@ -77,8 +77,8 @@ export async function settleEnds(work: Work, parts: SettleParts, ends: readonly 
 }
 
 async function settleOperation(
-  work: Work,
-  parts: SettleParts,
+  work: Transaction,
+  parts: FinishParts,
   operationId: string,
   ends: readonly RunEnd[],
 ): Promise<void> {
@@ -94,7 +94,12 @@ async function settleOperation(
   await finishWhenDone(work, parts, operationId);
 }
 
-async function applyFailurePolicy(work: Work, parts: SettleParts, operation: OperationRow, run: RunRow): Promise<void> {
+async function applyFailurePolicy(
+  work: Transaction,
+  parts: FinishParts,
+  operation: OperationRow,
+  run: RunRow,
+): Promise<void> {
   switch (operation.wish === null ? operation.onFailure : "LEAVE") {
     case "CLEAN_UP_ALL":
       await wishOperation(work.tx, operation.id, { wish: "STOP", wishBy: ENGINE, wishReason: null });
@@ -114,22 +119,22 @@ async function applyFailurePolicy(work: Work, parts: SettleParts, operation: Ope
 }
 
 /** Draws the consequences for an operation some of whose runs were ended together. */
-export async function settleMany(work: Work, parts: SettleParts, operationId: string): Promise<void> {
+export async function settleMany(work: Transaction, parts: FinishParts, operationId: string): Promise<void> {
   await giveTurn(work, parts, await lockOperation(work.tx, operationId));
   work.afterCommit(parts.nudge);
   await finishWhenDone(work, parts, operationId);
 }
 
 /** What the end of a run opens to others of its operation: the next wave first, then places below `maxParallel`. */
-async function giveTurn(work: Work, parts: SettleParts, operation: OperationRow | undefined): Promise<void> {
+async function giveTurn(work: Transaction, parts: FinishParts, operation: OperationRow | undefined): Promise<void> {
   if (!operation || operation.wish !== null || (operation.maxParallel === null && operation.waves === null)) return;
   await settleWaves(work, parts, operation);
   const settled = operation.waves === null ? operation : await lockOperation(work.tx, operation.id);
-  if (settled) await beginQueued(work, parts, settled);
+  if (settled) await startQueued(work, parts, settled);
 }
 
 /** Runs that have not had their turn end where they are: their nodes were never touched. */
-async function stopQueued(work: Work, operationId: string): Promise<void> {
+async function stopQueued(work: Transaction, operationId: string): Promise<void> {
   const queued = await lockQueuedRuns(work.tx, operationId);
   await finishRuns(
     work.tx,
@@ -139,7 +144,7 @@ async function stopQueued(work: Work, operationId: string): Promise<void> {
 }
 
 /** Gives the operation its final state when no run is unfinished; first, where the policy says so, cleans up. */
-export async function finishWhenDone(work: Work, parts: SettleParts, operationId: string): Promise<void> {
+export async function finishWhenDone(work: Transaction, parts: FinishParts, operationId: string): Promise<void> {
   if (await hasUnfinishedRun(work.tx, operationId)) return;
   const operation = await lockOperation(work.tx, operationId);
   if (!operation || operation.finishedAt) return;
@@ -167,8 +172,8 @@ function isDeaf(run: RunRow | undefined): boolean {
  * that were deaf to their abort: a step may still be at work there.
  */
 async function startCleanUps(
-  work: Work,
-  parts: SettleParts,
+  work: Transaction,
+  parts: FinishParts,
   operation: OperationRow,
   of: readonly RunRow[],
 ): Promise<number> {
@@ -225,7 +230,7 @@ async function startCleanUps(
       nodeName: run?.nodeName ?? "",
       ordinal: operation.totalCount + (run?.ordinal ?? 0),
       purpose: "CLEAN_UP",
-      ...turnOf(policy, node, plan, { isInTurn: true }),
+      ...waitOf(policy, node, plan, { isInTurn: true }),
       controller: node.controller,
       wave: run?.wave ?? 0,
       planHash: hashes[index] ?? "",
@@ -238,7 +243,7 @@ async function startCleanUps(
     };
   });
   await insertRuns(work.tx, rows);
-  await beginRuns(
+  await startRuns(
     work,
     parts.queue,
     { id: operation.id, reason: CLEAN_UP_REASON },

@@ -6,12 +6,12 @@ const EVERY_MS = 30_000;
 /** Longer than a take-over lasts. */
 const UNATTENDED_SECONDS = 45;
 
-export interface Attendance {
+export interface ReplicaPresence {
   close(): void;
 }
 
 /** Looks again and again; warns once, and once more when somebody works again. */
-export function watchAttendance({
+export function watchReplicaPresence({
   queue,
   log,
   everyMs = EVERY_MS,
@@ -21,7 +21,7 @@ export function watchAttendance({
   readonly log: Log;
   readonly everyMs?: number;
   readonly seconds?: number;
-}): Attendance {
+}): ReplicaPresence {
   let warned = false;
   const look = async () => {
     const isUnattended = await queue.isUnattended(seconds);

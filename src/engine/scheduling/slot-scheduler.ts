@@ -23,14 +23,14 @@ import { isAnyWaiting, lockWaiting, takenPlaces, waitingRuns } from "../../store
 import { plansByHashes } from "../../store/plans.ts";
 import { finishRuns, lockQueuedRuns, updateRun } from "../../store/runs.ts";
 import { lockSite } from "../../store/site.ts";
-import { beginRuns } from "./start-runs.ts";
-import { controllerLimit, phaseLimit, placesOf } from "./capacity-limits.ts";
+import { startRuns } from "./start-runs.ts";
+import { controllerLimit, phaseLimit, slotsOf } from "./capacity-limits.ts";
 import type { Queue } from "../jobs/queue.ts";
 import { settleMany } from "./finish-run.ts";
-import type { SettleParts } from "./finish-run.ts";
-import type { Transact, Work } from "../transaction.ts";
+import type { FinishParts } from "./finish-run.ts";
+import type { Transact, Transaction } from "../transaction.ts";
 
-export interface Turns {
+export interface SlotScheduler {
   /** Looks, soon, whether runs that wait can have their turn. */
   nudge(): void;
   start(): void;
@@ -42,14 +42,14 @@ const LOOK_EVERY_MS = 2_000;
 const GATHER_MS = 50;
 const OVERLOOKED_AT_ONCE = 100;
 
-export function createTurns(parts: {
+export function createSlotScheduler(parts: {
   readonly database: Database;
   readonly transact: Transact;
   readonly registry: Registry;
   readonly queue: Queue;
   readonly observer: Observer;
   readonly log: Log;
-}): Turns {
+}): SlotScheduler {
   const { database, transact, registry, queue, observer, log } = parts;
   let soon: NodeJS.Timeout | undefined;
   let looking: Promise<void> = Promise.resolve();
@@ -100,7 +100,7 @@ export function createTurns(parts: {
 }
 
 /** Begins or ends queued runs of an operation that whoever was to do so has passed over. */
-async function takeUpOverlooked(work: Work, parts: SettleParts, operationId: string): Promise<void> {
+async function takeUpOverlooked(work: Transaction, parts: FinishParts, operationId: string): Promise<void> {
   const operation = await lockOperation(work.tx, operationId);
   if (!operation || operation.finishedAt) return;
   if (operation.wish !== null) {
@@ -118,7 +118,7 @@ async function takeUpOverlooked(work: Work, parts: SettleParts, operationId: str
 const PAGE = 500;
 
 /** Answers whether there may be somebody more who can have a turn. */
-async function giveTurns(work: Work, queue: Queue): Promise<boolean> {
+async function giveTurns(work: Transaction, queue: Queue): Promise<boolean> {
   const { policy } = await lockSite(work.tx);
   const places = freePlaces(policy, await takenPlaces(work.tx));
   const waiting = await waitingRuns(work.tx, { except: places.exhausted, most: mostPlaces(policy), limit: PAGE });
@@ -170,10 +170,10 @@ async function giveTurns(work: Work, queue: Queue): Promise<boolean> {
       continue;
     }
     places.take(phase, controller);
-    const change = { waitFor: null, waitingSince: null, waitReason: null, ...placesOf(phase, run.controller) };
+    const change = { waitFor: null, waitingSince: null, waitReason: null, ...slotsOf(phase, run.controller) };
     if (run.state === "QUEUED" && operation) {
       await updateRun(work.tx, run.id, { ...change, state: "RUNNING" });
-      await beginRuns(work, queue, operation, operation.actor, [{ runId: run.id, node, plan, target: run.target }]);
+      await startRuns(work, queue, operation, operation.actor, [{ runId: run.id, node, plan, target: run.target }]);
     } else {
       await updateRun(work.tx, run.id, change);
       woken.push(run.id);

@@ -13,16 +13,16 @@ import { plansByHashes } from "../../store/plans.ts";
 import { changeHeldRuns, lockRunsInTurn } from "../../store/runs.ts";
 import type { HeldRunChange, RunRow } from "../../store/runs.ts";
 import { readSite } from "../../store/site.ts";
-import { createBreaks } from "../../runtime/yielding.ts";
-import { turnOf } from "./capacity-limits.ts";
+import { createYielding } from "../../runtime/yielding.ts";
+import { waitOf } from "./capacity-limits.ts";
 import type { Queue } from "../jobs/queue.ts";
 import { move } from "../transaction.ts";
-import type { Work } from "../transaction.ts";
+import type { Transaction } from "../transaction.ts";
 
 /** Who the engine says it is in transitions that no user caused. */
 export const ENGINE = "engine";
 
-export interface BeginParts {
+export interface StartParts {
   readonly queue: Queue;
   /** Looks, after the commit, whether runs that wait for a limit can have their turn. */
   readonly nudge: () => void;
@@ -40,15 +40,15 @@ export interface Beginning {
  * Begins runs: their nodes take the first edge and each run gets a job. The nodes are locked; their runs are stored as
  * RUNNING by the caller. Nodes in the same position move in one statement.
  */
-export async function beginRuns(
-  work: Work,
+export async function startRuns(
+  work: Transaction,
   queue: Queue,
   operation: { readonly id: string; readonly reason: string | null },
   actor: string,
   beginnings: readonly Beginning[],
 ): Promise<void> {
   const groups = new Map<string, Beginning[]>();
-  const mayBreak = createBreaks();
+  const mayBreak = createYielding();
   for (const beginning of beginnings) {
     await mayBreak();
     const { node, plan, target } = beginning;
@@ -92,7 +92,7 @@ export function stageOnEntering(plan: Plan, leg: number): NodeMove {
 const PAGE = 500;
 
 /** Gives their turn to queued runs of an operation: whose wave is open, as far as `maxParallel` goes. Its lock is held. */
-export async function beginQueued(work: Work, parts: BeginParts, operation: OperationRow): Promise<void> {
+export async function startQueued(work: Transaction, parts: StartParts, operation: OperationRow): Promise<void> {
   if (operation.wish !== null || operation.waveState === "HALTED") return;
   if (operation.maxParallel === null && operation.waves === null) return;
   const inTurn = operation.maxParallel === null ? 0 : await countRunsInTurn(work.tx, operation.id);
@@ -106,8 +106,8 @@ export async function beginQueued(work: Work, parts: BeginParts, operation: Oper
 }
 
 async function beginThose(
-  work: Work,
-  parts: BeginParts,
+  work: Transaction,
+  parts: StartParts,
   operation: OperationRow,
   queued: readonly RunRow[],
 ): Promise<void> {
@@ -127,12 +127,12 @@ async function beginThose(
     const node = nodes.get(run.nodeId);
     const plan = plans.get(run.planHash);
     if (!node || !plan) throw new Error(`Queued run ${run.id} has lost its node or its plan.`);
-    const turn = turnOf(policy, run, plan, { isInTurn: true });
+    const turn = waitOf(policy, run, plan, { isInTurn: true });
     const begins = turn.state === "RUNNING";
     changes.push({ id: run.id, change: { ...turn, ...(begins && { waitingSince: null }) } });
     if (begins) beginnings.push({ runId: run.id, node, plan, target: run.target });
   }
   await changeHeldRuns(work.tx, changes);
-  await beginRuns(work, parts.queue, operation, operation.actor, beginnings);
+  await startRuns(work, parts.queue, operation, operation.actor, beginnings);
   if (beginnings.length < queued.length) work.afterCommit(parts.nudge);
 }

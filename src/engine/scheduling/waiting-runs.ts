@@ -3,17 +3,17 @@ import type { Wish } from "../../lifecycle/operation-states.ts";
 import { keptWishes } from "../../store/operations.ts";
 import type { RunRow } from "../../store/runs.ts";
 import type { Queue } from "../jobs/queue.ts";
-import type { Work } from "../transaction.ts";
+import type { Transaction } from "../transaction.ts";
 
 /** A run as far as wishes go. */
-export type Wished = Pick<RunRow, "id" | "operationId" | "purpose" | "wish">;
+export type WithInterrupt = Pick<RunRow, "id" | "operationId" | "purpose" | "wish">;
 
 /**
  * What is wanted of a run. Of its operation's wishes only a stop counts: an abort is recorded on each run that it concerns, and
  * the operation is read beside the run, not under its lock, so that its abort may have been taken back by now. A clean-up
  * run is a consequence of its operation's stop, so that stop is not for it.
  */
-export function wishOf(run: Pick<Wished, "wish" | "purpose">, operationWish: Wish | null): Wish | null {
+export function interruptOf(run: Pick<WithInterrupt, "wish" | "purpose">, operationWish: Wish | null): Wish | null {
   if (run.wish !== null || run.purpose === "CLEAN_UP") return run.wish;
   return operationWish === "STOP" ? "STOP" : null;
 }
@@ -22,9 +22,9 @@ export function wishOf(run: Pick<Wished, "wish" | "purpose">, operationWish: Wis
  * Wakes those of some runs, just parked where a stop ends them, that are to end: whoever stops an operation wakes what is parked
  * then, and must not miss these.
  */
-export async function wakeStopped(work: Work, queue: Queue, parked: readonly Wished[]): Promise<void> {
+export async function wakeStopped(work: Transaction, queue: Queue, parked: readonly WithInterrupt[]): Promise<void> {
   const wishes = await keptWishes(work.tx, [...new Set(parked.map(({ operationId }) => operationId))]);
-  const stopped = parked.filter((run) => wishOf(run, wishes.get(run.operationId) ?? null) !== null);
+  const stopped = parked.filter((run) => interruptOf(run, wishes.get(run.operationId) ?? null) !== null);
   await queue.wakeMany(
     work,
     stopped.map(({ id }) => id),

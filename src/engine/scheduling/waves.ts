@@ -10,11 +10,11 @@ import { lockOperation, pauseLeft, pauseWaves, updateOperation } from "../../sto
 import type { OperationRow } from "../../store/operations.ts";
 import type { Waves } from "../../store/records.ts";
 import { countFailed, hasQueued, hasUnfinishedInWaves, nextQueuedWave } from "../../store/runs.ts";
-import { ENGINE, beginQueued } from "./start-runs.ts";
-import type { BeginParts } from "./start-runs.ts";
+import { ENGINE, startQueued } from "./start-runs.ts";
+import type { StartParts } from "./start-runs.ts";
 import { isUuid } from "../input/node-selector.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
-import type { Caller, Transact, Work } from "../transaction.ts";
+import type { Caller, Transact, Transaction } from "../transaction.ts";
 
 const WAVES_MAX = 1_000;
 const PAUSE_SECONDS_MAX = 30 * 86_400;
@@ -67,7 +67,7 @@ export function resolveWaves(wish: WavesWish, total: number): Waves {
 }
 
 /** Draws the consequences of a run's end for the waves of its operation. */
-export async function settleWaves(work: Work, parts: BeginParts, operation: OperationRow): Promise<void> {
+export async function settleWaves(work: Transaction, parts: StartParts, operation: OperationRow): Promise<void> {
   const { waves, waveState, wave } = operation;
   if (!waves || !waveState || operation.wish !== null) return;
   // Every run's end comes by here, so failures are counted only where they count.
@@ -104,16 +104,16 @@ export async function settleWaves(work: Work, parts: BeginParts, operation: Oper
 }
 
 /** Opens the next wave that has a node left to begin; one whose nodes have all been aborted would never end. */
-async function openNext(work: Work, parts: BeginParts, operation: OperationRow, by: string): Promise<void> {
+async function openNext(work: Transaction, parts: StartParts, operation: OperationRow, by: string): Promise<void> {
   const wave = await nextQueuedWave(work.tx, operation.id, operation.wave);
   if (wave === null) return;
   const change = { wave, waveState: "RUNNING", waveReason: null, waveBy: by, waveUntil: null } as const;
   await updateOperation(work.tx, operation.id, change);
-  await beginQueued(work, parts, { ...operation, ...change });
+  await startQueued(work, parts, { ...operation, ...change });
 }
 
 /** The pause of an operation is over. */
-export async function pauseIsOver(transact: Transact, parts: BeginParts, operationId: string): Promise<void> {
+export async function pauseIsOver(transact: Transact, parts: StartParts, operationId: string): Promise<void> {
   await transact(async (work) => {
     const operation = await lockOperation(work.tx, operationId);
     if (operation?.waveState !== "PAUSED" || operation.wish !== null) return;
@@ -145,7 +145,7 @@ export type WavesAnswer = { readonly operationId: string | null; readonly refusa
 /** Moves the waves of an operation on, halts or resumes them. */
 export async function steerWaves(
   transact: Transact,
-  parts: BeginParts,
+  parts: StartParts,
   caller: Caller,
   { operationId: id, action, reason }: WavesRequest,
 ): Promise<WavesAnswer> {
@@ -191,7 +191,7 @@ export async function steerWaves(
         if (waveState !== "HALTED") return wrong(`is not halted (${waveState}).`);
         const resumed = { ...(await forgive(work, operation)), waveState: "RUNNING" } as const;
         await updateOperation(work.tx, id, { waveState: "RUNNING", waveReason: null, waveBy: caller.actor });
-        await beginQueued(work, parts, resumed);
+        await startQueued(work, parts, resumed);
         await settleWaves(work, parts, resumed);
         work.afterCommit(parts.nudge);
       }
@@ -201,7 +201,7 @@ export async function steerWaves(
 }
 
 /** Failures that somebody has seen and gone on after do not count again. */
-async function forgive(work: Work, operation: OperationRow): Promise<OperationRow> {
+async function forgive(work: Transaction, operation: OperationRow): Promise<OperationRow> {
   if (!operation.waves) return operation;
   const waves = { ...operation.waves, forgiven: await countFailed(work.tx, operation.id) };
   await updateOperation(work.tx, operation.id, { waves });

@@ -8,7 +8,7 @@ import type { PgColumn } from "drizzle-orm/pg-core";
  * them by an index, or for its rows in a hash of them. One value is asked for as one: an index that begins with the column
  * then has what it finds in the order of what follows.
  */
-export function isAmong(column: PgColumn, values: readonly string[]): SQL {
+export function inArrayParam(column: PgColumn, values: readonly string[]): SQL {
   const unique = [...new Set(values)];
   const [only] = unique;
   return unique.length === 1 && only !== undefined

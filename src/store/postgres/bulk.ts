@@ -13,7 +13,7 @@ type Fields<Table extends PgTable> = Extract<keyof Table["_"]["columns"], string
  * change lacks stay, null empties. `also`: further assignments, as SQL; `from` and `where` may name more tables, for which the
  * list is `given` with a column `change` and one for each key field.
  */
-export function changingEach<Table extends PgTable>(
+export function bulkUpdate<Table extends PgTable>(
   table: Table,
   {
     key,
@@ -48,7 +48,7 @@ export function changingEach<Table extends PgTable>(
 }
 
 /** The text of a statement that inserts rows, whose one parameter is a JSON list of them; fields that are not named have their defaults. */
-export function insertingEach<Table extends PgTable>(table: Table, fields: readonly Fields<Table>[]): string {
+export function bulkInsert<Table extends PgTable>(table: Table, fields: readonly Fields<Table>[]): string {
   const column = columnsOf(table);
   const names = fields.map((field) => `"${column(field).name}"`);
   const values = fields.map((field) => (isJson(column(field)) ? `nullif("${field}", 'null')` : `"${field}"`));

@@ -10,16 +10,16 @@ import { drizzle } from "drizzle-orm/postgres-js";
 import type { PostgresJsDatabase } from "drizzle-orm/postgres-js";
 import postgres from "postgres";
 import type { Sql, TransactionSql } from "postgres";
-import { gated } from "./workarounds/statement-queue.ts";
+import { limitStatements } from "./workarounds/statement-queue.ts";
 import { listenOn } from "./listener.ts";
 import { READ_ONLY, isConnectionLoss, sqlState } from "./connection-errors.ts";
 import { migrateBy } from "./migrations.ts";
 import type { Migrated } from "./migrations.ts";
 import { connectionsOf, poolsOf } from "./pools.ts";
 import type { Pools } from "./pools.ts";
-import { createPreparing } from "./workarounds/prepared-statements.ts";
+import { createPreparedPolicy } from "./workarounds/prepared-statements.ts";
 import { probe } from "./probe.ts";
-import { wireTo } from "./workarounds/watchdog-socket.ts";
+import { createWatchdogSocket } from "./workarounds/watchdog-socket.ts";
 import type { Target } from "./workarounds/watchdog-socket.ts";
 
 export { isConnectionLoss, sqlState };
@@ -146,11 +146,14 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
     ...(!isPooled && { idleSeconds: IDLE_SECONDS }),
   });
   const db = drizzle({ client: sql, jit: true });
-  const boundedSql = gated(connect(connection, { max: pools.readers, prepare, onStatement, ...cutByServer }), {
-    atOnce: pools.readers,
-    seconds,
-    isCut: isPooled,
-  });
+  const boundedSql = limitStatements(
+    connect(connection, { max: pools.readers, prepare, onStatement, ...cutByServer }),
+    {
+      atOnce: pools.readers,
+      seconds,
+      isCut: isPooled,
+    },
+  );
   const snapshotSql = connect(connection, { max: pools.snapshots, prepare, ...cutByServer });
   const snapshots = drizzle({ client: snapshotSql, jit: true });
   let gaveUpAt = Number.NEGATIVE_INFINITY;
@@ -307,7 +310,7 @@ function connect(
     },
     // What leads to the server is read by postgres.js; nothing is opened for that.
     ...(silentSeconds !== undefined && {
-      socket: wireTo(open({ max: 1 }).options as unknown as Target, silentSeconds * 1_000),
+      socket: createWatchdogSocket(open({ max: 1 }).options as unknown as Target, silentSeconds * 1_000),
       ssl: false,
     }),
     ...more,
@@ -396,7 +399,7 @@ export function fixed(reader: Reader, piece: SQL): SQL {
 
 /** A statement with longer values is planned for them: of a plan for all values, PostgreSQL would look through a long list again for each row. In characters. */
 const PREPARED_VALUE_MAX = 1_000;
-const isPrepared = createPreparing();
+const isPrepared = createPreparedPolicy();
 
 /**
  * Runs a statement that may come again and again: then it is prepared, and from the second time on a connection it is

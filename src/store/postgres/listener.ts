@@ -27,7 +27,7 @@ export interface ListenerParts {
 }
 
 /** The server was reached, and notifications are not. */
-export class Deaf extends Error {
+export class ListenerTimeoutError extends Error {
   constructor(seconds: number) {
     super(
       `LISTEN does not work: a notification did not come back within ${seconds} s. Behind a pooler in transaction mode, set OSTLER_LISTEN_URL to the server itself; where it is set, see that it leads to the same database as DATABASE_URL.`,
@@ -92,14 +92,14 @@ export async function listenOn(parts: ListenerParts): Promise<AsyncDisposable> {
     };
     const work = async (): Promise<never> => {
       await sql.unsafe(`listen "${channel}"`);
-      if (!(await prove())) throw new Deaf(proofMs / 1_000);
+      if (!(await prove())) throw new ListenerTimeoutError(proofMs / 1_000);
       isFirst = false;
       failures = 0;
       first.resolve();
       onNotify("");
       for (;;) {
         await delay(everyMs, undefined, { signal: ending.signal, ref: false });
-        if (!(await prove())) throw new Deaf(proofMs / 1_000);
+        if (!(await prove())) throw new ListenerTimeoutError(proofMs / 1_000);
       }
     };
     try {

@@ -8,16 +8,16 @@
 import { randomUUID } from "node:crypto";
 import type { Database } from "./database.ts";
 
-export interface Bell extends AsyncDisposable {
-  ring(): void;
+export interface Notifier extends AsyncDisposable {
+  notify(): void;
   /** Calls `listener` after each ring, at most once a turn of the event loop. Returns how to end that. */
-  onRing(listener: () => void): () => void;
+  subscribe(listener: () => void): () => void;
 }
 
 const CHANNEL = "ostler";
 const NOTIFY_EVERY_MS = 20;
 
-export async function createBell(database: Database, onError: (error: unknown) => void): Promise<Bell> {
+export async function createNotifier(database: Database, onError: (error: unknown) => void): Promise<Notifier> {
   const self = randomUUID();
   const listeners = new Set<() => void>();
   let scheduled = false;
@@ -43,11 +43,11 @@ export async function createBell(database: Database, onError: (error: unknown) =
   const listening = await database.listen(CHANNEL, heard, onError);
 
   return {
-    ring() {
+    notify() {
       tell();
       timer ??= setTimeout(send, NOTIFY_EVERY_MS);
     },
-    onRing(listener) {
+    subscribe(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },

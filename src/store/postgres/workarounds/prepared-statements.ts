@@ -16,7 +16,7 @@ const COUNTED_MAX = 200;
 const PERIOD_MS = 3_600_000;
 
 /** Whether a statement is prepared, asked at each of its uses. `now`: a clock, in milliseconds. */
-export function createPreparing(now: () => number = () => performance.now()): (text: string) => boolean {
+export function createPreparedPolicy(now: () => number = () => performance.now()): (text: string) => boolean {
   const placed = new Set<string>();
   const uses = new Map<string, number>();
   let since = now();

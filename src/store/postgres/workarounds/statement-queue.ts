@@ -22,7 +22,7 @@ interface Statement {
 }
 
 /** A statement that did not come to run in time. */
-export class WaitedTooLong extends Error {
+export class StatementTimeoutError extends Error {
   constructor(seconds: number) {
     super(`The statement waited ${seconds} s for a connection.`);
     this.name = "WaitedTooLong";
@@ -30,7 +30,7 @@ export class WaitedTooLong extends Error {
 }
 
 /** A statement to which nothing came: the connection is lost, as its code says, though nobody has said so. */
-export class Unanswered extends Error {
+export class ConnectionUnresponsiveError extends Error {
   readonly code = "ETIMEDOUT";
   constructor(seconds: number) {
     super(`The database has not answered a statement within ${seconds} s.`);
@@ -44,7 +44,7 @@ const REFUSE_SECONDS = 2;
 const GIVE_UP_SECONDS = 25;
 
 /** `isCut`: whether what runs longer is cut here too, as the server itself does where it can be told to. */
-export function gated(
+export function limitStatements(
   sql: Sql,
   { atOnce, seconds, isCut = false }: { readonly atOnce: number; readonly seconds: number; readonly isCut?: boolean },
 ): Sql {
@@ -71,7 +71,7 @@ export function gated(
         // Where that fails, the statement goes on, and is refused in a moment.
         if (isCut) statement.canceller(statement).catch(() => {});
         after(REFUSE_SECONDS, () => {
-          reject(new Unanswered(seconds + REFUSE_SECONDS));
+          reject(new ConnectionUnresponsiveError(seconds + REFUSE_SECONDS));
           after(GIVE_UP_SECONDS, release);
         });
       });
@@ -92,7 +92,7 @@ export function gated(
     if (running < atOnce) return send();
     const late = setTimeout(() => {
       waiting.delete(start);
-      reject(new WaitedTooLong(seconds));
+      reject(new StatementTimeoutError(seconds));
     }, seconds * 1_000);
     const start = () => {
       clearTimeout(late);

@@ -27,7 +27,7 @@ const SSL_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
 const YES = "S".codePointAt(0);
 
 /** Makes sockets to the target. `silentMs`: how long something that was written may be without an answer. */
-export function wireTo(target: Target, silentMs: number): () => Socket | Promise<Socket> {
+export function createWatchdogSocket(target: Target, silentMs: number): () => Socket | Promise<Socket> {
   const pool: Pool = { silentMs, sockets: new Map() };
   return async () => watched(begun(target.ssl ? await secured(target) : dialled(target)), pool);
 }
