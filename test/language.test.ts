@@ -1,0 +1,135 @@
+/** The check of the language (docs/check-language.ts): it finds each word of its list, and no legitimate use. */
+import { describe, expect, test } from "vitest";
+import { compare, findingsOf, lowered } from "../docs/check-language.ts";
+import { RULES } from "../docs/language-rules.ts";
+
+const rulesIn = (text: string, file = "src/engine/engine.ts") => findingsOf(file, text).map(({ rule }) => rule.name);
+
+const SAMPLES: readonly (readonly [rule: string, text: string])[] = [
+  ["tell", "// Tells the caller."],
+  ["tell", "// It was told."],
+  ["tell", "let toldAt = 0;"],
+  ["tell", "class UntoldError {}"],
+  ["said", "// What the driver said."],
+  ["nobody", "const NOBODY = null;"],
+  ["somebody", "// Somebody else has it."],
+  ["anybody", "// not for anybody"],
+  ["everybody", "// heard by everybody"],
+  ["whoever", "// Whoever claims it."],
+  ["wish", "const operationWish = null;"],
+  ["wish", "  // wishBy: the caller"],
+  ["bell", "writerBell.close();"],
+  ["ring", "notifier.ring();"],
+  ["ring", "source.onRing(look);"],
+  ["seal", "const isSealOf = 1;"],
+  ["call-back", "// waits for the call-back"],
+  ["call-back", "const onCallBack = 1;"],
+  ["time-out", "// Time-outs are failures."],
+  ["time-out", "const timeOut = 1;"],
+  ["anew", "// begins anew"],
+  ["thereof", "// the name thereof"],
+  ["besides", "// besides the records"],
+  ["house", "const HOUSE = 1;"],
+  ["room", "// every file of the room"],
+  ["room", "const rooms = [];"],
+  ["stretch", "async function stretch() {}"],
+  ["let go", "// It is let go."],
+  ["let go", "run.letGo();"],
+  ["has gone", "// The client has gone."],
+  ["at work", "// A step is at work."],
+  ["in hand", "// runs in hand"],
+  ["in hand", "// in the hands of another replica"],
+  ["for ever", "// waits for ever"],
+  ["by itself", "// ends by itself"],
+  ["as ever", "// goes on as ever"],
+  ["so many", "// So many runs at most."],
+  ["so many", "/**\n * At most so\n * many runs.\n */"],
+  ["does not do", "`The name does not do: letters only.`"],
+  ["does no harm", "// That does no harm."],
+  ["is no X", '"abc is no UUID."'],
+  ["is no X", "// are no JSON objects"],
+  ["relative clause as subject", "// Those that wait go first."],
+  ["relative clause as subject", "/** Whatever is missing. */"],
+  ["What … as the subject of a comment", "/** What an inspection found. */"],
+  ["Of X: …", "/** Of POWER: the action. */"],
+  ["Of X: …", 'description: "Of POWER: the action."'],
+  ["place, turn (of a limit)", "// It waits for its turn."],
+  ["place, turn (of a limit)", "turnOf(node);"],
+  ["asked together", "askedTogether(load);"],
+  ["Work (a transaction)", "function move(work: Work) {}"],
+];
+
+test.each(SAMPLES)("the check finds %j in %j", (rule, text) => {
+  expect(rulesIn(text)).toEqual([rule]);
+});
+
+test("every rule of the check has a sample in this test", () => {
+  const sampled = new Set(SAMPLES.map(([rule]) => rule));
+  expect(RULES.flatMap(({ name }) => (sampled.has(name) ? [] : [name]))).toEqual([]);
+});
+
+test.each([
+  ["an existential no", "// There is no limit; here is no call. It is no longer valid and is no better."],
+  ["a timeout", "setTimeout(end, timeoutSeconds); // the timeout"],
+  ["a callback, and its type in the API", "callback(); const name = 'CallBackAnomaly';"],
+  ["words that contain a listed one", "// retelling, foretold, housekeeping, swish, belly, sealing, bathroom"],
+  ["room for something", "// There is room for two more; it makes room left over."],
+  ["a label called room", 'labels: { room: "7" }'],
+  ["a question", "/** What is a node? */"],
+])("the check does not flag %s", (_, text) => {
+  expect(rulesIn(text)).toEqual([]);
+});
+
+describe("in Markdown", () => {
+  test("the check flags prose and programs, and no inline code", () => {
+    expect(rulesIn("The field `wish` was told.\n\n```ts\nnobody();\n```\n", "docs/page.md")).toEqual([
+      "tell",
+      "nobody",
+    ]);
+  });
+
+  test("the check passes the column of old words in the glossary alone", () => {
+    const row = "| slot | One unit. | slots.ts | told |\n";
+    expect(rulesIn(row, "docs/glossary.md")).toEqual([]);
+    expect(rulesIn(row.replace("One unit", "Nobody"), "docs/glossary.md")).toEqual(["nobody"]);
+    expect(rulesIn(row, "docs/page.md")).toEqual(["tell"]);
+  });
+});
+
+test("deprecated API fields and old columns may keep the word wish, other code may not", () => {
+  expect(rulesIn("  wishBy: String @deprecated\n", "schema.graphql")).toEqual([]);
+  expect(rulesIn('  wish: t.expose("interrupt", {\n', "src/graphql/schema/run.ts")).toEqual([]);
+  expect(rulesIn('    interruptBy: text("wish_by"),\n', "src/store/tables.ts")).toEqual([]);
+  expect(rulesIn("  /** The wish of the caller. */\n", "src/store/tables.ts")).toEqual(["wish"]);
+  expect(rulesIn("const wish = null;\n", "src/engine/engine.ts")).toEqual(["wish"]);
+});
+
+test("a finding has its file, its line and the words as they stand in the file", () => {
+  expect(findingsOf("src/a.ts", "const a = 1;\n// At most so\n// many.\n")).toMatchObject([
+    { file: "src/a.ts", line: 2, text: "so many" },
+  ]);
+});
+
+describe("the list of exceptions", () => {
+  const two = findingsOf("src/a.ts", "// told\n// nobody\n");
+
+  test("fails a file with more findings than listed, and names them all", () => {
+    expect(compare(two, { "src/a.ts": 2 })).toEqual({ excess: [], stale: [] });
+    expect(compare(two, { "src/a.ts": 1 }).excess).toEqual(two);
+    expect(compare(two, {}).excess).toEqual(two);
+  });
+
+  test("fails a file with fewer findings than listed, so that the list shrinks with them", () => {
+    expect(compare(two, { "src/a.ts": 3 }).stale).toEqual(["src/a.ts: 3 listed, 2 found"]);
+    expect(compare([], { "src/gone.ts": 1 }).stale).toHaveLength(1);
+  });
+
+  test("is lowered by --update and never raised; a moved file keeps its count", () => {
+    const all = () => true;
+    expect(lowered(two, { "src/a.ts": 5, "src/b.ts": 1 }, all)).toEqual({ "src/a.ts": 2 });
+    expect(lowered(two, { "src/a.ts": 1 }, all)).toEqual({ "src/a.ts": 1 });
+    expect(lowered(two, {}, all)).toEqual({});
+    expect(lowered(two, { "src/old.ts": 2 }, () => false)).toEqual({ "src/a.ts": 2 });
+    expect(lowered(two, { "src/old.ts": 1 }, () => false)).toEqual({ "src/a.ts": 1 });
+  });
+});
