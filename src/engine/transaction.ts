@@ -32,7 +32,7 @@ export interface Transaction {
   afterCommit(effect: () => void): void;
 }
 
-export type Transact = <T>(work: (work: Transaction) => Promise<T>) => Promise<T>;
+export type Transact = <T>(work: (transaction: Transaction) => Promise<T>) => Promise<T>;
 
 export function createTransact(database: Database, bell: Notifier, observer: Observer = noopObserver): Transact {
   return async (body) => {
@@ -88,7 +88,7 @@ export interface Hop {
  * not in that state: the caller holds them locked, so that would be a fault of ours.
  */
 export async function move(
-  work: Transaction,
+  transaction: Transaction,
   nodeIds: readonly string[],
   from: NodeState,
   event: NodeEvent,
@@ -96,13 +96,13 @@ export async function move(
   change: NodeMove = {},
 ): Promise<NodeState> {
   const to = next(from, event);
-  const moved = new Map((await moveNodes(work.tx, nodeIds, from, to, change)).map((node) => [node.id, node]));
+  const moved = new Map((await moveNodes(transaction.tx, nodeIds, from, to, change)).map((node) => [node.id, node]));
   const mayBreak = createYielding();
   for (const nodeId of nodeIds) {
     await mayBreak();
     const node = moved.get(nodeId);
     if (!node) throw new Error(`Node ${nodeId} is not ${from}, though it was when it was locked.`);
-    work.log(transitionOf(node, from, to, event, { ...context, runId: context.runIds?.get(nodeId) ?? null }));
+    transaction.log(transitionOf(node, from, to, event, { ...context, runId: context.runIds?.get(nodeId) ?? null }));
   }
   return to;
 }
@@ -111,14 +111,14 @@ export async function move(
  * Changes nodes, each by its own hops in their order: the first hops of all in one statement, then the second ones. Throws
  * like `move`. Nodes are locked in the order of their ids. Answers a promise for each statement, which are sent at once.
  */
-export function changeNodes(work: Transaction, hopsOfNodes: readonly (readonly Hop[])[]): Promise<void>[] {
+export function changeNodes(transaction: Transaction, hopsOfNodes: readonly (readonly Hop[])[]): Promise<void>[] {
   const rounds = Math.max(0, ...hopsOfNodes.map(({ length }) => length));
   return Array.from({ length: rounds }, async (_, round) => {
     const hops = hopsOfNodes.flatMap((all) => all[round] ?? []);
     const changed = new Map(
       (
         await changeHeldNodes(
-          work.tx,
+          transaction.tx,
           hops.map(({ nodeId, from, change }) => ({ id: nodeId, state: from, change })),
         )
       ).map((node) => [node.id, node]),
@@ -126,7 +126,7 @@ export function changeNodes(work: Transaction, hopsOfNodes: readonly (readonly H
     for (const { nodeId, from, why, change } of hops) {
       const node = changed.get(nodeId);
       if (!node) throw new Error(`Node ${nodeId} is not ${from}, though its run has left it so.`);
-      if (why) work.log(transitionOf(node, from, change.state ?? from, why.event, why));
+      if (why) transaction.log(transitionOf(node, from, change.state ?? from, why.event, why));
     }
   });
 }

@@ -125,7 +125,7 @@ const KEY_LENGTH_MAX = 200;
 
 /** A verb on nodes. */
 export async function submitVerb(parts: SubmitParts, caller: Caller, request: VerbRequest): Promise<SubmitAnswer> {
-  const select = (work: Transaction) => selectNodes(work.tx, request.nodes);
+  const select = (transaction: Transaction) => selectNodes(transaction.tx, request.nodes);
   const options = request.options ?? {};
   return submit(parts, caller, request, {
     kind: request.kind,
@@ -165,7 +165,7 @@ interface Submission {
   readonly earlierVariables: JsonObject;
   /** What an idempotency key is held to. */
   readonly inputHash: string;
-  readonly select: (work: Transaction) => Promise<Selection | { readonly refusals: readonly Refusal[] }>;
+  readonly select: (transaction: Transaction) => Promise<Selection | { readonly refusals: readonly Refusal[] }>;
   /** Of a restart; null: of a verb, whatever the node did before. */
   readonly earlierOf: ((node: NodeRow) => EarlierWork | null) | null;
 }
@@ -182,7 +182,7 @@ async function submit(
     ...(submission.restartOf === null ? choiceFlaws(submission.options) : []),
   ];
   if (flaws.length > 0) return refusedWhole(flaws);
-  const admit = () => parts.transact((work) => admitAll(work, parts, caller, terms, submission));
+  const admit = () => parts.transact((transaction) => admitAll(transaction, parts, caller, terms, submission));
   try {
     return await admit();
   } catch (error) {
@@ -193,17 +193,17 @@ async function submit(
 }
 
 async function admitAll(
-  work: Transaction,
+  transaction: Transaction,
   parts: SubmitParts,
   caller: Caller,
   terms: RequestTerms,
   given: Submission,
 ): Promise<SubmitAnswer> {
   const isSameInput: IsSameInput = (keptHash) => keptHash === given.inputHash;
-  const replay = await replayOf(work.tx, caller, terms, isSameInput);
+  const replay = await replayOf(transaction.tx, caller, terms, isSameInput);
   if (replay) return replay;
-  const chosen = await withRunbookSteps(work.tx, given.options);
-  const selection = await given.select(work);
+  const chosen = await withRunbookSteps(transaction.tx, given.options);
+  const selection = await given.select(transaction);
   if ("refusals" in chosen)
     return refusedWhole([...chosen.refusals, ...("refusals" in selection ? selection.refusals : [])]);
   if ("refusals" in selection) return refusedWhole(selection.refusals);
@@ -213,16 +213,16 @@ async function admitAll(
   const nodes = new Map(
     (
       await read(
-        work.tx,
+        transaction.tx,
         selection.nodes.map(({ nodeId }) => nodeId),
       )
     ).map((node) => [node.id, node]),
   );
   // Whoever held the nodes just now may have been the same request: without this look it would be told that it is BUSY.
-  const replayAfterAll = await replayOf(work.tx, caller, terms, isSameInput);
+  const replayAfterAll = await replayOf(transaction.tx, caller, terms, isSameInput);
   if (replayAfterAll) return replayAfterAll;
-  const { policy } = await readSite(work.tx);
-  const judged = await judgeAll(work.tx, parts.registry, policy, nodes, submission);
+  const { policy } = await readSite(transaction.tx);
+  const judged = await judgeAll(transaction.tx, parts.registry, policy, nodes, submission);
   const answers = selection.nodes.map(({ ref, nodeId }) =>
     answerTo(ref, nodeId, judged.get(nodeId) ?? { refusal: goneRefusal(ref) }),
   );
@@ -261,7 +261,7 @@ async function admitAll(
   );
   if (tooLarge.length > 0) return refusedWhole(tooLarge);
   if (terms.dryRun) return { operationId: null, results: answers, refusals: [], replayed: false, planHash };
-  const { operationId, runIds } = await beginOperation(work, parts, caller, terms, submission, {
+  const { operationId, runIds } = await beginOperation(transaction, parts, caller, terms, submission, {
     clusterId: selection.clusterId,
     policy,
     admitted,
@@ -307,7 +307,7 @@ interface Findings {
 
 /** Stores the operation with its runs, and begins those that have their turn. Answers the run of each node. */
 async function beginOperation(
-  work: Transaction,
+  transaction: Transaction,
   parts: SubmitParts,
   caller: Caller,
   terms: RequestTerms,
@@ -317,10 +317,10 @@ async function beginOperation(
   const operationId = randomUUID();
   const waves = terms.waves ? resolveWaves(terms.waves, admitted.length) : null;
   const clusterVariables = await variablesOfClusters(
-    work.tx,
+    transaction.tx,
     admitted.map(({ node }) => node),
   );
-  await insertOperation(work.tx, {
+  await insertOperation(transaction.tx, {
     id: operationId,
     kind: submission.kind,
     state: "QUEUED",
@@ -340,7 +340,7 @@ async function beginOperation(
     totalCount: admitted.length,
   });
   const hashes = await storePlans(
-    work.tx,
+    transaction.tx,
     admitted.map(({ plan }) => plan),
   );
   const waveOf = waves ? waveOfEach(waves.sizes) : [];
@@ -375,10 +375,10 @@ async function beginOperation(
       };
     }
   }
-  await insertRuns(work.tx, runs());
+  await insertRuns(transaction.tx, runs());
   const begun = taken.filter(({ turn }) => turn.state === "RUNNING");
-  await startRuns(work, parts.queue, { id: operationId, reason: terms.reason ?? null }, caller.actor, begun);
-  if (begun.length < taken.length) work.afterCommit(parts.nudge);
+  await startRuns(transaction, parts.queue, { id: operationId, reason: terms.reason ?? null }, caller.actor, begun);
+  if (begun.length < taken.length) transaction.afterCommit(parts.nudge);
   return { operationId, runIds: new Map(taken.map(({ node, runId }) => [node.id, runId])) };
 }
 

@@ -85,16 +85,16 @@ export async function discoverNodes(
   ];
   const input = await inputOf(request, login);
   const admit = () =>
-    parts.transact(async (work): Promise<DiscoverAnswer> => {
-      const replay = await replayOf(work.tx, caller, request, (kept) => isSameInput(input, login, kept ?? ""));
+    parts.transact(async (transaction): Promise<DiscoverAnswer> => {
+      const replay = await replayOf(transaction.tx, caller, request, (kept) => isSameInput(input, login, kept ?? ""));
       if (replay) return { ...replay, addresses: replay.operationId === null ? [] : addresses };
-      const clusterId = request.cluster ? await findCluster(work.tx, request.cluster) : null;
+      const clusterId = request.cluster ? await findCluster(transaction.tx, request.cluster) : null;
       const unknown =
         request.cluster && clusterId === null ? unknownCluster(request.cluster, ["input", "cluster"]).refusals : [];
       const refusals = [...flaws, ...unknown];
       if (refusals.length > 0) return { operationId: null, addresses: [], refusals, replayed: false };
       if (request.dryRun) return { operationId: null, addresses, refusals: [], replayed: false };
-      const operationId = await storeDiscovery(work, parts.queue, caller, request, {
+      const operationId = await storeDiscovery(transaction, parts.queue, caller, request, {
         addresses,
         clusterId,
         inputHash: input,
@@ -136,7 +136,7 @@ interface Login {
 }
 
 async function storeDiscovery(
-  work: Transaction,
+  transaction: Transaction,
   queue: Queue,
   caller: Caller,
   request: DiscoverRequest,
@@ -150,7 +150,7 @@ async function storeDiscovery(
 ): Promise<string> {
   const id = randomUUID();
   const { driver, labels, namePrefix } = request;
-  await insertOperation(work.tx, {
+  await insertOperation(transaction.tx, {
     id,
     kind: "DISCOVER",
     state: "QUEUED",
@@ -167,9 +167,9 @@ async function storeDiscovery(
     variables: {},
     totalCount: addresses.length,
   });
-  await insertDiscoveries(work.tx, id, addresses);
-  if (Object.keys(secrets).length > 0) await putDiscoverySecrets(work.tx, id, secrets);
-  await queue.enqueueDiscovery(work, id);
+  await insertDiscoveries(transaction.tx, id, addresses);
+  if (Object.keys(secrets).length > 0) await putDiscoverySecrets(transaction.tx, id, secrets);
+  await queue.enqueueDiscovery(transaction, id);
   return id;
 }
 
@@ -242,14 +242,14 @@ export interface Interruption {
  * still under way is not taken any more. A stop lets those come to their end, and no new one begins.
  */
 export async function interruptDiscovery(
-  work: Transaction,
+  transaction: Transaction,
   queue: Queue,
   caller: Caller,
   selector: WorkSelector,
   { wish, reason, seconds }: Interruption,
 ): Promise<SubmitAnswer | null> {
   const id = "operationId" in selector ? selector.operationId : "";
-  const operation = await lockDiscovery(work, id);
+  const operation = await lockDiscovery(transaction, id);
   if (!operation) return null;
   const answer: SubmitAnswer = { operationId: id, results: [], refusals: [], replayed: false };
   if (operation.finishedAt) {
@@ -264,40 +264,45 @@ export async function interruptDiscovery(
     ]);
   }
   if (operation.wish !== wish)
-    await wishOperation(work.tx, id, { wish, wishBy: caller.actor, wishReason: reason ?? null });
-  if (wish === "ABORT" || operation.startedAt === null) await finishDiscovery(work, { id, wish });
+    await wishOperation(transaction.tx, id, { wish, wishBy: caller.actor, wishReason: reason ?? null });
+  if (wish === "ABORT" || operation.startedAt === null) await finishDiscovery(transaction, { id, wish });
   else if (seconds !== undefined && operation.wish === null)
-    await queue.timer(work, { operationId: id, what: "STOP" }, seconds);
+    await queue.timer(transaction, { operationId: id, what: "STOP" }, seconds);
   return answer;
 }
 
 /** The time for a stop is over: probes that are still under way count as not begun. False where the work is no discovery. */
-export async function stopDiscoveryNow(work: Transaction, operationId: string): Promise<boolean> {
-  const operation = await lockDiscovery(work, operationId);
-  if (operation && !operation.finishedAt) await finishDiscovery(work, operation);
+export async function stopDiscoveryNow(transaction: Transaction, operationId: string): Promise<boolean> {
+  const operation = await lockDiscovery(transaction, operationId);
+  if (operation && !operation.finishedAt) await finishDiscovery(transaction, operation);
   return operation !== null;
 }
 
-async function lockDiscovery(work: Transaction, id: string): Promise<OperationRow | null> {
-  const [found] = isUuid(id) ? await operationsByIds(work.tx, [id]) : [];
-  return found?.kind === "DISCOVER" ? ((await lockOperation(work.tx, id)) ?? null) : null;
+async function lockDiscovery(transaction: Transaction, id: string): Promise<OperationRow | null> {
+  const [found] = isUuid(id) ? await operationsByIds(transaction.tx, [id]) : [];
+  return found?.kind === "DISCOVER" ? ((await lockOperation(transaction.tx, id)) ?? null) : null;
 }
 
 // ---- end
 
 /** Ends a discovery, whose operation is locked. Addresses that had no turn are skipped. */
 export async function finishDiscovery(
-  work: Transaction,
+  transaction: Transaction,
   { id, wish }: Pick<OperationRow, "id" | "wish">,
 ): Promise<void> {
-  await skipQueuedDiscoveries(work.tx, id);
-  await deleteDiscoverySecrets(work.tx, id);
-  const failure = await firstFailedDiscovery(work.tx, id);
-  if (failure) await noteFirstFailure(work.tx, id, failure);
-  const { REGISTERED = 0, KNOWN = 0, FAILED = 0, SKIPPED = 0 } = (await discoveryCounts(work.tx, [id])).get(id) ?? {};
+  await skipQueuedDiscoveries(transaction.tx, id);
+  await deleteDiscoverySecrets(transaction.tx, id);
+  const failure = await firstFailedDiscovery(transaction.tx, id);
+  if (failure) await noteFirstFailure(transaction.tx, id, failure);
+  const {
+    REGISTERED = 0,
+    KNOWN = 0,
+    FAILED = 0,
+    SKIPPED = 0,
+  } = (await discoveryCounts(transaction.tx, [id])).get(id) ?? {};
   const left = wish === "ABORT" ? { aborted: SKIPPED, stopped: 0 } : { aborted: 0, stopped: SKIPPED };
   await finishOperation(
-    work.tx,
+    transaction.tx,
     id,
     outcome(
       { succeeded: REGISTERED + KNOWN, succeededWithErrors: 0, failed: FAILED, ...left },

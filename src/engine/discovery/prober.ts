@@ -160,12 +160,12 @@ export function createProber(parts: ProberParts): Prober {
     if (operation && !operation.finishedAt) await updateOperation(tx, id, {});
   }
 
-  async function end(work: Transaction, id: string): Promise<void> {
-    const operation = await lockOperation(work.tx, id);
+  async function end(transaction: Transaction, id: string): Promise<void> {
+    const operation = await lockOperation(transaction.tx, id);
     if (!operation || operation.finishedAt) return;
-    if (operation.wish === null && (await queuedDiscoveries(work.tx, id)).length > 0)
+    if (operation.wish === null && (await queuedDiscoveries(transaction.tx, id)).length > 0)
       throw new Error(`Discovery ${id} has addresses left.`);
-    await finishDiscovery(work, operation);
+    await finishDiscovery(transaction, operation);
   }
 
   // ---- one address
@@ -238,7 +238,7 @@ export function createProber(parts: ProberParts): Prober {
   async function settle(held: Held, row: Address, seen: Seen): Promise<void> {
     for (;;) {
       try {
-        return await transact((work) => record(work, held, row, seen));
+        return await transact((transaction) => record(transaction, held, row, seen));
       } catch (error) {
         // Somebody took the name, or deleted the cluster, between our look and our insert.
         const constraint = violatedConstraint(error) ?? "";
@@ -248,12 +248,12 @@ export function createProber(parts: ProberParts): Prober {
   }
 
   async function record(
-    work: Transaction,
+    transaction: Transaction,
     { operation: { id }, driverName }: Held,
     { ordinal }: Address,
     seen: Seen,
   ): Promise<void> {
-    const { tx } = work;
+    const { tx } = transaction;
     if (!("failure" in seen) && seen.controller !== null) await lockController(tx, driverName, seen.controller);
     if (!(await lockQueuedDiscovery(tx, id, ordinal))) return;
     if ("failure" in seen) return endDiscovery(tx, id, ordinal, { state: "FAILED", failure: seen.failure });
@@ -276,7 +276,7 @@ export function createProber(parts: ProberParts): Prober {
       clusterId,
       controller,
     };
-    const nodeId = await enroll(work, node, { actor, reason, operationId: id });
+    const nodeId = await enroll(transaction, node, { actor, reason, operationId: id });
     await endDiscovery(tx, id, ordinal, { state: "REGISTERED", nodeId });
   }
 
@@ -290,7 +290,7 @@ export function createProber(parts: ProberParts): Prober {
         if (!held) return true;
         await probeAll(held, cut);
         if (draining) return false;
-        await transact((work) => end(work, operationId));
+        await transact((transaction) => end(transaction, operationId));
         return true;
       } catch (error) {
         if (!draining) throw error;

@@ -79,24 +79,24 @@ const STOP_TIMEOUT_SECONDS_MAX = 86_400;
 export async function abortWork(parts: InterruptParts, caller: Caller, request: AbortRequest): Promise<AbortResult> {
   const flaws = reasonFlaws(request.reason);
   if (flaws.length > 0) return { ...refusedWhole(flaws), results: [] };
-  const answer = await parts.transact(async (work) => {
-    const discovery = await interruptDiscovery(work, parts.queue, caller, request.work, {
+  const answer = await parts.transact(async (transaction) => {
+    const discovery = await interruptDiscovery(transaction, parts.queue, caller, request.work, {
       wish: "ABORT",
       reason: request.reason,
     });
     if (discovery) return { ...discovery, results: [] };
-    const found = await selectUnfinishedWork(work.tx, request.work);
+    const found = await selectUnfinishedWork(transaction.tx, request.work);
     if ("refusals" in found) return { ...refusedWhole(found.refusals), results: [] };
     const nodeIds = found.nodes.map(({ nodeId }) => nodeId);
-    const runs = await lockUnfinishedRuns(work.tx, { nodeIds });
+    const runs = await lockUnfinishedRuns(transaction.tx, { nodeIds });
     const runOf = new Map(
       runs
         .filter((run) => found.operationId === null || run.operationId === found.operationId)
         .map((run) => [run.nodeId, run]),
     );
-    const judged = await judgeAborts(work.tx, found.nodes, runOf, request.mode ?? "NOW");
+    const judged = await judgeAborts(transaction.tx, found.nodes, runOf, request.mode ?? "NOW");
     const accepted = judged.flatMap(({ run, answer: { accepted: yes } }) => (run && yes ? [run] : []));
-    await wishOfWhole(work, caller, "ABORT", accepted, request.reason);
+    await wishOfWhole(transaction, caller, "ABORT", accepted, request.reason);
     const wish = {
       wish: "ABORT",
       wishBy: caller.actor,
@@ -110,12 +110,12 @@ export async function abortWork(parts: InterruptParts, caller: Caller, request: 
     );
     const asked = accepted.filter((run) => run.wish !== "ABORT");
     // One that is pending on a parked step waits for what that step waits for.
-    await carryOut(work, parts, asked, wish, {
+    await carryOut(transaction, parts, asked, wish, {
       as: "ABORTED",
       wake: asked.filter(({ id, state }) => (state === "WAITING" || state === "HOLDING") && !pending.has(id)),
     });
     await tellOfPending(
-      work,
+      transaction,
       "abort_pending",
       accepted.filter(({ id }) => pending.has(id)),
       { by: caller.actor, reason: request.reason ?? null, stepOf: (run) => pending.get(run.id) ?? null },
@@ -139,7 +139,7 @@ export async function abortWork(parts: InterruptParts, caller: Caller, request: 
  * recorded on the operation holds for all of its runs.
  */
 async function wishOfWhole(
-  work: Transaction,
+  transaction: Transaction,
   caller: Caller,
   wish: Wish,
   concerned: readonly RunRow[],
@@ -149,10 +149,10 @@ async function wishOfWhole(
   for (const [operationId, runs] of [...Map.groupBy(concerned, (run) => run.operationId)].toSorted(([a], [b]) =>
     a < b ? -1 : 1,
   )) {
-    if (runs.length < (await countUnfinished(work.tx, operationId))) continue;
-    const operation = await lockOperation(work.tx, operationId);
+    if (runs.length < (await countUnfinished(transaction.tx, operationId))) continue;
+    const operation = await lockOperation(transaction.tx, operationId);
     if (!operation || operation.finishedAt || operation.wish === wish) continue;
-    await wishOperation(work.tx, operationId, { wish, wishBy: caller.actor, wishReason: reason ?? null });
+    await wishOperation(transaction.tx, operationId, { wish, wishBy: caller.actor, wishReason: reason ?? null });
   }
 }
 
@@ -224,7 +224,7 @@ export function stepUnderWay(
 
 /** Puts a pending abort, or its withdrawal, into the log: it concerns whoever watches the node. */
 export async function tellOfPending(
-  work: Transaction,
+  transaction: Transaction,
   event: "abort_pending" | "abort_withdrawn",
   runs: readonly RunRow[],
   why: { readonly by: string; readonly reason: string | null; readonly stepOf: (run: RunRow) => string | null },
@@ -232,12 +232,12 @@ export async function tellOfPending(
   const nodes = new Map(
     (
       await lockNodes(
-        work.tx,
+        transaction.tx,
         runs.map(({ nodeId }) => nodeId),
       )
     ).map((node) => [node.id, node]),
   );
-  await moveAlike(work, runs, nodes, event, why);
+  await moveAlike(transaction, runs, nodes, event, why);
 }
 
 /**
@@ -246,7 +246,7 @@ export async function tellOfPending(
  * they are taken, from doing anything. Those that are parked in what the wish ends now are woken.
  */
 async function carryOut(
-  work: Transaction,
+  transaction: Transaction,
   parts: FinishParts,
   runs: readonly RunRow[],
   wish: Parameters<typeof wishRuns>[2],
@@ -254,32 +254,32 @@ async function carryOut(
 ): Promise<void> {
   const unbegun = runs.filter(({ state, fence }) => state === "QUEUED" || fence === 0);
   await wishRuns(
-    work.tx,
+    transaction.tx,
     runs.map(({ id }) => id),
     wish,
   );
   await leaveFirstState(
-    work,
+    transaction,
     unbegun.filter(({ state }) => state !== "QUEUED"),
     end,
     wish,
   );
   await finishRuns(
-    work.tx,
+    transaction.tx,
     unbegun.map(({ id }) => id),
     end,
   );
   await parts.queue.wakeMany(
-    work,
+    transaction,
     wake.map(({ id }) => id),
     "ending",
   );
   for (const operationId of [...new Set(unbegun.map((run) => run.operationId))].toSorted())
-    await settleMany(work, parts, operationId);
+    await settleMany(transaction, parts, operationId);
 }
 
 async function leaveFirstState(
-  work: Transaction,
+  transaction: Transaction,
   runs: readonly RunRow[],
   end: "ABORTED" | "STOPPED",
   wish: { readonly wishBy: string; readonly wishReason: string | null },
@@ -288,7 +288,7 @@ async function leaveFirstState(
   const nodes = new Map(
     (
       await lockNodes(
-        work.tx,
+        transaction.tx,
         runs.map(({ nodeId }) => nodeId),
       )
     ).map((node) => [node.id, node]),
@@ -297,12 +297,12 @@ async function leaveFirstState(
     const state = nodes.get(nodeId)?.state;
     return state && edge(state, event);
   });
-  await moveAlike(work, leaving, nodes, event, { by: wish.wishBy, reason: wish.wishReason, stepOf: () => null });
+  await moveAlike(transaction, leaving, nodes, event, { by: wish.wishBy, reason: wish.wishReason, stepOf: () => null });
 }
 
 /** Moves the locked nodes of runs, in one statement all those whose transitions tell the same. */
 async function moveAlike(
-  work: Transaction,
+  transaction: Transaction,
   runs: readonly RunRow[],
   nodes: ReadonlyMap<string, { readonly state: NodeState }>,
   event: NodeEvent,
@@ -324,7 +324,7 @@ async function moveAlike(
       runIds: new Map(group.map(({ nodeId, id }) => [nodeId, id])),
     };
     await move(
-      work,
+      transaction,
       group.map(({ nodeId }) => nodeId),
       state,
       event,
@@ -346,25 +346,26 @@ export async function stopWork(parts: InterruptParts, caller: Caller, request: S
   };
   const flaws = [...reasonFlaws(request.reason), ...(isTime ? [] : [timeFlaw])];
   if (flaws.length > 0) return refusedWhole(flaws);
-  return parts.transact(async (work) => {
+  return parts.transact(async (transaction) => {
     const { work: selector } = request;
-    if ("operationId" in selector) return stopOperation(work, parts, caller, request, selector.operationId, seconds);
-    const found = await selectNodes(work.tx, selector, ["input", "work"]);
+    if ("operationId" in selector)
+      return stopOperation(transaction, parts, caller, request, selector.operationId, seconds);
+    const found = await selectNodes(transaction.tx, selector, ["input", "work"]);
     if ("refusals" in found) return refusedWhole(found.refusals);
     const whole =
       found.clusterId === null
         ? undefined
-        : (await unfinishedOperationsOfCluster(work.tx, found.clusterId)).find(
+        : (await unfinishedOperationsOfCluster(transaction.tx, found.clusterId)).find(
             ({ clusterId }) => clusterId === found.clusterId,
           );
     return whole
-      ? stopOperation(work, parts, caller, request, whole.id, seconds)
-      : stopNodes(work, parts, caller, request, found.nodes, seconds);
+      ? stopOperation(transaction, parts, caller, request, whole.id, seconds)
+      : stopNodes(transaction, parts, caller, request, found.nodes, seconds);
   });
 }
 
 async function stopOperation(
-  work: Transaction,
+  transaction: Transaction,
   parts: InterruptParts,
   caller: Caller,
   request: StopRequest,
@@ -373,27 +374,27 @@ async function stopOperation(
 ): Promise<SubmitAnswer> {
   if (!isUuid(id)) return unknownOperation(id);
   const discovery = await interruptDiscovery(
-    work,
+    transaction,
     parts.queue,
     caller,
     { operationId: id },
     { wish: "STOP", reason: request.reason, seconds },
   );
   if (discovery) return discovery;
-  const runs = await lockUnfinishedRuns(work.tx, { operationId: id });
-  const operation = await lockOperation(work.tx, id);
+  const runs = await lockUnfinishedRuns(transaction.tx, { operationId: id });
+  const operation = await lockOperation(transaction.tx, id);
   if (!operation) return unknownOperation(id);
   if (!isFinalOperation(operation.state) && (operation.wish === null || isPolicysStop(operation, runs))) {
-    await wishOperation(work.tx, id, stopWish(caller, request));
+    await wishOperation(transaction.tx, id, stopWish(caller, request));
     const asked = runs.filter(({ wish, purpose }) => wish === null && purpose === "WORK");
-    await carryOut(work, parts, asked, stopWish(caller, request), {
+    await carryOut(transaction, parts, asked, stopWish(caller, request), {
       as: "STOPPED",
-      wake: await endedByStop(work.tx, asked),
+      wake: await endedByStop(transaction.tx, asked),
     });
-    await parts.queue.timer(work, { operationId: id, what: "STOP" }, seconds);
-    await finishWhenDone(work, parts, id);
+    await parts.queue.timer(transaction, { operationId: id, what: "STOP" }, seconds);
+    await finishWhenDone(transaction, parts, id);
   }
-  const all = await runsOfOperation(work.tx, id, "WORK");
+  const all = await runsOfOperation(transaction.tx, id, "WORK");
   return {
     operationId: id,
     results: all.map(({ id: runId, nodeId, nodeName }) => ({
@@ -419,20 +420,20 @@ function stopWish(caller: Caller, request: StopRequest) {
 }
 
 async function stopNodes(
-  work: Transaction,
+  transaction: Transaction,
   parts: InterruptParts,
   caller: Caller,
   request: StopRequest,
   nodes: readonly { readonly ref: string; readonly nodeId: string }[],
   seconds: number,
 ): Promise<SubmitAnswer> {
-  const runs = await lockUnfinishedRuns(work.tx, { nodeIds: nodes.map(({ nodeId }) => nodeId) });
+  const runs = await lockUnfinishedRuns(transaction.tx, { nodeIds: nodes.map(({ nodeId }) => nodeId) });
   const runOf = new Map(runs.map((run) => [run.nodeId, run]));
   // A stop that comes after the end is told how it ended; one that repeats an earlier one is told the same again.
   const ended = new Map(
     (
       await newestWork(
-        work.tx,
+        transaction.tx,
         nodes.flatMap(({ nodeId }) => (runOf.has(nodeId) ? [] : [nodeId])),
         null,
       )
@@ -445,19 +446,19 @@ async function stopNodes(
   });
   const stopped = runs.filter(({ purpose }) => purpose === "WORK");
   await wishOfWhole(
-    work,
+    transaction,
     caller,
     "STOP",
     stopped.filter(({ wish }) => wish !== "ABORT"),
     request.reason,
   );
   const asked = stopped.filter(({ wish }) => wish === null);
-  await carryOut(work, parts, asked, stopWish(caller, request), {
+  await carryOut(transaction, parts, asked, stopWish(caller, request), {
     as: "STOPPED",
-    wake: await endedByStop(work.tx, asked),
+    wake: await endedByStop(transaction.tx, asked),
   });
   for (const operationId of new Set(stopped.map((run) => run.operationId)))
-    await parts.queue.timer(work, { operationId, what: "STOP" }, seconds);
+    await parts.queue.timer(transaction, { operationId, what: "STOP" }, seconds);
   const concerned = stopped.length > 0 ? stopped : [...ended.values()];
   const operationIds = [...new Set(concerned.map(({ operationId }) => operationId))];
   const refusals = results.some(({ accepted }) => accepted)
@@ -498,17 +499,17 @@ function refusalOfStop(ref: string, nodeId: string, run: RunRow | undefined): Re
  * after this timer was set, by a later stop of other nodes, has a timer of its own.
  */
 export async function stopTimeout(parts: InterruptParts, operationId: string, setAt: number): Promise<void> {
-  await parts.transact(async (work) => {
-    if (await stopDiscoveryNow(work, operationId)) return;
-    const runs = (await lockUnfinishedRuns(work.tx, { operationId })).filter(
+  await parts.transact(async (transaction) => {
+    if (await stopDiscoveryNow(transaction, operationId)) return;
+    const runs = (await lockUnfinishedRuns(transaction.tx, { operationId })).filter(
       ({ purpose, wishFailure }) => purpose === "WORK" && wishFailure === null,
     );
-    const operation = await lockOperation(work.tx, operationId);
+    const operation = await lockOperation(transaction.tx, operationId);
     // A stop of the whole is for those as well that somebody wanted to abort in the meantime, and whose step has not ended.
     const isWhole =
       operation?.wish === "STOP" && operation.wishBy !== ENGINE && (operation.wishAt?.getTime() ?? 0) <= setAt;
     const late = runs.filter(({ wish, wishAt }) => (wish === "STOP" ? (wishAt?.getTime() ?? 0) <= setAt : isWhole));
-    const plans = await plansByHashes(work.tx, [...new Set(late.map(({ planHash }) => planHash))]);
+    const plans = await plansByHashes(transaction.tx, [...new Set(late.map(({ planHash }) => planHash))]);
     for (const run of late) {
       const failure: Failure = {
         code: "STOP_TIMEOUT",
@@ -519,7 +520,7 @@ export async function stopTimeout(parts: InterruptParts, operationId: string, se
         at: new Date().toISOString(),
         retryable: true,
       };
-      await wishRuns(work.tx, [run.id], {
+      await wishRuns(transaction.tx, [run.id], {
         wish: "ABORT",
         wishBy: ENGINE,
         wishReason: failure.message,
@@ -529,7 +530,7 @@ export async function stopTimeout(parts: InterruptParts, operationId: string, se
     }
     const parked = late.filter(({ state }) => state === "WAITING" || state === "HOLDING");
     await parts.queue.wakeMany(
-      work,
+      transaction,
       parked.map(({ id }) => id),
       "ending",
     );

@@ -22,11 +22,11 @@ export interface UnholdRequest {
 export async function unhold(parts: SubmitParts, caller: Caller, request: UnholdRequest): Promise<SubmitAnswer> {
   const flaws = reasonFlaws(request.reason);
   if (flaws.length > 0) return refusedWhole(flaws);
-  return parts.transact(async (work) => {
-    const found = await selectUnfinishedWork(work.tx, request.work);
+  return parts.transact(async (transaction) => {
+    const found = await selectUnfinishedWork(transaction.tx, request.work);
     if ("refusals" in found) return refusedWhole(found.refusals);
     const runs = await lockBegunRuns(
-      work.tx,
+      transaction.tx,
       found.nodes.map(({ nodeId }) => nodeId),
     );
     const runOf = new Map(
@@ -41,13 +41,13 @@ export async function unhold(parts: SubmitParts, caller: Caller, request: Unhold
     });
     const lifted = [...runOf.values()].filter(({ state, wish }) => state === "HOLDING" && wish === null);
     const attempts = await attemptsUnderWay(
-      work.tx,
+      transaction.tx,
       lifted.map(({ id }) => id),
     );
     const nodes = new Map(
       (
         await lockNodes(
-          work.tx,
+          transaction.tx,
           lifted.map(({ nodeId }) => nodeId),
         )
       ).map((node) => [node.id, node]),
@@ -56,13 +56,13 @@ export async function unhold(parts: SubmitParts, caller: Caller, request: Unhold
       const attempt = attempts.get(run.id);
       const node = nodes.get(run.nodeId);
       if (!attempt || !node) throw new Error(`Run ${run.id} holds without its step or its node.`);
-      await updateAttempt(work.tx, attempt, {
+      await updateAttempt(transaction.tx, attempt, {
         state: "SUCCEEDED",
         output: { liftedBy: caller.actor, reason: request.reason ?? null },
         ended: true,
       });
       if (kindOf(node.state) === "hold") {
-        await move(work, [node.id], node.state, "unhold", {
+        await move(transaction, [node.id], node.state, "unhold", {
           actor: caller.actor,
           reason: request.reason ?? null,
           target: run.target,
@@ -71,10 +71,10 @@ export async function unhold(parts: SubmitParts, caller: Caller, request: Unhold
           runIds: new Map([[node.id, run.id]]),
         });
       }
-      await updateRun(work.tx, run.id, { state: "WAITING", waitReason: null, waitingSince: null });
+      await updateRun(transaction.tx, run.id, { state: "WAITING", waitReason: null, waitingSince: null });
     }
     await parts.queue.wakeMany(
-      work,
+      transaction,
       lifted.map(({ id }) => id),
       "woken",
     );

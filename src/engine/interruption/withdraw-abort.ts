@@ -34,11 +34,11 @@ export async function withdrawAbort(
 ): Promise<SubmitAnswer> {
   const flaws = reasonFlaws(request.reason);
   if (flaws.length > 0) return refusedWhole(flaws);
-  return parts.transact(async (work) => {
-    const found = await selectUnfinishedWork(work.tx, request.work);
+  return parts.transact(async (transaction) => {
+    const found = await selectUnfinishedWork(transaction.tx, request.work);
     if ("refusals" in found) return refusedWhole(found.refusals);
     const runs = await lockBegunRuns(
-      work.tx,
+      transaction.tx,
       found.nodes.map(({ nodeId }) => nodeId),
     );
     const runOf = new Map(
@@ -46,9 +46,9 @@ export async function withdrawAbort(
         .filter(({ operationId }) => found.operationId === null || operationId === found.operationId)
         .map((run) => [run.nodeId, run]),
     );
-    const plans = await plansByHashes(work.tx, [...new Set(runs.map(({ planHash }) => planHash))]);
+    const plans = await plansByHashes(transaction.tx, [...new Set(runs.map(({ planHash }) => planHash))]);
     const attempts = await attemptsUnderWay(
-      work.tx,
+      transaction.tx,
       runs.map(({ id }) => id),
     );
     const stepOf = (run: RunRow) => plans.get(run.planHash)?.steps[run.position];
@@ -60,17 +60,17 @@ export async function withdrawAbort(
     const accepted = new Set(results.flatMap((answer) => (answer.accepted ? [answer.runId] : [])));
     const withdrawn = runs.filter(({ id }) => accepted.has(id));
     await updateRuns(
-      work.tx,
+      transaction.tx,
       withdrawn.map(({ id }) => id),
       { wish: null, wishBy: null, wishReason: null, wishAt: null, powerOff: null },
     );
-    await tellOfPending(work, "abort_withdrawn", withdrawn, {
+    await tellOfPending(transaction, "abort_withdrawn", withdrawn, {
       by: caller.actor,
       reason: request.reason ?? null,
       stepOf: (run) => stepLabel(stepOf(run)),
     });
     const operationIds = [...new Set(withdrawn.map(({ operationId }) => operationId))];
-    for (const operationId of operationIds.toSorted()) await takeBackFromOperation(work, operationId);
+    for (const operationId of operationIds.toSorted()) await takeBackFromOperation(transaction, operationId);
     return {
       operationId: found.operationId ?? (operationIds.length === 1 ? (operationIds[0] ?? null) : null),
       results,
@@ -84,13 +84,13 @@ export async function withdrawAbort(
  * The wish on the operation would reach the runs just freed; those that are still to be aborted have it themselves. Where
  * a failure had decided that everything is undone, before the abort took that wish's place, it is decided still.
  */
-async function takeBackFromOperation(work: Transaction, operationId: string): Promise<void> {
-  const operation = await lockOperation(work.tx, operationId);
+async function takeBackFromOperation(transaction: Transaction, operationId: string): Promise<void> {
+  const operation = await lockOperation(transaction.tx, operationId);
   if (operation?.wish !== "ABORT" || operation.finishedAt) return;
-  if (operation.onFailure === "CLEAN_UP_ALL" && (await countFailed(work.tx, operationId)) > 0) {
-    return wishOperation(work.tx, operationId, { wish: "STOP", wishBy: ENGINE, wishReason: null });
+  if (operation.onFailure === "CLEAN_UP_ALL" && (await countFailed(transaction.tx, operationId)) > 0) {
+    return wishOperation(transaction.tx, operationId, { wish: "STOP", wishBy: ENGINE, wishReason: null });
   }
-  await updateOperation(work.tx, operationId, {
+  await updateOperation(transaction.tx, operationId, {
     wish: null,
     wishBy: null,
     wishReason: null,

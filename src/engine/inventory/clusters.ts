@@ -45,15 +45,15 @@ export async function createCluster(transact: Transact, caller: Caller, given: N
   const flaws = [...nameFlaw(given.name, ["input", "name"]), ...variablesFlaws(given.variables, VARIABLES)];
   if (flaws.length > 0) return { clusterId: null, refusals: flaws };
   return guarded(given.name, () =>
-    transact(async (work) => {
+    transact(async (transaction) => {
       const id = randomUUID();
-      await insertCluster(work.tx, {
+      await insertCluster(transaction.tx, {
         id,
         name: given.name,
         project: caller.project,
         variables: isJsonObject(given.variables) ? overlay(given.variables) : {},
       });
-      if (given.nodes) await addNodes(work, id, given.nodes, ["input", "nodes"]);
+      if (given.nodes) await addNodes(transaction, id, given.nodes, ["input", "nodes"]);
       return { clusterId: id, refusals: [] };
     }),
   );
@@ -70,9 +70,9 @@ export async function updateCluster(
   ];
   if (flaws.length > 0) return { clusterId: null, refusals: flaws };
   return guarded(change.name ?? "", () =>
-    transact(async (work) => {
-      const cluster = await lockKnown(work, ref, change.ifRevision);
-      await refuseLocked(work, cluster);
+    transact(async (transaction) => {
+      const cluster = await lockKnown(transaction, ref, change.ifRevision);
+      await refuseLocked(transaction, cluster);
       const variables = isJsonObject(change.variables) ? overlay(cluster.variables, change.variables) : undefined;
       const tooLarge = sizeFlaws(
         "The variables together with those that the cluster has",
@@ -85,9 +85,9 @@ export async function updateCluster(
         ...(change.name !== undefined && { name: change.name }),
         ...(variables && { variables }),
       });
-      if (changed || change.remove || change.add) await changeCluster(work.tx, cluster.id, changed ?? {});
-      if (change.remove) await removeNodes(work, cluster, change.remove);
-      if (change.add) await addNodes(work, cluster.id, change.add, ["input", "add"]);
+      if (changed || change.remove || change.add) await changeCluster(transaction.tx, cluster.id, changed ?? {});
+      if (change.remove) await removeNodes(transaction, cluster, change.remove);
+      if (change.add) await addNodes(transaction, cluster.id, change.add, ["input", "add"]);
       return { clusterId: cluster.id, refusals: [] };
     }),
   );
@@ -100,20 +100,20 @@ export async function deleteCluster(
   ifRevision: number | undefined,
 ): Promise<ClusterEdited> {
   return guarded("", () =>
-    transact(async (work) => {
-      const cluster = await lockKnown(work, ref, ifRevision);
-      await refuseLocked(work, cluster);
-      const members = await nodeKeys(work.tx, { clusterId: cluster.id });
+    transact(async (transaction) => {
+      const cluster = await lockKnown(transaction, ref, ifRevision);
+      await refuseLocked(transaction, cluster);
+      const members = await nodeKeys(transaction.tx, { clusterId: cluster.id });
       await lockNodes(
-        work.tx,
+        transaction.tx,
         members.map(({ id }) => id),
       );
       await updateNodes(
-        work.tx,
+        transaction.tx,
         members.map(({ id }) => id),
         { clusterId: null },
       );
-      await removeCluster(work.tx, cluster.id);
+      await removeCluster(transaction.tx, cluster.id);
       return { clusterId: null, refusals: [] };
     }),
   );
@@ -134,9 +134,13 @@ async function guarded(name: string, change: () => Promise<ClusterEdited>): Prom
   }
 }
 
-async function lockKnown(work: Transaction, ref: ClusterRef, ifRevision: number | undefined): Promise<ClusterRow> {
-  const id = await findCluster(work.tx, ref);
-  const cluster = id === null ? undefined : await lockCluster(work.tx, id);
+async function lockKnown(
+  transaction: Transaction,
+  ref: ClusterRef,
+  ifRevision: number | undefined,
+): Promise<ClusterRow> {
+  const id = await findCluster(transaction.tx, ref);
+  const cluster = id === null ? undefined : await lockCluster(transaction.tx, id);
   if (!cluster) throw new RefusalError(unknownCluster(ref, ["input", "cluster"]).refusals);
   if (ifRevision !== undefined && ifRevision !== cluster.revision) {
     throw new RefusalError([
@@ -150,8 +154,8 @@ async function lockKnown(work: Transaction, ref: ClusterRef, ifRevision: number 
   return cluster;
 }
 
-async function refuseLocked(work: Transaction, cluster: ClusterRow): Promise<void> {
-  const running = await workOnClusters(work.tx, [cluster.id]);
+async function refuseLocked(transaction: Transaction, cluster: ClusterRow): Promise<void> {
+  const running = await workOnClusters(transaction.tx, [cluster.id]);
   const state = clusterState({ nodes: [], work: running });
   const [first] = running;
   if (first && isLocked(state)) {
@@ -167,15 +171,15 @@ async function refuseLocked(work: Transaction, cluster: ClusterRow): Promise<voi
 }
 
 async function addNodes(
-  work: Transaction,
+  transaction: Transaction,
   clusterId: string,
   selector: NodeSelector,
   path: readonly string[],
 ): Promise<void> {
-  const found = await selectNodes(work.tx, selector, path);
+  const found = await selectNodes(transaction.tx, selector, path);
   if ("refusals" in found) throw new RefusalError(found.refusals);
   const nodes = await lockNodes(
-    work.tx,
+    transaction.tx,
     found.nodes.map(({ nodeId }) => nodeId),
   );
   const elsewhere = nodes.filter((node) => node.clusterId !== null && node.clusterId !== clusterId);
@@ -191,17 +195,17 @@ async function addNodes(
     ]);
   }
   await updateNodes(
-    work.tx,
+    transaction.tx,
     nodes.filter((node) => node.clusterId === null).map(({ id }) => id),
     { clusterId },
   );
 }
 
-async function removeNodes(work: Transaction, cluster: ClusterRow, selector: NodeSelector): Promise<void> {
-  const found = await selectNodes(work.tx, selector, ["input", "remove"]);
+async function removeNodes(transaction: Transaction, cluster: ClusterRow, selector: NodeSelector): Promise<void> {
+  const found = await selectNodes(transaction.tx, selector, ["input", "remove"]);
   if ("refusals" in found) throw new RefusalError(found.refusals);
   const nodes = await lockNodes(
-    work.tx,
+    transaction.tx,
     found.nodes.map(({ nodeId }) => nodeId),
   );
   const strangers = nodes.filter((node) => node.clusterId !== cluster.id).map(({ name }) => name);
@@ -216,7 +220,7 @@ async function removeNodes(work: Transaction, cluster: ClusterRow, selector: Nod
     ]);
   }
   await updateNodes(
-    work.tx,
+    transaction.tx,
     nodes.map(({ id }) => id),
     { clusterId: null },
   );

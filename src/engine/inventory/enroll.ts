@@ -23,14 +23,14 @@ export interface EnrolmentContext {
 
 /** Stores the node and answers its id. Violates `nodes_name` where somebody took the name meanwhile. */
 export async function enroll(
-  work: Transaction,
+  transaction: Transaction,
   { secrets, ...node }: Enrolment,
   context: EnrolmentContext,
 ): Promise<string> {
   const id = randomUUID();
-  await insertNodes(work.tx, [{ ...node, id, state: "ENROLLED", borrowed: {}, transitionCount: 1 }]);
-  if (Object.keys(secrets).length > 0) await putSecrets(work.tx, [{ nodeId: id, secrets }]);
-  work.log({
+  await insertNodes(transaction.tx, [{ ...node, id, state: "ENROLLED", borrowed: {}, transitionCount: 1 }]);
+  if (Object.keys(secrets).length > 0) await putSecrets(transaction.tx, [{ nodeId: id, secrets }]);
+  transaction.log({
     nodeId: id,
     nodeName: node.name,
     project: node.project,

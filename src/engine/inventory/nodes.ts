@@ -93,9 +93,9 @@ export async function registerNodes(parts: NodeParts, caller: Caller, given: rea
   );
   const flaws = [...prepared.flatMap((one) => one.refusals), ...twice(given)];
   try {
-    return await parts.transact(async (work) => {
-      const clusterIds = await clustersOf(work, given);
-      const taken = await nodesByNames(work.tx, given.map(({ name }) => name).filter(isStorable));
+    return await parts.transact(async (transaction) => {
+      const clusterIds = await clustersOf(transaction, given);
+      const taken = await nodesByNames(transaction.tx, given.map(({ name }) => name).filter(isStorable));
       const conflicts = [
         ...clusterIds.refusals,
         ...taken.map(({ name, id }): Refusal => ({
@@ -122,15 +122,15 @@ export async function registerNodes(parts: NodeParts, caller: Caller, given: rea
         clusterId: clusterIds.of(node.cluster),
         transitionCount: 1,
       }));
-      await insertNodes(work.tx, rows);
+      await insertNodes(transaction.tx, rows);
       await putSecrets(
-        work.tx,
+        transaction.tx,
         rows
           .map(({ id }, index) => ({ nodeId: id, secrets: prepared[index]?.secrets ?? {} }))
           .filter(({ secrets }) => Object.keys(secrets).length > 0),
       );
       for (const row of rows) {
-        work.log({
+        transaction.log({
           ...blank(caller),
           nodeId: row.id,
           nodeName: row.name,
@@ -334,12 +334,14 @@ function borrowedOf(interfaces: readonly BorrowedInterfaces[] | undefined): Reco
   return Object.fromEntries((interfaces ?? []).flatMap(({ kinds, driver }) => kinds.map((kind) => [kind, driver])));
 }
 
-async function clustersOf(work: Transaction, given: readonly NewNode[]) {
+async function clustersOf(transaction: Transaction, given: readonly NewNode[]) {
   const refs = given.flatMap(({ cluster }) => (cluster ? [cluster] : []));
-  const byId = await clustersByIds(work.tx, [
+  const byId = await clustersByIds(transaction.tx, [
     ...new Set(refs.flatMap((ref) => ("id" in ref && isUuid(ref.id) ? [ref.id] : []))),
   ]);
-  const byName = await clustersByNames(work.tx, [...new Set(refs.flatMap((ref) => ("name" in ref ? [ref.name] : [])))]);
+  const byName = await clustersByNames(transaction.tx, [
+    ...new Set(refs.flatMap((ref) => ("name" in ref ? [ref.name] : []))),
+  ]);
   const known = new Map<string, string>([
     ...byId.map(({ id }) => [id, id] as const),
     ...byName.map(({ id, name }) => [name, id] as const),
@@ -366,8 +368,8 @@ async function clustersOf(work: Transaction, given: readonly NewNode[]) {
 export async function updateNode(parts: NodeParts, nodeId: string, change: NodeChange): Promise<Edited> {
   if (!isUuid(nodeId)) return refused([unknownNode(nodeId)]);
   try {
-    return await parts.transact(async (work) => {
-      const [node] = await lockNodes(work.tx, [nodeId]);
+    return await parts.transact(async (transaction) => {
+      const [node] = await lockNodes(transaction.tx, [nodeId]);
       if (!node) throw new RefusalError([unknownNode(nodeId)]);
       if (change.ifRevision !== undefined && change.ifRevision !== node.revision) {
         throw new RefusalError([
@@ -380,7 +382,7 @@ export async function updateNode(parts: NodeParts, nodeId: string, change: NodeC
         ]);
       }
       const redrives = change.driver !== undefined || change.settings !== undefined || change.interfaces !== undefined;
-      const secrets = redrives ? await secretsOf(work.tx, nodeId) : {};
+      const secrets = redrives ? await secretsOf(transaction.tx, nodeId) : {};
       const drivers = redrives
         ? await prepare(parts.registry, merged(node, change), ["input"], keptOf(node, secrets))
         : null;
@@ -390,7 +392,7 @@ export async function updateNode(parts: NodeParts, nodeId: string, change: NodeC
           ...labelFlaws(change.labels, ["input"]),
           ...hostGroupFlaw(change.hostGroup, ["input"]),
         ]),
-        ...(await nameTaken(work, node, change)),
+        ...(await nameTaken(transaction, node, change)),
       ];
       if (flaws.length > 0) throw new RefusalError(flaws);
       const next = merged(node, change);
@@ -408,8 +410,8 @@ export async function updateNode(parts: NodeParts, nodeId: string, change: NodeC
         }),
       });
       const given = drivers && !isSame(drivers.secrets, secrets) ? drivers.secrets : null;
-      if (changed || given) await changeNode(work.tx, nodeId, changed ?? {});
-      if (given) await putSecrets(work.tx, [{ nodeId, secrets: given }]);
+      if (changed || given) await changeNode(transaction.tx, nodeId, changed ?? {});
+      if (given) await putSecrets(transaction.tx, [{ nodeId, secrets: given }]);
       return { nodeIds: [nodeId], refusals: [] };
     });
   } catch (error) {
@@ -445,9 +447,9 @@ function keptOf({ settings }: NodeRow, secrets: Secrets): Kept {
   );
 }
 
-async function nameTaken(work: Transaction, node: NodeRow, change: NodeChange): Promise<Refusal[]> {
+async function nameTaken(transaction: Transaction, node: NodeRow, change: NodeChange): Promise<Refusal[]> {
   if (change.name === undefined || change.name === node.name) return [];
-  const [other] = await nodesByNames(work.tx, [change.name]);
+  const [other] = await nodesByNames(transaction.tx, [change.name]);
   return other
     ? [
         {
@@ -464,11 +466,11 @@ async function nameTaken(work: Transaction, node: NodeRow, change: NodeChange): 
 
 /** Deletes nodes at rest. Their transitions, runs and operations stay. */
 export async function deleteNodes(parts: NodeParts, caller: Caller, selector: NodeSelector): Promise<Edited> {
-  return edit(parts, selector, async (work, nodes) => {
+  return edit(parts, selector, async (transaction, nodes) => {
     const busy = new Map(
       (
         await busyNodes(
-          work.tx,
+          transaction.tx,
           nodes.map(({ id }) => id),
         )
       ).map((run) => [run.nodeId, run]),
@@ -505,8 +507,8 @@ export async function deleteNodes(parts: NodeParts, caller: Caller, selector: No
     });
     if (refusals.length > 0) throw new RefusalError(refusals.slice(0, REFUSALS_MAX));
     for (const node of nodes) {
-      await deleteNode(work.tx, node.id);
-      work.log({
+      await deleteNode(transaction.tx, node.id);
+      transaction.log({
         ...blank(caller),
         nodeId: node.id,
         nodeName: node.name,
@@ -532,15 +534,16 @@ export async function setMaintenance(
 ): Promise<Edited> {
   const flaw = reasonFlaw("A maintenance", reason);
   if (flaw) return refused([flaw]);
-  return edit(parts, selector, async (work, nodes) => {
+  return edit(parts, selector, async (transaction, nodes) => {
     const mark =
       reason === null
         ? { maintenanceReason: null, maintenanceSince: null, maintenanceBy: null }
         : { maintenanceReason: reason, maintenanceSince: new Date(), maintenanceBy: caller.actor };
     const ids = nodes.map(({ id }) => id);
-    await updateNodes(work.tx, ids, mark);
+    await updateNodes(transaction.tx, ids, mark);
     // A run that is about to be paused looks under the node's lock, so it either sees the mark gone or is found here.
-    if (reason === null) await parts.queue.wakeMany(work, await runsPausedByMaintenance(work.tx, ids), "woken");
+    if (reason === null)
+      await parts.queue.wakeMany(transaction, await runsPausedByMaintenance(transaction.tx, ids), "woken");
   });
 }
 
@@ -548,9 +551,9 @@ export async function setMaintenance(
 export async function setRetired(parts: NodeParts, selector: NodeSelector, reason: string | null): Promise<Edited> {
   const flaw = reasonFlaw("A retirement", reason);
   if (flaw) return refused([flaw]);
-  return edit(parts, selector, (work, nodes) =>
+  return edit(parts, selector, (transaction, nodes) =>
     updateNodes(
-      work.tx,
+      transaction.tx,
       nodes.map(({ id }) => id),
       { retiredReason: reason },
     ),
@@ -569,17 +572,17 @@ function reasonFlaw(what: string, reason: string | null): Refusal | null {
 async function edit(
   parts: NodeParts,
   selector: NodeSelector,
-  change: (work: Transaction, nodes: readonly NodeRow[]) => Promise<void>,
+  change: (transaction: Transaction, nodes: readonly NodeRow[]) => Promise<void>,
 ): Promise<Edited> {
   try {
-    return await parts.transact(async (work) => {
-      const found = await selectNodes(work.tx, selector);
+    return await parts.transact(async (transaction) => {
+      const found = await selectNodes(transaction.tx, selector);
       if ("refusals" in found) throw new RefusalError(found.refusals);
       const nodes = await lockNodes(
-        work.tx,
+        transaction.tx,
         found.nodes.map(({ nodeId }) => nodeId),
       );
-      await change(work, nodes);
+      await change(transaction, nodes);
       return { nodeIds: found.nodes.map(({ nodeId }) => nodeId), refusals: [] };
     });
   } catch (error) {

@@ -71,8 +71,8 @@ export async function reportPresence(
       ],
     };
   try {
-    return await parts.transact(async (work) => ({
-      results: await take(work, parts.registry, caller, event, reported),
+    return await parts.transact(async (transaction) => ({
+      results: await take(transaction, parts.registry, caller, event, reported),
       refusals: [],
     }));
   } catch (error) {
@@ -83,20 +83,20 @@ export async function reportPresence(
 }
 
 async function take(
-  work: Transaction,
+  transaction: Transaction,
   registry: Registry,
   caller: Caller,
   event: PresenceEvent,
   reported: readonly ReportedNode[],
 ): Promise<PresenceAnswer[]> {
-  const known = await nodesByNames(work.tx, [...new Set(reported.map(({ name }) => name))]);
+  const known = await nodesByNames(transaction.tx, [...new Set(reported.map(({ name }) => name))]);
   const differing = known.filter(({ presence }) => presence !== event);
   const locked = await lockNodes(
-    work.tx,
+    transaction.tx,
     differing.map(({ id }) => id),
   );
   const changed = locked.filter(({ presence }) => presence !== event).map(({ id }) => id);
-  await updateNodes(work.tx, changed, { presence: event });
+  await updateNodes(transaction.tx, changed, { presence: event });
   // What was deleted between our look and our lock is not known any more.
   const idOf = new Map(
     [...known.filter(({ presence }) => presence === event), ...locked].map(({ name, id }) => [name, id]),
@@ -123,7 +123,7 @@ async function take(
   // In the order of names, so that two reports of the same nodes do not wait for each other.
   for (const name of [...entering.keys()].toSorted()) {
     const enrolment = entering.get(name);
-    if (enrolment) idOf.set(name, await enroll(work, enrolment, caller));
+    if (enrolment) idOf.set(name, await enroll(transaction, enrolment, caller));
   }
   return drafts.map((draft) => ({ ...draft, nodeId: draft.refusal ? null : (idOf.get(draft.ref) ?? null) }));
 }

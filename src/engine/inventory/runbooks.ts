@@ -52,14 +52,14 @@ export async function createRunbook(transact: Transact, given: NewRunbook): Prom
 /** Operations that were asked for with the runbook keep the list that it had then. */
 export async function updateRunbook(transact: Transact, name: string, change: RunbookChange): Promise<RunbookEdited> {
   return guarded(change, () =>
-    transact(async (work) => {
-      const runbook = await lockKnown(work, name, change.ifRevision);
+    transact(async (transaction) => {
+      const runbook = await lockKnown(transaction, name, change.ifRevision);
       const changed = differing<RunbookRow>(runbook, {
         ...(change.name !== undefined && { name: change.name }),
         ...(change.description !== undefined && { description: change.description }),
         ...(change.steps && { steps: change.steps }),
       });
-      if (changed) await changeRunbook(work.tx, runbook.id, changed);
+      if (changed) await changeRunbook(transaction.tx, runbook.id, changed);
       return { runbookId: runbook.id, refusals: [] };
     }),
   );
@@ -71,9 +71,9 @@ export async function deleteRunbook(
   ifRevision: number | undefined,
 ): Promise<RunbookEdited> {
   return guarded({}, () =>
-    transact(async (work) => {
-      const runbook = await lockKnown(work, name, ifRevision);
-      await removeRunbook(work.tx, runbook.id);
+    transact(async (transaction) => {
+      const runbook = await lockKnown(transaction, name, ifRevision);
+      await removeRunbook(transaction.tx, runbook.id);
       return { runbookId: null, refusals: [] };
     }),
   );
@@ -133,8 +133,8 @@ function stepFlaws(step: StepChoice, path: readonly string[]): Refusal[] {
   return formFlaws(step, path, `Step ${stepLabel(step)}`);
 }
 
-async function lockKnown(work: Transaction, name: string, ifRevision: number | undefined): Promise<RunbookRow> {
-  const runbook = await lockRunbook(work.tx, name);
+async function lockKnown(transaction: Transaction, name: string, ifRevision: number | undefined): Promise<RunbookRow> {
+  const runbook = await lockRunbook(transaction.tx, name);
   if (!runbook)
     throw new RefusalError([
       { code: "NOT_FOUND", message: `There is no runbook ${name}.`, missing: [name], path: ["input", "runbook"] },

@@ -51,8 +51,8 @@ export async function updateSite(
 ): Promise<SiteEdited> {
   const flaws = [...limitFlaws(change), ...(await stepFlaws(registry, change.steps ?? []))];
   if (flaws.length > 0) return { done: false, refusals: flaws };
-  return transact(async (work) => {
-    const site = await lockSite(work.tx);
+  return transact(async (transaction) => {
+    const site = await lockSite(transaction.tx);
     if (change.ifRevision !== undefined && change.ifRevision !== site.revision) {
       return {
         done: false,
@@ -66,8 +66,9 @@ export async function updateSite(
       };
     }
     const policy = changed(site.policy, change);
-    if (!isSame(policy, site.policy)) await changeSite(work.tx, policy, caller.actor);
-    if (change.phaseLimits !== undefined || change.controllerLimit !== undefined) work.afterCommit(limitsChanged);
+    if (!isSame(policy, site.policy)) await changeSite(transaction.tx, policy, caller.actor);
+    if (change.phaseLimits !== undefined || change.controllerLimit !== undefined)
+      transaction.afterCommit(limitsChanged);
     return { done: true, refusals: [] };
   });
 }

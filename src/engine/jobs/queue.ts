@@ -43,15 +43,15 @@ export interface QueueHandlers {
 export interface Queue {
   start(handlers: QueueHandlers): Promise<void>;
   /** Stores a job for each run, to be taken at once. */
-  enqueue(work: Transaction, runIds: readonly string[]): Promise<void>;
+  enqueue(transaction: Transaction, runIds: readonly string[]): Promise<void>;
   /** Stores the next job of each run, to be taken after so many seconds; the one that it had ends by `end`. */
-  park(work: Transaction, runs: readonly { readonly runId: string; readonly seconds: number }[]): Promise<void>;
+  park(transaction: Transaction, runs: readonly { readonly runId: string; readonly seconds: number }[]): Promise<void>;
   /** Ends these jobs. */
-  end(work: Transaction, jobs: readonly HeldJob[]): Promise<void>;
+  end(transaction: Transaction, jobs: readonly HeldJob[]): Promise<void>;
   /** Brings a parked run's job forward to now, before others; stores one where none is left. */
-  wake(work: Transaction, runId: string): Promise<void>;
+  wake(transaction: Transaction, runId: string): Promise<void>;
   /** The same for many runs, in two statements. `ending`: they are taken though all places may be taken, by what is stuck perhaps. */
-  wakeMany(work: Transaction, runIds: readonly string[], why: "woken" | "ending"): Promise<void>;
+  wakeMany(transaction: Transaction, runIds: readonly string[], why: "woken" | "ending"): Promise<void>;
   /** Whether a job is being worked on, as far as its lease tells. */
   isHeld(jobId: string): Promise<boolean>;
   /** Whether this process has held the job's lease for certain until a moment ago. Else somebody may have taken the run over. */
@@ -63,9 +63,9 @@ export interface Queue {
   /** Whether jobs of runs have been due for so many seconds while nobody in any process took work. */
   isUnattended(seconds: number): Promise<boolean>;
   /** Stores a timer of an operation. */
-  timer(work: Transaction, timer: Timer, seconds: number): Promise<void>;
+  timer(transaction: Transaction, timer: Timer, seconds: number): Promise<void>;
   /** Stores the job of a discovery, to be taken at once. */
-  enqueueDiscovery(work: Transaction, operationId: string): Promise<void>;
+  enqueueDiscovery(transaction: Transaction, operationId: string): Promise<void>;
   /** Stores jobs for those of the runs that have none. */
   restore(runIds: readonly string[]): Promise<number>;
   /** Stores jobs for those of the discoveries that have none. */
@@ -322,23 +322,23 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     return lost.length;
   }
 
-  async function wakeMany(work: Transaction, runIds: readonly string[], why: "woken" | "ending"): Promise<void> {
+  async function wakeMany(transaction: Transaction, runIds: readonly string[], why: "woken" | "ending"): Promise<void> {
     if (runIds.length === 0) return;
-    const { rows } = await runStatement(work.tx, BRING_FORWARD, [RUNS, runIds, PRIORITY[why]]);
+    const { rows } = await runStatement(transaction.tx, BRING_FORWARD, [RUNS, runIds, PRIORITY[why]]);
     const woken = new Set(rows.map(({ runId }) => runId));
     const without = runIds.filter((runId) => !woken.has(runId));
     if (without.length > 0)
       await boss.insert(
         RUNS,
         without.map((runId) => ({ data: { runId }, singletonKey: runId, priority: PRIORITY[why] })),
-        { ...db(work.tx), returnId: false },
+        { ...db(transaction.tx), returnId: false },
       );
-    if (why === "ending") pokeIn(work, 0, true);
+    if (why === "ending") pokeIn(transaction, 0, true);
   }
 
   const attempt = ({ id, retryCount }: HeldJob) => ({ id, retryCount });
-  const pokeIn = (work: Transaction, seconds: number, isRare = false) =>
-    work.afterCommit(() => {
+  const pokeIn = (transaction: Transaction, seconds: number, isRare = false) =>
+    transaction.afterCommit(() => {
       const due = () => {
         if (isRare) rareAt = 0;
         poke();
@@ -366,15 +366,15 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       chores.push(chore("a heartbeat could not be sent", TOUCH_MS, leases.renew));
       loop = fetchLoop();
     },
-    async enqueue(work, runIds) {
+    async enqueue(transaction, runIds) {
       if (runIds.length === 0) return;
       await boss.insert(
         RUNS,
         runIds.map((runId) => ({ data: { runId }, singletonKey: runId })),
-        { ...db(work.tx), returnId: false },
+        { ...db(transaction.tx), returnId: false },
       );
     },
-    async park(work, parked) {
+    async park(transaction, parked) {
       if (parked.length === 0) return;
       await boss.insert(
         RUNS,
@@ -384,15 +384,15 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
           priority: PRIORITY.begun,
           startAfter: String(seconds),
         })),
-        { ...db(work.tx), returnId: false },
+        { ...db(transaction.tx), returnId: false },
       );
-      for (const { seconds } of parked) pokeIn(work, seconds);
+      for (const { seconds } of parked) pokeIn(transaction, seconds);
     },
-    async end(work, jobs) {
-      if (jobs.length > 1) await runStatement(work.tx, LOCK, [RUNS, jobs.map(({ id }) => id)]);
-      if (jobs.length > 0) await boss.complete(RUNS, jobs.map(attempt), null, db(work.tx));
+    async end(transaction, jobs) {
+      if (jobs.length > 1) await runStatement(transaction.tx, LOCK, [RUNS, jobs.map(({ id }) => id)]);
+      if (jobs.length > 0) await boss.complete(RUNS, jobs.map(attempt), null, db(transaction.tx));
     },
-    wake: (work, runId) => wakeMany(work, [runId], "woken"),
+    wake: (transaction, runId) => wakeMany(transaction, [runId], "woken"),
     wakeMany,
     async isHeld(jobId) {
       return (await boss.findJobs(RUNS, { id: jobId })).some(({ state }) => state === "active");
@@ -412,21 +412,24 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
       await renewing;
     },
     held: (jobId) => active.get(jobId)?.job,
-    async timer(work, { operationId, what }, seconds) {
+    async timer(transaction, { operationId, what }, seconds) {
       // As precise as a wish's moment, which it is compared with.
       const {
         rows: [row],
-      } = await runStatement(work.tx, "select (extract(epoch from now()::timestamptz(3)) * 1000)::float8 as now");
+      } = await runStatement(
+        transaction.tx,
+        "select (extract(epoch from now()::timestamptz(3)) * 1000)::float8 as now",
+      );
       await boss.send(
         TIMERS,
         { operationId, what, setAt: Number(row?.["now"]) },
-        { startAfter: String(seconds), ...db(work.tx) },
+        { startAfter: String(seconds), ...db(transaction.tx) },
       );
-      pokeIn(work, seconds, true);
+      pokeIn(transaction, seconds, true);
     },
-    async enqueueDiscovery(work, operationId) {
-      await boss.send(DISCOVERIES, { operationId }, { singletonKey: operationId, ...db(work.tx) });
-      pokeIn(work, 0, true);
+    async enqueueDiscovery(transaction, operationId) {
+      await boss.send(DISCOVERIES, { operationId }, { singletonKey: operationId, ...db(transaction.tx) });
+      pokeIn(transaction, 0, true);
     },
     restore: (runIds) => restoreIn(RUNS, runIds, (runId) => ({ runId })),
     restoreDiscoveries: (operationIds) => restoreIn(DISCOVERIES, operationIds, (operationId) => ({ operationId })),

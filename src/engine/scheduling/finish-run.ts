@@ -55,10 +55,14 @@ export interface RunEnd {
  * ids. A run that failed because somebody ended it (it was deaf to its abort, or its stop took too long) is no reason to
  * undo the others: then the failure policy is left alone.
  */
-export async function applyRunEnds(work: Transaction, parts: FinishParts, ends: readonly RunEnd[]): Promise<void> {
+export async function applyRunEnds(
+  transaction: Transaction,
+  parts: FinishParts,
+  ends: readonly RunEnd[],
+): Promise<void> {
   if (ends.length === 0) return;
-  work.afterCommit(parts.nudge);
-  work.afterCommit(() => {
+  transaction.afterCommit(parts.nudge);
+  transaction.afterCommit(() => {
     for (const { run, state } of ends)
       parts.observer.runEnded(
         {
@@ -73,91 +77,100 @@ export async function applyRunEnds(work: Transaction, parts: FinishParts, ends: 
   });
   const byOperation = Map.groupBy(ends, ({ run }) => run.operationId);
   for (const operationId of [...byOperation.keys()].toSorted())
-    await settleOperation(work, parts, operationId, byOperation.get(operationId) ?? []);
+    await settleOperation(transaction, parts, operationId, byOperation.get(operationId) ?? []);
 }
 
 async function settleOperation(
-  work: Transaction,
+  transaction: Transaction,
   parts: FinishParts,
   operationId: string,
   ends: readonly RunEnd[],
 ): Promise<void> {
-  let operation = await lockOperation(work.tx, operationId);
+  let operation = await lockOperation(transaction.tx, operationId);
   for (const { run, state, failure } of ends) {
     if (!operation) throw new Error(`Run ${run.id} has no operation.`);
     if (state !== "FAILED" || !failure || run.purpose !== "WORK") continue;
-    await noteFirstFailure(work.tx, operationId, failure);
-    if (run.wish !== "ABORT") await applyFailurePolicy(work, parts, operation, { ...run, state });
-    operation = await lockOperation(work.tx, operationId);
+    await noteFirstFailure(transaction.tx, operationId, failure);
+    if (run.wish !== "ABORT") await applyFailurePolicy(transaction, parts, operation, { ...run, state });
+    operation = await lockOperation(transaction.tx, operationId);
   }
-  await giveTurn(work, parts, operation);
-  await finishWhenDone(work, parts, operationId);
+  await giveTurn(transaction, parts, operation);
+  await finishWhenDone(transaction, parts, operationId);
 }
 
 async function applyFailurePolicy(
-  work: Transaction,
+  transaction: Transaction,
   parts: FinishParts,
   operation: OperationRow,
   run: RunRow,
 ): Promise<void> {
   switch (operation.wish === null ? operation.onFailure : "LEAVE") {
     case "CLEAN_UP_ALL":
-      await wishOperation(work.tx, operation.id, { wish: "STOP", wishBy: ENGINE, wishReason: null });
-      await stopQueued(work, operation.id);
+      await wishOperation(transaction.tx, operation.id, { wish: "STOP", wishBy: ENGINE, wishReason: null });
+      await stopQueued(transaction, operation.id);
       // Nothing else would: they wait for somebody, or for a place, and the clean-up waits for them.
       await parts.queue.wakeMany(
-        work,
-        (await endedByStop(work.tx, await parkedRuns(work.tx, operation.id))).map(({ id }) => id),
+        transaction,
+        (await endedByStop(transaction.tx, await parkedRuns(transaction.tx, operation.id))).map(({ id }) => id),
         "ending",
       );
       return;
     case "CLEAN_UP_FAILED":
-      await startCleanUps(work, parts, operation, [run]);
+      await startCleanUps(transaction, parts, operation, [run]);
       return;
     case "LEAVE":
   }
 }
 
 /** Draws the consequences for an operation some of whose runs were ended together. */
-export async function settleMany(work: Transaction, parts: FinishParts, operationId: string): Promise<void> {
-  await giveTurn(work, parts, await lockOperation(work.tx, operationId));
-  work.afterCommit(parts.nudge);
-  await finishWhenDone(work, parts, operationId);
+export async function settleMany(transaction: Transaction, parts: FinishParts, operationId: string): Promise<void> {
+  await giveTurn(transaction, parts, await lockOperation(transaction.tx, operationId));
+  transaction.afterCommit(parts.nudge);
+  await finishWhenDone(transaction, parts, operationId);
 }
 
 /** What the end of a run opens to others of its operation: the next wave first, then places below `maxParallel`. */
-async function giveTurn(work: Transaction, parts: FinishParts, operation: OperationRow | undefined): Promise<void> {
+async function giveTurn(
+  transaction: Transaction,
+  parts: FinishParts,
+  operation: OperationRow | undefined,
+): Promise<void> {
   if (!operation || operation.wish !== null || (operation.maxParallel === null && operation.waves === null)) return;
-  await settleWaves(work, parts, operation);
-  const settled = operation.waves === null ? operation : await lockOperation(work.tx, operation.id);
-  if (settled) await startQueued(work, parts, settled);
+  await settleWaves(transaction, parts, operation);
+  const settled = operation.waves === null ? operation : await lockOperation(transaction.tx, operation.id);
+  if (settled) await startQueued(transaction, parts, settled);
 }
 
 /** Runs that have not had their turn end where they are: their nodes were never touched. */
-async function stopQueued(work: Transaction, operationId: string): Promise<void> {
-  const queued = await lockQueuedRuns(work.tx, operationId);
+async function stopQueued(transaction: Transaction, operationId: string): Promise<void> {
+  const queued = await lockQueuedRuns(transaction.tx, operationId);
   await finishRuns(
-    work.tx,
+    transaction.tx,
     queued.map(({ id }) => id),
     "STOPPED",
   );
 }
 
 /** Gives the operation its final state when no run is unfinished; first, where the policy says so, cleans up. */
-export async function finishWhenDone(work: Transaction, parts: FinishParts, operationId: string): Promise<void> {
-  if (await hasUnfinishedRun(work.tx, operationId)) return;
-  const operation = await lockOperation(work.tx, operationId);
+export async function finishWhenDone(transaction: Transaction, parts: FinishParts, operationId: string): Promise<void> {
+  if (await hasUnfinishedRun(transaction.tx, operationId)) return;
+  const operation = await lockOperation(transaction.tx, operationId);
   if (!operation || operation.finishedAt) return;
-  const counts = await finalCounts(work.tx, operationId);
+  const counts = await finalCounts(transaction.tx, operationId);
   // Once clean-ups have begun it has failed, whatever is asked of them.
   const cleanedUpAll = operation.onFailure === "CLEAN_UP_ALL" && (operation.wishBy === ENGINE || counts.cleanUps > 0);
   if (cleanedUpAll && counts.cleanUps === 0) {
-    const begun = await startCleanUps(work, parts, operation, await runsOfOperation(work.tx, operationId, "WORK"));
+    const begun = await startCleanUps(
+      transaction,
+      parts,
+      operation,
+      await runsOfOperation(transaction.tx, operationId, "WORK"),
+    );
     if (begun > 0) return;
   }
   const state = outcome(counts, { wish: operation.wish, cleanedUpAll });
-  await finishOperation(work.tx, operationId, state);
-  work.afterCommit(() =>
+  await finishOperation(transaction.tx, operationId, state);
+  transaction.afterCommit(() =>
     parts.observer.operationEnded({ operationId, kind: operation.kind, state, createdAt: operation.createdAt }),
   );
 }
@@ -172,19 +185,19 @@ function isDeaf(run: RunRow | undefined): boolean {
  * that were deaf to their abort: a step may still be at work there.
  */
 async function startCleanUps(
-  work: Transaction,
+  transaction: Transaction,
   parts: FinishParts,
   operation: OperationRow,
   of: readonly RunRow[],
 ): Promise<number> {
   const nodes = await lockNodes(
-    work.tx,
+    transaction.tx,
     of.map(({ nodeId }) => nodeId),
   );
   const busy = new Set(
     (
       await busyNodes(
-        work.tx,
+        transaction.tx,
         nodes.map(({ id }) => id),
       )
     ).map(({ nodeId }) => nodeId),
@@ -192,7 +205,7 @@ async function startCleanUps(
   const newest = new Map(
     (
       await newestWork(
-        work.tx,
+        transaction.tx,
         nodes.map(({ id }) => id),
         null,
       )
@@ -201,7 +214,7 @@ async function startCleanUps(
   const isLeftOut = ({ id, isProtected }: NodeRow) =>
     isProtected || busy.has(id) || newest.get(id) !== operation.id || isDeaf(byNode.get(id));
   const byNode = new Map(of.map((run) => [run.nodeId, run]));
-  const { policy } = await readSite(work.tx);
+  const { policy } = await readSite(transaction.tx);
   const beginnings: (Beginning & { readonly node: NodeRow })[] = [];
   for (const node of nodes) {
     const way = isLeftOut(node) ? null : cleanUpRoute(node.state);
@@ -218,7 +231,7 @@ async function startCleanUps(
     if ("plan" in planned) beginnings.push({ runId: randomUUID(), node, plan: planned.plan, target: route.target });
   }
   const hashes = await storePlans(
-    work.tx,
+    transaction.tx,
     beginnings.map(({ plan }) => plan),
   );
   const rows = beginnings.map(({ runId, node, plan, target }, index): NewRun => {
@@ -242,14 +255,14 @@ async function startCleanUps(
       restartOf: null,
     };
   });
-  await insertRuns(work.tx, rows);
+  await insertRuns(transaction.tx, rows);
   await startRuns(
-    work,
+    transaction,
     parts.queue,
     { id: operation.id, reason: CLEAN_UP_REASON },
     ENGINE,
     beginnings.filter((_, index) => rows[index]?.state === "RUNNING"),
   );
-  work.afterCommit(parts.nudge);
+  transaction.afterCommit(parts.nudge);
   return beginnings.length;
 }

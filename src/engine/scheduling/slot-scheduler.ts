@@ -58,13 +58,13 @@ export function createSlotScheduler(parts: {
 
   async function look(): Promise<void> {
     if (!(await isAnyWaiting(database.reader))) return;
-    const lookAgain = await transact((work) => giveTurns(work, queue));
+    const lookAgain = await transact((transaction) => giveTurns(transaction, queue));
     if (lookAgain) nudge();
   }
 
   async function lookForOverlooked(): Promise<void> {
     for (const id of await operationsOverlooked(database.reader, OVERLOOKED_AT_ONCE))
-      await transact((work) => takeUpOverlooked(work, { registry, queue, nudge, observer }, id));
+      await transact((transaction) => takeUpOverlooked(transaction, { registry, queue, nudge, observer }, id));
   }
 
   function afterwards(what: () => Promise<void>): void {
@@ -100,42 +100,48 @@ export function createSlotScheduler(parts: {
 }
 
 /** Begins or ends queued runs of an operation that whoever was to do so has passed over. */
-async function takeUpOverlooked(work: Transaction, parts: FinishParts, operationId: string): Promise<void> {
-  const operation = await lockOperation(work.tx, operationId);
+async function takeUpOverlooked(transaction: Transaction, parts: FinishParts, operationId: string): Promise<void> {
+  const operation = await lockOperation(transaction.tx, operationId);
   if (!operation || operation.finishedAt) return;
   if (operation.wish !== null) {
-    const queued = (await lockQueuedRuns(work.tx, operationId)).filter(({ purpose }) => purpose === "WORK");
+    const queued = (await lockQueuedRuns(transaction.tx, operationId)).filter(({ purpose }) => purpose === "WORK");
     await finishRuns(
-      work.tx,
+      transaction.tx,
       queued.map(({ id }) => id),
       operation.wish === "ABORT" ? "ABORTED" : "STOPPED",
     );
   }
-  await settleMany(work, parts, operationId);
+  await settleMany(transaction, parts, operationId);
 }
 
 /** Runs that are looked at together. */
 const PAGE = 500;
 
 /** Answers whether there may be somebody more who can have a turn. */
-async function giveTurns(work: Transaction, queue: Queue): Promise<boolean> {
-  const { policy } = await lockSite(work.tx);
-  const places = freePlaces(policy, await takenPlaces(work.tx));
-  const waiting = await waitingRuns(work.tx, { except: places.exhausted, most: mostPlaces(policy), limit: PAGE });
+async function giveTurns(transaction: Transaction, queue: Queue): Promise<boolean> {
+  const { policy } = await lockSite(transaction.tx);
+  const places = freePlaces(policy, await takenPlaces(transaction.tx));
+  const waiting = await waitingRuns(transaction.tx, {
+    except: places.exhausted,
+    most: mostPlaces(policy),
+    limit: PAGE,
+  });
   if (waiting.length === 0) return false;
-  const runs = await lockWaiting(work.tx, waiting);
+  const runs = await lockWaiting(transaction.tx, waiting);
   const nodes = new Map(
     (
       await lockFreeNodes(
-        work.tx,
+        transaction.tx,
         runs.map(({ nodeId }) => nodeId),
       )
     ).map((node) => [node.id, node]),
   );
-  const plans = await plansByHashes(work.tx, [...new Set(runs.map(({ planHash }) => planHash))]);
+  const plans = await plansByHashes(transaction.tx, [...new Set(runs.map(({ planHash }) => planHash))]);
   // Kept until the commit: of an operation that was halted or stopped nothing begins after the answer.
   const beginning = runs.flatMap(({ state, operationId }) => (state === "QUEUED" ? [operationId] : []));
-  const operations = new Map((await keepFreeOperations(work.tx, [...new Set(beginning)])).map((one) => [one.id, one]));
+  const operations = new Map(
+    (await keepFreeOperations(transaction.tx, [...new Set(beginning)])).map((one) => [one.id, one]),
+  );
   let lookAgain = runs.length < waiting.length || waiting.length === PAGE;
   const woken: string[] = [];
   for (const run of runs) {
@@ -158,7 +164,7 @@ async function giveTurns(work: Transaction, queue: Queue): Promise<boolean> {
     const full = places.full(phase, controller);
     if (full !== null) {
       if (full !== run.waitFor) {
-        await updateRun(work.tx, run.id, { waitFor: full });
+        await updateRun(transaction.tx, run.id, { waitFor: full });
         // It has left the line that it stood in, so the next one there may be let in.
         lookAgain = true;
       }
@@ -172,14 +178,16 @@ async function giveTurns(work: Transaction, queue: Queue): Promise<boolean> {
     places.take(phase, controller);
     const change = { waitFor: null, waitingSince: null, waitReason: null, ...slotsOf(phase, run.controller) };
     if (run.state === "QUEUED" && operation) {
-      await updateRun(work.tx, run.id, { ...change, state: "RUNNING" });
-      await startRuns(work, queue, operation, operation.actor, [{ runId: run.id, node, plan, target: run.target }]);
+      await updateRun(transaction.tx, run.id, { ...change, state: "RUNNING" });
+      await startRuns(transaction, queue, operation, operation.actor, [
+        { runId: run.id, node, plan, target: run.target },
+      ]);
     } else {
-      await updateRun(work.tx, run.id, change);
+      await updateRun(transaction.tx, run.id, change);
       woken.push(run.id);
     }
   }
-  await queue.wakeMany(work, woken, "woken");
+  await queue.wakeMany(transaction, woken, "woken");
   return lookAgain;
 }
 

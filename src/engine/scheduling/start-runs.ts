@@ -41,7 +41,7 @@ export interface Beginning {
  * RUNNING by the caller. Nodes in the same position move in one statement.
  */
 export async function startRuns(
-  work: Transaction,
+  transaction: Transaction,
   queue: Queue,
   operation: { readonly id: string; readonly reason: string | null },
   actor: string,
@@ -65,7 +65,7 @@ export async function startRuns(
     for (const event of first.plan.legs[0]?.enter ?? []) {
       const context = { actor, reason: operation.reason, target: first.target, operationId: operation.id, runIds };
       state = await move(
-        work,
+        transaction,
         group.map(({ node }) => node.id),
         state,
         event,
@@ -75,7 +75,7 @@ export async function startRuns(
     }
   }
   await queue.enqueue(
-    work,
+    transaction,
     beginnings.map(({ runId }) => runId),
   );
 }
@@ -92,21 +92,21 @@ export function stageOnEntering(plan: Plan, leg: number): NodeMove {
 const PAGE = 500;
 
 /** Gives their turn to queued runs of an operation: whose wave is open, as far as `maxParallel` goes. Its lock is held. */
-export async function startQueued(work: Transaction, parts: StartParts, operation: OperationRow): Promise<void> {
+export async function startQueued(transaction: Transaction, parts: StartParts, operation: OperationRow): Promise<void> {
   if (operation.wish !== null || operation.waveState === "HALTED") return;
   if (operation.maxParallel === null && operation.waves === null) return;
-  const inTurn = operation.maxParallel === null ? 0 : await countRunsInTurn(work.tx, operation.id);
+  const inTurn = operation.maxParallel === null ? 0 : await countRunsInTurn(transaction.tx, operation.id);
   let room = operation.maxParallel === null ? Number.POSITIVE_INFINITY : operation.maxParallel - inTurn;
   while (room > 0) {
-    const queued = await lockRunsInTurn(work.tx, operation.id, operation.wave, Math.min(room, PAGE));
+    const queued = await lockRunsInTurn(transaction.tx, operation.id, operation.wave, Math.min(room, PAGE));
     if (queued.length === 0) return;
-    await beginThose(work, parts, operation, queued);
+    await beginThose(transaction, parts, operation, queued);
     room -= queued.length;
   }
 }
 
 async function beginThose(
-  work: Transaction,
+  transaction: Transaction,
   parts: StartParts,
   operation: OperationRow,
   queued: readonly RunRow[],
@@ -114,13 +114,13 @@ async function beginThose(
   const nodes = new Map(
     (
       await lockNodes(
-        work.tx,
+        transaction.tx,
         queued.map(({ nodeId }) => nodeId),
       )
     ).map((node) => [node.id, node]),
   );
-  const plans = await plansByHashes(work.tx, [...new Set(queued.map(({ planHash }) => planHash))]);
-  const { policy } = await readSite(work.tx);
+  const plans = await plansByHashes(transaction.tx, [...new Set(queued.map(({ planHash }) => planHash))]);
+  const { policy } = await readSite(transaction.tx);
   const beginnings: Beginning[] = [];
   const changes: { readonly id: string; readonly change: HeldRunChange }[] = [];
   for (const run of queued) {
@@ -132,7 +132,7 @@ async function beginThose(
     changes.push({ id: run.id, change: { ...turn, ...(begins && { waitingSince: null }) } });
     if (begins) beginnings.push({ runId: run.id, node, plan, target: run.target });
   }
-  await changeHeldRuns(work.tx, changes);
-  await startRuns(work, parts.queue, operation, operation.actor, beginnings);
-  if (beginnings.length < queued.length) work.afterCommit(parts.nudge);
+  await changeHeldRuns(transaction.tx, changes);
+  await startRuns(transaction, parts.queue, operation, operation.actor, beginnings);
+  if (beginnings.length < queued.length) transaction.afterCommit(parts.nudge);
 }

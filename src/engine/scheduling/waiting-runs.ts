@@ -22,11 +22,15 @@ export function interruptOf(run: Pick<WithInterrupt, "wish" | "purpose">, operat
  * Wakes those of some runs, just parked where a stop ends them, that are to end: whoever stops an operation wakes what is parked
  * then, and must not miss these.
  */
-export async function wakeStopped(work: Transaction, queue: Queue, parked: readonly WithInterrupt[]): Promise<void> {
-  const wishes = await keptWishes(work.tx, [...new Set(parked.map(({ operationId }) => operationId))]);
+export async function wakeStopped(
+  transaction: Transaction,
+  queue: Queue,
+  parked: readonly WithInterrupt[],
+): Promise<void> {
+  const wishes = await keptWishes(transaction.tx, [...new Set(parked.map(({ operationId }) => operationId))]);
   const stopped = parked.filter((run) => interruptOf(run, wishes.get(run.operationId) ?? null) !== null);
   await queue.wakeMany(
-    work,
+    transaction,
     stopped.map(({ id }) => id),
     "ending",
   );

@@ -67,19 +67,19 @@ export function resolveWaves(wish: WavesWish, total: number): Waves {
 }
 
 /** Draws the consequences of a run's end for the waves of its operation. */
-export async function settleWaves(work: Transaction, parts: StartParts, operation: OperationRow): Promise<void> {
+export async function settleWaves(transaction: Transaction, parts: StartParts, operation: OperationRow): Promise<void> {
   const { waves, waveState, wave } = operation;
   if (!waves || !waveState || operation.wish !== null) return;
   // Every run's end comes by here, so failures are counted only where they count.
-  const failures = waves.maxFailures === null ? 0 : (await countFailed(work.tx, operation.id)) - waves.forgiven;
-  const unfinished = await hasUnfinishedInWaves(work.tx, operation.id, wave);
-  const queued = await hasQueued(work.tx, operation.id);
+  const failures = waves.maxFailures === null ? 0 : (await countFailed(transaction.tx, operation.id)) - waves.forgiven;
+  const unfinished = await hasUnfinishedInWaves(transaction.tx, operation.id, wave);
+  const queued = await hasQueued(transaction.tx, operation.id);
   switch (judgeWaves({ ...waves, state: waveState, wave, waves: waves.sizes.length, failures, unfinished, queued })) {
     case "NOTHING":
       return;
     case "HALT": {
       const waveReason = `${failures} ${failures === 1 ? "node" : "nodes"} failed, and ${waves.maxFailures} may; the rest is held. Go on with resumeWaves, or stop the operation.`;
-      return updateOperation(work.tx, operation.id, {
+      return updateOperation(transaction.tx, operation.id, {
         waveState: "HALTED",
         waveReason,
         waveBy: ENGINE,
@@ -87,40 +87,45 @@ export async function settleWaves(work: Transaction, parts: StartParts, operatio
       });
     }
     case "AWAIT":
-      return updateOperation(work.tx, operation.id, {
+      return updateOperation(transaction.tx, operation.id, {
         waveState: "AWAITING",
         waveReason: `Wave ${wave + 1} of ${waves.sizes.length} has ended; advanceWaves begins the next one.`,
         waveBy: ENGINE,
       });
     case "PAUSE":
-      await pauseWaves(work.tx, operation.id, waves.pauseSeconds, {
+      await pauseWaves(transaction.tx, operation.id, waves.pauseSeconds, {
         waveReason: `Wave ${wave + 1} of ${waves.sizes.length} has ended; a pause of ${waves.pauseSeconds} s.`,
         waveBy: ENGINE,
       });
-      return parts.queue.timer(work, { operationId: operation.id, what: "WAVE" }, waves.pauseSeconds);
+      return parts.queue.timer(transaction, { operationId: operation.id, what: "WAVE" }, waves.pauseSeconds);
     case "OPEN":
-      return openNext(work, parts, operation, ENGINE);
+      return openNext(transaction, parts, operation, ENGINE);
   }
 }
 
 /** Opens the next wave that has a node left to begin; one whose nodes have all been aborted would never end. */
-async function openNext(work: Transaction, parts: StartParts, operation: OperationRow, by: string): Promise<void> {
-  const wave = await nextQueuedWave(work.tx, operation.id, operation.wave);
+async function openNext(
+  transaction: Transaction,
+  parts: StartParts,
+  operation: OperationRow,
+  by: string,
+): Promise<void> {
+  const wave = await nextQueuedWave(transaction.tx, operation.id, operation.wave);
   if (wave === null) return;
   const change = { wave, waveState: "RUNNING", waveReason: null, waveBy: by, waveUntil: null } as const;
-  await updateOperation(work.tx, operation.id, change);
-  await startQueued(work, parts, { ...operation, ...change });
+  await updateOperation(transaction.tx, operation.id, change);
+  await startQueued(transaction, parts, { ...operation, ...change });
 }
 
 /** The pause of an operation is over. */
 export async function pauseIsOver(transact: Transact, parts: StartParts, operationId: string): Promise<void> {
-  await transact(async (work) => {
-    const operation = await lockOperation(work.tx, operationId);
+  await transact(async (transaction) => {
+    const operation = await lockOperation(transaction.tx, operationId);
     if (operation?.waveState !== "PAUSED" || operation.wish !== null) return;
-    const left = await pauseLeft(work.tx, operationId);
+    const left = await pauseLeft(transaction.tx, operationId);
     // Too early: the clock was set back, or this was the timer of an earlier pause. Nothing else may come for the rest.
-    if (left > CLOCK_TOLERANCE_SECONDS) return parts.queue.timer(work, { operationId, what: "WAVE" }, left);
-    await openNext(work, parts, operation, ENGINE);
+    if (left > CLOCK_TOLERANCE_SECONDS) return parts.queue.timer(transaction, { operationId, what: "WAVE" }, left);
+    await openNext(transaction, parts, operation, ENGINE);
   });
 }
 
@@ -151,8 +156,8 @@ export async function steerWaves(
 ): Promise<WavesAnswer> {
   const flaws = reasonFlaws(reason);
   if (flaws.length > 0) return { operationId: null, refusals: flaws };
-  return transact(async (work): Promise<WavesAnswer> => {
-    const operation = isUuid(id) ? await lockOperation(work.tx, id) : undefined;
+  return transact(async (transaction): Promise<WavesAnswer> => {
+    const operation = isUuid(id) ? await lockOperation(transaction.tx, id) : undefined;
     if (!operation)
       return refused({
         code: "NOT_FOUND",
@@ -173,7 +178,7 @@ export async function steerWaves(
     if (operation.wish !== null) return wrong(`is being ${operation.wish === "STOP" ? "stopped" : "aborted"}.`);
     switch (action) {
       case "HALT":
-        await updateOperation(work.tx, id, {
+        await updateOperation(transaction.tx, id, {
           waveState: "HALTED",
           waveReason: reason ?? (waveState === "HALTED" ? operation.waveReason : "halted by request"),
           waveBy: caller.actor,
@@ -181,19 +186,19 @@ export async function steerWaves(
         });
         break;
       case "ADVANCE":
-        if ((await nextQueuedWave(work.tx, id, operation.wave)) === null)
+        if ((await nextQueuedWave(transaction.tx, id, operation.wave)) === null)
           return wrong(
             `is at its last wave already${waveState === "HALTED" ? "; resumeWaves lets the rest of it begin" : ""}.`,
           );
-        await openNext(work, parts, await forgive(work, operation), caller.actor);
+        await openNext(transaction, parts, await forgive(transaction, operation), caller.actor);
         break;
       case "RESUME": {
         if (waveState !== "HALTED") return wrong(`is not halted (${waveState}).`);
-        const resumed = { ...(await forgive(work, operation)), waveState: "RUNNING" } as const;
-        await updateOperation(work.tx, id, { waveState: "RUNNING", waveReason: null, waveBy: caller.actor });
-        await startQueued(work, parts, resumed);
-        await settleWaves(work, parts, resumed);
-        work.afterCommit(parts.nudge);
+        const resumed = { ...(await forgive(transaction, operation)), waveState: "RUNNING" } as const;
+        await updateOperation(transaction.tx, id, { waveState: "RUNNING", waveReason: null, waveBy: caller.actor });
+        await startQueued(transaction, parts, resumed);
+        await settleWaves(transaction, parts, resumed);
+        transaction.afterCommit(parts.nudge);
       }
     }
     return { operationId: id, refusals: [] };
@@ -201,10 +206,10 @@ export async function steerWaves(
 }
 
 /** Failures that somebody has seen and gone on after do not count again. */
-async function forgive(work: Transaction, operation: OperationRow): Promise<OperationRow> {
+async function forgive(transaction: Transaction, operation: OperationRow): Promise<OperationRow> {
   if (!operation.waves) return operation;
-  const waves = { ...operation.waves, forgiven: await countFailed(work.tx, operation.id) };
-  await updateOperation(work.tx, operation.id, { waves });
+  const waves = { ...operation.waves, forgiven: await countFailed(transaction.tx, operation.id) };
+  await updateOperation(transaction.tx, operation.id, { waves });
   return { ...operation, waves };
 }
 
