@@ -1,6 +1,6 @@
 /**
- * `npm run docs`: prints the pages that follow from code. `--check` writes nothing and says which page is stale.
- * A page is a pure function of the tables it prints, so it is the same on every machine.
+ * `npm run docs`: prints the pages that are generated from code. `--check` writes nothing and reports stale pages.
+ * A page is a pure function of the tables it prints, so the output is identical on every machine.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { printedPages } from "./print/pages.ts";
@@ -14,7 +14,7 @@ function main(): void {
   }
   if (stale.length === 0) return;
   process.stderr.write(
-    `${stale.join(", ")} ${stale.length === 1 ? "is" : "are"} not what the code prints; run \`npm run docs\` and commit.\n`,
+    `${stale.join(", ")} ${stale.length === 1 ? "is" : "are"} stale: run \`npm run docs\` and commit the result.\n`,
   );
   process.exitCode = 1;
 }

@@ -1,7 +1,7 @@
 /**
- * How a cluster moves between its states: derived, like the states themselves. Every operation is played on every cluster
- * of one or two nodes at rest, from each state and stage that a node can come to, and with each way it may end on each of
- * the nodes; what the cluster is before, during and after are the moves.
+ * Transitions between the states of a cluster, derived like the states themselves: simulates every operation on every
+ * cluster of one or two nodes at rest, from each reachable state and stage and with each possible end on each node, and
+ * records the cluster's state before, during and after.
  */
 import { CLUSTER_STATES, clusterState } from "../../src/lifecycle/cluster-state.ts";
 import type { ClusterState, Stage } from "../../src/lifecycle/cluster-state.ts";
@@ -10,7 +10,7 @@ import type { NodeState } from "../../src/lifecycle/node-states.ts";
 import { NODE_VERBS, route } from "../../src/lifecycle/verbs.ts";
 import type { OperationKind, Route } from "../../src/lifecycle/verbs.ts";
 
-/** What makes a cluster move; the worst that happens to one of its nodes names the end of an operation. */
+/** Cause of a transition; the worst result on one of the nodes names the end of an operation. */
 type Cause = "work begins" | "stop or abort" | "done" | "failed" | "stopped";
 
 export interface ClusterMove {
@@ -46,7 +46,7 @@ export function clusterMoves(): readonly ClusterMove[] {
       const stopping = clusterState({ nodes, work: [{ kind, stopping: true }] });
       note(before, "work begins", during);
       note(during, "stop or abort", stopping);
-      // A node that the verb is not for is not of the operation, and stays.
+      // A node in a state that does not allow the verb is not part of the operation and does not change.
       for (const ended of combinations(
         nodes.map((node, index) => (ends[index]?.length ? ends[index] : [{ ...node, cause: "done" }])),
       )) {
@@ -63,7 +63,7 @@ export function clusterMoves(): readonly ClusterMove[] {
   );
 }
 
-/** One of each list, in every way. */
+/** All combinations with one item of each list. */
 function combinations(lists: readonly (readonly Ending[])[]): readonly (readonly Ending[])[] {
   return lists.reduce<readonly (readonly Ending[])[]>(
     (all, list) => all.flatMap((chosen) => list.map((one) => [...chosen, one])),
@@ -71,7 +71,7 @@ function combinations(lists: readonly (readonly Ending[])[]): readonly (readonly
   );
 }
 
-/** States and stages in which a node can be at rest: wherever operations take a registered one. */
+/** Reachable states and stages in which a registered node can be at rest. */
 function restingNodes(): readonly Resting[] {
   const found = new Map<string, Resting>([["ENROLLED NONE", { state: "ENROLLED", stage: "NONE" }]]);
   for (const node of found.values()) {
@@ -83,7 +83,7 @@ function restingNodes(): readonly Resting[] {
   return [...found.values()];
 }
 
-/** How an operation may end on a node; empty where it may not begin, or leaves the state of the node alone. */
+/** Possible ends of an operation on a node; empty if it may not begin or does not change the node's state. */
 function endings(kind: OperationKind, node: Resting): readonly Ending[] {
   const ways = [
     route(kind, node.state),

@@ -8,7 +8,7 @@ export const CONFIGURATION_PAGE: Page = { file: "configuration.md", source: "src
 function configurationPage(): string {
   return paragraphs(
     "# Configuration",
-    "From the environment, or the same as flags (`npm start -- --port 4001`); a flag wins. Everything is checked before anything starts, and a variable that begins with `OSTLER_` and is not listed here is refused. The configuration is logged at the start, without its secrets.",
+    "This page is for operators: it lists every setting of the service. Set them as environment variables or as flags (`npm start -- --port 4001`); a flag takes precedence. The service checks all settings before it starts, refuses unknown variables that begin with `OSTLER_`, and logs its configuration at startup without secrets.",
     table(
       ["variable", "flag", "default", "meaning"],
       Object.entries(VARIABLES).map(([name, { flag, fallback, help }]) => [
@@ -18,6 +18,6 @@ function configurationPage(): string {
         help,
       ]),
     ),
-    "`--demo` registers the demonstration fleet where there are no nodes yet. It has no variable.",
+    "`--demo` registers the demonstration fleet if there are no nodes yet. It has no variable.",
   );
 }

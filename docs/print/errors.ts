@@ -9,7 +9,8 @@ export const ERRORS_PAGE: Page = { file: "errors.md", source: "src/errors.ts", t
 function errorsPage(): string {
   return paragraphs(
     "# Errors",
-    "What is refused is data, not an exception: payloads carry `errors` (the request as a whole) and `results[].error` (one node), each with a `code`, a `status` like HTTP's, a `message` that says what happened, to which node, and what to do, and the `path` of the input it is about. A failed step, run or operation carries the same codes. Codes are permanent; new ones may come.",
+    "This page is for client developers: it lists every error code of the API. A refusal is data, not an exception: payloads carry `errors` (the request as a whole) and `results[].error` (one node). Each has a `code`, a `status` with the meaning of the HTTP status, a `message` with what happened, to which node, and what to do, and the `path` of the input in question.",
+    "A failed step, run or operation carries the same codes. Codes are permanent; new ones may be added.",
     table(
       ["code", "status", "meaning"],
       (Object.entries(ERROR_STATUS) as [ErrorCode, number][]).map(([name, status]) => [
@@ -18,7 +19,7 @@ function errorsPage(): string {
         meaningOf(name),
       ]),
     ),
-    "A request that is no valid GraphQL, presents no good token, asks for [more than is allowed](limits.md), or meets a fault of ours is answered in GraphQL's own `errors`, with an `extensions.code` of this list. Faults of ours are masked: `INTERNAL` with a request id, under which the log has the cause.",
+    "GraphQL's own `errors` report a request that is not valid GraphQL, has no valid token, exceeds a [limit](limits.md), or runs into a fault of the service; their `extensions.code` is one of this list. Faults of the service are masked as `INTERNAL` with a request id; the log has the cause under that id.",
     table(
       ["`extensions.code`", "meaning"],
       Object.entries(REQUEST_ERRORS).map(([name, meaning]) => [code(name), meaning]),
@@ -26,7 +27,7 @@ function errorsPage(): string {
   );
 }
 
-/** The meaning as the schema says it, less the status that it begins with. */
+/** The meaning from the schema without its leading status. */
 function meaningOf(name: ErrorCode): string {
   const text = ERROR_MEANING[name].replace(/^\d{3}: /, "");
   return text.charAt(0).toUpperCase() + text.slice(1);

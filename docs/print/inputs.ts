@@ -1,4 +1,4 @@
-/** Inputs of mutations as tables, from the schema; and which of them are shared, so that they are printed once. */
+/** Inputs of mutations as tables, from the schema. Types that several inputs share are printed once. */
 import { astFromValue, getNamedType, isEnumType, isInputObjectType, isRequiredInputField, print } from "graphql";
 import type { GraphQLEnumType, GraphQLInputField, GraphQLInputObjectType, GraphQLSchema } from "graphql";
 import { code, meanings, table } from "./markdown.ts";
@@ -9,11 +9,11 @@ type Described = GraphQLInputObjectType | GraphQLEnumType;
 export function inputOf(schema: GraphQLSchema, mutation: string): GraphQLInputObjectType {
   const field = schema.getMutationType()?.getFields()[mutation];
   const input = field && getNamedType(field.args[0]?.type);
-  if (!isInputObjectType(input)) throw new Error(`There is no mutation ${mutation} with one input.`);
+  if (!isInputObjectType(input)) throw new Error(`Mutation ${mutation} does not exist or has no input.`);
   return input;
 }
 
-/** The types that an input is made of, near ones first, itself not among them; those in `closed` are not looked into. */
+/** The types that an input consists of, nearest first, without the input itself. Types in `closed` are not expanded. */
 export function partsOf(input: GraphQLInputObjectType, closed: readonly Described[] = []): readonly Described[] {
   const found = new Set<Described>([input]);
   for (const type of found) {
@@ -26,7 +26,7 @@ export function partsOf(input: GraphQLInputObjectType, closed: readonly Describe
   return [...found].slice(1);
 }
 
-/** Types that more than one of the inputs is made of, in the order in which they first come. */
+/** Types that several of the inputs use, in the order of their first use. */
 export function sharedParts(inputs: readonly GraphQLInputObjectType[]): readonly Described[] {
   const uses = new Map<Described, number>();
   for (const input of new Set(inputs)) for (const part of partsOf(input)) uses.set(part, (uses.get(part) ?? 0) + 1);
@@ -60,7 +60,7 @@ function defaultOf(field: GraphQLInputField): string {
   return value ? code(print(value)) : "–";
 }
 
-/** The heading that a type's table stands under, as a link's anchor. */
+/** Anchor of the type's heading. */
 export function anchorOf({ name }: Described): string {
   return `#${name.toLowerCase()}`;
 }

@@ -1,4 +1,4 @@
-/** docs/lifecycle.md: every state of nodes, operations, runs, waves and clusters, and what leads from one to another. */
+/** docs/lifecycle.md: the states of nodes, operations, runs, waves and clusters, and the transitions between them. */
 import { CLUSTER_RULES, CLUSTER_STATES, STAGES } from "../../src/lifecycle/cluster-state.ts";
 import { isAtRest } from "../../src/lifecycle/machine.ts";
 import {
@@ -23,21 +23,22 @@ import type { WaveFacts, WaveState, WaveVerdict } from "../../src/lifecycle/wave
 import { clusterMoves } from "./cluster-moves.ts";
 import { arrows, code, codes, fence, grouped, meanings, paragraphs, stateDiagram, table } from "./markdown.ts";
 import type { Page } from "./markdown.ts";
-import { routeRows, verbTable } from "./ways.ts";
+import { routeRows, routeTable } from "./routes.ts";
 
 export const LIFECYCLE_PAGE: Page = { file: "lifecycle.md", source: "src/lifecycle", text: lifecyclePage };
 
 const PHASES: readonly Phase[] = ["verify", "inspect", "clean", "deploy", "undeploy"];
-/** Events that take a node off its way; the first diagram leaves them out. */
+/** Events that interrupt a node's route; the overview diagram omits them. */
 const SETBACKS: ReadonlySet<NodeEvent> = new Set(["fail", "abort", "stop"]);
 const MOVES = NODE_EDGES.filter(({ event }) => !SELF_EVENTS.has(event));
 
 function lifecyclePage(): string {
   return paragraphs(
     "# The lifecycle of a node",
-    "A node is in exactly one state. What may follow what is one table, `src/lifecycle/node-states.ts`; the database holds a copy and refuses every other change, and each change is a row of the log of transitions. States are at rest (**stable**, **failed**) or belong to a run under way: **running** (a step is being run), **wait** (parked until a time or a call-back; no process holds it), **hold** (paused by request).",
-    "## The way of a node",
-    "Phases are drawn as one box each, what goes wrong is left out.",
+    "This page is for operators and client developers. It lists the states of nodes, operations, runs, waves and clusters, and every transition between them.",
+    "A node is in exactly one state. The table of allowed transitions is `src/lifecycle/node-states.ts`; the database holds a copy and rejects every other change, and each change is a row in the transition log. A state is at rest (**stable**, **failed**) or belongs to an unfinished run: **running** (a step is running), **wait** (parked until a time or a callback; no process holds it), **hold** (paused on request).",
+    "## Overview",
+    "Each phase is one box; failures, aborts and stops are omitted.",
     stateDiagram(overview()),
     "## Inside each phase",
     ...PHASES.flatMap((phase) => [`### ${phase}`, stateDiagram(insideOf(phase))]),
@@ -54,49 +55,49 @@ function lifecyclePage(): string {
     "## Events",
     meanings("event", NODE_EVENTS),
     "## Transitions",
-    "“By verb” is what a user's request may cause; the rest only the engine causes. A node's registration (from nothing to `ENROLLED`) and its deletion are in the log as `register` and `delete`.",
+    "A user's request can cause the transitions marked “verb”; only the engine causes the others. The registration of a node (from no state to `ENROLLED`) and its deletion are logged as `register` and `delete`.",
     table(
       ["from", "event", "to", "by"],
       MOVES.map(({ from, event, to, by }) => [code(from), event, code(to), by]),
     ),
-    `Besides, \`recover\` leads from a state to itself: a process died, hung or was told to end, and the run that it held on the node was taken up again in the middle of a step. In ${codes(NODE_EDGES.filter(({ event }) => event === "recover").map(({ from }) => from))}. \`abort_pending\` and \`abort_withdrawn\` leave a node where it is as well, in every state: somebody asked for an abort that has to wait for the end of a step, or took it back.`,
+    `The event \`recover\` leads from a state to itself: a process died, hung or was shut down in the middle of a step, and another process resumed the run. It occurs in ${codes(NODE_EDGES.filter(({ event }) => event === "recover").map(({ from }) => from))}. \`abort_pending\` and \`abort_withdrawn\` also leave the state unchanged and occur in every state: an abort that must wait for the end of a step was requested, or withdrawn.`,
     "## Verbs",
-    "What each verb does to a node, by the state that it is in. A state that is not listed is refused with `INVALID_STATE`, any state with an unfinished run with `BUSY`. Phases in brackets run in place: the state stays as it is meanwhile. An inspection in place needs a driver that inspects without a reboot.",
-    verbTable(),
-    "Where the failure policy says so, a node is cleaned up after its operation failed:",
+    "The effect of each verb on a node depends on the node's state. A node in a state that is not listed is refused with `INVALID_STATE`; a node with an unfinished run is refused with `BUSY`. Phases in brackets run in place: the node's state does not change. An inspection in place requires a driver that inspects without a reboot.",
+    routeTable(),
+    "If the failure policy requires it, a node is cleaned up after its operation failed:",
     table(
       ["from", "phases", "ends"],
       routeRows((state) => (isAtRest(state) ? cleanUpRoute(state) : null)),
     ),
     "## Stages",
-    "How far a node has come, beside its state; a restart goes by it.",
+    "The stage records how far a node has come, in addition to its state. A restart uses it to decide which work to keep.",
     meanings("stage", STAGES),
     "## States of an operation",
-    `Unfinished are ${codes(UNFINISHED_OPERATION_STATES)}; the others are final.`,
+    `${codes(UNFINISHED_OPERATION_STATES)} are unfinished; the others are final.`,
     meanings("state", OPERATION_STATES),
     "## States of a run",
-    `A run is the share of an operation on one node. Unfinished are ${codes(UNFINISHED_RUN_STATES)}; the others are final. A node has at most one unfinished run.`,
+    `A run is the share of an operation on one node. ${codes(UNFINISHED_RUN_STATES)} are unfinished; the others are final. A node has at most one unfinished run.`,
     meanings("state", RUN_STATES),
     "## Failure policies",
-    "What a failed node does to the others of its operation. A commission has `CLEAN_UP_ALL` unless told otherwise, every other verb `LEAVE`.",
+    "The failure policy decides how a failed node affects the others of its operation. The default is `CLEAN_UP_ALL` for a commission and `LEAVE` for every other verb.",
     meanings("policy", FAILURE_POLICIES),
     "## Waves",
-    "An operation that takes its nodes on in waves has one of these states besides, as long as it is unfinished. How far it is, and who may move it: [advanceWaves](verbs/advanceWaves.md).",
+    "An unfinished operation with waves has one of these additional states. To read its progress and to move it, see [advanceWaves](verbs/advanceWaves.md).",
     stateDiagram(waveMoves()),
     meanings("state", WAVE_STATES),
     "## What a run waits for",
-    "A run that is queued, waits or holds tells what for: `run { waiting { reason until description } }`.",
+    "A run that is queued, waiting or on hold shows the reason: `run { waiting { reason until description } }`.",
     meanings("reason", WAIT_REASONS),
     "## States of a cluster",
-    "Derived from its nodes and what works on them, never stored; the table is `src/lifecycle/cluster-state.ts`. The first question that is answered yes decides. Changes of power and inspections in place do not count as work. A dry run changes nothing.",
+    "The state of a cluster is derived from its nodes and the operations on them, and never stored; the rules are in `src/lifecycle/cluster-state.ts`. The first question answered yes decides. Power changes and inspections in place do not count as operations here, and a dry run changes nothing.",
     clusterDecision(),
     meanings("state", CLUSTER_STATES),
-    "How a cluster moves, as one operation after another works on it: `done` on all of its nodes, `stopped` on some, or `failed` on some, be it that they failed or were aborted. Nodes that an operation does not concern stay what they are; so a cluster of which one node had failed before is not operational when all is done on the others.",
+    "The diagram shows the cluster's transitions as operations run on it: `done` on all of its nodes, `stopped` on some, or `failed` on some (failed or aborted). Nodes outside an operation do not change, so a cluster with one failed node is not operational after an operation on the other nodes is done.",
     stateDiagram(clusterArrows()),
   );
 }
 
-/** A state, or the phase that stands for its running, waiting and holding states. */
+/** The state itself if it is at rest, else its phase, which stands for the running, waiting and holding states. */
 function boxOf(state: NodeState): string {
   return isAtRest(state) ? state : (NODE_STATES[state].phase ?? state);
 }
@@ -112,7 +113,7 @@ function overview(): readonly string[] {
   ];
 }
 
-/** The phase's own states, and from where and to where its edges lead. */
+/** Transitions within the phase, into it and out of it. */
 function insideOf(phase: Phase): readonly string[] {
   const own = (state: NodeState) => NODE_STATES[state].phase === phase;
   const under = (state: NodeState) => own(state) && !isAtRest(state);
@@ -122,7 +123,7 @@ function insideOf(phase: Phase): readonly string[] {
 
 // ---- clusters
 
-/** The table of rules as a chain of questions; the last row is what is left. */
+/** The table of rules as a chain of questions; the last row applies if none matches. */
 function clusterDecision(): string {
   const lines = CLUSTER_RULES.slice(0, -1).flatMap(({ state, when }, index) => {
     const following = index + 2 < CLUSTER_RULES.length ? `question${index + 1}` : `answer${index + 1}`;
@@ -142,7 +143,7 @@ function clusterDecision(): string {
   );
 }
 
-/** Moves between states of a cluster. What leads from every state in which nothing runs is drawn from their box. */
+/** Transitions between states of a cluster. Transitions common to all resting states start from a box around them. */
 function clusterArrows(): readonly string[] {
   const moves = clusterMoves();
   const resting = [...new Set(moves.flatMap(({ from, event }) => (event === "work begins" ? [from] : [])))];
@@ -170,13 +171,13 @@ function clusterArrows(): readonly string[] {
 const VERDICT_LEADS: Readonly<
   Record<Exclude<WaveVerdict, "NOTHING">, { readonly to: WaveState; readonly event: string }>
 > = {
-  HALT: { to: "HALTED", event: "too many failed" },
+  HALT: { to: "HALTED", event: "too many failures" },
   AWAIT: { to: "AWAITING", event: "wave has ended, next on request" },
   PAUSE: { to: "PAUSED", event: "wave has ended, pause" },
   OPEN: { to: "RUNNING", event: "wave has ended" },
 };
 
-/** What the verdicts lead to, whatever the facts, and what people ask for. */
+/** Transitions by decision of the engine, under all combinations of facts, and by request. */
 function waveMoves(): readonly string[] {
   const states = Object.keys(WAVE_STATES) as WaveState[];
   const facts: Omit<WaveFacts, "state"> = {
@@ -197,7 +198,7 @@ function waveMoves(): readonly string[] {
     }),
   );
   const asked = states.flatMap((state) => [
-    ...(state === "PAUSED" ? [{ from: state, event: "pause is over", to: "RUNNING" }] : []),
+    ...(state === "PAUSED" ? [{ from: state, event: "pause has ended", to: "RUNNING" }] : []),
     { from: state, event: "advanceWaves", to: "RUNNING" },
     ...(state === "HALTED"
       ? [{ from: state, event: "resumeWaves", to: "RUNNING" }]

@@ -1,10 +1,10 @@
-/** Markdown and mermaid as every printed page has them. */
+/** Markdown and mermaid builders for the printed pages. */
 
-/** A page of the documentation that follows from code: a pure function of the tables it prints. */
+/** A page printed from code: a pure function of the tables it prints. */
 export interface Page {
   /** Path from `docs/`. */
   readonly file: string;
-  /** Where the page's contents stand, for whoever wants to change it. */
+  /** The files to edit in order to change the page. */
   readonly source: string;
   text(): string;
 }
@@ -20,7 +20,7 @@ export const codes = (texts: readonly string[]) => texts.map(code).join(", ");
 export const paragraphs = (...parts: readonly string[]) => `${parts.join("\n\n")}\n`;
 export const fence = (language: string, text: string) => `\`\`\`${language}\n${text.trimEnd()}\n\`\`\``;
 
-/** A table of names and what they mean. */
+/** A table of names and their meanings. */
 export function meanings(what: string, given: Readonly<Record<string, string>>): string {
   return table(
     [what, "meaning"],
@@ -28,12 +28,11 @@ export function meanings(what: string, given: Readonly<Record<string, string>>):
   );
 }
 
-/** A mermaid diagram of states. */
 export function stateDiagram(lines: readonly string[]): string {
   return fence("mermaid", ["stateDiagram-v2", ...lines.map((line) => `    ${line}`)].join("\n"));
 }
 
-/** Values of a list under the keys they share, both in the order they first come in. */
+/** Groups items by key; keys and items keep the order of their first occurrence. */
 export function grouped<T>(items: readonly T[], keyOf: (item: T) => string): readonly (readonly [T, ...T[]])[] {
   const groups = new Map<string, [T, ...T[]]>();
   for (const item of items) {
@@ -44,7 +43,7 @@ export function grouped<T>(items: readonly T[], keyOf: (item: T) => string): rea
   return [...groups.values()];
 }
 
-/** Arrows between two boxes, drawn once with all their labels. */
+/** Arrows between the same two boxes are merged into one with all labels. */
 export function arrows(
   edges: readonly { readonly from: string; readonly event: string; readonly to: string }[],
 ): readonly string[] {

@@ -1,4 +1,4 @@
-/** Every page that follows from code, with the line that says so at its top. */
+/** All pages that are printed from code; each starts with a comment that names its sources. */
 import { CONFIGURATION_PAGE } from "./configuration.ts";
 import { ERRORS_PAGE } from "./errors.ts";
 import { LIFECYCLE_PAGE } from "./lifecycle.ts";
@@ -17,6 +17,6 @@ const PAGES: readonly Page[] = [LIFECYCLE_PAGE, ...verbPages(), RULES_PAGE, ERRO
 export function printedPages(): readonly PrintedPage[] {
   return PAGES.map(({ file, source, text }) => ({
     file,
-    text: `<!-- Printed by \`npm run docs\` from ${source}. Change that, not this page. -->\n\n${text()}`,
+    text: `<!-- Printed by \`npm run docs\` from ${source}. Edit the sources, not this page. -->\n\n${text()}`,
   }));
 }

@@ -1,25 +1,25 @@
 /**
- * What the pages of verbs say besides the schema and the table of states: which refusals a mutation can give, and when.
- * Every mutation of the schema has an entry here; the printer says which one lacks it. Words that need more room stand
- * in docs/templates, one file a mutation.
+ * Input of the verb pages that neither the schema nor the table of states has: the refusals of each mutation and their
+ * conditions. Every mutation of the schema needs an entry here; the generator reports a missing one. Longer text is in
+ * docs/templates, one file per mutation.
  */
 import type { ErrorCode } from "../../src/errors.ts";
 import type { OperationKind } from "../../src/lifecycle/verbs.ts";
 
-/** A code, and the situation that gives it. */
+/** A code and its condition. */
 export type Refusals = readonly (readonly [ErrorCode, string])[];
 
 export interface VerbEntry {
   readonly mutation: string;
-  /** Whose way in the table of verbs it takes. */
+  /** The verb whose routes the page shows; absent if the mutation has none. */
   readonly kind?: OperationKind;
-  /** Refuse the request as a whole: in `errors`, and nothing is written. */
+  /** Refusals of the whole request, in `errors`; nothing is written. */
   readonly whole: Refusals;
-  /** Are given node by node: in `results[].error`. */
+  /** Refusals per node, in `results[].error`. */
   readonly single?: Refusals;
-  /** How the two go together, where it is not as with the verbs. */
+  /** How refusals per node affect the request; absent for the rule of verbs (all or nothing, or best effort). */
   readonly singleMeans?: string;
-  /** Further pages, from docs/. */
+  /** Related pages, as paths from docs/. */
   readonly see?: readonly string[];
 }
 
@@ -28,42 +28,39 @@ export interface VerbGroup {
   readonly entries: readonly VerbEntry[];
 }
 
-// ---- refusals that many share
+// ---- shared refusals
 
 const NO_NODES: Refusals = [
   ["INVALID_INPUT", "an empty list of names or IDs, or a cluster without nodes"],
   [
     "NOT_FOUND",
-    "a name, an ID or the cluster does not exist, or no node matches the filter; everything that is missing is listed in `missing`",
+    "a name, an ID or the cluster does not exist, or no node matches the filter; `missing` lists everything that was not found",
   ],
 ];
 
 const TERMS: Refusals = [
   [
     "INVALID_INPUT",
-    "`maxParallel`, `waves`, `variables`, `onFailure`, `idempotencyKey` or `reason` is not what it may be; each flaw with its `path`",
+    "`maxParallel`, `waves`, `variables`, `onFailure`, `idempotencyKey` or `reason` is invalid; each flaw has its `path`",
   ],
   ["IDEMPOTENCY_MISMATCH", "the `idempotencyKey` was used with another input"],
-  ["STALE_REVISION", "what would be done is not what `planHash` stands for"],
+  ["STALE_REVISION", "the plan differs from the one that `planHash` identifies"],
 ];
 
 const VERB: Refusals = [...NO_NODES, ...TERMS];
 
 const ANY_NODE: Refusals = [
-  ["BUSY", "the node has an unfinished run; the operation in the way is named"],
+  ["BUSY", "the node has an unfinished run; the refusal names its operation"],
   ["IN_MAINTENANCE", "the node is in maintenance"],
 ];
 
 const NODE: Refusals = [
   ...ANY_NODE,
-  [
-    "INVALID_STATE",
-    "the verb is not for the state that the node is in; the states that it is for are in `allowedStates`",
-  ],
+  ["INVALID_STATE", "the node's state does not allow the verb; `allowedStates` lists the states that do"],
 ];
 
 const PROTECTED: Refusals = [["PROTECTED", "the node is protected"]];
-const PROTECTED_OR_RETIRED: Refusals = [["PROTECTED", "the node is protected, or retired"]];
+const PROTECTED_OR_RETIRED: Refusals = [["PROTECTED", "the node is protected or retired"]];
 const NOT_LOADED: Refusals = [["UNSUPPORTED_BY_DRIVER", "a driver of the node is not loaded"]];
 const UNABLE = (what: string): Refusals => [
   ["UNSUPPORTED_BY_DRIVER", `a driver of the node is not loaded, or none of them can ${what}`],
@@ -71,7 +68,7 @@ const UNABLE = (what: string): Refusals => [
 const STEPS: Refusals = [
   [
     "INVALID_INPUT",
-    "a step of the list is not offered by the node's drivers, is forbidden by the site, or has arguments that do not fit; all flaws of all nodes are in `results { errors }`",
+    "a step of the list is not offered by the node's drivers, is forbidden by the site, or has invalid arguments; `results { errors }` has all flaws of all nodes",
   ],
 ];
 const LIST_OF_STEPS: Refusals = [["INVALID_INPUT", "the list of steps is empty or has more than 100"]];
@@ -84,10 +81,10 @@ const WORK: Refusals = [
 const REASON: Refusals = [["INVALID_INPUT", "the reason has more than 1000 characters"]];
 
 const EACH_FOR_ITSELF =
-  "Each node is answered for itself: those that are refused keep no other from it. Where all are refused, their refusals are in `errors` as well.";
+  "Each node has its own result; a refused node does not affect the others. If all nodes are refused, `errors` lists the refusals as well.";
 
 const WAVES: Refusals = [
-  ["NOT_FOUND", "there is no such operation"],
+  ["NOT_FOUND", "the operation does not exist"],
   ["INVALID_STATE", "the operation has no waves, has ended, or is being stopped or aborted"],
   ...REASON,
 ];
@@ -95,15 +92,15 @@ const WAVES: Refusals = [
 const SETTINGS: Refusals = [
   [
     "INVALID_INPUT",
-    "a name, label, host group, driver, interface or setting is not what it may be, or the name is taken; every flaw of every node has its `path`",
+    "a name, label, host group, driver, interface or setting is invalid, or the name is taken; every flaw of every node has its `path`",
   ],
 ];
-const STALE: Refusals = [["STALE_REVISION", "`ifRevision` is not the revision any more"]];
+const STALE: Refusals = [["STALE_REVISION", "`ifRevision` is not the current revision"]];
 const NODES_ONLY: Refusals = [...NO_NODES];
 const RUNBOOK: Refusals = [
   [
     "INVALID_INPUT",
-    "the name is taken or not a name, the description is too long, the list is empty or has more than 100 steps, a step has no name of a step, or a reserved step has arguments that do not fit",
+    "the name is taken or invalid, the description is too long, the list is empty or has more than 100 steps, the name of a step is invalid, or a reserved step has invalid arguments",
   ],
 ];
 
@@ -121,8 +118,8 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         whole: [
           ...VERB,
           ...LIST_OF_STEPS,
-          ["INVALID_INPUT", "`steps` and `runbook` in one request"],
-          ["NOT_FOUND", "there is no runbook of that name"],
+          ["INVALID_INPUT", "the request has both `steps` and `runbook`"],
+          ["NOT_FOUND", "the runbook does not exist"],
         ],
         single: [...NODE, ...PROTECTED, ...UNABLE("clean"), ...STEPS],
         see: ["cleaning.md"],
@@ -131,7 +128,11 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         mutation: "commissionNodes",
         kind: "COMMISSION",
         whole: VERB,
-        single: [...NODE, ...PROTECTED_OR_RETIRED, ...UNABLE("inspect, clean or deploy, as far as that is missing")],
+        single: [
+          ...NODE,
+          ...PROTECTED_OR_RETIRED,
+          ...UNABLE("inspect, clean or deploy (only what the node still needs)"),
+        ],
       },
       {
         mutation: "deployNodes",
@@ -158,7 +159,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         whole: VERB,
         single: [
           ...NODE,
-          ["INVALID_STATE", "monitoring says that the node has disappeared, and `force` is not set"],
+          ["INVALID_STATE", "monitoring has reported the node as disappeared, and `force` is not set"],
           ...PROTECTED,
           ...NOT_LOADED,
         ],
@@ -169,7 +170,10 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         kind: "POWER",
         whole: [
           ...VERB,
-          ["INVALID_INPUT", "`timeoutSeconds` is given with another action than `SOFT_OFF`, or is not 1 to 86400"],
+          [
+            "INVALID_INPUT",
+            "`timeoutSeconds` is given with an action other than `SOFT_OFF`, or is not between 1 and 86400",
+          ],
         ],
         single: [...NODE, ["PROTECTED", "the node is protected, unless the action is `ON`"], ...NOT_LOADED],
         see: ["power.md"],
@@ -179,9 +183,9 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         whole: [
           [
             "INVALID_INPUT",
-            "an address, the driver, a setting, a label or the prefix is not what it may be; everything that is wrong is named",
+            "an address, the driver, a setting, a label or the prefix is invalid; every flaw is listed",
           ],
-          ["NOT_FOUND", "there is no such cluster"],
+          ["NOT_FOUND", "the cluster does not exist"],
           ["UNSUPPORTED_BY_DRIVER", "the driver cannot discover nodes"],
           ["IDEMPOTENCY_MISMATCH", "the `idempotencyKey` was used with another input"],
         ],
@@ -190,37 +194,37 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
     ],
   },
   {
-    title: "Work under way",
+    title: "Work in progress",
     entries: [
       {
         mutation: "abort",
-        whole: [...WORK, ...REASON, ["NOTHING_RUNNING", "the operation that was named has ended"]],
+        whole: [...WORK, ...REASON, ["NOTHING_RUNNING", "the named operation has ended"]],
         single: [
           ["NOTHING_RUNNING", "the node has no unfinished run"],
           [
             "NOT_INTERRUPTIBLE",
-            "the running step must not be interrupted, and `mode` is `NOW`; do not repeat the request",
+            "the running step must not be interrupted, and `mode` is `NOW`; repeating the request does not help",
           ],
-          ["UNSUPPORTED_BY_DRIVER", "the driver cannot abort the phase that the node is in"],
+          ["UNSUPPORTED_BY_DRIVER", "the driver cannot abort the node's current phase"],
         ],
         singleMeans: EACH_FOR_ITSELF,
       },
       {
         mutation: "withdrawAbort",
-        whole: [...WORK, ...REASON, ["NOTHING_RUNNING", "the operation that was named has ended"]],
+        whole: [...WORK, ...REASON, ["NOTHING_RUNNING", "the named operation has ended"]],
         single: [
           ["NOTHING_RUNNING", "no abort is pending on the node"],
-          ["INVALID_STATE", "the abort is being carried out already"],
+          ["INVALID_STATE", "the abort is already in progress"],
         ],
         singleMeans: EACH_FOR_ITSELF,
       },
       {
         mutation: "stop",
-        whole: [...WORK, ...REASON, ["INVALID_INPUT", "`timeoutSeconds` is not 1 to 86400"]],
+        whole: [...WORK, ...REASON, ["INVALID_INPUT", "`timeoutSeconds` is not between 1 and 86400"]],
         single: [
           [
             "NOTHING_RUNNING",
-            "the node has no unfinished run and its last one was not stopped, or it is only being cleaned up after a failure",
+            "the node has no unfinished run and its last run was not stopped, or its only work is a clean-up after a failure",
           ],
         ],
         singleMeans: EACH_FOR_ITSELF,
@@ -230,43 +234,40 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         whole: [
           ...WORK,
           ...TERMS,
-          ["BUSY", "the operation that was named has not ended"],
-          ["NOTHING_TO_RESTART", "nothing there is stopped, failed or aborted, or it was a discovery"],
+          ["BUSY", "the named operation has not ended"],
+          ["NOTHING_TO_RESTART", "nothing selected is stopped, failed or aborted, or the operation was a discovery"],
           [
             "INVALID_INPUT",
-            "the nodes were left by different requests: not of one kind, or with other options, variables or another failure policy; restart them by operation",
+            "the nodes' last runs come from requests that differ in kind, options, variables or failure policy; restart them by operation",
           ],
         ],
         single: [
           [
             "NOTHING_TO_RESTART",
-            "the node's work is done, it was deleted, another operation has worked on it since, or nothing of it can be taken up from the state that it is in",
+            "the node's work is done, the node was deleted, another operation has worked on it since, or its state does not allow any of the remaining work",
           ],
-          ["BUSY", "the node is at work"],
+          ["BUSY", "the node has an unfinished run"],
           ["IN_MAINTENANCE", "the node is in maintenance"],
           ...PROTECTED_OR_RETIRED,
-          ["UNSUPPORTED_BY_DRIVER", "the driver cannot do any more what is left to do"],
-          [
-            "INVALID_INPUT",
-            "a step of the list that the operation was asked with is not offered any more, or is forbidden by now",
-          ],
+          ["UNSUPPORTED_BY_DRIVER", "the driver no longer supports the remaining work"],
+          ["INVALID_INPUT", "a step of the operation's list is no longer offered, or is now forbidden"],
         ],
         singleMeans:
-          "Nodes whose work is done are passed over, each with its refusal, and hinder nothing. Any other refusal refuses the whole request, unless `acceptance: BEST_EFFORT`.",
+          "Nodes whose work is done are skipped, each with its refusal, and do not affect the request. Any other refusal refuses the whole request, unless `acceptance: BEST_EFFORT`.",
       },
       {
         mutation: "unhold",
-        whole: [...WORK, ...REASON, ["NOTHING_RUNNING", "the operation that was named has ended"]],
+        whole: [...WORK, ...REASON, ["NOTHING_RUNNING", "the named operation has ended"]],
         single: [
           ["NOTHING_RUNNING", "the node has no unfinished run"],
-          ["INVALID_STATE", "its run does not hold, or is being stopped or aborted"],
+          ["INVALID_STATE", "its run is not on hold, or is being stopped or aborted"],
         ],
         singleMeans: EACH_FOR_ITSELF,
         see: ["cleaning.md"],
       },
-      { mutation: "advanceWaves", whole: [...WAVES, ["INVALID_STATE", "it is at its last wave already"]] },
+      { mutation: "advanceWaves", whole: [...WAVES, ["INVALID_STATE", "the operation is already at its last wave"]] },
       { mutation: "haltWaves", whole: WAVES },
-      { mutation: "resumeWaves", whole: [...WAVES, ["INVALID_STATE", "it is not halted"]] },
+      { mutation: "resumeWaves", whole: [...WAVES, ["INVALID_STATE", "the operation is not halted"]] },
     ],
   },
   {
@@ -276,17 +277,17 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         mutation: "registerNodes",
         whole: [
           ...SETTINGS,
-          ["NOT_FOUND", "there is no such cluster"],
-          ["UNSUPPORTED_BY_DRIVER", "the driver cannot tell the management controller from the settings"],
+          ["NOT_FOUND", "the cluster does not exist"],
+          ["UNSUPPORTED_BY_DRIVER", "the driver cannot determine the management controller from the settings"],
         ],
       },
       {
         mutation: "updateNode",
         whole: [
           ...SETTINGS,
-          ["NOT_FOUND", "there is no such node"],
+          ["NOT_FOUND", "the node does not exist"],
           ...STALE,
-          ["UNSUPPORTED_BY_DRIVER", "the driver cannot tell the management controller from the settings"],
+          ["UNSUPPORTED_BY_DRIVER", "the driver cannot determine the management controller from the settings"],
         ],
       },
       {
@@ -312,26 +313,23 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         mutation: "reportPresence",
         whole: [["INVALID_INPUT", "an empty list"]],
         single: [
-          ["NOT_FOUND", "a node that is not registered cannot have disappeared"],
-          [
-            "INVALID_INPUT",
-            "a node that is not registered has no driver in the report, or cannot be registered as it is reported",
-          ],
+          ["NOT_FOUND", "the node is not registered, so it cannot have disappeared"],
+          ["INVALID_INPUT", "the node is not registered, and the report names no driver or cannot be registered"],
         ],
-        singleMeans: "Each node is answered for itself; `errors` stays empty.",
+        singleMeans: "Each node has its own result; `errors` stays empty.",
         see: ["discovery.md"],
       },
       {
         mutation: "readPower",
         whole: [...NODES_ONLY, ["INVALID_INPUT", "more than 1000 nodes"]],
         single: [
-          ["BUSY", "work on the node sees to its power itself"],
+          ["BUSY", "an unfinished run on the node controls its power"],
           ["TIMEOUT", "the BMC did not answer in time"],
           ["BACKEND_FAILED", "the BMC answered with an error"],
           ["UNSUPPORTED_BY_DRIVER", "a driver of the node is not loaded"],
-          ["NOT_FOUND", "the node was deleted meanwhile"],
+          ["NOT_FOUND", "the node was deleted in the meantime"],
         ],
-        singleMeans: "Each node is answered for itself; `errors` stays empty.",
+        singleMeans: "Each node has its own result; `errors` stays empty.",
         see: ["power.md"],
       },
     ],
@@ -342,7 +340,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       {
         mutation: "createCluster",
         whole: [
-          ["INVALID_INPUT", "the name is taken or not a name, or the variables are no JSON object"],
+          ["INVALID_INPUT", "the name is taken or invalid, or the variables are not a JSON object"],
           ["NOT_FOUND", "a node does not exist"],
           ["INVALID_STATE", "a node is in another cluster"],
         ],
@@ -350,8 +348,8 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       {
         mutation: "updateCluster",
         whole: [
-          ["INVALID_INPUT", "the name is taken or not a name, or the variables are no JSON object"],
-          ["NOT_FOUND", "the cluster or a node does not exist, or a node that is to be taken out is not in it"],
+          ["INVALID_INPUT", "the name is taken or invalid, or the variables are not a JSON object"],
+          ["NOT_FOUND", "the cluster or a node does not exist, or a node to be removed is not in the cluster"],
           ["INVALID_STATE", "a node is in another cluster"],
           ["CLUSTER_LOCKED", "an operation on the cluster is deploying or stopping"],
           ...STALE,
@@ -360,7 +358,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       {
         mutation: "deleteCluster",
         whole: [
-          ["NOT_FOUND", "there is no such cluster"],
+          ["NOT_FOUND", "the cluster does not exist"],
           ["CLUSTER_LOCKED", "an operation on the cluster is deploying or stopping"],
           ...STALE,
         ],
@@ -373,10 +371,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       {
         mutation: "updateSite",
         whole: [
-          [
-            "INVALID_INPUT",
-            "a limit, a phase, a step, a driver or a priority is not what it may be; every flaw has its `path`",
-          ],
+          ["INVALID_INPUT", "a limit, a phase, a step, a driver or a priority is invalid; every flaw has its `path`"],
           ...STALE,
         ],
         see: ["cleaning.md"],
@@ -384,10 +379,14 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       { mutation: "createRunbook", whole: RUNBOOK, see: ["cleaning.md"] },
       {
         mutation: "updateRunbook",
-        whole: [...RUNBOOK, ["NOT_FOUND", "there is no such runbook"], ...STALE],
+        whole: [...RUNBOOK, ["NOT_FOUND", "the runbook does not exist"], ...STALE],
         see: ["cleaning.md"],
       },
-      { mutation: "deleteRunbook", whole: [["NOT_FOUND", "there is no such runbook"], ...STALE], see: ["cleaning.md"] },
+      {
+        mutation: "deleteRunbook",
+        whole: [["NOT_FOUND", "the runbook does not exist"], ...STALE],
+        see: ["cleaning.md"],
+      },
     ],
   },
 ];

@@ -1,6 +1,6 @@
 /**
- * docs/verbs/*.md, a page for each mutation, and docs/verbs.md, which lists them and says what they share. What a page
- * says comes from the schema, from the table of states, from verb-data.ts, from the examples, and from docs/templates.
+ * docs/verbs/*.md, a page for each mutation, and docs/verbs.md, the index with the common part. The text comes from the
+ * schema, the table of states, verb-data.ts, the examples and docs/templates.
  */
 import { existsSync, readFileSync } from "node:fs";
 import type { GraphQLField, GraphQLSchema } from "graphql";
@@ -15,17 +15,17 @@ import { code, fence, grouped, paragraphs, table } from "./markdown.ts";
 import type { Page } from "./markdown.ts";
 import { VERB_ENTRIES, VERB_GROUPS } from "./verb-data.ts";
 import type { Refusals, VerbEntry } from "./verb-data.ts";
-import { diagramOf, waysOf } from "./ways.ts";
+import { diagramOf, routesOf } from "./routes.ts";
 
 const SCHEMA = buildSchema(await describeDrivers());
 const SHARED = sharedParts(VERB_ENTRIES.map(({ mutation }) => inputOf(SCHEMA, mutation)));
 
-/** The index, the shared inputs, and a page for each mutation. Throws when one of the schema's has none. */
+/** The index, the shared inputs, and a page for each mutation. Throws if a mutation of the schema has no entry. */
 export function verbPages(): readonly Page[] {
-  const forgotten = Object.keys(mutationsOf(SCHEMA)).filter(
+  const missing = Object.keys(mutationsOf(SCHEMA)).filter(
     (name) => !VERB_ENTRIES.some(({ mutation }) => mutation === name),
   );
-  if (forgotten.length > 0) throw new Error(`docs/print/verb-data.ts says nothing of ${forgotten.join(", ")}.`);
+  if (missing.length > 0) throw new Error(`Add an entry to docs/print/verb-data.ts for ${missing.join(", ")}.`);
   return [
     { file: "verbs.md", source: "src/graphql and docs/templates/verbs.md", text: indexPage },
     { file: "verbs/inputs.md", source: "src/graphql", text: inputsPage },
@@ -50,18 +50,18 @@ function indexPage(): string {
   const listed = VERB_GROUPS.flatMap(({ title, entries }) => [
     `## ${title}`,
     table(
-      ["mutation", "does"],
+      ["mutation", "purpose"],
       entries.map(({ mutation }) => [`[${mutation}](verbs/${mutation}.md)`, firstSentence(descriptionOf(mutation))]),
     ),
   ]);
-  return paragraphs("# Verbs", ...noteOf("verbs-before"), ...listed, ...noteOf("verbs"));
+  return paragraphs("# Verbs", ...templateOf("verbs-before"), ...listed, ...templateOf("verbs"));
 }
 
 function inputsPage(): string {
   const parts = SHARED.toSorted((a, b) => a.name.localeCompare(b.name, "en"));
   return paragraphs(
-    "# Inputs that requests share",
-    "Names, types and meanings are those of the schema. Of an input with “exactly one field” exactly one is given.",
+    "# Shared inputs",
+    "This page is for client developers: it lists the input types that several mutations share. Names, types and meanings come from the schema. An input marked “exactly one field” takes exactly one of its fields.",
     ...parts.flatMap((part) => [`## ${part.name}`, part.description ?? "", tableOf(part)]),
   );
 }
@@ -79,13 +79,13 @@ function verbPage(entry: VerbEntry): string {
       fence("graphql", query),
       ...(variables ? [fence("json", JSON.stringify(variables))] : []),
     ]),
-    ...noteOf(mutation),
+    ...templateOf(mutation),
     "## Input",
     ...inputParts(mutation),
-    ...(kind ? ["## From where, through what, to which end", ...wayParts(kind)] : []),
+    ...(kind ? ["## Routes", ...routeParts(kind)] : []),
     "## Refusals",
     ...refusalParts(whole, single, entry.singleMeans),
-    `The caller needs the scope \`${scope}\`. All codes: [errors](../errors.md).`,
+    `The mutation requires the scope \`${scope}\`. For all codes see [errors](../errors.md).`,
   );
 }
 
@@ -99,29 +99,27 @@ function inputParts(mutation: string): readonly string[] {
     tableOf(input),
     ...own.flatMap((part) => [`### ${part.name}`, part.description ?? "", tableOf(part)]),
     ...(shared.length > 0
-      ? [
-          `Shared with other requests: ${shared.map((part) => `[${part.name}](inputs.md${anchorOf(part)})`).join(", ")}.`,
-        ]
+      ? [`Shared inputs: ${shared.map((part) => `[${part.name}](inputs.md${anchorOf(part)})`).join(", ")}.`]
       : []),
   ];
 }
 
-function wayParts(kind: OperationKind): readonly string[] {
-  const ways = waysOf(kind);
+function routeParts(kind: OperationKind): readonly string[] {
+  const routes = routesOf(kind);
   const inPlace =
-    ways.includes("| (") || ways.includes("→ (")
-      ? "Phases in brackets run in place: the state stays as it is meanwhile. "
+    routes.includes("| (") || routes.includes("→ (")
+      ? "Phases in brackets run in place: the node's state does not change. "
       : "";
   return [
-    ways,
-    `${inPlace}Any other state is refused. The diagram shows what takes a node off its way as well. Within a phase it may also wait and hold: [lifecycle](../lifecycle.md#inside-each-phase).`,
+    routes,
+    `${inPlace}Any other state is refused. The diagram also shows failures, aborts and stops. Within a phase a node can also wait and hold: [lifecycle](../lifecycle.md#inside-each-phase).`,
     diagramOf(kind),
   ];
 }
 
-const REQUEST_ALONE = "In `errors`; nothing was written.";
+const REQUEST_ALONE = "The request as a whole, in `errors`; nothing is written:";
 const NODE_BY_NODE =
-  "Node by node, in `results { error }`. One such node refuses the whole request, unless `acceptance: BEST_EFFORT`: then the others start.";
+  "Each node, in `results { error }`. One refused node refuses the whole request; with `acceptance: BEST_EFFORT` the other nodes start.";
 
 function refusalParts(
   whole: Refusals,
@@ -142,8 +140,8 @@ function refusalTable(refusals: Refusals): string {
   );
 }
 
-/** Words that stand in a file of docs/templates; none where there is no such file. */
-function noteOf(name: string): readonly string[] {
+/** The text of a file in docs/templates; empty if the file does not exist. */
+function templateOf(name: string): readonly string[] {
   const file = new URL(`../templates/${name}.md`, import.meta.url);
   return existsSync(file) ? [readFileSync(file, "utf8").trim()] : [];
 }

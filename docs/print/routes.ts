@@ -1,4 +1,4 @@
-/** The ways of verbs through the states of a node, as tables and as diagrams: what lifecycle/verbs.ts answers, printed. */
+/** Routes of verbs through the states of a node, from lifecycle/verbs.ts, as tables and diagrams. */
 import { edge, follow } from "../../src/lifecycle/machine.ts";
 import { NODE_STATE_NAMES } from "../../src/lifecycle/node-states.ts";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
@@ -12,7 +12,7 @@ export interface VerbCase {
   readonly options: RouteOptions;
 }
 
-/** Each verb as it may be asked; a case whose label is the kind alone is the ordinary one. */
+/** Each verb with the options that change its route; an empty label marks the default. */
 export function verbCases(): readonly VerbCase[] {
   const special: Partial<Record<OperationKind, readonly Omit<VerbCase, "kind">[]>> = {
     INSPECT: [{ label: "", options: { inspectsWithoutReboot: true } }],
@@ -28,7 +28,7 @@ export function verbCases(): readonly VerbCase[] {
   return NODE_VERBS.flatMap((kind) => (special[kind] ?? [{ label: "", options: {} }]).map((one) => ({ kind, ...one })));
 }
 
-export function verbTable(): string {
+export function routeTable(): string {
   const rows = verbCases().flatMap(({ kind, label, options }) =>
     routeRows((state) => route(kind, state, options)).map((cells) => [
       `${code(kind)}${label === "" ? "" : `, ${label}`}`,
@@ -38,39 +38,43 @@ export function verbTable(): string {
   return table(["verb", "from", "phases", "ends"], rows);
 }
 
-/** Rows of from, phases, end: states on the same way share one. */
+/** Rows of from, phases, end. States with the same route share a row. */
 export function routeRows(routeOf: (state: NodeState) => Route | null): readonly (readonly string[])[] {
-  const ways = NODE_STATE_NAMES.flatMap((state) => {
+  const routes = NODE_STATE_NAMES.flatMap((state) => {
     const found = routeOf(state);
     if (!found) return [];
     const phases =
       found.legs.map(({ phase, enter }) => (enter.length === 0 ? `(${phase})` : phase)).join(" → ") || "none";
     return [
-      { state, phases, end: found.target === state && found.finish.length === 0 ? "where it was" : code(found.target) },
+      {
+        state,
+        phases,
+        end: found.target === state && found.finish.length === 0 ? "in its previous state" : code(found.target),
+      },
     ];
   });
-  return grouped(ways, ({ phases, end }) => `${phases} ${end}`).map((group) => [
+  return grouped(routes, ({ phases, end }) => `${phases} ${end}`).map((group) => [
     codes(group.map(({ state }) => state)),
     group[0].phases,
     group[0].end,
   ]);
 }
 
-/** The table of one verb, without its name. */
-export function waysOf(kind: OperationKind): string {
+/** The routes of one verb, without the column for its name. */
+export function routesOf(kind: OperationKind): string {
   const cases = verbCases().filter((one) => one.kind === kind);
   const rows = cases.flatMap(({ label, options }) =>
     routeRows((state) => route(kind, state, options)).map((cells) => (cases.length > 1 ? [label, ...cells] : cells)),
   );
-  return table([...(cases.length > 1 ? ["asked"] : []), "from", "phases", "ends"], rows);
+  return table([...(cases.length > 1 ? ["request"] : []), "from", "phases", "ends"], rows);
 }
 
-/** The way of one verb from every state that it may begin in, with what takes a node off it. */
+/** The routes of one verb from every state that allows it, with failures, aborts and stops. */
 export function diagramOf(kind: OperationKind): string {
-  const ways = verbCases()
+  const routes = verbCases()
     .filter((one) => one.kind === kind)
-    .flatMap(({ options }) => NODE_STATE_NAMES.flatMap((state) => arrowsOf(state, route(kind, state, options))));
-  return stateDiagram(arrows(ways));
+    .flatMap(({ options }) => NODE_STATE_NAMES.flatMap((state) => arrowsOfRoute(state, route(kind, state, options))));
+  return stateDiagram(arrows(routes));
 }
 
 interface Arrow {
@@ -79,8 +83,8 @@ interface Arrow {
   readonly to: NodeState;
 }
 
-function arrowsOf(start: NodeState, way: Route | null): readonly Arrow[] {
-  if (!way) return [];
+function arrowsOfRoute(start: NodeState, taken: Route | null): readonly Arrow[] {
+  if (!taken) return [];
   let at = start;
   const drawn: Arrow[] = [];
   const go = (event: Parameters<typeof edge>[1]) => {
@@ -88,15 +92,16 @@ function arrowsOf(start: NodeState, way: Route | null): readonly Arrow[] {
     drawn.push({ from: at, event, to });
     at = to;
   };
-  for (const { phase, enter } of way.legs) {
+  for (const { phase, enter } of taken.legs) {
     enter.forEach(go);
     if (enter.length === 0) drawn.push({ from: at, event: `${phase}, in place`, to: at });
-    for (const event of way.bestEffort ? (["abort", "stop"] as const) : (["fail", "abort", "stop"] as const)) {
+    for (const event of taken.bestEffort ? (["abort", "stop"] as const) : (["fail", "abort", "stop"] as const)) {
       const setback = edge(at, event);
       if (setback) drawn.push({ from: at, event, to: setback.to });
     }
   }
-  way.finish.forEach(go);
-  if (way.legs.length === 0 && way.finish.length === 0) drawn.push({ from: start, event: "nothing to do", to: start });
+  taken.finish.forEach(go);
+  if (taken.legs.length === 0 && taken.finish.length === 0)
+    drawn.push({ from: start, event: "nothing to do", to: start });
   return drawn;
 }
