@@ -1,5 +1,6 @@
 /** The schema builder, its scalars, and the two helpers that every file of the room uses. */
 import SchemaBuilder from "@pothos/core";
+import type { ArgBuilder } from "@pothos/core";
 import { GraphQLError } from "graphql";
 import type { Scope } from "../../access/access.ts";
 import type { StoredJson } from "../../store/records.ts";
@@ -15,6 +16,14 @@ export const builder = new SchemaBuilder<{
     JSON: { Input: unknown; Output: StoredJson };
   };
 }>({ defaultFieldNullability: false });
+
+type SchemaTypes = (typeof builder)["$inferSchemaTypes"];
+
+/** `t` in the fields of an input type, for functions that make fields which several inputs share. */
+export type InputFields = PothosSchemaTypes.InputFieldBuilder<SchemaTypes, "InputObject">;
+
+/** `t.arg` of any field, for functions that make arguments which several fields share. */
+export type FieldArgs = ArgBuilder<SchemaTypes>;
 
 /** `Query` as a type that a payload can return. */
 export const QueryRef = builder.queryType({
@@ -32,7 +41,7 @@ builder.subscriptionType({
 builder.scalarType("DateTime", {
   description: "RFC 3339 instant in UTC with milliseconds, e.g. `2026-01-31T09:30:00.000Z`.",
   specifiedByURL: "https://scalars.graphql.org/andimarek/date-time.html",
-  serialize: (value) => new Date(value).toISOString() as never,
+  serialize: (value) => new Date(value).toISOString(),
   parseValue: (value) => {
     const date = typeof value === "string" ? new Date(value) : new Date(Number.NaN);
     if (Number.isNaN(date.getTime())) throw new GraphQLError(`${JSON.stringify(value)} is no RFC 3339 instant.`);

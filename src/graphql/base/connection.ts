@@ -6,6 +6,7 @@ import { GraphQLError } from "graphql";
 import { cursorOf, readCursor } from "../../store/postgres/pagination.ts";
 import type { NumberedRequest, Page, PageKey, PageRequest } from "../../store/postgres/pagination.ts";
 import { builder } from "./builder.ts";
+import type { FieldArgs } from "./builder.ts";
 import { isUuid } from "./ids.ts";
 import { isStorable } from "./storable.ts";
 
@@ -37,25 +38,39 @@ const PageInfoRef = builder.objectRef<Connection<unknown>["pageInfo"]>("PageInfo
   }),
 });
 
+type RowRef<Row extends object> = ReturnType<typeof builder.objectRef<Row>>;
+type ConnectionRef<Row extends object> = ReturnType<ReturnType<typeof builder.objectRef<Connection<Row>>>["implement"]>;
+
+interface ConnectionOptions {
+  /** Whether the connection has `totalCount`. */
+  readonly counted?: boolean;
+}
+
 /** The connection and edge types of an object type. */
 export function connectionType<Row extends object>(
   name: string,
-  row: ReturnType<typeof builder.objectRef<Row>>,
-  options: { readonly counted?: boolean } = {},
-) {
-  const edge = builder.objectRef<{ readonly cursor: string; readonly node: Row }>(`${name}Edge`).implement({
+  row: RowRef<Row>,
+  options?: ConnectionOptions,
+): ConnectionRef<Row>;
+// Pothos cannot resolve the type of `node` for a generic row, so the fields are made for any object.
+export function connectionType(
+  name: string,
+  row: RowRef<object>,
+  { counted = false }: ConnectionOptions = {},
+): ConnectionRef<object> {
+  const edge = builder.objectRef<{ readonly cursor: string; readonly node: object }>(`${name}Edge`).implement({
     description: `${name} in a page.`,
     fields: (t) => ({
       cursor: t.exposeString("cursor", { description: "Cursor of this item." }),
-      node: t.field({ type: row as never, description: "The item.", resolve: (parent) => parent.node as never }),
+      node: t.field({ type: row, description: "The item.", resolve: ({ node }) => node }),
     }),
   });
-  return builder.objectRef<Connection<Row>>(`${name}Connection`).implement({
+  return builder.objectRef<Connection<object>>(`${name}Connection`).implement({
     description: `Page of a list of ${name}.`,
     fields: (t) => ({
       edges: t.field({ type: [edge], description: "Items with cursors.", resolve: ({ edges }) => [...edges] }),
       pageInfo: t.field({ type: PageInfoRef, description: "Where the page is.", resolve: ({ pageInfo }) => pageInfo }),
-      ...(options.counted && {
+      ...(counted && {
         totalCount: t.int({
           description: "Number of all matching items; counted only when asked for.",
           resolve: async ({ totalCount }) => (await totalCount?.()) ?? 0,
@@ -79,14 +94,14 @@ export const NODES_PAGE_MAX = 1_000;
 export const TRANSITIONS_PAGE_MAX = 500;
 
 /** The arguments of a connection field. */
-export function pageArgs(t: Parameters<Parameters<typeof builder.queryField>[1]>[0], most = PAGE_MAX) {
+export function pageArgs(arg: FieldArgs, most = PAGE_MAX) {
   return {
-    first: t.arg.int({
+    first: arg.int({
       description: `Number of items from the start, 1 to ${most}; ${PAGE_DEFAULT} when neither \`first\` nor \`last\` is given.`,
     }),
-    after: t.arg.string({ description: "Only items after this cursor." }),
-    last: t.arg.int({ description: `Number of items from the end, 1 to ${most}.` }),
-    before: t.arg.string({ description: "Only items before this cursor." }),
+    after: arg.string({ description: "Only items after this cursor." }),
+    last: arg.int({ description: `Number of items from the end, 1 to ${most}.` }),
+    before: arg.string({ description: "Only items before this cursor." }),
   };
 }
 

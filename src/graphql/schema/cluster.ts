@@ -64,13 +64,13 @@ builder.objectType(ClusterRef, {
       type: NodeConnection,
       description: "Its members.",
       extensions: NODES_AS_TEXT,
-      args: nodeListArgs(t as never),
+      args: nodeListArgs(t.arg),
       resolve: ({ id }, args, context, info) => nodeList(args, context, listPlan(info), id),
     }),
     operations: t.field({
       type: OperationConnection,
       description: "Operations asked for the cluster, newest first.",
-      args: pageArgs(t as never),
+      args: pageArgs(t.arg),
       resolve: async ({ id }, args, { load }) =>
         connectionOf(
           await load.below(operationsOfClusters, id, pageRequest(args, "instant"), EMPTY_PAGE),
@@ -102,7 +102,7 @@ builder.queryField("clusters", (t) =>
     type: ClusterConnection,
     ...needs("READ"),
     description: "Clusters by name.",
-    args: pageArgs(t),
+    args: pageArgs(t.arg),
     resolve: async (_root, args, { services }) =>
       connectionOf(await clustersPage(services.database.reader, pageRequest(args, "text")), ({ name }) => name),
   }),

@@ -98,7 +98,7 @@ builder.objectFields(OperationRef, (t) => ({
     description: "Of a discovery: its addresses, in the order of the request.",
     args: {
       states: t.arg({ type: [DiscoveryStateEnum], description: "Only addresses in these states." }),
-      ...pageArgs(t as never),
+      ...pageArgs(t.arg),
     },
     resolve: async ({ id }, args, { load }) => {
       const asked = { states: given(args.states), ...numberedRequest(args, PAGE_MAX, placeOf) };

@@ -19,6 +19,7 @@ import type { NodeRow } from "../../store/nodes.ts";
 import { operationsOfNodes } from "../../store/operations.ts";
 import { transitionsOfNodes } from "../../store/transitions.ts";
 import { QueryRef, builder, given, needs } from "../base/builder.ts";
+import type { FieldArgs } from "../base/builder.ts";
 import {
   connectionOf,
   connectionType,
@@ -294,7 +295,7 @@ builder.objectType(NodeRef, {
     inventories: t.field({
       type: InventoryConnection,
       description: "What every inspection found, newest first.",
-      args: pageArgs(t as never),
+      args: pageArgs(t.arg),
       resolve: async ({ id }, args, { load }) =>
         connectionOf(
           await load.below(inventoriesPages, id, pageRequest(args, "instant"), EMPTY_PAGE),
@@ -331,7 +332,7 @@ builder.objectType(NodeRef, {
     operations: t.field({
       type: OperationConnection,
       description: "Operations that work or worked on this node, newest first.",
-      args: pageArgs(t as never),
+      args: pageArgs(t.arg),
       resolve: async ({ id }, args, { load }) =>
         connectionOf(
           await load.below(operationsOfNodes, id, pageRequest(args, "instant"), EMPTY_PAGE),
@@ -341,7 +342,7 @@ builder.objectType(NodeRef, {
     transitions: t.field({
       type: TransitionConnection,
       description: "State changes of this node, oldest first.",
-      args: pageArgs(t as never, TRANSITIONS_PAGE_MAX),
+      args: pageArgs(t.arg, TRANSITIONS_PAGE_MAX),
       resolve: async ({ id }, args, { load }) =>
         transitionConnection(await load.below(transitionsOfNodes, id, numberedRequest(args), EMPTY_PAGE)),
     }),
@@ -403,11 +404,11 @@ const NODE_KEYS = {
 } as const;
 
 /** Arguments of a list of nodes. */
-export function nodeListArgs(t: Parameters<Parameters<typeof builder.queryField>[1]>[0]) {
+export function nodeListArgs(arg: FieldArgs) {
   return {
-    filter: t.arg({ type: NodeFilterInput, description: "Which nodes; absent: all." }),
-    orderBy: t.arg({ type: NodeOrderInput, description: "In which order; absent: by name." }),
-    ...pageArgs(t, NODES_PAGE_MAX),
+    filter: arg({ type: NodeFilterInput, description: "Which nodes; absent: all." }),
+    orderBy: arg({ type: NodeOrderInput, description: "In which order; absent: by name." }),
+    ...pageArgs(arg, NODES_PAGE_MAX),
   };
 }
 
@@ -467,7 +468,7 @@ builder.queryField("nodes", (t) =>
     type: NodeConnection,
     extensions: { ...needs("READ").extensions, ...NODES_AS_TEXT },
     description: "Nodes. Without a filter: all.",
-    args: nodeListArgs(t),
+    args: nodeListArgs(t.arg),
     resolve: (_root, args, context, info) => nodeList(args, context, listPlan(info)),
   }),
 );

@@ -193,7 +193,7 @@ builder.objectType(OperationRef, {
       description: "One run per node, in the order of the request; then the clean-up runs.",
       args: {
         states: t.arg({ type: [RunStateEnum], description: "Only runs in these states." }),
-        ...pageArgs(t as never),
+        ...pageArgs(t.arg),
       },
       resolve: async ({ id }, args, { load }) => {
         const asked = { states: given(args.states), ...numberedRequest(args, PAGE_MAX, placeOf) };
@@ -203,7 +203,7 @@ builder.objectType(OperationRef, {
     transitions: t.field({
       type: TransitionConnection,
       description: "State changes that this operation caused, oldest first.",
-      args: pageArgs(t as never, TRANSITIONS_PAGE_MAX),
+      args: pageArgs(t.arg, TRANSITIONS_PAGE_MAX),
       resolve: async ({ id }, args, { load }) =>
         transitionConnection(await load.below(transitionsOfOperations, id, numberedRequest(args), EMPTY_PAGE)),
     }),
@@ -250,7 +250,7 @@ builder.queryField("operations", (t) =>
     description: "Operations, newest first.",
     args: {
       filter: t.arg({ type: OperationFilterInput, description: "Which operations; absent: all." }),
-      ...pageArgs(t),
+      ...pageArgs(t.arg),
     },
     resolve: async (_root, args, { services }) => {
       const { reader } = services.database;

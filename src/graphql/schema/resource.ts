@@ -1,11 +1,14 @@
 /** Objects by their global ID: for everybody as `resource`, and for Relay, which refetches a type through a root field of its own. */
 import { DirectiveLocation, GraphQLDirective, GraphQLNonNull, GraphQLString } from "graphql";
 import type { GraphQLSchema } from "graphql";
+import type { AnyDriver } from "../../drivers/registry.ts";
 import { clustersByIds } from "../../store/clusters.ts";
 import { inventoriesByIds, nodesByIds } from "../../store/nodes.ts";
 import { operationsByIds } from "../../store/operations.ts";
+import type { Reader } from "../../store/postgres/database.ts";
 import { runsByIds } from "../../store/runs.ts";
 import { builder, needs } from "../base/builder.ts";
+import type { FieldArgs } from "../base/builder.ts";
 import type { Context } from "../base/context.ts";
 import { isUuid, readId } from "../base/ids.ts";
 import type { IdType } from "../base/ids.ts";
@@ -36,21 +39,42 @@ export function withFetchable(text: string, schema: GraphQLSchema): string {
   );
 }
 
-const FINDERS = {
-  Node: nodesByIds,
-  Cluster: clustersByIds,
-  Operation: operationsByIds,
-  Run: runsByIds,
-  Inventory: inventoriesByIds,
-} as const;
+type Finder<Row> = (id: string, context: Context) => Promise<Row | null>;
 
-/** The object with a global ID, if it is of that type; absent: of any. */
-async function resourceOf(id: string, { services }: Context, type?: IdType): Promise<object | null> {
-  const read = readId(id);
-  if (!read || (type !== undefined && read.type !== type)) return null;
-  if (read.type === "Driver") return services.registry.get(read.key) ?? null;
-  if (!(read.type in FINDERS) || !isUuid(read.key)) return null;
-  return (await FINDERS[read.type as keyof typeof FINDERS](services.database.reader, [read.key]))[0] ?? null;
+/** Finds a row by a global ID of its type; null for an ID of another type. */
+function finderOf<Row>(type: IdType, read: (reader: Reader, ids: readonly string[]) => Promise<Row[]>): Finder<Row> {
+  return async (id, { services }) => {
+    const found = readId(id);
+    if (found?.type !== type || !isUuid(found.key)) return null;
+    return (await read(services.database.reader, [found.key]))[0] ?? null;
+  };
+}
+
+const findDriver: Finder<AnyDriver> = async (id, { services }) => {
+  const found = readId(id);
+  return (found?.type === "Driver" && services.registry.get(found.key)) || null;
+};
+
+const findNode = finderOf("Node", nodesByIds);
+const findCluster = finderOf("Cluster", clustersByIds);
+const findOperation = finderOf("Operation", operationsByIds);
+const findRun = finderOf("Run", runsByIds);
+const findInventory = finderOf("Inventory", inventoriesByIds);
+
+const FINDERS: Readonly<Record<IdType, Finder<object>>> = {
+  Node: findNode,
+  Cluster: findCluster,
+  Operation: findOperation,
+  Run: findRun,
+  Driver: findDriver,
+  Inventory: findInventory,
+  Transition: () => Promise.resolve(null),
+};
+
+/** The object with a global ID, of any type. */
+async function resourceOf(id: string, context: Context): Promise<object | null> {
+  const found = readId(id);
+  return found && FINDERS[found.type](id, context);
 }
 
 builder.queryField("resource", (t) =>
@@ -60,12 +84,12 @@ builder.queryField("resource", (t) =>
     ...needs("READ"),
     description: "A node, cluster, operation, run, driver or inventory by global ID; null if it does not exist.",
     args: { id: t.arg.id({ required: true, description: "Global ID." }) },
-    resolve: (_root, { id }, context) => resourceOf(id, context) as never,
+    resolve: (_root, { id }, context) => resourceOf(id, context),
   }),
 );
 
-const fetchArgs = (t: Parameters<Parameters<typeof builder.queryField>[1]>[0]) => ({
-  id: t.arg.id({ required: true, description: "Global ID." }),
+const fetchArgs = (arg: FieldArgs) => ({
+  id: arg.id({ required: true, description: "Global ID." }),
 });
 
 builder.queryField("fetch__Node", (t) =>
@@ -74,8 +98,8 @@ builder.queryField("fetch__Node", (t) =>
     nullable: true,
     ...needs("READ"),
     description: "Relay refetch of a `Node`; others use `node`.",
-    args: fetchArgs(t),
-    resolve: (_root, { id }, context) => resourceOf(id, context, "Node") as never,
+    args: fetchArgs(t.arg),
+    resolve: (_root, { id }, context) => findNode(id, context),
   }),
 );
 builder.queryField("fetch__Cluster", (t) =>
@@ -84,8 +108,8 @@ builder.queryField("fetch__Cluster", (t) =>
     nullable: true,
     ...needs("READ"),
     description: "Relay refetch of a `Cluster`; others use `cluster`.",
-    args: fetchArgs(t),
-    resolve: (_root, { id }, context) => resourceOf(id, context, "Cluster") as never,
+    args: fetchArgs(t.arg),
+    resolve: (_root, { id }, context) => findCluster(id, context),
   }),
 );
 builder.queryField("fetch__Operation", (t) =>
@@ -94,8 +118,8 @@ builder.queryField("fetch__Operation", (t) =>
     nullable: true,
     ...needs("READ"),
     description: "Relay refetch of an `Operation`; others use `operation`.",
-    args: fetchArgs(t),
-    resolve: (_root, { id }, context) => resourceOf(id, context, "Operation") as never,
+    args: fetchArgs(t.arg),
+    resolve: (_root, { id }, context) => findOperation(id, context),
   }),
 );
 builder.queryField("fetch__Run", (t) =>
@@ -104,8 +128,8 @@ builder.queryField("fetch__Run", (t) =>
     nullable: true,
     ...needs("READ"),
     description: "Relay refetch of a `Run`; others use `resource`.",
-    args: fetchArgs(t),
-    resolve: (_root, { id }, context) => resourceOf(id, context, "Run") as never,
+    args: fetchArgs(t.arg),
+    resolve: (_root, { id }, context) => findRun(id, context),
   }),
 );
 builder.queryField("fetch__Driver", (t) =>
@@ -114,8 +138,8 @@ builder.queryField("fetch__Driver", (t) =>
     nullable: true,
     ...needs("READ"),
     description: "Relay refetch of a `Driver`; others use `drivers`.",
-    args: fetchArgs(t),
-    resolve: (_root, { id }, context) => resourceOf(id, context, "Driver") as never,
+    args: fetchArgs(t.arg),
+    resolve: (_root, { id }, context) => findDriver(id, context),
   }),
 );
 builder.queryField("fetch__Inventory", (t) =>
@@ -124,7 +148,7 @@ builder.queryField("fetch__Inventory", (t) =>
     nullable: true,
     ...needs("READ"),
     description: "Relay refetch of an `Inventory`; others use `resource`.",
-    args: fetchArgs(t),
-    resolve: (_root, { id }, context) => resourceOf(id, context, "Inventory") as never,
+    args: fetchArgs(t.arg),
+    resolve: (_root, { id }, context) => findInventory(id, context),
   }),
 );

@@ -5,6 +5,7 @@ import { isUnfinished } from "../../lifecycle/operation-states.ts";
 import type { Failure, LeftAs, PlannedStep } from "../../store/records.ts";
 import type { AnomalyRow } from "../../store/rejected-callbacks.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
+import type { OperationRow } from "../../store/operations.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { builder } from "../base/builder.ts";
 import type { Context } from "../base/context.ts";
@@ -211,6 +212,12 @@ export async function stepsOf(run: RunRow, { load }: Context): Promise<StepView[
   }));
 }
 
+async function operationOf({ id, operationId }: RunRow, { load }: Context): Promise<OperationRow> {
+  const operation = await load.operation.load(operationId);
+  if (!operation) throw new Error(`Run ${id} belongs to operation ${operationId}, which does not exist.`);
+  return operation;
+}
+
 async function abortVerdict(run: RunRow, context: Context) {
   const step = (await stepsOf(run, context))[run.position];
   return judgeAbort(
@@ -229,7 +236,7 @@ builder.objectType(RunRef, {
     operation: t.field({
       type: OperationRef,
       description: "The operation it is a share of.",
-      resolve: async ({ operationId }, _args, { load }) => (await load.operation.load(operationId)) as never,
+      resolve: (run, _args, context) => operationOf(run, context),
     }),
     node: t.field({
       type: NodeRef,

@@ -69,7 +69,7 @@ builder.objectField(RunRef, "log", (t) =>
   t.field({
     type: LogLineConnection,
     description: "What its steps said, oldest first: the same lines and cursors as the subscription `runLog`.",
-    args: pageArgs(t as never, TRANSITIONS_PAGE_MAX),
+    args: pageArgs(t.arg, TRANSITIONS_PAGE_MAX),
     resolve: async ({ id, planHash }, args, { load }) => {
       const [page, plan] = await Promise.all([
         load.below(logPages, id, numberedRequest(args), EMPTY_PAGE),

@@ -109,7 +109,7 @@ builder.subscriptionField("nodeTransitions", (t) =>
         throw badInput("Give `after` to go on from a cursor, or `snapshot` to begin anew, not both.");
       return nodeStream(services, { filter: streamFilter(filter), after: positionOf(after), snapshot });
     },
-    resolve: (item) => (item.kind === "transition" ? item.row : item) as never,
+    resolve: (item) => (item.kind === "transition" ? item.row : item),
     extensions: { ...needs("READ").extensions, eventKey },
   }),
 );

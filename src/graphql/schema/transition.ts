@@ -146,7 +146,7 @@ builder.queryField("transitions", (t) =>
         type: NodeFilterInput,
         description: "Of nodes that match now; absent: of all, deleted ones included.",
       }),
-      ...pageArgs(t, TRANSITIONS_PAGE_MAX),
+      ...pageArgs(t.arg, TRANSITIONS_PAGE_MAX),
     },
     resolve: (_root, args, { services }) => {
       const nodes = nodeCondition(nodeFilter(args.filter));

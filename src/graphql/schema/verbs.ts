@@ -7,6 +7,7 @@ import type { WavesAnswer } from "../../engine/scheduling/waves.ts";
 import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { VerbOptions } from "../../store/records.ts";
 import { QueryRef, builder, given, needs } from "../base/builder.ts";
+import type { InputFields } from "../base/builder.ts";
 import { callerOf } from "../base/context.ts";
 import type { Context } from "../base/context.ts";
 import {
@@ -26,8 +27,6 @@ import type { StepView } from "./run.ts";
 import { StepInput, stepChoices } from "./runbook.ts";
 import { NodeSelectorInput, WorkSelectorInput, nodeSelector, workSelector } from "./selectors.ts";
 import type { NodeSelectorShape } from "./selectors.ts";
-
-type InputFields = Parameters<NonNullable<Parameters<typeof builder.inputType>[1]["fields"]>>[0];
 
 const ShareInput = builder.inputType("ShareInput", {
   description: "A number of nodes, or a share of the operation's. Exactly one field.",
@@ -109,13 +108,13 @@ const workFields = (t: InputFields) => ({
 
 const NodeWorkInput = builder.inputType("NodeWorkInput", {
   description: "Start a verb on many nodes.",
-  fields: (t) => workFields(t as never),
+  fields: (t) => workFields(t),
 });
 
 const CommissionNodesInput = builder.inputType("CommissionNodesInput", {
   description: "Commission many nodes.",
   fields: (t) => ({
-    ...workFields(t as never),
+    ...workFields(t),
     until: t.field({ type: UntilEnum, required: true, defaultValue: "ACTIVE", description: "How far." }),
   }),
 });
@@ -123,7 +122,7 @@ const CommissionNodesInput = builder.inputType("CommissionNodesInput", {
 const CleanNodesInput = builder.inputType("CleanNodesInput", {
   description: "Clean many nodes.",
   fields: (t) => ({
-    ...workFields(t as never),
+    ...workFields(t),
     steps: t.field({
       type: [StepInput],
       description: "Clean steps and reserved steps to run in this order, in place of the automatic ones; 1 to 100.",
@@ -135,7 +134,7 @@ const CleanNodesInput = builder.inputType("CleanNodesInput", {
 const DeployNodesInput = builder.inputType("DeployNodesInput", {
   description: "Deploy many nodes.",
   fields: (t) => ({
-    ...workFields(t as never),
+    ...workFields(t),
     steps: t.field({
       type: [StepInput],
       description: "Deploy steps and reserved steps to run in this order, in place of the automatic ones; 1 to 100.",
@@ -146,7 +145,7 @@ const DeployNodesInput = builder.inputType("DeployNodesInput", {
 const DecommissionNodesInput = builder.inputType("DecommissionNodesInput", {
   description: "Take many nodes out of service.",
   fields: (t) => ({
-    ...workFields(t as never),
+    ...workFields(t),
     force: t.boolean({
       required: true,
       defaultValue: false,
@@ -158,7 +157,7 @@ const DecommissionNodesInput = builder.inputType("DecommissionNodesInput", {
 const UpdateNodesInput = builder.inputType("UpdateNodesInput", {
   description: "Renew what runs on many nodes.",
   fields: (t) => ({
-    ...workFields(t as never),
+    ...workFields(t),
     hostGroup: t.string({
       description:
         "Host group that the nodes are deployed for, told to the drivers as the variable `host_group`; absent: the one they have.",
@@ -169,7 +168,7 @@ const UpdateNodesInput = builder.inputType("UpdateNodesInput", {
 const SetPowerInput = builder.inputType("SetPowerInput", {
   description: "Change the power of many nodes.",
   fields: (t) => ({
-    ...workFields(t as never),
+    ...workFields(t),
     action: t.field({ type: PowerActionEnum, required: true, description: "What to do." }),
     timeoutSeconds: t.float({
       description:
@@ -227,7 +226,7 @@ const RestartInput = builder.inputType("RestartInput", {
       defaultValue: "STAGE",
       description: "How much of what was done is kept.",
     }),
-    ...termFields(t as never),
+    ...termFields(t),
   }),
 });
 
@@ -411,7 +410,7 @@ for (const [name, kind, description] of SIMPLE_VERBS) {
       ...needs("OPERATE"),
       description,
       args: { input: t.arg({ type: NodeWorkInput, required: true, description: "Which nodes, on which terms." }) },
-      resolve: (_root, { input }, context) => submit(context, kind, input as never),
+      resolve: (_root, { input }, context) => submit(context, kind, input),
     }),
   );
 }
@@ -430,7 +429,7 @@ builder.mutationField("commissionNodes", (t) =>
         description: "Which nodes, how far, on which terms.",
       }),
     },
-    resolve: (_root, { input }, context) => submit(context, "COMMISSION", input as never, { until: input.until }),
+    resolve: (_root, { input }, context) => submit(context, "COMMISSION", input, { until: input.until }),
   }),
 );
 
@@ -445,7 +444,7 @@ builder.mutationField("cleanNodes", (t) =>
       input: t.arg({ type: CleanNodesInput, required: true, description: "Which nodes, which steps, on which terms." }),
     },
     resolve: (_root, { input }, context) =>
-      submit(context, "CLEAN", input as never, {
+      submit(context, "CLEAN", input, {
         ...choiceOf(input, "clean"),
         ...(input.runbook != null && { runbook: input.runbook }),
       }),
@@ -465,7 +464,7 @@ builder.mutationField("deployNodes", (t) =>
         description: "Which nodes, which steps, on which terms.",
       }),
     },
-    resolve: (_root, { input }, context) => submit(context, "DEPLOY", input as never, choiceOf(input, "deploy")),
+    resolve: (_root, { input }, context) => submit(context, "DEPLOY", input, choiceOf(input, "deploy")),
   }),
 );
 
@@ -479,7 +478,7 @@ builder.mutationField("decommissionNodes", (t) =>
     args: {
       input: t.arg({ type: DecommissionNodesInput, required: true, description: "Which nodes, on which terms." }),
     },
-    resolve: (_root, { input }, context) => submit(context, "DECOMMISSION", input as never, { force: input.force }),
+    resolve: (_root, { input }, context) => submit(context, "DECOMMISSION", input, { force: input.force }),
   }),
 );
 
@@ -492,7 +491,7 @@ builder.mutationField("updateNodes", (t) =>
       "Renew what runs on nodes: take the workload down, clean, and deploy again with the settings as they are now, optionally in another host group. From ACTIVE. A tear-down or cleaning that fails ends it there.",
     args: { input: t.arg({ type: UpdateNodesInput, required: true, description: "Which nodes, on which terms." }) },
     resolve: (_root, { input }, context) =>
-      submit(context, "UPDATE", input as never, input.hostGroup == null ? {} : { hostGroup: input.hostGroup }),
+      submit(context, "UPDATE", input, input.hostGroup == null ? {} : { hostGroup: input.hostGroup }),
   }),
 );
 
@@ -505,7 +504,7 @@ builder.mutationField("setPower", (t) =>
       "Change power. Already there is a success without a call. Refused with BUSY while a run on the node is unfinished, whatever it is doing; a protected node takes ON alone.",
     args: { input: t.arg({ type: SetPowerInput, required: true, description: "Which nodes, and what to do." }) },
     resolve: (_root, { input }, context) =>
-      submit(context, "POWER", input as never, {
+      submit(context, "POWER", input, {
         powerAction: input.action,
         ...(input.timeoutSeconds != null && { softTimeoutSeconds: input.timeoutSeconds }),
       }),
@@ -559,7 +558,7 @@ builder.mutationField("restart", (t) =>
     },
     resolve: (_root, { input }, context) =>
       context.services.engine.restart(callerOf(context), {
-        ...termsOf(input as never),
+        ...termsOf(input),
         work: workSelector(input.work),
         from: input.from,
       }),
