@@ -182,7 +182,7 @@ describe("the house", () => {
     expect(IMPORTS).toContainEqual({ from: "src/engine/jobs/queue.ts", to: "pg-boss", typeOnly: false });
     expect(IMPORTS).toContainEqual({
       from: "src/engine/engine.ts",
-      to: "src/engine/admission/submit.ts",
+      to: "src/engine/admission/admit.ts",
       typeOnly: true,
     });
     expect(IMPORTS).toContainEqual({ from: "src/store/nodes.ts", to: "src/store/tables.ts", typeOnly: false });

@@ -14,10 +14,10 @@ import { discoverNodes } from "./discovery/discover.ts";
 import type { DiscoverAnswer, DiscoverRequest } from "./discovery/discover.ts";
 import { unhold } from "./interruption/unhold.ts";
 import type { UnholdRequest } from "./interruption/unhold.ts";
-import { abortWork, stopTimeout, stopWork } from "./interruption/abort-and-stop.ts";
-import type { AbortRequest, AbortResult, StopRequest } from "./interruption/abort-and-stop.ts";
-import { deleteNodes, registerNodes, setMaintenance, setRetired, updateNode } from "./inventory/nodes.ts";
-import type { Edited, NewNode, NodeChange } from "./inventory/nodes.ts";
+import { abortWork, stopTimeout, stopWork } from "./interruption/abort.ts";
+import type { AbortRequest, AbortResult, StopRequest } from "./interruption/abort.ts";
+import { deleteNodes, registerNodes, setMaintenance, setRetired, updateNode } from "./inventory/register-nodes.ts";
+import type { Edited, NewNode, NodeChange } from "./inventory/register-nodes.ts";
 import { createPowerReader } from "./power/power-reader.ts";
 import type { PowerAnswers } from "./power/power-reader.ts";
 import { reportPresence } from "./inventory/presence.ts";
@@ -34,8 +34,8 @@ import { createRunner } from "./execution/runner.ts";
 import type { ClusterRef, NodeSelector } from "./input/node-selector.ts";
 import { updateSite } from "./inventory/site.ts";
 import type { SiteChange, SiteEdited } from "./inventory/site.ts";
-import { submitVerb } from "./admission/submit.ts";
-import type { SubmitAnswer, VerbRequest } from "./admission/submit.ts";
+import { submitVerb } from "./admission/admit.ts";
+import type { SubmitAnswer, VerbRequest } from "./admission/admit.ts";
 import type { Caller } from "./transaction.ts";
 import { createTransact } from "./transaction.ts";
 import { createSlotScheduler } from "./scheduling/slot-scheduler.ts";
@@ -47,13 +47,13 @@ import type { StoredJson } from "../store/records.ts";
 
 // What the API shows of how the engine decides.
 export { limitsOf } from "./scheduling/capacity-limits.ts";
-export { stepUnderWay } from "./interruption/abort-and-stop.ts";
+export { stepUnderWay } from "./interruption/abort.ts";
 export { OFF_REASONS, catalogueOf } from "./plans/plan.ts";
 export { RESERVED_STEPS, isHold, isReservedWait, reservedArgsSchema } from "./plans/reserved-steps.ts";
 export { PRESENCE_CHANGES, PRESENCE_EVENTS } from "./inventory/presence.ts";
 export { RESTART_FROM } from "./admission/restart.ts";
 export { findCluster } from "./input/node-selector.ts";
-export { ACCEPTANCES, factsOf } from "./admission/submit.ts";
+export { ACCEPTANCES, factsOf } from "./admission/admit.ts";
 
 export interface Engine extends AsyncDisposable {
   /** Begins to take work, where it works at all. Until then requests are admitted and wait. */

@@ -1,6 +1,6 @@
 /** What an abort, a stop or a withdrawal was answered, as the rules look at it. */
-import type { AbortResult } from "../../src/engine/interruption/abort-and-stop.ts";
-import type { SubmitAnswer } from "../../src/engine/admission/submit.ts";
+import type { AbortResult } from "../../src/engine/interruption/abort.ts";
+import type { SubmitAnswer } from "../../src/engine/admission/admit.ts";
 import type { Ask } from "./rules.ts";
 
 /** The answer to each node, and the code of the refusal of the whole where there is none to any. */

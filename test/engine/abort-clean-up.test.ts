@@ -1,8 +1,8 @@
 /** How an abort leaves a node: what its steps had touched by then, its power, and what a tear-down that fails itself makes of it. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { Script } from "../../plugins/fake/settings.ts";
-import type { AbortRequest } from "../../src/engine/interruption/abort-and-stop.ts";
-import type { VerbRequest } from "../../src/engine/admission/submit.ts";
+import type { AbortRequest } from "../../src/engine/interruption/abort.ts";
+import type { VerbRequest } from "../../src/engine/admission/admit.ts";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";

@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import type { Driver } from "../../src/drivers/driver.ts";
 import { laneHere } from "../../src/drivers/isolation/lanes.ts";
-import type { AbortRequest } from "../../src/engine/interruption/abort-and-stop.ts";
+import type { AbortRequest } from "../../src/engine/interruption/abort.ts";
 import { passGate } from "../../plugins/fake/gates.ts";
 import type { Script } from "../../plugins/fake/settings.ts";
 import type { Interruptible } from "../../src/lifecycle/interrupts.ts";

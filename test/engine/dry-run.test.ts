@@ -1,6 +1,6 @@
 /** Plan first: what a dry run answers, that it leaves no trace, and how a request is held to the plan that was looked at. */
 import { afterAll, describe, expect, test } from "vitest";
-import type { SubmitAnswer, VerbRequest } from "../../src/engine/admission/submit.ts";
+import type { SubmitAnswer, VerbRequest } from "../../src/engine/admission/admit.ts";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";

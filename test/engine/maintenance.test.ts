@@ -1,7 +1,7 @@
 /** Maintenance under running work: the running step ends, no new one begins, and the run says so until the mark is cleared. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { Script } from "../../plugins/fake/settings.ts";
-import type { VerbRequest } from "../../src/engine/admission/submit.ts";
+import type { VerbRequest } from "../../src/engine/admission/admit.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";

@@ -1,6 +1,6 @@
 /** Registering, editing and deleting nodes: all or none, and nothing that others rely on is pulled away. */
 import { afterAll, describe, expect, test } from "vitest";
-import type { BorrowedInterfaces } from "../../src/engine/inventory/nodes.ts";
+import type { BorrowedInterfaces } from "../../src/engine/inventory/register-nodes.ts";
 import { secretFieldsOf, secretsOf } from "../../src/store/nodes.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";

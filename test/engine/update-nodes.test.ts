@@ -1,7 +1,7 @@
 /** updateNodes: takes an ACTIVE node's workload down, cleans the node and deploys it again, in another host group where asked. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { Script } from "../../plugins/fake/settings.ts";
-import type { VerbRequest } from "../../src/engine/admission/submit.ts";
+import type { VerbRequest } from "../../src/engine/admission/admit.ts";
 import { NODE_STATE_NAMES } from "../../src/lifecycle/node-states.ts";
 import { isAtRest } from "../../src/lifecycle/machine.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";

@@ -1,6 +1,6 @@
 /** Waves: an operation takes its nodes on in groups, and holds the rest when too many of them fail. */
 import { afterAll, describe, expect, test } from "vitest";
-import type { VerbRequest } from "../../src/engine/admission/submit.ts";
+import type { VerbRequest } from "../../src/engine/admission/admit.ts";
 import type { WaveAction } from "../../src/engine/scheduling/waves.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestNode } from "../support/builders.ts";

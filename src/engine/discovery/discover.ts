@@ -34,8 +34,8 @@ import { findCluster, isUuid, unknownCluster } from "../input/node-selector.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { isSealOf, seal } from "./secret-fingerprint.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
-import { flawsOf, refusedWhole, replayOf } from "../admission/submit.ts";
-import type { SubmitAnswer, RequestTerms } from "../admission/submit.ts";
+import { flawsOf, refusedWhole, replayOf } from "../admission/admit.ts";
+import type { SubmitAnswer, RequestTerms } from "../admission/admit.ts";
 import type { Caller, Transact, Transaction } from "../transaction.ts";
 import type { WorkSelector } from "../input/work-selector.ts";
 

@@ -34,7 +34,7 @@ import type { Failure } from "../../store/records.ts";
 import { finishDiscovery } from "./discover.ts";
 import { enroll } from "../inventory/enroll.ts";
 import type { Enrolment } from "../inventory/enroll.ts";
-import { prepare } from "../inventory/nodes.ts";
+import { prepare } from "../inventory/register-nodes.ts";
 import { createRedactor, isStorable, sentence } from "../input/secret-redactor.ts";
 import type { Redactor } from "../input/secret-redactor.ts";
 import { CallTimeoutError, callName, failureOf, withDeadline } from "../execution/perform-step.ts";

@@ -14,7 +14,7 @@ import type { Anomaly } from "../../store/rejected-callbacks.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { isUuid } from "../input/node-selector.ts";
-import type { SubmitParts } from "../admission/submit.ts";
+import type { SubmitParts } from "../admission/admit.ts";
 import type { Transaction } from "../transaction.ts";
 
 /** `UNKNOWN`: there is no such run. All but `TAKEN` changed nothing. */

@@ -7,8 +7,8 @@ import { runsOfOperation } from "../../store/runs.ts";
 import type { RunRow } from "../../store/runs.ts";
 import { isUuid, selectNodes } from "./node-selector.ts";
 import type { NodeSelector } from "./node-selector.ts";
-import { refusedWhole } from "../admission/submit.ts";
-import type { SubmitAnswer } from "../admission/submit.ts";
+import { refusedWhole } from "../admission/admit.ts";
+import type { SubmitAnswer } from "../admission/admit.ts";
 
 /** Whose work. Exactly one member: an operation, or whatever runs (or ran last) on nodes. */
 export type WorkSelector = { readonly operationId: string } | NodeSelector;

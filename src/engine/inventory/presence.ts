@@ -9,7 +9,7 @@ import { violatedConstraint } from "../../store/postgres/database.ts";
 import { lockNodes, nodesByNames, updateNodes } from "../../store/nodes.ts";
 import { enroll } from "./enroll.ts";
 import type { Enrolment } from "./enroll.ts";
-import { prepare } from "./nodes.ts";
+import { prepare } from "./register-nodes.ts";
 import type { Caller, Transact, Transaction } from "../transaction.ts";
 
 export const PRESENCE_EVENTS = {

@@ -2,7 +2,7 @@
 import type { AbortEffect } from "../../lifecycle/interrupts.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { Share, WavesWish } from "../../lifecycle/waves.ts";
-import type { NodeAnswer, SubmitAnswer, RequestTerms } from "../../engine/admission/submit.ts";
+import type { NodeAnswer, SubmitAnswer, RequestTerms } from "../../engine/admission/admit.ts";
 import type { WavesAnswer } from "../../engine/scheduling/waves.ts";
 import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { VerbOptions } from "../../store/records.ts";
