@@ -1,14 +1,16 @@
 /**
- * The plan of the house: which room may import what. Reads every import of every file, of types as well as of values,
- * and names who breaks a rule. A room that needs more says so here first, in a change of its own.
+ * Which layer may import what, by the tables of docs/print/layer-data.ts. Reads every import of every file, of types as
+ * well as of values, and names the imports that break a rule.
  */
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { isBuiltin } from "node:module";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import { LAYERS, PACKAGE_HOMES, PARTS } from "../docs/print/layer-data.ts";
+import type { LayerRule } from "../docs/print/layer-data.ts";
 
-const HOUSE = fileURLToPath(new URL("..", import.meta.url));
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
 interface Import {
   /** File that imports, as in `src/engine/execution/perform-step.ts`. */
@@ -18,166 +20,11 @@ interface Import {
   readonly typeOnly: boolean;
 }
 
-interface Rule {
-  /** Rooms of which it may import everything, beside itself. */
-  readonly rooms?: readonly string[];
-  /** Single files of other rooms. */
-  readonly files?: readonly string[];
-  /** Rooms or files of which it may import types. */
-  readonly types?: readonly string[];
-  readonly packages?: readonly string[] | "any";
-  readonly node?: true;
-}
-
-const GRAPHQL = [
-  "@pothos/*",
-  "graphql",
-  "graphql-yoga",
-  "graphql-ws",
-  "@graphql-yoga/*",
-  "@graphql-tools/*",
-  "dataloader",
-  "zod",
-];
-
-const RULES: Readonly<Record<string, Rule>> = {
-  "src/runtime": { node: true },
-  "src/errors.ts": { node: true },
-  "src/log.ts": { node: true, packages: ["pino"] },
-  "src/observer.ts": {},
-  "src/config.ts": { node: true, files: ["src/errors.ts", "src/log.ts"] },
-  "src/lifecycle": { types: ["src/errors.ts"] },
-  "src/drivers": {
-    rooms: ["src/runtime"],
-    files: ["src/errors.ts", "src/log.ts"],
-    packages: ["@standard-schema/spec"],
-    node: true,
-  },
-  plugins: { types: ["src/drivers/driver.ts"], packages: "any", node: true },
-  "src/store": {
-    rooms: ["src/lifecycle", "src/runtime"],
-    types: ["src/errors.ts"],
-    packages: ["drizzle-orm", "postgres"],
-    node: true,
-  },
-  "src/feed": {
-    rooms: ["src/store", "src/runtime"],
-    files: ["src/errors.ts", "src/log.ts", "src/observer.ts"],
-    node: true,
-  },
-  "src/engine": {
-    rooms: ["src/lifecycle", "src/drivers", "src/store", "src/runtime"],
-    files: ["src/errors.ts", "src/log.ts", "src/observer.ts"],
-    packages: ["pg-boss"],
-    node: true,
-  },
-  // Told of everything, and known to nobody but the composition root.
-  "src/telemetry": {
-    rooms: ["src/store", "src/runtime"],
-    files: ["src/errors.ts", "src/log.ts", "src/observer.ts"],
-    types: ["src/engine/engine.ts"],
-    packages: [
-      "@prometheus-io/client",
-      "@opentelemetry/api",
-      "@opentelemetry/context-async-hooks",
-      "@opentelemetry/core",
-      "@opentelemetry/exporter-trace-otlp-http",
-      "@opentelemetry/resources",
-      "@opentelemetry/sdk-trace",
-    ],
-    node: true,
-  },
-  // Published, for browsers too.
-  "src/client": { packages: ["graphql-ws"] },
-  "src/access": { files: ["src/errors.ts"], node: true },
-  "src/graphql": {
-    rooms: ["src/lifecycle", "src/store", "src/feed", "src/access", "src/runtime"],
-    files: [
-      "src/engine/engine.ts",
-      "src/drivers/load.ts",
-      "src/drivers/registry.ts",
-      "src/drivers/settings-shape.ts",
-      "src/errors.ts",
-    ],
-    types: ["src/engine", "src/drivers/driver.ts", "src/log.ts", "src/observer.ts"],
-    packages: GRAPHQL,
-    node: true,
-  },
-  "src/commands": {
-    rooms: ["src/engine", "src/store", "src/drivers", "src/graphql"],
-    files: ["src/app.ts", "src/config.ts", "src/errors.ts", "src/log.ts"],
-    node: true,
-  },
-  "src/http": {
-    rooms: ["src/graphql", "src/access", "src/runtime"],
-    files: ["src/engine/engine.ts", "src/config.ts", "src/errors.ts", "src/log.ts", "src/observer.ts"],
-    types: ["src/store/records.ts"],
-    packages: ["graphql", "graphql-yoga", "graphql-ws", "@graphql-yoga/*", "ws"],
-    node: true,
-  },
-};
-
-/** Within a layer: which other parts of it a part may import. A part without a line here imports none. */
-const INNER: Readonly<Record<string, readonly string[]>> = {
-  "src/store/postgres": [],
-  "src/graphql/base": [],
-  "src/graphql/execution": ["src/graphql/base"],
-  "src/graphql/schema": ["src/graphql/base", "src/graphql/execution"],
-  "src/graphql/tools": ["src/graphql/base", "src/graphql/schema"],
-  "src/engine/transaction.ts": [],
-  "src/engine/input": [],
-  "src/engine/plans": ["src/engine/input"],
-  "src/engine/jobs": ["src/engine/transaction.ts"],
-  "src/engine/scheduling": ["src/engine/input", "src/engine/plans", "src/engine/jobs", "src/engine/transaction.ts"],
-  "src/engine/admission": [
-    "src/engine/input",
-    "src/engine/plans",
-    "src/engine/scheduling",
-    "src/engine/transaction.ts",
-  ],
-  "src/engine/execution": [
-    "src/engine/input",
-    "src/engine/plans",
-    "src/engine/jobs",
-    "src/engine/scheduling",
-    "src/engine/transaction.ts",
-  ],
-  "src/engine/interruption": [
-    "src/engine/input",
-    "src/engine/plans",
-    "src/engine/scheduling",
-    "src/engine/transaction.ts",
-  ],
-  "src/engine/inventory": [
-    "src/engine/input",
-    "src/engine/plans",
-    "src/engine/jobs",
-    "src/engine/scheduling",
-    "src/engine/transaction.ts",
-  ],
-  "src/engine/discovery": [
-    "src/engine/input",
-    "src/engine/jobs",
-    "src/engine/admission",
-    "src/engine/execution",
-    "src/engine/inventory",
-    "src/engine/transaction.ts",
-  ],
-  "src/engine/power": ["src/engine/input", "src/engine/execution", "src/engine/transaction.ts"],
-};
-
-/** Packages that may be imported in one place only. */
-const PACKAGE_HOMES: Readonly<Record<string, string>> = {
-  "pg-boss": "src/engine/jobs/queue.ts",
-  "drizzle-orm": "src/store",
-  postgres: "src/store",
-};
-
-const FILES = globSync(["src/**/*.ts", "plugins/**/*.ts"], { cwd: HOUSE }).toSorted();
+const FILES = globSync(["src/**/*.ts", "plugins/**/*.ts"], { cwd: ROOT }).toSorted();
 const IMPORTS = FILES.flatMap(importsOf);
 
-describe("the house", () => {
-  test("is read at all", () => {
+describe("the architecture test", () => {
+  test("reads the imports of all files", () => {
     expect(IMPORTS.length).toBeGreaterThan(100);
     expect(IMPORTS).toContainEqual({ from: "src/engine/jobs/queue.ts", to: "pg-boss", typeOnly: false });
     expect(IMPORTS).toContainEqual({
@@ -188,60 +35,63 @@ describe("the house", () => {
     expect(IMPORTS).toContainEqual({ from: "src/store/nodes.ts", to: "src/store/tables.ts", typeOnly: false });
   });
 
-  test("has only rooms that the plan knows", () => {
+  test("finds no directory without a rule", () => {
     const unknown = FILES.filter((file) => file.split("/").length > 2 && ruleOf(file) === undefined);
     expect(unknown).toEqual([]);
   });
 
-  test.each(Object.entries(RULES))("%s imports no more than it may", (room, rule) => {
-    const offences = IMPORTS.filter(({ from, to }) => isIn(from, room) && !isIn(to, room)).filter(
+  test.each(Object.entries(LAYERS))("finds no import of %s that its rule forbids", (layer, rule) => {
+    const offences = IMPORTS.filter(({ from, to }) => isIn(from, layer) && !isIn(to, layer)).filter(
       (one) => !isAllowed(one, rule),
     );
     expect(offences.map(({ from, to, typeOnly }) => `${from} imports ${to}${typeOnly ? " (types)" : ""}`)).toEqual([]);
   });
 
-  test.each(Object.entries(INNER))("%s imports only the parts of its layer that are below it", (part, allowed) => {
-    const layer = part.split("/").slice(0, 2).join("/");
-    const offences = IMPORTS.filter(({ from, to }) => isIn(from, part) && isIn(to, layer) && !isIn(to, part)).filter(
-      ({ to }) => !allowed.some((one) => isIn(to, one)),
-    );
-    expect(offences.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
-  });
+  test.each(Object.entries(PARTS))(
+    "finds no import of %s from a part of its layer that is above it",
+    (part, { imports }) => {
+      const layer = part.split("/").slice(0, 2).join("/");
+      const offences = IMPORTS.filter(({ from, to }) => isIn(from, part) && isIn(to, layer) && !isIn(to, part)).filter(
+        ({ to }) => !imports.some((one) => isIn(to, one)),
+      );
+      expect(offences.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
+    },
+  );
 
-  test("every file of a divided layer stands in one of its parts", () => {
-    const faces = ["src/engine/engine.ts"];
-    const loose = FILES.filter((file) => /^src\/(engine|graphql)\//.test(file) && !faces.includes(file)).filter(
-      (file) => !Object.keys(INNER).some((part) => isIn(file, part)),
+  test("finds every file of a divided layer in one of its parts", () => {
+    const facades = ["src/engine/engine.ts"];
+    const loose = FILES.filter((file) => /^src\/(engine|graphql)\//.test(file) && !facades.includes(file)).filter(
+      (file) => !Object.keys(PARTS).some((part) => isIn(file, part)),
     );
     expect(loose).toEqual([]);
   });
 
-  test("a plugin imports nothing of another plugin", () => {
+  test("finds no import from one plugin to another", () => {
     const offences = IMPORTS.filter(
       ({ from, to }) => isIn(from, "plugins") && isIn(to, "plugins") && from.split("/")[1] !== to.split("/")[1],
     );
     expect(offences.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
   });
 
-  test.each(Object.entries(PACKAGE_HOMES))("%s is imported in %s alone", (name, home) => {
+  test.each(Object.entries(PACKAGE_HOMES))("finds %s imported by %s only", (name, home) => {
     const importers = IMPORTS.filter(({ to }) => to === name).map(({ from }) => from);
     expect(importers.length).toBeGreaterThan(0);
     expect(importers.filter((from) => !isIn(from, home))).toEqual([]);
   });
 
-  test("every file that is imported is there", () => {
+  test("finds every imported file", () => {
     expect(
-      IMPORTS.filter(({ to }) => to.endsWith(".ts") && !existsSync(join(HOUSE, to))).map(
+      IMPORTS.filter(({ to }) => to.endsWith(".ts") && !existsSync(join(ROOT, to))).map(
         ({ from, to }) => `${from} imports ${to}`,
       ),
     ).toEqual([]);
   });
 
-  test("no import leads back to where it came from", () => {
+  test("finds no import cycle", () => {
     expect(cycles(IMPORTS.filter(({ from }) => from.startsWith("src/")))).toEqual([]);
   });
 
-  test("a cycle would be found, and named", () => {
+  test("reports a cycle with its files", () => {
     const round = [
       { from: "a.ts", to: "b.ts" },
       { from: "b.ts", to: "c.ts" },
@@ -251,29 +101,29 @@ describe("the house", () => {
   });
 });
 
-function ruleOf(file: string): Rule | undefined {
-  const room = Object.keys(RULES).find((name) => isIn(file, name));
-  return room === undefined ? undefined : RULES[room];
+function ruleOf(file: string): LayerRule | undefined {
+  const layer = Object.keys(LAYERS).find((name) => isIn(file, name));
+  return layer === undefined ? undefined : LAYERS[layer];
 }
 
-/** Whether a file is a room, or in it. */
-function isIn(file: string, room: string): boolean {
-  return file === room || file.startsWith(`${room}/`);
+/** True for the path itself and for files below it. */
+function isIn(file: string, path: string): boolean {
+  return file === path || file.startsWith(`${path}/`);
 }
 
-function isAllowed({ to, typeOnly }: Import, rule: Rule): boolean {
+function isAllowed({ to, typeOnly }: Import, rule: LayerRule): boolean {
   if (to.startsWith("node:")) return rule.node === true;
   if (!to.endsWith(".ts"))
     return (
       rule.packages === "any" ||
       (rule.packages ?? []).some((name) => (name.endsWith("/*") ? to.startsWith(name.slice(0, -1)) : to === name))
     );
-  const open = [...(rule.rooms ?? []), ...(rule.files ?? []), ...(typeOnly ? (rule.types ?? []) : [])];
-  return open.some((room) => isIn(to, room));
+  const open = [...(rule.layers ?? []), ...(rule.files ?? []), ...(typeOnly ? (rule.types ?? []) : [])];
+  return open.some((path) => isIn(to, path));
 }
 
 function importsOf(file: string): Import[] {
-  const text = readFileSync(join(HOUSE, file), "utf8").replace(/\/\*[\s\S]*?\*\//g, "");
+  const text = readFileSync(join(ROOT, file), "utf8").replace(/\/\*[\s\S]*?\*\//g, "");
   const statements = text.matchAll(/^(?:import|export)\s+(type\s)?(?:[\w*{][^;"']*?\sfrom\s+)?["']([^"']+)["']/gm);
   const dynamic = text.matchAll(/\bimport\(\s*["']([^"']+)["']\s*\)/g);
   return [
@@ -282,9 +132,9 @@ function importsOf(file: string): Import[] {
   ];
 }
 
-/** A path from the house's root, the name of a package without what is inside it, or a module of Node. */
+/** A path from the repository root, the name of a package without its subpath, or a module of Node. */
 function target(file: string, specifier: string): string {
-  if (specifier.startsWith(".")) return relative(HOUSE, join(HOUSE, dirname(file), specifier));
+  if (specifier.startsWith(".")) return relative(ROOT, join(ROOT, dirname(file), specifier));
   if (isBuiltin(specifier)) return specifier.startsWith("node:") ? specifier : `node:${specifier}`;
   return specifier
     .split("/")
@@ -292,7 +142,7 @@ function target(file: string, specifier: string): string {
     .join("/");
 }
 
-/** Every cycle, once, from its first file in the order of the alphabet. */
+/** Every cycle once, starting at its alphabetically first file. */
 function cycles(imports: readonly Import[]): string[] {
   const next = new Map<string, string[]>();
   for (const { from, to } of imports) next.set(from, [...(next.get(from) ?? []), to]);
@@ -301,9 +151,9 @@ function cycles(imports: readonly Import[]): string[] {
   const visit = (file: string, way: readonly string[]) => {
     const at = way.indexOf(file);
     if (at >= 0) {
-      const ring = way.slice(at);
-      const first = ring.indexOf(ring.toSorted()[0] ?? "");
-      const turned = [...ring.slice(first), ...ring.slice(0, first)];
+      const cycle = way.slice(at);
+      const first = cycle.indexOf(cycle.toSorted()[0] ?? "");
+      const turned = [...cycle.slice(first), ...cycle.slice(0, first)];
       found.add([...turned, turned[0]].join(" → "));
       return;
     }

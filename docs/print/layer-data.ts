@@ -1,0 +1,209 @@
+/**
+ * The layers of the code and what each may import. test/architecture.test.ts enforces the tables, and
+ * docs/architecture.md prints them. A layer that needs more is changed here first, in a commit of its own.
+ */
+
+export interface LayerRule {
+  /** Purpose in one sentence. */
+  readonly purpose: string;
+  /** Layers of which it may import everything. */
+  readonly layers?: readonly string[];
+  /** Single files of other layers. */
+  readonly files?: readonly string[];
+  /** Layers or files of which it may import types only. */
+  readonly types?: readonly string[];
+  readonly packages?: readonly string[] | "any";
+  /** May import modules of Node. */
+  readonly node?: true;
+}
+
+export interface PartRule {
+  readonly purpose: string;
+  /** Other parts of the same layer that it may import. */
+  readonly imports: readonly string[];
+}
+
+/** In the order in which they are best read: the lower layers first. */
+export const LAYERS: Readonly<Record<string, LayerRule>> = {
+  "src/runtime": {
+    purpose: "Helpers without knowledge of the domain: timeouts, periodic tasks, batching.",
+    node: true,
+  },
+  "src/errors.ts": { purpose: "The closed list of refusal codes, each with its HTTP status.", node: true },
+  "src/log.ts": { purpose: "The log: JSON lines through pino.", node: true, packages: ["pino"] },
+  "src/observer.ts": { purpose: "The interface through which the other layers report to telemetry." },
+  "src/config.ts": {
+    purpose: "Configuration from flags and environment variables.",
+    files: ["src/errors.ts", "src/log.ts"],
+    node: true,
+  },
+  "src/lifecycle": {
+    purpose: "Pure decisions: states, transitions, routes, admission, interrupts, waves. No input or output.",
+    types: ["src/errors.ts"],
+  },
+  "src/drivers": {
+    purpose: "The driver contract, its conformance suite, and the processes in which drivers run.",
+    layers: ["src/runtime"],
+    files: ["src/errors.ts", "src/log.ts"],
+    packages: ["@standard-schema/spec"],
+    node: true,
+  },
+  plugins: { purpose: "The bundled drivers.", types: ["src/drivers/driver.ts"], packages: "any", node: true },
+  "src/store": {
+    purpose: "All SQL: tables, and one function per question.",
+    layers: ["src/lifecycle", "src/runtime"],
+    types: ["src/errors.ts"],
+    packages: ["drizzle-orm", "postgres"],
+    node: true,
+  },
+  "src/feed": {
+    purpose: "Streams from the log of transitions: cursors, snapshots, the tail.",
+    layers: ["src/store", "src/runtime"],
+    files: ["src/errors.ts", "src/log.ts", "src/observer.ts"],
+    node: true,
+  },
+  "src/engine": {
+    purpose: "Admits requests and executes runs.",
+    layers: ["src/lifecycle", "src/drivers", "src/store", "src/runtime"],
+    files: ["src/errors.ts", "src/log.ts", "src/observer.ts"],
+    packages: ["pg-boss"],
+    node: true,
+  },
+  "src/telemetry": {
+    purpose: "Metrics, traces and log lines, made from what the observer receives. Only src/app.ts imports it.",
+    layers: ["src/store", "src/runtime"],
+    files: ["src/errors.ts", "src/log.ts", "src/observer.ts"],
+    types: ["src/engine/engine.ts"],
+    packages: [
+      "@prometheus-io/client",
+      "@opentelemetry/api",
+      "@opentelemetry/context-async-hooks",
+      "@opentelemetry/core",
+      "@opentelemetry/exporter-trace-otlp-http",
+      "@opentelemetry/resources",
+      "@opentelemetry/sdk-trace",
+    ],
+    node: true,
+  },
+  "src/client": { purpose: "The published package ostler-client, for browsers and Node.", packages: ["graphql-ws"] },
+  "src/access": { purpose: "Who calls, and what the caller may do.", files: ["src/errors.ts"], node: true },
+  "src/graphql": {
+    purpose: "The API: schema, resolvers, limits of a request.",
+    layers: ["src/lifecycle", "src/store", "src/feed", "src/access", "src/runtime"],
+    files: [
+      "src/engine/engine.ts",
+      "src/drivers/load.ts",
+      "src/drivers/registry.ts",
+      "src/drivers/settings-shape.ts",
+      "src/errors.ts",
+    ],
+    types: ["src/engine", "src/drivers/driver.ts", "src/log.ts", "src/observer.ts"],
+    packages: [
+      "@pothos/*",
+      "graphql",
+      "graphql-yoga",
+      "graphql-ws",
+      "@graphql-yoga/*",
+      "@graphql-tools/*",
+      "dataloader",
+      "zod",
+    ],
+    node: true,
+  },
+  "src/http": {
+    purpose: "The port: HTTP, server-sent events, WebSocket, callbacks of machines, health.",
+    layers: ["src/graphql", "src/access", "src/runtime"],
+    files: ["src/engine/engine.ts", "src/config.ts", "src/errors.ts", "src/log.ts", "src/observer.ts"],
+    types: ["src/store/records.ts"],
+    packages: ["graphql", "graphql-yoga", "graphql-ws", "@graphql-yoga/*", "ws"],
+    node: true,
+  },
+  "src/commands": {
+    purpose: "Start-up, migration and the demonstration fleet.",
+    layers: ["src/engine", "src/store", "src/drivers", "src/graphql"],
+    files: ["src/app.ts", "src/config.ts", "src/errors.ts", "src/log.ts"],
+    node: true,
+  },
+};
+
+/** Within a layer: which other parts of it a part may import. */
+export const PARTS: Readonly<Record<string, PartRule>> = {
+  "src/store/postgres": {
+    purpose: "Connections, pools, migrations, the embedded server, the notifier.",
+    imports: [],
+  },
+  "src/graphql/base": { purpose: "What every file of the schema uses.", imports: [] },
+  "src/graphql/execution": {
+    purpose: "How a request is limited, instrumented and executed.",
+    imports: ["src/graphql/base"],
+  },
+  "src/graphql/schema": {
+    purpose: "One file per aggregate: type, queries, mutations, subscriptions.",
+    imports: ["src/graphql/base", "src/graphql/execution"],
+  },
+  "src/graphql/tools": {
+    purpose: "Printing the schema, comparing releases, GraphiQL.",
+    imports: ["src/graphql/base", "src/graphql/schema"],
+  },
+  "src/engine/transaction.ts": {
+    purpose: "Transactions, and the only functions that change a node's state.",
+    imports: [],
+  },
+  "src/engine/input": { purpose: "Selectors, and checks of names, sizes and variables.", imports: [] },
+  "src/engine/plans": { purpose: "From a route to a list of steps.", imports: ["src/engine/input"] },
+  "src/engine/jobs": { purpose: "The durable queue and its leases.", imports: ["src/engine/transaction.ts"] },
+  "src/engine/scheduling": {
+    purpose: "When a run starts, waits and finishes: slots, waves, failure policy.",
+    imports: ["src/engine/input", "src/engine/plans", "src/engine/jobs", "src/engine/transaction.ts"],
+  },
+  "src/engine/admission": {
+    purpose: "From a request to a stored operation.",
+    imports: ["src/engine/input", "src/engine/plans", "src/engine/scheduling", "src/engine/transaction.ts"],
+  },
+  "src/engine/execution": {
+    purpose: "From a claimed run to its end, step by step.",
+    imports: [
+      "src/engine/input",
+      "src/engine/plans",
+      "src/engine/jobs",
+      "src/engine/scheduling",
+      "src/engine/transaction.ts",
+    ],
+  },
+  "src/engine/interruption": {
+    purpose: "Abort, stop, withdrawal of an abort, unhold.",
+    imports: ["src/engine/input", "src/engine/plans", "src/engine/scheduling", "src/engine/transaction.ts"],
+  },
+  "src/engine/inventory": {
+    purpose: "Changes that are not work: nodes, clusters, runbooks, site, presence, retention.",
+    imports: [
+      "src/engine/input",
+      "src/engine/plans",
+      "src/engine/jobs",
+      "src/engine/scheduling",
+      "src/engine/transaction.ts",
+    ],
+  },
+  "src/engine/discovery": {
+    purpose: "Finding machines at addresses and registering them.",
+    imports: [
+      "src/engine/input",
+      "src/engine/jobs",
+      "src/engine/admission",
+      "src/engine/execution",
+      "src/engine/inventory",
+      "src/engine/transaction.ts",
+    ],
+  },
+  "src/engine/power": {
+    purpose: "Reading the power of nodes, in the background and on request.",
+    imports: ["src/engine/input", "src/engine/execution", "src/engine/transaction.ts"],
+  },
+};
+
+/** Packages that only one place imports. */
+export const PACKAGE_HOMES: Readonly<Record<string, string>> = {
+  "pg-boss": "src/engine/jobs/queue.ts",
+  "drizzle-orm": "src/store",
+  postgres: "src/store",
+};
