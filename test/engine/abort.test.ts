@@ -1,4 +1,4 @@
-/** Giving up: what an abort answers, at once, in every situation a run can be in, and how it leaves the node. */
+/** What an abort answers at once, in every situation that a run can be in, and how it leaves the node. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { Driver } from "../../src/drivers/driver.ts";
 import { laneHere } from "../../src/drivers/isolation/lanes.ts";
@@ -12,21 +12,21 @@ import { eventually } from "../support/eventually.ts";
 import { aDriver, aStep } from "../support/driver.ts";
 import { unsound } from "../support/soundness.ts";
 
-const gateOfInspection = aGate();
-const blind = aDriver("blind", {
+const inspectionGate = aGate();
+const driverWithoutAbort = aDriver("no-abort", {
   inspect: {
     supportsAbort: false,
     withoutReboot: false,
     steps: [
       aStep("look", "inspect", async () => {
-        await passGate(gateOfInspection.name, "blind", null);
+        await passGate(inspectionGate.name, "no-abort", null);
         return { kind: "done", output: { cpus: 1 } };
       }),
     ],
   },
 });
 
-/** One phase of work: what begins it, where a node is then, and where an abort leaves it. */
+/** One phase: the verb that starts it, the node's states in it, and the state in which an abort leaves the node. */
 const PHASES = [
   {
     phase: "inspect",
@@ -66,20 +66,24 @@ const PHASES = [
   },
 ] as const;
 
-/** Where each machine may call back to, by node. */
+/** Callback path of each machine, by node name. */
 const callbackPaths = new Map<string, string>();
-/** Nodes whose step was undone, in the order of the calls. */
+/** Names of nodes whose step was undone, in the order of the calls. */
 const undone: string[] = [];
-/** What was asked of a driver, and in whose places, by node. */
+/** Calls of a driver and the lane each ran in, by node name. */
 const lanesOf = new Map<string, string[]>();
 const noteLane = (node: string, what: string) =>
   lanesOf.set(node, [...(lanesOf.get(node) ?? []), `${what} ${laneHere()}`]);
 
 /**
- * A driver with one step in each phase. In the phase that a node's settings name, the step waits at their gate, or is
- * parked for a call-back; in the others it does nothing.
+ * A driver with one step in each phase. In the phase that a node's settings name, the step waits at the gate of the
+ * settings or parks for a callback; in the other phases it returns at once.
  */
-function workingDriver(name: string, interruptible: Interruptible, { supportsAbort = true, isDeaf = false } = {}) {
+function workingDriver(
+  name: string,
+  interruptible: Interruptible,
+  { supportsAbort = true, ignoresSignal = false } = {},
+) {
   const work = (phase: (typeof PHASES)[number]["phase"]) =>
     aStep(
       "work",
@@ -87,7 +91,11 @@ function workingDriver(name: string, interruptible: Interruptible, { supportsAbo
       async ({ node, settings, memo, callbackPath, signal }) => {
         if (settings["phase"] !== phase) return { kind: "done" };
         if (!settings["parks"])
-          await passGate(String(settings["gate"]), node.name, interruptible === "ALWAYS" && !isDeaf ? signal : null);
+          await passGate(
+            String(settings["gate"]),
+            node.name,
+            interruptible === "ALWAYS" && !ignoresSignal ? signal : null,
+          );
         else if (memo === null) {
           callbackPaths.set(node.name, callbackPath);
           return { kind: "wait", callback: true, seconds: 3600, memo: "parked" };
@@ -120,12 +128,12 @@ function workingDriver(name: string, interruptible: Interruptible, { supportsAbo
 
 const ostler = await engineUnderTest({
   drivers: [
-    blind,
+    driverWithoutAbort,
     workingDriver("always", "ALWAYS"),
     workingDriver("boundary", "AT_BOUNDARY"),
     workingDriver("never", "NEVER"),
     workingDriver("fixed", "ALWAYS", { supportsAbort: false }),
-    workingDriver("deaf", "ALWAYS", { isDeaf: true }),
+    workingDriver("deaf", "ALWAYS", { ignoresSignal: true }),
   ],
 });
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -133,8 +141,8 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 const abort = (nodes: readonly TestNode[], more: Partial<AbortRequest> = {}) =>
   ostler.engine.abort(ALICE, { work: { ids: nodes.map(({ id }) => id) }, ...more });
 
-/** A node that is AVAILABLE and whose machine holds a step, with the operation that runs it. */
-async function heldIn(step: string, script: Script = {}, kind: "DEPLOY" | "CLEAN" = "DEPLOY") {
+/** An AVAILABLE node whose machine is blocked in a step, with the operation that runs it. */
+async function blockedIn(step: string, script: Script = {}, kind: "DEPLOY" | "CLEAN" = "DEPLOY") {
   const gate = aGate();
   const node = await ostler
     .aNode()
@@ -146,8 +154,8 @@ async function heldIn(step: string, script: Script = {}, kind: "DEPLOY" | "CLEAN
   return { gate, node, id };
 }
 
-/** A node that holds in a firmware update, which must not be interrupted. */
-async function heldInFirmware() {
+/** A node that is blocked in a firmware update, which must not be interrupted. */
+async function blockedInFirmware() {
   const gate = aGate();
   const node = await ostler
     .aNode()
@@ -177,8 +185,8 @@ async function parkedIn(step: string, script: Script, kind: "DEPLOY" | "CLEAN" =
   return { node, id };
 }
 
-describe("aborting", () => {
-  test("a node with nothing running answers NOTHING_RUNNING and does nothing [R-074]", async () => {
+describe("abort", () => {
+  test("abort of a node without a running operation answers NOTHING_RUNNING and changes nothing [R-074]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const before = await ostler.dump();
     expect(await abort([node])).toMatchObject({
@@ -189,8 +197,8 @@ describe("aborting", () => {
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
-  // The wish used to be recorded on the operation, and then held for all of its runs.
-  test("an operation by name leaves alone the node that must not be interrupted: what was refused leaves no trace", async () => {
+  // The interrupt used to be recorded on the operation, and then applied to all of its runs.
+  test("abort of an operation leaves no trace on the node that refused it, whose step must not be interrupted", async () => {
     const [firmware, disks] = [aGate(), aGate()];
     const refusing = await ostler
       .aNode()
@@ -219,8 +227,8 @@ describe("aborting", () => {
     ]);
   });
 
-  test("a step that may be interrupted ends it now, with the node failed and the operation ABORTED [R-076, R-081]", async () => {
-    const { node, id } = await heldIn("deploy.write_image");
+  test("abort during an interruptible step takes effect now: the node fails and the operation is ABORTED [R-076, R-081]", async () => {
+    const { node, id } = await blockedIn("deploy.write_image");
     const answer = await abort([node], { reason: "wrong image" });
     expect(answer).toMatchObject({
       operationId: id,
@@ -245,7 +253,7 @@ describe("aborting", () => {
     expect(attempts).toEqual(["SUCCEEDED", "ABORTED", undefined, undefined]);
   });
 
-  test("a step that never ends by itself ends it too [R-076]", async () => {
+  test("abort during a step that never returns takes effect now [R-076]", async () => {
     const node = await ostler
       .aNode()
       .in("AVAILABLE")
@@ -259,8 +267,8 @@ describe("aborting", () => {
 
   test.each([
     { parked: "for a time", script: { waitSeconds: 3600 } },
-    { parked: "for a call-back", script: { callback: true } },
-  ] as const)("a step that is parked $parked ends it now [R-075]", async ({ script }) => {
+    { parked: "for a callback", script: { callback: true } },
+  ] as const)("abort during a step that is parked $parked takes effect now [R-075]", async ({ script }) => {
     const { node, id } = await parkedIn("deploy.boot_system", script);
     expect((await abort([node])).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
@@ -268,21 +276,21 @@ describe("aborting", () => {
     expect(ostler.journal(node).filter((entry) => entry.abort)).toMatchObject([{ step: "deploy.boot_system" }]);
   });
 
-  test("a step that ends only at its boundary, while it is parked, ends it now [R-075]", async () => {
+  test("abort during a parked AT_BOUNDARY step takes effect now [R-075]", async () => {
     const { node, id } = await parkedIn("clean.erase_metadata", { waitSeconds: 3600 }, "CLEAN");
     expect((await abort([node])).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
     await ostler.operationEnds(id);
     expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
   });
 
-  test("a step that waits to be tried again ends it now [R-075]", async () => {
+  test("abort during the backoff before a retry takes effect now [R-075]", async () => {
     const { node, id } = await parkedIn("deploy.write_image", { failures: 9 });
     expect((await abort([node])).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
   });
 
-  test("a running step that ends only at its boundary is PENDING, and takes effect when that step has ended [R-077]", async () => {
-    const { gate, node, id } = await heldIn("clean.erase_metadata", {}, "CLEAN");
+  test("abort during a running AT_BOUNDARY step is PENDING and takes effect when the step ends [R-077]", async () => {
+    const { gate, node, id } = await blockedIn("clean.erase_metadata", {}, "CLEAN");
     expect((await abort([node])).results).toMatchObject([
       { accepted: true, effect: "PENDING", afterStep: "clean.erase_metadata" },
     ]);
@@ -295,8 +303,8 @@ describe("aborting", () => {
     expect(second?.attempts).toEqual([]);
   });
 
-  test("a step that must not be interrupted is refused, and the step goes on to its end [R-078]", async () => {
-    const { gate, node, id } = await heldInFirmware();
+  test("abort during a step that must not be interrupted is refused and the step runs to its end [R-078]", async () => {
+    const { gate, node, id } = await blockedInFirmware();
     expect(await abort([node])).toMatchObject({
       refusals: [{ code: "NOT_INTERRUPTIBLE", nodeId: node.id, step: "clean.update_firmware" }],
     });
@@ -304,8 +312,8 @@ describe("aborting", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("a step that must not be interrupted is PENDING when it is meant for the step's end [R-078]", async () => {
-    const { gate, node, id } = await heldInFirmware();
+  test("abort with AFTER_STEP during a step that must not be interrupted is PENDING and takes effect when the step ends [R-078]", async () => {
+    const { gate, node, id } = await blockedInFirmware();
     expect((await abort([node], { mode: "AFTER_STEP" })).results).toMatchObject([
       { accepted: true, effect: "PENDING", afterStep: "clean.update_firmware" },
     ]);
@@ -315,27 +323,27 @@ describe("aborting", () => {
     expect(ostler.journal(node).filter((entry) => entry.done)).toHaveLength(1);
   });
 
-  test("the last step is an abort, never a success [R-083]", async () => {
-    const { gate, node, id } = await heldIn("deploy.configure");
+  test("abort during the last step ends ABORTED, even though the step succeeds [R-083]", async () => {
+    const { gate, node, id } = await blockedIn("deploy.configure");
     expect((await abort([node])).results).toMatchObject([{ effect: "PENDING", afterStep: "deploy.configure" }]);
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
     expect(await ostler.nodeState(node)).toBe("DEPLOY_FAILED");
   });
 
-  test("a phase whose driver has no abort is UNSUPPORTED_BY_DRIVER [R-079]", async () => {
-    const node = await ostler.aNode().in("MANAGEABLE").with("blind").made();
+  test("abort during a phase whose driver has no abort is refused with UNSUPPORTED_BY_DRIVER [R-079]", async () => {
+    const node = await ostler.aNode().in("MANAGEABLE").with("no-abort").made();
     const id = await ostler.begin("INSPECT", [node]);
-    await gateOfInspection.arrivals();
+    await inspectionGate.arrivals();
     expect(await abort([node])).toMatchObject({
       refusals: [{ code: "UNSUPPORTED_BY_DRIVER", nodeId: node.id, step: "inspect.look" }],
     });
-    gateOfInspection.open();
+    inspectionGate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("what is being aborted already gives the same answer again [R-080]", async () => {
-    const { gate, node, id } = await heldIn("clean.erase_metadata", {}, "CLEAN");
+  test("abort that is repeated while it is pending gives the same answer again [R-080]", async () => {
+    const { gate, node, id } = await blockedIn("clean.erase_metadata", {}, "CLEAN");
     const first = await abort([node]);
     expect(await abort([node])).toEqual(first);
     gate.open();
@@ -346,7 +354,7 @@ describe("aborting", () => {
     ]);
   });
 
-  test("the verification of a node brings it back to ENROLLED", async () => {
+  test("abort during the verification of a node returns the node to ENROLLED", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -359,7 +367,7 @@ describe("aborting", () => {
     expect(await ostler.nodeState(node)).toBe("ENROLLED");
   });
 
-  test("what has had its first state but no owner ends it here and now", async () => {
+  test("abort of a run that has started but is not claimed takes effect at once and calls no driver", async () => {
     await using waiting = await engineUnderTest({ started: false });
     const node = await waiting.aNode().in("AVAILABLE").made();
     const id = await waiting.begin("DEPLOY", [node]);
@@ -376,16 +384,16 @@ describe("aborting", () => {
   });
 });
 
-describe("an abort of a whole operation", () => {
-  test("is one as well when it names all its nodes, and the operation says so", async () => {
-    const { gate, node, id } = await heldIn("clean.erase_metadata", {}, "CLEAN");
+describe("abort of a whole operation", () => {
+  test("abort of all nodes of an operation marks the operation as ABORTING", async () => {
+    const { gate, node, id } = await blockedIn("clean.erase_metadata", {}, "CLEAN");
     await abort([node]);
     expect(await ostler.operation(id)).toMatchObject({ state: "ABORTING", wish: "ABORT" });
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
   });
 
-  test("answers each node by its own situation, and ends when the last of them has [R-073]", async () => {
+  test("abort of an operation answers each node by its own situation and ends with the last of them [R-073]", async () => {
     const gate = aGate();
     const always = await ostler
       .aNode()
@@ -412,7 +420,7 @@ describe("an abort of a whole operation", () => {
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
   });
 
-  test("leaves a queued node where it was, without a call", async () => {
+  test("abort of a queued node leaves the node as it was and makes no call to it", async () => {
     const gate = aGate();
     const first = await ostler
       .aNode()
@@ -430,7 +438,7 @@ describe("an abort of a whole operation", () => {
     expect([ostler.journal(queued), await ostler.story(queued, id)]).toEqual([[], []]);
   });
 
-  test("that has ended is refused with how it ended, one that never was is not found", async () => {
+  test("abort of an ended operation is refused with its final state, and of an unknown one with NOT_FOUND", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.operationEnds(id);
@@ -443,7 +451,7 @@ describe("an abort of a whole operation", () => {
   });
 });
 
-describe("an abort leaves the node", () => {
+describe("node after an abort", () => {
   async function abortedWithPowerOn(more: Partial<AbortRequest>) {
     const gate = aGate();
     const node = await ostler
@@ -459,14 +467,14 @@ describe("an abort leaves the node", () => {
     return { node, id };
   }
 
-  test("switched off, when it was deploying", async () => {
+  test("abort of a deployment switches the node off", async () => {
     const { node, id } = await abortedWithPowerOn({});
     expect(ostler.powerCalls(node)).toEqual(["ON", "OFF"]);
     expect((await ostler.node(node)).powerState).toBe("OFF");
     expect((await ostler.run(id, node)).leftAs?.power).toBe("OFF");
   });
 
-  test("switched off, by calls that wait for no step", async () => {
+  test("abort clean-up calls run in the ENDING lane, which waits for no step", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -480,13 +488,13 @@ describe("an abort leaves the node", () => {
     expect(lanesOf.get(node.name)).toEqual(["abort ENDING", "set ENDING"]);
   });
 
-  test("switched on, when that was asked for", async () => {
+  test("abort with powerOff: false leaves the node switched on", async () => {
     const { node, id } = await abortedWithPowerOn({ powerOff: false });
     expect(ostler.powerCalls(node)).toEqual(["ON"]);
     expect((await ostler.run(id, node)).leftAs?.power).toBe("ON");
   });
 
-  test("ABORTED with what the tear-down failed with", async () => {
+  test("abort whose clean-up fails ends ABORTED with the error of the clean-up", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -506,8 +514,8 @@ describe("an abort leaves the node", () => {
     });
   });
 
-  test("FAILED, when its step is deaf to the signal: it may still be at work", async () => {
-    const { gate, node, id } = await heldIn("deploy.write_image", { ignoreSignal: true });
+  test("abort of a step that ignores its signal ends FAILED, because the step may still be running", async () => {
+    const { gate, node, id } = await blockedIn("deploy.write_image", { ignoreSignal: true });
     await abort([node]);
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     expect(await ostler.run(id, node)).toMatchObject({
@@ -518,8 +526,8 @@ describe("an abort leaves the node", () => {
   });
 });
 
-test("no change of power is let in while a run is unfinished", async () => {
-  const { gate, node, id } = await heldIn("clean.erase_disks", {}, "CLEAN");
+test("power change during an unfinished run is refused with BUSY", async () => {
+  const { gate, node, id } = await blockedIn("clean.erase_disks", {}, "CLEAN");
   expect((await ostler.submit("POWER", [node], { options: { powerAction: "OFF" } })).refusals).toMatchObject([
     { code: "BUSY", operationId: id },
   ]);
@@ -528,11 +536,11 @@ test("no change of power is let in while a run is unfinished", async () => {
 });
 
 describe.each(PHASES)(
-  "while a node is $running or $waits",
+  "abort while a node is $running or $waits",
   ({ phase, kind, from, running, waits, failed, cutsPower }) => {
     const label = `${phase === "undeploy" ? "deploy" : phase}.${phase === "undeploy" ? "unwork" : "work"}`;
 
-    /** A node inside the step, or parked in it. */
+    /** A node that runs the step, or is parked in it. */
     async function at(driver: string, where: "running" | "parked") {
       const gate = aGate();
       const node = await ostler
@@ -544,7 +552,7 @@ describe.each(PHASES)(
       const id = await ostler.begin(kind, [node]);
       await (where === "parked" ? ostler.nodeBecomes(node, waits) : gate.arrivals());
       expect(await ostler.nodeState(node)).toBe(where === "parked" ? waits : running);
-      /** Lets the step come to its own end. */
+      /** Lets the step end normally. */
       const endStep = async () => {
         gate.open();
         if (where === "parked")
@@ -583,50 +591,56 @@ describe.each(PHASES)(
       expect(await unsound(ostler)).toEqual([]);
     }
 
-    const CUT = [
-      { driver: "always", where: "running", which: "running step that may be interrupted" },
-      { driver: "always", where: "parked", which: "parked step that may be interrupted" },
-      { driver: "boundary", where: "parked", which: "parked step that ends only at its boundary" },
+    const INTERRUPTED = [
+      { driver: "always", where: "running", which: "running interruptible step" },
+      { driver: "always", where: "parked", which: "parked interruptible step" },
+      { driver: "boundary", where: "parked", which: "parked AT_BOUNDARY step" },
     ] as const;
 
-    test.each(CUT)("an abort ends a $which now, undone [R-076]", async ({ driver, where }) => {
-      const { node, id } = await at(driver, where);
-      expect((await abort([node], { reason: "wrong node" })).results).toMatchObject([
-        { accepted: true, effect: "NOW", afterStep: null },
-      ]);
-      await expectAborted(id, node, { last: where === "parked" ? waits : running, attempt: "ABORTED" });
-    });
+    test.each(INTERRUPTED)(
+      "abort of a $which takes effect now and undoes the step [R-076]",
+      async ({ driver, where }) => {
+        const { node, id } = await at(driver, where);
+        expect((await abort([node], { reason: "wrong node" })).results).toMatchObject([
+          { accepted: true, effect: "NOW", afterStep: null },
+        ]);
+        await expectAborted(id, node, { last: where === "parked" ? waits : running, attempt: "ABORTED" });
+      },
+    );
 
     const PENDING = [
-      { driver: "boundary", where: "running", which: "running step that ends only at its boundary", refused: false },
+      { driver: "boundary", where: "running", which: "running AT_BOUNDARY step", refused: false },
       { driver: "never", where: "running", which: "running step that must not be interrupted", refused: true },
       { driver: "never", where: "parked", which: "parked step that must not be interrupted", refused: true },
     ] as const;
 
-    test.each(PENDING)("an abort of a $which waits for its end [R-077]", async ({ driver, where, refused }) => {
-      const { node, id, endStep } = await at(driver, where);
-      if (refused)
-        expect((await abort([node])).refusals).toMatchObject([
-          { code: "NOT_INTERRUPTIBLE", nodeId: node.id, step: label },
-        ]);
-      const answer = await abort([node], { reason: "wrong node", mode: refused ? "AFTER_STEP" : "NOW" });
-      expect(answer.results).toMatchObject([{ accepted: true, effect: "PENDING", afterStep: label }]);
-      // The same answer again, with the mode or without it.
-      expect(await abort([node], { reason: "wrong node" })).toEqual(answer);
-      const [last] = (await ostler.transitions(node)).slice(-1);
-      expect(last).toMatchObject({
-        event: "abort_pending",
-        fromState: where === "parked" ? waits : running,
-        step: label,
-        actor: "alice",
-        reason: "wrong node",
-      });
-      await endStep();
-      await expectAborted(id, node, { last: running, attempt: "SUCCEEDED" });
-    });
+    test.each(PENDING)(
+      "abort of a $which is PENDING until the step ends [R-077]",
+      async ({ driver, where, refused }) => {
+        const { node, id, endStep } = await at(driver, where);
+        if (refused)
+          expect((await abort([node])).refusals).toMatchObject([
+            { code: "NOT_INTERRUPTIBLE", nodeId: node.id, step: label },
+          ]);
+        const answer = await abort([node], { reason: "wrong node", mode: refused ? "AFTER_STEP" : "NOW" });
+        expect(answer.results).toMatchObject([{ accepted: true, effect: "PENDING", afterStep: label }]);
+        // The same answer again, with or without the mode.
+        expect(await abort([node], { reason: "wrong node" })).toEqual(answer);
+        const [last] = (await ostler.transitions(node)).slice(-1);
+        expect(last).toMatchObject({
+          event: "abort_pending",
+          fromState: where === "parked" ? waits : running,
+          step: label,
+          actor: "alice",
+          reason: "wrong node",
+        });
+        await endStep();
+        await expectAborted(id, node, { last: running, attempt: "SUCCEEDED" });
+      },
+    );
 
     test.each(["running", "parked"] as const)(
-      "a %s step whose driver has no abort for the phase refuses it, and goes on [R-079]",
+      "abort of a %s step whose driver has no abort for the phase is refused and the step goes on [R-079]",
       async (where) => {
         const { node, id, endStep } = await at("fixed", where);
         for (const mode of ["NOW", "AFTER_STEP"] as const)
@@ -640,27 +654,27 @@ describe.each(PHASES)(
       },
     );
 
-    test("a step that is deaf to the signal fails its run, in bounded time, and the node says so [R-082]", async () => {
+    test("abort of a step that ignores its signal fails the run within a bounded time and flags the node [R-082]", async () => {
       const { node, id, endStep } = await at("deaf", "running");
       expect((await abort([node])).results).toMatchObject([{ accepted: true, effect: "NOW" }]);
       expect((await ostler.operationEnds(id)).state).toBe("FAILED");
-      const said = {
+      const failure = {
         code: "TIMEOUT",
         step: label,
         message: expect.stringMatching(
           /did not end within .* s of the abort and may still be at work.*Look at the node/,
         ),
       };
-      expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", failure: said });
-      expect(await ostler.node(node)).toMatchObject({ state: failed, lastError: said });
+      expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", failure });
+      expect(await ostler.node(node)).toMatchObject({ state: failed, lastError: failure });
       await endStep();
     });
   },
 );
 
-describe("an abort while a stop is under way", () => {
-  test("of a step that is cut at its boundary outranks it [R-098]", async () => {
-    const { gate, node, id } = await heldIn("clean.erase_metadata", {}, "CLEAN");
+describe("abort during a stop", () => {
+  test("abort during a stop at a running AT_BOUNDARY step takes precedence over the stop [R-098]", async () => {
+    const { gate, node, id } = await blockedIn("clean.erase_metadata", {}, "CLEAN");
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
     expect((await abort([node])).results).toMatchObject([
       { accepted: true, effect: "PENDING", afterStep: "clean.erase_metadata" },
@@ -671,7 +685,7 @@ describe("an abort while a stop is under way", () => {
     expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
   });
 
-  test("of a parked step ends it now", async () => {
+  test("abort during a stop of a parked step takes effect now", async () => {
     const { node, id } = await parkedIn("deploy.boot_system", { callback: true });
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
     expect(await ostler.nodeState(node)).toBe("DEPLOY_WAIT");
@@ -679,7 +693,7 @@ describe("an abort while a stop is under way", () => {
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
   });
 
-  test("of one node leaves the others to be stopped", async () => {
+  test("abort of one node during a stop leaves the other nodes stopping", async () => {
     const gate = aGate();
     const [one, two] = (await ostler
       .aNode()
@@ -698,7 +712,7 @@ describe("an abort while a stop is under way", () => {
   });
 });
 
-test("an abort that is being carried out gives the same answer again, and is carried out once [R-080]", async () => {
+test("abort that is repeated while it is carried out gives the same answer and is carried out once [R-080]", async () => {
   const [step, undoing] = [aGate(), aGate()];
   const node = await ostler
     .aNode()
@@ -715,8 +729,8 @@ test("an abort that is being carried out gives the same answer again, and is car
   expect(ostler.journal(node).filter((entry) => entry.abort)).toHaveLength(1);
 });
 
-// Parked runs had to wait for a place to be ended in, behind steps that may be stuck for good.
-test("a parked run is ended though every place is taken by steps that are stuck", async () => {
+// Ending a parked run used to wait for a slot, behind steps that may be stuck indefinitely.
+test("abort of a parked run takes effect although stuck steps occupy every slot", async () => {
   await using lab = await engineUnderTest({ concurrency: 2 });
   const gate = aGate();
   const parked = await lab
@@ -740,7 +754,7 @@ test("a parked run is ended though every place is taken by steps that are stuck"
   expect((await lab.operationEnds(other)).state).toBe("SUCCEEDED");
 });
 
-test("an abort that is pending is carried out though the process that was inside the step has died", async () => {
+test("abort that is pending takes effect although the process that ran the step has died", async () => {
   await using lab = await engineUnderTest({ started: false });
   const gate = aGate();
   const node = await lab

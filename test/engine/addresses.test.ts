@@ -1,4 +1,4 @@
-/** What a discovery's addresses stand for: names, addresses and ranges of both families, each address once. */
+/** Parsing of a discovery's addresses: names, addresses and ranges of both families, each address once. */
 import { describe, expect, test } from "vitest";
 import { ADDRESSES_MAX, parseAddresses } from "../../src/engine/discovery/addresses.ts";
 
@@ -9,7 +9,7 @@ const addressesOf = (...given: string[]) => {
   return addresses;
 };
 
-describe("an entry", () => {
+describe("discovery address", () => {
   test.each([
     ["a host name, in lower case", "BMC-7.Rack_1.Example", ["bmc-7.rack_1.example"]],
     ["an IPv4 address", "10.0.0.7", ["10.0.0.7"]],
@@ -20,17 +20,17 @@ describe("an entry", () => {
       "10.0.0.0/29",
       ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"],
     ],
-    ["the range that an address is in", "10.0.0.7/30", ["10.0.0.5", "10.0.0.6"]],
-    ["a pair, which has neither network nor broadcast", "10.0.0.254/31", ["10.0.0.254", "10.0.0.255"]],
+    ["a range given by an address inside it", "10.0.0.7/30", ["10.0.0.5", "10.0.0.6"]],
+    ["a /31 pair, without network and broadcast", "10.0.0.254/31", ["10.0.0.254", "10.0.0.255"]],
     ["a range of one", "10.0.0.7/32", ["10.0.0.7"]],
     [
-      "an IPv6 range, whole",
+      "an IPv6 range, complete",
       "2001:db8::ff:fffe/126",
       ["2001:db8::ff:fffc", "2001:db8::ff:fffd", "2001:db8::ff:fffe", "2001:db8::ff:ffff"],
     ],
     ["an IPv6 range of one", "2001:db8::/128", ["2001:db8::"]],
-    ["the last IPv4 addresses there are", "255.255.255.255/30", ["255.255.255.253", "255.255.255.254"]],
-  ])("may be %s", (_what, entry, addresses) => {
+    ["the last IPv4 addresses", "255.255.255.255/30", ["255.255.255.253", "255.255.255.254"]],
+  ])("discovery address may be %s", (_what, entry, addresses) => {
     expect(addressesOf(entry)).toEqual(addresses);
   });
 
@@ -54,7 +54,7 @@ describe("an entry", () => {
     "bmc/24",
     "/24",
     "fe80::%eth0/120",
-  ])("%j is none of these", (entry) => {
+  ])("discovery address %j is refused as malformed", (entry) => {
     expect(parseAddresses([entry], PATH)).toMatchObject({
       addresses: [],
       refusals: [
@@ -75,15 +75,15 @@ describe("an entry", () => {
     ["10.0.0.0/19", "holds 8190 addresses"],
     ["0.0.0.0/0", "holds 4294967294 addresses"],
     ["2001:db8::/64", "holds 18446744073709551616 addresses"],
-  ])("%s is a range that cannot be probed", (entry, why) => {
+  ])("discovery range %s is refused with the reason", (entry, why) => {
     expect(parseAddresses([entry], PATH).refusals).toMatchObject([
       { path: [...PATH, "0"], message: expect.stringContaining(why) },
     ]);
   });
 });
 
-describe("a list of entries", () => {
-  test("gives every address once, in the order asked, however it was written [R-016]", () => {
+describe("discovery addresses", () => {
+  test("discovery addresses are unique, in the order of the request, whatever their spelling [R-016]", () => {
     expect(addressesOf("10.0.0.3", "10.0.0.0/29", "10.0.0.3/32", "::1", "0:0:0:0:0:0:0:1", "Bmc", "bmc")).toEqual([
       "10.0.0.3",
       "10.0.0.1",
@@ -96,13 +96,13 @@ describe("a list of entries", () => {
     ]);
   });
 
-  test("is refused with every entry that is wrong, each by its place", () => {
+  test("discovery addresses are refused with the position of every malformed entry", () => {
     const { addresses, refusals } = parseAddresses(["10.0.0.1", "10.0.0.300", "bmc", "10.0.0.0/8", "a b"], PATH);
     expect(addresses).toEqual([]);
     expect(refusals.map(({ path }) => path?.at(-1))).toEqual(["1", "3", "4"]);
   });
 
-  test("holds at most 4096 addresses, and as many as that", () => {
+  test("discovery addresses are limited to 4096", () => {
     expect(addressesOf("2001:db8::/116")).toHaveLength(ADDRESSES_MAX);
     expect(addressesOf("10.0.0.0/20", "10.0.16.1", "10.0.16.2", "10.0.0.1")).toHaveLength(ADDRESSES_MAX);
     for (const tooMany of [
@@ -116,7 +116,7 @@ describe("a list of entries", () => {
     }
   });
 
-  test("that is empty is refused", () => {
+  test("discovery addresses must not be empty", () => {
     expect(parseAddresses([], PATH).refusals).toMatchObject([{ code: "INVALID_INPUT", path: PATH }]);
   });
 });

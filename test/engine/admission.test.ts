@@ -1,4 +1,4 @@
-/** How requests on many nodes become operations: judged as a whole, written once, answered again for the same key. */
+/** Admission of requests on many nodes: decided as a whole, stored once, replayed for the same idempotency key. */
 import { afterAll, describe, expect, test } from "vitest";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
@@ -9,8 +9,8 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 
 const names = (nodes: readonly TestNode[]) => nodes.map(({ name }) => name);
 
-describe("a request is refused as a whole", () => {
-  test("when it names no node [R-040]", async () => {
+describe("request that is refused as a whole", () => {
+  test("request without nodes is refused with INVALID_INPUT [R-040]", async () => {
     const answer = await ostler.engine.submit(ALICE, { kind: "COMMISSION", nodes: { names: [] } });
     expect(answer).toMatchObject({
       operationId: null,
@@ -18,7 +18,7 @@ describe("a request is refused as a whole", () => {
     });
   });
 
-  test("when it names nodes that do not exist, and it names all of them [R-041]", async () => {
+  test("request with unknown nodes is refused, even with BEST_EFFORT, and lists all of them [R-041]", async () => {
     const node = await ostler.aNode().made();
     const answer = await ostler.engine.submit(ALICE, {
       kind: "COMMISSION",
@@ -29,7 +29,7 @@ describe("a request is refused as a whole", () => {
     expect(await ostler.nodeState(node)).toBe("ENROLLED");
   });
 
-  test("when it names ids that are none", async () => {
+  test("request with malformed or unknown ids is refused with NOT_FOUND", async () => {
     const answer = await ostler.engine.submit(ALICE, {
       kind: "COMMISSION",
       nodes: { ids: ["7", "00000000-0000-4000-8000-000000000000"] },
@@ -39,7 +39,7 @@ describe("a request is refused as a whole", () => {
     ]);
   });
 
-  test("names all nodes that are not there, and tells of the first ten", async () => {
+  test("request with 10,000 unknown nodes returns all of them and names the first ten in the message", async () => {
     const ghosts = Array.from({ length: 10_000 }, (_, index) => `ghost-${index}`);
     const { refusals } = await ostler.engine.submit(ALICE, { kind: "DEPLOY", nodes: { names: ghosts } });
     expect(refusals).toEqual([
@@ -52,7 +52,7 @@ describe("a request is refused as a whole", () => {
     ]);
   });
 
-  test("when a filter matches nothing, or a cluster has no nodes or is none [R-040]", async () => {
+  test("request by a filter without matches, an empty cluster or an unknown cluster is refused [R-040]", async () => {
     await ostler.engine.createCluster(ALICE, { name: "empty" });
     const codes = [];
     for (const nodes of [
@@ -66,7 +66,7 @@ describe("a request is refused as a whole", () => {
     expect(codes).toEqual(["NOT_FOUND", "INVALID_INPUT", "NOT_FOUND"]);
   });
 
-  test("when one node is in the wrong state, and every such node is named [R-042]", async () => {
+  test("request with one node in the wrong state is refused and names every such node [R-042]", async () => {
     const ready = await ostler.aNode().in("AVAILABLE").made();
     const wrong = await ostler.aNode().times(2);
     const answer = await ostler.submit("DEPLOY", [ready, ...wrong]);
@@ -78,7 +78,7 @@ describe("a request is refused as a whole", () => {
     expect(await ostler.nodeState(ready)).toBe("AVAILABLE");
   });
 
-  test("when its terms are malformed, and every flaw is named", async () => {
+  test("request with malformed terms is refused with every error", async () => {
     const node = await ostler.aNode().made();
     const answer = await ostler.submit("COMMISSION", [node], {
       maxParallel: 0,
@@ -94,26 +94,26 @@ describe("a request is refused as a whole", () => {
     ]);
   });
 
-  test("for each node that is busy, in maintenance, protected, gone or without its driver [R-042]", async () => {
+  test("request is refused for each node that is busy, in maintenance, protected, disappeared or without its driver [R-042]", async () => {
     const gate = aGate();
     const busy = await ostler
       .aNode()
       .in("AVAILABLE")
       .scripted({ "deploy.prepare": { gate: gate.name } })
       .made();
-    const [mended, guarded, gone, orphan] = (await ostler.aNode().in("AVAILABLE").times(4)) as [
+    const [maintained, protectedNode, disappeared, orphan] = (await ostler.aNode().in("AVAILABLE").times(4)) as [
       TestNode,
       TestNode,
       TestNode,
       TestNode,
     ];
-    const inTheWay = await ostler.begin("DEPLOY", [busy]);
+    const running = await ostler.begin("DEPLOY", [busy]);
     await gate.arrivals();
-    await ostler.engine.setMaintenance(ALICE, { ids: [mended.id] }, "new disk");
-    await ostler.engine.updateNode(ALICE, guarded.id, { isProtected: true });
-    await ostler.test.sql`update nodes set presence = 'DISAPPEARED' where id = ${gone.id}`;
+    await ostler.engine.setMaintenance(ALICE, { ids: [maintained.id] }, "new disk");
+    await ostler.engine.updateNode(ALICE, protectedNode.id, { isProtected: true });
+    await ostler.test.sql`update nodes set presence = 'DISAPPEARED' where id = ${disappeared.id}`;
     await ostler.test.sql`update nodes set driver = 'unloaded' where id = ${orphan.id}`;
-    const answer = await ostler.submit("DECOMMISSION", [busy, mended, guarded, gone, orphan], {
+    const answer = await ostler.submit("DECOMMISSION", [busy, maintained, protectedNode, disappeared, orphan], {
       acceptance: "BEST_EFFORT",
     });
     expect(answer.refusals.map(({ code }) => code)).toEqual([
@@ -123,14 +123,14 @@ describe("a request is refused as a whole", () => {
       "INVALID_STATE",
       "UNSUPPORTED_BY_DRIVER",
     ]);
-    expect(answer.refusals[0]).toMatchObject({ operationId: inTheWay, nodeId: busy.id });
+    expect(answer.refusals[0]).toMatchObject({ operationId: running, nodeId: busy.id });
     gate.open();
-    await ostler.operationEnds(inTheWay);
+    await ostler.operationEnds(running);
   });
 });
 
-describe("with acceptance BEST_EFFORT", () => {
-  test("the nodes that can start do, and each of the others is told why [R-043]", async () => {
+describe("acceptance BEST_EFFORT", () => {
+  test("acceptance BEST_EFFORT starts the admissible nodes and returns a refusal for each of the others [R-043]", async () => {
     const ready = await ostler.aNode().in("AVAILABLE").made();
     const wrong = await ostler.aNode().made();
     const answer = await ostler.submit("DEPLOY", [wrong, ready], { acceptance: "BEST_EFFORT" });
@@ -143,14 +143,14 @@ describe("with acceptance BEST_EFFORT", () => {
     expect(await ostler.nodeState(wrong)).toBe("ENROLLED");
   });
 
-  test("a request of which no node can start is refused [R-043]", async () => {
+  test("acceptance BEST_EFFORT refuses a request without an admissible node [R-043]", async () => {
     const answer = await ostler.submit("DEPLOY", await ostler.aNode().times(2), { acceptance: "BEST_EFFORT" });
     expect(answer.operationId).toBeNull();
     expect(answer.refusals).toHaveLength(2);
   });
 });
 
-test("a node that is named twice counts once, at its first place [R-059]", async () => {
+test("request that names a node twice counts it once, at its first position [R-059]", async () => {
   const [first, second] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
   const answer = await ostler.engine.submit(ALICE, {
     kind: "DEPLOY",
@@ -160,7 +160,7 @@ test("a node that is named twice counts once, at its first place [R-059]", async
   expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({ totalCount: 2, state: "SUCCEEDED" });
 });
 
-test("of two requests that overlap at the same moment one wins whole, and the other is told by whom it is BUSY [R-046]", async () => {
+test("requests that overlap at the same moment: one is admitted whole, the other is BUSY with its operation [R-046]", async () => {
   const gate = aGate();
   const operations: string[] = [];
   for (let round = 0; round < 8; round += 1) {
@@ -180,12 +180,12 @@ test("of two requests that overlap at the same moment one wins whole, and the ot
   for (const id of operations) expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
 });
 
-describe("a refused request leaves no trace", async () => {
+describe("refused request", async () => {
   const ready = await ostler.aNode().in("AVAILABLE").made();
   const enrolled = await ostler.aNode().made();
   const cases: readonly { why: string; request: VerbRequest }[] = [
     { why: "an unknown node", request: { kind: "DEPLOY", nodes: { names: [ready.name, "ghost"] } } },
-    { why: "a wrong state", request: { kind: "DEPLOY", nodes: { names: [ready.name, enrolled.name] } } },
+    { why: "a node in the wrong state", request: { kind: "DEPLOY", nodes: { names: [ready.name, enrolled.name] } } },
     { why: "malformed variables", request: { kind: "DEPLOY", nodes: { names: [ready.name] }, variables: "x" } },
     {
       why: "an unknown clean step",
@@ -196,7 +196,7 @@ describe("a refused request leaves no trace", async () => {
       },
     },
     {
-      why: "wrong arguments of a clean step",
+      why: "invalid arguments of a clean step",
       request: {
         kind: "CLEAN",
         nodes: { names: [ready.name] },
@@ -210,7 +210,7 @@ describe("a refused request leaves no trace", async () => {
     },
   ];
 
-  test.each(cases)("of $why [R-045]", async ({ request }) => {
+  test.each(cases)("refused request with $why leaves no trace [R-045]", async ({ request }) => {
     const before = await ostler.dump();
     const { operationId } = await ostler.engine.submit(ALICE, request);
     expect(operationId).toBeNull();
@@ -218,7 +218,7 @@ describe("a refused request leaves no trace", async () => {
   });
 });
 
-test("a dry run tells every step of every node, in order, and what would be refused", async () => {
+test("dry run returns every step of every node in order, and the refusals", async () => {
   const node = await ostler.aNode().made();
   const answer = await ostler.submit("COMMISSION", [node], { dryRun: true });
   expect(answer.refusals).toEqual([]);
@@ -235,8 +235,8 @@ test("a dry run tells every step of every node, in order, and what would be refu
   expect((await ostler.submit("DEPLOY", [node], { dryRun: true })).refusals).toMatchObject([{ code: "INVALID_STATE" }]);
 });
 
-describe("an idempotency key", () => {
-  test("answers the same request with the same operation [R-047]", async () => {
+describe("idempotency key", () => {
+  test("idempotency key answers the same request with the same operation [R-047]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const first = await ostler.submit("DEPLOY", [node], { idempotencyKey: "a" });
     const again = await ostler.submit("DEPLOY", [node], { idempotencyKey: "a" });
@@ -253,7 +253,7 @@ describe("an idempotency key", () => {
     expect(await ostler.story(node, first.operationId ?? "")).toEqual(["deploy → DEPLOYING", "done → ACTIVE"]);
   });
 
-  test("of another input is refused with the operation it was used for [R-048]", async () => {
+  test("idempotency key with another input is refused with the operation it was used for [R-048]", async () => {
     const [one, two] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
     const id = await ostler.begin("DEPLOY", [one], { idempotencyKey: "b" });
     const answer = await ostler.submit("DEPLOY", [two], { idempotencyKey: "b" });
@@ -261,7 +261,7 @@ describe("an idempotency key", () => {
     await ostler.operationEnds(id);
   });
 
-  test("belongs to whoever used it", async () => {
+  test("idempotency key belongs to its caller", async () => {
     const [one, two] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
     const id = await ostler.begin("DEPLOY", [one], { idempotencyKey: "c" });
     const other = await ostler.engine.submit(
@@ -273,7 +273,7 @@ describe("an idempotency key", () => {
     await Promise.all([ostler.operationEnds(id), ostler.operationEnds(other.operationId ?? "")]);
   });
 
-  test("used five times at the same moment makes one operation [R-047]", async () => {
+  test("idempotency key that is used five times at the same moment creates one operation [R-047]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const answers = await Promise.all(
       Array.from({ length: 5 }, () => ostler.submit("DEPLOY", [node], { idempotencyKey: "d" })),
@@ -284,7 +284,7 @@ describe("an idempotency key", () => {
     await ostler.operationEnds(answers[0]?.operationId ?? "");
   });
 
-  test("used at the same moment for different inputs is taken for one of them [R-048]", async () => {
+  test("idempotency key that is used at the same moment for different inputs admits one of them [R-048]", async () => {
     const [one, two] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
     const answers = await Promise.all(
       [one, two].map((node) => ostler.submit("DEPLOY", [node], { idempotencyKey: "e" })),
@@ -295,7 +295,7 @@ describe("an idempotency key", () => {
 });
 
 describe("maxParallel", () => {
-  test("holds back the rest, untouched, until there is room [R-053]", async () => {
+  test("maxParallel holds back the remaining nodes, untouched, until a slot is free [R-053]", async () => {
     const gate = aGate();
     const nodes = await ostler
       .aNode()
@@ -316,7 +316,7 @@ describe("maxParallel", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("is never exceeded, and the nodes begin in the order of the request [R-053]", async () => {
+  test("maxParallel is never exceeded, and the nodes start in the order of the request [R-053]", async () => {
     const nodes = (await ostler.aNode().in("AVAILABLE").with("fake", { delayMs: 3 }).times(9)).toReversed();
     const id = await ostler.begin("DEPLOY", nodes, { maxParallel: 3 });
     await ostler.operationEnds(id);
@@ -324,24 +324,24 @@ describe("maxParallel", () => {
       { node_name: string; event: string }[]
     >`select node_name, event from transitions where operation_id = ${id} order by position`;
     expect(rows.filter(({ event }) => event === "deploy").map(({ node_name: name }) => name)).toEqual(names(nodes));
-    let begun = 0;
+    let active = 0;
     let most = 0;
     for (const { event } of rows) {
-      begun += event === "deploy" ? 1 : -1;
-      most = Math.max(most, begun);
+      active += event === "deploy" ? 1 : -1;
+      most = Math.max(most, active);
     }
     expect(most).toBe(3);
   });
 
-  test("gives the place of a node that failed to the next one", async () => {
+  test("maxParallel gives the slot of a failed node to the next node", async () => {
     const failing = await ostler
       .aNode()
       .in("AVAILABLE")
       .scripted({ "deploy.prepare": { fail: "no luck" } })
       .times(2);
-    const sound = await ostler.aNode().in("AVAILABLE").made();
-    const id = await ostler.begin("DEPLOY", [...failing, sound], { maxParallel: 1, onFailure: "LEAVE" });
+    const healthy = await ostler.aNode().in("AVAILABLE").made();
+    const id = await ostler.begin("DEPLOY", [...failing, healthy], { maxParallel: 1, onFailure: "LEAVE" });
     expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
-    expect(await ostler.nodeState(sound)).toBe("ACTIVE");
+    expect(await ostler.nodeState(healthy)).toBe("ACTIVE");
   });
 });

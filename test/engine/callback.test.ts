@@ -1,4 +1,4 @@
-/** Machines that call back: the token of one wait is good for that wait, once, and for nothing else. */
+/** Callbacks of machines: the token of one wait is valid for that wait, once, and for nothing else. */
 import { randomUUID } from "node:crypto";
 import { afterAll, describe, expect, test } from "vitest";
 import { passGate } from "../../plugins/fake/gates.ts";
@@ -9,8 +9,8 @@ import { eventually } from "../support/eventually.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 
 const paths = new Map<string, string[]>();
-let gateBeforeWait = aGate();
-let atTheDoor = aGate();
+let returnGate = aGate();
+let enteredGate = aGate();
 
 const DRIVERS = [
   aDriver("caller", {
@@ -19,11 +19,11 @@ const DRIVERS = [
         paths.set(call.node.name, [...(paths.get(call.node.name) ?? []), call.callbackPath]);
         if (call.memo === null) return { kind: "wait", callback: true, seconds: 600, memo: 1 };
         if (call.memo === 1) return { kind: "wait", callback: true, seconds: 600, memo: 2 };
-        return { kind: "done", output: { heard: call.callback } };
+        return { kind: "done", output: { received: call.callback } };
       }),
     ),
   }),
-  aDriver("deserter", {
+  aDriver("finisher", {
     clean: stepsOf(
       aStep("leave", "clean", async (call) => {
         paths.set(call.node.name, [call.callbackPath]);
@@ -44,20 +44,20 @@ const DRIVERS = [
       ),
     ),
   }),
-  aDriver("silenced", {
+  aDriver("silent", {
     clean: stepsOf(
       aStep("listen", "clean", async ({ memo, callback }) => {
         if (memo === null) return { kind: "wait", callback: true, seconds: 0.1, memo: 1 };
-        return { kind: "done", output: { heard: callback } };
+        return { kind: "done", output: { received: callback } };
       }),
     ),
   }),
-  aDriver("hasty", {
+  aDriver("early", {
     clean: stepsOf(
       aStep("listen", "clean", async (call) => {
-        if (call.memo !== null) return { kind: "done", output: { heard: call.callback } };
+        if (call.memo !== null) return { kind: "done", output: { received: call.callback } };
         paths.set(call.node.name, [call.callbackPath]);
-        const [door, gate] = [atTheDoor, gateBeforeWait];
+        const [door, gate] = [enteredGate, returnGate];
         await passGate(door.name, call.node.name, null);
         await passGate(gate.name, call.node.name, null);
         return { kind: "wait", callback: true, seconds: 600, memo: 1 };
@@ -69,33 +69,33 @@ const DRIVERS = [
 const ostler = await engineUnderTest({ drivers: DRIVERS });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-/** The token that the machine was given last. */
+/** The token that the machine received last. */
 function token({ name }: TestNode): string {
   return paths.get(name)?.at(-1)?.split("/").at(-1) ?? "";
 }
 
-async function waiting() {
+async function aWaitingNode() {
   const node = await ostler.aNode().in("AVAILABLE").with("caller").made();
   const id = await ostler.begin("CLEAN", [node]);
   await ostler.nodeBecomes(node, "CLEAN_WAIT");
   return { node, id };
 }
 
-/** A step that knows its path and has not said yet that it wants to wait. */
-async function hasty() {
-  [gateBeforeWait, atTheDoor] = [aGate(), aGate()];
-  const node = await ostler.aNode().in("AVAILABLE").with("hasty").made();
+/** A step that has its callback path and has not returned its wait yet. */
+async function anEarlyNode() {
+  [returnGate, enteredGate] = [aGate(), aGate()];
+  const node = await ostler.aNode().in("AVAILABLE").with("early").made();
   const id = await ostler.begin("CLEAN", [node]);
-  await atTheDoor.arrivals();
-  atTheDoor.open();
+  await enteredGate.arrivals();
+  enteredGate.open();
   return { node, id };
 }
 
-const waitsAgain = (node: TestNode, entries: number) =>
+const stepEntered = (node: TestNode, entries: number) =>
   eventually(`the step is entered ${entries} times`, () => paths.get(node.name)?.length === entries);
 
-/** Call-backs to the runs of an operation that were not taken, oldest first. */
-async function anomalies(operationId: string) {
+/** Rejected callbacks to the runs of an operation, oldest first. */
+async function rejectedCallbacks(operationId: string) {
   const found = await anomaliesOf(
     ostler.database.reader,
     (await ostler.runs(operationId)).map(({ id }) => id),
@@ -108,112 +108,116 @@ const end = async (operationId: string) => {
   await ostler.operationEnds(operationId);
 };
 
-/** What was written since, besides the records of anomalies. */
+/** Changes since `before`, except for the records of rejected callbacks. */
 async function changedSince(before: readonly string[]) {
   return (await ostler.changesSince(before)).filter((row) => !row.startsWith("+ anomalies "));
 }
 
-describe("a call-back", () => {
-  test("wakes the step that waits for it, with its body [R-065]", async () => {
-    const { node, id } = await waiting();
+describe("callback", () => {
+  test("callback resumes the step that waits for it and passes its body [R-065]", async () => {
+    const { node, id } = await aWaitingNode();
     expect(await ostler.engine.callBack(token(node), { ip: "10.0.0.7" })).toBe("TAKEN");
-    await waitsAgain(node, 2);
+    await stepEntered(node, 2);
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
     expect(await ostler.engine.callBack(token(node), { ip: "10.0.0.8" })).toBe("TAKEN");
     await ostler.operationEnds(id);
     const [step] = await ostler.steps(await ostler.run(id, node));
-    expect(step?.attempts).toMatchObject([{ state: "SUCCEEDED", entries: 3, output: { heard: { ip: "10.0.0.8" } } }]);
-    expect(await anomalies(id)).toEqual([]);
+    expect(step?.attempts).toMatchObject([
+      { state: "SUCCEEDED", entries: 3, output: { received: { ip: "10.0.0.8" } } },
+    ]);
+    expect(await rejectedCallbacks(id)).toEqual([]);
   });
 
-  test("with an empty body counts as one", async () => {
-    const { node, id } = await waiting();
+  test("callback with an empty body counts as a callback", async () => {
+    const { node, id } = await aWaitingNode();
     expect(await ostler.engine.callBack(token(node), null)).toBe("TAKEN");
-    await waitsAgain(node, 2);
+    await stepEntered(node, 2);
     await end(id);
   });
 
-  test("that is quicker than the step that wants to wait for it is not lost", async () => {
-    const { node, id } = await hasty();
+  test("callback that arrives before the step returns its wait is not lost", async () => {
+    const { node, id } = await anEarlyNode();
     expect(await ostler.engine.callBack(token(node), { soon: true })).toBe("TAKEN");
-    gateBeforeWait.open();
+    returnGate.open();
     await ostler.operationEnds(id);
     expect((await ostler.steps(await ostler.run(id, node)))[0]?.attempts).toMatchObject([
-      { state: "SUCCEEDED", output: { heard: { soon: true } } },
+      { state: "SUCCEEDED", output: { received: { soon: true } } },
     ]);
   });
 
-  test("that does not come leaves the step with none when its time of silence is over [R-142]", async () => {
-    const node = await ostler.aNode().in("AVAILABLE").with("silenced").made();
+  test("callback that does not arrive resumes the step without one when its wait times out [R-142]", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").with("silent").made();
     const id = await ostler.begin("CLEAN", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
-    expect((await ostler.steps(await ostler.run(id, node)))[0]?.attempts).toMatchObject([{ output: { heard: null } }]);
+    expect((await ostler.steps(await ostler.run(id, node)))[0]?.attempts).toMatchObject([
+      { output: { received: null } },
+    ]);
   });
 });
 
-describe("a call-back that is not taken is recorded and changes nothing:", () => {
-  test("one that comes a second time is a DUPLICATE [R-071]", async () => {
-    const { node, id } = await hasty();
+describe("rejected callback", () => {
+  test("callback that comes twice is recorded as DUPLICATE and changes nothing [R-071]", async () => {
+    const { node, id } = await anEarlyNode();
     expect(await ostler.engine.callBack(token(node), { time: 1 })).toBe("TAKEN");
     const before = await ostler.dump();
     expect(await ostler.engine.callBack(token(node), { time: 2 })).toBe("DUPLICATE");
     expect(await changedSince(before)).toEqual([]);
-    gateBeforeWait.open();
+    returnGate.open();
     await ostler.operationEnds(id);
     expect((await ostler.steps(await ostler.run(id, node)))[0]?.attempts).toMatchObject([
-      { output: { heard: { time: 1 } } },
+      { output: { received: { time: 1 } } },
     ]);
-    expect(await anomalies(id)).toEqual([{ kind: "DUPLICATE", step: "clean.listen" }]);
+    expect(await rejectedCallbacks(id)).toEqual([{ kind: "DUPLICATE", step: "clean.listen" }]);
   });
 
-  test("of several at the same moment one is taken", async () => {
-    const { node, id } = await waiting();
-    const given = token(node);
-    const answers = await Promise.all([1, 2, 3].map((time) => ostler.engine.callBack(given, { time })));
-    // The step may have been entered again before the last of them: then that one is late.
+  test("callbacks at the same moment: one is taken, the others are recorded", async () => {
+    const { node, id } = await aWaitingNode();
+    const token1 = token(node);
+    const answers = await Promise.all([1, 2, 3].map((time) => ostler.engine.callBack(token1, { time })));
+    // The step may have started again before the last of them, which is LATE then.
     expect(answers.filter((answer) => answer === "TAKEN")).toHaveLength(1);
     expect(answers.filter((answer) => answer === "DUPLICATE" || answer === "LATE")).toHaveLength(2);
-    await waitsAgain(node, 2);
-    expect(await anomalies(id)).toHaveLength(2);
+    await stepEntered(node, 2);
+    expect(await rejectedCallbacks(id)).toHaveLength(2);
     await end(id);
   });
 
-  test("one for an earlier wait is LATE [R-071]", async () => {
-    const { node, id } = await waiting();
+  test("callback for an earlier wait is recorded as LATE and changes nothing [R-071]", async () => {
+    const { node, id } = await aWaitingNode();
     const first = token(node);
     await ostler.engine.callBack(first, {});
-    await waitsAgain(node, 2);
+    await stepEntered(node, 2);
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
     expect(token(node)).not.toBe(first);
     const before = await ostler.dump();
     expect(await ostler.engine.callBack(first, { ip: "6.6.6.6" })).toBe("LATE");
     expect(await changedSince(before)).toEqual([]);
     expect(await ostler.nodeState(node)).toBe("CLEAN_WAIT");
-    expect(await anomalies(id)).toEqual([{ kind: "LATE", step: "clean.listen" }]);
+    expect(await rejectedCallbacks(id)).toEqual([{ kind: "LATE", step: "clean.listen" }]);
     await end(id);
   });
 
-  test("one for work that has ended is LATE", async () => {
-    const { node, id } = await waiting();
+  test("callback for an ended run is recorded as LATE and changes nothing", async () => {
+    const { node, id } = await aWaitingNode();
     await end(id);
     const before = await ostler.dump();
     expect(await ostler.engine.callBack(token(node), {})).toBe("LATE");
     expect(await changedSince(before)).toEqual([]);
-    expect(await anomalies(id)).toEqual([{ kind: "LATE", step: "clean.listen" }]);
+    expect(await rejectedCallbacks(id)).toEqual([{ kind: "LATE", step: "clean.listen" }]);
   });
 
-  test("one for a step that has failed and is to be tried again is LATE", async () => {
+  test("callback for a step that waits for its retry is recorded as LATE", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("failing").made();
     const id = await ostler.begin("CLEAN", [node]);
     await eventually("it waits for the next try", async () => (await ostler.run(id, node)).waitReason === "RETRY");
     expect(await ostler.engine.callBack(token(node), {})).toBe("LATE");
-    expect(await anomalies(id)).toEqual([{ kind: "LATE", step: "clean.listen" }]);
+    expect(await rejectedCallbacks(id)).toEqual([{ kind: "LATE", step: "clean.listen" }]);
     await end(id);
   });
 
-  // The hold took it for its own, and it was answered as taken.
-  test("one for a step after which the run holds is LATE", async () => {
-    const node = await ostler.aNode().in("AVAILABLE").with("deserter").made();
+  // The hold used to take this callback as its own.
+  test("callback for the step before a hold is recorded as LATE and does not lift the hold", async () => {
+    const node = await ostler.aNode().in("AVAILABLE").with("finisher").made();
     const id = await ostler.begin("CLEAN", [node], {
       options: {
         steps: [
@@ -226,13 +230,13 @@ describe("a call-back that is not taken is recorded and changes nothing:", () =>
     const before = await ostler.dump();
     expect(await ostler.engine.callBack(token(node), { ip: "6.6.6.6" })).toBe("LATE");
     expect(await changedSince(before)).toEqual([]);
-    expect(await anomalies(id)).toEqual([{ kind: "LATE", step: "engine.hold" }]);
+    expect(await rejectedCallbacks(id)).toEqual([{ kind: "LATE", step: "engine.hold" }]);
     await ostler.engine.unhold(ALICE, { work: { operationId: id } });
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("one with a token that was made up is FORGED", async () => {
-    const { node, id } = await waiting();
+  test("callback with an invented token is recorded as FORGED and changes nothing", async () => {
+    const { node, id } = await aWaitingNode();
     const { id: runId } = await ostler.run(id, node);
     const before = await ostler.dump();
     for (const forged of [
@@ -244,27 +248,27 @@ describe("a call-back that is not taken is recorded and changes nothing:", () =>
       expect(await ostler.engine.callBack(forged, { ip: "6.6.6.6" }), forged).toBe("FORGED");
     }
     expect(await changedSince(before)).toEqual([]);
-    expect(await anomalies(id)).toHaveLength(4);
+    expect(await rejectedCallbacks(id)).toHaveLength(4);
     await end(id);
   });
 
-  test("one with the token of another node's run is FORGED, and that token is good still [R-071]", async () => {
-    const one = await waiting();
-    const other = await waiting();
+  test("callback with the token of another run is recorded as FORGED, and the token stays valid for its own run [R-071]", async () => {
+    const one = await aWaitingNode();
+    const other = await aWaitingNode();
     const { id: runId } = await ostler.run(one.id, one.node);
     expect(await ostler.engine.callBack(`${runId}.${token(other.node).split(".").at(-1)}`, { ip: "6.6.6.6" })).toBe(
       "FORGED",
     );
-    expect(await anomalies(one.id)).toEqual([{ kind: "FORGED", step: "clean.listen" }]);
-    expect(await anomalies(other.id)).toEqual([]);
+    expect(await rejectedCallbacks(one.id)).toEqual([{ kind: "FORGED", step: "clean.listen" }]);
+    expect(await rejectedCallbacks(other.id)).toEqual([]);
     expect(await ostler.engine.callBack(token(other.node), {})).toBe("TAKEN");
-    await waitsAgain(other.node, 2);
+    await stepEntered(other.node, 2);
     await end(one.id);
     await end(other.id);
   });
 
   test.each(["", "7", ".", "'; drop table nodes; --", randomUUID(), `${randomUUID()}.x`, "x".repeat(100_000)])(
-    "one that names no run (%j) is UNKNOWN, and not even recorded",
+    "callback that names no run (%j) is UNKNOWN and is not recorded",
     async (unknown) => {
       const before = await ostler.dump();
       expect(await ostler.engine.callBack(unknown, { ip: "6.6.6.6" })).toBe("UNKNOWN");
@@ -272,16 +276,16 @@ describe("a call-back that is not taken is recorded and changes nothing:", () =>
     },
   );
 
-  test("of a flood a hundred are recorded, and the true one is taken all the same", async () => {
-    const { node, id } = await waiting();
+  test("callback flood: a hundred forged ones are recorded, and the valid one is still taken", async () => {
+    const { node, id } = await aWaitingNode();
     const { id: runId } = await ostler.run(id, node);
     const answers = await Promise.all(
       Array.from({ length: 150 }, (_, index) => ostler.engine.callBack(`${runId}.${index}`, {})),
     );
     expect(new Set(answers)).toEqual(new Set(["FORGED"]));
-    expect(await anomalies(id)).toHaveLength(100);
+    expect(await rejectedCallbacks(id)).toHaveLength(100);
     expect(await ostler.engine.callBack(token(node), {})).toBe("TAKEN");
-    await waitsAgain(node, 2);
+    await stepEntered(node, 2);
     await end(id);
   });
 });

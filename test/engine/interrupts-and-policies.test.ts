@@ -1,4 +1,6 @@
-/** What somebody asks for is no failure of the fleet's: it sets no failure policy in motion, and may keep one from its work. */
+/**
+ * Requested aborts and stops do not count as failures: they trigger no failure policy, and can prevent one from acting.
+ */
 import { afterAll, describe, expect, test } from "vitest";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
@@ -6,26 +8,26 @@ import { eventually } from "../support/eventually.ts";
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-const sound = () => ostler.aNode().in("AVAILABLE");
+const aHealthyNode = () => ostler.aNode().in("AVAILABLE");
 const cleanUps = async (id: string) =>
   (await ostler.runs(id)).filter(({ purpose }) => purpose === "CLEAN_UP").map(({ nodeName }) => nodeName);
 
-describe("a node that is deaf to its abort", () => {
-  test("fails, and the others of its commission go on", async () => {
+describe("abort of a node whose step ignores its signal", () => {
+  test("abort that a step ignores fails its node, and the others of its commission go on", async () => {
     const gate = aGate();
-    const deaf = aGate();
+    const ignoringGate = aGate();
     const [done, aborted, other] = [
-      await sound().made(),
-      await sound()
-        .scripted({ "deploy.prepare": { gate: deaf.name, ignoreSignal: true } })
+      await aHealthyNode().made(),
+      await aHealthyNode()
+        .scripted({ "deploy.prepare": { gate: ignoringGate.name, ignoreSignal: true } })
         .made(),
-      await sound()
+      await aHealthyNode()
         .scripted({ "deploy.configure": { gate: gate.name } })
         .made(),
     ];
     const id = await ostler.begin("COMMISSION", [done, aborted, other]);
     await ostler.nodeBecomes(done, "ACTIVE");
-    await Promise.all([gate.arrivals(), deaf.arrivals()]);
+    await Promise.all([gate.arrivals(), ignoringGate.arrivals()]);
     await ostler.engine.abort(ALICE, { work: { names: [aborted.name] } });
     await ostler.nodeBecomes(aborted, "DEPLOY_FAILED");
     gate.open();
@@ -35,47 +37,47 @@ describe("a node that is deaf to its abort", () => {
     });
     expect([await ostler.nodeState(done), await ostler.nodeState(other)]).toEqual(["ACTIVE", "ACTIVE"]);
     expect(await cleanUps(id)).toEqual([]);
-    deaf.open();
+    ignoringGate.open();
   });
 
-  test("is not cleaned up after another's failure either: its step may still be at work", async () => {
-    const misfortune = aGate();
-    const deaf = aGate();
+  test("abort that a step ignores leaves the node out of the clean-up, because the step may still be running", async () => {
+    const failureGate = aGate();
+    const ignoringGate = aGate();
     const [aborted, bad] = [
-      await sound()
-        .scripted({ "deploy.prepare": { gate: deaf.name, ignoreSignal: true } })
+      await aHealthyNode()
+        .scripted({ "deploy.prepare": { gate: ignoringGate.name, ignoreSignal: true } })
         .made(),
-      await sound()
-        .scripted({ "deploy.configure": { gate: misfortune.name, fail: "the disk is full" } })
+      await aHealthyNode()
+        .scripted({ "deploy.configure": { gate: failureGate.name, fail: "the disk is full" } })
         .made(),
     ];
     const id = await ostler.begin("COMMISSION", [aborted, bad]);
-    await Promise.all([misfortune.arrivals(), deaf.arrivals()]);
+    await Promise.all([failureGate.arrivals(), ignoringGate.arrivals()]);
     await ostler.engine.abort(ALICE, { work: { names: [aborted.name] } });
     await ostler.nodeBecomes(aborted, "DEPLOY_FAILED");
-    misfortune.open();
+    failureGate.open();
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     expect(await cleanUps(id)).toEqual([bad.name]);
-    deaf.open();
+    ignoringGate.open();
   });
 });
 
-test("a stop that comes while a failure stops the others keeps what stands: nothing is cleaned up", async () => {
+test("stop while a failure interrupts the other nodes cleans up none of them", async () => {
   const gate = aGate();
-  const misfortune = aGate();
+  const failureGate = aGate();
   const [done, bad, other] = [
-    await sound().made(),
-    await sound()
-      .scripted({ "deploy.configure": { gate: misfortune.name, fail: "the disk is full" } })
+    await aHealthyNode().made(),
+    await aHealthyNode()
+      .scripted({ "deploy.configure": { gate: failureGate.name, fail: "the disk is full" } })
       .made(),
-    await sound()
+    await aHealthyNode()
       .scripted({ "deploy.write_image": { gate: gate.name } })
       .made(),
   ];
   const id = await ostler.begin("COMMISSION", [done, bad, other]);
   await ostler.nodeBecomes(done, "ACTIVE");
-  await Promise.all([gate.arrivals(), misfortune.arrivals()]);
-  misfortune.open();
+  await Promise.all([gate.arrivals(), failureGate.arrivals()]);
+  failureGate.open();
   await eventually("the failure stops the others", async () => (await ostler.operation(id)).wishBy === "engine");
   await ostler.engine.stop(ALICE, { work: { operationId: id } });
   gate.open();

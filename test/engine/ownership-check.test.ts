@@ -1,4 +1,7 @@
-/** Who may still call a machine: told by the lease, and by the fence only together with it. */
+/**
+ * The check before a call to a machine: is the run still ours? The lease decides; the fence counts only together with
+ * the lease.
+ */
 import { expect, test } from "vitest";
 import { createOwnershipCheck } from "../../src/engine/execution/ownership-check.ts";
 import { FencedError } from "../../src/engine/execution/claimed-run.ts";
@@ -7,12 +10,12 @@ import type { HeldJob } from "../../src/engine/jobs/leases.ts";
 const JOB: HeldJob = { id: "job", retryCount: 0 };
 const AGAIN: HeldJob = { id: "job", retryCount: 1 };
 
-/** What is known of the lease, and what the database answers of the fence, one answer after the other; the last one stays. */
-function asking({
+/** The state of the lease, and the database's answers for the fence in order; the last answer repeats. */
+function aCheck({
   fresh = [],
   fences = [7],
 }: { readonly fresh?: readonly HeldJob[]; readonly fences?: readonly (number | Error | undefined)[] } = {}) {
-  const known = {
+  const state = {
     fresh: new Set(fresh),
     held: undefined as HeldJob | undefined,
     renews: undefined as HeldJob | undefined,
@@ -22,67 +25,69 @@ function asking({
   const confirm = createOwnershipCheck(
     {
       queue: {
-        isFresh: (job) => known.fresh.has(job),
+        isFresh: (job) => state.fresh.has(job),
         async renew() {
-          if (known.renews) known.fresh.add(known.renews);
+          if (state.renews) state.fresh.add(state.renews);
         },
-        held: () => known.held,
+        held: () => state.held,
       },
       async fenceOf() {
-        const answer = fences[Math.min(known.asked, fences.length - 1)];
-        known.asked += 1;
+        const answer = fences[Math.min(state.asked, fences.length - 1)];
+        state.asked += 1;
         if (answer instanceof Error) throw answer;
         return answer;
       },
-      isReleased: () => known.isReleased,
+      isReleased: () => state.isReleased,
     },
     { runId: "run", fence: 7, job: JOB },
   );
-  return { known, confirm };
+  return { state, confirm };
 }
 
-test("a lease that was renewed a moment ago is enough", async () => {
-  const { known, confirm } = asking({ fresh: [JOB] });
+test("ownership check passes with a lease that was just renewed, without a query", async () => {
+  const { state, confirm } = aCheck({ fresh: [JOB] });
   await confirm();
-  expect(known.asked).toBe(0);
+  expect(state.asked).toBe(0);
 });
 
-test("one that was not is renewed first", async () => {
-  const { known, confirm } = asking();
-  known.renews = JOB;
+test("ownership check renews a lease that is not fresh", async () => {
+  const { state, confirm } = aCheck();
+  state.renews = JOB;
   await confirm();
 });
 
-test("a fence that was unchanged when the database answered is not, as the answer may be read when it is changed", async () => {
-  const { known, confirm } = asking({ fences: [7, 7, 8] });
+test("ownership check fails with an unchanged fence alone, because it may change before the answer is read", async () => {
+  const { state, confirm } = aCheck({ fences: [7, 7, 8] });
   await expect(confirm()).rejects.toThrow(FencedError);
-  expect(known.asked).toBe(3);
+  expect(state.asked).toBe(3);
 });
 
-test("a job that this process has taken again is as good, where nobody had the run in between", async () => {
-  const { known, confirm } = asking();
-  known.held = AGAIN;
-  known.fresh.add(AGAIN);
+test("ownership check passes for a job that this process has claimed again, if no other worker had the run in between", async () => {
+  const { state, confirm } = aCheck();
+  state.held = AGAIN;
+  state.fresh.add(AGAIN);
   await confirm();
   await confirm();
-  expect(known.asked).toBe(1);
+  expect(state.asked).toBe(1);
 });
 
-test("and is none where somebody had", async () => {
-  const { known, confirm } = asking({ fences: [8] });
-  known.held = AGAIN;
-  known.fresh.add(AGAIN);
+test("ownership check fails for a job that this process has claimed again, if another worker had the run in between", async () => {
+  const { state, confirm } = aCheck({ fences: [8] });
+  state.held = AGAIN;
+  state.fresh.add(AGAIN);
   await expect(confirm()).rejects.toThrow(FencedError);
 });
 
-test("a database that is away is asked again", async () => {
-  const { known, confirm } = asking({ fences: [Object.assign(new Error("gone"), { code: "ECONNRESET" }), undefined] });
+test("ownership check asks a lost database again", async () => {
+  const { state, confirm } = aCheck({
+    fences: [Object.assign(new Error("connection lost"), { code: "ECONNRESET" }), undefined],
+  });
   await expect(confirm()).rejects.toThrow(FencedError);
-  expect(known.asked).toBe(2);
+  expect(state.asked).toBe(2);
 });
 
-test("what has been given up is not held, however fresh its lease is", async () => {
-  const { known, confirm } = asking({ fresh: [JOB] });
-  known.isReleased = true;
+test("ownership check fails for a released run, even with a fresh lease", async () => {
+  const { state, confirm } = aCheck({ fresh: [JOB] });
+  state.isReleased = true;
   await expect(confirm()).rejects.toThrow(FencedError);
 });

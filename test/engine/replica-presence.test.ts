@@ -1,4 +1,4 @@
-/** Runs that wait while nobody works are told of by those who only serve. */
+/** A replica that only serves warns about runs that wait while no worker is running. */
 import { expect, test } from "vitest";
 import { watchReplicaPresence } from "../../src/engine/scheduling/replica-presence.ts";
 import { createQueue } from "../../src/engine/jobs/queue.ts";
@@ -7,10 +7,10 @@ import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 
-/** The queue as a replica sees it that only serves; nobody works yet. */
-async function aServer(left: AsyncDisposableStack) {
-  const ostler = left.use(await engineUnderTest({ started: false }));
-  const bell = left.use(await createNotifier(ostler.database, () => {}));
+/** The queue as a serve-only replica sees it, with no worker running yet. */
+async function aServer(owned: AsyncDisposableStack) {
+  const ostler = owned.use(await engineUnderTest({ started: false }));
+  const bell = owned.use(await createNotifier(ostler.database, () => {}));
   const queue = await createQueue({
     connection: ostler.test.connection,
     bell,
@@ -19,21 +19,21 @@ async function aServer(left: AsyncDisposableStack) {
     connectionsMax: 2,
     supervises: false,
   });
-  left.defer(async () => void (await queue.stop(0)));
+  owned.defer(async () => void (await queue.stop(0)));
   return { ostler, queue };
 }
 
-test("a replica that serves says once that nobody works, and once that somebody does again", async () => {
-  await using left = new AsyncDisposableStack();
-  const { ostler, queue } = await aServer(left);
-  const told: string[] = [];
+test("replica presence: a serve-only replica logs once that no worker is running, and once that one is again", async () => {
+  await using owned = new AsyncDisposableStack();
+  const { ostler, queue } = await aServer(owned);
+  const logged: string[] = [];
   const log = {
-    warn: (_: unknown, text: string) => told.push(text),
-    info: (text: string) => told.push(text),
+    warn: (_: unknown, text: string) => logged.push(text),
+    info: (text: string) => logged.push(text),
     debug: () => {},
   };
-  const attendance = watchReplicaPresence({ queue, log: log as never, everyMs: 20, seconds: 1 });
-  left.defer(() => attendance.close());
+  const presence = watchReplicaPresence({ queue, log: log as never, everyMs: 20, seconds: 1 });
+  owned.defer(() => presence.close());
 
   const node = await ostler
     .aNode()
@@ -41,16 +41,16 @@ test("a replica that serves says once that nobody works, and once that somebody 
     .made();
   expect(await queue.isUnattended(1)).toBe(false);
   await ostler.begin("COMMISSION", [node]);
-  await eventually("it is said", () => told.length === 1);
-  expect(told[0]).toContain("no replica takes work");
+  await eventually("the warning is logged", () => logged.length === 1);
+  expect(logged[0]).toContain("no replica takes work");
   await ostler.engine.start();
-  await eventually("it is taken back", () => told.length === 2);
-  expect(told[1]).toBe("a replica takes work again");
+  await eventually("the all-clear is logged", () => logged.length === 2);
+  expect(logged[1]).toBe("a replica takes work again");
 });
 
-test("so are runs in the hands of somebody who is not heard of any more", async () => {
-  await using left = new AsyncDisposableStack();
-  const { ostler, queue } = await aServer(left);
+test("replica presence: runs whose worker has stopped its heartbeat count as unattended", async () => {
+  await using owned = new AsyncDisposableStack();
+  const { ostler, queue } = await aServer(owned);
   const node = await ostler
     .aNode()
     .in("AVAILABLE")

@@ -1,8 +1,10 @@
-/** Questions about single nodes that come at the same time are one, and each is answered from after it was asked. */
+/**
+ * Lookups of single nodes in one turn of the event loop become one query, whose data is never older than the lookup.
+ */
 import { expect, test } from "vitest";
 import { createBatchLoader } from "../../src/runtime/batch-loader.ts";
 
-test("questions of one turn are asked together, each node once", async () => {
+test("batch loader asks for all ids of one turn of the event loop together, each id once", async () => {
   const asked: (readonly string[])[] = [];
   const lengthOf = createBatchLoader(async (ids) => {
     asked.push(ids);
@@ -12,7 +14,7 @@ test("questions of one turn are asked together, each node once", async () => {
   expect(asked).toEqual([["a", "bcd"]]);
 });
 
-test("a question that comes while another is being answered is not answered from what was read before it", async () => {
+test("batch loader does not answer a lookup from a batch that was already being read", async () => {
   const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
   let reads = 0;
   const readOf = createBatchLoader(async (ids) => {
@@ -32,7 +34,7 @@ test("a question that comes while another is being answered is not answered from
   expect(await early).toBe(1);
 });
 
-test("what fails fails for those who asked together, and for nobody after them", async () => {
+test("batch loader fails every lookup of a failed batch, and no later one", async () => {
   let tries = 0;
   const of = createBatchLoader(async (ids) => {
     tries += 1;
