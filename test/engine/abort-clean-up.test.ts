@@ -1,4 +1,4 @@
-/** How an abort leaves a node: what its steps had touched by then, its power, and what a tear-down that fails itself makes of it. */
+/** How an abort leaves a node: what its steps have touched, its power, and the result of a clean-up that fails. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { Script } from "../../plugins/fake/settings.ts";
 import type { AbortRequest } from "../../src/engine/interruption/abort.ts";
@@ -19,7 +19,7 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 const abort = (node: TestNode, more: Partial<AbortRequest> = {}) =>
   ostler.engine.abort(ALICE, { work: { ids: [node.id] }, ...more });
 
-/** How each phase is come by: the verb, where its node begins, and a step to be caught in. */
+/** How to reach each phase: the verb, the node's first state, and a step to interrupt. */
 const PHASES = {
   verify: { kind: "MANAGE", from: "ENROLLED", step: "power.read", end: "ENROLLED" },
   inspect: { kind: "INSPECT", from: "MANAGEABLE", step: "inspect.collect_inventory", end: "INSPECT_FAILED" },
@@ -28,7 +28,7 @@ const PHASES = {
   undeploy: { kind: "UNDEPLOY", from: "ACTIVE", step: "deploy.remove_system", end: "UNDEPLOY_FAILED" },
 } as const satisfies Record<string, { kind: VerbRequest["kind"]; from: NodeState; step: string; end: NodeState }>;
 
-interface Caught {
+interface Blocked {
   readonly kind: VerbRequest["kind"];
   readonly from: NodeState;
   readonly step: string;
@@ -36,8 +36,8 @@ interface Caught {
   readonly more?: Partial<VerbRequest>;
 }
 
-/** A node whose machine is switched on and holds in a step. */
-async function caughtIn({ kind, from, step, scripts = {}, more = {} }: Caught) {
+/** A node that is switched on and whose machine is blocked in a step. */
+async function blockedIn({ kind, from, step, scripts = {}, more = {} }: Blocked) {
   const gate = aGate();
   const node = await ostler
     .aNode()
@@ -51,11 +51,11 @@ async function caughtIn({ kind, from, step, scripts = {}, more = {} }: Caught) {
 }
 
 /**
- * Aborts the node and waits for the end. The verification holds in a read of the power, which a tear-down needs as well:
- * there the gate opens as soon as the abort is recorded.
+ * Aborts the node and waits for the end. The verification is blocked in a power read that the abort clean-up needs too,
+ * so there the gate opens as soon as the abort is recorded.
  */
 async function abortAndEnd(
-  { gate, node, id }: Awaited<ReturnType<typeof caughtIn>>,
+  { gate, node, id }: Awaited<ReturnType<typeof blockedIn>>,
   phase: keyof typeof PHASES,
   more: Partial<AbortRequest> = {},
 ) {
@@ -68,7 +68,7 @@ const leftAs = async (id: string, node: TestNode) => (await ostler.run(id, node)
 
 const FIRMWARE = { interface: "clean", name: "update_firmware", args: { version: "2.1" } } as const;
 
-describe("what was touched is told of an abort in", () => {
+describe("touched parts after an abort", () => {
   const nothing = { disksTouched: false, firmwareTouched: false, networkAttached: false };
 
   test.each([
@@ -82,16 +82,19 @@ describe("what was touched is told of an abort in", () => {
     },
     { step: "clean.erase_disks", kind: "CLEAN", from: "AVAILABLE", touched: { ...nothing, disksTouched: true } },
     { step: "deploy.remove_system", kind: "UNDEPLOY", from: "ACTIVE", touched: nothing },
-  ] as const)("$step: what it and the steps before it declare [R-084]", async ({ step, kind, from, touched }) => {
-    const { node, id } = await caughtIn({ kind, from, step });
-    await abort(node);
-    await ostler.operationEnds(id);
-    expect(await leftAs(id, node)).toMatchObject(touched);
-  });
+  ] as const)(
+    "abort during $step reports what this step and the steps before it touch [R-084]",
+    async ({ step, kind, from, touched }) => {
+      const { node, id } = await blockedIn({ kind, from, step });
+      await abort(node);
+      await ostler.operationEnds(id);
+      expect(await leftAs(id, node)).toMatchObject(touched);
+    },
+  );
 
-  test("a step that writes firmware, at whose end it took effect: the firmware, and not the disks that come next", async () => {
+  test("abort that took effect after a firmware step reports the firmware, and not the disks of the next step", async () => {
     const more = { options: { steps: [FIRMWARE, { interface: "clean", name: "erase_disks", args: {} }] } } as const;
-    const { gate, node, id } = await caughtIn({
+    const { gate, node, id } = await blockedIn({
       kind: "CLEAN",
       from: "AVAILABLE",
       step: "clean.update_firmware",
@@ -104,9 +107,9 @@ describe("what was touched is told of an abort in", () => {
   });
 
   test.each([
-    { driver: "quiet", says: "says nothing: the disks, since it cleans", disksTouched: true },
-    { driver: "harmless", says: "says that it touches nothing: nothing", disksTouched: false },
-  ])("a clean step that $says", async ({ driver, disksTouched }) => {
+    { driver: "quiet", says: "declares nothing reports the disks", disksTouched: true },
+    { driver: "harmless", says: "declares an empty list reports nothing", disksTouched: false },
+  ])("abort during a clean step that $says", async ({ driver, disksTouched }) => {
     const node = await ostler.aNode().in("AVAILABLE").with(driver).made();
     const id = await ostler.begin("CLEAN", [node]);
     await ostler.nodeBecomes(node, "CLEANING");
@@ -119,7 +122,7 @@ describe("what was touched is told of an abort in", () => {
     expect(await leftAs(id, node)).toMatchObject({ ...nothing, disksTouched });
   });
 
-  test("a step that is parked, or waits to be tried again: it had begun", async () => {
+  test("abort during a parked step, or during a backoff, counts the step as started", async () => {
     const waiting = await ostler
       .aNode()
       .in("AVAILABLE")
@@ -139,7 +142,7 @@ describe("what was touched is told of an abort in", () => {
     for (const node of [waiting, retrying]) expect(await leftAs(id, node)).toMatchObject({ disksTouched: true });
   });
 
-  test("a restart that keeps what was written: it is still there", async () => {
+  test("abort of a restart that keeps earlier steps reports what those steps touched", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -168,7 +171,7 @@ describe("what was touched is told of an abort in", () => {
     });
   });
 
-  test("nothing at all, where no step had begun: nothing is told [R-084]", async () => {
+  test("abort before any step reports nothing as touched [R-084]", async () => {
     const gate = aGate();
     const first = await ostler
       .aNode()
@@ -185,15 +188,15 @@ describe("what was touched is told of an abort in", () => {
   });
 });
 
-describe("the power after an abort is", () => {
+describe("power after an abort", () => {
   test.each([
     { phase: "verify", power: "ON" },
     { phase: "inspect", power: "ON" },
     { phase: "clean", power: "OFF" },
     { phase: "deploy", power: "OFF" },
     { phase: "undeploy", power: "ON" },
-  ] as const)("$power by the policy for $phase [R-081]", async ({ phase, power }) => {
-    const caught = await caughtIn(PHASES[phase]);
+  ] as const)("abort leaves the power $power by the policy for $phase [R-081]", async ({ phase, power }) => {
+    const caught = await blockedIn(PHASES[phase]);
     const { node, id } = caught;
     await abortAndEnd(caught, phase);
     expect(await ostler.node(node)).toMatchObject({ state: PHASES[phase].end, powerState: power, lastError: null });
@@ -201,18 +204,21 @@ describe("the power after an abort is", () => {
     expect(ostler.powerCalls(node)).toEqual(power === "OFF" ? ["OFF"] : []);
   });
 
-  test.each(Object.keys(PHASES) as (keyof typeof PHASES)[])("OFF in %s when that is asked for", async (phase) => {
-    const caught = await caughtIn(PHASES[phase]);
-    const { node, id } = caught;
-    await abortAndEnd(caught, phase, { powerOff: true });
-    expect(await leftAs(id, node)).toMatchObject({ power: "OFF", tearDownError: null });
-    expect(ostler.powerCalls(node)).toEqual(["OFF"]);
-  });
+  test.each(Object.keys(PHASES) as (keyof typeof PHASES)[])(
+    "abort with powerOff: true in %s leaves the power OFF",
+    async (phase) => {
+      const caught = await blockedIn(PHASES[phase]);
+      const { node, id } = caught;
+      await abortAndEnd(caught, phase, { powerOff: true });
+      expect(await leftAs(id, node)).toMatchObject({ power: "OFF", tearDownError: null });
+      expect(ostler.powerCalls(node)).toEqual(["OFF"]);
+    },
+  );
 
   test.each(Object.keys(PHASES) as (keyof typeof PHASES)[])(
-    "left alone in %s when that is asked for [R-081]",
+    "abort with powerOff: false in %s leaves the power as it is [R-081]",
     async (phase) => {
-      const caught = await caughtIn(PHASES[phase]);
+      const caught = await blockedIn(PHASES[phase]);
       const { node, id } = caught;
       await abortAndEnd(caught, phase, { powerOff: false });
       expect(await leftAs(id, node)).toMatchObject({ power: "ON", tearDownError: null });
@@ -221,7 +227,7 @@ describe("the power after an abort is", () => {
   );
 });
 
-describe("a tear-down that fails itself", () => {
+describe("failed abort clean-up", () => {
   const FAILURES: readonly {
     readonly what: string;
     readonly scripts: Readonly<Record<string, Script>>;
@@ -229,25 +235,25 @@ describe("a tear-down that fails itself", () => {
     readonly says: readonly string[];
   }[] = [
     {
-      what: "at the step's abort",
+      what: "a failed abort of the step",
       scripts: { "driver.abort": { throws: "the agent is gone" } },
       power: "OFF",
       says: ["could not be undone: the agent is gone"],
     },
     {
-      what: "at the power",
+      what: "a failed power change",
       scripts: { "power.set": { fail: "the relay is stuck" } },
       power: "UNKNOWN",
       says: ["the power could not be cut: the relay is stuck"],
     },
     {
-      what: "at both",
+      what: "a failed abort and a failed power change",
       scripts: { "driver.abort": { throws: "the agent is gone" }, "power.set": { fail: "the relay is stuck" } },
       power: "UNKNOWN",
       says: ["could not be undone: the agent is gone", "the power could not be cut: the relay is stuck"],
     },
     {
-      what: "by never answering",
+      what: "an abort that never returns",
       scripts: { "driver.abort": { silent: true, ignoreSignal: true } },
       power: "OFF",
       says: ["could not be undone: it did not answer in time"],
@@ -259,9 +265,9 @@ describe("a tear-down that fails itself", () => {
   );
 
   test.each(cases)(
-    "$what, in $phase, ends all the same: the node failed, and flagged with what went wrong [R-082]",
+    "abort in $phase with $what ends ABORTED with the node failed and flagged [R-082]",
     async ({ phase, scripts, power, says }) => {
-      const caught = await caughtIn({ ...PHASES[phase], scripts });
+      const caught = await blockedIn({ ...PHASES[phase], scripts });
       const { node, id } = caught;
       expect((await abortAndEnd(caught, phase, { powerOff: true })).state).toBe("ABORTED");
       const { state, lastError } = await ostler.node(node);
@@ -276,8 +282,8 @@ describe("a tear-down that fails itself", () => {
     },
   );
 
-  test("in the verification leaves the node ENROLLED, and flagged", async () => {
-    const caught = await caughtIn({ ...PHASES.verify, scripts: { "power.set": { fail: "the relay is stuck" } } });
+  test("abort during the verification leaves the node ENROLLED and flagged if the clean-up fails", async () => {
+    const caught = await blockedIn({ ...PHASES.verify, scripts: { "power.set": { fail: "the relay is stuck" } } });
     expect((await abortAndEnd(caught, "verify", { powerOff: true })).state).toBe("ABORTED");
     expect(await ostler.node(caught.node)).toMatchObject({
       state: "ENROLLED",
@@ -285,8 +291,8 @@ describe("a tear-down that fails itself", () => {
     });
   });
 
-  test("hinders no restart [R-105]", async () => {
-    const { gate, node, id } = await caughtIn({
+  test("abort with a failed clean-up can be restarted [R-105]", async () => {
+    const { gate, node, id } = await blockedIn({
       ...PHASES.deploy,
       scripts: { "driver.abort": { throws: "the agent is gone" } },
     });
@@ -299,8 +305,8 @@ describe("a tear-down that fails itself", () => {
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", lastError: null });
   });
 
-  test("tells no secret of the machine's settings", async () => {
-    const { node, id } = await caughtIn({
+  test("abort with a failed clean-up exposes no secret of the settings", async () => {
+    const { node, id } = await blockedIn({
       ...PHASES.deploy,
       scripts: { "driver.abort": { throws: "login with hunter22 refused" } },
     });

@@ -1,4 +1,7 @@
-/** Limits of the service: so many runs at work in a phase, so many on one management controller. What exceeds one waits its turn and is never lost. */
+/**
+ * Capacity limits: runs per phase and runs per management controller. A run above a limit waits for a slot and is never
+ * lost.
+ */
 import { afterAll, afterEach, describe, expect, test } from "vitest";
 import type { SiteChange } from "../../src/engine/inventory/site.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
@@ -18,14 +21,14 @@ const limit = (phase: string, most: number, lab?: EngineUnderTest) =>
   site({ phaseLimits: [{ phase, limit: most }] }, lab);
 
 const cleanable = () => ostler.aNode().in("AVAILABLE");
-/** Nodes whose machines hold in a step of the phase until the gate opens. */
-const heldIn = (step: string, gate: { readonly name: string }) =>
+/** Nodes whose machines block in a step of the phase until the gate opens. */
+const blockedIn = (step: string, gate: { readonly name: string }) =>
   ostler
     .aNode()
     .in("AVAILABLE")
     .scripted({ [step]: { gate: gate.name } });
 
-/** The most nodes that work had in one of the states at the same time, by the log. */
+/** The maximum number of nodes that were in one of the states at the same time, by the log. */
 async function mostAtOnce(
   nodes: readonly TestNode[],
   states: readonly string[],
@@ -62,8 +65,8 @@ async function orderOf(
 const names = (nodes: readonly TestNode[]) => nodes.map(({ name }) => name);
 const CLEANING = ["CLEANING", "CLEAN_WAIT", "CLEAN_HOLD"];
 
-describe("a limit of a phase", () => {
-  test("holds over all operations: never more runs than that are inside, all have their turn, who waited longest first [R-054]", async () => {
+describe("phase limit", () => {
+  test("phase limit holds over all operations: it is never exceeded, and the longest waiting runs get the next slots [R-054]", async () => {
     await limit("clean", 2);
     const nodes = await ostler.aNode().in("AVAILABLE").with("fake", { delayMs: 5 }).times(12);
     const operations: string[] = [];
@@ -74,10 +77,10 @@ describe("a limit of a phase", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("leaves a node that waits to begin QUEUED and untouched, and says what it waits for [R-056]", async () => {
+  test("phase limit leaves a node that waits to start QUEUED and untouched, and reports what it waits for [R-056]", async () => {
     await limit("deploy", 1);
     const gate = aGate();
-    const [first, second] = (await heldIn("deploy.prepare", gate).times(2)) as [TestNode, TestNode];
+    const [first, second] = (await blockedIn("deploy.prepare", gate).times(2)) as [TestNode, TestNode];
     const id = await ostler.begin("DEPLOY", [first, second]);
     await gate.arrivals();
     expect(await ostler.run(id, first)).toMatchObject({ state: "RUNNING", slotPhase: "deploy", waitFor: null });
@@ -97,7 +100,7 @@ describe("a limit of a phase", () => {
     expect(await ostler.run(id, second)).toMatchObject({ waitFor: null, waitingSince: null, slotPhase: null });
   });
 
-  test("is waited for between two phases as well: the run is WAITING for CAPACITY, and no process holds it", async () => {
+  test("phase limit applies between two phases too: the run is WAITING for CAPACITY and no process holds it", async () => {
     await limit("clean", 1);
     const gate = aGate();
     const [first, second] = (await ostler
@@ -124,7 +127,7 @@ describe("a limit of a phase", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("is kept by a run that is parked in a step of the phase", async () => {
+  test("phase limit counts a run that is parked in a step of the phase", async () => {
     await limit("clean", 1);
     const nodes = await ostler
       .aNode()
@@ -136,8 +139,8 @@ describe("a limit of a phase", () => {
     expect(await mostAtOnce(nodes, CLEANING)).toBe(1);
   });
 
-  // The place was free then, but nobody was told; each of those who waited came in with the next poll.
-  test("is given on as soon as a run goes on to the next phase", async () => {
+  // The slot was free, but without a notification each waiting run got it only at the next poll.
+  test("phase limit hands a slot on as soon as a run enters its next phase", async () => {
     await limit("clean", 1);
     const gate = aGate();
     const nodes = await ostler
@@ -156,7 +159,7 @@ describe("a limit of a phase", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("counts the clean-up of failed nodes too", async () => {
+  test("phase limit counts the clean-up of failed nodes", async () => {
     await limit("clean", 1);
     const nodes = await cleanable()
       .scripted({ "deploy.prepare": { fail: "no luck" }, "clean.erase_disks": { delayMs: 20 } })
@@ -169,10 +172,10 @@ describe("a limit of a phase", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("holds together with maxParallel: what waits for the service has had its turn in its operation", async () => {
+  test("phase limit combines with maxParallel: a run that waits for the service counts in its operation", async () => {
     await limit("deploy", 1);
     const gate = aGate();
-    const [blocker] = await heldIn("deploy.prepare", gate).times(1);
+    const [blocker] = await blockedIn("deploy.prepare", gate).times(1);
     const before = await ostler.begin("DEPLOY", [blocker as TestNode]);
     await gate.arrivals();
     const nodes = await cleanable().times(4);
@@ -191,11 +194,11 @@ describe("a limit of a phase", () => {
   });
 });
 
-describe("a limit that changes", () => {
-  test("to none lets all go", async () => {
+describe("change of a limit", () => {
+  test("limit that is removed lets all waiting runs start", async () => {
     await limit("deploy", 1);
     const gate = aGate();
-    const nodes = await heldIn("deploy.prepare", gate).times(4);
+    const nodes = await blockedIn("deploy.prepare", gate).times(4);
     const id = await ostler.begin("DEPLOY", nodes);
     expect(await gate.arrivals(1)).toHaveLength(1);
     await site({ phaseLimits: null });
@@ -204,12 +207,12 @@ describe("a limit that changes", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("to more lets as many more go, to less lets those that are inside end", async () => {
+  test("limit that is raised lets more runs start; a limit that is lowered lets the running ones end", async () => {
     await limit("deploy", 1);
     const [gate, last] = [aGate(), aGate()];
     const nodes = [
-      ...(await heldIn("deploy.prepare", gate).times(3)),
-      ...(await heldIn("deploy.prepare", last).times(2)),
+      ...(await blockedIn("deploy.prepare", gate).times(3)),
+      ...(await blockedIn("deploy.prepare", last).times(2)),
     ];
     const id = await ostler.begin("DEPLOY", nodes);
     await gate.arrivals(1);
@@ -229,9 +232,9 @@ describe("a limit that changes", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("from none counts those that began without one", async () => {
+  test("limit that is introduced counts the runs that started before", async () => {
     const gate = aGate();
-    const early = await heldIn("deploy.prepare", gate).made();
+    const early = await blockedIn("deploy.prepare", gate).made();
     const first = await ostler.begin("DEPLOY", [early]);
     await gate.arrivals();
     await limit("deploy", 1);
@@ -244,21 +247,21 @@ describe("a limit that changes", () => {
   });
 });
 
-describe("a limit of management controllers", () => {
+describe("controller limit", () => {
   const behind = (controller: string, script: object = {}) =>
     ostler
       .aNode()
       .in("AVAILABLE")
       .with("fake", { controller, ...script });
 
-  test("holds for the nodes of one controller, and each controller has its own [R-055]", async () => {
+  test("controller limit applies to the nodes of each controller separately [R-055]", async () => {
     await site({ controllerLimit: 1 });
     const chassis = await behind("10.0.0.7", { delayMs: 5 }).times(4);
     const gate = aGate();
     const others = [
       await behind("10.0.0.8", { steps: { "deploy.prepare": { gate: gate.name } } }).made(),
-      await heldIn("deploy.prepare", gate).made(),
-      await heldIn("deploy.prepare", gate).made(),
+      await blockedIn("deploy.prepare", gate).made(),
+      await blockedIn("deploy.prepare", gate).made(),
     ];
     const id = await ostler.begin("DEPLOY", [...chassis, ...others]);
     await gate.arrivals(3);
@@ -268,7 +271,7 @@ describe("a limit of management controllers", () => {
     expect(await orderOf("deploy", chassis, [id])).toEqual(names(chassis));
   });
 
-  test("is kept from the first phase to the end of the run", async () => {
+  test("controller limit counts a run from its first phase to its end", async () => {
     await site({ controllerLimit: 1 });
     const nodes = await ostler.aNode().with("fake", { controller: "10.0.0.9" }).times(2);
     const id = await ostler.begin("COMMISSION", nodes);
@@ -284,12 +287,12 @@ describe("a limit of management controllers", () => {
     expect(start?.position).toBeGreaterThan(end?.position ?? Infinity);
   });
 
-  // Who was found to wait for a controller was told so one look at a time, a poll apart, and all others waited behind.
-  test("does not hold up those who wait for a phase behind it", async () => {
+  // A run that waits for a controller used to be recorded one poll at a time, while all others waited behind it.
+  test("controller limit does not delay runs that wait for a phase", async () => {
     await site({ phaseLimits: [{ phase: "deploy", limit: 2 }], controllerLimit: 1 });
     const [chassisGate, gate] = [aGate(), aGate()];
     const chassis = await behind("10.0.1.1", { steps: { "deploy.prepare": { gate: chassisGate.name } } }).times(15);
-    const other = await heldIn("deploy.prepare", gate).made();
+    const other = await blockedIn("deploy.prepare", gate).made();
     const id = await ostler.begin("DEPLOY", [...chassis, other]);
     await Promise.race([
       gate.arrivals(),
@@ -304,11 +307,11 @@ describe("a limit of management controllers", () => {
   });
 });
 
-describe("who waits for a place", () => {
+describe("run that waits for a slot", () => {
   async function blockedAndWaiting() {
     await limit("deploy", 1);
     const gate = aGate();
-    const nodes = await heldIn("deploy.prepare", gate).times(3);
+    const nodes = await blockedIn("deploy.prepare", gate).times(3);
     const id = await ostler.begin("DEPLOY", nodes);
     await gate.arrivals();
     return { gate, nodes: nodes as [TestNode, TestNode, TestNode], id };
@@ -318,7 +321,7 @@ describe("who waits for a place", () => {
     { verb: "abort", end: "ABORTED" },
     { verb: "stop", end: "STOPPED" },
   ] as const)(
-    "and has not begun is left where it was by a(n) $verb, and the next one keeps its turn",
+    "run that waits to start is left untouched by a(n) $verb, and the next run gets the slot",
     async ({ verb, end }) => {
       const { gate, nodes, id } = await blockedAndWaiting();
       const answer = await ostler.engine[verb](ALICE, { work: { ids: [nodes[1].id] } });
@@ -334,26 +337,29 @@ describe("who waits for a place", () => {
   test.each([
     { verb: "abort", run: "ABORTED", state: "INSPECT_FAILED" },
     { verb: "stop", run: "STOPPED", state: "STOPPED" },
-  ] as const)("between two phases is ended at once by a(n) $verb: $state", async ({ verb, run, state }) => {
-    await limit("clean", 1);
-    const gate = aGate();
-    const inside = await heldIn("clean.erase_metadata", gate).made();
-    const cleaning = await ostler.begin("CLEAN", [inside]);
-    await gate.arrivals();
-    const node = await ostler.aNode().made();
-    const id = await ostler.begin("COMMISSION", [node]);
-    await ostler.nodeBecomes(node, "INSPECT_WAIT");
-    const answer = await ostler.engine[verb](ALICE, { work: { operationId: id } });
-    expect(answer).toMatchObject({ operationId: id, refusals: [], results: [{ accepted: true }] });
-    expect((await ostler.operationEnds(id)).state).toBe(run);
-    expect([await ostler.nodeState(node), (await ostler.run(id, node)).state]).toEqual([state, run]);
-    expect(ostler.entered(node)).toEqual(["inspect.collect_inventory"]);
-    gate.open();
-    await ostler.operationEnds(cleaning);
-    expect(await unsound(ostler)).toEqual([]);
-  });
+  ] as const)(
+    "run that waits between two phases is ended at once by a(n) $verb: $state",
+    async ({ verb, run, state }) => {
+      await limit("clean", 1);
+      const gate = aGate();
+      const inside = await blockedIn("clean.erase_metadata", gate).made();
+      const cleaning = await ostler.begin("CLEAN", [inside]);
+      await gate.arrivals();
+      const node = await ostler.aNode().made();
+      const id = await ostler.begin("COMMISSION", [node]);
+      await ostler.nodeBecomes(node, "INSPECT_WAIT");
+      const answer = await ostler.engine[verb](ALICE, { work: { operationId: id } });
+      expect(answer).toMatchObject({ operationId: id, refusals: [], results: [{ accepted: true }] });
+      expect((await ostler.operationEnds(id)).state).toBe(run);
+      expect([await ostler.nodeState(node), (await ostler.run(id, node)).state]).toEqual([state, run]);
+      expect(ostler.entered(node)).toEqual(["inspect.collect_inventory"]);
+      gate.open();
+      await ostler.operationEnds(cleaning);
+      expect(await unsound(ostler)).toEqual([]);
+    },
+  );
 
-  test("has its turn below the limits that hold when it is restarted", async () => {
+  test("run that waits for a slot and is restarted obeys the limits of that moment", async () => {
     const { gate, nodes, id } = await blockedAndWaiting();
     await ostler.engine.stop(ALICE, { work: { ids: [nodes[2].id] } });
     const again = await ostler.engine.restart(ALICE, { work: { ids: [nodes[2].id] } });
@@ -369,8 +375,8 @@ describe("who waits for a place", () => {
   });
 });
 
-// The state of the waves was read without the operation's lock, and the halt was answered before the node began.
-test("nothing begins of an operation that is being halted just then", async () => {
+// The state of the waves was read without the operation's lock, so the halt was answered before the node started.
+test("run of an operation that is halted at that moment does not start", async () => {
   await site({
     phaseLimits: [
       { phase: "deploy", limit: 1 },
@@ -379,8 +385,8 @@ test("nothing begins of an operation that is being halted just then", async () =
   });
   const gate = aGate();
   const inside = [
-    await heldIn("deploy.prepare", gate).made(),
-    await heldIn("clean.erase_metadata", gate).made(),
+    await blockedIn("deploy.prepare", gate).made(),
+    await blockedIn("clean.erase_metadata", gate).made(),
   ] as const;
   const first = [await ostler.begin("DEPLOY", [inside[0]]), await ostler.begin("CLEAN", [inside[1]])];
   await gate.arrivals(2);
@@ -392,7 +398,7 @@ test("nothing begins of an operation that is being halted just then", async () =
   await ostler.test.sql.begin(async (sql) => {
     await sql`update operations set wave_state = 'HALTED' where id = ${id}`;
     await site({ phaseLimits: null });
-    // Both have their turn in one look.
+    // Both get their slots in one pass of the scheduler.
     await ostler.operationEnds(second);
   });
   expect(await ostler.run(id, halted)).toMatchObject({ state: "QUEUED", startedAt: null });
@@ -402,7 +408,7 @@ test("nothing begins of an operation that is being halted just then", async () =
   for (const one of [...first, id]) expect((await ostler.operationEnds(one)).state).toBe("SUCCEEDED");
 });
 
-describe("a queued run that somebody holds at the moment at which it would", () => {
+describe("queued run that another transaction has locked", () => {
   async function whileHeld(id: string, node: TestNode, happens: () => Promise<unknown>) {
     await ostler.test.sql.begin(async (sql) => {
       await sql`select from runs where operation_id = ${id} and node_id = ${node.id} for update`;
@@ -410,9 +416,9 @@ describe("a queued run that somebody holds at the moment at which it would", () 
     });
   }
 
-  test("begin has its turn when it is free", async () => {
+  test("queued run that is locked when its slot is free starts after the lock is released", async () => {
     const gate = aGate();
-    const [node, queued] = [await heldIn("clean.erase_metadata", gate).made(), await cleanable().made()];
+    const [node, queued] = [await blockedIn("clean.erase_metadata", gate).made(), await cleanable().made()];
     const id = await ostler.begin("CLEAN", [node, queued], { maxParallel: 1 });
     await gate.arrivals();
     await whileHeld(id, queued, async () => {
@@ -423,7 +429,7 @@ describe("a queued run that somebody holds at the moment at which it would", () 
     expect(await ostler.nodeState(queued)).toBe("AVAILABLE");
   });
 
-  test("be stopped by a failure ends when it is free, and the clean-up of all begins", async () => {
+  test("queued run that is locked when a failure stops it ends after the lock is released, and the clean-up of all starts", async () => {
     const gate = aGate();
     const [node, queued] = [
       await ostler
@@ -445,8 +451,8 @@ describe("a queued run that somebody holds at the moment at which it would", () 
   });
 });
 
-describe("with several processes", () => {
-  test("a limit holds over all of them [R-054]", async () => {
+describe("limits with several processes", () => {
+  test("phase limit holds over several processes [R-054]", async () => {
     await using lab = await engineUnderTest({ started: false });
     await Promise.all([lab.another({ started: true }), lab.another({ started: true })]);
     await limit("clean", 3, lab);
@@ -457,12 +463,12 @@ describe("with several processes", () => {
     expect(await unsound(lab)).toEqual([]);
   });
 
-  test("the place of one that died is taken over with its run, and free when that ends [R-056]", async () => {
+  test("phase limit: the slot of a dead process moves with its run and is free when the run ends [R-056]", async () => {
     await using lab = await engineUnderTest({ started: false });
     await limit("deploy", 1, lab);
     const gate = aGate();
     gate.open();
-    // Gates are a process's own: in the other one they stay shut, here they are open.
+    // Gates belong to one process: they stay shut in the other one and are open here.
     const nodes = await lab
       .aNode()
       .in("AVAILABLE")

@@ -1,4 +1,4 @@
-/** Cleaning, by itself and on request: what runs, in which states, under which policy of the site. */
+/** Automatic and requested cleaning: which steps run, in which states, under which policy of the site. */
 import { afterAll, afterEach, describe, expect, test } from "vitest";
 import type { SiteChange } from "../../src/engine/inventory/site.ts";
 import { updateNode } from "../../src/store/nodes.ts";
@@ -32,8 +32,8 @@ async function site(change: SiteChange): Promise<void> {
   expect(await engine.updateSite(ALICE, change)).toEqual({ done: true, refusals: [] });
 }
 
-/** The node's own word on automatic cleaning. */
-async function says(node: TestNode, automaticCleaning: boolean): Promise<void> {
+/** The node's own setting of automatic cleaning. */
+async function setAutomaticCleaning(node: TestNode, automaticCleaning: boolean): Promise<void> {
   await ostler.transact(({ tx }) => updateNode(tx, node.id, { automaticCleaning }));
 }
 
@@ -52,7 +52,7 @@ describe("automatic cleaning", () => {
   ] as const;
 
   test.each(WAYS)(
-    "that is switched off for the site leaves the states of $kind as they are, and runs no clean step [R-022]",
+    "automatic cleaning that is switched off for the site runs no clean step in $kind and keeps the states [R-022]",
     async ({ kind, from, more, end }) => {
       const [usual, spared] = [await ostler.aNode().in(from).made(), await ostler.aNode().in(from).made()];
       const first = await ostler.begin(kind, [usual], more);
@@ -67,10 +67,10 @@ describe("automatic cleaning", () => {
     },
   );
 
-  test("goes by the node's own word first [R-022]", async () => {
+  test("automatic cleaning follows the node's own setting first [R-022]", async () => {
     await site({ automaticCleaning: false });
     const [wants, obeys] = await ostler.aNode().in("MANAGEABLE").times(2);
-    await says(wants as TestNode, true);
+    await setAutomaticCleaning(wants as TestNode, true);
     await succeeds(
       await ostler.begin("COMMISSION", [wants as TestNode, obeys as TestNode], { options: { until: "AVAILABLE" } }),
     );
@@ -78,12 +78,12 @@ describe("automatic cleaning", () => {
     expect(cleanSteps(obeys as TestNode)).toEqual([]);
     await site({ automaticCleaning: true });
     const spared = await ostler.aNode().in("ACTIVE").made();
-    await says(spared, false);
+    await setAutomaticCleaning(spared, false);
     await succeeds(await ostler.begin("UNDEPLOY", [spared]));
     expect(cleanSteps(spared)).toEqual([]);
   });
 
-  test("that is switched off spares the clean-up after a failure too", async () => {
+  test("automatic cleaning that is switched off skips the clean steps of a clean-up after a failure too", async () => {
     await site({ automaticCleaning: false });
     const node = await ostler
       .aNode()
@@ -96,10 +96,10 @@ describe("automatic cleaning", () => {
     expect(ostler.entered(node)).toEqual(["deploy.prepare", "deploy.remove_system"]);
   });
 
-  test("that is switched off does not concern who asks for a cleaning, with a list or without", async () => {
+  test("automatic cleaning that is switched off does not affect requested cleaning, with or without a list of steps", async () => {
     await site({ automaticCleaning: false });
     const node = await ostler.aNode().in("AVAILABLE").made();
-    await says(node, false);
+    await setAutomaticCleaning(node, false);
     await succeeds(await ostler.begin("CLEAN", [node]));
     expect(cleanSteps(node)).toEqual(ALL);
     await succeeds(await ostler.begin("CLEAN", [node], { options: { steps: [step("erase_disks")] } }));
@@ -107,14 +107,14 @@ describe("automatic cleaning", () => {
   });
 });
 
-describe("the order in which clean steps run", () => {
-  test("is that of their priority, and of their declaration where that is the same", async () => {
+describe("order of clean steps", () => {
+  test("clean steps run by priority, and in their order of declaration where that is equal", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("tied").made();
     await succeeds(await ostler.begin("CLEAN", [node]));
     expect(entered).toEqual(["first", "delta", "alpha", "charlie", "bravo"]);
   });
 
-  test("is the site's where it says so; what it switched off still runs by name, what it forbids does not [R-063]", async () => {
+  test("clean steps follow the site's priorities: a disabled step still runs by name, a forbidden one does not [R-063]", async () => {
     await site({
       steps: [
         { step: "clean.erase_disks", priority: 21 },
@@ -133,7 +133,7 @@ describe("the order in which clean steps run", () => {
     expect(cleanSteps(node)).toEqual(["clean.erase_disks", "clean.erase_metadata"]);
   });
 
-  test("of work that was accepted before stays when the policy changes; its restart goes by the new one", async () => {
+  test("clean steps of accepted work stay when the policy changes; its restart follows the new policy", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -165,8 +165,8 @@ describe("the order in which clean steps run", () => {
   });
 });
 
-describe("a list of steps", () => {
-  test("runs in its order, with power and time between, and ends where it began [R-021]", async () => {
+describe("list of steps", () => {
+  test("list of clean steps runs in its order, with power changes and waits between, and the node ends where it began [R-021]", async () => {
     for (const state of ["MANAGEABLE", "AVAILABLE"] as const) {
       const node = await ostler.aNode().in(state).made();
       const steps = [
@@ -192,7 +192,7 @@ describe("a list of steps", () => {
     }
   });
 
-  test("of deploy steps replaces the automatic ones, down to where the node ends", async () => {
+  test("list of deploy steps replaces the automatic ones and sets where the node ends", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [node], {
       options: { steps: [step("write_image", {}, "deploy"), step("power_on", {}, "power")] },
@@ -202,7 +202,7 @@ describe("a list of steps", () => {
     expect(ostler.entered(node)).toEqual(["deploy.write_image"]);
   });
 
-  test("may not be empty nor longer than 100 steps, and a refusal leaves no trace", async () => {
+  test("list of steps with no step or more than 100 is refused and leaves no trace", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const before = await ostler.dump();
     for (const kind of ["CLEAN", "DEPLOY"] as const) {
@@ -217,7 +217,7 @@ describe("a list of steps", () => {
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
-  test("is refused as a whole, with everything that is wrong on every node [R-064]", async () => {
+  test("list of steps with errors is refused with every error on every node [R-064]", async () => {
     const fake = await ostler.aNode().in("AVAILABLE").made();
     const other = await ostler.aNode().in("AVAILABLE").with("tied").made();
     const before = await ostler.dump();
@@ -242,7 +242,7 @@ describe("a list of steps", () => {
   });
 });
 
-describe("the restart of a list of steps", () => {
+describe("restart of a list of steps", () => {
   const steps = [
     step("reboot", {}, "power"),
     step("erase_metadata"),
@@ -251,7 +251,7 @@ describe("the restart of a list of steps", () => {
     step("reboot", {}, "power"),
   ];
 
-  test("from the unfinished step keeps those that were done, each of the same name by itself", async () => {
+  test("restart of a list of steps from the unfinished step keeps the finished ones, counting repeated names one by one", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -275,7 +275,7 @@ describe("the restart of a list of steps", () => {
     expect(ostler.powerCalls(node)).toEqual(["REBOOT", "REBOOT", "REBOOT"]);
   });
 
-  test("after an abort that cut the power does not count on the power being on", async () => {
+  test("restart of a list of steps after an abort that switched the node off does not rely on the power", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -299,7 +299,7 @@ describe("the restart of a list of steps", () => {
     expect(ostler.powerCalls(node)).toEqual(["ON", "OFF", "ON"]);
   });
 
-  test("is refused when the site has forbidden one of its steps since, and says which", async () => {
+  test("restart of a list of steps is refused with the step that the site has forbidden since", async () => {
     const node = await ostler
       .aNode()
       .in("MANAGEABLE")

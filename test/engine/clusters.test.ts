@@ -1,4 +1,4 @@
-/** Clusters: their settings, how those reach the steps, and when they may not be touched. */
+/** Clusters: their variables, how steps receive them, and when a cluster is locked. */
 import { afterAll, describe, expect, test } from "vitest";
 import { overlay } from "../../src/engine/input/variables.ts";
 import type { JsonObject } from "../../src/store/records.ts";
@@ -15,29 +15,29 @@ async function aCluster(variables: unknown = {}): Promise<string> {
   return name;
 }
 
-describe("variables", () => {
+describe("cluster variables", () => {
   test.each<{ what: string; cluster: Record<string, unknown>; request?: unknown; effective: Record<string, unknown> }>([
     { what: "of the cluster reach the steps", cluster: { ntp: "10.0.0.1" }, effective: { ntp: "10.0.0.1" } },
     {
-      what: "of the request win",
+      what: "of the request take precedence",
       cluster: { ntp: "10.0.0.1", dns: "10.0.0.2" },
       request: { ntp: "10.9.9.9" },
       effective: { ntp: "10.9.9.9", dns: "10.0.0.2" },
     },
     {
-      what: "that are empty win too",
+      what: "of the request take precedence even when empty",
       cluster: { ntp: "10.0.0.1", list: [1], map: { a: 1 } },
       request: { ntp: "", list: [], map: {} },
       effective: { ntp: "", list: [], map: {} },
     },
     {
-      what: "that are null take the key away",
+      what: "that are null remove the key",
       cluster: { ntp: "10.0.0.1", dns: "10.0.0.2" },
       request: { ntp: null },
       effective: { dns: "10.0.0.2" },
     },
     {
-      what: "are merged at the top alone",
+      what: "are merged at the top level only",
       cluster: { net: { mtu: 9000, vlan: 7 } },
       request: { net: { vlan: 8 } },
       effective: { net: { vlan: 8 } },
@@ -49,12 +49,12 @@ describe("variables", () => {
       effective: { ntp: "10.0.0.1" },
     },
     {
-      what: "may be false and 0",
+      what: "may be false or 0",
       cluster: { a: true, b: 1 },
       request: { a: false, b: 0 },
       effective: { a: false, b: 0 },
     },
-  ])("$what", async ({ cluster, request, effective }) => {
+  ])("cluster variables $what", async ({ cluster, request, effective }) => {
     const name = await aCluster(cluster);
     const node = await ostler.aNode().inCluster(name).in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [node], { variables: request });
@@ -64,7 +64,7 @@ describe("variables", () => {
     expect((await ostler.steps(run)).at(-1)?.attempts[0]?.output).toEqual({ variables: effective });
   });
 
-  test.each([[[1]], ["ntp"], [7], [true]])("%j are no variables", async (variables) => {
+  test.each([[[1]], ["ntp"], [7], [true]])("cluster variables %j are refused", async (variables) => {
     expect((await ostler.engine.createCluster(ALICE, { name: "never", variables })).refusals).toMatchObject([
       { code: "INVALID_INPUT", path: ["input", "variables"] },
     ]);
@@ -76,7 +76,7 @@ describe("variables", () => {
     expect((await ostler.submit("DEPLOY", [node], { variables })).refusals).toMatchObject([{ code: "INVALID_INPUT" }]);
   });
 
-  test("of a cluster are laid over, one edit after the other", async () => {
+  test("cluster variables of successive edits are merged", async () => {
     const name = await aCluster({ a: 1, b: 2 });
     await ostler.engine.updateCluster(ALICE, { name }, { variables: { b: null, c: 3 } });
     await ostler.engine.updateCluster(ALICE, { name }, { variables: {} });
@@ -86,7 +86,7 @@ describe("variables", () => {
     ]);
   });
 
-  test("that are set to what they are leave the cluster's revision as it is; its members count as a change", async () => {
+  test("cluster variables that stay equal keep the cluster's revision; a change of its members increases it", async () => {
     const name = await aCluster({ a: 1 });
     const revision = async () =>
       (await ostler.test.sql`select revision from clusters where name = ${name}`)[0]?.["revision"];
@@ -99,18 +99,18 @@ describe("variables", () => {
     expect(await revision()).toBe(before + 1);
   });
 
-  test("of many layers are taken in their order", () => {
+  test("cluster variables of many layers are merged in order", () => {
     expect(overlay({ a: 1, b: 1, c: 1 }, undefined, { b: 2, c: null }, null, { c: 3 })).toEqual({ a: 1, b: 2, c: 3 });
   });
 
-  test("are all kept, whatever they are called", () => {
+  test("cluster variables keep every name, even names of Object.prototype", () => {
     const named = JSON.parse('{ "__proto__": { "a": 1 }, "constructor": 2 }') as JsonObject;
     expect(JSON.stringify(overlay(named))).toBe(JSON.stringify(named));
   });
 });
 
-describe("a cluster", () => {
-  test("is locked while an operation deploys or stops on it, and free again when it has ended [R-107]", async () => {
+describe("cluster", () => {
+  test("cluster is locked while an operation deploys or stops on it, and unlocked afterwards [R-107]", async () => {
     const name = await aCluster({ ntp: "old" });
     const gate = aGate();
     const node = await ostler
@@ -137,7 +137,7 @@ describe("a cluster", () => {
     expect((await edit()).refusals).toEqual([]);
   });
 
-  test("is not locked by an inspection in place", async () => {
+  test("cluster is not locked by an inspection in place", async () => {
     const name = await aCluster();
     const gate = aGate();
     const node = await ostler
@@ -153,7 +153,7 @@ describe("a cluster", () => {
     await ostler.operationEnds(id);
   });
 
-  test("takes nodes in and gives them back, none of them twice", async () => {
+  test("cluster adds and removes nodes, each once", async () => {
     const [here, there] = [await aCluster(), await aCluster()];
     const node = await ostler.aNode().made();
     expect((await ostler.engine.updateCluster(ALICE, { name: here }, { add: { ids: [node.id] } })).refusals).toEqual(
@@ -171,14 +171,14 @@ describe("a cluster", () => {
     expect((await ostler.node(node)).clusterId).toBeNull();
   });
 
-  test("that is deleted leaves its nodes", async () => {
+  test("cluster that is deleted leaves its nodes", async () => {
     const name = await aCluster();
     const node = await ostler.aNode().inCluster(name).made();
     expect((await ostler.engine.deleteCluster(ALICE, { name }, undefined)).refusals).toEqual([]);
     expect(await ostler.node(node)).toMatchObject({ clusterId: null, state: "ENROLLED" });
   });
 
-  test("of a taken or a bad name, or of a revision that has passed, is refused", async () => {
+  test("cluster with a taken or invalid name, or with a stale revision, is refused", async () => {
     const name = await aCluster();
     expect((await ostler.engine.createCluster(ALICE, { name })).refusals).toMatchObject([
       { code: "INVALID_INPUT", path: ["input", "name"] },
@@ -194,7 +194,7 @@ describe("a cluster", () => {
     ]);
   });
 
-  test("of which one node is unknown changes nothing", async () => {
+  test("cluster change with one unknown node changes nothing", async () => {
     const name = await aCluster({ a: 1 });
     const node = await ostler.aNode().made();
     expect(

@@ -1,4 +1,4 @@
-/** Commissioning: what a node goes through, in which order, and what of it is kept. */
+/** Commission: the steps that a node goes through, their order, and what they store. */
 import { afterAll, describe, expect, test } from "vitest";
 import { newestInventories } from "../../src/store/nodes.ts";
 import { engineUnderTest } from "../support/builders.ts";
@@ -17,8 +17,8 @@ const ALL_STEPS = [
   "deploy.configure",
 ];
 
-describe("a commission", () => {
-  test("leads a new node through every phase to ACTIVE [R-022, R-024]", async () => {
+describe("commission", () => {
+  test("commission leads a new node through every phase to ACTIVE [R-022, R-024]", async () => {
     const node = await ostler.aNode().made();
     const id = await ostler.begin("COMMISSION", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -47,7 +47,7 @@ describe("a commission", () => {
     });
   });
 
-  test("runs each step once, in the order of its priority", async () => {
+  test("commission runs each step once, in the order of priority", async () => {
     const node = await ostler.aNode().made();
     const id = await ostler.begin("COMMISSION", [node]);
     await ostler.operationEnds(id);
@@ -59,14 +59,14 @@ describe("a commission", () => {
     expect(ostler.entered(node)).toEqual(ALL_STEPS.slice(1));
   });
 
-  test("stores what inspection found [R-020]", async () => {
+  test("commission stores the result of the inspection [R-020]", async () => {
     const node = await ostler.aNode().with("fake", { serial: "SN-4711" }).made();
     await ostler.operationEnds(await ostler.begin("COMMISSION", [node]));
     const inventory = (await newestInventories(ostler.database.reader, [node.id])).get(node.id);
     expect(inventory?.data).toMatchObject({ serial: "SN-4711", model: "Fake 1000" });
   });
 
-  test("leaves with every transition who caused it, for which operation, where it was going [R-008]", async () => {
+  test("commission records the caller, the operation and the target in every transition [R-008]", async () => {
     const node = await ostler.aNode().made();
     const id = await ostler.begin("COMMISSION", [node], { reason: "new rack" });
     await ostler.operationEnds(id);
@@ -79,7 +79,7 @@ describe("a commission", () => {
     expect((await ostler.transitions(node)).map(({ sequence }) => sequence)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9]);
   });
 
-  test("goes through what is missing, and no more [R-024]", async () => {
+  test("commission runs only the missing phases [R-024]", async () => {
     const node = await ostler.aNode().in("MANAGEABLE").made();
     const id = await ostler.begin("COMMISSION", [node]);
     await ostler.operationEnds(id);
@@ -94,21 +94,21 @@ describe("a commission", () => {
     ]);
   });
 
-  test("until AVAILABLE ends there [R-024]", async () => {
+  test("commission until AVAILABLE ends there [R-024]", async () => {
     const node = await ostler.aNode().made();
     await ostler.operationEnds(await ostler.begin("COMMISSION", [node], { options: { until: "AVAILABLE" } }));
     expect(await ostler.node(node)).toMatchObject({ state: "AVAILABLE", stage: "NONE" });
     expect(ostler.entered(node)).toEqual(ALL_STEPS.slice(1, 4));
   });
 
-  test("of a node that is where it should be succeeds at once, and nothing happens to it [R-024]", async () => {
+  test("commission of a node that has reached its target succeeds at once and does nothing [R-024]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("COMMISSION", [node], { options: { until: "AVAILABLE" } });
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await ostler.story(node, id)).toEqual([]);
   });
 
-  test("of a hundred nodes brings each to ACTIVE, and the log tells so [R-004]", async () => {
+  test("commission of a hundred nodes makes each ACTIVE, and the log shows it [R-004]", async () => {
     const nodes = await ostler.aNode().times(100);
     expect((await ostler.operationEnds(await ostler.begin("COMMISSION", nodes))).state).toBe("SUCCEEDED");
     const states = await ostler.nodeStates();
@@ -116,7 +116,7 @@ describe("a commission", () => {
     expect(await ostler.foldedLog()).toEqual(states);
   });
 
-  test("parks a node that has to start, and takes it up again when its time has come", async () => {
+  test("commission parks a node whose step waits, and resumes it when the wait is over", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("fake", { waitSeconds: 0.2 }).made();
     const id = await ostler.begin("COMMISSION", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -134,14 +134,14 @@ describe("a commission", () => {
     ).toEqual([null, "waited"]);
   });
 
-  test("that is parked is held by nobody [R-006]", async () => {
+  test("commission that is parked is held by no process [R-006]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("fake", { waitSeconds: 3600 }).made();
     const id = await ostler.begin("COMMISSION", [node]);
     await ostler.nodeBecomes(node, "DEPLOY_WAIT");
     const run = await ostler.run(id, node);
     expect(run).toMatchObject({ state: "WAITING", waitReason: "TIME", owner: null });
     const seconds = ((run.wakeAt?.getTime() ?? 0) - Date.now()) / 1000;
-    // The step's own ten minutes end before its hour of waiting.
+    // The step's timeout of ten minutes ends before its wait of an hour.
     expect(seconds).toBeGreaterThan(590);
     expect(seconds).toBeLessThan(601);
     await ostler.engine.abort({ actor: "alice", project: "default" }, { work: { operationId: id } });

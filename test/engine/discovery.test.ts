@@ -1,4 +1,7 @@
-/** Discovery: addresses are probed and what answers is registered, whatever drivers, processes and people do meanwhile. */
+/**
+ * Discovery: probes addresses and registers the machines that answer, through driver faults, lost processes and
+ * interrupts.
+ */
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, describe, expect, test } from "vitest";
 import type { SQL } from "drizzle-orm";
@@ -19,7 +22,7 @@ import { eventually } from "../support/eventually.ts";
 
 const PASSWORD = "Xyzzy-plugh-7#!";
 
-/** A driver whose probe is whatever a test makes of it, address by address. */
+/** A driver whose probe a test defines per address. */
 const probes = new Map<string, (call: DiscoverCall) => unknown>();
 const discovering = (name: string, more: object = {}): Driver<never> =>
   ({
@@ -37,21 +40,21 @@ const finder = discovering("finder", { controllerOf: ({ at }: { at?: string }) =
 const ostler = await engineUnderTest({ drivers: [plain, finder, aDriver("blind")], probeMs: 400 });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-/** Something that is done once, when the next transaction has read operations: much may happen between two reads. */
-let meanwhile: (() => Promise<unknown>) | null = null;
+/** Runs once, after the next transaction has read an operation: changes that happen between two reads. */
+let betweenReads: (() => Promise<unknown>) | null = null;
 
-function interrupted(database: Database): Database {
+function interruptingReads(database: Database): Database {
   const withInterruption = (tx: Tx): Tx =>
     new Proxy(tx, {
       get(target, key) {
         const value: unknown = Reflect.get(target, key, target);
-        if (key !== "select" || meanwhile === null) return value;
-        const what = meanwhile;
+        if (key !== "select" || betweenReads === null) return value;
+        const what = betweenReads;
         return () => ({
           from: (table: typeof operations) => ({
             where: async (condition: SQL | undefined) => {
               const found = await target.select().from(table).where(condition);
-              meanwhile = null;
+              betweenReads = null;
               await what();
               return found;
             },
@@ -63,7 +66,7 @@ function interrupted(database: Database): Database {
 }
 
 let networks = 0;
-/** A network of its own for a test: 10.1.0.x, 10.2.0.x … */
+/** A network for one test: 10.1.0.x, 10.2.0.x … */
 const aNetwork = () => {
   networks += 1;
   const at = `10.${networks}.0`;
@@ -87,8 +90,8 @@ const states = async (operationId: string) =>
   Object.fromEntries((await rows(operationId)).map(({ address, state }) => [address, state]));
 const nodeNamed = async (name: string) => (await nodesByNames(ostler.database.reader, [name]))[0];
 
-describe("what answers", () => {
-  test("is registered ENROLLED with what the probe found, and its transition names the operation [R-016]", async () => {
+describe("discovered machine", () => {
+  test("discovered machine is registered ENROLLED with the result of its probe, in a transition that names the operation [R-016]", async () => {
     const { range, host } = aNetwork();
     await ostler.engine.createCluster(ALICE, { name: "found" });
     const id = await begin({
@@ -106,8 +109,8 @@ describe("what answers", () => {
       startedAt: expect.any(Date),
       firstFailure: null,
     });
-    const [told, untold] = [await nodeNamed("rack1-u1"), await nodeNamed(`bmc-${host(2)}`)];
-    expect(told).toMatchObject({
+    const [named, unnamed] = [await nodeNamed("rack1-u1"), await nodeNamed(`bmc-${host(2)}`)];
+    expect(named).toMatchObject({
       state: "ENROLLED",
       driver: "fake",
       controller: host(1),
@@ -116,9 +119,9 @@ describe("what answers", () => {
       revision: 1,
       settings: { fake: { controller: host(1) } },
     });
-    expect(told?.clusterId).not.toBeNull();
-    expect(await secretsOf(ostler.database.reader, told?.id ?? "")).toEqual({ fake: { password: PASSWORD } });
-    expect(await ostler.transitions({ id: untold?.id ?? "", name: "" })).toMatchObject([
+    expect(named?.clusterId).not.toBeNull();
+    expect(await secretsOf(ostler.database.reader, named?.id ?? "")).toEqual({ fake: { password: PASSWORD } });
+    expect(await ostler.transitions({ id: unnamed?.id ?? "", name: "" })).toMatchObject([
       {
         event: "register",
         fromState: null,
@@ -130,13 +133,13 @@ describe("what answers", () => {
       },
     ]);
     expect(await rows(id)).toMatchObject([
-      { ordinal: 0, address: host(1), state: "REGISTERED", nodeId: told?.id, failure: null },
-      { ordinal: 1, address: host(2), state: "REGISTERED", nodeId: untold?.id, failure: null },
+      { ordinal: 0, address: host(1), state: "REGISTERED", nodeId: named?.id, failure: null },
+      { ordinal: 1, address: host(2), state: "REGISTERED", nodeId: unnamed?.id, failure: null },
     ]);
     expect(await ostler.foldedLog()).toEqual(await ostler.nodeStates());
   });
 
-  test("can be driven at once", async () => {
+  test("discovered machine can be managed at once", async () => {
     const { host } = aNetwork();
     await ostler.operationEnds(await begin({ addresses: [host(1)] }));
     const node = await nodeNamed(host(1));
@@ -144,7 +147,7 @@ describe("what answers", () => {
     expect(await ostler.operationEnds(id)).toMatchObject({ state: "SUCCEEDED" });
   });
 
-  test("gets a name that a node may have, with a number where it is taken", async () => {
+  test("discovered machine gets a valid name, with a number if the name is taken", async () => {
     const { range, host } = aNetwork();
     const taken = await ostler.aNode().named("same").made();
     const names = {
@@ -172,7 +175,7 @@ describe("what answers", () => {
     expect((await ostler.node(taken)).name).toBe("same");
   });
 
-  test("and is registered already is KNOWN: by its controller, or by its settings where the driver tells of none", async () => {
+  test("discovered machine that is registered already is KNOWN by its controller, or by its settings if the driver names no controller", async () => {
     const { range, host } = aNetwork();
     const byHand = await ostler
       .aNode()
@@ -204,7 +207,7 @@ describe("what answers", () => {
     }
   });
 
-  test("to two discoveries at once, or under two names, is registered once", async () => {
+  test("discovered machine that two discoveries find at once, or under two names, is registered once", async () => {
     const { host } = aNetwork();
     const same = `same-machine-${host(0)}`;
     for (const number of [1, 2, 3, 4]) probes.set(host(number), () => ({ settings: { at: same } }));
@@ -219,8 +222,8 @@ describe("what answers", () => {
   });
 });
 
-describe("what does not answer", () => {
-  test("is listed with its failure, and the operation succeeds in part [R-017]", async () => {
+describe("failed probe", () => {
+  test("failed probe is listed with its failure, and the operation is PARTIALLY_SUCCEEDED [R-017]", async () => {
     const { range, host } = aNetwork();
     const id = await begin({ addresses: [range(29)], settings: { dead: [host(2)], refusesLogin: [host(4)] } });
     const operation = await ostler.operationEnds(id);
@@ -241,13 +244,13 @@ describe("what does not answer", () => {
     ]);
   });
 
-  test("anywhere fails the operation, with the first cause", async () => {
+  test("failed probe at every address fails the operation with the first failure", async () => {
     const { host } = aNetwork();
     const id = await begin({ addresses: [host(1), host(2)], settings: { dead: [host(1), host(2)] } });
     expect(await ostler.operationEnds(id)).toMatchObject({ state: "FAILED", firstFailure: { code: "TIMEOUT" } });
   });
 
-  test("within its time is given up, whether the driver obeys its signal or not", async () => {
+  test("failed probe: a probe that exceeds its timeout fails, even if the driver ignores its signal", async () => {
     const { host } = aNetwork();
     probes.set(host(1), () => new Promise(() => {}));
     probes.set(
@@ -263,11 +266,11 @@ describe("what does not answer", () => {
     ]);
   });
 
-  test("has a time that begins when its probe has a place in its driver's processes", async () => {
+  test("probe timeout starts when the probe has a slot in its driver's processes", async () => {
     const { host } = aNetwork();
     probes.set(host(1), async ({ address, deadline }) => {
       (deadline as Deadline).hold();
-      // Longer than a probe may take.
+      // Longer than the timeout of a probe.
       await delay(800);
       (deadline as Deadline).goOn();
       return { settings: { at: address } };
@@ -284,11 +287,11 @@ describe("what does not answer", () => {
       },
       "cable is loose",
     ],
-    ["answers nothing", () => undefined, "a probe without settings"],
-    ["answers settings that it does not take itself", () => ({ settings: { password: 7 } }), "does not take itself"],
-    ["answers settings that are none", () => ({ settings: 7 }), "a probe without settings"],
-    ["answers what cannot be stored", () => ({ settings: { at: "\0" } }), "cannot be stored"],
-  ])("because its driver %s harms no other address", async (_what, probe, why) => {
+    ["returns nothing", () => undefined, "a probe without settings"],
+    ["returns settings that it rejects itself", () => ({ settings: { password: 7 } }), "does not take itself"],
+    ["returns settings that are not an object", () => ({ settings: 7 }), "a probe without settings"],
+    ["returns text that cannot be stored", () => ({ settings: { at: "\0" } }), "cannot be stored"],
+  ])("failed probe: a driver that %s affects no other address", async (_what, probe, why) => {
     const { host } = aNetwork();
     probes.set(host(1), probe);
     const id = await begin({ addresses: [host(1), host(2)], driver: "plain" });
@@ -300,8 +303,8 @@ describe("what does not answer", () => {
   });
 });
 
-describe("secrets of a discovery", () => {
-  test("are kept apart while it runs, gone with its end, and masked in what a driver says", async () => {
+describe("discovery secrets", () => {
+  test("discovery secrets are stored apart from the settings, deleted at the end, and masked in driver messages", async () => {
     const { host } = aNetwork();
     const gate = aGate();
     probes.set(host(1), ({ settings }) => {
@@ -324,8 +327,8 @@ describe("secrets of a discovery", () => {
   });
 });
 
-describe("a request", () => {
-  test("is refused with everything that is wrong, and leaves no trace", async () => {
+describe("discovery request", () => {
+  test("discovery request with errors is refused with all of them and leaves no trace", async () => {
     const before = await ostler.dump();
     const answer = await ask({
       addresses: ["10.0.0.300", "ok", "10.0.0.0/8"],
@@ -354,13 +357,13 @@ describe("a request", () => {
   test.each([
     ["tape", "INVALID_INPUT", /not loaded/],
     ["blind", "UNSUPPORTED_BY_DRIVER", /cannot discover nodes \(those that can: fake, plain, finder\)/],
-  ])("with driver %s is refused with %s", async (driver, code, message) => {
+  ])("discovery request with driver %s is refused with %s", async (driver, code, message) => {
     expect((await ask({ addresses: ["10.0.0.1"], driver })).refusals).toMatchObject([
       { code, path: ["input", "driver"], message: expect.stringMatching(message) },
     ]);
   });
 
-  test("with dryRun answers what would be probed, and writes nothing", async () => {
+  test("discovery request with dryRun returns the addresses to probe and writes nothing", async () => {
     const before = await ostler.dump();
     expect(await ask({ addresses: ["10.0.0.0/30", "Bmc"], dryRun: true })).toEqual({
       operationId: null,
@@ -371,7 +374,7 @@ describe("a request", () => {
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
-  test("with the same key is answered again, with another input refused", async () => {
+  test("discovery request with the same idempotency key is replayed, and refused with another input", async () => {
     const { host } = aNetwork();
     const request = { addresses: [host(1)], settings: { password: PASSWORD }, idempotencyKey: "row-7" };
     const answers = await Promise.all([ask(request), ask(request), ask(request)]);
@@ -392,9 +395,10 @@ describe("a request", () => {
     expect(ostler.entered({ id: "", name: host(1) })).toEqual(["discover.probe"]);
   });
 
-  // It was looked for twice, and of what had been stored between the two looks the seal was not tried: IDEMPOTENCY_MISMATCH.
-  test("with the same key is the same, at whatever moment the first of them is stored", async () => {
-    await using here = await engineUnderTest({ drivers: [finder], started: false, through: interrupted });
+  // The key was looked up twice; a fingerprint stored between the two lookups was not verified, which gave
+  // IDEMPOTENCY_MISMATCH.
+  test("discovery request with the same idempotency key is replayed, whenever the first one is stored", async () => {
+    await using here = await engineUnderTest({ drivers: [finder], started: false, through: interruptingReads });
     const request = {
       addresses: ["10.0.0.1"],
       driver: "finder",
@@ -402,7 +406,7 @@ describe("a request", () => {
       idempotencyKey: "row-8",
     };
     let first: string | null = null;
-    meanwhile = async () => {
+    betweenReads = async () => {
       first = (await here.engine.discoverNodes(ALICE, request)).operationId;
     };
     expect(await here.engine.discoverNodes(ALICE, request)).toMatchObject({
@@ -413,7 +417,7 @@ describe("a request", () => {
     expect((await here.engine.discoverNodes(ALICE, request)).operationId).toBe(first);
   });
 
-  test("leaves nothing behind by which its secrets could be guessed fast", async () => {
+  test("discovery request stores only salted fingerprints of its secrets, and none in its input hash", async () => {
     const { host } = aNetwork();
     const request = { addresses: [host(1)], driver: "fake", settings: { password: PASSWORD } };
     const inputs = await Promise.all(
@@ -424,7 +428,7 @@ describe("a request", () => {
     );
     const [one, two] = inputs.map((input) => input.split(" "));
     expect(one?.[1]).not.toBe(two?.[1]);
-    // What is hashed without salt does not change with the secret.
+    // The unsalted part of the hash does not depend on the secret.
     const hashOfKeyless = async (settings: object) =>
       (await ostler.operation((await ask({ ...request, settings })).operationId ?? "")).inputHash;
     expect(await hashOfKeyless({ password: PASSWORD })).toBe(await hashOfKeyless({ password: "another-one" }));
@@ -433,8 +437,8 @@ describe("a request", () => {
   });
 });
 
-describe("abort, stop and restart", () => {
-  test("an abort ends a discovery here and now; what is still under way is not taken", async () => {
+describe("interrupt and restart of a discovery", () => {
+  test("abort of a discovery takes effect at once and discards the running probes", async () => {
     const { range } = aNetwork();
     const gate = aGate();
     const id = await begin({ addresses: [range(26)], settings: { gate: gate.name } });
@@ -465,7 +469,7 @@ describe("abort, stop and restart", () => {
     ]);
   });
 
-  test("a stop lets begun probes end and begins no other", async () => {
+  test("stop of a discovery lets running probes end and starts no more", async () => {
     const { range } = aNetwork();
     const gate = aGate();
     const id = await begin({ addresses: [range(26)], driver: "fake", settings: { gate: gate.name } });
@@ -495,7 +499,7 @@ describe("abort, stop and restart", () => {
     });
   });
 
-  test("a stop whose time is over does not wait for probes that hang", async () => {
+  test("stop of a discovery that times out does not wait for probes that hang", async () => {
     await using patient = await engineUnderTest({ probeMs: 60_000 });
     const answer = await patient.engine.discoverNodes(ALICE, {
       addresses: ["10.200.0.1", "10.200.0.2"],
@@ -509,7 +513,7 @@ describe("abort, stop and restart", () => {
     expect(await rows(id, patient)).toMatchObject([{ state: "REGISTERED" }, { state: "SKIPPED" }]);
   });
 
-  test("one that has not begun ends at once, by abort and by stop", async () => {
+  test("abort and stop of a discovery that has not started take effect at once", async () => {
     await using idle = await engineUnderTest({ started: false });
     for (const [verb, state] of [
       ["abort", "ABORTED"],
@@ -529,7 +533,7 @@ describe("abort, stop and restart", () => {
     expect(await idle.nodeStates()).toEqual({});
   });
 
-  test("nothing of it can be held or taken back, and that is said", async () => {
+  test("unhold and withdrawAbort of a discovery are refused with NOTHING_RUNNING", async () => {
     const { host } = aNetwork();
     const gate = aGate();
     const id = await begin({ addresses: [host(1)], settings: { gate: gate.name } });
@@ -544,7 +548,7 @@ describe("abort, stop and restart", () => {
     expect(await ostler.operationEnds(id)).toMatchObject({ state: "SUCCEEDED" });
   });
 
-  test("a restart says what to do instead, since the login is forgotten", async () => {
+  test("restart of a discovery is refused and points to failedAddresses, because the login is not stored", async () => {
     const { host } = aNetwork();
     const id = await begin({ addresses: [host(1)], settings: { dead: [host(1)] } });
     await ostler.operationEnds(id);
@@ -554,8 +558,8 @@ describe("abort, stop and restart", () => {
   });
 });
 
-describe("a process that ends", () => {
-  test("by being killed leaves the rest of a discovery to another, which probes only that", async () => {
+describe("discovery whose process ends", () => {
+  test("discovery whose process is killed is continued by another process, which repeats only the unfinished probes", async () => {
     await using here = await engineUnderTest({ started: false });
     const killed = await here.inAnotherProcess();
     const addresses = ["10.0.0.0/29"];
@@ -588,7 +592,7 @@ describe("a process that ends", () => {
     expect(await discoverySecretsOf(here.database.reader, id)).toEqual({});
   });
 
-  test("by itself cuts its probes, records nothing of them, and hands the rest on", async () => {
+  test("discovery whose process shuts down cancels its probes, records none of them, and is continued by another process", async () => {
     const { range } = aNetwork();
     await using here = await engineUnderTest({ started: false });
     const gate = aGate();
@@ -613,7 +617,7 @@ describe("a process that ends", () => {
     expect(Object.keys(await here.nodeStates())).toHaveLength(14);
   });
 
-  test("while another takes the same work for abandoned registers nothing twice", async () => {
+  test("discovery that another process takes over from a live one registers no machine twice", async () => {
     const { range } = aNetwork();
     await using here = await engineUnderTest();
     const gate = aGate();
@@ -633,7 +637,7 @@ describe("a process that ends", () => {
     expect((await rows(id, here)).every(({ state }) => state === "REGISTERED")).toBe(true);
   });
 
-  test("whose successor lacks the driver fails what is left, and says why", async () => {
+  test("discovery whose next process lacks the driver fails the remaining addresses and names the reason", async () => {
     await using here = await engineUnderTest({ started: false, drivers: [finder] });
     const { operationId } = await here.engine.discoverNodes(ALICE, {
       addresses: ["10.0.0.1", "10.0.0.2"],
@@ -647,8 +651,8 @@ describe("a process that ends", () => {
     });
   });
 
-  // Its job was tried again for ever.
-  test("whose successor has a driver that throws when it is to check settings fails what is left, and tells nobody what it threw", async () => {
+  // The job used to be retried indefinitely.
+  test("discovery whose next process has a driver that throws while it checks settings fails the remaining addresses without exposing the error", async () => {
     await using here = await engineUnderTest({ drivers: [finder], started: false });
     const settings = z.looseObject({}).transform((): never => {
       throw new Error(`no such field: ${PASSWORD}`);
@@ -672,7 +676,7 @@ describe("a process that ends", () => {
     expect((await here.dump()).filter((row) => row.includes(PASSWORD))).toEqual([]);
   });
 
-  test("and loses the job altogether is found out [R-136]", async () => {
+  test("discovery without a job gets one when a process starts [R-136]", async () => {
     await using here = await engineUnderTest({ started: false });
     const { operationId } = await here.engine.discoverNodes(ALICE, { addresses: ["10.0.0.1"], driver: "fake" });
     const id = operationId ?? "";

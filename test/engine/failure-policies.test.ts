@@ -1,4 +1,4 @@
-/** What the failure of one node does to it and to the others of its operation. */
+/** Failure policies: what the failure of one node does to the node and to the others of its operation. */
 import { afterAll, describe, expect, test } from "vitest";
 import { callbackPath } from "../../src/engine/execution/callback.ts";
 import { cleanUpFailures } from "../../src/store/operations.ts";
@@ -12,11 +12,11 @@ const failing = () =>
     .aNode()
     .in("AVAILABLE")
     .scripted({ "deploy.configure": { fail: "the disk is full" } });
-const sound = () => ostler.aNode().in("AVAILABLE");
+const healthy = () => ostler.aNode().in("AVAILABLE");
 
 describe("CLEAN_UP_ALL", () => {
-  test("is what a commission does unless told otherwise: one failure, and every node is AVAILABLE again [R-025, R-026]", async () => {
-    const others = await sound().times(2);
+  test("CLEAN_UP_ALL is the default of a commission: after one failure every node is AVAILABLE again [R-025, R-026]", async () => {
+    const others = await healthy().times(2);
     const bad = await failing().made();
     const id = await ostler.begin("COMMISSION", [...others, bad]);
     const operation = await ostler.operationEnds(id);
@@ -31,13 +31,13 @@ describe("CLEAN_UP_ALL", () => {
       expect(await ostler.node(node)).toMatchObject({ state: "AVAILABLE", stage: "NONE" });
   });
 
-  test("lets a running step of the others end, keeps its result, and begins no new one before the clean-up", async () => {
+  test("CLEAN_UP_ALL lets a running step of the other nodes end, keeps its result, and starts no new step before the clean-up", async () => {
     const gate = aGate();
     const misfortune = aGate();
-    const other = await sound()
+    const other = await healthy()
       .scripted({ "deploy.write_image": { gate: gate.name } })
       .made();
-    const bad = await sound()
+    const bad = await healthy()
       .scripted({ "deploy.prepare": { gate: misfortune.name, fail: "no luck" } })
       .made();
     const id = await ostler.begin("COMMISSION", [other, bad]);
@@ -64,9 +64,9 @@ describe("CLEAN_UP_ALL", () => {
     expect(await ostler.run(id, other, "CLEAN_UP")).toMatchObject({ state: "SUCCEEDED", target: "AVAILABLE" });
   });
 
-  test("leaves alone those that had not had their turn", async () => {
+  test("CLEAN_UP_ALL leaves queued nodes as they were", async () => {
     const bad = await failing().made();
-    const queued = await sound().times(2);
+    const queued = await healthy().times(2);
     const id = await ostler.begin("COMMISSION", [bad, ...queued], { maxParallel: 1 });
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     for (const node of queued) {
@@ -76,13 +76,13 @@ describe("CLEAN_UP_ALL", () => {
     }
   });
 
-  // What ran on them was undone, though it was none of this operation's making, or was protected by then.
-  test("leaves alone those that are protected by then, and those that another operation has worked on since", async () => {
+  // The clean-up used to undo work that another operation had done, and to touch protected nodes.
+  test("CLEAN_UP_ALL skips nodes that are protected by then, or that another operation has changed since", async () => {
     const misfortune = aGate();
-    const bad = await sound()
+    const bad = await healthy()
       .scripted({ "deploy.configure": { gate: misfortune.name, fail: "the disk is full" } })
       .made();
-    const [guarded, updated, own] = [await sound().made(), await sound().made(), await sound().made()];
+    const [guarded, updated, own] = [await healthy().made(), await healthy().made(), await healthy().made()];
     const id = await ostler.begin("COMMISSION", [bad, guarded, updated, own]);
     for (const node of [guarded, updated, own]) await ostler.nodeBecomes(node, "ACTIVE");
     await ostler.engine.updateNode(ALICE, guarded.id, { isProtected: true });
@@ -101,15 +101,15 @@ describe("CLEAN_UP_ALL", () => {
     expect(ostler.entered(updated)).toHaveLength(entered);
   });
 
-  test("leaves a node in its failed state when its clean-up fails too, and says so [R-025]", async () => {
-    const bad = await sound()
+  test("CLEAN_UP_ALL leaves a node in its failed state if its clean-up fails too, and reports both failures [R-025]", async () => {
+    const bad = await healthy()
       .scripted({ "deploy.configure": { fail: "the disk is full" }, "clean.erase_disks": { fail: "the disk is dead" } })
       .made();
-    const other = await sound().made();
+    const other = await healthy().made();
     const id = await ostler.begin("COMMISSION", [bad, other]);
     const operation = await ostler.operationEnds(id);
     expect(operation.state).toBe("FAILED");
-    // What made the clean-up necessary, and what failed in it, are kept apart.
+    // The first failure and the failure of the clean-up are kept apart.
     expect(operation.firstFailure).toMatchObject({
       nodeName: bad.name,
       step: "deploy.configure",
@@ -130,8 +130,8 @@ describe("CLEAN_UP_ALL", () => {
     expect(await ostler.nodeState(other)).toBe("AVAILABLE");
   });
 
-  test("leaves nothing behind that keeps the same request from being posted again, as often as it fails [R-026]", async () => {
-    const nodes = [await failing().made(), await sound().made()];
+  test("CLEAN_UP_ALL lets the same request be posted again, however often it fails [R-026]", async () => {
+    const nodes = [await failing().made(), await healthy().made()];
     for (let round = 0; round < 2; round += 1) {
       expect((await ostler.operationEnds(await ostler.begin("COMMISSION", nodes))).state).toBe("FAILED");
       for (const node of nodes) expect(await ostler.nodeState(node)).toBe("AVAILABLE");
@@ -142,14 +142,14 @@ describe("CLEAN_UP_ALL", () => {
     for (const node of nodes) expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", lastError: null });
   });
 
-  // The others waited to the end of their wait, which may be days, and the clean-up for them.
-  test("ends a reserved wait of the others early, and a driver's not", async () => {
+  // The clean-up of a node used to start only after its wait, which may take days.
+  test("CLEAN_UP_ALL ends a reserved wait of the other nodes early, and a wait of a driver not", async () => {
     const misfortune = aGate();
-    const bad = await sound()
+    const bad = await healthy()
       .scripted({ "deploy.prepare": { gate: misfortune.name, fail: "no luck" } })
       .made();
-    const waiting = await sound().made();
-    const parked = await sound()
+    const waiting = await healthy().made();
+    const parked = await healthy()
       .scripted({ "deploy.prepare": { callback: true } })
       .made();
     const steps = [
@@ -171,12 +171,12 @@ describe("CLEAN_UP_ALL", () => {
     ]);
   });
 
-  test("stays a failure when the clean-up is aborted", async () => {
+  test("CLEAN_UP_ALL ends FAILED if the clean-up is aborted", async () => {
     const gate = aGate();
-    const bad = await sound()
+    const bad = await healthy()
       .scripted({ "deploy.configure": { fail: "the disk is full" }, "clean.erase_disks": { gate: gate.name } })
       .made();
-    const id = await ostler.begin("COMMISSION", [bad, await sound().made()]);
+    const id = await ostler.begin("COMMISSION", [bad, await healthy().made()]);
     await gate.arrivals();
     await ostler.engine.abort({ actor: "alice", project: "default" }, { work: { operationId: id } });
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
@@ -186,8 +186,8 @@ describe("CLEAN_UP_ALL", () => {
     ]);
   });
 
-  test("does not keep a restart from going on where a failed clean-up has left a node [R-105]", async () => {
-    const bad = await sound()
+  test("CLEAN_UP_ALL: a node whose clean-up failed can be restarted [R-105]", async () => {
+    const bad = await healthy()
       .scripted({ "deploy.prepare": { fail: "no luck" }, "clean.erase_disks": { fail: "the disk is dead" } })
       .made();
     const id = await ostler.begin("COMMISSION", [bad]);
@@ -199,8 +199,8 @@ describe("CLEAN_UP_ALL", () => {
     expect(await ostler.nodeState(bad)).toBe("ACTIVE");
   });
 
-  test("is undone by a restart on every node, those included whose work had succeeded before it was cleaned up", async () => {
-    const [good, bad] = [await sound().made(), await failing().made()];
+  test("CLEAN_UP_ALL: a restart includes the nodes that had succeeded before their clean-up", async () => {
+    const [good, bad] = [await healthy().made(), await failing().made()];
     const id = await ostler.begin("COMMISSION", [good, bad], { maxParallel: 1 });
     await ostler.operationEnds(id);
     expect(await ostler.run(id, good)).toMatchObject({ state: "SUCCEEDED" });
@@ -215,8 +215,8 @@ describe("CLEAN_UP_ALL", () => {
   });
 });
 
-test("CLEAN_UP_FAILED cleans up the failed node and goes on with the others", async () => {
-  const [first, last] = [await sound().made(), await sound().made()];
+test("CLEAN_UP_FAILED cleans up the failed node and continues with the others", async () => {
+  const [first, last] = [await healthy().made(), await healthy().made()];
   const bad = await failing().made();
   const id = await ostler.begin("COMMISSION", [first, bad, last], { onFailure: "CLEAN_UP_FAILED", maxParallel: 1 });
   expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
@@ -229,9 +229,9 @@ test("CLEAN_UP_FAILED cleans up the failed node and goes on with the others", as
   expect(await ostler.run(id, bad, "CLEAN_UP")).toMatchObject({ state: "SUCCEEDED" });
 });
 
-test("LEAVE leaves the failed node as it is and goes on with the others", async () => {
+test("LEAVE leaves the failed node as it is and continues with the others", async () => {
   const bad = await failing().made();
-  const other = await sound().made();
+  const other = await healthy().made();
   const id = await ostler.begin("COMMISSION", [bad, other], { onFailure: "LEAVE", maxParallel: 1 });
   expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
   expect(await ostler.node(bad)).toMatchObject({
@@ -245,7 +245,7 @@ test("LEAVE leaves the failed node as it is and goes on with the others", async 
 test.each([
   { at: "verify", node: () => ostler.aNode().with("fake", { dead: true }), state: "ENROLLED", code: "TIMEOUT" },
   {
-    at: "verify, at the login,",
+    at: "the login of verify",
     node: () => ostler.aNode().with("fake", { refusesLogin: true }),
     state: "ENROLLED",
     code: "BACKEND_FAILED",
@@ -268,7 +268,7 @@ test.each([
     state: "DEPLOY_FAILED",
     code: "BACKEND_FAILED",
   },
-])("a node that fails in $at is left $state with $code", async ({ node, state, code }) => {
+])("node that fails in $at is left $state with $code", async ({ node, state, code }) => {
   const made = await node().made();
   const id = await ostler.begin("COMMISSION", [made], { onFailure: "LEAVE" });
   expect(await ostler.operationEnds(id)).toMatchObject({ state: "FAILED", firstFailure: { code, nodeId: made.id } });

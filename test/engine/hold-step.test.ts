@@ -1,4 +1,4 @@
-/** The reserved step `hold`: the run parks, for as long as it takes, until somebody lifts it; then it goes on after it. */
+/** The reserved step `hold`: the run parks without a timeout until `unhold`, then continues with the next step. */
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, describe, expect, test } from "vitest";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
@@ -18,7 +18,7 @@ const step = (from: StepChoice["interface"], name: string, args: StepChoice["arg
 });
 const HOLD = step("engine", "hold", { reason: "look at the cabling" });
 
-/** Lists of steps with a hold in the middle, by the kind of operation that takes them. */
+/** Lists of steps with a hold in the middle, by kind of operation. */
 const LISTS = {
   CLEAN: {
     steps: [step("clean", "erase_metadata"), HOLD, step("clean", "erase_disks")],
@@ -46,8 +46,8 @@ const KINDS = (["CLEAN", "DEPLOY"] as const).map((kind) => ({ kind, ...LISTS[kin
 const unhold = (nodes: readonly TestNode[], reason?: string, lab: EngineUnderTest = ostler) =>
   lab.engine.unhold(ALICE, { work: { ids: nodes.map(({ id }) => id) }, reason });
 
-/** A node whose run holds. */
-async function holding(
+/** A node whose run is on hold. */
+async function onHold(
   kind: Kind = "CLEAN",
   steps: readonly StepChoice[] = LISTS[kind].steps,
   lab: EngineUnderTest = ostler,
@@ -61,9 +61,9 @@ async function holding(
 const attemptsOf = async (id: string, node: TestNode, lab: EngineUnderTest = ostler) =>
   (await lab.steps(await lab.run(id, node))).map(({ attempts }) => attempts.map(({ state }) => state).join(" "));
 
-describe.each(KINDS)("a hold in the steps of $kind", ({ kind, steps, running, holds, waits, failed, end }) => {
-  test(`parks the run with the node in ${holds}, says why, and has no job [R-007, R-069]`, async () => {
-    const { node, id } = await holding(kind);
+describe.each(KINDS)("hold among the steps of $kind", ({ kind, steps, running, holds, waits, failed, end }) => {
+  test(`hold parks the run with the node in ${holds}, shows the reason, and has no job [R-007, R-069]`, async () => {
+    const { node, id } = await onHold(kind);
     const run = await ostler.run(id, node);
     expect(run).toMatchObject({
       state: "HOLDING",
@@ -90,8 +90,8 @@ describe.each(KINDS)("a hold in the steps of $kind", ({ kind, steps, running, ho
     await ostler.operationEnds(id);
   });
 
-  test("goes on after it when it is lifted, and says by whom and why [R-007]", async () => {
-    const { node, id } = await holding(kind);
+  test("hold that is lifted continues with the next step, and records the caller and the reason [R-007]", async () => {
+    const { node, id } = await onHold(kind);
     expect(await unhold([node], "seen to")).toMatchObject({
       operationId: id,
       refusals: [],
@@ -120,8 +120,8 @@ describe.each(KINDS)("a hold in the steps of $kind", ({ kind, steps, running, ho
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("is ended now by an abort, with the node failed and nothing run after it [R-075]", async () => {
-    const { node, id } = await holding(kind);
+  test("hold is ended at once by an abort: the node fails and no later step runs [R-075]", async () => {
+    const { node, id } = await onHold(kind);
     expect((await ostler.engine.abort(ALICE, { work: { ids: [node.id] } })).results).toMatchObject([
       { accepted: true, effect: "NOW", afterStep: null },
     ]);
@@ -135,8 +135,8 @@ describe.each(KINDS)("a hold in the steps of $kind", ({ kind, steps, running, ho
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("is ended at once by a stop, and a restart comes to it again", async () => {
-    const { node, id } = await holding(kind);
+  test("hold is ended at once by a stop, and a restart reaches the hold again", async () => {
+    const { node, id } = await onHold(kind);
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
     expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
     expect(await ostler.nodeState(node)).toBe("STOPPED");
@@ -150,8 +150,8 @@ describe.each(KINDS)("a hold in the steps of $kind", ({ kind, steps, running, ho
   });
 });
 
-test("a hold may be first, last, and follow another", async () => {
-  const { node, id } = await holding("CLEAN", [HOLD, HOLD, step("clean", "erase_metadata"), HOLD]);
+test("hold may be the first step, the last step, and follow another hold", async () => {
+  const { node, id } = await onHold("CLEAN", [HOLD, HOLD, step("clean", "erase_metadata"), HOLD]);
   for (const position of [0, 1, 3]) {
     await eventually(`it holds at ${position}`, async () => {
       const run = await ostler.run(id, node);
@@ -164,8 +164,8 @@ test("a hold may be first, last, and follow another", async () => {
   expect([ostler.entered(node), await ostler.nodeState(node)]).toEqual([["clean.erase_metadata"], "AVAILABLE"]);
 });
 
-describe("lifting holds", () => {
-  test("of an operation lifts all that hold, and says of the others that they do not", async () => {
+describe("unhold", () => {
+  test("unhold of an operation lifts every hold and reports the nodes that are not on hold", async () => {
     const gate = aGate();
     const busy = await ostler
       .aNode()
@@ -189,7 +189,7 @@ describe("lifting holds", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("is refused where nothing holds, and leaves no trace", async () => {
+  test("unhold without a run on hold is refused and leaves no trace", async () => {
     const gate = aGate();
     const busy = await ostler
       .aNode()
@@ -222,8 +222,8 @@ describe("lifting holds", () => {
     ]);
   });
 
-  // Whoever gives turns passes over what is locked; this waited with its lock, and the queued node had no turn any more.
-  test("touches none that have not begun: it does not even wait for one that somebody holds", async () => {
+  // The slot scheduler skips locked runs; an unhold that waited with its lock used to cost the queued node its slot.
+  test("unhold skips runs that have not started, and does not wait for their locks", async () => {
     const [node, queued] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
     const id = await ostler.begin("CLEAN", [node, queued], { maxParallel: 1, options: { steps: LISTS.CLEAN.steps } });
     await ostler.nodeBecomes(node, "CLEAN_HOLD");
@@ -246,10 +246,10 @@ describe("lifting holds", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("twice at the same moment lifts them once", async () => {
-    const { node, id } = await holding("CLEAN", [HOLD, step("clean", "erase_metadata"), HOLD]);
+  test("unhold that comes twice at the same moment lifts each hold once", async () => {
+    const { node, id } = await onHold("CLEAN", [HOLD, step("clean", "erase_metadata"), HOLD]);
     const answers = await Promise.all([unhold([node]), unhold([node])]);
-    // The second one may find the run on its way, or at the next hold already.
+    // The second one may find the run continuing, or at its next hold already.
     await eventually("it holds again or has ended", async () => {
       const { state, position } = await ostler.run(id, node);
       return (state === "HOLDING" && position === 2) || state === "SUCCEEDED";
@@ -261,17 +261,17 @@ describe("lifting holds", () => {
   });
 });
 
-describe("a run that holds", () => {
-  test("never times out, and is no lost run: its time may pass, and processes may come and go [R-147]", async () => {
+describe("run on hold", () => {
+  test("run on hold never times out and does not count as lost, however processes come and go [R-147]", async () => {
     await using lab = await engineUnderTest({ started: false });
     const first = await lab.another({ started: true });
-    const { node, id } = await holding("CLEAN", LISTS.CLEAN.steps, lab);
+    const { node, id } = await onHold("CLEAN", LISTS.CLEAN.steps, lab);
     await first[Symbol.asyncDispose]();
     await lab.test.sql`update attempts set deadline_at = now() - interval '1 day'`;
     await lab.test
       .sql`update runs set updated_at = now() - interval '1 year', waiting_since = now() - interval '1 year'`;
     await lab.engine.start();
-    // Whatever is begun after the start has been looked for at the start.
+    // Work that starts after the process has been recovered at its start.
     const other = await lab.aNode().in("AVAILABLE").made();
     await lab.operationEnds(await lab.begin("CLEAN", [other]));
     expect([await lab.nodeState(node), (await lab.run(id, node)).state]).toEqual(["CLEAN_HOLD", "HOLDING"]);
@@ -280,10 +280,10 @@ describe("a run that holds", () => {
     expect(await attemptsOf(id, node, lab)).toEqual(["SUCCEEDED", "SUCCEEDED", "SUCCEEDED"]);
   });
 
-  test("goes on when it was lifted while no process was there", async () => {
+  test("run on hold that is lifted while no process runs continues at the next start", async () => {
     await using lab = await engineUnderTest({ started: false });
     const first = await lab.another({ started: true });
-    const { node, id } = await holding("DEPLOY", LISTS.DEPLOY.steps, lab);
+    const { node, id } = await onHold("DEPLOY", LISTS.DEPLOY.steps, lab);
     await first[Symbol.asyncDispose]();
     await unhold([node], undefined, lab);
     expect(await lab.nodeState(node)).toBe("DEPLOY_WAIT");
@@ -292,7 +292,7 @@ describe("a run that holds", () => {
     expect(await lab.nodeState(node)).toBe("ACTIVE");
   });
 
-  test("gives its place below a limit to others, and waits for one when it is lifted", async () => {
+  test("run on hold gives its slot of a limit to others, and waits for a slot when it is lifted", async () => {
     await ostler.engine.updateSite(ALICE, { phaseLimits: [{ phase: "clean", limit: 1 }], controllerLimit: 1 });
     const gate = aGate();
     const [holds, other] = [
@@ -317,8 +317,8 @@ describe("a run that holds", () => {
     await ostler.engine.updateSite(ALICE, { phaseLimits: null, controllerLimit: null });
   });
 
-  // The stop of the others was recorded on the operation, and who was parked for good was not told of it.
-  test("is stopped when another node's failure undoes the operation", async () => {
+  // The stop of the other nodes was recorded on the operation only, which a run on hold never reads.
+  test("run on hold is stopped when the failure of another node undoes the operation", async () => {
     const [gate, end] = [aGate(), aGate()];
     const bad = await ostler
       .aNode()
@@ -344,7 +344,7 @@ describe("a run that holds", () => {
   });
 });
 
-/** Numbers from 0 up to 1 that are the same in every run of the tests. */
+/** Pseudo-random numbers in [0, 1), the same in every test run. */
 function numbers(seed: number): () => number {
   let state = seed;
   return () => {
@@ -353,9 +353,9 @@ function numbers(seed: number): () => number {
   };
 }
 
-// Who is parked without a job depends on being told; whoever is to tell may be at work at the same moment.
+// A run that is parked without a job depends on a wake-up, and the process that sends it may be busy at that moment.
 test.each([7, 42])(
-  "nothing that is parked without a job is forgotten, whatever comes together: holds, waits, limits, maintenance, waves, stops, aborts (%i)",
+  "run that is parked without a job is always resumed: holds, waits, limits, maintenance, waves, stops and aborts at once (%i)",
   async (seed) => {
     await using lab = await engineUnderTest();
     const other = await lab.another({ started: true });
