@@ -259,11 +259,11 @@ describe("an operation of kind DISCOVER", () => {
     const uuid = await begin({ addresses: ["10.8.0.0/27"], settings: { gate: gate.name } });
     await gate.arrivals(16);
     const { abort } = await ostler.query(
-      'mutation Abort($id: ID!) { abort(input: { work: { operationId: $id }, reason: "wrong row" }) { operation { state wish wishReason finishedAt } results { ref } errors { code } } }',
+      'mutation Abort($id: ID!) { abort(input: { work: { operationId: $id }, reason: "wrong row" }) { operation { state interrupt interruptReason finishedAt } results { ref } errors { code } } }',
       { id: uuid },
     );
     expect(abort).toMatchObject({
-      operation: { state: "ABORTED", wish: "ABORT", wishReason: "wrong row", finishedAt: expect.any(String) },
+      operation: { state: "ABORTED", interrupt: "ABORT", interruptReason: "wrong row", finishedAt: expect.any(String) },
       results: [],
       errors: [],
     });

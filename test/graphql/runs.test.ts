@@ -283,41 +283,41 @@ describe("what is asked of a run", () => {
     const gate = aGate();
     const { uuid } = await cleaning({ steps: { "clean.erase_metadata": { gate: gate.name } } });
     await gate.arrivals();
-    const wish = async () =>
+    const interrupt = async () =>
       (
         await runs<{
-          wish: string | null;
-          wishBy: string | null;
-          wishReason: string | null;
-          wishAt: string | null;
+          interrupt: string | null;
+          interruptBy: string | null;
+          interruptReason: string | null;
+          interruptAt: string | null;
           abortPendingAfterStep: string | null;
           abortWithdrawable: boolean;
-        }>(uuid, "wish wishBy wishReason wishAt abortPendingAfterStep abortWithdrawable")
+        }>(uuid, "interrupt interruptBy interruptReason interruptAt abortPendingAfterStep abortWithdrawable")
       )[0];
-    expect(await wish()).toEqual({
-      wish: null,
-      wishBy: null,
-      wishReason: null,
-      wishAt: null,
+    expect(await interrupt()).toEqual({
+      interrupt: null,
+      interruptBy: null,
+      interruptReason: null,
+      interruptAt: null,
       abortPendingAfterStep: null,
       abortWithdrawable: false,
     });
     await ask("abort", "AbortInput", { work: { operationId: uuid }, reason: "wrong rack" });
-    const pending = await wish();
+    const pending = await interrupt();
     expect(pending).toMatchObject({
-      wish: "ABORT",
-      wishBy: "anonymous",
-      wishReason: "wrong rack",
+      interrupt: "ABORT",
+      interruptBy: "anonymous",
+      interruptReason: "wrong rack",
       abortPendingAfterStep: "clean.erase_metadata",
       abortWithdrawable: true,
     });
-    expect(Math.abs(Date.now() - Date.parse(pending?.wishAt ?? ""))).toBeLessThan(60_000);
+    expect(Math.abs(Date.now() - Date.parse(pending?.interruptAt ?? ""))).toBeLessThan(60_000);
     await ask("withdrawAbort", "WorkInput", { work: { operationId: uuid } });
-    expect(await wish()).toEqual({
-      wish: null,
-      wishBy: null,
-      wishReason: null,
-      wishAt: null,
+    expect(await interrupt()).toEqual({
+      interrupt: null,
+      interruptBy: null,
+      interruptReason: null,
+      interruptAt: null,
       abortPendingAfterStep: null,
       abortWithdrawable: false,
     });
@@ -325,12 +325,34 @@ describe("what is asked of a run", () => {
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
   });
 
+  test("deprecated wish fields of a run and its operation answer the same as the interrupt fields", async () => {
+    const gate = aGate();
+    const { uuid } = await cleaning({ steps: { "clean.erase_metadata": { gate: gate.name } } });
+    await gate.arrivals();
+    await ask("abort", "AbortInput", { work: { operationId: uuid }, reason: "wrong rack" });
+    const [run] = await runs<Record<string, string | null>>(
+      uuid,
+      "wish wishBy wishReason wishAt interrupt interruptBy interruptReason interruptAt operation { wish wishBy wishReason interrupt interruptBy interruptReason }",
+    );
+    const requested = { interrupt: "ABORT", interruptBy: "anonymous", interruptReason: "wrong rack" };
+    const deprecated = { wish: "ABORT", wishBy: "anonymous", wishReason: "wrong rack" };
+    expect(run).toEqual({
+      ...requested,
+      interruptAt: expect.any(String),
+      ...deprecated,
+      wishAt: run?.["interruptAt"],
+      operation: { ...requested, ...deprecated },
+    });
+    gate.open();
+    await ostler.operationEnds(uuid);
+  });
+
   test("cannot be taken back where nothing had to be waited for", async () => {
     const { uuid } = await cleaning({ steps: { "clean.erase_disks": { waitSeconds: 600 } } });
     await waitsFor(uuid, "TIME");
     await end(uuid);
-    expect(await runs(uuid, "state wish abortWithdrawable")).toEqual([
-      { state: "ABORTED", wish: "ABORT", abortWithdrawable: false },
+    expect(await runs(uuid, "state interrupt abortWithdrawable")).toEqual([
+      { state: "ABORTED", interrupt: "ABORT", abortWithdrawable: false },
     ]);
   });
 });

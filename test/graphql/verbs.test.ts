@@ -42,7 +42,7 @@ const INPUT: Readonly<Record<string, string>> = {
 async function ask(verb: string, input: object): Promise<Work> {
   const data = await ostler.query<Record<string, Work>>(
     `mutation Ask($input: ${INPUT[verb] ?? "NodeWorkInput"}!) { ${verb}(input: $input) {
-      operation { uuid kind state totalCount onFailure maxParallel reason variables requestedBy restartOf { uuid } wish wishBy cluster { name } }
+      operation { uuid kind state totalCount onFailure maxParallel reason variables requestedBy restartOf { uuid } interrupt interruptBy cluster { name } }
       results { ref node { name } run { state target } accepted error { ${ERROR} } steps { name phase interface index state interruptible } abortEffect abortPendingAfterStep }
       errors { ${ERROR} }
       replayed
@@ -455,12 +455,12 @@ describe("an abort", () => {
       { accepted: true, abortEffect: "PENDING", abortPendingAfterStep: "deploy.configure" },
     ]);
     const { node } = await ostler.query(
-      "query Pending($name: String!) { node(by: { name: $name }) { currentRun { wish abortPendingAfterStep currentStep { name state } } } }",
+      "query Pending($name: String!) { node(by: { name: $name }) { currentRun { interrupt abortPendingAfterStep currentStep { name state } } } }",
       { name },
     );
     expect(node).toMatchObject({
       currentRun: {
-        wish: "ABORT",
+        interrupt: "ABORT",
         abortPendingAfterStep: "deploy.configure",
         currentStep: { name: "configure", state: "RUNNING" },
       },
@@ -542,7 +542,7 @@ describe("a stop and a restart", () => {
     await gate.arrivals();
     expect(await ask("stop", { work: { cluster: { name: "stopped" } }, reason: "wrong time server" })).toMatchObject({
       errors: [],
-      operation: { uuid, state: "STOPPING", wish: "STOP", wishBy: "anonymous" },
+      operation: { uuid, state: "STOPPING", interrupt: "STOP", interruptBy: "anonymous" },
       results: [{ ref: name, accepted: true }],
     });
     expect(await ask("stop", { work: { operationId: uuid } })).toMatchObject({

@@ -72,6 +72,11 @@ export function needs(scope: Scope): { readonly extensions: { readonly scope: Sc
   return { extensions: { scope } };
 }
 
+/** Why a field is deprecated that has another name now. */
+export function renamedTo(name: string): string {
+  return `Renamed: use \`${name}\`.`;
+}
+
 /** The values of an enum, from one of our tables of name → meaning. */
 export function enumValues<Name extends string>(
   meanings: Readonly<Record<Name, string | { readonly description: string }>>,

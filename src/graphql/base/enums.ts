@@ -74,11 +74,16 @@ export const UntilEnum = named("Until", "How far a commission goes.", {
   AVAILABLE: "Verified, inspected and cleaned.",
   ACTIVE: "Deployed as well.",
 });
-export const WishEnum = named(
-  "Wish",
-  "What somebody wants of unfinished work: recorded, and carried out at the next chance.",
-  { STOP: "Let the running step end; start no new one.", ABORT: "Give up." },
+const INTERRUPTS = {
+  STOP: "Let the running step end, then start no further step. The work can be restarted from there.",
+  ABORT: "Give up: cancel the running step where it allows that, and end the work.",
+};
+export const InterruptEnum = named(
+  "Interrupt",
+  "Request to end unfinished work early. It is stored first and carried out as soon as the running step allows.",
+  INTERRUPTS,
 );
+export const WishEnum = named("Wish", "Earlier name of `Interrupt`, with the same values.", INTERRUPTS);
 export const AbortEffectEnum = named("AbortEffect", "When an accepted abort takes effect.", {
   BEFORE_START: "Nothing was run; the node stays where it was.",
   NOW: "At once: nothing is being run, or the running step can be cut.",

@@ -7,7 +7,7 @@ import type { OperationRow } from "../../store/operations.ts";
 import type { Failure, Waves } from "../../store/records.ts";
 import { runsPages } from "../../store/runs.ts";
 import { transitionsOfOperations } from "../../store/transitions.ts";
-import { builder, given, needs } from "../base/builder.ts";
+import { builder, given, needs, renamedTo } from "../base/builder.ts";
 import {
   connectionOf,
   connectionType,
@@ -23,6 +23,7 @@ import {
 import type { Context } from "../base/context.ts";
 import {
   FailurePolicyEnum,
+  InterruptEnum,
   OperationKindEnum,
   OperationStateEnum,
   RunStateEnum,
@@ -126,13 +127,37 @@ builder.objectType(OperationRef, {
       description: "Variables of the request, before they were laid over a cluster's settings.",
       resolve: ({ variables }) => variables,
     }),
+    interrupt: t.field({
+      type: InterruptEnum,
+      nullable: true,
+      description: "Stop or abort that was requested for the operation; null if none was.",
+      resolve: ({ wish }) => wish,
+    }),
+    interruptBy: t.exposeString("wishBy", {
+      nullable: true,
+      description: "Who requested the interrupt; `engine` if the failure policy did.",
+    }),
+    interruptReason: t.exposeString("wishReason", {
+      nullable: true,
+      description: "Reason given for the interrupt.",
+    }),
     wish: t.field({
       type: WishEnum,
       nullable: true,
-      description: "What was asked of it since: a stop or an abort.",
+      deprecationReason: renamedTo("interrupt"),
+      description: "Same as `interrupt`.",
       resolve: ({ wish }) => wish,
     }),
-    wishReason: t.exposeString("wishReason", { nullable: true, description: "Why, in their words." }),
+    wishBy: t.exposeString("wishBy", {
+      nullable: true,
+      deprecationReason: renamedTo("interruptBy"),
+      description: "Same as `interruptBy`.",
+    }),
+    wishReason: t.exposeString("wishReason", {
+      nullable: true,
+      deprecationReason: renamedTo("interruptReason"),
+      description: "Same as `interruptReason`.",
+    }),
     rollout: t.field({
       type: RolloutRef,
       nullable: true,
@@ -143,10 +168,6 @@ builder.objectType(OperationRef, {
       type: [FailureRef],
       description: "What failed while the failure policy cleaned up; the first cause stays in `firstFailure`.",
       resolve: ({ id }, _args, { load }) => load.cleanUpFailures.load(id) as Promise<Failure[]>,
-    }),
-    wishBy: t.exposeString("wishBy", {
-      nullable: true,
-      description: "Who asked for that; `engine` when the failure policy did.",
     }),
     cluster: t.field({
       type: ClusterRef,

@@ -7,12 +7,13 @@ import type { AnomalyRow } from "../../store/rejected-callbacks.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { RunRow } from "../../store/runs.ts";
-import { builder } from "../base/builder.ts";
+import { builder, renamedTo } from "../base/builder.ts";
 import type { Context } from "../base/context.ts";
 import {
   AnomalyKindEnum,
   DriverInterfaceEnum,
   ErrorCodeEnum,
+  InterruptEnum,
   InterruptibleEnum,
   NodeStateEnum,
   PhaseEnum,
@@ -259,18 +260,49 @@ builder.objectType(RunRef, {
       description: "Run that it takes up again.",
       resolve: ({ restartOf }, _args, { load }) => (restartOf === null ? null : load.run.load(restartOf)),
     }),
+    interrupt: t.field({
+      type: InterruptEnum,
+      nullable: true,
+      description:
+        "Stop or abort that was requested for this run; null if none was. A stop of the whole operation is shown at the operation only.",
+      resolve: ({ wish }) => wish,
+    }),
+    interruptBy: t.exposeString("wishBy", {
+      nullable: true,
+      description: "Who requested the interrupt; `engine` if the failure policy or a timeout did.",
+    }),
+    interruptReason: t.exposeString("wishReason", {
+      nullable: true,
+      description: "Reason given for the interrupt.",
+    }),
+    interruptAt: t.expose("wishAt", {
+      type: "DateTime",
+      nullable: true,
+      description: "Time of the request to interrupt.",
+    }),
     wish: t.field({
       type: WishEnum,
       nullable: true,
-      description: "What somebody wants of this run; a stop of the whole operation stands with the operation.",
+      deprecationReason: renamedTo("interrupt"),
+      description: "Same as `interrupt`.",
       resolve: ({ wish }) => wish,
     }),
     wishBy: t.exposeString("wishBy", {
       nullable: true,
-      description: "Who asked for that; `engine` when the failure policy or a time-out did.",
+      deprecationReason: renamedTo("interruptBy"),
+      description: "Same as `interruptBy`.",
     }),
-    wishReason: t.exposeString("wishReason", { nullable: true, description: "Why, in their words." }),
-    wishAt: t.expose("wishAt", { type: "DateTime", nullable: true, description: "When they asked." }),
+    wishReason: t.exposeString("wishReason", {
+      nullable: true,
+      deprecationReason: renamedTo("interruptReason"),
+      description: "Same as `interruptReason`.",
+    }),
+    wishAt: t.expose("wishAt", {
+      type: "DateTime",
+      nullable: true,
+      deprecationReason: renamedTo("interruptAt"),
+      description: "Same as `interruptAt`.",
+    }),
     steps: t.field({
       type: [StepRef],
       description: "All its steps, in the order of execution: before, during and after.",
