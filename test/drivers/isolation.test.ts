@@ -14,10 +14,10 @@ import { pino } from "pino";
 import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { Deadline } from "../../src/drivers/deadline.ts";
 import type { BootDevice, Json, PowerAction, StepCall, StepResult } from "../../src/drivers/driver.ts";
-import { confirmedBy } from "../../src/drivers/isolation/confirm.ts";
+import { dispatched } from "../../src/drivers/isolation/dispatch.ts";
+import type { Dispatch } from "../../src/drivers/isolation/dispatch.ts";
 import { NotBegun, startWorker } from "../../src/drivers/isolation/handle.ts";
 import type { Handle, Job } from "../../src/drivers/isolation/handle.ts";
-import { inLane } from "../../src/drivers/isolation/lanes.ts";
 import { createMemory } from "../../src/drivers/isolation/memory.ts";
 import { createPool } from "../../src/drivers/isolation/pool.ts";
 import type { Pool, PoolOptions } from "../../src/drivers/isolation/pool.ts";
@@ -53,6 +53,7 @@ interface Lab extends AsyncDisposable {
       readonly password?: string;
       readonly node?: string;
       readonly heard?: Heard;
+      readonly dispatch?: Dispatch;
     },
   ): StepCall<unknown>;
   run(does: string, more?: Parameters<Lab["call"]>[1]): Promise<StepResult>;
@@ -75,7 +76,11 @@ async function openLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
       if (!found) throw new Error(`There is no step ${name}.`);
       return found;
     },
-    call(does, { file = "", password = "correct-horse", node = `node-${(nodes += 1)}`, heard, ...more } = {}) {
+    call(
+      does,
+      { file = "", password = "correct-horse", node = `node-${(nodes += 1)}`, heard, dispatch, ...more } = {},
+    ) {
+      const nested = () => dispatched(call, { lane: "NESTED" });
       const call: StepCall<unknown> = {
         node: { id: node, name: node, powerState: "OFF", labels: { rack: "7" } },
         settings: { does, file, password },
@@ -101,15 +106,15 @@ async function openLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
         variables: {},
         // As the engine has it: through the driver that gives the node its power.
         power: {
-          read: () => driver.power.read(call),
-          set: (action: PowerAction) => driver.power.set(call, action),
+          read: () => driver.power.read(nested()),
+          set: (action: PowerAction) => driver.power.set(nested(), action),
           setBootDevice: async (device: BootDevice, how) =>
-            driver.power.setBootDevice?.(call, device, { persistent: how?.persistent ?? false }),
+            driver.power.setBootDevice?.(nested(), device, { persistent: how?.persistent ?? false }),
         },
         progress: (percent, message) => heard?.progress.push([percent, message]),
         ...more,
       };
-      return call;
+      return dispatch ? dispatched(call, dispatch) : call;
     },
     run: (does, more) => lab.step().run(lab.call(does, more)),
     async [Symbol.asyncDispose]() {
@@ -346,7 +351,7 @@ describe("a step that does not end harms no other", () => {
     const bad = cuts.map(({ signal }) => thrownBy(lab.run("spins for ever", { signal })));
     await eventually("both are at it", () => lab.pool.figures.processes.called === 2);
     const waiting = lab.run("sound");
-    expect(await inLane("READING", () => lab.driver.power.read(lab.call("sound")))).toBe("OFF");
+    expect(await lab.driver.power.read(lab.call("sound", { dispatch: { lane: "READING" } }))).toBe("OFF");
     expect(lab.pool.figures.waiting).toBe(1);
     cuts[0]?.abort();
     expect(await waiting).toEqual(SOUND);
@@ -359,7 +364,9 @@ describe("a step that does not end harms no other", () => {
     const cut = new AbortController();
     const bad = thrownBy(lab.run("hangs", { signal: cut.signal }));
     await eventually("the place is taken", () => lab.pool.figures.processes.called === 1);
-    expect(await inLane("ENDING", () => lab.run("asks for power"))).toMatchObject({ output: { power: "ON" } });
+    expect(await lab.run("asks for power", { dispatch: { lane: "ENDING" } })).toMatchObject({
+      output: { power: "ON" },
+    });
     expect(lab.pool.figures.processes.called).toBe(1);
     cut.abort();
     await bad;
@@ -369,7 +376,7 @@ describe("a step that does not end harms no other", () => {
     await using lab = await openLab({ workers: 2, graceMs: 50 });
     const cut = new AbortController();
     const readings = Array.from({ length: 5 }, () =>
-      thrownBy(inLane("READING", () => lab.run("hangs", { signal: cut.signal }))),
+      thrownBy(lab.run("hangs", { signal: cut.signal, dispatch: { lane: "READING" } })),
     );
     expect(await Promise.all([lab.run("works for a while"), lab.run("works for a while")])).toEqual([SOUND, SOUND]);
     cut.abort();
@@ -380,10 +387,10 @@ describe("a step that does not end harms no other", () => {
     await using lab = await openLab({ workers: 1, graceMs: 50 });
     const cut = new AbortController();
     const bad = (["TROUBLED", "PROBE"] as const).flatMap((lane) =>
-      [1, 2, 3].map(() => thrownBy(inLane(lane, () => lab.run("hangs", { signal: cut.signal })))),
+      [1, 2, 3].map(() => thrownBy(lab.run("hangs", { signal: cut.signal, dispatch: { lane } }))),
     );
     await eventually("the places are taken", () => lab.pool.figures.processes.called === 2);
-    expect(await inLane("READING", () => lab.driver.power.read(lab.call("sound")))).toBe("OFF");
+    expect(await lab.driver.power.read(lab.call("sound", { dispatch: { lane: "READING" } }))).toBe("OFF");
     cut.abort();
     await Promise.all(bad);
   });
@@ -393,10 +400,10 @@ describe("a step that does not end harms no other", () => {
     async (lane) => {
       await using lab = await openLab({ workers: 1, graceMs: 50 });
       const cut = new AbortController();
-      const first = thrownBy(inLane(lane, () => lab.run("hangs", { signal: cut.signal })));
+      const first = thrownBy(lab.run("hangs", { signal: cut.signal, dispatch: { lane } }));
       await eventually("it has the place", () => lab.pool.figures.processes.called === 1);
       const deadline = new Deadline(20_000);
-      const second = inLane(lane, () => lab.run("sound", { deadline }));
+      const second = lab.run("sound", { deadline, dispatch: { lane } });
       const left = deadline.leftMs;
       await delay(20);
       expect(deadline.leftMs).toBe(left);
@@ -731,13 +738,13 @@ describe("a call that waited is confirmed when it can be made", () => {
     const first = thrownBy(lab.run("obeys", { signal: cut.signal }));
     await eventually("the place is taken", () => lab.pool.figures.processes.called === 1);
     let asked = 0;
-    const second = confirmedBy(
-      async () => {
-        asked += 1;
-        await confirm();
-      },
-      () => lab.run("sound"),
-    ).catch((error: unknown) => error);
+    const confirmed = async () => {
+      asked += 1;
+      await confirm();
+    };
+    const second = lab
+      .run("sound", { dispatch: { lane: "STEP", confirm: confirmed } })
+      .catch((error: unknown) => error);
     await eventually("it waits", () => lab.pool.figures.waiting === 1);
     expect(asked).toBe(0);
     cut.abort();

@@ -1,7 +1,7 @@
 /** What an abort answers at once, in every situation that a run can be in, and how it leaves the node. */
 import { afterAll, describe, expect, test } from "vitest";
-import type { Driver } from "../../src/drivers/driver.ts";
-import { laneHere } from "../../src/drivers/isolation/lanes.ts";
+import type { Call, Driver } from "../../src/drivers/driver.ts";
+import { dispatchOf } from "../../src/drivers/isolation/dispatch.ts";
 import type { AbortRequest } from "../../src/engine/interruption/abort.ts";
 import { passGate } from "../../plugins/fake/gates.ts";
 import type { Script } from "../../plugins/fake/settings.ts";
@@ -72,8 +72,8 @@ const callbackPaths = new Map<string, string>();
 const undone: string[] = [];
 /** Calls of a driver and the lane each ran in, by node name. */
 const lanesOf = new Map<string, string[]>();
-const noteLane = (node: string, what: string) =>
-  lanesOf.set(node, [...(lanesOf.get(node) ?? []), `${what} ${laneHere()}`]);
+const noteLane = (call: Pick<Call<unknown>, "node">, what: string) =>
+  lanesOf.set(call.node.name, [...(lanesOf.get(call.node.name) ?? []), `${what} ${dispatchOf(call).lane}`]);
 
 /**
  * A driver with one step in each phase. In the phase that a node's settings name, the step waits at the gate of the
@@ -105,9 +105,9 @@ function workingDriver(
       {
         interruptible,
         timeoutSeconds: 7200,
-        abort: async ({ node }) => {
-          noteLane(node.name, "abort");
-          undone.push(node.name);
+        abort: async (call) => {
+          noteLane(call, "abort");
+          undone.push(call.node.name);
         },
       },
     );
@@ -119,7 +119,7 @@ function workingDriver(
   const power: Driver<Record<string, unknown>>["power"] = {
     read: async (call) => (call.settings["on"] ? "ON" : driver.power.read(call)),
     async set(call, action) {
-      noteLane(call.node.name, "set");
+      noteLane(call, "set");
       await driver.power.set(call, action);
     },
   };

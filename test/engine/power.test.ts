@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { PowerAction, PowerState } from "../../src/drivers/driver.ts";
-import { laneHere } from "../../src/drivers/isolation/lanes.ts";
+import { dispatchOf } from "../../src/drivers/isolation/dispatch.ts";
 import type { Lane } from "../../src/drivers/isolation/lanes.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
@@ -60,10 +60,11 @@ const power = {
     if (at.trouble) throw at.trouble;
     return at.slowly ?? at.power;
   },
-  async set({ node, signal }: AnyCall, action: PowerAction) {
+  async set(call: AnyCall, action: PowerAction) {
+    const { node, signal } = call;
     const at = machine(node);
     at.calls.push(action);
-    at.setIn = laneHere();
+    at.setIn = dispatchOf(call).lane;
     if (action === "SOFT_OFF" && at.deafToSoftOff === "by the driver's time-out")
       throw driverError("the machine is still on", "TIMEOUT");
     if (action === "SOFT_OFF" && at.deafToSoftOff === "for good")

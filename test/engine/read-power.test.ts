@@ -75,6 +75,6 @@ test("leaves nobody who listens to its signal: that would keep it, and all that 
     return "ON";
   });
   await readPower(machine, { deadline: new Deadline(30_000), all: new Deadline(60_000) }, never, log);
-  await setPower(machine, "ON", new Deadline(30_000), log);
+  await setPower(machine, "ON", { deadline: new Deadline(30_000), lane: "READING", log });
   expect(signals.map((signal) => getEventListeners(signal, "abort"))).toEqual([[], []]);
 });

@@ -8,7 +8,7 @@ import { pino } from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { Deadline, leftUntil } from "../../src/drivers/deadline.ts";
 import type { StepCall, StepResult } from "../../src/drivers/driver.ts";
-import { confirmHere } from "../../src/drivers/isolation/confirm.ts";
+import { dispatchOf } from "../../src/drivers/isolation/dispatch.ts";
 import { createRedactor } from "../../src/engine/input/secret-redactor.ts";
 import { performStep, readPower } from "../../src/engine/execution/perform-step.ts";
 import type { Machine, StepRequest } from "../../src/engine/execution/perform-step.ts";
@@ -153,6 +153,6 @@ test("that has ended goes on with no change of power that it asked for", async (
 test("calls its driver by leave of whoever knows whether the run is still held", async () => {
   const confirm = async () => {};
   let asked: unknown;
-  await entered(async () => void (asked = confirmHere()), { confirm });
+  await entered(async (call) => void (asked = dispatchOf(call).confirm), { confirm });
   expect(asked).toBe(confirm);
 });

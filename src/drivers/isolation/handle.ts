@@ -14,7 +14,7 @@ import { leftUntil, whenOver } from "../deadline.ts";
 import type { DriverMemory, Json } from "../driver.ts";
 import { createMask } from "../secret-masking.ts";
 import { createBucket } from "./bucket.ts";
-import type { Confirm } from "./confirm.ts";
+import type { Confirm } from "./dispatch.ts";
 import { HEAP_MB, launch } from "./launch.ts";
 import {
   IsolationError,

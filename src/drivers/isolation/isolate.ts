@@ -18,9 +18,8 @@ import type {
   StepInterface,
   StepResult,
 } from "../driver.ts";
-import { confirmHere } from "./confirm.ts";
+import { dispatchOf } from "./dispatch.ts";
 import type { Job, JobListener, Plugin } from "./handle.ts";
-import { inLane, laneHere } from "./lanes.ts";
 import type { Pool } from "./pool.ts";
 import type { Given, PowerQuestion, Target } from "./protocol.ts";
 
@@ -41,7 +40,8 @@ export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDrive
     const { settings: value, signal, deadline } = given;
     // What the driver says reaches the call as what it was made from: its spans belong to the same trace.
     const here = AsyncLocalStorage.snapshot();
-    return pool.run(plugin, target.on === "discover" ? "PROBE" : laneHere(), {
+    const { lane, confirm } = dispatchOf(given);
+    return pool.run(plugin, lane, {
       target,
       what,
       given: {
@@ -51,7 +51,7 @@ export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDrive
       },
       signal,
       deadline,
-      confirm: confirmHere(),
+      confirm,
       repeatable: more.repeatable ?? true,
       secrets: secretsOf(more.schema ?? settings, value),
       listener: {
@@ -79,8 +79,7 @@ export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDrive
         repeatable: step.idempotent,
         listener: {
           progress: (percent, message) => given.progress(percent, message),
-          // Its step holds a place already.
-          power: (question) => inLane("NESTED", () => askPower(given.power, question)),
+          power: (question) => askPower(given.power, question),
         },
       },
     );

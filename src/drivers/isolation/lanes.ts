@@ -4,7 +4,6 @@
  * kinds of calls wait for no place at all: one that a step makes itself, since its step would hold one meanwhile, and one by
  * which an abort is carried out, since drivers that hang may hold them all. The engine has only so many of both.
  */
-import { AsyncLocalStorage } from "node:async_hooks";
 
 /** In the order of precedence. */
 export const LANES = ["NESTED", "ENDING", "STEP", "READING", "TROUBLED", "PROBE"] as const;
@@ -12,15 +11,3 @@ export type Lane = (typeof LANES)[number];
 
 /** Calls that a time of their own begins for when they have a place: what is slow before is not the machine. */
 export const TIMED_BY_PLACE: ReadonlySet<Lane> = new Set(["READING", "TROUBLED", "PROBE"]);
-
-const lanes = new AsyncLocalStorage<Lane>();
-
-/** Calls to drivers that `work` makes are made in this lane. */
-export function inLane<T>(lane: Lane, work: () => T): T {
-  return lanes.run(lane, work);
-}
-
-/** Where calls to drivers are made from here; in the lane of steps unless said otherwise. */
-export function laneHere(): Lane {
-  return lanes.getStore() ?? "STEP";
-}

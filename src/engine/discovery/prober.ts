@@ -10,9 +10,10 @@
 import type { ErrorCode } from "../../errors.ts";
 import { Deadline } from "../../drivers/deadline.ts";
 import { validated } from "../../drivers/issues.ts";
+import { dispatched } from "../../drivers/isolation/dispatch.ts";
 import { Unheard } from "../../drivers/isolation/protocol.ts";
 import type { AnyDriver, Registry } from "../../drivers/registry.ts";
-import type { DiscoverInterface } from "../../drivers/driver.ts";
+import type { DiscoverCall, DiscoverInterface } from "../../drivers/driver.ts";
 import type { Log } from "../../log.ts";
 import type { Observer } from "../../observer.ts";
 import { violatedConstraint } from "../../store/postgres/database.ts";
@@ -180,16 +181,21 @@ export function createProber(parts: ProberParts): Prober {
     const deadline = new Deadline(parts.probeMs);
     try {
       const found: unknown = await withDeadline(deadline, cut, async (signal) =>
-        driver.discover.probe({
-          address,
-          settings,
-          signal,
-          deadline,
-          log: (message) =>
-            log.debug({ operationId: held.operation.id, address, driver: driverName }, redactor.text(message)),
-          timed: async (name: unknown, work) =>
-            observer.call({ driver: driverName, name: callName(name, redactor), node: address }, work),
-        }),
+        driver.discover.probe(
+          dispatched<DiscoverCall>(
+            {
+              address,
+              settings,
+              signal,
+              deadline,
+              log: (message) =>
+                log.debug({ operationId: held.operation.id, address, driver: driverName }, redactor.text(message)),
+              timed: async (name: unknown, work) =>
+                observer.call({ driver: driverName, name: callName(name, redactor), node: address }, work),
+            },
+            { lane: "PROBE" },
+          ),
+        ),
       );
       return await seenIn(held, driver, address, found);
     } catch (error) {

@@ -3,8 +3,6 @@ import { messageOf } from "../../errors.ts";
 import { touchedBy } from "../../lifecycle/touches.ts";
 import { powersOffOnAbort } from "../../lifecycle/verbs.ts";
 import { Deadline } from "../../drivers/deadline.ts";
-import { confirmedBy } from "../../drivers/isolation/confirm.ts";
-import { inLane } from "../../drivers/isolation/lanes.ts";
 import { Unheard } from "../../drivers/isolation/protocol.ts";
 import type { PowerState } from "../../drivers/driver.ts";
 import type { Log } from "../../log.ts";
@@ -51,7 +49,7 @@ export async function abortMachine(parts: AbortMachineParts, abort: Abort): Prom
   await abort.confirm();
   if (request && step) {
     try {
-      await inLane("ENDING", () => abortStep({ ...request, deadline: deadline() }));
+      await abortStep({ ...request, deadline: deadline() });
     } catch (error) {
       if (error instanceof Unheard) throw error;
       errors.push(`${stepLabel(step)} could not be undone: ${machine.redactor.text(messageOf(error))}`);
@@ -60,7 +58,7 @@ export async function abortMachine(parts: AbortMachineParts, abort: Abort): Prom
   await abort.confirm();
   if (begun.size > 0 && powerOff) {
     try {
-      power = await inLane("ENDING", () => confirmedBy(abort.confirm, () => setPower(machine, "OFF", deadline(), log)));
+      power = await setPower(machine, "OFF", { deadline: deadline(), lane: "ENDING", confirm: abort.confirm, log });
     } catch (error) {
       if (error instanceof Unheard) throw error;
       power = "UNKNOWN";

@@ -16,9 +16,9 @@ import type {
   StepResult,
 } from "../../drivers/driver.ts";
 import { Deadline, leftUntil, whenOver } from "../../drivers/deadline.ts";
-import { confirmedBy } from "../../drivers/isolation/confirm.ts";
+import { dispatched } from "../../drivers/isolation/dispatch.ts";
 import { validated } from "../../drivers/issues.ts";
-import { inLane } from "../../drivers/isolation/lanes.ts";
+import type { Lane } from "../../drivers/isolation/lanes.ts";
 import { Unheard } from "../../drivers/isolation/protocol.ts";
 import { findStep } from "../../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, Registry } from "../../drivers/registry.ts";
@@ -156,11 +156,7 @@ async function performed(request: StepRequest): Promise<StepOutcome | StepLost> 
   const end = new AbortController();
   const signal = AbortSignal.any([abort, end.signal]);
   const work = (async (): Promise<StepOutcome | StepLost> => {
-    const outcome = outcomeOf(
-      await confirmedBy(request.confirm, () => enter(request, signal, power)),
-      machine.redactor,
-      power,
-    );
+    const outcome = outcomeOf(await enter(request, signal, power), machine.redactor, power);
     return outcome.kind === "done"
       ? { ...outcome, toVerify: request.part === "RUN" && declaredStep(request)?.step.verify !== undefined }
       : outcome;
@@ -222,11 +218,13 @@ async function enter(request: StepRequest, signal: AbortSignal, power: { state: 
   await request.confirm();
   const { step, part } = request;
   if (step.interface === ENGINE_INTERFACE) return enterReserved(request);
-  const nodePower = powerOf(request, signal, power);
-  if (step.interface === "power") return enterPower(request, signal, nodePower);
+  if (step.interface === "power")
+    return enterPower(request, signal, powerOf({ ...request, lane: "STEP" }, signal, power));
   const declared = declaredStep(request);
   if (!declared) throw new Error(`Driver "${step.driver}" no longer has a step ${step.interface}.${step.name}.`);
-  const given = stepCall(request, declared.driver, signal, nodePower);
+  // A step holds a slot already: the calls of power that it makes itself wait for none.
+  const nodePower = powerOf({ ...request, lane: "NESTED" }, signal, power);
+  const given = stepCall({ ...request, lane: "STEP" }, declared.driver, signal, nodePower);
   if (part !== "VERIFY") return declared.step.run(given);
   // A newer version of the driver may look at nothing any more.
   return declared.step.verify ? declared.step.verify(given) : DONE;
@@ -263,7 +261,7 @@ async function softPowerOff(request: StepRequest, signal: AbortSignal, nodePower
   let forced = false;
   try {
     await withDeadline(until, signal, (patience) =>
-      powerOf({ ...request, deadline: until }, patience, { state: null }).set("SOFT_OFF"),
+      powerOf({ ...request, lane: "STEP", deadline: until }, patience, { state: null }).set("SOFT_OFF"),
     );
   } catch (error) {
     if (signal.aborted || !(error instanceof CallTimeoutError || isTimeout(error))) throw error;
@@ -285,8 +283,15 @@ export async function abortStep(request: StepBasis): Promise<void> {
   if (!declared?.step.abort) return;
   const { driver, step } = declared;
   const undo = async (signal: AbortSignal) =>
-    step.abort?.(stepCall(request, driver, signal, powerOf(request, signal, { state: null })));
-  await confirmedBy(request.confirm, () => withDeadline(request.deadline, new AbortController().signal, undo));
+    step.abort?.(
+      stepCall(
+        { ...request, lane: "ENDING" },
+        driver,
+        signal,
+        powerOf({ ...request, lane: "NESTED" }, signal, { state: null }),
+      ),
+    );
+  await withDeadline(request.deadline, new AbortController().signal, undo);
 }
 
 /** A step as its driver declares it; undefined for the engine's own steps, and for one that the driver no longer has. */
@@ -300,16 +305,17 @@ function declaredStep({
   return driver && declared && { driver, step: declared };
 }
 
-/** Sets a node's power outside any step; bounded by `deadline`, and ended by `end`. Answers the state it is in then. */
+/** How the power is set outside of a step: bounded by `deadline`, and ended by `end`. */
+export type PowerSetting = Pick<CallBasis, "deadline" | "lane" | "confirm" | "log"> & { readonly end?: AbortSignal };
+
+/** Sets a node's power outside of a step. Returns the state it is in then. */
 export async function setPower(
   machine: Machine,
   action: PowerAction,
-  deadline: Date,
-  log: Log,
-  end = new AbortController().signal,
+  { end = new AbortController().signal, ...how }: PowerSetting,
 ): Promise<PowerState> {
   const power = { state: null as PowerState | null };
-  await withDeadline(deadline, end, (signal) => powerOf({ machine, deadline, log }, signal, power).set(action));
+  await withDeadline(how.deadline, end, (signal) => powerOf({ machine, ...how }, signal, power).set(action));
   return power.state ?? "UNKNOWN";
 }
 
@@ -338,7 +344,7 @@ export async function readPower(
   try {
     return {
       state: await withDeadline(deadline, AbortSignal.any([end, patience.signal]), (signal) =>
-        inLane(lane, () => powerOf({ machine, deadline, log }, signal, { state: null }).read()),
+        powerOf({ machine, deadline, lane, log }, signal, { state: null }).read(),
       ),
     };
   } catch (error) {
@@ -387,12 +393,12 @@ export async function withDeadline<T>(
 
 /** `said`: within a step. */
 type CallBasis = Pick<StepRequest, "machine" | "deadline" | "log"> &
-  Partial<Pick<StepRequest, "said" | "about" | "confirm">>;
+  Partial<Pick<StepRequest, "said" | "about" | "confirm">> & { readonly lane: Lane };
 
 function call(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<unknown> {
-  const { machine, deadline, log, said, about } = basis;
+  const { machine, deadline, log, said, about, lane, confirm } = basis;
   const { id, name, powerState, labels } = machine.node;
-  return {
+  const given: Call<unknown> = {
     node: { id, name, powerState, labels },
     settings: machine.settingsOf(driver),
     signal,
@@ -404,6 +410,7 @@ function call(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<un
     },
     timed: async (what: unknown, work) => toldOf(machine, driver, callName(what, machine.redactor), work),
   };
+  return dispatched(given, { lane, confirm });
 }
 
 /** What a driver calls its call, fit to be told. */
@@ -420,7 +427,12 @@ function toldOf<T>(
   return observer.call({ driver: driver.name, name, node: node.name }, work);
 }
 
-function stepCall(request: StepBasis, driver: AnyDriver, signal: AbortSignal, power: NodePower): StepCall<unknown> {
+function stepCall(
+  request: StepBasis & Pick<CallBasis, "lane">,
+  driver: AnyDriver,
+  signal: AbortSignal,
+  power: NodePower,
+): StepCall<unknown> {
   return {
     ...call(request, driver, signal),
     args: request.step.args,

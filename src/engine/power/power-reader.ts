@@ -14,7 +14,6 @@ import { messageOf } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { PowerState } from "../../drivers/driver.ts";
 import { Deadline, leftUntil } from "../../drivers/deadline.ts";
-import { inLane } from "../../drivers/isolation/lanes.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import type { Log } from "../../log.ts";
 import type { Observer } from "../../observer.ts";
@@ -160,7 +159,7 @@ export function createPowerReader(parts: PowerReaderParts): PowerReader {
     if ("problem" in machine || wantedPower === null) return;
     try {
       const set = await undisturbed(sight, (end) =>
-        inLane("READING", () => setPower(machine, wantedPower, new Deadline(CORRECT_MS), log, end)),
+        setPower(machine, wantedPower, { deadline: new Deadline(CORRECT_MS), lane: "READING", log, end }),
       );
       if (set === null) return;
       const isRecorded = await record(sight, { state: set });

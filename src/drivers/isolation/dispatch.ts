@@ -1,0 +1,29 @@
+/**
+ * How the service makes a call of a driver: in which lane, and by which last check. The engine attaches it to the call that
+ * it hands to the driver; the contract does not show it, and only an isolated driver reads it.
+ *
+ * The check comes last because a call may wait for a slot, or for a process to start, while the service is paused. Another
+ * replica may have claimed the run in the meantime.
+ */
+import type { Lane } from "./lanes.ts";
+
+/** Resolves when the call may be made, rejects when it must not. */
+export type Confirm = () => Promise<void>;
+
+export interface Dispatch {
+  readonly lane: Lane;
+  /** Runs when the call has a process and before it is made. Undefined: the call needs no check. */
+  readonly confirm?: Confirm | undefined;
+}
+
+const DISPATCH = Symbol("dispatch");
+
+/** The call with its dispatch, which replaces an earlier one. */
+export function dispatched<Call extends object>(call: Call, dispatch: Dispatch): Call {
+  return { ...call, [DISPATCH]: dispatch };
+}
+
+/** The dispatch of a call; in the lane of steps, without a check, if it has none. */
+export function dispatchOf(call: object): Dispatch {
+  return DISPATCH in call ? (call[DISPATCH] as Dispatch) : { lane: "STEP" };
+}
