@@ -1,7 +1,7 @@
 /**
  * What the engine is measured against: a loop in one process that writes the rows that the engine writes, and does
  * nothing else. The same tables, the same points in time, one transaction a step boundary; but no queue, no lock, no
- * fence, no wish, no driver, and prepared statements written by hand. It takes the runs as admission has stored them.
+ * fence, no interrupt, no driver, and prepared statements written by hand. It takes the runs as admission has stored them.
  */
 import { randomUUID } from "node:crypto";
 import postgres from "postgres";

@@ -77,19 +77,19 @@ async function* follow(options: WatchOptions, left: AbortSignal): AsyncGenerator
   const position = createPosition(proofOf(options.filter), options.after ?? null);
   let tries = 0;
   while (!left.aborted) {
-    const { begin, ...wish } = position.connect();
+    const { begin, ...variables } = position.connect();
     if (begin !== null) yield { kind: "begin", reason: begin };
     const session = openSession({
       url: socketUrl(options.url),
       query: subscription(options),
-      variables: { ...wish, filter: options.filter ?? null },
+      variables: { ...variables, filter: options.filter ?? null },
       token: options.token,
       webSocketImpl: options.webSocketImpl,
       unreadMax: options.unreadMax ?? UNREAD_MAX,
       silenceMs: options.silenceMs ?? SILENCE_MS,
       left,
     });
-    const { ending, advanced } = yield* read(session, position, wish.after);
+    const { ending, advanced } = yield* read(session, position, variables.after);
     if (ending === null) return;
     if (ending.kind === "refused") throw ending.error;
     tries = advanced ? 0 : tries + 1;

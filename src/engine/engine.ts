@@ -156,7 +156,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS,
     tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS,
   });
-  const parts = { transact, registry, queue, nudge, observer, checkWishes: runner.checkWishes };
+  const parts = { transact, registry, queue, nudge, observer, checkInterrupts: runner.checkInterrupts };
   const prober = createProber({ database, transact, registry, log, observer, probeMs: options.probeMs ?? PROBE_MS });
   const powerReader = createPowerReader({ database, transact, registry, bell, log, observer });
   let attendance: { close(): void } | undefined;

@@ -1,11 +1,11 @@
 /**
- * Abort and stop: what a wish means for a run as it stands. One rule for all phases.
+ * Abort and stop: what an interrupt means for a run as it stands. One rule for all phases.
  *
- * A wish is recorded first and carried out by whoever holds the run: at once when nothing is being run, at the signal
+ * An interrupt is recorded first and carried out by whoever holds the run: at once when nothing is being run, at the signal
  * when the running step can be cut, else when that step has ended.
  */
 import type { Refusal } from "../errors.ts";
-import type { RunState, Wish } from "./operation-states.ts";
+import type { RunState, Interrupt } from "./operation-states.ts";
 
 export type Interruptible = "ALWAYS" | "AT_BOUNDARY" | "NEVER";
 
@@ -20,7 +20,7 @@ export type AbortMode = keyof typeof ABORT_MODES;
 /** A run as it stands when an abort is judged. */
 export interface RunFacts {
   readonly state: RunState;
-  readonly wish: Wish | null;
+  readonly interrupt: Interrupt | null;
   /** The step that has begun and not ended, if any. */
   readonly step: {
     readonly name: string;
@@ -61,7 +61,7 @@ export function judgeAbort(
       },
     };
   }
-  if (interruptible === "NEVER" && mode === "NOW" && run.wish !== "ABORT") {
+  if (interruptible === "NEVER" && mode === "NOW" && run.interrupt !== "ABORT") {
     return {
       accepted: false,
       refusal: {
@@ -82,8 +82,8 @@ export function judgeAbort(
  */
 export type Boundary = "GO_ON" | "ABORT" | "STOP" | "FINISH";
 
-export function atBoundary(run: { readonly wish: Wish | null; readonly workLeft: boolean }): Boundary {
-  if (run.wish === "ABORT") return "ABORT";
+export function atBoundary(run: { readonly interrupt: Interrupt | null; readonly workLeft: boolean }): Boundary {
+  if (run.interrupt === "ABORT") return "ABORT";
   if (!run.workLeft) return "FINISH";
-  return run.wish === "STOP" ? "STOP" : "GO_ON";
+  return run.interrupt === "STOP" ? "STOP" : "GO_ON";
 }

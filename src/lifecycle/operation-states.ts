@@ -50,8 +50,8 @@ export function isFinalOperation(state: OperationState): boolean {
   return !(UNFINISHED_OPERATION_STATES as readonly OperationState[]).includes(state);
 }
 
-/** What somebody wants of unfinished work: a recorded wish, carried out at the next chance. */
-export type Wish = "STOP" | "ABORT";
+/** What somebody wants of unfinished work: a recorded interrupt, carried out at the next chance. */
+export type Interrupt = "STOP" | "ABORT";
 
 /** What a failed node does to the others, once work runs. */
 export const FAILURE_POLICIES = {
@@ -80,12 +80,12 @@ export interface RunCounts {
 /** The final state of an operation whose last run has ended. */
 export function outcome(
   counts: RunCounts,
-  context: { readonly wish: Wish | null; readonly cleanedUpAll: boolean },
+  context: { readonly interrupt: Interrupt | null; readonly cleanedUpAll: boolean },
 ): OperationState {
   if (context.cleanedUpAll) return "FAILED";
   const { succeeded, failed, aborted, stopped } = counts;
   if (failed + aborted + stopped === 0) return counts.succeededWithErrors > 0 ? "SUCCEEDED_WITH_ERRORS" : "SUCCEEDED";
-  if (context.wish === "ABORT" && aborted > 0) return "ABORTED";
+  if (context.interrupt === "ABORT" && aborted > 0) return "ABORTED";
   if (stopped > 0) return "STOPPED";
   if (succeeded > 0) return "PARTIALLY_SUCCEEDED";
   return failed > 0 ? "FAILED" : "ABORTED";

@@ -7,7 +7,7 @@
 export type Share = { readonly count: number } | { readonly percent: number };
 
 /** Waves as they are asked for. */
-export interface WavesWish {
+export interface WaveOptions {
   /** Size of each wave; the last one is repeated until every node has its wave. */
   readonly sizes: readonly Share[];
   /** Between the end of a wave and the next one. */

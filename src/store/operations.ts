@@ -1,7 +1,7 @@
 /** Operations: accepted requests and how far they have come. */
 import { and, desc, eq, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
-import type { FinalRunState, OperationState, RunCounts, RunState, Wish } from "../lifecycle/operation-states.ts";
+import type { FinalRunState, OperationState, RunCounts, RunState, Interrupt } from "../lifecycle/operation-states.ts";
 import type { OperationKind } from "../lifecycle/verbs.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
@@ -152,16 +152,16 @@ export async function updateOperation(tx: Tx, id: string, change: OperationChang
     .where(eq(operations.id, id));
 }
 
-/** Records a wish on an operation, at this moment by the database's clock. */
-export async function wishOperation(
+/** Records an interrupt on an operation, at this moment by the database's clock. */
+export async function interruptOperation(
   tx: Tx,
   id: string,
-  wish: { readonly wish: Wish; readonly wishBy: string; readonly wishReason: string | null },
+  interrupt: { readonly interrupt: Interrupt; readonly interruptBy: string; readonly interruptReason: string | null },
 ): Promise<void> {
   await updateOperation(tx, id, {
-    ...wish,
-    wishAt: sql`now()`,
-    state: wish.wish === "ABORT" ? "ABORTING" : "STOPPING",
+    ...interrupt,
+    interruptAt: sql`now()`,
+    state: interrupt.interrupt === "ABORT" ? "ABORTING" : "STOPPING",
   });
 }
 
@@ -198,16 +198,16 @@ export async function operationsBegin(tx: Tx, ids: readonly string[]): Promise<v
     .where(sql`${operations.id} in (${locked})`);
 }
 
-/** The wishes on operations, which cannot change before the end of the transaction. Locked in one order. */
-export async function keptWishes(tx: Tx, ids: readonly string[]): Promise<Map<string, Wish | null>> {
+/** The interrupts on operations, which cannot change before the end of the transaction. Locked in one order. */
+export async function lockInterrupts(tx: Tx, ids: readonly string[]): Promise<Map<string, Interrupt | null>> {
   if (ids.length === 0) return new Map();
   const rows = await tx
-    .select({ id: operations.id, wish: operations.wish })
+    .select({ id: operations.id, interrupt: operations.interrupt })
     .from(operations)
     .where(inArrayParam(operations.id, ids))
     .orderBy(operations.id)
     .for("share");
-  return new Map(rows.map(({ id, wish }) => [id, wish]));
+  return new Map(rows.map(({ id, interrupt }) => [id, interrupt]));
 }
 
 /** Sets the operation's end when its last run has ended. */
@@ -284,7 +284,7 @@ export async function hasUnfinishedRun(tx: Tx, operationId: string): Promise<boo
   return found.length > 0;
 }
 
-/** Unfinished operations that work on nodes of each cluster and move their state. `stopping`: whether an end of it is wished. */
+/** Unfinished operations that work on nodes of each cluster and move their state. `stopping`: whether an end of it is requested. */
 export async function workOnClusters(
   reader: Reader,
   clusterIds: readonly string[],

@@ -1,7 +1,7 @@
 /** Runs: the share of an operation on one node each. A process that works on a run holds its fence, and every write names it. */
 import { and, asc, eq, gt, inArray, isNull, lte, ne, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
-import type { FinalRunState, OperationState, RunState, Wish } from "../lifecycle/operation-states.ts";
+import type { FinalRunState, OperationState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import { runStatement } from "./postgres/database.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
@@ -19,7 +19,7 @@ export type RunChange = {
 
 /** A locked run, with what whoever works on it has to know of its operation and its node. */
 export type LockedRun = RunRow & {
-  readonly operationWish: Wish | null;
+  readonly operationInterrupt: Interrupt | null;
   readonly operationState: OperationState;
   readonly inMaintenance: boolean;
   /** The site limits phases or controllers. */
@@ -44,7 +44,7 @@ export async function lockRuns(
   const rows = await tx
     .select({
       run: runs,
-      operationWish: operations.wish,
+      operationInterrupt: operations.interrupt,
       operationState: operations.state,
       maintenanceSince: nodes.maintenanceSince,
       lockedAt: sql<number>`(extract(epoch from now()) * 1000)::float8`,
@@ -157,13 +157,17 @@ export async function updateRuns(tx: Tx, ids: readonly string[], change: RunChan
     .where(inArrayParam(runs.id, ids));
 }
 
-/** Records a wish on runs, at this moment by the database's clock. */
-export async function wishRuns(
+/** Records an interrupt on runs, at this moment by the database's clock. */
+export async function interruptRuns(
   tx: Tx,
   ids: readonly string[],
-  wish: RunChange & { readonly wish: Wish; readonly wishBy: string; readonly wishReason: string | null },
+  interrupt: RunChange & {
+    readonly interrupt: Interrupt;
+    readonly interruptBy: string;
+    readonly interruptReason: string | null;
+  },
 ): Promise<void> {
-  await updateRuns(tx, ids, { ...wish, wishAt: sql`now()` });
+  await updateRuns(tx, ids, { ...interrupt, interruptAt: sql`now()` });
 }
 
 /** What the end of a run empties: it waits for nothing, nobody works on it, and it takes no place. */
@@ -392,14 +396,19 @@ export async function cleanedUpNodes(
     .where(and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "CLEAN_UP")));
 }
 
-/** What the holder of some runs has to know of wishes. `overdue`: the time of a stop is over. */
-export async function wishesOf(
+/** What the holder of some runs has to know of interrupts. `overdue`: the time of a stop is over. */
+export async function interruptsOf(
   reader: Reader,
   ids: readonly string[],
-): Promise<{ id: string; wish: RunRow["wish"]; fence: number; overdue: boolean }[]> {
+): Promise<{ id: string; interrupt: RunRow["interrupt"]; fence: number; overdue: boolean }[]> {
   if (ids.length === 0) return [];
   return reader
-    .select({ id: runs.id, wish: runs.wish, fence: runs.fence, overdue: sql<boolean>`${runs.wishFailure} is not null` })
+    .select({
+      id: runs.id,
+      interrupt: runs.interrupt,
+      fence: runs.fence,
+      overdue: sql<boolean>`${runs.interruptFailure} is not null`,
+    })
     .from(runs)
     .where(inArrayParam(runs.id, ids));
 }
@@ -416,8 +425,8 @@ export async function neglectedRuns(
       and(
         isNull(runs.finishedAt),
         ne(runs.state, "QUEUED"),
-        // Parked without a job: somebody, or a place below a limit, gives them one; a wish has given them one.
-        sql`(coalesce(${runs.waitReason}, '') not in ('HOLD', 'CAPACITY', 'MAINTENANCE') or ${runs.wish} is not null)`,
+        // Parked without a job: somebody, or a place below a limit, gives them one; an interrupt has given them one.
+        sql`(coalesce(${runs.waitReason}, '') not in ('HOLD', 'CAPACITY', 'MAINTENANCE') or ${runs.interrupt} is not null)`,
         sql`greatest(${runs.updatedAt}, coalesce(${runs.wakeAt}, ${runs.updatedAt})) < now() - make_interval(secs => ${seconds})`,
         after === null ? undefined : gt(runs.id, after),
       ),

@@ -24,7 +24,7 @@ import {
 } from "drizzle-orm/pg-core";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
-import type { FailurePolicy, OperationState, RunState, Wish } from "../lifecycle/operation-states.ts";
+import type { FailurePolicy, OperationState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
 import type { OperationKind, LegPhase } from "../lifecycle/verbs.ts";
 import type {
   Failure,
@@ -151,10 +151,10 @@ export const operations = pgTable(
     maxParallel: integer("max_parallel"),
     /** Variables of the request alone; a restart overlays the cluster's settings of then with them. */
     variables: jsonb("variables").$type<JsonObject>().notNull(),
-    wish: text("wish").$type<Wish>(),
-    wishBy: text("wish_by"),
-    wishReason: text("wish_reason"),
-    wishAt: at("wish_at"),
+    interrupt: text("wish").$type<Interrupt>(),
+    interruptBy: text("wish_by"),
+    interruptReason: text("wish_reason"),
+    interruptAt: at("wish_at"),
     /** How the nodes are taken on in waves; null: all at once. */
     waves: jsonb("waves").$type<Waves>(),
     /** The newest wave that may begin, from 0. */
@@ -218,12 +218,12 @@ export const runs = pgTable(
     movesState: boolean("moves_state").notNull(),
     attempt: integer("attempt").notNull().default(1),
     restartOf: uuid("restart_of"),
-    wish: text("wish").$type<Wish>(),
-    wishBy: text("wish_by"),
-    wishReason: text("wish_reason"),
-    wishAt: at("wish_at"),
+    interrupt: text("wish").$type<Interrupt>(),
+    interruptBy: text("wish_by"),
+    interruptReason: text("wish_reason"),
+    interruptAt: at("wish_at"),
     /** Set with an abort that is the consequence of something: a stop's time-out. */
-    wishFailure: jsonb("wish_failure").$type<Failure>(),
+    interruptFailure: jsonb("wish_failure").$type<Failure>(),
     powerOff: boolean("power_off"),
     /** Fencing token: raised by each claim, checked by each write of whoever claimed. */
     fence: integer("fence").notNull().default(0),

@@ -652,14 +652,14 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     }
   }
 
-  /** How often a wish came while the last step was under way, which is where it is decided what the end is. */
+  /** How often an interrupt came while the last step was under way, which is where it is decided what the end is. */
   function countMeetings(run: OperationAccount["runs"][number], asks: readonly Ask[]): void {
     const wish = run.seen.find(({ what, more }) => what === "WISH" && asks.some(({ actor }) => actor === more.by));
     if (!wish) return;
     const begun = run.seen.filter(({ seq, what, was }) => seq < wish.seq && what === "ATTEMPT" && was === null).at(-1);
-    if (begun?.more.step === run.plan.steps.length - 1) count("wishes during the last step");
+    if (begun?.more.step === run.plan.steps.length - 1) count("interrupts during the last step");
     const label = labelOf(run, begun?.more.step ?? -1);
-    if (begun && cutOf(label) !== "ALWAYS") count(`wishes during a step that is cut ${cutOf(label)}`);
+    if (begun && cutOf(label) !== "ALWAYS") count(`interrupts during a step that is cut ${cutOf(label)}`);
   }
 }
 

@@ -220,7 +220,7 @@ describe("abort", () => {
     expect(results.map(({ accepted, refusal }) => refusal?.code ?? accepted)).toEqual(["NOT_INTERRUPTIBLE", true]);
     firmware.open();
     expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
-    expect(await ostler.run(id, refusing)).toMatchObject({ state: "SUCCEEDED", wish: null });
+    expect(await ostler.run(id, refusing)).toMatchObject({ state: "SUCCEEDED", interrupt: null });
     expect([await ostler.nodeState(refusing), await ostler.nodeState(accepting)]).toEqual([
       "AVAILABLE",
       "CLEAN_FAILED",
@@ -388,7 +388,7 @@ describe("abort of a whole operation", () => {
   test("abort of all nodes of an operation marks the operation as ABORTING", async () => {
     const { gate, node, id } = await blockedIn("clean.erase_metadata", {}, "CLEAN");
     await abort([node]);
-    expect(await ostler.operation(id)).toMatchObject({ state: "ABORTING", wish: "ABORT" });
+    expect(await ostler.operation(id)).toMatchObject({ state: "ABORTING", interrupt: "ABORT" });
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
   });
@@ -647,7 +647,7 @@ describe.each(PHASES)(
           expect((await abort([node], { mode })).refusals).toMatchObject([
             { code: "UNSUPPORTED_BY_DRIVER", nodeId: node.id, step: label },
           ]);
-        expect(await ostler.run(id, node)).toMatchObject({ wish: null });
+        expect(await ostler.run(id, node)).toMatchObject({ interrupt: null });
         await endStep();
         expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
         expect(undone).not.toContain(node.name);
@@ -679,7 +679,7 @@ describe("abort during a stop", () => {
     expect((await abort([node])).results).toMatchObject([
       { accepted: true, effect: "PENDING", afterStep: "clean.erase_metadata" },
     ]);
-    expect(await ostler.operation(id)).toMatchObject({ state: "ABORTING", wish: "ABORT" });
+    expect(await ostler.operation(id)).toMatchObject({ state: "ABORTING", interrupt: "ABORT" });
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
     expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");

@@ -35,8 +35,8 @@ test.each(CLOCK_ERRORS)(
     ).toEqual([false, true]);
     const { operationId } = await ostler.engine.discoverNodes(ALICE, { addresses: ["10.0.0.1"], driver: "fake" });
     await ostler.engine.stop(ALICE, { work: { operationId: operationId ?? "" } });
-    const { wishAt, finishedAt } = await ostler.operation(operationId ?? "");
-    expect(wishAt).toEqual(finishedAt);
+    const { interruptAt, finishedAt } = await ostler.operation(operationId ?? "");
+    expect(interruptAt).toEqual(finishedAt);
   },
 );
 

@@ -447,9 +447,9 @@ describe("interrupt and restart of a discovery", () => {
     expect(answer).toMatchObject({ operationId: id, refusals: [] });
     expect(await ostler.operation(id)).toMatchObject({
       state: "ABORTED",
-      wish: "ABORT",
-      wishBy: "alice",
-      wishReason: "wrong network",
+      interrupt: "ABORT",
+      interruptBy: "alice",
+      interruptReason: "wrong network",
       finishedAt: expect.any(Date),
     });
     gate.open();
@@ -478,7 +478,7 @@ describe("interrupt and restart of a discovery", () => {
       operationId: id,
       refusals: [],
     });
-    expect(await ostler.operation(id)).toMatchObject({ state: "STOPPING", wish: "STOP", finishedAt: null });
+    expect(await ostler.operation(id)).toMatchObject({ state: "STOPPING", interrupt: "STOP", finishedAt: null });
     expect(await ostler.engine.stop(ALICE, { work: { operationId: id } })).toMatchObject({
       operationId: id,
       refusals: [],

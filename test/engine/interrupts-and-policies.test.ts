@@ -78,10 +78,10 @@ test("stop while a failure interrupts the other nodes cleans up none of them", a
   await ostler.nodeBecomes(done, "ACTIVE");
   await Promise.all([gate.arrivals(), failureGate.arrivals()]);
   failureGate.open();
-  await eventually("the failure stops the others", async () => (await ostler.operation(id)).wishBy === "engine");
+  await eventually("the failure stops the others", async () => (await ostler.operation(id)).interruptBy === "engine");
   await ostler.engine.stop(ALICE, { work: { operationId: id } });
   gate.open();
-  expect(await ostler.operationEnds(id)).toMatchObject({ state: "STOPPED", wishBy: "alice" });
+  expect(await ostler.operationEnds(id)).toMatchObject({ state: "STOPPED", interruptBy: "alice" });
   expect([await ostler.nodeState(done), await ostler.nodeState(bad), await ostler.nodeState(other)]).toEqual([
     "ACTIVE",
     "DEPLOY_FAILED",

@@ -29,7 +29,7 @@ test(
       "runs whose step was cut",
       "stops told yes",
       "stops told NOTHING_RUNNING",
-      "wishes during the last step",
+      "interrupts during the last step",
     ]) {
       expect(counts[what], what).toBeGreaterThan(0);
     }

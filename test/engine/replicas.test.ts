@@ -1,4 +1,4 @@
-/** Several processes on one database, and what happens between them: sharing, wishes, leaving, losing the database. */
+/** Several processes on one database, and what happens between them: sharing, interrupts, leaving, losing the database. */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest } from "../support/builders.ts";
@@ -27,7 +27,7 @@ describe("two processes", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("pass wishes on: an abort that one is asked for reaches the step in the other", async () => {
+  test("pass interrupts on: an abort that one is asked for reaches the step in the other", async () => {
     const worker = await ostler.another({ started: true });
     const node = await ostler
       .aNode()

@@ -22,19 +22,19 @@ const other = aDriver("other", {
 const registry = createRegistry([createFake({ log: () => {} }), other]);
 
 let told = 0;
-const change = (wish: SiteChange) =>
-  updateSite({ transact: ostler.transact, registry, limitsChanged: () => void (told += 1) }, ALICE, wish);
+const change = (input: SiteChange) =>
+  updateSite({ transact: ostler.transact, registry, limitsChanged: () => void (told += 1) }, ALICE, input);
 const site = () => readSite(ostler.database.reader);
 
-async function changed(wish: SiteChange) {
-  expect(await change(wish)).toEqual({ done: true, refusals: [] });
+async function changed(input: SiteChange) {
+  expect(await change(input)).toEqual({ done: true, refusals: [] });
   return (await site()).policy;
 }
 
 /** Places of the flaws, as in `input.steps.0.driver`, each with its message. */
-async function flaws(wish: SiteChange) {
+async function flaws(input: SiteChange) {
   const before = await site();
-  const { done: isDone, refusals } = await change(wish);
+  const { done: isDone, refusals } = await change(input);
   expect(isDone).toBe(false);
   expect(await site()).toEqual(before);
   for (const { code } of refusals) expect(code).toBe("INVALID_INPUT");

@@ -364,7 +364,7 @@ describe("a stop of nodes", () => {
     const { gate, node, id } = await heldIn("deploy.write_image");
     const first = await stopNodes([node]);
     expect(first).toMatchObject({ operationId: id, refusals: [], results: [{ nodeId: node.id, accepted: true }] });
-    expect(await ostler.operation(id)).toMatchObject({ state: "STOPPING", wish: "STOP" });
+    expect(await ostler.operation(id)).toMatchObject({ state: "STOPPING", interrupt: "STOP" });
     expect(await stopNodes([node])).toEqual(first);
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
@@ -394,7 +394,7 @@ describe("a stop of nodes", () => {
     await stopNodes([first], 1);
     await stopNodes([second], 600);
     await ostler.nodeBecomes(first, "DEPLOY_FAILED");
-    expect(await ostler.run(id, second)).toMatchObject({ state: "RUNNING", wish: "STOP", wishFailure: null });
+    expect(await ostler.run(id, second)).toMatchObject({ state: "RUNNING", interrupt: "STOP", interruptFailure: null });
     gate.open();
     expect(await ostler.operationEnds(id)).toMatchObject({
       state: "STOPPED",
@@ -501,7 +501,11 @@ describe("a stop whose time is over", () => {
     await ostler.engine.abort(ALICE, { work: { ids: [second.id] } });
     await stop(id, 600);
     await eventually("the first time is over", async () => (await ostler.run(id, first)).state === "FAILED");
-    expect(await ostler.run(id, second)).toMatchObject({ state: "RUNNING", wish: "ABORT", wishFailure: null });
+    expect(await ostler.run(id, second)).toMatchObject({
+      state: "RUNNING",
+      interrupt: "ABORT",
+      interruptFailure: null,
+    });
     gate.open();
     await ostler.operationEnds(id);
     expect(await ostler.run(id, second)).toMatchObject({ state: "ABORTED" });

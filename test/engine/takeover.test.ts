@@ -130,12 +130,12 @@ describe("a step that must not be cut", () => {
 
 describe("a job that comes early to a parked run", () => {
   test.each([
-    { wish: "no", ask: async () => {} },
+    { interrupt: "no", ask: async () => {} },
     {
-      wish: "a stop, which lets the step end,",
+      interrupt: "a stop, which lets the step end,",
       ask: async (id: string) => void (await ostler.engine.stop(ALICE, { work: { operationId: id } })),
     },
-  ])("and finds $wish wish ends itself: the step is entered in its time", async ({ ask }) => {
+  ])("and finds $interrupt interrupt ends itself: the step is entered in its time", async ({ ask }) => {
     const { node, id } = await cleaning("patient");
     gate.open();
     await ostler.nodeBecomes(node, "CLEAN_WAIT");

@@ -87,14 +87,19 @@ describe("a pending abort that is withdrawn", () => {
     expect((await abort(node, { reason: "oops" })).results).toMatchObject([
       { accepted: true, effect: "PENDING", afterStep: "clean.erase_metadata" },
     ]);
-    expect(await ostler.operation(id)).toMatchObject({ state: "ABORTING", wish: "ABORT" });
+    expect(await ostler.operation(id)).toMatchObject({ state: "ABORTING", interrupt: "ABORT" });
     expect(await withdraw(node, "no, go on")).toMatchObject({
       operationId: id,
       refusals: [],
       results: [{ nodeId: node.id, accepted: true, refusal: null }],
     });
-    expect(await ostler.operation(id)).toMatchObject({ state: "RUNNING", wish: null, wishBy: null });
-    expect(await ostler.run(id, node)).toMatchObject({ wish: null, wishBy: null, wishReason: null, wishAt: null });
+    expect(await ostler.operation(id)).toMatchObject({ state: "RUNNING", interrupt: null, interruptBy: null });
+    expect(await ostler.run(id, node)).toMatchObject({
+      interrupt: null,
+      interruptBy: null,
+      interruptReason: null,
+      interruptAt: null,
+    });
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await ostler.nodeState(node)).toBe("AVAILABLE");
@@ -234,11 +239,11 @@ test("a withdrawn abort leaves it decided that a failure undoes the operation", 
   const id = await ostler.begin("COMMISSION", [failing, writing], { onFailure: "CLEAN_UP_ALL" });
   await Promise.all([inFailing.arrivals(), inWriting.arrivals()]);
   inFailing.open();
-  await eventually("the failure has its consequence", async () => (await ostler.operation(id)).wish === "STOP");
+  await eventually("the failure has its consequence", async () => (await ostler.operation(id)).interrupt === "STOP");
   expect((await abort(writing)).results).toMatchObject([{ effect: "PENDING" }]);
   expect(await ostler.operation(id)).toMatchObject({ state: "ABORTING" });
   expect((await withdraw(writing)).results).toMatchObject([{ accepted: true }]);
-  expect(await ostler.operation(id)).toMatchObject({ state: "STOPPING", wish: "STOP", wishBy: "engine" });
+  expect(await ostler.operation(id)).toMatchObject({ state: "STOPPING", interrupt: "STOP", interruptBy: "engine" });
   inWriting.open();
   expect((await ostler.operationEnds(id)).state).toBe("FAILED");
   expect((await ostler.run(id, writing)).state).toBe("STOPPED");
@@ -349,7 +354,7 @@ describe("a withdrawal is refused", () => {
   test("when the time of a stop was over: the step is given up", async () => {
     const { node, id } = await heldAtBoundary({ ignoreSignal: true });
     await ostler.engine.stop(ALICE, { work: { operationId: id }, timeoutSeconds: 1 });
-    await eventually("it is given up or has ended", async () => (await ostler.run(id, node)).wishFailure !== null);
+    await eventually("it is given up or has ended", async () => (await ostler.run(id, node)).interruptFailure !== null);
     expect((await withdraw(node)).refusals[0]?.code).toMatch(/^(INVALID_STATE|NOTHING_RUNNING)$/);
     expect((await ostler.operationEnds(id)).firstFailure).toMatchObject({ code: "STOP_TIMEOUT" });
   });

@@ -95,7 +95,7 @@ const counts = (change: Partial<RunCounts>): RunCounts => ({
 });
 
 describe("an operation of which", () => {
-  test.each<{ what: string; of: RunCounts; wish?: "STOP" | "ABORT"; cleanedUpAll?: boolean; is: OperationState }>([
+  test.each<{ what: string; of: RunCounts; interrupt?: "STOP" | "ABORT"; cleanedUpAll?: boolean; is: OperationState }>([
     { what: "every run succeeded", of: counts({ succeeded: 3 }), is: "SUCCEEDED" },
     { what: "nothing had to be run", of: counts({}), is: "SUCCEEDED" },
     {
@@ -112,20 +112,20 @@ describe("an operation of which", () => {
     { what: "every run failed", of: counts({ failed: 3 }), is: "FAILED" },
     { what: "every run was aborted node by node", of: counts({ aborted: 3 }), is: "ABORTED" },
     { what: "some runs failed and the others were aborted", of: counts({ failed: 1, aborted: 2 }), is: "FAILED" },
-    { what: "a stop left work", of: counts({ succeeded: 1, failed: 1, stopped: 1 }), wish: "STOP", is: "STOPPED" },
-    { what: "a stop came when all had succeeded", of: counts({ succeeded: 3 }), wish: "STOP", is: "SUCCEEDED" },
+    { what: "a stop left work", of: counts({ succeeded: 1, failed: 1, stopped: 1 }), interrupt: "STOP", is: "STOPPED" },
+    { what: "a stop came when all had succeeded", of: counts({ succeeded: 3 }), interrupt: "STOP", is: "SUCCEEDED" },
     { what: "some were stopped node by node", of: counts({ succeeded: 2, stopped: 1 }), is: "STOPPED" },
-    { what: "an abort ended some", of: counts({ succeeded: 2, aborted: 1 }), wish: "ABORT", is: "ABORTED" },
-    { what: "an abort came when all had succeeded", of: counts({ succeeded: 3 }), wish: "ABORT", is: "SUCCEEDED" },
+    { what: "an abort ended some", of: counts({ succeeded: 2, aborted: 1 }), interrupt: "ABORT", is: "ABORTED" },
+    { what: "an abort came when all had succeeded", of: counts({ succeeded: 3 }), interrupt: "ABORT", is: "SUCCEEDED" },
     {
       what: "every node was cleaned up",
       of: counts({ succeeded: 2, failed: 1 }),
-      wish: "STOP",
+      interrupt: "STOP",
       cleanedUpAll: true,
       is: "FAILED",
     },
-  ])("$what is $is [R-094]", ({ of, wish = null, cleanedUpAll = false, is }) => {
-    expect(outcome(of, { wish, cleanedUpAll })).toBe(is);
+  ])("$what is $is [R-094]", ({ of, interrupt = null, cleanedUpAll = false, is }) => {
+    expect(outcome(of, { interrupt, cleanedUpAll })).toBe(is);
   });
 
   test("the outcome is always final", () => {
@@ -133,10 +133,10 @@ describe("an operation of which", () => {
       for (const failed of [0, 1])
         for (const aborted of [0, 1])
           for (const stopped of [0, 1])
-            for (const wish of [null, "STOP", "ABORT"] as const) {
+            for (const interrupt of [null, "STOP", "ABORT"] as const) {
               expect(
                 isFinalOperation(
-                  outcome(counts({ succeeded, failed, aborted, stopped }), { wish, cleanedUpAll: false }),
+                  outcome(counts({ succeeded, failed, aborted, stopped }), { interrupt, cleanedUpAll: false }),
                 ),
               ).toBe(true);
             }

@@ -4,7 +4,7 @@ import { atBoundary, judgeAbort } from "../../src/lifecycle/interrupts.ts";
 import type { RunFacts } from "../../src/lifecycle/interrupts.ts";
 
 const NODE = { id: "1", name: "rack3-u12" };
-const run = (change: Partial<RunFacts>): RunFacts => ({ state: "RUNNING", wish: null, step: null, ...change });
+const run = (change: Partial<RunFacts>): RunFacts => ({ state: "RUNNING", interrupt: null, step: null, ...change });
 const inStep = (
   interruptible: "ALWAYS" | "AT_BOUNDARY" | "NEVER",
   running = true,
@@ -59,7 +59,7 @@ describe("an abort of a run that is", () => {
     },
     {
       is: "in a step that is interruptible NEVER and has been aborted already",
-      facts: run({ wish: "ABORT", step: inStep("NEVER") }),
+      facts: run({ interrupt: "ABORT", step: inStep("NEVER") }),
       mode: "NOW",
       answer: "PENDING after clean.step",
     },
@@ -71,7 +71,7 @@ describe("an abort of a run that is", () => {
     },
     {
       is: "stopping, in a step that is interruptible ALWAYS,",
-      facts: run({ wish: "STOP", step: inStep("ALWAYS") }),
+      facts: run({ interrupt: "STOP", step: inStep("ALWAYS") }),
       mode: "NOW",
       answer: "NOW",
     },
@@ -101,13 +101,13 @@ test.each([
 
 describe("between two steps a run", () => {
   test.each([
-    { wish: null, workLeft: true, does: "GO_ON" },
-    { wish: null, workLeft: false, does: "FINISH" },
-    { wish: "STOP", workLeft: true, does: "STOP" },
-    { wish: "STOP", workLeft: false, does: "FINISH" },
-    { wish: "ABORT", workLeft: true, does: "ABORT" },
-    { wish: "ABORT", workLeft: false, does: "ABORT" },
-  ] as const)("with wish $wish and work left $workLeft does $does", ({ wish, workLeft, does }) => {
-    expect(atBoundary({ wish, workLeft })).toBe(does);
+    { interrupt: null, workLeft: true, does: "GO_ON" },
+    { interrupt: null, workLeft: false, does: "FINISH" },
+    { interrupt: "STOP", workLeft: true, does: "STOP" },
+    { interrupt: "STOP", workLeft: false, does: "FINISH" },
+    { interrupt: "ABORT", workLeft: true, does: "ABORT" },
+    { interrupt: "ABORT", workLeft: false, does: "ABORT" },
+  ] as const)("with interrupt $interrupt and work left $workLeft does $does", ({ interrupt, workLeft, does }) => {
+    expect(atBoundary({ interrupt, workLeft })).toBe(does);
   });
 });

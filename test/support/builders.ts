@@ -97,7 +97,7 @@ export interface NodeBuilder {
   times(count: number): Promise<TestNode[]>;
 }
 
-interface NodeWish {
+interface NodeSpec {
   readonly name?: string;
   readonly state: NodeState;
   readonly driver: string;
@@ -107,22 +107,22 @@ interface NodeWish {
   readonly cluster?: string;
 }
 
-function nodeBuilder(make: (wish: NodeWish, count: number) => Promise<TestNode[]>, wish: NodeWish): NodeBuilder {
-  const but = (change: Partial<NodeWish>) => nodeBuilder(make, { ...wish, ...change });
+function nodeBuilder(make: (spec: NodeSpec, count: number) => Promise<TestNode[]>, spec: NodeSpec): NodeBuilder {
+  const but = (change: Partial<NodeSpec>) => nodeBuilder(make, { ...spec, ...change });
   return {
     named: (name) => but({ name }),
     in: (state) => but({ state }),
     with: (driver, settings = {}) => but({ driver, settings }),
-    scripted: (steps) => but({ settings: { ...wish.settings, steps } }),
+    scripted: (steps) => but({ settings: { ...spec.settings, steps } }),
     borrowing: (interfaces) => but({ interfaces }),
     labelled: (labels) => but({ labels }),
     inCluster: (cluster) => but({ cluster }),
     async made() {
-      const [node] = await make(wish, 1);
+      const [node] = await make(spec, 1);
       if (!node) throw new Error("No node was made.");
       return node;
     },
-    times: (count) => make(wish, count),
+    times: (count) => make(spec, count),
   };
 }
 
@@ -213,26 +213,26 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
   const { engine, database, transact } = running;
   const { reader } = database;
 
-  async function make(wish: NodeWish, count: number): Promise<TestNode[]> {
+  async function make(spec: NodeSpec, count: number): Promise<TestNode[]> {
     const names = Array.from({ length: count }, () =>
-      wish.name !== undefined && count === 1 ? wish.name : `${wish.name ?? "node"}-${(nodesMade += 1)}`,
+      spec.name !== undefined && count === 1 ? spec.name : `${spec.name ?? "node"}-${(nodesMade += 1)}`,
     );
     const answer = await engine.registerNodes(
       ALICE,
       names.map((name) => ({
         name,
-        driver: wish.driver,
-        settings: wish.settings,
-        interfaces: wish.interfaces,
-        labels: wish.labels,
-        ...(wish.cluster !== undefined && { cluster: { name: wish.cluster } }),
+        driver: spec.driver,
+        settings: spec.settings,
+        interfaces: spec.interfaces,
+        labels: spec.labels,
+        ...(spec.cluster !== undefined && { cluster: { name: spec.cluster } }),
       })),
     );
     if (answer.refusals.length > 0) throw new Error(answer.refusals.map(({ message }) => message).join(" "));
     const made = names.map((name, index) => ({ name, id: answer.nodeIds[index] ?? "" }));
     await bring(
       made.map(({ id }) => id),
-      wish.state,
+      spec.state,
     );
     return made;
   }

@@ -13,7 +13,7 @@ import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import { resumeRoute } from "../../lifecycle/verbs.ts";
 import type { OperationKind, Route } from "../../lifecycle/verbs.ts";
 import { waveOfEach } from "../../lifecycle/waves.ts";
-import type { WavesWish } from "../../lifecycle/waves.ts";
+import type { WaveOptions } from "../../lifecycle/waves.ts";
 import type { Composition, Registry } from "../../drivers/registry.ts";
 import { hashOf, violatedConstraint } from "../../store/postgres/database.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
@@ -54,7 +54,7 @@ export interface RequestTerms {
   readonly acceptance?: Acceptance | undefined;
   readonly idempotencyKey?: string | undefined;
   readonly maxParallel?: number | undefined;
-  readonly waves?: WavesWish | undefined;
+  readonly waves?: WaveOptions | undefined;
   /** Only do what the plan with this hash says. */
   readonly planHash?: string | undefined;
   readonly onFailure?: FailurePolicy | undefined;

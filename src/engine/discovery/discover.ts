@@ -7,7 +7,7 @@ import { randomUUID } from "node:crypto";
 import type { Refusal } from "../../errors.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { outcome } from "../../lifecycle/operation-states.ts";
-import type { Wish } from "../../lifecycle/operation-states.ts";
+import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import { hashOf, violatedConstraint } from "../../store/postgres/database.ts";
 import {
   deleteDiscoverySecrets,
@@ -23,7 +23,7 @@ import {
   lockOperation,
   noteFirstFailure,
   operationsByIds,
-  wishOperation,
+  interruptOperation,
 } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { JsonObject } from "../../store/records.ts";
@@ -231,7 +231,7 @@ function prefixFlaws(prefix: string | undefined): Refusal[] {
 // ---- abort and stop
 
 export interface Interruption {
-  readonly wish: Wish;
+  readonly interrupt: Interrupt;
   readonly reason?: string | undefined;
   /** Of a stop: how long probes that have begun may go on. */
   readonly seconds?: number | undefined;
@@ -246,14 +246,14 @@ export async function interruptDiscovery(
   queue: Queue,
   caller: Caller,
   selector: WorkSelector,
-  { wish, reason, seconds }: Interruption,
+  { interrupt, reason, seconds }: Interruption,
 ): Promise<SubmitAnswer | null> {
   const id = "operationId" in selector ? selector.operationId : "";
   const operation = await lockDiscovery(transaction, id);
   if (!operation) return null;
   const answer: SubmitAnswer = { operationId: id, results: [], refusals: [], replayed: false };
   if (operation.finishedAt) {
-    if (wish === "STOP") return answer;
+    if (interrupt === "STOP") return answer;
     return refusedWhole([
       {
         code: "NOTHING_RUNNING",
@@ -263,10 +263,14 @@ export async function interruptDiscovery(
       },
     ]);
   }
-  if (operation.wish !== wish)
-    await wishOperation(transaction.tx, id, { wish, wishBy: caller.actor, wishReason: reason ?? null });
-  if (wish === "ABORT" || operation.startedAt === null) await finishDiscovery(transaction, { id, wish });
-  else if (seconds !== undefined && operation.wish === null)
+  if (operation.interrupt !== interrupt)
+    await interruptOperation(transaction.tx, id, {
+      interrupt,
+      interruptBy: caller.actor,
+      interruptReason: reason ?? null,
+    });
+  if (interrupt === "ABORT" || operation.startedAt === null) await finishDiscovery(transaction, { id, interrupt });
+  else if (seconds !== undefined && operation.interrupt === null)
     await queue.timer(transaction, { operationId: id, what: "STOP" }, seconds);
   return answer;
 }
@@ -288,7 +292,7 @@ async function lockDiscovery(transaction: Transaction, id: string): Promise<Oper
 /** Ends a discovery, whose operation is locked. Addresses that had no turn are skipped. */
 export async function finishDiscovery(
   transaction: Transaction,
-  { id, wish }: Pick<OperationRow, "id" | "wish">,
+  { id, interrupt }: Pick<OperationRow, "id" | "interrupt">,
 ): Promise<void> {
   await skipQueuedDiscoveries(transaction.tx, id);
   await deleteDiscoverySecrets(transaction.tx, id);
@@ -300,13 +304,13 @@ export async function finishDiscovery(
     FAILED = 0,
     SKIPPED = 0,
   } = (await discoveryCounts(transaction.tx, [id])).get(id) ?? {};
-  const left = wish === "ABORT" ? { aborted: SKIPPED, stopped: 0 } : { aborted: 0, stopped: SKIPPED };
+  const left = interrupt === "ABORT" ? { aborted: SKIPPED, stopped: 0 } : { aborted: 0, stopped: SKIPPED };
   await finishOperation(
     transaction.tx,
     id,
     outcome(
       { succeeded: REGISTERED + KNOWN, succeededWithErrors: 0, failed: FAILED, ...left },
-      { wish, cleanedUpAll: false },
+      { interrupt, cleanedUpAll: false },
     ),
   );
 }

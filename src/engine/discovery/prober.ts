@@ -118,7 +118,7 @@ export function createProber(parts: ProberParts): Prober {
     const look = async () => {
       const [operation] = await operationsByIds(database.reader, [id]);
       if (!operation || operation.finishedAt) cut.abort(new Error("The discovery has ended."));
-      over ||= cut.signal.aborted || operation?.wish !== null;
+      over ||= cut.signal.aborted || operation?.interrupt !== null;
     };
     const lane = async () => {
       try {
@@ -164,7 +164,7 @@ export function createProber(parts: ProberParts): Prober {
   async function end(transaction: Transaction, id: string): Promise<void> {
     const operation = await lockOperation(transaction.tx, id);
     if (!operation || operation.finishedAt) return;
-    if (operation.wish === null && (await queuedDiscoveries(transaction.tx, id)).length > 0)
+    if (operation.interrupt === null && (await queuedDiscoveries(transaction.tx, id)).length > 0)
       throw new Error(`Discovery ${id} has addresses left.`);
     await finishDiscovery(transaction, operation);
   }

@@ -6,7 +6,7 @@
 import { atBoundary } from "../../lifecycle/interrupts.ts";
 import { edge, kindOf } from "../../lifecycle/machine.ts";
 import type { NodeEvent } from "../../lifecycle/node-states.ts";
-import type { Wish } from "../../lifecycle/operation-states.ts";
+import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import type { PowerState } from "../../drivers/driver.ts";
 import { latestAttempt, newAttempt } from "../../store/attempts.ts";
 import type { AttemptRow, TimedAttempt } from "../../store/attempts.ts";
@@ -65,15 +65,15 @@ export async function atTheBoundary(
   ledger: Ledger,
   held: ClaimedRun,
   position: number,
-  wish: Wish | null,
+  interrupt: Interrupt | null,
 ): Promise<Next> {
   const workLeft = position < held.plan.steps.length;
-  switch (atBoundary({ wish, workLeft })) {
+  switch (atBoundary({ interrupt, workLeft })) {
     case "ABORT":
       return beginAbort(held, null);
     case "STOP":
       if (edge(held.node.state, "stop"))
-        moveClaimed(ledger, held, "stop", { actor: held.run.wishBy ?? ENGINE, reason: held.run.wishReason });
+        moveClaimed(ledger, held, "stop", { actor: held.run.interruptBy ?? ENGINE, reason: held.run.interruptReason });
       ledger.changeRun({ position, leg: held.leg });
       return finish(ledger, held, "STOPPED");
     case "FINISH":
@@ -275,11 +275,11 @@ export async function settleStep(
   // parked it, and gave up its ownership, or that began its next entry, which alone raises the generation.
   if (run.owner !== held.job.id) return null;
   if (run.generation !== generation) return goOnWithWhatWasBegun(ledger, held);
-  const wish = interruptOf(run, run.operationWish);
+  const interrupt = interruptOf(run, run.operationInterrupt);
   if (outcome.powerState !== null) notePower(ledger, held, outcome.powerState);
   switch (outcome.kind) {
     case "done":
-      if (outcome.toVerify) return enterVerify(parts, ledger, held, step, attempt, outcome.output, wish);
+      if (outcome.toVerify) return enterVerify(parts, ledger, held, step, attempt, outcome.output, interrupt);
       ledger.changeAttempt(attempt, {
         state: "SUCCEEDED",
         ...(attempt.part !== "VERIFY" && { output: outcome.output }),
@@ -288,11 +288,11 @@ export async function settleStep(
       if (step.reaches) changeClaimed(ledger, held, { stage: step.reaches });
       if (step.phase === "inspect")
         await noteInventory(ledger, held, attempt.step, attempt.part === "VERIFY" ? attempt.output : outcome.output);
-      return atTheBoundary(parts, ledger, held, nextPosition(held.plan, attempt.step + 1), wish);
+      return atTheBoundary(parts, ledger, held, nextPosition(held.plan, attempt.step + 1), interrupt);
     case "wait":
-      return parkStep(parts, ledger, held, step, attempt, outcome, wish);
+      return parkStep(parts, ledger, held, step, attempt, outcome, interrupt);
     case "failed":
-      return stepFailed(parts, ledger, held, step, attempt, outcome, wish);
+      return stepFailed(parts, ledger, held, step, attempt, outcome, interrupt);
     case "aborted":
       return beginAbort(held, attempt, outcome);
   }
@@ -306,7 +306,7 @@ async function goOnWithWhatWasBegun(ledger: Ledger, held: ClaimedRun): Promise<N
   if (!attempt || !step) throw new Error(`Run ${run.id} has lost its step ${run.position}.`);
   const [node] = await lockNodes(ledger.work.tx, [run.nodeId]);
   const now = { ...held, node: node ?? held.node, leg: run.leg, position: run.position };
-  if (interruptOf(run, run.operationWish) === "ABORT") return beginAbort(now, attempt);
+  if (interruptOf(run, run.operationInterrupt) === "ABORT") return beginAbort(now, attempt);
   const deadlineAt = new Date(ledger.now.getTime() + step.timeoutSeconds * 1000);
   ledger.changeAttempt(attempt, { deadlineAt });
   return {
@@ -327,9 +327,9 @@ function enterVerify(
   step: PlannedStep,
   attempt: AttemptRow,
   output: StoredJson,
-  wish: Wish | null,
+  interrupt: Interrupt | null,
 ): Next {
-  const isCut = isCutBy(wish, step, held.run);
+  const isCut = isCutBy(interrupt, step, held.run);
   const change = { part: isCut ? "ABORT" : "VERIFY", output, memo: null, callback: null } as const;
   ledger.changeAttempt(attempt, change);
   if (isCut) return beginAbort(held, { ...attempt, ...change });
@@ -337,8 +337,8 @@ function enterVerify(
 }
 
 /** Whether an abort need not wait for the end of the step. */
-export function isCutBy(wish: Wish | null, step: PlannedStep, run: RunRow): boolean {
-  return wish === "ABORT" && (step.interruptible !== "NEVER" || run.wishFailure !== null);
+export function isCutBy(interrupt: Interrupt | null, step: PlannedStep, run: RunRow): boolean {
+  return interrupt === "ABORT" && (step.interruptible !== "NEVER" || run.interruptFailure !== null);
 }
 
 async function parkStep(
@@ -348,9 +348,9 @@ async function parkStep(
   step: PlannedStep,
   attempt: AttemptRow,
   outcome: Extract<StepOutcome, { kind: "wait" }>,
-  wish: Wish | null,
+  interrupt: Interrupt | null,
 ): Promise<Next> {
-  if (isCutBy(wish, step, held.run)) {
+  if (isCutBy(interrupt, step, held.run)) {
     ledger.changeAttempt(attempt, { memo: outcome.memo, part: "ABORT" });
     return beginAbort(held, { ...attempt, memo: outcome.memo });
   }
@@ -378,16 +378,16 @@ export async function stepFailed(
   step: PlannedStep,
   attempt: AttemptRow,
   fault: Fault,
-  wish: Wish | null,
+  interrupt: Interrupt | null,
 ): Promise<Next> {
   const failure = failureOf(held, step, { ...fault, reason: describe(held, step, fault.reason) });
-  if (wish === "ABORT") {
+  if (interrupt === "ABORT") {
     ledger.changeAttempt(attempt, { part: "ABORT" });
     return beginAbort(held, attempt);
   }
   ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
-  if (!fault.retryable || attempt.number > step.retries || wish !== null)
-    return givenUp(parts, ledger, held, attempt, failure, wish);
+  if (!fault.retryable || attempt.number > step.retries || interrupt !== null)
+    return givenUp(parts, ledger, held, attempt, failure, interrupt);
   if (edge(held.node.state, "wait")) moveClaimed(ledger, held, "wait", { reason: failure.message });
   ledger.changeRun(parked(ledger, "RETRY", step.backoffSeconds));
   ledger.endJob(held.job, step.backoffSeconds);
@@ -402,7 +402,7 @@ export async function givenUp(
   held: ClaimedRun,
   attempt: AttemptRow,
   failure: Failure,
-  wish: Wish | null,
+  interrupt: Interrupt | null,
 ): Promise<Next> {
   if (!held.plan.bestEffort) return endFailed(ledger, held, failure);
   const errors = [...held.run.errors, failure];
@@ -412,7 +412,7 @@ export async function givenUp(
     ledger,
     { ...held, run: { ...held.run, errors } },
     nextPosition(held.plan, attempt.step + 1),
-    wish,
+    interrupt,
   );
 }
 
@@ -476,7 +476,7 @@ export function settleAbort(
     left.tearDownError,
   ].filter((text) => text !== null);
   const failure =
-    withDeafness(run.wishFailure, ignoredSignal) ??
+    withDeafness(run.interruptFailure, ignoredSignal) ??
     (flaw.length > 0
       ? failureOf(held, step, {
           code: ignoredSignal ? "TIMEOUT" : "BACKEND_FAILED",
@@ -484,19 +484,22 @@ export function settleAbort(
           retryable: false,
         })
       : null);
-  const event: NodeEvent = run.wishFailure ? "fail" : "abort";
+  const event: NodeEvent = run.interruptFailure ? "fail" : "abort";
   if (edge(held.node.state, event))
     moveClaimed(
       ledger,
       held,
       event,
-      { actor: run.wishBy ?? ENGINE, reason: run.wishReason ?? failure?.message ?? null },
+      { actor: run.interruptBy ?? ENGINE, reason: run.interruptReason ?? failure?.message ?? null },
       { lastError: failure },
     );
   else if (failure) changeClaimed(ledger, held, { lastError: failure });
   notePower(ledger, held, left.power);
   ledger.endJob(held.job);
-  ledger.endRun(run.wishFailure || ignoredSignal ? "FAILED" : "ABORTED", { ...(failure && { failure }), leftAs: left });
+  ledger.endRun(run.interruptFailure || ignoredSignal ? "FAILED" : "ABORTED", {
+    ...(failure && { failure }),
+    leftAs: left,
+  });
   return null;
 }
 

@@ -2,7 +2,7 @@
  * A process takes a run in hand: the fence is raised, so that whoever held it before can write no more, and what was under
  * way is looked at. A step that crashed is entered again, or fails when it must not be; one that was parked is entered again.
  */
-import type { Wish } from "../../lifecycle/operation-states.ts";
+import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import type { Observer } from "../../observer.ts";
 import { attemptsUnderWay } from "../../store/attempts.ts";
@@ -153,7 +153,7 @@ export async function claim(
       retryable: false,
     });
   }
-  return takeUp(parts, ledger, held, attempt, interruptOf(run, run.operationWish));
+  return takeUp(parts, ledger, held, attempt, interruptOf(run, run.operationInterrupt));
 }
 
 async function takeUp(
@@ -161,19 +161,19 @@ async function takeUp(
   ledger: Ledger,
   held: ClaimedRun,
   attempt: TimedAttempt | undefined,
-  wish: Wish | null,
+  interrupt: Interrupt | null,
 ): Promise<Next> {
   const { run, plan } = held;
   const step = plan.steps[run.position];
-  if (!step || !attempt) return atTheBoundary(parts, ledger, held, run.position, wish);
+  if (!step || !attempt) return atTheBoundary(parts, ledger, held, run.position, interrupt);
   switch (attempt.state) {
     case "RUNNING":
-      return recover(parts, ledger, held, step, attempt, wish);
+      return recover(parts, ledger, held, step, attempt, interrupt);
     case "WAITING":
-      if (isCutBy(wish, step, run)) return beginAbort(held, attempt);
-      if (wish === "STOP" && (isHold(step) || isReservedWait(step))) {
+      if (isCutBy(interrupt, step, run)) return beginAbort(held, attempt);
+      if (interrupt === "STOP" && (isHold(step) || isReservedWait(step))) {
         ledger.changeAttempt(attempt, { state: "ABORTED", finishedAt: ledger.now });
-        return atTheBoundary(parts, ledger, held, run.position, wish);
+        return atTheBoundary(parts, ledger, held, run.position, interrupt);
       }
       resume(ledger, held);
       if (attempt.expired && attempt.callback === null && isWokenByDeadline(run, attempt)) {
@@ -184,13 +184,13 @@ async function takeUp(
           step,
           attempt,
           { code: "TIMEOUT", reason: `it did not end within ${step.timeoutSeconds} s`, retryable: true },
-          wish,
+          interrupt,
         );
       }
       return enterAgain(parts, ledger, held, step, attempt);
     case "FAILED":
-      if (wish === "ABORT") return beginAbort(held, null);
-      if (wish === "STOP")
+      if (interrupt === "ABORT") return beginAbort(held, null);
+      if (interrupt === "STOP")
         return givenUp(
           parts,
           ledger,
@@ -198,11 +198,11 @@ async function takeUp(
           attempt,
           attempt.failure ??
             failureOf(held, step, { code: "BACKEND_FAILED", reason: "The step failed.", retryable: true }),
-          wish,
+          interrupt,
         );
       return goOn(parts, ledger, held, run.position, attempt.number + 1);
     default:
-      return atTheBoundary(parts, ledger, held, nextPosition(plan, run.position + 1), wish);
+      return atTheBoundary(parts, ledger, held, nextPosition(plan, run.position + 1), interrupt);
   }
 }
 
@@ -247,15 +247,15 @@ function isWokenByDeadline(run: RunRow, attempt: AttemptRow): boolean {
   return run.wakeAt === null || run.wakeAt.getTime() >= attempt.deadlineAt.getTime() - DEADLINE_TOLERANCE_MS;
 }
 
-/** Held, or waiting for a place: only a wish, or whoever ends the wait, makes a job of it count. */
+/** Held, or waiting for a place: only an interrupt, or whoever ends the wait, makes a job of it count. */
 function isParkedWithoutJob(run: LockedRun): boolean {
-  return (run.state === "HOLDING" || run.waitFor !== null) && interruptOf(run, run.operationWish) === null;
+  return (run.state === "HOLDING" || run.waitFor !== null) && interruptOf(run, run.operationInterrupt) === null;
 }
 
 /**
  * Parked until later: this is the job of an earlier stretch, whose lease ran out while that was still at work, or one that
  * woke the run when another had woken it. The parked run has a job of its own, which comes in time, or is brought forward
- * by a call-back or by a wish that ends what the run is parked in.
+ * by a call-back or by an interrupt that ends what the run is parked in.
  */
 async function isEarly(ledger: Ledger, { plan, attempt }: ClaimReads): Promise<boolean> {
   const { run } = ledger;
@@ -263,11 +263,13 @@ async function isEarly(ledger: Ledger, { plan, attempt }: ClaimReads): Promise<b
   return (attempt?.callback ?? null) === null;
 }
 
-/** Whether a wish ends a run that is parked now, and not when its step has ended. */
+/** Whether an interrupt ends a run that is parked now, and not when its step has ended. */
 async function isEndedNow({ work, run }: Ledger, plan: Plan): Promise<boolean> {
-  const wish = interruptOf(run, run.operationWish);
-  if (wish !== "ABORT") return wish === "STOP" && (await endedByStop(work.tx, [run])).length > 0;
-  return run.waitReason === "RETRY" || run.wishFailure !== null || plan.steps[run.position]?.interruptible !== "NEVER";
+  const interrupt = interruptOf(run, run.operationInterrupt);
+  if (interrupt !== "ABORT") return interrupt === "STOP" && (await endedByStop(work.tx, [run])).length > 0;
+  return (
+    run.waitReason === "RETRY" || run.interruptFailure !== null || plan.steps[run.position]?.interruptible !== "NEVER"
+  );
 }
 
 /** A run that was woken while its job was being fetched has two jobs: the one that came first works, the other ends. */
@@ -282,10 +284,10 @@ function recover(
   held: ClaimedRun,
   step: PlannedStep,
   attempt: TimedAttempt,
-  wish: Wish | null,
+  interrupt: Interrupt | null,
 ): Next | Promise<Next> {
   // A step that must not be cut is not cut by a take-over either: its abort still waits for its end.
-  if (attempt.part === "ABORT" || isCutBy(wish, step, held.run)) {
+  if (attempt.part === "ABORT" || isCutBy(interrupt, step, held.run)) {
     ledger.changeAttempt(attempt, { part: "ABORT" });
     return beginAbort(held, attempt);
   }

@@ -19,7 +19,7 @@ import type { AttemptRow } from "../../store/attempts.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
 import { isConnectionLoss } from "../../store/postgres/database.ts";
 import type { Database } from "../../store/postgres/database.ts";
-import { wishesOf } from "../../store/runs.ts";
+import { interruptsOf } from "../../store/runs.ts";
 import { settleAbort, settleStep } from "./boundary.ts";
 import type { BoundaryParts, Next } from "./boundary.ts";
 import { callbackPath } from "./callback.ts";
@@ -57,7 +57,7 @@ export interface RunnerParts {
 export interface Runner {
   run(runId: string, job: HeldJob): Promise<void>;
   /** Looks whether somebody wants a run that this process holds to be aborted. */
-  checkWishes(): void;
+  checkInterrupts(): void;
   /** From now on runs are handed back between two steps. */
   drain(): void;
   /** Gives up what is held: from now on nothing is written about it, its steps are told to end, and its machines asked for nothing more. */
@@ -151,7 +151,7 @@ export function createRunner(parts: RunnerParts): Runner {
     try {
       for (;;) {
         try {
-          // Another transaction may judge it again, so each begins with what was held before it. Wishes were recorded since then.
+          // Another transaction may judge it again, so each begins with what was held before it. Interrupts were recorded since then.
           return await judge(held.run.id, async (ledger) => {
             if (!isClaimedBy(held, ledger.run)) throw new FencedError();
             await said?.store(ledger);
@@ -216,7 +216,11 @@ export function createRunner(parts: RunnerParts): Runner {
 
   const confirmed = ({ run, fence, job }: ClaimedRun) =>
     createOwnershipCheck(
-      { queue, fenceOf: async (id) => (await wishesOf(database.reader, [id]))[0]?.fence, isReleased: () => released },
+      {
+        queue,
+        fenceOf: async (id) => (await interruptsOf(database.reader, [id]))[0]?.fence,
+        isReleased: () => released,
+      },
       { runId: run.id, fence, job },
     );
 
@@ -276,12 +280,12 @@ export function createRunner(parts: RunnerParts): Runner {
     return holding;
   }
 
-  async function lookForWishes(): Promise<void> {
+  async function lookForInterrupts(): Promise<void> {
     const ids = [...holdings].filter(([, { interruptible }]) => interruptible !== null).map(([id]) => id);
-    for (const { id, wish, fence, overdue } of await wishesOf(database.reader, ids)) {
+    for (const { id, interrupt, fence, overdue } of await interruptsOf(database.reader, ids)) {
       const holding = holdings.get(id);
       if (!holding || holding.interruptible === null) continue;
-      if (fence > holding.fence || (wish === "ABORT" && holding.interruptible === "ALWAYS"))
+      if (fence > holding.fence || (interrupt === "ABORT" && holding.interruptible === "ALWAYS"))
         holding.cut.abort(new Error("The step was aborted."));
       else if (overdue) holding.abandon.abort();
     }
@@ -289,7 +293,7 @@ export function createRunner(parts: RunnerParts): Runner {
 
   let soon: NodeJS.Timeout | undefined;
   const look = () =>
-    void lookForWishes().catch((error: unknown) => log.warn({ err: error }, "wishes could not be read"));
+    void lookForInterrupts().catch((error: unknown) => log.warn({ err: error }, "interrupts could not be read"));
   const poll = setInterval(look, WISH_POLL_MS);
   const unring = parts.bell.subscribe(() => {
     soon ??= setTimeout(() => {
@@ -320,7 +324,7 @@ export function createRunner(parts: RunnerParts): Runner {
       });
       await done;
     },
-    checkWishes: look,
+    checkInterrupts: look,
     drain() {
       draining = true;
     },

@@ -1,4 +1,4 @@
-/** What an edit changes. A row keeps its revision where nothing of it becomes another: who sends a wish again disturbs nobody. */
+/** What an edit changes. A row keeps its revision where nothing of it becomes another: sending the same input again changes nothing. */
 import { hashOf } from "../../store/postgres/database.ts";
 
 /** The members of a change that the row does not have like that already; null where there are none. */

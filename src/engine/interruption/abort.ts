@@ -1,5 +1,5 @@
 /**
- * Abort and stop. Both are wishes: recorded here in one short transaction and carried out by whoever holds the run
+ * Abort and stop. Both are interrupts: recorded here in one short transaction and carried out by whoever holds the run
  * (runner.ts), or here and now where nobody does and nothing was begun.
  */
 import type { Refusal } from "../../errors.ts";
@@ -8,10 +8,10 @@ import type { AbortEffect, AbortMode, RunFacts } from "../../lifecycle/interrupt
 import { edge } from "../../lifecycle/machine.ts";
 import type { NodeEvent, NodeState } from "../../lifecycle/node-states.ts";
 import { isFinalOperation } from "../../lifecycle/operation-states.ts";
-import type { Wish } from "../../lifecycle/operation-states.ts";
+import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { lockNodes } from "../../store/nodes.ts";
-import { lockOperation, unfinishedOperationsOfCluster, wishOperation } from "../../store/operations.ts";
+import { lockOperation, unfinishedOperationsOfCluster, interruptOperation } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { Failure, PlannedStep } from "../../store/records.ts";
 import { attemptsUnderWay } from "../../store/attempts.ts";
@@ -22,7 +22,7 @@ import {
   lockUnfinishedRuns,
   newestWork,
   runsOfOperation,
-  wishRuns,
+  interruptRuns,
 } from "../../store/runs.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import type { RunRow } from "../../store/runs.ts";
@@ -68,7 +68,7 @@ export interface StopRequest {
 
 export interface InterruptParts extends SubmitParts {
   /** Tells the runner of this process at once. */
-  readonly checkWishes: () => void;
+  readonly checkInterrupts: () => void;
 }
 
 const STOP_TIMEOUT_SECONDS = 600;
@@ -81,7 +81,7 @@ export async function abortWork(parts: InterruptParts, caller: Caller, request: 
   if (flaws.length > 0) return { ...refusedWhole(flaws), results: [] };
   const answer = await parts.transact(async (transaction) => {
     const discovery = await interruptDiscovery(transaction, parts.queue, caller, request.work, {
-      wish: "ABORT",
+      interrupt: "ABORT",
       reason: request.reason,
     });
     if (discovery) return { ...discovery, results: [] };
@@ -96,21 +96,21 @@ export async function abortWork(parts: InterruptParts, caller: Caller, request: 
     );
     const judged = await judgeAborts(transaction.tx, found.nodes, runOf, request.mode ?? "NOW");
     const accepted = judged.flatMap(({ run, answer: { accepted: yes } }) => (run && yes ? [run] : []));
-    await wishOfWhole(transaction, caller, "ABORT", accepted, request.reason);
-    const wish = {
-      wish: "ABORT",
-      wishBy: caller.actor,
-      wishReason: request.reason ?? null,
+    await interruptWholeOperations(transaction, caller, "ABORT", accepted, request.reason);
+    const interrupt = {
+      interrupt: "ABORT",
+      interruptBy: caller.actor,
+      interruptReason: request.reason ?? null,
       ...(request.powerOff !== undefined && { powerOff: request.powerOff }),
     } as const;
     const pending = new Map(
       judged.flatMap(({ run, answer: { effect, afterStep } }) =>
-        run && effect === "PENDING" && run.wish !== "ABORT" ? [[run.id, afterStep] as const] : [],
+        run && effect === "PENDING" && run.interrupt !== "ABORT" ? [[run.id, afterStep] as const] : [],
       ),
     );
-    const asked = accepted.filter((run) => run.wish !== "ABORT");
+    const asked = accepted.filter((run) => run.interrupt !== "ABORT");
     // One that is pending on a parked step waits for what that step waits for.
-    await carryOut(transaction, parts, asked, wish, {
+    await carryOut(transaction, parts, asked, interrupt, {
       as: "ABORTED",
       wake: asked.filter(({ id, state }) => (state === "WAITING" || state === "HOLDING") && !pending.has(id)),
     });
@@ -129,19 +129,19 @@ export async function abortWork(parts: InterruptParts, caller: Caller, request: 
       replayed: false,
     };
   });
-  parts.checkWishes();
+  parts.checkInterrupts();
   return answer;
 }
 
 /**
- * A wish that concerns every unfinished run of an operation concerns the operation, whether it was asked for by name, by
- * cluster or by nodes: then its state says so. Where one of them refused, the others have the wish by themselves: what is
+ * An interrupt that concerns every unfinished run of an operation concerns the operation, whether it was asked for by name, by
+ * cluster or by nodes: then its state says so. Where one of them refused, the others have the interrupt by themselves: what is
  * recorded on the operation holds for all of its runs.
  */
-async function wishOfWhole(
+async function interruptWholeOperations(
   transaction: Transaction,
   caller: Caller,
-  wish: Wish,
+  interrupt: Interrupt,
   concerned: readonly RunRow[],
   reason: string | undefined,
 ): Promise<void> {
@@ -151,8 +151,12 @@ async function wishOfWhole(
   )) {
     if (runs.length < (await countUnfinished(transaction.tx, operationId))) continue;
     const operation = await lockOperation(transaction.tx, operationId);
-    if (!operation || operation.finishedAt || operation.wish === wish) continue;
-    await wishOperation(transaction.tx, operationId, { wish, wishBy: caller.actor, wishReason: reason ?? null });
+    if (!operation || operation.finishedAt || operation.interrupt === interrupt) continue;
+    await interruptOperation(transaction.tx, operationId, {
+      interrupt,
+      interruptBy: caller.actor,
+      interruptReason: reason ?? null,
+    });
   }
 }
 
@@ -190,7 +194,11 @@ async function judgeAborts(
         }),
       };
     const step = stepUnderWay(plans.get(run.planHash)?.steps[run.position], attempts.get(run.id));
-    const verdict = judgeAbort({ id: nodeId, name: run.nodeName }, { state: run.state, wish: run.wish, step }, mode);
+    const verdict = judgeAbort(
+      { id: nodeId, name: run.nodeName },
+      { state: run.state, interrupt: run.interrupt, step },
+      mode,
+    );
     if (!verdict.accepted) return { run, answer: refused(ref, nodeId, verdict.refusal) };
     return {
       run,
@@ -241,28 +249,28 @@ export async function tellOfPending(
 }
 
 /**
- * Records a wish on locked runs. Those of which nothing was begun end here and now: queued ones, whose nodes were never
+ * Records an interrupt on locked runs. Those of which nothing was begun end here and now: queued ones, whose nodes were never
  * touched, and those that have their first state but that nobody has claimed. The raised fence keeps their jobs, once
- * they are taken, from doing anything. Those that are parked in what the wish ends now are woken.
+ * they are taken, from doing anything. Those that are parked in what the interrupt ends now are woken.
  */
 async function carryOut(
   transaction: Transaction,
   parts: FinishParts,
   runs: readonly RunRow[],
-  wish: Parameters<typeof wishRuns>[2],
+  interrupt: Parameters<typeof interruptRuns>[2],
   { as: end, wake }: { readonly as: "ABORTED" | "STOPPED"; readonly wake: readonly RunRow[] },
 ): Promise<void> {
   const unbegun = runs.filter(({ state, fence }) => state === "QUEUED" || fence === 0);
-  await wishRuns(
+  await interruptRuns(
     transaction.tx,
     runs.map(({ id }) => id),
-    wish,
+    interrupt,
   );
   await leaveFirstState(
     transaction,
     unbegun.filter(({ state }) => state !== "QUEUED"),
     end,
-    wish,
+    interrupt,
   );
   await finishRuns(
     transaction.tx,
@@ -282,7 +290,7 @@ async function leaveFirstState(
   transaction: Transaction,
   runs: readonly RunRow[],
   end: "ABORTED" | "STOPPED",
-  wish: { readonly wishBy: string; readonly wishReason: string | null },
+  interrupt: { readonly interruptBy: string; readonly interruptReason: string | null },
 ): Promise<void> {
   const event = end === "ABORTED" ? "abort" : "stop";
   const nodes = new Map(
@@ -297,7 +305,11 @@ async function leaveFirstState(
     const state = nodes.get(nodeId)?.state;
     return state && edge(state, event);
   });
-  await moveAlike(transaction, leaving, nodes, event, { by: wish.wishBy, reason: wish.wishReason, stepOf: () => null });
+  await moveAlike(transaction, leaving, nodes, event, {
+    by: interrupt.interruptBy,
+    reason: interrupt.interruptReason,
+    stepOf: () => null,
+  });
 }
 
 /** Moves the locked nodes of runs, in one statement all those whose transitions tell the same. */
@@ -378,16 +390,16 @@ async function stopOperation(
     parts.queue,
     caller,
     { operationId: id },
-    { wish: "STOP", reason: request.reason, seconds },
+    { interrupt: "STOP", reason: request.reason, seconds },
   );
   if (discovery) return discovery;
   const runs = await lockUnfinishedRuns(transaction.tx, { operationId: id });
   const operation = await lockOperation(transaction.tx, id);
   if (!operation) return unknownOperation(id);
-  if (!isFinalOperation(operation.state) && (operation.wish === null || isPolicysStop(operation, runs))) {
-    await wishOperation(transaction.tx, id, stopWish(caller, request));
-    const asked = runs.filter(({ wish, purpose }) => wish === null && purpose === "WORK");
-    await carryOut(transaction, parts, asked, stopWish(caller, request), {
+  if (!isFinalOperation(operation.state) && (operation.interrupt === null || isPolicysStop(operation, runs))) {
+    await interruptOperation(transaction.tx, id, stopInterrupt(caller, request));
+    const asked = runs.filter(({ interrupt, purpose }) => interrupt === null && purpose === "WORK");
+    await carryOut(transaction, parts, asked, stopInterrupt(caller, request), {
       as: "STOPPED",
       wake: await endedByStop(transaction.tx, asked),
     });
@@ -411,12 +423,12 @@ async function stopOperation(
 }
 
 /** The failure policy stops the others in order to clean up. A stop that somebody asks for before it does keeps everything as it is. */
-function isPolicysStop({ wish, wishBy }: OperationRow, unfinished: readonly RunRow[]): boolean {
-  return wish === "STOP" && wishBy === ENGINE && unfinished.every(({ purpose }) => purpose === "WORK");
+function isPolicysStop({ interrupt, interruptBy }: OperationRow, unfinished: readonly RunRow[]): boolean {
+  return interrupt === "STOP" && interruptBy === ENGINE && unfinished.every(({ purpose }) => purpose === "WORK");
 }
 
-function stopWish(caller: Caller, request: StopRequest) {
-  return { wish: "STOP", wishBy: caller.actor, wishReason: request.reason ?? null } as const;
+function stopInterrupt(caller: Caller, request: StopRequest) {
+  return { interrupt: "STOP", interruptBy: caller.actor, interruptReason: request.reason ?? null } as const;
 }
 
 async function stopNodes(
@@ -445,15 +457,15 @@ async function stopNodes(
     return { ref, nodeId, runId: run?.id ?? null, accepted: refusal === null, refusal, plan: null };
   });
   const stopped = runs.filter(({ purpose }) => purpose === "WORK");
-  await wishOfWhole(
+  await interruptWholeOperations(
     transaction,
     caller,
     "STOP",
-    stopped.filter(({ wish }) => wish !== "ABORT"),
+    stopped.filter(({ interrupt }) => interrupt !== "ABORT"),
     request.reason,
   );
-  const asked = stopped.filter(({ wish }) => wish === null);
-  await carryOut(transaction, parts, asked, stopWish(caller, request), {
+  const asked = stopped.filter(({ interrupt }) => interrupt === null);
+  await carryOut(transaction, parts, asked, stopInterrupt(caller, request), {
     as: "STOPPED",
     wake: await endedByStop(transaction.tx, asked),
   });
@@ -502,13 +514,17 @@ export async function stopTimeout(parts: InterruptParts, operationId: string, se
   await parts.transact(async (transaction) => {
     if (await stopDiscoveryNow(transaction, operationId)) return;
     const runs = (await lockUnfinishedRuns(transaction.tx, { operationId })).filter(
-      ({ purpose, wishFailure }) => purpose === "WORK" && wishFailure === null,
+      ({ purpose, interruptFailure }) => purpose === "WORK" && interruptFailure === null,
     );
     const operation = await lockOperation(transaction.tx, operationId);
     // A stop of the whole is for those as well that somebody wanted to abort in the meantime, and whose step has not ended.
     const isWhole =
-      operation?.wish === "STOP" && operation.wishBy !== ENGINE && (operation.wishAt?.getTime() ?? 0) <= setAt;
-    const late = runs.filter(({ wish, wishAt }) => (wish === "STOP" ? (wishAt?.getTime() ?? 0) <= setAt : isWhole));
+      operation?.interrupt === "STOP" &&
+      operation.interruptBy !== ENGINE &&
+      (operation.interruptAt?.getTime() ?? 0) <= setAt;
+    const late = runs.filter(({ interrupt, interruptAt }) =>
+      interrupt === "STOP" ? (interruptAt?.getTime() ?? 0) <= setAt : isWhole,
+    );
     const plans = await plansByHashes(transaction.tx, [...new Set(late.map(({ planHash }) => planHash))]);
     for (const run of late) {
       const failure: Failure = {
@@ -520,11 +536,11 @@ export async function stopTimeout(parts: InterruptParts, operationId: string, se
         at: new Date().toISOString(),
         retryable: true,
       };
-      await wishRuns(transaction.tx, [run.id], {
-        wish: "ABORT",
-        wishBy: ENGINE,
-        wishReason: failure.message,
-        wishFailure: failure,
+      await interruptRuns(transaction.tx, [run.id], {
+        interrupt: "ABORT",
+        interruptBy: ENGINE,
+        interruptReason: failure.message,
+        interruptFailure: failure,
         powerOff: false,
       });
     }
@@ -535,5 +551,5 @@ export async function stopTimeout(parts: InterruptParts, operationId: string, se
       "ending",
     );
   });
-  parts.checkWishes();
+  parts.checkInterrupts();
 }

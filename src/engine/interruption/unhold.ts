@@ -39,7 +39,7 @@ export async function unhold(parts: SubmitParts, caller: Caller, request: Unhold
       const refusal = refusalOf(ref, nodeId, run);
       return { ref, nodeId, runId: run?.id ?? null, accepted: refusal === null, refusal, plan: null };
     });
-    const lifted = [...runOf.values()].filter(({ state, wish }) => state === "HOLDING" && wish === null);
+    const lifted = [...runOf.values()].filter(({ state, interrupt }) => state === "HOLDING" && interrupt === null);
     const attempts = await attemptsUnderWay(
       transaction.tx,
       lifted.map(({ id }) => id),
@@ -98,10 +98,10 @@ function refusalOf(ref: string, nodeId: string, run: RunRow | undefined): Refusa
       nodeId,
       operationId: run.operationId,
     };
-  if (run.wish !== null)
+  if (run.interrupt !== null)
     return {
       code: "INVALID_STATE",
-      message: `The run on node ${ref} is being ${run.wish === "STOP" ? "stopped" : "aborted"}.`,
+      message: `The run on node ${ref} is being ${run.interrupt === "STOP" ? "stopped" : "aborted"}.`,
       nodeId,
       operationId: run.operationId,
     };

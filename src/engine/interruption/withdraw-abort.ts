@@ -5,7 +5,7 @@
  */
 import type { Refusal } from "../../errors.ts";
 import { judgeAbort } from "../../lifecycle/interrupts.ts";
-import { lockOperation, updateOperation, wishOperation } from "../../store/operations.ts";
+import { lockOperation, updateOperation, interruptOperation } from "../../store/operations.ts";
 import { attemptsUnderWay } from "../../store/attempts.ts";
 import { plansByHashes } from "../../store/plans.ts";
 import { countFailed, lockBegunRuns, updateRuns } from "../../store/runs.ts";
@@ -62,7 +62,7 @@ export async function withdrawAbort(
     await updateRuns(
       transaction.tx,
       withdrawn.map(({ id }) => id),
-      { wish: null, wishBy: null, wishReason: null, wishAt: null, powerOff: null },
+      { interrupt: null, interruptBy: null, interruptReason: null, interruptAt: null, powerOff: null },
     );
     await tellOfPending(transaction, "abort_withdrawn", withdrawn, {
       by: caller.actor,
@@ -81,20 +81,24 @@ export async function withdrawAbort(
 }
 
 /**
- * The wish on the operation would reach the runs just freed; those that are still to be aborted have it themselves. Where
- * a failure had decided that everything is undone, before the abort took that wish's place, it is decided still.
+ * The interrupt on the operation would reach the runs just freed; those that are still to be aborted have it themselves. Where
+ * a failure had decided that everything is undone, before the abort took that interrupt's place, it is decided still.
  */
 async function takeBackFromOperation(transaction: Transaction, operationId: string): Promise<void> {
   const operation = await lockOperation(transaction.tx, operationId);
-  if (operation?.wish !== "ABORT" || operation.finishedAt) return;
+  if (operation?.interrupt !== "ABORT" || operation.finishedAt) return;
   if (operation.onFailure === "CLEAN_UP_ALL" && (await countFailed(transaction.tx, operationId)) > 0) {
-    return wishOperation(transaction.tx, operationId, { wish: "STOP", wishBy: ENGINE, wishReason: null });
+    return interruptOperation(transaction.tx, operationId, {
+      interrupt: "STOP",
+      interruptBy: ENGINE,
+      interruptReason: null,
+    });
   }
   await updateOperation(transaction.tx, operationId, {
-    wish: null,
-    wishBy: null,
-    wishReason: null,
-    wishAt: null,
+    interrupt: null,
+    interruptBy: null,
+    interruptReason: null,
+    interruptAt: null,
     state: "RUNNING",
   });
 }
@@ -109,13 +113,13 @@ function refusalOf(
   step: PlannedStep | undefined,
   attempt: AttemptRow | undefined,
 ): Refusal | null {
-  if (run.wish !== "ABORT") return nothingPending(ref, run.nodeId);
+  if (run.interrupt !== "ABORT") return nothingPending(ref, run.nodeId);
   const verdict = judgeAbort(
     { id: run.nodeId, name: run.nodeName },
-    { state: run.state, wish: run.wish, step: stepUnderWay(step, attempt) },
+    { state: run.state, interrupt: run.interrupt, step: stepUnderWay(step, attempt) },
     "AFTER_STEP",
   );
-  if (verdict.accepted && verdict.effect === "PENDING" && attempt?.part !== "ABORT" && run.wishFailure === null)
+  if (verdict.accepted && verdict.effect === "PENDING" && attempt?.part !== "ABORT" && run.interruptFailure === null)
     return null;
   return {
     code: "INVALID_STATE",

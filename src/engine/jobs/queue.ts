@@ -413,7 +413,7 @@ export async function createQueue(options: QueueOptions): Promise<Queue> {
     },
     held: (jobId) => active.get(jobId)?.job,
     async timer(transaction, { operationId, what }, seconds) {
-      // As precise as a wish's moment, which it is compared with.
+      // As precise as an interrupt's moment, which it is compared with.
       const {
         rows: [row],
       } = await runStatement(

@@ -20,7 +20,7 @@ import {
   hasUnfinishedRun,
   lockOperation,
   noteFirstFailure,
-  wishOperation,
+  interruptOperation,
 } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { Failure } from "../../store/records.ts";
@@ -91,7 +91,7 @@ async function settleOperation(
     if (!operation) throw new Error(`Run ${run.id} has no operation.`);
     if (state !== "FAILED" || !failure || run.purpose !== "WORK") continue;
     await noteFirstFailure(transaction.tx, operationId, failure);
-    if (run.wish !== "ABORT") await applyFailurePolicy(transaction, parts, operation, { ...run, state });
+    if (run.interrupt !== "ABORT") await applyFailurePolicy(transaction, parts, operation, { ...run, state });
     operation = await lockOperation(transaction.tx, operationId);
   }
   await giveTurn(transaction, parts, operation);
@@ -104,9 +104,13 @@ async function applyFailurePolicy(
   operation: OperationRow,
   run: RunRow,
 ): Promise<void> {
-  switch (operation.wish === null ? operation.onFailure : "LEAVE") {
+  switch (operation.interrupt === null ? operation.onFailure : "LEAVE") {
     case "CLEAN_UP_ALL":
-      await wishOperation(transaction.tx, operation.id, { wish: "STOP", wishBy: ENGINE, wishReason: null });
+      await interruptOperation(transaction.tx, operation.id, {
+        interrupt: "STOP",
+        interruptBy: ENGINE,
+        interruptReason: null,
+      });
       await stopQueued(transaction, operation.id);
       // Nothing else would: they wait for somebody, or for a place, and the clean-up waits for them.
       await parts.queue.wakeMany(
@@ -135,7 +139,8 @@ async function giveTurn(
   parts: FinishParts,
   operation: OperationRow | undefined,
 ): Promise<void> {
-  if (!operation || operation.wish !== null || (operation.maxParallel === null && operation.waves === null)) return;
+  if (!operation || operation.interrupt !== null || (operation.maxParallel === null && operation.waves === null))
+    return;
   await settleWaves(transaction, parts, operation);
   const settled = operation.waves === null ? operation : await lockOperation(transaction.tx, operation.id);
   if (settled) await startQueued(transaction, parts, settled);
@@ -158,7 +163,8 @@ export async function finishWhenDone(transaction: Transaction, parts: FinishPart
   if (!operation || operation.finishedAt) return;
   const counts = await finalCounts(transaction.tx, operationId);
   // Once clean-ups have begun it has failed, whatever is asked of them.
-  const cleanedUpAll = operation.onFailure === "CLEAN_UP_ALL" && (operation.wishBy === ENGINE || counts.cleanUps > 0);
+  const cleanedUpAll =
+    operation.onFailure === "CLEAN_UP_ALL" && (operation.interruptBy === ENGINE || counts.cleanUps > 0);
   if (cleanedUpAll && counts.cleanUps === 0) {
     const begun = await startCleanUps(
       transaction,
@@ -168,7 +174,7 @@ export async function finishWhenDone(transaction: Transaction, parts: FinishPart
     );
     if (begun > 0) return;
   }
-  const state = outcome(counts, { wish: operation.wish, cleanedUpAll });
+  const state = outcome(counts, { interrupt: operation.interrupt, cleanedUpAll });
   await finishOperation(transaction.tx, operationId, state);
   transaction.afterCommit(() =>
     parts.observer.operationEnded({ operationId, kind: operation.kind, state, createdAt: operation.createdAt }),
@@ -176,7 +182,7 @@ export async function finishWhenDone(transaction: Transaction, parts: FinishPart
 }
 
 function isDeaf(run: RunRow | undefined): boolean {
-  return run?.state === "FAILED" && run.wish === "ABORT";
+  return run?.state === "FAILED" && run.interrupt === "ABORT";
 }
 
 /**

@@ -103,12 +103,12 @@ export function createSlotScheduler(parts: {
 async function takeUpOverlooked(transaction: Transaction, parts: FinishParts, operationId: string): Promise<void> {
   const operation = await lockOperation(transaction.tx, operationId);
   if (!operation || operation.finishedAt) return;
-  if (operation.wish !== null) {
+  if (operation.interrupt !== null) {
     const queued = (await lockQueuedRuns(transaction.tx, operationId)).filter(({ purpose }) => purpose === "WORK");
     await finishRuns(
       transaction.tx,
       queued.map(({ id }) => id),
-      operation.wish === "ABORT" ? "ABORTED" : "STOPPED",
+      operation.interrupt === "ABORT" ? "ABORTED" : "STOPPED",
     );
   }
   await settleMany(transaction, parts, operationId);
@@ -156,7 +156,7 @@ async function giveTurns(transaction: Transaction, queue: Queue): Promise<boolea
       run.state === "QUEUED" &&
       run.purpose === "WORK" &&
       operation &&
-      (operation.wish !== null || operation.waveState === "HALTED")
+      (operation.interrupt !== null || operation.waveState === "HALTED")
     )
       continue;
     const phase = plan.legs[run.state === "QUEUED" ? 0 : (plan.steps[run.position]?.leg ?? run.leg)]?.phase;

@@ -93,7 +93,7 @@ const PAGE = 500;
 
 /** Gives their turn to queued runs of an operation: whose wave is open, as far as `maxParallel` goes. Its lock is held. */
 export async function startQueued(transaction: Transaction, parts: StartParts, operation: OperationRow): Promise<void> {
-  if (operation.wish !== null || operation.waveState === "HALTED") return;
+  if (operation.interrupt !== null || operation.waveState === "HALTED") return;
   if (operation.maxParallel === null && operation.waves === null) return;
   const inTurn = operation.maxParallel === null ? 0 : await countRunsInTurn(transaction.tx, operation.id);
   let room = operation.maxParallel === null ? Number.POSITIVE_INFINITY : operation.maxParallel - inTurn;

@@ -5,7 +5,7 @@
  */
 import type { Refusal } from "../../errors.ts";
 import { judgeWaves, waveSizes, countOf } from "../../lifecycle/waves.ts";
-import type { Share, WavesWish } from "../../lifecycle/waves.ts";
+import type { Share, WaveOptions } from "../../lifecycle/waves.ts";
 import { lockOperation, pauseLeft, pauseWaves, updateOperation } from "../../store/operations.ts";
 import type { OperationRow } from "../../store/operations.ts";
 import type { Waves } from "../../store/records.ts";
@@ -20,14 +20,14 @@ const WAVES_MAX = 1_000;
 const PAUSE_SECONDS_MAX = 30 * 86_400;
 
 /** What is wrong with waves as they are asked for. */
-export function waveFlaws(wish: WavesWish): readonly Refusal[] {
+export function waveFlaws(options: WaveOptions): readonly Refusal[] {
   const path = ["input", "waves"];
   const flaw = (field: string, message: string): Refusal => ({
     code: "INVALID_INPUT",
     message,
     path: [...path, field],
   });
-  const { sizes, pauseSeconds = 0, maxFailures } = wish;
+  const { sizes, pauseSeconds = 0, maxFailures } = options;
   return [
     ...(sizes.length === 0 || sizes.length > WAVES_MAX
       ? [flaw("sizes", `Waves have 1 to ${WAVES_MAX} sizes; the last one is repeated.`)]
@@ -56,12 +56,12 @@ function isShare(share: Share, least: 0 | 1): boolean {
   return share.percent >= 0 && share.percent <= 100 && (least === 0 || share.percent > 0);
 }
 
-export function resolveWaves(wish: WavesWish, total: number): Waves {
+export function resolveWaves(options: WaveOptions, total: number): Waves {
   return {
-    sizes: waveSizes(wish.sizes, total),
-    pauseSeconds: wish.pauseSeconds ?? 0,
-    manual: wish.manual ?? false,
-    maxFailures: wish.maxFailures === undefined ? null : countOf(wish.maxFailures, total, "DOWN"),
+    sizes: waveSizes(options.sizes, total),
+    pauseSeconds: options.pauseSeconds ?? 0,
+    manual: options.manual ?? false,
+    maxFailures: options.maxFailures === undefined ? null : countOf(options.maxFailures, total, "DOWN"),
     forgiven: 0,
   };
 }
@@ -69,7 +69,7 @@ export function resolveWaves(wish: WavesWish, total: number): Waves {
 /** Draws the consequences of a run's end for the waves of its operation. */
 export async function settleWaves(transaction: Transaction, parts: StartParts, operation: OperationRow): Promise<void> {
   const { waves, waveState, wave } = operation;
-  if (!waves || !waveState || operation.wish !== null) return;
+  if (!waves || !waveState || operation.interrupt !== null) return;
   // Every run's end comes by here, so failures are counted only where they count.
   const failures = waves.maxFailures === null ? 0 : (await countFailed(transaction.tx, operation.id)) - waves.forgiven;
   const unfinished = await hasUnfinishedInWaves(transaction.tx, operation.id, wave);
@@ -121,7 +121,7 @@ async function openNext(
 export async function pauseIsOver(transact: Transact, parts: StartParts, operationId: string): Promise<void> {
   await transact(async (transaction) => {
     const operation = await lockOperation(transaction.tx, operationId);
-    if (operation?.waveState !== "PAUSED" || operation.wish !== null) return;
+    if (operation?.waveState !== "PAUSED" || operation.interrupt !== null) return;
     const left = await pauseLeft(transaction.tx, operationId);
     // Too early: the clock was set back, or this was the timer of an earlier pause. Nothing else may come for the rest.
     if (left > CLOCK_TOLERANCE_SECONDS) return parts.queue.timer(transaction, { operationId, what: "WAVE" }, left);
@@ -175,7 +175,8 @@ export async function steerWaves(
       });
     if (!waves || !waveState) return wrong("has no waves; its nodes were taken on all at once.");
     if (operation.finishedAt) return wrong(`has ended (${operation.state}).`);
-    if (operation.wish !== null) return wrong(`is being ${operation.wish === "STOP" ? "stopped" : "aborted"}.`);
+    if (operation.interrupt !== null)
+      return wrong(`is being ${operation.interrupt === "STOP" ? "stopped" : "aborted"}.`);
     switch (action) {
       case "HALT":
         await updateOperation(transaction.tx, id, {

@@ -131,13 +131,13 @@ builder.objectType(OperationRef, {
       type: InterruptEnum,
       nullable: true,
       description: "Stop or abort that was requested for the operation; null if none was.",
-      resolve: ({ wish }) => wish,
+      resolve: ({ interrupt }) => interrupt,
     }),
-    interruptBy: t.exposeString("wishBy", {
+    interruptBy: t.exposeString("interruptBy", {
       nullable: true,
       description: "Who requested the interrupt; `engine` if the failure policy did.",
     }),
-    interruptReason: t.exposeString("wishReason", {
+    interruptReason: t.exposeString("interruptReason", {
       nullable: true,
       description: "Reason given for the interrupt.",
     }),
@@ -146,14 +146,14 @@ builder.objectType(OperationRef, {
       nullable: true,
       deprecationReason: renamedTo("interrupt"),
       description: "Same as `interrupt`.",
-      resolve: ({ wish }) => wish,
+      resolve: ({ interrupt }) => interrupt,
     }),
-    wishBy: t.exposeString("wishBy", {
+    wishBy: t.exposeString("interruptBy", {
       nullable: true,
       deprecationReason: renamedTo("interruptBy"),
       description: "Same as `interruptBy`.",
     }),
-    wishReason: t.exposeString("wishReason", {
+    wishReason: t.exposeString("interruptReason", {
       nullable: true,
       deprecationReason: renamedTo("interruptReason"),
       description: "Same as `interruptReason`.",

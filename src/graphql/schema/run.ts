@@ -223,7 +223,7 @@ async function abortVerdict(run: RunRow, context: Context) {
   const step = (await stepsOf(run, context))[run.position];
   return judgeAbort(
     { id: run.nodeId, name: run.nodeName },
-    { state: run.state, wish: run.wish, step: stepUnderWay(step?.planned, step?.attempts.at(-1)) },
+    { state: run.state, interrupt: run.interrupt, step: stepUnderWay(step?.planned, step?.attempts.at(-1)) },
     "NOW",
   );
 }
@@ -265,17 +265,17 @@ builder.objectType(RunRef, {
       nullable: true,
       description:
         "Stop or abort that was requested for this run; null if none was. A stop of the whole operation is shown at the operation only.",
-      resolve: ({ wish }) => wish,
+      resolve: ({ interrupt }) => interrupt,
     }),
-    interruptBy: t.exposeString("wishBy", {
+    interruptBy: t.exposeString("interruptBy", {
       nullable: true,
       description: "Who requested the interrupt; `engine` if the failure policy or a timeout did.",
     }),
-    interruptReason: t.exposeString("wishReason", {
+    interruptReason: t.exposeString("interruptReason", {
       nullable: true,
       description: "Reason given for the interrupt.",
     }),
-    interruptAt: t.expose("wishAt", {
+    interruptAt: t.expose("interruptAt", {
       type: "DateTime",
       nullable: true,
       description: "Time of the request to interrupt.",
@@ -285,19 +285,19 @@ builder.objectType(RunRef, {
       nullable: true,
       deprecationReason: renamedTo("interrupt"),
       description: "Same as `interrupt`.",
-      resolve: ({ wish }) => wish,
+      resolve: ({ interrupt }) => interrupt,
     }),
-    wishBy: t.exposeString("wishBy", {
+    wishBy: t.exposeString("interruptBy", {
       nullable: true,
       deprecationReason: renamedTo("interruptBy"),
       description: "Same as `interruptBy`.",
     }),
-    wishReason: t.exposeString("wishReason", {
+    wishReason: t.exposeString("interruptReason", {
       nullable: true,
       deprecationReason: renamedTo("interruptReason"),
       description: "Same as `interruptReason`.",
     }),
-    wishAt: t.expose("wishAt", {
+    wishAt: t.expose("interruptAt", {
       type: "DateTime",
       nullable: true,
       deprecationReason: renamedTo("interruptAt"),
@@ -334,7 +334,7 @@ builder.objectType(RunRef, {
       nullable: true,
       description: "The step after which a recorded abort takes effect; null when none is pending.",
       resolve: async (run, _args, context) => {
-        if (run.wish !== "ABORT" || !isUnfinished(run.state)) return null;
+        if (run.interrupt !== "ABORT" || !isUnfinished(run.state)) return null;
         const verdict = await abortVerdict(run, context);
         return verdict.accepted ? verdict.afterStep : null;
       },
@@ -343,7 +343,7 @@ builder.objectType(RunRef, {
       description:
         "Whether `withdrawAbort` would be accepted now: an abort is pending, and nothing of it has been done.",
       resolve: async (run, _args, context) => {
-        if (run.wish !== "ABORT" || run.wishFailure !== null || !isUnfinished(run.state)) return false;
+        if (run.interrupt !== "ABORT" || run.interruptFailure !== null || !isUnfinished(run.state)) return false;
         const verdict = await abortVerdict(run, context);
         const attempt = (await stepsOf(run, context))[run.position]?.attempts.at(-1);
         return verdict.accepted && verdict.effect === "PENDING" && attempt?.part !== "ABORT";

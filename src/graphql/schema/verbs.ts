@@ -1,7 +1,7 @@
 /** The mutations that are work: each verb over many nodes, and abort, stop and restart. */
 import type { AbortEffect } from "../../lifecycle/interrupts.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
-import type { Share, WavesWish } from "../../lifecycle/waves.ts";
+import type { Share, WaveOptions } from "../../lifecycle/waves.ts";
 import type { NodeAnswer, SubmitAnswer, RequestTerms } from "../../engine/admission/admit.ts";
 import type { WavesAnswer } from "../../engine/scheduling/waves.ts";
 import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
@@ -335,7 +335,7 @@ interface WavesShape {
   readonly maxFailures?: ShareShape | null | undefined;
 }
 
-export function wavesOf({ sizes, pauseSeconds, manual, maxFailures }: WavesShape): WavesWish {
+export function wavesOf({ sizes, pauseSeconds, manual, maxFailures }: WavesShape): WaveOptions {
   return {
     sizes: sizes.map(shareOf),
     pauseSeconds: given(pauseSeconds),

@@ -131,11 +131,11 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
     readSeconds: seconds = READ_SECONDS,
     writeSeconds = WRITE_SECONDS,
     turnWaitSeconds = TURN_SECONDS,
-    prepare: wish = "auto",
+    prepare: prepareSetting = "auto",
   } = options;
   const { isPooled, connectionsMax: serverConnectionsMax } = await lookAt(connection);
   const pools = poolsOf(connectionsMax);
-  const prepare = wish === "auto" ? !isPooled : wish === "on";
+  const prepare = prepareSetting === "auto" ? !isPooled : prepareSetting === "on";
   // A pooler refuses settings that it does not know, and a session's settings would be whoever's comes next: there,
   // statements are cut by us, and snapshots by a setting of their transaction.
   const cutByServer = { ...(!isPooled && { seconds }), silentSeconds: seconds + SILENT_SECONDS };
