@@ -1,4 +1,5 @@
 /** All pages that are printed from code; each starts with a comment that names its sources. */
+import { ARCHITECTURE_PAGE } from "./architecture.ts";
 import { CONFIGURATION_PAGE } from "./configuration.ts";
 import { ERRORS_PAGE } from "./errors.ts";
 import { LIFECYCLE_PAGE } from "./lifecycle.ts";
@@ -12,7 +13,14 @@ export interface PrintedPage {
   readonly text: string;
 }
 
-const PAGES: readonly Page[] = [LIFECYCLE_PAGE, ...verbPages(), RULES_PAGE, ERRORS_PAGE, CONFIGURATION_PAGE];
+const PAGES: readonly Page[] = [
+  ARCHITECTURE_PAGE,
+  LIFECYCLE_PAGE,
+  ...verbPages(),
+  RULES_PAGE,
+  ERRORS_PAGE,
+  CONFIGURATION_PAGE,
+];
 
 export function printedPages(): readonly PrintedPage[] {
   return PAGES.map(({ file, source, text }) => ({
