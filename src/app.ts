@@ -1,13 +1,14 @@
 /**
- * The composition root: from a configuration to a running service, and back. First the service says that it is not ready
- * and takes no more work; then its parts are ended in the reverse order: the server, which answers what is due, the engine,
- * which lets steps come to their boundary and hands their runs back, and the database last. The lease of a step that takes
- * longer runs out by itself.
+ * The composition root: starts the service from a configuration, and shuts it down.
+ *
+ * Shutdown: readiness turns off and no new work is taken. Then the parts end in reverse order: the server finishes pending
+ * responses, the engine lets steps reach their boundary and hands their runs back, the database closes last. The lease of
+ * a step that takes longer expires.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "./config.ts";
-import { shownConfig } from "./config.ts";
+import { configForLog } from "./config.ts";
 import { registerDemonstrationFleet } from "./commands/demo.ts";
 import { createPool } from "./drivers/isolation/pool.ts";
 import type { Pool } from "./drivers/isolation/pool.ts";
@@ -21,7 +22,7 @@ import { startHealthServer } from "./http/health.ts";
 import type { HealthServer } from "./http/health.ts";
 import type { Log } from "./log.ts";
 import type { Observer } from "./observer.ts";
-import { named, openMigrated, whenThere } from "./commands/startup.ts";
+import { explainDatabaseErrors, openMigrated, waitForDatabase } from "./commands/startup.ts";
 import { startServer } from "./http/server.ts";
 import type { RunningServer } from "./http/server.ts";
 import { createNotifier } from "./store/postgres/notifier.ts";
@@ -33,7 +34,7 @@ import { createTelemetry } from "./telemetry/telemetry.ts";
 import type { Scrape } from "./telemetry/telemetry.ts";
 
 export interface Service extends AsyncDisposable {
-  /** Where it listens, as http://host:port. */
+  /** Base URL, as http://host:port. */
   readonly url: string;
   readonly engine: Engine;
 }
@@ -43,20 +44,20 @@ export const VERSION = (
 ).version;
 
 /**
- * After so long the end waits for no answer of the database any more: over a wire on which nothing comes back, none would
- * come before the process has to be gone (main.ts). What is still asked then fails, so that each part ends by itself.
+ * After this time a shutdown stops waiting for the database and fails pending statements, so that each part can end before
+ * the process must exit (commands/serve.ts). A half-open connection would never answer.
  */
 const GIVE_UP_MS = 6_500;
 
 export async function startService(config: Config, log: Log): Promise<Service> {
-  log.info({ version: VERSION, config: shownConfig(config) }, "starting");
+  log.info({ version: VERSION, config: configForLog(config) }, "starting");
   await using parts = new AsyncDisposableStack();
   const workers = config.driverWorkers ?? config.concurrency;
   const pool = workers > 0 ? parts.use(createPool({ workers, log })) : undefined;
   const registry = parts.use(await loadPlugins(config.plugins, log, pool));
   const connection = await connectionOf(config, parts, log);
   const { database, server, engine } = parts.use(
-    await whenThere(config, () => begin(config, { connection, registry, pool }, log), log),
+    await waitForDatabase(config, () => startOnDatabase(config, { connection, registry, pool }, log), log),
   );
   log.info({ url: config.role === "engine" ? server.url : `${server.url}/graphql`, role: config.role }, "ready");
   const running = parts.move();
@@ -68,7 +69,7 @@ export async function startService(config: Config, log: Log): Promise<Service> {
       server.rest();
       engine.rest();
       const late = setTimeout(() => {
-        log.warn("the database does not answer in time; the end does not wait for it");
+        log.warn("the database does not answer; shutting down without it");
         void database.giveUp();
       }, GIVE_UP_MS);
       await running.disposeAsync().finally(() => clearTimeout(late));
@@ -77,7 +78,7 @@ export async function startService(config: Config, log: Log): Promise<Service> {
   };
 }
 
-interface Means {
+interface Resources {
   readonly connection: Connection;
   readonly registry: Registry;
   readonly pool: Pool | undefined;
@@ -89,21 +90,21 @@ interface Running extends AsyncDisposable {
   readonly engine: Engine;
 }
 
-/** Everything that stands on the database. Where it throws, nothing is left. */
-async function begin(config: Config, { connection, registry, pool }: Means, log: Log): Promise<Running> {
+/** Starts everything that needs the database. If it throws, everything started is disposed of. */
+async function startOnDatabase(config: Config, { connection, registry, pool }: Resources, log: Log): Promise<Running> {
   await using parts = new AsyncDisposableStack();
   const database = parts.use(await openMigrated(config, connection, log));
-  tellOfConnections(config, database, log);
+  logConnections(config, database, log);
   const bell = parts.use(
-    await named(config.listenUrl ?? config.databaseUrl, () =>
+    await explainDatabaseErrors(config.listenUrl ?? config.databaseUrl, () =>
       createNotifier(database, (error) =>
-        log.warn({ err: error }, "the doorbell failed; until it is back, new work is found by looking"),
+        log.warn({ err: error }, "the notifier lost its connection; until it is back, new work is found by polling"),
       ),
     ),
   );
   const telemetry = parts.use(await createTelemetry({ log, version: VERSION }));
   const { observer } = telemetry;
-  // One that only works makes no connections for reads on somebody's behalf.
+  // An engine-only replica opens no connections for API reads.
   const scrape = telemetry.scrapeOf(config.role === "engine" ? database.reader : database.bounded);
   const working = parts.use(
     await createEngine({
@@ -140,7 +141,7 @@ interface Parts {
   readonly scrape: () => Promise<Scrape>;
 }
 
-/** The API on its port, and what it alone needs. */
+/** Starts the API server and what only the API needs. */
 async function serve(
   config: Config,
   { database, registry, bell, engine, observer, scrape }: Parts,
@@ -168,30 +169,30 @@ async function serve(
   });
 }
 
-function tellOfConnections({ role }: Config, database: Database, log: Log): void {
+function logConnections({ role }: Config, database: Database, log: Log): void {
   const { pools, isPooled, serverConnectionsMax } = database;
   const { readers, snapshots, ...working } = pools;
   const serves = role !== "engine";
   const connections = connectionsTaken(database, serves);
   log.info(
     { connections, ...working, ...(serves && { readers, snapshots }), listener: 1, isPooled },
-    "connections to the database that this replica may take",
+    "database connections that this replica may open",
   );
   if (!isPooled && connections > serverConnectionsMax)
     log.warn(
       { connections, max_connections: serverConnectionsMax },
-      "the server takes fewer connections than this replica may want; lower OSTLER_DB_POOL, or raise max_connections",
+      "the server allows fewer connections than this replica may open; lower OSTLER_DB_POOL or raise max_connections",
     );
 }
 
-/** Where the database is: the server's address, or the embedded one, which is started. */
+/** The database server's URL; without one, starts the embedded database. */
 async function connectionOf(config: Config, parts: AsyncDisposableStack, log: Log): Promise<Connection> {
   if (config.databaseUrl !== null) return { url: config.databaseUrl };
   const keepUp = {
-    down: (why: string) => log.error({ why }, "the embedded database has ended by itself; it is started again"),
-    up: () => log.info("the embedded database is up again"),
+    down: (why: string) => log.error({ why }, "the embedded database exited unexpectedly; restarting it"),
+    up: () => log.info("the embedded database is running again"),
   };
   const embedded = parts.use(await startEmbedded({ folder: join(config.data, "postgres"), keepUp }));
-  log.info({ folder: config.data }, "embedded database is up");
+  log.info({ folder: config.data }, "the embedded database is running");
   return embedded.connection;
 }

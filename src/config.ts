@@ -1,19 +1,19 @@
-/** The configuration: one frozen object from the environment and the command line, checked before anything starts. */
+/** The configuration: one frozen object from environment variables and flags, checked before anything starts. */
 import { parseArgs } from "node:util";
 import { resolve } from "node:path";
 import { messageOf } from "./errors.ts";
 import type { LogLevel } from "./log.ts";
 import { LOG_LEVELS } from "./log.ts";
 
-/** What a replica does: everything, or one half of it, so that the halves can be scaled apart. */
+/** The part of the service that a replica runs, so that API and engine can scale separately. */
 export const ROLES = {
-  all: "serves the API and works",
-  api: "serves the API; its requests wait for a replica that works",
-  engine: "works, and serves nothing but its health",
+  all: "serves the API and runs operations",
+  api: "serves the API; operations wait for a replica that runs them",
+  engine: "runs operations; serves only health and metrics",
 } as const;
 export type Role = keyof typeof ROLES;
 
-/** Whether statements that come again and again are prepared. auto: not through a pooler. */
+/** Use of prepared statements. auto: on, unless the connection goes through a pooler. */
 const PREPARING = ["auto", "on", "off"] as const;
 
 export interface Config {
@@ -24,41 +24,41 @@ export interface Config {
   readonly data: string;
   /** A PostgreSQL server; null: the embedded database. */
   readonly databaseUrl: string | null;
-  /** Where the one connection that listens goes; null: where the others go. */
+  /** URL for the LISTEN connection; null: `databaseUrl`. */
   readonly listenUrl: string | null;
-  /** How many connections the engine and the writes of the API share; the other pools follow from it. */
+  /** Connections shared by the engine and the API's writes; the sizes of the other pools derive from it. */
   readonly dbPool: number;
   readonly prepare: (typeof PREPARING)[number];
-  /** How long a start waits for a database that cannot be reached yet, in seconds. */
+  /** Seconds that a start waits for a database that cannot be reached. */
   readonly dbWaitSeconds: number;
   readonly plugins: readonly string[];
-  /** What callers must present as a bearer token; null: nothing, and only on loopback. */
+  /** Bearer token required of callers; null: none, allowed only on loopback. */
   readonly token: string | null;
   readonly log: LogLevel;
-  /** Whether callers may ask what the schema is. */
+  /** Whether introspection queries are allowed. */
   readonly introspection: boolean;
-  /** Origins of other pages that browsers let talk to the service, as `https://name:port`. */
+  /** Allowed cross-origin web pages, as `https://name:port`. */
   readonly origins: readonly string[];
-  /** How large a request may be, in KiB. */
+  /** Maximum size of a request body, in KiB. */
   readonly bodyKb: number;
-  /** Queries executed at the same time, and as many mutations. */
+  /** Maximum number of concurrent queries; the same limit applies to mutations. */
   readonly requests: number;
-  /** Runs worked on at the same time. */
+  /** Maximum number of runs executed at the same time. */
   readonly concurrency: number;
-  /** Processes that steps may keep busy with their drivers at the same time; 0: drivers run in this one; null: as many as `concurrency`. */
+  /** Maximum number of worker processes busy with steps; 0: drivers run in the service's process; null: `concurrency`. */
   readonly driverWorkers: number | null;
-  /** How often the power of a node at rest is read, in seconds; 0: never. */
+  /** Seconds between power readings of an idle node; 0: never. */
   readonly powerSeconds: number;
-  /** How long transitions are kept, in days; 0: for ever. */
+  /** Days that transitions are kept; 0: indefinitely. */
   readonly retentionDays: number;
-  /** Whether an empty service is given a demonstration fleet; flag --demo only. */
+  /** Register a demonstration fleet if there are no nodes; flag --demo only. */
   readonly demo: boolean;
 }
 
-/** A mistake in the configuration, as a sentence for whoever started the service. */
+/** An invalid configuration; the message is for the operator. */
 export class ConfigError extends Error {}
 
-/** Enough for a transaction of each kind at once, and no more than a server has as a rule. */
+/** At least one connection per kind of transaction; at most what servers usually allow. */
 const DB_POOL_MIN = 4;
 const DB_POOL_MAX = 200;
 const DB_WAIT_SECONDS_MAX = 3_600;
@@ -69,93 +69,93 @@ interface Variable {
   readonly help: string;
 }
 
-/** Every variable there is. Another one that begins with OSTLER_ is refused: it would be a typing error unnoticed. */
+/** All variables. Any other name that begins with OSTLER_ is rejected as a typing error. */
 export const VARIABLES: Readonly<Record<string, Variable>> = {
   OSTLER_ROLE: {
     flag: "role",
     fallback: "all",
-    help: `what this replica does: ${Object.entries(ROLES)
+    help: `part of the service that this replica runs: ${Object.entries(ROLES)
       .map(([role, what]) => `${role} (${what})`)
-      .join(", ")}; all but all need DATABASE_URL`,
+      .join(", ")}; api and engine need DATABASE_URL`,
   },
   OSTLER_HOST: {
     flag: "host",
     fallback: "127.0.0.1",
-    help: "address to listen on; anything but loopback needs OSTLER_TOKEN",
+    help: "address to listen on; an address other than loopback needs OSTLER_TOKEN",
   },
-  OSTLER_PORT: { flag: "port", fallback: "4000", help: "port; the API is at /graphql; 0 takes a free one" },
+  OSTLER_PORT: { flag: "port", fallback: "4000", help: "port; the API is at /graphql; 0 picks a free port" },
   OSTLER_DATA: { flag: "data", fallback: "./data", help: "folder of the embedded database" },
   DATABASE_URL: {
     flag: "database-url",
     fallback: "",
-    help: "a PostgreSQL 15 or later, as postgres://user@host/name, with one host; absent: the embedded database",
+    help: "PostgreSQL 15 or later, as postgres://user@host/name, with exactly one host; default: the embedded database",
   },
   OSTLER_LISTEN_URL: {
     flag: "listen-url",
     fallback: "",
-    help: "the same database without the pooler that DATABASE_URL goes through, for the one connection that listens; absent: DATABASE_URL",
+    help: "the same database without the pooler of DATABASE_URL, for the one LISTEN connection; default: DATABASE_URL",
   },
   OSTLER_DB_POOL: {
     flag: "db-pool",
     fallback: "20",
-    help: `connections that the engine and the API's writes share, ${DB_POOL_MIN} to ${DB_POOL_MAX}; docs/replicas.md tells how many a replica takes in all`,
+    help: `connections that the engine and the API's writes share, ${DB_POOL_MIN} to ${DB_POOL_MAX}; docs/replicas.md lists all connections of a replica`,
   },
   OSTLER_PREPARE: {
     flag: "prepare",
     fallback: "auto",
-    help: "auto, on or off: whether statements are prepared; auto prepares them unless DATABASE_URL leads through a pooler; a PgBouncer before 1.21 in transaction mode needs off",
+    help: "prepared statements: auto, on or off; auto uses them unless DATABASE_URL goes through a pooler; PgBouncer before 1.21 in transaction mode needs off",
   },
   OSTLER_DB_WAIT_SECONDS: {
     flag: "db-wait-seconds",
     fallback: "60",
-    help: "how long a start waits for a database that cannot be reached yet, in seconds, up to 3600; 0 waits for none",
+    help: "seconds that a start waits for a database that cannot be reached, up to 3600; 0 does not wait",
   },
   OSTLER_PLUGINS: {
     flag: "plugins",
     fallback: "fake",
-    help: "driver plugins, separated by commas: bundled names, paths, or installed packages",
+    help: "driver plugins, comma-separated: bundled names, paths or installed packages",
   },
   OSTLER_TOKEN: {
     flag: "token",
     fallback: "",
-    help: "token that callers present as Authorization: Bearer …; at least 16 characters",
+    help: "token that callers send as Authorization: Bearer …; at least 16 characters",
   },
-  OSTLER_LOG: { flag: "log", fallback: "info", help: `least severe level that is logged: ${LOG_LEVELS.join(", ")}` },
+  OSTLER_LOG: { flag: "log", fallback: "info", help: `lowest level that is logged: ${LOG_LEVELS.join(", ")}` },
   OSTLER_INTROSPECTION: {
     flag: "introspection",
     fallback: "on",
-    help: "on or off: whether callers may ask what the schema is; when off, GET /schema.graphql is refused too, and errors suggest no names",
+    help: "introspection: on or off; off also disables GET /schema.graphql and name suggestions in errors",
   },
   OSTLER_ORIGINS: {
     flag: "origins",
     fallback: "",
-    help: "origins of other web pages that may talk to the service, separated by commas, as https://console.example; for HTTP and WebSocket",
+    help: "allowed origins of other web pages, comma-separated, as https://console.example; for HTTP and WebSocket",
   },
-  OSTLER_BODY_KB: { flag: "body-kb", fallback: "1024", help: "how large a request may be, in KiB, 64 to 65536" },
+  OSTLER_BODY_KB: { flag: "body-kb", fallback: "1024", help: "maximum size of a request body in KiB, 64 to 65536" },
   OSTLER_REQUESTS: {
     flag: "requests",
     fallback: "64",
-    help: "queries executed at the same time by this process, and as many mutations, 1 to 1024; others wait their turn for up to 5 seconds",
+    help: "maximum concurrent queries of this process, and the same for mutations, 1 to 1024; further requests wait up to 5 seconds",
   },
   OSTLER_CONCURRENCY: {
     flag: "concurrency",
     fallback: "32",
-    help: "nodes worked on at the same time by this process, 1 to 512",
+    help: "maximum concurrent runs of this process, one per node, 1 to 512",
   },
   OSTLER_DRIVER_WORKERS: {
     flag: "driver-workers",
     fallback: "",
-    help: "processes that steps may keep busy with their drivers at the same time, 1 to 512, each some 25 MB; readings of the power and probes have places besides; absent: as many as OSTLER_CONCURRENCY; 0 runs drivers inside the service, where one that misbehaves harms all of it",
+    help: "maximum worker processes that run steps of drivers, 1 to 512, about 25 MB each; power readings and probes use additional ones; default: OSTLER_CONCURRENCY; 0 runs drivers inside the service, without isolation",
   },
   OSTLER_POWER_SECONDS: {
     flag: "power-seconds",
     fallback: "60",
-    help: "how often the power of nodes at rest is read, in seconds, up to 86400; 0 switches that off",
+    help: "seconds between power readings of idle nodes, up to 86400; 0 disables them",
   },
   OSTLER_RETENTION_DAYS: {
     flag: "retention-days",
     fallback: "0",
-    help: "how long transitions are kept, in days, up to 36500; 0 keeps them for ever",
+    help: "days that transitions are kept, up to 36500; 0 keeps them indefinitely",
   },
 };
 
@@ -167,12 +167,12 @@ const BODY_KB_MAX = 65_536;
 const POWER_SECONDS_MAX = 86_400;
 const RETENTION_DAYS_MAX = 36_500;
 
-/** Reads the configuration; flags win over variables. Throws a `ConfigError` that names the variable. */
+/** Reads the configuration; a flag overrides its variable. Throws a `ConfigError` that names the variable. */
 export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string[]): Config {
   const unknown = Object.keys(environment).filter((name) => name.startsWith("OSTLER_") && !(name in VARIABLES));
   if (unknown.length > 0)
     throw new ConfigError(
-      `There is no variable ${unknown.join(", ")}. There are ${Object.keys(VARIABLES).join(", ")}.`,
+      `Unknown variable ${unknown.join(", ")}. Known variables: ${Object.keys(VARIABLES).join(", ")}.`,
     );
   const flags = readFlags(args);
   const value = (name: string): string => {
@@ -182,24 +182,24 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
   const host = value("OSTLER_HOST");
   const token = value("OSTLER_TOKEN") || null;
   if (token !== null && token.length < TOKEN_LENGTH_MIN)
-    throw new ConfigError(`OSTLER_TOKEN has ${token.length} characters; take at least ${TOKEN_LENGTH_MIN}, at random.`);
+    throw new ConfigError(
+      `OSTLER_TOKEN has ${token.length} characters. Use at least ${TOKEN_LENGTH_MIN} random characters.`,
+    );
   if (!isLoopback(host) && token === null) {
     throw new ConfigError(
-      `OSTLER_HOST is ${host}, where others can reach the service, and OSTLER_TOKEN is not set. Set a token, or listen on 127.0.0.1.`,
+      `OSTLER_HOST is ${host}, which other machines can reach, but OSTLER_TOKEN is not set. Set a token, or listen on 127.0.0.1.`,
     );
   }
   const role = oneOf("OSTLER_ROLE", value("OSTLER_ROLE"), Object.keys(ROLES) as Role[]);
   const databaseUrl = databaseUrlOf("DATABASE_URL", value("DATABASE_URL"));
   if (databaseUrl === null && role !== "all") {
     throw new ConfigError(
-      `OSTLER_ROLE is ${role}, and DATABASE_URL is not set: the embedded database is this process's own, so no other replica could do the other half of the work. Set DATABASE_URL, or leave the role at all.`,
+      `OSTLER_ROLE is ${role}, but DATABASE_URL is not set. Other replicas cannot use the embedded database. Set DATABASE_URL, or use the role all.`,
     );
   }
   const listenUrl = databaseUrlOf("OSTLER_LISTEN_URL", value("OSTLER_LISTEN_URL"));
   if (listenUrl !== null && databaseUrl === null)
-    throw new ConfigError(
-      "OSTLER_LISTEN_URL is set, and DATABASE_URL is not: the embedded database needs no other way. Set both, or neither.",
-    );
+    throw new ConfigError("OSTLER_LISTEN_URL is set, but DATABASE_URL is not. Set both or neither.");
   const introspection = oneOf("OSTLER_INTROSPECTION", value("OSTLER_INTROSPECTION"), ["on", "off"]);
   return Object.freeze({
     role,
@@ -229,7 +229,7 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
   });
 }
 
-/** The plugins of `ostler schema`: those of its flag, or those that the service would load. */
+/** The plugins for `ostler schema`: its flag, else the plugins that the service would load. */
 export function readPlugins(environment: NodeJS.ProcessEnv, args: readonly string[]): readonly string[] {
   const { OSTLER_PLUGINS: variable } = VARIABLES;
   try {
@@ -246,21 +246,21 @@ export function readPlugins(environment: NodeJS.ProcessEnv, args: readonly strin
   }
 }
 
-/** What `ostler help` says. */
+/** The text of `ostler help`. */
 export function helpText(): string {
   const flags = Object.entries(VARIABLES).map(
     ([name, { flag, fallback, help }]) =>
-      `  --${flag} (${name})\n      ${help}${fallback === "" ? "" : `; ${fallback} unless said`}\n`,
+      `  --${flag} (${name})\n      ${help}${fallback === "" ? "" : `; default ${fallback}`}\n`,
   );
   return `Usage:
   ostler [flags]                    run the service
-  ostler migrate [flags]            bring the database of DATABASE_URL to the newest migration, and nothing else
-  ostler schema [--plugins a,b]     print its GraphQL schema with these driver plugins
+  ostler migrate [flags]            migrate the database of DATABASE_URL, and exit
+  ostler schema [--plugins a,b]     print the GraphQL schema with these driver plugins
   ostler help                       print this
 
-Flags, each with the variable that does the same; the flag wins:
+Flags, each with its variable; a flag overrides its variable:
 ${flags.join("")}  --demo
-      give an empty service a demonstration fleet
+      register a demonstration fleet if there are no nodes
 `;
 }
 
@@ -278,32 +278,32 @@ function readFlags(args: readonly string[]): {
     return { values: values as Record<string, string | undefined>, demo: demo === true };
   } catch (error) {
     const flags = Object.values(VARIABLES).map(({ flag }) => `--${flag}`);
-    throw new ConfigError(`${messageOf(error).replace(/\.?$/, ".")} There are ${flags.join(", ")} and --demo.`);
+    throw new ConfigError(`${messageOf(error).replace(/\.?$/, ".")} Known flags: ${flags.join(", ")} and --demo.`);
   }
 }
 
 function wholeNumber(name: string, text: string, least: number, most: number): number {
   const number = Number(text);
   if (!/^\d+$/.test(text) || number < least || number > most)
-    throw new ConfigError(`${name} is ${JSON.stringify(text)}; it is a whole number from ${least} to ${most}.`);
+    throw new ConfigError(`${name} is ${JSON.stringify(text)}. Use a whole number from ${least} to ${most}.`);
   return number;
 }
 
 function oneOf<Word extends string>(name: string, text: string, among: readonly Word[]): Word {
   const found = among.find((word) => word === text);
-  if (found === undefined) throw new ConfigError(`${name} is ${text}; it is one of ${among.join(", ")}.`);
+  if (found === undefined) throw new ConfigError(`${name} is ${text}. Use one of ${among.join(", ")}.`);
   return found;
 }
 
-/** The address of a database with one host: what lists, sockets and defaults mean, each of the libraries that connect reads in its own way. */
+/** Requires a URL with exactly one host: postgres.js and pg-boss disagree about host lists, sockets and defaults. */
 function databaseUrlOf(name: string, text: string): string | null {
   if (text === "") return null;
   const [, authority] = /^postgres(?:ql)?:\/\/([^/?#]*)/.exec(text) ?? [];
-  if (authority === undefined) throw new ConfigError(`${name} does not begin with postgres://.`);
+  if (authority === undefined) throw new ConfigError(`${name} is not a PostgreSQL URL. Begin it with postgres://.`);
   const host = authority.slice(authority.lastIndexOf("@") + 1);
   if (host.includes(","))
     throw new ConfigError(
-      `${name} names several hosts. Name one that leads to whoever takes writes: a name, a floating address or a proxy.`,
+      `${name} names several hosts. Name one that always leads to the primary: a DNS name, a floating address or a proxy.`,
     );
   if (host.includes("%"))
     throw new ConfigError(`${name} names the path of a socket. Name a host, as postgres://user@127.0.0.1/name.`);
@@ -311,16 +311,16 @@ function databaseUrlOf(name: string, text: string): string | null {
     throw new ConfigError(`${name} names no host. Name it before the database, as postgres://user@127.0.0.1/name.`);
   if (!isUrl(text))
     throw new ConfigError(
-      `${name} cannot be read. Write what has a meaning in an address as its code, in a password above all: / as %2F, ? as %3F, # as %23, % as %25.`,
+      `${name} is not a valid URL. Percent-encode reserved characters, especially in the password: / as %2F, ? as %3F, # as %23, % as %25.`,
     );
   if (new URL(text).searchParams.has("host"))
     throw new ConfigError(
-      `${name} has a host among its parameters. Name it before the database, as postgres://user@127.0.0.1/name; a socket is not taken.`,
+      `${name} has a host parameter. Put the host before the database, as postgres://user@127.0.0.1/name. Sockets are not supported.`,
     );
   return text;
 }
 
-/** Whether an address can be read, and each of its codes stands for something. */
+/** Whether a URL is valid, including its percent-encoding. */
 function isUrl(text: string): boolean {
   try {
     const { username, password, pathname } = new URL(text);
@@ -331,7 +331,7 @@ function isUrl(text: string): boolean {
   }
 }
 
-/** Words that commas separate. */
+/** Splits a comma-separated list. */
 function words(text: string): string[] {
   return text
     .split(",")
@@ -339,23 +339,23 @@ function words(text: string): string[] {
     .filter((word) => word !== "");
 }
 
-/** An origin as browsers write it: without a path, and without a port that its scheme implies. */
+/** An origin as browsers send it: no path, and no default port. */
 function originOf(text: string): string {
   const { origin, href } = URL.canParse(text) ? new URL(text) : { origin: "", href: text };
   if (!/^https?:/.test(origin) || href !== `${origin}/`)
     throw new ConfigError(
-      `OSTLER_ORIGINS has ${JSON.stringify(text)}; an origin is a scheme, a name and perhaps a port, as https://console.example.`,
+      `OSTLER_ORIGINS has ${JSON.stringify(text)}, which is not an origin. Use scheme, host and optional port, as https://console.example.`,
     );
   return origin;
 }
 
-/** Whether only this machine can reach an address. */
+/** Whether an address is reachable from this machine only. */
 export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host);
 }
 
-/** The configuration without its secrets, for the log. */
-export function shownConfig(config: Config): Record<string, unknown> {
+/** The configuration for the log, without secrets. */
+export function configForLog(config: Config): Record<string, unknown> {
   const { token, databaseUrl, listenUrl, ...open } = config;
   return {
     ...open,
@@ -365,7 +365,7 @@ export function shownConfig(config: Config): Record<string, unknown> {
   };
 }
 
-/** Where a database is, without its password and without its parameters, which may hold one too. */
+/** A database URL without its password, and without its parameters, which may hold one. */
 export function urlWithoutSecrets(databaseUrl: string): string {
   const { protocol, username, password, host, pathname } = new URL(databaseUrl);
   const user = username + (password === "" ? "" : ":***");

@@ -1,6 +1,6 @@
 /**
- * The service's log: one JSON line an event on standard error, through pino. Secrets are masked before they get here. A line
- * that is written on behalf of a request has the request's id, whoever writes it.
+ * The service's log: one JSON line per event on standard error, through pino. Callers mask secrets. Every line written
+ * while a request is handled carries the request's id; that correlation is the only use of `AsyncLocalStorage` here.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { pino } from "pino";
@@ -11,7 +11,7 @@ export type Log = Logger;
 export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-/** `to`: where the lines go. */
+/** `to`: destination, standard error by default. */
 export function createLog(level: LogLevel, to: DestinationStream = pino.destination({ dest: 2, sync: true })): Log {
   return pino(
     {
@@ -25,24 +25,24 @@ export function createLog(level: LogLevel, to: DestinationStream = pino.destinat
   );
 }
 
-/** What lines have in common that are written on behalf of one request. */
+/** Fields that all lines of one request share. */
 export interface Logged {
   readonly requestId?: string;
 }
 
 const logged = new AsyncLocalStorage<Logged>();
 
-/** Does work whose lines, whoever writes them, have these fields. */
+/** Runs `work`; every line logged by it has these fields. */
 export function withLogged<T>(fields: Logged, work: () => T): T {
   return logged.run(fields, work);
 }
 
-/** The fields that lines have here. */
+/** The fields of the current async context. */
 export function loggedHere(): Logged {
   return { ...logged.getStore() };
 }
 
-/** An error as it is logged: without the values of a statement that failed, which may be secret, and as long as a request. */
+/** An error for the log, without the parameters of a failed statement: they may be secret, and as long as a request. */
 export function errorToLog(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
   const values: string[] = [];
@@ -51,7 +51,7 @@ export function errorToLog(error: unknown): unknown {
     if (!(at instanceof Error) || visited.has(at)) return;
     visited.add(at);
     const { params, cause, originalError } = at as { params?: unknown; cause?: unknown; originalError?: unknown };
-    // Drizzle ends its message with them.
+    // Drizzle appends the parameters to its message.
     if (Array.isArray(params)) values.push(`\nparams: ${String(params)}`);
     visit(cause);
     visit(originalError);
@@ -60,16 +60,16 @@ export function errorToLog(error: unknown): unknown {
   return withoutValues(pino.stdSerializers.err(error), values);
 }
 
-/** Values of a statement; what is in a row that breaks a rule of its table (`detail`); and the whole state of a connection that was lost (`client`). */
-const LEFT_OUT = new Set(["params", "parameters", "args", "detail", "client"]);
+/** Statement parameters, the row that violates a constraint (`detail`), and the state of a lost connection (`client`). */
+const OMITTED = new Set(["params", "parameters", "args", "detail", "client"]);
 
-/** Of an error as pino tells it, and of errors in it. */
-function withoutValues(told: unknown, values: readonly string[]): unknown {
-  if (typeof told === "string") return values.reduce((text, value) => text.replaceAll(value, ""), told);
-  if (told === null || typeof told !== "object" || !("stack" in told)) return told;
+/** Removes `values` and the excluded members from a serialized error and its causes. */
+function withoutValues(serialized: unknown, values: readonly string[]): unknown {
+  if (typeof serialized === "string") return values.reduce((text, value) => text.replaceAll(value, ""), serialized);
+  if (serialized === null || typeof serialized !== "object" || !("stack" in serialized)) return serialized;
   return Object.fromEntries(
-    Object.entries(told)
-      .filter(([key]) => !LEFT_OUT.has(key))
+    Object.entries(serialized)
+      .filter(([key]) => !OMITTED.has(key))
       .map(([key, member]) => [key, withoutValues(member, values)]),
   );
 }

@@ -1,11 +1,11 @@
 /** The configuration: every variable with its bounds, flags before variables, mistakes named, secrets kept. */
 import { resolve } from "node:path";
 import { describe, expect, test } from "vitest";
-import { ConfigError, VARIABLES, isLoopback, readConfig, shownConfig } from "../src/config.ts";
+import { ConfigError, VARIABLES, isLoopback, readConfig, configForLog } from "../src/config.ts";
 
 const TOKEN = "0123456789abcdef";
 
-/** The sentence with which a configuration is refused. */
+/** The message of the `ConfigError`. */
 function refusalOf(environment: Record<string, string>, args: readonly string[] = []): string {
   try {
     readConfig(environment, args);
@@ -16,8 +16,8 @@ function refusalOf(environment: Record<string, string>, args: readonly string[] 
   throw new Error("The configuration was accepted.");
 }
 
-describe("without anything set", () => {
-  test("the service listens on this machine alone, with an embedded database and the fake driver", () => {
+describe("default configuration", () => {
+  test("the default configuration listens on loopback with the embedded database and the fake driver", () => {
     expect(readConfig({}, [])).toEqual({
       role: "all",
       host: "127.0.0.1",
@@ -43,18 +43,18 @@ describe("without anything set", () => {
     });
   });
 
-  test("the configuration cannot be changed afterwards", () => {
+  test("the configuration is frozen", () => {
     const config = readConfig({}, []);
     expect(Object.isFrozen(config) && Object.isFrozen(config.plugins)).toBe(true);
   });
 
-  test("a variable that is set to nothing is as if it were not set", () => {
+  test("an empty variable counts as unset", () => {
     expect(readConfig(Object.fromEntries(Object.keys(VARIABLES).map((name) => [name, ""])), [])).toEqual(
       readConfig({}, []),
     );
   });
 
-  test("variables of others do not matter", () => {
+  test("variables without the OSTLER_ prefix are ignored", () => {
     expect(readConfig({ PATH: "/bin", PORT: "1", NODE_OPTIONS: "x", ostler_port: "1" }, [])).toEqual(
       readConfig({}, []),
     );
@@ -209,13 +209,13 @@ describe("each variable", () => {
       read: 365,
       readOther: 36_500,
     },
-  ])("$name is read, and --$flag wins over it", ({ name, value, flag, other, field, read, readOther }) => {
+  ])("$name is read, and --$flag overrides it", ({ name, value, flag, other, field, read, readOther }) => {
     expect(readConfig({ [name]: value }, [])).toEqual({ ...readConfig({}, []), [field]: read });
     expect(readConfig({ [name]: value }, [`--${flag}`, other])).toEqual({ ...readConfig({}, []), [field]: readOther });
     expect(readConfig({}, [`--${flag}=${other}`])).toEqual({ ...readConfig({}, []), [field]: readOther });
   });
 
-  test("there is, has been tried here", () => {
+  test("every variable is covered by this table", () => {
     expect(Object.keys(VARIABLES).toSorted()).toEqual(
       [
         ...NEED_A_SERVER,
@@ -241,23 +241,23 @@ describe("each variable", () => {
     );
   });
 
-  test("has a sentence of help", () => {
+  test("every variable has a help text", () => {
     for (const [name, { help }] of Object.entries(VARIABLES)) expect(help.length, name).toBeGreaterThan(10);
   });
 
-  test("but the demonstration has a flag alone", () => {
+  test("the demonstration fleet has a flag and no variable", () => {
     expect(readConfig({}, ["--demo"]).demo).toBe(true);
     expect(refusalOf({ OSTLER_DEMO: "1" })).toContain("OSTLER_DEMO");
   });
 });
 
-/** Variables that mean nothing to the embedded database. */
+/** Variables that the embedded database does not support. */
 const NEED_A_SERVER = ["OSTLER_ROLE", "OSTLER_LISTEN_URL"];
 
-describe("what needs a server that others can reach", () => {
+describe("settings that need a database server", () => {
   const databaseUrl = "postgres://o@db/ostler";
 
-  test.each(["api", "engine"])("the role %s is read, and refused with the embedded database", (role) => {
+  test.each(["api", "engine"])("the role %s is read, and rejected with the embedded database", (role) => {
     expect(readConfig({ OSTLER_ROLE: role, DATABASE_URL: databaseUrl }, [])).toEqual({
       ...readConfig({}, []),
       databaseUrl,
@@ -265,11 +265,11 @@ describe("what needs a server that others can reach", () => {
     });
     expect(readConfig({ OSTLER_ROLE: "all" }, ["--role", role, "--database-url", databaseUrl]).role).toBe(role);
     expect(refusalOf({ OSTLER_ROLE: role })).toMatch(
-      new RegExp(`^OSTLER_ROLE is ${role}, and DATABASE_URL is not set: .*no other replica`),
+      new RegExp(`^OSTLER_ROLE is ${role}, but DATABASE_URL is not set\\. .*Other replicas cannot`),
     );
   });
 
-  test("a way of its own for the connection that listens is read, and refused with the embedded database", () => {
+  test("a separate URL for the LISTEN connection is read, and rejected with the embedded database", () => {
     const listenUrl = "postgres://o@server/ostler";
     expect(readConfig({ OSTLER_LISTEN_URL: listenUrl, DATABASE_URL: databaseUrl }, [])).toEqual({
       ...readConfig({}, []),
@@ -280,11 +280,11 @@ describe("what needs a server that others can reach", () => {
       databaseUrl,
       listenUrl,
     });
-    expect(refusalOf({ OSTLER_LISTEN_URL: listenUrl })).toMatch(/^OSTLER_LISTEN_URL is set, and DATABASE_URL is not/);
+    expect(refusalOf({ OSTLER_LISTEN_URL: listenUrl })).toMatch(/^OSTLER_LISTEN_URL is set, but DATABASE_URL is not/);
   });
 });
 
-describe("a mistake is refused with its name:", () => {
+describe("invalid configuration", () => {
   test.each([
     ["OSTLER_ROLE", "both"],
     ["OSTLER_ROLE", "API"],
@@ -322,7 +322,7 @@ describe("a mistake is refused with its name:", () => {
     ["DATABASE_URL", "db:5432"],
     ["OSTLER_TOKEN", "short"],
     ["OSTLER_TOKEN", "123456789012345"],
-  ])("%s=%s", (name, value) => {
+  ])("the invalid value %s=%s is rejected with the name of the variable", (name, value) => {
     expect(refusalOf({ [name]: value })).toContain(name);
   });
 
@@ -341,19 +341,23 @@ describe("a mistake is refused with its name:", () => {
     {
       what: "a socket among the parameters",
       url: "postgres://o:s3cret@db/ostler?host=/run/postgresql",
-      says: /has a host among its parameters/,
+      says: /has a host parameter/,
     },
     { what: "no host", url: "postgres:///ostler", says: /names no host/ },
     { what: "a role without a host", url: "postgresql://o:s3cret@/ostler", says: /names no host/ },
     { what: "a port alone", url: "postgres://:5432/ostler", says: /names no host/ },
     { what: "a host among the parameters alone", url: "postgres:///ostler?host=db", says: /names no host/ },
-    { what: "a password with a slash", url: "postgres://o:s3cret/1@db/ostler", says: /cannot be read\..* \/ as %2F/ },
     {
-      what: "a password with a code that is none",
-      url: "postgres://o:s3cret%zz@db/ostler",
-      says: /cannot be read\..* % as %25/,
+      what: "a password with a slash",
+      url: "postgres://o:s3cret/1@db/ostler",
+      says: /is not a valid URL\..* \/ as %2F/,
     },
-  ])("an address of the database with $what, and what to write", ({ url, says }) => {
+    {
+      what: "a password with invalid percent-encoding",
+      url: "postgres://o:s3cret%zz@db/ostler",
+      says: /is not a valid URL\..* % as %25/,
+    },
+  ])("a database URL with $what is rejected with a remedy", ({ url, says }) => {
     const refusals = {
       DATABASE_URL: refusalOf({ DATABASE_URL: url }),
       OSTLER_LISTEN_URL: refusalOf({ DATABASE_URL: "postgres://o@db/ostler", OSTLER_LISTEN_URL: url }),
@@ -365,22 +369,25 @@ describe("a mistake is refused with its name:", () => {
     }
   });
 
-  test("every unknown variable of ours, and what there is", () => {
+  test("unknown OSTLER_ variables are rejected with a list of the known ones", () => {
     const message = refusalOf({ OSTLER_PROT: "1", OSTLER_TOKENS: "x", OSTLER_PORT: "1" });
     expect(message).toContain("OSTLER_PROT, OSTLER_TOKENS");
     for (const name of Object.keys(VARIABLES)) expect(message).toContain(name);
   });
 
-  test.each([[["--prot", "1"]], [["--port"]], [["1"]], [["--demo=yes"]], [["-p", "1"]]])("the arguments %j", (args) => {
-    const message = refusalOf({}, args);
-    expect(message).toContain("--port");
-    expect(message).toContain("--demo");
-  });
+  test.each([[["--prot", "1"]], [["--port"]], [["1"]], [["--demo=yes"]], [["-p", "1"]]])(
+    "invalid arguments %j are rejected with a list of the known flags",
+    (args) => {
+      const message = refusalOf({}, args);
+      expect(message).toContain("--port");
+      expect(message).toContain("--demo");
+    },
+  );
 });
 
-describe("an address that others can reach", () => {
+describe("listening address", () => {
   test.each(["0.0.0.0", "::", "10.0.0.1", "ostler.example.org", "127.0.0.1.example.org", "[::1]", "127.1"])(
-    "%s needs a token",
+    "the listening address %s needs a token",
     (host) => {
       expect(refusalOf({ OSTLER_HOST: host })).toMatch(/OSTLER_HOST .*OSTLER_TOKEN/);
       expect(refusalOf({}, ["--host", host])).toMatch(/OSTLER_TOKEN/);
@@ -388,13 +395,13 @@ describe("an address that others can reach", () => {
     },
   );
 
-  test.each(["127.0.0.1", "127.8.9.10", "localhost", "::1"])("is not %s", (host) => {
+  test.each(["127.0.0.1", "127.8.9.10", "localhost", "::1"])("%s is a loopback address and needs no token", (host) => {
     expect(isLoopback(host)).toBe(true);
     expect(readConfig({ OSTLER_HOST: host }, []).token).toBeNull();
   });
 });
 
-describe("what is shown of the configuration", () => {
+describe("configuration in the log", () => {
   test.each([
     "postgres://ostler:s3cret@db:5432/ostler",
     "postgresql://ostler:s3cret:with:colons@db/x",
@@ -402,15 +409,15 @@ describe("what is shown of the configuration", () => {
     "postgres://db/x?user=ostler&password=s3cret",
     "postgres://:s3cret@db/x",
     "postgres://o:s3cret,%40@[::1]:5432/db",
-  ])("holds neither the token nor the password of %s", (databaseUrl) => {
-    const shown = JSON.stringify(shownConfig(readConfig({ OSTLER_TOKEN: TOKEN, DATABASE_URL: databaseUrl }, [])));
+  ])("the logged configuration contains neither the token nor the password of %s", (databaseUrl) => {
+    const shown = JSON.stringify(configForLog(readConfig({ OSTLER_TOKEN: TOKEN, DATABASE_URL: databaseUrl }, [])));
     expect(shown).not.toContain(TOKEN);
     expect(shown).not.toMatch(/s3cr|t@db/);
     expect(shown).toContain("db");
   });
 
-  test("holds the password of the connection that listens no more than the other's", () => {
-    const shown = shownConfig(
+  test("the logged configuration hides the password of the LISTEN connection", () => {
+    const shown = configForLog(
       readConfig(
         { DATABASE_URL: "postgres://o:s3cret@pooler/x", OSTLER_LISTEN_URL: "postgres://o:s3cret@server/x" },
         [],
@@ -419,8 +426,8 @@ describe("what is shown of the configuration", () => {
     expect(shown).toMatchObject({ databaseUrl: "postgres://o:***@pooler/x", listenUrl: "postgres://o:***@server/x" });
   });
 
-  test("holds everything else", () => {
-    expect(shownConfig(readConfig({ OSTLER_PLUGINS: "fake,ipmi" }, ["--port", "7"]))).toEqual({
+  test("the logged configuration contains all other settings", () => {
+    expect(configForLog(readConfig({ OSTLER_PLUGINS: "fake,ipmi" }, ["--port", "7"]))).toEqual({
       ...readConfig({}, []),
       plugins: ["fake", "ipmi"],
       port: 7,

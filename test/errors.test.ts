@@ -1,4 +1,4 @@
-/** What is thrown, as a sentence for people. */
+/** `messageOf`: the text of anything thrown. */
 import { createServer, connect } from "node:net";
 import type { AddressInfo } from "node:net";
 import { once } from "node:events";
@@ -9,11 +9,11 @@ test.each([
   [new Error("no"), "no"],
   ["a text", "a text"],
   [new AggregateError([new Error("one"), new Error("other")], "neither"), "neither"],
-])("%s is told as it says", (thrown, message) => {
+])("the message of %s is its own text", (thrown, message) => {
   expect(messageOf(thrown)).toBe(message);
 });
 
-test("a name none of whose addresses answers is told with what came of each", async () => {
+test("the message for a host whose addresses all refuse names each address", async () => {
   const closed = createServer().listen(0, "127.0.0.1");
   await once(closed, "listening");
   const { port } = closed.address() as AddressInfo;

@@ -1,4 +1,4 @@
-/** The log: what it tells of errors, and what not. */
+/** Errors in the log: what is logged, and what is left out. */
 import { DrizzleQueryError } from "drizzle-orm";
 import { GraphQLError } from "graphql";
 import { expect, test } from "vitest";
@@ -15,20 +15,20 @@ test.each([
   ["a statement", failed],
   ["a statement below another error", new Error("It did not work.", { cause: failed })],
   ["a statement in a field", new GraphQLError(failed.message, { path: ["nodes"], originalError: failed })],
-])("of %s that failed it has the text and the reason, and no value", (_what, error) => {
-  const told = JSON.stringify(errorToLog(error));
-  expect(told).toContain("insert into t values");
-  expect(told).toContain("canceling statement");
-  expect(told).not.toContain("hush");
+])("a logged error of %s has the statement and the reason, but no parameter", (_what, error) => {
+  const logged = JSON.stringify(errorToLog(error));
+  expect(logged).toContain("insert into t values");
+  expect(logged).toContain("canceling statement");
+  expect(logged).not.toContain("hush");
 });
 
-test("of one that failed as it was written, without Drizzle, neither its values nor the row that broke a rule", () => {
-  const told = JSON.stringify(errorToLog(cause));
-  expect(told).toContain("57014");
-  expect(told).not.toContain("hush");
+test("a logged error of postgres.js has neither the parameters nor the row that violates a constraint", () => {
+  const logged = JSON.stringify(errorToLog(cause));
+  expect(logged).toContain("57014");
+  expect(logged).not.toContain("hush");
 });
 
-test("of a connection that was lost not all that is known of it", () => {
+test("a logged error of a lost connection leaves out the client's state", () => {
   const lost = Object.assign(new Error("Connection terminated unexpectedly"), {
     client: { user: "ostler", connectionParameters: { host: "db" } },
   });
@@ -36,7 +36,7 @@ test("of a connection that was lost not all that is known of it", () => {
   expect(errorToLog(lost)).not.toHaveProperty("client");
 });
 
-test("what is thrown and is no error is told as it is", () => {
+test("a thrown value that is not an Error is logged unchanged", () => {
   expect(errorToLog("a text")).toBe("a text");
   expect(errorToLog(undefined)).toBe(undefined);
 });

@@ -1,4 +1,4 @@
-/** The process: it starts on an empty folder, survives a kill, ends in order, and says in one sentence why it cannot start. */
+/** The process: start on an empty folder, kill, orderly shutdown, and one-line errors when it cannot start. */
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -31,7 +31,7 @@ afterAll(async () => {
 interface Process {
   readonly child: ChildProcess;
   readonly output: { stdout: string; stderr: string };
-  /** Code and signal that it ended with. */
+  /** Exit code and signal. */
   readonly exited: Promise<readonly [number | null, string | null]>;
 }
 
@@ -52,7 +52,7 @@ function run(args: readonly string[], environment: Readonly<Record<string, strin
   };
 }
 
-/** Starts a service on a data folder; answers it and the URL of its API as soon as it says that it is ready. */
+/** Starts a service on a data folder; resolves with it and its API's URL once it reports that it is ready. */
 async function start(data: string, ...more: readonly string[]): Promise<Process & { readonly url: string }> {
   const started = run(["--data", data, "--port", "0", ...more]);
   const url = await Promise.race([
@@ -66,10 +66,10 @@ async function start(data: string, ...more: readonly string[]): Promise<Process 
   return { ...started, url };
 }
 
-describe("the service", () => {
+describe("service process", () => {
   const data = join(folder, "data");
 
-  test("starts on an empty folder, answers, and ends at SIGTERM with 0 [R-138]", async () => {
+  test("the service starts on an empty folder, responds, and exits with 0 on SIGTERM [R-138]", async () => {
     const { url, child, exited, output } = await start(data);
     expect(
       await ask(
@@ -85,7 +85,7 @@ describe("the service", () => {
     for (const line of output.stderr.trim().split("\n")) expect(() => JSON.parse(line) as unknown, line).not.toThrow();
   }, 60_000);
 
-  test("goes on where it was when it is killed under work [R-131, R-132]", async () => {
+  test("a service that is killed during an operation continues it after the restart [R-131, R-132]", async () => {
     const first = await start(data);
     await ask(
       first.url,
@@ -117,7 +117,7 @@ describe("the service", () => {
     expect(await second.exited).toEqual([0, null]);
   }, 150_000);
 
-  test("has the demonstration fleet when asked for one, once, and plugins of one's own", async () => {
+  test("--demo registers the demonstration fleet once, and --plugins loads a plugin by path", async () => {
     const plugin = join(folder, "own.mjs");
     writeFileSync(
       plugin,
@@ -151,14 +151,14 @@ describe("ostler schema", () => {
     return { ended: await exited, ...output };
   };
 
-  test("prints the schema with the plugins that are named, and needs neither a database nor what they work with", async () => {
+  test("ostler schema prints the schema of the named plugins without a database or the programs that they use", async () => {
     const { ended, stdout, stderr } = await schemaOf(["--plugins", "fake,ipmi"], { PATH: folder });
     expect({ ended, stderr }).toEqual({ ended: [0, null], stderr: "" });
     expect(stdout).toBe(schemaText(buildSchema(await describeDrivers(["fake", "ipmi"]))));
     expect(validateSchema(parsedSchema(stdout))).toEqual([]);
   });
 
-  test("takes the plugins of the service unless told otherwise", async () => {
+  test("ostler schema uses the plugins of the service by default", async () => {
     const { stdout } = await schemaOf([], { OSTLER_PLUGINS: "ipmi" });
     expect([stdout.includes("input IpmiSettingsInput"), stdout.includes("input FakeSettingsInput")]).toEqual([
       true,
@@ -174,17 +174,17 @@ describe("ostler schema", () => {
       says: /^Unknown option '--port'\..*`ostler schema` takes --plugins, .*\.\n$/,
     },
     {
-      what: "a plugin that is not there",
+      what: "a missing plugin",
       args: ["--plugins", "no-such-plugin"],
       says: /^Plugin "no-such-plugin" cannot be used: it cannot be loaded .*\n$/,
     },
-  ])("refuses $what in one sentence", async ({ args, says }) => {
+  ])("ostler schema rejects $what in one sentence", async ({ args, says }) => {
     const { ended, stdout, stderr } = await schemaOf(args);
     expect({ ended, stdout }).toEqual({ ended: [1, null], stdout: "" });
     expect(stderr).toMatch(says);
   });
 
-  test.each(["help", "--help", "-h"])("%s tells the commands and every flag", async (word) => {
+  test.each(["help", "--help", "-h"])("%s prints the commands and every flag", async (word) => {
     const { output, exited } = run([word]);
     expect(await exited).toEqual([0, null]);
     for (const text of [
@@ -202,7 +202,7 @@ describe("ostler migrate", () => {
     return { ended: await exited, ...output };
   };
 
-  test("brings the database to the newest migration, says so, and takes the flags of the service", async () => {
+  test("ostler migrate migrates the database, reports it, and accepts the service's flags", async () => {
     await using database = await testDatabase({ empty: true });
     for (const time of ["first", "second"]) {
       expect(await migrate(["--database-url", database.url, "--log", "warn"]), time).toEqual({
@@ -227,12 +227,12 @@ describe("ostler migrate", () => {
     },
     { what: "an unknown flag", args: ["--prot", "1"], says: /--prot.*--database-url.*\n$/ },
     {
-      what: "a database that is not there",
+      what: "an unreachable database",
       args: ["--db-wait-seconds", "0"],
       environment: { DATABASE_URL: "postgres://ostler:s3cret@127.0.0.1:1/ostler" },
       says: /^The database postgres:\/\/ostler:\*\*\*@127\.0\.0\.1:1\/ostler is not available: .*\n$/,
     },
-  ])("for $what ends with 1 and one sentence", async ({ args = [], environment, says }) => {
+  ])("ostler migrate with $what exits with 1 and one sentence", async ({ args = [], environment, says }) => {
     const { ended, stdout, stderr } = await migrate(args, environment);
     expect({ ended, stdout }).toEqual({ ended: [1, null], stdout: "" });
     expect(stderr).toMatch(says);
@@ -240,15 +240,15 @@ describe("ostler migrate", () => {
     expect(stderr).not.toContain("s3cret");
   });
 
-  test("waits for a database that is away, and says so", async () => {
+  test("ostler migrate waits for a database that cannot be reached, and logs it", async () => {
     const { child, exited, output } = run(["migrate"], { DATABASE_URL: "postgres://ostler@127.0.0.1:1/ostler" });
-    await eventually("it waits", () => output.stderr.includes("the database cannot be reached yet"), 30_000);
+    await eventually("it waits", () => output.stderr.includes("cannot reach the database yet"), 30_000);
     child.kill("SIGTERM");
     expect(await exited).toEqual([1, null]);
   }, 60_000);
 });
 
-describe("a start that cannot be", () => {
+describe("start that fails", () => {
   const broken = (name: string, text: string) => {
     const path = join(folder, name);
     writeFileSync(path, text);
@@ -259,17 +259,17 @@ describe("a start that cannot be", () => {
     {
       what: "an unknown variable",
       environment: { OSTLER_PROT: "1" },
-      says: /^There is no variable OSTLER_PROT\. There are .*OSTLER_PORT.*\.\n$/,
+      says: /^Unknown variable OSTLER_PROT\. Known variables: .*OSTLER_PORT.*\.\n$/,
     },
     { what: "an unknown flag", args: () => ["--prot", "1"], says: /--prot.*--port.*\n$/ },
-    { what: "a bad port", environment: { OSTLER_PORT: "high" }, says: /^OSTLER_PORT is "high"; .*\n$/ },
+    { what: "a bad port", environment: { OSTLER_PORT: "high" }, says: /^OSTLER_PORT is "high"\. .*\n$/ },
     {
       what: "an open address without a token",
       environment: { OSTLER_HOST: "0.0.0.0" },
       says: /^OSTLER_HOST is 0\.0\.0\.0, .*OSTLER_TOKEN.*\n$/,
     },
     {
-      what: "a plugin that is not there",
+      what: "a missing plugin",
       args: () => ["--plugins", join(folder, "nowhere.mjs")],
       says: /Plugin ".*nowhere\.mjs" cannot be used: .*\n$/,
     },
@@ -292,7 +292,7 @@ describe("a start that cannot be", () => {
       says: /Plugin ".*none\.mjs" cannot be used: .*contract undefined.*\n$/,
     },
     {
-      what: "a database that is not there",
+      what: "an unreachable database",
       environment: { DATABASE_URL: "postgres://ostler:s3cret@127.0.0.1:1/ostler", OSTLER_DB_WAIT_SECONDS: "0" },
       says: /^Ostler cannot start: The database postgres:\/\/ostler:\*\*\*@127\.0\.0\.1:1\/ostler is not available: .*ECONNREFUSED 127\.0\.0\.1:1\.\n$/,
     },
@@ -302,7 +302,7 @@ describe("a start that cannot be", () => {
       says: /^DATABASE_URL names several hosts\. .*\n$/,
     },
   ])(
-    "for $what ends with 1 and one sentence",
+    "a start with $what exits with 1 and one sentence",
     async ({ args, environment, says }) => {
       const { exited, output } = run(["--data", join(folder, "never"), "--log", "silent", ...(args?.() ?? [])], {
         OSTLER_PORT: "0",
@@ -317,18 +317,18 @@ describe("a start that cannot be", () => {
     30_000,
   );
 
-  test("whose database is away ends at once when it is told to", async () => {
+  test("a start that waits for its database exits at once on SIGTERM", async () => {
     const { child, exited, output } = run([], {
       OSTLER_PORT: "0",
       DATABASE_URL: "postgres://ostler@127.0.0.1:1/ostler",
     });
-    await eventually("it waits", () => output.stderr.includes("the database cannot be reached yet"), 30_000);
+    await eventually("it waits", () => output.stderr.includes("cannot reach the database yet"), 30_000);
     child.kill("SIGTERM");
     expect(await exited).toEqual([0, null]);
     expect(output.stdout).toBe("");
   }, 60_000);
 
-  test("on a folder that another process has is refused, and the other goes on", async () => {
+  test("a start on a data folder that another process uses is refused, and the other process continues", async () => {
     const data = join(folder, "data");
     const { url, child, exited } = await start(data);
     const second = run(["--data", data, "--port", "0", "--log", "silent"]);
@@ -339,7 +339,7 @@ describe("a start that cannot be", () => {
     expect(await exited).toEqual([0, null]);
   }, 60_000);
 
-  test("on a port that is taken is refused", async () => {
+  test("a start on a port that is in use is refused", async () => {
     const { url, child, exited } = await start(join(folder, "data"));
     const { exited: refused, output } = run([
       "--data",

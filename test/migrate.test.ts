@@ -1,4 +1,4 @@
-/** `ostler migrate`: after it, a role that may change no tables runs the service, with the rights that the documentation lists. */
+/** After `ostler migrate`, a role that may not change tables can run the service with the privileges that the documentation lists. */
 import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import postgres from "postgres";
@@ -6,7 +6,7 @@ import { afterAll, expect, inject, test } from "vitest";
 import { startService } from "../src/app.ts";
 import { readConfig } from "../src/config.ts";
 import { createLog } from "../src/log.ts";
-import { migrateOnly } from "../src/commands/migrate.ts";
+import { migrateDatabaseOnly } from "../src/commands/migrate.ts";
 import { ask, scratch, startReplica } from "./replicas/lab.ts";
 import { testDatabase } from "./support/database.ts";
 import { eventually } from "./support/eventually.ts";
@@ -14,13 +14,13 @@ import { eventually } from "./support/eventually.ts";
 const place = scratch();
 afterAll(() => place[Symbol.dispose]());
 const log = createLog("silent");
-/** The rights that docs/replicas.md lists, for a role. */
+/** The privileges that docs/replicas.md lists, for a role. */
 const rightsOf = (role: string) =>
   (
     /```sql\n([^`]+)```/.exec(readFileSync(new URL("../docs/replicas.md", import.meta.url), "utf8"))?.[1] ?? ""
   ).replaceAll(/ostler;/g, `${role};`);
 
-/** An empty database, a role that owns it, and one that owns nothing; all are gone at the end. */
+/** An empty database, a role that owns it, and a role that owns nothing; all are dropped at the end. */
 async function twoRoles() {
   await using parts = new AsyncDisposableStack();
   const [owner, guest] = ["owner", "guest"].map((what) => `ostler_${what}_${randomUUID().slice(0, 8)}`) as [
@@ -47,13 +47,13 @@ async function twoRoles() {
   };
 }
 
-test("makes all that a service needs whose role may make nothing", async () => {
+test("after ostler migrate a role without the right to create tables can run the service", async () => {
   await using given = await twoRoles();
-  await migrateOnly(readConfig({ DATABASE_URL: given.ownerUrl }, []), log);
+  await migrateDatabaseOnly(readConfig({ DATABASE_URL: given.ownerUrl }, []), log);
   const grants = rightsOf(given.guest);
   expect(grants).toMatch(/^GRANT .*;\n$/s);
   await given.sql.unsafe(`set role ${given.owner};\n${grants}reset role;`);
-  await migrateOnly(readConfig({ DATABASE_URL: given.guestUrl }, []), log);
+  await migrateDatabaseOnly(readConfig({ DATABASE_URL: given.guestUrl }, []), log);
   await using replica = await startReplica(place.folder, { databaseUrl: given.guestUrl });
   await ask(
     replica.url,
@@ -72,13 +72,13 @@ test("makes all that a service needs whose role may make nothing", async () => {
   ).toEqual([]);
 }, 90_000);
 
-test("a role that may make nothing is told so, with what it may not, and what to do; as is a service's", async () => {
+test("a role that lacks a privilege gets an error that names the privilege and the remedy", async () => {
   await using given = await twoRoles();
   const config = readConfig({ DATABASE_URL: given.guestUrl, OSTLER_PORT: "0", OSTLER_DRIVER_WORKERS: "0" }, []);
   const says = new RegExp(
-    `^The database postgres://${given.guest}:\\*\\*\\*@.* does not let this role do what is needed: permission denied for database ostler_test_\\S+\\. Let the role own .* docs/replicas\\.md lists\\.$`,
+    `^The database postgres://${given.guest}:\\*\\*\\*@.* denies this role a required privilege: permission denied for database ostler_test_\\S+\\. Make the role the owner .* listed in docs/replicas\\.md\\.$`,
   );
-  await expect(migrateOnly(config, log)).rejects.toThrow(says);
+  await expect(migrateDatabaseOnly(config, log)).rejects.toThrow(says);
   await expect(startService(config, log)).rejects.toThrow(says);
   expect(await given.sql`select nspname from pg_namespace where nspname in ('drizzle', 'pgboss')`).toEqual([]);
 });

@@ -1,4 +1,4 @@
-/** The demonstration fleet of `npm run demo`: simulated nodes in two clusters, slow enough to be watched. */
+/** The demonstration fleet of `npm run demo`: simulated nodes in two clusters, slow enough to watch. */
 import { countNodes } from "../store/nodes.ts";
 import type { Reader } from "../store/postgres/database.ts";
 import type { Engine } from "../engine/engine.ts";
@@ -6,7 +6,7 @@ import type { NewNode } from "../engine/inventory/register-nodes.ts";
 import type { Log } from "../log.ts";
 
 const CALLER = { actor: "demonstration", project: "default" };
-/** Nodes of each cluster that are in its host group of masters. */
+/** Nodes per cluster in the host group `service-master`; the others are workers. */
 const MASTERS = 3;
 const SETTINGS = { delayMs: 1_200, waitSeconds: 3 };
 
@@ -21,7 +21,7 @@ function fleet(cluster: string, count: number, room: string): NewNode[] {
   }));
 }
 
-/** Registers the fleet, unless the service has nodes already. */
+/** Registers the fleet if the service has no nodes. */
 export async function registerDemonstrationFleet(engine: Engine, reader: Reader, log: Log): Promise<void> {
   if ((await countNodes(reader, undefined)) > 0) return;
   await engine.createCluster(CALLER, { name: "berlin", variables: { ntp: "10.0.0.1", image: "debian-12" } });

@@ -1,22 +1,22 @@
 /**
- * `ostler migrate`: makes everything in the database that a start would make, with a role that may do so, and nothing else.
- * The service's own role then needs no right to make or change tables.
+ * `ostler migrate`: runs the migrations of a start, and nothing else, with a database role that may change tables. The
+ * service's own role then needs no such right.
  */
 import { ConfigError } from "../config.ts";
 import type { Config } from "../config.ts";
 import { createQueue } from "../engine/jobs/queue.ts";
 import type { Log } from "../log.ts";
-import { openMigrated, whenThere } from "./startup.ts";
+import { openMigrated, waitForDatabase } from "./startup.ts";
 import type { Notifier } from "../store/postgres/notifier.ts";
 
-/** Nobody is to hear of anything: nothing is stored. */
-const SILENT: Notifier = { notify() {}, subscribe: () => () => {}, async [Symbol.asyncDispose]() {} };
+/** Migrating stores no work, so there is nothing to notify about. */
+const NOOP_NOTIFIER: Notifier = { notify() {}, subscribe: () => () => {}, async [Symbol.asyncDispose]() {} };
 
-export async function migrateOnly(config: Config, log: Log): Promise<void> {
+export async function migrateDatabaseOnly(config: Config, log: Log): Promise<void> {
   const { databaseUrl: url } = config;
   if (url === null)
     throw new ConfigError(
-      "DATABASE_URL is not set. Set it to the database to migrate; the embedded one is migrated by each start.",
+      "DATABASE_URL is not set. Set it to the database to migrate. The embedded database is migrated at each start.",
     );
   const migrate = async () => {
     await using database = await openMigrated(config, { url }, log);
@@ -24,7 +24,7 @@ export async function migrateOnly(config: Config, log: Log): Promise<void> {
     const queue = await database.inTurn(() =>
       createQueue({
         connection: database.connection,
-        bell: SILENT,
+        bell: NOOP_NOTIFIER,
         log,
         concurrency: 1,
         connectionsMax: 1,
@@ -33,5 +33,5 @@ export async function migrateOnly(config: Config, log: Log): Promise<void> {
     );
     await queue.stop(0);
   };
-  await whenThere(config, migrate, log);
+  await waitForDatabase(config, migrate, log);
 }

@@ -63,7 +63,7 @@ async function succeedsThrough(prefix: string, trouble: () => Promise<void>): Pr
 test("a replica that is started before its database waits for it, and says so", async () => {
   await server.crash();
   let waiting = 0;
-  const onLog = (text: string) => (waiting += text.includes("the database cannot be reached yet") ? 1 : 0);
+  const onLog = (text: string) => (waiting += text.includes("cannot reach the database yet") ? 1 : 0);
   const early = [start(onLog), start(onLog)];
   await eventually("both wait", () => waiting === 2);
   await server.start();

@@ -30,7 +30,7 @@ async function startCut(at: number): Promise<{ readonly connections: number; rea
   expect((await replica.end()).code).toBe(0);
   return {
     connections: made,
-    anew: replica.log().split("the database cannot be reached yet; it is tried again").length - 1,
+    anew: replica.log().split("cannot reach the database yet; retrying").length - 1,
   };
 }
 
