@@ -1,4 +1,7 @@
-/** Plan first: what a dry run answers, that it leaves no trace, and how a request is held to the plan that was looked at. */
+/**
+ * Dry runs and plan hashes: what a dry run returns, that it leaves no trace, and how a request is bound to a reviewed
+ * plan.
+ */
 import { afterAll, describe, expect, test } from "vitest";
 import type { SubmitAnswer, VerbRequest } from "../../src/engine/admission/admit.ts";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
@@ -11,15 +14,15 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 const namesOf = (answer: SubmitAnswer) =>
   answer.results.map(({ plan }) => plan?.steps.map((step) => `${step.interface}.${step.name}`) ?? null);
 
-/** What would be done, and its hash. */
+/** The plan of a dry run and its hash. */
 async function planned(kind: VerbRequest["kind"], nodes: readonly TestNode[], more: Partial<VerbRequest> = {}) {
   const answer = await ostler.submit(kind, nodes, { ...more, dryRun: true });
   expect(answer).toMatchObject({ operationId: null, refusals: [], planHash: expect.stringMatching(/^[0-9a-f]{64}$/) });
   return answer.planHash ?? "";
 }
 
-describe("a dry run", () => {
-  test("answers the steps in their order and the state at their end [R-049]", async () => {
+describe("dry run", () => {
+  test("dry run returns the steps in order and the state at their end [R-049]", async () => {
     const [first, second] = await ostler.aNode().times(2);
     const answer = await ostler.submit("COMMISSION", [first, second] as TestNode[], {
       dryRun: true,
@@ -37,7 +40,7 @@ describe("a dry run", () => {
     });
   });
 
-  test("answers what stands against each node, and what the others would do [R-049]", async () => {
+  test("dry run returns the refusals of each node, and the plans of the others [R-049]", async () => {
     const ready = await ostler.aNode().in("AVAILABLE").made();
     const wrong = await ostler.aNode().made();
     const answer = await ostler.submit("DEPLOY", [ready, wrong], { dryRun: true });
@@ -83,10 +86,10 @@ describe("a dry run", () => {
     { what: "UPDATE", kind: "UPDATE", from: "ACTIVE" },
     { what: "DECOMMISSION", kind: "DECOMMISSION", from: "ACTIVE" },
     { what: "POWER", kind: "POWER", from: "ACTIVE", more: { options: { powerAction: "REBOOT" } } },
-    { what: "something that is refused", kind: "DEPLOY", from: "ENROLLED" },
+    { what: "a refused request", kind: "DEPLOY", from: "ENROLLED" },
   ];
 
-  test.each(cases)("of $what writes nothing, and calls no driver [R-051]", async ({ kind, from, more }) => {
+  test.each(cases)("dry run of $what writes nothing and calls no driver [R-051]", async ({ kind, from, more }) => {
     const node = await ostler.aNode().in(from).made();
     const before = await ostler.dump();
     await ostler.submit(kind, [node], { ...more, dryRun: true });
@@ -94,7 +97,7 @@ describe("a dry run", () => {
     expect(ostler.journal(node)).toEqual([]);
   });
 
-  test("of a restart writes nothing, and says what is kept", async () => {
+  test("dry run of a restart writes nothing and reports the kept steps", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -116,7 +119,7 @@ describe("a dry run", () => {
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
-  test("waits for nobody who holds the node, and holds nobody up [R-051]", async () => {
+  test("dry run neither waits for a lock on the node nor takes one [R-051]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     await ostler.test.sql.begin(async (sql) => {
       await sql`select 1 from nodes where id = ${node.id} for update`;
@@ -127,7 +130,7 @@ describe("a dry run", () => {
     });
   });
 
-  test("does not spend the idempotency key", async () => {
+  test("dry run does not use up the idempotency key", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     await planned("DEPLOY", [node], { idempotencyKey: "spent-1" });
     const answer = await ostler.submit("DEPLOY", [node], { idempotencyKey: "spent-1" });
@@ -135,10 +138,10 @@ describe("a dry run", () => {
   });
 });
 
-describe("a request with the hash of a plan", () => {
+describe("request with a plan hash", () => {
   const STALE = { operationId: null, results: [], refusals: [{ code: "STALE_REVISION", path: ["input", "planHash"] }] };
 
-  test("is accepted while nothing has changed, and does what the plan says [R-052]", async () => {
+  test("request with a plan hash is accepted while nothing has changed, and runs the plan [R-052]", async () => {
     const nodes = await ostler.aNode().in("AVAILABLE").times(2);
     const planHash = await planned("DEPLOY", nodes);
     expect(await planned("DEPLOY", nodes)).toBe(planHash);
@@ -147,7 +150,7 @@ describe("a request with the hash of a plan", () => {
     expect((await ostler.operationEnds(answer.operationId ?? "")).state).toBe("SUCCEEDED");
   });
 
-  test("is refused when a node's state has changed, though the verb is allowed from there as well, and leaves no trace [R-052]", async () => {
+  test("request with a plan hash is refused without a trace when a node's state has changed, though the verb is allowed there too [R-052]", async () => {
     const [node, other] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
     const planHash = await planned("DECOMMISSION", [node, other]);
     await ostler.operationEnds(await ostler.begin("DEPLOY", [node]));
@@ -156,7 +159,7 @@ describe("a request with the hash of a plan", () => {
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
-  test("is refused when a node's state has changed and its steps have not", async () => {
+  test("request with a plan hash is refused when a node's state has changed, though its steps are the same", async () => {
     const node = await ostler
       .aNode()
       .in("AVAILABLE")
@@ -168,7 +171,7 @@ describe("a request with the hash of a plan", () => {
     expect(await ostler.submit("DEPLOY", [node], { planHash })).toMatchObject(STALE);
   });
 
-  test("is refused with the node's own reason when the node may not at all any more", async () => {
+  test("request with a plan hash is refused with the node's own refusal when the node no longer accepts the verb", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const planHash = await planned("DEPLOY", [node]);
     await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, "a new fan");
@@ -183,7 +186,7 @@ describe("a request with the hash of a plan", () => {
     { what: "switches a step off", change: { steps: [{ step: "clean.erase_metadata", priority: 0 }] } },
     { what: "forbids a step", change: { steps: [{ step: "clean.erase_disks", forbidden: true }] } },
     { what: "switches automatic cleaning off", change: { automaticCleaning: false } },
-  ])("is refused when the site's policy $what", async ({ change }) => {
+  ])("request with a plan hash is refused when the site's policy $what", async ({ change }) => {
     const node = await ostler.aNode().in("ACTIVE").made();
     const planHash = await planned("UPDATE", [node]);
     expect(await ostler.engine.updateSite(ALICE, change)).toEqual({ done: true, refusals: [] });
@@ -196,9 +199,9 @@ describe("a request with the hash of a plan", () => {
   });
 
   test.each<{ what: string; more: Partial<VerbRequest> }>([
-    { what: "goes further", more: { options: { until: "ACTIVE" } } },
+    { what: "has a later target", more: { options: { until: "ACTIVE" } } },
     { what: "is another verb", more: { kind: "MANAGE" } },
-  ])("is refused when it $what", async ({ more }) => {
+  ])("request with a plan hash is refused when it $what", async ({ more }) => {
     const node = await ostler.aNode().made();
     const planHash = await planned("COMMISSION", [node], { options: { until: "AVAILABLE" } });
     expect(
@@ -206,7 +209,7 @@ describe("a request with the hash of a plan", () => {
     ).toMatchObject(STALE);
   });
 
-  test("is refused when it names other nodes, more of them or fewer", async () => {
+  test("request with a plan hash is refused when it names other, more or fewer nodes", async () => {
     const [first, second] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
     const planHash = await planned("DEPLOY", [first]);
     for (const nodes of [[second], [first, second]])
@@ -216,7 +219,7 @@ describe("a request with the hash of a plan", () => {
     ).toMatchObject(STALE);
   });
 
-  test("is refused when its steps have other arguments or another order", async () => {
+  test("request with a plan hash is refused when its steps have other arguments or another order", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const firmware = (version: string) => ({ interface: "clean", name: "update_firmware", args: { version } }) as const;
     const erase = { interface: "clean", name: "erase_disks", args: {} } as const;
@@ -229,7 +232,7 @@ describe("a request with the hash of a plan", () => {
     ).toEqual([]);
   });
 
-  test("is refused when a node that was to be left out would be worked on by now", async () => {
+  test("request with a plan hash is refused when a node that the plan left out is now admissible", async () => {
     const ready = await ostler.aNode().in("AVAILABLE").made();
     const late = await ostler.aNode().in("MANAGEABLE").made();
     const planHash = await planned("DEPLOY", [ready, late], { acceptance: "BEST_EFFORT" });
@@ -237,7 +240,7 @@ describe("a request with the hash of a plan", () => {
     expect(await ostler.submit("DEPLOY", [ready, late], { acceptance: "BEST_EFFORT", planHash })).toMatchObject(STALE);
   });
 
-  test("is answered again for the same key, though nothing is as it was", async () => {
+  test("request with a plan hash is replayed for the same idempotency key, though the nodes have changed", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const terms = { planHash: await planned("DEPLOY", [node]), idempotencyKey: "planned-1" };
     const first = await ostler.submit("DEPLOY", [node], terms);
@@ -249,7 +252,7 @@ describe("a request with the hash of a plan", () => {
     });
   });
 
-  test("can be a restart", async () => {
+  test("request with a plan hash can be a restart", async () => {
     const node = await ostler
       .aNode()
       .in("AVAILABLE")

@@ -1,4 +1,4 @@
-/** Maintenance under running work: the running step ends, no new one begins, and the run says so until the mark is cleared. */
+/** Maintenance during a run: the running step ends, no new step starts, and the run waits until the flag is cleared. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { Script } from "../../plugins/fake/settings.ts";
 import type { VerbRequest } from "../../src/engine/admission/admit.ts";
@@ -10,19 +10,23 @@ import { unsound } from "../support/soundness.ts";
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-/** Sets the mark, or clears it with null. */
-async function mark(nodes: readonly TestNode[], reason: string | null, lab: EngineUnderTest = ostler): Promise<void> {
+/** Sets the maintenance flag, or clears it with null. */
+async function setMaintenance(
+  nodes: readonly TestNode[],
+  reason: string | null,
+  lab: EngineUnderTest = ostler,
+): Promise<void> {
   expect((await lab.engine.setMaintenance(ALICE, { ids: nodes.map(({ id }) => id) }, reason)).refusals).toEqual([]);
 }
 
-async function pauses(id: string, node: TestNode, lab: EngineUnderTest = ostler): Promise<void> {
+async function expectPaused(id: string, node: TestNode, lab: EngineUnderTest = ostler): Promise<void> {
   await eventually(
     `the run on ${node.name} is paused`,
     async () => (await lab.run(id, node)).waitReason === "MAINTENANCE",
   );
 }
 
-/** A node whose run was paused when a step had ended. */
+/** A node whose run was paused at the end of a step. */
 async function pausedAfter(
   step: string,
   kind: VerbRequest["kind"] = "DEPLOY",
@@ -37,17 +41,17 @@ async function pausedAfter(
     .made();
   const id = await lab.begin(kind, [node]);
   await gate.arrivals();
-  await mark([node], "new fan", lab);
+  await setMaintenance([node], "new fan", lab);
   gate.open();
-  await pauses(id, node, lab);
+  await expectPaused(id, node, lab);
   return { node, id };
 }
 
 const attemptsOf = async (id: string, node: TestNode) =>
   (await ostler.steps(await ostler.run(id, node))).map(({ attempts }) => attempts.map(({ state }) => state).join(" "));
 
-describe("a node that is put in maintenance while work runs on it", () => {
-  test("lets its running step end, keeps the result, and begins no new one [R-034]", async () => {
+describe("maintenance during a run", () => {
+  test("maintenance during a run lets the running step end, keeps its result, and starts no new step [R-034]", async () => {
     const { node, id } = await pausedAfter("deploy.write_image");
     expect(await ostler.run(id, node)).toMatchObject({
       state: "WAITING",
@@ -67,13 +71,13 @@ describe("a node that is put in maintenance while work runs on it", () => {
     expect(ostler.entered(node)).toEqual(["deploy.prepare", "deploy.write_image"]);
     expect(await attemptsOf(id, node)).toEqual(["SUCCEEDED", "SUCCEEDED", "", ""]);
     expect((await ostler.operation(id)).state).toBe("RUNNING");
-    await mark([node], null);
+    await setMaintenance([node], null);
     await ostler.operationEnds(id);
   });
 
-  test("goes on at once when the mark is cleared, with nothing run twice [R-034]", async () => {
+  test("maintenance that is cleared resumes the run at once and repeats no step [R-034]", async () => {
     const { node, id } = await pausedAfter("deploy.write_image");
-    await mark([node], null);
+    await setMaintenance([node], null);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(ostler.entered(node)).toEqual([
       "deploy.prepare",
@@ -91,16 +95,16 @@ describe("a node that is put in maintenance while work runs on it", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("stays paused when only the reason of the mark is changed", async () => {
+  test("maintenance whose reason changes keeps the run paused", async () => {
     const { node, id } = await pausedAfter("deploy.prepare");
-    await mark([node], "and a new disk");
+    await setMaintenance([node], "and a new disk");
     expect(await ostler.run(id, node)).toMatchObject({ state: "WAITING", waitReason: "MAINTENANCE" });
     expect(ostler.entered(node)).toEqual(["deploy.prepare"]);
-    await mark([node], null);
+    await setMaintenance([node], null);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("is not paused when the mark is gone before the step ends", async () => {
+  test("maintenance that is cleared before the step ends does not pause the run", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -109,14 +113,14 @@ describe("a node that is put in maintenance while work runs on it", () => {
       .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
-    await mark([node], "a mistake");
-    await mark([node], null);
+    await setMaintenance([node], "a mistake");
+    await setMaintenance([node], null);
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await ostler.story(node, id)).toEqual(["deploy → DEPLOYING", "done → ACTIVE"]);
   });
 
-  test("is done when the step was the last one", async () => {
+  test("maintenance during the last step lets the run succeed", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -125,21 +129,21 @@ describe("a node that is put in maintenance while work runs on it", () => {
       .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await gate.arrivals();
-    await mark([node], "new fan");
+    await setMaintenance([node], "new fan");
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await ostler.nodeState(node)).toBe("ACTIVE");
   });
 
-  test("begins no new try of a step that failed, and goes on with it", async () => {
+  test("maintenance before a retry delays the retry until the flag is cleared", async () => {
     const { node, id } = await pausedAfter("deploy.write_image", "DEPLOY", { failures: 1 });
     expect(await attemptsOf(id, node)).toEqual(["SUCCEEDED", "FAILED", "", ""]);
-    await mark([node], null);
+    await setMaintenance([node], null);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await attemptsOf(id, node)).toEqual(["SUCCEEDED", "FAILED SUCCEEDED", "SUCCEEDED", "SUCCEEDED"]);
   });
 
-  test("lets a step that is parked come to its end", async () => {
+  test("maintenance during a parked step lets the step come to its end", async () => {
     const node = await ostler
       .aNode()
       .in("AVAILABLE")
@@ -147,14 +151,14 @@ describe("a node that is put in maintenance while work runs on it", () => {
       .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.nodeBecomes(node, "DEPLOY_WAIT");
-    await mark([node], "new fan");
-    await pauses(id, node);
+    await setMaintenance([node], "new fan");
+    await expectPaused(id, node);
     expect(await attemptsOf(id, node)).toEqual(["SUCCEEDED", "SUCCEEDED", "SUCCEEDED", ""]);
-    await mark([node], null);
+    await setMaintenance([node], null);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("is paused between two phases as well, where it has no state to wait in", async () => {
+  test("maintenance pauses a run between two phases, where the node has no wait state", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -162,15 +166,15 @@ describe("a node that is put in maintenance while work runs on it", () => {
       .made();
     const id = await ostler.begin("COMMISSION", [node], { options: { until: "AVAILABLE" } });
     await gate.arrivals();
-    await mark([node], "new fan");
+    await setMaintenance([node], "new fan");
     gate.open();
-    await pauses(id, node);
+    await expectPaused(id, node);
     expect([await ostler.nodeState(node), ostler.entered(node)]).toEqual(["VERIFYING", []]);
-    await mark([node], null);
+    await setMaintenance([node], null);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("holds up no other node of its operation", async () => {
+  test("maintenance of one node does not delay the others of its operation", async () => {
     const gate = aGate();
     const [node, other] = (await ostler
       .aNode()
@@ -179,15 +183,15 @@ describe("a node that is put in maintenance while work runs on it", () => {
       .times(2)) as [TestNode, TestNode];
     const id = await ostler.begin("DEPLOY", [node, other]);
     await gate.arrivals(2);
-    await mark([node], "new fan");
+    await setMaintenance([node], "new fan");
     gate.open();
     await ostler.nodeBecomes(other, "ACTIVE");
-    await pauses(id, node);
-    await mark([node], null);
+    await expectPaused(id, node);
+    await setMaintenance([node], null);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("before its turn keeps its machine untouched until the mark is cleared", async () => {
+  test("maintenance of a queued node leaves its machine untouched until the flag is cleared", async () => {
     const gate = aGate();
     const first = await ostler
       .aNode()
@@ -197,15 +201,15 @@ describe("a node that is put in maintenance while work runs on it", () => {
     const queued = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [first, queued], { maxParallel: 1 });
     await gate.arrivals();
-    await mark([queued], "new fan");
+    await setMaintenance([queued], "new fan");
     gate.open();
-    await pauses(id, queued);
+    await expectPaused(id, queued);
     expect(ostler.journal(queued)).toEqual([]);
-    await mark([queued], null);
+    await setMaintenance([queued], null);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("gives its place below a limit to others, and waits for one when the mark is cleared", async () => {
+  test("maintenance gives the slot of a limit to others, and the run waits for a slot when the flag is cleared", async () => {
     await ostler.engine.updateSite(ALICE, { phaseLimits: [{ phase: "deploy", limit: 1 }] });
     const { node, id } = await pausedAfter("deploy.prepare");
     expect(await ostler.run(id, node)).toMatchObject({ slotPhase: null, slotController: null });
@@ -217,7 +221,7 @@ describe("a node that is put in maintenance while work runs on it", () => {
       .made();
     const second = await ostler.begin("DEPLOY", [other]);
     await gate.arrivals();
-    await mark([node], null);
+    await setMaintenance([node], null);
     await eventually("it waits for a place", async () => (await ostler.run(id, node)).waitReason === "CAPACITY");
     gate.open();
     for (const one of [id, second]) expect((await ostler.operationEnds(one)).state).toBe("SUCCEEDED");
@@ -225,11 +229,11 @@ describe("a node that is put in maintenance while work runs on it", () => {
   });
 });
 
-describe("work that is paused by maintenance", () => {
+describe("run paused by maintenance", () => {
   test.each([
     { after: "a step", step: "deploy.write_image", script: {}, tried: "SUCCEEDED" },
-    { after: "a failed try", step: "deploy.write_image", script: { failures: 1 }, tried: "FAILED" },
-  ])("after $after is ended now by an abort", async ({ step, script, tried }) => {
+    { after: "a failed attempt", step: "deploy.write_image", script: { failures: 1 }, tried: "FAILED" },
+  ])("run paused by maintenance after $after is ended at once by an abort", async ({ step, script, tried }) => {
     const { node, id } = await pausedAfter(step, "DEPLOY", script);
     expect((await ostler.engine.abort(ALICE, { work: { ids: [node.id] } })).results).toMatchObject([
       { accepted: true, effect: "NOW" },
@@ -242,8 +246,8 @@ describe("work that is paused by maintenance", () => {
 
   test.each([
     { after: "a step", script: {}, run: "STOPPED", state: "STOPPED" },
-    { after: "a failed try", script: { failures: 1 }, run: "FAILED", state: "DEPLOY_FAILED" },
-  ])("after $after is ended at once by a stop: $state", async ({ script, run, state }) => {
+    { after: "a failed attempt", script: { failures: 1 }, run: "FAILED", state: "DEPLOY_FAILED" },
+  ])("run paused by maintenance after $after is ended at once by a stop: $state", async ({ script, run, state }) => {
     const { node, id } = await pausedAfter("deploy.write_image", "DEPLOY", script);
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
     expect((await ostler.operationEnds(id)).state).toBe(run);
@@ -251,12 +255,12 @@ describe("work that is paused by maintenance", () => {
     expect((await ostler.engine.restart(ALICE, { work: { operationId: id } })).refusals).toMatchObject([
       { code: "IN_MAINTENANCE" },
     ]);
-    await mark([node], null);
+    await setMaintenance([node], null);
     const again = (await ostler.engine.restart(ALICE, { work: { operationId: id } })).operationId ?? "";
     expect((await ostler.operationEnds(again)).state).toBe("SUCCEEDED");
   });
 
-  test("is stopped when another node's failure undoes the operation, and cleaned up when the mark is cleared", async () => {
+  test("run paused by maintenance is stopped when another node's failure undoes the operation, and cleaned up when the flag is cleared", async () => {
     const misfortune = aGate();
     const gate = aGate();
     const bad = await ostler
@@ -271,19 +275,19 @@ describe("work that is paused by maintenance", () => {
       .made();
     const id = await ostler.begin("COMMISSION", [bad, node]);
     await gate.arrivals();
-    await mark([node], "new fan");
+    await setMaintenance([node], "new fan");
     gate.open();
-    await pauses(id, node);
+    await expectPaused(id, node);
     misfortune.open();
     await ostler.nodeBecomes(bad, "AVAILABLE");
     expect((await ostler.run(id, node)).state).toBe("STOPPED");
     expect(ostler.entered(node)).toEqual(["deploy.prepare"]);
-    await mark([node], null);
+    await setMaintenance([node], null);
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     expect(await ostler.nodeState(node)).toBe("AVAILABLE");
   });
 
-  test("survives the end of the process, and goes on when the mark was cleared while none was there", async () => {
+  test("run paused by maintenance resumes after a restart, if the flag was cleared while no process ran", async () => {
     await using lab = await engineUnderTest({ started: false });
     const first = await lab.another({ started: true });
     const { node, id } = await pausedAfter("deploy.write_image", "DEPLOY", {}, lab);
@@ -294,7 +298,7 @@ describe("work that is paused by maintenance", () => {
     await lab.operationEnds(await lab.begin("CLEAN", [other]));
     expect(await lab.run(id, node)).toMatchObject({ state: "WAITING", waitReason: "MAINTENANCE" });
     await second[Symbol.asyncDispose]();
-    await mark([node], null, lab);
+    await setMaintenance([node], null, lab);
     await lab.engine.start();
     expect((await lab.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(lab.entered(node)).toEqual([
@@ -305,10 +309,10 @@ describe("work that is paused by maintenance", () => {
     ]);
   });
 
-  test("of many nodes misses none, however often the marks come and go", async () => {
+  test("runs paused by maintenance all resume, however often the flags change", async () => {
     const nodes = await ostler.aNode().in("AVAILABLE").with("fake", { delayMs: 3 }).times(10);
     const id = await ostler.begin("DEPLOY", nodes);
-    for (let round = 0; round < 6; round += 1) await mark(nodes, round % 2 === 0 ? "new fans" : null);
+    for (let round = 0; round < 6; round += 1) await setMaintenance(nodes, round % 2 === 0 ? "new fans" : null);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await unsound(ostler)).toEqual([]);
   });

@@ -1,4 +1,7 @@
-/** The short form of `npm run model`: one round of it, or a few where chance and the machine's load let one see too little. */
+/**
+ * The short form of `npm run model`: one round, or a few if random choices and the load of the machine produced too few
+ * events.
+ */
 import { expect, test } from "vitest";
 import { runModel } from "../durability/model.ts";
 import { testDatabase } from "../support/database.ts";
@@ -6,7 +9,7 @@ import { testDatabase } from "../support/database.ts";
 const SEED = 20_261;
 const ROUNDS_MAX = 5;
 
-/** What has to have been seen, or the silence of the model says nothing. */
+/** Events that a run must contain; without them a model that reports nothing proves nothing. */
 const ENOUGH: readonly (readonly [what: string, pattern: RegExp, times: number])[] = [
   ["accepted", /accepted$/, 20],
   ["refused", /refused$/, 10],
@@ -16,7 +19,7 @@ const ENOUGH: readonly (readonly [what: string, pattern: RegExp, times: number])
 ];
 
 test(
-  "random requests, faults and deaths of processes lead where the model says, and end [R-014, R-131]",
+  "model: random requests, faults and process deaths end as the model predicts [R-014, R-131]",
   { timeout: 600_000 },
   async () => {
     const seen = new Map(ENOUGH.map(([what]) => [what, 0]));

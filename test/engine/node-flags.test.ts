@@ -1,4 +1,4 @@
-/** Marks of a node: in maintenance, protected, retired. Each keeps some work out; none of them starts any, or cuts what runs. */
+/** Flags of a node: maintenance, protection, retirement. Each refuses some verbs; none starts or interrupts work. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { PowerAction } from "../../src/drivers/driver.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
@@ -14,14 +14,14 @@ const maintain = (node: TestNode, reason: string | null = "new disk") =>
   ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, reason);
 const codes = async (answer: ReturnType<typeof ostler.submit>) => (await answer).refusals.map(({ code }) => code);
 
-describe("a retired node", () => {
+describe("retired node", () => {
   test.each([
     ["COMMISSION", "MANAGEABLE"],
     ["COMMISSION", "ENROLLED"],
     ["DEPLOY", "AVAILABLE"],
     ["DEPLOY", "ACTIVE"],
     ["UPDATE", "ACTIVE"],
-  ] as const)("refuses %s from %s: it is not put in service any more", async (kind, state) => {
+  ] as const)("retired node refuses %s from %s", async (kind, state) => {
     const node = await ostler.aNode().in(state).made();
     await retire(node);
     const before = await ostler.dump();
@@ -35,7 +35,7 @@ describe("a retired node", () => {
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
-  test("is torn down and cleaned like any other, and goes back to its operator in place of becoming available", async () => {
+  test("retired node is undeployed and cleaned like others, and ends MANAGEABLE instead of AVAILABLE", async () => {
     const node = await ostler.aNode().in("ACTIVE").made();
     await retire(node);
     const id = await ostler.begin("UNDEPLOY", [node]);
@@ -43,14 +43,14 @@ describe("a retired node", () => {
     expect(await ostler.story(node, id)).toEqual(["undeploy → UNDEPLOYING", "clean → CLEANING", "manage → MANAGEABLE"]);
   });
 
-  test("whose cleaning failed ends MANAGEABLE when it is cleaned again", async () => {
+  test("retired node whose cleaning failed ends MANAGEABLE when it is cleaned again", async () => {
     const node = await ostler.aNode().in("CLEAN_FAILED").made();
     await retire(node);
     await ostler.operationEnds(await ostler.begin("CLEAN", [node]));
     expect(await ostler.nodeState(node)).toBe("MANAGEABLE");
   });
 
-  test("does not become available by a restart of work that began before", async () => {
+  test("retired node does not become AVAILABLE by a restart of earlier work", async () => {
     const node = await ostler
       .aNode()
       .in("ACTIVE")
@@ -66,7 +66,7 @@ describe("a retired node", () => {
     expect(await ostler.nodeState(node)).toBe("MANAGEABLE");
   });
 
-  test("does not become available by the clean-up after a failure either", async () => {
+  test("retired node does not become AVAILABLE by the clean-up after a failure", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -81,7 +81,7 @@ describe("a retired node", () => {
     expect(await ostler.nodeState(node)).toBe("MANAGEABLE");
   });
 
-  test("can be inspected, verified, switched and decommissioned", async () => {
+  test("retired node accepts inspection, verification, power changes and decommission", async () => {
     const node = await ostler.aNode().in("MANAGEABLE").made();
     await retire(node);
     for (const kind of ["INSPECT", "MANAGE", "POWER", "DECOMMISSION"] as const) {
@@ -98,7 +98,7 @@ describe("a retired node", () => {
     expect(await ostler.node(node)).toMatchObject({ state: "DECOMMISSIONED", retiredReason: "its lease ends" });
   });
 
-  test("is put back in service by taking the mark away", async () => {
+  test("retired node is back in service when the flag is cleared", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     await retire(node);
     await retire(node, null);
@@ -106,7 +106,7 @@ describe("a retired node", () => {
     expect((await ostler.operationEnds(await ostler.begin("DEPLOY", [node]))).state).toBe("SUCCEEDED");
   });
 
-  test("that is being deployed is deployed to the end: the mark cuts nothing", async () => {
+  test("retired node that is being deployed is deployed to the end", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -122,8 +122,8 @@ describe("a retired node", () => {
   });
 });
 
-describe("the mark of retirement", () => {
-  test("is set on all of its nodes or on none, and starts no work", async () => {
+describe("retirement", () => {
+  test("retirement is set on all nodes of a request or on none, and starts no work", async () => {
     const [one, two] = await ostler.aNode().in("ACTIVE").times(2);
     const ids = [one?.id ?? "", two?.id ?? ""];
     expect(
@@ -142,17 +142,20 @@ describe("the mark of retirement", () => {
   });
 });
 
-describe("a protected node", () => {
-  test.each(["OFF", "SOFT_OFF", "REBOOT"] as const)("refuses %s, with no call to its BMC", async (powerAction) => {
-    const node = await ostler.aNode().in("ACTIVE").made();
-    await protect(node);
-    expect((await ostler.submit("POWER", [node], { options: { powerAction } })).refusals).toMatchObject([
-      { code: "PROTECTED", nodeId: node.id },
-    ]);
-    expect(ostler.journal(node)).toEqual([]);
-  });
+describe("protected node", () => {
+  test.each(["OFF", "SOFT_OFF", "REBOOT"] as const)(
+    "protected node refuses %s without a call to its BMC",
+    async (powerAction) => {
+      const node = await ostler.aNode().in("ACTIVE").made();
+      await protect(node);
+      expect((await ostler.submit("POWER", [node], { options: { powerAction } })).refusals).toMatchObject([
+        { code: "PROTECTED", nodeId: node.id },
+      ]);
+      expect(ostler.journal(node)).toEqual([]);
+    },
+  );
 
-  test("can be switched on, which ends nothing", async () => {
+  test("protected node accepts power ON", async () => {
     const node = await ostler.aNode().in("ACTIVE").made();
     await protect(node);
     expect(
@@ -162,7 +165,7 @@ describe("a protected node", () => {
   });
 
   test.each(["CLEAN", "COMMISSION", "DEPLOY", "DECOMMISSION"] as const)(
-    "refuses %s until the protection is lifted",
+    "protected node refuses %s until the flag is cleared",
     async (kind) => {
       const node = await ostler.aNode().in("AVAILABLE").made();
       await protect(node);
@@ -172,13 +175,13 @@ describe("a protected node", () => {
     },
   );
 
-  test.each(["UNDEPLOY", "UPDATE"] as const)("refuses %s", async (kind) => {
+  test.each(["UNDEPLOY", "UPDATE"] as const)("protected node refuses %s", async (kind) => {
     const node = await ostler.aNode().in("ACTIVE").made();
     await protect(node);
     expect(await codes(ostler.submit(kind, [node]))).toEqual(["PROTECTED"]);
   });
 
-  test("can be protected while it is being worked on, and what runs goes on", async () => {
+  test("protection during a run does not affect the run", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -197,7 +200,7 @@ describe("a protected node", () => {
   });
 });
 
-describe("a node in maintenance", () => {
+describe("node in maintenance", () => {
   test.each([
     ["MANAGE", "ENROLLED"],
     ["INSPECT", "MANAGEABLE"],
@@ -208,7 +211,7 @@ describe("a node in maintenance", () => {
     ["UPDATE", "ACTIVE"],
     ["DECOMMISSION", "ACTIVE"],
     ["POWER", "ACTIVE"],
-  ] as const)("refuses %s [R-033]", async (kind, state) => {
+  ] as const)("node in maintenance refuses %s [R-033]", async (kind, state) => {
     const node = await ostler.aNode().in(state).made();
     await maintain(node);
     expect((await ostler.submit(kind, [node])).refusals).toMatchObject([
@@ -221,7 +224,7 @@ describe("a node in maintenance", () => {
     expect(ostler.journal(node)).toEqual([]);
   });
 
-  test("refuses a restart, and takes it once the mark is cleared", async () => {
+  test("node in maintenance refuses a restart, and accepts it when the flag is cleared", async () => {
     const node = await ostler
       .aNode()
       .in("AVAILABLE")
@@ -238,7 +241,7 @@ describe("a node in maintenance", () => {
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
   });
 
-  test("can be edited, and deleted", async () => {
+  test("node in maintenance can be updated and deleted", async () => {
     const node = await ostler.aNode().made();
     await maintain(node);
     expect((await ostler.engine.updateNode(ALICE, node.id, { labels: { rack: "2" } })).refusals).toEqual([]);
@@ -246,8 +249,8 @@ describe("a node in maintenance", () => {
   });
 });
 
-describe("a node with several marks", () => {
-  test("is told of one at a time, the most passing one first", async () => {
+describe("node with several flags", () => {
+  test("node with several flags is refused for one at a time: maintenance first, then protection, then retirement", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     await Promise.all([maintain(node), retire(node), protect(node)]);
     const power = (powerAction: PowerAction) => codes(ostler.submit("POWER", [node], { options: { powerAction } }));
@@ -262,7 +265,7 @@ describe("a node with several marks", () => {
     expect(await power("OFF")).toEqual([]);
   });
 
-  test("does not lose one when another is set at the same moment", async () => {
+  test("node with several flags keeps all that are set at the same moment", async () => {
     const node = await ostler.aNode().made();
     const { revision } = await ostler.node(node);
     await Promise.all([

@@ -1,4 +1,4 @@
-/** Registering, editing and deleting nodes: all or none, and nothing that others rely on is pulled away. */
+/** Registering, updating and deleting nodes: all or none, and never while something depends on the node. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { BorrowedInterfaces } from "../../src/engine/inventory/register-nodes.ts";
 import { secretFieldsOf, secretsOf } from "../../src/store/nodes.ts";
@@ -17,7 +17,7 @@ const mute = aDriver("mute", {
     withoutReboot: true,
   },
 });
-/** Tells of the chassis that its nodes are in, and fails to where it is told to fail. */
+/** Reports the chassis of its nodes as their controller; fails where the settings say so. */
 const blade = {
   ...aDriver("blade", { secret: true }),
   controllerOf({ chassis = "", told = "", password = "" }: Record<string, string>) {
@@ -31,8 +31,8 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 
 const count = async () => (await ostler.test.sql`select count(*)::int from nodes`)[0]?.["count"];
 
-describe("registering", () => {
-  test("makes every node ENROLLED, with its transition [R-015]", async () => {
+describe("registerNodes", () => {
+  test("registerNodes makes every node ENROLLED, with its transition [R-015]", async () => {
     const answer = await ostler.engine.registerNodes(ALICE, [
       { name: "rack1-u1", driver: "fake", labels: { rack: "1" } },
       { name: "rack1-u2", driver: "fake" },
@@ -51,7 +51,7 @@ describe("registering", () => {
     ]);
   });
 
-  test("is refused whole, with everything that is wrong [R-015]", async () => {
+  test("registerNodes with errors is refused whole, with every error [R-015]", async () => {
     const before = await count();
     const answer = await ostler.engine.registerNodes(ALICE, [
       { name: "sound", driver: "fake" },
@@ -71,7 +71,7 @@ describe("registering", () => {
     expect(await count()).toBe(before);
   });
 
-  test("is refused with flaws and conflicts together, node by node, each where it stands", async () => {
+  test("registerNodes with errors and conflicts is refused with both, node by node, each with its path", async () => {
     const node = await ostler.aNode().made();
     const before = await ostler.dump();
     const answer = await ostler.engine.registerNodes(ALICE, [
@@ -107,7 +107,7 @@ describe("registering", () => {
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
-  test("with a driver that is not loaded names those that are", async () => {
+  test("registerNodes with an unknown driver is refused with the names of the loaded ones", async () => {
     const { refusals } = await ostler.engine.registerNodes(ALICE, [
       { name: "taped", driver: "tape", interfaces: [{ kinds: ["clean"], driver: "spool" }] },
     ]);
@@ -117,7 +117,7 @@ describe("registering", () => {
     ]);
   });
 
-  test("of no nodes, of a name that is taken, or into a cluster that is not there is refused", async () => {
+  test("registerNodes with no nodes, a taken name or an unknown cluster is refused", async () => {
     const node = await ostler.aNode().made();
     const answers = await Promise.all([
       ostler.engine.registerNodes(ALICE, []),
@@ -131,7 +131,7 @@ describe("registering", () => {
     ]);
   });
 
-  test("of one name at the same moment succeeds once", async () => {
+  test("registerNodes with the same name at the same moment succeeds once", async () => {
     const answers = await Promise.all(
       Array.from({ length: 5 }, () => ostler.engine.registerNodes(ALICE, [{ name: "contested", driver: "fake" }])),
     );
@@ -141,7 +141,7 @@ describe("registering", () => {
     );
   });
 
-  test("keeps secrets apart from the settings", async () => {
+  test("registerNodes stores secrets apart from the settings", async () => {
     const node = await ostler.aNode().with("fake", { password: "correct-horse" }).made();
     expect((await ostler.node(node)).settings).toEqual({
       fake: expect.not.objectContaining({ password: expect.anything() }),
@@ -151,14 +151,14 @@ describe("registering", () => {
   });
 });
 
-describe("a node's management controller", () => {
+describe("controller of a node", () => {
   const made = async (
     driver: string,
     settings: Record<string, unknown>,
     interfaces: readonly BorrowedInterfaces[] = [],
   ) => ostler.aNode().with(driver, settings).borrowing(interfaces).made();
 
-  test("is what the driver tells that gives its power; nodes that share it say the same", async () => {
+  test("controller of a node comes from the driver of its power, and nodes that share it have the same one", async () => {
     const [one, two, other, own] = [
       await made("blade", { chassis: "c7" }),
       await made("bare", {}, [{ kinds: ["power"], driver: "blade", settings: { chassis: "c7" } }]),
@@ -170,7 +170,7 @@ describe("a node's management controller", () => {
     );
   });
 
-  test("is told anew when the node is driven otherwise, and only then", async () => {
+  test("controller of a node is determined again when its driver settings change, and only then", async () => {
     const node = await made("blade", { chassis: "c7" });
     await ostler.engine.updateNode(ALICE, node.id, { labels: { a: "1" } });
     expect((await ostler.node(node)).controller).toBe("c7");
@@ -180,7 +180,7 @@ describe("a node's management controller", () => {
     expect((await ostler.node(node)).controller).toBeNull();
   });
 
-  test("never holds a secret, and a driver that fails to tell it is a refusal without its words", async () => {
+  test("controller of a node contains no secret, and a driver that fails to report it is refused without its own message", async () => {
     const node = await made("blade", { chassis: "c7", told: "by Xyzzy-plugh", password: "Xyzzy-plugh" });
     expect((await ostler.node(node)).controller).toBe("c7 by ***");
     const { refusals } = await ostler.engine.registerNodes(ALICE, [
@@ -191,8 +191,8 @@ describe("a node's management controller", () => {
   });
 });
 
-describe("what is set of a node when it is registered or edited", () => {
-  test("is its host group and whether it is cleaned automatically; null takes either away", async () => {
+describe("optional fields of a node", () => {
+  test("host group and automatic cleaning of a node can be set by register and update, and cleared with null", async () => {
     const { nodeIds } = await ostler.engine.registerNodes(ALICE, [
       { name: "grouped", driver: "fake", hostGroup: "service-master", automaticCleaning: false },
     ]);
@@ -207,7 +207,7 @@ describe("what is set of a node when it is registered or edited", () => {
     ]);
   });
 
-  test("switches automatic cleaning off for that node alone", async () => {
+  test("automatic cleaning that is switched off for a node affects that node only", async () => {
     const [dirty, clean] = await ostler.aNode().in("ACTIVE").times(2);
     if (!dirty || !clean) throw new Error("Two nodes were asked for.");
     await ostler.engine.updateNode(ALICE, dirty.id, { automaticCleaning: false });
@@ -218,8 +218,8 @@ describe("what is set of a node when it is registered or edited", () => {
   });
 });
 
-describe("a node's model", () => {
-  test("is what an inspection called it, and stays when a later one says nothing", async () => {
+describe("model of a node", () => {
+  test("model of a node comes from an inspection, and stays when a later one reports none", async () => {
     const node = await ostler.aNode().in("MANAGEABLE").made();
     await ostler.operationEnds(await ostler.begin("INSPECT", [node]));
     expect((await ostler.node(node)).model).toBe("Fake 1000");
@@ -234,8 +234,8 @@ describe("a node's model", () => {
   });
 });
 
-describe("a node that takes an interface from another driver", () => {
-  test("is cleaned by that one, with that one's settings", async () => {
+describe("node that borrows an interface from another driver", () => {
+  test("node that borrows an interface is cleaned by the other driver with its settings", async () => {
     const node = await ostler
       .aNode()
       .in("AVAILABLE")
@@ -249,7 +249,7 @@ describe("a node that takes an interface from another driver", () => {
     ]);
   });
 
-  test("can do what its own driver cannot", async () => {
+  test("node that borrows an interface supports verbs that its own driver does not", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("bare").made();
     expect((await ostler.submit("CLEAN", [node])).refusals).toMatchObject([{ code: "UNSUPPORTED_BY_DRIVER" }]);
     await ostler.engine.updateNode(ALICE, node.id, {
@@ -259,8 +259,8 @@ describe("a node that takes an interface from another driver", () => {
   });
 });
 
-describe("editing a node", () => {
-  test("changes what is given and nothing else, secrets included", async () => {
+describe("updateNode", () => {
+  test("updateNode changes the given fields only and keeps secrets", async () => {
     const node = await ostler
       .aNode()
       .with("fake", { password: "correct-horse", delayMs: 5 })
@@ -275,7 +275,7 @@ describe("editing a node", () => {
     expect(await secretsOf(ostler.database.reader, node.id)).toEqual({ fake: { password: "correct-horse" } });
   });
 
-  test("that changes nothing leaves its revision as it is, and its secrets", async () => {
+  test("updateNode without a change keeps the revision and the secrets", async () => {
     const node = await ostler
       .aNode()
       .with("fake", { password: "correct-horse", delayMs: 5 })
@@ -302,7 +302,7 @@ describe("editing a node", () => {
     ]);
   });
 
-  test("of a revision that has passed is STALE_REVISION", async () => {
+  test("updateNode with a stale revision is refused with STALE_REVISION", async () => {
     const node = await ostler.aNode().made();
     const { revision } = await ostler.node(node);
     expect(
@@ -314,7 +314,7 @@ describe("editing a node", () => {
     expect((await ostler.node(node)).labels).toEqual({ a: "1" });
   });
 
-  test("by two who read the same revision is done by one of them", async () => {
+  test("updateNode from two callers with the same revision succeeds once", async () => {
     const node = await ostler.aNode().made();
     const { revision } = await ostler.node(node);
     const answers = await Promise.all(
@@ -330,7 +330,7 @@ describe("editing a node", () => {
     expect(await ostler.node(node)).toMatchObject({ revision: revision + 1 });
   });
 
-  test("to a taken name, or of a node that is not there, is refused", async () => {
+  test("updateNode to a taken name, or of an unknown node, is refused", async () => {
     const [one, two] = await ostler.aNode().times(2);
     expect((await ostler.engine.updateNode(ALICE, one?.id ?? "", { name: two?.name ?? "" })).refusals).toMatchObject([
       { code: "INVALID_INPUT", path: ["input", "name"] },
@@ -341,8 +341,8 @@ describe("editing a node", () => {
   });
 });
 
-describe("deleting nodes", () => {
-  test("ends them in the log, and keeps what they did", async () => {
+describe("deleteNodes", () => {
+  test("deleteNodes ends the nodes in the log and keeps their history", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("CLEAN", [node]);
     await ostler.operationEnds(id);
@@ -356,7 +356,7 @@ describe("deleting nodes", () => {
     expect(await ostler.foldedLog()).toEqual(await ostler.nodeStates());
   });
 
-  test("of which one is busy, protected or ACTIVE is refused for all", async () => {
+  test("deleteNodes with one node that is busy, protected or ACTIVE is refused for all", async () => {
     const gate = aGate();
     const busy = await ostler
       .aNode()

@@ -1,4 +1,7 @@
-/** Which steps are planned, in which order, and what is refused: the order of a phase, the site's word on single steps, lists of steps. */
+/**
+ * Plans: which steps run in which order, and what is refused: the order of a phase, the site's step policy, lists of
+ * steps.
+ */
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { createRegistry } from "../../src/drivers/registry.ts";
@@ -13,15 +16,15 @@ import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnySettings } from "../support/driver.ts";
 import type { Step } from "../../src/drivers/driver.ts";
 
-const done = async () => ({ kind: "done" }) as const;
+const succeed = async () => ({ kind: "done" }) as const;
 const cleanStep = (name: string, priority: number, more: Partial<Step<AnySettings>> = {}) =>
-  aStep(name, "clean", done, { ...more, priority });
+  aStep(name, "clean", succeed, { ...more, priority });
 
-/** A driver with these clean steps, one deploy step and one to take down. */
+/** A driver with these clean steps, one deploy step and one undeploy step. */
 function composed(...clean: Step<AnySettings>[]): Composition {
   const driver = aDriver("maker", {
     clean: stepsOf(...clean),
-    deploy: stepsOf(aStep("install", "deploy", done), aStep("remove", "undeploy", done)),
+    deploy: stepsOf(aStep("install", "deploy", succeed), aStep("remove", "undeploy", succeed)),
   });
   const found = createRegistry([driver]).compose({ driver: "maker", borrowed: {} });
   if ("problem" in found) throw new Error(found.problem);
@@ -55,21 +58,21 @@ const choice = (name: string, args: unknown = {}, from: StepChoice["interface"] 
 const chosen = (composition: Composition, ...steps: StepChoice[]) =>
   request(composition, { chosen: { phase: "clean", steps, path: ["input", "steps"] } });
 
-describe("the order of a phase", () => {
-  test("is by priority, highest first [R-062]", async () => {
+describe("order of a phase", () => {
+  test("order of a phase is by priority, highest first [R-062]", async () => {
     expect(
       names(await planned(request(composed(cleanStep("low", 1), cleanStep("high", 30), cleanStep("middle", 7))))),
     ).toEqual(["high", "middle", "low"]);
   });
 
-  test("of steps with the same priority is that of their declaration [R-062]", async () => {
+  test("order of steps with equal priority is their order of declaration [R-062]", async () => {
     const tied = ["delta", "alpha", "charlie", "bravo"];
     expect(
       names(await planned(request(composed(...tied.map((name) => cleanStep(name, 5)), cleanStep("first", 6))))),
     ).toEqual(["first", ...tied]);
   });
 
-  test("of steps with the same priority of several interfaces is vendor, power, management, firmware, deploy, bios, raid, inspect, clean [R-062]", () => {
+  test("order of interfaces at equal priority is vendor, power, management, firmware, deploy, bios, raid, inspect, clean [R-062]", () => {
     const order = ["vendor", "power", "management", "firmware", "deploy", "bios", "raid", "inspect", "clean"];
     const shuffled = ["raid", "clean", "power", "inspect", "vendor", "bios", "firmware", "deploy", "management"];
     expect(
@@ -80,7 +83,7 @@ describe("the order of a phase", () => {
     ).toEqual(order);
   });
 
-  test("goes by priority before it goes by interface", () => {
+  test("order of a phase puts priority before the interface", () => {
     expect(
       [
         { interface: "vendor", priority: 1 },
@@ -91,7 +94,7 @@ describe("the order of a phase", () => {
     ).toEqual(["clean", "vendor"]);
   });
 
-  test("keeps the declaration's within one interface when interfaces are mixed", () => {
+  test("order of steps of one interface is kept when interfaces are mixed", () => {
     const mixed = ["clean one", "raid one", "clean two", "raid two"].map((label) => ({
       label,
       interface: label.split(" ")[0] ?? "",
@@ -106,14 +109,14 @@ describe("the order of a phase", () => {
   });
 });
 
-describe("the site's word", () => {
+describe("step policy of the site", () => {
   const steps = [cleanStep("wipe", 20), cleanStep("erase", 10), cleanStep("burn_in", 0)];
   const catalogue = (policy: SitePolicy, automaticCleaning = true) =>
     catalogueOf({ composition: composed(...steps), policy, automaticCleaning }, "clean").map(
       ({ step: { name }, priority, off }) => [name, priority, off],
     );
 
-  test("unsaid leaves all as declared, with what does not run last", () => {
+  test("step policy that is empty leaves the declared order, with disabled steps last", () => {
     expect(catalogue({})).toEqual([
       ["wipe", 20, null],
       ["erase", 10, null],
@@ -121,7 +124,7 @@ describe("the site's word", () => {
     ]);
   });
 
-  test("on a priority changes the order, switches off and on", () => {
+  test("step policy on a priority changes the order, and enables and disables steps", () => {
     const policy = {
       steps: [
         { step: "clean.erase", priority: 21 },
@@ -136,7 +139,7 @@ describe("the site's word", () => {
     ]);
   });
 
-  test("can make ties, which the declaration decides", () => {
+  test("step policy may make priorities equal; then the declaration decides", () => {
     expect(
       catalogue({
         steps: [
@@ -147,7 +150,7 @@ describe("the site's word", () => {
     ).toEqual(["wipe", "erase", "burn_in"]);
   });
 
-  test("that forbids a step outranks its priority [R-063]", () => {
+  test("step policy that forbids a step takes precedence over its priority [R-063]", () => {
     expect(catalogue({ steps: [{ step: "clean.wipe", priority: 90, forbidden: true }] })).toEqual([
       ["erase", 10, null],
       ["wipe", 90, "FORBIDDEN"],
@@ -155,7 +158,7 @@ describe("the site's word", () => {
     ]);
   });
 
-  test("on one driver outranks that on all, member by member", () => {
+  test("step policy on one driver overrides the policy on all drivers, field by field", () => {
     const onAll = [
       { step: "clean.wipe", forbidden: true },
       { step: "clean.erase", priority: 30 },
@@ -185,7 +188,7 @@ describe("the site's word", () => {
     ).toEqual(["wipe", 5, "FORBIDDEN"]);
   });
 
-  test("on another driver or another interface says nothing here", () => {
+  test("step policy on another driver or interface has no effect", () => {
     expect(
       catalogue({
         steps: [
@@ -196,7 +199,7 @@ describe("the site's word", () => {
     ).toEqual(catalogue({}));
   });
 
-  test("against automatic cleaning switches clean steps off, and no others", () => {
+  test("step policy that switches automatic cleaning off disables clean steps only", () => {
     expect(catalogue({}, false)).toEqual([
       ["wipe", 20, "CLEANING_OFF"],
       ["erase", 10, "CLEANING_OFF"],
@@ -209,7 +212,7 @@ describe("the site's word", () => {
     ).toEqual([null]);
   });
 
-  test("that runs a step which needs arguments is refused with what to do", async () => {
+  test("step policy that enables a step with required arguments is refused with what to do", async () => {
     const composition = composed(cleanStep("flash", 0, { args: z.strictObject({ version: z.string() }) }));
     const refusals = await refused(request(composition, { policy: { steps: [{ step: "clean.flash", priority: 7 }] } }));
     expect(refusals).toEqual([
@@ -222,18 +225,18 @@ describe("the site's word", () => {
     ]);
   });
 
-  test("has a sentence for each reason why a step is off", () => {
+  test("step policy has a sentence for each reason why a step is disabled", () => {
     for (const sentence of Object.values(OFF_REASONS)) expect(sentence).toMatch(/^[A-Z].+\.$/);
   });
 });
 
-describe("a list of steps", () => {
+describe("list of steps in a plan", () => {
   const composition = composed(
     cleanStep("wipe", 20),
     cleanStep("flash", 0, { args: z.strictObject({ version: z.string().regex(/^\d+$/), slot: z.int().default(1) }) }),
   );
 
-  test("runs as it stands: in its order, steps of priority 0 and repeated ones too, with defaults in the arguments [R-061]", async () => {
+  test("list of steps keeps its order, repeated steps and steps of priority 0, and fills in default arguments [R-061]", async () => {
     const plan = await planned(
       chosen(
         composition,
@@ -249,7 +252,7 @@ describe("a list of steps", () => {
     ]);
   });
 
-  test("replaces the automatic list of its own phase only", async () => {
+  test("list of steps replaces the automatic list of its own phase only", async () => {
     const both = request(composition, {
       route: route("UNDEPLOY", "ACTIVE") as Route,
       chosen: { phase: "clean", steps: [choice("power_off", {}, "power")] },
@@ -257,7 +260,7 @@ describe("a list of steps", () => {
     expect(names(await planned(both))).toEqual(["remove", "power_off"]);
   });
 
-  test("is refused with every wrong step and every wrong argument, each with its place [R-064]", async () => {
+  test("list of steps is refused with every unknown step and every invalid argument, each with its path [R-064]", async () => {
     const refusals = await refused(
       chosen(
         composition,
@@ -302,7 +305,7 @@ describe("a list of steps", () => {
     expect(refusals[10]?.message).toContain("there are wait, hold.");
   });
 
-  test("may not hold what the site forbids, and may hold what it switched off", async () => {
+  test("list of steps may contain disabled steps, and must not contain forbidden ones", async () => {
     const policy = { steps: [{ step: "clean.wipe", forbidden: true }] };
     expect(await refused({ ...chosen(composition, choice("wipe")), policy })).toEqual([
       {
@@ -324,8 +327,8 @@ describe("a list of steps", () => {
     ).toEqual(["wipe"]);
   });
 
-  // It was an internal fault, which kept a run from ending whose node was to be cleaned up with such a step.
-  test("is refused where a driver throws when it is to check arguments", async () => {
+  // This was an internal error, and a run whose clean-up contained such a step could not end.
+  test("list of steps is refused if a driver throws while it checks arguments", async () => {
     const args = z.strictObject({ version: z.string() }).transform((): never => {
       throw new Error("no such version");
     });
@@ -341,7 +344,7 @@ describe("a list of steps", () => {
     ]);
   });
 
-  test("that no request holds is refused without a place", async () => {
+  test("list of steps that comes from no request is refused without a path", async () => {
     expect(
       (
         await refused(
@@ -360,7 +363,7 @@ describe("reserved steps", () => {
   };
 
   test.each(RESERVED_STEPS.map((step) => ({ ...step, label: `${step.interface}.${step.name}` })))(
-    "$label works in lists of clean and of deploy steps, touches nothing and may be cut [R-069]",
+    "reserved step $label works in lists of clean and of deploy steps, touches nothing and is interruptible [R-069]",
     async ({ interface: from, name, label }) => {
       for (const [phase, of] of [
         ["clean", CLEAN],
@@ -386,7 +389,7 @@ describe("reserved steps", () => {
     },
   );
 
-  test("last as long as they are told to, with time to spare", async () => {
+  test("reserved steps have a timeout beyond their own duration", async () => {
     const plan = await planned(
       chosen(
         composed(),
@@ -401,7 +404,7 @@ describe("reserved steps", () => {
     expect(hold).toBeGreaterThan(50 * 365 * 86_400);
   });
 
-  test("take null for an argument that need not be given, and only then", async () => {
+  test("reserved steps accept null for an optional argument only", async () => {
     expect(
       (
         await planned(
@@ -426,13 +429,13 @@ describe("reserved steps", () => {
     ["wait", "engine", { minutes: 1, seconds: 1 }, "args.minutes"],
     ["hold", "engine", { reason: "x".repeat(1_001) }, "args.reason"],
     ["hold", "engine", { reason: 7 }, "args.reason"],
-  ] as const)("%s of %s refuses %j", async (name, from, args, place) => {
+  ] as const)("reserved step %s of %s refuses %j", async (name, from, args, place) => {
     expect((await refused(chosen(composed(), choice(name, args, from)))).map(({ path }) => path?.join("."))).toEqual([
       `input.steps.0.${place}`,
     ]);
   });
 
-  test("say in their schema what they take", () => {
+  test("reserved steps describe their arguments in their schema", () => {
     const schemas = Object.fromEntries(RESERVED_STEPS.map((step) => [step.name, reservedArgsSchema(step)]));
     expect(schemas["wait"]).toMatchObject({
       type: "object",
@@ -445,7 +448,7 @@ describe("reserved steps", () => {
       required: [],
     });
     expect(schemas["power_on"]).toMatchObject({ properties: {}, additionalProperties: false });
-    // Zod is another's reading of the same schema: what it takes, the plan takes.
+    // Zod reads the same schema independently: it must accept what the plan accepts.
     for (const [name, args] of [
       ["wait", { seconds: 5 }],
       ["hold", { reason: "x" }],
@@ -456,8 +459,8 @@ describe("reserved steps", () => {
   });
 });
 
-describe("steps that are kept by a restart", () => {
-  test("are known by their number among those of one name, so one of two reboots is one", async () => {
+describe("steps that a restart keeps", () => {
+  test("steps that a restart keeps are matched by their number among equal names, so one of two reboots is one", async () => {
     const plan = await planned(
       chosen(
         composed(cleanStep("wipe", 20)),

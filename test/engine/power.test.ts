@@ -1,4 +1,6 @@
-/** Power: changed on request, softly or hard, never under a run; read in the background, and corrected only when told to. */
+/**
+ * Power: changed on request, softly or hard, never during a run; read in the background, and corrected only by policy.
+ */
 import { afterAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { PowerAction, PowerState } from "../../src/drivers/driver.ts";
@@ -10,22 +12,22 @@ import type { AnyCall } from "../support/driver.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 
-/** Machines whose power changes behind Ostler's back as well, by name of node. */
+/** Machines whose power can change without Ostler, by node name. */
 interface Machine {
   power: PowerState;
-  /** What it was asked for. */
+  /** Power actions that the machine received. */
   readonly calls: PowerAction[];
-  /** In whose places it was last set. */
+  /** The lane of the last power change. */
   setIn?: Lane;
   reads: number;
-  /** The system takes no notice of a soft power off: until the signal, or by a time-out of the driver's own. */
-  deafToSoftOff?: "until the signal" | "by the driver's time-out" | "for good";
-  /** What its BMC says in place of an answer. */
+  /** The system ignores a soft power off until the signal fires, or until the driver's own timeout, or always. */
+  ignoresSoftOff?: "until the signal" | "by the driver's timeout" | "for good";
+  /** The error that the BMC returns instead of an answer. */
   trouble?: Error;
-  /** A change of this kind takes until its signal fires. */
+  /** A power action that blocks until its signal fires. */
   hangsOn?: PowerAction;
-  letGo?: true;
-  /** The answer takes its time, whatever the signal says. */
+  released?: true;
+  /** An answer that comes late and ignores the signal. */
   slowly?: Promise<PowerState>;
 }
 
@@ -65,20 +67,20 @@ const power = {
     const at = machine(node);
     at.calls.push(action);
     at.setIn = dispatchOf(call).lane;
-    if (action === "SOFT_OFF" && at.deafToSoftOff === "by the driver's time-out")
+    if (action === "SOFT_OFF" && at.ignoresSoftOff === "by the driver's timeout")
       throw driverError("the machine is still on", "TIMEOUT");
-    if (action === "SOFT_OFF" && at.deafToSoftOff === "for good")
+    if (action === "SOFT_OFF" && at.ignoresSoftOff === "for good")
       throw driverError("this BMC knows no soft power off", "REFUSED");
-    if (action === at.hangsOn || (action === "SOFT_OFF" && at.deafToSoftOff)) {
+    if (action === at.hangsOn || (action === "SOFT_OFF" && at.ignoresSoftOff)) {
       await new Promise<never>((_, leave) =>
         signal.addEventListener("abort", () => leave(signal.reason as Error), { once: true }),
-      ).finally(() => (at.letGo = true));
+      ).finally(() => (at.released = true));
     }
     at.power = action === "ON" || action === "REBOOT" ? "ON" : "OFF";
   },
 };
 
-/** Settings that take their time to be checked: between the look at a node and the call to its BMC. */
+/** Settings whose check blocks: the moment between reading a node and calling its BMC. */
 const latch: { until?: Promise<void>; reached?: true } = {};
 const latched = {
   ...lab,
@@ -109,18 +111,18 @@ const change = async (node: TestNode, powerAction: PowerAction, softTimeoutSecon
   return { state: operation.state, failure: operation.firstFailure, output: step?.attempts[0]?.output };
 };
 
-describe("a soft power off", () => {
-  test("of a system that shuts down is no cut", async () => {
+describe("soft power off", () => {
+  test("soft power off of a system that shuts down does not force the power off", async () => {
     const { node, at } = await aMachine();
     expect(await change(node, "SOFT_OFF")).toEqual({ state: "SUCCEEDED", failure: null, output: null });
     expect(at.calls).toEqual(["SOFT_OFF"]);
   });
 
-  test.each(["until the signal", "by the driver's time-out"] as const)(
-    "that the system ignores (%s) ends in a cut, and says so [R-035]",
-    async (deafToSoftOff) => {
+  test.each(["until the signal", "by the driver's timeout"] as const)(
+    "soft power off that the system ignores (%s) is forced, and the result says so [R-035]",
+    async (ignoresSoftOff) => {
       const { node, at } = await aMachine();
-      at.deafToSoftOff = deafToSoftOff;
+      at.ignoresSoftOff = ignoresSoftOff;
       expect(await change(node, "SOFT_OFF", 1)).toEqual({
         state: "SUCCEEDED",
         failure: null,
@@ -131,9 +133,9 @@ describe("a soft power off", () => {
     },
   );
 
-  test("that the BMC refuses fails, and nothing is cut", async () => {
+  test("soft power off that the BMC refuses fails and is not forced", async () => {
     const { node, at } = await aMachine();
-    at.deafToSoftOff = "for good";
+    at.ignoresSoftOff = "for good";
     expect(await change(node, "SOFT_OFF", 1)).toMatchObject({
       state: "FAILED",
       failure: { code: "BACKEND_FAILED", message: expect.stringContaining("knows no soft power off") },
@@ -141,7 +143,7 @@ describe("a soft power off", () => {
     expect(at).toMatchObject({ calls: ["SOFT_OFF"], power: "ON" });
   });
 
-  test("gives the system ten minutes unless told otherwise, and the cut another one [R-143]", async () => {
+  test("soft power off waits ten minutes for the system by default, and the forced power off has another minute [R-143]", async () => {
     const { node } = await aMachine();
     const timeOf = async (options: { powerAction: "SOFT_OFF"; softTimeoutSeconds?: number }) =>
       (await ostler.submit("POWER", [node], { options, dryRun: true })).results[0]?.plan?.steps.map(
@@ -151,9 +153,9 @@ describe("a soft power off", () => {
     expect(await timeOf({ powerAction: "SOFT_OFF", softTimeoutSeconds: 30 })).toEqual([[{ timeoutSeconds: 30 }, 90]]);
   });
 
-  test("can be aborted while the system takes its time, and then nothing is cut", async () => {
+  test("soft power off can be aborted while the system shuts down, and is not forced then", async () => {
     const { node, at } = await aMachine();
-    at.deafToSoftOff = "until the signal";
+    at.ignoresSoftOff = "until the signal";
     const id = await ostler.begin("POWER", [node], { options: { powerAction: "SOFT_OFF" } });
     await eventually("the system was asked to shut down", () => at.calls.length > 0);
     expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([
@@ -165,8 +167,8 @@ describe("a soft power off", () => {
   });
 });
 
-describe("the power that is wanted", () => {
-  test("is what the last change through Ostler left, be it there already or not", async () => {
+describe("wanted power", () => {
+  test("wanted power is what the last change through Ostler set, even if the machine was in that state already", async () => {
     const { node, at } = await aMachine();
     expect((await ostler.node(node)).wantedPower).toBeNull();
     await change(node, "ON");
@@ -178,7 +180,7 @@ describe("the power that is wanted", () => {
     expect((await ostler.node(node)).wantedPower).toBe("ON");
   });
 
-  test("stays when a change fails", async () => {
+  test("wanted power stays when a change fails", async () => {
     const { node, at } = await aMachine();
     await change(node, "ON");
     at.trouble = new Error("no answer");
@@ -186,7 +188,7 @@ describe("the power that is wanted", () => {
     expect((await ostler.node(node)).wantedPower).toBe("ON");
   });
 
-  test("is noted of a step that sets it and then waits", async () => {
+  test("wanted power is recorded for a step that changes the power and then waits", async () => {
     const { node } = await aMachine("AVAILABLE");
     const id = await ostler.begin("CLEAN", [node]);
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
@@ -195,7 +197,7 @@ describe("the power that is wanted", () => {
     await ostler.operationEnds(id);
   });
 
-  test("is noted of a deployment, and of the abort of one that cut it", async () => {
+  test("wanted power is recorded for a deployment, and for the abort that switches it off", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -212,7 +214,7 @@ describe("the power that is wanted", () => {
   });
 });
 
-describe("a change of power", () => {
+describe("power change", () => {
   const refused = async (node: TestNode) =>
     (await ostler.submit("POWER", [node], { options: { powerAction: "ON" } })).refusals;
 
@@ -222,9 +224,9 @@ describe("a change of power", () => {
     { during: "an inspection in place", state: "ACTIVE", kind: "INSPECT", step: "inspect.collect_inventory" },
     { during: "cleaning", state: "AVAILABLE", kind: "CLEAN", step: "clean.erase_disks" },
     { during: "a deployment", state: "AVAILABLE", kind: "DEPLOY", step: "deploy.configure" },
-    { during: "a tear-down", state: "ACTIVE", kind: "UNDEPLOY", step: "deploy.remove_system" },
-    { during: "another change of power", state: "ACTIVE", kind: "POWER", step: "power.set" },
-  ] as const)("is BUSY during $during [R-085]", async ({ state, kind, step }) => {
+    { during: "an undeployment", state: "ACTIVE", kind: "UNDEPLOY", step: "deploy.remove_system" },
+    { during: "another power change", state: "ACTIVE", kind: "POWER", step: "power.set" },
+  ] as const)("power change during $during is BUSY [R-085]", async ({ state, kind, step }) => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -238,7 +240,7 @@ describe("a change of power", () => {
     await ostler.operationEnds(id);
   });
 
-  test("is BUSY while the run waits for its turn [R-085]", async () => {
+  test("power change while the run is queued is BUSY [R-085]", async () => {
     const gate = aGate();
     const [first, second] = await ostler
       .aNode()
@@ -255,7 +257,7 @@ describe("a change of power", () => {
     await ostler.operationEnds(id);
   });
 
-  test("is BUSY while the run is parked, and while it is held [R-085]", async () => {
+  test("power change while the run is parked or on hold is BUSY [R-085]", async () => {
     const parked = await ostler
       .aNode()
       .in("AVAILABLE")
@@ -279,15 +281,15 @@ describe("a change of power", () => {
     }
   });
 
-  test("that there is no need for calls nobody [R-036]", async () => {
+  test("power change to the present state calls no BMC [R-036]", async () => {
     const { node, at } = await aMachine();
     expect(await change(node, "ON")).toMatchObject({ state: "SUCCEEDED" });
     expect(at.calls).toEqual([]);
   });
 });
 
-describe("reading the power when asked to", () => {
-  test("answers for each node, in the order asked, and writes down what is new", async () => {
+describe("power reading on request", () => {
+  test("power reading on request returns a result for each node in order, and stores changes", async () => {
     const [on, off, dead] = [await aMachine(), await aMachine(), await aMachine()];
     off.at.power = "OFF";
     dead.at.trouble = driverError("no route to the BMC", "UNREACHABLE");
@@ -317,7 +319,7 @@ describe("reading the power when asked to", () => {
     });
   });
 
-  test("of a BMC that is back clears the problem, and what is as it was is no change", async () => {
+  test("power reading of a BMC that answers again clears the error, and an unchanged state is not stored", async () => {
     const { node, at } = await aMachine();
     at.trouble = new Error("busy");
     await ostler.engine.readPower({ ids: [node.id] });
@@ -330,7 +332,7 @@ describe("reading the power when asked to", () => {
     expect(await ostler.node(node)).toMatchObject({ revision: before.revision, updatedAt: before.updatedAt });
   });
 
-  test("masks the node's secrets", async () => {
+  test("power reading masks the node's secrets", async () => {
     const node = await ostler.aNode().in("ACTIVE").with("lab", { password: "Xyzzy-plugh" }).made();
     machine(node).trouble = new Error("login with Xyzzy-plugh refused");
     const { answers } = await ostler.engine.readPower({ ids: [node.id] });
@@ -341,7 +343,7 @@ describe("reading the power when asked to", () => {
     expect((await ostler.node(node)).powerProblem).toBe("login with *** refused");
   });
 
-  test("of a node that is at work is BUSY, and its BMC is not called", async () => {
+  test("power reading of a node with a running operation is BUSY and does not call its BMC", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -359,7 +361,7 @@ describe("reading the power when asked to", () => {
     await ostler.operationEnds(id);
   });
 
-  test("during which work begins is given up, and nothing of it is written", async () => {
+  test("power reading during which an operation starts is cancelled and stores nothing", async () => {
     const [readGate, cleanGate] = [aGate(), aGate()];
     const node = await ostler
       .aNode()
@@ -376,8 +378,8 @@ describe("reading the power when asked to", () => {
     readGate.open();
   });
 
-  // Work that began before the call was on record was never seen: a reading, or a change back, went on beside it.
-  test("before which work begins, after the node was looked at, calls nobody", async () => {
+  // An operation that started before the call was recorded was missed: a reading or a correction ran beside it.
+  test("power reading is not sent if an operation starts after the node was read", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("latched").made();
     const { promise: checked, resolve: check } = Promise.withResolvers<void>();
     latch.until = checked;
@@ -394,7 +396,7 @@ describe("reading the power when asked to", () => {
     await ostler.operationEnds(id);
   });
 
-  test("that is older than work which began and ended meanwhile is not written", async () => {
+  test("power reading that is older than an operation which started and ended meanwhile is not stored", async () => {
     const { node, at } = await aMachine();
     const { promise: answered, resolve: answer } = Promise.withResolvers<PowerState>();
     at.slowly = answered;
@@ -407,7 +409,7 @@ describe("reading the power when asked to", () => {
     expect(await ostler.node(node)).toMatchObject({ powerState: "OFF", powerProblem: null });
   });
 
-  test("of a node whose driver is not loaded says so", async () => {
+  test("power reading of a node whose driver is not loaded reports that", async () => {
     const { node } = await aMachine();
     await ostler.test.sql`update nodes set driver = 'tape' where id = ${node.id}`;
     expect((await ostler.engine.readPower({ ids: [node.id] })).answers).toMatchObject([
@@ -415,7 +417,7 @@ describe("reading the power when asked to", () => {
     ]);
   });
 
-  test("of nodes that are not there, of none, or of too many is refused", async () => {
+  test("power reading of unknown nodes, of none or of too many is refused", async () => {
     expect((await ostler.engine.readPower({ names: ["ghost-1", "ghost-2"] })).refusals).toMatchObject([
       { code: "NOT_FOUND", missing: ["ghost-1", "ghost-2"] },
     ]);
@@ -427,13 +429,13 @@ describe("reading the power when asked to", () => {
   });
 });
 
-describe("in the background, power", () => {
-  /** Nodes of another test are read as well: each looks at its own. */
+describe("background power reading", () => {
+  /** Nodes of other tests are read too; each test checks its own. */
   const reading = () => ostler.another({ powerSeconds: 0.2 });
   const isRead = (at: Machine, times = 2) => eventually("its power is read", () => at.reads >= times);
   const site = (policy: object) => ostler.test.sql`update site set policy = ${ostler.test.sql.json(policy as never)}`;
 
-  test("is read again and again, and what is new is written down", async () => {
+  test("background power reading repeats and stores changes", async () => {
     const { node, at } = await aMachine();
     await using _ = await reading();
     await eventually("its power is known", async () => (await ostler.node(node)).powerState === "ON");
@@ -450,7 +452,7 @@ describe("in the background, power", () => {
     expect((await ostler.node(node)).powerProblem).toBeNull();
   });
 
-  test("that is as it was raises no revision", async () => {
+  test("background power reading of an unchanged state keeps the revision", async () => {
     const { node, at } = await aMachine();
     await using _ = await reading();
     await eventually("its power is known", async () => (await ostler.node(node)).powerState === "ON");
@@ -465,7 +467,7 @@ describe("in the background, power", () => {
     expect(after.powerCheckedAt?.getTime()).toBeGreaterThan(before.powerCheckedAt?.getTime() ?? 0);
   });
 
-  test("is read of nobody who is at work, in maintenance, not verified yet, or decommissioned", async () => {
+  test("background power reading skips nodes that are busy, in maintenance, not verified or decommissioned", async () => {
     const gate = aGate();
     const busy = await ostler
       .aNode()
@@ -495,7 +497,7 @@ describe("in the background, power", () => {
     await Promise.all([isRead(machine(busy)), isRead(resting.at)]);
   });
 
-  test("that was changed by somebody else is told apart, and left as it is", async () => {
+  test("background power reading reports power drift and does not correct it by default", async () => {
     const { node, at } = await aMachine();
     await change(node, "ON");
     at.power = "OFF";
@@ -506,7 +508,7 @@ describe("in the background, power", () => {
     expect((await ostler.node(node)).wantedPower).toBe("ON");
   });
 
-  test("is changed back where the site says so, but never of a node whose power nobody has set", async () => {
+  test("background power reading corrects drift by policy, except on nodes whose power was never set through Ostler", async () => {
     const [strayed, own] = [await aMachine(), await aMachine()];
     await change(strayed.node, "ON");
     strayed.at.power = "OFF";
@@ -524,7 +526,7 @@ describe("in the background, power", () => {
     }
   });
 
-  test("of a protected node is not cut behind anybody's back", async () => {
+  test("background power reading does not switch off a protected node", async () => {
     const [guarded, other] = [await aMachine(), await aMachine()];
     for (const { node, at } of [guarded, other]) {
       await change(node, "OFF");
@@ -543,7 +545,7 @@ describe("in the background, power", () => {
     }
   });
 
-  test("that is being changed back is let go of when work begins, which has the last word", async () => {
+  test("background power correction is cancelled when an operation starts, which sets the power itself", async () => {
     const { node, at } = await aMachine();
     await change(node, "ON");
     at.power = "OFF";
@@ -555,14 +557,14 @@ describe("in the background, power", () => {
       const asked = await change(node, "REBOOT");
       expect(asked.state).toBe("SUCCEEDED");
       expect(await ostler.node(node)).toMatchObject({ powerState: "ON", wantedPower: "ON" });
-      await eventually("it is let go of", () => at.letGo === true);
+      await eventually("it is let go of", () => at.released === true);
       expect(at.calls).toEqual(["ON", "REBOOT"]);
     } finally {
       await site({});
     }
   });
 
-  test("is read by one of several processes in each turn", async () => {
+  test("background power reading is done by one of several processes per interval", async () => {
     const nodes = await ostler.aNode().in("ACTIVE").with("lab").times(30);
     await using stack = new AsyncDisposableStack();
     await Promise.all([1, 2, 3].map(async () => stack.use(await ostler.another({ powerSeconds: 3_600 }))));
@@ -570,7 +572,7 @@ describe("in the background, power", () => {
     expect(nodes.map((node) => machine(node).reads)).toEqual(nodes.map(() => 1));
   });
 
-  test("of dead BMCs does not hold up the others", async () => {
+  test("background power reading of dead BMCs does not delay the others", async () => {
     const dead = await Promise.all(Array.from({ length: 40 }, () => aMachine()));
     for (const { at } of dead) at.trouble = new Error("dead");
     await using _ = await reading();

@@ -1,4 +1,4 @@
-/** Presence: what monitoring reports changes presence and nothing else, node by node. */
+/** Presence: reports of monitoring change the presence of nodes and nothing else, node by node. */
 import { afterAll, describe, expect, test } from "vitest";
 import { nodesByNames, secretsOf } from "../../src/store/nodes.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
@@ -14,8 +14,8 @@ const report = (event: "DISCOVERED" | "DISAPPEARED", ...names: readonly string[]
   );
 const named = async (name: string) => (await nodesByNames(ostler.database.reader, [name]))[0];
 
-describe("a report", () => {
-  test("sets the presence of every node it names, and answers each in the order asked [R-037]", async () => {
+describe("presence report", () => {
+  test("presence report sets the presence of every node it names, with results in the order of the request [R-037]", async () => {
     const [one, two] = [await ostler.aNode().made(), await ostler.aNode().made()];
     expect(await report("DISCOVERED", two.name, one.name)).toEqual({
       refusals: [],
@@ -37,7 +37,7 @@ describe("a report", () => {
     ]);
   });
 
-  test("that is repeated writes nothing at all [R-039]", async () => {
+  test("presence report that is repeated writes nothing [R-039]", async () => {
     const nodes = await ostler.aNode().times(3);
     const names = nodes.map(({ name }) => name);
     await report("DISCOVERED", ...names);
@@ -47,7 +47,7 @@ describe("a report", () => {
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
-  test("works while runs are going on, and disturbs none [R-037]", async () => {
+  test("presence report works during runs and does not affect them [R-037]", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -63,7 +63,7 @@ describe("a report", () => {
     expect(await ostler.node(node)).toMatchObject({ presence: "DISAPPEARED", state: "AVAILABLE" });
   });
 
-  test("starts no work [R-037]", async () => {
+  test("presence report starts no work [R-037]", async () => {
     const node = await ostler.aNode().made();
     const operations = async () => (await ostler.test.sql`select count(*)::int from operations`)[0]?.["count"];
     const before = await operations();
@@ -73,7 +73,7 @@ describe("a report", () => {
     expect(await ostler.story(node)).toEqual(["register → ENROLLED"]);
   });
 
-  test("of nothing is refused", async () => {
+  test("presence report without nodes is refused", async () => {
     expect(await report("DISCOVERED")).toMatchObject({
       results: [],
       refusals: [{ code: "INVALID_INPUT", path: ["input", "nodes"] }],
@@ -81,8 +81,8 @@ describe("a report", () => {
   });
 });
 
-describe("a node that is not known", () => {
-  test("is registered when it is discovered and its driver is named [R-038]", async () => {
+describe("presence report of an unknown node", () => {
+  test("presence report of an unknown node registers it if it is DISCOVERED and names a driver [R-038]", async () => {
     const node = {
       name: "seen-first",
       driver: "fake",
@@ -111,7 +111,7 @@ describe("a node that is not known", () => {
     expect(await named("seen-first")).toMatchObject({ revision: 1, labels: { rack: "1" } });
   });
 
-  test("has a result of its own, and the others are taken all the same [R-038]", async () => {
+  test("presence report of an unknown node that fails has its own result, and the other nodes are updated [R-038]", async () => {
     const known = await ostler.aNode().made();
     const discovered = await ostler.engine.reportPresence(ALICE, "DISCOVERED", [
       { name: "no-driver" },
@@ -151,7 +151,7 @@ describe("a node that is not known", () => {
     expect(await named("ghost")).toBeUndefined();
   });
 
-  test("and is named twice is registered once", async () => {
+  test("presence report that names an unknown node twice registers it once", async () => {
     const known = await ostler.aNode().made();
     const twice = [
       { name: "doubled" },
@@ -165,7 +165,7 @@ describe("a node that is not known", () => {
     expect((await ostler.node(known)).revision).toBe(2);
   });
 
-  test("and is reported by several at once is registered once, and each is told so", async () => {
+  test("presence reports of an unknown node at the same moment register it once, and each gets the result", async () => {
     const answers = await Promise.all(
       Array.from({ length: 6 }, () =>
         ostler.engine.reportPresence(ALICE, "DISCOVERED", [{ name: "contested", driver: "fake" }]),
@@ -179,8 +179,8 @@ describe("a node that is not known", () => {
   });
 });
 
-describe("reports that cross", () => {
-  test("and name the same nodes in another order do not block each other", async () => {
+describe("concurrent presence reports", () => {
+  test("presence reports with the same nodes in different orders do not deadlock", async () => {
     const nodes = await ostler.aNode().times(30);
     const names = nodes.map(({ name }) => name);
     await Promise.all(
