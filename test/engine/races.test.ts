@@ -1,4 +1,4 @@
-/** The short form of `npm run races`: a thousand of them. */
+/** The short form of `npm run races`: a thousand races. */
 import { expect, test } from "vitest";
 import { runRaces } from "../durability/races.ts";
 import { testDatabase } from "../support/database.ts";
@@ -6,7 +6,7 @@ import { testDatabase } from "../support/database.ts";
 const SEED = 20_261;
 
 test(
-  "a thousand aborts, withdrawals and stops that meet the end of a step leave one outcome each, and answers that agree with it [R-097]",
+  "races: a thousand aborts, withdrawals and stops at the end of a step have one outcome each, and answers that agree with it [R-097]",
   { timeout: 180_000 },
   async () => {
     await using database = await testDatabase();
@@ -14,7 +14,7 @@ test(
     const { races, counts, faults } = await runRaces(database.connection, { seed: SEED, count: 1_000, lanes: 40 });
     expect(faults.flatMap(({ flaws, story }) => [...flaws, ...story])).toEqual([]);
     expect(races).toBe(1_000);
-    // Each meeting has taken place.
+    // Each kind of race has occurred.
     for (const what of [
       "runs SUCCEEDED",
       "runs FAILED",

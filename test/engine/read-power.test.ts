@@ -1,4 +1,7 @@
-/** One reading of a node's power, and when it tells nothing of the node: it had no place among its driver's processes in time. */
+/**
+ * One power reading: when it is a result about the node, and when it is not, because it got no slot in the driver's
+ * processes in time.
+ */
 import { getEventListeners } from "node:events";
 import { pino } from "pino";
 import { expect, test } from "vitest";
@@ -11,7 +14,7 @@ import type { Machine } from "../../src/engine/execution/perform-step.ts";
 const log = pino({ enabled: false });
 const { signal: never } = new AbortController();
 
-/** A machine whose BMC is read so. */
+/** A machine whose driver reads the power with this function. */
 const aMachine = (read: (call: Call<unknown>) => Promise<unknown>) =>
   ({
     node: { id: "n", name: "n", powerState: "OFF", labels: {}, powerProblem: null },
@@ -29,7 +32,7 @@ const waits = (call: Call<unknown>) => {
   return obeys(call);
 };
 
-test("of a BMC that gives no answer is one of no answer", async () => {
+test("power reading of a BMC that does not answer fails with a timeout", async () => {
   const reading = await readPower(
     aMachine(obeys),
     { deadline: new Deadline(50), all: new Deadline(60_000) },
@@ -39,24 +42,24 @@ test("of a BMC that gives no answer is one of no answer", async () => {
   expect(reading).toEqual({ code: "TIMEOUT", reason: "the BMC did not answer in time" });
 });
 
-test("for which all the time was over, but hardly any of its own was left, is one of no answer", async () => {
+test("power reading that used up the whole time, mostly waiting, fails with a timeout", async () => {
   const reading = await readPower(aMachine(obeys), { deadline: new Deadline(900), all: new Deadline(50) }, never, log);
   expect(reading).toEqual({ code: "TIMEOUT", reason: "the BMC did not answer in time" });
 });
 
-test("that had no place is none, though its driver obeys", async () => {
+test("power reading that never got a slot returns no result, though its driver obeys the signal", async () => {
   expect(await readPower(aMachine(waits), { deadline: new Deadline(30_000), all: new Deadline(50) }, never, log)).toBe(
     "NO_TURN",
   );
 });
 
-test("that had a place too late is none", async () => {
+test("power reading that got a slot too late returns no result", async () => {
   expect(await readPower(aMachine(obeys), { deadline: new Deadline(30_000), all: new Deadline(50) }, never, log)).toBe(
     "NO_TURN",
   );
 });
 
-test("that waited for longer than it may take has all its time then", async () => {
+test("power reading that waited for a slot still has its full timeout", async () => {
   const machine = aMachine(async ({ deadline }) => {
     (deadline as Deadline).hold();
     await new Promise((goOn) => setTimeout(goOn, 300));
@@ -68,7 +71,7 @@ test("that waited for longer than it may take has all its time then", async () =
   });
 });
 
-test("leaves nobody who listens to its signal: that would keep it, and all that it knows, for ever; nor does a change of power", async () => {
+test("power reading and power change leave no listener on the caller's signal, which would retain memory", async () => {
   const signals: AbortSignal[] = [];
   const machine = aMachine(async ({ signal }) => {
     signals.push(signal);

@@ -1,4 +1,4 @@
-/** Several processes on one database, and what happens between them: sharing, interrupts, leaving, losing the database. */
+/** Several processes on one database: sharing work, passing interrupts, shutting down, losing the database. */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest } from "../support/builders.ts";
@@ -14,7 +14,7 @@ afterEach(() => ostler[Symbol.asyncDispose]());
 const STEPS_ENTERED = 7;
 
 describe("two processes", () => {
-  test("share the work, and no step is entered twice [R-137]", async () => {
+  test("two processes share the work, and no step is entered twice [R-137]", async () => {
     await Promise.all([
       ostler.another({ started: true, concurrency: 5 }),
       ostler.another({ started: true, concurrency: 5 }),
@@ -27,7 +27,7 @@ describe("two processes", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("pass interrupts on: an abort that one is asked for reaches the step in the other", async () => {
+  test("two processes pass interrupts on: an abort that one accepts reaches the step in the other", async () => {
     const worker = await ostler.another({ started: true });
     const node = await ostler
       .aNode()
@@ -43,7 +43,7 @@ describe("two processes", () => {
     await worker[Symbol.asyncDispose]();
   });
 
-  test("take over a parked run from each other as if it were their own [R-006]", async () => {
+  test("two processes take over parked runs from each other [R-006]", async () => {
     const first = await ostler.another({ started: true });
     const node = await ostler
       .aNode()
@@ -64,8 +64,8 @@ describe("two processes", () => {
   });
 });
 
-describe("a process that leaves", () => {
-  test("lets a running step end, and hands the rest back: nothing has to be recovered [R-138]", async () => {
+describe("process that shuts down", () => {
+  test("process that shuts down lets a running step end and hands the run on without recovery [R-138]", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -91,7 +91,7 @@ describe("a process that leaves", () => {
     expect(await ostler.story(node, id)).toEqual(["deploy → DEPLOYING", "done → ACTIVE"]);
   });
 
-  test("first takes up no more work while the step under way ends, and leaves the rest to others", async () => {
+  test("process that shuts down claims no more runs while a step still runs", async () => {
     const gate = aGate();
     const resting = await ostler.another({ started: true, concurrency: 5 });
     const busy = await ostler
@@ -118,7 +118,7 @@ describe("a process that leaves", () => {
     ]);
   });
 
-  test("takes no new work [R-138]", async () => {
+  test("process that shuts down claims no new work [R-138]", async () => {
     const leaving = await ostler.another({ started: true });
     await leaving[Symbol.asyncDispose]();
     const node = await ostler.aNode().in("AVAILABLE").made();
@@ -129,7 +129,7 @@ describe("a process that leaves", () => {
   });
 });
 
-test("no more runs than its room are worked on by a process at once, and all get their turn", async () => {
+test("process executes at most `concurrency` runs at once, and every run gets its turn", async () => {
   const gate = aGate();
   await ostler.another({ started: true, concurrency: 3 });
   const nodes = await ostler
@@ -148,8 +148,8 @@ test("no more runs than its room are worked on by a process at once, and all get
   expect((await ostler.operationEnds(later)).state).toBe("SUCCEEDED");
 });
 
-describe("time during which no process ran", () => {
-  test("does not count against a step that a crash interrupted", async () => {
+describe("time without a process", () => {
+  test("time without a process does not count against a step that a crash interrupted", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [node]);
     const { id: runId } = await ostler.run(id, node);
@@ -163,9 +163,9 @@ describe("time during which no process ran", () => {
   });
 
   test.each([
-    ["does not count against a step that was due before its time was over", "1 hour", "SUCCEEDED"],
-    ["does count when it was its deadline that the step was parked for", "0 hours", "FAILED"],
-  ])("%s", async (_title, early, state) => {
+    ["does not count against a step that was due before its deadline", "1 hour", "SUCCEEDED"],
+    ["counts if the step was parked until its deadline", "0 hours", "FAILED"],
+  ])("time without a process %s", async (_title, early, state) => {
     const first = await ostler.another({ started: true });
     const node = await ostler
       .aNode()
@@ -184,7 +184,7 @@ describe("time during which no process ran", () => {
   });
 });
 
-test("a run whose job was lost is given one when a process starts [R-136]", async () => {
+test("run without a job gets one when a process starts [R-136]", async () => {
   const node = await ostler.aNode().in("AVAILABLE").made();
   const id = await ostler.begin("DEPLOY", [node]);
   await ostler.test.sql`delete from pgboss.job where name = 'runs'`;
@@ -194,7 +194,7 @@ test("a run whose job was lost is given one when a process starts [R-136]", asyn
   expect(await unsound(ostler)).toEqual([]);
 });
 
-test("every connection to the database is cut while steps run, and no operation fails for it", async () => {
+test("connection loss: every database connection is closed while steps run, and no operation fails", async () => {
   const gate = aGate();
   await ostler.engine.start();
   const nodes = await ostler
@@ -221,7 +221,7 @@ test("every connection to the database is cut while steps run, and no operation 
       "deploy.configure",
     ]);
   expect(await unsound(ostler)).toEqual([]);
-  // postgres.js never closes a listening connection that is ended while it is being opened again, so that comes first.
+  // postgres.js never closes a listening connection that is ended while it reconnects, so wait for the listener first.
   await eventually(
     "the doorbell listens again",
     async () =>

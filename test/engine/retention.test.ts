@@ -1,4 +1,4 @@
-/** Old transitions are forgotten, the oldest first and without a hole, while everything else goes on. */
+/** Retention: old transitions are deleted in batches, the oldest first and without a gap, during normal operation. */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { startRetention } from "../../src/engine/inventory/retention.ts";
 import { createLog } from "../../src/log.ts";
@@ -19,42 +19,42 @@ const positions = async () =>
     ({ position }) => Number(position),
   );
 
-/** Makes transitions older, as if they had been written so many days ago. */
-async function age(from: number, until: number, days: number): Promise<void> {
+/** Makes transitions older by a number of days. */
+async function makeOlder(from: number, until: number, days: number): Promise<void> {
   await ostler.test.sql`alter table transitions disable trigger transitions_append_only`;
   await ostler.test
     .sql`update transitions set at = at - make_interval(days => ${days}) where position between ${from} and ${until}`;
   await ostler.test.sql`alter table transitions enable trigger transitions_append_only`;
 }
 
-const forget = (days: number, limit: number) =>
+const deleteOlder = (days: number, limit: number) =>
   ostler.database.transaction((tx) => deleteOldTransitions(tx, days, limit));
 
-describe("transitions that are older than is wanted", () => {
-  test("go in batches, the oldest first [R-122]", async () => {
+describe("retention", () => {
+  test("retention deletes transitions in batches, the oldest first [R-122]", async () => {
     await ostler.aNode().times(20);
-    await age(1, 15, 8);
-    expect(await forget(7, 6)).toBe(6);
+    await makeOlder(1, 15, 8);
+    expect(await deleteOlder(7, 6)).toBe(6);
     expect(await positions()).toEqual(range(7, 20));
-    expect(await forget(7, 6)).toBe(6);
-    expect(await forget(7, 6)).toBe(3);
-    expect(await forget(7, 6)).toBe(0);
+    expect(await deleteOlder(7, 6)).toBe(6);
+    expect(await deleteOlder(7, 6)).toBe(3);
+    expect(await deleteOlder(7, 6)).toBe(0);
     expect(await positions()).toEqual(range(16, 20));
   });
 
-  test("leave no hole, though the clock went back while they were written [R-122]", async () => {
+  test("retention leaves no gap, though the clock went back while the transitions were written [R-122]", async () => {
     await ostler.aNode().times(10);
-    await age(1, 3, 8);
-    await age(6, 8, 8);
-    expect(await forget(7, 100)).toBe(3);
+    await makeOlder(1, 3, 8);
+    await makeOlder(6, 8, 8);
+    expect(await deleteOlder(7, 100)).toBe(3);
     expect(await positions()).toEqual(range(4, 10));
   });
 
-  test("may be all there are, and the next one goes on counting", async () => {
+  test("retention may delete every transition, and the positions continue afterwards", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const before = await positions();
-    await age(1, before.length, 8);
-    expect(await forget(7, 100)).toBe(before.length);
+    await makeOlder(1, before.length, 8);
+    expect(await deleteOlder(7, 100)).toBe(before.length);
     expect(await positions()).toEqual([]);
     await ostler.aNode().made();
     expect(await positions()).toEqual([before.length + 1]);
@@ -64,10 +64,10 @@ describe("transitions that are older than is wanted", () => {
   });
 });
 
-describe("the sweep", () => {
-  test("forgets at the start, all of them, and can be ended", async () => {
+describe("retention task", () => {
+  test("retention task deletes every expired transition at its start, and can be closed", async () => {
     await ostler.aNode().times(12);
-    await age(1, 9, 3);
+    await makeOlder(1, 9, 3);
     const retention = startRetention({ database: ostler.database, log: createLog("silent"), days: 2 });
     await eventually("the old ones are gone", async () => (await positions()).length === 3);
     await retention.close();

@@ -1,4 +1,4 @@
-/** Runbooks: what is checked when one is saved, and when one is used; and what an operation keeps of it. */
+/** Runbooks: what is checked when one is saved and when one is used, and what an operation keeps of it. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { StepChoice } from "../../src/store/records.ts";
 import { allRunbooks, runbookByName } from "../../src/store/runbooks.ts";
@@ -27,8 +27,8 @@ const clean = (nodes: readonly TestNode[], options: object, more: object = {}) =
 const labels = async (operationId: string, node: TestNode) =>
   (await ostler.steps(await ostler.run(operationId, node))).map(({ name }) => name);
 
-describe("a runbook that is saved", () => {
-  test("is there with its steps, under its name", async () => {
+describe("runbook", () => {
+  test("runbook that is saved has its steps and its name", async () => {
     const steps = [
       step("erase_disks"),
       step("wait", { seconds: 5 }, "engine"),
@@ -46,7 +46,7 @@ describe("a runbook that is saved", () => {
     expect((await allRunbooks(reader)).map(({ name }) => name)).toContain("returned");
   });
 
-  test("has a form: every flaw of it is named", async () => {
+  test("runbook with errors is refused with every error", async () => {
     const { runbookId, refusals } = await engine.createRunbook(ALICE, {
       name: "no name",
       description: "x".repeat(1_001),
@@ -78,7 +78,7 @@ describe("a runbook that is saved", () => {
   test.each([
     { what: "no steps", steps: [] },
     { what: "more than 100 steps", steps: Array.from({ length: 101 }, () => step("erase_disks")) },
-  ])("cannot have $what", async ({ steps }) => {
+  ])("runbook cannot have $what", async ({ steps }) => {
     expect((await engine.createRunbook(ALICE, { name: "odd", steps })).refusals).toMatchObject([
       { code: "INVALID_INPUT", path: ["input", "steps"] },
     ]);
@@ -88,7 +88,7 @@ describe("a runbook that is saved", () => {
     ]);
   });
 
-  test("may have 100 steps", async () => {
+  test("runbook may have 100 steps", async () => {
     expect(
       (
         await engine.createRunbook(ALICE, {
@@ -99,7 +99,7 @@ describe("a runbook that is saved", () => {
     ).toEqual([]);
   });
 
-  test("cannot take another's name, when made or renamed", async () => {
+  test("runbook cannot take the name of another, when created or renamed", async () => {
     const [first, second] = [await aRunbook(step("erase_disks")), await aRunbook(step("erase_disks"))];
     const taken = [{ code: "INVALID_INPUT", message: `A runbook ${first} exists already.`, path: ["input", "name"] }];
     expect(await engine.createRunbook(ALICE, { name: first, steps: [step("erase_disks")] })).toEqual({
@@ -110,8 +110,8 @@ describe("a runbook that is saved", () => {
   });
 });
 
-describe("a change of a runbook", () => {
-  test("keeps what is absent, takes the description away with null, and counts", async () => {
+describe("updateRunbook", () => {
+  test("updateRunbook keeps absent fields, clears the description with null, and increases the revision", async () => {
     await engine.createRunbook(ALICE, { name: "changing", description: "old", steps: [step("erase_disks")] });
     await engine.updateRunbook(ALICE, "changing", { steps: [step("erase_metadata")] });
     expect(await runbookByName(reader, "changing")).toMatchObject({
@@ -131,7 +131,7 @@ describe("a change of a runbook", () => {
     expect(await runbookByName(reader, "changed")).toMatchObject({ revision: 3 });
   });
 
-  test("and its deletion are refused when somebody else was quicker", async () => {
+  test("updateRunbook and deleteRunbook with a stale revision are refused", async () => {
     const name = await aRunbook(step("erase_disks"));
     await engine.updateRunbook(ALICE, name, { description: "mine" });
     const stale = [
@@ -148,7 +148,7 @@ describe("a change of a runbook", () => {
     expect(await runbookByName(reader, name)).toBeUndefined();
   });
 
-  test("of none that is there is refused with its name", async () => {
+  test("updateRunbook and deleteRunbook of an unknown runbook are refused with its name", async () => {
     const missing = [
       { code: "NOT_FOUND", message: "There is no runbook nowhere.", missing: ["nowhere"], path: ["input", "runbook"] },
     ];
@@ -158,7 +158,7 @@ describe("a change of a runbook", () => {
 });
 
 describe("cleaning by a runbook", () => {
-  test("runs its steps in its order and remembers its name [R-021]", async () => {
+  test("cleaning by a runbook runs its steps in order and stores its name [R-021]", async () => {
     const name = await aRunbook(
       step("erase_disks"),
       step("power_on", {}, "power"),
@@ -181,7 +181,7 @@ describe("cleaning by a runbook", () => {
     ]);
   });
 
-  test("is refused for one that is not there, together with every unknown node", async () => {
+  test("cleaning by an unknown runbook is refused, together with every unknown node", async () => {
     const before = await ostler.dump();
     const answer = await engine.submit(ALICE, {
       kind: "CLEAN",
@@ -195,7 +195,7 @@ describe("cleaning by a runbook", () => {
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
-  test("and by a list of steps at the same time is refused", async () => {
+  test("cleaning by a runbook and a list of steps at once is refused", async () => {
     const name = await aRunbook(step("erase_disks"));
     const node = await ostler.aNode().in("AVAILABLE").made();
     expect((await clean([node], { runbook: name, steps: [step("erase_disks")] })).refusals).toMatchObject([
@@ -207,7 +207,7 @@ describe("cleaning by a runbook", () => {
     ]);
   });
 
-  test("is checked for each node now: every step that does not fit every node is named", async () => {
+  test("cleaning by a runbook checks it for each node: every step that does not fit every node is named", async () => {
     const name = await aRunbook(step("erase_disks"), step("update_firmware", { version: "two" }), step("wipe"));
     const fake = await ostler.aNode().in("AVAILABLE").made();
     const other = await ostler.aNode().in("AVAILABLE").with("plain").made();
@@ -228,7 +228,7 @@ describe("cleaning by a runbook", () => {
     ]);
   });
 
-  test("names the right node in the messages of nodes that are alike", async () => {
+  test("cleaning by a runbook names the right node in the messages of similar nodes", async () => {
     const name = await aRunbook(step("polish"));
     const nodes = await ostler.aNode().in("AVAILABLE").times(3);
     expect(
@@ -239,7 +239,7 @@ describe("cleaning by a runbook", () => {
     ).toEqual(nodes.map(({ id, name: of }) => [id, of]));
   });
 
-  test("begins on those it fits, when asked to do its best", async () => {
+  test("cleaning by a runbook with BEST_EFFORT starts the nodes that it fits", async () => {
     const name = await aRunbook(step("wipe"));
     const fake = await ostler.aNode().in("AVAILABLE").made();
     const other = await ostler.aNode().in("AVAILABLE").with("plain").made();
@@ -249,7 +249,7 @@ describe("cleaning by a runbook", () => {
     expect(await ostler.nodeState(fake)).toBe("AVAILABLE");
   });
 
-  test("shows its steps before anything is done, and writes nothing for it", async () => {
+  test("cleaning by a runbook as a dry run returns its steps and writes nothing", async () => {
     const name = await aRunbook(step("erase_disks"), step("hold", { reason: "look" }, "engine"));
     const node = await ostler.aNode().in("MANAGEABLE").made();
     const before = await ostler.dump();
@@ -263,8 +263,8 @@ describe("cleaning by a runbook", () => {
   });
 });
 
-describe("an operation that was asked for with a runbook", () => {
-  test("keeps its steps when the runbook changes, and so does its restart", async () => {
+describe("operation with a runbook", () => {
+  test("operation with a runbook keeps its steps when the runbook changes, and so does its restart", async () => {
     const gate = aGate();
     const name = await aRunbook(step("erase_metadata"), step("erase_disks"));
     const node = await ostler
@@ -289,7 +289,7 @@ describe("an operation that was asked for with a runbook", () => {
     expect(ostler.entered(node)).toEqual(["clean.erase_metadata", "clean.erase_metadata", "clean.erase_disks"]);
   });
 
-  test("is answered again for the same key when the runbook has changed, and when it is gone", async () => {
+  test("operation with a runbook is replayed for its idempotency key after the runbook has changed or is deleted", async () => {
     const name = await aRunbook(step("erase_disks"));
     const node = await ostler.aNode().in("AVAILABLE").made();
     const ask = () => clean([node], { runbook: name }, { idempotencyKey: `key-${name}` });

@@ -1,4 +1,4 @@
-/** Changes of the site's policy: what is kept, what is refused, who is told. */
+/** The site's policy: what an update keeps, what is refused, and who is notified. */
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
 import createFake from "../../plugins/fake/index.ts";
@@ -21,9 +21,9 @@ const other = aDriver("other", {
 });
 const registry = createRegistry([createFake({ log: () => {} }), other]);
 
-let told = 0;
+let notified = 0;
 const change = (input: SiteChange) =>
-  updateSite({ transact: ostler.transact, registry, limitsChanged: () => void (told += 1) }, ALICE, input);
+  updateSite({ transact: ostler.transact, registry, limitsChanged: () => void (notified += 1) }, ALICE, input);
 const site = () => readSite(ostler.database.reader);
 
 async function changed(input: SiteChange) {
@@ -31,7 +31,7 @@ async function changed(input: SiteChange) {
   return (await site()).policy;
 }
 
-/** Places of the flaws, as in `input.steps.0.driver`, each with its message. */
+/** Paths of the errors, such as `input.steps.0.driver`, with their messages. */
 async function flaws(input: SiteChange) {
   const before = await site();
   const { done: isDone, refusals } = await change(input);
@@ -44,11 +44,11 @@ async function flaws(input: SiteChange) {
 const EMPTY = { phaseLimits: null, controllerLimit: null, automaticCleaning: null, correctPower: null, steps: null };
 beforeEach(async () => {
   await change(EMPTY);
-  told = 0;
+  notified = 0;
 });
 
-describe("a change of the site", () => {
-  test("keeps what is absent and takes away what is null", async () => {
+describe("updateSite", () => {
+  test("updateSite keeps absent fields and clears fields that are null", async () => {
     const all = {
       phaseLimits: { clean: 3, deploy: 5 },
       controllerLimit: 2,
@@ -84,7 +84,7 @@ describe("a change of the site", () => {
     expect(await changed(EMPTY)).toEqual({});
   });
 
-  test("is counted, dated and signed", async () => {
+  test("updateSite records revision, time and caller", async () => {
     const before = await site();
     await changed({ correctPower: true });
     const after = await site();
@@ -92,7 +92,7 @@ describe("a change of the site", () => {
     expect(after.updatedAt.getTime()).toBeGreaterThanOrEqual(before.updatedAt.getTime());
   });
 
-  test("is refused when somebody else was quicker, and leaves what they made of it", async () => {
+  test("updateSite with a stale revision is refused and keeps the other change", async () => {
     const { revision } = await site();
     expect(await change({ ifRevision: revision, controllerLimit: 4 })).toMatchObject({ done: true });
     expect(await change({ ifRevision: revision, controllerLimit: 9 })).toEqual({
@@ -108,7 +108,7 @@ describe("a change of the site", () => {
     expect((await site()).policy.controllerLimit).toBe(4);
   });
 
-  test("at the same moment as another loses nothing", async () => {
+  test("updateSite at the same moment as another update loses neither", async () => {
     const { revision } = await site();
     await Promise.all([
       change({ controllerLimit: 4 }),
@@ -123,8 +123,8 @@ describe("a change of the site", () => {
   });
 });
 
-describe("who keeps the turns", () => {
-  test("is told after the commit of a change of limits", async () => {
+describe("slot scheduler", () => {
+  test("slot scheduler is notified after the commit of a change of limits", async () => {
     let seen: unknown;
     await updateSite({ transact: ostler.transact, registry, limitsChanged: () => void (seen = site()) }, ALICE, {
       controllerLimit: 3,
@@ -132,19 +132,19 @@ describe("who keeps the turns", () => {
     expect(await seen).toMatchObject({ policy: { controllerLimit: 3 } });
     await change({ phaseLimits: [{ phase: "clean", limit: 2 }] });
     await change({ phaseLimits: null });
-    expect(told).toBe(2);
+    expect(notified).toBe(2);
   });
 
-  test("is not told of other changes, nor of refused ones", async () => {
+  test("slot scheduler is not notified of other changes or of refused ones", async () => {
     await change({ correctPower: true, steps: [] });
     await change({ controllerLimit: 0 });
     await change({ ifRevision: 0, controllerLimit: 5 });
-    expect(told).toBe(0);
+    expect(notified).toBe(0);
   });
 });
 
-describe("a limit", () => {
-  test("is a whole number of 1 or more, of a phase that can have one, given once; every flaw is named", async () => {
+describe("limit of the site", () => {
+  test("limit of the site is a positive integer for a phase that can have one, given once; every error is named", async () => {
     const found = await flaws({
       phaseLimits: [
         { phase: "clean", limit: 0 },
@@ -168,8 +168,8 @@ describe("a limit", () => {
   });
 });
 
-describe("the word on a step", () => {
-  test("names a step that a loaded driver offers; every flaw of every word is named", async () => {
+describe("step policy of the site", () => {
+  test("step policy of the site names steps that a loaded driver offers; every error of every entry is named", async () => {
     const found = await flaws({
       controllerLimit: 0,
       steps: [
@@ -208,7 +208,7 @@ describe("the word on a step", () => {
     expect(found[7]?.[1]).toBe("The step clean.erase_disks of every driver is given twice.");
   });
 
-  test("may be given once on all drivers and once on each", async () => {
+  test("step policy of the site may be given once for all drivers and once for each driver", async () => {
     const steps = [
       { step: "clean.erase_disks", priority: 1 },
       { step: "clean.erase_disks", driver: "fake", priority: 2 },
@@ -222,7 +222,7 @@ describe("the word on a step", () => {
     ).toEqual(["The step clean.erase_disks of driver other is given twice."]);
   });
 
-  test("cannot make a step run by itself that needs arguments", async () => {
+  test("step policy of the site cannot enable a step with required arguments", async () => {
     const found = await flaws({
       steps: [
         { step: "clean.update_firmware", priority: 5 },
@@ -246,7 +246,7 @@ describe("the word on a step", () => {
   });
 });
 
-describe("automatic cleaning", () => {
+describe("automatic cleaning of a node", () => {
   test.each([
     { site: undefined, node: null, cleans: true },
     { site: true, node: null, cleans: true },
@@ -254,7 +254,7 @@ describe("automatic cleaning", () => {
     { site: false, node: true, cleans: true },
     { site: true, node: false, cleans: false },
     { site: undefined, node: false, cleans: false },
-  ])("with $site for the site and $node for the node: $cleans", ({ site: said, node, cleans }) => {
+  ])("automatic cleaning with $site for the site and $node for the node is $cleans", ({ site: said, node, cleans }) => {
     expect(
       cleansAutomatically(said === undefined ? {} : { automaticCleaning: said }, { automaticCleaning: node }),
     ).toBe(cleans);

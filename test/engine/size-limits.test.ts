@@ -1,4 +1,7 @@
-/** Bounds on what callers store, JSON and reasons: refused when it is written, and what was stored before there were any stays of use. */
+/**
+ * Size limits on JSON and reasons that callers store: checked on writing; larger values that were stored before stay
+ * usable.
+ */
 import { afterAll, describe, expect, test } from "vitest";
 import { JSON_BYTES_MAX, REASON_LENGTH_MAX } from "../../src/engine/input/size-limits.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
@@ -9,7 +12,7 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 const { engine } = ostler;
 const { sql } = ostler.test;
 
-/** An object that takes so many bytes as JSON. */
+/** An object of this size as JSON. */
 const ofBytes = (bytes: number, key = "a") => ({ [key]: "x".repeat(bytes - `{"${key}":""}`.length) });
 const LARGEST = ofBytes(JSON_BYTES_MAX);
 const TOO_LARGE = ofBytes(JSON_BYTES_MAX + 1);
@@ -26,8 +29,8 @@ const aName = () => `sized-${(made += 1)}`;
 const variablesOf = async (name: string): Promise<unknown> =>
   (await sql`select variables from clusters where name = ${name}`)[0]?.["variables"];
 
-describe("variables of a cluster", () => {
-  test("may be as large as the bound, counted in bytes", async () => {
+describe("size limit of cluster variables", () => {
+  test("size limit of cluster variables is inclusive and counts bytes", async () => {
     expect((await engine.createCluster(ALICE, { name: aName(), variables: LARGEST })).refusals).toEqual([]);
     expect((await engine.createCluster(ALICE, { name: aName(), variables: TOO_LARGE })).refusals).toEqual(
       refusal("input.variables"),
@@ -37,7 +40,7 @@ describe("variables of a cluster", () => {
     ).toEqual(refusal("input.variables"));
   });
 
-  test("may not grow beyond it by one edit after the other", async () => {
+  test("size limit of cluster variables applies to the result of each update", async () => {
     const name = aName();
     await engine.createCluster(ALICE, { name, variables: ofBytes(40_000) });
     expect((await engine.updateCluster(ALICE, { name }, { variables: ofBytes(40_000, "b") })).refusals).toEqual(
@@ -49,7 +52,7 @@ describe("variables of a cluster", () => {
     ).toEqual([]);
   });
 
-  test("that were larger before stay, reach the steps, and may shrink", async () => {
+  test("size limit of cluster variables keeps larger stored values usable, and lets them shrink", async () => {
     const name = aName();
     await engine.createCluster(ALICE, { name });
     const old = { a: "x".repeat(80_000), b: "y".repeat(20_000) };
@@ -69,7 +72,7 @@ describe("variables of a cluster", () => {
   });
 });
 
-test("variables of a request are refused as a whole, and nothing is begun", async () => {
+test("size limit of request variables refuses the request as a whole and starts nothing", async () => {
   const node = await ostler.aNode().in("AVAILABLE").made();
   expect(await ostler.submit("DEPLOY", [node], { variables: TOO_LARGE })).toMatchObject({
     operationId: null,
@@ -78,7 +81,7 @@ test("variables of a request are refused as a whole, and nothing is begun", asyn
   expect((await ostler.node(node)).state).toBe("AVAILABLE");
 });
 
-test("variables of a restart are counted with those that are kept", async () => {
+test("size limit of restart variables includes the kept variables", async () => {
   const node = await ostler
     .aNode()
     .in("AVAILABLE")
@@ -91,15 +94,15 @@ test("variables of a restart are counted with those that are kept", async () => 
   expect((await restart({ b: 1 })).refusals).toEqual([]);
 });
 
-test("steps that are chosen or saved are counted with their arguments", async () => {
+test("size limit of chosen and saved steps includes their arguments", async () => {
   const steps = [{ interface: "clean", name: "update_firmware", args: TOO_LARGE }] as const;
   expect((await engine.createRunbook(ALICE, { name: aName(), steps })).refusals).toEqual(refusal("input.steps"));
   const node = await ostler.aNode().in("MANAGEABLE").made();
   expect((await ostler.submit("CLEAN", [node], { options: { steps } })).refusals).toEqual(refusal("input.steps"));
 });
 
-// One of a megabyte could be stored with each run and each transition of ten thousand nodes.
-test("a reason has at most so many characters, whatever it is given for", async () => {
+// A reason of a megabyte could be stored with every run and every transition of ten thousand nodes.
+test("size limit of reasons applies to every request with a reason", async () => {
   const node = await ostler
     .aNode()
     .in("AVAILABLE")
@@ -126,7 +129,7 @@ test("a reason has at most so many characters, whatever it is given for", async 
   await ostler.operationEnds(operationId);
 });
 
-test("settings of a driver are counted with their secrets, which are not told", async () => {
+test("size limit of driver settings includes their secrets, which the message does not reveal", async () => {
   const name = aName();
   const register = (settings: object) => engine.registerNodes(ALICE, [{ name, driver: "roomy", settings }]);
   const { refusals } = await register({ note: "x".repeat(60_000), password: "Xyzzy-plugh".repeat(600) });

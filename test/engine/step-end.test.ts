@@ -1,6 +1,6 @@
 /**
- * One entry of a step, when it is over. Its time being over: nothing else begins on the machine before it has ended, and its
- * outcome is that it took too long, whatever its driver says then. Having ended: nothing that it began goes on.
+ * The end of one entry of a step. After its deadline nothing else starts on the machine before the step has ended, and
+ * its outcome is TIMEOUT whatever its driver returns. After its end nothing that it started continues.
  */
 import { setImmediate as turn } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
@@ -15,9 +15,9 @@ import type { Machine, StepRequest } from "../../src/engine/execution/perform-st
 
 const log = pino({ enabled: false });
 const never = () => new AbortController().signal;
-const OVER = { kind: "failed", code: "TIMEOUT", reason: "clean.wipe did not end within 60 s", retryable: true };
+const TIMED_OUT = { kind: "failed", code: "TIMEOUT", reason: "clean.wipe did not end within 60 s", retryable: true };
 
-/** A machine whose driver does this in the step `clean.wipe`, and when its power is read. */
+/** A machine whose driver runs `work` in the step `clean.wipe`, and when its power is read. */
 function aMachine(
   work: (call: Pick<StepCall<unknown>, "signal" | "deadline" | "power">) => Promise<unknown>,
   power: object = { read: work },
@@ -48,13 +48,13 @@ const entered = (work: Parameters<typeof aMachine>[0], more: Partial<StepRequest
 
 const fired = ({ signal }: Pick<StepCall<unknown>, "signal">) =>
   new Promise<void>((go) => signal.addEventListener("abort", () => go(), { once: true }));
-/** Fails as soon as its time is over, before any timer of ours can have run. */
+/** Fails at the deadline, before any of our timers can run. */
 const failsAtTheDeadline = async ({ deadline }: Pick<StepCall<unknown>, "deadline">): Promise<never> => {
   while (leftUntil(deadline) > 0);
   throw new Error("the driver's own word for it");
 };
 
-test("has no outcome before it has ended", async () => {
+test("step that exceeds its timeout has no outcome before it has ended", async () => {
   const told = Promise.withResolvers<void>();
   const end = Promise.withResolvers<StepResult>();
   let outcome: unknown;
@@ -67,27 +67,27 @@ test("has no outcome before it has ended", async () => {
   for (let turns = 0; turns < 10; turns += 1) await turn();
   expect(outcome).toBeUndefined();
   end.resolve({ kind: "done" });
-  expect(await over).toMatchObject(OVER);
+  expect(await over).toMatchObject(TIMED_OUT);
 });
 
-test("is left to itself when it does not end when it is told to, which its failure says", async () => {
+test("step that ignores its signal is abandoned, and its failure says so", async () => {
   expect(await entered(() => new Promise(() => {}), { graceMs: 20 })).toMatchObject({
-    ...OVER,
-    reason: `${OVER.reason} and may still be at work`,
+    ...TIMED_OUT,
+    reason: `${TIMED_OUT.reason} and may still be at work`,
   });
 });
 
-test("is told to end before anything of it has begun when its time is over already", async () => {
+test("step whose deadline has passed is cancelled before its driver is called", async () => {
   let told: boolean | undefined;
   const outcome = await entered(async ({ signal }) => void (told = signal.aborted), { deadline: new Deadline(0) });
-  expect([told, outcome]).toMatchObject([true, OVER]);
+  expect([told, outcome]).toMatchObject([true, TIMED_OUT]);
 });
 
-test("has taken too long, though its driver fails at that moment in words of its own", async () => {
-  expect(await entered(failsAtTheDeadline)).toMatchObject(OVER);
+test("step that exceeds its timeout fails with TIMEOUT, though its driver fails with its own message at that moment", async () => {
+  expect(await entered(failsAtTheDeadline)).toMatchObject(TIMED_OUT);
 });
 
-test("so has a reading of the power", async () => {
+test("power reading that exceeds its timeout fails with TIMEOUT, though its driver fails with its own message at that moment", async () => {
   const reading = await readPower(
     aMachine(failsAtTheDeadline),
     { deadline: new Deadline(20), all: new Deadline(60_000) },
@@ -97,7 +97,7 @@ test("so has a reading of the power", async () => {
   expect(reading).toEqual({ code: "TIMEOUT", reason: "the BMC did not answer in time" });
 });
 
-/** Answers in another thread, and keeps this one from hearing it until the deadline is over. */
+/** Answers in another thread, and blocks this one until the deadline has passed. */
 async function answeredWhilePaused(answer: StepResult, deadline: Deadline): Promise<unknown> {
   const sent = new Int32Array(new SharedArrayBuffer(4));
   const other = new Worker(
@@ -106,7 +106,7 @@ async function answeredWhilePaused(answer: StepResult, deadline: Deadline): Prom
   );
   onTestFinished(async () => void (await other.terminate()));
   const heard = new Promise((give) => other.once("message", give));
-  // From here the timers come before anything is heard.
+  // From here on the timers fire before any answer is received.
   await turn();
   Atomics.wait(sent, 0, 0);
   // Past the deadline by more than timers are rounded.
@@ -114,14 +114,14 @@ async function answeredWhilePaused(answer: StepResult, deadline: Deadline): Prom
   return heard;
 }
 
-test("has not taken too long when it ended in time and this process, paused over its deadline, could not hear of it", async () => {
+test("step that ended in time has not exceeded its timeout, though the process was paused over the deadline", async () => {
   const deadline = new Deadline(200);
   expect(
     await entered(async () => answeredWhilePaused({ kind: "done", output: "in time" }, deadline), { deadline }),
   ).toMatchObject({ kind: "done", output: "in time" });
 });
 
-test("nor has a reading of the power", async () => {
+test("power reading that ended in time has not exceeded its timeout, though the process was paused over the deadline", async () => {
   const deadline = new Deadline(200);
   const machine = aMachine(
     async () => ((await answeredWhilePaused({ kind: "done", output: "ON" }, deadline)) as { output: string }).output,
@@ -129,7 +129,7 @@ test("nor has a reading of the power", async () => {
   expect(await readPower(machine, { deadline, all: new Deadline(60_000) }, never(), log)).toEqual({ state: "ON" });
 });
 
-test("that has ended goes on with no change of power that it asked for", async () => {
+test("step that has ended cannot continue a power change that it requested", async () => {
   const asked = Promise.withResolvers<AbortSignal>();
   const power = {
     read: async () => "OFF",
@@ -150,7 +150,7 @@ test("that has ended goes on with no change of power that it asked for", async (
   expect((await asked.promise).aborted).toBe(true);
 });
 
-test("calls its driver by leave of whoever knows whether the run is still held", async () => {
+test("step calls its driver only after the ownership check", async () => {
   const confirm = async () => {};
   let asked: unknown;
   await entered(async (call) => void (asked = dispatchOf(call).confirm), { confirm });

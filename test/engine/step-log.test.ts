@@ -1,4 +1,7 @@
-/** What a driver says while it works: stored in batches, in order, bounded, masked, and by nobody but who holds the run. */
+/**
+ * The step log: what a driver logs is stored in batches, in order, bounded and masked, and only by the owner of the
+ * run.
+ */
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, describe, expect, test } from "vitest";
 import { passGate } from "../../plugins/fake/gates.ts";
@@ -12,11 +15,11 @@ import { range } from "../support/feed.ts";
 
 const KIB = 1024;
 const gates = { talking: aGate(), fenced: aGate(), reporting: aGate(), afterwards: aGate(), late: aGate() };
-let saidTooLate = false;
+let loggedLate = false;
 const done = { kind: "done" } as const;
 
-/** A clean step of a driver of its own, that does what is given. */
-const speaker = (
+/** A driver with one clean step, which calls `speak`. */
+const aSpeaker = (
   name: string,
   speak: (call: AnyCall) => Promise<void> | void,
   more: Parameters<typeof aStep>[3] = {},
@@ -55,23 +58,23 @@ const ostler = await engineUnderTest({
         ),
       ),
     }),
-    speaker("indiscreet", ({ log, settings }) => log(`the password is ${String(settings["password"])}, \0`)),
-    speaker("long_winded", ({ log }) => (log("é".repeat(10_000)), log("short"))),
-    speaker("odd", ({ log }) => (log as (given: unknown) => void)({ some: "object" })),
-    speaker("talking", async ({ log, signal }) => {
+    aSpeaker("indiscreet", ({ log, settings }) => log(`the password is ${String(settings["password"])}, \0`)),
+    aSpeaker("long_winded", ({ log }) => (log("é".repeat(10_000)), log("short"))),
+    aSpeaker("odd", ({ log }) => (log as (given: unknown) => void)({ some: "object" })),
+    aSpeaker("talking", async ({ log, signal }) => {
       log("on it");
       await passGate(gates.talking.name, "", signal);
     }),
-    speaker("steady", async ({ log, signal }) => {
+    aSpeaker("steady", async ({ log, signal }) => {
       for (let line = 1; line <= 60; line += 1) {
         log(`line ${line}`);
         await delay(20, undefined, { signal });
       }
     }),
-    speaker("flooding", ({ log }) => {
+    aSpeaker("flooding", ({ log }) => {
       for (let line = 1; line <= 100_000; line += 1) log(`line ${line}`);
     }),
-    speaker("heavy", ({ log }) => {
+    aSpeaker("heavy", ({ log }) => {
       for (let line = 1; line <= 200; line += 1) log("x".repeat(3_000));
       log("a short one, that would fit");
     }),
@@ -97,19 +100,19 @@ const ostler = await engineUnderTest({
         ),
       ),
     }),
-    speaker("fenced", async ({ log }) => {
+    aSpeaker("fenced", async ({ log }) => {
       log("while it is ours");
       await passGate(gates.fenced.name, "", null);
       log("when it is not");
       await passGate(gates.afterwards.name, "", null);
     }),
-    speaker(
+    aSpeaker(
       "late",
       async ({ log }) => {
         log("in time");
         await passGate(gates.late.name, "", null);
         log("too late");
-        saidTooLate = true;
+        loggedLate = true;
       },
       { timeoutSeconds: 0.2 },
     ),
@@ -126,14 +129,14 @@ const ostler = await engineUnderTest({
         ),
       ),
     }),
-    speaker("reporting", async ({ progress, signal }) => {
+    aSpeaker("reporting", async ({ progress, signal }) => {
       progress(10, "begun");
       progress(50, "half");
       progress(90, "nearly");
       await passGate(gates.reporting.name, "", signal);
     }),
-    speaker("finishing", ({ progress }) => (progress(5, "begun"), progress(42, "as far as it went"))),
-    speaker("eager", async ({ progress, signal }) => {
+    aSpeaker("finishing", ({ progress }) => (progress(5, "begun"), progress(42, "as far as it went"))),
+    aSpeaker("eager", async ({ progress, signal }) => {
       for (let percent = 1; percent <= 100; percent += 1) {
         progress(percent, `${percent}`);
         await delay(20, undefined, { signal });
@@ -160,8 +163,8 @@ async function logOfOne(driver: string, settings: Record<string, unknown> = {}) 
 const textsOf = (lines: readonly { readonly text: string }[]) => lines.map(({ text }) => text);
 const sequencesOf = (lines: readonly { readonly sequence: number }[]) => lines.map(({ sequence }) => sequence);
 
-describe("the log of a run", () => {
-  test("has the lines of all steps and tries, numbered without holes", async () => {
+describe("log of a run", () => {
+  test("log of a run has the lines of all steps and attempts, numbered without gaps", async () => {
     const lines = await logOfOne("two_steps");
     expect(lines.map(({ sequence, step, attempt, text }) => ({ sequence, step, attempt, text }))).toEqual([
       { sequence: 1, step: 0, attempt: 1, text: "one" },
@@ -171,21 +174,21 @@ describe("the log of a run", () => {
     ]);
   });
 
-  test("masks secrets, and what no database stores", async () => {
+  test("log of a run masks secrets, and characters that the database cannot store", async () => {
     expect(textsOf(await logOfOne("indiscreet", { password: "correct horse" }))).toEqual([
       "the password is ***, \uFFFD",
     ]);
   });
 
-  test("cuts long lines", async () => {
+  test("log of a run truncates long lines", async () => {
     expect(textsOf(await logOfOne("long_winded"))).toEqual([`${"é".repeat(3_999)}…`, "short"]);
   });
 
-  test("takes what is no text as one", async () => {
+  test("log of a run converts values other than text to text", async () => {
     expect(textsOf(await logOfOne("odd"))).toEqual(["[object Object]"]);
   });
 
-  test("is there while the step runs", async () => {
+  test("log of a run can be read while the step runs", async () => {
     const { node, id } = await begun("talking");
     await gates.talking.arrivals();
     await eventually("the line is stored", async () => (await logOf(id, node)).length === 1, 3_000);
@@ -194,7 +197,7 @@ describe("the log of a run", () => {
     await ostler.operationEnds(id);
   });
 
-  test("is written twice a second at most", async () => {
+  test("log of a run is written at most twice a second", async () => {
     const { node, id } = await begun("steady");
     await ostler.operationEnds(id);
     const run = await ostler.run(id, node);
@@ -208,7 +211,7 @@ describe("the log of a run", () => {
     expect(batches?.count).toBeLessThanOrEqual(Math.floor(seconds * 2) + 1);
   });
 
-  test("has what is said while an abort is carried out", async () => {
+  test("log of a run includes lines from an abort", async () => {
     const { node, id } = await begun("undoing");
     await eventually("the step has begun", async () => (await logOf(id, node)).length === 1);
     await ostler.engine.abort(ALICE, { work: { operationId: id } });
@@ -216,19 +219,19 @@ describe("the log of a run", () => {
     expect(textsOf(await logOf(id, node))).toEqual(["begun", "undone"]);
   });
 
-  test("has nothing of a step that goes on after its end", async () => {
+  test("log of a run has no line of a step that logs after its end", async () => {
     const { node, id } = await begun("late");
     await ostler.operationEnds(id);
     gates.late.open();
-    await eventually("it goes on", () => saidTooLate);
+    await eventually("it goes on", () => loggedLate);
     // A batch would be stored by then.
     await delay(700);
     expect(textsOf(await logOf(id, node))).toEqual(["in time"]);
   });
 });
 
-describe("the share of one attempt", () => {
-  test("is a thousand lines; then one tells how many more there were", async () => {
+describe("log limit of an attempt", () => {
+  test("log limit of an attempt is a thousand lines; one more line states the number of dropped lines", async () => {
     const lines = await logOfOne("flooding");
     expect(textsOf(lines.slice(0, -1))).toEqual(range(1, 1_000).map((line) => `line ${line}`));
     expect(lines.at(-1)).toMatchObject({
@@ -238,7 +241,7 @@ describe("the share of one attempt", () => {
     });
   });
 
-  test("is 256 KiB; what would fit after a line that did not is not kept either", async () => {
+  test("log limit of an attempt is 256 KiB; after a dropped line no later line is kept, even if it would fit", async () => {
     const lines = await logOfOne("heavy");
     const kept = Math.floor((256 * KIB) / 3_000);
     expect(lines).toHaveLength(kept + 1);
@@ -246,14 +249,14 @@ describe("the share of one attempt", () => {
     expect(lines.at(-1)?.text).toBe(`${200 - kept + 1} more lines of this attempt were not kept: its log is full.`);
   });
 
-  test("is one for all its entries, and one line tells of all that was dropped", async () => {
+  test("log limit of an attempt covers all its entries, and one line states everything that was dropped", async () => {
     const lines = await logOfOne("coming_back");
     expect(sequencesOf(lines)).toEqual(range(1, 1_001));
     expect(lines[999]?.text).toBe("entry 3, line 200");
     expect(lines[1_000]?.text).toBe("600 more lines of this attempt were not kept: its log is full.");
   });
 
-  test("is its own: the next try has as much", async () => {
+  test("log limit of an attempt does not affect the next attempt", async () => {
     const lines = await logOfOne("trying_again");
     expect(sequencesOf(lines)).toEqual(range(1, 2_002));
     expect(lines.map(({ attempt }) => attempt)).toEqual([
@@ -266,8 +269,8 @@ describe("the share of one attempt", () => {
   });
 });
 
-describe("a process that", () => {
-  test("has lost the run writes no line more [R-137]", async () => {
+describe("log of a process", () => {
+  test("log of a process that has lost the run gets no more lines [R-137]", async () => {
     const { node, id } = await begun("fenced");
     await gates.fenced.arrivals();
     await eventually("the line is stored", async () => (await logOf(id, node)).length === 1);
@@ -280,7 +283,7 @@ describe("a process that", () => {
     expect(textsOf(await logOf(id, node))).toEqual(["while it is ours"]);
   });
 
-  test("is killed loses half a second at most, and whoever comes after it goes on with the numbers", async () => {
+  test("log of a process that is killed loses at most half a second, and the next process continues the numbers", async () => {
     await using ended = await engineUnderTest({ started: false });
     const gate = aGate();
     const node = await ended
@@ -306,11 +309,11 @@ describe("a process that", () => {
   });
 });
 
-describe("progress", () => {
+describe("progress of a step", () => {
   const attempt = async (id: string, node: TestNode) =>
     (await ostler.steps(await ostler.run(id, node)))[0]?.attempts[0];
 
-  test("is told as it was last, though it came too fast", async () => {
+  test("progress of a step shows the last value, though it came too fast", async () => {
     const { node, id } = await begun("reporting");
     await gates.reporting.arrivals();
     await eventually("the newest is stored", async () => (await attempt(id, node))?.progressPercent === 90, 3_000);
@@ -319,7 +322,7 @@ describe("progress", () => {
     await ostler.operationEnds(id);
   });
 
-  test("is kept as it was when the step ended", async () => {
+  test("progress of a step is kept as it was when the step ended", async () => {
     const { node, id } = await begun("finishing");
     await ostler.operationEnds(id);
     expect(await attempt(id, node)).toMatchObject({
@@ -329,7 +332,7 @@ describe("progress", () => {
     });
   });
 
-  test("is written once a second at most", async () => {
+  test("progress of a step is written at most once a second", async () => {
     const { node, id } = await begun("eager");
     await ostler.operationEnds(id);
     const run = await ostler.run(id, node);
@@ -338,7 +341,7 @@ describe("progress", () => {
     await ostler.operationEnds(quiet.id);
     const without = (await ostler.run(quiet.id, quiet.node)).revision;
     expect(run.revision - without).toBeGreaterThan(1);
-    // The first comes at once, the last with the end of the step.
+    // The first is written at once, the last with the end of the step.
     expect(run.revision - without).toBeLessThanOrEqual(Math.floor(seconds) + 2);
     expect(await attempt(id, node)).toMatchObject({ progressPercent: 100 });
   });

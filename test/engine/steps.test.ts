@@ -1,4 +1,4 @@
-/** One step: its outcomes, its retries, its time, and what a driver may do wrong without harm. */
+/** One step: its outcomes, retries and timeout, and driver faults that must affect only their own node. */
 import { afterAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { StepResult } from "../../src/drivers/driver.ts";
@@ -62,8 +62,8 @@ const DRIVERS = [
       ),
     ),
   }),
-  aDriver("deaf", {
-    clean: stepsOf(aStep("deaf", "clean", async () => new Promise(() => {}), { timeoutSeconds: 0.2 })),
+  aDriver("ignoring", {
+    clean: stepsOf(aStep("ignoring", "clean", async () => new Promise(() => {}), { timeoutSeconds: 0.2 })),
   }),
   aDriver("patient", {
     clean: stepsOf(
@@ -157,7 +157,7 @@ const DRIVERS = [
   }),
 ];
 
-/** Takes passwords that it would not take any more. */
+/** Rejects passwords that it used to accept. */
 let fussy = false;
 const fussyDriver = {
   ...aDriver("fussy", { clean: stepsOf(aStep("fussy", "clean", async () => done)) }),
@@ -169,7 +169,7 @@ const fussyDriver = {
   }),
 } as unknown as ReturnType<typeof aDriver>;
 
-/** Fails on settings that it took before. */
+/** Throws on settings that it used to accept. */
 let isCrashing = false;
 const crashingDriver = {
   ...aDriver("crashing", { clean: stepsOf(aStep("sound", "clean", async () => done)) }),
@@ -179,13 +179,13 @@ const crashingDriver = {
   }),
 } as unknown as ReturnType<typeof aDriver>;
 
-/** What drivers may return that is no result. */
+/** Return values of drivers that are not valid results. */
 const JUNK: readonly { what: string; result: unknown }[] = [
   { what: "nothing", result: undefined },
   { what: "a text", result: "done" },
   { what: "an unknown kind", result: { kind: "perhaps" } },
-  { what: "a wait without an end", result: { kind: "wait", memo: null } },
-  { what: "a wait of a negative time", result: { kind: "wait", seconds: -1, memo: null } },
+  { what: "a wait without a duration", result: { kind: "wait", memo: null } },
+  { what: "a wait with a negative time", result: { kind: "wait", seconds: -1, memo: null } },
   { what: "a failure without a reason", result: { kind: "failed", retryable: true } },
   {
     what: "an output that refers to itself",
@@ -199,8 +199,8 @@ const JUNK: readonly { what: string; result: unknown }[] = [
     },
   },
   { what: "an output of a megabyte", result: { kind: "done", output: "x".repeat(1_000_000) } },
-  { what: "a memo with a character that no database stores", result: { kind: "wait", seconds: 0, memo: "\0" } },
-  { what: "a kind with half a character", result: { kind: "\uD800 a kind of its own" } },
+  { what: "a memo with a character that the database cannot store", result: { kind: "wait", seconds: 0, memo: "\0" } },
+  { what: "a kind with a lone surrogate", result: { kind: "\uD800 a kind of its own" } },
   { what: "a memo that is a function", result: { kind: "wait", seconds: 1, memo: () => {} } },
 ];
 const junkDrivers = JUNK.map(({ result }, index) =>
@@ -221,7 +221,7 @@ async function cleanedBy(driver: string, settings: Record<string, unknown> = {})
 const attemptsOf = ({ steps: [step] }: Awaited<ReturnType<typeof cleanedBy>>) =>
   (step?.attempts ?? []).map(({ state }) => state);
 
-test("steps run by priority, those alike as they were declared, those of priority 0 not at all [R-023, R-061]", async () => {
+test("steps run by priority, then in their order of declaration; steps of priority 0 do not run [R-023, R-061]", async () => {
   expect((await cleanedBy("ordered")).steps.map(({ name }) => name)).toEqual([
     "clean.high",
     "clean.also_high",
@@ -229,8 +229,8 @@ test("steps run by priority, those alike as they were declared, those of priorit
   ]);
 });
 
-describe("a step that fails", () => {
-  test("is tried again where it may be, and each attempt is kept [R-065]", async () => {
+describe("step that fails", () => {
+  test("step that fails is retried if its driver allows it, and each attempt is kept [R-065]", async () => {
     const seen = await cleanedBy("flaky");
     expect(seen.operation.state).toBe("SUCCEEDED");
     expect(attemptsOf(seen)).toEqual(["FAILED", "FAILED", "SUCCEEDED"]);
@@ -250,7 +250,7 @@ describe("a step that fails", () => {
     expect(new Set(keys.get(seen.node.name)).size).toBe(3);
   });
 
-  test("fails its node when its retries are used up [R-067]", async () => {
+  test("step that fails after its last retry fails its node [R-067]", async () => {
     const seen = await cleanedBy("hopeless");
     expect(attemptsOf(seen)).toEqual(["FAILED", "FAILED", "FAILED"]);
     expect(seen.run).toMatchObject({
@@ -263,11 +263,11 @@ describe("a step that fails", () => {
     });
   });
 
-  test("is not tried again when it says that this is no use [R-065]", async () => {
+  test("step that fails as not retryable is not retried [R-065]", async () => {
     expect(attemptsOf(await cleanedBy("final"))).toEqual(["FAILED"]);
   });
 
-  test("by throwing fails its node, with the message [R-066]", async () => {
+  test("step that throws fails its node with the message [R-066]", async () => {
     const node = await ostler
       .aNode()
       .in("AVAILABLE")
@@ -282,14 +282,14 @@ describe("a step that fails", () => {
   });
 });
 
-describe("between two tries", () => {
-  test("the node is parked for the back-off that the step declares, and each try keeps its reason [R-067]", async () => {
+describe("backoff between two attempts", () => {
+  test("backoff between two attempts parks the node as long as the step declares, and each attempt keeps its failure [R-067]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("backing_off").made();
     const id = await ostler.begin("CLEAN", [node]);
     const waits: number[] = [];
     for (const number of [1, 2]) {
       const run = await eventually(`it waits for try ${number + 1}`, async () => {
-        // The tries first: a run that is read before them may still wait for the one that they show.
+        // Read the attempts first: a run that is read before them may still wait for the one that they show.
         const attempts = (await ostler.steps(await ostler.run(id, node)))[0]?.attempts ?? [];
         const seen = await ostler.run(id, node);
         return seen.waitReason === "RETRY" && attempts.length === number && seen;
@@ -313,19 +313,19 @@ describe("between two tries", () => {
   });
 });
 
-describe("characters that no database stores are replaced", () => {
-  test("in the reason of a failure", async () => {
+describe("characters that the database cannot store", () => {
+  test("characters that the database cannot store are replaced in the message of a failure", async () => {
     expect((await cleanedBy("broken")).run.failure?.message).toContain("half a \uFFFD face, and \uFFFD nothing");
   });
 
-  test("in an output, its keys included", async () => {
+  test("characters that the database cannot store are replaced in an output and its keys", async () => {
     const seen = await cleanedBy("binary");
     expect(seen.steps[0]?.attempts.map(({ output }) => output)).toEqual([{ "\uFFFD": ["\uFFFD", "fine"] }]);
   });
 });
 
 test.each(JUNK.map(({ what }, index) => ({ what, driver: `junk${index}` })))(
-  "a driver that returns $what fails its node and harms nothing else [R-066]",
+  "driver that returns $what fails its node and affects nothing else [R-066]",
   async ({ driver }) => {
     const seen = await cleanedBy(driver);
     expect(seen.run).toMatchObject({
@@ -335,8 +335,8 @@ test.each(JUNK.map(({ what }, index) => ({ what, driver: `junk${index}` })))(
   },
 );
 
-// The job of the run was tried again for ever, and neither an abort nor a stop could end it.
-test("a driver that throws when it is to check settings fails its node, and what it threw is told to nobody", async () => {
+// The job of the run used to be retried indefinitely, and neither abort nor stop could end it.
+test("driver that throws while it checks settings fails its node, and the error is not exposed", async () => {
   const node = await ostler.aNode().in("AVAILABLE").with("crashing").made();
   isCrashing = true;
   const id = await ostler.begin("CLEAN", [node]);
@@ -348,29 +348,32 @@ test("a driver that throws when it is to check settings fails its node, and what
   expect((await ostler.dump()).filter((row) => row.includes("correct-horse") && row.includes(node.id))).toEqual([]);
 });
 
-describe("a step whose time is over", () => {
-  test.each(["slow", "deaf"])("fails with TIMEOUT, be it %s to its signal [R-141]", async (driver) => {
-    const seen = await cleanedBy(driver);
-    expect(seen.run).toMatchObject({
-      state: "FAILED",
-      failure: { code: "TIMEOUT", message: expect.stringContaining("did not end within 0.2 s") },
-    });
-  });
+describe("step that exceeds its timeout", () => {
+  test.each(["slow", "ignoring"])(
+    "step that exceeds its timeout fails with TIMEOUT (driver %s) [R-141]",
+    async (driver) => {
+      const seen = await cleanedBy(driver);
+      expect(seen.run).toMatchObject({
+        state: "FAILED",
+        failure: { code: "TIMEOUT", message: expect.stringContaining("did not end within 0.2 s") },
+      });
+    },
+  );
 
-  test("fails with TIMEOUT even when it is parked most of it [R-141]", async () => {
+  test("step that exceeds its timeout mostly parked fails with TIMEOUT [R-141]", async () => {
     const seen = await cleanedBy("patient");
     expect(seen.run).toMatchObject({ state: "FAILED", failure: { code: "TIMEOUT" } });
     expect(seen.steps[0]?.attempts[0]?.entries).toBeGreaterThan(1);
   });
 });
 
-describe("the time of a step", () => {
+describe("timeout of a step", () => {
   const deadlineOf = async (id: string, node: TestNode) => {
     const attempt = (await ostler.steps(await ostler.run(id, node)))[0]?.attempts.at(-1);
     return { attempt, seconds: ((attempt?.deadlineAt.getTime() ?? 0) - (attempt?.startedAt.getTime() ?? 0)) / 1000 };
   };
 
-  test("is what it declares, from its beginning on, and a try over it is tried again with a time of its own [R-141]", async () => {
+  test("timeout of a step is what it declares, from its start; a retry has the full timeout again [R-141]", async () => {
     const seen = await cleanedBy("tardy");
     const attempts = seen.steps[0]?.attempts ?? [];
     expect(attempts.map(({ state, failure }) => [state, failure?.code])).toEqual([
@@ -381,7 +384,7 @@ describe("the time of a step", () => {
     expect(attempts[1]?.startedAt.getTime()).toBeGreaterThanOrEqual(attempts[0]?.deadlineAt.getTime() ?? 0);
   });
 
-  test("bounds a wait that asks for more, and that of no other step [R-142]", async () => {
+  test("timeout of a step limits a longer wait of this step, and of no other [R-142]", async () => {
     const short = await ostler.aNode().in("AVAILABLE").with("waits_within_0_4").made();
     const long = await ostler.aNode().in("AVAILABLE").with("waits_within_60").made();
     const [shortId, longId] = [await ostler.begin("CLEAN", [short]), await ostler.begin("CLEAN", [long])];
@@ -401,7 +404,7 @@ describe("the time of a step", () => {
     await ostler.operationEnds(longId);
   });
 
-  test("of the service's own steps stands in the plan: a minute for power and verification, what it says for a wait [R-144]", async () => {
+  test("timeout of the reserved steps is part of the plan: a minute for power and verification, the wait plus a margin for waits [R-144]", async () => {
     const node = await ostler.aNode().made();
     const answer = await ostler.submit("MANAGE", [node], { dryRun: true });
     expect(answer.results[0]?.plan?.steps.map(({ name, timeoutSeconds }) => [name, timeoutSeconds])).toEqual([
@@ -420,7 +423,7 @@ describe("the time of a step", () => {
   });
 });
 
-test("a reboot inside a step is done once: the step goes on with its memo when the machine has called back [R-068]", async () => {
+test("step that reboots the machine reboots it once: it continues with its memo after the callback [R-068]", async () => {
   const node = await ostler
     .aNode()
     .in("AVAILABLE")
@@ -444,7 +447,7 @@ test("a reboot inside a step is done once: the step goes on with its memo when t
   expect((await ostler.node(node)).powerState).toBe("ON");
 });
 
-test("a step that waits goes on with its memo, as the same attempt, when the process that it began in is gone [R-006, R-068]", async () => {
+test("step that waits continues with its memo in the same attempt after its process has died [R-006, R-068]", async () => {
   await using ended = await engineUnderTest({ started: false });
   const node = await ended
     .aNode()
@@ -468,7 +471,7 @@ test("a step that waits goes on with its memo, as the same attempt, when the pro
   expect(step?.attempts).toMatchObject([{ number: 1, state: "SUCCEEDED", entries: 2 }]);
 });
 
-test("the reserved wait parks the node for its time, and calls no driver", async () => {
+test("reserved wait parks the node for its time and calls no driver", async () => {
   const node = await ostler.aNode().in("AVAILABLE").made();
   const id = await ostler.begin("CLEAN", [node], {
     options: { steps: [{ interface: "engine", name: "wait", args: { seconds: 0.3 } }] },
@@ -481,22 +484,22 @@ test("the reserved wait parks the node for its time, and calls no driver", async
   expect(ostler.journal(node)).toEqual([]);
 });
 
-test("a step that waits is entered again with its memo, as the same attempt [R-065]", async () => {
+test("step that waits is entered again with its memo in the same attempt [R-065]", async () => {
   const seen = await cleanedBy("counting");
   expect(memos).toEqual([null, 1, 2, 3]);
   expect(seen.steps[0]?.attempts.map(({ entries, state }) => [entries, state])).toEqual([[4, "SUCCEEDED"]]);
   expect(new Set(keys.get(seen.node.name)).size).toBe(1);
 });
 
-describe("a secret of the settings", () => {
+describe("secret of the settings", () => {
   const PASSWORD = "correct-horse";
 
-  test("is masked in what fails", async () => {
+  test("secret of the settings is masked in failures", async () => {
     const { run } = await cleanedBy("talkative", { password: PASSWORD });
     expect(run.failure?.message).toContain("login *** was refused");
   });
 
-  test("is masked in what a newer driver says against the settings", async () => {
+  test("secret of the settings is masked in what a newer driver version reports about the settings", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("fussy", { password: PASSWORD }).made();
     fussy = true;
     const id = await ostler.begin("CLEAN", [node]);
@@ -508,27 +511,27 @@ describe("a secret of the settings", () => {
     );
   });
 
-  test("is masked in outputs", async () => {
+  test("secret of the settings is masked in outputs", async () => {
     expect((await cleanedBy("chatty", { password: PASSWORD })).steps[0]?.attempts[0]?.output).toEqual({
       said: ["it is ***"],
     });
   });
 
-  test("is nowhere in the database but where secrets are kept", async () => {
+  test("secret of the settings is stored only in the table of secrets", async () => {
     await cleanedBy("talkative", { password: PASSWORD });
     const rest = (await ostler.dump()).filter((row) => !row.startsWith("node_secrets "));
     expect(rest.filter((line) => line.includes(PASSWORD))).toEqual([]);
   });
 });
 
-test("the same settings, less what is secret, come back from a node", async () => {
+test("settings of a node are read without their secrets", async () => {
   const node = await ostler.aNode().with("fake", { password: "correct-horse", delayMs: 7 }).made();
   const { settings } = await ostler.node(node);
   expect(settings["fake"]).toMatchObject({ delayMs: 7 });
   expect(settings["fake"]).not.toHaveProperty("password");
 });
 
-test("progress is seen while the step runs, within its bounds [R-070]", async () => {
+test("progress of a step can be read while it runs, within its limits [R-070]", async () => {
   const gate = aGate();
   const node = await ostler
     .aNode()
@@ -545,8 +548,8 @@ test("progress is seen while the step runs, within its bounds [R-070]", async ()
   await ostler.operationEnds(id);
 });
 
-describe("explicit clean steps", () => {
-  test("run in the order asked, with their arguments, and the node ends where it began [R-021]", async () => {
+describe("requested clean steps", () => {
+  test("requested clean steps run in order with their arguments, and the node ends where it began [R-021]", async () => {
     const node = await ostler.aNode().in("MANAGEABLE").made();
     const id = await ostler.begin("CLEAN", [node], {
       options: {
@@ -562,7 +565,7 @@ describe("explicit clean steps", () => {
     expect(await ostler.nodeState(node)).toBe("MANAGEABLE");
   });
 
-  test("are refused with everything that is wrong with them, before anything starts [R-064]", async () => {
+  test("requested clean steps with errors are refused with every error, before anything starts [R-064]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const answer = await ostler.engine.submit(ALICE, {
       kind: "CLEAN",
