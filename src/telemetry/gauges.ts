@@ -1,7 +1,7 @@
 /**
- * Gauges that only the database knows: work that waits, states of nodes. They are read when they are asked for, at most
- * every few seconds, once for all who ask meanwhile; a database that does not answer in time leaves them out, and says so
- * by `ostler_database_up`. What was read last is never shown as if it held still.
+ * Gauges read from the database: waiting runs and states of nodes. A scrape reads them at most every few seconds;
+ * concurrent scrapes share one read. If the database does not answer in time, the gauges are removed rather than stale,
+ * and `ostler_database_up` is 0.
  */
 import { Gauge } from "@prometheus-io/client";
 import type { Registry } from "@prometheus-io/client";
@@ -9,33 +9,30 @@ import type { Reader } from "../store/postgres/database.ts";
 import { fleet, workload } from "../store/fleet-gauges.ts";
 
 export interface Gauges {
-  /** Brings the gauges up to date, or takes them away. Never throws, and takes no longer than `PATIENCE_MS`. */
+  /** Updates the gauges, or removes them. Never throws; takes at most `TIMEOUT_MS`. */
   refresh(): Promise<void>;
 }
 
-/** How old what is shown may be: of work, and of the fleet, for which every node is looked at. */
-const WORK_MS = 5_000;
+/** Maximum age of the gauges of runs, and of those of the fleet, which scan every node. */
+const RUNS_MS = 5_000;
 const FLEET_MS = 30_000;
-const PATIENCE_MS = 2_000;
+const TIMEOUT_MS = 2_000;
 
 export function createGauges(registry: Registry, reader: Reader, now: () => number = () => performance.now()): Gauges {
   const gauge = <Label extends string>(name: string, help: string, labelNames: readonly Label[] = []) =>
     new Gauge({ name: `ostler_${name}`, help, labelNames, registers: [registry] });
-  const up = gauge(
-    "database_up",
-    "1 while the database answers, 0 while it does not; what it alone knows is then left out.",
-  );
-  const runs = gauge("runs_unfinished", "Unfinished runs of the whole service by state, and by what they wait for.", [
+  const up = gauge("database_up", "1 if the database answers; 0 if not, and gauges read from it are absent.");
+  const runs = gauge("runs_unfinished", "Unfinished runs of the whole service, by state and by what they wait for.", [
     "state",
     "reason",
   ]);
-  const oldest = gauge("runs_oldest_waiting_seconds", "How long the run has waited that waits longest for its turn.");
+  const oldest = gauge("runs_oldest_waiting_seconds", "Age of the oldest run that waits for a slot, in seconds.");
   const position = gauge("log_position", "Position of the newest transition in the log.");
   const nodes = gauge("nodes", "Nodes by state.", ["state"]);
-  const problems = gauge("nodes_power_unreadable", "Nodes whose power could not be read the last time.");
+  const problems = gauge("nodes_power_unreadable", "Nodes whose last power reading failed.");
   const maintained = gauge("nodes_in_maintenance", "Nodes in maintenance.");
 
-  const work = every(WORK_MS, now, async () => {
+  const work = every(RUNS_MS, now, async () => {
     const found = await workload(reader);
     return () => {
       runs.reset();
@@ -56,25 +53,25 @@ export function createGauges(registry: Registry, reader: Reader, now: () => numb
 
   return {
     async refresh() {
-      const isRead = await inTime(Promise.all([work(), machines()]), PATIENCE_MS);
+      const isRead = await inTime(Promise.all([work(), machines()]), TIMEOUT_MS);
       up.set(isRead ? 1 : 0);
       if (isRead) return;
-      for (const gone of [runs, nodes]) gone.reset();
-      for (const gone of [oldest, position, problems, maintained]) gone.remove();
+      for (const stale of [runs, nodes]) stale.reset();
+      for (const stale of [oldest, position, problems, maintained]) stale.remove();
     },
   };
 }
 
-/** Reads at most once in so many milliseconds, and at the same time only once; then shows what was read. */
+/** Reads at most once every `ms`, one read at a time, and publishes the last result. */
 function every(ms: number, now: () => number, read: () => Promise<() => void>): () => Promise<void> {
   let readAt = Number.NEGATIVE_INFINITY;
   let reading: Promise<void> | null = null;
-  let show = () => {};
+  let publish = () => {};
   return async () => {
     if (now() - readAt >= ms) {
       reading ??= read()
-        .then((given) => {
-          show = given;
+        .then((result) => {
+          publish = result;
           readAt = now();
         })
         .finally(() => {
@@ -82,7 +79,7 @@ function every(ms: number, now: () => number, read: () => Promise<() => void>): 
         });
       await reading;
     }
-    show();
+    publish();
   };
 }
 

@@ -1,9 +1,9 @@
-/** The engine, with whoever watches told of each request that changes something and of each call-back. */
+/** Wraps the engine: reports every mutating request and every callback to the observer. */
 import type { Engine } from "../engine/engine.ts";
 import type { Refusal } from "../errors.ts";
 import type { AdmissionEnd, Observer } from "../observer.ts";
 
-/** What answers of the engine have in common. */
+/** Members that the engine's answers share. */
 interface Answer {
   readonly operationId?: string | null;
   readonly refusals?: readonly Refusal[];
@@ -11,7 +11,7 @@ interface Answer {
   readonly replayed?: boolean;
 }
 
-export function watchedEngine(engine: Engine, observer: Observer): Engine {
+export function instrumentEngine(engine: Engine, observer: Observer): Engine {
   const admit = <T extends object>(verb: string, { actor }: { readonly actor: string }, work: () => Promise<T>) =>
     observer.admission({ verb, actor }, work, (answer) => endOf(answer));
   return {
@@ -46,9 +46,9 @@ export function watchedEngine(engine: Engine, observer: Observer): Engine {
       admit("delete_runbook", caller, () => engine.deleteRunbook(caller, name, ifRevision)),
     updateSite: (caller, change) => admit("update_site", caller, () => engine.updateSite(caller, change)),
     async callBack(token, body) {
-      const verdict = await engine.callBack(token, body);
-      observer.calledBack(verdict);
-      return verdict;
+      const outcome = await engine.callBack(token, body);
+      observer.calledBack(outcome);
+      return outcome;
     },
   };
 }

@@ -1,7 +1,7 @@
 /**
- * Metrics in the way of Prometheus: counters and histograms of what the service tells its observer, in a registry of this
- * service's own. docs/operations.md tells what each means. Labels are few and bounded: kinds, steps, drivers, outcomes;
- * never a name of a node or an id. What drivers and clients choose freely is cut off after so many different ones.
+ * Prometheus metrics: counters and histograms of the events that the service reports to its observer, in a registry per
+ * service. docs/operations.md documents each. Labels are bounded: kinds, steps, drivers and outcomes, never a node's name
+ * or an id. The number of distinct names that drivers can choose is limited; further names become `other`.
  */
 import { Counter, Gauge, Histogram, Registry } from "@prometheus-io/client";
 import type { Observer, RunAbout } from "../observer.ts";
@@ -11,7 +11,7 @@ export interface Metrics {
   readonly registry: Registry;
 }
 
-/** Names of calls that are told apart for one driver, and steps of all; further ones are `other`. */
+/** Maximum number of distinct call names per driver, and of step names in all. */
 const CALL_NAMES_MAX = 100;
 const STEPS_MAX = 500;
 
@@ -22,90 +22,118 @@ const RUNS = [1, 5, 15, 60, 180, 600, 1_800, 3_600, 10_800, 43_200];
 
 export function createMetrics({ version }: { readonly version: string }): Metrics {
   const registry = new Registry();
+  const make = factoriesOf(registry);
+  make.gauge("build_info", "Always 1; the label holds the version.", ["version"]).set({ version }, 1);
+
+  const instruments = { ...runInstruments(make), ...requestInstruments(make) };
+  startAtZero(instruments);
+  return { observer: observerOf(instruments), registry };
+}
+
+/** Creates instruments named `ostler_…` in one registry. */
+function factoriesOf(registry: Registry) {
   const registers = [registry];
-  const counter = <Label extends string>(name: string, help: string, labelNames: readonly Label[] = []) =>
-    new Counter({ name: `ostler_${name}`, help, labelNames, registers });
-  const gauge = <Label extends string>(name: string, help: string, labelNames: readonly Label[] = []) =>
-    new Gauge({ name: `ostler_${name}`, help, labelNames, registers });
-  const histogram = <Label extends string>(
-    name: string,
-    help: string,
-    buckets: number[],
-    labelNames: readonly Label[] = [],
-  ) => new Histogram({ name: `ostler_${name}`, help, labelNames, buckets, registers });
+  return {
+    counter: <Label extends string>(name: string, help: string, labelNames: readonly Label[] = []) =>
+      new Counter({ name: `ostler_${name}`, help, labelNames, registers }),
+    gauge: <Label extends string>(name: string, help: string, labelNames: readonly Label[] = []) =>
+      new Gauge({ name: `ostler_${name}`, help, labelNames, registers }),
+    histogram: <Label extends string>(
+      name: string,
+      help: string,
+      buckets: number[],
+      labelNames: readonly Label[] = [],
+    ) => new Histogram({ name: `ostler_${name}`, help, labelNames, buckets, registers }),
+  };
+}
 
-  gauge("build_info", "1, with the version in its label.", ["version"]).set({ version }, 1);
+type Factories = ReturnType<typeof factoriesOf>;
 
-  const runsStarted = counter("runs_started_total", "Runs that this process was the first to work on.", ["purpose"]);
-  const runsFinished = counter("runs_finished_total", "Runs that this process has ended.", ["purpose", "outcome"]);
-  const runSeconds = histogram(
-    "run_duration_seconds",
-    "From the beginning of a run to its end, waits included.",
-    RUNS,
-    ["outcome"],
-  );
-  const operationsAccepted = counter("operations_accepted_total", "Operations that were begun on request.", ["verb"]);
-  const operationsFinished = counter(
-    "operations_finished_total",
-    "Operations that this process has given their final state.",
-    ["kind", "outcome"],
-  );
-  const takeOvers = counter(
-    "run_takeovers_total",
-    "Runs taken over in the middle of a step from a process that has let go of them.",
-  );
-  const fencedWrites = counter(
-    "fenced_writes_total",
-    "Results that were thrown away, because another process has taken the run over.",
-  );
-  const stepSeconds = histogram(
-    "step_duration_seconds",
-    "Time inside a step, from one boundary to the next; `outcome` wait: it parked and is entered again.",
-    STEPS,
-    ["step", "driver", "outcome"],
-  );
-  const stepsInProgress = gauge("steps_in_progress", "Steps that this process is inside.");
-  const callSeconds = histogram("driver_call_duration_seconds", "Calls of drivers to machines (BMCs).", CALLS, [
-    "driver",
-    "call",
-    "outcome",
-  ]);
-  const admissionSeconds = histogram(
-    "admission_duration_seconds",
-    "Requests that change something, from the transaction's beginning to the answer.",
-    QUICK,
-    ["verb"],
-  );
-  const admittedNodes = counter("admission_nodes_total", "Nodes that operations were begun on.", ["verb"]);
-  const refusals = counter("refusals_total", "Refusals, of whole requests or of single nodes.", ["code"]);
-  const jobs = gauge("queue_jobs_in_hand", "Jobs of the durable queue that this process works on.", ["queue"]);
-  const queueFailures = counter(
-    "queue_failures_total",
-    "Jobs that failed and are tried again; fetches and heartbeats of the queue that failed.",
-    ["what"],
-  );
-  const appended = counter("transitions_appended_total", "Transitions that this process has committed.");
-  const lost = counter("database_connection_losses_total", "Transactions that were lost with their connection.");
-  const lag = histogram(
-    "stream_lag_seconds",
-    "From a transition's being written to its being at hand for the streams of this process.",
-    QUICK,
-  );
-  const streams = gauge("streams_open", "Subscriptions that are open.", ["transport"]);
-  const resets = counter("streams_ended_early_total", "Subscriptions that we ended before their time.", ["code"]);
-  const requestSeconds = histogram(
-    "graphql_request_duration_seconds",
-    "Requests of GraphQL; of a subscription only its beginning.",
-    QUICK,
-    ["type", "outcome"],
-  );
-  const unclear = counter(
-    "graphql_requests_rejected_total",
-    "Requests whose document could not be parsed, or was not valid.",
-  );
-  const callBacks = counter("callbacks_total", "Call-backs of machines; all but TAKEN changed nothing.", ["verdict"]);
+/** Instruments of operations, runs, steps, the queue and the database. */
+function runInstruments({ counter, gauge, histogram }: Factories) {
+  return {
+    runsStarted: counter("runs_started_total", "Runs that this process started.", ["purpose"]),
+    runsFinished: counter("runs_finished_total", "Runs that ended in this process.", ["purpose", "outcome"]),
+    runSeconds: histogram("run_duration_seconds", "Time from the start of a run to its end, including waits.", RUNS, [
+      "outcome",
+    ]),
+    operationsAccepted: counter("operations_accepted_total", "Operations accepted.", ["verb"]),
+    operationsFinished: counter(
+      "operations_finished_total",
+      "Operations that reached their final state in this process.",
+      ["kind", "outcome"],
+    ),
+    takeOvers: counter(
+      "run_takeovers_total",
+      "Runs taken over in the middle of a step from a replica whose lease expired.",
+    ),
+    fencedWrites: counter("fenced_writes_total", "Results discarded because another replica had taken over the run."),
+    stepSeconds: histogram(
+      "step_duration_seconds",
+      "Time spent in a step per entry; outcome `wait`: the step parked and is entered again.",
+      STEPS,
+      ["step", "driver", "outcome"],
+    ),
+    stepsInProgress: gauge("steps_in_progress", "Steps that this process is executing."),
+    callSeconds: histogram("driver_call_duration_seconds", "Calls from drivers to machines (BMCs).", CALLS, [
+      "driver",
+      "call",
+      "outcome",
+    ]),
+    jobs: gauge("queue_jobs_in_hand", "Jobs of the durable queue that this process is executing.", ["queue"]),
+    queueFailures: counter(
+      "queue_failures_total",
+      "Failed jobs that are retried, and failed fetches and heartbeats of the queue.",
+      ["what"],
+    ),
+    appended: counter("transitions_appended_total", "Transitions committed by this process."),
+    lost: counter("database_connection_losses_total", "Transactions that failed because their connection was lost."),
+  };
+}
 
-  // At 0 from the beginning, so that a rate sees the first.
+/** Instruments of requests, refusals, streams and callbacks. */
+function requestInstruments({ counter, gauge, histogram }: Factories) {
+  return {
+    admissionSeconds: histogram(
+      "admission_duration_seconds",
+      "Duration of mutating requests in the engine, from the start of the transaction to the answer.",
+      QUICK,
+      ["verb"],
+    ),
+    admittedNodes: counter("admission_nodes_total", "Nodes accepted into operations.", ["verb"]),
+    refusals: counter("refusals_total", "Refusals of whole requests or of single nodes.", ["code"]),
+    lag: histogram(
+      "stream_lag_seconds",
+      "Time from the commit of a transition until the streams of this process can deliver it.",
+      QUICK,
+    ),
+    streams: gauge("streams_open", "Open subscriptions.", ["transport"]),
+    resets: counter("streams_ended_early_total", "Subscriptions that the service ended early.", ["code"]),
+    requestSeconds: histogram(
+      "graphql_request_duration_seconds",
+      "Duration of GraphQL requests; for a subscription, of its start.",
+      QUICK,
+      ["type", "outcome"],
+    ),
+    unclear: counter("graphql_requests_rejected_total", "Requests whose document could not be parsed or is not valid."),
+    callBacks: counter("callbacks_total", "Callbacks from machines; every verdict except TAKEN changed nothing.", [
+      "verdict",
+    ]),
+  };
+}
+
+type Instruments = ReturnType<typeof runInstruments> & ReturnType<typeof requestInstruments>;
+
+/** Starts counters at 0, so that rate() sees the first increment. */
+function startAtZero({
+  runsStarted,
+  runsFinished,
+  jobs,
+  queueFailures,
+  streams,
+  requestSeconds,
+  callBacks,
+}: Instruments): void {
   for (const verdict of ["TAKEN", "LATE", "DUPLICATE", "FORGED", "UNKNOWN"]) callBacks.inc({ verdict }, 0);
   for (const transport of ["http", "websocket"]) streams.set({ transport }, 0);
   for (const what of ["fetch", "heartbeat", "job"]) queueFailures.inc({ what }, 0);
@@ -115,32 +143,35 @@ export function createMetrics({ version }: { readonly version: string }): Metric
   runsStarted.inc({ purpose: "work" }, 0);
   for (const outcome of ["succeeded", "failed", "aborted", "stopped"])
     runsFinished.inc({ purpose: "work", outcome }, 0);
+}
 
-  const callNames = bounded(CALL_NAMES_MAX);
-  const stepNames = bounded(STEPS_MAX);
+/** Reports each event to its instruments. */
+function observerOf(to: Instruments): Observer {
+  const callNames = boundNames(CALL_NAMES_MAX);
+  const stepNames = boundNames(STEPS_MAX);
   const purposeOf = ({ purpose }: RunAbout) => ({ purpose: purpose.toLowerCase() });
 
-  const observer: Observer = {
+  return {
     async call({ driver, name }, work) {
-      const began = performance.now();
+      const startedAtMs = performance.now();
       const end = (outcome: string) =>
-        callSeconds.observe({ driver, call: callNames(driver, name), outcome }, since(began));
+        to.callSeconds.observe({ driver, call: callNames(driver, name), outcome }, since(startedAtMs));
       try {
         const answer = await work();
         end("ok");
         return answer;
       } catch (error) {
-        end(kindOf(error));
+        end(outcomeOfError(error));
         throw error;
       }
     },
     async step({ step, driver }, work) {
-      const began = performance.now();
+      const startedAtMs = performance.now();
       const end = (outcome: string) => {
-        stepsInProgress.dec();
-        stepSeconds.observe({ step: stepNames("", step), driver, outcome }, since(began));
+        to.stepsInProgress.dec();
+        to.stepSeconds.observe({ step: stepNames("", step), driver, outcome }, since(startedAtMs));
       };
-      stepsInProgress.inc();
+      to.stepsInProgress.inc();
       try {
         const answer = await work();
         end(answer.kind);
@@ -151,53 +182,57 @@ export function createMetrics({ version }: { readonly version: string }): Metric
       }
     },
     async admission({ verb }, work, endOf) {
-      const began = performance.now();
+      const startedAtMs = performance.now();
       const answer = await work();
-      admissionSeconds.observe({ verb }, since(began));
+      to.admissionSeconds.observe({ verb }, since(startedAtMs));
       const { operationId, nodes, codes, replayed } = endOf(answer);
-      for (const code of codes) refusals.inc({ code });
+      for (const code of codes) to.refusals.inc({ code });
       if (operationId !== null && !replayed) {
-        operationsAccepted.inc({ verb });
-        admittedNodes.inc({ verb }, nodes);
+        to.operationsAccepted.inc({ verb });
+        to.admittedNodes.inc({ verb }, nodes);
       }
       return answer;
     },
     request({ type }) {
-      const began = performance.now();
-      return { within: (work) => work(), end: (outcome) => requestSeconds.observe({ type, outcome }, since(began)) };
+      const startedAtMs = performance.now();
+      return {
+        within: (work) => work(),
+        end: (outcome) => to.requestSeconds.observe({ type, outcome }, since(startedAtMs)),
+      };
     },
-    requestRefused: () => unclear.inc(),
+    requestRefused: () => to.unclear.inc(),
     runClaimed(run, { first, takenOver }) {
-      if (first) runsStarted.inc(purposeOf(run));
-      if (takenOver) takeOvers.inc();
+      if (first) to.runsStarted.inc(purposeOf(run));
+      if (takenOver) to.takeOvers.inc();
     },
     runEnded(run, state) {
       const outcome = state.toLowerCase();
-      runsFinished.inc({ ...purposeOf(run), outcome });
-      if (run.startedAt) runSeconds.observe({ outcome }, Math.max(0, (Date.now() - run.startedAt.getTime()) / 1_000));
+      to.runsFinished.inc({ ...purposeOf(run), outcome });
+      if (run.startedAt)
+        to.runSeconds.observe({ outcome }, Math.max(0, (Date.now() - run.startedAt.getTime()) / 1_000));
     },
     operationEnded: ({ kind, state }) =>
-      operationsFinished.inc({ kind: kind.toLowerCase(), outcome: state.toLowerCase() }),
-    fenced: () => fencedWrites.inc(),
-    inHand: (queue, change) => jobs.inc({ queue }, change),
-    queueFailed: (what) => queueFailures.inc({ what }),
-    appended: (transitions) => appended.inc(transitions),
-    connectionLost: () => lost.inc(),
-    streamLag: (seconds) => lag.observe(Math.max(0, seconds)),
-    streamOpened: (transport) => streams.inc({ transport }),
-    streamEnded: (transport) => streams.dec({ transport }),
-    streamReset: (code) => resets.inc({ code }),
-    calledBack: (verdict) => callBacks.inc({ verdict }),
+      to.operationsFinished.inc({ kind: kind.toLowerCase(), outcome: state.toLowerCase() }),
+    fenced: () => to.fencedWrites.inc(),
+    inHand: (queue, change) => to.jobs.inc({ queue }, change),
+    queueFailed: (what) => to.queueFailures.inc({ what }),
+    appended: (transitions) => to.appended.inc(transitions),
+    connectionLost: () => to.lost.inc(),
+    streamLag: (seconds) => to.lag.observe(Math.max(0, seconds)),
+    streamOpened: (transport) => to.streams.inc({ transport }),
+    streamEnded: (transport) => to.streams.dec({ transport }),
+    streamReset: (code) => to.resets.inc({ code }),
+    calledBack: (outcome) => to.callBacks.inc({ verdict: outcome }),
   };
-  return { observer, registry };
 }
 
-function since(began: number): number {
-  return (performance.now() - began) / 1_000;
+/** Seconds since `startedAtMs`. */
+function since(startedAtMs: number): number {
+  return (performance.now() - startedAtMs) / 1_000;
 }
 
-/** How a call failed: the kind of a driver's error, in lower case; aborted, when its signal ended it; else failed. */
-function kindOf(error: unknown): string {
+/** Outcome label of a failed call: the kind of the driver's error, `aborted`, `timeout` or `failed`. */
+function outcomeOfError(error: unknown): string {
   if (!(error instanceof Error)) return "failed";
   if (error.name === "AbortError") return "aborted";
   if (error.name === "TimeoutError") return "timeout";
@@ -207,8 +242,8 @@ function kindOf(error: unknown): string {
 
 const KINDS = new Set(["AUTHENTICATION", "UNREACHABLE", "TIMEOUT", "REFUSED", "OTHER"]);
 
-/** Names of a group as long as there are few; those that come later are `other`. */
-function bounded(most: number): (group: string, name: string) => string {
+/** Keeps the first `most` names of a group; maps further names to `other`. */
+function boundNames(most: number): (group: string, name: string) => string {
   const groups = new Map<string, Set<string>>();
   return (group, name) => {
     const known = groups.get(group) ?? new Set();

@@ -1,6 +1,6 @@
 /**
- * The operations' view: metrics for Prometheus, traces through OpenTelemetry, and lines of the log, all made of what the
- * service tells its observer. Nothing else of the service knows of it.
+ * Observability: Prometheus metrics, OpenTelemetry traces and log lines, all derived from the events that the service
+ * reports to its observer. No other part of the service depends on this directory.
  */
 import { Registry, collectDefaultMetrics } from "@prometheus-io/client";
 import type { Engine } from "../engine/engine.ts";
@@ -8,18 +8,18 @@ import type { Log } from "../log.ts";
 import { combineObservers } from "../observer.ts";
 import type { Observer } from "../observer.ts";
 import type { Reader } from "../store/postgres/database.ts";
-import { watchedEngine } from "./instrumentation.ts";
+import { instrumentEngine } from "./instrumentation.ts";
 import { createGauges } from "./gauges.ts";
 import { createJournal } from "./journal.ts";
 import { createMetrics } from "./metrics.ts";
 import { createTraces } from "./traces.ts";
 
 export interface Telemetry extends AsyncDisposable {
-  /** To be told what happens. */
+  /** Receives the service's events. */
   readonly observer: Observer;
-  /** The engine, with the observer told of what is asked of it. */
+  /** Wraps the engine so that its requests are reported to the observer. */
   watch(engine: Engine): Engine;
-  /** What Prometheus is answered; `reader` is asked for what the database alone knows. */
+  /** The response to a Prometheus scrape; gauges are read from the database through `reader`. */
   scrapeOf(reader: Reader): () => Promise<Scrape>;
 }
 
@@ -37,16 +37,16 @@ export async function createTelemetry({
 }): Promise<Telemetry> {
   const metrics = createMetrics({ version });
   const traces = await createTraces({ log, version });
-  const told = combineObservers(metrics.observer, createJournal(log));
-  const observer = traces ? combineObservers(told, traces.observer) : told;
+  const combined = combineObservers(metrics.observer, createJournal(log));
+  const observer = traces ? combineObservers(combined, traces.observer) : combined;
   return {
     observer,
-    watch: (engine) => watchedEngine(engine, observer),
+    watch: (engine) => instrumentEngine(engine, observer),
     scrapeOf(reader) {
       const gauges = createGauges(metrics.registry, reader);
       return async () => {
         await gauges.refresh();
-        const texts = await Promise.all([metrics.registry.metrics(), ofProcess().metrics()]);
+        const texts = await Promise.all([metrics.registry.metrics(), registryOfProcess().metrics()]);
         return { contentType: metrics.registry.contentType, text: texts.join("\n") };
       };
     },
@@ -58,8 +58,8 @@ export async function createTelemetry({
 
 let processRegistry: Registry | undefined;
 
-/** Memory, CPU, the event loop and handles: of the process, however many services are in it, and measured as long as it lives. */
-function ofProcess(): Registry {
+/** Metrics of the process: memory, CPU, event loop, handles. Shared by all services in the process and never disposed of. */
+function registryOfProcess(): Registry {
   if (processRegistry) return processRegistry;
   processRegistry = new Registry();
   collectDefaultMetrics({ register: processRegistry, eventLoopUtilizationTimeout: 1_000 });

@@ -1,31 +1,31 @@
 /**
- * Traces through OpenTelemetry, sent by OTLP over HTTP. Its SDK is loaded only when the environment asks for traces; its
- * own variables (OTEL_…) say where they go. docs/operations.md tells which are understood.
+ * OpenTelemetry traces, exported by OTLP over HTTP. The SDK is loaded only if the environment enables traces with the
+ * standard OTEL_… variables; docs/operations.md lists the supported ones.
  *
- * There are two kinds of trace. A request's: the request, and in it what it asked the engine for; it goes on with the
- * caller's, where there is a `traceparent`. An operation's: its id IS the trace's id, and a run's span has the first half
- * of the run's id. So whatever replica works on a run, after whatever restart, adds its steps and calls to the same trace,
- * and nothing need be stored for it. The two are linked, both ways.
+ * There are two kinds of trace, linked in both directions:
+ * - of a request: the request and its calls to the engine. It continues the caller's trace if there is a `traceparent`.
+ * - of an operation: the trace id is the operation's id, and a run's span id is the first half of the run's id. Any replica
+ *   that executes a run, also after a restart, adds its spans to the same trace without stored state.
  */
-import type { Attributes, Context, Span, SpanContext, Tracer } from "@opentelemetry/api";
 import type { Sampler } from "@opentelemetry/sdk-trace";
-import { noopObserver } from "../observer.ts";
-import type { Observer, RequestWatch } from "../observer.ts";
+import type { Observer } from "../observer.ts";
 import type { Log } from "../log.ts";
+import { createTraceObserver } from "./trace-observer.ts";
+import type { SpanIds } from "./trace-observer.ts";
 
 export interface Traces extends AsyncDisposable {
   readonly observer: Observer;
 }
 
 const EXPORTERS = ["otlp", "none"];
-/** Spans that wait to be sent; further ones are dropped. */
+/** Maximum number of spans waiting for export; further spans are dropped. */
 const WAITING_MAX = 16_384;
 const BATCH = 2_048;
 const SEND_EVERY_MS = 1_000;
-/** How long the last ones may take, when the service ends. */
-const END_MS = 2_000;
+/** Upper bound on the final export at shutdown. */
+const SHUTDOWN_MS = 2_000;
 
-/** Null: nobody asked for traces. */
+/** Null if the environment does not enable traces. */
 export async function createTraces({
   version,
   log,
@@ -35,22 +35,15 @@ export async function createTraces({
   readonly log: Log;
   readonly environment?: NodeJS.ProcessEnv;
 }): Promise<Traces | null> {
-  if (!isWanted(environment, log)) return null;
-  const [
-    api,
-    core,
-    { BatchSpanProcessor, TracerProvider },
-    { OTLPTraceExporter },
-    { AsyncLocalStorageContextManager },
-    resources,
-  ] = await Promise.all([
-    import("@opentelemetry/api"),
-    import("@opentelemetry/core"),
-    import("@opentelemetry/sdk-trace"),
-    import("@opentelemetry/exporter-trace-otlp-http"),
-    import("@opentelemetry/context-async-hooks"),
-    import("@opentelemetry/resources"),
-  ]);
+  if (!isEnabled(environment, log)) return null;
+  const [api, { W3CTraceContextPropagator }, { BatchSpanProcessor, TracerProvider }, exporter, contextHooks] =
+    await Promise.all([
+      import("@opentelemetry/api"),
+      import("@opentelemetry/core"),
+      import("@opentelemetry/sdk-trace"),
+      import("@opentelemetry/exporter-trace-otlp-http"),
+      import("@opentelemetry/context-async-hooks"),
+    ]);
   api.diag.setLogger(
     {
       error: (text) => log.warn({ what: text }, "traces"),
@@ -62,7 +55,47 @@ export async function createTraces({
     { logLevel: api.DiagLogLevel.WARN, suppressOverrideMessage: true },
   );
   const ids = await createIds();
-  const resource = resources
+  const provider = new TracerProvider({
+    resource: await resourceOf(version),
+    sampler: await samplerOf(environment, log),
+    idGenerator: ids,
+    spanProcessors: [
+      new BatchSpanProcessor({
+        exporter: new exporter.OTLPTraceExporter(),
+        maxQueueSize: WAITING_MAX,
+        maxExportBatchSize: BATCH,
+        scheduledDelayMillis: SEND_EVERY_MS,
+      }),
+    ],
+  });
+  // Not OpenTelemetry's global manager: two services in one process keep separate contexts.
+  const contexts = new contextHooks.AsyncLocalStorageContextManager().enable();
+  const tracer = provider.getTracer("ostler", version);
+  return {
+    observer: createTraceObserver({
+      api,
+      tracer,
+      contexts,
+      propagator: new W3CTraceContextPropagator(),
+      withIds: ids.withIds,
+    }),
+    async [Symbol.asyncDispose]() {
+      const timeout = new Promise<void>((done) => void setTimeout(done, SHUTDOWN_MS).unref());
+      await Promise.race([
+        provider
+          .shutdown()
+          .catch((error: unknown) => log.warn({ err: error }, "the last traces could not be exported")),
+        timeout,
+      ]);
+      contexts.disable();
+    },
+  };
+}
+
+/** The service's name and version, with what the environment, host and process report. */
+async function resourceOf(version: string) {
+  const resources = await import("@opentelemetry/resources");
+  return resources
     .defaultResource()
     .merge(resources.resourceFromAttributes({ "service.name": "ostler", "service.version": version }))
     .merge(
@@ -75,205 +108,27 @@ export async function createTraces({
         ],
       }),
     );
-  const provider = new TracerProvider({
-    resource,
-    sampler: await samplerOf(environment, log),
-    idGenerator: ids,
-    spanProcessors: [
-      new BatchSpanProcessor({
-        exporter: new OTLPTraceExporter(),
-        maxQueueSize: WAITING_MAX,
-        maxExportBatchSize: BATCH,
-        scheduledDelayMillis: SEND_EVERY_MS,
-      }),
-    ],
-  });
-  // Of our own, and not OpenTelemetry's one for the process: two services in one process keep their traces apart.
-  const contexts = new AsyncLocalStorageContextManager().enable();
-  const { ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } = api;
-  const tracer: Tracer = provider.getTracer("ostler", version);
-  const propagator = new core.W3CTraceContextPropagator();
-
-  async function around<T>(
-    span: Span,
-    parent: Context,
-    work: () => Promise<T>,
-    ending: (answer: T) => void,
-  ): Promise<T> {
-    try {
-      const answer = await contexts.with(trace.setSpan(parent, span), work);
-      ending(answer);
-      return answer;
-    } catch (error) {
-      // The name alone: a message may hold anything.
-      span.setStatus({ code: SpanStatusCode.ERROR, message: error instanceof Error ? error.name : "error" });
-      throw error;
-    } finally {
-      span.end();
-    }
-  }
-
-  /** Makes a span with an id that is known before, in an operation's trace. */
-  function known(
-    name: string,
-    place: { readonly trace: string; readonly span: string; readonly parent?: string },
-    options: Parameters<Tracer["startSpan"]>[1],
-  ): Span {
-    const parent =
-      place.parent === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, remote(place.trace, place.parent));
-    return ids.taking(place, () => tracer.startSpan(name, options, parent));
-  }
-
-  const remote = (traceId: string, spanId: string): SpanContext => ({
-    traceId,
-    spanId,
-    traceFlags: api.TraceFlags.SAMPLED,
-    isRemote: true,
-  });
-  const runAttributes = ({
-    operationId,
-    runId,
-    node,
-  }: {
-    readonly operationId: string;
-    readonly runId: string;
-    readonly node: string;
-  }): Attributes => ({ "ostler.operation.id": operationId, "ostler.run.id": runId, "ostler.node.name": node });
-  const upTo = (operationId: string) => ({ context: remote(hexOf(operationId), spanOf(operationId)) });
-
-  const observer: Observer = {
-    ...noopObserver,
-    call({ driver, name, node }, work) {
-      const parent = contexts.active();
-      const span = tracer.startSpan(
-        name,
-        { kind: SpanKind.CLIENT, attributes: { "ostler.driver": driver, "ostler.node.name": node } },
-        parent,
-      );
-      return around(span, parent, work, () => {});
-    },
-    step(about, work) {
-      const { operationId, runId, step, driver, attempt, part } = about;
-      const parent = trace.setSpanContext(ROOT_CONTEXT, remote(hexOf(operationId), spanOf(runId)));
-      const span = tracer.startSpan(
-        step,
-        {
-          attributes: {
-            ...runAttributes(about),
-            "ostler.step": step,
-            "ostler.driver": driver,
-            "ostler.attempt": attempt,
-            "ostler.part": part,
-          },
-        },
-        parent,
-      );
-      return around(span, parent, work, ({ kind, code, reason }) => {
-        span.setAttribute("ostler.outcome", kind);
-        if (kind !== "failed") return;
-        if (code !== undefined) span.setAttribute("ostler.code", code);
-        span.setStatus({ code: SpanStatusCode.ERROR, ...(reason !== undefined && { message: reason }) });
-      });
-    },
-    admission(about, work, endOf) {
-      const parent = contexts.active();
-      const span = tracer.startSpan(
-        `admission ${about.verb}`,
-        { attributes: { "ostler.verb": about.verb, "ostler.actor": about.actor } },
-        parent,
-      );
-      return around(span, parent, work, (answer) => {
-        const { operationId, nodes, codes, replayed } = endOf(answer);
-        span.setAttributes({
-          "ostler.nodes": nodes,
-          "ostler.refusals": codes.length,
-          ...(operationId !== null && { "ostler.operation.id": operationId }),
-        });
-        if (operationId === null) return;
-        span.addLink(upTo(operationId));
-        if (replayed) return;
-        const links = [{ context: span.spanContext() }];
-        known(
-          `operation ${about.verb}`,
-          { trace: hexOf(operationId), span: spanOf(operationId) },
-          {
-            links,
-            attributes: { "ostler.operation.id": operationId, "ostler.verb": about.verb, "ostler.nodes": nodes },
-          },
-        ).end();
-      });
-    },
-    request({ type, name, requestId, transport, traceparent }): RequestWatch {
-      const parent =
-        traceparent === null
-          ? ROOT_CONTEXT
-          : propagator.extract(
-              ROOT_CONTEXT,
-              { traceparent },
-              {
-                get: (carrier, key) => (carrier as Record<string, string>)[key],
-                keys: (carrier) => Object.keys(carrier as object),
-              },
-            );
-      const attributes = {
-        "graphql.operation.type": type,
-        ...(name !== null && { "graphql.operation.name": name }),
-        "ostler.request.id": requestId,
-        "ostler.transport": transport,
-      };
-      const span = tracer.startSpan(`graphql ${type}`, { kind: SpanKind.SERVER, attributes }, parent);
-      return {
-        within: (work) => contexts.with(trace.setSpan(parent, span), work),
-        end(outcome) {
-          span.setAttribute("ostler.outcome", outcome);
-          if (outcome === "error") span.setStatus({ code: SpanStatusCode.ERROR });
-          span.end();
-        },
-      };
-    },
-    runEnded(run, state) {
-      const { operationId, runId, purpose, startedAt } = run;
-      const place = { trace: hexOf(operationId), span: spanOf(runId), parent: spanOf(operationId) };
-      const span = known(`run ${run.node}`, place, {
-        ...(startedAt && { startTime: startedAt }),
-        attributes: { ...runAttributes(run), "ostler.purpose": purpose, "ostler.outcome": state.toLowerCase() },
-      });
-      if (state === "FAILED") span.setStatus({ code: SpanStatusCode.ERROR });
-      span.end();
-    },
-  };
-  return {
-    observer,
-    async [Symbol.asyncDispose]() {
-      const late = new Promise<void>((done) => void setTimeout(done, END_MS).unref());
-      await Promise.race([
-        provider.shutdown().catch((error: unknown) => log.warn({ err: error }, "the last traces could not be sent")),
-        late,
-      ]);
-      contexts.disable();
-    },
-  };
 }
 
-/** Whether the environment asks for traces: names an exporter, or where to send them. A variable that is empty is as one that is not there. */
-function isWanted(environment: NodeJS.ProcessEnv, log: Log): boolean {
+/** Whether the environment names an exporter or an endpoint. An empty variable counts as unset. */
+function isEnabled(environment: NodeJS.ProcessEnv, log: Log): boolean {
   if (environment["OTEL_SDK_DISABLED"]?.toLowerCase() === "true") return false;
   const exporter = environment["OTEL_TRACES_EXPORTER"];
   if (exporter !== undefined && exporter !== "") {
     if (!EXPORTERS.includes(exporter))
-      log.warn({ exporter }, "OTEL_TRACES_EXPORTER is not known here; it is otlp or none, and there are no traces");
+      log.warn({ exporter }, "OTEL_TRACES_EXPORTER must be otlp or none; traces are off");
     return exporter === "otlp";
   }
   return Boolean(environment["OTEL_EXPORTER_OTLP_ENDPOINT"] || environment["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]);
 }
 
-/** By the variables of OpenTelemetry; what is absent or unknown samples everything that its parent has sampled. */
+/** The sampler by OpenTelemetry's variables. Default, and for unknown values: parentbased_always_on. */
 async function samplerOf(environment: NodeJS.ProcessEnv, log: Log) {
   const { AlwaysOffSampler, AlwaysOnSampler, ParentBasedSampler, TraceIdRatioBasedSampler } =
     await import("@opentelemetry/sdk-trace");
   const given = environment["OTEL_TRACES_SAMPLER"] ?? "";
   const share = Number(environment["OTEL_TRACES_SAMPLER_ARG"] || "1");
-  // Of an operation's trace every part has a parent, which nobody need have sampled: its id decides, on all replicas alike.
+  // Spans of an operation have a remote parent that may never be exported, so the id decides, equally on all replicas.
   const byParent = (root: Sampler) => new ParentBasedSampler({ root, remoteParentSampled: root });
   switch (given) {
     case "":
@@ -288,20 +143,20 @@ async function samplerOf(environment: NodeJS.ProcessEnv, log: Log) {
     case "parentbased_traceidratio":
       return byParent(new TraceIdRatioBasedSampler(Number.isFinite(share) ? share : 1));
     default:
-      log.warn({ sampler: given }, "OTEL_TRACES_SAMPLER is not known here; everything is sampled");
+      log.warn({ sampler: given }, "unknown OTEL_TRACES_SAMPLER; sampling everything");
       return byParent(new AlwaysOnSampler());
   }
 }
 
-/** Random ids, or those that are given for the next span. */
+/** Generates random ids, except for a span created within `withIds`. */
 async function createIds() {
   const { RandomIdGenerator } = await import("@opentelemetry/sdk-trace");
   const random = new RandomIdGenerator();
-  let next: { readonly trace: string; readonly span: string } | null = null;
+  let next: SpanIds | null = null;
   return {
     generateTraceId: () => next?.trace ?? random.generateTraceId(),
     generateSpanId: () => next?.span ?? random.generateSpanId(),
-    taking<T>(ids: { readonly trace: string; readonly span: string }, make: () => T): T {
+    withIds<T>(ids: SpanIds, make: () => T): T {
       next = ids;
       try {
         return make();
@@ -310,14 +165,4 @@ async function createIds() {
       }
     },
   };
-}
-
-/** A UUID as a trace's id. */
-function hexOf(uuid: string): string {
-  return uuid.replaceAll("-", "");
-}
-
-/** The first half of it as a span's. */
-function spanOf(uuid: string): string {
-  return hexOf(uuid).slice(0, 16);
 }

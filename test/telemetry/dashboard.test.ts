@@ -1,4 +1,4 @@
-/** The dashboard, the alerts and the page of docs name only metrics that there are, and the page all of them, in PromQL that parses. */
+/** Dashboard, alerts and docs/operations.md use existing metrics in valid PromQL; the page documents all of them. */
 import { readFileSync } from "node:fs";
 import { parser } from "@prometheus-io/lezer-promql";
 import { describe, expect, test } from "vitest";
@@ -27,7 +27,7 @@ const dashboard = JSON.parse(read("docs/grafana/ostler.json")) as Dashboard;
 const page = read("docs/operations.md");
 const alerts = read("docs/prometheus/alerts.yml");
 
-/** Expressions of the rules: on one line, or folded over those that are indented deeper. */
+/** Expressions of the rules, on one line or folded. */
 const ALERTS = [...alerts.matchAll(/^ {6}- alert: (\w+)\n(?:\s+#.*\n)*\s+expr: (?:>-\n((?: {10}.*\n)+)|(.*)\n)/gm)].map(
   ([, name = "", folded, plain]) => ({ name, expr: (folded ?? plain ?? "").trim() }),
 );
@@ -35,7 +35,7 @@ const PANELS = dashboard.panels.flatMap(({ title, targets = [] }) =>
   targets.map(({ expr }) => ({ name: title, expr })),
 );
 
-/** Names of metrics that there are, and the series that their types make. */
+/** Names of all metrics and of the series that their types create. */
 async function metricsThereAre(): Promise<{ readonly names: Set<string>; readonly ours: Set<string> }> {
   const telemetry = await createTelemetry({ log: createLog("silent"), version: "0" });
   const rows = [
@@ -53,7 +53,7 @@ async function metricsThereAre(): Promise<{ readonly names: Set<string>; readonl
   };
 }
 
-/** Names of metrics in an expression; throws where it does not parse. */
+/** Metric names in an expression; throws if it does not parse. */
 function metricsIn(expr: string): string[] {
   const text = expr.replaceAll("$__rate_interval", "1m");
   const names: string[] = [];
@@ -66,7 +66,7 @@ function metricsIn(expr: string): string[] {
   return names;
 }
 
-test("the parser would find a mistake", () => {
+test("the PromQL parser rejects an invalid expression", () => {
   expect(() => metricsIn("sum(rate(a[5m])")).toThrow("At ");
   expect(metricsIn('sum by (x) (rate(a_total{b=~"$c"}[5m])) / max(d)')).toEqual(["a_total", "d"]);
 });
@@ -75,9 +75,9 @@ describe.each([
   ["the dashboard", PANELS],
   ["the alerts", ALERTS],
 ])("%s", (_what, expressions) => {
-  test("has some", () => expect(expressions.length).toBeGreaterThan(9));
+  test("the file has expressions", () => expect(expressions.length).toBeGreaterThan(9));
 
-  test.each(expressions)("$name asks for metrics that there are", async ({ expr }) => {
+  test.each(expressions)("the expression of $name uses existing metrics", async ({ expr }) => {
     const { names } = await metricsThereAre();
     const asked = metricsIn(expr);
     expect(asked.length).toBeGreaterThan(0);
@@ -85,15 +85,15 @@ describe.each([
   });
 });
 
-describe("the dashboard", () => {
-  test("shows all of our metrics", async () => {
+describe("dashboard", () => {
+  test("the dashboard shows every metric of the service", async () => {
     const shown = new Set(
       PANELS.flatMap(({ expr }) => metricsIn(expr)).map((name) => name.replace(/_(?:bucket|sum|count)$/, "")),
     );
     expect([...(await metricsThereAre()).ours].filter((name) => !shown.has(name))).toEqual([]);
   });
 
-  test("has panels that do not overlap, and variables for whatever its expressions take", () => {
+  test("the dashboard's panels do not overlap, and its variables are defined", () => {
     const ids = dashboard.panels.map(({ id }) => id);
     expect(new Set(ids).size).toBe(ids.length);
     const cells = dashboard.panels.flatMap(({ gridPos: { x, y, w, h } }) =>
@@ -110,17 +110,17 @@ describe("the dashboard", () => {
 });
 
 describe("docs/operations.md", () => {
-  test("tells what each metric of ours means", async () => {
+  test("docs/operations.md documents every metric", async () => {
     expect([...(await metricsThereAre()).ours].filter((name) => !page.includes(`\`${name}\``))).toEqual([]);
   });
 
-  test("names no metric that there is not", async () => {
+  test("docs/operations.md names no unknown metric", async () => {
     const { names, ours } = await metricsThereAre();
     const named = [...page.matchAll(/\b(?:ostler|nodejs|process)_[a-z0-9_]+/g)].map(([name]) => name);
     expect([...new Set(named)].filter((name) => !names.has(name) && !ours.has(name))).toEqual([]);
   });
 
-  test("says what to do about each alert", () => {
+  test("docs/operations.md has instructions for every alert", () => {
     expect(ALERTS.map(({ name }) => name).filter((name) => !page.includes(name))).toEqual([]);
   });
 });

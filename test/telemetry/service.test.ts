@@ -1,4 +1,4 @@
-/** What a scrape, and the log, tell after real work; and that neither tells a secret. */
+/** Metrics and log lines after real operations; neither contains a secret. */
 import { afterEach, describe, expect, test } from "vitest";
 import createFake from "../../plugins/fake/index.ts";
 import type { Driver } from "../../src/drivers/driver.ts";
@@ -23,8 +23,8 @@ async function watchedService(more: Parameters<typeof serviceUnderTest>[0] = {})
 type Line = Readonly<Record<string, unknown>> & { readonly msg: string };
 const linesOf = ({ logLines }: ServiceUnderTest): Line[] => logLines.map((line) => JSON.parse(line) as Line);
 
-describe("after a commission, a scrape tells", () => {
-  test("what was admitted, what ran, which steps and which calls, and how it ended", async () => {
+describe("metrics", () => {
+  test("metrics after a commission count admissions, runs, steps and driver calls by outcome", async () => {
     const ostler = await watchedService();
     const names = await ostler.register(3);
     const uuid = await ostler.begin("commissionNodes", names);
@@ -58,7 +58,7 @@ describe("after a commission, a scrape tells", () => {
     expect(told.get('ostler_build_info{version="0.0.0-test"}')).toBe(1);
   });
 
-  test("failures by their outcome, and names of no node", async () => {
+  test("metrics of failures have their outcome and no node names", async () => {
     const ostler = await watchedService();
     const names = await ostler.register(["rack1-u7"], {
       steps: { "inspect.collect_inventory": { fail: "no answer" } },
@@ -74,9 +74,9 @@ describe("after a commission, a scrape tells", () => {
     expect(text).not.toContain("rack1-u7");
   });
 
-  test("requests by type and outcome, refusals by code, and streams that are open", async () => {
+  test("metrics count requests by type and outcome, refusals by code, and open streams", async () => {
     const ostler = await watchedService();
-    // From the beginning: an alert on what increases would not see the first.
+    // Counters exist from the start: otherwise an alert on an increase misses the first.
     expect(
       (await scraped(ostler.url)).get('ostler_graphql_request_duration_seconds_count{type="mutation",outcome="error"}'),
     ).toBe(0);
@@ -109,7 +109,7 @@ describe("after a commission, a scrape tells", () => {
     });
   });
 
-  test("changes of nodes, clusters and the site as well as work, and what of them was refused", async () => {
+  test("metrics count changes of nodes, clusters and the site, and their refusals", async () => {
     const ostler = await watchedService();
     await ostler.ask(
       'mutation { setMaintenance(input: { nodes: { names: ["ghost"] }, reason: "disk" }) { errors { code } } }',
@@ -123,13 +123,13 @@ describe("after a commission, a scrape tells", () => {
     expect(told.get('ostler_refusals_total{code="NOT_FOUND"}')).toBe(2);
   });
 
-  test("call-backs by what became of them", async () => {
+  test("metrics count callbacks by outcome", async () => {
     const ostler = await watchedService();
     expect((await fetch(`${ostler.url}/callback/nobody.0`, { method: "POST" })).status).toBe(404);
     expect((await scraped(ostler.url)).get('ostler_callbacks_total{verdict="UNKNOWN"}')).toBe(1);
   });
 
-  test("what waits, and why", async () => {
+  test("metrics show waiting runs by reason", async () => {
     const ostler = await watchedService();
     const names = await ostler.register(2, { steps: { "inspect.collect_inventory": { waitSeconds: 600 } } });
     await ostler.begin("commissionNodes", names, { maxParallel: 1 });
@@ -146,7 +146,7 @@ describe("after a commission, a scrape tells", () => {
   });
 });
 
-test("a run that another process lets go of in the middle of a step is told of as taken over", async () => {
+test("a run taken over in the middle of a step is counted and logged as a takeover", async () => {
   const ostler = await watchedService({ started: false });
   const [name = ""] = await ostler.register(1, { steps: { "inspect.collect_inventory": { delayMs: 60_000 } } });
   const other = await runEngine(ostler.test.connection);
@@ -171,15 +171,15 @@ test("a run that another process lets go of in the middle of a step is told of a
   expect(linesOf(ostler)).toContainEqual(
     expect.objectContaining({
       level: 40,
-      msg: "a run was taken over from a process that had let go of it",
+      msg: "run taken over from a replica whose lease expired",
       operationId,
       node: name,
     }),
   );
 });
 
-describe("the log", () => {
-  test("has a line for an operation that is accepted and one for its end, with the request's id, and none for a step that goes well", async () => {
+describe("log", () => {
+  test("the log has one line when an operation is accepted and one when it ends, with the request's id, and none for successful steps", async () => {
     const ostler = await watchedService();
     const [name = ""] = await ostler.register(1);
     const answer = await ostler.ask<{ commissionNodes: { operation: { uuid: string } } }>(
@@ -191,13 +191,13 @@ describe("the log", () => {
     const operationId = answer.data?.commissionNodes.operation.uuid ?? "";
     expect(await ostler.operationEnds(operationId)).toBe("SUCCEEDED");
     const ended = await eventually("its end is told", () =>
-      linesOf(ostler).find(({ msg }) => msg === "an operation has ended"),
+      linesOf(ostler).find(({ msg }) => msg === "operation ended"),
     );
     expect(ended).toMatchObject({ level: 30, operationId, kind: "COMMISSION", state: "SUCCEEDED" });
     expect(linesOf(ostler)).toContainEqual(
       expect.objectContaining({
         level: 30,
-        msg: "an operation was accepted",
+        msg: "operation accepted",
         requestId: "asked-7",
         operationId,
         verb: "commission",
@@ -210,7 +210,7 @@ describe("the log", () => {
     expect(ofSteps.filter(({ level }) => (level as number) >= 30)).toEqual([]);
   });
 
-  test("tells of a step that fails which it was, and why", async () => {
+  test("the log line of a failed step names the step and the reason", async () => {
     const ostler = await watchedService();
     const [name = ""] = await ostler.register(1, { steps: { "inspect.collect_inventory": { fail: "no answer" } } });
     const operationId = await ostler.begin("commissionNodes", [name]);
@@ -219,7 +219,7 @@ describe("the log", () => {
     expect(linesOf(ostler)).toContainEqual(
       expect.objectContaining({
         level: 40,
-        msg: "a step failed",
+        msg: "step failed",
         operationId,
         runId: run,
         node: name,
@@ -233,7 +233,7 @@ describe("the log", () => {
   });
 });
 
-test("a driver that says its password everywhere says it to nobody", async () => {
+test("a password that a driver repeats everywhere appears in no log, metric or trace", async () => {
   const password = "correct-horse-battery";
   const ostler = await watchedService({ drivers: [aBlabbingDriver()] as never });
   await ostler.query(
@@ -247,7 +247,7 @@ test("a driver that says its password everywhere says it to nobody", async () =>
   expect(text + ostler.logLines.join("")).not.toContain(password);
 });
 
-/** The fake, but for an inspection that cannot keep anything to itself. */
+/** The fake driver with an inspection that repeats its secret everywhere. */
 function aBlabbingDriver(): Driver<never> {
   const fake = createFake({ log: () => {} });
   const [step] = fake.inspect?.steps ?? [];

@@ -1,4 +1,4 @@
-/** Traces, as a collector of OpenTelemetry receives them: a small one of the test's own. */
+/** Traces as an OpenTelemetry collector receives them; the collector is a small server of this test. */
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -31,7 +31,7 @@ type Attributes = readonly { readonly key: string; readonly value: Readonly<Reco
 const valuesOf = (attributes: Attributes = []) =>
   Object.fromEntries(attributes.map(({ key, value }) => [key, Object.values(value)[0]]));
 
-/** Takes what is sent to /v1/traces. */
+/** Collects requests to /v1/traces. */
 async function collector() {
   const spans: Span[] = [];
   const resources: Record<string, unknown>[] = [];
@@ -68,8 +68,8 @@ afterEach(() => {
 
 const hexOf = (uuid: string) => uuid.replaceAll("-", "");
 
-describe("of a commission", () => {
-  test("the request's trace goes on with the caller's, and the operation's is its id's: runs, steps, calls", async () => {
+describe("traces of a commission", () => {
+  test("the request's trace continues the caller's, and the operation's trace with runs, steps and calls has the operation's id", async () => {
     await using ostler = await serviceUnderTest({ watched: true });
     const [name = ""] = await ostler.register(1);
     const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -133,7 +133,7 @@ describe("of a commission", () => {
     expect(there.resources[0]).toMatchObject({ "service.name": "ostler", "service.version": "0.0.0-test" });
   });
 
-  test("a step that fails says so, and a caller who does not sample is not sampled", async () => {
+  test("a failed step has an error status, and an unsampled caller's request is not sampled", async () => {
     await using ostler = await serviceUnderTest({ watched: true });
     const [name = ""] = await ostler.register(1, { steps: { "inspect.collect_inventory": { fail: "no answer" } } });
     await ostler.ask(
@@ -151,23 +151,20 @@ describe("of a commission", () => {
   });
 });
 
-describe("there are none", () => {
+describe("without traces", () => {
   const made = (environment: NodeJS.ProcessEnv) =>
     createTraces({ version: "0", log: createLog("silent"), environment });
 
   test.each([
-    ["where nobody asks for them", {}],
-    ["where they are switched off", { OTEL_SDK_DISABLED: "true", OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }],
-    [
-      "where no exporter is wanted",
-      { OTEL_TRACES_EXPORTER: "none", OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" },
-    ],
-    ["where the exporter is not known", { OTEL_TRACES_EXPORTER: "zipkin" }],
-  ])("%s", async (_where, environment) => {
+    ["an empty environment", {}],
+    ["OTEL_SDK_DISABLED", { OTEL_SDK_DISABLED: "true", OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }],
+    ["the exporter none", { OTEL_TRACES_EXPORTER: "none", OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }],
+    ["an unknown exporter", { OTEL_TRACES_EXPORTER: "zipkin" }],
+  ])("no traces are exported with %s", async (_where, environment) => {
     expect(await made(environment)).toBeNull();
   });
 
-  test("for a share of none of the operations", async () => {
+  test("no operation is traced at a sampling ratio of 0", async () => {
     await using traces = await made({
       OTEL_EXPORTER_OTLP_ENDPOINT: there.url,
       OTEL_TRACES_SAMPLER: "parentbased_traceidratio",
@@ -190,7 +187,7 @@ describe("there are none", () => {
   });
 });
 
-test("variables that are empty are as if they were not there", async () => {
+test("empty OTEL_ variables count as unset", async () => {
   await using traces = await createTraces({
     version: "0",
     log: createLog("silent"),
@@ -218,7 +215,7 @@ test("variables that are empty are as if they were not there", async () => {
   expect(there.spans).toMatchObject([{ name: "a.b" }]);
 });
 
-test("a collector that is not there holds nothing up", async () => {
+test("an unreachable collector delays nothing", async () => {
   vi.stubEnv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9");
   await using ostler = await serviceUnderTest({ watched: true });
   await ostler.commission(await ostler.register(2), "AVAILABLE");
