@@ -1,4 +1,7 @@
-/** Runs that come to their boundaries together share a transaction: what becomes of them when one is in trouble, or the answer to the commit is lost. */
+/**
+ * Group commit: runs that reach a boundary at the same time share a transaction. What happens to them when one fails,
+ * or when the answer to the commit is lost.
+ */
 import { afterEach, describe, expect, test } from "vitest";
 import type { Database } from "../../src/store/postgres/database.ts";
 import { aGate, engineUnderTest } from "../support/builders.ts";
@@ -14,7 +17,7 @@ const NODES = 30;
 const entries: string[] = [];
 let gate = aGate();
 
-/** Its steps must not be entered twice; the second waits at the gate. */
+/** Its steps must not be entered twice; the second one waits at the gate. */
 const ONCE = aDriver("once", {
   clean: stepsOf(
     ...["first", "second", "third"].map((name, index) =>
@@ -32,7 +35,7 @@ const ONCE = aDriver("once", {
   ),
 });
 
-/** Every second commit is made, and its answer lost. */
+/** Every second commit succeeds, but its answer is lost. */
 function losesAnswers(): { readonly through: (database: Database) => Database; lost: number; on: boolean } {
   let commits = 0;
   const loss = {
@@ -65,8 +68,8 @@ async function readyToClean(setup: Parameters<typeof engineUnderTest>[0] = {}) {
   return { nodes, id: await ostler.begin("CLEAN", nodes) };
 }
 
-describe("a commit whose answer is lost", () => {
-  test("is known when its result is offered again: no step is entered twice, none is taken for interrupted [R-014]", async () => {
+describe("group commit whose answer is lost", () => {
+  test("group commit whose answer is lost is recognized on the retry: no step is entered twice or taken for interrupted [R-014]", async () => {
     const loss = losesAnswers();
     const { nodes, id } = await readyToClean({ through: loss.through });
     gate.open();
@@ -84,8 +87,8 @@ describe("a commit whose answer is lost", () => {
   });
 });
 
-describe("a run that somebody else holds just now", () => {
-  test("keeps none of those that come to their boundary with it", async () => {
+describe("group commit with a locked run", () => {
+  test("group commit does not delay the other runs if one is locked", async () => {
     const { nodes, id } = await readyToClean();
     await ostler.engine.start();
     await gate.arrivals(NODES);
@@ -103,8 +106,8 @@ describe("a run that somebody else holds just now", () => {
   });
 });
 
-describe("runs that come one by one and are held by others", () => {
-  test("keep nobody who comes after them", async () => {
+describe("group commits of single locked runs", () => {
+  test("group commits that wait for locked runs do not block later ones", async () => {
     const released = new Map<string, () => void>();
     const patient = aDriver("patient", {
       clean: stepsOf(
@@ -135,8 +138,8 @@ describe("runs that come one by one and are held by others", () => {
   });
 });
 
-describe("a driver whose schema does not come to an end", () => {
-  test("fails its own nodes, and keeps nobody else's", { timeout: 60_000 }, async () => {
+describe("driver whose schema check does not return", () => {
+  test("driver whose schema check does not return fails its own nodes only", { timeout: 60_000 }, async () => {
     let hangs = false;
     const stuck = aDriver("stuck", { clean: stepsOf(aStep("work", "clean", async () => ({ kind: "done" }))) });
     const { validate } = stuck.settings["~standard"];
@@ -162,9 +165,9 @@ describe("a driver whose schema does not come to an end", () => {
   });
 });
 
-describe("a text that cannot be stored", () => {
-  test("is made fit: a message cut in the middle of a character costs no result", async () => {
-    const says = aDriver("says", {
+describe("text that the database cannot store", () => {
+  test("text that the database cannot store is replaced: a message cut inside a surrogate pair does not lose the result", async () => {
+    const surrogates = aDriver("says", {
       clean: stepsOf(
         aStep(
           "say",
@@ -178,7 +181,7 @@ describe("a text that cannot be stored", () => {
         ),
       ),
     });
-    ostler = await engineUnderTest({ drivers: [says] });
+    ostler = await engineUnderTest({ drivers: [surrogates] });
     const node = await ostler.aNode().in("AVAILABLE").with("says").made();
     const id = await ostler.begin("CLEAN", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
@@ -189,11 +192,11 @@ describe("a text that cannot be stored", () => {
   });
 });
 
-describe("a run whose outcome cannot be stored", () => {
-  test("is tried again by itself, and the others go on", async () => {
+describe("run whose outcome cannot be stored", () => {
+  test("run whose outcome cannot be stored is retried, and the others continue", async () => {
     const { id } = await readyToClean();
     const [faulty] = await ostler.runs(id);
-    // Until the trigger is gone, whatever is stored of this run's second step fails its transaction.
+    // Until the trigger is dropped, storing the result of this run's second step fails the transaction.
     await ostler.test.sql.unsafe(`
       create function refuse() returns trigger language plpgsql as $$ begin raise 'refused'; end $$;
       create trigger refuse before update on attempts for each row when (new.run_id = '${faulty?.id ?? ""}' and new.step = 1 and new.state = 'SUCCEEDED') execute function refuse()`);
@@ -204,7 +207,7 @@ describe("a run whose outcome cannot be stored", () => {
       async () => (await ostler.runs(id)).filter(({ state }) => state === "SUCCEEDED").length === NODES - 1,
     );
     await ostler.test.sql`drop trigger refuse on attempts`;
-    // Its job was given back with the step under way, which must not be run twice.
+    // Its job was released during the step, which must not run twice.
     expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
     expect((await ostler.runs(id))[0]?.failure?.code).toBe("INTERRUPTED");
   });

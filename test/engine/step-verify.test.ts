@@ -1,4 +1,7 @@
-/** The verify part of a step: whether its work has taken effect is looked at in the same attempt, and again only that after a wait or a crash. */
+/**
+ * The verify part of a step checks the effect of its work in the same attempt; after a wait or a crash only the check
+ * is repeated.
+ */
 import { afterAll, describe, expect, test } from "vitest";
 import { passGate } from "../../plugins/fake/gates.ts";
 import type { StepResult } from "../../src/drivers/driver.ts";
@@ -9,7 +12,7 @@ import type { AnyCall } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 import { unsound } from "../support/soundness.ts";
 
-/** What was called on nodes, in order: the part, the memo it was given, and the key of the attempt. */
+/** Calls on nodes in order: the part, the memo it received, and the key of the attempt. */
 const calls: {
   readonly node: string;
   readonly part: "run" | "verify" | "abort";
@@ -18,9 +21,9 @@ const calls: {
   readonly path: string;
 }[] = [];
 const gates = { run: aGate(), verify: aGate() };
-const done: StepResult = { kind: "done" };
+const succeeded: StepResult = { kind: "done" };
 
-/** A driver with one step of these parts; `after` runs after it. */
+/** A driver with one step of these parts; step `after` follows it. */
 function verifying(
   name: string,
   run: (call: AnyCall) => Promise<StepResult>,
@@ -47,7 +50,7 @@ function verifying(
   });
   const steps = stepsOf(
     step,
-    aStep("after", phase, async () => done, { priority: 1 }),
+    aStep("after", phase, async () => succeeded, { priority: 1 }),
   );
   return aDriver(name, phase === "clean" ? { clean: steps } : { deploy: steps });
 }
@@ -58,65 +61,65 @@ const tried = ({ node }: AnyCall) => {
   tries.set(node.name, count);
   return count;
 };
-const untilCut = ({ signal }: AnyCall) =>
+const untilCancelled = ({ signal }: AnyCall) =>
   new Promise<StepResult>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
-const written = async (): Promise<StepResult> => ({ kind: "done", output: { version: "2.1" } });
+const writeFirmware = async (): Promise<StepResult> => ({ kind: "done", output: { version: "2.1" } });
 
 const ostler = await engineUnderTest({
   drivers: [
-    verifying("content", written, async () => ({ kind: "done", output: "not kept" })),
+    verifying("content", writeFirmware, async () => ({ kind: "done", output: "not kept" })),
     verifying(
       "waiting",
-      async ({ memo }) => (memo === null ? { kind: "wait", seconds: 0, memo: "of run" } : written()),
-      async ({ memo }) => (memo === null ? { kind: "wait", seconds: 0, memo: "of verify" } : done),
+      async ({ memo }) => (memo === null ? { kind: "wait", seconds: 0, memo: "of run" } : writeFirmware()),
+      async ({ memo }) => (memo === null ? { kind: "wait", seconds: 0, memo: "of verify" } : succeeded),
     ),
     verifying(
       "disappointed",
-      written,
+      writeFirmware,
       async () => ({ kind: "failed", reason: "version 2.0 still runs", retryable: false }),
       { retries: { times: 2, backoffSeconds: 0 } },
     ),
     verifying(
       "doubtful",
-      written,
+      writeFirmware,
       async (call) =>
-        tried(call) < 3 ? { kind: "failed", reason: `look ${tries.get(call.node.name)}`, retryable: true } : done,
+        tried(call) < 3 ? { kind: "failed", reason: `look ${tries.get(call.node.name)}`, retryable: true } : succeeded,
       { retries: { times: 2, backoffSeconds: 0 } },
     ),
-    verifying("broken", written, async () => "fine" as unknown as StepResult),
-    verifying("parked", written, async () => ({ kind: "wait", seconds: 600, memo: "of verify" })),
-    verifying("at_work", written, untilCut),
-    verifying("deaf_to_time", written, untilCut, { timeoutSeconds: 0.3 }),
+    verifying("broken", writeFirmware, async () => "fine" as unknown as StepResult),
+    verifying("parked", writeFirmware, async () => ({ kind: "wait", seconds: 600, memo: "of verify" })),
+    verifying("at_work", writeFirmware, untilCancelled),
+    verifying("deaf_to_time", writeFirmware, untilCancelled, { timeoutSeconds: 0.3 }),
     verifying(
       "gated",
       async (call) => {
         await passGate(gates.run.name, call.node.name, null);
-        return written();
+        return writeFirmware();
       },
       async (call) => {
         await passGate(gates.verify.name, call.node.name, null);
-        return done;
+        return succeeded;
       },
       { interruptible: "AT_BOUNDARY" },
     ),
     verifying(
       "called",
-      async ({ memo }) => (memo === null ? { kind: "wait", callback: true, seconds: 600, memo: 1 } : written()),
+      async ({ memo }) => (memo === null ? { kind: "wait", callback: true, seconds: 600, memo: 1 } : writeFirmware()),
       async ({ memo, callback }) =>
         memo === null
           ? { kind: "wait", callback: true, seconds: 600, memo: 1 }
           : callback === null
             ? { kind: "failed", reason: "no call", retryable: false }
-            : done,
+            : succeeded,
     ),
     verifying(
       "installing",
-      written,
+      writeFirmware,
       async () => ({ kind: "failed", reason: "it does not start", retryable: false }),
       { reaches: "PROVISIONED" },
       "deploy",
     ),
-    verifying("installed", written, async () => done, { reaches: "PROVISIONED" }, "deploy"),
+    verifying("installed", writeFirmware, async () => succeeded, { reaches: "PROVISIONED" }, "deploy"),
   ],
 });
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -137,8 +140,8 @@ const attemptsOf = async (id: string, node: TestNode, of: EngineUnderTest = ostl
 const callsOn = ({ name }: TestNode) => calls.filter(({ node }) => node === name);
 const partsOn = (node: TestNode) => callsOn(node).map(({ part }) => part);
 
-describe("a step with a verify part", () => {
-  test("succeeds when that does, with the output of its work, in one attempt", async () => {
+describe("step with a verify part", () => {
+  test("step with a verify part succeeds with it, with the output of its work, in one attempt", async () => {
     const { node, operation, attempts } = await ended("content");
     expect(operation.state).toBe("SUCCEEDED");
     expect(partsOn(node)).toEqual(["run", "verify"]);
@@ -148,7 +151,7 @@ describe("a step with a verify part", () => {
     ]);
   });
 
-  test("keeps the memos of its parts apart, and after a wait enters the part that waited", async () => {
+  test("step with a verify part keeps the memos of both parts apart, and resumes the part that waited", async () => {
     const { node, attempts } = await ended("waiting");
     expect(callsOn(node).map(({ part, memo }) => [part, memo])).toEqual([
       ["run", null],
@@ -159,7 +162,7 @@ describe("a step with a verify part", () => {
     expect(attempts).toMatchObject([{ state: "SUCCEEDED", entries: 4, output: { version: "2.1" } }]);
   });
 
-  test("shows while it waits in which part it is, and what the work put out", async () => {
+  test("step with a verify part shows which part waits, and the output of the work", async () => {
     const { node, id } = await begun("parked");
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
     expect(await attemptsOf(id, node)).toMatchObject([
@@ -169,7 +172,7 @@ describe("a step with a verify part", () => {
     await ostler.operationEnds(id);
   });
 
-  test("fails with the reason of that part, when it is no use to try again", async () => {
+  test("step with a verify part fails with the reason of that part if it is not retryable", async () => {
     const { node, operation, attempts } = await ended("disappointed");
     expect(operation).toMatchObject({
       state: "FAILED",
@@ -179,7 +182,7 @@ describe("a step with a verify part", () => {
     expect(attempts).toMatchObject([{ state: "FAILED", part: "VERIFY" }]);
   });
 
-  test("is tried again as a whole, when that part fails and says that it may pass", async () => {
+  test("step with a verify part is retried as a whole if that part fails as retryable", async () => {
     const { node, operation, attempts } = await ended("doubtful");
     expect(operation.state).toBe("SUCCEEDED");
     expect(partsOn(node)).toEqual(["run", "verify", "run", "verify", "run", "verify"]);
@@ -190,21 +193,21 @@ describe("a step with a verify part", () => {
     ]);
   });
 
-  test("fails when that part returns what is no result", async () => {
+  test("step with a verify part fails if that part returns an invalid result", async () => {
     expect((await ended("broken")).operation).toMatchObject({
       state: "FAILED",
       firstFailure: { message: expect.stringContaining("The driver returned") as string },
     });
   });
 
-  test("has one time for both parts", async () => {
+  test("step with a verify part has one timeout for both parts", async () => {
     const { operation, attempts } = await ended("deaf_to_time");
     expect(operation.firstFailure).toMatchObject({ code: "TIMEOUT" });
     const [attempt] = attempts;
     expect((attempt?.deadlineAt.getTime() ?? 0) - (attempt?.startedAt.getTime() ?? 0)).toBe(300);
   });
 
-  test("takes no call-back for its work any more while it looks at it", async () => {
+  test("step with a verify part accepts no callback for its work during the verify part", async () => {
     const { node, id } = await begun("called");
     const token = () => callsOn(node).at(-1)?.path.split("/").at(-1) ?? "";
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
@@ -219,7 +222,7 @@ describe("a step with a verify part", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("reaches its stage only when that part is done [R-011]", async () => {
+  test("step with a verify part reaches its stage only after that part [R-011]", async () => {
     const failed = await ended("installing", "DEPLOY");
     expect((await ostler.node(failed.node)).stage).toBe("NONE");
     const good = await ended("installed", "DEPLOY");
@@ -228,8 +231,8 @@ describe("a step with a verify part", () => {
   });
 });
 
-describe("an abort of a step with a verify part", () => {
-  test("cuts that part where it may", async () => {
+describe("abort of a step with a verify part", () => {
+  test("abort during an interruptible verify part takes effect now", async () => {
     const { node, id } = await begun("at_work");
     await eventually("it looks", () => partsOn(node).includes("verify"));
     expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([
@@ -239,7 +242,7 @@ describe("an abort of a step with a verify part", () => {
     expect(partsOn(node)).toEqual(["run", "verify", "abort"]);
   });
 
-  test("ends one that is parked in it, with the memo of that part", async () => {
+  test("abort of a parked verify part takes effect now, with the memo of that part", async () => {
     const { node, id } = await begun("parked");
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
     await ostler.engine.abort(ALICE, { work: { operationId: id } });
@@ -247,7 +250,7 @@ describe("an abort of a step with a verify part", () => {
     expect(callsOn(node).at(-1)).toMatchObject({ part: "abort", memo: "of verify" });
   });
 
-  test("that waits for the end of the work takes effect between the two", async () => {
+  test("abort that waits for the end of the work takes effect before the verify part", async () => {
     const { node, id } = await begun("gated");
     await gates.run.arrivals();
     expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([
@@ -258,7 +261,7 @@ describe("an abort of a step with a verify part", () => {
     expect(partsOn(node)).toEqual(["run", "abort"]);
   });
 
-  test("is refused in that part too, when the step must not be interrupted", async () => {
+  test("abort during the verify part of a step that must not be interrupted is refused", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -277,7 +280,7 @@ describe("an abort of a step with a verify part", () => {
   });
 });
 
-test("a stop lets both parts end, and keeps what came of them", async () => {
+test("stop during a step with a verify part lets both parts end and keeps their results", async () => {
   gates.run.open();
   const { node, id } = await begun("gated");
   await eventually("it looks", () => partsOn(node).includes("verify"));
@@ -287,7 +290,7 @@ test("a stop lets both parts end, and keeps what came of them", async () => {
   expect(await attemptsOf(id, node)).toMatchObject([{ state: "SUCCEEDED", part: "VERIFY" }]);
 });
 
-test("a process that is killed while it looks leaves the work done: another one looks again, though the step must not be run twice [R-133]", async () => {
+test("process that is killed during the verify part: another process verifies again and does not repeat the work [R-133]", async () => {
   await using crashed = await engineUnderTest({ started: false });
   const gate = aGate();
   const node = await crashed

@@ -1,4 +1,4 @@
-/** Stopping gracefully, and going on later: what a stop keeps, and what a restart does again. */
+/** Stop and restart: what a stop keeps, and what a restart repeats. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { RestartFrom } from "../../src/engine/admission/restart.ts";
 import { passGate } from "../../plugins/fake/gates.ts";
@@ -29,7 +29,7 @@ const careful = aDriver("careful", {
   ),
 });
 
-/** Fails, and is tried again after a minute. */
+/** Fails, and is retried after a minute. */
 const stubborn = aDriver("stubborn", {
   clean: stepsOf(aStep("wipe", "clean", async () => ({ kind: "done" }))),
   deploy: stepsOf(
@@ -39,7 +39,7 @@ const stubborn = aDriver("stubborn", {
   ),
 });
 
-/** Inspects in three steps, of which the second fails the first time. */
+/** Inspects in three steps; the second one fails the first time. */
 let inspections = 0;
 const thorough = aDriver("thorough", {
   inspect: {
@@ -71,7 +71,7 @@ const stop = (operationId: string, timeoutSeconds?: number) =>
 const restart = (operationId: string, from?: RestartFrom) =>
   ostler.engine.restart(ALICE, { work: { operationId }, from });
 
-async function heldIn(step: string, script: Script = {}, kind: "DEPLOY" | "COMMISSION" = "DEPLOY") {
+async function blockedIn(step: string, script: Script = {}, kind: "DEPLOY" | "COMMISSION" = "DEPLOY") {
   const gate = aGate();
   const node = await ostler
     .aNode()
@@ -83,23 +83,23 @@ async function heldIn(step: string, script: Script = {}, kind: "DEPLOY" | "COMMI
   return { gate, node, id };
 }
 
-/** A node that was stopped when a step had ended. */
+/** A node that was stopped at the end of a step. */
 async function stoppedAfter(step: string, kind: "DEPLOY" | "COMMISSION" = "DEPLOY") {
-  const { gate, node, id } = await heldIn(step, {}, kind);
+  const { gate, node, id } = await blockedIn(step, {}, kind);
   await stop(id);
   gate.open();
   await ostler.operationEnds(id);
   return { node, id };
 }
 
-/** Steps that the driver entered on a node since a moment of its journal. */
+/** Steps that the driver entered on a node after a position of its journal. */
 function enteredSince(node: TestNode, mark: number): string[] {
   return ostler.entered(node).slice(mark);
 }
 
-describe("a stop", () => {
-  test("lets the running step end, keeps its result, and begins no new one [R-087, R-088, R-091, R-094]", async () => {
-    const { gate, node, id } = await heldIn("deploy.write_image");
+describe("stop", () => {
+  test("stop lets the running step end, keeps its result, and starts no new step [R-087, R-088, R-091, R-094]", async () => {
+    const { gate, node, id } = await blockedIn("deploy.write_image");
     expect(await stop(id)).toMatchObject({
       operationId: id,
       refusals: [],
@@ -117,13 +117,13 @@ describe("a stop", () => {
     expect(await ostler.story(node, id)).toEqual(["deploy → DEPLOYING", "stop → STOPPED"]);
   });
 
-  test("during the last step ends in success: no work is left [R-089]", async () => {
+  test("stop during the last step ends SUCCEEDED, because no work is left [R-089]", async () => {
     const { node, id } = await stoppedAfter("deploy.configure");
     expect((await ostler.operation(id)).state).toBe("SUCCEEDED");
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED" });
   });
 
-  test("leaves a queued node back where it was, without a call [R-092]", async () => {
+  test("stop of a queued node leaves it as it was and makes no call to it [R-092]", async () => {
     const gate = aGate();
     const first = await ostler
       .aNode()
@@ -141,7 +141,7 @@ describe("a stop", () => {
     expect([ostler.journal(queued), await ostler.story(queued, id)]).toEqual([[], []]);
   });
 
-  test("of what nobody has claimed yet ends it here and now, with nothing run [R-092]", async () => {
+  test("stop of a run that is not claimed takes effect at once and runs no step [R-092]", async () => {
     await using waiting = await engineUnderTest({ started: false });
     const node = await waiting.aNode().in("AVAILABLE").made();
     const id = await waiting.begin("DEPLOY", [node]);
@@ -151,8 +151,8 @@ describe("a stop", () => {
     expect(waiting.entered(node)).toEqual([]);
   });
 
-  test("makes no new attempt of a step that fails [R-088, R-090]", async () => {
-    const { gate, node, id } = await heldIn("deploy.write_image", { failures: 1 });
+  test("stop during a step that fails starts no retry [R-088, R-090]", async () => {
+    const { gate, node, id } = await blockedIn("deploy.write_image", { failures: 1 });
     await stop(id);
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
@@ -160,7 +160,7 @@ describe("a stop", () => {
     expect((await ostler.steps(await ostler.run(id, node)))[1]?.attempts.map(({ state }) => state)).toEqual(["FAILED"]);
   });
 
-  test("of a step that waits to be tried again ends it as failed, at once [R-090]", async () => {
+  test("stop during the backoff before a retry ends the run as failed at once [R-090]", async () => {
     const node = await ostler
       .aNode()
       .in("AVAILABLE")
@@ -177,7 +177,7 @@ describe("a stop", () => {
     expect(await ostler.nodeState(node)).toBe("DEPLOY_FAILED");
   });
 
-  test("of a step that is parked waits for its real end [R-088]", async () => {
+  test("stop of a parked step waits for the end of the step [R-088]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("fake", { waitSeconds: 0.5 }).made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.nodeBecomes(node, "DEPLOY_WAIT");
@@ -194,8 +194,8 @@ describe("a stop", () => {
     ]);
   });
 
-  test("over its time fails what still runs with STOP_TIMEOUT, and it can be restarted [R-095]", async () => {
-    const { gate, node, id } = await heldIn("deploy.write_image");
+  test("stop that times out fails the running step with STOP_TIMEOUT, and the run can be restarted [R-095]", async () => {
+    const { gate, node, id } = await blockedIn("deploy.write_image");
     await stop(id, 1);
     const operation = await ostler.operationEnds(id);
     expect(operation).toMatchObject({ state: "FAILED", firstFailure: { code: "STOP_TIMEOUT", nodeName: node.name } });
@@ -209,7 +209,7 @@ describe("a stop", () => {
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
   });
 
-  test("over its time fails a step that must not be cut as well, without cutting it or touching the power [R-095]", async () => {
+  test("stop that times out fails a step that must not be interrupted without cancelling it or changing the power [R-095]", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -227,15 +227,15 @@ describe("a stop", () => {
     gate.open();
   });
 
-  test("that is repeated answers the same operation [R-096]", async () => {
-    const { gate, id } = await heldIn("deploy.prepare");
+  test("stop that is repeated returns the same operation [R-096]", async () => {
+    const { gate, id } = await blockedIn("deploy.prepare");
     const first = await stop(id);
     expect(await stop(id)).toEqual(first);
     gate.open();
     await ostler.operationEnds(id);
   });
 
-  test("of an operation that has ended answers it, and changes nothing [R-097]", async () => {
+  test("stop of an operation that has ended returns it and changes nothing [R-097]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.operationEnds(id);
@@ -243,9 +243,9 @@ describe("a stop", () => {
     expect((await ostler.operation(id)).state).toBe("SUCCEEDED");
   });
 
-  test("at the same moment as the end hangs neither [R-097]", async () => {
+  test("stop at the moment at which the operation ends completes, and so does the operation [R-097]", async () => {
     for (let round = 0; round < 10; round += 1) {
-      const { gate, node, id } = await heldIn("deploy.configure");
+      const { gate, node, id } = await blockedIn("deploy.configure");
       gate.open();
       await stop(id);
       expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -253,7 +253,7 @@ describe("a stop", () => {
     }
   });
 
-  test("of one node of an operation leaves the others at work [R-087]", async () => {
+  test("stop of one node leaves the others of the operation running [R-087]", async () => {
     const gate = aGate();
     const [one, two] = (await ostler
       .aNode()
@@ -271,7 +271,7 @@ describe("a stop", () => {
     expect([await ostler.nodeState(one), await ostler.nodeState(two)]).toEqual(["STOPPED", "ACTIVE"]);
   });
 
-  test("of a cluster stops its operation, and no other [R-087, R-093]", async () => {
+  test("stop of a cluster stops its operation and no other [R-087, R-093]", async () => {
     const gate = aGate();
     await ostler.engine.createCluster(ALICE, { name: "stopped" });
     const member = await ostler
@@ -297,7 +297,7 @@ describe("a stop", () => {
     expect(await ostler.nodeState(member)).toBe("STOPPED");
   });
 
-  test("where nothing runs is refused", async () => {
+  test("stop without running work is refused", async () => {
     const node = await ostler.aNode().made();
     expect((await ostler.engine.stop(ALICE, { work: { ids: [node.id] } })).refusals).toMatchObject([
       { code: "NOTHING_RUNNING", nodeId: node.id },
@@ -308,8 +308,8 @@ describe("a stop", () => {
     ]);
   });
 
-  test("does not stand in the way of an abort [R-098]", async () => {
-    const { node, id } = await heldIn("deploy.write_image");
+  test("stop does not prevent an abort [R-098]", async () => {
+    const { node, id } = await blockedIn("deploy.write_image");
     await stop(id);
     expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([
       { accepted: true, effect: "NOW" },
@@ -319,11 +319,11 @@ describe("a stop", () => {
   });
 });
 
-describe("a stop of nodes", () => {
+describe("stop of nodes", () => {
   const stopNodes = (nodes: readonly TestNode[], timeoutSeconds?: number) =>
     ostler.engine.stop(ALICE, { work: { ids: nodes.map(({ id }) => id) }, timeoutSeconds });
 
-  test("of several operations stops their share of each, and tells each node's run [R-087]", async () => {
+  test("stop of nodes of several operations stops their runs in each and returns the run of each node [R-087]", async () => {
     const gate = aGate();
     const nodes = await ostler
       .aNode()
@@ -360,8 +360,8 @@ describe("a stop of nodes", () => {
     ]);
   });
 
-  test("that is all of an operation is one of the operation, and answers the same when it is repeated, and after its end [R-096]", async () => {
-    const { gate, node, id } = await heldIn("deploy.write_image");
+  test("stop of all nodes of an operation is a stop of the operation, and returns the same when repeated, even after its end [R-096]", async () => {
+    const { gate, node, id } = await blockedIn("deploy.write_image");
     const first = await stopNodes([node]);
     expect(first).toMatchObject({ operationId: id, refusals: [], results: [{ nodeId: node.id, accepted: true }] });
     expect(await ostler.operation(id)).toMatchObject({ state: "STOPPING", interrupt: "STOP" });
@@ -371,7 +371,7 @@ describe("a stop of nodes", () => {
     expect(await stopNodes([node])).toEqual(first);
   });
 
-  test("after the end of their work tells the operation that it was, and how it ended", async () => {
+  test("stop of nodes whose work has ended returns the operation and how it ended", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.operationEnds(id);
@@ -381,8 +381,8 @@ describe("a stop of nodes", () => {
     });
   });
 
-  // The first timer that ran down used to fail all that was being stopped in the operation.
-  test("has a time of its own: it is not over with that of an earlier stop of others", async () => {
+  // The first timer to fire used to fail every stopping run of the operation.
+  test("stop of nodes has its own timeout, independent of an earlier stop of other nodes", async () => {
     const gate = aGate();
     const [first, second] = (await ostler
       .aNode()
@@ -403,7 +403,7 @@ describe("a stop of nodes", () => {
     expect(await ostler.nodeState(second)).toBe("STOPPED");
   });
 
-  test("that are only being cleaned up is refused: that is a consequence, and goes on", async () => {
+  test("stop of nodes that are in a clean-up is refused, and the clean-up goes on", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -426,8 +426,8 @@ describe("a stop of nodes", () => {
   });
 });
 
-describe("a stop whose time is over", () => {
-  test("names the step of each node, though every place is taken by steps that are stuck, and frees the places [R-095]", async () => {
+describe("stop that times out", () => {
+  test("stop that times out names the step of each node, though stuck steps occupy every slot, and frees the slots [R-095]", async () => {
     await using lab = await engineUnderTest({ concurrency: 2 });
     const deaf = { silent: true, ignoreSignal: true };
     const parked = await lab
@@ -465,8 +465,8 @@ describe("a stop whose time is over", () => {
     expect(await unsound(lab)).toEqual([]);
   });
 
-  // They had lost the stop to the abort, and the operation was STOPPING for as long as their step could last.
-  test("fails those as well whose abort is pending, or was withdrawn, while the others were stopped", async () => {
+  // The abort used to replace the stop on these runs, so the operation was STOPPING for as long as their steps lasted.
+  test("stop that times out also fails runs whose abort is pending or was withdrawn during the stop", async () => {
     const gate = aGate();
     const nodes = (await ostler
       .aNode()
@@ -488,7 +488,7 @@ describe("a stop whose time is over", () => {
     gate.open();
   });
 
-  test("does not fail those whose abort is pending before the time of the stop that came to them", async () => {
+  test("stop that times out does not fail a run with a pending abort before the timeout of its own stop", async () => {
     const gate = aGate();
     const [first, second] = (await ostler
       .aNode()
@@ -511,7 +511,7 @@ describe("a stop whose time is over", () => {
     expect(await ostler.run(id, second)).toMatchObject({ state: "ABORTED" });
   });
 
-  test("counts though no process was there when it ran down", async () => {
+  test("stop that times out while no process runs fails the step when a process starts", async () => {
     await using lab = await engineUnderTest({ started: false });
     const first = await lab.another({ started: true });
     const node = await lab
@@ -531,7 +531,7 @@ describe("a stop whose time is over", () => {
   });
 });
 
-test("a stop and a restart leave no trace on nodes outside the operation [R-093]", async () => {
+test("stop and restart leave no trace on nodes outside the operation [R-093]", async () => {
   const gate = aGate();
   const [parked, idle] = (await ostler
     .aNode()
@@ -559,8 +559,8 @@ test("a stop and a restart leave no trace on nodes outside the operation [R-093]
   await ostler.engine.abort(ALICE, { work: { operationId: other } });
 });
 
-// It used to fail the run, though nothing that fails ends a decommission.
-test("a decommission that is stopped between two tries of a step notes its failure and is STOPPED", async () => {
+// The failure used to fail the run, though no failure ends a decommission.
+test("stop of a decommission between two attempts of a step records the failure and ends STOPPED", async () => {
   const node = await ostler.aNode().in("ACTIVE").with("stubborn").made();
   const id = await ostler.begin("DECOMMISSION", [node]);
   await ostler.nodeBecomes(node, "UNDEPLOY_WAIT");
@@ -574,8 +574,8 @@ test("a decommission that is stopped between two tries of a step notes its failu
   expect(await ostler.nodeState(node)).toBe("STOPPED");
 });
 
-describe("a restart", () => {
-  test("is a new operation that says what it restarts [R-099]", async () => {
+describe("restart", () => {
+  test("restart is a new operation that names the one it restarts [R-099]", async () => {
     const { node, id } = await stoppedAfter("deploy.write_image");
     const answer = await restart(id);
     expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({
@@ -588,7 +588,7 @@ describe("a restart", () => {
     expect((await ostler.operation(id)).state).toBe("STOPPED");
   });
 
-  test("keeps an installed system: the image is not written again [R-011, R-101]", async () => {
+  test("restart keeps an installed system and does not write the image again [R-011, R-101]", async () => {
     const { node, id } = await stoppedAfter("deploy.write_image", "COMMISSION");
     const mark = ostler.entered(node).length;
     const answer = await restart(id);
@@ -601,7 +601,7 @@ describe("a restart", () => {
     expect(kept).toEqual(["deploy.prepare", "deploy.write_image"]);
   });
 
-  test("runs the whole unfinished stage again, where no system stands yet [R-011, R-101]", async () => {
+  test("restart repeats the whole unfinished stage before a system is installed [R-011, R-101]", async () => {
     const { node, id } = await stoppedAfter("clean.erase_metadata", "COMMISSION");
     const mark = ostler.entered(node).length;
     await ostler.operationEnds((await restart(id)).operationId ?? "");
@@ -616,7 +616,7 @@ describe("a restart", () => {
     ]);
   });
 
-  test("from UNFINISHED_STEP runs only what has not succeeded [R-102]", async () => {
+  test("restart from UNFINISHED_STEP runs only steps that have not succeeded [R-102]", async () => {
     const { node, id } = await stoppedAfter("clean.erase_metadata", "COMMISSION");
     const mark = ostler.entered(node).length;
     await ostler.operationEnds((await restart(id, "UNFINISHED_STEP")).operationId ?? "");
@@ -630,8 +630,8 @@ describe("a restart", () => {
     expect(await ostler.nodeState(node)).toBe("ACTIVE");
   });
 
-  // An abort at the end of a phase used to leave the node in a state from which no restart led on.
-  test("from UNFINISHED_STEP goes on with the next phase, where an abort had taken effect at the end of one", async () => {
+  // An abort at the end of a phase used to leave the node in a state without a restart.
+  test("restart from UNFINISHED_STEP continues with the next phase after an abort that took effect at the end of a phase", async () => {
     const node = await ostler.aNode().in("CLEAN_FAILED").with("careful").made();
     const id = await ostler.begin("COMMISSION", [node], { onFailure: "LEAVE" });
     await endOfCleaning.arrivals();
@@ -650,7 +650,7 @@ describe("a restart", () => {
     ]);
   });
 
-  test("from BEGINNING runs everything [R-103]", async () => {
+  test("restart from BEGINNING repeats everything [R-103]", async () => {
     const { node, id } = await stoppedAfter("deploy.boot_system", "COMMISSION");
     const mark = ostler.entered(node).length;
     await ostler.operationEnds((await restart(id, "BEGINNING")).operationId ?? "");
@@ -658,7 +658,7 @@ describe("a restart", () => {
     expect(await ostler.nodeState(node)).toBe("ACTIVE");
   });
 
-  test("takes up what failed, and leaves alone what is ACTIVE [R-099, R-104]", async () => {
+  test("restart includes failed nodes and leaves ACTIVE nodes alone [R-099, R-104]", async () => {
     const bad = await ostler
       .aNode()
       .in("AVAILABLE")
@@ -679,8 +679,8 @@ describe("a restart", () => {
     expect(await ostler.nodeState(bad)).toBe("ACTIVE");
   });
 
-  test("takes up what was aborted [R-099]", async () => {
-    const { gate, node, id } = await heldIn("deploy.write_image");
+  test("restart includes aborted nodes [R-099]", async () => {
+    const { gate, node, id } = await blockedIn("deploy.write_image");
     await ostler.engine.abort(ALICE, { work: { operationId: id } });
     await ostler.operationEnds(id);
     gate.open();
@@ -688,7 +688,7 @@ describe("a restart", () => {
     expect(await ostler.nodeState(node)).toBe("ACTIVE");
   });
 
-  test("takes up nodes that were stopped while they were queued [R-099]", async () => {
+  test("restart includes nodes that were stopped while queued [R-099]", async () => {
     const gate = aGate();
     const first = await ostler
       .aNode()
@@ -705,7 +705,7 @@ describe("a restart", () => {
     expect([await ostler.nodeState(first), await ostler.nodeState(queued)]).toEqual(["ACTIVE", "ACTIVE"]);
   });
 
-  test("goes by the settings as they are now [R-100]", async () => {
+  test("restart uses the present settings [R-100]", async () => {
     await ostler.engine.createCluster(ALICE, { name: "edited", variables: { ntp: "old", dns: "kept" } });
     const gate = aGate();
     const node = await ostler
@@ -728,8 +728,8 @@ describe("a restart", () => {
     expect(steps.at(-1)?.attempts[0]?.output).toEqual({ variables: { ntp: "new", dns: "kept", image: "debian-13" } });
   });
 
-  test("of restarts goes on as the first did", async () => {
-    const { gate, node, id } = await heldIn("deploy.configure", { failures: 2 });
+  test("restart of a restart continues like the first one", async () => {
+    const { gate, node, id } = await blockedIn("deploy.configure", { failures: 2 });
     gate.open();
     await ostler.operationEnds(id);
     const second = (await restart(id, "UNFINISHED_STEP")).operationId ?? "";
@@ -747,8 +747,8 @@ describe("a restart", () => {
     expect(await ostler.run(third, node)).toMatchObject({ attempt: 3 });
   });
 
-  test("of work that succeeded is refused, and so is one of work that goes on [R-106]", async () => {
-    const { gate, node, id } = await heldIn("deploy.prepare");
+  test("restart of a succeeded or a running operation is refused [R-106]", async () => {
+    const { gate, node, id } = await blockedIn("deploy.prepare");
     expect((await restart(id)).refusals).toMatchObject([{ code: "BUSY", operationId: id }]);
     gate.open();
     await ostler.operationEnds(id);
@@ -759,7 +759,7 @@ describe("a restart", () => {
     ]);
   });
 
-  test("of some nodes takes up those, and the others later [R-099]", async () => {
+  test("restart of some nodes includes these, and a later one the others [R-099]", async () => {
     const gate = aGate();
     const nodes = (await ostler
       .aNode()
@@ -791,8 +791,8 @@ describe("a restart", () => {
     expect((await ostler.operationEnds(rest.operationId ?? "")).state).toBe("SUCCEEDED");
   });
 
-  // Each had one of its own, to be hashed twice: ten thousand held up the process for seconds.
-  test("of nodes that keep the same steps makes one plan for them", async () => {
+  // Each node used to have its own plan, which was hashed twice: ten thousand nodes blocked the process for seconds.
+  test("restart of nodes that keep the same steps creates one plan for them", async () => {
     const gate = aGate();
     const nodes = await ostler
       .aNode()
@@ -817,7 +817,7 @@ describe("a restart", () => {
     await ostler.operationEnds(operationId ?? "");
   });
 
-  test("of a cluster takes up what is unfinished in it [R-099]", async () => {
+  test("restart of a cluster includes its unfinished nodes [R-099]", async () => {
     await ostler.engine.createCluster(ALICE, { name: "restarted" });
     const gate = aGate();
     const members = await ostler
@@ -843,9 +843,9 @@ describe("a restart", () => {
     for (const node of members) expect(await ostler.nodeState(node)).toBe("ACTIVE");
   });
 
-  test("of nodes some of which are at work is refused for those, with the operation in the way", async () => {
+  test("restart of nodes of which some are busy is refused for those, with the operation that runs on them", async () => {
     const { node, id } = await stoppedAfter("deploy.write_image");
-    const busy = await heldIn("deploy.prepare");
+    const busy = await blockedIn("deploy.prepare");
     const answer = await ostler.engine.restart(ALICE, { work: { ids: [busy.node.id, node.id] } });
     expect(answer.results.find(({ nodeId }) => nodeId === busy.node.id)).toMatchObject({
       accepted: false,
@@ -860,8 +860,8 @@ describe("a restart", () => {
     await ostler.operationEnds(busy.id);
   });
 
-  test("of work that is held back by a stop that has not ended is BUSY, and leaves no trace", async () => {
-    const { gate, id } = await heldIn("deploy.write_image");
+  test("restart of a node whose operation is still stopping is BUSY and leaves no trace", async () => {
+    const { gate, id } = await blockedIn("deploy.write_image");
     await stop(id);
     const before = await ostler.dump();
     expect((await restart(id)).refusals).toMatchObject([
@@ -872,7 +872,7 @@ describe("a restart", () => {
     await ostler.operationEnds(id);
   });
 
-  test("is refused for a node that other work has changed since", async () => {
+  test("restart is refused for a node that another operation has changed since", async () => {
     const { node, id } = await stoppedAfter("deploy.write_image");
     await ostler.operationEnds(await ostler.begin("UNDEPLOY", [node]));
     const answer = await restart(id);
@@ -882,33 +882,30 @@ describe("a restart", () => {
     });
   });
 
-  // Both nodes were given the steps and the variables of the newer request.
+  // Both nodes used to get the steps and the variables of the newer request.
   test.each([
     ["options", { options: { steps: [{ interface: "clean", name: "erase_metadata", args: {} }] } }],
     ["variables", { variables: { image: "debian-13" } }],
     ["a failure policy", { onFailure: "CLEAN_UP_FAILED" }],
-  ] as const)(
-    "of nodes that two requests have left is refused where these differ in %s: none is given what the other was",
-    async (_what, second) => {
-      const nodes = (await ostler
-        .aNode()
-        .in("AVAILABLE")
-        .scripted({ "clean.erase_metadata": { fail: "no luck" }, "clean.erase_disks": { fail: "no luck" } })
-        .times(2)) as [TestNode, TestNode];
-      const ids = [await ostler.begin("CLEAN", [nodes[0]]), await ostler.begin("CLEAN", [nodes[1]], second)];
-      for (const id of ids) await ostler.operationEnds(id);
-      const before = await ostler.dump();
-      const answer = await ostler.engine.restart(ALICE, { work: { ids: nodes.map(({ id }) => id) } });
-      expect(answer).toMatchObject({
-        operationId: null,
-        refusals: [{ code: "INVALID_INPUT", path: ["input", "work"] }],
-      });
-      for (const id of ids) expect(answer.refusals[0]?.message).toContain(`CLEAN ${id}`);
-      expect(await ostler.changesSince(before)).toEqual([]);
-    },
-  );
+  ] as const)("restart of nodes from two requests with different %s is refused", async (_what, second) => {
+    const nodes = (await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_metadata": { fail: "no luck" }, "clean.erase_disks": { fail: "no luck" } })
+      .times(2)) as [TestNode, TestNode];
+    const ids = [await ostler.begin("CLEAN", [nodes[0]]), await ostler.begin("CLEAN", [nodes[1]], second)];
+    for (const id of ids) await ostler.operationEnds(id);
+    const before = await ostler.dump();
+    const answer = await ostler.engine.restart(ALICE, { work: { ids: nodes.map(({ id }) => id) } });
+    expect(answer).toMatchObject({
+      operationId: null,
+      refusals: [{ code: "INVALID_INPUT", path: ["input", "work"] }],
+    });
+    for (const id of ids) expect(answer.refusals[0]?.message).toContain(`CLEAN ${id}`);
+    expect(await ostler.changesSince(before)).toEqual([]);
+  });
 
-  test("of nodes that two like requests have left takes up both", async () => {
+  test("restart of nodes from two equal requests includes both", async () => {
     const nodes = (await ostler
       .aNode()
       .in("AVAILABLE")
@@ -920,8 +917,8 @@ describe("a restart", () => {
     expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({ state: "SUCCEEDED", totalCount: 2 });
   });
 
-  // It was refused as a whole, for a node that nobody had named.
-  test("of an operation passes over nodes that were deleted since", async () => {
+  // The restart used to be refused as a whole for a node that the request did not name.
+  test("restart of an operation skips nodes that were deleted since", async () => {
     const nodes = (await ostler
       .aNode()
       .in("AVAILABLE")
@@ -942,13 +939,13 @@ describe("a restart", () => {
     expect(await ostler.operationEnds(answer.operationId ?? "")).toMatchObject({ state: "SUCCEEDED", totalCount: 1 });
   });
 
-  test("heeds what any verb heeds", async () => {
+  test("restart has the same preconditions as any verb", async () => {
     const { node, id } = await stoppedAfter("deploy.write_image");
     await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, "new fan");
     expect((await restart(id)).refusals).toMatchObject([{ code: "IN_MAINTENANCE", nodeId: node.id }]);
   });
 
-  test("with the same key at the same moment makes one operation", async () => {
+  test("restart with the same idempotency key at the same moment creates one operation", async () => {
     const { id } = await stoppedAfter("deploy.write_image");
     const answers = await Promise.all(
       [1, 2, 3].map(() => ostler.engine.restart(ALICE, { work: { operationId: id }, idempotencyKey: `restart-${id}` })),
@@ -958,8 +955,8 @@ describe("a restart", () => {
     await ostler.operationEnds([...ids][0] ?? "");
   });
 
-  // The second was told BUSY while the first ran, and NOTHING_TO_RESTART after it.
-  test("with the same key again answers the same operation, while it runs, when it has failed and when it is done", async () => {
+  // The second request was BUSY while the first ran, and NOTHING_TO_RESTART after it.
+  test("restart with the same idempotency key returns the same operation while it runs, when it has failed and when it has succeeded", async () => {
     const { node, id } = await stoppedAfter("deploy.prepare");
     for (const work of [{ operationId: id }, { ids: [node.id] }]) {
       const held = aGate();
@@ -987,7 +984,7 @@ describe("a restart", () => {
     }
   });
 
-  test("with a key that was used for another input is refused with the operation it was used for", async () => {
+  test("restart with an idempotency key of another input is refused with the operation it was used for", async () => {
     const { node, id } = await stoppedAfter("deploy.write_image");
     const idempotencyKey = `other-${id}`;
     const { operationId } = await ostler.engine.restart(ALICE, { work: { operationId: id }, idempotencyKey });
@@ -1006,9 +1003,9 @@ describe("a restart", () => {
   });
 });
 
-describe("a restart from the unfinished step", () => {
-  test("starts a system again that an abort has switched off, and installs nothing twice", async () => {
-    const { gate, node, id } = await heldIn("deploy.configure");
+describe("restart from the unfinished step", () => {
+  test("restart from the unfinished step boots a system that the abort switched off, and installs nothing twice", async () => {
+    const { gate, node, id } = await blockedIn("deploy.configure");
     await ostler.engine.abort(ALICE, { work: { operationId: id } });
     gate.open();
     await ostler.operationEnds(id);
@@ -1019,8 +1016,8 @@ describe("a restart from the unfinished step", () => {
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", powerState: "ON" });
   });
 
-  // The inventory had what was found after the restart alone.
-  test("makes the inventory of what was found before as well", async () => {
+  // The inventory used to contain only what was found after the restart.
+  test("restart from the unfinished step stores an inventory with earlier results too", async () => {
     const node = await ostler.aNode().in("MANAGEABLE").with("thorough").made();
     const id = await ostler.begin("INSPECT", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
@@ -1031,8 +1028,8 @@ describe("a restart from the unfinished step", () => {
     expect((await ostler.node(node)).model).toBe("T1000");
   });
 
-  // The system was configured on a machine that was off.
-  test("starts a system again that somebody has switched off since, and keeps what holds without power", async () => {
+  // The system used to be configured on a machine that was off.
+  test("restart from the unfinished step boots a system that was switched off since, and keeps steps that do not depend on the power", async () => {
     const { node } = await stoppedAfter("deploy.boot_system", "COMMISSION");
     expect(await ostler.node(node)).toMatchObject({ state: "STOPPED", powerState: "ON" });
     await ostler.operationEnds(await ostler.begin("POWER", [node], { options: { powerAction: "OFF" } }));
@@ -1044,9 +1041,9 @@ describe("a restart from the unfinished step", () => {
   });
 
   test.each([
-    { what: "switches on again what a list of steps had switched on", last: "power_on", calls: ["ON"] },
-    { what: "leaves off what a list of steps has switched off itself", last: "power_off", calls: [] },
-  ])("$what", async ({ last, calls }) => {
+    { what: "switches a machine on that a list of steps had switched on", last: "power_on", calls: ["ON"] },
+    { what: "leaves a machine off that a list of steps had switched off", last: "power_off", calls: [] },
+  ])("restart from the unfinished step $what", async ({ last, calls }) => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -1068,8 +1065,8 @@ describe("a restart from the unfinished step", () => {
     expect(ostler.powerCalls(node).slice(mark)).toEqual(calls);
   });
 
-  test("is not hindered by a change of power in between, which leaves the last error as well", async () => {
-    const { gate, node, id } = await heldIn("deploy.boot_system", { fail: "no boot device" });
+  test("restart from the unfinished step works after a power change in between, which keeps the last error", async () => {
+    const { gate, node, id } = await blockedIn("deploy.boot_system", { fail: "no boot device" });
     gate.open();
     await ostler.operationEnds(id);
     await ostler.operationEnds(await ostler.begin("POWER", [node], { options: { powerAction: "REBOOT" } }));
@@ -1081,8 +1078,8 @@ describe("a restart from the unfinished step", () => {
   });
 });
 
-test("a stop is told by whom it was asked for, and why", async () => {
-  const { gate, node, id } = await heldIn("deploy.write_image");
+test("stop records its caller and reason", async () => {
+  const { gate, node, id } = await blockedIn("deploy.write_image");
   await ostler.engine.stop(ALICE, { work: { operationId: id }, reason: "wrong image" });
   gate.open();
   await ostler.operationEnds(id);
@@ -1091,7 +1088,7 @@ test("a stop is told by whom it was asked for, and why", async () => {
   expect(last).toEqual({ actor: ALICE.actor, reason: "wrong image" });
 });
 
-test("what is stopped and restarted many times tells its whole story in the log [R-105]", async () => {
+test("stops and restarts of one node are all recorded in the log [R-105]", async () => {
   const nodes = await ostler.aNode().in("AVAILABLE").with("fake", { delayMs: 5 }).times(10);
   let id = await ostler.begin("DEPLOY", nodes);
   for (let round = 0; round < 3; round += 1) {

@@ -1,6 +1,6 @@
 /**
- * Sweeps over every step of a commission: it fails there, is aborted there, stopped there, its process is killed there,
- * its owner is taken for dead there and wakes up. Each sweep has one node for each step, all in one operation.
+ * Sweeps over every step of a commission: a failure, an abort, a stop and a process death at the step, and an owner
+ * that loses its lease there and continues later. Each sweep has one node per step, all in one operation.
  */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
@@ -8,7 +8,7 @@ import type { EngineUnderTest, TestNode } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 import { unsound } from "../support/soundness.ts";
 
-/** The steps of a commission in order; how each is scripted, and where a node is left that goes no further. */
+/** The steps of a commission in order, how each is scripted, and the state in which a node is left there. */
 const STEPS = [
   { step: "power.verify", script: "power.read", failed: "ENROLLED", boundary: false },
   { step: "inspect.collect_inventory", script: "inspect.collect_inventory", failed: "INSPECT_FAILED", boundary: false },
@@ -20,7 +20,7 @@ const STEPS = [
   { step: "deploy.configure", script: "deploy.configure", failed: "DEPLOY_FAILED", boundary: true },
 ] as const;
 const LAST = STEPS.length - 1;
-/** With this step the system stands; what follows it needs the machine to run. */
+/** After this step the system is installed; later steps need the machine to run. */
 const INSTALLED = STEPS.findIndex(({ step }) => step === "deploy.write_image");
 
 let ostler: EngineUnderTest;
@@ -31,7 +31,7 @@ const using = (setup?: Parameters<typeof engineUnderTest>[0]) => {
   afterEach(() => ostler[Symbol.asyncDispose]());
 };
 
-/** Node k of the fleet does at step k what the script says. */
+/** Node k of the fleet runs `script(k)` at step k. */
 async function fleet(script: (index: number) => Record<string, unknown>): Promise<TestNode[]> {
   return Promise.all(
     STEPS.map((at, index) =>
@@ -55,9 +55,9 @@ async function progress(id: string, node: TestNode): Promise<string[]> {
 const upTo = (index: number, at: string) =>
   STEPS.map((_, step) => (step < index ? "SUCCEEDED" : step === index ? at : ""));
 
-/** Each node is inside its step. */
+/** Waits until each node runs its step. */
 async function allInside(id: string): Promise<void> {
-  await eventually("every node holds in its step", async () => {
+  await eventually("every node runs its step", async () => {
     const runs = await ostler.runs(id);
     const entered = await Promise.all(
       runs.map(async (run) => (await ostler.steps(run))[run.ordinal]?.attempts.at(-1)?.state === "RUNNING"),
@@ -66,10 +66,10 @@ async function allInside(id: string): Promise<void> {
   });
 }
 
-describe("at every step of a commission", () => {
+describe("sweep over the steps of a commission", () => {
   using();
 
-  test("a failure fails the node there, keeps what was done, and begins nothing more", async () => {
+  test("sweep: a failure at every step fails the node there, keeps earlier results and starts no later step", async () => {
     const nodes = await fleet(() => ({ fail: "no luck" }));
     const id = await begin(nodes);
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
@@ -87,11 +87,11 @@ describe("at every step of a commission", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("a failure that is cleaned up leaves the node AVAILABLE, or where it began", async () => {
+  test("sweep: a failure with clean-up at every step leaves the node AVAILABLE, or where it began", async () => {
     const nodes = await fleet(() => ({ failures: 1, retryable: false }));
     const id = await ostler.begin("COMMISSION", nodes, { onFailure: "CLEAN_UP_FAILED" });
     await ostler.operationEnds(id);
-    // A script of power.read counts no failures of a clean-up: there is none before the node is verified.
+    // A script of power.read counts no failures of a clean-up: a node has no clean-up before it is verified.
     expect(await Promise.all(nodes.map((node) => ostler.nodeState(node)))).toEqual([
       "ENROLLED",
       ...Array.from({ length: LAST }, () => "AVAILABLE"),
@@ -99,7 +99,7 @@ describe("at every step of a commission", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("an abort ends the node there, or after a step that must not be cut", async () => {
+  test("sweep: an abort at every step ends the node there, or after a step that must not be interrupted", async () => {
     const gates = STEPS.map(() => aGate());
     const nodes = await fleet((index) => ({ gate: gates[index]?.name }));
     const id = await begin(nodes);
@@ -118,7 +118,7 @@ describe("at every step of a commission", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("a stop lets the step end and leaves the node STOPPED; a restart brings it to ACTIVE and installs nothing twice [R-091]", async () => {
+  test("sweep: a stop at every step leaves the node STOPPED after the step; a restart makes it ACTIVE and installs nothing twice [R-091]", async () => {
     const gates = STEPS.map(() => aGate());
     const nodes = await fleet((index) => ({ gate: gates[index]?.name }));
     const id = await begin(nodes);
@@ -142,7 +142,7 @@ describe("at every step of a commission", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("an abort and a restart from the unfinished step enter each step that succeeded once, but for what needs the machine that the abort switched off [R-102]", async () => {
+  test("sweep: an abort and a restart from the unfinished step repeat no succeeded step, except those that need the machine to run [R-102]", async () => {
     const gates = STEPS.map(() => aGate());
     const nodes = await fleet((index) => ({ gate: gates[index]?.name }));
     const id = await begin(nodes);
@@ -168,12 +168,12 @@ describe("at every step of a commission", () => {
   });
 });
 
-describe("when the process is killed", () => {
+describe("process that is killed", () => {
   using({ started: false });
 
-  test("inside every step, another process enters each of them again and goes on to the end [R-132, R-133, R-135]", async () => {
+  test("process that is killed inside every step: another process enters each step again and continues to the end [R-132, R-133, R-135]", async () => {
     const gates = STEPS.map(() => aGate());
-    // Gates are a process's own: in the other one they stay shut, here they are open.
+    // Gates belong to one process: they stay shut in the other one and are open here.
     for (const gate of gates) gate.open();
     const nodes = await fleet((index) => ({ gate: gates[index]?.name }));
     const parked = await ostler
@@ -206,7 +206,7 @@ describe("when the process is killed", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("inside a step that must not be run twice, it fails with INTERRUPTED and can be restarted [R-105, R-134]", async () => {
+  test("process that is killed inside a step that must not run twice: the run fails with INTERRUPTED and can be restarted [R-105, R-134]", async () => {
     const gate = aGate();
     gate.open();
     const node = await ostler
@@ -238,7 +238,7 @@ describe("when the process is killed", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("in the middle of an abort, another process carries it out", async () => {
+  test("process that is killed during an abort: another process carries the abort out", async () => {
     const [step, tearDown] = [aGate(), aGate()];
     tearDown.open();
     const node = await ostler
@@ -260,7 +260,7 @@ describe("when the process is killed", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("at any moment of a busy day, nothing is lost and nothing hangs [R-131]", async () => {
+  test("process that is killed at random moments under load: no work is lost and none hangs [R-131]", async () => {
     const nodes = await ostler.aNode().with("fake", { delayMs: 4 }).times(30);
     const id = await ostler.begin("COMMISSION", nodes, { maxParallel: 20, onFailure: "LEAVE" });
     for (const entries of [40, 120]) {
@@ -277,14 +277,14 @@ describe("when the process is killed", () => {
   });
 });
 
-describe("an owner that was taken for dead", () => {
+describe("owner that loses its lease", () => {
   using({ started: false });
 
-  test("and wakes up in any step finds itself fenced off, and writes nothing [R-137]", async () => {
+  test("owner that loses its lease and continues in any step is fenced off and writes nothing [R-137]", async () => {
     const gates = STEPS.map(() => aGate());
     const end = aGate();
     const nodes = await fleet((index) => ({ gate: gates[index]?.name, ignoreSignal: true }));
-    // As many runs as it has room for, so that it does not take its own work over.
+    // As many runs as it has slots, so that it does not take its own work over.
     const sleeper = await ostler.another({ started: true, concurrency: STEPS.length, abortGraceMs: 60_000 });
     const id = await begin(nodes);
     await allInside(id);
@@ -309,7 +309,7 @@ describe("an owner that was taken for dead", () => {
   });
 });
 
-test("every step of a commission is swept", async () => {
+test("sweep covers every step of a commission", async () => {
   await using lab = await engineUnderTest();
   const node = await lab.aNode().made();
   const answer = await lab.submit("COMMISSION", [node], { dryRun: true });

@@ -1,4 +1,4 @@
-/** What is taken over from a process that was lost, or was only thought to be: reports, pending aborts and waits stay what they were. */
+/** Takeover from a process that was lost, or only seemed lost: callbacks, pending aborts and waits are kept. */
 import { afterAll, describe, expect, test } from "vitest";
 import { passGate } from "../../plugins/fake/gates.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
@@ -7,7 +7,7 @@ import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnyCall } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 
-/** Entries of the step under test: what each was given. */
+/** Arguments of each entry of the step under test. */
 const entries: Pick<AnyCall, "memo" | "callback" | "callbackPath">[] = [];
 let gate: TestGate = aGate();
 
@@ -53,7 +53,7 @@ const DRIVERS = [
 ];
 
 const ostler = await engineUnderTest({ drivers: DRIVERS });
-/** Has room for one run, so that what it has lost goes to another. */
+/** Has one slot, so that another process takes over what it loses. */
 const narrow = await engineUnderTest({ drivers: DRIVERS, concurrency: 1 });
 afterAll(async () => {
   await narrow[Symbol.asyncDispose]();
@@ -67,7 +67,7 @@ async function cleaning(driver: string, lab = ostler): Promise<{ readonly node: 
   return { node, id: await lab.begin("CLEAN", [node]) };
 }
 
-/** The first owner's lease runs out, though its process is alive and sends its heartbeats in between. */
+/** Lets the first owner's lease expire, though its process is alive and sends heartbeats in between. */
 const takenOver = (lab: typeof ostler, what: string, isSo: () => Promise<boolean> | boolean) =>
   eventually(what, async () => {
     await lab.leasesRunOut("first owners");
@@ -77,8 +77,8 @@ const takenOver = (lab: typeof ostler, what: string, isSo: () => Promise<boolean
 const entered = (count: number) => eventually(`the step is entered ${count} times`, () => entries.length === count);
 const token = () => entries.at(-1)?.callbackPath.split("/").at(-1) ?? "";
 
-describe("a report that was taken", () => {
-  test("is handed to the step again when the process dies in the entry that got it", async () => {
+describe("callback before a takeover", () => {
+  test("callback is passed to the step again if the process dies in the entry that received it", async () => {
     const { node, id } = await cleaning("listener", narrow);
     await narrow.nodeBecomes(node, "CLEAN_WAIT");
     expect(await narrow.engine.callBack(token(), { ok: true })).toBe("TAKEN");
@@ -91,7 +91,7 @@ describe("a report that was taken", () => {
     expect((await narrow.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("in time counts, though nobody came to it before the deadline", async () => {
+  test("callback before the deadline counts, though no process handled it before the deadline", async () => {
     const { node, id } = await cleaning("listener");
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
     const { id: runId } = await ostler.run(id, node);
@@ -104,8 +104,8 @@ describe("a report that was taken", () => {
   });
 });
 
-describe("a step that must not be cut", () => {
-  test("is entered again by the process that takes it over, and its pending abort waits for its end", async () => {
+describe("takeover of a step that must not be interrupted", () => {
+  test("takeover of a step that must not be interrupted enters it again, and its pending abort waits for the end of the step", async () => {
     const { node, id } = await cleaning("firmware", narrow);
     await entered(1);
     const asked = await narrow.engine.abort(ALICE, { work: { operationId: id }, mode: "AFTER_STEP" });
@@ -128,39 +128,42 @@ describe("a step that must not be cut", () => {
   });
 });
 
-describe("a job that comes early to a parked run", () => {
+describe("stale job of a parked run", () => {
   test.each([
     { interrupt: "no", ask: async () => {} },
     {
-      interrupt: "a stop, which lets the step end,",
+      interrupt: "a stop",
       ask: async (id: string) => void (await ostler.engine.stop(ALICE, { work: { operationId: id } })),
     },
-  ])("and finds $interrupt interrupt ends itself: the step is entered in its time", async ({ ask }) => {
-    const { node, id } = await cleaning("patient");
-    gate.open();
-    await ostler.nodeBecomes(node, "CLEAN_WAIT");
-    await ask(id);
-    const { id: runId } = await ostler.run(id, node);
-    const early = await ostler.test.sql<
-      { id: string }[]
-    >`insert into pgboss.job (name, data, singleton_key, policy) values ('runs', ${ostler.test.sql.json({ runId })}, ${runId}, 'standard') returning id`;
-    await eventually(
-      "it has come to an end",
-      async () =>
-        (await ostler.test.sql`select from pgboss.job where id = ${early[0]?.id ?? ""} and state = 'completed'`)
-          .length > 0,
-    );
-    expect(entries).toHaveLength(1);
-    expect(await ostler.nodeState(node)).toBe("CLEAN_WAIT");
-    expect(await ostler.engine.callBack(token(), { ok: true })).toBe("TAKEN");
-    await entered(2);
-    await ostler.engine.abort(ALICE, { work: { operationId: id } });
-    await ostler.operationEnds(id);
-  });
+  ])(
+    "stale job of a parked run with $interrupt interrupt ends itself, and the step is entered on time",
+    async ({ ask }) => {
+      const { node, id } = await cleaning("patient");
+      gate.open();
+      await ostler.nodeBecomes(node, "CLEAN_WAIT");
+      await ask(id);
+      const { id: runId } = await ostler.run(id, node);
+      const early = await ostler.test.sql<
+        { id: string }[]
+      >`insert into pgboss.job (name, data, singleton_key, policy) values ('runs', ${ostler.test.sql.json({ runId })}, ${runId}, 'standard') returning id`;
+      await eventually(
+        "the job has ended",
+        async () =>
+          (await ostler.test.sql`select from pgboss.job where id = ${early[0]?.id ?? ""} and state = 'completed'`)
+            .length > 0,
+      );
+      expect(entries).toHaveLength(1);
+      expect(await ostler.nodeState(node)).toBe("CLEAN_WAIT");
+      expect(await ostler.engine.callBack(token(), { ok: true })).toBe("TAKEN");
+      await entered(2);
+      await ostler.engine.abort(ALICE, { work: { operationId: id } });
+      await ostler.operationEnds(id);
+    },
+  );
 });
 
-describe("a job whose lease ran out while its process was at work", () => {
-  test("does not enter the step that has been parked meanwhile", async () => {
+describe("job whose lease expired while its process was running", () => {
+  test("job whose lease expired while its process was running does not enter the step that was parked meanwhile", async () => {
     const { node, id } = await cleaning("patient");
     await entered(1);
     const { id: runId } = await ostler.run(id, node);
@@ -173,7 +176,7 @@ describe("a job whose lease ran out while its process was at work", () => {
     );
     gate.open();
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
-    await eventually("the old job has come to an end", async () =>
+    await eventually("the old job has ended", async () =>
       (await jobs()).every(({ retries, state }) => retries === 0 || state === "completed"),
     );
     expect(entries).toHaveLength(1);

@@ -1,4 +1,4 @@
-/** What bounds what: the default times, that each of them is a timer of its own, and how long a dead process keeps its work. */
+/** Timeouts: the defaults, one timer for each, and how long the lease of a dead process lasts. */
 import { randomUUID } from "node:crypto";
 import { afterAll, describe, expect, test } from "vitest";
 import type { DiscoverCall, Driver } from "../../src/drivers/driver.ts";
@@ -7,7 +7,7 @@ import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnySettings } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 
-/** Seconds that each call of a driver was given, by what it was for. */
+/** Seconds that each call of a driver was given, by purpose. */
 const given = new Map<string, number>();
 const note = (what: string, { deadline }: { readonly deadline: Date }) =>
   given.set(what, (deadline.getTime() - Date.now()) / 1000);
@@ -46,8 +46,8 @@ const patient = aDriver("patient", {
 const ostler = await engineUnderTest({ drivers: [timed, impatient, patient] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-describe("unless something else is said", () => {
-  test("a BMC has 30 seconds for a call in which its power is read, and for a probe [R-146]", async () => {
+describe("default timeout", () => {
+  test("default timeout of a BMC call is 30 seconds, for a power reading and for a probe [R-146]", async () => {
     const node = await ostler.aNode().with("timed").made();
     await ostler.engine.readPower({ ids: [node.id] });
     const { operationId } = await ostler.engine.discoverNodes(ALICE, { addresses: ["10.1.0.1"], driver: "timed" });
@@ -58,7 +58,7 @@ describe("unless something else is said", () => {
     }
   });
 
-  test("a machine that is to call back may be silent for half an hour [R-142]", async () => {
+  test("default timeout of a wait for a callback is half an hour [R-142]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("patient").made();
     const id = await ostler.begin("CLEAN", [node]);
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
@@ -69,7 +69,7 @@ describe("unless something else is said", () => {
     await ostler.operationEnds(id);
   });
 
-  test("a stop gives running steps ten minutes [R-145]", async () => {
+  test("default timeout of a stop is ten minutes [R-145]", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -88,7 +88,7 @@ describe("unless something else is said", () => {
   });
 });
 
-test("each time-out is a timer of its own: those of hundreds of nodes run down together, and none waits for another [R-148]", async () => {
+test("timeouts of hundreds of nodes run at the same time, each with its own timer [R-148]", async () => {
   const nodes = await ostler.aNode().in("AVAILABLE").with("impatient").named(`impatient-${randomUUID()}`).times(250);
   const id = await ostler.begin("CLEAN", nodes, { onFailure: "LEAVE" });
   // One after the other they would take more than four minutes.
@@ -97,7 +97,7 @@ test("each time-out is a timer of its own: those of hundreds of nodes run down t
   expect(new Set(runs.map(({ state, failure }) => `${state} ${failure?.code}`))).toEqual(new Set(["FAILED TIMEOUT"]));
 }, 120_000);
 
-test("runs without a job are all given one, however many there are [R-136]", async () => {
+test("runs without a job all get one, beyond one page of them [R-136]", async () => {
   await using lab = await engineUnderTest({ started: false });
   const nodes = await lab.aNode().times(450);
   const id = await lab.begin("MANAGE", nodes);
@@ -108,7 +108,7 @@ test("runs without a job are all given one, however many there are [R-136]", asy
   expect((await lab.operation(id)).state).toBe("SUCCEEDED");
 }, 60_000);
 
-test("the work of a process that was killed is taken up by another within the lease, without anybody's help [R-132, R-135]", async () => {
+test("work of a process that was killed is taken over by another process within the lease time [R-132, R-135]", async () => {
   await using lab = await engineUnderTest({ started: false });
   const gate = aGate();
   gate.open();

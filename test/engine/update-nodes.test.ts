@@ -1,4 +1,4 @@
-/** updateNodes: takes an ACTIVE node's workload down, cleans the node and deploys it again, in another host group where asked. */
+/** updateNodes: undeploys an ACTIVE node, cleans it and deploys it again, with another host group if requested. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { Script } from "../../plugins/fake/settings.ts";
 import type { VerbRequest } from "../../src/engine/admission/admit.ts";
@@ -23,7 +23,7 @@ async function active(
 const update = (nodes: readonly TestNode[], hostGroup?: string, more: Partial<VerbRequest> = {}) =>
   ostler.begin("UPDATE", nodes, { ...(hostGroup !== undefined && { options: { hostGroup } }), ...more });
 
-/** The variables that the last step of a deployment was given. */
+/** The variables that the last step of a deployment received. */
 async function variablesOf(id: string, node: TestNode): Promise<unknown> {
   return (await ostler.steps(await ostler.run(id, node)))
     .find(({ name }) => name === "deploy.configure")
@@ -41,8 +41,8 @@ const STEPS = [
   "deploy.configure",
 ];
 
-describe("an update", () => {
-  test("goes by way of UNDEPLOYING, CLEANING, AVAILABLE and DEPLOYING back to ACTIVE [R-031]", async () => {
+describe("updateNodes", () => {
+  test("updateNodes leads through UNDEPLOYING, CLEANING, AVAILABLE and DEPLOYING back to ACTIVE [R-031]", async () => {
     const node = await active();
     const id = await update([node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -57,14 +57,14 @@ describe("an update", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("tells the drivers the host group that it had, where no other is asked for", async () => {
+  test("updateNodes without a host group passes the present one to the drivers", async () => {
     const node = await active();
     const id = await update([node]);
     await ostler.operationEnds(id);
     expect(await variablesOf(id, node)).toEqual({ variables: { host_group: "service-worker" } });
   });
 
-  test("to another host group tells the drivers that one, and gives it to the node with its success, not before [R-031]", async () => {
+  test("updateNodes to another host group passes it to the drivers, and stores it with the node at the end [R-031]", async () => {
     const gate = aGate();
     const node = await active({ "deploy.configure": { gate: gate.name } });
     const id = await update([node], "service-master");
@@ -77,7 +77,7 @@ describe("an update", () => {
   });
 
   test.each(NODE_STATE_NAMES.filter((state) => isAtRest(state) && state !== "ACTIVE"))(
-    "of a node that is %s is refused [R-031]",
+    "updateNodes of a node that is %s is refused [R-031]",
     async (state) => {
       const node = await ostler.aNode().in(state).made();
       expect((await ostler.submit("UPDATE", [node])).refusals).toMatchObject([
@@ -88,7 +88,7 @@ describe("an update", () => {
   );
 
   test.each(["", "two words", "x".repeat(64), "nul\u0000"])(
-    "to the host group %j is refused: no node could be in it",
+    "updateNodes to the invalid host group %j is refused",
     async (hostGroup) => {
       const node = await active();
       expect(await ostler.submit("UPDATE", [node], { options: { hostGroup } })).toMatchObject({
@@ -99,7 +99,7 @@ describe("an update", () => {
     },
   );
 
-  test("runs no automatic clean step where the site switched that off, and still passes through", async () => {
+  test("updateNodes without automatic cleaning runs no clean step and still passes through CLEANING", async () => {
     await ostler.engine.updateSite(ALICE, { automaticCleaning: false });
     const node = await active();
     const id = await update([node]);
@@ -110,13 +110,13 @@ describe("an update", () => {
   });
 });
 
-describe("an update that fails", () => {
+describe("updateNodes that fails", () => {
   test.each([
-    { where: "taking down", script: "deploy.remove_system", state: "UNDEPLOY_FAILED" },
-    { where: "cleaning", script: "clean.erase_disks", state: "CLEAN_FAILED" },
-    { where: "deploying", script: "deploy.prepare", state: "DEPLOY_FAILED" },
+    { where: "the undeployment", script: "deploy.remove_system", state: "UNDEPLOY_FAILED" },
+    { where: "the cleaning", script: "clean.erase_disks", state: "CLEAN_FAILED" },
+    { where: "the deployment", script: "deploy.prepare", state: "DEPLOY_FAILED" },
   ] as const)(
-    "in $where stops there: the node is $state, in its old host group, and nothing further is begun [R-032]",
+    "updateNodes that fails in $where stops there: the node is $state, in its old host group, and no later step runs [R-032]",
     async ({ script, state }) => {
       const node = await active({ [script]: { fail: "no luck" } });
       const id = await update([node], "service-master");
@@ -135,7 +135,7 @@ describe("an update that fails", () => {
     },
   );
 
-  test("leaves the others of its operation at their own work", async () => {
+  test("updateNodes that fails for one node does not affect the others", async () => {
     const [bad, good] = [await active({ "clean.erase_metadata": { fail: "no luck" } }), await active()];
     const id = await update([bad, good], "service-master");
     expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
@@ -143,29 +143,32 @@ describe("an update that fails", () => {
   });
 });
 
-describe("a restart of an update", () => {
+describe("restart of updateNodes", () => {
   test.each([
-    { after: "its tear-down failed", script: "deploy.remove_system", again: STEPS },
-    { after: "its cleaning failed", script: "clean.erase_disks", again: STEPS.slice(1) },
-    { after: "its deployment failed before the system stood", script: "deploy.prepare", again: STEPS },
-    { after: "its deployment failed when the system stood", script: "deploy.boot_system", again: STEPS.slice(5) },
-  ])("takes it up after $after, and ends in the host group that was asked for", async ({ script, again }) => {
-    const node = await active({ [script]: { failures: 1, retryable: false } });
-    const id = await update([node], "service-master");
-    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
-    const mark = ostler.entered(node).length;
-    const { operationId, refusals } = await ostler.engine.restart(ALICE, { work: { operationId: id } });
-    expect(refusals).toEqual([]);
-    expect(await ostler.operationEnds(operationId ?? "")).toMatchObject({
-      state: "SUCCEEDED",
-      kind: "UPDATE",
-      restartOf: id,
-    });
-    expect(ostler.entered(node).slice(mark)).toEqual(again);
-    expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", hostGroup: "service-master" });
-  });
+    { after: "a failed undeployment", script: "deploy.remove_system", again: STEPS },
+    { after: "a failed cleaning", script: "clean.erase_disks", again: STEPS.slice(1) },
+    { after: "a failure before the system was installed", script: "deploy.prepare", again: STEPS },
+    { after: "a failure after the system was installed", script: "deploy.boot_system", again: STEPS.slice(5) },
+  ])(
+    "restart of updateNodes after $after continues, and ends in the requested host group",
+    async ({ script, again }) => {
+      const node = await active({ [script]: { failures: 1, retryable: false } });
+      const id = await update([node], "service-master");
+      expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+      const mark = ostler.entered(node).length;
+      const { operationId, refusals } = await ostler.engine.restart(ALICE, { work: { operationId: id } });
+      expect(refusals).toEqual([]);
+      expect(await ostler.operationEnds(operationId ?? "")).toMatchObject({
+        state: "SUCCEEDED",
+        kind: "UPDATE",
+        restartOf: id,
+      });
+      expect(ostler.entered(node).slice(mark)).toEqual(again);
+      expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", hostGroup: "service-master" });
+    },
+  );
 
-  test("takes it up where it was stopped, and from its unfinished step where that was asked for", async () => {
+  test("restart of updateNodes after a stop continues from the unfinished step if requested", async () => {
     const gate = aGate();
     const node = await active({ "clean.erase_metadata": { gate: gate.name } });
     const id = await update([node], "service-master");

@@ -1,4 +1,6 @@
-/** The verbs besides commission: decommission, inspection in place, power, deployment and its undoing, maintenance. */
+/**
+ * The verbs other than commission: decommission, inspection in place, power, deployment and undeployment, maintenance.
+ */
 import { afterAll, describe, expect, test } from "vitest";
 import { newestInventories } from "../../src/store/nodes.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
@@ -7,8 +9,8 @@ import type { TestNode } from "../support/builders.ts";
 const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-describe("a decommission", () => {
-  test("of an ACTIVE node takes its system down, cleans it, and ends DECOMMISSIONED", async () => {
+describe("decommission", () => {
+  test("decommission of an ACTIVE node undeploys it, cleans it, and ends DECOMMISSIONED", async () => {
     const node = await ostler.aNode().in("ACTIVE").made();
     const id = await ostler.begin("DECOMMISSION", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
@@ -21,7 +23,7 @@ describe("a decommission", () => {
     expect((await ostler.node(node)).stage).toBe("NONE");
   });
 
-  test("goes on past what fails, records it, and still ends DECOMMISSIONED [R-028, R-029]", async () => {
+  test("decommission continues after failures, records them, and ends DECOMMISSIONED [R-028, R-029]", async () => {
     const node = await ostler
       .aNode()
       .in("ACTIVE")
@@ -38,14 +40,14 @@ describe("a decommission", () => {
     expect(ostler.entered(node)).toEqual(["deploy.remove_system", "clean.erase_metadata", "clean.erase_disks"]);
   });
 
-  test("of a node that cannot be reached at all ends DECOMMISSIONED too [R-028]", async () => {
+  test("decommission of an unreachable node ends DECOMMISSIONED [R-028]", async () => {
     const node = await ostler.aNode().in("ACTIVE").with("fake", { dead: true }).made();
     const id = await ostler.begin("DECOMMISSION", [node]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED_WITH_ERRORS");
     expect(await ostler.nodeState(node)).toBe("DECOMMISSIONED");
   });
 
-  test("of a new node has nothing to do, and does it at once", async () => {
+  test("decommission of a new node ends at once without a step", async () => {
     const node = await ostler.aNode().made();
     const id = await ostler.begin("DECOMMISSION", [node]);
     await ostler.operationEnds(id);
@@ -53,7 +55,7 @@ describe("a decommission", () => {
     expect(ostler.journal(node)).toEqual([]);
   });
 
-  test("of a node that has disappeared is refused, unless by force [R-030]", async () => {
+  test("decommission of a DISAPPEARED node is refused without force [R-030]", async () => {
     const node = await ostler.aNode().in("ACTIVE").made();
     await ostler.test.sql`update nodes set presence = 'DISAPPEARED' where id = ${node.id}`;
     expect((await ostler.submit("DECOMMISSION", [node])).refusals).toMatchObject([{ code: "INVALID_STATE" }]);
@@ -62,8 +64,8 @@ describe("a decommission", () => {
   });
 });
 
-describe("an inspection", () => {
-  test("of an ACTIVE node in place stores a new inventory and leaves its state as it is [R-019]", async () => {
+describe("inspection", () => {
+  test("inspection in place of an ACTIVE node stores a new inventory and keeps the state [R-019]", async () => {
     const node = await ostler.aNode().in("ACTIVE").with("fake", { serial: "first" }).made();
     await ostler.operationEnds(await ostler.begin("INSPECT", [node]));
     await ostler.engine.updateNode(ALICE, node.id, { settings: { serial: "second" } });
@@ -79,7 +81,7 @@ describe("an inspection", () => {
     ]);
   });
 
-  test("in place that fails leaves the state as it is, and the error with the node [R-019]", async () => {
+  test("inspection in place that fails keeps the state and stores the error with the node [R-019]", async () => {
     const node = await ostler
       .aNode()
       .in("ACTIVE")
@@ -94,7 +96,7 @@ describe("an inspection", () => {
     expect(await ostler.story(node, id)).toEqual([]);
   });
 
-  test("in place that is parked and comes back does not move the state", async () => {
+  test("inspection in place that parks and resumes keeps the state", async () => {
     const node = await ostler
       .aNode()
       .in("ACTIVE")
@@ -105,20 +107,20 @@ describe("an inspection", () => {
     expect(await ostler.story(node, id)).toEqual([]);
   });
 
-  test("of a node that failed one brings it back to MANAGEABLE", async () => {
+  test("inspection of a node in INSPECT_FAILED ends MANAGEABLE", async () => {
     const node = await ostler.aNode().in("INSPECT_FAILED").made();
     await ostler.operationEnds(await ostler.begin("INSPECT", [node]));
     expect(await ostler.nodeState(node)).toBe("MANAGEABLE");
   });
 });
 
-describe("power", () => {
+describe("power verb", () => {
   const power = async (node: TestNode, powerAction: "ON" | "OFF" | "SOFT_OFF" | "REBOOT") => {
     const id = await ostler.begin("POWER", [node], { options: { powerAction } });
     return ostler.operationEnds(id);
   };
 
-  test("is changed by a call, and not by one when it is so already [R-035]", async () => {
+  test("power verb changes the power with one call, and with none if it is in that state already [R-035]", async () => {
     const node = await ostler.aNode().in("ACTIVE").made();
     for (const action of ["ON", "ON", "OFF", "SOFT_OFF", "OFF", "ON", "SOFT_OFF"] as const)
       expect((await power(node, action)).state).toBe("SUCCEEDED");
@@ -126,7 +128,7 @@ describe("power", () => {
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", powerState: "OFF" });
   });
 
-  test("is always cycled by a reboot [R-035]", async () => {
+  test("power verb REBOOT always sends a power cycle [R-035]", async () => {
     const node = await ostler.aNode().in("ACTIVE").made();
     await power(node, "REBOOT");
     await power(node, "REBOOT");
@@ -134,7 +136,7 @@ describe("power", () => {
     expect((await ostler.node(node)).powerState).toBe("ON");
   });
 
-  test("of a node whose BMC is silent fails, and its state stays", async () => {
+  test("power verb on a node with a silent BMC fails and keeps the state", async () => {
     const node = await ostler.aNode().in("ACTIVE").with("fake", { dead: true }).made();
     expect(await power(node, "OFF")).toMatchObject({
       state: "FAILED",
@@ -143,15 +145,15 @@ describe("power", () => {
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", lastError: { code: "TIMEOUT" } });
   });
 
-  test("moves no state, so it tells no transition", async () => {
+  test("power verb changes no node state and writes no transition", async () => {
     const node = await ostler.aNode().made();
     await power(node, "ON");
     expect(await ostler.story(node)).toEqual(["register → ENROLLED"]);
   });
 });
 
-describe("a deployment", () => {
-  test("of an ACTIVE node is made again, and its undoing ends AVAILABLE [R-027]", async () => {
+describe("deployment", () => {
+  test("deployment of an ACTIVE node installs it again, and undeployment ends AVAILABLE [R-027]", async () => {
     const node = await ostler.aNode().in("ACTIVE").made();
     await ostler.operationEnds(await ostler.begin("DEPLOY", [node], { variables: { image: "debian-13" } }));
     expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", stage: "DEPLOYED" });
@@ -161,7 +163,7 @@ describe("a deployment", () => {
     expect(await ostler.node(node)).toMatchObject({ state: "AVAILABLE", stage: "NONE", powerState: "OFF" });
   });
 
-  test("hands the variables to its steps", async () => {
+  test("deployment passes the variables to its steps", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     const id = await ostler.begin("DEPLOY", [node], { variables: { image: "debian-13" } });
     await ostler.operationEnds(id);
@@ -175,9 +177,9 @@ describe("a deployment", () => {
   });
 });
 
-describe("manage", () => {
+describe("manageNodes", () => {
   test.each(["ENROLLED", "AVAILABLE", "INSPECT_FAILED", "CLEAN_FAILED", "STOPPED", "DECOMMISSIONED"] as const)(
-    "of a node that is %s verifies it and ends MANAGEABLE [R-018]",
+    "manageNodes of a node that is %s verifies it and ends MANAGEABLE [R-018]",
     async (state) => {
       const node = await ostler.aNode().in(state).made();
       expect((await ostler.operationEnds(await ostler.begin("MANAGE", [node]))).state).toBe("SUCCEEDED");
@@ -185,7 +187,7 @@ describe("manage", () => {
     },
   );
 
-  test("that fails leaves a node that was AVAILABLE as it was [R-018]", async () => {
+  test("manageNodes that fails leaves an AVAILABLE node as it was [R-018]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("fake", { refusesLogin: true }).made();
     expect((await ostler.operationEnds(await ostler.begin("MANAGE", [node]))).state).toBe("FAILED");
     expect(await ostler.node(node)).toMatchObject({
@@ -195,8 +197,8 @@ describe("manage", () => {
   });
 });
 
-describe("maintenance", () => {
-  test("is a mark with a reason, by somebody, since a moment; it starts no work and lets none in [R-033]", async () => {
+describe("maintenance flag", () => {
+  test("maintenance flag has a reason, a caller and a time; it starts no work and refuses new work [R-033]", async () => {
     const node = await ostler.aNode().in("AVAILABLE").made();
     await ostler.engine.setMaintenance(ALICE, { ids: [node.id] }, "new disk");
     expect(await ostler.node(node)).toMatchObject({
@@ -217,7 +219,7 @@ describe("maintenance", () => {
     expect((await ostler.operationEnds(await ostler.begin("DEPLOY", [node]))).state).toBe("SUCCEEDED");
   });
 
-  test("is set on all of its nodes or on none", async () => {
+  test("maintenance flag is set on all nodes of a request or on none", async () => {
     const node = await ostler.aNode().made();
     expect((await ostler.engine.setMaintenance(ALICE, { names: [node.name, "ghost"] }, "why")).refusals).toMatchObject([
       { code: "NOT_FOUND", missing: ["ghost"] },
@@ -228,7 +230,7 @@ describe("maintenance", () => {
     expect((await ostler.node(node)).maintenanceSince).toBeNull();
   });
 
-  test("does not freeze work that is running", async () => {
+  test("maintenance flag does not interrupt a running step", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()

@@ -1,4 +1,4 @@
-/** The reserved steps that need nobody: changes of power and waits, in whatever list they stand. */
+/** The reserved steps that need no caller: power changes and waits, in every list that may contain them. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { Script } from "../../plugins/fake/settings.ts";
 import type { StepChoice } from "../../src/store/records.ts";
@@ -19,7 +19,7 @@ const power = (name: string, args: StepChoice["args"] = {}) => step("power", nam
 const wait = (seconds: number) => step("engine", "wait", { seconds });
 const ERASE = step("clean", "erase_metadata");
 
-/** A node with its power on, or off, and a machine that does what the scripts say. */
+/** A node with its power on or off, and a machine that follows the scripts. */
 async function node(
   powerState: "ON" | "OFF" = "OFF",
   steps: Record<string, Script> = {},
@@ -35,8 +35,8 @@ const LISTS = [
   { kind: "DEPLOY", work: step("deploy", "prepare"), end: "ACTIVE" },
 ] as const;
 
-describe.each(LISTS)("in the steps of $kind", ({ kind, work, end }) => {
-  test("changes of power are made in their place, and not where the machine is so already [R-069]", async () => {
+describe.each(LISTS)("reserved steps among the steps of $kind", ({ kind, work, end }) => {
+  test("power steps run in their order, and do nothing if the machine is in that state already [R-069]", async () => {
     const made = await node("OFF");
     const steps = [
       power("power_on"),
@@ -57,7 +57,7 @@ describe.each(LISTS)("in the steps of $kind", ({ kind, work, end }) => {
     ).toEqual(steps.map(() => ["SUCCEEDED"]));
   });
 
-  test("a wait parks the run for as long as it says, and no process holds it [R-069]", async () => {
+  test("reserved wait parks the run for its duration, and no process holds it [R-069]", async () => {
     const made = await node();
     const id = await ostler.begin(kind, [made], { options: { steps: [work, wait(0.4), work] } });
     await eventually("it waits", async () => (await ostler.run(id, made)).state === "WAITING");
@@ -85,13 +85,13 @@ describe.each(LISTS)("in the steps of $kind", ({ kind, work, end }) => {
   });
 });
 
-test("a wait of no time goes on at once", async () => {
+test("reserved wait of zero seconds continues at once", async () => {
   const made = await node();
   const id = await ostler.begin("CLEAN", [made], { options: { steps: [wait(0), ERASE, wait(0)] } });
   expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
 });
 
-test("a reserved step that asks for what there is not is refused, with its place in the list", async () => {
+test("reserved step with invalid arguments is refused with its path in the list", async () => {
   const made = await node();
   const answer = await ostler.submit("CLEAN", [made], {
     options: {
@@ -104,8 +104,8 @@ test("a reserved step that asks for what there is not is refused, with its place
   );
 });
 
-describe("a wait", () => {
-  test("survives a restart of the service, and lasts as long as it would have [R-006]", async () => {
+describe("reserved wait", () => {
+  test("reserved wait survives a restart of the service and keeps its end [R-006]", async () => {
     await using lab = await engineUnderTest({ started: false });
     const first = await lab.another({ started: true });
     const made = await node("OFF", {}, lab);
@@ -122,7 +122,7 @@ describe("a wait", () => {
     expect(await unsound(lab)).toEqual([]);
   });
 
-  test("does not fail when nobody was there at its end, however late", async () => {
+  test("reserved wait does not fail if no process runs at its end, however late", async () => {
     await using lab = await engineUnderTest({ started: false });
     const first = await lab.another({ started: true });
     const made = await node("OFF", {}, lab);
@@ -136,7 +136,7 @@ describe("a wait", () => {
     expect((await lab.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("ends early for a stop: nothing of it is lost", async () => {
+  test("reserved wait ends early for a stop, and nothing is lost", async () => {
     const made = await node();
     const id = await ostler.begin("CLEAN", [made], {
       options: { steps: [ERASE, wait(3600), step("clean", "erase_disks")] },
@@ -153,7 +153,10 @@ describe("a wait", () => {
   });
 });
 
-/** The power calls of a step that is cut before it has changed anything, and of its abort: what is off already is left alone. */
+/**
+ * Power calls of a step that is cancelled before it has changed anything, and of its abort, which leaves a machine
+ * alone that is off.
+ */
 const INSIDE = [
   { name: "power_on", inside: power("power_on"), from: "OFF", calls: ["ON"] },
   { name: "power_off", inside: power("power_off"), from: "ON", calls: ["OFF", "OFF"] },
@@ -166,27 +169,32 @@ const INSIDE = [
   { name: "reboot", inside: power("reboot"), from: "ON", calls: ["REBOOT", "OFF"] },
 ] as const;
 
-test.each(INSIDE)("an abort inside $name ends it now, and cuts the power", async ({ inside, from, calls }) => {
-  const gate = aGate();
-  const made = await node(from, { "power.set": { gate: gate.name } });
-  const id = await ostler.begin("CLEAN", [made], { options: { steps: [ERASE, inside, step("clean", "erase_disks")] } });
-  await gate.arrivals();
-  expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([
-    { accepted: true, effect: "NOW" },
-  ]);
-  // The call that cuts the power comes to the same gate.
-  if (calls.length > 1) void gate.arrivals(calls.length).then(gate.open);
-  expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
-  expect([await ostler.nodeState(made), (await ostler.run(id, made)).leftAs?.power]).toEqual(["CLEAN_FAILED", "OFF"]);
-  expect(ostler.powerCalls(made)).toEqual(calls);
-  expect((await ostler.steps(await ostler.run(id, made))).map(({ attempts }) => attempts[0]?.state)).toEqual([
-    "SUCCEEDED",
-    "ABORTED",
-    undefined,
-  ]);
-});
+test.each(INSIDE)(
+  "abort during the reserved step $name takes effect now and switches the machine off",
+  async ({ inside, from, calls }) => {
+    const gate = aGate();
+    const made = await node(from, { "power.set": { gate: gate.name } });
+    const id = await ostler.begin("CLEAN", [made], {
+      options: { steps: [ERASE, inside, step("clean", "erase_disks")] },
+    });
+    await gate.arrivals();
+    expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([
+      { accepted: true, effect: "NOW" },
+    ]);
+    // The power off of the abort waits at the same gate.
+    if (calls.length > 1) void gate.arrivals(calls.length).then(gate.open);
+    expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
+    expect([await ostler.nodeState(made), (await ostler.run(id, made)).leftAs?.power]).toEqual(["CLEAN_FAILED", "OFF"]);
+    expect(ostler.powerCalls(made)).toEqual(calls);
+    expect((await ostler.steps(await ostler.run(id, made))).map(({ attempts }) => attempts[0]?.state)).toEqual([
+      "SUCCEEDED",
+      "ABORTED",
+      undefined,
+    ]);
+  },
+);
 
-test("an abort inside a wait ends it now", async () => {
+test("abort during a reserved wait takes effect now", async () => {
   const made = await node("ON");
   const id = await ostler.begin("CLEAN", [made], {
     options: { steps: [ERASE, wait(3600), step("clean", "erase_disks")] },

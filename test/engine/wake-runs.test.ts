@@ -1,4 +1,4 @@
-/** Waking many runs at once: nobody is left behind, nobody is worked on twice, and the look-up of their jobs has its index. */
+/** Waking many runs at once: each is woken, none has two workers, and the lookup of their jobs uses its index. */
 import { afterAll, expect, test } from "vitest";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
@@ -9,7 +9,7 @@ const ostler = await engineUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 const { sql } = ostler.test;
 
-/** Work that waits for a call-back on every one of the nodes. */
+/** An operation whose runs all wait for a callback. */
 async function parked(nodes: readonly TestNode[]): Promise<string> {
   const id = await ostler.begin("DEPLOY", nodes);
   await eventually("all wait for their call-back", async () =>
@@ -18,7 +18,7 @@ async function parked(nodes: readonly TestNode[]): Promise<string> {
   return id;
 }
 
-/** How many jobs each run of the operation has had so far, those that wait included. */
+/** Number of jobs of each run of the operation so far, including waiting ones. */
 async function jobsOf(id: string): Promise<number[]> {
   const rows = await sql<
     { count: number }[]
@@ -32,10 +32,10 @@ const callers = () =>
     .in("AVAILABLE")
     .scripted({ "deploy.prepare": { callback: true } });
 
-test("an abort of many parked runs ends every one of them with the job that it has, and gives one to those that have lost theirs", async () => {
+test("wake of many parked runs by an abort uses each run's present job, and creates one for runs that have lost theirs", async () => {
   const nodes = await callers().times(60);
   const id = await parked(nodes);
-  // The one that brought it there, and the one that it waits with.
+  // The job that brought it there, and the job it waits with.
   expect(await jobsOf(id)).toEqual(nodes.map(() => 2));
   const lost = (await ostler.runs(id)).slice(20, 30).map((run) => run.id);
   expect(
@@ -50,7 +50,7 @@ test("an abort of many parked runs ends every one of them with the job that it h
   expect(await unsound(ostler)).toEqual([]);
 });
 
-test("two who wake the same runs at the same moment leave each with one job", async () => {
+test("wake of the same runs by two callers at the same moment leaves one job for each run", async () => {
   const nodes = await callers().times(30);
   const id = await parked(nodes);
   const half = nodes.slice(0, 20).map((node) => node.id);
@@ -64,7 +64,7 @@ test("two who wake the same runs at the same moment leave each with one job", as
   expect(await unsound(ostler)).toEqual([]);
 });
 
-test("processes that start together on a queue without the index make it once, and a wake is served by it", async () => {
+test("wake is served by an index that processes starting together create once", async () => {
   await sql`drop index pgboss.ostler_job_by_key`;
   await Promise.all([1, 2, 3, 4].map(() => ostler.another({ started: false })));
   const found =

@@ -1,4 +1,4 @@
-/** Waves: an operation takes its nodes on in groups, and holds the rest when too many of them fail. */
+/** Waves: an operation starts its nodes in groups, and halts when too many of them fail. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { VerbRequest } from "../../src/engine/admission/admit.ts";
 import type { WaveAction } from "../../src/engine/scheduling/waves.ts";
@@ -15,14 +15,14 @@ type Waves = NonNullable<VerbRequest["waves"]>;
 const steer = (operationId: string, action: WaveAction, reason?: string) =>
   ostler.engine.steerWaves(ALICE, { operationId, action, reason });
 
-/** Nodes that work until the gate opens, or fail when it does. */
-const held = (gate: { readonly name: string }, fail?: string) =>
+/** Nodes that run until the gate opens, and then succeed or fail. */
+const blocked = (gate: { readonly name: string }, fail?: string) =>
   ostler
     .aNode()
     .in("AVAILABLE")
     .scripted({ "deploy.prepare": { gate: gate.name, ...(fail !== undefined && { fail }) } });
-const sound = () => ostler.aNode().in("AVAILABLE");
-const failing = () => sound().scripted({ "deploy.prepare": { fail: "no luck" } });
+const healthy = () => ostler.aNode().in("AVAILABLE");
+const failing = () => healthy().scripted({ "deploy.prepare": { fail: "no luck" } });
 
 const deploy = (nodes: readonly TestNode[], waves: Waves, more: Partial<VerbRequest> = {}) =>
   ostler.begin("DEPLOY", nodes, { waves, ...more });
@@ -34,7 +34,7 @@ async function waveBecomes(id: string, state: string, from: EngineUnderTest = os
   });
 }
 
-/** The timer of a pause has done what it has to. */
+/** Waits until the timer of a pause has done its work. */
 async function pauseRunsDown(id: string): Promise<void> {
   await eventually(
     "the timer has run down",
@@ -46,7 +46,7 @@ async function pauseRunsDown(id: string): Promise<void> {
   );
 }
 
-/** The node's run has not begun, and nothing has happened to the node. */
+/** The run of the node has not started, and the node is unchanged. */
 async function expectUntouched(id: string, nodes: readonly TestNode[], state = "QUEUED") {
   for (const node of nodes) {
     expect(await ostler.run(id, node), node.name).toMatchObject({ state, startedAt: null });
@@ -54,7 +54,7 @@ async function expectUntouched(id: string, nodes: readonly TestNode[], state = "
   }
 }
 
-/** Sizes of the groups in which the nodes were taken on: a group begins when the one before has ended. */
+/** Sizes of the groups in which the nodes were started: a group starts when the one before has ended. */
 async function groupsSeen(nodes: readonly TestNode[], id: string): Promise<number[]> {
   const groups: number[] = [];
   let ended = 0;
@@ -74,14 +74,14 @@ async function groupsSeen(nodes: readonly TestNode[], id: string): Promise<numbe
   return groups;
 }
 
-describe("the next wave", () => {
+describe("next wave", () => {
   test.each([
     { sizes: [{ count: 1 }, { count: 2 }], waves: [1, 2, 2, 1], by: "count, the last size repeated" },
     { sizes: [{ percent: 10 }, { percent: 50 }], waves: [1, 3, 2], by: "percent of all nodes" },
-  ])("begins when the one before has ended, in sizes by $by [R-057]", async ({ sizes, waves }) => {
+  ])("next wave starts when the one before has ended, with sizes by $by [R-057]", async ({ sizes, waves }) => {
     const gates = waves.map(() => aGate());
     const groups: TestNode[][] = [];
-    for (const [wave, size] of waves.entries()) groups.push(await held(gates[wave] ?? aGate()).times(size));
+    for (const [wave, size] of waves.entries()) groups.push(await blocked(gates[wave] ?? aGate()).times(size));
     const id = await deploy(groups.flat(), { sizes });
     for (const [wave, nodes] of groups.entries()) {
       expect((await gates[wave]?.arrivals(nodes.length))?.toSorted()).toEqual(nodes.map(({ name }) => name).toSorted());
@@ -94,19 +94,19 @@ describe("the next wave", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("begins though nodes of the one before have failed, as long as so many may", async () => {
-    const nodes = [await failing().made(), await sound().made(), await sound().made()];
+  test("next wave starts after failures up to maxFailures", async () => {
+    const nodes = [await failing().made(), await healthy().made(), await healthy().made()];
     const id = await deploy(nodes, { sizes: [{ count: 2 }, { count: 1 }], maxFailures: { count: 1 } });
     expect((await ostler.operationEnds(id)).state).toBe("PARTIALLY_SUCCEEDED");
     expect(await ostler.nodeState(nodes[2] as TestNode)).toBe("ACTIVE");
   });
 
-  test("does not wait for a slow clean-up, and the operation does", async () => {
+  test("next wave does not wait for a slow clean-up, and the operation does", async () => {
     const gate = aGate();
-    const bad = await sound()
+    const bad = await healthy()
       .scripted({ "deploy.prepare": { fail: "no luck" }, "deploy.remove_system": { gate: gate.name } })
       .made();
-    const next = await sound().made();
+    const next = await healthy().made();
     const id = await deploy([bad, next], { sizes: [{ count: 1 }] }, { onFailure: "CLEAN_UP_FAILED" });
     await ostler.nodeBecomes(next, "ACTIVE");
     expect((await ostler.operation(id)).finishedAt).toBeNull();
@@ -115,8 +115,8 @@ describe("the next wave", () => {
     expect(await ostler.nodeState(bad)).toBe("AVAILABLE");
   });
 
-  test("begins after its pause [R-057]", async () => {
-    const nodes = await sound().times(2);
+  test("next wave starts after the pause [R-057]", async () => {
+    const nodes = await healthy().times(2);
     const id = await deploy(nodes, { sizes: [{ count: 1 }], pauseSeconds: 0.5 });
     const paused = await waveBecomes(id, "PAUSED");
     expect(paused).toMatchObject({
@@ -132,9 +132,10 @@ describe("the next wave", () => {
     expect(await ostler.operation(id)).toMatchObject({ waveReason: null, waveUntil: null });
   });
 
-  // The end was set by one clock and judged by another: its only timer found it too early, and nothing came after it.
-  test("begins after its pause, though the timer runs down before the end that is noted", async () => {
-    const nodes = await sound().times(2);
+  // The end of the pause was set by one clock and checked by another: the only timer fired too early, and no other
+  // followed.
+  test("next wave starts after the pause, though the timer fires before the stored end", async () => {
+    const nodes = await healthy().times(2);
     const id = await deploy(nodes, { sizes: [{ count: 1 }], pauseSeconds: 1 });
     await waveBecomes(id, "PAUSED");
     const [row] = await ostler.test.sql<
@@ -145,18 +146,18 @@ describe("the next wave", () => {
     expect(first?.at.getTime()).toBeGreaterThanOrEqual((row?.until.getTime() ?? Infinity) - 100);
   });
 
-  test("begins in the middle of a pause when somebody says so, and once", async () => {
+  test("next wave starts during a pause on advanceWaves, once", async () => {
     const gates = [aGate(), aGate()];
     const nodes = [
-      await sound().made(),
-      await held(gates[0] ?? aGate()).made(),
-      await held(gates[1] ?? aGate()).made(),
+      await healthy().made(),
+      await blocked(gates[0] ?? aGate()).made(),
+      await blocked(gates[1] ?? aGate()).made(),
     ];
     const id = await deploy(nodes, { sizes: [{ count: 1 }], pauseSeconds: 1 });
     await waveBecomes(id, "PAUSED");
     expect(await steer(id, "ADVANCE")).toEqual({ operationId: id, refusals: [] });
     await gates[0]?.arrivals();
-    // The timer of the pause that was cut short runs down, and finds that somebody was faster.
+    // The timer of the interrupted pause fires, and finds that the wave has started.
     await pauseRunsDown(id);
     expect(await ostler.operation(id)).toMatchObject({ wave: 1, waveState: "RUNNING" });
     await expectUntouched(id, nodes.slice(2));
@@ -164,8 +165,8 @@ describe("the next wave", () => {
     await ostler.operationEnds(id);
   });
 
-  test("begins when somebody says so, where that was asked for [R-057]", async () => {
-    const nodes = await sound().times(3);
+  test("next wave that requires advanceWaves starts on it [R-057]", async () => {
+    const nodes = await healthy().times(3);
     const id = await deploy(nodes, { sizes: [{ count: 1 }], manual: true });
     for (const wave of [0, 1]) {
       await eventually(
@@ -178,9 +179,9 @@ describe("the next wave", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("can be begun before the one before has ended", async () => {
+  test("next wave can be started before the one before has ended", async () => {
     const gate = aGate();
-    const nodes = await held(gate).times(2);
+    const nodes = await blocked(gate).times(2);
     const id = await deploy(nodes, { sizes: [{ count: 1 }] });
     await gate.arrivals(1);
     await steer(id, "ADVANCE");
@@ -189,10 +190,10 @@ describe("the next wave", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  // The next wave was opened, had no node left to end, and the one after it never began.
-  test("is the first one that has a node left, when others were aborted before their turn", async () => {
+  // The next wave used to start without a node left in it, and the one after it never started.
+  test("next wave is the first one with a node left, if others were aborted while queued", async () => {
     const gate = aGate();
-    const nodes = [await held(gate).made(), ...(await sound().times(3))];
+    const nodes = [await blocked(gate).made(), ...(await healthy().times(3))];
     const id = await deploy(nodes, { sizes: [{ count: 1 }] });
     await gate.arrivals();
     const answer = await ostler.engine.abort(ALICE, { work: { ids: [nodes[1]?.id ?? "", nodes[2]?.id ?? ""] } });
@@ -203,9 +204,9 @@ describe("the next wave", () => {
     expect(await ostler.nodeState(nodes[3] as TestNode)).toBe("ACTIVE");
   });
 
-  test("is none when all that were left were aborted: nothing is paused or awaited", async () => {
+  test("next wave does not exist if all remaining nodes were aborted: no pause follows", async () => {
     const gate = aGate();
-    const nodes = [await held(gate).made(), ...(await sound().times(2))];
+    const nodes = [await blocked(gate).made(), ...(await healthy().times(2))];
     const id = await deploy(nodes, { sizes: [{ count: 1 }], manual: true });
     await gate.arrivals();
     await ostler.engine.abort(ALICE, { work: { ids: nodes.slice(1).map((node) => node.id) } });
@@ -214,39 +215,42 @@ describe("the next wave", () => {
   });
 });
 
-describe("too many failures", () => {
+describe("too many failures in waves", () => {
   test.each([
-    { maxFailures: { count: 0 }, fails: 1, left: 3, by: "a number" },
-    { maxFailures: { percent: 25 }, fails: 2, left: 2, by: "a share of all nodes" },
-  ])("by $by hold the rest: nodes untouched, and the operation tells [R-058]", async ({ maxFailures, fails, left }) => {
-    const nodes = [...(await failing().times(fails)), ...(await sound().times(left))];
-    const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures });
-    const before = await ostler.operation(id);
-    const halted = await waveBecomes(id, "HALTED");
-    expect(halted).toMatchObject({
-      state: "RUNNING",
-      finishedAt: null,
-      wave: fails - 1,
-      waveBy: "engine",
-      waveReason: expect.stringMatching(new RegExp(`^${fails} nodes? failed, and ${fails - 1} may`)),
-    });
-    // Streams tell of an operation when its revision has changed.
-    expect(halted.revision).toBeGreaterThan(before.revision);
-    await expectUntouched(id, nodes.slice(fails));
-    expect(await ostler.engine.stop(ALICE, { work: { operationId: id } })).toMatchObject({
-      operationId: id,
-      refusals: [],
-    });
-    expect(await ostler.operation(id)).toMatchObject({ state: "STOPPED", finishedAt: expect.any(Date) });
-    await expectUntouched(id, nodes.slice(fails), "STOPPED");
-    expect(await unsound(ostler)).toEqual([]);
-  });
+    { maxFailures: { count: 0 }, fails: 1, left: 3, by: "count" },
+    { maxFailures: { percent: 25 }, fails: 2, left: 2, by: "percent" },
+  ])(
+    "too many failures by $by halt the waves: the remaining nodes are untouched and the operation shows the reason [R-058]",
+    async ({ maxFailures, fails, left }) => {
+      const nodes = [...(await failing().times(fails)), ...(await healthy().times(left))];
+      const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures });
+      const before = await ostler.operation(id);
+      const halted = await waveBecomes(id, "HALTED");
+      expect(halted).toMatchObject({
+        state: "RUNNING",
+        finishedAt: null,
+        wave: fails - 1,
+        waveBy: "engine",
+        waveReason: expect.stringMatching(new RegExp(`^${fails} nodes? failed, and ${fails - 1} may`)),
+      });
+      // Streams report an operation only if its revision has changed.
+      expect(halted.revision).toBeGreaterThan(before.revision);
+      await expectUntouched(id, nodes.slice(fails));
+      expect(await ostler.engine.stop(ALICE, { work: { operationId: id } })).toMatchObject({
+        operationId: id,
+        refusals: [],
+      });
+      expect(await ostler.operation(id)).toMatchObject({ state: "STOPPED", finishedAt: expect.any(Date) });
+      await expectUntouched(id, nodes.slice(fails), "STOPPED");
+      expect(await unsound(ostler)).toEqual([]);
+    },
+  );
 
-  test("let what has begun go on, and begin nothing more of the same wave [R-058]", async () => {
+  test("too many failures let started runs continue, and start no more nodes of the same wave [R-058]", async () => {
     const gate = aGate();
-    const going = await held(gate).made();
+    const going = await blocked(gate).made();
     const bad = await failing().made();
-    const rest = await sound().times(2);
+    const rest = await healthy().times(2);
     const id = await deploy(
       [going, bad, ...rest],
       { sizes: [{ count: 4 }], maxFailures: { count: 0 } },
@@ -262,14 +266,14 @@ describe("too many failures", () => {
     await expectUntouched(id, rest, "ABORTED");
   });
 
-  test("do not hold anything when every node has begun", async () => {
+  test("too many failures do not halt an operation of which every node has started", async () => {
     const nodes = await failing().times(2);
     const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures: { count: 1 } });
     expect(await ostler.operationEnds(id)).toMatchObject({ state: "FAILED", waveState: "RUNNING" });
   });
 
-  test("that somebody has seen and resumed after do not count again [R-058]", async () => {
-    const nodes = [await failing().made(), await sound().made(), await failing().made(), await sound().made()];
+  test("too many failures that were resumed once do not count again [R-058]", async () => {
+    const nodes = [await failing().made(), await healthy().made(), await failing().made(), await healthy().made()];
     const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures: { count: 0 } });
     await waveBecomes(id, "HALTED");
     expect(await steer(id, "RESUME", "a bad cable")).toEqual({ operationId: id, refusals: [] });
@@ -286,9 +290,9 @@ describe("too many failures", () => {
     expect(await ostler.nodeState(nodes[3] as TestNode)).toBe("ACTIVE");
   });
 
-  test("do not count again after the next wave was begun by hand either", async () => {
+  test("too many failures do not count again after the next wave was started by advanceWaves", async () => {
     const gate = aGate();
-    const nodes = [await failing().made(), await held(gate).made(), await sound().made()];
+    const nodes = [await failing().made(), await blocked(gate).made(), await healthy().made()];
     const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures: { count: 0 } });
     await waveBecomes(id, "HALTED");
     expect((await steer(id, "ADVANCE")).refusals).toEqual([]);
@@ -299,8 +303,8 @@ describe("too many failures", () => {
     expect(await ostler.nodeState(nodes[2] as TestNode)).toBe("ACTIVE");
   });
 
-  test("of a commission clean up the failed nodes alone, unless told otherwise", async () => {
-    const nodes = [await failing().made(), await sound().made()];
+  test("too many failures of a commission in waves clean up the failed nodes only, by default", async () => {
+    const nodes = [await failing().made(), await healthy().made()];
     const id = await ostler.begin("COMMISSION", nodes, { waves: { sizes: [{ count: 1 }], maxFailures: { count: 1 } } });
     expect(await ostler.operationEnds(id)).toMatchObject({
       state: "PARTIALLY_SUCCEEDED",
@@ -312,8 +316,8 @@ describe("too many failures", () => {
     ]);
   });
 
-  test("go together with no policy that undoes everything: that is refused", async () => {
-    const nodes = await sound().times(2);
+  test("waves with a policy that undoes everything are refused", async () => {
+    const nodes = await healthy().times(2);
     const before = await ostler.dump();
     const answer = await ostler.submit("COMMISSION", nodes, {
       waves: { sizes: [{ count: 1 }], maxFailures: { percent: 10 } },
@@ -328,10 +332,11 @@ describe("too many failures", () => {
     expect(await ostler.changesSince(before)).toEqual([]);
   });
 
-  // A run that waited for a place was passed over because its operation was halted, though it had nothing to do with that.
-  test("let the clean-up of the failed nodes have its turn below a limit of the service", async () => {
+  // A run that waited for a slot was skipped because its operation was halted, though the halt does not concern
+  // clean-ups.
+  test("too many failures do not keep the clean-up of failed nodes from getting a slot of a limit", async () => {
     await ostler.engine.updateSite(ALICE, { phaseLimits: [{ phase: "undeploy", limit: 1 }] });
-    const nodes = [await failing().made(), await sound().made()];
+    const nodes = [await failing().made(), await healthy().made()];
     const id = await deploy(
       nodes,
       { sizes: [{ count: 1 }], maxFailures: { count: 0 } },
@@ -346,8 +351,8 @@ describe("too many failures", () => {
   });
 });
 
-test("one failure under CLEAN_UP_ALL ends all waves: those that had begun are cleaned up, the others untouched", async () => {
-  const nodes = [await sound().made(), await failing().made(), await sound().made()];
+test("failure under CLEAN_UP_ALL ends all waves: started nodes are cleaned up, the others untouched", async () => {
+  const nodes = [await healthy().made(), await failing().made(), await healthy().made()];
   const id = await ostler.begin("COMMISSION", nodes, { waves: { sizes: [{ count: 1 }] } });
   expect((await ostler.operationEnds(id)).state).toBe("FAILED");
   await expectUntouched(id, nodes.slice(2), "STOPPED");
@@ -357,10 +362,10 @@ test("one failure under CLEAN_UP_ALL ends all waves: those that had begun are cl
   ]);
 });
 
-describe("a halt by request", () => {
-  test("lets no further node begin, and says by whom and why", async () => {
+describe("halt by request", () => {
+  test("halt by request starts no more nodes, and records caller and reason", async () => {
     const gate = aGate();
-    const nodes = [await held(gate).made(), ...(await sound().times(2))];
+    const nodes = [await blocked(gate).made(), ...(await healthy().times(2))];
     const id = await deploy(nodes, { sizes: [{ count: 1 }] });
     await gate.arrivals();
     expect(await steer(id, "HALT", "the rack gets hot")).toEqual({ operationId: id, refusals: [] });
@@ -377,8 +382,8 @@ describe("a halt by request", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("ends a pause: its timer begins nothing", async () => {
-    const nodes = await sound().times(2);
+  test("halt by request ends a pause, and its timer starts nothing", async () => {
+    const nodes = await healthy().times(2);
     const id = await deploy(nodes, { sizes: [{ count: 1 }], pauseSeconds: 0.5 });
     await waveBecomes(id, "PAUSED");
     await steer(id, "HALT");
@@ -390,10 +395,10 @@ describe("a halt by request", () => {
   });
 
   test.each(["stop", "abort"] as const)(
-    "is no obstacle to a(n) %s: what has begun is ended, the rest never was",
+    "halt by request does not prevent a(n) %s: started runs end, the others never start",
     async (verb) => {
       const gate = aGate();
-      const nodes = [await held(gate).made(), await sound().made()];
+      const nodes = [await blocked(gate).made(), await healthy().made()];
       const id = await deploy(nodes, { sizes: [{ count: 1 }] });
       await gate.arrivals();
       await steer(id, "HALT");
@@ -407,8 +412,8 @@ describe("a halt by request", () => {
     },
   );
 
-  test("leaves an operation that can be restarted, in waves again", async () => {
-    const nodes = [await failing().made(), ...(await sound().times(2))];
+  test("halt by request leaves an operation that can be restarted, in waves again", async () => {
+    const nodes = [await failing().made(), ...(await healthy().times(2))];
     const id = await deploy(nodes, { sizes: [{ count: 1 }], maxFailures: { count: 0 } });
     await waveBecomes(id, "HALTED");
     await ostler.engine.stop(ALICE, { work: { operationId: id } });
@@ -421,9 +426,9 @@ describe("a halt by request", () => {
   });
 });
 
-test("at most maxParallel nodes of a wave are at work at the same time", async () => {
+test("waves combine with maxParallel: it limits the nodes of a wave that run at the same time", async () => {
   const gates = [aGate(), aGate()];
-  const nodes = [...(await held(gates[0] ?? aGate()).times(3)), ...(await held(gates[1] ?? aGate()).times(2))];
+  const nodes = [...(await blocked(gates[0] ?? aGate()).times(3)), ...(await blocked(gates[1] ?? aGate()).times(2))];
   const id = await deploy(nodes, { sizes: [{ count: 3 }] }, { maxParallel: 2 });
   expect(await gates[0]?.arrivals(2)).toHaveLength(2);
   await expectUntouched(id, nodes.slice(2));
@@ -438,7 +443,7 @@ test("at most maxParallel nodes of a wave are at work at the same time", async (
   expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
 });
 
-describe("waves are refused", () => {
+describe("invalid waves", () => {
   test.each([
     { waves: { sizes: [] }, path: ["input", "waves", "sizes"] },
     { waves: { sizes: [{ count: 1 }, { count: 0 }] }, path: ["input", "waves", "sizes", "1"] },
@@ -448,8 +453,8 @@ describe("waves are refused", () => {
     { waves: { sizes: [{ count: 1 }], pauseSeconds: -1 }, path: ["input", "waves", "pauseSeconds"] },
     { waves: { sizes: [{ count: 1 }], maxFailures: { count: -1 } }, path: ["input", "waves", "maxFailures"] },
     { waves: { sizes: [{ count: 1 }], maxFailures: { percent: 100.5 } }, path: ["input", "waves", "maxFailures"] },
-  ])("that say $waves, with the place of the flaw", async ({ waves, path }) => {
-    const node = await sound().made();
+  ])("waves of $waves are refused with the path of the error", async ({ waves, path }) => {
+    const node = await healthy().made();
     expect(await ostler.submit("DEPLOY", [node], { waves })).toMatchObject({
       operationId: null,
       refusals: [{ code: "INVALID_INPUT", path }],
@@ -457,14 +462,14 @@ describe("waves are refused", () => {
     expect(await ostler.nodeState(node)).toBe("AVAILABLE");
   });
 
-  test("any steering where there is nothing to steer, with the reason", async () => {
+  test("advance, halt and resume of waves are refused with the reason where they do not apply", async () => {
     const gate = aGate();
-    const plain = await ostler.begin("DEPLOY", [await held(gate).made()]);
+    const plain = await ostler.begin("DEPLOY", [await blocked(gate).made()]);
     expect((await steer(plain, "HALT")).refusals).toMatchObject([
       { code: "INVALID_STATE", operationId: plain, message: expect.stringContaining("has no waves") },
     ]);
     expect((await steer("7f2", "HALT")).refusals).toMatchObject([{ code: "NOT_FOUND", missing: ["7f2"] }]);
-    const id = await deploy([await held(gate).made()], { sizes: [{ count: 1 }] });
+    const id = await deploy([await blocked(gate).made()], { sizes: [{ count: 1 }] });
     expect((await steer(id, "RESUME")).refusals).toMatchObject([
       { code: "INVALID_STATE", message: expect.stringContaining("is not halted (RUNNING)") },
     ]);
@@ -484,12 +489,12 @@ describe("waves are refused", () => {
   });
 });
 
-describe("when the process ends", () => {
-  test("in the middle of a wave, another one goes on from wave to wave", async () => {
+describe("waves when the process ends", () => {
+  test("waves continue in another process if the process ends during a wave", async () => {
     await using lab = await engineUnderTest({ started: false });
     const gate = aGate();
     gate.open();
-    // Gates are a process's own: in the other one they stay shut, here they are open.
+    // Gates belong to one process: they stay shut in the other one and are open here.
     const nodes = await lab
       .aNode()
       .in("AVAILABLE")
@@ -507,7 +512,7 @@ describe("when the process ends", () => {
     expect(await unsound(lab)).toEqual([]);
   });
 
-  test("in the middle of a pause, the pause ends when it would have ended", async () => {
+  test("waves pause until the stored end, though the process ends during the pause", async () => {
     await using lab = await engineUnderTest({ started: false });
     const first = await lab.another({ started: true });
     const nodes = await lab.aNode().in("AVAILABLE").times(2);
@@ -521,7 +526,7 @@ describe("when the process ends", () => {
   });
 });
 
-test("ten thousand nodes are admitted in waves, and none but those of the first wave are touched", async () => {
+test("waves of ten thousand nodes are admitted, and only the first wave is touched", async () => {
   await using lab = await engineUnderTest({ started: false });
   const nodes = await lab.aNode().times(10_000);
   const begun = performance.now();

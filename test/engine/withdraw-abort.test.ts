@@ -1,4 +1,7 @@
-/** Taking a pending abort back: as long as nothing of it has been carried out, the work goes on as if it had never been asked for. */
+/**
+ * Withdrawing a pending abort: as long as no part of it has been carried out, the run continues as if the abort had not
+ * been requested.
+ */
 import { afterAll, describe, expect, test } from "vitest";
 import { passGate } from "../../plugins/fake/gates.ts";
 import type { Script } from "../../plugins/fake/settings.ts";
@@ -9,7 +12,7 @@ import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 import { unsound } from "../support/soundness.ts";
 
-/** Firmware that is written while the machine restarts: the step must not be interrupted, and waits. */
+/** Writes firmware while the machine restarts: the step must not be interrupted, and waits. */
 const slow = aDriver("slow", {
   clean: stepsOf(
     aStep(
@@ -23,18 +26,18 @@ const slow = aDriver("slow", {
   ),
 });
 
-const inFlaky = aGate();
-let tries = 0;
-/** Succeeds at the second try. */
+const flakyGate = aGate();
+let flakyCalls = 0;
+/** Succeeds at the second attempt. */
 const flaky = aDriver("flaky", {
   clean: stepsOf(
     aStep(
       "scrub",
       "clean",
       async ({ node }) => {
-        await passGate(inFlaky.name, node.name, null);
-        tries += 1;
-        return tries === 1 ? { kind: "failed", reason: "no luck", retryable: true } : { kind: "done" };
+        await passGate(flakyGate.name, node.name, null);
+        flakyCalls += 1;
+        return flakyCalls === 1 ? { kind: "failed", reason: "no luck", retryable: true } : { kind: "done" };
       },
       { interruptible: "AT_BOUNDARY", retries: { times: 1, backoffSeconds: 0.1 } },
     ),
@@ -49,7 +52,7 @@ const abort = (node: TestNode, more = {}) => ostler.engine.abort(ALICE, { ...byN
 const withdraw = (node: TestNode, reason?: string) => ostler.engine.withdrawAbort(ALICE, { ...byNodes(node), reason });
 
 /** A node inside a step that ends only at its boundary. */
-async function heldAtBoundary(script: Script = {}) {
+async function blockedAtBoundary(script: Script = {}) {
   const gate = aGate();
   const node = await ostler
     .aNode()
@@ -66,10 +69,10 @@ const FIRMWARE: readonly StepChoice[] = [
   { interface: "clean", name: "erase_disks", args: {} },
 ];
 
-describe("a pending abort that is withdrawn", () => {
-  // The run was read under its lock, its operation beside it: as it had been before the wait for that lock.
-  test("counts, though the end of the step was waiting for the run meanwhile", async () => {
-    const { gate, node, id } = await heldAtBoundary();
+describe("withdrawn abort", () => {
+  // The run was read under its lock, and its operation without: as it had been before the wait for that lock.
+  test("withdrawn abort counts, though the end of the step was waiting for the lock of the run", async () => {
+    const { gate, node, id } = await blockedAtBoundary();
     await abort(node);
     await ostler.test.sql.begin(async (sql) => {
       await sql`select from runs where operation_id = ${id} for update`;
@@ -82,8 +85,8 @@ describe("a pending abort that is withdrawn", () => {
     expect(await ostler.nodeState(node)).toBe("AVAILABLE");
   });
 
-  test("lets the work go on to success, and the log tells both [R-086]", async () => {
-    const { gate, node, id } = await heldAtBoundary();
+  test("withdrawn abort lets the run continue to success, and the log records both [R-086]", async () => {
+    const { gate, node, id } = await blockedAtBoundary();
     expect((await abort(node, { reason: "oops" })).results).toMatchObject([
       { accepted: true, effect: "PENDING", afterStep: "clean.erase_metadata" },
     ]);
@@ -126,7 +129,7 @@ describe("a pending abort that is withdrawn", () => {
     expect(await unsound(ostler)).toEqual([]);
   });
 
-  test("on a step that must not be interrupted does so too", async () => {
+  test("withdrawn abort of a step that must not be interrupted lets the run continue", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -142,8 +145,8 @@ describe("a pending abort that is withdrawn", () => {
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   });
 
-  test("may be asked for again, and then holds", async () => {
-    const { gate, node, id } = await heldAtBoundary();
+  test("withdrawn abort can be requested again, and then takes effect", async () => {
+    const { gate, node, id } = await blockedAtBoundary();
     await abort(node);
     await withdraw(node);
     expect((await abort(node, { reason: "yes, after all" })).results).toMatchObject([{ effect: "PENDING" }]);
@@ -158,13 +161,13 @@ describe("a pending abort that is withdrawn", () => {
     expect((await ostler.transitions(node)).at(-1)?.reason).toBe("yes, after all");
   });
 
-  test("lets a step that fails be tried again, as it would have been", async () => {
+  test("withdrawn abort lets a failed step be retried", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("flaky").made();
     const id = await ostler.begin("CLEAN", [node]);
-    await inFlaky.arrivals();
+    await flakyGate.arrivals();
     await abort(node);
     await withdraw(node);
-    inFlaky.open();
+    flakyGate.open();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect((await ostler.steps(await ostler.run(id, node)))[0]?.attempts.map(({ state }) => state)).toEqual([
       "FAILED",
@@ -172,8 +175,8 @@ describe("a pending abort that is withdrawn", () => {
     ]);
   });
 
-  // The abort woke the step, and the step took that for the end of its wait.
-  test("on a parked step that must not be interrupted leaves it to its wait: neither ends it early", async () => {
+  // The abort used to wake the step, which took that for the end of its wait.
+  test("withdrawn abort of a parked step that must not be interrupted does not end its wait", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("slow", { seconds: 1 }).made();
     const id = await ostler.begin("CLEAN", [node]);
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
@@ -191,7 +194,7 @@ describe("a pending abort that is withdrawn", () => {
   });
 });
 
-test("an abort that is pending on a parked step takes effect when the step has come to its own end", async () => {
+test("abort that is pending on a parked step takes effect when the step has ended", async () => {
   const node = await ostler.aNode().in("AVAILABLE").with("slow", { seconds: 0.6 }).made();
   const id = await ostler.begin("CLEAN", [node]);
   await ostler.nodeBecomes(node, "CLEAN_WAIT");
@@ -207,7 +210,7 @@ test("an abort that is pending on a parked step takes effect when the step has c
   expect(resumed?.at.getTime()).toBeGreaterThanOrEqual((wakeAt?.getTime() ?? Infinity) - 1);
 });
 
-test("a withdrawn abort of one node leaves the stop of its operation in force", async () => {
+test("withdrawn abort of one node keeps the stop of its operation in force", async () => {
   const gate = aGate();
   const [node, other] = (await ostler
     .aNode()
@@ -225,8 +228,8 @@ test("a withdrawn abort of one node leaves the stop of its operation in force", 
   expect([await ostler.nodeState(node), await ostler.nodeState(other)]).toEqual(["STOPPED", "STOPPED"]);
 });
 
-// The abort of the last node took the place of the engine's stop, and its withdrawal left none.
-test("a withdrawn abort leaves it decided that a failure undoes the operation", async () => {
+// The abort of the last node replaced the engine's stop, and its withdrawal left none.
+test("withdrawn abort keeps the decision that a failure undoes the operation", async () => {
   const [inFailing, inWriting] = [aGate(), aGate()];
   const failing = await ostler
     .aNode()
@@ -255,7 +258,7 @@ test("a withdrawn abort leaves it decided that a failure undoes the operation", 
   expect(await unsound(ostler)).toEqual([]);
 });
 
-test("a withdrawal touches none that have not begun: it does not even wait for one that somebody holds", async () => {
+test("withdrawal skips runs that have not started, and does not wait for their locks", async () => {
   const gate = aGate();
   const [node, queued] = (await ostler
     .aNode()
@@ -279,9 +282,9 @@ test("a withdrawal touches none that have not begun: it does not even wait for o
   expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
 });
 
-describe("a withdrawal is refused", () => {
-  test("when no abort is pending, and when nothing runs", async () => {
-    const { gate, node, id } = await heldAtBoundary();
+describe("refused withdrawal", () => {
+  test("withdrawal without a pending abort or without running work is refused", async () => {
+    const { gate, node, id } = await blockedAtBoundary();
     const idle = await ostler.aNode().in("AVAILABLE").made();
     const before = await ostler.dump();
     const answer = await ostler.engine.withdrawAbort(ALICE, byNodes(node, idle));
@@ -302,7 +305,7 @@ describe("a withdrawal is refused", () => {
     ]);
   });
 
-  test("when the step was cut: that abort is being carried out [R-086]", async () => {
+  test("withdrawal after the step was interrupted is refused [R-086]", async () => {
     const [step, undoing] = [aGate(), aGate()];
     const node = await ostler
       .aNode()
@@ -327,9 +330,9 @@ describe("a withdrawal is refused", () => {
   });
 
   test.each([
-    { how: "ended well", script: {} },
+    { how: "succeeded", script: {} },
     { how: "failed", script: { fail: "no luck" } },
-  ])("while what was done is being undone, though the step that it waited for $how [R-086]", async ({ script }) => {
+  ])("withdrawal during the abort clean-up is refused, though the step before it $how [R-086]", async ({ script }) => {
     const power = aGate();
     const gate = aGate();
     const node = await ostler
@@ -351,8 +354,8 @@ describe("a withdrawal is refused", () => {
     expect(await ostler.nodeState(node)).toBe("CLEAN_FAILED");
   });
 
-  test("when the time of a stop was over: the step is given up", async () => {
-    const { node, id } = await heldAtBoundary({ ignoreSignal: true });
+  test("withdrawal after the timeout of a stop is refused", async () => {
+    const { node, id } = await blockedAtBoundary({ ignoreSignal: true });
     await ostler.engine.stop(ALICE, { work: { operationId: id }, timeoutSeconds: 1 });
     await eventually("it is given up or has ended", async () => (await ostler.run(id, node)).interruptFailure !== null);
     expect((await withdraw(node)).refusals[0]?.code).toMatch(/^(INVALID_STATE|NOTHING_RUNNING)$/);
@@ -360,7 +363,7 @@ describe("a withdrawal is refused", () => {
   });
 });
 
-describe("of an operation that was aborted as a whole", () => {
+describe("withdrawal after an abort of the whole operation", () => {
   async function abortedWhole() {
     const [kept, lost] = [aGate(), aGate()];
     const going = await ostler
@@ -381,7 +384,7 @@ describe("of an operation that was aborted as a whole", () => {
     return { id, going, leaving, queued, kept, lost };
   }
 
-  test("one node's abort is withdrawn: it goes on, and the others still end aborted", async () => {
+  test("withdrawal for one node lets it continue, and the others end ABORTED", async () => {
     const { id, going, leaving, queued, kept, lost } = await abortedWhole();
     expect((await withdraw(going)).results).toMatchObject([{ nodeId: going.id, accepted: true }]);
     expect((await ostler.operation(id)).state).toBe("RUNNING");
@@ -399,7 +402,7 @@ describe("of an operation that was aborted as a whole", () => {
     expect(ostler.journal(queued)).toEqual([]);
   });
 
-  test("all that are pending are withdrawn by its name; what never began stays aborted", async () => {
+  test("withdrawal for the operation continues every pending run; runs that never started stay ABORTED", async () => {
     const { id, going, leaving, queued, kept, lost } = await abortedWhole();
     const answer = await ostler.engine.withdrawAbort(ALICE, { work: { operationId: id } });
     expect(answer).toMatchObject({
@@ -419,11 +422,11 @@ describe("of an operation that was aborted as a whole", () => {
   });
 });
 
-test("a withdrawal counts though the process that was inside the step has died", async () => {
+test("withdrawal counts, though the process that ran the step has died", async () => {
   await using lab = await engineUnderTest({ started: false });
   const gate = aGate();
   gate.open();
-  // Gates are a process's own: in the other one they stay shut, here they are open.
+  // Gates belong to one process: they stay shut in the other one and are open here.
   const node = await lab
     .aNode()
     .in("AVAILABLE")
