@@ -1,27 +1,44 @@
 /**
- * `vitest run`: every test, against a throw-away embedded PostgreSQL on its socket (project `embedded`); those that
- * touch a database once more through TCP, as a served one is reached (project `served`). TEST_DATABASE_URL takes
- * another server. Tests that need real or simulated hardware have a configuration of their own.
+ * Tests run in three tiers; the name of a file decides its tier.
  *
- * Modules are run by Node itself, as the service is, not by Vite.
+ * - `fast`: `*.test.ts`. Everything that a change needs. `npm test` runs it.
+ * - `long`: `*.long.test.ts`. Real replicas that are killed, chaos, random models, code generators of clients.
+ *   `npm run test:all` runs it, beside programs that have no test runner.
+ * - `tcp`: the files of `fast` that depend on the database connection, over TCP, as an external server is reached. The
+ *   others reach a throw-away embedded PostgreSQL on its Unix socket. `npm run test:all` runs it.
+ *
+ * `npx vitest run --project fast test/engine/abort.test.ts` runs one file. TEST_DATABASE_URL names another server.
+ * Tests that need real or simulated hardware have a configuration of their own: vitest.hardware.config.ts.
+ *
+ * Node runs the modules, as it does in the service; Vite does not transform them.
  */
 import { configDefaults, defineConfig } from "vitest/config";
 
+const LONG = "test/**/*.long.test.ts";
 const HARDWARE = "test/hardware/**";
-/** Starts servers of its own, or takes long and asks nothing that depends on how the server is reached. */
-const EMBEDDED_ALONE = ["test/store/embedded.test.ts", "test/store/plans.test.ts", "test/engine/{races,model}.test.ts"];
+/** These start servers of their own, or do not depend on the connection. */
+const SOCKET_ONLY = ["test/store/embedded.test.ts", "test/store/plans.test.ts"];
 
 export default defineConfig({
   test: {
     globalSetup: ["test/support/global-setup.ts"],
     pool: "forks",
-    maxWorkers: 2,
+    maxWorkers: 4,
     projects: [
       {
         extends: true,
         test: {
-          name: "embedded",
+          name: "fast",
           include: ["test/**/*.test.ts"],
+          exclude: [...configDefaults.exclude, HARDWARE, LONG],
+          provide: { reachedBy: "socket" },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: "long",
+          include: [LONG],
           exclude: [...configDefaults.exclude, HARDWARE],
           provide: { reachedBy: "socket" },
         },
@@ -29,9 +46,9 @@ export default defineConfig({
       {
         extends: true,
         test: {
-          name: "served",
+          name: "tcp",
           include: ["test/{store,engine,feed}/**/*.test.ts"],
-          exclude: [...configDefaults.exclude, ...EMBEDDED_ALONE],
+          exclude: [...configDefaults.exclude, LONG, ...SOCKET_ONLY],
           provide: { reachedBy: "tcp" },
         },
       },
@@ -39,7 +56,7 @@ export default defineConfig({
     testTimeout: 40_000,
     hookTimeout: 30_000,
     teardownTimeout: 20_000,
-    // A test that is green only at the second try is red.
+    // A test that passes only on its second attempt has failed.
     retry: 0,
     experimental: { viteModuleRunner: false },
   },

@@ -1,6 +1,6 @@
 /** The short form of `npm run races`: a thousand races. */
 import { expect, test } from "vitest";
-import { runRaces } from "../durability/races.ts";
+import { runRaces } from "./races.ts";
 import { testDatabase } from "../support/database.ts";
 
 const SEED = 20_261;

@@ -3,7 +3,7 @@
  * events.
  */
 import { expect, test } from "vitest";
-import { runModel } from "../durability/model.ts";
+import { runModel } from "./model.ts";
 import { testDatabase } from "../support/database.ts";
 
 const SEED = 20_261;
