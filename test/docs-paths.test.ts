@@ -11,11 +11,14 @@ const PATH = /(?<![\w./<-])(?:src|plugins|test|bench|docs|packages|drizzle|\.ci)
 const pathsIn = (text: string) =>
   [...text.matchAll(PATH)].map(([path]) => path).filter((path) => !path.includes("NNNN"));
 
-test.each(["docs/architecture.md", "docs/glossary.md", "README.md"])("every path that %s names exists", (page) => {
-  const paths = pathsIn(readFileSync(join(ROOT, page), "utf8"));
-  expect(paths.length).toBeGreaterThan(5);
-  expect(paths.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
-});
+test.each(["docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md", "README.md"])(
+  "every path that %s names exists",
+  (page) => {
+    const paths = pathsIn(readFileSync(join(ROOT, page), "utf8"));
+    expect(paths.length).toBeGreaterThan(5);
+    expect(paths.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
+  },
+);
 
 test("the check of paths finds paths in prose, code and tables, and leaves placeholders out", () => {
   expect(
