@@ -3,10 +3,10 @@ export interface NodeFilter {
   readonly ids?: readonly string[] | null | undefined;
   readonly name?:
     | {
-        readonly eq?: string | null;
-        readonly in?: readonly string[] | null;
-        readonly startsWith?: string | null;
-        readonly contains?: string | null;
+        readonly eq?: string | null | undefined;
+        readonly in?: readonly string[] | null | undefined;
+        readonly startsWith?: string | null | undefined;
+        readonly contains?: string | null | undefined;
       }
     | null
     | undefined;

@@ -7,9 +7,10 @@
  * leaving. Whatever it does, it says something every ten seconds.
  */
 import type { Database } from "../store/postgres/database.ts";
-import { nodeTest } from "../store/node-facts.ts";
-import { nodeCondition } from "../store/nodes.ts";
-import type { NodeFilter, NodeRow } from "../store/nodes.ts";
+import { nodeTest } from "../store/node-filter.ts";
+import { nodeCondition } from "../store/node-filter.ts";
+import type { NodeFilter } from "../store/node-filter.ts";
+import type { NodeRow } from "../store/nodes.ts";
 import { newestPosition, oldestPosition, transitionsAfter } from "../store/transitions.ts";
 import type { TransitionFilter, TransitionRow } from "../store/transitions.ts";
 import { pulled } from "./pull.ts";

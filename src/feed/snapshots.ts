@@ -13,7 +13,8 @@
  */
 import type { Database, Reader } from "../store/postgres/database.ts";
 import { nodeVersionsAfterName, nodesByIds } from "../store/nodes.ts";
-import type { NodeFilter, NodeRow } from "../store/nodes.ts";
+import type { NodeFilter } from "../store/node-filter.ts";
+import type { NodeRow } from "../store/nodes.ts";
 import { newestPosition } from "../store/transitions.ts";
 
 /** Every matching node, by name, and the position they are as of. */

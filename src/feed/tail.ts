@@ -11,7 +11,7 @@ import type { Notifier } from "../store/postgres/notifier.ts";
 import type { Database } from "../store/postgres/database.ts";
 import { nodeFacts } from "../store/node-facts.ts";
 import type { NodeFacts } from "../store/node-facts.ts";
-import type { NodeFilter } from "../store/nodes.ts";
+import type { NodeFilter } from "../store/node-filter.ts";
 import { newestPosition, transitionsAfter } from "../store/transitions.ts";
 import type { TransitionRow } from "../store/transitions.ts";
 import { createFacts } from "./facts.ts";

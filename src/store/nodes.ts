@@ -1,7 +1,5 @@
 /** Nodes: who they are, what state they are in, what inspection found. `state` is changed through `moveNodes` alone. */
-import { and, asc, count, desc, eq, gt, ilike, isNotNull, isNull, like, or, sql } from "drizzle-orm";
-import type { SQL } from "drizzle-orm";
-import type { PgColumn } from "drizzle-orm/pg-core";
+import { and, asc, count, desc, eq, gt, sql } from "drizzle-orm";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
 import { runStatement } from "./postgres/database.ts";
@@ -9,90 +7,15 @@ import type { Reader, Tx } from "./postgres/database.ts";
 import { bulkUpdate, bulkInsert, rowsText } from "./postgres/bulk.ts";
 import { cutPage, pageClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";
 import type { Page, PageRequest } from "./postgres/pagination.ts";
+import { nodeCondition } from "./node-filter.ts";
+import type { NodeFilter } from "./node-filter.ts";
+import type { NodeRow } from "./node-fields.ts";
 import type { Failure, JsonObject } from "./records.ts";
-import { clusters, inventories, nodeSecrets, nodes } from "./tables.ts";
+import { inventories, nodeSecrets, nodes } from "./tables.ts";
 
-export type NodeRow = typeof nodes.$inferSelect;
+export type { NodeRow };
 export type InventoryRow = typeof inventories.$inferSelect;
 export type Secrets = Readonly<Record<string, Readonly<Record<string, string>>>>;
-
-/** A test of a text; given fields are combined with AND. */
-export interface StringTest {
-  readonly eq?: string | undefined;
-  readonly in?: readonly string[] | undefined;
-  readonly startsWith?: string | undefined;
-  readonly contains?: string | undefined;
-}
-
-/** Which nodes; given fields are combined with AND, an absent one matches all. */
-export interface NodeFilter {
-  readonly ids?: readonly string[] | undefined;
-  readonly name?: StringTest | undefined;
-  readonly states?: readonly NodeState[] | undefined;
-  readonly powerStates?: readonly NodeRow["powerState"][] | undefined;
-  readonly presence?: readonly NodeRow["presence"][] | undefined;
-  readonly maintenance?: boolean | undefined;
-  readonly retired?: boolean | undefined;
-  readonly protected?: boolean | undefined;
-  /** Whether the last work on it ended badly. */
-  readonly withErrors?: boolean | undefined;
-  /** Whether its power is known and not as it was left through us. */
-  readonly powerDrift?: boolean | undefined;
-  readonly hostGroup?: string | undefined;
-  readonly clusterId?: string | undefined;
-  readonly clusterName?: string | undefined;
-  readonly driver?: string | undefined;
-  readonly labels?: Readonly<Record<string, string>> | undefined;
-  readonly or?: readonly NodeFilter[] | undefined;
-  readonly not?: NodeFilter | undefined;
-}
-
-/** The filter as a condition on `nodes`; undefined when it matches all. */
-export function nodeCondition(filter: NodeFilter | undefined): SQL | undefined {
-  if (!filter) return undefined;
-  const { ids, name, states, powerStates, presence, clusterId, clusterName, driver, hostGroup, labels } = filter;
-  return and(
-    ids && inArrayParam(nodes.id, ids),
-    name && stringCondition(name),
-    states && inArrayParam(nodes.state, states),
-    powerStates && inArrayParam(nodes.powerState, powerStates),
-    presence && inArrayParam(nodes.presence, presence),
-    isSet(nodes.maintenanceSince, filter.maintenance),
-    isSet(nodes.retiredReason, filter.retired),
-    isSet(nodes.lastError, filter.withErrors),
-    filter.protected === undefined ? undefined : eq(nodes.isProtected, filter.protected),
-    filter.powerDrift === undefined
-      ? undefined
-      : sql`(${nodes.powerState} <> 'UNKNOWN' and ${nodes.powerState} is distinct from coalesce(${nodes.wantedPower}, ${nodes.powerState})) = ${filter.powerDrift}`,
-    hostGroup === undefined ? undefined : eq(nodes.hostGroup, hostGroup),
-    clusterId === undefined ? undefined : eq(nodes.clusterId, clusterId),
-    clusterName === undefined
-      ? undefined
-      : sql`${nodes.clusterId} = (select ${clusters.id} from ${clusters} where ${clusters.name} = ${clusterName})`,
-    driver === undefined ? undefined : eq(nodes.driver, driver),
-    labels && sql`label_pairs(${nodes.labels}) @> label_pairs(${JSON.stringify(labels)}::text::jsonb)`,
-    filter.or && (filter.or.length === 0 ? sql`false` : or(...filter.or.map((one) => nodeCondition(one) ?? sql`true`))),
-    // A field that a node lacks is not what was named: not true, where `not` would make it neither.
-    filter.not && sql`(${nodeCondition(filter.not) ?? sql`true`}) is not true`,
-  );
-}
-
-function isSet(column: PgColumn, wanted: boolean | undefined): SQL | undefined {
-  return wanted === undefined ? undefined : wanted ? isNotNull(column) : isNull(column);
-}
-
-function stringCondition(test: StringTest): SQL | undefined {
-  return and(
-    test.eq === undefined ? undefined : eq(nodes.name, test.eq),
-    test.in && inArrayParam(nodes.name, test.in),
-    test.startsWith === undefined ? undefined : like(nodes.name, `${escapePattern(test.startsWith)}%`),
-    test.contains === undefined ? undefined : ilike(nodes.name, `%${escapePattern(test.contains)}%`),
-  );
-}
-
-function escapePattern(text: string): string {
-  return text.replace(/[\\%_]/g, "\\$&");
-}
 
 export async function nodesByIds(reader: Reader, ids: readonly string[]): Promise<NodeRow[]> {
   return ids.length === 0 ? [] : reader.select().from(nodes).where(inArrayParam(nodes.id, ids));
@@ -156,18 +79,17 @@ export async function nodesPage(
   return cutPage(rows, request);
 }
 
-/** What is asked of the nodes of each cluster. */
-export interface ClusterNodes {
+export interface NodeListRequest {
   readonly filter: NodeFilter | undefined;
   readonly order: NodeOrder;
   readonly request: PageRequest;
 }
 
-/** The same page for each of several clusters, of its own nodes. */
+/** The same page of the nodes of each cluster. */
 export async function nodesPages(
   reader: Reader,
   clusterIds: readonly string[],
-  { filter, order, request }: ClusterNodes,
+  { filter, order, request }: NodeListRequest,
 ): Promise<Map<string, Page<NodeRow>>> {
   const { where, orderBy } = pageClauses(request, {
     column: NODE_ORDERS[order.by],
@@ -182,11 +104,11 @@ export async function nodesPages(
   return pagesOf(rows, (found) => cutPage(found, request));
 }
 
-/** How many nodes of each cluster match. */
+/** Number of matching nodes in each cluster. */
 export async function nodeCounts(
   reader: Reader,
   clusterIds: readonly string[],
-  { filter }: Pick<ClusterNodes, "filter">,
+  { filter }: Pick<NodeListRequest, "filter">,
 ): Promise<Map<string, number>> {
   if (clusterIds.length === 0) return new Map();
   const rows = await reader

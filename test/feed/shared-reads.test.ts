@@ -5,7 +5,7 @@ import type { NodeStreamItem } from "../../src/feed/node-stream.ts";
 import { createSnapshots } from "../../src/feed/snapshots.ts";
 import type { Claim, Snapshot } from "../../src/feed/snapshots.ts";
 import type { NodeFacts } from "../../src/store/node-facts.ts";
-import type { NodeFilter } from "../../src/store/nodes.ts";
+import type { NodeFilter } from "../../src/store/node-filter.ts";
 import type { TransitionRow } from "../../src/store/transitions.ts";
 import { ALICE } from "../support/builders.ts";
 import { feedUnderTest } from "../support/feed.ts";

@@ -5,8 +5,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { describeDrivers } from "../../src/drivers/load.ts";
 import { lists } from "../../src/graphql/execution/json-lists.ts";
 import { buildSchema as buildOurs } from "../../src/graphql/schema/schema.ts";
-import { NODE_JSON } from "../../src/store/node-json.ts";
-import type { JsonFields } from "../../src/store/node-json.ts";
+import { NODE_FIELDS } from "../../src/store/node-fields.ts";
+import type { JsonFields } from "../../src/store/json-text.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
 const statements: string[] = [];
@@ -134,7 +134,7 @@ function anyDocument(seed: number): { readonly query: string; readonly variables
     return `{ ${members.join(" ")} ${one(Object.keys(fields).filter((name) => !("fields" in (fields[name] ?? {}))))} }`;
   };
   const edge = () =>
-    `{ ${one(["cursor", "__typename", "c: cursor", ""])} node ${selection("Node", NODE_JSON, ["Node", "Resource"].slice(0, 1))} ${one(["cursor", "... on NodeEdge { node { name } }", ""])} }`;
+    `{ ${one(["cursor", "__typename", "c: cursor", ""])} node ${selection("Node", NODE_FIELDS, ["Node", "Resource"].slice(0, 1))} ${one(["cursor", "... on NodeEdge { node { name } }", ""])} }`;
   const part = (): string =>
     one([
       () => `${alias("edges")} ${edge()}`,
@@ -248,7 +248,7 @@ describe("a list as text", () => {
         .map(([name, field]) => ("fields" in field ? `${name} { __typename ${all(field.fields)} }` : name))
         .join(" ");
     const text = await expectSame(
-      `{ nodes(first: 50) { __typename totalCount edges { __typename cursor node { __typename ${all(NODE_JSON)} } } pageInfo { __typename hasNextPage hasPreviousPage startCursor endCursor } } }`,
+      `{ nodes(first: 50) { __typename totalCount edges { __typename cursor node { __typename ${all(NODE_FIELDS)} } } pageInfo { __typename hasNextPage hasPreviousPage startCursor endCursor } } }`,
     );
     expect(JSON.parse(text).data.nodes.edges).toHaveLength(NODES);
   });
@@ -375,7 +375,7 @@ test("every field of a node is one that the database can say, or one of those th
   const type = buildSchema(await (await fetch(`${ostler.url}/schema.graphql`)).text()).getType("Node");
   const fields = Object.keys((type as GraphQLObjectType).getFields());
   expect(
-    [...Object.keys(NODE_JSON), ...Object.keys(RESOLVED)].toSorted(),
+    [...Object.keys(NODE_FIELDS), ...Object.keys(RESOLVED)].toSorted(),
     "say in src/store/node-json.ts how the database says a new field, or here why it cannot",
   ).toEqual(fields.toSorted());
 });

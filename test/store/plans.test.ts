@@ -6,9 +6,11 @@ import { afterAll, describe, expect, test } from "vitest";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Reader } from "../../src/store/postgres/database.ts";
-import { nodesText } from "../../src/store/node-json.ts";
-import { inventoriesPages, nodeCondition, nodesPage, nodesPages } from "../../src/store/nodes.ts";
-import type { NodeFilter, NodeOrder } from "../../src/store/nodes.ts";
+import { nodesJson } from "../../src/store/node-json.ts";
+import { nodeCondition } from "../../src/store/node-filter.ts";
+import { inventoriesPages, nodesPage, nodesPages } from "../../src/store/nodes.ts";
+import type { NodeFilter } from "../../src/store/node-filter.ts";
+import type { NodeOrder } from "../../src/store/nodes.ts";
 import { operationsOfClusters, operationsOfNodes, operationsPage } from "../../src/store/operations.ts";
 import type { PageRequest } from "../../src/store/postgres/pagination.ts";
 import { runsPages } from "../../src/store/runs.ts";
@@ -169,15 +171,19 @@ describe.each(ORDERS)("nodes by $by, descending: $descending", (order) => {
     const request = placesOf(KEYS[order.by])[place] ?? { limit: PAGE };
     await expectKeyset((reader) => nodesPage(reader, undefined, order, request));
     await expectKeyset((reader) =>
-      nodesText(reader, undefined, order, request, {
-        edges: [
-          [
-            { key: "cursor", field: "cursor" },
-            { key: "node", field: "node", of: [{ key: "name", field: "name" }] },
+      nodesJson(
+        reader,
+        { filter: undefined, order, request },
+        {
+          edges: [
+            [
+              { key: "cursor", field: "cursor" },
+              { key: "node", field: "node", selection: [{ key: "name", field: "name" }] },
+            ],
           ],
-        ],
-        ends: true,
-      }),
+          ends: true,
+        },
+      ),
     );
   });
 });

@@ -2,7 +2,7 @@
 import type { Refusal } from "../../errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { nodeKeys, nodesByIds, nodesByNames } from "../../store/nodes.ts";
-import type { NodeFilter } from "../../store/nodes.ts";
+import type { NodeFilter } from "../../store/node-filter.ts";
 import { clusterByName, clustersByIds } from "../../store/clusters.ts";
 import { listed } from "./name-rules.ts";
 

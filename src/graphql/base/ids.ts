@@ -1,10 +1,9 @@
 /** Global IDs: opaque to clients, type and UUID to us. */
 
-export type IdType = "Node" | "Cluster" | "Operation" | "Run" | "Driver" | "Transition" | "Inventory";
+import type { IdType } from "../../store/global-id.ts";
 
-export function globalId(type: IdType, key: string): string {
-  return Buffer.from(`${type}:${key}`, "utf8").toString("base64url");
-}
+export { globalId } from "../../store/global-id.ts";
+export type { IdType };
 
 /** The key in a global ID of that type; what is no such ID is handed on as it came, and will not be found. */
 export function keyOf(type: IdType, id: string): string {

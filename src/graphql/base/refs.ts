@@ -7,6 +7,7 @@ import type { Failure } from "../../store/records.ts";
 import type { RunRow } from "../../store/runs.ts";
 import type { TransitionRow } from "../../store/transitions.ts";
 import { builder } from "./builder.ts";
+import { FAILURE_FIELDS } from "../../store/node-fields.ts";
 import { ErrorCodeEnum } from "./enums.ts";
 
 export const NodeRef = builder.objectRef<NodeRow>("Node");
@@ -28,11 +29,21 @@ export const ResourceRef = builder.interfaceRef<object>("Resource").implement({
 export const FailureRef = builder.objectRef<Failure>("Failure").implement({
   description: "Why a step, a run or an operation failed. Secrets are masked.",
   fields: (t) => ({
-    code: t.field({ type: ErrorCodeEnum, description: "Machine-readable reason.", resolve: ({ code }) => code }),
-    message: t.exposeString("message", { description: "What happened, to which node, and what to do; for people." }),
-    step: t.exposeString("step", { nullable: true, description: "Step that failed, null if it was before the first." }),
-    nodeName: t.exposeString("nodeName", { nullable: true, description: "Node it failed on." }),
-    at: t.field({ type: "DateTime", description: "When.", resolve: ({ at }) => new Date(at) }),
-    retryable: t.exposeBoolean("retryable", { description: "Whether a restart can help without a change." }),
+    code: t.field({ type: ErrorCodeEnum, description: "Machine-readable reason.", resolve: FAILURE_FIELDS.code.value }),
+    message: t.string({
+      description: "What happened, to which node, and what to do; for people.",
+      resolve: FAILURE_FIELDS.message.value,
+    }),
+    step: t.string({
+      nullable: true,
+      description: "Step that failed, null if it was before the first.",
+      resolve: FAILURE_FIELDS.step.value,
+    }),
+    nodeName: t.string({ nullable: true, description: "Node it failed on.", resolve: FAILURE_FIELDS.nodeName.value }),
+    at: t.field({ type: "DateTime", description: "When.", resolve: FAILURE_FIELDS.at.value }),
+    retryable: t.boolean({
+      description: "Whether a restart can help without a change.",
+      resolve: FAILURE_FIELDS.retryable.value,
+    }),
   }),
 });

@@ -30,7 +30,8 @@ import type {
   SelectionSetNode,
 } from "graphql";
 import type { Plugin } from "graphql-yoga";
-import type { Asked, JsonFields, NodesText } from "../../store/node-json.ts";
+import type { JsonFields, SelectedField } from "../../store/json-text.ts";
+import type { NodesJson, NodesJsonRequest } from "../../store/node-json.ts";
 import type { Connection } from "../base/connection.ts";
 
 type PageInfo = Connection<unknown>["pageInfo"];
@@ -39,7 +40,7 @@ type PageInfo = Connection<unknown>["pageInfo"];
 export interface ListPlan {
   readonly parts: readonly ({ readonly key: string } & Part)[];
   /** What the page is read for: edges, as many selections as response keys for them, and the cursors of its ends. Null: for nothing. */
-  readonly page: { readonly edges: readonly (readonly Asked[])[]; readonly ends: boolean } | null;
+  readonly page: NodesJsonRequest | null;
   readonly totalCount: boolean;
 }
 
@@ -93,7 +94,7 @@ export function listPlan({ fieldNodes: [field] }: Pick<GraphQLResolveInfo, "fiel
 }
 
 /** The text of a list, of its page and its count; the resolver answers it as if it were the list. */
-export function listText({ parts }: ListPlan, page: NodesText | null, totalCount: number): never {
+export function listText({ parts }: ListPlan, page: NodesJson | null, totalCount: number): never {
   const info = {
     hasNextPage: page?.hasNext ?? false,
     hasPreviousPage: page?.hasPrevious ?? false,
@@ -326,7 +327,7 @@ function planOf(
   sets: readonly SelectionSetNode[],
   fields: JsonFields,
 ): ListPlan | null {
-  const edges: (readonly Asked[])[] = [];
+  const edges: (readonly SelectedField[])[] = [];
   let isPageRead = false;
   let ends = false;
   let totalCount = false;
@@ -370,8 +371,8 @@ function askedOf(
   type: GraphQLObjectType,
   sets: readonly SelectionSetNode[],
   fields: JsonFields,
-): Asked[] | null {
-  const asked: Asked[] = [];
+): SelectedField[] | null {
+  const asked: SelectedField[] = [];
   for (const [key, nodes] of collected(reading, type, sets)) {
     if (!fits(reading, key)) return null;
     const name = nodes[0]?.name.value ?? "";
@@ -391,7 +392,7 @@ function askedOf(
           )
         : undefined;
     if (of === null) return null;
-    asked.push({ key, field: name, ...(of && { of }) });
+    asked.push({ key, field: name, ...(of && { selection: of }) });
   }
   return asked;
 }

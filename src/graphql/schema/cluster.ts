@@ -1,6 +1,7 @@
 /** Clusters: the type, its queries and the mutations that change them. */
 import type { ClusterEdited } from "../../engine/inventory/clusters.ts";
 import { clusterByName, clustersPage } from "../../store/clusters.ts";
+import { CLUSTER_FIELDS } from "../../store/node-fields.ts";
 import { operationsOfClusters } from "../../store/operations.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import { QueryRef, builder, given, needs } from "../base/builder.ts";
@@ -8,7 +9,7 @@ import { connectionOf, connectionType, EMPTY_PAGE, pageArgs, pageRequest } from 
 import { callerOf } from "../base/context.ts";
 import { ClusterStateEnum, NodeStateEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
-import { globalId, isUuid } from "../base/ids.ts";
+import { isUuid } from "../base/ids.ts";
 import { listPlan } from "../execution/json-lists.ts";
 import { NODES_AS_TEXT, NodeConnection, nodeList, nodeListArgs } from "./node.ts";
 import { OperationConnection } from "./operation.ts";
@@ -39,9 +40,9 @@ builder.objectType(ClusterRef, {
     !("inputHash" in value) &&
     !("planHash" in value),
   fields: (t) => ({
-    id: t.id({ description: "Global ID.", resolve: ({ id }) => globalId("Cluster", id) }),
-    name: t.exposeString("name", { description: "Unique name." }),
-    project: t.exposeString("project", { description: "Owning project." }),
+    id: t.id({ description: "Global ID.", resolve: CLUSTER_FIELDS.id.value }),
+    name: t.string({ description: "Unique name.", resolve: CLUSTER_FIELDS.name.value }),
+    project: t.string({ description: "Owning project.", resolve: CLUSTER_FIELDS.project.value }),
     state: t.field({
       type: ClusterStateEnum,
       description: "Computed state.",
@@ -52,9 +53,20 @@ builder.objectType(ClusterRef, {
       description: "Settings: variables that every operation on its nodes starts from.",
       resolve: ({ variables }) => variables,
     }),
-    revision: t.exposeInt("revision", { description: "Increases with every change; send it back as `ifRevision`." }),
-    createdAt: t.expose("createdAt", { type: "DateTime", description: "When it was created." }),
-    updatedAt: t.expose("updatedAt", { type: "DateTime", description: "When it was last changed." }),
+    revision: t.int({
+      description: "Increases with every change; send it back as `ifRevision`.",
+      resolve: CLUSTER_FIELDS.revision.value,
+    }),
+    createdAt: t.field({
+      type: "DateTime",
+      description: "When it was created.",
+      resolve: CLUSTER_FIELDS.createdAt.value,
+    }),
+    updatedAt: t.field({
+      type: "DateTime",
+      description: "When it was last changed.",
+      resolve: CLUSTER_FIELDS.updatedAt.value,
+    }),
     nodeCounts: t.field({
       type: [NodeStateCountRef],
       description: "Number of nodes in each state that occurs.",

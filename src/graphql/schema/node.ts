@@ -5,7 +5,8 @@ import { judge } from "../../lifecycle/admission.ts";
 import type { AskedOptions } from "../../lifecycle/admission.ts";
 import { NODE_VERBS } from "../../lifecycle/verbs.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
-import { NODE_JSON, nodesText } from "../../store/node-json.ts";
+import { NODE_FIELDS } from "../../store/node-fields.ts";
+import { nodesJson } from "../../store/node-json.ts";
 import {
   countNodes,
   inventoriesPages,
@@ -55,7 +56,7 @@ import {
   StageEnum,
 } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
-import { globalId, isUuid, keyOf } from "../base/ids.ts";
+import { isUuid, keyOf } from "../base/ids.ts";
 import { InventoryChangeRef, InventoryConnection, InventoryRef, inventoryDiff } from "./inventory.ts";
 import { listPlan, listText } from "../execution/json-lists.ts";
 import type { ListPlan } from "../execution/json-lists.ts";
@@ -163,15 +164,15 @@ builder.objectType(NodeRef, {
   interfaces: [ResourceRef],
   isTypeOf: (value) => typeof value === "object" && value !== null && "powerState" in value && "borrowed" in value,
   fields: (t) => ({
-    id: t.id({ description: "Global ID.", resolve: ({ id }) => globalId("Node", id) }),
+    id: t.id({ description: "Global ID.", resolve: NODE_FIELDS.id.value }),
     uuid: t.field({
       type: "UUID",
       description: "Raw UUID, as in logs and on the wire to drivers.",
-      resolve: ({ id }) => id,
+      resolve: NODE_FIELDS.uuid.value,
     }),
-    name: t.exposeString("name", { description: "Unique, human-chosen name." }),
-    project: t.exposeString("project", { description: "Owning project." }),
-    state: t.field({ type: NodeStateEnum, description: "Current lifecycle state.", resolve: ({ state }) => state }),
+    name: t.string({ description: "Unique, human-chosen name.", resolve: NODE_FIELDS.name.value }),
+    project: t.string({ description: "Owning project.", resolve: NODE_FIELDS.project.value }),
+    state: t.field({ type: NodeStateEnum, description: "Current lifecycle state.", resolve: NODE_FIELDS.state.value }),
     targetState: t.field({
       type: NodeStateEnum,
       nullable: true,
@@ -181,99 +182,115 @@ builder.objectType(NodeRef, {
     stage: t.field({
       type: StageEnum,
       description: "How far the node has come; a restart decides by it.",
-      resolve: ({ stage }) => stage,
+      resolve: NODE_FIELDS.stage.value,
     }),
     powerState: t.field({
       type: PowerStateEnum,
       description: "Power as last read.",
-      resolve: ({ powerState }) => powerState,
+      resolve: NODE_FIELDS.powerState.value,
     }),
-    powerReadAt: t.expose("powerReadAt", {
+    powerReadAt: t.field({
       type: "DateTime",
       nullable: true,
       description: "When the power was last seen to change or first read.",
+      resolve: NODE_FIELDS.powerReadAt.value,
     }),
-    powerCheckedAt: t.expose("powerCheckedAt", {
+    powerCheckedAt: t.field({
       type: "DateTime",
       nullable: true,
       description: "When the BMC was last asked for the power outside any work; null: never.",
+      resolve: NODE_FIELDS.powerCheckedAt.value,
     }),
-    powerProblem: t.exposeString("powerProblem", {
+    powerProblem: t.string({
       nullable: true,
       description: "What kept the BMC from an answer when it was last asked; null: nothing did.",
+      resolve: NODE_FIELDS.powerProblem.value,
     }),
     wantedPower: t.field({
       type: PowerStateEnum,
       nullable: true,
       description: "ON or OFF, as the last change through Ostler left the power; null: there was none.",
-      resolve: ({ wantedPower }) => wantedPower,
+      resolve: NODE_FIELDS.wantedPower.value,
     }),
     powerDrift: t.boolean({
       description:
         "Whether the power is known to be other than wanted: somebody else changed it. The site's policy says whether it is changed back.",
-      resolve: ({ wantedPower, powerState }) =>
-        wantedPower !== null && powerState !== "UNKNOWN" && powerState !== wantedPower,
+      resolve: NODE_FIELDS.powerDrift.value,
     }),
     presence: t.field({
       type: PresenceEnum,
       description: "Presence as told by monitoring.",
-      resolve: ({ presence }) => presence,
+      resolve: NODE_FIELDS.presence.value,
     }),
     maintenance: t.field({
       type: MaintenanceRef,
       nullable: true,
       description: "The maintenance mark; null when the node is in service.",
-      resolve: ({ maintenanceReason: reason, maintenanceSince: since, maintenanceBy: by }) =>
-        since ? { reason: reason ?? "", since, by: by ?? "" } : null,
+      resolve: NODE_FIELDS.maintenance.value,
     }),
-    protected: t.exposeBoolean("isProtected", {
+    protected: t.boolean({
       description: "Whether verbs that end what runs on the node are refused, among them every change of power but ON.",
+      resolve: NODE_FIELDS.protected.value,
     }),
     retired: t.boolean({
       description:
         "Whether the node is on its way out: it is not deployed any more, and after a tear-down it ends MANAGEABLE in place of AVAILABLE.",
-      resolve: ({ retiredReason }) => retiredReason !== null,
+      resolve: NODE_FIELDS.retired.value,
     }),
-    retiredReason: t.exposeString("retiredReason", {
+    retiredReason: t.string({
       nullable: true,
       description: "Why it is retired, in the operator's words; null when it is not.",
+      resolve: NODE_FIELDS.retiredReason.value,
     }),
-    automaticCleaning: t.exposeBoolean("automaticCleaning", {
+    automaticCleaning: t.boolean({
       nullable: true,
       description: "Whether automatic clean steps run on it; null: as the site's policy says.",
+      resolve: NODE_FIELDS.automaticCleaning.value,
     }),
-    hostGroup: t.exposeString("hostGroup", {
+    hostGroup: t.string({
       nullable: true,
       description: "Its role in its cluster, in the operator's words.",
+      resolve: NODE_FIELDS.hostGroup.value,
     }),
-    model: t.exposeString("model", {
+    model: t.string({
       nullable: true,
       description: "What inspection called the machine; estimates go by it.",
+      resolve: NODE_FIELDS.model.value,
     }),
-    controller: t.exposeString("controller", {
+    controller: t.string({
       nullable: true,
       description:
         "What its management controller is reached by, where the driver tells that nodes may share one; null: it has its own.",
+      resolve: NODE_FIELDS.controller.value,
     }),
     lastError: t.field({
       type: FailureRef,
       nullable: true,
       description: "Why the last work on this node ended badly; null after a success.",
-      resolve: ({ lastError }) => lastError,
+      resolve: NODE_FIELDS.lastError.value,
     }),
-    revision: t.exposeInt("revision", { description: "Increases with every change; send it back as `ifRevision`." }),
-    transitionCount: t.exposeInt("transitionCount", {
+    revision: t.int({
+      description: "Increases with every change; send it back as `ifRevision`.",
+      resolve: NODE_FIELDS.revision.value,
+    }),
+    transitionCount: t.int({
       description: "Number of transitions so far: the `sequence` of the newest one.",
+      resolve: NODE_FIELDS.transitionCount.value,
     }),
-    createdAt: t.expose("createdAt", { type: "DateTime", description: "When the node was registered." }),
-    updatedAt: t.expose("updatedAt", { type: "DateTime", description: "When the node last changed." }),
+    createdAt: t.field({
+      type: "DateTime",
+      description: "When the node was registered.",
+      resolve: NODE_FIELDS.createdAt.value,
+    }),
+    updatedAt: t.field({
+      type: "DateTime",
+      description: "When the node last changed.",
+      resolve: NODE_FIELDS.updatedAt.value,
+    }),
     labels: t.field({
       type: [LabelRef],
       description: "Free key/value pairs for selection, by key.",
-      resolve: ({ labels }) =>
-        Object.entries(labels)
-          .toSorted(([a], [b]) => (a < b ? -1 : 1))
-          .map(([key, value]) => ({ key, value })),
+      resolve: NODE_FIELDS.labels.value,
     }),
     drivers: t.field({
       type: [NodeDriverRef],
@@ -418,7 +435,7 @@ interface NodeListArgs extends PageArgs {
 }
 
 /** A list of nodes says with this which of their fields the database can put into JSON. */
-export const NODES_AS_TEXT = { asText: NODE_JSON };
+export const NODES_AS_TEXT = { asText: NODE_FIELDS };
 
 /** A list of nodes; its text, where `asked` is all that is asked for. */
 export async function nodeList(
@@ -442,7 +459,7 @@ export async function nodeList(
       countNodes(reader, filter),
     );
   const [page, totalCount] = await Promise.all([
-    asked.page && nodesText(reader, filter, order, request, asked.page),
+    asked.page && nodesJson(reader, { filter, order, request }, asked.page),
     asked.totalCount ? countNodes(reader, filter) : 0,
   ]);
   return listText(asked, page, totalCount);

@@ -2,7 +2,8 @@
 import type { WorkSelector } from "../../engine/input/work-selector.ts";
 import type { ClusterRef as ClusterChoice, NodeSelector } from "../../engine/input/node-selector.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
-import type { NodeFilter, NodeRow } from "../../store/nodes.ts";
+import type { NodeFilter } from "../../store/node-filter.ts";
+import type { NodeRow } from "../../store/nodes.ts";
 import { builder, given } from "../base/builder.ts";
 import { NodeStateEnum, PowerStateEnum, PresenceEnum } from "../base/enums.ts";
 import { keyOf, uuidOrNone } from "../base/ids.ts";

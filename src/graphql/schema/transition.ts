@@ -4,7 +4,7 @@ import type { Reader } from "../../store/postgres/database.ts";
 import { newestPosition, oldestPosition, transitionsAfter, transitionsBefore } from "../../store/transitions.ts";
 import type { Page } from "../../store/postgres/pagination.ts";
 import type { TransitionFilter, TransitionRow } from "../../store/transitions.ts";
-import { nodeCondition } from "../../store/nodes.ts";
+import { nodeCondition } from "../../store/node-filter.ts";
 import { builder, needs } from "../base/builder.ts";
 import {
   connectionType,

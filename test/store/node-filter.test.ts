@@ -1,9 +1,14 @@
-/** A filter asked of the facts of a node answers as it does in the database, whatever the filter. */
+/** Filters of nodes match the same nodes in SQL and in memory. */
 import { randomInt } from "node:crypto";
+import { eq } from "drizzle-orm";
 import { afterAll, describe, expect, test } from "vitest";
-import { nodeFacts, nodeTest } from "../../src/store/node-facts.ts";
+import { nodeFacts } from "../../src/store/node-facts.ts";
+import { nodeTest } from "../../src/store/node-filter.ts";
+import { HAS_POWER_DRIFT, hasPowerDrift } from "../../src/store/node-fields.ts";
+import type { NodeRow } from "../../src/store/node-fields.ts";
+import { nodes } from "../../src/store/tables.ts";
 import { nodeKeys } from "../../src/store/nodes.ts";
-import type { NodeFilter } from "../../src/store/nodes.ts";
+import type { NodeFilter } from "../../src/store/node-filter.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 
 const ostler = await engineUnderTest({ started: false });
@@ -50,7 +55,7 @@ const FIELDS: Readonly<Record<keyof NodeFilter, readonly unknown[]>> = {
     {},
     { eq: fleet[0]?.name },
     { in: [] },
-    { in: [fleet[1]?.name, "nobody"] },
+    { in: [fleet[1]?.name, "unknown"] },
     { startsWith: "rack" },
     { startsWith: "Rack" },
     { contains: "ACK" },
@@ -82,17 +87,17 @@ const FIELDS: Readonly<Record<keyof NodeFilter, readonly unknown[]>> = {
 
 const pick = <Value>(values: readonly Value[]): Value => values[randomInt(values.length)] as Value;
 
-describe("a filter asked of facts", () => {
+describe("a filter in memory", () => {
   test.each(
     Object.entries(FIELDS).flatMap(([field, values]) =>
       values.map((value) => ({ field, value: JSON.stringify(value), filter: { [field]: value } })),
     ),
-  )("by $field $value matches what it matches in the database", async ({ filter }) => {
+  )("by $field $value matches the same nodes as in the database", async ({ filter }) => {
     const { byFacts, byDatabase } = await matching(filter);
     expect(byFacts).toEqual(byDatabase);
   });
 
-  test("of several fields at random does too", async () => {
+  test("of several random fields matches the same nodes as in the database", async () => {
     let matched = 0;
     for (let round = 0; round < 200; round += 1) {
       const names = Object.keys(FIELDS).filter(() => randomInt(6) === 0);
@@ -105,4 +110,23 @@ describe("a filter asked of facts", () => {
     }
     expect(matched).toBeGreaterThan(100);
   });
+});
+
+test("power drift is the same in SQL and in memory for every power state and wanted power", async () => {
+  const rows = (await ostler.test.sql`
+    select power as "powerState", wanted as "wantedPower"
+    from unnest(array['ON', 'OFF', 'UNKNOWN']) power, unnest(array['ON', 'OFF', null]) wanted`) as unknown as readonly Pick<
+    NodeRow,
+    "powerState" | "wantedPower"
+  >[];
+  expect(rows).toHaveLength(9);
+  for (const { powerState, wantedPower } of rows) {
+    await ostler.test
+      .sql`update nodes set power_state = ${powerState}, wanted_power = ${wantedPower} where id = ${ids[5] ?? ""}`;
+    const [inSql] = await reader
+      .select({ drift: HAS_POWER_DRIFT })
+      .from(nodes)
+      .where(eq(nodes.id, ids[5] ?? ""));
+    expect(inSql?.drift, `${powerState}, wanted ${wantedPower}`).toBe(hasPowerDrift({ powerState, wantedPower }));
+  }
 });

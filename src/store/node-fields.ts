@@ -1,0 +1,141 @@
+/**
+ * The fields of a node in the API, each written once: the SQL of its JSON text beside its value in a row. Lists that the
+ * database writes as JSON (node-json.ts) take the SQL, resolvers take the value, so both must say the same. The test
+ * `test/graphql/lists.test.ts` compares them over all fields. Fields that need more than the node's row and its cluster
+ * are missing here; a list that selects one of them is resolved.
+ */
+import { sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import type { PgColumn } from "drizzle-orm/pg-core";
+import { globalId, globalIdSql } from "./global-id.ts";
+import type { IdType } from "./global-id.ts";
+import { NULL_TEXT, dateText, plainStringText, scalarText, stringText } from "./json-text.ts";
+import type { JsonFields } from "./json-text.ts";
+import type { Failure } from "./records.ts";
+import { clusters, nodes } from "./tables.ts";
+
+export type NodeRow = typeof nodes.$inferSelect;
+export type ClusterRow = typeof clusters.$inferSelect;
+
+interface ScalarField<Row, Value> {
+  readonly text: SQL;
+  readonly value: (row: Row) => Value;
+}
+
+/** True if the power is known and differs from what the last change through Ostler left. */
+export const HAS_POWER_DRIFT = sql`(${nodes.wantedPower} is not null and ${nodes.powerState} <> 'UNKNOWN' and ${nodes.powerState} <> ${nodes.wantedPower})`;
+
+/** The same of a row. */
+export function hasPowerDrift({ powerState, wantedPower }: Pick<NodeRow, "powerState" | "wantedPower">): boolean {
+  return wantedPower !== null && powerState !== "UNKNOWN" && powerState !== wantedPower;
+}
+
+/** Fields that are a column as it stands. */
+function columnsOf<Row>(table: Readonly<Record<keyof Row, PgColumn>>) {
+  return <Name extends keyof Row>(name: Name, text: (column: PgColumn) => SQL): ScalarField<Row, Row[Name]> => ({
+    text: text(table[name]),
+    value: (row) => row[name],
+  });
+}
+
+function idField(type: IdType, id: PgColumn): ScalarField<{ readonly id: string }, string> {
+  return { text: sql`'"' || ${globalIdSql(type, id)} || '"'`, value: (row) => globalId(type, row.id) };
+}
+
+const ofNode = columnsOf<NodeRow>(nodes);
+const ofCluster = columnsOf<ClusterRow>(clusters);
+
+export const CLUSTER_FIELDS = {
+  id: idField("Cluster", clusters.id),
+  name: ofCluster("name", stringText),
+  project: ofCluster("project", stringText),
+  revision: ofCluster("revision", scalarText),
+  createdAt: ofCluster("createdAt", dateText),
+  updatedAt: ofCluster("updatedAt", dateText),
+} satisfies JsonFields;
+
+/** A member of the failure in `nodes.last_error`. */
+function failureText(name: keyof Failure): SQL {
+  return sql`${nodes.lastError} ->> ${sql.raw(`'${name}'`)}`;
+}
+
+export const FAILURE_FIELDS = {
+  code: { text: stringText(failureText("code")), value: ({ code }: Failure) => code },
+  message: { text: stringText(failureText("message")), value: ({ message }: Failure) => message },
+  step: { text: stringText(failureText("step")), value: ({ step }: Failure) => step },
+  nodeName: { text: stringText(failureText("nodeName")), value: ({ nodeName }: Failure) => nodeName },
+  at: { text: dateText(sql`(${failureText("at")})::timestamptz`), value: ({ at }: Failure) => new Date(at) },
+  retryable: { text: scalarText(failureText("retryable")), value: ({ retryable }: Failure) => retryable },
+} satisfies JsonFields;
+
+const MAINTENANCE_FIELDS = {
+  reason: { text: stringText(sql`coalesce(${nodes.maintenanceReason}, '')`) },
+  since: { text: dateText(nodes.maintenanceSince) },
+  by: { text: stringText(sql`coalesce(${nodes.maintenanceBy}, '')`) },
+} satisfies JsonFields;
+
+function maintenanceOf({ maintenanceReason, maintenanceSince, maintenanceBy }: NodeRow) {
+  return maintenanceSince && { reason: maintenanceReason ?? "", since: maintenanceSince, by: maintenanceBy ?? "" };
+}
+
+/** By key, in the order of code points. */
+function labelsOf({ labels }: NodeRow): { readonly key: string; readonly value: string }[] {
+  return Object.entries(labels)
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([key, value]) => ({ key, value }));
+}
+
+export const NODE_FIELDS = {
+  id: idField("Node", nodes.id),
+  uuid: ofNode("id", plainStringText),
+  name: ofNode("name", stringText),
+  project: ofNode("project", stringText),
+  state: ofNode("state", plainStringText),
+  stage: ofNode("stage", plainStringText),
+  powerState: ofNode("powerState", plainStringText),
+  powerReadAt: ofNode("powerReadAt", dateText),
+  powerCheckedAt: ofNode("powerCheckedAt", dateText),
+  powerProblem: ofNode("powerProblem", stringText),
+  wantedPower: ofNode("wantedPower", plainStringText),
+  powerDrift: { text: scalarText(HAS_POWER_DRIFT), value: hasPowerDrift },
+  presence: ofNode("presence", plainStringText),
+  maintenance: {
+    fields: MAINTENANCE_FIELDS,
+    wrap: (object: SQL) => sql`case when ${nodes.maintenanceSince} is null then ${NULL_TEXT} else ${object} end`,
+    value: maintenanceOf,
+  },
+  protected: ofNode("isProtected", scalarText),
+  retired: {
+    text: scalarText(sql`${nodes.retiredReason} is not null`),
+    value: ({ retiredReason }: NodeRow) => retiredReason !== null,
+  },
+  retiredReason: ofNode("retiredReason", stringText),
+  automaticCleaning: ofNode("automaticCleaning", scalarText),
+  hostGroup: ofNode("hostGroup", stringText),
+  model: ofNode("model", stringText),
+  controller: ofNode("controller", stringText),
+  lastError: {
+    fields: FAILURE_FIELDS,
+    wrap: (object: SQL) => sql`case when ${nodes.lastError} is null then ${NULL_TEXT} else ${object} end`,
+    value: ({ lastError }: NodeRow) => lastError,
+  },
+  revision: ofNode("revision", scalarText),
+  transitionCount: ofNode("transitionCount", scalarText),
+  createdAt: ofNode("createdAt", dateText),
+  updatedAt: ofNode("updatedAt", dateText),
+  labels: {
+    fields: {
+      key: { text: stringText(sql.raw("label.key")) },
+      value: { text: stringText(sql.raw("label.value")) },
+    },
+    wrap: (object: SQL) =>
+      sql`'[' || coalesce((select string_agg(${object}, ',' order by label.key collate "C") from jsonb_each_text(${nodes.labels}) label), '') || ']'`,
+    value: labelsOf,
+  },
+  // One index look-up per node. A join would not keep the page in its order.
+  cluster: {
+    fields: CLUSTER_FIELDS,
+    wrap: (object: SQL) =>
+      sql`coalesce((select ${object} from ${clusters} where ${clusters.id} = ${nodes.clusterId}), ${NULL_TEXT})`,
+  },
+} satisfies JsonFields;

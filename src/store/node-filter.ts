@@ -1,0 +1,180 @@
+/**
+ * The filter of nodes, each condition written once: its SQL beside its test in memory. Lists take the SQL. Streams take
+ * the test, so that thousands of them, each with its own filter, are decided from one read (node-facts.ts). The test
+ * `test/store/node-filter.test.ts` compares both over all conditions and random combinations.
+ */
+import { and, eq, ilike, isNotNull, isNull, like, or, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import type { NodeState } from "../lifecycle/node-states.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
+import type { NodeFacts } from "./node-facts.ts";
+import { HAS_POWER_DRIFT, hasPowerDrift } from "./node-fields.ts";
+import type { NodeRow } from "./node-fields.ts";
+import { clusters, nodes } from "./tables.ts";
+
+/** A test of a text; given fields are combined with AND. */
+export interface StringTest {
+  readonly eq?: string | undefined;
+  readonly in?: readonly string[] | undefined;
+  readonly startsWith?: string | undefined;
+  readonly contains?: string | undefined;
+}
+
+/** Given fields are combined with AND, an absent one matches all. */
+export interface NodeFilter {
+  readonly ids?: readonly string[] | undefined;
+  readonly name?: StringTest | undefined;
+  readonly states?: readonly NodeState[] | undefined;
+  readonly powerStates?: readonly NodeRow["powerState"][] | undefined;
+  readonly presence?: readonly NodeRow["presence"][] | undefined;
+  readonly maintenance?: boolean | undefined;
+  readonly retired?: boolean | undefined;
+  readonly protected?: boolean | undefined;
+  /** Whether the last operation on the node failed. */
+  readonly withErrors?: boolean | undefined;
+  /** Whether the power is known and differs from what the last change through Ostler left. */
+  readonly powerDrift?: boolean | undefined;
+  readonly hostGroup?: string | undefined;
+  readonly clusterId?: string | undefined;
+  readonly clusterName?: string | undefined;
+  readonly driver?: string | undefined;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly or?: readonly NodeFilter[] | undefined;
+  readonly not?: NodeFilter | undefined;
+}
+
+export type NodeTest = (node: NodeFacts) => boolean;
+
+/** A condition. `sql`: undefined if the value matches all nodes. */
+interface Condition<Value> {
+  readonly sql: (value: Value) => SQL | undefined;
+  readonly test: (value: Value) => NodeTest;
+}
+
+/** Columns whose value is a text. */
+type TextColumn = "id" | "name" | "state" | "powerState" | "presence" | "hostGroup" | "clusterId" | "driver";
+
+function isOneOf(name: TextColumn): Condition<readonly string[]> {
+  return {
+    sql: (values) => inArrayParam(nodes[name], values),
+    test: (values) => {
+      const wanted = new Set<string | null>(values);
+      return (node) => wanted.has(node[name]);
+    },
+  };
+}
+
+function equals(name: TextColumn): Condition<string> {
+  return { sql: (value) => eq(nodes[name], value), test: (value) => (node) => node[name] === value };
+}
+
+function isSet(name: "maintenanceSince" | "retiredReason"): Condition<boolean> {
+  return {
+    sql: (wanted) => (wanted ? isNotNull(nodes[name]) : isNull(nodes[name])),
+    test: (wanted) => (node) => (node[name] !== null) === wanted,
+  };
+}
+
+const NAME: Condition<StringTest> = {
+  sql: (test) =>
+    and(
+      test.eq === undefined ? undefined : eq(nodes.name, test.eq),
+      test.in && inArrayParam(nodes.name, test.in),
+      test.startsWith === undefined ? undefined : like(nodes.name, `${escapePattern(test.startsWith)}%`),
+      test.contains === undefined ? undefined : ilike(nodes.name, `%${escapePattern(test.contains)}%`),
+    ),
+  test: ({ eq: same, in: list, startsWith, contains }) => {
+    const listed = list && new Set(list);
+    const part = contains?.toLowerCase();
+    return ({ name }) =>
+      (same === undefined || name === same) &&
+      (listed === undefined || listed.has(name)) &&
+      (startsWith === undefined || name.startsWith(startsWith)) &&
+      (part === undefined || name.toLowerCase().includes(part));
+  },
+};
+
+function escapePattern(text: string): string {
+  return text.replace(/[\\%_]/g, "\\$&");
+}
+
+type FilterValues = { readonly [Field in keyof NodeFilter]-?: NonNullable<NodeFilter[Field]> };
+
+const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValues[Field]> } = {
+  ids: isOneOf("id"),
+  name: NAME,
+  states: isOneOf("state"),
+  powerStates: isOneOf("powerState"),
+  presence: isOneOf("presence"),
+  maintenance: isSet("maintenanceSince"),
+  retired: isSet("retiredReason"),
+  withErrors: {
+    sql: (wanted) => (wanted ? isNotNull(nodes.lastError) : isNull(nodes.lastError)),
+    test: (wanted) => (node) => node.hasError === wanted,
+  },
+  protected: {
+    sql: (wanted) => eq(nodes.isProtected, wanted),
+    test: (wanted) => (node) => node.isProtected === wanted,
+  },
+  powerDrift: {
+    sql: (wanted) => sql`${HAS_POWER_DRIFT} = ${wanted}`,
+    test: (wanted) => (node) => hasPowerDrift(node) === wanted,
+  },
+  hostGroup: equals("hostGroup"),
+  clusterId: equals("clusterId"),
+  clusterName: {
+    sql: (name) => sql`${nodes.clusterId} = (select ${clusters.id} from ${clusters} where ${clusters.name} = ${name})`,
+    test: (name) => (node) => node.clusterName === name,
+  },
+  driver: equals("driver"),
+  labels: {
+    sql: (labels) => sql`label_pairs(${nodes.labels}) @> label_pairs(${JSON.stringify(labels)}::text::jsonb)`,
+    test: (labels) => {
+      const wanted = Object.entries(labels);
+      return (node) => wanted.every(([key, value]) => Object.hasOwn(node.labels, key) && node.labels[key] === value);
+    },
+  },
+  or: {
+    sql: (filters) =>
+      filters.length === 0 ? sql`false` : or(...filters.map((filter) => nodeCondition(filter) ?? sql`true`)),
+    test: (filters) => {
+      const tests = filters.map(nodeTest);
+      return (node) => tests.some((test) => test(node));
+    },
+  },
+  not: {
+    // A comparison with null is neither true nor false, and a node without the field must match.
+    sql: (filter) => sql`(${nodeCondition(filter) ?? sql`true`}) is not true`,
+    test: (filter) => {
+      const test = nodeTest(filter);
+      return (node) => !test(node);
+    },
+  },
+};
+
+const FIELDS = Object.keys(CONDITIONS) as (keyof FilterValues)[];
+
+/** The filter as a condition on `nodes`; undefined if it matches all. */
+export function nodeCondition(filter: NodeFilter | undefined): SQL | undefined {
+  return filter && and(...FIELDS.map((field) => conditionOf(field, filter[field])));
+}
+
+function conditionOf<Field extends keyof FilterValues>(
+  field: Field,
+  value: FilterValues[Field] | undefined,
+): SQL | undefined {
+  return value === undefined ? undefined : CONDITIONS[field].sql(value);
+}
+
+/** The filter as a test of a node's facts. */
+export function nodeTest(filter: NodeFilter): NodeTest {
+  const tests = FIELDS.flatMap((field) => testOf(field, filter[field]) ?? []);
+  return (node) => tests.every((test) => test(node));
+}
+
+function testOf<Field extends keyof FilterValues>(
+  field: Field,
+  value: FilterValues[Field] | undefined,
+): NodeTest | undefined {
+  return value === undefined ? undefined : CONDITIONS[field].test(value);
+}
