@@ -30,7 +30,7 @@ import type { RestartRequest } from "./admission/restart.ts";
 import { startRetention } from "./inventory/retention.ts";
 import { createRunbook, deleteRunbook, updateRunbook } from "./inventory/runbooks.ts";
 import type { NewRunbook, RunbookChange, RunbookEdited } from "./inventory/runbooks.ts";
-import { createRunner } from "./execution/runner.ts";
+import { Runner } from "./execution/runner.ts";
 import type { ClusterRef, NodeSelector } from "./input/node-selector.ts";
 import { updateSite } from "./inventory/site.ts";
 import type { SiteChange, SiteEdited } from "./inventory/site.ts";
@@ -144,7 +144,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   );
   const turns = createSlotScheduler({ database, transact, registry, queue, observer, log });
   const { nudge } = turns;
-  const runner = createRunner({
+  const runner = new Runner({
     database,
     transact,
     registry,
@@ -156,7 +156,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
     abortGraceMs: options.abortGraceMs ?? ABORT_GRACE_MS,
     tearDownMs: options.tearDownMs ?? TEAR_DOWN_MS,
   });
-  const parts = { transact, registry, queue, nudge, observer, checkInterrupts: runner.checkInterrupts };
+  const parts = { transact, registry, queue, nudge, observer, checkInterrupts: () => runner.checkInterrupts() };
   const prober = createProber({ database, transact, registry, log, observer, probeMs: options.probeMs ?? PROBE_MS });
   const powerReader = createPowerReader({ database, transact, registry, bell, log, observer });
   let attendance: { close(): void } | undefined;
@@ -165,7 +165,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   let restedAt = Number.POSITIVE_INFINITY;
   const { endCalls } = options;
   const letGo = async () => {
-    runner.letGo();
+    runner.release();
     await endCalls?.();
   };
   const rest = () => {
@@ -183,7 +183,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
         return;
       }
       await queue.start({
-        run: runner.run,
+        run: (runId, job) => runner.run(runId, job),
         discover: prober.run,
         timer: ({ operationId, what, setAt }) =>
           what === "STOP" ? stopTimeout(parts, operationId, setAt) : pauseIsOver(transact, parts, operationId),

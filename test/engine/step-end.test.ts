@@ -38,11 +38,11 @@ const entered = (work: Parameters<typeof aMachine>[0], more: Partial<StepRequest
     part: "RUN",
     deadline: new Deadline(20),
     confirm: async () => {},
-    abort: never(),
+    cancel: never(),
     abandon: never(),
     graceMs: 60_000,
     log,
-    said: { line() {}, progress() {} },
+    stepLog: { line() {}, progress() {} },
     ...more,
   } as unknown as StepRequest);
 

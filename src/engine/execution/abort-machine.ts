@@ -24,10 +24,11 @@ export interface AbortMachineParts {
 }
 
 export interface Abort {
-  readonly held: ClaimedRun;
-  /** The attempt that was under way, and how its step is called. Null: none was. */
+  readonly claimed: ClaimedRun;
+  /** The attempt that the abort ends; null if no step was running. */
   readonly attempt: AttemptRow | null;
-  readonly request: StepBasis | null;
+  /** How the step's `abort` is called; null if it must not be. */
+  readonly call: StepBasis | null;
   /** Power as the step saw it last. */
   readonly power: PowerState | null;
   /** Rejects when this process does not hold the run any more. */
@@ -37,19 +38,19 @@ export interface Abort {
 /** Answers what is left of the machine. Never throws for what the machine does, which is reported with the run; only for a run that was lost. */
 export async function abortMachine(parts: AbortMachineParts, abort: Abort): Promise<LeftAs> {
   const { database, log, tearDownMs } = parts;
-  const { held, attempt, request } = abort;
-  const { run, machine, plan } = held;
+  const { claimed, attempt, call } = abort;
+  const { run, machine, plan } = claimed;
   const errors: string[] = [];
   const deadline = () => new Deadline(tearDownMs);
-  let power = abort.power ?? held.node.powerState;
+  let power = abort.power ?? claimed.node.powerState;
   const begun = new Set((await attemptsOf(database.reader, [run.id])).map(({ step: index }) => index));
   // What the abort asked for came after the claim.
-  const powerOff = (await runsByIds(database.reader, [run.id]))[0]?.powerOff ?? powersOffOnAbort(held.node.state);
+  const powerOff = (await runsByIds(database.reader, [run.id]))[0]?.powerOff ?? powersOffOnAbort(claimed.node.state);
   const step = attempt ? plan.steps[attempt.step] : undefined;
   await abort.confirm();
-  if (request && step) {
+  if (call && step) {
     try {
-      await abortStep({ ...request, deadline: deadline() });
+      await abortStep({ ...call, deadline: deadline() });
     } catch (error) {
       if (error instanceof Unheard) throw error;
       errors.push(`${stepLabel(step)} could not be undone: ${machine.redactor.text(messageOf(error))}`);

@@ -1,136 +1,201 @@
 /**
- * A run in the hands of this process, and what may be noted about it: every function here works on the ledger of a run that
- * is locked and whose fence was found unchanged.
+ * A run that this process has claimed, and what travels with it until its release:
+ *
+ * - `ClaimedRun`: the run, its plan and its machine. It outlives transactions.
+ * - `RunContext`: the claimed run in one transaction, under its lock. The ledger is its only effect.
+ * - `StepContext`: the same at one attempt of one step.
+ * - `RunDirective`: what the transaction leaves to be done after its commit. boundary.ts, settle-step.ts and claim.ts
+ *   produce it; only runner.ts interprets it.
+ *
+ * The functions here note changes of the run's node in the ledger.
  */
 import { randomUUID } from "node:crypto";
 import type { ErrorCode } from "../../errors.ts";
 import type { NodeEvent } from "../../lifecycle/node-states.ts";
+import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import type { PowerState } from "../../drivers/driver.ts";
+import type { AttemptRow } from "../../store/attempts.ts";
 import type { HeldNodeChange, NodeRow } from "../../store/nodes.ts";
 import type { Failure, JsonObject, Plan, PlannedStep, StoredJson } from "../../store/records.ts";
 import { latestOutputs } from "../../store/attempts.ts";
 import type { LockedRun, RunRow } from "../../store/runs.ts";
 import { nextPosition, stepLabel } from "../plans/plan.ts";
 import { ENGINE, stageOnEntering } from "../scheduling/start-runs.ts";
+import { interruptOf } from "../scheduling/waiting-runs.ts";
 import type { Ledger } from "./ledger.ts";
 import { cutTo, sentence } from "../input/secret-redactor.ts";
 import type { HeldJob } from "../jobs/leases.ts";
 import type { Machine } from "./perform-step.ts";
 
 export interface ClaimedRun {
-  /** As it was when it was last locked. */
+  /** As of its last lock. */
   readonly run: LockedRun;
   readonly fence: number;
   readonly job: HeldJob;
   readonly plan: Plan;
   readonly machine: Machine;
-  /** As far as this process has moved it. */
+  /** With the changes that this process has noted. */
   node: NodeRow;
   leg: number;
   position: number;
 }
 
-/** Somebody else holds the run by now: nothing of what we wanted to write counts. */
+/** What a boundary needs of its process. */
+export interface RunEnvironment {
+  /** Wakes the slot scheduler. */
+  readonly nudge: () => void;
+  /** How long a step may take to end after its signal fired. */
+  readonly abortGraceMs: number;
+  /** True while runs are released between two steps. */
+  isDraining(): boolean;
+}
+
+/** A claimed run in a transaction that holds its lock and has found its fence unchanged. */
+export interface RunContext {
+  readonly environment: RunEnvironment;
+  readonly ledger: Ledger;
+  readonly claimed: ClaimedRun;
+  /** The requested abort or stop, as of the lock. */
+  readonly interrupt: Interrupt | null;
+}
+
+/** A claimed run at one attempt of one of its steps. */
+export interface StepContext extends RunContext {
+  readonly step: PlannedStep;
+  readonly attempt: AttemptRow;
+}
+
+/** What a transaction leaves to be done after its commit. */
+export type RunDirective = EnterStep | AbortMachine | Release;
+
+/** Call the step's driver. */
+export interface EnterStep {
+  readonly kind: "ENTER_STEP";
+  readonly claimed: ClaimedRun;
+  readonly step: PlannedStep;
+  readonly attempt: AttemptRow;
+  /** Identifies the entry: it rises with every entry of the run. */
+  readonly generation: number;
+  /** Time left to the attempt, by the database's clock. */
+  readonly leftMs: number;
+}
+
+/** Carry out an abort on the machine. */
+export interface AbortMachine {
+  readonly kind: "ABORT_MACHINE";
+  readonly claimed: ClaimedRun;
+  /** The attempt that the abort ends; null if no step was running. */
+  readonly attempt: AttemptRow | null;
+  /** The step did not end after its signal fired, and may still be running. */
+  readonly ignoredSignal: boolean;
+  /** Power as the step saw it last; null if it did not look. */
+  readonly power: PowerState | null;
+}
+
+/** Nothing: the run ended, is parked, or was released for another process. The job is over. */
+export interface Release {
+  readonly kind: "RELEASE";
+}
+
+export const RELEASE: Release = { kind: "RELEASE" };
+
+/** Another process has claimed the run: nothing that this process wanted to write counts. */
 export class FencedError extends Error {}
 
-/** Why something failed, before it is a record. */
+/** Why something failed, before it is stored as a `Failure`. */
 export interface Fault {
   readonly code: ErrorCode;
   readonly reason: string;
   readonly retryable: boolean;
 }
 
-/** Whether this process holds a run still. */
 export function isClaimedBy({ fence }: Pick<ClaimedRun, "fence">, run: RunRow): boolean {
   return run.finishedAt === null && run.fence === fence;
 }
 
+export function openContext(environment: RunEnvironment, ledger: Ledger, claimed: ClaimedRun): RunContext {
+  return { environment, ledger, claimed, interrupt: interruptOf(ledger.run, ledger.run.operationInterrupt) };
+}
+
 /** Enters the legs up to `leg`, those without steps included. */
-export function enterLegs(ledger: Ledger, held: ClaimedRun, leg: number): void {
-  while (held.leg < leg) {
-    held.leg += 1;
-    for (const event of held.plan.legs[held.leg]?.enter ?? [])
-      moveClaimed(ledger, held, event, {}, stageOnEntering(held.plan, held.leg));
+export function enterLegs(context: RunContext, leg: number): void {
+  const { claimed } = context;
+  while (claimed.leg < leg) {
+    claimed.leg += 1;
+    for (const event of claimed.plan.legs[claimed.leg]?.enter ?? [])
+      moveNode(context, event, {}, stageOnEntering(claimed.plan, claimed.leg));
   }
 }
 
-/** Takes the node along one edge. */
-export function moveClaimed(
-  ledger: Ledger,
-  held: ClaimedRun,
+/** Moves the node along one edge. */
+export function moveNode(
+  { ledger, claimed }: RunContext,
   event: NodeEvent,
   why: { readonly actor?: string; readonly reason?: string | null } = {},
   change: Omit<HeldNodeChange, "state"> = {},
 ): void {
-  const { run, node, plan } = held;
-  const because = {
+  const { run, node, plan } = claimed;
+  const transition = {
     actor: why.actor ?? ENGINE,
     reason: why.reason ?? null,
     target: run.target,
     operationId: run.operationId,
-    step: stepLabel(plan.steps[held.position]),
+    step: stepLabel(plan.steps[claimed.position]),
     runId: run.id,
   };
-  held.node = { ...node, ...change, state: ledger.moveNode(node.state, event, because, change) };
+  claimed.node = { ...node, ...change, state: ledger.moveNode(node.state, event, transition, change) };
 }
 
-/** Changes what is not the node's state. */
-export function changeClaimed(ledger: Ledger, held: ClaimedRun, change: Omit<HeldNodeChange, "state">): void {
-  ledger.changeNode(held.node.state, change);
-  held.node = { ...held.node, ...change };
+/** Changes the node without moving it. */
+export function changeNode({ ledger, claimed }: RunContext, change: Omit<HeldNodeChange, "state">): void {
+  ledger.changeNode(claimed.node.state, change);
+  claimed.node = { ...claimed.node, ...change };
 }
 
-/** What a step or its undoing saw of the power, and what it left it as: that is what is wanted of it from now on. */
-export function notePower(ledger: Ledger, held: ClaimedRun, power: PowerState): void {
-  const { node, machine } = held;
+/** Notes the power as a step or an abort saw it last. The power that they set becomes the wanted power. */
+export function notePower(context: RunContext, power: PowerState): void {
+  const { node, machine } = context.claimed;
   const seen =
     node.powerState === power && node.powerReadAt !== null ? {} : { powerState: power, powerReadAt: new Date() };
   const wantedPower = machine.lastSet?.power ?? node.wantedPower;
   const powerProblem = power === "UNKNOWN" ? node.powerProblem : null;
   if (!("powerState" in seen) && wantedPower === node.wantedPower && powerProblem === node.powerProblem) return;
-  changeClaimed(ledger, held, { ...seen, wantedPower, powerProblem });
+  changeNode(context, { ...seen, wantedPower, powerProblem });
 }
 
 const MODEL_LENGTH_MAX = 255;
 
 /**
- * With the last inspect step that a leg has to run, which has just put out `output`, the outputs of all of them become the
- * inventory: those as well that a run before this one has come to, and that are kept. A text `model` in it is the node's.
+ * After the last inspect step of a leg, merges the outputs of all its steps into the inventory. Outputs of steps that an
+ * earlier run completed count too. A text `model` in the result becomes the node's model.
  */
-export async function noteInventory(
-  ledger: Ledger,
-  held: ClaimedRun,
-  position: number,
-  output: StoredJson,
-): Promise<void> {
-  const { plan, run, node } = held;
+export async function noteInventory(context: RunContext, position: number, output: StoredJson): Promise<void> {
+  const { ledger, claimed } = context;
+  const { plan, run, node } = claimed;
   const leg = plan.steps[position]?.leg;
   if (plan.steps[nextPosition(plan, position + 1)]?.leg === leg) return;
   const labels = plan.steps.flatMap((step, index) =>
     step.leg === leg && index !== position ? [stepLabel(step) ?? ""] : [],
   );
-  const others = labels.length === 0 ? [] : await latestOutputs(ledger.work.tx, run.id, labels);
-  const outputs = plan.steps.map((step, index) =>
-    index === position
-      ? output
-      : step.leg === leg
-        ? others.find(({ label }) => label === stepLabel(step))?.output
-        : null,
-  );
+  const others = labels.length === 0 ? [] : await latestOutputs(ledger.transaction.tx, run.id, labels);
+  const outputs = plan.steps.map((step, index) => {
+    if (index === position) return output;
+    return step.leg === leg ? others.find(({ label }) => label === stepLabel(step))?.output : null;
+  });
   const data: JsonObject = Object.assign(
     {},
     ...outputs.filter((one): one is JsonObject => typeof one === "object" && one !== null && !Array.isArray(one)),
   );
   ledger.addInventory({ id: randomUUID(), nodeId: node.id, runId: run.id, data });
   const model = typeof data["model"] === "string" ? cutTo(data["model"].trim(), MODEL_LENGTH_MAX) : "";
-  if (model !== "" && model !== node.model) changeClaimed(ledger, held, { model });
+  if (model !== "" && model !== node.model) changeNode(context, { model });
 }
 
-export function describe({ node }: ClaimedRun, step: PlannedStep, reason: string): string {
+export function describeFault({ node }: ClaimedRun, step: PlannedStep, reason: string): string {
   return `Node ${node.name}: ${stepLabel(step)} failed: ${sentence(reason)}`;
 }
 
-export function failureOf({ node }: ClaimedRun, step: PlannedStep | undefined, fault: Fault): Failure {
+export function toFailure({ node }: ClaimedRun, step: PlannedStep | undefined, fault: Fault): Failure {
   return {
     code: fault.code,
     message: fault.reason,

@@ -1,188 +1,217 @@
 /**
- * Runs that come to a boundary at about the same time are judged in one transaction, and what follows is stored together: a
- * commit, and the lock under which positions are drawn, are then paid for once and not by each. A run that comes alone is
- * judged at once; while transactions are under way others gather for the next one.
+ * Group commit: runs a change under the lock of its run, and commits it together with the changes of other runs. The commit,
+ * and the lock under which positions of transitions are drawn, are then paid once a group.
  *
- * Nobody waits for a stranger's trouble. A run that somebody else holds just now, one whose judging fails, and one that has
- * to do what may take long are judged again in a transaction of their own; and when a transaction of several fails, all of
- * its runs are.
+ * Modes of a change:
+ *
+ * ## Gathering
+ * Entered by `run`. The change waits until the current turn of the event loop ends, so that changes of the same turn form
+ * one group. While `GROUPS_AHEAD` groups are committing it waits for one of them to end or to become slow.
+ * Left for a group: the oldest changes, at most `GROUP_SIZE_MAX`, each of another run.
+ *
+ * ## In a group
+ * One transaction locks the runs, except those that another transaction has locked, runs their changes one after the other,
+ * and stores their ledgers together. A group of one has its transaction alone, so its change may take long.
+ * Left with the result after the commit; with the `FencedError` that the change throws; with the error if the connection is
+ * lost; otherwise for a transaction of its own: if the run was locked elsewhere, if the change asks for it or throws, and,
+ * for every change of the group, if the group's transaction fails.
+ *
+ * ## In a transaction of its own
+ * At most `OWN_MAX` at a time; the others wait in order. The transaction waits for the run's lock, and the change may take
+ * long and lock other runs.
+ * Left with the result of the change, or with its error.
  */
 import { isConnectionLoss, sqlState } from "../../store/postgres/database.ts";
 import type { LockedRun } from "../../store/runs.ts";
 import { lockRuns } from "../../store/runs.ts";
 import { FencedError } from "./claimed-run.ts";
-import { openLedger, storeLedgers } from "./ledger.ts";
-import type { Ledger, OpenLedger } from "./ledger.ts";
+import { OpenLedger, storeLedgers } from "./ledger.ts";
+import type { Ledger } from "./ledger.ts";
 import type { Queue } from "../jobs/queue.ts";
 import type { FinishParts } from "../scheduling/finish-run.ts";
 import type { Transact, Transaction } from "../transaction.ts";
 
 /**
- * Judges a run: reads what it needs, and writes through its ledger alone. `given` is what was read for it. May be called again,
- * in another transaction.
+ * A change of a locked run. It writes through the ledger alone, because it may run again in another transaction. `reads`: what
+ * was read for it.
  */
-export type Change<Given, Verdict> = (ledger: Ledger, given: Given | undefined) => Promise<Verdict>;
+export type Change<Reads, Result> = (ledger: Ledger, reads: Reads | undefined) => Promise<Result>;
 
-export interface GroupCommitParts<Given> extends FinishParts {
+export interface GroupCommitParts<Reads> extends FinishParts {
   readonly transact: Transact;
   readonly queue: Queue;
-  /** What those who ask for it need to read, for all of them at once, by run. */
-  read(work: Transaction, runs: readonly LockedRun[]): Promise<ReadonlyMap<string, Given>>;
+  /** Reads for the changes that ask for it, for all of a group at once, by run. */
+  read(transaction: Transaction, runs: readonly LockedRun[]): Promise<ReadonlyMap<string, Reads>>;
 }
 
-export interface GroupCommit<Given> {
-  /** Has a run judged under its lock, and what its ledger holds stored. Null: there is no such run. */
-  run<Verdict>(
-    runId: string,
-    judge: Change<Given, Verdict>,
-    options?: { readonly reads?: boolean },
-  ): Promise<Verdict | null>;
-}
-
-interface Entry<Given> {
+interface Entry<Reads> {
   readonly runId: string;
-  readonly judge: Change<Given, unknown>;
-  readonly reads: boolean;
-  readonly resolve: (verdict: unknown) => void;
+  readonly change: Change<Reads, unknown>;
+  readonly needsReads: boolean;
+  readonly resolve: (result: unknown) => void;
   readonly reject: (error: unknown) => void;
 }
 
-/** What the server says of a transaction that it has ended because nothing came of it for too long. */
-const CUT_FOR_IDLING = "25P03";
-/** Transactions that runs gather behind. Whoever comes while so many are under way waits for the next one. */
-const AT_ONCE = 2;
-/** One that takes longer waits for a stranger's lock, and nobody gathers behind it any more. */
+/** What became of the changes of a group. A result may be a `FencedError`. */
+interface GroupResult<Reads> {
+  readonly results: readonly (readonly [Entry<Reads>, unknown])[];
+  readonly postponed: readonly Entry<Reads>[];
+}
+
+/** idle_in_transaction_session_timeout. It ends the connection as well, but says that this process was too slow. */
+const IDLE_IN_TRANSACTION = "25P03";
+/** Groups that may be committing while others gather. */
+const GROUPS_AHEAD = 2;
+/** A group that takes longer waits for a lock of another transaction, and is not waited for. */
 const SLOW_MS = 250;
-/** Transactions of several at a time, slow ones included; and of single runs. */
-const SHARED_MAX = 6;
+/** Groups at a time, slow ones included, and transactions of single changes at a time. */
+const GROUPS_MAX = 6;
 const OWN_MAX = 8;
-const RUNS_MAX = 64;
+const GROUP_SIZE_MAX = 64;
 
-export function createGroupCommit<Given>(parts: GroupCommitParts<Given>): GroupCommit<Given> {
-  const { transact } = parts;
-  const waiting: Entry<Given>[] = [];
-  const waitingForOwn: Entry<Given>[] = [];
-  let gatheredBehind = 0;
-  let shared = 0;
-  let own = 0;
-  let isScheduled = false;
+export class GroupCommit<Reads> {
+  readonly #parts: GroupCommitParts<Reads>;
+  readonly #gathering: Entry<Reads>[] = [];
+  readonly #waitingForOwn: Entry<Reads>[] = [];
+  #groupsAhead = 0;
+  #groups = 0;
+  #own = 0;
+  #isScheduled = false;
 
-  function begin(): void {
-    isScheduled = false;
-    while (gatheredBehind < AT_ONCE && shared < SHARED_MAX && waiting.length > 0) {
-      const entries = takeSome();
-      gatheredBehind += 1;
-      shared += 1;
-      let isSlow = false;
-      const noLongerBehind = () => {
-        if (isSlow) return;
-        isSlow = true;
-        gatheredBehind -= 1;
-        begin();
-      };
-      const slow = setTimeout(noLongerBehind, SLOW_MS);
-      void perform(entries).finally(() => {
-        clearTimeout(slow);
-        shared -= 1;
-        noLongerBehind();
-        begin();
-      });
-    }
+  constructor(parts: GroupCommitParts<Reads>) {
+    this.#parts = parts;
   }
 
-  /** Has a run judged in a transaction of its own, which may wait for locks. */
-  function alone(entry: Entry<Given>): void {
-    waitingForOwn.push(entry);
-    beginOwn();
+  /** Runs a change under the lock of its run and stores its ledger. Returns null if there is no such run. */
+  run<Result>(
+    runId: string,
+    change: Change<Reads, Result>,
+    { needsReads = false }: { readonly needsReads?: boolean } = {},
+  ): Promise<Result | null> {
+    const result = new Promise<unknown>((resolve, reject) => {
+      this.#gathering.push({ runId, change, needsReads, resolve, reject });
+    });
+    if (!this.#isScheduled) setImmediate(() => this.#commitGathered());
+    this.#isScheduled = true;
+    return result as Promise<Result | null>;
   }
 
-  function beginOwn(): void {
-    while (own < OWN_MAX) {
-      const entry = waitingForOwn.shift();
-      if (!entry) return;
-      own += 1;
-      void performAlone(entry).finally(() => {
-        own -= 1;
-        beginOwn();
-      });
-    }
+  #commitGathered(): void {
+    this.#isScheduled = false;
+    while (this.#groupsAhead < GROUPS_AHEAD && this.#groups < GROUPS_MAX && this.#gathering.length > 0)
+      this.#beginGroup(this.#takeGroup());
   }
 
-  /** The first ones; a run that is there twice is judged in two transactions. */
-  function takeSome(): Entry<Given>[] {
+  /** The oldest changes. A second change of the same run waits for another group. */
+  #takeGroup(): Entry<Reads>[] {
+    const gathering = this.#gathering;
     const runIds = new Set<string>();
-    const taken: Entry<Given>[] = [];
-    for (let index = 0; index < waiting.length && taken.length < RUNS_MAX;) {
-      const entry = waiting[index];
+    const group: Entry<Reads>[] = [];
+    for (let index = 0; index < gathering.length && group.length < GROUP_SIZE_MAX;) {
+      const entry = gathering[index];
       if (!entry || runIds.has(entry.runId)) {
         index += 1;
         continue;
       }
       runIds.add(entry.runId);
-      taken.push(entry);
-      waiting.splice(index, 1);
+      group.push(entry);
+      gathering.splice(index, 1);
     }
-    return taken;
+    return group;
   }
 
-  async function perform(entries: readonly Entry<Given>[]): Promise<void> {
+  #beginGroup(group: readonly Entry<Reads>[]): void {
+    this.#groupsAhead += 1;
+    this.#groups += 1;
+    let isAhead = true;
+    const letPass = () => {
+      if (!isAhead) return;
+      isAhead = false;
+      this.#groupsAhead -= 1;
+      this.#commitGathered();
+    };
+    const slow = setTimeout(letPass, SLOW_MS);
+    void this.#commitGroup(group).finally(() => {
+      clearTimeout(slow);
+      this.#groups -= 1;
+      letPass();
+      this.#commitGathered();
+    });
+  }
+
+  async #commitGroup(group: readonly Entry<Reads>[]): Promise<void> {
     try {
-      const { judged, toJudgeAlone } = await transact((work) => judgeAll(work, entries));
-      for (const [entry, verdict] of judged) {
-        if (verdict instanceof FencedError) entry.reject(verdict);
-        else entry.resolve(verdict);
+      const { results, postponed } = await this.#parts.transact((transaction) => this.#runGroup(transaction, group));
+      for (const [entry, result] of results) {
+        if (result instanceof FencedError) entry.reject(result);
+        else entry.resolve(result);
       }
-      for (const entry of toJudgeAlone) alone(entry);
+      for (const entry of postponed) this.#postpone(entry);
     } catch (error) {
-      for (const entry of entries) {
-        if (isConnectionLoss(error) && sqlState(error) !== CUT_FOR_IDLING) entry.reject(error);
-        else alone(entry);
+      for (const entry of group) {
+        if (isConnectionLoss(error) && sqlState(error) !== IDLE_IN_TRANSACTION) entry.reject(error);
+        else this.#postpone(entry);
       }
     }
   }
 
-  async function judgeAll(work: Transaction, entries: readonly Entry<Given>[]) {
-    const runs = await lockRuns(
-      work.tx,
-      entries.map(({ runId }) => runId),
-      { skipLocked: true },
-    );
-    const given = await readFor(work, entries, runs);
-    const judged: (readonly [Entry<Given>, unknown])[] = [];
-    const toJudgeAlone: Entry<Given>[] = [];
+  async #runGroup(transaction: Transaction, group: readonly Entry<Reads>[]): Promise<GroupResult<Reads>> {
+    const runIds = group.map(({ runId }) => runId);
+    const runs = await lockRuns(transaction.tx, runIds, { skipLocked: true });
+    const reads = await this.#readFor(transaction, group, runs);
+    const results: (readonly [Entry<Reads>, unknown])[] = [];
+    const postponed: Entry<Reads>[] = [];
     const ledgers: OpenLedger[] = [];
-    for (const entry of entries) {
+    for (const entry of group) {
       const run = runs.get(entry.runId);
       if (!run) {
-        toJudgeAlone.push(entry);
+        postponed.push(entry);
         continue;
       }
-      const ledger = openLedger(work, run, entries.length === 1);
+      const ledger = new OpenLedger(transaction, run, group.length === 1);
       try {
-        judged.push([entry, await entry.judge(ledger, given.get(entry.runId))]);
+        results.push([entry, await entry.change(ledger, reads.get(entry.runId))]);
         ledgers.push(ledger);
       } catch (error) {
-        if (error instanceof FencedError) judged.push([entry, error]);
-        // Its transaction is lost to the others as well.
+        if (error instanceof FencedError) results.push([entry, error]);
+        // A database error has ended the transaction for the others as well.
         else if (isConnectionLoss(error) || sqlState(error) !== undefined) throw error;
-        else toJudgeAlone.push(entry);
+        else postponed.push(entry);
       }
     }
-    await storeLedgers(work, parts, ledgers);
-    return { judged, toJudgeAlone };
+    await storeLedgers(transaction, this.#parts, ledgers);
+    return { results, postponed };
   }
 
-  async function performAlone(entry: Entry<Given>): Promise<void> {
+  #postpone(entry: Entry<Reads>): void {
+    this.#waitingForOwn.push(entry);
+    this.#commitPostponed();
+  }
+
+  #commitPostponed(): void {
+    while (this.#own < OWN_MAX) {
+      const entry = this.#waitingForOwn.shift();
+      if (!entry) return;
+      this.#own += 1;
+      void this.#commitAlone(entry).finally(() => {
+        this.#own -= 1;
+        this.#commitPostponed();
+      });
+    }
+  }
+
+  async #commitAlone(entry: Entry<Reads>): Promise<void> {
     try {
       entry.resolve(
-        await transact(async (work) => {
-          const runs = await lockRuns(work.tx, [entry.runId]);
+        await this.#parts.transact(async (transaction) => {
+          const runs = await lockRuns(transaction.tx, [entry.runId]);
           const run = runs.get(entry.runId);
           if (!run) return null;
-          const ledger = openLedger(work, run, true);
-          const verdict = await entry.judge(ledger, (await readFor(work, [entry], runs)).get(entry.runId));
-          await storeLedgers(work, parts, [ledger]);
-          return verdict;
+          const ledger = new OpenLedger(transaction, run, true);
+          const reads = await this.#readFor(transaction, [entry], runs);
+          const result = await entry.change(ledger, reads.get(entry.runId));
+          await storeLedgers(transaction, this.#parts, [ledger]);
+          return result;
         }),
       );
     } catch (error) {
@@ -190,24 +219,12 @@ export function createGroupCommit<Given>(parts: GroupCommitParts<Given>): GroupC
     }
   }
 
-  async function readFor(
-    work: Transaction,
-    entries: readonly Entry<Given>[],
+  async #readFor(
+    transaction: Transaction,
+    entries: readonly Entry<Reads>[],
     runs: ReadonlyMap<string, LockedRun>,
-  ): Promise<ReadonlyMap<string, Given>> {
-    const readers = entries.flatMap(({ runId, reads }) => (reads ? (runs.get(runId) ?? []) : []));
-    return readers.length === 0 ? new Map() : parts.read(work, readers);
+  ): Promise<ReadonlyMap<string, Reads>> {
+    const wanted = entries.flatMap(({ runId, needsReads }) => (needsReads ? (runs.get(runId) ?? []) : []));
+    return wanted.length === 0 ? new Map() : this.#parts.read(transaction, wanted);
   }
-
-  return {
-    run<Verdict>(runId: string, judge: Change<Given, Verdict>, { reads = false } = {}) {
-      const verdict = new Promise<unknown>((resolve, reject) => {
-        waiting.push({ runId, judge, reads, resolve, reject });
-      });
-      // Those that end in the same turn of the event loop come together.
-      if (!isScheduled) setImmediate(begin);
-      isScheduled = true;
-      return verdict as Promise<Verdict | null>;
-    },
-  };
 }

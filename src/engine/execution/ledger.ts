@@ -1,10 +1,10 @@
 /**
- * What is to be written about a run at one boundary. The holder of a run notes it here, in the terms of the run, and when
- * the runs that share a transaction have all been judged, their ledgers are stored together: each table takes one statement,
- * however many runs there are. A ledger that is not stored, because judging its run failed, leaves nothing behind.
+ * The unit of work of one run at one boundary. The holder of the run notes its changes here, and when the changes of all
+ * runs that share the transaction have run, their ledgers are stored together: one statement a table, however many runs
+ * there are. A ledger whose change failed is dropped and leaves nothing behind.
  *
- * What is noted is not to be seen by statements of the same transaction until it is stored; what has to come after it is
- * given to `afterwards`.
+ * Statements of the same transaction do not see what is noted until it is stored. What must come after it is passed to
+ * `afterwards`.
  */
 import { next } from "../../lifecycle/machine.ts";
 import type { NodeEvent, NodeState } from "../../lifecycle/node-states.ts";
@@ -27,53 +27,50 @@ import { changeNodes } from "../transaction.ts";
 import type { Hop, Transaction } from "../transaction.ts";
 import { wakeStopped } from "../scheduling/waiting-runs.ts";
 
-/** The share of one run in a transaction that holds it locked. */
+/** The share of one run in a transaction that holds its lock. */
 export interface Ledger {
-  readonly work: Transaction;
-  /** As it was found. */
+  readonly transaction: Transaction;
+  /** As it was locked. */
   readonly run: LockedRun;
   /** When the transaction began, by the database's clock. */
   readonly now: Date;
-  /** Whether the transaction is this run's alone: what takes long, or many locks, is not for others to wait for. */
+  /** True if no other run shares the transaction: only then may a change take long or lock other runs. */
   readonly hasOwnTransaction: boolean;
-  /** A change of nothing tells whoever watches that something about it has changed. */
+  /** An empty change raises the run's revision, so that watchers look at it again. */
   changeRun(change: HeldRunChange): void;
   beginAttempt(attempt: AttemptRow): void;
   changeAttempt(attempt: Pick<AttemptRow, "runId" | "step" | "number">, change: HeldAttemptChange): void;
-  /** Takes the node, which is in `from`, along an edge. Answers where that leads; throws where the table has no such edge. */
+  /** Moves the node, which is in `from`, along an edge. Returns its new state; throws if the table has no such edge. */
   moveNode(
     from: NodeState,
     event: NodeEvent,
     why: Omit<NonNullable<Hop["why"]>, "event">,
     change: Omit<HeldNodeChange, "state">,
   ): NodeState;
-  /** Changes what is not the node's state. */
+  /** Changes the node without moving it. */
   changeNode(state: NodeState, change: Omit<HeldNodeChange, "state">): void;
-  addInventory(row: Parameters<typeof insertInventories>[1][number]): void;
+  addInventory(row: NewInventory): void;
   addLines(rows: readonly StepLogRow[]): void;
-  /** The job ends; where the run is parked its next one is due in so many seconds. */
+  /** Ends the job. If the run is parked, its next job is due in `nextInSeconds`. */
   endJob(job: HeldJob, nextInSeconds?: number): void;
-  /** The run ends, and its operation draws the consequences. */
+  /** Ends the run, which may end, undo or stop other runs of its operation. */
   endRun(state: FinalRunState, change?: { readonly failure?: Failure; readonly leftAs?: LockedRun["leftAs"] }): void;
-  /** The run is left parked where a stop ends it: it is woken if one has been asked for in the meantime. */
+  /** The run is parked where a stop ends it: wakes it if a stop has been requested in the meantime. */
   wakeIfStopped(): void;
-  /** Done when everything is stored, before the commit. */
+  /** Runs when everything is stored, before the commit. */
   afterwards(effect: () => Promise<void>): void;
-  /** Runs after the commit, and not at all where the ledger was not stored. */
+  /** Runs after the commit. */
   afterCommit(effect: () => void): void;
 }
 
-/** A ledger with what was noted in it. */
-export interface OpenLedger extends Ledger {
-  readonly notes: Notes;
-}
+type NewInventory = Parameters<typeof insertInventories>[1][number];
 
 interface Notes {
   run: HeldRunChange | null;
   readonly begun: AttemptRow[];
   readonly attempts: Map<string, Pick<AttemptRow, "runId" | "step" | "number"> & { change: HeldAttemptChange }>;
   readonly hops: Hop[];
-  readonly inventories: Parameters<typeof insertInventories>[1][number][];
+  readonly inventories: NewInventory[];
   readonly lines: StepLogRow[];
   readonly jobs: { readonly job: HeldJob; readonly nextInSeconds: number | null }[];
   wakesIfStopped: boolean;
@@ -82,11 +79,15 @@ interface Notes {
   readonly afterCommit: (() => void)[];
 }
 
-/** Thrown to have a run judged again in a transaction of its own. */
+/** Thrown to run the change again in a transaction of its own. */
 export class NeedsOwnTransactionError extends Error {}
 
-export function openLedger(work: Transaction, run: LockedRun, hasOwnTransaction: boolean): OpenLedger {
-  const notes: Notes = {
+/** A ledger with its notes. */
+export class OpenLedger implements Ledger {
+  readonly transaction: Transaction;
+  readonly run: LockedRun;
+  readonly hasOwnTransaction: boolean;
+  readonly notes: Notes = {
     run: null,
     begun: [],
     attempts: new Map(),
@@ -99,91 +100,120 @@ export function openLedger(work: Transaction, run: LockedRun, hasOwnTransaction:
     afterwards: [],
     afterCommit: [],
   };
-  const { lockedAt: now } = run;
 
-  /** What does not move the node joins the hop before it; the next move takes it along. */
-  function noteHop(from: NodeState, why: Hop["why"], change: HeldNodeChange): void {
-    const last = notes.hops.at(-1);
-    if (last && (why === null || last.why === null)) {
-      notes.hops[notes.hops.length - 1] = { ...last, why: last.why ?? why, change: { ...last.change, ...change } };
-    } else notes.hops.push({ nodeId: run.nodeId, from, why, change });
+  constructor(transaction: Transaction, run: LockedRun, hasOwnTransaction: boolean) {
+    this.transaction = transaction;
+    this.run = run;
+    this.hasOwnTransaction = hasOwnTransaction;
   }
 
-  return {
-    work,
-    run,
-    now,
-    hasOwnTransaction,
-    notes,
-    changeRun(change) {
-      notes.run = { ...notes.run, ...change };
-    },
-    beginAttempt(attempt) {
-      notes.begun.push(attempt);
-    },
-    changeAttempt({ runId, step, number }, change) {
-      const key = `${step}:${number}`;
-      notes.attempts.set(key, { runId, step, number, change: { ...notes.attempts.get(key)?.change, ...change } });
-    },
-    moveNode(from, event, why, change) {
-      const to = next(from, event);
-      noteHop(from, { ...why, event }, { ...change, state: to });
-      return to;
-    },
-    changeNode(state, change) {
-      noteHop(state, null, change);
-    },
-    addInventory(row) {
-      notes.inventories.push(row);
-    },
-    addLines(rows) {
-      notes.lines.push(...rows);
-    },
-    endJob(job, nextInSeconds) {
-      notes.jobs.push({ job, nextInSeconds: nextInSeconds ?? null });
-    },
-    endRun(state, change = {}) {
-      // Others of the operation may have to be undone, stopped or cleaned up.
-      if (state !== "SUCCEEDED" && !hasOwnTransaction) throw new NeedsOwnTransactionError();
-      notes.run = {
-        ...notes.run,
-        ...change,
-        ...ENDED,
-        state,
-        finishedAt: now,
-        fence: (notes.run?.fence ?? run.fence) + 1,
-      };
-      notes.end = { state, failure: change.failure ?? null };
-    },
-    wakeIfStopped() {
-      notes.wakesIfStopped = true;
-    },
-    afterwards(effect) {
-      notes.afterwards.push(effect);
-    },
-    afterCommit(effect) {
-      notes.afterCommit.push(effect);
-    },
-  };
+  get now(): Date {
+    return this.run.lockedAt;
+  }
+
+  changeRun(change: HeldRunChange): void {
+    this.notes.run = { ...this.notes.run, ...change };
+  }
+
+  beginAttempt(attempt: AttemptRow): void {
+    this.notes.begun.push(attempt);
+  }
+
+  changeAttempt({ runId, step, number }: Parameters<Ledger["changeAttempt"]>[0], change: HeldAttemptChange): void {
+    const { attempts } = this.notes;
+    const key = `${step}:${number}`;
+    attempts.set(key, { runId, step, number, change: { ...attempts.get(key)?.change, ...change } });
+  }
+
+  moveNode(
+    from: NodeState,
+    event: NodeEvent,
+    why: Omit<NonNullable<Hop["why"]>, "event">,
+    change: Omit<HeldNodeChange, "state">,
+  ): NodeState {
+    const to = next(from, event);
+    this.#addHop(from, { ...why, event }, { ...change, state: to });
+    return to;
+  }
+
+  changeNode(state: NodeState, change: Omit<HeldNodeChange, "state">): void {
+    this.#addHop(state, null, change);
+  }
+
+  /** A change that does not move the node is merged with the hop before it, and a move with the change before it. */
+  #addHop(from: NodeState, why: Hop["why"], change: HeldNodeChange): void {
+    const { hops } = this.notes;
+    const last = hops.at(-1);
+    if (last && (why === null || last.why === null))
+      hops[hops.length - 1] = { ...last, why: last.why ?? why, change: { ...last.change, ...change } };
+    else hops.push({ nodeId: this.run.nodeId, from, why, change });
+  }
+
+  addInventory(row: NewInventory): void {
+    this.notes.inventories.push(row);
+  }
+
+  addLines(rows: readonly StepLogRow[]): void {
+    this.notes.lines.push(...rows);
+  }
+
+  endJob(job: HeldJob, nextInSeconds?: number): void {
+    this.notes.jobs.push({ job, nextInSeconds: nextInSeconds ?? null });
+  }
+
+  endRun(
+    state: FinalRunState,
+    change: { readonly failure?: Failure; readonly leftAs?: LockedRun["leftAs"] } = {},
+  ): void {
+    // Other runs of the operation may have to be undone, stopped or cleaned up.
+    if (state !== "SUCCEEDED" && !this.hasOwnTransaction) throw new NeedsOwnTransactionError();
+    const { notes, run, now } = this;
+    notes.run = {
+      ...notes.run,
+      ...change,
+      ...ENDED,
+      state,
+      finishedAt: now,
+      fence: (notes.run?.fence ?? run.fence) + 1,
+    };
+    notes.end = { state, failure: change.failure ?? null };
+  }
+
+  wakeIfStopped(): void {
+    this.notes.wakesIfStopped = true;
+  }
+
+  afterwards(effect: () => Promise<void>): void {
+    this.notes.afterwards.push(effect);
+  }
+
+  afterCommit(effect: () => void): void {
+    this.notes.afterCommit.push(effect);
+  }
 }
 
-/** Stores what ledgers of one transaction hold. */
+/** Stores the ledgers of one transaction. */
 export async function storeLedgers(
-  work: Transaction,
+  transaction: Transaction,
   parts: FinishParts & { readonly queue: Queue },
   ledgers: readonly OpenLedger[],
 ): Promise<void> {
-  const { tx } = work;
+  const { tx } = transaction;
   const notes = ledgers.map((ledger) => ledger.notes);
   const jobs = notes.flatMap((note) => note.jobs);
-  for (const { afterCommit } of notes) for (const effect of afterCommit) work.afterCommit(effect);
+  for (const { afterCommit } of notes) for (const effect of afterCommit) transaction.afterCommit(effect);
   const parked = ledgers.flatMap(({ run, notes: { jobs: ended } }) =>
     ended.flatMap(({ nextInSeconds }) => (nextInSeconds === null ? [] : [{ runId: run.id, seconds: nextInSeconds }])),
   );
-  // Sent one behind the other, and answered together: nothing is sent any more when the first failure is told.
-  const answers = await Promise.allSettled([
+  const runChanges = ledgers.flatMap(({ run, notes: { run: change } }) => (change ? [{ id: run.id, change }] : []));
+  const begunOperations = ledgers.flatMap(({ run, notes: { run: change } }) =>
+    run.operationState === "QUEUED" && change?.startedAt ? [run.operationId] : [],
+  );
+  // Pipelined: all are sent before the first answer. They are awaited together, because no statement may be sent after
+  // the first error is thrown.
+  const stored = await Promise.allSettled([
     ...changeNodes(
-      work,
+      transaction,
       notes.map(({ hops }) => hops),
     ),
     beginAttempts(
@@ -202,34 +232,19 @@ export async function storeLedgers(
       tx,
       notes.flatMap(({ lines }) => lines),
     ),
-    changeHeldRuns(
-      tx,
-      ledgers.flatMap(({ run, notes: { run: change } }) => (change ? [{ id: run.id, change }] : [])),
-    ),
+    changeHeldRuns(tx, runChanges),
     parts.queue.end(
-      work,
+      transaction,
       jobs.map(({ job }) => job),
     ),
-    parts.queue.park(work, parked),
-    operationsBegin(tx, [
-      ...new Set(
-        ledgers.flatMap(({ run, notes: { run: change } }) =>
-          run.operationState === "QUEUED" && change?.startedAt ? [run.operationId] : [],
-        ),
-      ),
-    ]),
+    parts.queue.park(transaction, parked),
+    operationsBegin(tx, [...new Set(begunOperations)]),
   ]);
-  const failed = answers.find((answer) => answer.status === "rejected");
+  const failed = stored.find((answer) => answer.status === "rejected");
   if (failed) throw failed.reason;
-  await applyRunEnds(
-    work,
-    parts,
-    ledgers.flatMap(({ run, notes: { end } }) => (end ? [{ run, ...end }] : [])),
-  );
-  await wakeStopped(
-    work,
-    parts.queue,
-    ledgers.flatMap(({ run, notes: { wakesIfStopped } }) => (wakesIfStopped ? [run] : [])),
-  );
+  const ends = ledgers.flatMap(({ run, notes: { end } }) => (end ? [{ run, ...end }] : []));
+  await applyRunEnds(transaction, parts, ends);
+  const stoppable = ledgers.flatMap(({ run, notes: { wakesIfStopped } }) => (wakesIfStopped ? [run] : []));
+  await wakeStopped(transaction, parts.queue, stoppable);
   for (const { afterwards } of notes) for (const effect of afterwards) await effect();
 }

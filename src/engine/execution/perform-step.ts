@@ -102,7 +102,7 @@ export async function openMachine(
 }
 
 /** A step to be called, without how it may be ended. */
-export type StepBasis = Omit<StepRequest, "abort" | "abandon" | "graceMs">;
+export type StepBasis = Omit<StepRequest, "cancel" | "abandon" | "graceMs">;
 
 export interface StepRequest {
   readonly machine: Machine;
@@ -119,18 +119,18 @@ export interface StepRequest {
   readonly about?: Pick<StepAbout, "operationId" | "runId" | "attempt">;
   /** Asked before the machine is, and once more when the call has its process: rejects when this one does not hold the run any more. */
   confirm(): Promise<void>;
-  /** Fires when the step is to be cut. */
-  readonly abort: AbortSignal;
+  /** Fires when the step is to be cancelled. */
+  readonly cancel: AbortSignal;
   /** Fires when nobody waits for the step any longer, though it must not be cut: it is left to itself. */
   readonly abandon: AbortSignal;
   /** How long a step that was told to end may take to do so before it is left to itself. */
   readonly graceMs: number;
   readonly log: Log;
-  readonly said: Said;
+  readonly stepLog: StepOutput;
 }
 
-/** Takes what a driver says while it works, secrets masked. */
-export interface Said {
+/** Takes the lines and the progress of a step, with secrets masked. */
+export interface StepOutput {
   line(text: string): void;
   /** 0 to 100; the newest replaces the one before. */
   progress(percent: number, message: string | null): void;
@@ -151,10 +151,10 @@ export async function performStep(request: StepRequest): Promise<StepOutcome | S
 }
 
 async function performed(request: StepRequest): Promise<StepOutcome | StepLost> {
-  const { step, machine, abort, graceMs } = request;
+  const { step, machine, cancel, graceMs } = request;
   const power = { state: null as PowerState | null };
   const end = new AbortController();
-  const signal = AbortSignal.any([abort, end.signal]);
+  const signal = AbortSignal.any([cancel, end.signal]);
   const work = (async (): Promise<StepOutcome | StepLost> => {
     const outcome = outcomeOf(await enter(request, signal, power), machine.redactor, power);
     return outcome.kind === "done"
@@ -189,8 +189,8 @@ async function performed(request: StepRequest): Promise<StepOutcome | StepLost> 
   const cut = new Promise<StepOutcome>((give) => {
     const onAbort = () =>
       give(ending((ignoredSignal) => ({ kind: "aborted", ignoredSignal, powerState: power.state })));
-    if (abort.aborted) onAbort();
-    else abort.addEventListener("abort", onAbort, { once: true });
+    if (cancel.aborted) onAbort();
+    else cancel.addEventListener("abort", onAbort, { once: true });
   });
   const abandoned = new Promise<StepOutcome>((give) => {
     const leave = () => give({ kind: "aborted", ignoredSignal: true, powerState: power.state });
@@ -254,7 +254,7 @@ async function enterPower(request: StepRequest, signal: AbortSignal, nodePower: 
  * system's time counts from the beginning of the attempt: what the step has besides is for the cut.
  */
 async function softPowerOff(request: StepRequest, signal: AbortSignal, nodePower: NodePower): Promise<StepResult> {
-  const { machine, step, deadline, said, log, about } = request;
+  const { machine, step, deadline, stepLog, log, about } = request;
   const seconds = step.args["timeoutSeconds"];
   const until =
     typeof seconds === "number" ? new Deadline(leftUntil(deadline) - (step.timeoutSeconds - seconds) * 1000) : deadline;
@@ -270,7 +270,7 @@ async function softPowerOff(request: StepRequest, signal: AbortSignal, nodePower
       ? `Node ${machine.node.name} did not shut down in time; its power is cut.`
       : `Node ${machine.node.name} shut down at the last moment.`;
     log.info({ ...about, node: machine.node.name }, text);
-    said.line(text);
+    stepLog.line(text);
   }
   // What is off already is left alone.
   await nodePower.set("OFF");
@@ -391,12 +391,12 @@ export async function withDeadline<T>(
   }
 }
 
-/** `said`: within a step. */
+/** `stepLog`: within a step. */
 type CallBasis = Pick<StepRequest, "machine" | "deadline" | "log"> &
-  Partial<Pick<StepRequest, "said" | "about" | "confirm">> & { readonly lane: Lane };
+  Partial<Pick<StepRequest, "stepLog" | "about" | "confirm">> & { readonly lane: Lane };
 
 function call(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<unknown> {
-  const { machine, deadline, log, said, about, lane, confirm } = basis;
+  const { machine, deadline, log, stepLog, about, lane, confirm } = basis;
   const { id, name, powerState, labels } = machine.node;
   const given: Call<unknown> = {
     node: { id, name, powerState, labels },
@@ -406,7 +406,7 @@ function call(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<un
     log: (message: unknown) => {
       const text = machine.redactor.text(String(message));
       log.debug({ ...about, node: name, driver: driver.name }, text);
-      said?.line(text);
+      stepLog?.line(text);
     },
     timed: async (what: unknown, work) => toldOf(machine, driver, callName(what, machine.redactor), work),
   };
@@ -444,7 +444,7 @@ function stepCall(
     power,
     progress(percent, message) {
       const bound = Math.round(Math.min(100, Math.max(0, Number.isFinite(percent) ? percent : 0)));
-      request.said.progress(
+      request.stepLog.progress(
         bound,
         typeof message === "string" ? cutTo(request.machine.redactor.text(message), 1000) : null,
       );

@@ -16,9 +16,9 @@ import { logShare, rewriteLine } from "../../store/step-log.ts";
 import type { LogShare } from "../../store/step-log.ts";
 import { FencedError } from "./claimed-run.ts";
 import type { Ledger } from "./ledger.ts";
-import type { Said } from "./perform-step.ts";
+import type { StepOutput } from "./perform-step.ts";
 
-export interface StepLog extends Said {
+export interface StepLog extends StepOutput {
   /** Nothing is taken from now on. Resolves when no batch is being stored. */
   end(): Promise<void>;
   /** Notes what is left, to be stored with the ledger of its run. */
@@ -99,7 +99,7 @@ export function createStepLog({ log, write }: StepLogParts, attempt: AttemptRow)
       ledger.changeRun({});
     }
     // The answer to an earlier commit may have been lost: then what is there is looked at again.
-    const known = (unsure ? null : share) ?? (await logShare(ledger.work.tx, place, LINES_MAX + 1));
+    const known = (unsure ? null : share) ?? (await logShare(ledger.transaction.tx, place, LINES_MAX + 1));
     unsure = true;
     const count = lines.length;
     const notice = droppedOf(known);
@@ -131,7 +131,7 @@ export function createStepLog({ log, write }: StepLogParts, attempt: AttemptRow)
     const text = droppedLine(notice + count);
     if (notice > 0 && known.last) {
       const { sequence } = known.last;
-      ledger.afterwards(() => rewriteLine(ledger.work.tx, place.runId, sequence, text));
+      ledger.afterwards(() => rewriteLine(ledger.transaction.tx, place.runId, sequence, text));
       return { ...known, last: { sequence, text } };
     }
     const sequence = known.newest + 1;

@@ -1,0 +1,143 @@
+/**
+ * The outcome of a step: notes it in the run's ledger and continues the run. A step that is done passes the boundary or
+ * enters its verify part, one that waits is parked, and one that failed is retried or ends the run.
+ */
+import { edge } from "../../lifecycle/machine.ts";
+import type { Interrupt } from "../../lifecycle/operation-states.ts";
+import { latestAttempt } from "../../store/attempts.ts";
+import { lockNodes } from "../../store/nodes.ts";
+import type { Failure, PlannedStep, StoredJson } from "../../store/records.ts";
+import type { RunRow } from "../../store/runs.ts";
+import { nextPosition } from "../plans/plan.ts";
+import { isReservedWait } from "../plans/reserved-steps.ts";
+import { enterAgain, parked, passBoundary } from "./boundary.ts";
+import { RELEASE, changeNode, describeFault, moveNode, noteInventory, notePower, toFailure } from "./claimed-run.ts";
+import type { EnterStep, Fault, RunContext, RunDirective, StepContext } from "./claimed-run.ts";
+import { beginAbort, endFailed } from "./end-run.ts";
+import type { StepOutcome } from "./perform-step.ts";
+
+/** A wait for a callback without a limit of its own ends with the attempt's deadline. */
+const CALLBACK_WAIT_SECONDS_MAX = 30 * 86_400;
+
+export async function settleStep(
+  run: RunContext,
+  { step, attempt, generation }: EnterStep,
+  outcome: StepOutcome,
+): Promise<RunDirective> {
+  const { ledger, claimed } = run;
+  // An earlier commit of this outcome succeeded although its answer was lost. No other process has claimed the run since,
+  // so this process parked it and gave up its ownership, or began its next entry, which alone raises the generation.
+  if (claimed.run.owner !== claimed.job.id) return RELEASE;
+  if (claimed.run.generation !== generation) return continueBegunStep(run);
+  const context: StepContext = { ...run, step, attempt };
+  if (outcome.powerState !== null) notePower(context, outcome.powerState);
+  switch (outcome.kind) {
+    case "done":
+      if (outcome.toVerify) return enterVerify(context, outcome.output);
+      ledger.changeAttempt(attempt, {
+        state: "SUCCEEDED",
+        ...(attempt.part !== "VERIFY" && { output: outcome.output }),
+        finishedAt: ledger.now,
+      });
+      if (step.reaches) changeNode(context, { stage: step.reaches });
+      if (step.phase === "inspect")
+        await noteInventory(context, attempt.step, attempt.part === "VERIFY" ? attempt.output : outcome.output);
+      return passBoundary(context, nextPosition(claimed.plan, attempt.step + 1));
+    case "wait":
+      return parkStep(context, outcome);
+    case "failed":
+      return failStep(context, outcome);
+    case "aborted":
+      return beginAbort(claimed, attempt, outcome);
+  }
+}
+
+/** Continues a step that this process has begun and not entered: none of its time has been used. */
+async function continueBegunStep({ ledger, claimed, interrupt }: RunContext): Promise<RunDirective> {
+  const { run, plan } = claimed;
+  const attempt = await latestAttempt(ledger.transaction.tx, run.id, run.position);
+  const step = plan.steps[run.position];
+  if (!attempt || !step) throw new Error(`Run ${run.id} has lost its step ${run.position}.`);
+  const [node] = await lockNodes(ledger.transaction.tx, [run.nodeId]);
+  const current = { ...claimed, node: node ?? claimed.node, leg: run.leg, position: run.position };
+  if (interrupt === "ABORT") return beginAbort(current, attempt);
+  const deadlineAt = new Date(ledger.now.getTime() + step.timeoutSeconds * 1000);
+  ledger.changeAttempt(attempt, { deadlineAt });
+  return {
+    kind: "ENTER_STEP",
+    claimed: current,
+    step,
+    attempt: { ...attempt, deadlineAt },
+    generation: run.generation,
+    leftMs: step.timeoutSeconds * 1000,
+  };
+}
+
+/** Stores the output, and enters the verify part in the same attempt. */
+function enterVerify(context: StepContext, output: StoredJson): RunDirective {
+  const { ledger, claimed, step, attempt, interrupt } = context;
+  const isCancelled = isCancelledBy(interrupt, step, claimed.run);
+  const change = { part: isCancelled ? "ABORT" : "VERIFY", output, memo: null, callback: null } as const;
+  ledger.changeAttempt(attempt, change);
+  if (isCancelled) return beginAbort(claimed, { ...attempt, ...change });
+  return enterAgain({ ...context, attempt: { ...attempt, ...change, expired: false } });
+}
+
+/** True if an abort need not wait for the end of the step. */
+export function isCancelledBy(interrupt: Interrupt | null, step: PlannedStep, run: RunRow): boolean {
+  return interrupt === "ABORT" && (step.interruptible !== "NEVER" || run.interruptFailure !== null);
+}
+
+async function parkStep(
+  context: StepContext,
+  outcome: Extract<StepOutcome, { kind: "wait" }>,
+): Promise<RunDirective> {
+  const { ledger, claimed, step, attempt, interrupt } = context;
+  const { run, job } = claimed;
+  if (isCancelledBy(interrupt, step, run)) {
+    ledger.changeAttempt(attempt, { memo: outcome.memo, part: "ABORT" });
+    return beginAbort(claimed, { ...attempt, memo: outcome.memo });
+  }
+  // A closed generation means that the callback of this entry came before its outcome.
+  const reported =
+    run.openGeneration === null ? await latestAttempt(ledger.transaction.tx, run.id, attempt.step) : undefined;
+  if (outcome.onCallback && reported && reported.callback !== null) {
+    ledger.changeAttempt(attempt, { memo: outcome.memo });
+    return enterAgain({ ...context, attempt: { ...reported, memo: outcome.memo, expired: false } });
+  }
+  ledger.changeAttempt(attempt, { state: "WAITING", memo: outcome.memo, callback: null });
+  if (edge(claimed.node.state, "wait")) moveNode(context, "wait");
+  const left = Math.max(0, (attempt.deadlineAt.getTime() - ledger.now.getTime()) / 1000);
+  const seconds = Math.min(outcome.seconds, left, CALLBACK_WAIT_SECONDS_MAX);
+  ledger.changeRun(parked(ledger, outcome.onCallback ? "CALLBACK" : "TIME", seconds));
+  ledger.endJob(job, seconds);
+  if (isReservedWait(step)) ledger.wakeIfStopped();
+  return RELEASE;
+}
+
+/** Parks the run until the step's next attempt, or gives the step up. */
+export async function failStep(context: StepContext, fault: Fault): Promise<RunDirective> {
+  const { ledger, claimed, step, attempt, interrupt } = context;
+  if (interrupt === "ABORT") {
+    ledger.changeAttempt(attempt, { part: "ABORT" });
+    return beginAbort(claimed, attempt);
+  }
+  const failure = toFailure(claimed, step, { ...fault, reason: describeFault(claimed, step, fault.reason) });
+  ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
+  if (!fault.retryable || attempt.number > step.retries || interrupt !== null) return giveUpStep(context, failure);
+  if (edge(claimed.node.state, "wait")) moveNode(context, "wait", { reason: failure.message });
+  ledger.changeRun(parked(ledger, "RETRY", step.backoffSeconds));
+  ledger.endJob(claimed.job, step.backoffSeconds);
+  ledger.wakeIfStopped();
+  return RELEASE;
+}
+
+/** A step has failed finally: the run fails with it, unless its plan is best effort. */
+export async function giveUpStep(context: StepContext, failure: Failure): Promise<RunDirective> {
+  const { ledger, claimed, attempt } = context;
+  if (!claimed.plan.bestEffort) return endFailed(context, failure);
+  const errors = [...claimed.run.errors, failure];
+  ledger.changeRun({ errors });
+  const passing = { ...context, claimed: { ...claimed, run: { ...claimed.run, errors } } };
+  return passBoundary(passing, nextPosition(claimed.plan, attempt.step + 1));
+}
