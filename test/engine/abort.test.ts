@@ -510,7 +510,7 @@ describe("node after an abort", () => {
       leftAs: { tearDownError: expect.stringContaining("the agent is gone") },
     });
     expect((await ostler.node(node)).lastError).toMatchObject({
-      message: expect.stringContaining("Look at the node before you use it again"),
+      message: expect.stringContaining("Check the node before you use it again"),
     });
   });
 
@@ -520,7 +520,7 @@ describe("node after an abort", () => {
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     expect(await ostler.run(id, node)).toMatchObject({
       state: "FAILED",
-      failure: { code: "TIMEOUT", message: expect.stringContaining("may still be at work") },
+      failure: { code: "TIMEOUT", message: expect.stringContaining("may still be running") },
     });
     gate.open();
   });
@@ -661,9 +661,7 @@ describe.each(PHASES)(
       const failure = {
         code: "TIMEOUT",
         step: label,
-        message: expect.stringMatching(
-          /did not end within .* s of the abort and may still be at work.*Look at the node/,
-        ),
+        message: expect.stringMatching(/did not end within .* s of the abort and may still be running.*Check the node/),
       };
       expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", failure });
       expect(await ostler.node(node)).toMatchObject({ state: failed, lastError: failure });

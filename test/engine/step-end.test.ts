@@ -73,7 +73,7 @@ test("step that exceeds its timeout has no outcome before it has ended", async (
 test("step that ignores its signal is abandoned, and its failure says so", async () => {
   expect(await entered(() => new Promise(() => {}), { graceMs: 20 })).toMatchObject({
     ...TIMED_OUT,
-    reason: `${TIMED_OUT.reason} and may still be at work`,
+    reason: `${TIMED_OUT.reason} and may still be running`,
   });
 });
 

@@ -53,10 +53,15 @@ function completeRun(context: RunContext, position: number): Release {
   enterLegs(context, plan.legs.length - 1);
   for (const event of plan.finish) {
     const isDeployed = event === "done" && claimed.node.state === "DEPLOYING";
-    moveNode(context, event, {}, {
-      lastError: null,
-      ...(isDeployed && { stage: "DEPLOYED" as const, ...hostGroupOf(claimed.run) }),
-    });
+    moveNode(
+      context,
+      event,
+      {},
+      {
+        lastError: null,
+        ...(isDeployed && { stage: "DEPLOYED" as const, ...hostGroupOf(claimed.run) }),
+      },
+    );
   }
   if (plan.finish.length === 0 && claimed.node.lastError && kindOf(claimed.node.state) !== "failed")
     changeNode(context, { lastError: null });

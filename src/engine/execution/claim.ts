@@ -274,7 +274,9 @@ async function isEarly(ledger: Ledger, { plan, attempt }: ClaimReads): Promise<b
 async function isInterruptedNow({ transaction, run }: Ledger, plan: Plan): Promise<boolean> {
   const interrupt = interruptOf(run, run.operationInterrupt);
   if (interrupt !== "ABORT") return interrupt === "STOP" && (await endedByStop(transaction.tx, [run])).length > 0;
-  return run.waitReason === "RETRY" || run.interruptFailure !== null || plan.steps[run.position]?.interruptible !== "NEVER";
+  return (
+    run.waitReason === "RETRY" || run.interruptFailure !== null || plan.steps[run.position]?.interruptible !== "NEVER"
+  );
 }
 
 /** A run that was woken while its job was fetched has two jobs. The first one runs it, the other ends. */

@@ -72,7 +72,10 @@ export function settleAbort(
   else if (failure) changeNode(context, { lastError: failure });
   notePower(context, left.power);
   ledger.endJob(claimed.job);
-  ledger.endRun(run.interruptFailure || ignoredSignal ? "FAILED" : "ABORTED", { ...(failure && { failure }), leftAs: left });
+  ledger.endRun(run.interruptFailure || ignoredSignal ? "FAILED" : "ABORTED", {
+    ...(failure && { failure }),
+    leftAs: left,
+  });
   return RELEASE;
 }
 

@@ -180,7 +180,7 @@ async function performed(request: StepRequest): Promise<StepOutcome | StepLost> 
       ending((ignoredSignal) => ({
         kind: "failed",
         code: "TIMEOUT",
-        reason: ignoredSignal ? `${reason} and may still be at work` : reason,
+        reason: ignoredSignal ? `${reason} and may still be running` : reason,
         retryable: true,
         powerState: power.state,
       })),

@@ -88,10 +88,7 @@ export function isCancelledBy(interrupt: Interrupt | null, step: PlannedStep, ru
   return interrupt === "ABORT" && (step.interruptible !== "NEVER" || run.interruptFailure !== null);
 }
 
-async function parkStep(
-  context: StepContext,
-  outcome: Extract<StepOutcome, { kind: "wait" }>,
-): Promise<RunDirective> {
+async function parkStep(context: StepContext, outcome: Extract<StepOutcome, { kind: "wait" }>): Promise<RunDirective> {
   const { ledger, claimed, step, attempt, interrupt } = context;
   const { run, job } = claimed;
   if (isCancelledBy(interrupt, step, run)) {
