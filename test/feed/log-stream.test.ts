@@ -55,7 +55,7 @@ const whole = owned.use(await createTail({ database, bell, log: createLog("silen
 const { tail, listeners } = countListeners(whole);
 
 const stream = (runId: string, after = 0) => logStream({ database, tail }, runId, after);
-const told = (items: readonly LogStreamItem[]) =>
+const textsOf = (items: readonly LogStreamItem[]) =>
   items.map((item) => (item.kind === "line" ? `${item.row.sequence} ${item.label}: ${item.row.text}` : item.reason));
 const sequences = (items: readonly LogStreamItem[]) =>
   items.flatMap((item) => (item.kind === "line" ? [item.row.sequence] : []));
@@ -75,18 +75,18 @@ async function ended(driver: string) {
   return run;
 }
 
-describe("the stream of a run's log", () => {
-  test("tells each line as it is written, with its step, and completes when the run has ended [R-124]", async () => {
+describe("log stream", () => {
+  test("log stream emits each line as it is written, with its step, and completes when the run has ended [R-124]", async () => {
     const { runId } = await begun("speaking", { gated: "yes" });
     const items = stream(runId);
-    expect(told(await takeUntil(items, ({ kind }) => kind === "line"))).toEqual(["1 clean.high: first this"]);
+    expect(textsOf(await takeUntil(items, ({ kind }) => kind === "line"))).toEqual(["1 clean.high: first this"]);
     gates.first.open();
-    expect(told(await takeUntil(items, ({ kind }) => kind === "line"))).toEqual(["2 clean.high: now that"]);
+    expect(textsOf(await takeUntil(items, ({ kind }) => kind === "line"))).toEqual(["2 clean.high: now that"]);
     gates.second.open();
-    expect(told(await takeAll(items))).toEqual(["3 clean.low: then that"]);
+    expect(textsOf(await takeAll(items))).toEqual(["3 clean.low: then that"]);
   });
 
-  test("goes on although the clock was set back", async () => {
+  test("log stream continues although the clock was set back", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -104,25 +104,25 @@ describe("the stream of a run's log", () => {
     expect(await ostler.operationEnds(id)).toMatchObject({ state: "SUCCEEDED" });
   });
 
-  test("of a run that has ended is all it said", async () => {
+  test("log stream of an ended run emits its whole log", async () => {
     const { runId } = await ended("speaking");
-    expect(told(await takeAll(stream(runId)))).toEqual([
+    expect(textsOf(await takeAll(stream(runId)))).toEqual([
       "1 clean.high: first this",
       "2 clean.high: now that",
       "3 clean.low: then that",
     ]);
   });
 
-  test("of a run that says nothing completes with its end", async () => {
+  test("log stream of a run without log lines completes when the run ends", async () => {
     const { runId } = await begun("mute");
     expect(await takeAll(stream(runId))).toEqual([]);
   });
 
-  test("of one that does not exist completes at once", async () => {
+  test("log stream of an unknown run completes at once", async () => {
     expect(await takeAll(stream("00000000-0000-0000-0000-000000000000"))).toEqual([]);
   });
 
-  test("goes on from any cut, over many pages: nothing is missing, nothing comes twice [R-124]", async () => {
+  test("log stream resumes from any position, over many pages, without gaps or duplicates [R-124]", async () => {
     const { runId } = await ended("verbose");
     const seen: number[] = [];
     for (let cursor = 0; cursor < 950;) {
@@ -138,7 +138,7 @@ describe("the stream of a run's log", () => {
     expect(seen).toEqual(range(1, 950));
   });
 
-  test("reads no further than its reader does", async () => {
+  test("log stream reads no further than its reader", async () => {
     const { runId } = await ended("verbose");
     const asked = vi.spyOn(database.reader, "select");
     const items = stream(runId);
@@ -152,17 +152,17 @@ describe("the stream of a run's log", () => {
     await items.return?.();
   });
 
-  test("from the last line on is only the end", async () => {
+  test("log stream from the last line emits only the end", async () => {
     const { runId } = await ended("speaking");
     expect(await takeAll(stream(runId, 3))).toEqual([]);
   });
 
-  test("with a cursor that is not of this log ends with CURSOR_EXPIRED and the one to begin with", async () => {
+  test("log stream with an invalid cursor ends with CURSOR_EXPIRED and the first valid cursor", async () => {
     const { runId } = await ended("speaking");
     expect(await takeAll(stream(runId, 4))).toEqual([{ kind: "reset", position: 0, reason: "CURSOR_EXPIRED" }]);
   });
 
-  test("ends at once when its client leaves, and nobody listens any more", async () => {
+  test("log stream ends at once when its client leaves, and removes its listener", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -182,7 +182,7 @@ describe("the stream of a run's log", () => {
     await ostler.operationEnds(id);
   });
 
-  test("ends with SHUTTING_DOWN and the cursor to go on from, when the process leaves while the run goes on", async () => {
+  test("log stream ends with SHUTTING_DOWN and a cursor when the process shuts down during the run", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()

@@ -1,4 +1,4 @@
-/** The stream of transitions: nothing missing, nothing repeated, nothing out of order, whenever a reader comes or goes. */
+/** The stream of transitions: no gaps, no duplicates, in order, whenever a reader subscribes or leaves. */
 import { afterAll, describe, expect, test } from "vitest";
 import { move } from "../../src/engine/transaction.ts";
 import type { NodeStreamItem } from "../../src/feed/node-stream.ts";
@@ -14,7 +14,7 @@ const isCaughtUp = (item: NodeStreamItem) => item.kind === "bookmark" && item.ca
 const isAt = (position: number) => (item: NodeStreamItem) => item.position >= position;
 const newest = async () => (await feed.log()).at(-1)?.position ?? 0;
 
-/** Eight writers at the same time, each on nodes of its own; some move one node a transaction, some many. */
+/** Eight concurrent writers, each on its own nodes; some change one node per transaction, some many. */
 async function severalWriters(
   rounds: number,
 ): Promise<{ readonly from: number; readonly until: number; readonly done: Promise<void> }> {
@@ -26,8 +26,8 @@ async function severalWriters(
   return { from, until: from + groups.flat().length * rounds * 3, done };
 }
 
-describe("a stream that begins now", () => {
-  test("says at once where it is, and that it has caught up", async () => {
+describe("live node stream", () => {
+  test("node stream without a cursor reports its position and that it has caught up at once", async () => {
     await ostler.aNode().made();
     const stream = feed.stream();
     const first = await stream.next();
@@ -40,7 +40,7 @@ describe("a stream that begins now", () => {
     });
   });
 
-  test("tells every later transition once, in order and without a hole, while eight write [R-117]", async () => {
+  test("node stream emits every later transition once, in order and without gaps, while eight writers write [R-117]", async () => {
     const stream = feed.stream();
     const { value: first } = (await stream.next()) as { value: NodeStreamItem };
     const { until, done } = await severalWriters(10);
@@ -49,7 +49,7 @@ describe("a stream that begins now", () => {
     expect(positionsOf(items)).toEqual(range(first.position + 1, await newest()));
   });
 
-  test("tells of each node what happened to it, one after the other [R-117]", async () => {
+  test("node stream emits the transitions of each node in order [R-117]", async () => {
     const nodes = await ostler.aNode().in("AVAILABLE").times(3);
     const stream = feed.stream();
     await stream.next();
@@ -64,8 +64,8 @@ describe("a stream that begins now", () => {
   });
 });
 
-describe("a stream from a cursor", () => {
-  test("replays, says once that it has caught up, and goes on live [R-118]", async () => {
+describe("node stream from a cursor", () => {
+  test("node stream from a cursor replays, reports once that it has caught up, and continues live [R-118]", async () => {
     const nodes = await ostler.aNode().in("AVAILABLE").times(40);
     await feed.goRound(nodes, 3);
     const was = await newest();
@@ -79,7 +79,7 @@ describe("a stream from a cursor", () => {
     expect(live.filter(isCaughtUp)).toEqual([]);
   });
 
-  test("goes on from any cut, while eight write [R-118]", async () => {
+  test("node stream resumes from any position while eight writers write [R-118]", async () => {
     const { from, until, done } = await severalWriters(20);
     const seen: number[] = [];
     let cuts = 0;
@@ -98,7 +98,7 @@ describe("a stream from a cursor", () => {
     expect(seen).toEqual(range(from + 1, until));
   });
 
-  test("goes on from the cursor of a bookmark as from that of a transition [R-118]", async () => {
+  test("node stream resumes from the cursor of a bookmark as from that of a transition [R-118]", async () => {
     const nodes = await ostler.aNode().in("AVAILABLE").times(5);
     const stream = feed.stream({ after: 0 });
     const bookmark = (await takeUntil(stream, isCaughtUp)).at(-1);
@@ -110,7 +110,7 @@ describe("a stream from a cursor", () => {
     expect(positionsOf(items)).toEqual(range((bookmark?.position ?? 0) + 1, (bookmark?.position ?? 0) + 15));
   });
 
-  test("of the future ends at once with CURSOR_EXPIRED [R-121]", async () => {
+  test("node stream from a future cursor ends at once with CURSOR_EXPIRED [R-121]", async () => {
     const position = await newest();
     expect(await takeAll(feed.stream({ after: position + 1 }))).toEqual([
       { kind: "reset", reason: "CURSOR_EXPIRED", position: 0 },
@@ -118,8 +118,8 @@ describe("a stream from a cursor", () => {
   });
 });
 
-describe("a stream with a snapshot", () => {
-  test("is, folded, what the nodes are, while eight write [R-119]", async () => {
+describe("node stream with a snapshot", () => {
+  test("node stream with a snapshot, folded, equals the nodes while eight writers write [R-119]", async () => {
     const { until, done } = await severalWriters(10);
     const stream = feed.stream({ snapshot: true });
     const states = new Map<string, string | null>();
@@ -145,7 +145,7 @@ describe("a stream with a snapshot", () => {
     expect(Object.fromEntries(states)).toEqual(await ostler.nodeStates());
   });
 
-  test("has every node once, by name, all as of one position, and the mark after the last [R-119]", async () => {
+  test("node stream with a snapshot emits every node once, by name, as of one position, and the bookmark last [R-119]", async () => {
     const stream = feed.stream({ snapshot: true });
     const taken = await takeUntil(stream, (item) => item.kind === "bookmark");
     await stream.return?.();
@@ -156,52 +156,55 @@ describe("a stream with a snapshot", () => {
     expect(taken.at(-1)).toMatchObject({ kind: "bookmark", snapshotComplete: true });
   });
 
-  test("of no node is the mark alone", async () => {
+  test("node stream with a snapshot of no nodes emits the bookmark only", async () => {
     const stream = feed.stream({ snapshot: true, filter: { name: { eq: "nobody" } } });
     expect((await stream.next()).value).toMatchObject({ kind: "bookmark", snapshotComplete: true });
     await stream.return?.();
   });
 });
 
-describe("a filtered stream", () => {
+describe("filtered node stream", () => {
   test.each<{ by: string; filter: (node: TestNode) => object }>([
     { by: "id", filter: ({ id }) => ({ ids: [id] }) },
     { by: "name", filter: ({ name }) => ({ name: { eq: name } }) },
     { by: "label", filter: () => ({ labels: { room: "7" } }) },
     { by: "cluster", filter: () => ({ clusterName: "paris" }) },
-  ])("by $by tells the matching node alone, and moves its cursor over the others", async ({ by, filter }) => {
-    await ostler.engine.createCluster({ actor: "alice", project: "default" }, { name: "paris" });
-    const others = await ostler.aNode().in("AVAILABLE").times(3);
-    const from = await newest();
-    const node = await ostler
-      .aNode()
-      .labelled(by === "label" ? { room: "7" } : {})
-      .in("AVAILABLE")
-      .made();
-    if (by === "cluster")
-      await ostler.engine.updateCluster(
-        { actor: "alice", project: "default" },
-        { name: "paris" },
-        { add: { ids: [node.id] } },
+  ])(
+    "filtered node stream by $by emits the matching node only, and advances its cursor over the others",
+    async ({ by, filter }) => {
+      await ostler.engine.createCluster({ actor: "alice", project: "default" }, { name: "paris" });
+      const others = await ostler.aNode().in("AVAILABLE").times(3);
+      const from = await newest();
+      const node = await ostler
+        .aNode()
+        .labelled(by === "label" ? { room: "7" } : {})
+        .in("AVAILABLE")
+        .made();
+      if (by === "cluster")
+        await ostler.engine.updateCluster(
+          { actor: "alice", project: "default" },
+          { name: "paris" },
+          { add: { ids: [node.id] } },
+        );
+      await feed.goRound([node]);
+      await feed.goRound(others);
+      const stream = feed.stream({ after: from, filter: filter(node) });
+      const items = await takeUntil(stream, isCaughtUp);
+      await stream.return?.();
+      expect(items.flatMap((item) => (item.kind === "transition" ? [item.row.nodeName] : []))).toEqual(
+        Array.from({ length: by === "cluster" ? 3 + 4 : 7 }, () => node.name),
       );
-    await feed.goRound([node]);
-    await feed.goRound(others);
-    const stream = feed.stream({ after: from, filter: filter(node) });
-    const items = await takeUntil(stream, isCaughtUp);
-    await stream.return?.();
-    expect(items.flatMap((item) => (item.kind === "transition" ? [item.row.nodeName] : []))).toEqual(
-      Array.from({ length: by === "cluster" ? 3 + 4 : 7 }, () => node.name),
-    );
-    expect(items.at(-1)?.position).toBe(await newest());
-    if (by === "cluster")
-      await ostler.engine.updateCluster(
-        { actor: "alice", project: "default" },
-        { name: "paris" },
-        { remove: { ids: [node.id] } },
-      );
-  });
+      expect(items.at(-1)?.position).toBe(await newest());
+      if (by === "cluster")
+        await ostler.engine.updateCluster(
+          { actor: "alice", project: "default" },
+          { name: "paris" },
+          { remove: { ids: [node.id] } },
+        );
+    },
+  );
 
-  test("by state tells a change only while the node is in the state", async () => {
+  test("filtered node stream by state emits a change only while the node is in the state", async () => {
     const resting = await ostler.aNode().in("AVAILABLE").made();
     const gone = await ostler.aNode().in("AVAILABLE").made();
     const from = await newest();
@@ -217,7 +220,7 @@ describe("a filtered stream", () => {
     ]);
   });
 
-  test("by ids alone tells of deletions, and of what went before", async () => {
+  test("filtered node stream by ids emits deletions and the transitions before them", async () => {
     const node = await ostler.aNode().made();
     const stream = feed.stream({ filter: { ids: [node.id] } });
     await stream.next();
@@ -238,13 +241,13 @@ describe("a filtered stream", () => {
   });
 });
 
-describe("many streams", () => {
-  test("see the same, whatever their pace", async () => {
+describe("many node streams", () => {
+  test("many node streams emit the same, whatever their pace", async () => {
     const { from, until, done } = await severalWriters(5);
     const streams = Array.from({ length: 50 }, () => feed.stream({ after: from }));
     const seen = await Promise.all(
       streams.map(async (stream, index) => {
-        // Half of them begin when all has been written; the others are there while it is.
+        // Half of them start after everything is written, the others before.
         if (index % 2 === 1) await done;
         const items = await takeUntil(stream, isAt(until));
         await stream.return?.();

@@ -1,4 +1,4 @@
-/** The stream of one operation: where it stands, every change after that, the end. */
+/** The stream of one operation: its present state, every change after that, the end. */
 import { afterAll, describe, expect, test, vi } from "vitest";
 import { operationStream } from "../../src/feed/operation-stream.ts";
 import type { OperationUpdate } from "../../src/feed/operation-stream.ts";
@@ -18,12 +18,12 @@ const tail = owned.use(await createTail({ database, bell, log: createLog("silent
 
 const stream = (id: string) => operationStream({ database, tail }, id);
 
-/** The last that was told of each run: its state by the name of its node. */
+/** The last state that was emitted for each run, by node name. */
 const lastStates = (updates: readonly OperationUpdate[]) =>
   Object.fromEntries(updates.flatMap(({ run }) => (run ? [[run.nodeName, run.state]] : [])));
 
-describe("the stream of an operation", () => {
-  test("begins with its present state, tells each run as it changes, and completes with its end [R-123]", async () => {
+describe("operation stream", () => {
+  test("operation stream begins with the present state, emits each change of a run, and completes with the end [R-123]", async () => {
     const gate = aGate();
     const nodes = await ostler
       .aNode()
@@ -42,7 +42,7 @@ describe("the stream of an operation", () => {
     expect(rest.at(-1)?.operation.finishedAt).not.toBeNull();
   });
 
-  test("tells failures and their cause, and the clean-up runs that follow", async () => {
+  test("operation stream emits failures with their cause, and the clean-up runs that follow", async () => {
     const good = await ostler.aNode().made();
     const bad = await ostler
       .aNode()
@@ -61,7 +61,7 @@ describe("the stream of an operation", () => {
     expect(updates.at(-1)?.operation).toMatchObject({ state: "FAILED" });
   });
 
-  test("of one that has ended is its end alone [R-123]", async () => {
+  test("operation stream of an ended operation emits its end only [R-123]", async () => {
     const node = await ostler.aNode().made();
     const id = await ostler.begin("MANAGE", [node]);
     await ostler.operationEnds(id);
@@ -69,23 +69,23 @@ describe("the stream of an operation", () => {
     expect(updates).toMatchObject([{ operation: { id, state: "SUCCEEDED" }, run: null }]);
   });
 
-  test("of one that does not exist completes at once", async () => {
+  test("operation stream of an unknown operation completes at once", async () => {
     expect(await takeAll(stream("00000000-0000-0000-0000-000000000000"))).toEqual([]);
   });
 
-  test("has in each item all that was committed up to its position", async () => {
+  test("operation stream includes in each item everything that was committed up to its position", async () => {
     const node = await ostler.aNode().made();
     const id = await ostler.begin("MANAGE", [node]);
     await ostler.operationEnds(id);
     const reads = vi.spyOn(database.reader, "select");
-    // A log that goes on with each look at the database.
+    // A log that advances with every read of the database.
     const moving = Object.create(tail, { head: { get: () => reads.mock.calls.length } }) as Tail;
     const [update] = await takeAll(operationStream({ database, tail: moving }, id));
     reads.mockRestore();
     expect(update?.position).toBe(0);
   });
 
-  test("of many runs tells the end of each", async () => {
+  test("operation stream of many runs emits the end of each", async () => {
     const gate = aGate();
     const nodes = await ostler
       .aNode()
@@ -100,7 +100,7 @@ describe("the stream of an operation", () => {
     expect(new Set(Object.values(ends))).toEqual(new Set(["SUCCEEDED"]));
   });
 
-  test("tells a stop as soon as it is asked for, and the operation as it stopped", async () => {
+  test("operation stream emits a stop as soon as it is requested, and the stopped operation", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()
@@ -117,7 +117,7 @@ describe("the stream of an operation", () => {
     expect((await takeAll(updates)).at(-1)?.operation.state).toBe("STOPPED");
   });
 
-  test("tells the end of each run, although clocks were set back in between", async () => {
+  test("operation stream emits the end of each run, although clocks were set back in between", async () => {
     const gate = aGate();
     const nodes = await ostler
       .aNode()
@@ -138,7 +138,7 @@ describe("the stream of an operation", () => {
     setBack.mockRestore();
   });
 
-  test("ends at once when its client leaves, although nothing happens", async () => {
+  test("operation stream ends at once when its client leaves, although nothing happens", async () => {
     const gate = aGate();
     const node = await ostler
       .aNode()

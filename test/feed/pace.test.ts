@@ -1,11 +1,11 @@
-/** How often a stream looks: a rest is for no write, but for nobody who has left either. */
+/** The pace of a stream's reads: a rest does not end for a write, and ends at once when the reader leaves. */
 import { expect, test, vi } from "vitest";
 import { createPace } from "../../src/feed/pace.ts";
 import { pulled } from "../../src/feed/pull.ts";
 
 const HOUR_MS = 3_600_000;
 
-/** A stream that tells how often it has looked, once an hour. */
+/** A stream that emits its number of reads, once an hour. */
 function hourly() {
   const tail = { closed: false };
   const listeners = new Set<() => void>();
@@ -23,19 +23,19 @@ function hourly() {
     pace.look();
     return [(looks += 1)];
   });
-  const tell = () => {
+  const notify = () => {
     for (const listener of listeners) listener();
   };
-  return { items, tail, tell, resting: () => rests };
+  return { items, tail, notify, resting: () => rests };
 }
 
-test("the first look is at once, and the next is not before its time, whatever is written", async () => {
+test("pace: the first read is at once, and the next waits for the interval, whatever is written", async () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-  const { items, tell, resting } = hourly();
+  const { items, notify, resting } = hourly();
   expect((await items.next()).value).toBe(1);
   const next = items.next();
   for (let write = 0; write < 100; write += 1) {
-    tell();
+    notify();
     await vi.advanceTimersByTimeAsync(HOUR_MS / 200);
   }
   expect(resting()).toBe(1);
@@ -44,7 +44,7 @@ test("the first look is at once, and the next is not before its time, whatever i
   vi.useRealTimers();
 });
 
-test("a rest ends when the reader leaves, and it does not look again", async () => {
+test("pace: a rest ends when the reader leaves, and no read follows", async () => {
   const { items, resting } = hourly();
   await items.next();
   const next = items.next();
@@ -53,16 +53,16 @@ test("a rest ends when the reader leaves, and it does not look again", async () 
   expect(resting()).toBe(0);
 });
 
-test("a rest ends with the tail, and there is a last look", async () => {
-  const { items, tail, tell } = hourly();
+test("pace: a rest ends with the tail, and a last read follows", async () => {
+  const { items, tail, notify } = hourly();
   await items.next();
   const next = items.next();
   tail.closed = true;
-  tell();
+  notify();
   expect((await next).value).toBe(2);
 });
 
-test("a clock that is set back makes it rest no longer", async () => {
+test("pace: a clock that is set back does not lengthen a rest", async () => {
   const { now } = Date;
   const tail = { closed: false };
   const pace = createPace(tail, 10);

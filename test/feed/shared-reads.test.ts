@@ -1,4 +1,4 @@
-/** What many streams ask for at the same time is read once, and is never older than what it is asked about. */
+/** Reads that many streams request at the same time are shared, and are never older than the request. */
 import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createFacts } from "../../src/feed/facts.ts";
 import type { NodeStreamItem } from "../../src/feed/node-stream.ts";
@@ -23,7 +23,7 @@ const tailIsAt = (position: number) =>
 const namesOf = (items: readonly NodeStreamItem[]) =>
   items.flatMap((item) => (item.kind === "transition" ? [item.row.nodeName] : []));
 
-/** How many statements were begun while something went on. */
+/** Number of statements that started while `work` ran. */
 async function statements(work: () => Promise<unknown>): Promise<number> {
   const asked = [vi.spyOn(reader, "select"), vi.spyOn(reader, "execute")];
   await work();
@@ -32,8 +32,8 @@ async function statements(work: () => Promise<unknown>): Promise<number> {
   return count;
 }
 
-describe("500 live streams, each with a filter of its own", () => {
-  test("cost as many statements as one, however they filter", async () => {
+describe("500 filtered live streams", () => {
+  test("500 filtered live streams need as many statements as one stream", async () => {
     const nodes = await ostler.aNode().labelled({ room: "7" }).in("AVAILABLE").times(5);
     await tailIsAt(await newest());
     const filters = Array.from({ length: 500 }, (_, index) =>
@@ -53,13 +53,13 @@ describe("500 live streams, each with a filter of its own", () => {
       await feed.goRound(nodes);
     });
     for (const seen of await Promise.all(waiting)) expect(namesOf(seen)).toEqual([mark.name]);
-    // The tail's own and one for the facts of what it found, for each time that it found something.
+    // The tail's own statement and one for the facts of its transitions, each time it found some.
     expect(count).toBeLessThan(30);
     for (const stream of streams) await stream.return?.();
   });
 });
 
-describe("facts", () => {
+describe("shared facts", () => {
   const row = (nodeId: string, position: number) => ({ nodeId, position }) as TransitionRow;
   let reads: string[][] = [];
   let state = "first";
@@ -77,14 +77,14 @@ describe("facts", () => {
     fails = false;
   });
 
-  test("are read once for all who ask about the same, each node once", async () => {
+  test("shared facts are read once for all that request the same, each node once", async () => {
     const of = facts();
     const asked = [of([row("a", 1), row("b", 2), row("a", 3)], 3), of([row("a", 3)], 3), of([row("gone", 2)], 3)];
     expect(await Promise.all(asked.map(names))).toEqual([["first", "first", "first"], ["first"], [null]]);
     expect(reads).toEqual([["a", "b"], ["gone"]]);
   });
 
-  test("that were read before a transition do not serve it", async () => {
+  test("shared facts that were read before a transition do not serve it", async () => {
     const of = facts();
     await of([row("a", 1)], 1);
     state = "second";
@@ -93,7 +93,7 @@ describe("facts", () => {
     expect(reads).toEqual([["a"], ["a"]]);
   });
 
-  test("are read anew after a moment", async () => {
+  test("shared facts are read again after a moment", async () => {
     const now = vi.spyOn(performance, "now").mockReturnValue(1_000);
     const of = facts();
     await of([row("a", 1)], 1);
@@ -103,7 +103,7 @@ describe("facts", () => {
     now.mockRestore();
   });
 
-  test("that could not be read fail those who asked, and nobody after them", async () => {
+  test("shared facts that cannot be read fail the present requests, and no later ones", async () => {
     const of = facts();
     fails = true;
     await expect(of([row("a", 1)], 1)).rejects.toThrow("the database is away");
@@ -112,7 +112,7 @@ describe("facts", () => {
   });
 });
 
-describe("snapshots", () => {
+describe("shared snapshots", () => {
   type Limits = Parameters<typeof createSnapshots>[1];
   const claimed = (filters: readonly (NodeFilter | undefined)[], limits?: Limits) => {
     const claim = createSnapshots(ostler.database, limits);
@@ -121,7 +121,7 @@ describe("snapshots", () => {
   const taken = (claims: readonly Claim[]) => Promise.all(claims.map((claim) => claim.taken));
   const differing = (count: number) =>
     Array.from({ length: count }, (_, index) => ({ not: { name: { eq: `x${index}` } } }));
-  /** How many are open at a time, and in all. */
+  /** Number of open snapshots now, and in total. */
   function openedSnapshots() {
     const counts = { now: 0, most: 0, all: 0 };
     const { snapshot } = ostler.database;
@@ -135,7 +135,7 @@ describe("snapshots", () => {
   }
   afterEach(() => void vi.restoreAllMocks());
 
-  test("that are asked for at the same time are two at most: the one under way and the one after it", async () => {
+  test("shared snapshots that are requested at the same time are two at most: the running one and the next one", async () => {
     const opened = openedSnapshots();
     const all = await Promise.all(Array.from({ length: 200 }, () => feed.tail.snapshot(undefined).taken));
     expect(opened.all).toBe(2);
@@ -144,7 +144,7 @@ describe("snapshots", () => {
     expect(opened.all).toBe(3);
   });
 
-  test("have in them whatever was written before they were asked for [R-119]", async () => {
+  test("shared snapshots contain everything that was written before the request [R-119]", async () => {
     const [node] = await ostler.aNode().times(1);
     const early = feed.tail.snapshot(undefined).taken;
     const revision = (await ostler.node(node as never)).revision;
@@ -154,7 +154,7 @@ describe("snapshots", () => {
     expect(late.nodes.find(({ id }) => id === node?.id)?.labels).toEqual({ written: "just now" });
   });
 
-  test("of 100 filters are taken two at a time, and hold each node once", async () => {
+  test("shared snapshots of 100 filters are taken two at a time and hold each node once", async () => {
     await ostler.aNode().times(20);
     const opened = openedSnapshots();
     const all = await taken(claimed(differing(100)));
@@ -164,12 +164,12 @@ describe("snapshots", () => {
     expect(new Set(all.flatMap(({ nodes }) => nodes)).size).toBe(first?.nodes.length);
   });
 
-  test("share no row of a node that has changed in between", async () => {
+  test("shared snapshots share no row of a node that has changed in between", async () => {
     const [node] = await ostler.aNode().times(1);
     const claim = createSnapshots(ostler.database);
     const rowIn = ({ nodes }: Snapshot) => nodes.find(({ id }) => id === node?.id);
     const before = await claim(undefined).taken;
-    // Not even what is written without a new revision.
+    // This includes changes without a new revision.
     await ostler.test.sql`update nodes set labels = '{"quietly": "written"}' where id = ${node?.id ?? ""}`;
     const after = await claim(undefined).taken;
     expect(rowIn(before)?.labels).toEqual({});
@@ -177,7 +177,7 @@ describe("snapshots", () => {
     expect(before.nodes.filter((row) => after.nodes.includes(row))).toHaveLength(before.nodes.length - 1);
   });
 
-  test("wait for readers that hold very many, and are taken in the order of asking when these let go", async () => {
+  test("shared snapshots wait for readers that hold many rows, and are taken in the order of requests when these release them", async () => {
     await ostler.aNode().times(3);
     const opened = openedSnapshots();
     const claims = claimed(differing(4), { atOnce: 1, heldMax: 1 });
@@ -197,7 +197,7 @@ describe("snapshots", () => {
     expect(opened.all).toBe(3);
   });
 
-  test("that nobody waits for any more are not begun, and not gone on with", async () => {
+  test("shared snapshots without a waiting reader are not started, or are cancelled", async () => {
     const opened = openedSnapshots();
     const [now, ...later] = claimed(differing(50), { atOnce: 1, heldMax: 1 });
     for (const claim of later) claim.release();
@@ -206,7 +206,7 @@ describe("snapshots", () => {
     expect(opened.all).toBe(1);
   });
 
-  test("that fail, fail those who asked, and nobody after them", async () => {
+  test("shared snapshots that fail, fail the present requests and no later ones", async () => {
     const claim = createSnapshots(ostler.database);
     vi.spyOn(ostler.database, "snapshot").mockRejectedValueOnce(new Error("the database is away"));
     await expect(claim(undefined).taken).rejects.toThrow("the database is away");
@@ -214,8 +214,8 @@ describe("snapshots", () => {
   });
 });
 
-describe("a filtered stream that has much to skip", () => {
-  test("looks through the table a part at a time, and says where it is every ten seconds meanwhile [R-120]", async () => {
+describe("filtered stream with many transitions to skip", () => {
+  test("filtered stream reads the table in parts, and emits its position every ten seconds meanwhile [R-120]", async () => {
     await using far = await feedUnderTest();
     const { sql } = far.ostler.test;
     await sql`update feed_position set position = 60000`;
@@ -226,7 +226,7 @@ describe("a filtered stream that has much to skip", () => {
     let now = performance.now();
     vi.spyOn(performance, "now").mockImplementation(() => now);
     const select = far.ostler.database.reader.select.bind(far.ostler.database.reader);
-    // Each statement takes six seconds, as far as the stream can tell.
+    // Each statement seems to take six seconds to the stream.
     vi.spyOn(far.ostler.database.reader, "select").mockImplementation(((...given: [never]) => {
       now += 6_000;
       return select(...given);
@@ -242,22 +242,25 @@ describe("a filtered stream that has much to skip", () => {
   });
 });
 
-describe("a stream whose next transitions are deleted while it waits for its reader [R-126]", () => {
+describe("stream whose next transitions are deleted before it reads them", () => {
   test.each([
     { which: "unfiltered", filter: undefined },
     { which: "filtered by id", filter: (ids: readonly string[]) => ({ ids }) },
-    { which: "filtered otherwise", filter: () => ({ driver: "fake" }) },
-  ])("$which, ends with TOO_SLOW and the earliest cursor that is good", async ({ filter }) => {
-    await using short = await feedUnderTest();
-    const nodes = await short.ostler.aNode().times(150);
-    const stream = await short.streamElsewhere({
-      after: 0,
-      ...(filter && { filter: filter(nodes.map(({ id }) => id)) }),
-    });
-    await stream.next();
-    await short.ostler.test.sql`delete from transitions where position <= 120`;
-    const rest = await takeAll(stream);
-    expect(rest.at(-1)).toEqual({ kind: "reset", reason: "TOO_SLOW", position: 120 });
-    expect(rest.filter((item) => item.kind === "transition" && item.position > 100)).toEqual([]);
-  });
+    { which: "filtered by driver", filter: () => ({ driver: "fake" }) },
+  ])(
+    "stream that is $which ends with TOO_SLOW and the earliest valid cursor if its next transitions are deleted [R-126]",
+    async ({ filter }) => {
+      await using short = await feedUnderTest();
+      const nodes = await short.ostler.aNode().times(150);
+      const stream = await short.streamElsewhere({
+        after: 0,
+        ...(filter && { filter: filter(nodes.map(({ id }) => id)) }),
+      });
+      await stream.next();
+      await short.ostler.test.sql`delete from transitions where position <= 120`;
+      const rest = await takeAll(stream);
+      expect(rest.at(-1)).toEqual({ kind: "reset", reason: "TOO_SLOW", position: 120 });
+      expect(rest.filter((item) => item.kind === "transition" && item.position > 100)).toEqual([]);
+    },
+  );
 });

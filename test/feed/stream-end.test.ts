@@ -1,4 +1,4 @@
-/** How a stream of transitions ends, and that it is never silent before. */
+/** How a stream of transitions ends, and that it emits bookmarks until then. */
 import { afterAll, afterEach, describe, expect, test, vi } from "vitest";
 import { feedUnderTest, positionsOf, range } from "../support/feed.ts";
 import type { FeedUnderTest } from "../support/feed.ts";
@@ -10,14 +10,14 @@ const { ostler } = feed;
 
 const newest = async (of: FeedUnderTest = feed) => (await of.log()).at(-1)?.position ?? 0;
 
-/** Whether a promise has been settled by the time everything that is due has happened. */
+/** True if the promise is not settled after everything that is due has run. */
 async function isPending(promise: Promise<unknown>): Promise<boolean> {
   const open = Symbol("open");
   await new Promise(setImmediate);
   return (await Promise.race([promise, Promise.resolve(open)])) === open;
 }
 
-/** Timers that wait for us, and the clock that goes with them; it goes on from where it is. */
+/** Fake timers, with a clock that starts at the present time. */
 function fakeTimers(): void {
   const began = Math.ceil(performance.now());
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "Date", "performance"] });
@@ -26,13 +26,13 @@ function fakeTimers(): void {
   vi.spyOn(performance, "now").mockImplementation(() => began + Math.round(fake() - from));
 }
 
-describe("a stream to which nothing happens", () => {
+describe("idle stream", () => {
   afterEach(() => {
     vi.restoreAllMocks();
     vi.useRealTimers();
   });
 
-  test("gives a bookmark every ten seconds [R-120]", async () => {
+  test("idle stream emits a bookmark every ten seconds [R-120]", async () => {
     const stream = feed.stream({ filter: { name: { eq: "nobody" } } });
     await stream.next();
     fakeTimers();
@@ -51,7 +51,7 @@ describe("a stream to which nothing happens", () => {
     await stream.return?.();
   });
 
-  test("gives one too while others, that do not match, go on [R-120]", async () => {
+  test("idle stream emits bookmarks while transitions that do not match are written [R-120]", async () => {
     const nodes = await ostler.aNode().in("AVAILABLE").times(2);
     const stream = feed.stream({ filter: { name: { eq: "nobody" } } });
     await stream.next();
@@ -67,19 +67,19 @@ describe("a stream to which nothing happens", () => {
   });
 });
 
-describe("a stream that waits for its snapshot", () => {
+describe("stream that waits for its snapshot", () => {
   afterEach(() => {
     vi.restoreAllMocks();
     vi.useRealTimers();
   });
-  /** A stream to which no snapshot is given, and whether it still claims one. */
+  /** A stream that never gets its snapshot, with a check whether it still holds its request. */
   function waitingStream() {
     const released = vi.fn<() => void>();
     vi.spyOn(feed.tail, "snapshot").mockReturnValue({ taken: new Promise(() => {}), release: released });
     return { stream: feed.stream({ snapshot: true }), released };
   }
 
-  test("gives a bookmark every ten seconds, at no position", async () => {
+  test("stream that waits for its snapshot emits a bookmark every ten seconds, without a position", async () => {
     fakeTimers();
     const { stream } = waitingStream();
     for (const _ of range(1, 3)) {
@@ -97,7 +97,7 @@ describe("a stream that waits for its snapshot", () => {
     await stream.return?.();
   });
 
-  test("ends at once when its client leaves, and gives up its claim", async () => {
+  test("stream that waits for its snapshot ends at once when its client leaves, and gives up its request", async () => {
     const { stream, released } = waitingStream();
     const next = stream.next();
     expect(await isPending(next)).toBe(true);
@@ -107,7 +107,7 @@ describe("a stream that waits for its snapshot", () => {
     expect(released).toHaveBeenCalledTimes(1);
   });
 
-  test("fails when it cannot be taken", async () => {
+  test("stream that waits for its snapshot fails if the snapshot fails", async () => {
     vi.spyOn(feed.tail, "snapshot").mockReturnValue({
       taken: Promise.reject(new Error("the database is away")),
       release() {},
@@ -115,7 +115,7 @@ describe("a stream that waits for its snapshot", () => {
     await expect(feed.stream({ snapshot: true }).next()).rejects.toThrow("the database is away");
   });
 
-  test("gives up its claim when it has been given everything", async () => {
+  test("stream that has emitted its snapshot gives up its request", async () => {
     const released = vi.fn<() => void>();
     const { snapshot } = feed.tail;
     vi.spyOn(feed.tail, "snapshot").mockImplementation((filter) => ({
@@ -130,8 +130,8 @@ describe("a stream that waits for its snapshot", () => {
   });
 });
 
-describe("a clock that is set back", () => {
-  test("makes no stream silent", async () => {
+describe("clock that is set back", () => {
+  test("clock that is set back does not silence a stream", async () => {
     const stream = feed.stream();
     await stream.next();
     fakeTimers();
@@ -145,8 +145,8 @@ describe("a clock that is set back", () => {
   });
 });
 
-describe("a stream whose client leaves", () => {
-  test("ends at once, although it waits, and nobody listens any more [R-127]", async () => {
+describe("stream whose client leaves", () => {
+  test("stream whose client leaves ends at once while it waits, and removes its listener [R-127]", async () => {
     const before = feed.listeners;
     const stream = feed.stream();
     await stream.next();
@@ -159,7 +159,7 @@ describe("a stream whose client leaves", () => {
     expect(feed.listeners).toBe(before);
   });
 
-  test("gives nothing afterwards, though it had more", async () => {
+  test("stream whose client leaves emits nothing more", async () => {
     await ostler.aNode().times(5);
     const stream = feed.stream({ after: 0 });
     await stream.next();
@@ -167,7 +167,7 @@ describe("a stream whose client leaves", () => {
     expect(await stream.next()).toEqual({ done: true, value: undefined });
   });
 
-  test("leaves nothing behind, time after time", async () => {
+  test("stream whose client leaves leaves nothing behind, however often", async () => {
     const before = feed.listeners;
     for (let time = 0; time < 300; time += 1) {
       const stream = feed.stream(time % 2 === 0 ? {} : { after: 0 });
@@ -179,7 +179,7 @@ describe("a stream whose client leaves", () => {
     expect(feed.listeners).toBe(before);
   });
 
-  test("and never took an item leaves nothing behind either", async () => {
+  test("stream whose client never took an item leaves nothing behind", async () => {
     const before = feed.listeners;
     const stream = feed.stream();
     await stream.return?.();
@@ -187,8 +187,8 @@ describe("a stream whose client leaves", () => {
   });
 });
 
-describe("a stream that is asked for several items at once", () => {
-  test("gives them in the order asked", async () => {
+describe("stream with several requested items", () => {
+  test("stream from which several items are requested at once emits them in order", async () => {
     await ostler.aNode().times(10);
     const until = await newest();
     const stream = feed.stream({ after: until - 10 });
@@ -198,8 +198,8 @@ describe("a stream that is asked for several items at once", () => {
   });
 });
 
-describe("when the process leaves", () => {
-  test("a waiting stream ends with SHUTTING_DOWN and the cursor to go on from [R-128]", async () => {
+describe("stream of a process that shuts down", () => {
+  test("stream that waits ends with SHUTTING_DOWN and a cursor when the process shuts down [R-128]", async () => {
     await using leaving = await feedUnderTest();
     await leaving.ostler.aNode().times(3);
     const stream = leaving.stream();
@@ -210,7 +210,7 @@ describe("when the process leaves", () => {
     expect(leaving.listeners).toBe(0);
   });
 
-  test("a replaying one is told what there is first", async () => {
+  test("stream that replays emits the stored transitions before it ends with SHUTTING_DOWN", async () => {
     await using leaving = await feedUnderTest();
     const nodes = await leaving.ostler.aNode().in("AVAILABLE").times(60);
     await leaving.goRound(nodes);
@@ -225,8 +225,8 @@ describe("when the process leaves", () => {
   });
 });
 
-describe("when old transitions are not kept", () => {
-  test("a cursor from before ends with CURSOR_EXPIRED and the earliest that is good [R-121]", async () => {
+describe("stream after retention", () => {
+  test("stream from a deleted cursor ends with CURSOR_EXPIRED and the earliest valid cursor [R-121]", async () => {
     await using short = await feedUnderTest();
     await short.ostler.aNode().times(30);
     await short.ostler.test.sql`delete from transitions where position <= 10`;
@@ -238,7 +238,7 @@ describe("when old transitions are not kept", () => {
     await stream.return?.();
   });
 
-  test("of a log that is empty only the newest position is good", async () => {
+  test("stream of an empty log accepts only the newest position", async () => {
     await using short = await feedUnderTest();
     await short.ostler.aNode().times(3);
     await short.ostler.test.sql`delete from transitions`;

@@ -1,4 +1,4 @@
-/** Why a verb may not start on a node: each reason by its code, and which one a node with several is told. */
+/** Admission of a verb on a node: each refusal with its code, and which one a node with several gets. */
 import { describe, expect, test } from "vitest";
 import { judge } from "../../src/lifecycle/admission.ts";
 import type { NodeFacts, VerbRequest } from "../../src/lifecycle/admission.ts";
@@ -22,7 +22,7 @@ const AVAILABLE: NodeFacts = {
   driver: "ipmi",
 };
 
-const asked = (verb: OperationKind, more: Partial<VerbRequest> = {}): VerbRequest => ({
+const aRequest = (verb: OperationKind, more: Partial<VerbRequest> = {}): VerbRequest => ({
   verb,
   options: {},
   force: false,
@@ -32,93 +32,93 @@ const asked = (verb: OperationKind, more: Partial<VerbRequest> = {}): VerbReques
 const BUSY = { operationId: "7f2", kind: "DEPLOY" } as const;
 const CANNOT = { inspect: false, clean: false, deploy: false };
 
-describe("a verb is refused", () => {
+describe("refused verb", () => {
   test.each<{ why: string; node: Partial<NodeFacts>; request: VerbRequest; code: string; says: string }>([
     {
-      why: "while other work is unfinished",
+      why: "on a busy node",
       node: { busyWith: BUSY },
-      request: asked("CLEAN"),
+      request: aRequest("CLEAN"),
       code: "BUSY",
       says: "busy with DEPLOY operation 7f2; wait for it, stop it or abort it",
     },
     {
-      why: "in maintenance",
+      why: "on a node in maintenance",
       node: { inMaintenance: true },
-      request: asked("DEPLOY"),
+      request: aRequest("DEPLOY"),
       code: "IN_MAINTENANCE",
       says: "clear the mark with setMaintenance",
     },
     {
       why: "on a protected node that it would destroy",
       node: { isProtected: true },
-      request: asked("DEPLOY"),
+      request: aRequest("DEPLOY"),
       code: "PROTECTED",
       says: "lift the protection with updateNode",
     },
     {
       why: "on a protected node that it would switch off",
       node: { isProtected: true },
-      request: asked("POWER", { options: { powerAction: "SOFT_OFF" } }),
+      request: aRequest("POWER", { options: { powerAction: "SOFT_OFF" } }),
       code: "PROTECTED",
       says: "lift the protection with updateNode",
     },
     {
       why: "on a retired node that it would put in service",
       node: { isRetired: true },
-      request: asked("DEPLOY"),
+      request: aRequest("DEPLOY"),
       code: "PROTECTED",
       says: "is retired; take the mark away with setRetired first, or decommission the node",
     },
     {
-      why: "to decommission what has disappeared",
+      why: "DECOMMISSION on a DISAPPEARED node",
       node: { hasDisappeared: true },
-      request: asked("DECOMMISSION"),
+      request: aRequest("DECOMMISSION"),
       code: "INVALID_STATE",
       says: "force: true",
     },
     {
-      why: "without its driver",
+      why: "on a node without its driver",
       node: { driverProblem: 'driver "ipmi" is not loaded.' },
-      request: asked("POWER"),
+      request: aRequest("POWER"),
       code: "UNSUPPORTED_BY_DRIVER",
       says: 'driver "ipmi" is not loaded',
     },
     {
-      why: "in the wrong state",
+      why: "on a node in the wrong state",
       node: { state: "ENROLLED" },
-      request: asked("DEPLOY"),
+      request: aRequest("DEPLOY"),
       code: "INVALID_STATE",
       says: "is ENROLLED; DEPLOY is allowed from AVAILABLE, ACTIVE, DEPLOY_FAILED",
     },
     {
-      why: "where the driver cannot inspect",
+      why: "on a node whose driver cannot inspect",
       node: { state: "MANAGEABLE", can: CANNOT },
-      request: asked("INSPECT"),
+      request: aRequest("INSPECT"),
       code: "UNSUPPORTED_BY_DRIVER",
       says: "driver ipmi cannot inspect; take that interface from another driver (interfaces: [{ kinds: [INSPECT]",
     },
     {
-      why: "where the driver cannot clean",
+      why: "on a node whose driver cannot clean",
       node: { can: CANNOT },
-      request: asked("CLEAN"),
+      request: aRequest("CLEAN"),
       code: "UNSUPPORTED_BY_DRIVER",
       says: "cannot clean",
     },
     {
-      why: "where the driver cannot deploy",
+      why: "on a node whose driver cannot deploy",
       node: { can: CANNOT },
-      request: asked("DEPLOY"),
+      request: aRequest("DEPLOY"),
       code: "UNSUPPORTED_BY_DRIVER",
       says: "cannot deploy",
     },
     {
-      why: "where the driver cannot undo a deployment",
+      why: "on a node whose driver cannot undeploy",
       node: { state: "ACTIVE", can: CANNOT },
-      request: asked("UNDEPLOY"),
+      request: aRequest("UNDEPLOY"),
       code: "UNSUPPORTED_BY_DRIVER",
       says: "cannot deploy",
     },
-  ])("$why: $code [R-042]", ({ node, request, code, says }) => {
+  ])("verb $why is refused with $code [R-042]", ({ node, request, code, says }) => {
     const verdict = judge({ ...AVAILABLE, ...node }, request);
     expect(verdict).toMatchObject({
       admitted: false,
@@ -127,17 +127,19 @@ describe("a verb is refused", () => {
     expect(verdict).toMatchObject({ refusal: { message: expect.stringContaining("rack3-u12") } });
   });
 
-  test("with the states in which it is allowed", () => {
-    expect(judge({ ...AVAILABLE, state: "ENROLLED" }, asked("DEPLOY"))).toMatchObject({
+  test("refusal INVALID_STATE names the states in which the verb is allowed", () => {
+    expect(judge({ ...AVAILABLE, state: "ENROLLED" }, aRequest("DEPLOY"))).toMatchObject({
       refusal: { allowedStates: ["AVAILABLE", "ACTIVE", "DEPLOY_FAILED"] },
     });
   });
 
-  test("with the operation in the way", () => {
-    expect(judge({ ...AVAILABLE, busyWith: BUSY }, asked("DEPLOY"))).toMatchObject({ refusal: { operationId: "7f2" } });
+  test("refusal BUSY names the other operation", () => {
+    expect(judge({ ...AVAILABLE, busyWith: BUSY }, aRequest("DEPLOY"))).toMatchObject({
+      refusal: { operationId: "7f2" },
+    });
   });
 
-  test("as busy before anything else, because that passes by itself", () => {
+  test("refusal BUSY comes before all others, because it passes without action", () => {
     const troubled: NodeFacts = {
       ...AVAILABLE,
       busyWith: BUSY,
@@ -146,126 +148,135 @@ describe("a verb is refused", () => {
       state: "ENROLLED",
       driverProblem: "no driver.",
     };
-    expect(judge(troubled, asked("DEPLOY"))).toMatchObject({ refusal: { code: "BUSY" } });
-    expect(judge({ ...troubled, busyWith: null }, asked("DEPLOY"))).toMatchObject({
+    expect(judge(troubled, aRequest("DEPLOY"))).toMatchObject({ refusal: { code: "BUSY" } });
+    expect(judge({ ...troubled, busyWith: null }, aRequest("DEPLOY"))).toMatchObject({
       refusal: { code: "IN_MAINTENANCE" },
     });
-    expect(judge({ ...troubled, busyWith: null, inMaintenance: false }, asked("DEPLOY"))).toMatchObject({
+    expect(judge({ ...troubled, busyWith: null, inMaintenance: false }, aRequest("DEPLOY"))).toMatchObject({
       refusal: { code: "PROTECTED" },
     });
     expect(
-      judge({ ...troubled, busyWith: null, inMaintenance: false, isProtected: false }, asked("DEPLOY")),
+      judge({ ...troubled, busyWith: null, inMaintenance: false, isProtected: false }, aRequest("DEPLOY")),
     ).toMatchObject({ refusal: { code: "UNSUPPORTED_BY_DRIVER" } });
   });
 });
 
-describe("a restart is judged", () => {
+describe("admission of a restart", () => {
   const clean = route("CLEAN", "AVAILABLE");
 
-  test("by the way that is left, not by the whole of what its verb would do", () => {
+  test("restart is admitted by its remaining route, not by the whole route of its verb", () => {
     const cleaner: NodeFacts = { ...AVAILABLE, can: { ...CANNOT, clean: true } };
-    expect(judge(cleaner, asked("COMMISSION", { resumed: clean }))).toEqual({ admitted: true, route: clean });
-    expect(judge({ ...cleaner, can: CANNOT }, asked("COMMISSION", { resumed: clean }))).toMatchObject({
+    expect(judge(cleaner, aRequest("COMMISSION", { resumed: clean }))).toEqual({ admitted: true, route: clean });
+    expect(judge({ ...cleaner, can: CANNOT }, aRequest("COMMISSION", { resumed: clean }))).toMatchObject({
       refusal: { code: "UNSUPPORTED_BY_DRIVER" },
     });
   });
 
-  test("of a commission by what is missing, where a failed clean-up has left the node beside the earlier way", () => {
+  test("restart of a commission takes the missing phases if a failed clean-up has left the node off the earlier route", () => {
     const whole: NodeFacts = { ...AVAILABLE, state: "CLEAN_FAILED" };
-    expect(judge(whole, asked("COMMISSION", { resumed: null }))).toEqual({
+    expect(judge(whole, aRequest("COMMISSION", { resumed: null }))).toEqual({
       admitted: true,
       route: route("COMMISSION", "CLEAN_FAILED"),
     });
-    expect(judge({ ...whole, state: "ACTIVE" }, asked("COMMISSION", { resumed: null }))).toMatchObject({
+    expect(judge({ ...whole, state: "ACTIVE" }, aRequest("COMMISSION", { resumed: null }))).toMatchObject({
       refusal: { code: "NOTHING_TO_RESTART" },
     });
   });
 
-  test("NOTHING_TO_RESTART where no way is left, and by everything else as ever", () => {
-    expect(judge(AVAILABLE, asked("DEPLOY", { resumed: null }))).toMatchObject({
+  test("restart without a remaining route is refused with NOTHING_TO_RESTART, and by all other rules", () => {
+    expect(judge(AVAILABLE, aRequest("DEPLOY", { resumed: null }))).toMatchObject({
       refusal: { code: "NOTHING_TO_RESTART", nodeId: "1" },
     });
-    expect(judge({ ...AVAILABLE, busyWith: BUSY }, asked("DEPLOY", { resumed: clean }))).toMatchObject({
+    expect(judge({ ...AVAILABLE, busyWith: BUSY }, aRequest("DEPLOY", { resumed: clean }))).toMatchObject({
       refusal: { code: "BUSY" },
     });
-    expect(judge({ ...AVAILABLE, inMaintenance: true }, asked("DEPLOY", { resumed: clean }))).toMatchObject({
+    expect(judge({ ...AVAILABLE, inMaintenance: true }, aRequest("DEPLOY", { resumed: clean }))).toMatchObject({
       refusal: { code: "IN_MAINTENANCE" },
     });
   });
 });
 
-describe("a retired node", () => {
-  test("never becomes available, whatever is admitted on it, restarts included", () => {
+describe("retired node in admission", () => {
+  test("retired node never becomes AVAILABLE, whatever is admitted, restarts included", () => {
     const retired: NodeFacts = { ...AVAILABLE, isRetired: true };
     for (const state of NODE_STATE_NAMES.filter((name) => name !== "AVAILABLE")) {
       for (const verb of NODE_VERBS) {
         for (const resumed of [undefined, route(verb, state)]) {
-          const verdict = judge({ ...retired, state }, asked(verb, resumed === undefined ? {} : { resumed }));
+          const verdict = judge({ ...retired, state }, aRequest(verb, resumed === undefined ? {} : { resumed }));
           if (verdict.admitted) expect(verdict.route.target, `${verb} from ${state}`).not.toBe("AVAILABLE");
         }
       }
     }
   });
 
-  test("goes back to its operator after a tear-down, along edges that there are", () => {
+  test("retired node ends MANAGEABLE after an undeployment, along legal edges", () => {
     const verdict = judge(
       { ...AVAILABLE, isRetired: true, state: "ACTIVE" },
-      asked("UNDEPLOY", { resumed: route("UNDEPLOY", "ACTIVE") }),
+      aRequest("UNDEPLOY", { resumed: route("UNDEPLOY", "ACTIVE") }),
     );
     expect(verdict).toMatchObject({ admitted: true, route: { target: "MANAGEABLE", finish: ["manage"] } });
-    const clean = judge({ ...AVAILABLE, isRetired: true, state: "CLEAN_FAILED" }, asked("CLEAN"));
+    const clean = judge({ ...AVAILABLE, isRetired: true, state: "CLEAN_FAILED" }, aRequest("CLEAN"));
     expect(clean.admitted && follow("CLEANING", clean.route.finish)).toBe("MANAGEABLE");
   });
 
-  test("that is still AVAILABLE stays so when it is cleaned, as every node ends where it began", () => {
-    expect(judge({ ...AVAILABLE, isRetired: true }, asked("CLEAN"))).toMatchObject({
+  test("retired node that is still AVAILABLE stays so when it is cleaned", () => {
+    expect(judge({ ...AVAILABLE, isRetired: true }, aRequest("CLEAN"))).toMatchObject({
       admitted: true,
       route: { target: "AVAILABLE" },
     });
   });
 });
 
-describe("a verb is admitted", () => {
-  test("in exactly the states that have a route, with that route [R-009]", () => {
+describe("admitted verb", () => {
+  test("verb is admitted in exactly the states that have a route, with that route [R-009]", () => {
     for (const verb of Object.keys(OPERATION_KINDS) as OperationKind[]) {
       for (const state of NODE_STATE_NAMES) {
         const found = route(verb, state, { inspectsWithoutReboot: false });
-        const verdict = judge({ ...AVAILABLE, state }, asked(verb));
+        const verdict = judge({ ...AVAILABLE, state }, aRequest(verb));
         expect(verdict.admitted ? verdict.route : null, `${verb} ${state}`).toEqual(found);
       }
     }
   });
 
-  test.each(["INSPECT", "MANAGE"] as const)("on a protected node when it is %s, which destroys nothing", (verb) => {
-    expect(judge({ ...AVAILABLE, isProtected: true, inspectsWithoutReboot: true }, asked(verb)).admitted).toBe(true);
-  });
+  test.each(["INSPECT", "MANAGE"] as const)(
+    "verb is admitted on a protected node for %s, which destroys nothing",
+    (verb) => {
+      expect(judge({ ...AVAILABLE, isProtected: true, inspectsWithoutReboot: true }, aRequest(verb)).admitted).toBe(
+        true,
+      );
+    },
+  );
 
-  test("on a protected node to switch it on, and in no other way to change its power", () => {
+  test("verb POWER is admitted on a protected node for ON only", () => {
     const admitted = (["ON", "OFF", "SOFT_OFF", "REBOOT"] as const).filter(
       (powerAction) =>
-        judge({ ...AVAILABLE, isProtected: true }, asked("POWER", { options: { powerAction } })).admitted,
+        judge({ ...AVAILABLE, isProtected: true }, aRequest("POWER", { options: { powerAction } })).admitted,
     );
     expect(admitted).toEqual(["ON"]);
-    expect(judge({ ...AVAILABLE, isProtected: true }, asked("POWER")).admitted).toBe(false);
+    expect(judge({ ...AVAILABLE, isProtected: true }, aRequest("POWER")).admitted).toBe(false);
   });
 
-  test("on a retired node, unless it would put the node in service", () => {
+  test("verb is admitted on a retired node unless it puts the node in service", () => {
     const retired: NodeFacts = { ...AVAILABLE, isRetired: true, inspectsWithoutReboot: true };
     const verdictOf = (verb: OperationKind) =>
-      NODE_STATE_NAMES.some((state) => judge({ ...retired, state }, asked(verb)).admitted);
+      NODE_STATE_NAMES.some((state) => judge({ ...retired, state }, aRequest(verb)).admitted);
     expect(NODE_VERBS.filter((verb) => !verdictOf(verb))).toEqual(["COMMISSION", "DEPLOY", "UPDATE"]);
   });
 
-  test("to decommission what has disappeared, by force [R-030]", () => {
-    expect(judge({ ...AVAILABLE, hasDisappeared: true }, asked("DECOMMISSION", { force: true })).admitted).toBe(true);
+  test("verb DECOMMISSION is admitted on a DISAPPEARED node with force [R-030]", () => {
+    expect(judge({ ...AVAILABLE, hasDisappeared: true }, aRequest("DECOMMISSION", { force: true })).admitted).toBe(
+      true,
+    );
   });
 
-  test("to decommission where the driver can neither clean nor deploy: what it can is enough", () => {
-    expect(judge({ ...AVAILABLE, state: "ACTIVE", can: CANNOT }, asked("DECOMMISSION")).admitted).toBe(true);
+  test("verb DECOMMISSION is admitted for a driver that can neither clean nor deploy", () => {
+    expect(judge({ ...AVAILABLE, state: "ACTIVE", can: CANNOT }, aRequest("DECOMMISSION")).admitted).toBe(true);
   });
 
-  test("on an ACTIVE node in place, where the driver inspects without a reboot", () => {
-    expect(judge({ ...AVAILABLE, state: "ACTIVE", inspectsWithoutReboot: true }, asked("INSPECT")).admitted).toBe(true);
-    expect(judge({ ...AVAILABLE, state: "ACTIVE" }, asked("INSPECT")).admitted).toBe(false);
+  test("verb INSPECT is admitted on an ACTIVE node if the driver inspects without a reboot", () => {
+    expect(judge({ ...AVAILABLE, state: "ACTIVE", inspectsWithoutReboot: true }, aRequest("INSPECT")).admitted).toBe(
+      true,
+    );
+    expect(judge({ ...AVAILABLE, state: "ACTIVE" }, aRequest("INSPECT")).admitted).toBe(false);
   });
 });

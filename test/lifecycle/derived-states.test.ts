@@ -1,4 +1,4 @@
-/** States that are derived: of a cluster from its nodes, of an operation from its runs. */
+/** Derived states: of a cluster from its nodes, of an operation from its runs. */
 import { describe, expect, test } from "vitest";
 import { CLUSTER_RULES, CLUSTER_STATES, clusterState, isLocked } from "../../src/lifecycle/cluster-state.ts";
 import type { ClusterFacts, Stage } from "../../src/lifecycle/cluster-state.ts";
@@ -20,7 +20,7 @@ const deploying = { kind: "DEPLOY", stopping: false } as const;
 const stopping = { kind: "DEPLOY", stopping: true } as const;
 const removing = { kind: "DECOMMISSION", stopping: false } as const;
 
-describe("a cluster with", () => {
+describe("state of a cluster", () => {
   test.each<{
     what: string;
     nodes: ClusterFacts["nodes"];
@@ -37,32 +37,39 @@ describe("a cluster with", () => {
     { what: "some nodes ACTIVE", nodes: [ACTIVE, node("AVAILABLE")], is: "PARTIALLY_DEPLOYED" },
     { what: "some nodes ACTIVE, the others failed", nodes: [ACTIVE, node("DEPLOY_FAILED")], is: "PARTIALLY_DEPLOYED" },
     {
-      what: "a node whose system stands, stopped",
+      what: "a stopped node with an installed system",
       nodes: [node("STOPPED", "PROVISIONED"), node("AVAILABLE")],
       is: "PARTIALLY_DEPLOYED",
     },
-    { what: "a node stopped before its system stood", nodes: [node("STOPPED"), node("DEPLOY_FAILED")], is: "STOPPED" },
-    { what: "a failed node", nodes: [node("CLEAN_FAILED"), node("AVAILABLE")], is: "ERROR" },
-    { what: "work going on", nodes: [ACTIVE], work: [deploying], is: "DEPLOYING" },
-    { what: "work going on and a failed node", nodes: [node("DEPLOY_FAILED")], work: [deploying], is: "DEPLOYING" },
-    { what: "work that is to stop", nodes: [ACTIVE], work: [deploying, stopping], is: "STOPPING" },
     {
-      what: "nodes being taken out, and work that is to stop",
+      what: "a node stopped before its system was installed",
+      nodes: [node("STOPPED"), node("DEPLOY_FAILED")],
+      is: "STOPPED",
+    },
+    { what: "a failed node", nodes: [node("CLEAN_FAILED"), node("AVAILABLE")], is: "ERROR" },
+    { what: "running work", nodes: [ACTIVE], work: [deploying], is: "DEPLOYING" },
+    { what: "running work and a failed node", nodes: [node("DEPLOY_FAILED")], work: [deploying], is: "DEPLOYING" },
+    { what: "stopping work", nodes: [ACTIVE], work: [deploying, stopping], is: "STOPPING" },
+    {
+      what: "nodes being decommissioned, and stopping work",
       nodes: [ACTIVE],
       work: [stopping, removing],
       is: "REMOVING",
     },
     {
-      what: "its deployment being undone",
+      what: "a running undeployment",
       nodes: [ACTIVE],
       work: [{ kind: "UNDEPLOY", stopping: false }],
       is: "REMOVING",
     },
-  ])("$what is $is [R-108, R-109, R-110, R-111, R-112, R-113, R-114, R-115]", ({ nodes, work = [], is }) => {
-    expect(clusterState({ nodes, work })).toBe(is);
-  });
+  ])(
+    "cluster with $what is $is [R-108, R-109, R-110, R-111, R-112, R-113, R-114, R-115]",
+    ({ nodes, work = [], is }) => {
+      expect(clusterState({ nodes, work })).toBe(is);
+    },
+  );
 
-  test("every row of the table decides for some cluster, and every state has a row [R-108]", () => {
+  test("cluster state: every row of the table decides for some cluster, and every state has a row [R-108]", () => {
     const works: ClusterFacts["work"][] = [[], [deploying], [stopping], [removing]];
     const members: ClusterFacts["nodes"][] = [
       [],
@@ -79,7 +86,7 @@ describe("a cluster with", () => {
     expect(new Set(CLUSTER_RULES.map(({ state }) => state))).toEqual(new Set(Object.keys(CLUSTER_STATES)));
   });
 
-  test("work going on, or to be stopped, keeps its settings; every other state lets them be edited [R-107]", () => {
+  test("cluster state: running and stopping work locks the settings, every other state allows updates [R-107]", () => {
     const locked = (Object.keys(CLUSTER_STATES) as (keyof typeof CLUSTER_STATES)[]).filter(isLocked);
     expect(locked.toSorted()).toEqual(["DEPLOYING", "STOPPING"]);
   });
@@ -94,12 +101,12 @@ const counts = (change: Partial<RunCounts>): RunCounts => ({
   ...change,
 });
 
-describe("an operation of which", () => {
+describe("state of an operation", () => {
   test.each<{ what: string; of: RunCounts; interrupt?: "STOP" | "ABORT"; cleanedUpAll?: boolean; is: OperationState }>([
     { what: "every run succeeded", of: counts({ succeeded: 3 }), is: "SUCCEEDED" },
-    { what: "nothing had to be run", of: counts({}), is: "SUCCEEDED" },
+    { what: "no run exists", of: counts({}), is: "SUCCEEDED" },
     {
-      what: "every run succeeded, one past an error,",
+      what: "every run succeeded, one with errors,",
       of: counts({ succeeded: 3, succeededWithErrors: 1 }),
       is: "SUCCEEDED_WITH_ERRORS",
     },
@@ -124,11 +131,11 @@ describe("an operation of which", () => {
       cleanedUpAll: true,
       is: "FAILED",
     },
-  ])("$what is $is [R-094]", ({ of, interrupt = null, cleanedUpAll = false, is }) => {
+  ])("operation of which $what is $is [R-094]", ({ of, interrupt = null, cleanedUpAll = false, is }) => {
     expect(outcome(of, { interrupt, cleanedUpAll })).toBe(is);
   });
 
-  test("the outcome is always final", () => {
+  test("operation outcome is always final", () => {
     for (const succeeded of [0, 1])
       for (const failed of [0, 1])
         for (const aborted of [0, 1])
@@ -143,7 +150,7 @@ describe("an operation of which", () => {
   });
 });
 
-test("unfinished operations are queued, running, stopping or aborting", () => {
+test("operation state of unfinished operations is queued, running, stopping or aborting", () => {
   expect((Object.keys(OPERATION_STATES) as OperationState[]).filter((state) => !isFinalOperation(state))).toEqual([
     "QUEUED",
     "RUNNING",
@@ -152,7 +159,7 @@ test("unfinished operations are queued, running, stopping or aborting", () => {
   ]);
 });
 
-test("only a commission cleans up after itself unless told otherwise [R-025]", () => {
+test("operation of kind COMMISSION is the only one that cleans up after itself by default [R-025]", () => {
   for (const kind of Object.keys(OPERATION_KINDS) as OperationKind[])
     expect(defaultFailurePolicy(kind), kind).toBe(kind === "COMMISSION" ? "CLEAN_UP_ALL" : "LEAVE");
   expect(Object.keys(FAILURE_POLICIES)).toEqual(["CLEAN_UP_ALL", "CLEAN_UP_FAILED", "LEAVE"]);

@@ -1,4 +1,4 @@
-/** What an abort and a stop mean for a run as it stands. */
+/** What an abort and a stop mean for a run in each situation. */
 import { describe, expect, test } from "vitest";
 import { atBoundary, judgeAbort } from "../../src/lifecycle/interrupts.ts";
 import type { RunFacts } from "../../src/lifecycle/interrupts.ts";
@@ -11,7 +11,7 @@ const inStep = (
   supportsAbort = true,
 ): RunFacts["step"] => ({ name: "clean.step", interruptible, running, supportsAbort });
 
-describe("an abort of a run that is", () => {
+describe("abort answer", () => {
   test.each([
     { is: "queued", facts: run({ state: "QUEUED" }), mode: "NOW", answer: "BEFORE_START" },
     { is: "between two steps", facts: run({}), mode: "NOW", answer: "NOW" },
@@ -52,7 +52,7 @@ describe("an abort of a run that is", () => {
       answer: "NOT_INTERRUPTIBLE",
     },
     {
-      is: "in a step that is interruptible NEVER, meant for its end,",
+      is: "in a step that is interruptible NEVER, with AFTER_STEP,",
       facts: run({ step: inStep("NEVER") }),
       mode: "AFTER_STEP",
       answer: "PENDING after clean.step",
@@ -75,7 +75,7 @@ describe("an abort of a run that is", () => {
       mode: "NOW",
       answer: "NOW",
     },
-  ] as const)("$is answers $answer [R-073]", ({ facts, mode, answer }) => {
+  ] as const)("abort of a run that is $is answers $answer [R-073]", ({ facts, mode, answer }) => {
     const verdict = judgeAbort(NODE, facts, mode);
     const text = verdict.accepted
       ? `${verdict.effect}${verdict.afterStep === null ? "" : ` after ${verdict.afterStep}`}`
@@ -87,7 +87,7 @@ describe("an abort of a run that is", () => {
 test.each([
   { code: "NOT_INTERRUPTIBLE", step: inStep("NEVER") },
   { code: "UNSUPPORTED_BY_DRIVER", step: inStep("ALWAYS", true, false) },
-])("an abort that is refused with $code names the node and the step", ({ code, step }) => {
+])("abort that is refused with $code names the node and the step", ({ code, step }) => {
   expect(judgeAbort(NODE, run({ step }), "NOW")).toMatchObject({
     accepted: false,
     refusal: {
@@ -99,7 +99,7 @@ test.each([
   });
 });
 
-describe("between two steps a run", () => {
+describe("run at a boundary", () => {
   test.each([
     { interrupt: null, workLeft: true, does: "GO_ON" },
     { interrupt: null, workLeft: false, does: "FINISH" },
@@ -107,7 +107,10 @@ describe("between two steps a run", () => {
     { interrupt: "STOP", workLeft: false, does: "FINISH" },
     { interrupt: "ABORT", workLeft: true, does: "ABORT" },
     { interrupt: "ABORT", workLeft: false, does: "ABORT" },
-  ] as const)("with interrupt $interrupt and work left $workLeft does $does", ({ interrupt, workLeft, does }) => {
-    expect(atBoundary({ interrupt, workLeft })).toBe(does);
-  });
+  ] as const)(
+    "run at a boundary with interrupt $interrupt and work left $workLeft does $does",
+    ({ interrupt, workLeft, does }) => {
+      expect(atBoundary({ interrupt, workLeft })).toBe(does);
+    },
+  );
 });

@@ -1,4 +1,4 @@
-/** The table of node states against a copy of the expectation that was written apart from it. */
+/** The table of node states, compared with an independent copy. */
 import { afterAll, describe, expect, test } from "vitest";
 import { edge, follow, isAtRest, kindOf, next } from "../../src/lifecycle/machine.ts";
 import {
@@ -12,7 +12,7 @@ import {
 import type { NodeEvent, NodeState } from "../../src/lifecycle/node-states.ts";
 import { testDatabase } from "../support/database.ts";
 
-/** From → `event>TO`; a `!` before the event marks what a user's verb causes. */
+/** From → `event>TO`; `!` before the event marks an event that a user's verb causes. */
 const EXPECTED: Readonly<Record<string, string>> = {
   ENROLLED: "!verify>VERIFYING !retire>DECOMMISSIONED recover>ENROLLED",
   VERIFYING: "done>MANAGEABLE fail>ENROLLED !abort>ENROLLED stop>STOPPED recover>VERIFYING",
@@ -44,7 +44,7 @@ const EXPECTED: Readonly<Record<string, string>> = {
   DECOMMISSIONED: "!clean>CLEANING !manage>MANAGEABLE recover>DECOMMISSIONED",
 };
 
-/** In every state, since work in place leaves a node in whatever state it is in; the node stays where it is. */
+/** Events of every state, since work in place runs in any state; the node keeps its state. */
 const EVERYWHERE = ["!abort_pending", "!abort_withdrawn"];
 
 const KINDS: Readonly<Record<string, string>> = {
@@ -78,50 +78,50 @@ const LEGAL = PAIRS.filter(
 );
 const ILLEGAL = PAIRS.filter(({ expected }) => expected === undefined);
 
-describe("the table of node states", () => {
-  test("has exactly the states expected", () => {
+describe("table of node states", () => {
+  test("table of node states has exactly the expected states", () => {
     expect([...NODE_STATE_NAMES].toSorted()).toEqual(Object.keys(EXPECTED).toSorted());
   });
 
-  test("has as many edges as expected, no two alike", () => {
+  test("table of node states has the expected number of edges, without duplicates", () => {
     expect(NODE_EDGES).toHaveLength(LEGAL.length);
     expect(new Set(NODE_EDGES.map(({ from, event }) => `${from} ${event}`)).size).toBe(NODE_EDGES.length);
   });
 
   test.each(LEGAL)(
-    "$state leads by $event to $expected.to, caused by $expected.by [R-001]",
+    "node state $state leads by $event to $expected.to, caused by $expected.by [R-001]",
     ({ state, event, expected }) => {
       expect(edge(state, event)).toEqual({ from: state, event, ...expected });
       expect(next(state, event)).toBe(expected.to);
     },
   );
 
-  test(`refuses each of the other ${ILLEGAL.length} pairs of state and event [R-001]`, () => {
+  test(`table of node states refuses each of the other ${ILLEGAL.length} pairs of state and event [R-001]`, () => {
     for (const { state, event } of ILLEGAL) {
       expect(edge(state, event), `${state} ${event}`).toBeUndefined();
       expect(() => next(state, event)).toThrow(`no edge "${event}" leads from ${state}`);
     }
   });
 
-  test.each(Object.entries(KINDS))("the %s states are %s [R-005]", (kind, states) => {
+  test.each(Object.entries(KINDS))("node states: the %s states are %s [R-005]", (kind, states) => {
     expect(NODE_STATE_NAMES.filter((state) => kindOf(state) === kind).toSorted()).toEqual(states.split(" ").toSorted());
   });
 
-  test("every state and every event says what it means", () => {
+  test("node states and events all have a description", () => {
     for (const { description } of Object.values(NODE_STATES)) expect(description).toMatch(/^[A-Z].+\.$/);
     for (const sentence of Object.values(NODE_EVENTS)) expect(sentence).toMatch(/^[A-Z].+\.$/);
   });
 
-  test("every activity belongs to a phase, and nothing stable does [R-005]", () => {
+  test("node states: every activity belongs to a phase, and no stable state does [R-005]", () => {
     for (const state of NODE_STATE_NAMES)
       expect(NODE_STATES[state].phase === null, state).toBe(kindOf(state) === "stable");
   });
 
-  test("events that move nothing lead from a state to itself, and no other event does", () => {
+  test("node states: events that keep the state lead from a state to itself, and no other event does", () => {
     for (const { from, event, to } of NODE_EDGES) expect(from === to, `${from} ${event}`).toBe(SELF_EVENTS.has(event));
   });
 
-  test("no state is a dead end, and every one can be reached from ENROLLED", () => {
+  test("node states: no state is a dead end, and each can be reached from ENROLLED", () => {
     const reached = new Set<NodeState>(["ENROLLED"]);
     for (const from of reached) for (const { to } of NODE_EDGES.filter((one) => one.from === from)) reached.add(to);
     expect([...reached].toSorted()).toEqual([...NODE_STATE_NAMES].toSorted());
@@ -132,7 +132,7 @@ describe("the table of node states", () => {
       ).toBe(true);
   });
 
-  test("work that is going on can always be aborted, stopped and fail [R-005]", () => {
+  test("node states: running work can always be aborted, be stopped and fail [R-005]", () => {
     for (const state of NODE_STATE_NAMES.filter((one) => !isAtRest(one))) {
       expect(isAtRest(next(state, "abort")), state).toBe(true);
       expect(isAtRest(next(state, "fail")), state).toBe(true);
@@ -140,7 +140,7 @@ describe("the table of node states", () => {
     }
   });
 
-  test("a chain of events ends where its edges lead, and breaks at an illegal one", () => {
+  test("node states: a chain of events ends where its edges lead, and stops at an illegal one", () => {
     expect(
       follow("ENROLLED", ["verify", "done", "inspect", "wait", "resume", "done", "clean", "done", "deploy", "done"]),
     ).toBe("ACTIVE");
@@ -148,11 +148,11 @@ describe("the table of node states", () => {
   });
 });
 
-describe("the database", async () => {
+describe("database table of node states", async () => {
   const database = await testDatabase();
   afterAll(() => database[Symbol.asyncDispose]());
 
-  test("holds the same edges as the code, no more and no fewer [R-002]", async () => {
+  test("database table of node states holds exactly the edges of the code [R-002]", async () => {
     const rows = await database.sql<
       { edge: string }[]
     >`select from_state || ' ' || event || ' ' || to_state as edge from lifecycle_edges`;

@@ -1,4 +1,4 @@
-/** What steps change on a machine, and from which one on there is no way back. */
+/** What steps change on a machine, and the first step after which there is no way back. */
 import { describe, expect, test } from "vitest";
 import { pointOfNoReturn, touchedBy, touchesOf } from "../../src/lifecycle/touches.ts";
 import type { Touch, TouchingStep } from "../../src/lifecycle/touches.ts";
@@ -9,7 +9,7 @@ const step = (phase: TouchingStep["phase"], touches?: readonly Touch[] | null, k
   ...(touches !== undefined && { touches }),
 });
 
-describe("a step touches", () => {
+describe("touched parts of a step", () => {
   test.each([
     { phase: "clean", touches: ["DISKS"] },
     { phase: "deploy", touches: ["DISKS"] },
@@ -17,20 +17,20 @@ describe("a step touches", () => {
     { phase: "verify", touches: [] },
     { phase: "inspect", touches: [] },
     { phase: "power", touches: [] },
-  ] as const)("$touches in $phase when it says nothing", ({ phase, touches }) => {
+  ] as const)("step in $phase without a declaration touches $touches", ({ phase, touches }) => {
     expect(touchesOf(step(phase))).toEqual(touches);
     expect(touchesOf(step(phase, null))).toEqual(touches);
   });
 
-  test("what it says, whatever its phase", () => {
+  test("step touches what it declares, in any phase", () => {
     expect(touchesOf(step("clean", []))).toEqual([]);
     expect(touchesOf(step("clean", ["FIRMWARE"]))).toEqual(["FIRMWARE"]);
     expect(touchesOf(step("inspect", ["NETWORK"]))).toEqual(["NETWORK"]);
   });
 });
 
-describe("the point of no return", () => {
-  test("is the first step that touches disks or firmware [R-050]", () => {
+describe("point of no return", () => {
+  test("point of no return is the first step that touches disks or firmware [R-050]", () => {
     expect(
       pointOfNoReturn([
         step("verify"),
@@ -43,17 +43,17 @@ describe("the point of no return", () => {
     expect(pointOfNoReturn([step("clean", []), step("clean", ["NETWORK", "FIRMWARE"])])).toBe(1);
   });
 
-  test("is not a step that is kept: it is not done again", () => {
+  test("point of no return is not a kept step, which is not repeated", () => {
     expect(pointOfNoReturn([step("clean", ["DISKS"], true), step("deploy", []), step("deploy", ["DISKS"])])).toBe(2);
   });
 
-  test("is nowhere when no step takes it that far", () => {
+  test("point of no return does not exist if no step touches disks or firmware", () => {
     expect(pointOfNoReturn([step("verify"), step("deploy", ["NETWORK"]), step("power")])).toBeNull();
     expect(pointOfNoReturn([])).toBeNull();
   });
 });
 
-describe("what has been touched", () => {
+describe("touched parts of a run", () => {
   const steps = [
     step("deploy", ["NETWORK"]),
     step("clean", ["FIRMWARE"]),
@@ -61,14 +61,14 @@ describe("what has been touched", () => {
     step("deploy", []),
   ];
 
-  test("is what the steps that have begun touch, no more", () => {
+  test("touched parts of a run are those of its started steps", () => {
     expect(touchedBy(steps, new Set())).toEqual(new Set());
     expect(touchedBy(steps, new Set([0]))).toEqual(new Set(["NETWORK"]));
     expect(touchedBy(steps, new Set([0, 1]))).toEqual(new Set(["NETWORK", "FIRMWARE"]));
     expect(touchedBy(steps, new Set([2, 3]))).toEqual(new Set(["DISKS"]));
   });
 
-  test("is also what a kept step touched in the run before", () => {
+  test("touched parts of a run include those of kept steps from the run before", () => {
     expect(touchedBy([step("deploy", ["DISKS"], true), step("deploy", [])], new Set([1]))).toEqual(new Set(["DISKS"]));
   });
 });

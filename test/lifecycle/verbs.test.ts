@@ -1,4 +1,4 @@
-/** What each verb means in each state: which phases it goes through, and where it ends. */
+/** Routes of the verbs: the phases of each verb from each state, and where it ends. */
 import { describe, expect, test } from "vitest";
 import { follow, isAtRest } from "../../src/lifecycle/machine.ts";
 import { NODE_STATE_NAMES } from "../../src/lifecycle/node-states.ts";
@@ -27,12 +27,12 @@ const OPTIONS: readonly RouteOptions[] = [undefined, "AVAILABLE", "ACTIVE"].flat
   ),
 );
 
-/** Where a route's events lead: throws at the first illegal one. */
+/** The state to which a route's events lead; throws at the first illegal event. */
 function endOf(state: NodeState, { legs, finish }: Pick<Route, "legs" | "finish">): NodeState {
   return follow(state, [...legs.flatMap(({ enter }) => enter), ...finish]);
 }
 
-/** Verb → state → `phases > target`; what is missing is refused. */
+/** Verb → state → `phases > target`; the verb is refused in states that are missing. */
 const EXPECTED: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   MANAGE: {
     ENROLLED: "verify > MANAGEABLE",
@@ -83,19 +83,19 @@ const EXPECTED: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   POWER: Object.fromEntries(NODE_STATE_NAMES.filter(isAtRest).map((state) => [state, `power > ${state}`])),
 };
 
-describe("a route", () => {
+describe("route", () => {
   test.each(
     KINDS.flatMap((verb) =>
       NODE_STATE_NAMES.map((state) => ({ verb, state, expected: EXPECTED[verb]?.[state] ?? "refused" })),
     ),
-  )("of $verb from $state: $expected [R-014]", ({ verb, state, expected }) => {
+  )("route of $verb from $state: $expected [R-014]", ({ verb, state, expected }) => {
     const found = route(verb, state);
     const text = found ? `${found.legs.map(({ phase }) => phase).join(" ")} > ${found.target}`.trim() : "refused";
     expect(text).toBe(expected);
   });
 
   test.each(NODE_VERBS)(
-    "of %s is a chain of legal edges that ends in its target, whatever the options [R-014]",
+    "route of %s is a chain of legal edges that ends in its target, whatever the options [R-014]",
     (verb) => {
       let routes = 0;
       for (const options of OPTIONS) {
@@ -112,7 +112,7 @@ describe("a route", () => {
     },
   );
 
-  test("inspects AVAILABLE and ACTIVE nodes in place where the driver needs no reboot [R-019]", () => {
+  test("route of an inspection stays in place for AVAILABLE and ACTIVE nodes if the driver needs no reboot [R-019]", () => {
     for (const state of ["AVAILABLE", "ACTIVE"] as const) {
       expect(route("INSPECT", state, { inspectsWithoutReboot: true })).toMatchObject({
         legs: [{ phase: "inspect", enter: [] }],
@@ -123,7 +123,7 @@ describe("a route", () => {
     }
   });
 
-  test("of a commission until AVAILABLE leaves the deployment out, and undoes a failed one", () => {
+  test("route of a commission until AVAILABLE omits the deployment, and undeploys a failed one", () => {
     expect(route("COMMISSION", "ENROLLED", { until: "AVAILABLE" })).toMatchObject({
       legs: [{ phase: "verify" }, { phase: "inspect" }, { phase: "clean" }],
       target: "AVAILABLE",
@@ -135,7 +135,7 @@ describe("a route", () => {
     });
   });
 
-  test("of an update passes through the states of an undeployment and of a deployment", () => {
+  test("route of an update passes through the states of an undeployment and a deployment", () => {
     expect(route("UPDATE", "ACTIVE")?.legs.map(({ enter }) => enter)).toEqual([
       ["undeploy"],
       ["clean"],
@@ -143,21 +143,21 @@ describe("a route", () => {
     ]);
   });
 
-  test("of a discovery there is none: it is asked for addresses", () => {
+  test("route of a discovery does not exist: a discovery takes addresses", () => {
     for (const state of NODE_STATE_NAMES) expect(route("DISCOVER", state), state).toBeNull();
     expect(NODE_VERBS).toEqual(KINDS.filter((kind) => kind !== "DISCOVER"));
   });
 
-  test("of an undeployment hands a retired node back to its operator, and no other node", () => {
+  test("route of an undeployment leads a retired node to MANAGEABLE, and no other node", () => {
     expect(route("UNDEPLOY", "ACTIVE", { retired: true })).toMatchObject({ finish: ["manage"], target: "MANAGEABLE" });
     expect(route("UNDEPLOY", "ACTIVE", { retired: false })).toMatchObject({ finish: ["done"], target: "AVAILABLE" });
   });
 
-  test("of explicit clean steps on a failed node hands it back to its operator", () => {
+  test("route of chosen clean steps leads a failed node to MANAGEABLE", () => {
     expect(route("CLEAN", "CLEAN_FAILED", { manualCleaning: true })?.target).toBe("MANAGEABLE");
   });
 
-  test("of a decommission goes on whatever fails, and no other does [R-028]", () => {
+  test("route of a decommission continues after failures, and no other does [R-028]", () => {
     for (const verb of KINDS)
       expect(route(verb, "AVAILABLE", { inspectsWithoutReboot: true })?.bestEffort ?? false, verb).toBe(
         verb === "DECOMMISSION",
@@ -165,12 +165,12 @@ describe("a route", () => {
   });
 });
 
-test("the states that a refusal names are those in which the verb is allowed [R-009]", () => {
+test("refusal INVALID_STATE names exactly the states in which the verb is allowed [R-009]", () => {
   for (const verb of KINDS)
     expect(allowedStates(verb)).toEqual(NODE_STATE_NAMES.filter((state) => EXPECTED[verb]?.[state] !== undefined));
 });
 
-/** State → phases of its clean-up; what is missing needs none, or has no way. */
+/** State → phases of its clean-up; states that are missing need no clean-up, or have none. */
 const CLEAN_UPS: Readonly<Record<string, string>> = {
   MANAGEABLE: "clean",
   INSPECT_FAILED: "clean",
@@ -182,7 +182,7 @@ const CLEAN_UPS: Readonly<Record<string, string>> = {
 };
 
 test.each(NODE_STATE_NAMES.filter(isAtRest).map((state) => ({ state, phases: CLEAN_UPS[state] ?? "nothing" })))(
-  "the clean-up of a node that is $state: $phases",
+  "route of the clean-up of a node that is $state: $phases",
   ({ state, phases }) => {
     const found = cleanUpRoute(state);
     expect(found ? found.legs.map(({ phase }) => phase).join(" ") : "nothing").toBe(phases);
@@ -190,8 +190,8 @@ test.each(NODE_STATE_NAMES.filter(isAtRest).map((state) => ({ state, phases: CLE
   },
 );
 
-describe("a restart's route", () => {
-  test("from any state, at any leg, is a chain of legal edges", () => {
+describe("route of a restart", () => {
+  test("route of a restart from any state at any leg is a chain of legal edges", () => {
     for (const verb of KINDS) {
       for (const first of NODE_STATE_NAMES) {
         const earlier = route(verb, first, { inspectsWithoutReboot: true });
@@ -218,14 +218,17 @@ describe("a restart's route", () => {
     { now: "INSPECT_FAILED", leg: 1, phases: "inspect clean deploy" },
     { now: "CLEAN_FAILED", leg: 3, phases: "clean deploy" },
     { now: "ENROLLED", leg: 1, phases: "verify inspect clean deploy" },
-  ] as const)("of a commission that left the node $now, from leg $leg on: $phases", ({ now, leg, phases }) => {
-    const earlier = route("COMMISSION", "ENROLLED");
-    const resumed = earlier && resumeRoute(earlier, now, leg);
-    expect(resumed?.route.legs.map(({ phase }) => phase).join(" ")).toBe(phases);
-    expect(resumed?.route.target).toBe("ACTIVE");
-  });
+  ] as const)(
+    "route of a restart of a commission that left the node $now, from leg $leg: $phases",
+    ({ now, leg, phases }) => {
+      const earlier = route("COMMISSION", "ENROLLED");
+      const resumed = earlier && resumeRoute(earlier, now, leg);
+      expect(resumed?.route.legs.map(({ phase }) => phase).join(" ")).toBe(phases);
+      expect(resumed?.route.target).toBe("ACTIVE");
+    },
+  );
 
-  test("of work without phases is the same again, as long as the node is where it leads on from", () => {
+  test("route of a restart of work without phases is the same again, if the node is in its first state", () => {
     const retired = route("DECOMMISSION", "AVAILABLE");
     expect(retired && resumeRoute(retired, "AVAILABLE", 0)?.route).toEqual(retired);
     expect(retired && resumeRoute(retired, "ACTIVE", 0)).toBeNull();
@@ -237,14 +240,14 @@ describe("a restart's route", () => {
     { now: "DEPLOY_FAILED", phases: "undeploy clean deploy" },
     { now: "STOPPED", phases: "undeploy clean deploy" },
     { now: "AVAILABLE", phases: "clean deploy" },
-  ] as const)("of an update that left the node $now: $phases", ({ now, phases }) => {
+  ] as const)("route of a restart of an update that left the node $now: $phases", ({ now, phases }) => {
     const earlier = route("UPDATE", "ACTIVE");
     const resumed = earlier && resumeRoute(earlier, now, 0);
     expect(resumed?.route.legs.map(({ phase }) => phase).join(" ")).toBe(phases);
     expect(resumed?.route.target).toBe("ACTIVE");
   });
 
-  test("is none where the node can no longer enter what is left", () => {
+  test("route of a restart does not exist if the node can no longer enter the remaining phases", () => {
     const deployed = route("DEPLOY", "AVAILABLE");
     expect(deployed && resumeRoute(deployed, "ENROLLED", 0)).toBeNull();
   });

@@ -1,4 +1,4 @@
-/** What a run waits for, from where it and its operation stand. */
+/** What a run waits for, derived from the run and its operation. */
 import { describe, expect, test } from "vitest";
 import { RUN_STATES } from "../../src/lifecycle/operation-states.ts";
 import type { RunState } from "../../src/lifecycle/operation-states.ts";
@@ -37,28 +37,28 @@ const CASES = [
     says: "deploy.boot_system asked to be entered again at 2026-01-31T09:30:00.000Z.",
   },
   {
-    why: "parked for a call-back",
+    why: "parked for a callback",
     facts: facts({ waitReason: "CALLBACK", wakeAt: AT }),
     reason: "CALLBACK",
     until: AT,
     says: "deploy.boot_system waits for the machine to call back, until 2026-01-31T09:30:00.000Z.",
   },
   {
-    why: "parked for the next try",
+    why: "parked for a retry",
     facts: facts({ waitReason: "RETRY", wakeAt: AT }),
     reason: "RETRY",
     until: AT,
     says: "deploy.boot_system failed and is tried again at 2026-01-31T09:30:00.000Z.",
   },
   {
-    why: "held",
+    why: "on hold",
     facts: facts({ state: "HOLDING", waitReason: "HOLD", step: "engine.hold", holdReason: "look at the cables" }),
     reason: "HOLD",
     until: null,
     says: "It is held (look at the cables) until somebody lifts it with `unhold`.",
   },
   {
-    why: "in turn, and taken up by nobody yet",
+    why: "admitted and not claimed yet",
     facts: facts({ state: "RUNNING", startedAt: null }),
     reason: "CONCURRENCY",
     until: null,
@@ -121,7 +121,7 @@ const CASES = [
     says: "It is in wave 2, and wave 2 begins at 2026-01-31T09:30:00.000Z.",
   },
   {
-    why: "queued for somebody to begin the next wave",
+    why: "queued for advanceWaves",
     facts: facts({ state: "QUEUED", wave: 1, operation: { waveState: "AWAITING", waveUntil: AT } }),
     reason: "WAVE",
     until: null,
@@ -135,7 +135,7 @@ const CASES = [
     says: "The waves of its operation are halted (3 nodes failed); go on with `resumeWaves`.",
   },
   {
-    why: "parked by a maintenance",
+    why: "parked by maintenance",
     facts: facts({ waitReason: "MAINTENANCE" }),
     reason: "PAUSED_BY_MAINTENANCE",
     until: null,
@@ -143,23 +143,23 @@ const CASES = [
   },
 ] as const;
 
-describe("a run that is", () => {
-  test.each(CASES)("$why waits for $reason", ({ facts: given, reason, until, says }) => {
+describe("waiting run", () => {
+  test.each(CASES)("run that is $why waits for $reason", ({ facts: given, reason, until, says }) => {
     expect(waitingOf(given)).toEqual({ reason, until, description: says });
   });
 
   test.each(Object.keys(RUN_STATES).filter((state) => !["QUEUED", "WAITING", "HOLDING"].includes(state)) as RunState[])(
-    "%s waits for nothing",
+    "run in state %s waits for nothing",
     (state) => {
       expect(waitingOf(facts({ state, waitReason: "TIME", waitFor: "phase:clean" }))).toBeNull();
     },
   );
 
-  test("about to be taken up again waits for nothing", () => {
+  test("run that is about to be claimed again waits for nothing", () => {
     expect(waitingOf(facts({ waitReason: null }))).toBeNull();
   });
 });
 
-test("every reason is shown", () => {
+test("every wait reason is covered", () => {
   expect(new Set(CASES.map(({ reason }) => reason))).toEqual(new Set(Object.keys(WAIT_REASONS)));
 });
