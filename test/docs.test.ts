@@ -93,6 +93,24 @@ describe("links of", () => {
   });
 });
 
+test("every file that a page names exists", () => {
+  const missing = PAGES.filter(({ file }) => !/CHANGELOG|decisions|releases/.test(file)).flatMap(({ file, text }) =>
+    [...text.matchAll(/`((?:src|test|bench|docs|packages)\/[\w./-]+)`/g)]
+      .filter(([, path = ""]) => !existsSync(join(HOUSE, path)))
+      .map(([path]) => `${file}: ${path}`),
+  );
+  expect(missing).toEqual([]);
+});
+
+test("every log line that docs/operations.md quotes is logged somewhere", () => {
+  const page = PAGES.find(({ file }) => file === "docs/operations.md")?.text ?? "";
+  const section = page.slice(page.indexOf("## The log"), page.indexOf("## Backup and restore"));
+  const code = globSync("src/**/*.ts", { cwd: HOUSE }).map((file) => readFileSync(join(HOUSE, file), "utf8"));
+  const quoted = [...section.matchAll(/`([a-z][a-z']* [^`]+)`/g)].map(([, line = ""]) => line.split("; …")[0] ?? "");
+  expect(quoted.length).toBeGreaterThan(15);
+  expect(quoted.filter((line) => !code.some((text) => text.includes(line)))).toEqual([]);
+});
+
 describe("the diagram", () => {
   const NAME = "(?:\\[\\*\\]|[A-Za-z_]+[0-9]*)";
   const GRAMMARS: Readonly<Record<string, RegExp>> = {

@@ -1,14 +1,13 @@
 /**
- * An example of a driver, complete and small: machines behind a controller that speaks HTTP. Explained in
- * docs/drivers.md. The controller:
+ * A small, complete example of a driver, for machines with an HTTP controller; see docs/drivers.md. The controller:
  *
  *     GET  /power              -> { "on": true }
  *     PUT  /power              <- { "on": true }
  *     GET  /about              -> { "model": "…", "cpus": 8 }
  *     PUT  /images/<key>       <- { "image": "…", "reportTo": "http://…/callback/…" }
  *                              -> { "state": "WRITING" | "WRITTEN" | "BROKEN", "percent": 40 }
- *                              begins the job <key> or finds it, and from now on reports its end there
- *     DELETE /images/<key>     gives the job up
+ *                              starts or finds the job <key>, and from now on reports its end there
+ *     DELETE /images/<key>     cancels the job
  *     DELETE /disk             wipes the disk
  */
 import * as z from "zod";
@@ -24,20 +23,20 @@ import type {
 } from "../../src/drivers/driver.ts";
 
 const settings = z.strictObject({
-  url: z.url({ protocol: /^https?$/ }).meta({ description: "Address of the controller, as in http://10.0.0.7." }),
+  url: z.url({ protocol: /^https?$/ }).meta({ description: "Address of the controller, such as http://10.0.0.7." }),
   token: z
     .string()
     .min(8, { abort: true })
     .max(200, { abort: true })
-    .meta({ writeOnly: true, description: "Token that the controller asks for." }),
+    .meta({ writeOnly: true, description: "Access token of the controller." }),
   serviceUrl: z
     .url({ protocol: /^https?$/ })
-    .meta({ description: "Address at which the machine reaches this service, for its call-backs." }),
+    .meta({ description: "Address at which the machine reaches this service, for its callbacks." }),
 });
 
 type Settings = z.infer<typeof settings>;
 
-/** Says whom to ask: the login, the wire, the time, or the machine. */
+/** Its kind points the operator to the cause: the login, the network, the time, or the machine. */
 class LampError extends Error implements DriverError {
   override readonly name = "DriverError";
   readonly kind: DriverErrorKind;
@@ -53,7 +52,7 @@ class LampError extends Error implements DriverError {
   }
 }
 
-/** One request to the controller. Its signal is the call's, so that an abort or the deadline ends it. */
+/** One request to the controller, canceled by the call's signal after an abort or at the deadline. */
 async function ask(call: Call<Settings>, method: string, path: string, body?: Json): Promise<Record<string, Json>> {
   const { url, token } = call.settings;
   let response: Response;
@@ -67,12 +66,12 @@ async function ask(call: Call<Settings>, method: string, path: string, body?: Js
   } catch (cause) {
     if (call.signal.aborted) throw cause;
     throw new LampError(
-      `The controller of ${call.node.name} at ${url} does not answer; look at its power and its cable.`,
+      `The controller of ${call.node.name} at ${url} does not answer; check its power and its cable.`,
       "UNREACHABLE",
       { retryable: true, cause },
     );
   }
-  // An answer that is not read keeps its connection, and with it this process from its next call.
+  // A response that is not read keeps its connection open, and blocks this worker from its next call.
   if (!response.ok) await response.body?.cancel();
   if (response.status === 401)
     throw new LampError(
@@ -90,12 +89,12 @@ async function ask(call: Call<Settings>, method: string, path: string, body?: Js
 }
 
 /**
- * Entered to begin the job, when the machine has called back, and after each minute of silence. The key is the same in
- * every entry of an attempt: entered again after a crash, it finds the job that it has begun.
+ * Entered to start the job, after the machine's callback, and after each minute without one. The key is the same in
+ * every entry of an attempt: entered again after a crash, the step finds the job that it started.
  */
 async function writeImage(call: StepCall<Settings>): Promise<StepResult> {
   const image = call.variables["image"] ?? "default";
-  // Each entry has a call-back path of its own, so the controller is told anew. What is done it says itself: a call-back is a hint.
+  // Each entry has its own callback path, so send the latest. A callback is a hint: the controller reports the state.
   const reportTo = new URL(call.callbackPath, call.settings.serviceUrl).href;
   const { state, percent } = await ask(call, "PUT", `images/${encodeURIComponent(call.attemptKey)}`, {
     image,
@@ -117,7 +116,7 @@ export default function createLamp(_host: PluginHost): Driver<Settings> {
     contract: 1,
     name: "lamp",
     version: "1.0.0",
-    description: "Machines behind a controller that speaks HTTP; the example of docs/drivers.md.",
+    description: "Machines with an HTTP controller; the example of docs/drivers.md.",
     settings,
     power: {
       async read(call) {
@@ -134,7 +133,7 @@ export default function createLamp(_host: PluginHost): Driver<Settings> {
       steps: [
         {
           name: "read_about",
-          title: "Ask the controller what it drives",
+          title: "Read the model and the number of CPUs",
           phase: "inspect",
           priority: 10,
           interruptible: "ALWAYS",
@@ -190,7 +189,7 @@ export default function createLamp(_host: PluginHost): Driver<Settings> {
           timeoutSeconds: 120,
           idempotent: true,
           async run(call) {
-            // Through the node's power, which may be another driver's.
+            // The node may take its power from another driver.
             await call.power.set("ON");
             return { kind: "done" };
           },

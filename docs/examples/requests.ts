@@ -1,12 +1,12 @@
 /**
- * One request for each mutation, as the pages of docs/verbs print it. test/docs.test.ts sends every one of them to a service.
- * They are about the cluster `berlin` and its nodes `berlin-01` and `berlin-02`; what no one can know before is a variable.
+ * One request for each mutation, printed on the pages of docs/verbs; test/docs.test.ts sends each of them to a service.
+ * They use the cluster `berlin` and its nodes `berlin-01` and `berlin-02`; ids that are not known beforehand are variables.
  */
 
 export interface ExampleRequest {
   readonly mutation: string;
   readonly query: string;
-  /** What its variables may look like. */
+  /** Example values of its variables. */
   readonly variables?: Readonly<Record<string, string>>;
 }
 
