@@ -30,46 +30,46 @@ export type ErrorCode = keyof typeof ERROR_STATUS;
 
 /** What each code means, as the schema's documentation says it. */
 export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
-  INVALID_INPUT: "400: an input is malformed or out of range, or a list is empty.",
-  UNSUPPORTED_BY_DRIVER: "400: the driver of the node cannot do this.",
-  FORBIDDEN: "403: the caller lacks the scope.",
-  NOT_INTERRUPTIBLE: "403: the running step cannot be interrupted; do not repeat, or ask for AFTER_STEP.",
+  INVALID_INPUT: "400: an input is malformed or out of range, or a required list is empty.",
+  UNSUPPORTED_BY_DRIVER: "400: the node's driver does not support this.",
+  FORBIDDEN: "403: the caller does not have the required scope.",
+  NOT_INTERRUPTIBLE: "403: the running step cannot be interrupted; use `mode: AFTER_STEP`. Repeating the same request does not help.",
   PROTECTED: "403: the node is protected or retired.",
-  NOT_FOUND: "404: no such node, cluster or operation.",
-  NOTHING_RUNNING: "404: nothing is running that could be aborted or stopped.",
-  NOTHING_TO_RESTART: "404: nothing is stopped, failed or aborted that could be restarted.",
-  BUSY: "409: another operation works on the node.",
-  INVALID_STATE: "409: the verb is not allowed in this state.",
+  NOT_FOUND: "404: a node, cluster, operation or other object does not exist.",
+  NOTHING_RUNNING: "404: there is no unfinished work to abort or stop.",
+  NOTHING_TO_RESTART: "404: there is no stopped, failed or aborted work to restart.",
+  BUSY: "409: the node has an unfinished run of another operation.",
+  INVALID_STATE: "409: the verb is not allowed in the present state.",
   IN_MAINTENANCE: "409: the node is in maintenance.",
-  CLUSTER_LOCKED: "409: an operation on the cluster is deploying or stopping.",
-  STALE_REVISION: "409: `ifRevision` is out of date, or what would be done is no longer what `planHash` says.",
+  CLUSTER_LOCKED: "409: the cluster is DEPLOYING or STOPPING.",
+  STALE_REVISION: "409: the object no longer has the revision in `ifRevision`, or the plan no longer has the hash in `planHash`.",
   IDEMPOTENCY_MISMATCH: "409: the idempotency key was used with another input.",
   INTERRUPTED:
-    "409: the process ended under a step that must not be run twice; restart it when you know how far it came.",
-  CAPACITY: "429: a limit is reached; try later.",
+    "409: the process ended during a step that must not run twice; find out how far it came, then restart the work.",
+  CAPACITY: "429: a limit is reached; try again later.",
   BACKEND_FAILED: "502: the driver, BMC or agent failed.",
-  TIMEOUT: "504: the driver, BMC or agent did not answer in time.",
-  STOP_TIMEOUT: "504: the step was still running when the time for a graceful stop was over.",
+  TIMEOUT: "504: the driver, BMC or agent did not answer before the timeout.",
+  STOP_TIMEOUT: "504: the step was still running when the timeout of a graceful stop expired.",
 };
 
 /** What a request as a whole may be answered with, in GraphQL's own `errors` as `extensions.code`: all that there are. */
 export const REQUEST_ERRORS = {
   BAD_REQUEST:
-    "The request is no GraphQL request, or one that is not taken in this way: its method, its type, its size, a batch, a page of another origin.",
-  GRAPHQL_PARSE_FAILED: "The document has an error of syntax.",
-  GRAPHQL_VALIDATION_FAILED: "The document does not fit the schema.",
-  BAD_USER_INPUT: "A variable or an argument has a value that cannot be meant.",
+    "The request is not a GraphQL request, or the service does not accept it in this form: because of its method, content type or size, because it is a batch, or because it comes from a page of another origin.",
+  GRAPHQL_PARSE_FAILED: "The document has a syntax error.",
+  GRAPHQL_VALIDATION_FAILED: "The document does not match the schema.",
+  BAD_USER_INPUT: "A variable or an argument has an invalid value.",
   LIMIT_EXCEEDED:
-    "The request asks for more than is allowed: `limit` says of what, `max` how much is allowed, `requested` how much was asked, where that is known.",
-  UNAUTHENTICATED: "The token is missing, or is not the right one.",
-  FORBIDDEN: "The caller may not ask this.",
-  NOT_FOUND: "What a stream is asked of does not exist.",
+    "The request exceeds a limit: `limit` is its name, `max` the allowed value, and `requested` the requested value if known.",
+  UNAUTHENTICATED: "The token is missing or wrong.",
+  FORBIDDEN: "The caller is not allowed to send this request.",
+  NOT_FOUND: "The object of a stream does not exist.",
   CURSOR_EXPIRED:
-    "What follows the cursor is not kept any more, or the cursor is not of this log; `cursor` is the earliest that is good.",
-  CAPACITY: "More at a time than one connection, or the service, may have. Nothing was done; send it again later.",
+    "The log after the cursor is no longer kept, or the cursor is not from this log; `cursor` is the earliest valid one.",
+  CAPACITY: "The connection or the service has reached its limit of concurrent requests. Nothing was done; try again later.",
   SHUTTING_DOWN:
-    "The process ended before the answer was there. Whether the request took effect is not known: send it again with the same idempotency key.",
-  INTERNAL: "A fault of ours. The log has the cause under `requestId`.",
+    "The process shut down before the request was answered. The request may have taken effect: send it again with the same idempotency key.",
+  INTERNAL: "Unexpected error in the service. The log has the cause under `requestId`.",
 } as const;
 
 export type RequestErrorCode = keyof typeof REQUEST_ERRORS;

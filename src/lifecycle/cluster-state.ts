@@ -4,23 +4,23 @@ import type { NodeState } from "./node-states.ts";
 import type { OperationKind } from "./verbs.ts";
 
 export const CLUSTER_STATES = {
-  REMOVING: "Nodes are being taken out of service.",
-  STOPPING: "A stop, or an abort, was asked for and is being carried out.",
-  DEPLOYING: "An operation works on its nodes.",
-  NEW: "No node has come past AVAILABLE.",
+  REMOVING: "Nodes are being undeployed or decommissioned.",
+  STOPPING: "A requested stop or abort is being carried out.",
+  DEPLOYING: "An operation on its nodes is unfinished.",
+  NEW: "No node is past AVAILABLE.",
   OPERATIONAL: "Every node is ACTIVE.",
-  PARTIALLY_DEPLOYED: "Some nodes are ACTIVE or have their operating system, the others do not.",
+  PARTIALLY_DEPLOYED: "Some nodes are ACTIVE or have an operating system; others do not.",
   STOPPED: "Work was stopped and no node is ACTIVE.",
-  ERROR: "At least one node failed, none is ACTIVE and nothing runs.",
+  ERROR: "At least one node failed, none is ACTIVE, and no work is running.",
 } as const;
 
 export type ClusterState = keyof typeof CLUSTER_STATES;
 
 /** How far a node has come: nothing, the operating system stands, everything stands. */
 export const STAGES = {
-  NONE: "Nothing is installed, or nothing that could be relied on.",
-  PROVISIONED: "The operating system stands.",
-  DEPLOYED: "Everything stands.",
+  NONE: "Nothing is installed, or nothing reliable.",
+  PROVISIONED: "The operating system is installed.",
+  DEPLOYED: "Everything is installed.",
 } as const;
 
 export type Stage = keyof typeof STAGES;
@@ -50,10 +50,10 @@ export const CLUSTER_RULES: readonly ClusterRule[] = [
   },
   {
     state: "STOPPING",
-    when: "has a stop, or an abort, been asked for?",
+    when: "has a stop or an abort been requested?",
     holds: ({ work }) => work.some(({ stopping }) => stopping),
   },
-  { state: "DEPLOYING", when: "does an operation work on its nodes?", holds: ({ work }) => work.length > 0 },
+  { state: "DEPLOYING", when: "is an operation on its nodes unfinished?", holds: ({ work }) => work.length > 0 },
   {
     state: "NEW",
     when: "is there no node past AVAILABLE?",
@@ -66,7 +66,7 @@ export const CLUSTER_RULES: readonly ClusterRule[] = [
   },
   {
     state: "PARTIALLY_DEPLOYED",
-    when: "is some node ACTIVE, or at stage PROVISIONED: its operating system stands?",
+    when: "is some node ACTIVE, or at stage PROVISIONED (its operating system is installed)?",
     holds: ({ nodes }) => nodes.some(({ state, stage }) => state === "ACTIVE" || stage === "PROVISIONED"),
   },
   {

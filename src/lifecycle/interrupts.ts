@@ -11,8 +11,8 @@ export type Interruptible = "ALWAYS" | "AT_BOUNDARY" | "NEVER";
 
 /** How an abort is meant where the running step cannot be cut. */
 export const ABORT_MODES = {
-  NOW: "Refuse where the running step must not be interrupted.",
-  AFTER_STEP: "There, abort as soon as that step has ended.",
+  NOW: "Refuse the abort for this node.",
+  AFTER_STEP: "Accept the abort and carry it out when the step has ended.",
 } as const;
 
 export type AbortMode = keyof typeof ABORT_MODES;

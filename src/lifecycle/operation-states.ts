@@ -3,14 +3,14 @@ import type { OperationKind } from "./verbs.ts";
 
 /** A run is unfinished in the first four; the others are final. */
 export const RUN_STATES = {
-  QUEUED: "Accepted and stored; waits for its turn, the node has not been touched.",
-  RUNNING: "A step is being run, or is about to be.",
-  WAITING: "Parked until a time or a call-back; no process holds it.",
-  HOLDING: "Paused by request.",
+  QUEUED: "Accepted and stored, but not started; the node is untouched.",
+  RUNNING: "A step is running or about to start.",
+  WAITING: "Parked until a time or a callback; no process runs it.",
+  HOLDING: "On hold by request.",
   SUCCEEDED: "The node reached its target.",
   FAILED: "A step failed.",
   ABORTED: "Ended by an abort.",
-  STOPPED: "Ended by a stop; can be restarted from where it was.",
+  STOPPED: "Ended by a stop; a restart continues from there.",
 } as const;
 
 export type RunState = keyof typeof RUN_STATES;
@@ -25,16 +25,16 @@ export function isUnfinished(state: RunState): boolean {
 
 /** An operation is unfinished in the first four; the others are final. */
 export const OPERATION_STATES = {
-  QUEUED: "Accepted and stored; survives a crash from here on.",
-  RUNNING: "At least one run has begun.",
-  STOPPING: "A stop was asked for: running steps end, no new one starts.",
-  ABORTING: "An abort was asked for and has not been carried out on every node.",
+  QUEUED: "Accepted and stored; from here on it survives a crash.",
+  RUNNING: "At least one run has started.",
+  STOPPING: "A stop was requested: running steps end, and no further step starts.",
+  ABORTING: "An abort was requested and has not been carried out on every node.",
   SUCCEEDED: "Every node reached its target.",
-  SUCCEEDED_WITH_ERRORS: "Every node reached its target, but some step on the way failed (decommission).",
+  SUCCEEDED_WITH_ERRORS: "Every node reached its target, but at least one best-effort step failed (decommission).",
   PARTIALLY_SUCCEEDED: "Some nodes reached their target, others failed or were aborted.",
-  FAILED: "No node reached its target, or the failure policy undid what was reached.",
+  FAILED: "No node reached its target, or the failure policy cleaned up all of them.",
   ABORTED: "Ended by an abort.",
-  STOPPED: "Ended by a stop with work left; can be restarted from where it was.",
+  STOPPED: "Ended by a stop with work remaining; a restart continues from there.",
 } as const;
 
 export type OperationState = keyof typeof OPERATION_STATES;
@@ -55,9 +55,9 @@ export type Interrupt = "STOP" | "ABORT";
 
 /** What a failed node does to the others, once work runs. */
 export const FAILURE_POLICIES = {
-  CLEAN_UP_ALL: "Stop the others, then clean up every node of the operation.",
-  CLEAN_UP_FAILED: "Clean up the failed node, go on with the others.",
-  LEAVE: "Leave everything as it is for a person to look at, go on with the others.",
+  CLEAN_UP_ALL: "Stop the other nodes, then clean up every node of the operation.",
+  CLEAN_UP_FAILED: "Clean up the failed node, and continue with the others.",
+  LEAVE: "Leave the failed node as it is for an operator to inspect, and continue with the others.",
 } as const;
 
 export type FailurePolicy = keyof typeof FAILURE_POLICIES;

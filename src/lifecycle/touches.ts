@@ -6,9 +6,9 @@ import type { LegPhase } from "./verbs.ts";
 
 /** What a step can change. */
 export const TOUCHES = {
-  DISKS: "What is on its disks.",
-  FIRMWARE: "What is flashed into it: BIOS, controllers, adapters.",
-  NETWORK: "The networks it is attached to.",
+  DISKS: "Contents of its disks.",
+  FIRMWARE: "Firmware of its BIOS, controllers and adapters.",
+  NETWORK: "Networks that it is attached to.",
 } as const;
 
 export type Touch = keyof typeof TOUCHES;

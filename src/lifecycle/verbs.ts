@@ -9,15 +9,15 @@ import type { NodeEvent, NodeState, Phase } from "./node-states.ts";
 
 /** Kinds of operation: what a user asks for. */
 export const OPERATION_KINDS = {
-  MANAGE: "Verify power and credentials, up to MANAGEABLE.",
+  MANAGE: "Verify power and credentials; ends MANAGEABLE.",
   INSPECT: "Collect the inventory.",
   CLEAN: "Run clean steps.",
-  COMMISSION: "Whatever is missing of verify, inspect, clean and deploy.",
-  DEPLOY: "Install, up to ACTIVE.",
-  UNDEPLOY: "Remove the workload, then clean, up to AVAILABLE.",
-  UPDATE: "Take the workload down, clean, and deploy again.",
-  DECOMMISSION: "Take out of service: tear-down and cleaning as far as possible.",
-  POWER: "Change power.",
+  COMMISSION: "Run the missing phases of verify, inspect, clean and deploy.",
+  DEPLOY: "Install the system; ends ACTIVE.",
+  UNDEPLOY: "Remove the workload, then clean; ends AVAILABLE.",
+  UPDATE: "Remove the workload, clean, and deploy again.",
+  DECOMMISSION: "Take out of service: tear-down and cleaning, best effort.",
+  POWER: "Change the power state.",
   DISCOVER: "Find machines at addresses and register them.",
 } as const;
 

@@ -3,17 +3,17 @@ import type { RunState } from "./operation-states.ts";
 import type { WaveState } from "./waves.ts";
 
 export const WAIT_REASONS = {
-  TIME: "The time that its step asked for.",
-  CALLBACK: "The machine's call-back, or the end of the time that its step gives it.",
-  RETRY: "The next try of a step that failed.",
-  HOLD: "Somebody who lifts the hold.",
-  CAPACITY_PHASE: "A place below the site's limit for a phase.",
-  CAPACITY_CONTROLLER: "A place below the site's limit for one management controller.",
-  MAX_PARALLEL: "A place below `maxParallel` of its operation.",
-  WAVE: "The wave that its node is in.",
-  WAVE_HALTED: "Somebody who lets the waves of its operation go on, after a halt.",
-  CONCURRENCY: "A process that has room for it: each works on so many nodes at the same time (OSTLER_CONCURRENCY).",
-  PAUSED_BY_MAINTENANCE: "The end of its node's maintenance; no new step begins before.",
+  TIME: "The step waits for a time.",
+  CALLBACK: "The step waits for a callback of the machine, until a timeout.",
+  RETRY: "The step failed and waits for its next attempt.",
+  HOLD: "The run is on hold until `unhold`.",
+  CAPACITY_PHASE: "The run waits for a slot of the site's limit for a phase.",
+  CAPACITY_CONTROLLER: "The run waits for a slot of the site's limit for a management controller.",
+  MAX_PARALLEL: "The run waits for a slot of its operation's `maxParallel`.",
+  WAVE: "The wave of the node has not started.",
+  WAVE_HALTED: "The waves of the operation are halted until `resumeWaves`.",
+  CONCURRENCY: "The run waits for a replica with free capacity (OSTLER_CONCURRENCY).",
+  PAUSED_BY_MAINTENANCE: "The node is in maintenance; the next step starts when maintenance ends.",
 } as const;
 
 export type WaitingFor = keyof typeof WAIT_REASONS;

@@ -22,10 +22,10 @@ export interface WaveOptions {
 export type WaveVerdict = "HALT" | "NOTHING" | "AWAIT" | "PAUSE" | "OPEN";
 
 export const WAVE_STATES = {
-  RUNNING: "The nodes of the newest wave have their turn.",
-  PAUSED: "The newest wave has ended; the next one begins when the pause is over.",
-  AWAITING: "The newest wave has ended; the next one begins when somebody says so.",
-  HALTED: "No node begins: too many have failed, or somebody halted it. What has begun goes on.",
+  RUNNING: "The newest wave is running.",
+  PAUSED: "The newest wave has ended; the next one starts after the pause.",
+  AWAITING: "The newest wave has ended; the next one waits for advanceWaves.",
+  HALTED: "No further node starts, because too many failed or haltWaves was called. Active runs continue.",
   ENDED: "The operation has ended.",
 } as const;
 /** Where an unfinished operation stands. */

@@ -27,19 +27,19 @@ export type FieldArgs = ArgBuilder<SchemaTypes>;
 
 /** `Query` as a type that a payload can return. */
 export const QueryRef = builder.queryType({
-  description: "Reads. Unknown names are skipped or answered with null; nothing is changed.",
+  description: "Reads. An unknown name returns null or is skipped.",
 });
 builder.mutationType({
   description:
-    "Writes. Each takes one `input`, answers expected refusals in `errors`, and is null only if it failed unexpectedly. Verbs answer as soon as the operation is stored.",
+    "Writes. Each mutation takes one `input`, returns expected refusals in `errors`, and is null only after an unexpected error. A verb returns as soon as its operation is stored, before the work is done.",
 });
 builder.subscriptionType({
   description:
-    "Streams, over WebSocket (graphql-transport-ws) and server-sent events alike. After a break subscribe again with `after: <last cursor>`: nothing is lost and nothing is repeated.",
+    "Streams over WebSocket (graphql-transport-ws) or server-sent events. After a disconnect, subscribe again with `after: <last cursor>`: no item is lost or repeated.",
 });
 
 builder.scalarType("DateTime", {
-  description: "RFC 3339 instant in UTC with milliseconds, e.g. `2026-01-31T09:30:00.000Z`.",
+  description: "Timestamp as in RFC 3339, in UTC with milliseconds: `2026-01-31T09:30:00.000Z`.",
   specifiedByURL: "https://scalars.graphql.org/andimarek/date-time.html",
   serialize: (value) => new Date(value).toISOString(),
   parseValue: (value) => {
@@ -50,7 +50,7 @@ builder.scalarType("DateTime", {
 });
 
 builder.scalarType("UUID", {
-  description: "RFC 9562 UUID in lower case.",
+  description: "UUID as in RFC 9562, in lower case.",
   specifiedByURL: "https://www.rfc-editor.org/rfc/rfc9562",
   serialize: (value) => value,
   parseValue: (value) => {
@@ -61,7 +61,7 @@ builder.scalarType("UUID", {
 });
 
 builder.scalarType("JSON", {
-  description: "Any JSON value. Used only where a driver or a user defines the shape.",
+  description: "Any JSON value. Used only where a driver or a user defines the structure.",
   specifiedByURL: "https://www.rfc-editor.org/rfc/rfc8259",
   serialize: (value) => value,
   parseValue: (value) => value,

@@ -23,17 +23,17 @@ export interface Connection<Row> {
 }
 
 const PageInfoRef = builder.objectRef<Connection<unknown>["pageInfo"]>("PageInfo").implement({
-  description: "Where a page is in its list.",
+  description: "Position of a page in its list.",
   fields: (t) => ({
-    hasNextPage: t.exposeBoolean("hasNextPage", { description: "More items follow `endCursor`." }),
-    hasPreviousPage: t.exposeBoolean("hasPreviousPage", { description: "Items precede `startCursor`." }),
+    hasNextPage: t.exposeBoolean("hasNextPage", { description: "Whether more items follow `endCursor`." }),
+    hasPreviousPage: t.exposeBoolean("hasPreviousPage", { description: "Whether items precede `startCursor`." }),
     startCursor: t.exposeString("startCursor", {
       nullable: true,
-      description: "Cursor of the first edge, null on an empty page.",
+      description: "Cursor of the first edge; null if the page is empty.",
     }),
     endCursor: t.exposeString("endCursor", {
       nullable: true,
-      description: "Cursor of the last edge, null on an empty page.",
+      description: "Cursor of the last edge; null if the page is empty.",
     }),
   }),
 });
@@ -59,7 +59,7 @@ export function connectionType(
   { counted = false }: ConnectionOptions = {},
 ): ConnectionRef<object> {
   const edge = builder.objectRef<{ readonly cursor: string; readonly node: object }>(`${name}Edge`).implement({
-    description: `${name} in a page.`,
+    description: `Item of a page of ${name}.`,
     fields: (t) => ({
       cursor: t.exposeString("cursor", { description: "Cursor of this item." }),
       node: t.field({ type: row, description: "The item.", resolve: ({ node }) => node }),
@@ -68,11 +68,11 @@ export function connectionType(
   return builder.objectRef<Connection<object>>(`${name}Connection`).implement({
     description: `Page of a list of ${name}.`,
     fields: (t) => ({
-      edges: t.field({ type: [edge], description: "Items with cursors.", resolve: ({ edges }) => [...edges] }),
-      pageInfo: t.field({ type: PageInfoRef, description: "Where the page is.", resolve: ({ pageInfo }) => pageInfo }),
+      edges: t.field({ type: [edge], description: "Items of the page with their cursors.", resolve: ({ edges }) => [...edges] }),
+      pageInfo: t.field({ type: PageInfoRef, description: "Position of the page in the list.", resolve: ({ pageInfo }) => pageInfo }),
       ...(counted && {
         totalCount: t.int({
-          description: "Number of all matching items; counted only when asked for.",
+          description: "Number of all matching items. Counted only if selected.",
           resolve: async ({ totalCount }) => (await totalCount?.()) ?? 0,
         }),
       }),
@@ -97,7 +97,7 @@ export const TRANSITIONS_PAGE_MAX = 500;
 export function pageArgs(arg: FieldArgs, most = PAGE_MAX) {
   return {
     first: arg.int({
-      description: `Number of items from the start, 1 to ${most}; ${PAGE_DEFAULT} when neither \`first\` nor \`last\` is given.`,
+      description: `Number of items from the start, 1 to ${most}. Default ${PAGE_DEFAULT} if neither \`first\` nor \`last\` is given.`,
     }),
     after: arg.string({ description: "Only items after this cursor." }),
     last: arg.int({ description: `Number of items from the end, 1 to ${most}.` }),

@@ -20,59 +20,59 @@ const named = <Name extends string>(
 
 export const NodeStateEnum = named(
   "NodeState",
-  "Lifecycle state of a node. `*_WAIT`: parked until the hardware calls back or time has passed. `*_FAILED`: somebody has to decide. May gain values.",
+  "Lifecycle state of a node. `*_WAIT`: parked until the hardware calls back or a time has passed. `*_FAILED`: an operator has to decide. New values may be added.",
   NODE_STATES,
 );
-export const NodeEventEnum = named("NodeEvent", "What happened to a node. May gain values.", {
+export const NodeEventEnum = named("NodeEvent", "Event in the life of a node. New values may be added.", {
   ...NODE_EVENTS,
   register: "The node was registered.",
   delete: "The node was deleted.",
 });
-export const StageEnum = named("Stage", "How far a node has come; a restart decides by it.", STAGES);
+export const StageEnum = named("Stage", "How much is installed on a node. A restart decides by it which steps to keep.", STAGES);
 export const ClusterStateEnum = named(
   "ClusterState",
-  "State of a cluster, computed from its nodes and the work on them.",
+  "State of a cluster, computed from its nodes and their unfinished runs.",
   CLUSTER_STATES,
 );
-export const OperationKindEnum = named("OperationKind", "Kind of work. May gain values.", OPERATION_KINDS);
+export const OperationKindEnum = named("OperationKind", "Kind of operation. New values may be added.", OPERATION_KINDS);
 export const OperationStateEnum = named(
   "OperationState",
-  "State of an operation. The first four are unfinished, the others final.",
+  "State of an operation. QUEUED, RUNNING, STOPPING and ABORTING are unfinished; the others are final.",
   OPERATION_STATES,
 );
 export const RunStateEnum = named(
   "RunState",
-  "State of a run. The first four are unfinished, the others final.",
+  "State of a run. QUEUED, RUNNING, WAITING and HOLDING are unfinished; the others are final.",
   RUN_STATES,
 );
 export const FailurePolicyEnum = named(
   "FailurePolicy",
-  "What a failed node does to the others, once work runs.",
+  "Effect of a failed node on the other nodes of its operation, once work has started.",
   FAILURE_POLICIES,
 );
 export const AcceptanceEnum = named(
   "Acceptance",
-  "What one bad node does to the request as a whole, before any work starts.",
+  "Effect of a refused node on the whole request, before any work starts.",
   ACCEPTANCES,
 );
 export const AbortModeEnum = named(
   "AbortMode",
-  "How an abort is meant where the running step must not be interrupted.",
+  "Effect of an abort while a step runs that must not be interrupted.",
   ABORT_MODES,
 );
-export const RestartFromEnum = named("RestartFrom", "How much of what was done a restart keeps.", RESTART_FROM);
+export const RestartFromEnum = named("RestartFrom", "How much completed work a restart keeps.", RESTART_FROM);
 export const ErrorCodeEnum = named(
   "ErrorCode",
-  "Machine-readable reason, with the HTTP status it stands for. Codes are permanent; there may be more of them.",
+  "Machine-readable reason, with the equivalent HTTP status. A code never changes its meaning. New codes may be added.",
   ERROR_MEANING,
 );
-export const StreamResetReasonEnum = named("StreamResetReason", "Why a stream ended.", RESET_REASONS);
+export const StreamResetReasonEnum = named("StreamResetReason", "Reason for the end of a stream.", RESET_REASONS);
 
-export const WaveStateEnum = named("WaveState", "Where an operation stands with its waves.", WAVE_STATES);
+export const WaveStateEnum = named("WaveState", "Progress of an operation that works in waves.", WAVE_STATES);
 
-export const UntilEnum = named("Until", "How far a commission goes.", {
-  AVAILABLE: "Verified, inspected and cleaned.",
-  ACTIVE: "Deployed as well.",
+export const UntilEnum = named("Until", "State in which a commission ends.", {
+  AVAILABLE: "Verify, inspect and clean.",
+  ACTIVE: "Verify, inspect, clean and deploy.",
 });
 const INTERRUPTS = {
   STOP: "Let the running step end, then start no further step. The work can be restarted from there.",
@@ -84,96 +84,96 @@ export const InterruptEnum = named(
   INTERRUPTS,
 );
 export const WishEnum = named("Wish", "Earlier name of `Interrupt`, with the same values.", INTERRUPTS);
-export const AbortEffectEnum = named("AbortEffect", "When an accepted abort takes effect.", {
-  BEFORE_START: "Nothing was run; the node stays where it was.",
-  NOW: "At once: nothing is being run, or the running step can be cut.",
-  PENDING: "When the running step has ended.",
+export const AbortEffectEnum = named("AbortEffect", "Time at which an accepted abort takes effect.", {
+  BEFORE_START: "At once: no step has run, and the node stays in its state.",
+  NOW: "At once: no step is running, or the running step can be canceled.",
+  PENDING: "After the running step has ended.",
 });
-export const RunPurposeEnum = named("RunPurpose", "Why a run is made.", {
-  WORK: "What the operation was asked for.",
-  CLEAN_UP: "The failure policy brings the node back to AVAILABLE.",
+export const RunPurposeEnum = named("RunPurpose", "Purpose of a run.", {
+  WORK: "The work that the operation was requested for.",
+  CLEAN_UP: "Clean-up by the failure policy, which returns the node to AVAILABLE.",
 });
-export const WaitReasonEnum = named("WaitReason", "What a run waits for. May gain values.", WAIT_REASONS);
-export const AnomalyKindEnum = named("CallBackAnomalyKind", "Why a call-back was not taken.", {
-  LATE: "Its path was given out for an earlier entry of the step, or for work that has ended.",
-  DUPLICATE: "A call-back to its path was taken before.",
-  FORGED: "Its path was never given out.",
+export const WaitReasonEnum = named("WaitReason", "Reason why a run waits. New values may be added.", WAIT_REASONS);
+export const AnomalyKindEnum = named("CallBackAnomalyKind", "Reason why a callback was rejected.", {
+  LATE: "Its URL belongs to an earlier call of the step, or to work that has ended.",
+  DUPLICATE: "A callback to its URL was accepted before.",
+  FORGED: "Its URL was never issued.",
 });
-export const StepPartEnum = named("StepPart", "Which of its functions a driver is called for.", {
-  RUN: "Does the work.",
-  VERIFY: "Looks whether the work has taken effect.",
-  ABORT: "Undone by an abort.",
+export const StepPartEnum = named("StepPart", "Part of a step: the driver function that is called.", {
+  RUN: "Do the work.",
+  VERIFY: "Verify that the work has taken effect.",
+  ABORT: "Clean up after an abort.",
 });
-export const StepStateEnum = named("StepState", "Where a step stands.", {
-  PENDING: "Its turn has not come.",
-  RUNNING: "Being run.",
-  WAITING: "Parked; it will be entered again.",
-  SUCCEEDED: "Ended well.",
-  FAILED: "Ended badly.",
-  ABORTED: "Cut by an abort.",
-  KEPT: "Done by the run that this one restarts, and not done again.",
-  SKIPPED: "The run ended before its turn came.",
+export const StepStateEnum = named("StepState", "State of a step.", {
+  PENDING: "Not started yet.",
+  RUNNING: "Running.",
+  WAITING: "Parked; the driver will be called again.",
+  SUCCEEDED: "Succeeded.",
+  FAILED: "Failed.",
+  ABORTED: "Ended by an abort.",
+  KEPT: "Completed by the run that this one restarts; not repeated.",
+  SKIPPED: "Not started, because the run ended before.",
 });
-export const InterruptibleEnum = named("Interruptible", "Whether a running step may be cut.", {
-  ALWAYS: "Its signal fires and it ends.",
-  AT_BOUNDARY: "An abort waits until it has ended.",
-  NEVER: "An abort is refused while it runs, or waits if asked to.",
+export const InterruptibleEnum = named("Interruptible", "Whether a running step can be interrupted.", {
+  ALWAYS: "At any time: an abort cancels the step.",
+  AT_BOUNDARY: "Between steps: an abort waits until the step has ended.",
+  NEVER: "Never: while the step runs, an abort is refused, or waits with `mode: AFTER_STEP`.",
 });
-export const PhaseEnum = named("Phase", "One activity on a node: a list of steps.", {
-  verify: { description: "Power and credentials are checked." },
-  inspect: { description: "The inventory is collected." },
-  clean: { description: "Data and configuration are removed." },
-  deploy: { description: "The system is installed." },
-  undeploy: { description: "The system is taken down." },
-  power: { description: "Power is changed; no lifecycle state is." },
+export const PhaseEnum = named("Phase", "Activity on a node that consists of steps.", {
+  verify: { description: "Check power and credentials." },
+  inspect: { description: "Collect the inventory." },
+  clean: { description: "Remove data and configuration." },
+  deploy: { description: "Install the system." },
+  undeploy: { description: "Remove the system." },
+  power: { description: "Change the power state; the lifecycle state stays." },
 });
 export const DriverInterfaceEnum = builder.enumType("DriverInterfaceKind", {
-  description: "Interfaces that a driver can offer, and the service's own.",
+  description: "Interface of a driver, or of the service itself (ENGINE).",
   values: {
     POWER: {
       value: "power",
       description:
-        "Power on, off, reboot, read; verification; the reserved steps power_on, power_off, soft_power_off and reboot.",
+        "Read and change power; verify credentials. Includes the reserved steps power_on, power_off, soft_power_off and reboot.",
     },
     INSPECT: { value: "inspect", description: "Collect the inventory." },
-    DEPLOY: { value: "deploy", description: "Install and take down." },
-    CLEAN: { value: "clean", description: "Erase and configure." },
-    ENGINE: { value: "engine", description: "The service itself: the reserved steps wait and hold." },
+    DEPLOY: { value: "deploy", description: "Install and remove the system." },
+    CLEAN: { value: "clean", description: "Erase and configure the machine." },
+    ENGINE: { value: "engine", description: "The service itself, with the reserved steps wait and hold." },
   } as const,
 });
-export const StepOffEnum = named("StepOff", "Why a step does not run by itself.", OFF_REASONS);
-export const TouchEnum = named("Touch", "What a step can change on a machine.", TOUCHES);
-export const PowerStateEnum = named("PowerState", "Power as last read from the BMC.", {
+export const StepOffEnum = named("StepOff", "Reason why a step does not run automatically.", OFF_REASONS);
+export const TouchEnum = named("Touch", "Part of a machine that a step can change.", TOUCHES);
+export const PowerStateEnum = named("PowerState", "Power state as last read from the BMC.", {
   ON: "Powered on.",
   OFF: "Powered off.",
-  UNKNOWN: "Never read, or the BMC gave no answer.",
+  UNKNOWN: "Not read yet, or the BMC did not answer.",
 });
 export const PowerActionEnum = named(
   "PowerAction",
-  "Change of power. A node that is there already succeeds without a call.",
+  "Power action. A node that already has the requested power state succeeds without a call to its BMC.",
   {
     ON: "Power on.",
-    OFF: "Cut power.",
-    SOFT_OFF: "Ask the system to shut down; when that takes too long, the power is cut.",
-    REBOOT: "Off, then on.",
+    OFF: "Power off immediately.",
+    SOFT_OFF: "Ask the system to shut down. If it does not within the timeout, power off.",
+    REBOOT: "Power off, then on.",
   },
 );
-export const InventoryChangeKindEnum = named("InventoryChangeKind", "How two inventories differ in one place.", {
-  ADDED: "It is there only later.",
-  REMOVED: "It is there only before.",
-  CHANGED: "It is another.",
+export const InventoryChangeKindEnum = named("InventoryChangeKind", "Difference between two inventories at one path.", {
+  ADDED: "Only in the later inventory.",
+  REMOVED: "Only in the earlier inventory.",
+  CHANGED: "In both, with different values.",
 });
-export const PresenceEnum = named("Presence", "Presence as told by monitoring. Never starts work by itself.", {
-  DISCOVERED: "Seen recently.",
-  DISAPPEARED: "Was seen, is not any more.",
-  UNSEEN: "Never reported.",
+export const PresenceEnum = named("Presence", "Presence as reported by monitoring. A change of presence never starts work.", {
+  DISCOVERED: "Reported as seen.",
+  DISAPPEARED: "Reported as disappeared.",
+  UNSEEN: "Not reported yet.",
 });
 export const NodeOrderFieldEnum = named(
   "NodeOrderField",
-  "Sort key of node lists. Ties are broken by ID, so pages are stable.",
-  { NAME: "By name.", CREATED_AT: "By time of registration.", UPDATED_AT: "By time of the last change." },
+  "Sort key of a list of nodes. Nodes with equal keys are sorted by ID, so pages are stable.",
+  { NAME: "By name.", CREATED_AT: "By registration time.", UPDATED_AT: "By time of the last change." },
 );
-export const OrderDirectionEnum = named("OrderDirection", "Direction of a sort.", {
-  ASC: "Smallest first.",
-  DESC: "Largest first.",
+export const OrderDirectionEnum = named("OrderDirection", "Sort direction.", {
+  ASC: "Ascending.",
+  DESC: "Descending.",
 });

@@ -8,17 +8,17 @@ import { ErrorCodeEnum, NodeStateEnum } from "./enums.ts";
 import { NodeRef, OperationRef } from "./refs.ts";
 
 export const UserErrorRef = builder.interfaceRef<Refusal>("UserError").implement({
-  description: "An expected refusal. Select `code` and `message` always, the rest by type.",
+  description: "Expected refusal of a request. Select `code` and `message` always, and further fields by type.",
   fields: (t) => ({
     code: t.field({ type: ErrorCodeEnum, description: "Machine-readable reason.", resolve: ({ code }) => code }),
-    status: t.int({ description: "HTTP status the code stands for.", resolve: ({ code }) => ERROR_STATUS[code] }),
+    status: t.int({ description: "HTTP status equivalent to the code.", resolve: ({ code }) => ERROR_STATUS[code] }),
     message: t.string({
-      description: "What happened, to what, and what to do; for people.",
+      description: "What happened, to which object, and what to do; for people.",
       resolve: ({ message }) => message,
     }),
     path: t.stringList({
       nullable: true,
-      description: 'Path to the offending input, e.g. `["input", "nodes", "names"]`.',
+      description: 'Path to the invalid input, such as `[\"input\", \"nodes\", \"names\"]`; null if no single input is at fault.',
       resolve: ({ path }) => (path ? [...path] : null),
     }),
   }),
@@ -43,42 +43,42 @@ export const UserErrorRef = builder.interfaceRef<Refusal>("UserError").implement
 });
 
 builder.objectRef<Refusal>("SimpleError").implement({
-  description: "A refusal without further data.",
+  description: "Refusal without further data.",
   interfaces: [UserErrorRef],
 });
 
 builder.objectRef<Refusal>("NotFoundError").implement({
-  description: "Named things that do not exist.",
+  description: "Refusal because named objects do not exist.",
   interfaces: [UserErrorRef],
   fields: (t) => ({
     missing: t.stringList({
-      description: "What was asked for and is not there: all of it.",
+      description: "All names and IDs in the request that do not exist.",
       resolve: ({ missing }) => [...(missing ?? [])],
     }),
   }),
 });
 
 builder.objectRef<Refusal>("ConflictError").implement({
-  description: "The node or cluster is busy, in the wrong state, marked, or was changed meanwhile.",
+  description: "Refusal because the node or cluster is busy, in the wrong state, protected or in maintenance, or was changed concurrently.",
   interfaces: [UserErrorRef],
   fields: (t) => ({
     node: t.field({
       type: NodeRef,
       nullable: true,
-      description: "The node in the way.",
+      description: "Node that conflicts with the request.",
       resolve: ({ nodeId }, _args, { load }) => (nodeId === undefined ? null : load.node.load(nodeId)),
     }),
     operation: t.field({
       type: OperationRef,
       nullable: true,
-      description: "The operation in the way.",
+      description: "Operation that conflicts with the request.",
       resolve: ({ operationId }, _args, { load }) =>
         operationId === undefined ? null : load.operation.load(operationId),
     }),
     allowedStates: t.field({
       type: [NodeStateEnum],
       nullable: true,
-      description: "States in which the verb is allowed.",
+      description: "States in which the verb is allowed; null if the state is not the reason.",
       resolve: ({ allowedStates }) =>
         allowedStates?.filter((state): state is NodeState => state in NODE_STATES) ?? null,
     }),
@@ -86,9 +86,9 @@ builder.objectRef<Refusal>("ConflictError").implement({
 });
 
 builder.objectRef<Refusal>("NotInterruptibleError").implement({
-  description: "The running step must not be interrupted.",
+  description: "Refusal because the running step must not be interrupted.",
   interfaces: [UserErrorRef],
   fields: (t) => ({
-    step: t.string({ description: "The step that must end first.", resolve: ({ step }) => step ?? "" }),
+    step: t.string({ description: "Step that must end first, as `interface.name`.", resolve: ({ step }) => step ?? "" }),
   }),
 });

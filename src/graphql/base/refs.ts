@@ -20,14 +20,14 @@ export const TransitionRef = builder.objectRef<TransitionRow>("Transition");
 /** Anything with a global ID. */
 export const ResourceRef = builder.interfaceRef<object>("Resource").implement({
   description:
-    "Anything with a globally unique, opaque, stable ID: Relay's `Node`, a word that is taken by the machine.",
+    "Object with a globally unique, stable ID. Corresponds to Relay's `Node`, a name that the machine has here.",
   fields: (t) => ({
-    id: t.id({ description: "Opaque global ID: store it, compare it, never parse it.", resolve: () => "" }),
+    id: t.id({ description: "Global ID. Opaque: store and compare it, do not parse it.", resolve: () => "" }),
   }),
 });
 
 export const FailureRef = builder.objectRef<Failure>("Failure").implement({
-  description: "Why a step, a run or an operation failed. Secrets are masked.",
+  description: "Failure of a step, run or operation. Secrets are masked.",
   fields: (t) => ({
     code: t.field({ type: ErrorCodeEnum, description: "Machine-readable reason.", resolve: FAILURE_FIELDS.code.value }),
     message: t.string({
@@ -36,13 +36,13 @@ export const FailureRef = builder.objectRef<Failure>("Failure").implement({
     }),
     step: t.string({
       nullable: true,
-      description: "Step that failed, null if it was before the first.",
+      description: "Step that failed; null if no step had started.",
       resolve: FAILURE_FIELDS.step.value,
     }),
-    nodeName: t.string({ nullable: true, description: "Node it failed on.", resolve: FAILURE_FIELDS.nodeName.value }),
-    at: t.field({ type: "DateTime", description: "When.", resolve: FAILURE_FIELDS.at.value }),
+    nodeName: t.string({ nullable: true, description: "Node on which it failed.", resolve: FAILURE_FIELDS.nodeName.value }),
+    at: t.field({ type: "DateTime", description: "Time of the failure.", resolve: FAILURE_FIELDS.at.value }),
     retryable: t.boolean({
-      description: "Whether a restart can help without a change.",
+      description: "Whether a restart can succeed without any change.",
       resolve: FAILURE_FIELDS.retryable.value,
     }),
   }),

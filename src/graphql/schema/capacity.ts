@@ -21,30 +21,30 @@ const NEXT_MAX = 100;
 
 const CapacityLimitRef = builder.objectRef<Limit>("CapacityLimit").implement({
   description:
-    "A limit of the service, with those who have its places and those who wait for one. Limits of one operation are its `maxParallel` and its waves.",
+    "Capacity limit of the service with its slots. The limits of a single operation are its `maxParallel` and its waves.",
   fields: (t) => ({
-    key: t.exposeString("key", { description: "What runs that wait for it call it, as in `phase:clean`." }),
+    key: t.exposeString("key", { description: "Key of the limit, such as `phase:clean`; the same as in `Waiting.waitFor`." }),
     phase: t.field({
       type: PhaseEnum,
       nullable: true,
-      description: "The phase that is limited; null for a controller.",
+      description: "Limited phase; null if the limit is for a controller.",
       resolve: ({ phase }) => phase,
     }),
     controller: t.exposeString("controller", {
       nullable: true,
-      description: "The management controller that is limited; null for a phase.",
+      description: "Limited management controller; null if the limit is for a phase.",
     }),
     places: t.exposeInt("places", {
       nullable: true,
       description:
-        "So many runs may be at work; null when the limit was lifted and those who waited are about to go on.",
+        "Number of slots: the maximum number of runs at the same time. Null if the limit was removed and the waiting runs are about to continue.",
     }),
-    taken: t.exposeInt("taken", { description: "So many runs are." }),
-    waiting: t.exposeInt("waiting", { description: "So many runs wait." }),
+    taken: t.exposeInt("taken", { description: "Number of slots in use." }),
+    waiting: t.exposeInt("waiting", { description: "Number of runs that wait for a slot." }),
     next: t.field({
       type: [RunRef],
-      description: "Those who wait, in the order of their turns.",
-      args: { first: t.arg.int({ required: true, defaultValue: 10, description: `How many, 1 to ${NEXT_MAX}.` }) },
+      description: "Runs that wait for a slot, in the order in which they get one.",
+      args: { first: t.arg.int({ required: true, defaultValue: 10, description: `Number of runs, 1 to ${NEXT_MAX}.` }) },
       resolve: ({ key }, { first }, { load }) => {
         if (first < 1 || first > NEXT_MAX) throw badInput(`\`first\` is 1 to ${NEXT_MAX}.`);
         return load.below(runsWaitingForEach, key, { first }, []);
@@ -58,7 +58,7 @@ builder.queryField("capacity", (t) =>
     type: [CapacityLimitRef],
     ...needs("READ"),
     description:
-      "The limits of the service: those of phases, and those of controllers that somebody works through or waits for.",
+      "Capacity limits of the service: all limits of phases, and the limits of controllers that are in use or waited for.",
     resolve: async (_root, _args, { services }): Promise<Limit[]> => {
       const [{ policy }, taken, waiting] = await services.database.snapshot((reader) =>
         Promise.all([readSite(reader), takenPlaces(reader), waitingCounts(reader)]),

@@ -14,48 +14,48 @@ import type { Context } from "../base/context.ts";
 import { DriverInterfaceEnum, InterruptibleEnum, PhaseEnum, StageEnum, StepOffEnum, TouchEnum } from "../base/enums.ts";
 
 export const StepDefinitionRef = builder.objectRef<AnyStep>("StepDefinition").implement({
-  description: "A step as a driver declares it.",
+  description: "Step as declared by a driver.",
   fields: (t) => ({
-    name: t.exposeString("name", { description: "Name, unique in its interface and phase." }),
-    title: t.exposeString("title", { description: "What it does, for people." }),
-    phase: t.field({ type: PhaseEnum, description: "Phase it belongs to.", resolve: ({ phase }) => phase }),
-    priority: t.exposeInt("priority", { description: "Higher runs first; 0 means only on request." }),
+    name: t.exposeString("name", { description: "Name of the step, unique in its interface and phase." }),
+    title: t.exposeString("title", { description: "What the step does, for people." }),
+    phase: t.field({ type: PhaseEnum, description: "Phase of the step.", resolve: ({ phase }) => phase }),
+    priority: t.exposeInt("priority", { description: "Priority: steps with a higher one run first; 0 runs only on request." }),
     interruptible: t.field({
       type: InterruptibleEnum,
-      description: "Whether it may be cut while it runs.",
+      description: "Whether the running step can be canceled.",
       resolve: ({ interruptible }) => interruptible,
     }),
-    idempotent: t.exposeBoolean("idempotent", { description: "Whether it may be entered again after a crash." }),
+    idempotent: t.exposeBoolean("idempotent", { description: "Whether the step can safely run again after a crash." }),
     timeoutSeconds: t.exposeFloat("timeoutSeconds", {
-      description: "Longest time from its beginning to its end, waits included.",
+      description: "Maximum duration of one attempt in seconds, waits included.",
     }),
     retries: t.int({
-      description: "How often a failure that may be tried again is tried again.",
+      description: "Maximum number of retries after retryable failures.",
       resolve: ({ retries }) => retries?.times ?? 0,
     }),
     backoffSeconds: t.float({
-      description: "How long after a failure it is tried again.",
+      description: "Delay before a retry, in seconds.",
       resolve: ({ retries }) => retries?.backoffSeconds ?? 0,
     }),
     touches: t.field({
       type: [TouchEnum],
-      description: "What it changes. A clean, deploy or undeploy step that does not say is taken to change the disks.",
+      description: "Parts of the machine that the step changes. A clean, deploy or undeploy step without a declaration counts as DISKS.",
       resolve: (step) => [...touchesOf(step)],
     }),
     reaches: t.field({
       type: StageEnum,
       nullable: true,
-      description: "Stage that a node has reached with its success; null: none of its own.",
+      description: "Stage that a node reaches when the step succeeds; null if the step does not change the stage.",
       resolve: ({ reaches }) => reaches ?? null,
     }),
     verifies: t.boolean({
-      description: "Whether it looks, when its work is done, that the work has taken effect.",
+      description: "Whether the step verifies afterwards that its work has taken effect.",
       resolve: ({ verify }) => verify !== undefined,
     }),
     argsSchema: t.field({
       type: "JSON",
       nullable: true,
-      description: "JSON Schema of its arguments; null when it takes none.",
+      description: "JSON Schema of the step's arguments; null if it takes none.",
       resolve: ({ args }) =>
         args ? (args["~standard"].jsonSchema.input({ target: "draft-2020-12" }) as StoredJson) : null,
     }),
@@ -68,39 +68,39 @@ export const StepDefinitionRef = builder.objectRef<AnyStep>("StepDefinition").im
 type Placed = CatalogueEntry & { readonly order: number | null };
 
 export const CatalogueStepRef = builder.objectRef<Placed>("CatalogueStep").implement({
-  description: "A step that a node's driver offers, as the node and the site make of it.",
+  description: "Step that a driver offers for a node, with the effect of the node's settings and the site's policy.",
   fields: (t) => ({
     order: t.exposeInt("order", {
       nullable: true,
-      description: "Its place among the steps that run by themselves, from 0; null when it does not.",
+      description: "Position among the steps that run automatically, from 0; null if the step does not.",
     }),
-    driver: t.string({ description: "Driver that offers it.", resolve: ({ driver }) => driver.name }),
+    driver: t.string({ description: "Driver that provides the step.", resolve: ({ driver }) => driver.name }),
     interface: t.field({
       type: DriverInterfaceEnum,
-      description: "Interface that offers it.",
+      description: "Interface that provides the step.",
       resolve: (entry) => entry.interface,
     }),
-    name: t.string({ description: "Name that lists of steps call it by.", resolve: ({ step }) => step.name }),
-    title: t.string({ description: "What it does, for people.", resolve: ({ step }) => step.title }),
-    priority: t.exposeInt("priority", { description: "Priority it has here: the site's, or the declared one." }),
+    name: t.string({ description: "Name of the step in lists of steps.", resolve: ({ step }) => step.name }),
+    title: t.string({ description: "What the step does, for people.", resolve: ({ step }) => step.title }),
+    priority: t.exposeInt("priority", { description: "Effective priority: that of the site's policy, or the declared one." }),
     declaredPriority: t.int({
-      description: "Priority that its driver declares.",
+      description: "Priority declared by the driver.",
       resolve: ({ step }) => step.priority,
     }),
     off: t.field({
       type: StepOffEnum,
       nullable: true,
-      description: "Why it does not run by itself; null when it does.",
+      description: "Reason why the step does not run automatically; null if it does.",
       resolve: ({ off }) => off,
     }),
     offReason: t.string({
       nullable: true,
-      description: "The same, for people.",
+      description: "The reason as a sentence for people; null if the step runs automatically.",
       resolve: ({ off }) => (off === null ? null : OFF_REASONS[off]),
     }),
     definition: t.field({
       type: StepDefinitionRef,
-      description: "The step as its driver declares it.",
+      description: "Step as declared by the driver.",
       resolve: ({ step }) => step,
     }),
   }),
@@ -129,18 +129,18 @@ function isDriverPhase(phase: string): phase is DriverPhase {
 // ---- the service's
 
 const ReservedStepRef = builder.objectRef<ReservedStep>("ReservedStep").implement({
-  description: "A step that the service itself has: it works in every list of steps, whatever the driver.",
+  description: "Step that the service itself provides. It can be used in every list of steps, with any driver.",
   fields: (t) => ({
     interface: t.field({
       type: DriverInterfaceEnum,
-      description: "POWER or ENGINE: what a list names it with.",
+      description: "Interface under which lists of steps name it: POWER or ENGINE.",
       resolve: (step) => step.interface,
     }),
-    name: t.exposeString("name", { description: "Name that lists of steps call it by." }),
-    title: t.exposeString("title", { description: "What it does, for people." }),
+    name: t.exposeString("name", { description: "Name of the step in lists of steps." }),
+    title: t.exposeString("title", { description: "What the step does, for people." }),
     argsSchema: t.field({
       type: "JSON",
-      description: "JSON Schema of its arguments.",
+      description: "JSON Schema of the step's arguments.",
       resolve: (step) => reservedArgsSchema(step),
     }),
   }),
@@ -150,7 +150,7 @@ builder.queryField("reservedSteps", (t) =>
   t.field({
     type: [ReservedStepRef],
     ...needs("READ"),
-    description: "Steps that work in every list of steps, whatever the driver.",
+    description: "Steps that the service provides for every list of steps, with any driver.",
     resolve: () => [...RESERVED_STEPS],
   }),
 );

@@ -23,15 +23,15 @@ const NodeStateCountRef = builder
     fields: (t) => ({
       state: t.field({
         type: NodeStateEnum,
-        description: "Where they are in their lifecycle.",
+        description: "Lifecycle state.",
         resolve: ({ state }) => state,
       }),
-      count: t.exposeInt("count", { description: "How many nodes." }),
+      count: t.exposeInt("count", { description: "Number of nodes in this state." }),
     }),
   });
 
 builder.objectType(ClusterRef, {
-  description: "Named set of nodes with settings. A node is in at most one.",
+  description: "Named set of nodes with common settings. A node belongs to at most one cluster.",
   interfaces: [ResourceRef],
   isTypeOf: (value) =>
     typeof value === "object" &&
@@ -40,48 +40,48 @@ builder.objectType(ClusterRef, {
     !("inputHash" in value) &&
     !("planHash" in value),
   fields: (t) => ({
-    id: t.id({ description: "Global ID.", resolve: CLUSTER_FIELDS.id.value }),
-    name: t.string({ description: "Unique name.", resolve: CLUSTER_FIELDS.name.value }),
-    project: t.string({ description: "Owning project.", resolve: CLUSTER_FIELDS.project.value }),
+    id: t.id({ description: "Global ID: opaque and stable.", resolve: CLUSTER_FIELDS.id.value }),
+    name: t.string({ description: "Unique name of the cluster.", resolve: CLUSTER_FIELDS.name.value }),
+    project: t.string({ description: "Project that owns it.", resolve: CLUSTER_FIELDS.project.value }),
     state: t.field({
       type: ClusterStateEnum,
-      description: "Computed state.",
+      description: "State, computed from the nodes and their unfinished runs.",
       resolve: async ({ id }, _args, { load }) => (await load.clusterFacts.load(id)).state,
     }),
     variables: t.field({
       type: "JSON",
-      description: "Settings: variables that every operation on its nodes starts from.",
+      description: "Settings: default variables of every operation on the cluster's nodes.",
       resolve: ({ variables }) => variables,
     }),
     revision: t.int({
-      description: "Increases with every change; send it back as `ifRevision`.",
+      description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes.",
       resolve: CLUSTER_FIELDS.revision.value,
     }),
     createdAt: t.field({
       type: "DateTime",
-      description: "When it was created.",
+      description: "Time of creation.",
       resolve: CLUSTER_FIELDS.createdAt.value,
     }),
     updatedAt: t.field({
       type: "DateTime",
-      description: "When it was last changed.",
+      description: "Time of the last change.",
       resolve: CLUSTER_FIELDS.updatedAt.value,
     }),
     nodeCounts: t.field({
       type: [NodeStateCountRef],
-      description: "Number of nodes in each state that occurs.",
+      description: "Number of nodes per state; states without nodes are left out.",
       resolve: async ({ id }, _args, { load }) => [...(await load.clusterFacts.load(id)).counts],
     }),
     nodes: t.field({
       type: NodeConnection,
-      description: "Its members.",
+      description: "Nodes of the cluster.",
       extensions: NODES_AS_TEXT,
       args: nodeListArgs(t.arg),
       resolve: ({ id }, args, context, info) => nodeList(args, context, listPlan(info), id),
     }),
     operations: t.field({
       type: OperationConnection,
-      description: "Operations asked for the cluster, newest first.",
+      description: "Operations requested for the cluster, newest first.",
       args: pageArgs(t.arg),
       resolve: async ({ id }, args, { load }) =>
         connectionOf(
@@ -99,8 +99,8 @@ builder.queryField("cluster", (t) =>
     type: ClusterRef,
     nullable: true,
     ...needs("READ"),
-    description: "One cluster; null if it does not exist.",
-    args: { by: t.arg({ type: ClusterRefInput, required: true, description: "Which cluster." }) },
+    description: "One cluster by ID or name; null if it does not exist.",
+    args: { by: t.arg({ type: ClusterRefInput, required: true, description: "The cluster." }) },
     resolve: async (_root, { by }, { services, load }) => {
       const choice = clusterChoice(by);
       if ("name" in choice) return (await clusterByName(services.database.reader, choice.name)) ?? null;
@@ -113,7 +113,7 @@ builder.queryField("clusters", (t) =>
   t.field({
     type: ClusterConnection,
     ...needs("READ"),
-    description: "Clusters by name.",
+    description: "All clusters, sorted by name.",
     args: pageArgs(t.arg),
     resolve: async (_root, args, { services }) =>
       connectionOf(await clustersPage(services.database.reader, pageRequest(args, "text")), ({ name }) => name),
@@ -123,53 +123,53 @@ builder.queryField("clusters", (t) =>
 // ---- mutations
 
 const CreateClusterInput = builder.inputType("CreateClusterInput", {
-  description: "A new cluster.",
+  description: "Cluster to create.",
   fields: (t) => ({
-    name: t.string({ required: true, description: "Unique name." }),
-    variables: t.field({ type: "JSON", description: "Settings: a JSON object." }),
-    nodes: t.field({ type: NodeSelectorInput, description: "First nodes; none of them in another cluster." }),
+    name: t.string({ required: true, description: "Unique name of the cluster." }),
+    variables: t.field({ type: "JSON", description: "Settings of the cluster: a JSON object." }),
+    nodes: t.field({ type: NodeSelectorInput, description: "Nodes to add at once; none of them may belong to another cluster." }),
   }),
 });
 
 const UpdateClusterInput = builder.inputType("UpdateClusterInput", {
   description:
-    "Change a cluster. An omitted field stays. Refused with CLUSTER_LOCKED while it is deploying or stopping.",
+    "Changes to a cluster. Omitted fields stay as they are. Refused with CLUSTER_LOCKED while the cluster is DEPLOYING or STOPPING.",
   fields: (t) => ({
-    cluster: t.field({ type: ClusterRefInput, required: true, description: "Which cluster." }),
-    ifRevision: t.int({ description: "Refuse if the cluster has another revision by now." }),
-    name: t.string({ description: "New name." }),
+    cluster: t.field({ type: ClusterRefInput, required: true, description: "The cluster." }),
+    ifRevision: t.int({ description: "Refuse the request if the cluster has another revision." }),
+    name: t.string({ description: "New unique name." }),
     variables: t.field({
       type: "JSON",
-      description: "Laid over the settings as they are: later wins, empty values override, null removes a key.",
+      description: "Settings to merge into the present ones: a given key replaces the present value, null removes the key.",
     }),
     add: t.field({ type: NodeSelectorInput, description: "Nodes to add." }),
-    remove: t.field({ type: NodeSelectorInput, description: "Nodes to take out; carried out before `add`." }),
+    remove: t.field({ type: NodeSelectorInput, description: "Nodes to remove from the cluster; done before `add`." }),
   }),
 });
 
 const DeleteClusterInput = builder.inputType("DeleteClusterInput", {
-  description: "Delete a cluster; its nodes stay.",
+  description: "Cluster to delete. Its nodes are kept.",
   fields: (t) => ({
-    cluster: t.field({ type: ClusterRefInput, required: true, description: "Which cluster." }),
-    ifRevision: t.int({ description: "Refuse if the cluster has another revision by now." }),
+    cluster: t.field({ type: ClusterRefInput, required: true, description: "The cluster." }),
+    ifRevision: t.int({ description: "Refuse the request if the cluster has another revision." }),
   }),
 });
 
 const ClusterPayloadRef = builder.objectRef<ClusterEdited>("ClusterPayload").implement({
-  description: "Answer to a change of a cluster.",
+  description: "Answer to a mutation of a cluster.",
   fields: (t) => ({
     cluster: t.field({
       type: ClusterRef,
       nullable: true,
-      description: "The cluster as it is now, null after a deletion or a refusal.",
+      description: "The cluster after the change; null if it was deleted or the request was refused.",
       resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)),
     }),
     errors: t.field({
       type: [UserErrorRef],
-      description: "Why the request was refused; empty when it was carried out.",
+      description: "Reasons why the request was refused; empty if it succeeded.",
       resolve: ({ refusals }) => [...refusals],
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read on in the same request.", resolve: () => ({}) }),
+    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
   }),
 });
 
@@ -178,7 +178,7 @@ builder.mutationField("createCluster", (t) =>
     type: ClusterPayloadRef,
     nullable: true,
     ...needs("MANAGE"),
-    description: "Give nodes a common name and common settings.",
+    description: "Create a cluster: a name and settings for a set of nodes.",
     args: { input: t.arg({ type: CreateClusterInput, required: true, description: "The cluster." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.createCluster(callerOf(context), {
@@ -194,8 +194,8 @@ builder.mutationField("updateCluster", (t) =>
     type: ClusterPayloadRef,
     nullable: true,
     ...needs("MANAGE"),
-    description: "Rename a cluster, change its settings, add nodes or take nodes out.",
-    args: { input: t.arg({ type: UpdateClusterInput, required: true, description: "The change." }) },
+    description: "Rename a cluster, change its settings, add nodes or remove nodes.",
+    args: { input: t.arg({ type: UpdateClusterInput, required: true, description: "Changes to make." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.updateCluster(callerOf(context), clusterChoice(input.cluster), {
         ifRevision: given(input.ifRevision),
@@ -212,8 +212,8 @@ builder.mutationField("deleteCluster", (t) =>
     type: ClusterPayloadRef,
     nullable: true,
     ...needs("MANAGE"),
-    description: "Delete a cluster; its nodes stay, in no cluster.",
-    args: { input: t.arg({ type: DeleteClusterInput, required: true, description: "Which cluster." }) },
+    description: "Delete a cluster. Its nodes are kept and belong to no cluster afterwards.",
+    args: { input: t.arg({ type: DeleteClusterInput, required: true, description: "The cluster." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.deleteCluster(callerOf(context), clusterChoice(input.cluster), given(input.ifRevision)),
   }),

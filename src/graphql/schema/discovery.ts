@@ -29,37 +29,37 @@ import { DriverRef, FailureRef, NodeRef, OperationRef } from "../base/refs.ts";
 import { ClusterRefInput, LabelInput, clusterChoice } from "./selectors.ts";
 
 const DiscoveryStateEnum = builder.enumType("DiscoveryState", {
-  description: "What came of an address. May gain values.",
+  description: "Result of probing an address. New values may be added.",
   values: enumValues(DISCOVERY_STATES),
 });
 const PresenceEventEnum = builder.enumType("PresenceEvent", {
-  description: "What monitoring says of a node.",
+  description: "Observation of a node by monitoring.",
   values: enumValues(PRESENCE_EVENTS),
 });
 const PresenceChangeEnum = builder.enumType("PresenceChange", {
-  description: "What a report did to a node. May gain values.",
+  description: "Effect of a presence report on a node. New values may be added.",
   values: enumValues(PRESENCE_CHANGES),
 });
 
 const DiscoveryRef = builder.objectRef<DiscoveryRow>("Discovery");
 DiscoveryRef.implement({
-  description: "One address of a discovery, and what came of it.",
+  description: "Address of a discovery and the result of probing it.",
   fields: (t) => ({
-    address: t.exposeString("address", { description: "Host name or IP address that was, or will be, probed." }),
-    state: t.field({ type: DiscoveryStateEnum, description: "What came of it.", resolve: ({ state }) => state }),
+    address: t.exposeString("address", { description: "Host name or IP address to probe." }),
+    state: t.field({ type: DiscoveryStateEnum, description: "Result of the probe.", resolve: ({ state }) => state }),
     node: t.field({
       type: NodeRef,
       nullable: true,
-      description: "The node there; null while there is none, and when it has been deleted since.",
+      description: "Node found at the address; null if none was found or if it has been deleted.",
       resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)),
     }),
     failure: t.field({
       type: FailureRef,
       nullable: true,
-      description: "Why there is none.",
+      description: "Reason why no node was found; null if one was.",
       resolve: ({ failure }) => failure,
     }),
-    finishedAt: t.expose("finishedAt", { type: "DateTime", nullable: true, description: "When that was known." }),
+    finishedAt: t.expose("finishedAt", { type: "DateTime", nullable: true, description: "Time of the result; null if the address has not been probed." }),
   }),
 });
 
@@ -68,19 +68,19 @@ const DiscoveryConnection = connectionType("Discovery", DiscoveryRef);
 const DiscoveryTermsRef = builder
   .objectRef<{ readonly driver: string; readonly settings: JsonObject; readonly namePrefix?: string }>("DiscoveryTerms")
   .implement({
-    description: "With what a discovery probes.",
+    description: "Settings of a discovery.",
     fields: (t) => ({
       driver: t.exposeString("driver", { description: "Name of the driver." }),
       settings: t.field({
         type: DiscoverySettingsRef,
         nullable: true,
-        description: "With what it probes, without its secrets; null while the driver is not loaded.",
+        description: "Settings of the probes, without secrets; null while the driver is not loaded.",
         resolve: ({ driver, settings }, _args, { services }) =>
           toldDiscoverySettings(services.registry.get(driver), settings),
       }),
       namePrefix: t.string({
         nullable: true,
-        description: "What comes before the address in the name of a machine that tells none.",
+        description: "Prefix of the name of a machine that does not report a name itself; the address follows it.",
         resolve: ({ namePrefix }) => namePrefix ?? null,
       }),
     }),
@@ -90,14 +90,14 @@ builder.objectFields(OperationRef, (t) => ({
   discoveryTerms: t.field({
     type: DiscoveryTermsRef,
     nullable: true,
-    description: "Of a discovery: with what it probes; null for every other kind.",
+    description: "Settings of a discovery; null for other kinds of operations.",
     resolve: ({ options }) => options.discovery ?? null,
   }),
   discoveries: t.field({
     type: DiscoveryConnection,
-    description: "Of a discovery: its addresses, in the order of the request.",
+    description: "Addresses of a discovery, in the order of the request; empty for other kinds of operations.",
     args: {
-      states: t.arg({ type: [DiscoveryStateEnum], description: "Only addresses in these states." }),
+      states: t.arg({ type: [DiscoveryStateEnum], description: "Only addresses with these results." }),
       ...pageArgs(t.arg),
     },
     resolve: async ({ id }, args, { load }) => {
@@ -109,7 +109,7 @@ builder.objectFields(OperationRef, (t) => ({
   }),
   failedAddresses: t.stringList({
     description:
-      "Of a discovery: all addresses at which no node was found, in the order of the request; those that failed, and those that had no turn. Post them again with discoverNodes.",
+      "All addresses of a discovery at which no node was found, in the order of the request: the failed ones and the ones that were not probed. Pass them to discoverNodes to try again. Empty for other kinds of operations.",
     resolve: async ({ id, kind }, _args, { load }) =>
       kind === "DISCOVER" ? [...(await load.below(addressesMissed, id, null, []))] : [],
   }),
@@ -120,7 +120,7 @@ builder.objectFields(DriverRef, (t) => ({
     type: "JSON",
     nullable: true,
     description:
-      "JSON Schema of the settings that discoverNodes takes for it, with secrets marked `writeOnly`; null when it discovers nothing.",
+      "JSON Schema of the driver's settings for discoverNodes, with secrets marked `writeOnly`; null if the driver does not support discovery.",
     resolve: (driver) => discoverySchema(driver) as StoredJson,
   }),
 }));
@@ -128,60 +128,60 @@ builder.objectFields(DriverRef, (t) => ({
 // ---- discoverNodes
 
 const DiscoverNodesInput = builder.inputType("DiscoverNodesInput", {
-  description: "Probe addresses and register what answers.",
+  description: "Addresses to probe and terms for the nodes that are found.",
   fields: (t) => ({
     addresses: t.stringList({
       required: true,
       description:
-        "Host names, IP addresses and CIDR ranges of both families, without ports; at most 4096 addresses in all, each counted once. Of an IPv4 range the network's and the broadcast address are left out.",
+        "Host names, IP addresses and CIDR ranges, IPv4 or IPv6, without ports. At most 4096 addresses in total; duplicates count once. The network and broadcast addresses of an IPv4 range are left out.",
     }),
     driver: t.field({
       type: DiscoverySettingsInput,
       required: true,
       description:
-        "Driver that probes, and that the nodes get, with what it probes with: the login mostly. Secrets are forgotten when the discovery ends.",
+        "Driver that probes, with its settings, usually the credentials. Nodes that are found get this driver. Secrets are deleted when the discovery ends.",
     }),
-    cluster: t.field({ type: ClusterRefInput, description: "Cluster that the nodes become members of." }),
-    labels: t.field({ type: [LabelInput], description: "Labels that the nodes get." }),
+    cluster: t.field({ type: ClusterRefInput, description: "Cluster to add the nodes to." }),
+    labels: t.field({ type: [LabelInput], description: "Labels to set on the nodes." }),
     namePrefix: t.string({
       description:
-        "What comes before the address in the name of a machine that tells none: letters, digits, dot, dash, underscore; at most 100.",
+        "Prefix of the name of a machine that does not report a name itself; the address follows it. At most 100 letters, digits, dots, dashes or underscores.",
     }),
     idempotencyKey: t.string({
       description:
-        "The same key with the same input, by the same caller, answers the same operation and probes nothing twice; 1 to 200 characters.",
+        "Makes the request safe to repeat: the same key with the same input by the same caller returns the same operation and starts no second one. 1–200 characters.",
     }),
     dryRun: t.boolean({
       required: true,
       defaultValue: false,
-      description: "Only check the request and list its addresses. Nothing is written or probed.",
+      description: "Only check the request and list its addresses; nothing is written or probed.",
     }),
-    reason: t.string({ description: "Why; goes into the transitions." }),
+    reason: t.string({ description: "Reason for the request; stored with the transitions." }),
   }),
 });
 
 const DiscoverNodesPayloadRef = builder.objectRef<DiscoverAnswer>("DiscoverNodesPayload").implement({
-  description: "Answer to a discovery. `errors` is empty when the request was accepted.",
+  description: "Answer to discoverNodes. `errors` is empty if the request was accepted.",
   fields: (t) => ({
     operation: t.field({
       type: OperationRef,
       nullable: true,
-      description: "The stored operation; null when refused or only planned.",
+      description: "The stored operation; null for a refused request and for a dry run.",
       resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
     }),
     addresses: t.stringList({
-      description: "Addresses that are (with `dryRun`: would be) probed, each once; empty when refused.",
+      description: "Addresses that are (with `dryRun`: would be) probed, without duplicates; empty if the request was refused.",
       resolve: ({ addresses }) => [...addresses],
     }),
     errors: t.field({
       type: [UserErrorRef],
-      description: "Everything that is wrong with the request.",
+      description: "Every reason why the request was refused; empty if it was accepted.",
       resolve: ({ refusals }) => [...refusals],
     }),
     replayed: t.exposeBoolean("replayed", {
-      description: "Whether an earlier request with the same key is answered again.",
+      description: "True if this is the answer to an earlier request with the same idempotency key.",
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read on in the same request.", resolve: () => ({}) }),
+    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
   }),
 });
 
@@ -191,9 +191,9 @@ builder.mutationField("discoverNodes", (t) =>
     nullable: true,
     ...needs("MANAGE"),
     description:
-      "Probe addresses with a driver, and register what answers: an operation of kind DISCOVER, with each address in `Operation.discoveries`. Nodes that are registered already are left as they are.",
+      "Probe addresses with a driver and register the machines that answer. Starts an operation of kind DISCOVER; `Operation.discoveries` has the result of each address. Nodes that are already registered are not changed.",
     args: {
-      input: t.arg({ type: DiscoverNodesInput, required: true, description: "Which addresses, and with what." }),
+      input: t.arg({ type: DiscoverNodesInput, required: true, description: "Addresses, driver and terms." }),
     },
     resolve: (_root, { input }, context) =>
       context.services.engine.discoverNodes(callerOf(context), {
@@ -216,65 +216,65 @@ function labelsOf(labels: readonly { readonly key: string; readonly value: strin
 // ---- reportPresence
 
 const ReportedNodeInput = builder.inputType("ReportedNodeInput", {
-  description: "A node as monitoring reports it. All but its name is for nodes that are not registered yet.",
+  description: "Node in a presence report. Driver and labels are used only for nodes that are not registered yet.",
   fields: (t) => ({
-    name: t.string({ required: true, description: "Name that it has, or gets, among the nodes." }),
+    name: t.string({ required: true, description: "Name of the node; a new node is registered under it." }),
     driver: t.field({
       type: DriverSettingsInput,
-      description: "Its driver, with settings for it: without it an unknown node is not registered.",
+      description: "Driver and its settings for a new node. Without it, an unknown node is not registered.",
     }),
-    labels: t.field({ type: [LabelInput], description: "What a node that is registered by this is marked with." }),
+    labels: t.field({ type: [LabelInput], description: "Labels of a new node." }),
   }),
 });
 
 const ReportPresenceInput = builder.inputType("ReportPresenceInput", {
-  description: "Report what monitoring sees of nodes.",
+  description: "Presence report from monitoring.",
   fields: (t) => ({
-    event: t.field({ type: PresenceEventEnum, required: true, description: "What it says of all of them." }),
-    nodes: t.field({ type: [ReportedNodeInput], required: true, description: "The nodes, at least one." }),
+    event: t.field({ type: PresenceEventEnum, required: true, description: "Observation that applies to all the nodes." }),
+    nodes: t.field({ type: [ReportedNodeInput], required: true, description: "Nodes, at least one." }),
   }),
 });
 
 const PresenceResultRef = builder.objectRef<PresenceAnswer>("PresenceResult").implement({
-  description: "Answer to one node of a report, in the order asked.",
+  description: "Result for one node of a report.",
   fields: (t) => ({
-    ref: t.exposeString("ref", { description: "Name in the report." }),
+    ref: t.exposeString("ref", { description: "Name of the node in the report." }),
     node: t.field({
       type: NodeRef,
       nullable: true,
-      description: "The node as it is now; null where there is none.",
+      description: "The node after the report; null if it does not exist.",
       resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)),
     }),
     change: t.field({
       type: PresenceChangeEnum,
       nullable: true,
-      description: "What the report did to it; null where it could not be taken.",
+      description: "Effect of the report on the node; null if the report was refused for this node.",
       resolve: ({ change }) => change,
     }),
     error: t.field({
       type: UserErrorRef,
       nullable: true,
       description:
-        "Why it could not be taken: NOT_FOUND for an unknown node that disappeared, INVALID_INPUT for one that was discovered and cannot be registered.",
+        "Reason why the report was refused for this node: NOT_FOUND for an unknown node that disappeared, INVALID_INPUT for a discovered one that cannot be registered. Null if it was accepted.",
       resolve: ({ refusal }) => refusal,
     }),
   }),
 });
 
 const ReportPresencePayloadRef = builder.objectRef<PresenceReported>("ReportPresencePayload").implement({
-  description: "Answer to a report.",
+  description: "Answer to reportPresence.",
   fields: (t) => ({
     results: t.field({
       type: [PresenceResultRef],
-      description: "One answer for each node named. One that could not be taken keeps no other from being taken.",
+      description: "One result per node, in the order of the report. A refused node does not affect the others.",
       resolve: ({ results }) => [...results],
     }),
     errors: t.field({
       type: [UserErrorRef],
-      description: "Why the report as a whole was refused; empty when it was taken, also where single nodes were not.",
+      description: "Reasons why the whole report was refused; empty if it was accepted, even if single nodes were refused.",
       resolve: ({ refusals }) => [...refusals],
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read on in the same request.", resolve: () => ({}) }),
+    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
   }),
 });
 
@@ -284,8 +284,8 @@ builder.mutationField("reportPresence", (t) =>
     nullable: true,
     ...needs("MANAGE"),
     description:
-      "Tell that nodes were seen, or are not any more. Changes their presence and nothing else, starts no work, and works while runs are going on. An unknown node that was discovered is registered. A report that says nothing new changes nothing.",
-    args: { input: t.arg({ type: ReportPresenceInput, required: true, description: "What is said of which nodes." }) },
+      "Report that monitoring sees nodes, or does not see them any more. Changes their presence only: it starts no work, and it is accepted while runs are active. Registers an unknown node that was discovered, if a driver is given. Reporting the same again changes nothing.",
+    args: { input: t.arg({ type: ReportPresenceInput, required: true, description: "Observation and nodes." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.reportPresence(
         callerOf(context),

@@ -17,35 +17,35 @@ type Choice = Readonly<Record<string, unknown>>;
 type ObjectShape = Extract<Shape, { kind: "object" }>;
 
 const NAMED =
-  "Exactly one field: the driver's name. A driver that has none here is not loaded; add its plugin to OSTLER_PLUGINS.";
+  "Exactly one field: the name of the driver. A driver without a field here is not loaded; add its plugin to OSTLER_PLUGINS.";
 
 export const DriverSettingsInput = builder.inputRef<Choice>("DriverSettingsInput").implement({
-  description: `A driver, and a node's settings for it. ${NAMED} The driver itself says the last word on its settings.`,
+  description: `Driver and a node's settings for it. ${NAMED} The driver may apply checks in addition to these types.`,
   isOneOf: true,
   fields: () => ({}),
 });
 
 export const DriverSettingsChangeInput = builder.inputRef<Choice>("DriverSettingsChangeInput").implement({
-  description: `A driver, and changes of a node's settings for it. ${NAMED} A setting that is left out stays, secret or not; null takes it away, so that its default holds.`,
+  description: `Driver and changes to a node's settings for it. ${NAMED} An omitted setting stays as it is, secret or not; null removes it, so that its default applies.`,
   isOneOf: true,
   fields: () => ({}),
 });
 
 export const DiscoverySettingsInput = builder.inputRef<Choice>("DiscoverySettingsInput").implement({
-  description: `A driver that discovers nodes, and what it probes with. ${NAMED}`,
+  description: `Driver for a discovery and the settings of its probes. ${NAMED}`,
   isOneOf: true,
   fields: () => ({}),
 });
 
 export const DriverSettingsRef = builder.objectRef<Choice>("DriverSettings").implement({
   description:
-    "A node's settings for a driver, without their secrets. The field with the driver's name holds them; every other is null.",
+    "A node's settings for a driver, without secrets. The field with the driver's name holds them; all other fields are null.",
   fields: () => ({}),
 });
 
 export const DiscoverySettingsRef = builder.objectRef<Choice>("DiscoverySettings").implement({
   description:
-    "What a driver probes with, without its secrets. The field with the driver's name holds it; every other is null.",
+    "Settings of a discovery's probes, without secrets. The field with the driver's name holds them; all other fields are null.",
   fields: () => ({}),
 });
 
@@ -121,7 +121,7 @@ export function withDriverSettings(schema: GraphQLSchema, drivers: readonly AnyD
   }));
   const fields = (of: typeof driving, typeOf: (one: (typeof driving)[number]) => string) =>
     of.length === 0
-      ? line("No loaded driver can be named here; add its plugin to OSTLER_PLUGINS.", "none: JSON")
+      ? line("No loaded driver fits here; add a plugin to OSTLER_PLUGINS.", "none: JSON")
       : of.map((one) => line(sentence(one.driver.description), `${one.driver.name}: ${typeOf(one)}`)).join("");
   return extendSchema(
     schema,
@@ -165,7 +165,7 @@ function createTypes(taken: ReadonlySet<string>) {
   /** An enum bears the short name, so that a discovery shares it with the nodes; unless that has other values. */
   function enumOf(of: Named, values: readonly string[], field: string): string {
     const text = (name: string) =>
-      `${quoted(`What the setting \`${field}\` can be.`)} enum ${name} {${values.map((value) => line(`See the setting \`${field}\`.`, value)).join("")}}`;
+      `${quoted(`Values of the setting \`${field}\`.`)} enum ${name} {${values.map((value) => line(`Value of the setting \`${field}\`.`, value)).join("")}}`;
     const short = pascal(of.driver.name) + pascal(field);
     const other = made.get(short);
     const isFree = !taken.has(short) && (!other || (other.driver === of.driver.name && other.text === text(short)));
@@ -221,7 +221,7 @@ function createTypes(taken: ReadonlySet<string>) {
       const name = `${of.name}ChangeInput`;
       return define(
         { ...of, name },
-        `${quoted(`Changes of the settings for driver ${driver.name}. What is left out stays; null takes a setting away.`)} input ${name} {${fields.join("")}}`,
+        `${quoted(`Changes to the settings for driver ${driver.name}. An omitted setting stays as it is; null removes it.`)} input ${name} {${fields.join("")}}`,
       );
     },
     definitions: () => [...made.values()].map(({ text }) => text),
@@ -313,7 +313,7 @@ function described({ name, shape, secret, fallback }: Field): string {
       : [`Default: \`${JSON.stringify(fallback)}\`.`];
   return [
     sentence(textOf(shape.schema, "description") ?? `The setting \`${name}\`.`),
-    ...(secret ? ["Secret: it is only written."] : []),
+    ...(secret ? ["Secret: can be written, but not read."] : []),
     ...bounds(shape),
     ...told,
   ].join(" ");
@@ -351,7 +351,7 @@ function bounds(shape: Shape): string[] {
       return [];
     case "object":
     case "json":
-      return isTyped(shape) ? [] : ["JSON, whose shape the driver's JSON Schema tells."];
+      return isTyped(shape) ? [] : ["JSON; the driver's JSON Schema defines its structure."];
   }
 }
 

@@ -15,13 +15,13 @@ interface Offer {
 }
 
 const DriverInterfaceRef = builder.objectRef<Offer>("DriverInterface").implement({
-  description: "What a driver can do of one kind, and by which steps.",
+  description: "Interface of a driver with its steps.",
   fields: (t) => ({
-    kind: t.field({ type: DriverInterfaceEnum, description: "Which.", resolve: ({ kind }) => kind }),
+    kind: t.field({ type: DriverInterfaceEnum, description: "Kind of the interface.", resolve: ({ kind }) => kind }),
     supportsAbort: t.exposeBoolean("supportsAbort", {
-      description: "Whether running work of this interface can be aborted.",
+      description: "Whether the running steps of this interface can be aborted.",
     }),
-    steps: t.field({ type: [StepDefinitionRef], description: "Steps it offers.", resolve: ({ steps }) => [...steps] }),
+    steps: t.field({ type: [StepDefinitionRef], description: "Steps of the interface.", resolve: ({ steps }) => [...steps] }),
   }),
 });
 
@@ -34,21 +34,21 @@ function offersOf(driver: AnyDriver): Offer[] {
 }
 
 builder.objectType(DriverRef, {
-  description: "A loaded driver.",
+  description: "Loaded driver.",
   interfaces: [ResourceRef],
   isTypeOf: (value) => typeof value === "object" && value !== null && "contract" in value,
   fields: (t) => ({
-    id: t.id({ description: "Global ID.", resolve: ({ name }) => globalId("Driver", name) }),
-    name: t.exposeString("name", { description: "Unique name, e.g. `ipmi`: what a node names." }),
-    version: t.exposeString("version", { description: "Version of the plugin." }),
-    description: t.exposeString("description", { description: "Which machines it drives, and through what." }),
+    id: t.id({ description: "Global ID: opaque and stable.", resolve: ({ name }) => globalId("Driver", name) }),
+    name: t.exposeString("name", { description: "Unique name, such as `ipmi`; nodes refer to it." }),
+    version: t.exposeString("version", { description: "Version of the driver's plugin." }),
+    description: t.exposeString("description", { description: "Machines that the driver supports, and how it reaches them." }),
     settingsSchema: t.field({
       type: "JSON",
       description:
-        "JSON Schema of a node's settings for it, of which their types here follow; it tells bounds and patterns as well. Fields marked `writeOnly` are secrets.",
+        "JSON Schema of a node's settings for the driver. The GraphQL types of the settings are made from it; it also has bounds and patterns. Fields marked `writeOnly` are secrets.",
       resolve: (driver) => settingsSchema(driver) as StoredJson,
     }),
-    interfaces: t.field({ type: [DriverInterfaceRef], description: "What it offers.", resolve: offersOf }),
+    interfaces: t.field({ type: [DriverInterfaceRef], description: "Interfaces that the driver implements.", resolve: offersOf }),
   }),
 });
 
@@ -56,7 +56,7 @@ builder.queryField("drivers", (t) =>
   t.field({
     type: [DriverRef],
     ...needs("READ"),
-    description: "Loaded drivers.",
+    description: "All loaded drivers.",
     resolve: (_root, _args, { services }) => [...services.registry.drivers],
   }),
 );

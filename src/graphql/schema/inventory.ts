@@ -12,15 +12,15 @@ import { ResourceRef } from "../base/refs.ts";
 
 export const InventoryRef = builder.objectRef<InventoryRow>("Inventory");
 InventoryRef.implement({
-  description: "What an inspection found. Stays when a later one finds something else.",
+  description: "Result of one inspection. Kept when later inspections find something else.",
   interfaces: [ResourceRef],
   isTypeOf: (value) => typeof value === "object" && value !== null && "takenAt" in value,
   fields: (t) => ({
-    id: t.id({ description: "Global ID.", resolve: ({ id }) => globalId("Inventory", id) }),
-    takenAt: t.expose("takenAt", { type: "DateTime", description: "When the inspection ended." }),
+    id: t.id({ description: "Global ID: opaque and stable.", resolve: ({ id }) => globalId("Inventory", id) }),
+    takenAt: t.expose("takenAt", { type: "DateTime", description: "End time of the inspection." }),
     data: t.field({
       type: "JSON",
-      description: "What the driver's inspect steps put out, merged in their order.",
+      description: "Outputs of the driver's inspect steps, merged in the order of the steps.",
       resolve: ({ data }) => data,
     }),
   }),
@@ -36,28 +36,28 @@ interface InventoryChange {
 }
 
 export const InventoryChangeRef = builder.objectRef<InventoryChange>("InventoryChange").implement({
-  description: "One place in which two inventories of a node differ.",
+  description: "Difference between two inventories of a node at one path.",
   fields: (t) => ({
     path: t.stringList({
       description:
-        "Where, from the outside in. An entry of a list whose entries have names is called by its name, any other by its place, from 0.",
+        "Path of the difference, from the root. List items are identified by their `name` if all items have unique names, otherwise by index from 0.",
       resolve: ({ path }) => [...path],
     }),
     kind: t.field({
       type: InventoryChangeKindEnum,
-      description: "What happened there.",
+      description: "Kind of the difference.",
       resolve: ({ before, after }) => (before === undefined ? "ADDED" : after === undefined ? "REMOVED" : "CHANGED"),
     }),
     before: t.field({
       type: "JSON",
       nullable: true,
-      description: "What was there.",
+      description: "Earlier value; null if it was added.",
       resolve: ({ before }) => before ?? null,
     }),
     after: t.field({
       type: "JSON",
       nullable: true,
-      description: "What is there.",
+      description: "Later value; null if it was removed.",
       resolve: ({ after }) => after ?? null,
     }),
   }),

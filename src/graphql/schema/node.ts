@@ -75,21 +75,21 @@ import {
 import { TransitionConnection, transitionConnection } from "./transition.ts";
 
 const LabelRef = builder.objectRef<{ readonly key: string; readonly value: string }>("Label").implement({
-  description: "What somebody noted on a node, to select by.",
+  description: "Label of a node: a free key/value pair to select nodes by.",
   fields: (t) => ({
     key: t.exposeString("key", { description: "Key, unique per node." }),
-    value: t.exposeString("value", { description: "What the label says." }),
+    value: t.exposeString("value", { description: "Value of the label." }),
   }),
 });
 
 const MaintenanceRef = builder
   .objectRef<{ readonly reason: string; readonly since: Date; readonly by: string }>("Maintenance")
   .implement({
-    description: "Maintenance mark.",
+    description: "Maintenance of a node.",
     fields: (t) => ({
-      reason: t.exposeString("reason", { description: "Why, in the operator's words." }),
-      since: t.expose("since", { type: "DateTime", description: "Since when." }),
-      by: t.exposeString("by", { description: "Who set it." }),
+      reason: t.exposeString("reason", { description: "Reason given by the operator." }),
+      since: t.expose("since", { type: "DateTime", description: "Start time." }),
+      by: t.exposeString("by", { description: "Who started it." }),
     }),
   });
 
@@ -100,23 +100,23 @@ interface DriverShare {
 }
 
 const NodeDriverRef = builder.objectRef<DriverShare>("NodeDriver").implement({
-  description: "A driver that works on a node, with the node's settings for it.",
+  description: "Driver that works on a node, with the node's settings for it.",
   fields: (t) => ({
     name: t.exposeString("driver", { description: "Name of the driver." }),
     interfaces: t.field({
       type: [DriverInterfaceEnum],
-      description: "Interfaces that the node takes from it.",
+      description: "Interfaces of the node that the driver provides.",
       resolve: ({ interfaces }) => [...interfaces],
     }),
     settings: t.field({
       type: DriverSettingsRef,
       nullable: true,
-      description: "Settings, without their secrets. Null while the driver is not loaded; `Node.verbs` then says so.",
+      description: "Settings without secrets. Null while the driver is not loaded; `Node.verbs` then has the reason.",
       resolve: ({ node, driver }, _args, { services }) =>
         toldSettings(services.registry.get(driver), node.settings[driver]),
     }),
     secretsSet: t.stringList({
-      description: "Names of the secret settings that are set. Their values never come back.",
+      description: "Names of the secret settings that are set. Their values are never returned.",
       resolve: async ({ node, driver }, _args, { load }) => [
         ...((await load.secretFields.load(node.id))[driver] ?? []),
       ],
@@ -131,52 +131,52 @@ interface VerbVerdict {
 }
 
 const VerbVerdictRef = builder.objectRef<VerbVerdict>("VerbVerdict").implement({
-  description: "Whether a verb would be accepted for a node now.",
+  description: "Result of checking whether a verb would be accepted for a node now.",
   fields: (t) => ({
     verb: t.field({
       type: OperationKindEnum,
-      description: "Kind of work that would be asked for.",
+      description: "Verb that was checked.",
       resolve: ({ verb }) => verb,
     }),
     powerAction: t.field({
       type: PowerActionEnum,
       nullable: true,
-      description: "Of POWER: which change of it. Each has a verdict of its own.",
+      description: "Power action that was checked; null for verbs other than POWER.",
       resolve: ({ powerAction }) => powerAction,
     }),
-    allowed: t.boolean({ description: "Whether it would be accepted.", resolve: ({ refusal }) => refusal === null }),
+    allowed: t.boolean({ description: "Whether the verb would be accepted.", resolve: ({ refusal }) => refusal === null }),
     code: t.field({
       type: ErrorCodeEnum,
       nullable: true,
-      description: "Why not.",
+      description: "Reason why the verb would be refused; null if it is allowed.",
       resolve: ({ refusal }) => refusal?.code ?? null,
     }),
     reason: t.string({
       nullable: true,
-      description: "Why not, for people.",
+      description: "The reason as a sentence for people; null if the verb is allowed.",
       resolve: ({ refusal }) => refusal?.message ?? null,
     }),
   }),
 });
 
 builder.objectType(NodeRef, {
-  description: "A bare-metal machine.",
+  description: "Bare-metal machine.",
   interfaces: [ResourceRef],
   isTypeOf: (value) => typeof value === "object" && value !== null && "powerState" in value && "borrowed" in value,
   fields: (t) => ({
-    id: t.id({ description: "Global ID.", resolve: NODE_FIELDS.id.value }),
+    id: t.id({ description: "Global ID: opaque and stable.", resolve: NODE_FIELDS.id.value }),
     uuid: t.field({
       type: "UUID",
-      description: "Raw UUID, as in logs and on the wire to drivers.",
+      description: "UUID as used in logs and by drivers.",
       resolve: NODE_FIELDS.uuid.value,
     }),
-    name: t.string({ description: "Unique, human-chosen name.", resolve: NODE_FIELDS.name.value }),
-    project: t.string({ description: "Owning project.", resolve: NODE_FIELDS.project.value }),
+    name: t.string({ description: "Unique name, chosen by people.", resolve: NODE_FIELDS.name.value }),
+    project: t.string({ description: "Project that owns it.", resolve: NODE_FIELDS.project.value }),
     state: t.field({ type: NodeStateEnum, description: "Current lifecycle state.", resolve: NODE_FIELDS.state.value }),
     targetState: t.field({
       type: NodeStateEnum,
       nullable: true,
-      description: "State that the unfinished run is heading for, null when there is none.",
+      description: "State in which the unfinished run will end; null if there is no unfinished run.",
       resolve: async ({ id }, _args, { load }) => (await load.currentRun.load(id))?.target ?? null,
     }),
     stage: t.field({
@@ -186,132 +186,132 @@ builder.objectType(NodeRef, {
     }),
     powerState: t.field({
       type: PowerStateEnum,
-      description: "Power as last read.",
+      description: "Power state as last read.",
       resolve: NODE_FIELDS.powerState.value,
     }),
     powerReadAt: t.field({
       type: "DateTime",
       nullable: true,
-      description: "When the power was last seen to change or first read.",
+      description: "Time when the power state was first read or last seen to change; null if it was never read.",
       resolve: NODE_FIELDS.powerReadAt.value,
     }),
     powerCheckedAt: t.field({
       type: "DateTime",
       nullable: true,
-      description: "When the BMC was last asked for the power outside any work; null: never.",
+      description: "Time when the power state was last read in the background or with readPower; null if never.",
       resolve: NODE_FIELDS.powerCheckedAt.value,
     }),
     powerProblem: t.string({
       nullable: true,
-      description: "What kept the BMC from an answer when it was last asked; null: nothing did.",
+      description: "Why the last reading of the power state failed; null if it succeeded.",
       resolve: NODE_FIELDS.powerProblem.value,
     }),
     wantedPower: t.field({
       type: PowerStateEnum,
       nullable: true,
-      description: "ON or OFF, as the last change through Ostler left the power; null: there was none.",
+      description: "Power state, ON or OFF, that Ostler last set; null if it never set one.",
       resolve: NODE_FIELDS.wantedPower.value,
     }),
     powerDrift: t.boolean({
       description:
-        "Whether the power is known to be other than wanted: somebody else changed it. The site's policy says whether it is changed back.",
+        "Whether the power state differs from `wantedPower`, because it was changed outside Ostler. `Site.correctPower` decides whether Ostler changes it back.",
       resolve: NODE_FIELDS.powerDrift.value,
     }),
     presence: t.field({
       type: PresenceEnum,
-      description: "Presence as told by monitoring.",
+      description: "Presence as reported by monitoring.",
       resolve: NODE_FIELDS.presence.value,
     }),
     maintenance: t.field({
       type: MaintenanceRef,
       nullable: true,
-      description: "The maintenance mark; null when the node is in service.",
+      description: "Maintenance of the node; null if it is not in maintenance.",
       resolve: NODE_FIELDS.maintenance.value,
     }),
     protected: t.boolean({
-      description: "Whether verbs that end what runs on the node are refused, among them every change of power but ON.",
+      description: "Whether the node refuses verbs that would end the workload on it, including every power action except ON.",
       resolve: NODE_FIELDS.protected.value,
     }),
     retired: t.boolean({
       description:
-        "Whether the node is on its way out: it is not deployed any more, and after a tear-down it ends MANAGEABLE in place of AVAILABLE.",
+        "Whether the node is retired: it refuses to be deployed, and after a tear-down it ends MANAGEABLE instead of AVAILABLE.",
       resolve: NODE_FIELDS.retired.value,
     }),
     retiredReason: t.string({
       nullable: true,
-      description: "Why it is retired, in the operator's words; null when it is not.",
+      description: "Reason for the retirement, given by the operator; null if the node is not retired.",
       resolve: NODE_FIELDS.retiredReason.value,
     }),
     automaticCleaning: t.boolean({
       nullable: true,
-      description: "Whether automatic clean steps run on it; null: as the site's policy says.",
+      description: "Whether automatic clean steps run on the node; null to follow the site's policy.",
       resolve: NODE_FIELDS.automaticCleaning.value,
     }),
     hostGroup: t.string({
       nullable: true,
-      description: "Its role in its cluster, in the operator's words.",
+      description: "Role of the node in its cluster; null if none is set.",
       resolve: NODE_FIELDS.hostGroup.value,
     }),
     model: t.string({
       nullable: true,
-      description: "What inspection called the machine; estimates go by it.",
+      description: "Model of the machine according to inspection; null if unknown. Estimates use the history of the model.",
       resolve: NODE_FIELDS.model.value,
     }),
     controller: t.string({
       nullable: true,
       description:
-        "What its management controller is reached by, where the driver tells that nodes may share one; null: it has its own.",
+        "Address of the management controller if the driver reports that several nodes can share it; null if the node has its own.",
       resolve: NODE_FIELDS.controller.value,
     }),
     lastError: t.field({
       type: FailureRef,
       nullable: true,
-      description: "Why the last work on this node ended badly; null after a success.",
+      description: "Failure of the last run on the node; null if it succeeded.",
       resolve: NODE_FIELDS.lastError.value,
     }),
     revision: t.int({
-      description: "Increases with every change; send it back as `ifRevision`.",
+      description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes.",
       resolve: NODE_FIELDS.revision.value,
     }),
     transitionCount: t.int({
-      description: "Number of transitions so far: the `sequence` of the newest one.",
+      description: "Number of transitions of the node: the `sequence` of the newest one.",
       resolve: NODE_FIELDS.transitionCount.value,
     }),
     createdAt: t.field({
       type: "DateTime",
-      description: "When the node was registered.",
+      description: "Time of registration.",
       resolve: NODE_FIELDS.createdAt.value,
     }),
     updatedAt: t.field({
       type: "DateTime",
-      description: "When the node last changed.",
+      description: "Time of the last change.",
       resolve: NODE_FIELDS.updatedAt.value,
     }),
     labels: t.field({
       type: [LabelRef],
-      description: "Free key/value pairs for selection, by key.",
+      description: "Labels of the node, sorted by key.",
       resolve: NODE_FIELDS.labels.value,
     }),
     drivers: t.field({
       type: [NodeDriverRef],
-      description: "Drivers that work on this node: its own first, then those it takes single interfaces from.",
+      description: "Drivers of the node: first its own driver, then the drivers that provide single interfaces.",
       resolve: (node, _args, { services }) => driverShares(node, services.registry),
     }),
     cluster: t.field({
       type: ClusterRef,
       nullable: true,
-      description: "Cluster the node belongs to.",
+      description: "Cluster of the node; null if it belongs to none.",
       resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)),
     }),
     inventory: t.field({
       type: InventoryRef,
       nullable: true,
-      description: "What the newest inspection found, null before the first one.",
+      description: "Result of the newest inspection; null before the first one.",
       resolve: ({ id }, _args, { load }) => load.inventory.load(id),
     }),
     inventories: t.field({
       type: InventoryConnection,
-      description: "What every inspection found, newest first.",
+      description: "Results of all inspections, newest first.",
       args: pageArgs(t.arg),
       resolve: async ({ id }, args, { load }) =>
         connectionOf(
@@ -321,34 +321,34 @@ builder.objectType(NodeRef, {
     }),
     inventoryDiff: t.field({
       type: [InventoryChangeRef],
-      description: "How two inventories differ; empty when they do not, or when there are no two.",
+      description: "Differences between two inventories; empty if there are none or if there are fewer than two inventories.",
       args: {
-        from: t.arg.id({ description: "The earlier one; absent: the one before `to`." }),
-        to: t.arg.id({ description: "The later one; absent: the newest." }),
+        from: t.arg.id({ description: "Earlier inventory; by default the one before `to`." }),
+        to: t.arg.id({ description: "Later inventory; by default the newest one." }),
       },
       resolve: (node, args, context) => inventoryDiff(node, args, context),
     }),
     currentRun: t.field({
       type: RunRef,
       nullable: true,
-      description: "The unfinished run, null when there is none. At most one per node.",
+      description: "Unfinished run of the node; null if there is none. A node has at most one.",
       resolve: ({ id }, _args, { load }) => load.currentRun.load(id),
     }),
     stepCatalogue: t.field({
       type: [CatalogueStepRef],
       description:
-        "What steps its drivers offer for a phase (inspect, clean, deploy or undeploy): those that would run now, in their order, then those that would not, and why. Empty while a driver of the node is not loaded.",
-      args: { phase: t.arg({ type: PhaseEnum, required: true, description: "Which phase." }) },
+        "Steps that the node's drivers offer for a phase (inspect, clean, deploy or undeploy): first the steps that would run now, in their order, then the others with the reason. Empty while a driver of the node is not loaded.",
+      args: { phase: t.arg({ type: PhaseEnum, required: true, description: "The phase." }) },
       resolve: (node, { phase }, context) => stepCatalogue(node, phase, context),
     }),
     verbs: t.field({
       type: [VerbVerdictRef],
-      description: "What could be asked of the node now, and why the rest would be refused.",
+      description: "Every verb with the result of checking whether it would be accepted now.",
       resolve: (node, _args, context) => verdicts(node, context),
     }),
     operations: t.field({
       type: OperationConnection,
-      description: "Operations that work or worked on this node, newest first.",
+      description: "Operations on this node, unfinished and ended ones, newest first.",
       args: pageArgs(t.arg),
       resolve: async ({ id }, args, { load }) =>
         connectionOf(
@@ -358,7 +358,7 @@ builder.objectType(NodeRef, {
     }),
     transitions: t.field({
       type: TransitionConnection,
-      description: "State changes of this node, oldest first.",
+      description: "Transitions of this node, oldest first.",
       args: pageArgs(t.arg, TRANSITIONS_PAGE_MAX),
       resolve: async ({ id }, args, { load }) =>
         transitionConnection(await load.below(transitionsOfNodes, id, numberedRequest(args), EMPTY_PAGE)),
@@ -402,14 +402,14 @@ async function verdicts(node: NodeRow, { load, services }: Context): Promise<Ver
 export const NodeConnection = connectionType("Node", NodeRef, { counted: true });
 
 const NodeOrderInput = builder.inputType("NodeOrder", {
-  description: "Order of node lists.",
+  description: "Order of a list of nodes.",
   fields: (t) => ({
-    field: t.field({ type: NodeOrderFieldEnum, required: true, defaultValue: "NAME", description: "Key." }),
+    field: t.field({ type: NodeOrderFieldEnum, required: true, defaultValue: "NAME", description: "Sort key." }),
     direction: t.field({
       type: OrderDirectionEnum,
       required: true,
       defaultValue: "ASC",
-      description: "Which end comes first.",
+      description: "Sort direction.",
     }),
   }),
 });
@@ -423,8 +423,8 @@ const NODE_KEYS = {
 /** Arguments of a list of nodes. */
 export function nodeListArgs(arg: FieldArgs) {
   return {
-    filter: arg({ type: NodeFilterInput, description: "Which nodes; absent: all." }),
-    orderBy: arg({ type: NodeOrderInput, description: "In which order; absent: by name." }),
+    filter: arg({ type: NodeFilterInput, description: "Only matching nodes; by default all." }),
+    orderBy: arg({ type: NodeOrderInput, description: "Order; by default by name." }),
     ...pageArgs(arg, NODES_PAGE_MAX),
   };
 }
@@ -470,8 +470,8 @@ builder.queryField("node", (t) =>
     type: NodeRef,
     nullable: true,
     ...needs("READ"),
-    description: "One node; null if it does not exist.",
-    args: { by: t.arg({ type: NodeRefInput, required: true, description: "Which node." }) },
+    description: "One node by ID, name or UUID; null if it does not exist.",
+    args: { by: t.arg({ type: NodeRefInput, required: true, description: "The node." }) },
     resolve: async (_root, { by }, { services, load }) => {
       if (by.name != null) return (await nodesByNames(services.database.reader, [by.name]))[0] ?? null;
       const id = by.uuid ?? keyOf("Node", by.id ?? "");
@@ -484,7 +484,7 @@ builder.queryField("nodes", (t) =>
   t.field({
     type: NodeConnection,
     extensions: { ...needs("READ").extensions, ...NODES_AS_TEXT },
-    description: "Nodes. Without a filter: all.",
+    description: "Nodes that match a filter; all nodes without one.",
     args: nodeListArgs(t.arg),
     resolve: (_root, args, context, info) => nodeList(args, context, listPlan(info)),
   }),
@@ -493,108 +493,108 @@ builder.queryField("nodes", (t) =>
 // ---- mutations
 
 const InterfacesFromInput = builder.inputType("InterfacesFromInput", {
-  description: "What a node takes from another driver than its own.",
+  description: "Interfaces that a node takes from another driver than its own.",
   fields: (t) => ({
-    kinds: t.field({ type: [DriverInterfaceEnum], required: true, description: "Which interfaces." }),
+    kinds: t.field({ type: [DriverInterfaceEnum], required: true, description: "Interfaces to take." }),
     driver: t.field({
       type: DriverSettingsInput,
       required: true,
-      description: "From which driver, with the node's settings for it.",
+      description: "Driver that provides them, with the node's settings for it.",
     }),
   }),
 });
 
 const InterfacesFromChangeInput = builder.inputType("InterfacesFromChangeInput", {
-  description: "What a node takes from another driver than its own from now on.",
+  description: "Interfaces that a node takes from another driver than its own from now on.",
   fields: (t) => ({
-    kinds: t.field({ type: [DriverInterfaceEnum], required: true, description: "Which interfaces." }),
+    kinds: t.field({ type: [DriverInterfaceEnum], required: true, description: "Interfaces to take." }),
     driver: t.field({
       type: DriverSettingsChangeInput,
       required: true,
       description:
-        "From which driver, with changes of the node's settings for it; where it had none, they are all there is.",
+        "Driver that provides them, with changes to the node's settings for it. If the node has no settings for it yet, these are all its settings.",
     }),
   }),
 });
 
 const RegisterNodeInput = builder.inputType("RegisterNodeInput", {
-  description: "A node to register, ENROLLED at first.",
+  description: "Node to register; its first state is ENROLLED.",
   fields: (t) => ({
     name: t.string({
       required: true,
-      description: "Unique name: letters, digits, dot, dash, underscore; at most 253.",
+      description: "Unique name: 1–253 letters, digits, dots, dashes or underscores.",
     }),
-    driver: t.field({ type: DriverSettingsInput, required: true, description: "Its driver, with settings for it." }),
+    driver: t.field({ type: DriverSettingsInput, required: true, description: "Driver of the node, with the node's settings for it." }),
     interfaces: t.field({
       type: [InterfacesFromInput],
-      description: "What it takes from other drivers, each named once.",
+      description: "Interfaces that it takes from other drivers, each interface once.",
     }),
-    labels: t.field({ type: [LabelInput], description: "What it is marked with from the start." }),
-    cluster: t.field({ type: ClusterRefInput, description: "Cluster it belongs to." }),
+    labels: t.field({ type: [LabelInput], description: "Labels of the node." }),
+    cluster: t.field({ type: ClusterRefInput, description: "Cluster of the node." }),
     hostGroup: t.string({
-      description: "Its role in its cluster: letters, digits, dot, dash, slash, underscore; at most 63.",
+      description: "Role of the node in its cluster: at most 63 letters, digits, dots, dashes, slashes or underscores.",
     }),
     automaticCleaning: t.boolean({
-      description: "Whether automatic clean steps run on it; absent: as the site's policy says.",
+      description: "Whether automatic clean steps run on the node; by default the site's policy applies.",
     }),
   }),
 });
 
 const RegisterNodesInput = builder.inputType("RegisterNodesInput", {
-  description: "Register nodes; all or none.",
+  description: "Nodes to register; all or none are registered.",
   fields: (t) => ({
-    nodes: t.field({ type: [RegisterNodeInput], required: true, description: "The nodes, at least one." }),
+    nodes: t.field({ type: [RegisterNodeInput], required: true, description: "Nodes, at least one." }),
   }),
 });
 
 const UpdateNodeInput = builder.inputType("UpdateNodeInput", {
-  description: "Change one node. An omitted field stays.",
+  description: "Changes to one node. Omitted fields stay as they are.",
   fields: (t) => ({
-    id: t.id({ required: true, description: "Which node." }),
-    ifRevision: t.int({ description: "Refuse if the node has another revision by now." }),
-    name: t.string({ description: "New name." }),
+    id: t.id({ required: true, description: "The node." }),
+    ifRevision: t.int({ description: "Refuse the request if the node has another revision." }),
+    name: t.string({ description: "New unique name." }),
     driver: t.field({
       type: DriverSettingsChangeInput,
       description:
-        "Its own driver, with changes of the settings for it: what is left out stays, null takes a setting away. Another driver than before replaces that. A run that is under way sees the settings when its next step is entered.",
+        "Driver of the node, with changes to its settings: an omitted setting stays as it is, null removes it. A different driver replaces the present one. An active run uses the new settings from its next step on.",
     }),
     interfaces: t.field({
       type: [InterfacesFromChangeInput],
-      description: "What it takes from other drivers, all of it.",
+      description: "Interfaces that the node takes from other drivers; replaces the present list.",
     }),
-    labels: t.field({ type: [LabelInput], description: "New labels, all of them." }),
-    protected: t.boolean({ description: "Protect the node, or lift its protection. A run that is under way goes on." }),
-    hostGroup: t.string({ description: "New role in its cluster; null: none." }),
+    labels: t.field({ type: [LabelInput], description: "Labels; replaces the present ones." }),
+    protected: t.boolean({ description: "Protect the node, or remove the protection. An active run continues." }),
+    hostGroup: t.string({ description: "New role in its cluster; null removes it." }),
     automaticCleaning: t.boolean({
-      description: "Whether automatic clean steps run on it; null: as the site's policy says.",
+      description: "Whether automatic clean steps run on the node; null to follow the site's policy.",
     }),
   }),
 });
 
 const DeleteNodesInput = builder.inputType("DeleteNodesInput", {
-  description: "Delete nodes; all or none.",
+  description: "Nodes to delete; all or none are deleted.",
   fields: (t) => ({
     nodes: t.field({
       type: NodeSelectorInput,
       required: true,
-      description: "Which nodes. None may be busy, protected or ACTIVE.",
+      description: "Selection of nodes. None of them may be busy, protected or ACTIVE.",
     }),
   }),
 });
 
 const SetMaintenanceInput = builder.inputType("SetMaintenanceInput", {
-  description: "Set or clear the maintenance mark.",
+  description: "Nodes to put into maintenance or back in service.",
   fields: (t) => ({
-    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Which nodes." }),
-    reason: t.string({ description: "Why; null or absent ends the maintenance." }),
+    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
+    reason: t.string({ description: "Reason for the maintenance; omit it, or pass null, to end the maintenance." }),
   }),
 });
 
 const SetRetiredInput = builder.inputType("SetRetiredInput", {
-  description: "Set or clear the mark of retirement.",
+  description: "Nodes to retire or to put back in service.",
   fields: (t) => ({
-    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Which nodes." }),
-    reason: t.string({ description: "Why; null or absent puts them back in service." }),
+    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
+    reason: t.string({ description: "Reason for the retirement; omit it, or pass null, to end the retirement." }),
   }),
 });
 
@@ -604,23 +604,23 @@ interface NodesPayload {
 }
 
 const NodesPayloadRef = builder.objectRef<NodesPayload>("NodesPayload").implement({
-  description: "Answer to a change of nodes.",
+  description: "Answer to a mutation of nodes.",
   fields: (t) => ({
     nodes: t.field({
       type: [NodeRef],
-      description: "The nodes as they are now, in the order asked; empty after a refusal and after a deletion.",
+      description: "The nodes after the change, in the order of the request; empty if they were deleted or the request was refused.",
       resolve: async ({ nodeIds }, _args, { services }) => {
         const rows = new Map((await nodesByIds(services.database.reader, nodeIds)).map((row) => [row.id, row]));
         return nodeIds.flatMap((id) => rows.get(id) ?? []);
       },
     }),
-    count: t.int({ description: "How many nodes were changed.", resolve: ({ nodeIds }) => nodeIds.length }),
+    count: t.int({ description: "Number of nodes that were changed.", resolve: ({ nodeIds }) => nodeIds.length }),
     errors: t.field({
       type: [UserErrorRef],
-      description: "Why the request was refused; empty when it was carried out.",
+      description: "Reasons why the request was refused; empty if it succeeded.",
       resolve: ({ refusals }) => [...refusals],
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read on in the same request.", resolve: () => ({}) }),
+    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
   }),
 });
 
@@ -642,7 +642,7 @@ builder.mutationField("registerNodes", (t) =>
     type: NodesPayloadRef,
     nullable: true,
     ...needs("MANAGE"),
-    description: "Register nodes: they begin ENROLLED. All or none; every flaw of every node is named.",
+    description: "Register nodes; they start in state ENROLLED. All or none are registered; `errors` has every error of every node.",
     args: { input: t.arg({ type: RegisterNodesInput, required: true, description: "The nodes." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.registerNodes(
@@ -666,7 +666,7 @@ builder.mutationField("updateNode", (t) =>
     nullable: true,
     ...needs("MANAGE"),
     description: "Change one node.",
-    args: { input: t.arg({ type: UpdateNodeInput, required: true, description: "The change." }) },
+    args: { input: t.arg({ type: UpdateNodeInput, required: true, description: "Changes to make." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.updateNode(callerOf(context), keyOf("Node", input.id), {
         ifRevision: given(input.ifRevision),
@@ -686,8 +686,8 @@ builder.mutationField("deleteNodes", (t) =>
     type: NodesPayloadRef,
     nullable: true,
     ...needs("MANAGE"),
-    description: "Delete nodes. Their transitions and operations stay.",
-    args: { input: t.arg({ type: DeleteNodesInput, required: true, description: "Which nodes." }) },
+    description: "Delete nodes. Their transitions and operations are kept.",
+    args: { input: t.arg({ type: DeleteNodesInput, required: true, description: "Selection of nodes." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.deleteNodes(callerOf(context), nodeSelector(input.nodes)),
   }),
@@ -698,8 +698,8 @@ builder.mutationField("setMaintenance", (t) =>
     type: NodesPayloadRef,
     nullable: true,
     ...needs("OPERATE"),
-    description: "Put nodes in maintenance (a reason) or back in service (none). Starts no work and stops none.",
-    args: { input: t.arg({ type: SetMaintenanceInput, required: true, description: "Which nodes, and why." }) },
+    description: "Put nodes into maintenance (with a reason) or back in service (without one). Neither starts nor stops work.",
+    args: { input: t.arg({ type: SetMaintenanceInput, required: true, description: "Nodes and reason." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.setMaintenance(callerOf(context), nodeSelector(input.nodes), input.reason ?? null),
   }),
@@ -711,8 +711,8 @@ builder.mutationField("setRetired", (t) =>
     nullable: true,
     ...needs("OPERATE"),
     description:
-      "Retire nodes (a reason) or put them back in service (none). Retired nodes are not commissioned, deployed or updated, and after a tear-down end MANAGEABLE. Starts no work and stops none.",
-    args: { input: t.arg({ type: SetRetiredInput, required: true, description: "Which nodes, and why." }) },
+      "Retire nodes (with a reason) or put them back in service (without one). Retired nodes refuse to be commissioned, deployed or updated, and end MANAGEABLE after a tear-down. Neither starts nor stops work.",
+    args: { input: t.arg({ type: SetRetiredInput, required: true, description: "Nodes and reason." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.setRetired(callerOf(context), nodeSelector(input.nodes), input.reason ?? null),
   }),

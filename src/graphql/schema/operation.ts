@@ -39,44 +39,44 @@ import { TransitionConnection, transitionConnection } from "./transition.ts";
 const RunStateCountRef = builder
   .objectRef<{ readonly state: RunState; readonly count: number }>("RunStateCount")
   .implement({
-    description: "Number of an operation's runs in one state.",
+    description: "Number of runs of an operation in one state.",
     fields: (t) => ({
       state: t.field({ type: RunStateEnum, description: "Where they stand.", resolve: ({ state }) => state }),
-      count: t.exposeInt("count", { description: "How many runs." }),
+      count: t.exposeInt("count", { description: "Number of runs in this state." }),
     }),
   });
 
 const RolloutRef = builder.objectRef<OperationRow & { readonly waves: Waves }>("Rollout").implement({
-  description: "How an operation takes its nodes on in waves.",
+  description: "Progress of an operation that starts its nodes in waves.",
   fields: (t) => ({
     state: t.field({
       type: WaveStateEnum,
-      description: "Where it stands.",
+      description: "Current state.",
       resolve: ({ waveState, finishedAt }) => (finishedAt === null ? (waveState ?? "RUNNING") : "ENDED"),
     }),
-    wave: t.int({ description: "The newest wave that has begun, from 1.", resolve: ({ wave }) => wave + 1 }),
+    wave: t.int({ description: "Number of the newest wave that has started, from 1.", resolve: ({ wave }) => wave + 1 }),
     waves: t.int({ description: "Number of waves.", resolve: ({ waves }) => waves.sizes.length }),
     sizes: t.intList({ description: "Number of nodes in each wave.", resolve: ({ waves }) => [...waves.sizes] }),
-    pauseSeconds: t.float({ description: "Pause between two waves.", resolve: ({ waves }) => waves.pauseSeconds }),
+    pauseSeconds: t.float({ description: "Pause between two waves, in seconds.", resolve: ({ waves }) => waves.pauseSeconds }),
     manual: t.boolean({
-      description: "Whether each further wave waits for advanceWaves.",
+      description: "Whether every wave after the first waits for advanceWaves.",
       resolve: ({ waves }) => waves.manual,
     }),
     maxFailures: t.int({
       nullable: true,
-      description: "So many nodes may fail; null: any number.",
+      description: "Number of nodes that may fail before the operation halts; null for no limit.",
       resolve: ({ waves }) => waves.maxFailures,
     }),
     forgivenFailures: t.int({
-      description: "Failures that somebody has seen and gone on after; they no longer count.",
+      description: "Number of failures before the last resumeWaves; they no longer count toward `maxFailures`.",
       resolve: ({ waves }) => waves.forgiven,
     }),
-    reason: t.exposeString("waveReason", { nullable: true, description: "Why it does not go on just now." }),
+    reason: t.exposeString("waveReason", { nullable: true, description: "Reason why no further wave starts now; null if there is none." }),
     by: t.exposeString("waveBy", {
       nullable: true,
-      description: "Who saw to that; `engine` for what follows by itself.",
+      description: "Who caused this state; `engine` if it followed automatically.",
     }),
-    until: t.expose("waveUntil", { type: "DateTime", nullable: true, description: "End of the pause." }),
+    until: t.expose("waveUntil", { type: "DateTime", nullable: true, description: "End of the pause; null if there is no pause." }),
   }),
 });
 
@@ -94,37 +94,37 @@ async function countOf(
 const isFinal = (state: RunState) => !(UNFINISHED_RUN_STATES as readonly RunState[]).includes(state);
 
 builder.objectType(OperationRef, {
-  description: "One accepted request, on one or many nodes. Stored before the mutation answers.",
+  description: "Accepted request for work on one or more nodes. Stored before the mutation returns.",
   interfaces: [ResourceRef],
   isTypeOf: (value) => typeof value === "object" && value !== null && "inputHash" in value,
   fields: (t) => ({
-    id: t.id({ description: "Global ID.", resolve: ({ id }) => globalId("Operation", id) }),
-    uuid: t.field({ type: "UUID", description: "Raw UUID, as in messages and logs.", resolve: ({ id }) => id }),
-    kind: t.field({ type: OperationKindEnum, description: "Kind of work.", resolve: ({ kind }) => kind }),
-    state: t.field({ type: OperationStateEnum, description: "Where it stands.", resolve: ({ state }) => state }),
-    requestedBy: t.exposeString("actor", { description: "Who asked for it." }),
-    reason: t.exposeString("reason", { nullable: true, description: "Why, in their words." }),
+    id: t.id({ description: "Global ID: opaque and stable.", resolve: ({ id }) => globalId("Operation", id) }),
+    uuid: t.field({ type: "UUID", description: "UUID as used in messages and logs.", resolve: ({ id }) => id }),
+    kind: t.field({ type: OperationKindEnum, description: "Kind of the operation.", resolve: ({ kind }) => kind }),
+    state: t.field({ type: OperationStateEnum, description: "Current state.", resolve: ({ state }) => state }),
+    requestedBy: t.exposeString("actor", { description: "Who requested the operation." }),
+    reason: t.exposeString("reason", { nullable: true, description: "Reason given in the request; null if none was given." }),
     idempotencyKey: t.exposeString("idempotencyKey", {
       nullable: true,
-      description: "Key that makes a repeated request harmless.",
+      description: "Idempotency key of the request; null if none was given.",
     }),
     onFailure: t.field({
       type: FailurePolicyEnum,
-      description: "What a failed node does to the others.",
+      description: "Effect of a failed node on the others.",
       resolve: ({ onFailure }) => onFailure,
     }),
     maxParallel: t.exposeInt("maxParallel", {
       nullable: true,
-      description: "At most so many nodes at the same time; null: no limit.",
+      description: "Maximum number of nodes worked on at the same time; null for no limit.",
     }),
     runbook: t.string({
       nullable: true,
-      description: "Runbook that its steps were taken from when it was accepted.",
+      description: "Runbook whose steps were used when the operation was accepted; null if none was.",
       resolve: ({ options }) => options.runbook ?? null,
     }),
     variables: t.field({
       type: "JSON",
-      description: "Variables of the request, before they were laid over a cluster's settings.",
+      description: "Variables of the request, before they were merged with the cluster's settings.",
       resolve: ({ variables }) => variables,
     }),
     interrupt: t.field({
@@ -161,48 +161,48 @@ builder.objectType(OperationRef, {
     rollout: t.field({
       type: RolloutRef,
       nullable: true,
-      description: "Its waves; null when the nodes were taken on all at once.",
+      description: "Progress of its waves; null if the operation has no waves.",
       resolve: (operation) => (operation.waves ? { ...operation, waves: operation.waves } : null),
     }),
     cleanUpFailures: t.field({
       type: [FailureRef],
-      description: "What failed while the failure policy cleaned up; the first cause stays in `firstFailure`.",
+      description: "Failures during the clean-up by the failure policy. The original failure is in `firstFailure`.",
       resolve: ({ id }, _args, { load }) => load.cleanUpFailures.load(id) as Promise<Failure[]>,
     }),
     cluster: t.field({
       type: ClusterRef,
       nullable: true,
-      description: "Cluster it was asked for, if it was asked for a cluster.",
+      description: "Cluster for which the operation was requested; null if nodes were selected in another way.",
       resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)),
     }),
     restartOf: t.field({
       type: OperationRef,
       nullable: true,
-      description: "Operation that it takes up again.",
+      description: "Operation that this one restarts; null if it is not a restart.",
       resolve: ({ restartOf }, _args, { load }) => (restartOf === null ? null : load.operation.load(restartOf)),
     }),
     firstFailure: t.field({
       type: FailureRef,
       nullable: true,
-      description: "The first cause: the failure that came before all others.",
+      description: "Earliest failure: usually the cause of all others. Null if nothing failed.",
       resolve: ({ firstFailure }) => firstFailure,
     }),
-    totalCount: t.exposeInt("totalCount", { description: "Number of nodes; of a discovery, of addresses." }),
+    totalCount: t.exposeInt("totalCount", { description: "Number of nodes; for a discovery, number of addresses." }),
     finishedCount: t.int({
-      description: "Number of runs in a final state; of a discovery, of addresses that were probed or skipped.",
+      description: "Number of runs in a final state; for a discovery, number of addresses that were probed or skipped.",
       resolve: (operation, _args, context) => countOf(operation, context, isFinal),
     }),
     failedCount: t.int({
-      description: "Number of runs that failed; of a discovery, of addresses that did.",
+      description: "Number of failed runs; for a discovery, number of addresses at which no node was found.",
       resolve: (operation, _args, context) => countOf(operation, context, (state) => state === "FAILED"),
     }),
     progress: t.float({
-      description: "Share of the runs (of a discovery: addresses) that have ended, 0 to 1.",
+      description: "Share of the runs (for a discovery: of the addresses) that have ended, 0 to 1.",
       resolve: async (operation, _args, context) => (await countOf(operation, context, isFinal)) / operation.totalCount,
     }),
     runCounts: t.field({
       type: [RunStateCountRef],
-      description: "Number of runs in each state that occurs; clean-up runs are not counted.",
+      description: "Number of runs per state, without clean-up runs; states without runs are left out.",
       resolve: async ({ id }, _args, { load }) =>
         (Object.entries(await load.runCounts.load(id)) as [RunState, number][]).map(([state, count]) => ({
           state,
@@ -211,7 +211,7 @@ builder.objectType(OperationRef, {
     }),
     runs: t.field({
       type: RunConnection,
-      description: "One run per node, in the order of the request; then the clean-up runs.",
+      description: "Runs of the operation: one per node in the order of the request, then the clean-up runs.",
       args: {
         states: t.arg({ type: [RunStateEnum], description: "Only runs in these states." }),
         ...pageArgs(t.arg),
@@ -223,17 +223,17 @@ builder.objectType(OperationRef, {
     }),
     transitions: t.field({
       type: TransitionConnection,
-      description: "State changes that this operation caused, oldest first.",
+      description: "Transitions that this operation caused, oldest first.",
       args: pageArgs(t.arg, TRANSITIONS_PAGE_MAX),
       resolve: async ({ id }, args, { load }) =>
         transitionConnection(await load.below(transitionsOfOperations, id, numberedRequest(args), EMPTY_PAGE)),
     }),
-    createdAt: t.expose("createdAt", { type: "DateTime", description: "When it was accepted." }),
-    startedAt: t.expose("startedAt", { type: "DateTime", nullable: true, description: "When the first run began." }),
+    createdAt: t.expose("createdAt", { type: "DateTime", description: "Time when it was accepted." }),
+    startedAt: t.expose("startedAt", { type: "DateTime", nullable: true, description: "Time when the first run started; null before that." }),
     finishedAt: t.expose("finishedAt", {
       type: "DateTime",
       nullable: true,
-      description: "When it reached a final state.",
+      description: "Time when it reached a final state; null before that.",
     }),
   }),
 });
@@ -241,12 +241,12 @@ builder.objectType(OperationRef, {
 export const OperationConnection = connectionType("Operation", OperationRef);
 
 const OperationFilterInput = builder.inputType("OperationFilter", {
-  description: "Operation selection; given fields are combined with AND.",
+  description: "Filter for operations. The given fields are combined with AND.",
   fields: (t) => ({
-    kinds: t.field({ type: [OperationKindEnum], description: "One of these kinds." }),
+    kinds: t.field({ type: [OperationKindEnum], description: "Of one of these kinds." }),
     states: t.field({ type: [OperationStateEnum], description: "In one of these states." }),
-    nodeId: t.id({ description: "Touching this node." }),
-    cluster: t.field({ type: ClusterRefInput, description: "Asked for this cluster." }),
+    nodeId: t.id({ description: "With a run on this node." }),
+    cluster: t.field({ type: ClusterRefInput, description: "Requested for this cluster." }),
   }),
 });
 
@@ -255,8 +255,8 @@ builder.queryField("operation", (t) =>
     type: OperationRef,
     nullable: true,
     ...needs("READ"),
-    description: "One operation, by global ID or raw UUID; null if it does not exist.",
-    args: { id: t.arg.id({ required: true, description: "Which operation." }) },
+    description: "One operation by global ID or UUID; null if it does not exist.",
+    args: { id: t.arg.id({ required: true, description: "Global ID or UUID of the operation." }) },
     resolve: (_root, { id }, { load }) => {
       const key = keyOf("Operation", id);
       return isUuid(key) ? load.operation.load(key) : null;
@@ -268,9 +268,9 @@ builder.queryField("operations", (t) =>
   t.field({
     type: OperationConnection,
     ...needs("READ"),
-    description: "Operations, newest first.",
+    description: "Operations that match a filter, newest first.",
     args: {
-      filter: t.arg({ type: OperationFilterInput, description: "Which operations; absent: all." }),
+      filter: t.arg({ type: OperationFilterInput, description: "Only matching operations; by default all." }),
       ...pageArgs(t.arg),
     },
     resolve: async (_root, args, { services }) => {

@@ -32,23 +32,23 @@ import { NodeResultRef, NodeWorkPayloadRef, WavesInput, plannedSteps, wavesOf } 
 
 const EstimateRef = builder.objectRef<StepHistory>("Estimate").implement({
   description:
-    "How long something takes, going by what the same steps took on this site before: by their newest 1000 attempts that succeeded.",
+    "Estimated duration, based on the newest 1000 successful attempts of the same steps on this site.",
   fields: (t) => ({
     medianSeconds: t.float({
-      description: "Half of them took no longer. Of several steps: the sum.",
+      description: "Median duration in seconds. For several steps, the sum of their medians.",
       resolve: ({ medianSeconds }) => toMilliseconds(medianSeconds),
     }),
     p90Seconds: t.float({
-      description: "Nine of ten took no longer. Of several steps: the sum, which is rather too long than too short.",
+      description: "90th percentile of the duration in seconds. For several steps, the sum of their percentiles, an upper estimate.",
       resolve: ({ p90Seconds }) => toMilliseconds(p90Seconds),
     }),
     samples: t.exposeInt("samples", {
       description:
-        "Attempts it is made of; of several steps: of the one with the fewest. 0 where a step says itself how long it lasts (the reserved wait).",
+        "Number of attempts behind the estimate; for several steps, the number of the step with the fewest. 0 for a step of fixed duration (the reserved wait).",
     }),
     model: t.exposeString("model", {
       nullable: true,
-      description: "Model of the nodes that were looked at; null: all nodes of the driver.",
+      description: "Model of the nodes behind the estimate; null if nodes of all models of the driver were used.",
     }),
   }),
 });
@@ -101,13 +101,13 @@ builder.objectFields(StepRef, (t) => ({
   touches: t.field({
     type: [TouchEnum],
     description:
-      "What it changes on the machine, as its driver declares it; of a clean, deploy or undeploy step that declares nothing: DISKS.",
+      "Parts of the machine that the step changes, as its driver declares; DISKS for a clean, deploy or undeploy step without a declaration.",
     resolve: ({ planned }) => [...touchesOf(planned)],
   }),
   estimate: t.field({
     type: EstimateRef,
     nullable: true,
-    description: "How long it takes, by the site's own history; null while there is none.",
+    description: "Estimated duration, based on the site's history; null if there is no history.",
     resolve: (step, _args, context) => estimateOf(step, context),
   }),
 }));
@@ -117,7 +117,7 @@ builder.objectField(RunRef, "pointOfNoReturn", (t) =>
     type: StepRef,
     nullable: true,
     description:
-      "The first of its steps that touches disks or firmware: from there on the machine is not what it was. Null when there is none.",
+      "First step that changes disks or firmware: from there on, the previous state of the machine is lost. Null if there is none.",
     resolve: async (run, _args, context) => stepOfNoReturn(await stepsOf(run, context)),
   }),
 );
@@ -127,32 +127,32 @@ builder.objectFields(NodeResultRef, (t) => ({
     type: NodeStateEnum,
     nullable: true,
     description:
-      "State of the node at the end of it, if all goes well; null for a refused node and for what starts no new work.",
+      "State of the node when the run succeeds; null for a refused node and for a request that starts no new work.",
     resolve: ({ target }) => target ?? null,
   }),
   pointOfNoReturn: t.field({
     type: StepRef,
     nullable: true,
     description:
-      "The first of the steps to be run that touches disks or firmware: from there on the machine is not what it was. Null when there is none.",
+      "First planned step that changes disks or firmware: from there on, the previous state of the machine is lost. Null if there is none.",
     resolve: (result) => stepOfNoReturn(plannedSteps(result) ?? []),
   }),
   estimate: t.field({
     type: EstimateRef,
     nullable: true,
-    description: "How long the steps to be run take together; null while one of them has no history.",
+    description: "Estimated total duration of the planned steps; null if one of them has no history.",
     resolve: (result, _args, context) => estimateOfAll(plannedSteps(result) ?? [], context),
   }),
 }));
 
 const PLAN_HASH =
-  "Hash of what is (would be) done: the kind, and each node's state, steps and target. A later request with this `planHash` is refused unless it would do exactly that. Null when the request is refused.";
+  "Hash of the plan: the kind of operation and each node's state, steps and target. A later request with this `planHash` is refused unless its plan is the same. Null if the request was refused.";
 
 const acceptedCount = ({ results }: SubmitAnswer) => results.filter(({ accepted }) => accepted).length;
 const refusedCount = ({ results }: SubmitAnswer) => results.filter(({ refusal }) => refusal !== null).length;
-const ACCEPTED_COUNT = "Number of nodes that are (would be) worked on.";
+const ACCEPTED_COUNT = "Number of nodes that are (with `dryRun`: would be) accepted.";
 const REFUSED_COUNT =
-  "Number of nodes with a reason against it. One of them keeps all others out as well, unless `acceptance: BEST_EFFORT`.";
+  "Number of refused nodes. One refused node is enough to refuse the whole request, unless `acceptance` is BEST_EFFORT.";
 
 builder.objectFields(NodeWorkPayloadRef, (t) => ({
   planHash: t.string({ nullable: true, description: PLAN_HASH, resolve: ({ planHash }) => planHash ?? null }),
@@ -163,40 +163,40 @@ builder.objectFields(NodeWorkPayloadRef, (t) => ({
 // ---- the query
 
 const PlanInput = builder.inputType("PlanInput", {
-  description: "A verb, as it would be asked for.",
+  description: "Verb to plan, with the input of its mutation.",
   fields: (t) => ({
-    kind: t.field({ type: OperationKindEnum, required: true, description: "Which verb." }),
-    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Which nodes." }),
+    kind: t.field({ type: OperationKindEnum, required: true, description: "Verb to plan." }),
+    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
     acceptance: t.field({
       type: AcceptanceEnum,
       required: true,
       defaultValue: "ALL_OR_NOTHING",
-      description: "What one bad node does to the request.",
+      description: "Effect of a refused node on the whole request.",
     }),
-    until: t.field({ type: UntilEnum, description: "COMMISSION: how far; ACTIVE if absent." }),
+    until: t.field({ type: UntilEnum, description: "For COMMISSION: state in which it ends; ACTIVE by default." }),
     steps: t.field({
       type: [StepInput],
-      description: "CLEAN and DEPLOY: steps to run in this order, in place of the automatic ones.",
+      description: "For CLEAN and DEPLOY: steps to run in this order instead of the automatic ones.",
     }),
-    runbook: t.string({ description: "CLEAN: name of a runbook whose steps are run in place of the automatic ones." }),
-    action: t.field({ type: PowerActionEnum, description: "POWER: what to do." }),
-    force: t.boolean({ description: "DECOMMISSION: also nodes that have disappeared." }),
-    maxParallel: t.int({ description: "At most so many nodes at the same time; the others are QUEUED, in order." }),
-    waves: t.field({ type: WavesInput, description: "Take the nodes on in waves; absent: all at once." }),
+    runbook: t.string({ description: "For CLEAN: name of a runbook whose steps run instead of the automatic ones." }),
+    action: t.field({ type: PowerActionEnum, description: "For POWER: the power action." }),
+    force: t.boolean({ description: "For DECOMMISSION: include nodes that have disappeared." }),
+    maxParallel: t.int({ description: "Maximum number of nodes worked on at the same time; the others are QUEUED in the order of the request." }),
+    waves: t.field({ type: WavesInput, description: "Start the nodes in waves; by default all at once." }),
   }),
 });
 
 const PlanPayloadRef = builder.objectRef<SubmitAnswer>("PlanPayload").implement({
-  description: "What a verb would do now. `errors` is empty when it would be accepted.",
+  description: "Plan of a verb. `errors` is empty if the verb would be accepted.",
   fields: (t) => ({
     results: t.field({
       type: [NodeResultRef],
-      description: "One answer per node.",
+      description: "One result per node, in the order of the request.",
       resolve: ({ results }) => [...results],
     }),
     errors: t.field({
       type: [UserErrorRef],
-      description: "Why the request as a whole would be refused.",
+      description: "Reasons why the whole request would be refused; empty if it would be accepted.",
       resolve: ({ refusals }) => [...refusals],
     }),
     planHash: t.string({ nullable: true, description: PLAN_HASH, resolve: ({ planHash }) => planHash ?? null }),
@@ -260,8 +260,8 @@ builder.queryField("plan", (t) =>
     type: PlanPayloadRef,
     ...needs("READ"),
     description:
-      "What a verb would do now, node by node: why it would be refused, or which steps it would run in which order, how long they take, and from which one on there is no way back. The same as the verb with `dryRun: true`: nothing is written, nobody is kept waiting.",
-    args: { input: t.arg({ type: PlanInput, required: true, description: "Which verb, on which nodes." }) },
+      "Plan of a verb, node by node: the steps in their order with an estimate of their duration and the point of no return, or the reason for a refusal. Same as the verb with `dryRun: true`: it writes nothing and blocks no other request.",
+    args: { input: t.arg({ type: PlanInput, required: true, description: "Verb and nodes." }) },
     resolve: (_root, { input }, context) => {
       const flaws = flawsOf(input);
       if (flaws.length > 0) return { operationId: null, results: [], refusals: flaws, replayed: false };

@@ -7,51 +7,51 @@ import { NodeRef } from "../base/refs.ts";
 import { NodeSelectorInput, nodeSelector } from "./selectors.ts";
 
 const ReadPowerInput = builder.inputType("ReadPowerInput", {
-  description: "Read the power of nodes.",
+  description: "Nodes whose power state to read.",
   fields: (t) => ({
-    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Which nodes, at most 1000." }),
+    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of at most 1000 nodes." }),
   }),
 });
 
 const PowerReadingRef = builder.objectRef<PowerAnswer>("PowerReading").implement({
-  description: "Answer of one node, in the order asked.",
+  description: "Power reading of one node.",
   fields: (t) => ({
-    ref: t.exposeString("ref", { description: "What the request called the node: name or UUID." }),
+    ref: t.exposeString("ref", { description: "Name or UUID of the node as the request gave it." }),
     node: t.field({
       type: NodeRef,
       nullable: true,
-      description: "The node that was asked, null if it has been deleted since.",
+      description: "The node; null if it has been deleted.",
       resolve: ({ nodeId }, _args, { load }) => load.node.load(nodeId),
     }),
     powerState: t.field({
       type: PowerStateEnum,
       nullable: true,
-      description: "Its power; null: it could not be read.",
+      description: "Power state; null if it could not be read.",
       resolve: ({ state }) => state,
     }),
     error: t.field({
       type: UserErrorRef,
       nullable: true,
-      description: "Why it could not be read: BUSY, TIMEOUT, BACKEND_FAILED, UNSUPPORTED_BY_DRIVER.",
+      description: "Reason why it could not be read: BUSY, TIMEOUT, BACKEND_FAILED or UNSUPPORTED_BY_DRIVER. Null if it was read.",
       resolve: ({ refusal }) => refusal,
     }),
   }),
 });
 
 const ReadPowerPayloadRef = builder.objectRef<PowerAnswers>("ReadPowerPayload").implement({
-  description: "Answer to a reading of power. `errors` is empty when it was tried.",
+  description: "Answer to readPower. `errors` is empty if the request was accepted.",
   fields: (t) => ({
     results: t.field({
       type: [PowerReadingRef],
-      description: "One answer per node.",
+      description: "One result per node, in the order of the request.",
       resolve: ({ answers }) => [...answers],
     }),
     errors: t.field({
       type: [UserErrorRef],
-      description: "Why nothing was read.",
+      description: "Reasons why the whole request was refused.",
       resolve: ({ refusals }) => [...refusals],
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read on in the same request.", resolve: () => ({}) }),
+    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
   }),
 });
 
@@ -61,8 +61,8 @@ builder.mutationField("readPower", (t) =>
     nullable: true,
     ...needs("OPERATE"),
     description:
-      "Ask BMCs for the power of their nodes now, and wait for the answers, half a minute at most. Nodes that are at work are BUSY: their power is seen to by that. In the background it is read anyway; see `Node.powerState`.",
-    args: { input: t.arg({ type: ReadPowerInput, required: true, description: "Which nodes." }) },
+      "Read the power state of nodes from their BMCs now and wait for the answers, at most 30 seconds. A node with an active run is BUSY; the run reads its power state. To get the power state as last read in the background, select `Node.powerState` instead.",
+    args: { input: t.arg({ type: ReadPowerInput, required: true, description: "Selection of nodes." }) },
     resolve: (_root, { input }, { services }) => services.engine.readPower(nodeSelector(input.nodes)),
   }),
 );

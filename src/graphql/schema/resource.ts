@@ -19,12 +19,12 @@ import { ClusterRef, DriverRef, NodeRef, OperationRef, ResourceRef, RunRef } fro
 export const fetchable = new GraphQLDirective({
   name: "fetchable",
   description:
-    "Objects of the type can be fetched again: `Query.fetch__<type>` takes the named field of one and answers it. For Relay, because our `Node` is a machine.",
+    "Relay can refetch objects of the type: `Query.fetch__<type>` takes the value of the named field and returns the object. Needed because `Node` is a machine here, not Relay's interface.",
   locations: [DirectiveLocation.OBJECT],
   args: {
     field_name: {
       type: new GraphQLNonNull(GraphQLString),
-      description: "Field that tells one object from all others.",
+      description: "Field that identifies an object.",
     },
   },
 });
@@ -82,14 +82,14 @@ builder.queryField("resource", (t) =>
     type: ResourceRef,
     nullable: true,
     ...needs("READ"),
-    description: "A node, cluster, operation, run, driver or inventory by global ID; null if it does not exist.",
-    args: { id: t.arg.id({ required: true, description: "Global ID." }) },
+    description: "Node, cluster, operation, run, driver or inventory by global ID; null if it does not exist.",
+    args: { id: t.arg.id({ required: true, description: "Global ID: opaque and stable." }) },
     resolve: (_root, { id }, context) => resourceOf(id, context),
   }),
 );
 
 const fetchArgs = (arg: FieldArgs) => ({
-  id: arg.id({ required: true, description: "Global ID." }),
+  id: arg.id({ required: true, description: "Global ID: opaque and stable." }),
 });
 
 builder.queryField("fetch__Node", (t) =>
@@ -97,7 +97,7 @@ builder.queryField("fetch__Node", (t) =>
     type: NodeRef,
     nullable: true,
     ...needs("READ"),
-    description: "Relay refetch of a `Node`; others use `node`.",
+    description: "Refetch of a `Node` for Relay; other clients use `node`.",
     args: fetchArgs(t.arg),
     resolve: (_root, { id }, context) => findNode(id, context),
   }),
@@ -107,7 +107,7 @@ builder.queryField("fetch__Cluster", (t) =>
     type: ClusterRef,
     nullable: true,
     ...needs("READ"),
-    description: "Relay refetch of a `Cluster`; others use `cluster`.",
+    description: "Refetch of a `Cluster` for Relay; other clients use `cluster`.",
     args: fetchArgs(t.arg),
     resolve: (_root, { id }, context) => findCluster(id, context),
   }),
@@ -117,7 +117,7 @@ builder.queryField("fetch__Operation", (t) =>
     type: OperationRef,
     nullable: true,
     ...needs("READ"),
-    description: "Relay refetch of an `Operation`; others use `operation`.",
+    description: "Refetch of an `Operation` for Relay; other clients use `operation`.",
     args: fetchArgs(t.arg),
     resolve: (_root, { id }, context) => findOperation(id, context),
   }),
@@ -127,7 +127,7 @@ builder.queryField("fetch__Run", (t) =>
     type: RunRef,
     nullable: true,
     ...needs("READ"),
-    description: "Relay refetch of a `Run`; others use `resource`.",
+    description: "Refetch of a `Run` for Relay; other clients use `resource`.",
     args: fetchArgs(t.arg),
     resolve: (_root, { id }, context) => findRun(id, context),
   }),
@@ -137,7 +137,7 @@ builder.queryField("fetch__Driver", (t) =>
     type: DriverRef,
     nullable: true,
     ...needs("READ"),
-    description: "Relay refetch of a `Driver`; others use `drivers`.",
+    description: "Refetch of a `Driver` for Relay; other clients use `drivers`.",
     args: fetchArgs(t.arg),
     resolve: (_root, { id }, context) => findDriver(id, context),
   }),
@@ -147,7 +147,7 @@ builder.queryField("fetch__Inventory", (t) =>
     type: InventoryRef,
     nullable: true,
     ...needs("READ"),
-    description: "Relay refetch of an `Inventory`; others use `resource`.",
+    description: "Refetch of an `Inventory` for Relay; other clients use `resource`.",
     args: fetchArgs(t.arg),
     resolve: (_root, { id }, context) => findInventory(id, context),
   }),

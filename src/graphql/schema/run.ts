@@ -29,31 +29,31 @@ import { connectionType } from "../base/connection.ts";
 import { FailureRef, NodeRef, OperationRef, ResourceRef, RunRef } from "../base/refs.ts";
 
 export const AttemptRef = builder.objectRef<AttemptRow>("StepAttempt").implement({
-  description: "One try of one step. Kept for good.",
+  description: "Attempt of a step. Never deleted.",
   fields: (t) => ({
-    number: t.exposeInt("number", { description: "1 for the first try." }),
-    state: t.field({ type: StepStateEnum, description: "Where it stands.", resolve: ({ state }) => state }),
+    number: t.exposeInt("number", { description: "Number of the attempt, from 1." }),
+    state: t.field({ type: StepStateEnum, description: "Current state.", resolve: ({ state }) => state }),
     part: t.field({
       type: StepPartEnum,
-      description: "Which part of the step it is in, or ended in.",
+      description: "Part of the step that the attempt is in, or ended in.",
       resolve: ({ part }) => part,
     }),
     entries: t.exposeInt("entries", {
-      description: "How often the driver was called for it: waits, and crashes that it survived, included.",
+      description: "Number of driver calls in this attempt, including the calls after waits and crashes.",
     }),
-    startedAt: t.expose("startedAt", { type: "DateTime", description: "When it began." }),
-    deadlineAt: t.expose("deadlineAt", { type: "DateTime", description: "When it fails with TIMEOUT." }),
-    finishedAt: t.expose("finishedAt", { type: "DateTime", nullable: true, description: "When it ended." }),
+    startedAt: t.expose("startedAt", { type: "DateTime", description: "Start time." }),
+    deadlineAt: t.expose("deadlineAt", { type: "DateTime", description: "Time at which it fails with TIMEOUT." }),
+    finishedAt: t.expose("finishedAt", { type: "DateTime", nullable: true, description: "End time; null if it has not ended." }),
     output: t.field({
       type: "JSON",
       nullable: true,
-      description: "What the driver put out.",
+      description: "Output of the driver; null if there is none.",
       resolve: ({ output }) => output,
     }),
     failure: t.field({
       type: FailureRef,
       nullable: true,
-      description: "Why it failed.",
+      description: "Reason for the failure; null if it did not fail.",
       resolve: ({ failure }) => failure,
     }),
   }),
@@ -71,79 +71,79 @@ export interface StepView {
 }
 
 export const StepRef = builder.objectRef<StepView>("Step").implement({
-  description: "One step of a run: what it is, was and took.",
+  description: "Step of a run, with its attempts.",
   fields: (t) => ({
-    index: t.exposeInt("index", { description: "Place in the run, from 0." }),
-    name: t.string({ description: "Name, e.g. `erase_disks`.", resolve: ({ planned }) => planned.name }),
-    title: t.string({ description: "What it does, for people.", resolve: ({ planned }) => planned.title }),
-    phase: t.field({ type: PhaseEnum, description: "Phase it belongs to.", resolve: ({ planned }) => planned.phase }),
+    index: t.exposeInt("index", { description: "Position in the run, from 0." }),
+    name: t.string({ description: "Name, such as `erase_disks`.", resolve: ({ planned }) => planned.name }),
+    title: t.string({ description: "What the step does, for people.", resolve: ({ planned }) => planned.title }),
+    phase: t.field({ type: PhaseEnum, description: "Phase of the step.", resolve: ({ planned }) => planned.phase }),
     interface: t.field({
       type: DriverInterfaceEnum,
-      description: "Interface that offers it.",
+      description: "Interface that provides the step.",
       resolve: ({ planned }) => planned.interface as "power",
     }),
-    driver: t.string({ description: "Driver that runs it.", resolve: ({ planned }) => planned.driver }),
-    args: t.field({ type: "JSON", description: "Its arguments.", resolve: ({ planned }) => planned.args }),
-    priority: t.int({ description: "Higher ran first.", resolve: ({ planned }) => planned.priority }),
+    driver: t.string({ description: "Driver that runs the step.", resolve: ({ planned }) => planned.driver }),
+    args: t.field({ type: "JSON", description: "Arguments of the step.", resolve: ({ planned }) => planned.args }),
+    priority: t.int({ description: "Priority: steps with a higher one run first.", resolve: ({ planned }) => planned.priority }),
     interruptible: t.field({
       type: InterruptibleEnum,
-      description: "Whether it may be cut while it runs.",
+      description: "Whether the running step can be canceled.",
       resolve: ({ planned }) => planned.interruptible,
     }),
     idempotent: t.boolean({
-      description: "Whether it may be entered again after a crash.",
+      description: "Whether the step can safely run again after a crash.",
       resolve: ({ planned }) => planned.idempotent,
     }),
     timeoutSeconds: t.float({
-      description: "Longest time of one try from its beginning to its end, waits included.",
+      description: "Maximum duration of one attempt in seconds, waits included.",
       resolve: ({ planned }) => planned.timeoutSeconds,
     }),
     retries: t.int({
-      description: "How often it is tried again after a failure that may pass.",
+      description: "Maximum number of retries after retryable failures.",
       resolve: ({ planned }) => planned.retries,
     }),
     backoffSeconds: t.float({
-      description: "How long after a failure it is tried again.",
+      description: "Delay before a retry, in seconds.",
       resolve: ({ planned }) => planned.backoffSeconds,
     }),
-    state: t.field({ type: StepStateEnum, description: "Where it stands.", resolve: stepState }),
+    state: t.field({ type: StepStateEnum, description: "Current state.", resolve: stepState }),
     startedAt: t.field({
       type: "DateTime",
       nullable: true,
-      description: "When its first try began.",
+      description: "Start time of the first attempt; null before that.",
       resolve: ({ attempts }) => attempts[0]?.startedAt ?? null,
     }),
     finishedAt: t.field({
       type: "DateTime",
       nullable: true,
-      description: "When its last try ended.",
+      description: "End time of the last attempt; null if it has not ended.",
       resolve: ({ attempts }) => attempts.at(-1)?.finishedAt ?? null,
     }),
     attempts: t.field({
       type: [AttemptRef],
-      description: "Its tries, oldest first.",
+      description: "Attempts of the step, oldest first.",
       resolve: ({ attempts }) => [...attempts],
     }),
     output: t.field({
       type: "JSON",
       nullable: true,
-      description: "What the driver put out at the last try.",
+      description: "Output of the driver in the last attempt; null if there is none.",
       resolve: ({ attempts }) => attempts.at(-1)?.output ?? null,
     }),
     failure: t.field({
       type: FailureRef,
       nullable: true,
-      description: "Why the last try failed.",
+      description: "Reason why the last attempt failed; null if it did not fail.",
       resolve: ({ attempts }) => attempts.at(-1)?.failure ?? null,
     }),
     progressPercent: t.int({
       nullable: true,
-      description: "Progress of the last try, 0 to 100, as the driver told it.",
+      description: "Progress of the last attempt in percent, as reported by the driver; null if it reported none.",
       resolve: ({ attempts }) => attempts.at(-1)?.progressPercent ?? null,
     }),
     progressMessage: t.string({
       nullable: true,
-      description: "What the driver said of it last.",
+      description: "Last progress message of the driver; null if there is none.",
       resolve: ({ attempts }) => attempts.at(-1)?.progressMessage ?? null,
     }),
   }),
@@ -161,42 +161,42 @@ function stepState({ planned, attempts, open }: StepView) {
 }
 
 const AnomalyRef = builder.objectRef<AnomalyRow>("CallBackAnomaly").implement({
-  description: "A call-back that was not taken. Recorded, never applied.",
+  description: "Rejected callback: recorded, without effect on the run.",
   fields: (t) => ({
-    kind: t.field({ type: AnomalyKindEnum, description: "Why it was not taken.", resolve: ({ kind }) => kind }),
+    kind: t.field({ type: AnomalyKindEnum, description: "Reason for the rejection.", resolve: ({ kind }) => kind }),
     step: t.exposeString("step", {
       nullable: true,
-      description: "Step that the run was at, as `interface.name`; null when all its steps were done.",
+      description: "Step that the run was at, as `interface.name`; null if all its steps had ended.",
     }),
-    at: t.expose("at", { type: "DateTime", description: "When it came." }),
+    at: t.expose("at", { type: "DateTime", description: "Time of the callback." }),
   }),
 });
 
 const LeftAsRef = builder.objectRef<LeftAs>("LeftAs").implement({
-  description: "In what condition an abort left the node, as far as is known.",
+  description: "Condition in which an abort left the node, as far as known.",
   fields: (t) => ({
     power: t.field({
       type: PowerStateEnum,
-      description: "Whether the node was left powered on, as last read.",
+      description: "Power state after the abort, as last read.",
       resolve: ({ power }) => power,
     }),
     disksTouched: t.exposeBoolean("disksTouched", {
       description:
-        "Whether a step had begun that touches disks (`Step.touches`), in this run or in the one whose steps it kept.",
+        "Whether a step that changes disks (`Step.touches`) had started, in this run or in an earlier run whose steps it kept.",
     }),
     firmwareTouched: t.boolean({
       nullable: true,
-      description: "Whether a step had begun that writes firmware; null in records of older versions.",
+      description: "Whether a step that changes firmware had started; null in records of earlier versions.",
       resolve: ({ firmwareTouched }) => firmwareTouched ?? null,
     }),
     networkAttached: t.boolean({
       nullable: true,
-      description: "Whether a step had begun that attaches networks; null in records of older versions.",
+      description: "Whether a step that attaches networks had started; null in records of earlier versions.",
       resolve: ({ networkAttached }) => networkAttached ?? null,
     }),
     tearDownError: t.exposeString("tearDownError", {
       nullable: true,
-      description: "What the tear-down itself failed with.",
+      description: "Error of the abort clean-up; null if it succeeded.",
     }),
   }),
 });
@@ -229,35 +229,35 @@ async function abortVerdict(run: RunRow, context: Context) {
 }
 
 builder.objectType(RunRef, {
-  description: "The share of one operation on one node.",
+  description: "Part of an operation on one node.",
   interfaces: [ResourceRef],
   isTypeOf: (value) => typeof value === "object" && value !== null && "planHash" in value,
   fields: (t) => ({
-    id: t.id({ description: "Global ID.", resolve: ({ id }) => globalId("Run", id) }),
+    id: t.id({ description: "Global ID: opaque and stable.", resolve: ({ id }) => globalId("Run", id) }),
     operation: t.field({
       type: OperationRef,
-      description: "The operation it is a share of.",
+      description: "Operation that the run belongs to.",
       resolve: (run, _args, context) => operationOf(run, context),
     }),
     node: t.field({
       type: NodeRef,
       nullable: true,
-      description: "The node, null if it has been deleted since.",
+      description: "Node of the run; null if it has been deleted.",
       resolve: ({ nodeId }, _args, { load }) => load.node.load(nodeId),
     }),
-    nodeName: t.exposeString("nodeName", { description: "Name of the node when the run was made." }),
-    purpose: t.field({ type: RunPurposeEnum, description: "Why it is made.", resolve: ({ purpose }) => purpose }),
-    state: t.field({ type: RunStateEnum, description: "Where it stands.", resolve: ({ state }) => state }),
+    nodeName: t.exposeString("nodeName", { description: "Name of the node when the run was created." }),
+    purpose: t.field({ type: RunPurposeEnum, description: "Purpose of the run.", resolve: ({ purpose }) => purpose }),
+    state: t.field({ type: RunStateEnum, description: "Current state.", resolve: ({ state }) => state }),
     target: t.field({
       type: NodeStateEnum,
-      description: "State of the node at the end of it, if all goes well.",
+      description: "State of the node when the run succeeds.",
       resolve: ({ target }) => target,
     }),
-    attempt: t.exposeInt("attempt", { description: "1, and one more with each restart." }),
+    attempt: t.exposeInt("attempt", { description: "Number of the attempt: 1, and one more with each restart." }),
     restartOf: t.field({
       type: RunRef,
       nullable: true,
-      description: "Run that it takes up again.",
+      description: "Run that this one restarts; null if it is not a restart.",
       resolve: ({ restartOf }, _args, { load }) => (restartOf === null ? null : load.run.load(restartOf)),
     }),
     interrupt: t.field({
@@ -305,25 +305,25 @@ builder.objectType(RunRef, {
     }),
     steps: t.field({
       type: [StepRef],
-      description: "All its steps, in the order of execution: before, during and after.",
+      description: "All steps of the run, in the order of execution, whether they have started or not.",
       resolve: (run, _args, context) => stepsOf(run, context),
     }),
     currentStep: t.field({
       type: StepRef,
       nullable: true,
-      description: "The step that is under way or next; null when it has ended.",
+      description: "Running or next step; null if the run has ended.",
       resolve: async (run, _args, context) =>
         isUnfinished(run.state) ? ((await stepsOf(run, context))[run.position] ?? null) : null,
     }),
-    wakeAt: t.expose("wakeAt", { type: "DateTime", nullable: true, description: "Until when it is parked at most." }),
+    wakeAt: t.expose("wakeAt", { type: "DateTime", nullable: true, description: "Time at which a parked run continues at the latest; null if it is not parked or has no such time." }),
     abortable: t.boolean({
-      description: "Whether an abort would be accepted now without `mode: AFTER_STEP`.",
+      description: "Whether an abort without `mode: AFTER_STEP` would be accepted now.",
       resolve: async (run, _args, context) => isUnfinished(run.state) && (await abortVerdict(run, context)).accepted,
     }),
     abortBlockedBy: t.field({
       type: ErrorCodeEnum,
       nullable: true,
-      description: "Why an abort would be refused now, null when it would not.",
+      description: "Reason why an abort would be refused now; null if it would be accepted.",
       resolve: async (run, _args, context) => {
         if (!isUnfinished(run.state)) return "NOTHING_RUNNING";
         const verdict = await abortVerdict(run, context);
@@ -332,7 +332,7 @@ builder.objectType(RunRef, {
     }),
     abortPendingAfterStep: t.string({
       nullable: true,
-      description: "The step after which a recorded abort takes effect; null when none is pending.",
+      description: "Step after which a requested abort takes effect; null if no abort is pending.",
       resolve: async (run, _args, context) => {
         if (run.interrupt !== "ABORT" || !isUnfinished(run.state)) return null;
         const verdict = await abortVerdict(run, context);
@@ -341,7 +341,7 @@ builder.objectType(RunRef, {
     }),
     abortWithdrawable: t.boolean({
       description:
-        "Whether `withdrawAbort` would be accepted now: an abort is pending, and nothing of it has been done.",
+        "Whether `withdrawAbort` would be accepted now: an abort is pending and has not started.",
       resolve: async (run, _args, context) => {
         if (run.interrupt !== "ABORT" || run.interruptFailure !== null || !isUnfinished(run.state)) return false;
         const verdict = await abortVerdict(run, context);
@@ -352,43 +352,43 @@ builder.objectType(RunRef, {
     variables: t.field({
       type: "JSON",
       description:
-        "Effective variables: the cluster's settings as they were when the operation was accepted, overlaid with the request's.",
+        "Effective variables: the cluster's settings when the operation was accepted, merged with the variables of the request.",
       resolve: ({ variables }) => variables,
     }),
     failure: t.field({
       type: FailureRef,
       nullable: true,
-      description: "Why it failed, or what went wrong with its abort.",
+      description: "Reason why the run failed, or why its abort had problems; null otherwise.",
       resolve: ({ failure }) => failure,
     }),
     errors: t.field({
       type: [FailureRef],
-      description: "Steps that failed on the way of a best-effort operation.",
+      description: "Failures of steps during a best-effort operation.",
       resolve: ({ errors }) => [...errors] as Failure[],
     }),
     cleanupFailed: t.boolean({
       description:
-        "Whether a step failed on the way of a best-effort operation: what it was to clean may still be there.",
+        "Whether a step of a best-effort operation failed: data that it should have removed may still exist.",
       resolve: ({ errors }) => errors.length > 0,
     }),
     anomalies: t.field({
       type: [AnomalyRef],
-      description: "Call-backs for it that were not taken, oldest first; at most 100 are recorded.",
+      description: "Rejected callbacks of the run, oldest first; at most 100 are recorded.",
       resolve: async ({ id }, _args, { load }) => [...(await load.anomalies.load(id))],
     }),
     leftAs: t.field({
       type: LeftAsRef,
       nullable: true,
-      description: "In what condition an abort left the node.",
+      description: "Condition in which an abort left the node; null if the run was not aborted.",
       resolve: ({ leftAs }) => leftAs,
     }),
     createdAt: t.expose("createdAt", { type: "DateTime", description: "When it was accepted." }),
     startedAt: t.expose("startedAt", {
       type: "DateTime",
       nullable: true,
-      description: "When a process first took it up.",
+      description: "Time when a replica first claimed the run; null before that.",
     }),
-    finishedAt: t.expose("finishedAt", { type: "DateTime", nullable: true, description: "When it ended." }),
+    finishedAt: t.expose("finishedAt", { type: "DateTime", nullable: true, description: "End time; null if it has not ended." }),
   }),
 });
 

@@ -9,18 +9,18 @@ import { DriverInterfaceEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
 
 export const StepInput = builder.inputType("StepInput", {
-  description: "One step, with its arguments.",
+  description: "Step with its arguments.",
   fields: (t) => ({
     interface: t.field({
       type: DriverInterfaceEnum,
       description:
-        "Interface that offers it; POWER and ENGINE for the reserved steps. Absent: CLEAN, and DEPLOY in a deployment.",
+        "Interface that provides the step; POWER or ENGINE for reserved steps. By default CLEAN; DEPLOY in deployNodes.",
     }),
-    name: t.string({ required: true, description: "Name of the step, as its interface calls it." }),
+    name: t.string({ required: true, description: "Name of the step in its interface." }),
     args: t.field({
       type: "JSON",
       description:
-        "Its arguments, checked against `StepDefinition.argsSchema` or `ReservedStep.argsSchema` before anything starts.",
+        "Arguments, checked against `StepDefinition.argsSchema` or `ReservedStep.argsSchema` before any work starts.",
     }),
   }),
 });
@@ -45,35 +45,35 @@ export function stepChoices(
 }
 
 const RunbookStepRef = builder.objectRef<StepChoice>("RunbookStep").implement({
-  description: "A step, with the arguments it is run with.",
+  description: "Step of a runbook, with its arguments.",
   fields: (t) => ({
     interface: t.field({
       type: DriverInterfaceEnum,
-      description: "Interface that offers it.",
+      description: "Interface that provides the step.",
       resolve: (step) => step.interface,
     }),
-    name: t.exposeString("name", { description: "Name of the step, as its interface calls it." }),
-    args: t.field({ type: "JSON", description: "Its arguments.", resolve: ({ args }) => args }),
+    name: t.exposeString("name", { description: "Name of the step in its interface." }),
+    args: t.field({ type: "JSON", description: "Arguments of the step.", resolve: ({ args }) => args }),
   }),
 });
 
 const RunbookRef = builder.objectRef<RunbookRow>("Runbook").implement({
   description:
-    "Named list of clean steps, for `cleanNodes(runbook:)`. What it is when a request is accepted is what runs.",
+    "Named list of clean steps for `cleanNodes(runbook:)`. An operation runs the steps that the runbook has when the request is accepted.",
   fields: (t) => ({
     name: t.exposeString("name", { description: "Unique name." }),
     description: t.exposeString("description", {
       nullable: true,
-      description: "What it is for, in the operator's words.",
+      description: "Purpose, in the operator's words; null if none is given.",
     }),
     steps: t.field({
       type: [RunbookStepRef],
-      description: "Its steps, in the order in which they run.",
+      description: "Steps in the order in which they run.",
       resolve: ({ steps }) => [...steps],
     }),
-    revision: t.exposeInt("revision", { description: "Increases with every change; send it back as `ifRevision`." }),
-    createdAt: t.expose("createdAt", { type: "DateTime", description: "When it was created." }),
-    updatedAt: t.expose("updatedAt", { type: "DateTime", description: "When it was last changed." }),
+    revision: t.exposeInt("revision", { description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes." }),
+    createdAt: t.expose("createdAt", { type: "DateTime", description: "Time of creation." }),
+    updatedAt: t.expose("updatedAt", { type: "DateTime", description: "Time of the last change." }),
   }),
 });
 
@@ -82,8 +82,8 @@ builder.queryField("runbook", (t) =>
     type: RunbookRef,
     nullable: true,
     ...needs("READ"),
-    description: "One runbook; null if it does not exist.",
-    args: { name: t.arg.string({ required: true, description: "Which runbook." }) },
+    description: "One runbook by name; null if it does not exist.",
+    args: { name: t.arg.string({ required: true, description: "Name of the runbook." }) },
     resolve: async (_root, { name }, { services }) => (await runbookByName(services.database.reader, name)) ?? null,
   }),
 );
@@ -92,7 +92,7 @@ builder.queryField("runbooks", (t) =>
   t.field({
     type: [RunbookRef],
     ...needs("READ"),
-    description: "All runbooks, by name.",
+    description: "All runbooks, sorted by name.",
     resolve: (_root, _args, { services }) => allRunbooks(services.database.reader),
   }),
 );
@@ -100,57 +100,57 @@ builder.queryField("runbooks", (t) =>
 // ---- mutations
 
 const CreateRunbookInput = builder.inputType("CreateRunbookInput", {
-  description: "A new runbook.",
+  description: "Runbook to create.",
   fields: (t) => ({
     name: t.string({
       required: true,
-      description: "Unique name: letters, digits, dot, dash, underscore; at most 253.",
+      description: "Unique name: 1–253 letters, digits, dots, dashes or underscores.",
     }),
-    description: t.string({ description: "What it is for; at most 1000 characters." }),
+    description: t.string({ description: "Purpose; at most 1000 characters." }),
     steps: t.field({
       type: [StepInput],
       required: true,
       description:
-        "Its steps, in the order in which they are to run: 1 to 100. Whether a node has them is checked when the runbook is used.",
+        "Steps in the order in which they run, 1 to 100. They are checked against a node's drivers when the runbook is used.",
     }),
   }),
 });
 
 const UpdateRunbookInput = builder.inputType("UpdateRunbookInput", {
-  description: "Change a runbook. An omitted field stays.",
+  description: "Changes to a runbook. Omitted fields stay as they are.",
   fields: (t) => ({
     runbook: t.string({ required: true, description: "Name of the runbook." }),
-    ifRevision: t.int({ description: "Refuse if the runbook has another revision by now." }),
-    name: t.string({ description: "New name." }),
-    description: t.string({ description: "New description; null takes it away." }),
-    steps: t.field({ type: [StepInput], description: "New steps, all of them." }),
+    ifRevision: t.int({ description: "Refuse the request if the runbook has another revision." }),
+    name: t.string({ description: "New unique name." }),
+    description: t.string({ description: "New description; null removes it." }),
+    steps: t.field({ type: [StepInput], description: "New steps; replaces the present ones." }),
   }),
 });
 
 const DeleteRunbookInput = builder.inputType("DeleteRunbookInput", {
-  description: "Delete a runbook. Operations that were asked for with it have its steps.",
+  description: "Runbook to delete. Accepted operations keep its steps.",
   fields: (t) => ({
     runbook: t.string({ required: true, description: "Name of the runbook." }),
-    ifRevision: t.int({ description: "Refuse if the runbook has another revision by now." }),
+    ifRevision: t.int({ description: "Refuse the request if the runbook has another revision." }),
   }),
 });
 
 const RunbookPayloadRef = builder.objectRef<RunbookEdited>("RunbookPayload").implement({
-  description: "Answer to a change of a runbook.",
+  description: "Answer to a mutation of a runbook.",
   fields: (t) => ({
     runbook: t.field({
       type: RunbookRef,
       nullable: true,
-      description: "The runbook as it is now, null after a deletion or a refusal.",
+      description: "The runbook after the change; null if it was deleted or the request was refused.",
       resolve: async ({ runbookId }, _args, { services }) =>
         runbookId === null ? null : ((await runbookById(services.database.reader, runbookId)) ?? null),
     }),
     errors: t.field({
       type: [UserErrorRef],
-      description: "Why the request was refused, every flaw of it; empty when it was carried out.",
+      description: "Every reason why the request was refused; empty if it succeeded.",
       resolve: ({ refusals }) => [...refusals],
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read on in the same request.", resolve: () => ({}) }),
+    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
   }),
 });
 
@@ -159,7 +159,7 @@ builder.mutationField("createRunbook", (t) =>
     type: RunbookPayloadRef,
     nullable: true,
     ...needs("MANAGE"),
-    description: "Keep a list of steps under a name, to be run by cleanNodes.",
+    description: "Store a named list of steps for cleanNodes.",
     args: { input: t.arg({ type: CreateRunbookInput, required: true, description: "The runbook." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.createRunbook(callerOf(context), {
@@ -176,7 +176,7 @@ builder.mutationField("updateRunbook", (t) =>
     nullable: true,
     ...needs("MANAGE"),
     description: "Rename a runbook, or change its description or its steps.",
-    args: { input: t.arg({ type: UpdateRunbookInput, required: true, description: "The change." }) },
+    args: { input: t.arg({ type: UpdateRunbookInput, required: true, description: "Changes to make." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.updateRunbook(callerOf(context), input.runbook, {
         ifRevision: given(input.ifRevision),
@@ -192,8 +192,8 @@ builder.mutationField("deleteRunbook", (t) =>
     type: RunbookPayloadRef,
     nullable: true,
     ...needs("MANAGE"),
-    description: "Delete a runbook. Operations that were asked for with it have its steps, and go on.",
-    args: { input: t.arg({ type: DeleteRunbookInput, required: true, description: "Which runbook." }) },
+    description: "Delete a runbook. Accepted operations keep its steps and continue.",
+    args: { input: t.arg({ type: DeleteRunbookInput, required: true, description: "Name of the runbook." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.deleteRunbook(callerOf(context), input.runbook, given(input.ifRevision)),
   }),

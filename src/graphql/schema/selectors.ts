@@ -13,26 +13,26 @@ export const LabelInput = builder.inputType("LabelInput", {
   description: "Label to set or to match.",
   fields: (t) => ({
     key: t.string({ required: true, description: "Key, unique per node." }),
-    value: t.string({ required: true, description: "What the label says." }),
+    value: t.string({ required: true, description: "Value of the label." }),
   }),
 });
 
 const StringFilterInput = builder.inputType("StringFilter", {
-  description: "String test; given fields are combined with AND.",
+  description: "Filter for a string. The given fields are combined with AND.",
   fields: (t) => ({
-    eq: t.string({ description: "Equals." }),
-    in: t.stringList({ description: "One of; an empty list matches nothing." }),
-    startsWith: t.string({ description: "Begins with this text." }),
-    contains: t.string({ description: "Contains, ignoring case. Looks at every name: no index helps." }),
+    eq: t.string({ description: "Equal to this text." }),
+    in: t.stringList({ description: "Equal to one of these texts; an empty list matches nothing." }),
+    startsWith: t.string({ description: "Starts with this text." }),
+    contains: t.string({ description: "Contains this text, ignoring case. Slow in large fleets: it reads every name." }),
   }),
 });
 
 export const ClusterRefInput = builder.inputType("ClusterRef", {
-  description: "One cluster. Exactly one field.",
+  description: "Reference to a cluster. Exactly one field.",
   isOneOf: true,
   fields: (t) => ({
-    id: t.id({ description: "By global ID." }),
-    name: t.string({ description: "By name." }),
+    id: t.id({ description: "Global ID: opaque and stable." }),
+    name: t.string({ description: "Name." }),
   }),
 });
 
@@ -66,60 +66,60 @@ export interface NodeFilterShape {
 export const NodeFilterInput = builder.inputRef<NodeFilterShape>("NodeFilter");
 NodeFilterInput.implement({
   description:
-    "Node selection; given fields are combined with AND, an omitted field matches all, an unknown name is skipped.",
+    "Filter for nodes. The given fields are combined with AND; an omitted field matches all nodes; an unknown name matches none.",
   fields: (t) => ({
-    ids: t.idList({ description: "By global ID." }),
-    name: t.field({ type: StringFilterInput, description: "By name." }),
+    ids: t.idList({ description: "Global ID: opaque and stable." }),
+    name: t.field({ type: StringFilterInput, description: "Name." }),
     states: t.field({ type: [NodeStateEnum], description: "In one of these states." }),
     powerStates: t.field({ type: [PowerStateEnum], description: "With one of these power states." }),
-    presence: t.field({ type: [PresenceEnum], description: "With one of these presences." }),
-    maintenance: t.boolean({ description: "In or out of maintenance." }),
-    retired: t.boolean({ description: "Retired or not." }),
-    protected: t.boolean({ description: "Protected or not." }),
-    withErrors: t.boolean({ description: "With or without a `lastError`." }),
-    powerDrift: t.boolean({ description: "Whose power is, or is not, known to be other than it was left." }),
-    hostGroup: t.string({ description: "With this role in its cluster." }),
-    cluster: t.field({ type: ClusterRefInput, description: "Members of this one." }),
-    driver: t.string({ description: "Using this driver." }),
-    labels: t.field({ type: [LabelInput], description: "Carrying all these labels." }),
-    or: t.field({ type: [NodeFilterInput], description: "Any of these." }),
-    not: t.field({ type: NodeFilterInput, description: "None of this." }),
+    presence: t.field({ type: [PresenceEnum], description: "With one of these values of presence." }),
+    maintenance: t.boolean({ description: "True: in maintenance. False: not in maintenance." }),
+    retired: t.boolean({ description: "True: retired. False: not retired." }),
+    protected: t.boolean({ description: "True: protected. False: not protected." }),
+    withErrors: t.boolean({ description: "True: with a `lastError`. False: without one." }),
+    powerDrift: t.boolean({ description: "True: the power state differs from the one that Ostler last set. False: it does not." }),
+    hostGroup: t.string({ description: "With this role in their cluster." }),
+    cluster: t.field({ type: ClusterRefInput, description: "In this cluster." }),
+    driver: t.string({ description: "With this driver." }),
+    labels: t.field({ type: [LabelInput], description: "With all of these labels." }),
+    or: t.field({ type: [NodeFilterInput], description: "Matching at least one of these filters." }),
+    not: t.field({ type: NodeFilterInput, description: "Not matching this filter." }),
   }),
 });
 
 export const NodeRefInput = builder.inputType("NodeRef", {
-  description: "One node. Exactly one field.",
+  description: "Reference to a node. Exactly one field.",
   isOneOf: true,
   fields: (t) => ({
-    id: t.id({ description: "By global ID." }),
-    name: t.string({ description: "By name." }),
-    uuid: t.field({ type: "UUID", description: "By raw UUID." }),
+    id: t.id({ description: "Global ID: opaque and stable." }),
+    name: t.string({ description: "Name." }),
+    uuid: t.field({ type: "UUID", description: "UUID." }),
   }),
 });
 
 export const NodeSelectorInput = builder.inputType("NodeSelector", {
-  description: "Which nodes. Exactly one field. A node that is named twice counts once.",
+  description: "Selection of nodes. Exactly one field. A node that is selected twice counts once.",
   isOneOf: true,
   fields: (t) => ({
-    ids: t.idList({ description: "By global ID; every one must exist." }),
-    names: t.stringList({ description: "By name; every one must exist." }),
-    cluster: t.field({ type: ClusterRefInput, description: "Every node of a cluster." }),
+    ids: t.idList({ description: "Global IDs; every node must exist." }),
+    names: t.stringList({ description: "Names; every node must exist." }),
+    cluster: t.field({ type: ClusterRefInput, description: "All nodes of a cluster." }),
     filter: t.field({
       type: NodeFilterInput,
-      description: "Every node that matches now; resolved once, when the mutation is accepted.",
+      description: "All nodes that match the filter when the mutation is accepted.",
     }),
   }),
 });
 
 export const WorkSelectorInput = builder.inputType("WorkSelector", {
-  description: "Whose work. Exactly one field.",
+  description: "Selection of work. Exactly one field.",
   isOneOf: true,
   fields: (t) => ({
-    operationId: t.id({ description: "One operation, on all its nodes." }),
-    ids: t.idList({ description: "Whatever runs, or ran last, on these nodes, by global ID." }),
-    names: t.stringList({ description: "Whatever runs, or ran last, on these nodes, by name." }),
-    cluster: t.field({ type: ClusterRefInput, description: "Whatever runs, or ran last, on the nodes of a cluster." }),
-    filter: t.field({ type: NodeFilterInput, description: "Whatever runs, or ran last, on the nodes that match now." }),
+    operationId: t.id({ description: "One operation, on all its nodes: global ID or UUID." }),
+    ids: t.idList({ description: "Unfinished or last work on these nodes, by global ID." }),
+    names: t.stringList({ description: "Unfinished or last work on these nodes, by name." }),
+    cluster: t.field({ type: ClusterRefInput, description: "Unfinished or last work on the nodes of a cluster." }),
+    filter: t.field({ type: NodeFilterInput, description: "Unfinished or last work on the nodes that match the filter now." }),
   }),
 });
 

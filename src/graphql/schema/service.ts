@@ -4,47 +4,47 @@ import { PAGE_MAX, TRANSITIONS_PAGE_MAX } from "../base/connection.ts";
 import type { Context } from "../base/context.ts";
 
 const ServiceInfoRef = builder.objectRef<object>("ServiceInfo").implement({
-  description: "Version and limits that a client can rely on.",
+  description: "Version and limits of the service.",
   fields: (t) => ({
     version: t.string({
-      description: "Semantic version of the server.",
+      description: "Semantic version of the service.",
       resolve: (_root, _args, { services }) => services.version,
     }),
     schemaHash: t.string({
-      description: "Hash of the schema; changes whenever the schema does.",
+      description: "Hash of the schema; changes whenever the schema changes.",
       resolve: (_root, _args, { services }) => services.schemaHash,
     }),
     now: t.field({
       type: "DateTime",
-      description: "Server time, for clients that measure skew.",
+      description: "Time of the server, to measure clock skew.",
       resolve: () => new Date(),
     }),
-    maxPageSize: t.int({ description: "Largest accepted `first` or `last`.", resolve: () => PAGE_MAX }),
+    maxPageSize: t.int({ description: "Maximum value of `first` and `last` in most lists.", resolve: () => PAGE_MAX }),
     maxTransitionsPageSize: t.int({
-      description: "The same, for lists of transitions.",
+      description: "Maximum value of `first` and `last` in lists of transitions.",
       resolve: () => TRANSITIONS_PAGE_MAX,
     }),
   }),
 });
 
 const ActorRef = builder.objectRef<Context["actor"]>("Actor").implement({
-  description: "A person or machine that calls the API.",
+  description: "Person or machine that calls the API.",
   fields: (t) => ({
     subject: t.exposeString("subject", {
-      description: "Stable subject of the credential; `anonymous` where none is needed.",
+      description: "Stable name of the credential's owner; `anonymous` if no token is configured.",
     }),
-    project: t.exposeString("project", { description: "Project the caller works in." }),
+    project: t.exposeString("project", { description: "Project of the caller." }),
   }),
 });
 
 builder.queryField("service", (t) =>
-  t.field({ type: ServiceInfoRef, ...needs("READ"), description: "Version and limits.", resolve: () => ({}) }),
+  t.field({ type: ServiceInfoRef, ...needs("READ"), description: "Version and limits of the service.", resolve: () => ({}) }),
 );
 builder.queryField("viewer", (t) =>
   t.field({
     type: ActorRef,
     ...needs("READ"),
-    description: "The caller.",
+    description: "Caller of this request.",
     resolve: (_root, _args, { actor }) => actor,
   }),
 );

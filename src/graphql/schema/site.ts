@@ -11,35 +11,35 @@ import { UserErrorRef } from "../base/errors.ts";
 const PhaseLimitRef = builder
   .objectRef<{ readonly phase: LimitedPhase; readonly limit: number }>("PhaseLimit")
   .implement({
-    description: "How many runs may be at work in a phase at the same time, over the whole service.",
+    description: "Maximum number of active runs in a phase at the same time, over all replicas.",
     fields: (t) => ({
       phase: t.field({
         type: PhaseEnum,
-        description: "What the runs that are counted are at.",
+        description: "Limited phase.",
         resolve: ({ phase }) => phase,
       }),
-      limit: t.exposeInt("limit", { description: "So many runs at most." }),
+      limit: t.exposeInt("limit", { description: "Maximum number of runs." }),
     }),
   });
 
 const StepPolicyRef = builder.objectRef<StepPolicy>("StepPolicy").implement({
-  description: "The site's word on one step.",
+  description: "Policy for one step.",
   fields: (t) => ({
-    step: t.exposeString("step", { description: "The step, as in `clean.erase_disks`." }),
+    step: t.exposeString("step", { description: "Step as `interface.name`, such as `clean.erase_disks`." }),
     driver: t.string({
       nullable: true,
       description:
-        "Of this driver only; null: of every driver that offers it. What is said of one driver outranks what is said of all.",
+        "Driver that the policy is limited to; null for all drivers that provide the step. A policy for one driver takes precedence over one for all.",
       resolve: ({ driver }) => driver ?? null,
     }),
     priority: t.int({
       nullable: true,
-      description: "In place of the declared priority; 0 switches it off. Null: as declared.",
+      description: "Priority to use instead of the declared one; 0 means that the step does not run automatically. Null to use the declared priority.",
       resolve: ({ priority }) => priority ?? null,
     }),
     forbidden: t.boolean({
       nullable: true,
-      description: "Never run, not even when asked for by name. Null: nothing is said.",
+      description: "Whether the step is forbidden: it never runs, not even if requested by name. Null if the policy does not say.",
       resolve: ({ forbidden }) => forbidden ?? null,
     }),
   }),
@@ -49,36 +49,36 @@ const limitsOf = ({ phaseLimits = {} }: SitePolicy) =>
   (Object.entries(phaseLimits) as [LimitedPhase, number][]).map(([phase, limit]) => ({ phase, limit }));
 
 const SiteRef = builder.objectRef<SiteRow>("Site").implement({
-  description: "The site's policy: what holds for all nodes.",
+  description: "Policy of the site: settings for all nodes.",
   fields: (t) => ({
     phaseLimits: t.field({
       type: [PhaseLimitRef],
-      description: "Limits of phases; a phase that is not listed has none.",
+      description: "Limits per phase; a phase that is not listed has no limit.",
       resolve: ({ policy }) => limitsOf(policy),
     }),
     controllerLimit: t.int({
       nullable: true,
       description:
-        "How many runs may be at work at the same time on nodes of one management controller; null: any number.",
+        "Maximum number of active runs on nodes of one management controller at the same time; null for no limit.",
       resolve: ({ policy }) => policy.controllerLimit ?? null,
     }),
     automaticCleaning: t.boolean({
       description:
-        "Whether automatic clean steps run in a commission and after a tear-down, unless a node says otherwise. `cleanNodes` runs them in any case.",
+        "Whether automatic clean steps run in a commission and after a tear-down, unless a node overrides it. `cleanNodes` always runs them.",
       resolve: ({ policy }) => policy.automaticCleaning ?? true,
     }),
     correctPower: t.boolean({
-      description: "Whether a power state that somebody else changed is changed back.",
+      description: "Whether Ostler changes back a power state that was changed outside it.",
       resolve: ({ policy }) => policy.correctPower ?? false,
     }),
     steps: t.field({
       type: [StepPolicyRef],
-      description: "What is said of single steps.",
+      description: "Policies for single steps.",
       resolve: ({ policy }) => [...(policy.steps ?? [])],
     }),
-    revision: t.exposeInt("revision", { description: "Increases with every change; send it back as `ifRevision`." }),
-    updatedAt: t.expose("updatedAt", { type: "DateTime", description: "When it was last changed." }),
-    updatedBy: t.exposeString("updatedBy", { nullable: true, description: "Who changed it; null: nobody yet." }),
+    revision: t.exposeInt("revision", { description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes." }),
+    updatedAt: t.expose("updatedAt", { type: "DateTime", description: "Time of the last change." }),
+    updatedBy: t.exposeString("updatedBy", { nullable: true, description: "Who made the last change; null if there was none." }),
   }),
 });
 
@@ -86,7 +86,7 @@ builder.queryField("site", (t) =>
   t.field({
     type: SiteRef,
     ...needs("READ"),
-    description: "The site's policy.",
+    description: "Policy of the site.",
     resolve: (_root, _args, { services }) => readSite(services.database.reader),
   }),
 );
@@ -94,70 +94,70 @@ builder.queryField("site", (t) =>
 // ---- mutations
 
 const PhaseLimitInput = builder.inputType("PhaseLimitInput", {
-  description: "How many runs may be at work in a phase at the same time.",
+  description: "Limit of active runs in a phase at the same time.",
   fields: (t) => ({
     phase: t.field({
       type: PhaseEnum,
       required: true,
-      description: "The phase: verify, inspect, clean, deploy or undeploy.",
+      description: "Phase: verify, inspect, clean, deploy or undeploy.",
     }),
-    limit: t.int({ required: true, description: "So many runs at most, 1 or more." }),
+    limit: t.int({ required: true, description: "Maximum number of runs, 1 or more." }),
   }),
 });
 
 const StepPolicyInput = builder.inputType("StepPolicyInput", {
-  description: "The site's word on one step: a priority, or that it is forbidden or not.",
+  description: "Policy for one step: a priority, or whether it is forbidden.",
   fields: (t) => ({
     step: t.string({
       required: true,
-      description: "The step, as in `clean.erase_disks`; a loaded driver must offer it.",
+      description: "Step as `interface.name`, such as `clean.erase_disks`; a loaded driver must provide it.",
     }),
-    driver: t.string({ description: "Of this driver only; absent: of every driver that offers it." }),
+    driver: t.string({ description: "Driver to limit the policy to; by default all drivers that provide the step." }),
     priority: t.int({
       description:
-        "In place of the declared priority: 0, which switches it off, to 1000000. A step that needs arguments cannot run by itself.",
+        "Priority to use instead of the declared one, 0 to 1000000; 0 means that the step does not run automatically. A step that requires arguments cannot run automatically.",
     }),
-    forbidden: t.boolean({ description: "Never run, not even when asked for by name." }),
+    forbidden: t.boolean({ description: "Whether the step is forbidden: it never runs, not even if requested by name." }),
   }),
 });
 
 const UpdateSiteInput = builder.inputType("UpdateSiteInput", {
   description:
-    "Change the site's policy. An omitted field stays, null takes it away. Work that was accepted before keeps its steps; limits hold for it too.",
+    "Changes to the site's policy. Omitted fields stay as they are; null restores the default. Accepted work keeps its steps, but new limits apply to it.",
   fields: (t) => ({
-    ifRevision: t.int({ description: "Refuse if the policy has another revision by now." }),
+    ifRevision: t.int({ description: "Refuse the request if the policy has another revision." }),
     phaseLimits: t.field({
       type: [PhaseLimitInput],
-      description: "Limits of phases, all of them. What exceeds a new limit already goes on; nothing is added to it.",
+      description: "Limits per phase; replaces the present ones. Active runs beyond a lower limit continue, but no further run starts.",
     }),
     controllerLimit: t.int({
-      description: "How many runs may be at work at the same time on nodes of one management controller, 1 or more.",
+      description: "Maximum number of active runs on nodes of one management controller at the same time, 1 or more.",
     }),
     automaticCleaning: t.boolean({
-      description: "Whether automatic clean steps run in a commission and after a tear-down; null: yes.",
+      description: "Whether automatic clean steps run in a commission and after a tear-down; null restores the default, true.",
     }),
     correctPower: t.boolean({
-      description: "Whether a power state that somebody else changed is changed back; null: no.",
+      description: "Whether Ostler changes back a power state that was changed outside it; null restores the default, false.",
     }),
-    steps: t.field({ type: [StepPolicyInput], description: "What is said of single steps, all of it." }),
+    steps: t.field({ type: [StepPolicyInput], description: "Policies for single steps; replaces the present ones." }),
   }),
 });
 
 const SitePayloadRef = builder.objectRef<SiteEdited>("SitePayload").implement({
-  description: "Answer to a change of the site's policy.",
+  description: "Answer to updateSite.",
   fields: (t) => ({
     site: t.field({
       type: SiteRef,
       nullable: true,
-      description: "The policy as it is now, null after a refusal.",
+      description: "The policy after the change; null if the request was refused.",
       resolve: ({ done }, _args, { services }) => (done ? readSite(services.database.reader) : null),
     }),
     errors: t.field({
       type: [UserErrorRef],
-      description: "Why the request was refused, every flaw of it; empty when it was carried out.",
+      description: "Every reason why the request was refused; empty if it succeeded.",
       resolve: ({ refusals }) => [...refusals],
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read on in the same request.", resolve: () => ({}) }),
+    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
   }),
 });
 
@@ -167,7 +167,7 @@ builder.mutationField("updateSite", (t) =>
     nullable: true,
     ...needs("MANAGE"),
     description: "Change the site's policy.",
-    args: { input: t.arg({ type: UpdateSiteInput, required: true, description: "The change." }) },
+    args: { input: t.arg({ type: UpdateSiteInput, required: true, description: "Changes to make." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.updateSite(callerOf(context), { ...input, ifRevision: given(input.ifRevision) }),
   }),

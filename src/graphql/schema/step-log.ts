@@ -26,18 +26,18 @@ const TAIL_MAX = 1_000;
 const LogLineRef = builder.objectRef<Line>("LogLine");
 builder.objectType(LogLineRef, {
   description:
-    "One line that a driver wrote while it worked on a step. Secrets are masked, and a line is cut at 4,000 characters. Kept for good.",
+    "Line that a driver logged while it ran a step. Secrets are masked, and lines are truncated to 4,000 characters. Never deleted.",
   fields: (t) => ({
     cursor: t.string({
-      description: "Number of the line in its run, from 1 without holes: pass it as `after`.",
+      description: "Number of the line in its run, from 1 without gaps. Pass it as `after`.",
       resolve: ({ row }) => String(row.sequence),
     }),
-    at: t.field({ type: "DateTime", description: "When it was written.", resolve: ({ row }) => row.at }),
-    step: t.exposeString("label", { description: "The step, as `interface.name`." }),
-    attempt: t.int({ description: "Number of the try that it belongs to, from 1.", resolve: ({ row }) => row.attempt }),
+    at: t.field({ type: "DateTime", description: "Time at which it was logged.", resolve: ({ row }) => row.at }),
+    step: t.exposeString("label", { description: "Step, as `interface.name`." }),
+    attempt: t.int({ description: "Number of the attempt, from 1.", resolve: ({ row }) => row.attempt }),
     text: t.string({
       description:
-        "What it says. Of one try at most 1,000 lines and 256 KiB are kept; then a last line tells how many were not.",
+        "Text of the line. At most 1,000 lines and 256 KiB are kept per attempt; then a last line states how many were dropped.",
       resolve: ({ row }) => row.text,
     }),
   }),
@@ -48,12 +48,12 @@ const LogLineConnection = connectionType("LogLine", LogLineRef);
 builder.objectField(StepRef, "log", (t) =>
   t.field({
     type: [LogLineRef],
-    description: "The newest lines of its log, oldest first, all its tries together.",
+    description: "Newest lines of the step's log, over all attempts, oldest first.",
     args: {
       tail: t.arg.int({
         required: true,
         defaultValue: TAIL_DEFAULT,
-        description: `At most so many lines, 1 to ${TAIL_MAX}.`,
+        description: `Maximum number of lines, 1 to ${TAIL_MAX}.`,
       }),
     },
     resolve: async ({ planned, index, attempts }, { tail }, { load }) => {
@@ -68,7 +68,7 @@ builder.objectField(StepRef, "log", (t) =>
 builder.objectField(RunRef, "log", (t) =>
   t.field({
     type: LogLineConnection,
-    description: "What its steps said, oldest first: the same lines and cursors as the subscription `runLog`.",
+    description: "Log of all steps, oldest first: the same lines and cursors as the subscription `runLog`.",
     args: pageArgs(t.arg, TRANSITIONS_PAGE_MAX),
     resolve: async ({ id, planHash }, args, { load }) => {
       const [page, plan] = await Promise.all([
@@ -82,7 +82,7 @@ builder.objectField(RunRef, "log", (t) =>
 );
 
 const RunLogItemRef = builder.unionType("RunLogItem", {
-  description: "Item of a run's log stream.",
+  description: "Item of the stream `runLog`.",
   types: [LogLineRef, StreamResetRef],
   resolveType: ({ kind }) => (kind === "line" ? "LogLine" : "StreamReset"),
 });
@@ -92,10 +92,10 @@ builder.subscriptionField("runLog", (t) =>
     type: RunLogItemRef,
     ...needs("READ"),
     description:
-      "The log of one run from its first line, or from a cursor, until the run is final; then the stream completes. Lines come within a second of being written, without gap or repetition. An unknown run is the error NOT_FOUND.",
+      "Log of one run, from the first line or after a cursor, until the run is final; then the stream completes. Lines arrive within a second of being logged, without gaps or repetition. An unknown run is the error NOT_FOUND.",
     args: {
-      runId: t.arg.id({ required: true, description: "Global ID or raw UUID of the run." }),
-      after: t.arg.string({ description: "Cursor of the last line seen; absent: from the first." }),
+      runId: t.arg.id({ required: true, description: "Global ID or UUID of the run." }),
+      after: t.arg.string({ description: "Cursor of the last line received; by default the stream starts with the first line." }),
     },
     subscribe: async (_root, { runId, after }, { services, load }) => {
       const run = await load.run.load(uuidOrNone(keyOf("Run", runId)));

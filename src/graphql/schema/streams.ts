@@ -15,45 +15,45 @@ import type { EventKey } from "../execution/shared-events.ts";
 type Of<Kind extends NodeStreamItem["kind"]> = Extract<NodeStreamItem, { kind: Kind }>;
 
 const NodeSnapshotRef = builder.objectRef<Of<"snapshot">>("NodeSnapshot").implement({
-  description: "A node as it was when the stream began, before any transition.",
+  description: "Node as it was when the stream started; sent before any transition.",
   fields: (t) => ({
     cursor: t.string({
-      description: "Position the snapshot was taken at.",
+      description: "Position in the log at which the snapshot was taken.",
       resolve: ({ position }) => String(position),
     }),
     node: t.field({
       type: NodeRef,
       nullable: true,
-      description: "The node; nullable only because `Transition.node` is, so that both can be selected in one query.",
+      description: "The node; never null. Declared nullable so that it can be selected together with `Transition.node`.",
       resolve: ({ node }) => node,
     }),
   }),
 });
 
 const StreamBookmarkRef = builder.objectRef<Of<"bookmark">>("StreamBookmark").implement({
-  description: "Progress mark: everything up to `cursor` has been delivered. One comes at least every 10 seconds.",
+  description: "Progress of the stream: everything up to `cursor` has been delivered. Sent at least every 10 seconds.",
   fields: (t) => ({
-    cursor: t.string({ description: "Position.", resolve: ({ position }) => String(position) }),
-    at: t.expose("at", { type: "DateTime", description: "Server time." }),
-    snapshotComplete: t.exposeBoolean("snapshotComplete", { description: "True once, right after the last snapshot." }),
+    cursor: t.string({ description: "Position in the log.", resolve: ({ position }) => String(position) }),
+    at: t.expose("at", { type: "DateTime", description: "Time of the server." }),
+    snapshotComplete: t.exposeBoolean("snapshotComplete", { description: "True once: directly after the last snapshot." }),
     caughtUp: t.exposeBoolean("caughtUp", {
       description:
-        "True once, when everything that was there when the stream began has been delivered: from here on it is live.",
+        "True once: when everything that existed when the stream started has been delivered. Later items are live.",
     }),
   }),
 });
 
 export const StreamResetRef = builder.objectRef<Of<"reset">>("StreamReset").implement({
-  description: "The stream cannot go on. It is the last item.",
+  description: "Last item of a stream that cannot continue.",
   fields: (t) => ({
     cursor: t.string({
-      description: "Earliest cursor that is still good; after SHUTTING_DOWN the one to go on from.",
+      description: "Earliest cursor that is still valid; after SHUTTING_DOWN, the cursor from which to continue.",
       resolve: ({ position }) => String(position),
     }),
     // Not `reason`: `Transition.reason` is a text, and a query that selects both from the union would be invalid.
     code: t.field({
       type: StreamResetReasonEnum,
-      description: "Why. After CURSOR_EXPIRED subscribe again with `snapshot: true`.",
+      description: "Reason. After CURSOR_EXPIRED, subscribe again with `snapshot: true`.",
       resolve: ({ reason }) => reason,
     }),
   }),
@@ -61,7 +61,7 @@ export const StreamResetRef = builder.objectRef<Of<"reset">>("StreamReset").impl
 
 const NodeStreamItemRef = builder.unionType("NodeStreamItem", {
   description:
-    "Item of a node stream. Every item has a cursor; after a break subscribe again with `after: <last cursor>`.",
+    "Item of a node stream. Every item has a cursor: after a disconnect, subscribe again with `after: <last cursor>`.",
   types: [NodeSnapshotRef, TransitionRef, StreamBookmarkRef, StreamResetRef],
   // A transition in a stream is its row itself, so that it has the fields of any other transition.
   resolveType: (item) =>
@@ -94,15 +94,15 @@ builder.subscriptionField("nodeTransitions", (t) =>
     type: NodeStreamItemRef,
     ...needs("READ"),
     description:
-      "State changes of matching nodes, in commit order, without gap or repetition. With `snapshot` every matching node comes first, then changes; with `after` the stream goes on from a cursor; with neither it begins now.",
+      "Transitions of matching nodes in commit order, without gaps or repetition. With `snapshot: true`, all matching nodes come first, then their transitions. With `after`, the stream continues after a cursor. With neither, it starts now.",
     args: {
       filter: t.arg({
         type: NodeFilterInput,
         description:
-          "Of nodes that match at the time of delivery; absent: of all. A filter by `ids` alone also tells deletions. At most 65,536 characters as JSON.",
+          "Only nodes that match at the time of delivery; by default all. A filter with only `ids` also delivers deletions. At most 65,536 characters as JSON.",
       }),
-      after: t.arg.string({ description: "Cursor of the last item seen. Not together with `snapshot`." }),
-      snapshot: t.arg.boolean({ required: true, defaultValue: false, description: "Begin with every matching node." }),
+      after: t.arg.string({ description: "Cursor of the last item received. Cannot be combined with `snapshot`." }),
+      snapshot: t.arg.boolean({ required: true, defaultValue: false, description: "Start with a snapshot of all matching nodes." }),
     },
     subscribe: (_root, { filter, after, snapshot }, { services }) => {
       if (snapshot && after != null)
@@ -115,18 +115,18 @@ builder.subscriptionField("nodeTransitions", (t) =>
 );
 
 const OperationUpdateRef = builder.objectRef<OperationUpdate>("OperationUpdate").implement({
-  description: "Item of an operation stream.",
+  description: "Item of the stream `operationUpdates`.",
   fields: (t) => ({
     cursor: t.string({ description: "Position in the log at that time.", resolve: ({ position }) => String(position) }),
     operation: t.field({
       type: OperationRef,
-      description: "The operation as of this position.",
+      description: "Operation as of this position.",
       resolve: ({ operation }) => operation,
     }),
     run: t.field({
       type: RunRef,
       nullable: true,
-      description: "Run that changed; null when the operation itself did, as in the first and the last item.",
+      description: "Run that changed; null if the operation itself changed, as in the first and last item.",
       resolve: ({ run }) => run,
     }),
   }),
@@ -137,8 +137,8 @@ builder.subscriptionField("operationUpdates", (t) =>
     type: OperationUpdateRef,
     ...needs("READ"),
     description:
-      "One operation until it is final; then the stream completes. The first item is the present state, so a client that comes back has missed nothing that still matters. An unknown operation is the error NOT_FOUND. It also completes when the process goes down: if the operation was not final in the last item, subscribe again.",
-    args: { id: t.arg.id({ required: true, description: "Global ID or raw UUID of the operation." }) },
+      "Updates of one operation until it is final; then the stream completes. The first item is the present state, so no important change is missed after a reconnect. The stream also completes when the replica shuts down: if the operation was not final in the last item, subscribe again. An unknown operation is the error NOT_FOUND.",
+    args: { id: t.arg.id({ required: true, description: "Global ID or UUID of the operation." }) },
     subscribe: async (_root, { id }, { services, load }) => {
       const operation = await load.operation.load(uuidOrNone(keyOf("Operation", id)));
       if (!operation) throw notFound(`There is no operation ${JSON.stringify(id)}.`);

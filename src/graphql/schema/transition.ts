@@ -22,73 +22,73 @@ import { NodeFilterInput, nodeFilter } from "./selectors.ts";
 
 builder.objectType(TransitionRef, {
   // No `Resource`: it is not fetched by its ID, and its `operation` and `target` may be null where a run's may not.
-  description: "One change of state of one node, written in the same transaction as the change itself.",
+  description: "State change of a node. Written in the same database transaction as the change itself.",
   isTypeOf: (value) => typeof value === "object" && value !== null && "toState" in value,
   fields: (t) => ({
     id: t.id({
-      description: "Global ID; the same on every delivery.",
+      description: "Global ID: the same for every delivery of the transition.",
       resolve: ({ position }) => globalId("Transition", String(position)),
     }),
     cursor: t.string({
       description:
-        "Position in the log, a decimal number: pass it as `after`. Positions follow the order of commits and have no holes, so an unfiltered stream can prove that it missed nothing.",
+        "Position in the log, a decimal number. Pass it as `after`. Positions follow the commit order without gaps, so an unfiltered stream can prove that it missed nothing.",
       resolve: ({ position }) => String(position),
     }),
     node: t.field({
       type: NodeRef,
       nullable: true,
-      description: "The node as it is now, null if it has been deleted since.",
+      description: "Node as it is now; null if it has been deleted.",
       resolve: ({ nodeId }, _args, { load }) => load.node.load(nodeId),
     }),
     nodeUuid: t.field({
       type: "UUID",
-      description: "UUID of the node, kept after deletion.",
+      description: "UUID of the node; kept after its deletion.",
       resolve: ({ nodeId }) => nodeId,
     }),
     nodeName: t.exposeString("nodeName", { description: "Name of the node at that time." }),
     sequence: t.exposeInt("sequence", {
       description:
-        "1 for the registration, then up by one without holes for each node: so a filtered stream can prove it too.",
+        "Number of the transition of its node: 1 for the registration, then increasing by one without gaps. A filtered stream can use it to prove that it missed nothing.",
     }),
     nodeRevision: t.exposeInt("nodeRevision", { description: "Revision of the node after the change." }),
     from: t.field({
       type: NodeStateEnum,
       nullable: true,
-      description: "State before, null for the registration.",
+      description: "State before the change; null for the registration.",
       resolve: ({ fromState }) => fromState,
     }),
     to: t.field({
       type: NodeStateEnum,
       nullable: true,
-      description: "State after, null for the deletion.",
+      description: "State after the change; null for the deletion.",
       resolve: ({ toState }) => toState,
     }),
-    event: t.field({ type: NodeEventEnum, description: "What happened.", resolve: ({ event }) => event }),
+    event: t.field({ type: NodeEventEnum, description: "Event that caused the change.", resolve: ({ event }) => event }),
     target: t.field({
       type: NodeStateEnum,
       nullable: true,
-      description: "Where the node was heading, null when at rest.",
+      description: "State in which the run was expected to end; null if no run was active.",
       resolve: ({ target }) => target,
     }),
     operation: t.field({
       type: OperationRef,
       nullable: true,
-      description: "Operation it belongs to.",
+      description: "Operation that caused it; null if none did.",
       resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
     }),
     run: t.field({
       type: RunRef,
       nullable: true,
-      description: "Run it belongs to.",
+      description: "Run that caused it; null if none did.",
       resolve: ({ runId }, _args, { load }) => (runId === null ? null : load.run.load(runId)),
     }),
     step: t.exposeString("step", {
       nullable: true,
-      description: "Step that the run was at, as `interface.name`: the one under way, or the one whose end led here.",
+      description: "Step of the run, as `interface.name`: the running step, or the step whose end caused the change. Null if there was none.",
     }),
-    actor: t.exposeString("actor", { description: "Who acted; `engine` for what follows from the work itself." }),
-    reason: t.exposeString("reason", { nullable: true, description: "Why, for people." }),
-    at: t.expose("at", { type: "DateTime", description: "When it was committed." }),
+    actor: t.exposeString("actor", { description: "Who caused it; `engine` if it followed from the work itself." }),
+    reason: t.exposeString("reason", { nullable: true, description: "Reason as a sentence for people; null if there is none." }),
+    at: t.expose("at", { type: "DateTime", description: "Commit time." }),
   }),
 });
 
@@ -140,11 +140,11 @@ builder.queryField("transitions", (t) =>
     type: TransitionConnection,
     ...needs("READ"),
     description:
-      "State changes, oldest first: the same rows and cursors as the subscription, to fill a gap or to look back. With an `after` that is older than what is kept it is the error CURSOR_EXPIRED.",
+      "Transitions, oldest first: the same items and cursors as the subscription `nodeTransitions`, to fill a gap or to look back. An `after` that is older than the retained log is the error CURSOR_EXPIRED.",
     args: {
       filter: t.arg({
         type: NodeFilterInput,
-        description: "Of nodes that match now; absent: of all, deleted ones included.",
+        description: "Only nodes that match now; by default all, including deleted nodes.",
       }),
       ...pageArgs(t.arg, TRANSITIONS_PAGE_MAX),
     },

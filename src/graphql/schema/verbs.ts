@@ -29,34 +29,34 @@ import { NodeSelectorInput, WorkSelectorInput, nodeSelector, workSelector } from
 import type { NodeSelectorShape } from "./selectors.ts";
 
 const ShareInput = builder.inputType("ShareInput", {
-  description: "A number of nodes, or a share of the operation's. Exactly one field.",
+  description: "Number of nodes, absolute or relative to the nodes of the operation. Exactly one field.",
   isOneOf: true,
   fields: (t) => ({
-    count: t.int({ description: "So many nodes." }),
-    percent: t.float({ description: "So many percent of the operation's nodes." }),
+    count: t.int({ description: "Number of nodes." }),
+    percent: t.float({ description: "Percentage of the operation's nodes." }),
   }),
 });
 
 export const WavesInput = builder.inputType("WavesInput", {
   description:
-    "Take the nodes on in waves, in the order of the request: the next one begins when the one before has ended.",
+    "Start the nodes in waves, in the order of the request: a wave starts when the previous one has ended.",
   fields: (t) => ({
     sizes: t.field({
       type: [ShareInput],
       required: true,
       description:
-        "Size of each wave, 1 to 1000 of them; the last one is repeated until every node has its wave. Percent are rounded up.",
+        "Size of each wave, 1 to 1000 entries. The last size is repeated until every node has a wave. Percentages are rounded up.",
     }),
-    pauseSeconds: t.float({ description: "Pause between two waves, 0 to 2592000; 0 if absent." }),
+    pauseSeconds: t.float({ description: "Pause between two waves in seconds, 0 to 2592000. Default 0." }),
     manual: t.boolean({
       required: true,
       defaultValue: false,
-      description: "Each further wave waits for advanceWaves.",
+      description: "Whether every wave after the first waits for advanceWaves.",
     }),
     maxFailures: t.field({
       type: ShareInput,
       description:
-        "So many nodes may fail; with one more no further node begins until resumeWaves. Percent are rounded down. Absent: any number.",
+        "Number of nodes that may fail. With one more failure, no further node starts until resumeWaves. Percentages are rounded down. No limit by default.",
     }),
   }),
 });
@@ -67,164 +67,164 @@ const termFields = (t: InputFields) => ({
     type: AcceptanceEnum,
     required: true,
     defaultValue: "ALL_OR_NOTHING",
-    description: "What one bad node does to the request.",
+    description: "Effect of a refused node on the whole request.",
   }),
   idempotencyKey: t.string({
     description:
-      "The same key with the same input, by the same caller, answers the same operation and starts nothing twice; 1 to 200 characters.",
+      "Makes the request safe to repeat: the same key with the same input by the same caller returns the same operation and starts no second one. 1–200 characters.",
   }),
   onFailure: t.field({
     type: FailurePolicyEnum,
     description:
-      "What a failed node does to the others; CLEAN_UP_ALL for a commission unless told otherwise, LEAVE for the rest.",
+      "Effect of a failed node on the others. Default CLEAN_UP_ALL for a commission, LEAVE for all other verbs.",
   }),
   variables: t.field({
     type: "JSON",
     description:
-      "Variables handed to the drivers, laid over the cluster's settings: a JSON object; null removes a key.",
+      "Variables for the drivers, a JSON object. Merged into the cluster's settings; null removes a key.",
   }),
-  maxParallel: t.int({ description: "At most so many nodes at the same time; the others are QUEUED, in order." }),
+  maxParallel: t.int({ description: "Maximum number of nodes worked on at the same time; the others are QUEUED in the order of the request." }),
   waves: t.field({
     type: WavesInput,
     description:
-      "Take the nodes on in waves; absent: all at once. With `maxFailures`, a commission's `onFailure` is CLEAN_UP_FAILED unless told otherwise.",
+      "Start the nodes in waves; by default all at once. With `maxFailures`, the default `onFailure` of a commission is CLEAN_UP_FAILED.",
   }),
   dryRun: t.boolean({
     required: true,
     defaultValue: false,
-    description: "Only judge and plan: each node's steps, or why it would be refused. Nothing is written.",
+    description: "Only check and plan the request: return each node's steps or the reason for its refusal. Nothing is written.",
   }),
   planHash: t.string({
     description:
-      "The `planHash` of a plan that was looked at: refused with STALE_REVISION when what would be done is no longer that.",
+      "`planHash` of an earlier plan. The request is refused with STALE_REVISION if its plan is not the same.",
   }),
-  reason: t.string({ description: "Why; goes into the transitions." }),
+  reason: t.string({ description: "Reason for the request; stored with the transitions." }),
 });
 
 const workFields = (t: InputFields) => ({
-  nodes: t.field({ type: NodeSelectorInput, required: true, description: "Which nodes." }),
+  nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
   ...termFields(t),
 });
 
 const NodeWorkInput = builder.inputType("NodeWorkInput", {
-  description: "Start a verb on many nodes.",
+  description: "Nodes and terms of a verb.",
   fields: (t) => workFields(t),
 });
 
 const CommissionNodesInput = builder.inputType("CommissionNodesInput", {
-  description: "Commission many nodes.",
+  description: "Nodes and terms of a commission.",
   fields: (t) => ({
     ...workFields(t),
-    until: t.field({ type: UntilEnum, required: true, defaultValue: "ACTIVE", description: "How far." }),
+    until: t.field({ type: UntilEnum, required: true, defaultValue: "ACTIVE", description: "State in which the commission ends." }),
   }),
 });
 
 const CleanNodesInput = builder.inputType("CleanNodesInput", {
-  description: "Clean many nodes.",
+  description: "Nodes, steps and terms of a cleaning.",
   fields: (t) => ({
     ...workFields(t),
     steps: t.field({
       type: [StepInput],
-      description: "Clean steps and reserved steps to run in this order, in place of the automatic ones; 1 to 100.",
+      description: "Clean steps and reserved steps to run in this order instead of the automatic ones; 1 to 100.",
     }),
-    runbook: t.string({ description: "Name of a runbook, in place of `steps`. Its steps are those it has now." }),
+    runbook: t.string({ description: "Name of a runbook to use instead of `steps`. The operation runs the steps that the runbook has now." }),
   }),
 });
 
 const DeployNodesInput = builder.inputType("DeployNodesInput", {
-  description: "Deploy many nodes.",
+  description: "Nodes, steps and terms of a deployment.",
   fields: (t) => ({
     ...workFields(t),
     steps: t.field({
       type: [StepInput],
-      description: "Deploy steps and reserved steps to run in this order, in place of the automatic ones; 1 to 100.",
+      description: "Deploy steps and reserved steps to run in this order instead of the automatic ones; 1 to 100.",
     }),
   }),
 });
 
 const DecommissionNodesInput = builder.inputType("DecommissionNodesInput", {
-  description: "Take many nodes out of service.",
+  description: "Nodes and terms of a decommissioning.",
   fields: (t) => ({
     ...workFields(t),
     force: t.boolean({
       required: true,
       defaultValue: false,
-      description: "Also nodes that have disappeared: their steps will fail, and they end DECOMMISSIONED all the same.",
+      description: "Include nodes that have disappeared. Their steps will fail, but they end DECOMMISSIONED.",
     }),
   }),
 });
 
 const UpdateNodesInput = builder.inputType("UpdateNodesInput", {
-  description: "Renew what runs on many nodes.",
+  description: "Nodes and terms of an update.",
   fields: (t) => ({
     ...workFields(t),
     hostGroup: t.string({
       description:
-        "Host group that the nodes are deployed for, told to the drivers as the variable `host_group`; absent: the one they have.",
+        "Host group to deploy the nodes for. Drivers receive it as the variable `host_group`. By default the nodes keep their host group.",
     }),
   }),
 });
 
 const SetPowerInput = builder.inputType("SetPowerInput", {
-  description: "Change the power of many nodes.",
+  description: "Nodes, action and terms of a power change.",
   fields: (t) => ({
     ...workFields(t),
-    action: t.field({ type: PowerActionEnum, required: true, description: "What to do." }),
+    action: t.field({ type: PowerActionEnum, required: true, description: "Power action." }),
     timeoutSeconds: t.float({
       description:
-        "Of SOFT_OFF: how long the system may take to shut down before its power is cut. 1 to 86400; 600 if absent.",
+        "For SOFT_OFF: seconds that the system may take to shut down before it is powered off, 1 to 86400. Default 600.",
     }),
   }),
 });
 
 const AbortInput = builder.inputType("AbortInput", {
-  description: "Abort unfinished work.",
+  description: "Work to abort, and how.",
   fields: (t) => ({
-    work: t.field({ type: WorkSelectorInput, required: true, description: "Whose work." }),
+    work: t.field({ type: WorkSelectorInput, required: true, description: "Operation or nodes whose work is meant." }),
     mode: t.field({
       type: AbortModeEnum,
       required: true,
       defaultValue: "NOW",
-      description: "What to do where the running step must not be interrupted.",
+      description: "What to do on nodes where the running step must not be interrupted.",
     }),
-    powerOff: t.boolean({ description: "Whether nodes are powered off; absent: those being cleaned or deployed are." }),
-    reason: t.string({ description: "Why; goes into the transitions." }),
+    powerOff: t.boolean({ description: "Whether to power the nodes off. By default, nodes in cleaning or deployment are powered off." }),
+    reason: t.string({ description: "Reason for the request; stored with the transitions." }),
   }),
 });
 
 const StopInput = builder.inputType("StopInput", {
-  description: "Stop work gracefully.",
+  description: "Work to stop gracefully.",
   fields: (t) => ({
     work: t.field({
       type: WorkSelectorInput,
       required: true,
       description:
-        "Whose work. A stop of an operation, or of a cluster that an operation was asked for, is of the whole operation.",
+        "Operation or nodes whose work to stop. For an operation, or a cluster that an operation was requested for, the whole operation stops.",
     }),
     timeoutSeconds: t.float({
-      description: "How long running steps may go on; then they fail with STOP_TIMEOUT. 1 to 86400; 600 if absent.",
+      description: "Seconds that running steps may take to end before they fail with STOP_TIMEOUT, 1 to 86400. Default 600.",
     }),
-    reason: t.string({ description: "Why; goes into the transitions." }),
+    reason: t.string({ description: "Reason for the request; stored with the transitions." }),
   }),
 });
 
 const WorkInput = builder.inputType("WorkInput", {
-  description: "Unfinished work that something is asked of.",
+  description: "Unfinished work.",
   fields: (t) => ({
-    work: t.field({ type: WorkSelectorInput, required: true, description: "Whose work." }),
-    reason: t.string({ description: "Why; goes into the transitions." }),
+    work: t.field({ type: WorkSelectorInput, required: true, description: "Operation or nodes whose work is meant." }),
+    reason: t.string({ description: "Reason for the request; stored with the transitions." }),
   }),
 });
 
 const RestartInput = builder.inputType("RestartInput", {
-  description: "Take up stopped, failed or aborted work again.",
+  description: "Stopped, failed or aborted work to restart, and terms.",
   fields: (t) => ({
-    work: t.field({ type: WorkSelectorInput, required: true, description: "Whose work." }),
+    work: t.field({ type: WorkSelectorInput, required: true, description: "Operation or nodes whose work is meant." }),
     from: t.field({
       type: RestartFromEnum,
       required: true,
       defaultValue: "STAGE",
-      description: "How much of what was done is kept.",
+      description: "How much completed work to keep.",
     }),
     ...termFields(t),
   }),
@@ -238,79 +238,79 @@ export function plannedSteps({ plan, nodeId }: ResultShape): StepView[] | null {
 }
 
 export const NodeResultRef = builder.objectRef<ResultShape>("NodeResult").implement({
-  description: "Answer to one node of a request, in the order asked.",
+  description: "Result for one node of a request.",
   fields: (t) => ({
-    ref: t.exposeString("ref", { description: "What the request called the node: name or UUID." }),
+    ref: t.exposeString("ref", { description: "Name or UUID of the node as the request gave it." }),
     node: t.field({
       type: NodeRef,
       nullable: true,
-      description: "The node that is answered for; null if there is none by that name, or none any more.",
+      description: "The node; null if it does not exist or has been deleted.",
       resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)),
     }),
     run: t.field({
       type: RunRef,
       nullable: true,
-      description: "The run; null if refused or only planned.",
+      description: "Run on the node; null if the node was refused, and in a dry run.",
       resolve: ({ runId }, _args, { load }) => (runId === null ? null : load.run.load(runId)),
     }),
     accepted: t.exposeBoolean("accepted", {
-      description: "Whether work was (with `dryRun`: would be) started, or the wish recorded.",
+      description: "Whether the node was (with `dryRun`: would be) accepted: its work starts, or the interrupt is stored.",
     }),
     error: t.field({
       type: UserErrorRef,
       nullable: true,
-      description: "Why the node was refused; the first reason.",
+      description: "First reason why the node was refused; null if it was accepted.",
       resolve: ({ refusal }) => refusal,
     }),
     errors: t.field({
       type: [UserErrorRef],
-      description: "Why the node was refused; every reason.",
+      description: "Every reason why the node was refused; empty if it was accepted.",
       resolve: ({ refusal, further = [] }) => (refusal ? [refusal, ...further] : []),
     }),
     steps: t.field({
       type: [StepRef],
       nullable: true,
       description:
-        "Steps that will (with `dryRun`: would) run, in order; null for a refused node and for abort and stop.",
+        "Steps that will (with `dryRun`: would) run, in their order; null for a refused node, and for abort and stop.",
       resolve: plannedSteps,
     }),
     abortEffect: t.field({
       type: AbortEffectEnum,
       nullable: true,
-      description: "Of an accepted abort: when it takes effect.",
+      description: "Time at which an accepted abort takes effect; null for other requests.",
       resolve: ({ effect }) => effect ?? null,
     }),
     abortPendingAfterStep: t.string({
       nullable: true,
-      description: "Of a pending abort: the step that must end first.",
+      description: "Step that must end before a pending abort takes effect; null if no abort is pending.",
       resolve: ({ afterStep }) => afterStep ?? null,
     }),
   }),
 });
 
 export const NodeWorkPayloadRef = builder.objectRef<SubmitAnswer>("NodeWorkPayload").implement({
-  description: "Answer to a verb. `errors` is empty when the request was accepted.",
+  description: "Answer to a verb. `errors` is empty if the request was accepted.",
   fields: (t) => ({
     operation: t.field({
       type: OperationRef,
       nullable: true,
-      description: "The stored operation; null when refused or only planned.",
+      description: "The stored operation; null for a refused request and for a dry run.",
       resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
     }),
     results: t.field({
       type: [NodeResultRef],
-      description: "One answer per node.",
+      description: "One result per node, in the order of the request.",
       resolve: ({ results }) => [...results],
     }),
     errors: t.field({
       type: [UserErrorRef],
-      description: "Why the request as a whole was refused.",
+      description: "Reasons why the whole request was refused; empty if it was accepted.",
       resolve: ({ refusals }) => [...refusals],
     }),
     replayed: t.exposeBoolean("replayed", {
-      description: "Whether an earlier request with the same key is answered again.",
+      description: "True if this is the answer to an earlier request with the same idempotency key.",
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read on in the same request.", resolve: () => ({}) }),
+    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
   }),
 });
 
@@ -388,17 +388,17 @@ const SIMPLE_VERBS = [
   [
     "manageNodes",
     "MANAGE",
-    "Verify power and credentials, up to MANAGEABLE. From ENROLLED, STOPPED, AVAILABLE, DECOMMISSIONED and the failed states of inspection and cleaning.",
+    "Verify power and credentials; nodes end MANAGEABLE. Allowed from ENROLLED, STOPPED, AVAILABLE, DECOMMISSIONED, INSPECT_FAILED and CLEAN_FAILED.",
   ],
   [
     "inspectNodes",
     "INSPECT",
-    "Collect the inventory. From MANAGEABLE and INSPECT_FAILED; in place on AVAILABLE and ACTIVE where the driver inspects without a reboot.",
+    "Collect the inventory. Allowed from MANAGEABLE and INSPECT_FAILED; also from AVAILABLE and ACTIVE, without a state change, if the driver inspects without a reboot.",
   ],
   [
     "undeployNodes",
     "UNDEPLOY",
-    "Remove the workload, then clean, up to AVAILABLE. From ACTIVE, STOPPED, DEPLOY_FAILED and UNDEPLOY_FAILED.",
+    "Remove the workload, then clean; nodes end AVAILABLE. Allowed from ACTIVE, STOPPED, DEPLOY_FAILED and UNDEPLOY_FAILED.",
   ],
 ] as const;
 
@@ -409,7 +409,7 @@ for (const [name, kind, description] of SIMPLE_VERBS) {
       nullable: true,
       ...needs("OPERATE"),
       description,
-      args: { input: t.arg({ type: NodeWorkInput, required: true, description: "Which nodes, on which terms." }) },
+      args: { input: t.arg({ type: NodeWorkInput, required: true, description: "Nodes and terms." }) },
       resolve: (_root, { input }, context) => submit(context, kind, input),
     }),
   );
@@ -421,12 +421,12 @@ builder.mutationField("commissionNodes", (t) =>
     nullable: true,
     ...needs("OPERATE"),
     description:
-      "Whatever is missing of verify, inspect, clean and deploy. From every state at rest but ACTIVE. On a failure every node is cleaned up, unless `onFailure` says otherwise.",
+      "Run the missing phases of verify, inspect, clean and deploy. Allowed from every stable or failed state except ACTIVE. By default, a failure cleans up all nodes of the operation; see `onFailure`.",
     args: {
       input: t.arg({
         type: CommissionNodesInput,
         required: true,
-        description: "Which nodes, how far, on which terms.",
+        description: "Nodes, final state and terms.",
       }),
     },
     resolve: (_root, { input }, context) => submit(context, "COMMISSION", input, { until: input.until }),
@@ -439,9 +439,9 @@ builder.mutationField("cleanNodes", (t) =>
     nullable: true,
     ...needs("OPERATE"),
     description:
-      "Run clean steps: those that run by themselves, those given, or a runbook's. A node ends where it began.",
+      "Run clean steps: the automatic ones, the given ones, or those of a runbook. A node ends in the state in which it started.",
     args: {
-      input: t.arg({ type: CleanNodesInput, required: true, description: "Which nodes, which steps, on which terms." }),
+      input: t.arg({ type: CleanNodesInput, required: true, description: "Nodes, steps and terms." }),
     },
     resolve: (_root, { input }, context) =>
       submit(context, "CLEAN", input, {
@@ -456,12 +456,12 @@ builder.mutationField("deployNodes", (t) =>
     type: NodeWorkPayloadRef,
     nullable: true,
     ...needs("OPERATE"),
-    description: "Install, up to ACTIVE. From AVAILABLE, DEPLOY_FAILED, and again from ACTIVE.",
+    description: "Install the system; nodes end ACTIVE. Allowed from AVAILABLE, DEPLOY_FAILED, and again from ACTIVE.",
     args: {
       input: t.arg({
         type: DeployNodesInput,
         required: true,
-        description: "Which nodes, which steps, on which terms.",
+        description: "Nodes, steps and terms.",
       }),
     },
     resolve: (_root, { input }, context) => submit(context, "DEPLOY", input, choiceOf(input, "deploy")),
@@ -474,9 +474,9 @@ builder.mutationField("decommissionNodes", (t) =>
     nullable: true,
     ...needs("OPERATE"),
     description:
-      "Take out of service: tear-down and cleaning, best effort. A node always ends DECOMMISSIONED; what failed is recorded.",
+      "Take nodes out of service: tear-down and cleaning, best effort. Nodes end DECOMMISSIONED even if steps fail; failures are recorded in `Run.errors`.",
     args: {
-      input: t.arg({ type: DecommissionNodesInput, required: true, description: "Which nodes, on which terms." }),
+      input: t.arg({ type: DecommissionNodesInput, required: true, description: "Nodes and terms." }),
     },
     resolve: (_root, { input }, context) => submit(context, "DECOMMISSION", input, { force: input.force }),
   }),
@@ -488,8 +488,8 @@ builder.mutationField("updateNodes", (t) =>
     nullable: true,
     ...needs("OPERATE"),
     description:
-      "Renew what runs on nodes: take the workload down, clean, and deploy again with the settings as they are now, optionally in another host group. From ACTIVE. A tear-down or cleaning that fails ends it there.",
-    args: { input: t.arg({ type: UpdateNodesInput, required: true, description: "Which nodes, on which terms." }) },
+      "Redeploy nodes: remove the workload, clean, and deploy with the present settings, optionally in another host group. Allowed from ACTIVE. A failed tear-down or cleaning ends the run.",
+    args: { input: t.arg({ type: UpdateNodesInput, required: true, description: "Nodes and terms." }) },
     resolve: (_root, { input }, context) =>
       submit(context, "UPDATE", input, input.hostGroup == null ? {} : { hostGroup: input.hostGroup }),
   }),
@@ -501,8 +501,8 @@ builder.mutationField("setPower", (t) =>
     nullable: true,
     ...needs("OPERATE"),
     description:
-      "Change power. Already there is a success without a call. Refused with BUSY while a run on the node is unfinished, whatever it is doing; a protected node takes ON alone.",
-    args: { input: t.arg({ type: SetPowerInput, required: true, description: "Which nodes, and what to do." }) },
+      "Change the power state of nodes. A node that already has the requested state succeeds without a call to its BMC. Refused with BUSY while a node has an unfinished run of any kind. A protected node accepts only ON.",
+    args: { input: t.arg({ type: SetPowerInput, required: true, description: "Nodes, action and terms." }) },
     resolve: (_root, { input }, context) =>
       submit(context, "POWER", input, {
         powerAction: input.action,
@@ -517,8 +517,8 @@ builder.mutationField("abort", (t) =>
     nullable: true,
     ...needs("OPERATE"),
     description:
-      "Give up now: nodes end in a failed state. Each node is answered: accepted, or NOTHING_RUNNING, NOT_INTERRUPTIBLE, UNSUPPORTED_BY_DRIVER.",
-    args: { input: t.arg({ type: AbortInput, required: true, description: "Whose work, and how." }) },
+      "Give up work now; nodes end in a failed state. Each node has its own result: accepted, or refused with NOTHING_RUNNING, NOT_INTERRUPTIBLE or UNSUPPORTED_BY_DRIVER.",
+    args: { input: t.arg({ type: AbortInput, required: true, description: "Work to abort, and how." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.abort(callerOf(context), {
         work: workSelector(input.work),
@@ -535,8 +535,8 @@ builder.mutationField("stop", (t) =>
     nullable: true,
     ...needs("OPERATE"),
     description:
-      "Give up later: running steps end, no new one starts, and nodes with work left end STOPPED, to be restarted. A stop of what has ended answers it as it ended.",
-    args: { input: t.arg({ type: StopInput, required: true, description: "Whose work." }) },
+      "Stop work gracefully: running steps end, no further step starts, and nodes with remaining work end STOPPED, from where they can be restarted. Stopping work that has ended returns it as it ended.",
+    args: { input: t.arg({ type: StopInput, required: true, description: "Operation or nodes whose work is meant." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.stop(callerOf(context), {
         work: workSelector(input.work),
@@ -552,9 +552,9 @@ builder.mutationField("restart", (t) =>
     nullable: true,
     ...needs("OPERATE"),
     description:
-      "Go on: a new operation for what is stopped, failed or aborted, with the settings as they are now. Nodes whose work is done are left alone.",
+      "Continue stopped, failed or aborted work in a new operation, with the present settings. Nodes whose work succeeded are not touched.",
     args: {
-      input: t.arg({ type: RestartInput, required: true, description: "Whose work, from where, on which terms." }),
+      input: t.arg({ type: RestartInput, required: true, description: "Work to restart, how much of it to keep, and terms." }),
     },
     resolve: (_root, { input }, context) =>
       context.services.engine.restart(callerOf(context), {
@@ -571,8 +571,8 @@ builder.mutationField("withdrawAbort", (t) =>
     nullable: true,
     ...needs("OPERATE"),
     description:
-      "Take a pending abort back: the step that it waits for ends, and the work goes on. Refused where the abort is being carried out already. A stop asked for before that abort is taken back with it.",
-    args: { input: t.arg({ type: WorkInput, required: true, description: "Whose abort." }) },
+      "Withdraw a pending abort: the step that it waits for ends, and the work continues. Refused if the abort has already started. Also withdraws a stop that was requested before the abort.",
+    args: { input: t.arg({ type: WorkInput, required: true, description: "Work whose abort to withdraw." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.withdrawAbort(callerOf(context), {
         work: workSelector(input.work),
@@ -586,8 +586,8 @@ builder.mutationField("unhold", (t) =>
     type: NodeWorkPayloadRef,
     nullable: true,
     ...needs("OPERATE"),
-    description: "Lift holds: runs that reached the reserved step `hold` go on. Each node is answered.",
-    args: { input: t.arg({ type: WorkInput, required: true, description: "Whose holds." }) },
+    description: "Release holds: runs that wait at the reserved step `hold` continue. Each node has its own result.",
+    args: { input: t.arg({ type: WorkInput, required: true, description: "Work whose holds to release." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.unhold(callerOf(context), {
         work: workSelector(input.work),
@@ -597,39 +597,39 @@ builder.mutationField("unhold", (t) =>
 );
 
 const WavesStepInput = builder.inputType("SteerWavesInput", {
-  description: "An operation whose waves are moved on or held.",
+  description: "Operation whose waves to control.",
   fields: (t) => ({
     operationId: t.id({ required: true, description: "Global ID or raw UUID of the operation." }),
-    reason: t.string({ description: "Why; shown with the operation while it is halted." }),
+    reason: t.string({ description: "Reason; shown with the operation while it is halted." }),
   }),
 });
 
 const OperationPayloadRef = builder.objectRef<WavesAnswer>("OperationPayload").implement({
-  description: "Answer to what was asked of an operation as a whole.",
+  description: "Answer to a mutation of an operation.",
   fields: (t) => ({
     operation: t.field({
       type: OperationRef,
       nullable: true,
-      description: "The operation as it is now; null when refused.",
+      description: "The operation after the change; null if the request was refused.",
       resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
     }),
     errors: t.field({
       type: [UserErrorRef],
-      description: "Why it was refused.",
+      description: "Reasons why the request was refused; empty if it succeeded.",
       resolve: ({ refusals }) => [...refusals],
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read on in the same request.", resolve: () => ({}) }),
+    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
   }),
 });
 
 const WAVE_MUTATIONS = [
-  ["advanceWaves", "ADVANCE", "Begin the next wave now, whether the one before has ended or not; also after a halt."],
+  ["advanceWaves", "ADVANCE", "Start the next wave now, even if the previous one has not ended; also after a halt."],
   [
     "haltWaves",
     "HALT",
-    "Let no further node of the operation begin; what has begun goes on. The stream of the operation says why.",
+    "Start no further node of the operation; active runs continue. `Rollout.reason` has the reason.",
   ],
-  ["resumeWaves", "RESUME", "Go on after a halt. Failures so far are forgiven: `maxFailures` counts anew."],
+  ["resumeWaves", "RESUME", "Continue after a halt. Failures so far no longer count toward `maxFailures`."],
 ] as const;
 
 for (const [name, action, description] of WAVE_MUTATIONS) {
@@ -639,7 +639,7 @@ for (const [name, action, description] of WAVE_MUTATIONS) {
       nullable: true,
       ...needs("OPERATE"),
       description,
-      args: { input: t.arg({ type: WavesStepInput, required: true, description: "Which operation." }) },
+      args: { input: t.arg({ type: WavesStepInput, required: true, description: "The operation." }) },
       resolve: (_root, { input }, context) =>
         context.services.engine.steerWaves(callerOf(context), {
           operationId: keyOf("Operation", input.operationId),

@@ -9,38 +9,38 @@ import { RunRef } from "../base/refs.ts";
 import { AttemptRef, stepName, stepsOf } from "./run.ts";
 
 const WaitingRef = builder.objectRef<Waiting & { readonly run: RunRow }>("Waiting").implement({
-  description: "What an unfinished run waits for.",
+  description: "Reason why an unfinished run waits.",
   fields: (t) => ({
-    reason: t.field({ type: WaitReasonEnum, description: "What it is.", resolve: ({ reason }) => reason }),
+    reason: t.field({ type: WaitReasonEnum, description: "Reason as a code.", resolve: ({ reason }) => reason }),
     description: t.exposeString("description", {
-      description: "The same as a sentence for people, with what to do about it where there is something.",
+      description: "Reason as a sentence for people, with what to do about it if anything can be done.",
     }),
     since: t.field({
       type: "DateTime",
-      description: "Since when it waits.",
+      description: "Start of the wait.",
       resolve: ({ run }) => run.waitingSince ?? run.createdAt,
     }),
     until: t.expose("until", {
       type: "DateTime",
       nullable: true,
       description:
-        "When it goes on at the latest: the next try, the end of the time of silence, of a pause. Null: somebody, or another run, ends it.",
+        "Latest end of the wait: the next attempt, the callback timeout, or the end of a pause. Null if an operator or another run ends it.",
     }),
     waitFor: t.string({
       nullable: true,
-      description: "The limit that it waits for, as in `phase:clean` or `controller:10.0.0.7`.",
+      description: "Capacity limit that the run waits for, such as `phase:clean` or `controller:10.0.0.7`; null for other reasons.",
       resolve: ({ run }) => run.waitFor,
     }),
     position: t.int({
       nullable: true,
       description:
-        "Its place among the runs that wait for the same, from 1: for a place below a limit, or for their turn in its operation. Null for what is nobody's turn.",
+        "Position in the queue of runs that wait for the same slot or for their start in the operation, from 1. Null if there is no queue.",
       resolve: ({ run }, _args, { load }) => load.waitingPosition.load(run.id),
     }),
     lastAttempts: t.field({
       type: [AttemptRef],
       description:
-        "The tries so far of the step that it waits in, oldest first; none where it waits between two steps.",
+        "Attempts so far of the step in which the run waits, oldest first; empty if it waits between two steps.",
       resolve: async ({ run }, _args, context) => [...((await stepsOf(run, context))[run.position]?.attempts ?? [])],
     }),
   }),
@@ -66,7 +66,7 @@ builder.objectField(RunRef, "waiting", (t) =>
   t.field({
     type: WaitingRef,
     nullable: true,
-    description: "What it waits for; null when it is at work or has ended.",
+    description: "What the run waits for; null if it is running or has ended.",
     resolve: (run, _args, context) => waiting(run, context),
   }),
 );
@@ -75,7 +75,7 @@ builder.objectField(RunRef, "waitReason", (t) =>
   t.field({
     type: WaitReasonEnum,
     nullable: true,
-    description: "What it waits for, in one word; `waiting` tells more.",
+    description: "Reason why the run waits, as a code; null if it does not. `waiting` has more detail.",
     resolve: async (run, _args, context) => (await waiting(run, context))?.reason ?? null,
   }),
 );
