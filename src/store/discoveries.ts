@@ -12,11 +12,11 @@ export type DiscoveryRow = typeof discoveries.$inferSelect;
 export type DiscoveryState = DiscoveryRow["state"];
 
 export const DISCOVERY_STATES = {
-  QUEUED: "Not probed yet, or just being probed.",
-  REGISTERED: "A machine answered, and is a node now.",
-  KNOWN: "A machine answered that was a node already.",
-  FAILED: "Nothing answered, the login was refused, or what answered could not be registered.",
-  SKIPPED: "The discovery was ended before its turn.",
+  QUEUED: "Not probed yet, or being probed.",
+  REGISTERED: "A machine answered and was registered as a node.",
+  KNOWN: "A machine answered that is already registered as a node.",
+  FAILED: "No machine answered, it rejected the credentials, or it could not be registered.",
+  SKIPPED: "Not probed, because the discovery ended before.",
 } as const satisfies Record<DiscoveryState, string>;
 
 /** What came of an address. */

@@ -100,65 +100,65 @@ describe("the types of a driver's settings", () => {
     expect(validateSchema(schema)).toEqual([]);
     expect(textOf(schema, "RichBladeSettingsInput", "RichBladeSettingsProxyInput", "RichBladeMode"))
       .toMatchInlineSnapshot(`
-      """"Settings of a blade."""
-      input RichBladeSettingsInput {
-        """Where it is. At most 200 characters. Format: uri."""
-        address: String!
+        """"Settings of a blade."""
+        input RichBladeSettingsInput {
+          """Where it is. At most 200 characters. Format: uri."""
+          address: String!
 
-        """Port. 1 to 65535."""
-        port: Int = 443
+          """Port. 1 to 65535."""
+          port: Int = 443
 
-        """Bytes. A whole number. At least 0."""
-        quota: Float
+          """Bytes. A whole number. At least 0."""
+          quota: Float
 
-        """Ratio. 0 to 1."""
-        ratio: Float = 0.5
+          """Ratio. 0 to 1."""
+          ratio: Float = 0.5
 
-        """How it works."""
-        mode: RichBladeMode = SAFE
+          """How it works."""
+          mode: RichBladeMode = SAFE
 
-        """Version that it speaks. One of "1.0", "2.0"."""
-        dialect: String = "2.0"
+          """Version that it speaks. One of "1.0", "2.0"."""
+          dialect: String = "2.0"
 
-        """Slots. At most 4 items. Each: 0 to 15."""
-        slots: [Int!] = [0]
+          """Slots. At most 4 items. Each: 0 to 15."""
+          slots: [Int!] = [0]
+
+          """What it is reached through."""
+          proxy: RichBladeSettingsProxyInput = { host: "none", verify: false }
+
+          """Rack."""
+          rack: String
+
+          """
+          Tags. JSON; the driver's JSON Schema defines its structure. Default: \`{"not-a-name":"x"}\`.
+          """
+          tags: JSON
+
+          """Password. Secret: can be written, but not read. At least 4 characters."""
+          password: String!
+
+          """Name before."""
+          old: String @deprecated(reason: "Deprecated by the driver.")
+        }
 
         """What it is reached through."""
-        proxy: RichBladeSettingsProxyInput = { host: "none", verify: false }
+        input RichBladeSettingsProxyInput {
+          """Host."""
+          host: String!
 
-        """Rack."""
-        rack: String
+          """Whether its certificate is looked at."""
+          verify: Boolean = true
+        }
 
-        """
-        Tags. JSON, whose shape the driver's JSON Schema tells. Default: \`{"not-a-name":"x"}\`.
-        """
-        tags: JSON
+        """Values of the setting \`mode\`."""
+        enum RichBladeMode {
+          """Value of the setting \`mode\`."""
+          FAST
 
-        """Password. Secret: it is only written. At least 4 characters."""
-        password: String!
-
-        """Name before."""
-        old: String @deprecated(reason: "Its driver says so.")
-      }
-
-      """What it is reached through."""
-      input RichBladeSettingsProxyInput {
-        """Host."""
-        host: String!
-
-        """Whether its certificate is looked at."""
-        verify: Boolean = true
-      }
-
-      """What the setting \`mode\` can be."""
-      enum RichBladeMode {
-        """See the setting \`mode\`."""
-        FAST
-
-        """See the setting \`mode\`."""
-        SAFE
-      }"
-    `);
+          """Value of the setting \`mode\`."""
+          SAFE
+        }"
+      `);
   });
 
   test("of a change have the same fields, none of them required and none with a default", () => {
@@ -204,7 +204,7 @@ describe("the types of a driver's settings", () => {
     const eager = buildSchema(drivers({ ...plain, name: "eager", settings, discover: { settings } } as never));
     expect(printSchema(eager)).not.toContain("calvin");
     for (const name of ["EagerSettingsInput", "EagerSettingsChangeInput", "EagerDiscoverySettingsInput"])
-      expect(textOf(eager, name)).toContain(`"""Password. Secret: it is only written."""\n  password: String\n`);
+      expect(textOf(eager, name)).toContain(`"""Password. Secret: can be written, but not read."""\n  password: String\n`);
   });
 
   test("are JSON where the schema says what goes with what", () => {
@@ -239,7 +239,7 @@ describe("the types of a driver's settings", () => {
     const none = buildSchema([]);
     expect(validateSchema(none)).toEqual([]);
     expect(textOf(none, "DriverSettingsInput", "DiscoverySettings")).toContain(
-      "No loaded driver can be named here; add its plugin to OSTLER_PLUGINS.",
+      "No loaded driver fits here; add a plugin to OSTLER_PLUGINS.",
     );
   });
 

@@ -44,8 +44,8 @@ import { resolveWaves, waveFlaws } from "../scheduling/waves.ts";
 
 /** What one bad node does to the request as a whole, before any work starts. */
 export const ACCEPTANCES = {
-  ALL_OR_NOTHING: "Refuse all if one is refused.",
-  BEST_EFFORT: "Start on those that can.",
+  ALL_OR_NOTHING: "Refuse the whole request if one node is refused.",
+  BEST_EFFORT: "Start on the nodes that are accepted.",
 } as const;
 export type Acceptance = keyof typeof ACCEPTANCES;
 

@@ -26,9 +26,9 @@ import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
 /** How much of what was done a restart keeps. */
 export const RESTART_FROM = {
   STAGE:
-    "The stage reached is kept: an installed operating system is not installed again. Everything of the unfinished stage is run again.",
-  UNFINISHED_STEP: "Steps that succeeded stay done.",
-  BEGINNING: "Everything is run again that can be, from the state that the node is in.",
+    "Keep the stage reached: an installed operating system is not installed again. All steps of the unfinished stage run again.",
+  UNFINISHED_STEP: "Keep all steps that succeeded.",
+  BEGINNING: "Keep nothing: all steps run again that are possible from the present state of the node.",
 } as const;
 export type RestartFrom = keyof typeof RESTART_FROM;
 

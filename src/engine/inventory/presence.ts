@@ -13,16 +13,16 @@ import { prepare } from "./register-nodes.ts";
 import type { Caller, Transact, Transaction } from "../transaction.ts";
 
 export const PRESENCE_EVENTS = {
-  DISCOVERED: "Seen. A node that is not registered yet is registered, ENROLLED, when its driver is named.",
-  DISAPPEARED: "Not seen any more.",
+  DISCOVERED: "The nodes are seen. An unknown node is registered as ENROLLED if a driver is given.",
+  DISAPPEARED: "The nodes are no longer seen.",
 } as const;
 export type PresenceEvent = keyof typeof PRESENCE_EVENTS;
 
 /** What a report did to a node. */
 export const PRESENCE_CHANGES = {
-  UPDATED: "Its presence changed.",
-  UNCHANGED: "Its presence was this already; nothing was written.",
-  REGISTERED: "It was not known, and is registered now.",
+  UPDATED: "The presence of the node changed.",
+  UNCHANGED: "The node already had this presence; nothing was written.",
+  REGISTERED: "The node was unknown and is registered now.",
 } as const;
 export type PresenceChange = keyof typeof PRESENCE_CHANGES;
 

@@ -142,10 +142,10 @@ function powerStep(
 
 /** Why a step of the catalogue does not run by itself. */
 export const OFF_REASONS = {
-  PRIORITY: "Its declared priority is 0: only when asked for by name.",
-  SITE_PRIORITY: "The site's policy sets its priority to 0.",
-  FORBIDDEN: "The site's policy forbids it, by name too.",
-  CLEANING_OFF: "Automatic cleaning is switched off for the node or the site; `cleanNodes` runs it all the same.",
+  PRIORITY: "The declared priority is 0: the step runs only if requested by name.",
+  SITE_PRIORITY: "The site's policy sets the priority to 0.",
+  FORBIDDEN: "The site's policy forbids the step, even if requested by name.",
+  CLEANING_OFF: "Automatic cleaning is disabled for the node or the site; `cleanNodes` runs the step anyway.",
 } as const;
 export type OffReason = keyof typeof OFF_REASONS;
 

@@ -89,7 +89,7 @@ export const AbortEffectEnum = named("AbortEffect", "Time at which an accepted a
   NOW: "At once: no step is running, or the running step can be canceled.",
   PENDING: "After the running step has ended.",
 });
-export const RunPurposeEnum = named("RunPurpose", "Purpose of a run.", {
+export const RunPurposeEnum = named("RunPurpose", "Why a run was created.", {
   WORK: "The work that the operation was requested for.",
   CLEAN_UP: "Clean-up by the failure policy, which returns the node to AVAILABLE.",
 });
@@ -104,12 +104,12 @@ export const StepPartEnum = named("StepPart", "Part of a step: the driver functi
   VERIFY: "Verify that the work has taken effect.",
   ABORT: "Clean up after an abort.",
 });
-export const StepStateEnum = named("StepState", "State of a step.", {
+export const StepStateEnum = named("StepState", "Progress of a step of a run.", {
   PENDING: "Not started yet.",
-  RUNNING: "Running.",
+  RUNNING: "A driver works on it.",
   WAITING: "Parked; the driver will be called again.",
-  SUCCEEDED: "Succeeded.",
-  FAILED: "Failed.",
+  SUCCEEDED: "Ended without an error.",
+  FAILED: "Ended with an error.",
   ABORTED: "Ended by an abort.",
   KEPT: "Completed by the run that this one restarts; not repeated.",
   SKIPPED: "Not started, because the run ended before.",

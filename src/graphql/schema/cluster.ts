@@ -100,7 +100,7 @@ builder.queryField("cluster", (t) =>
     nullable: true,
     ...needs("READ"),
     description: "One cluster by ID or name; null if it does not exist.",
-    args: { by: t.arg({ type: ClusterRefInput, required: true, description: "The cluster." }) },
+    args: { by: t.arg({ type: ClusterRefInput, required: true, description: "Reference to it by ID or name." }) },
     resolve: async (_root, { by }, { services, load }) => {
       const choice = clusterChoice(by);
       if ("name" in choice) return (await clusterByName(services.database.reader, choice.name)) ?? null;
@@ -123,7 +123,7 @@ builder.queryField("clusters", (t) =>
 // ---- mutations
 
 const CreateClusterInput = builder.inputType("CreateClusterInput", {
-  description: "Cluster to create.",
+  description: "Name, settings and first nodes of a new cluster.",
   fields: (t) => ({
     name: t.string({ required: true, description: "Unique name of the cluster." }),
     variables: t.field({ type: "JSON", description: "Settings of the cluster: a JSON object." }),
@@ -135,7 +135,7 @@ const UpdateClusterInput = builder.inputType("UpdateClusterInput", {
   description:
     "Changes to a cluster. Omitted fields stay as they are. Refused with CLUSTER_LOCKED while the cluster is DEPLOYING or STOPPING.",
   fields: (t) => ({
-    cluster: t.field({ type: ClusterRefInput, required: true, description: "The cluster." }),
+    cluster: t.field({ type: ClusterRefInput, required: true, description: "Reference to it by ID or name." }),
     ifRevision: t.int({ description: "Refuse the request if the cluster has another revision." }),
     name: t.string({ description: "New unique name." }),
     variables: t.field({
@@ -148,9 +148,9 @@ const UpdateClusterInput = builder.inputType("UpdateClusterInput", {
 });
 
 const DeleteClusterInput = builder.inputType("DeleteClusterInput", {
-  description: "Cluster to delete. Its nodes are kept.",
+  description: "Cluster to delete, with an optional revision check. Its nodes are kept.",
   fields: (t) => ({
-    cluster: t.field({ type: ClusterRefInput, required: true, description: "The cluster." }),
+    cluster: t.field({ type: ClusterRefInput, required: true, description: "Reference to it by ID or name." }),
     ifRevision: t.int({ description: "Refuse the request if the cluster has another revision." }),
   }),
 });
@@ -179,7 +179,7 @@ builder.mutationField("createCluster", (t) =>
     nullable: true,
     ...needs("MANAGE"),
     description: "Create a cluster: a name and settings for a set of nodes.",
-    args: { input: t.arg({ type: CreateClusterInput, required: true, description: "The cluster." }) },
+    args: { input: t.arg({ type: CreateClusterInput, required: true, description: "Reference to it by ID or name." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.createCluster(callerOf(context), {
         name: input.name,
@@ -213,7 +213,7 @@ builder.mutationField("deleteCluster", (t) =>
     nullable: true,
     ...needs("MANAGE"),
     description: "Delete a cluster. Its nodes are kept and belong to no cluster afterwards.",
-    args: { input: t.arg({ type: DeleteClusterInput, required: true, description: "The cluster." }) },
+    args: { input: t.arg({ type: DeleteClusterInput, required: true, description: "Reference to it by ID or name." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.deleteCluster(callerOf(context), clusterChoice(input.cluster), given(input.ifRevision)),
   }),

@@ -258,7 +258,7 @@ function inputLine(field: Field, type: string): string {
 }
 
 function deprecation({ shape }: Field): string {
-  return shape.schema["deprecated"] === true ? ` @deprecated(reason: "Its driver says so.")` : "";
+  return shape.schema["deprecated"] === true ? ` @deprecated(reason: "Deprecated by the driver.")` : "";
 }
 
 /** A default as GraphQL writes it; null where it cannot, or where its own type would refuse it. */

@@ -338,7 +338,7 @@ builder.objectType(NodeRef, {
       type: [CatalogueStepRef],
       description:
         "Steps that the node's drivers offer for a phase (inspect, clean, deploy or undeploy): first the steps that would run now, in their order, then the others with the reason. Empty while a driver of the node is not loaded.",
-      args: { phase: t.arg({ type: PhaseEnum, required: true, description: "The phase." }) },
+      args: { phase: t.arg({ type: PhaseEnum, required: true, description: "One of inspect, clean, deploy and undeploy." }) },
       resolve: (node, { phase }, context) => stepCatalogue(node, phase, context),
     }),
     verbs: t.field({

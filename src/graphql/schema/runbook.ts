@@ -100,7 +100,7 @@ builder.queryField("runbooks", (t) =>
 // ---- mutations
 
 const CreateRunbookInput = builder.inputType("CreateRunbookInput", {
-  description: "Runbook to create.",
+  description: "Name and steps of a new runbook.",
   fields: (t) => ({
     name: t.string({
       required: true,

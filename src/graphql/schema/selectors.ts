@@ -31,8 +31,13 @@ export const ClusterRefInput = builder.inputType("ClusterRef", {
   description: "Reference to a cluster. Exactly one field.",
   isOneOf: true,
   fields: (t) => ({
+<<<<<<< HEAD
     id: t.id({ description: "Global ID: opaque and stable." }),
-    name: t.string({ description: "Name." }),
+    name: t.string({ description: "By exact name." }),
+=======
+    id: t.id({ description: "By global ID." }),
+    name: t.string({ description: "By exact name." }),
+>>>>>>> 1d85fb0 (graphql: describe the values of the engine's tables in plain English)
   }),
 });
 
@@ -68,8 +73,13 @@ NodeFilterInput.implement({
   description:
     "Filter for nodes. The given fields are combined with AND; an omitted field matches all nodes; an unknown name matches none.",
   fields: (t) => ({
+<<<<<<< HEAD
     ids: t.idList({ description: "Global ID: opaque and stable." }),
-    name: t.field({ type: StringFilterInput, description: "Name." }),
+    name: t.field({ type: StringFilterInput, description: "By exact name." }),
+=======
+    ids: t.idList({ description: "By global ID." }),
+    name: t.field({ type: StringFilterInput, description: "By exact name." }),
+>>>>>>> 1d85fb0 (graphql: describe the values of the engine's tables in plain English)
     states: t.field({ type: [NodeStateEnum], description: "In one of these states." }),
     powerStates: t.field({ type: [PowerStateEnum], description: "With one of these power states." }),
     presence: t.field({ type: [PresenceEnum], description: "With one of these values of presence." }),
@@ -79,7 +89,7 @@ NodeFilterInput.implement({
     withErrors: t.boolean({ description: "True: with a `lastError`. False: without one." }),
     powerDrift: t.boolean({ description: "True: the power state differs from the one that Ostler last set. False: it does not." }),
     hostGroup: t.string({ description: "With this role in their cluster." }),
-    cluster: t.field({ type: ClusterRefInput, description: "In this cluster." }),
+    cluster: t.field({ type: ClusterRefInput, description: "Members of this cluster." }),
     driver: t.string({ description: "With this driver." }),
     labels: t.field({ type: [LabelInput], description: "With all of these labels." }),
     or: t.field({ type: [NodeFilterInput], description: "Matching at least one of these filters." }),
@@ -91,9 +101,15 @@ export const NodeRefInput = builder.inputType("NodeRef", {
   description: "Reference to a node. Exactly one field.",
   isOneOf: true,
   fields: (t) => ({
+<<<<<<< HEAD
     id: t.id({ description: "Global ID: opaque and stable." }),
-    name: t.string({ description: "Name." }),
-    uuid: t.field({ type: "UUID", description: "UUID." }),
+    name: t.string({ description: "By exact name." }),
+    uuid: t.field({ type: "UUID", description: "By UUID, without the type prefix of a global ID." }),
+=======
+    id: t.id({ description: "By global ID." }),
+    name: t.string({ description: "By exact name." }),
+    uuid: t.field({ type: "UUID", description: "By UUID, without the type prefix of a global ID." }),
+>>>>>>> 1d85fb0 (graphql: describe the values of the engine's tables in plain English)
   }),
 });
 

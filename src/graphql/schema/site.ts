@@ -23,7 +23,7 @@ const PhaseLimitRef = builder
   });
 
 const StepPolicyRef = builder.objectRef<StepPolicy>("StepPolicy").implement({
-  description: "Policy for one step.",
+  description: "The site's settings for one step: its priority, and whether it is forbidden.",
   fields: (t) => ({
     step: t.exposeString("step", { description: "Step as `interface.name`, such as `clean.erase_disks`." }),
     driver: t.string({
