@@ -33,7 +33,8 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   INVALID_INPUT: "400: an input is malformed or out of range, or a required list is empty.",
   UNSUPPORTED_BY_DRIVER: "400: the node's driver does not support this.",
   FORBIDDEN: "403: the caller does not have the required scope.",
-  NOT_INTERRUPTIBLE: "403: the running step cannot be interrupted; use `mode: AFTER_STEP`. Repeating the same request does not help.",
+  NOT_INTERRUPTIBLE:
+    "403: the running step cannot be interrupted; use `mode: AFTER_STEP`. Repeating the same request does not help.",
   PROTECTED: "403: the node is protected or retired.",
   NOT_FOUND: "404: a node, cluster, operation or other object does not exist.",
   NOTHING_RUNNING: "404: there is no unfinished work to abort or stop.",
@@ -42,7 +43,8 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   INVALID_STATE: "409: the verb is not allowed in the present state.",
   IN_MAINTENANCE: "409: the node is in maintenance.",
   CLUSTER_LOCKED: "409: the cluster is DEPLOYING or STOPPING.",
-  STALE_REVISION: "409: the object no longer has the revision in `ifRevision`, or the plan no longer has the hash in `planHash`.",
+  STALE_REVISION:
+    "409: the object no longer has the revision in `ifRevision`, or the plan no longer has the hash in `planHash`.",
   IDEMPOTENCY_MISMATCH: "409: the idempotency key was used with another input.",
   INTERRUPTED:
     "409: the process ended during a step that must not run twice; find out how far it came, then restart the work.",
@@ -66,7 +68,8 @@ export const REQUEST_ERRORS = {
   NOT_FOUND: "The object of a stream does not exist.",
   CURSOR_EXPIRED:
     "The log after the cursor is no longer kept, or the cursor is not from this log; `cursor` is the earliest valid one.",
-  CAPACITY: "The connection or the service has reached its limit of concurrent requests. Nothing was done; try again later.",
+  CAPACITY:
+    "The connection or the service has reached its limit of concurrent requests. Nothing was done; try again later.",
   SHUTTING_DOWN:
     "The process shut down before the request was answered. The request may have taken effect: send it again with the same idempotency key.",
   INTERNAL: "Unexpected error in the service. The log has the cause under `requestId`.",

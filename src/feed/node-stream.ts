@@ -20,7 +20,8 @@ import type { Tail } from "./tail.ts";
 
 /** Why a stream ended. */
 export const RESET_REASONS = {
-  CURSOR_EXPIRED: "The cursor is older than the retained log, or not from this log (like HTTP 410 of a Kubernetes watch).",
+  CURSOR_EXPIRED:
+    "The cursor is older than the retained log, or not from this log (like HTTP 410 of a Kubernetes watch).",
   TOO_SLOW: "The client read so slowly that the next items are no longer kept.",
   ACCESS_CHANGED: "The credential expired or lost its scope.",
   SHUTTING_DOWN: "The process is shutting down; subscribe again at once with the last cursor.",

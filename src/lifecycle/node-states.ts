@@ -73,8 +73,7 @@ export const NODE_EVENTS = {
   stop: "A graceful stop was carried out, with work remaining.",
   manage: "The node was returned to its operator.",
   retire: "The node left service.",
-  recover:
-    "Another worker continued the run in the middle of a step, because its process died, stalled, or shut down.",
+  recover: "Another worker continued the run in the middle of a step, because its process died, stalled, or shut down.",
   abort_pending: "An abort was requested; it is carried out when the running step has ended.",
   abort_withdrawn: "A pending abort was withdrawn.",
 } as const;

@@ -204,7 +204,9 @@ describe("the types of a driver's settings", () => {
     const eager = buildSchema(drivers({ ...plain, name: "eager", settings, discover: { settings } } as never));
     expect(printSchema(eager)).not.toContain("calvin");
     for (const name of ["EagerSettingsInput", "EagerSettingsChangeInput", "EagerDiscoverySettingsInput"])
-      expect(textOf(eager, name)).toContain(`"""Password. Secret: can be written, but not read."""\n  password: String\n`);
+      expect(textOf(eager, name)).toContain(
+        `"""Password. Secret: can be written, but not read."""\n  password: String\n`,
+      );
   });
 
   test("are JSON where the schema says what goes with what", () => {

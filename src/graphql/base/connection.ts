@@ -68,8 +68,16 @@ export function connectionType(
   return builder.objectRef<Connection<object>>(`${name}Connection`).implement({
     description: `Page of a list of ${name}.`,
     fields: (t) => ({
-      edges: t.field({ type: [edge], description: "Items of the page with their cursors.", resolve: ({ edges }) => [...edges] }),
-      pageInfo: t.field({ type: PageInfoRef, description: "Position of the page in the list.", resolve: ({ pageInfo }) => pageInfo }),
+      edges: t.field({
+        type: [edge],
+        description: "Items of the page with their cursors.",
+        resolve: ({ edges }) => [...edges],
+      }),
+      pageInfo: t.field({
+        type: PageInfoRef,
+        description: "Position of the page in the list.",
+        resolve: ({ pageInfo }) => pageInfo,
+      }),
       ...(counted && {
         totalCount: t.int({
           description: "Number of all matching items. Counted only if selected.",

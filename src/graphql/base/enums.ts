@@ -28,7 +28,11 @@ export const NodeEventEnum = named("NodeEvent", "Event in the life of a node. Ne
   register: "The node was registered.",
   delete: "The node was deleted.",
 });
-export const StageEnum = named("Stage", "How much is installed on a node. A restart decides by it which steps to keep.", STAGES);
+export const StageEnum = named(
+  "Stage",
+  "How much is installed on a node. A restart decides by it which steps to keep.",
+  STAGES,
+);
 export const ClusterStateEnum = named(
   "ClusterState",
   "State of a cluster, computed from its nodes and their unfinished runs.",
@@ -163,11 +167,15 @@ export const InventoryChangeKindEnum = named("InventoryChangeKind", "Difference 
   REMOVED: "Only in the earlier inventory.",
   CHANGED: "In both, with different values.",
 });
-export const PresenceEnum = named("Presence", "Presence as reported by monitoring. A change of presence never starts work.", {
-  DISCOVERED: "Reported as seen.",
-  DISAPPEARED: "Reported as disappeared.",
-  UNSEEN: "Not reported yet.",
-});
+export const PresenceEnum = named(
+  "Presence",
+  "Presence as reported by monitoring. A change of presence never starts work.",
+  {
+    DISCOVERED: "Reported as seen.",
+    DISAPPEARED: "Reported as disappeared.",
+    UNSEEN: "Not reported yet.",
+  },
+);
 export const NodeOrderFieldEnum = named(
   "NodeOrderField",
   "Sort key of a list of nodes. Nodes with equal keys are sorted by ID, so pages are stable.",

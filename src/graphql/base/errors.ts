@@ -18,7 +18,8 @@ export const UserErrorRef = builder.interfaceRef<Refusal>("UserError").implement
     }),
     path: t.stringList({
       nullable: true,
-      description: 'Path to the invalid input, such as `[\"input\", \"nodes\", \"names\"]`; null if no single input is at fault.',
+      description:
+        'Path to the invalid input, such as `[\"input\", \"nodes\", \"names\"]`; null if no single input is at fault.',
       resolve: ({ path }) => (path ? [...path] : null),
     }),
   }),
@@ -59,7 +60,8 @@ builder.objectRef<Refusal>("NotFoundError").implement({
 });
 
 builder.objectRef<Refusal>("ConflictError").implement({
-  description: "Refusal because the node or cluster is busy, in the wrong state, protected or in maintenance, or was changed concurrently.",
+  description:
+    "Refusal because the node or cluster is busy, in the wrong state, protected or in maintenance, or was changed concurrently.",
   interfaces: [UserErrorRef],
   fields: (t) => ({
     node: t.field({
@@ -89,6 +91,9 @@ builder.objectRef<Refusal>("NotInterruptibleError").implement({
   description: "Refusal because the running step must not be interrupted.",
   interfaces: [UserErrorRef],
   fields: (t) => ({
-    step: t.string({ description: "Step that must end first, as `interface.name`.", resolve: ({ step }) => step ?? "" }),
+    step: t.string({
+      description: "Step that must end first, as `interface.name`.",
+      resolve: ({ step }) => step ?? "",
+    }),
   }),
 });

@@ -39,7 +39,11 @@ export const FailureRef = builder.objectRef<Failure>("Failure").implement({
       description: "Step that failed; null if no step had started.",
       resolve: FAILURE_FIELDS.step.value,
     }),
-    nodeName: t.string({ nullable: true, description: "Node on which it failed.", resolve: FAILURE_FIELDS.nodeName.value }),
+    nodeName: t.string({
+      nullable: true,
+      description: "Node on which it failed.",
+      resolve: FAILURE_FIELDS.nodeName.value,
+    }),
     at: t.field({ type: "DateTime", description: "Time of the failure.", resolve: FAILURE_FIELDS.at.value }),
     retryable: t.boolean({
       description: "Whether a restart can succeed without any change.",

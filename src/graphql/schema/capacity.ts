@@ -23,7 +23,9 @@ const CapacityLimitRef = builder.objectRef<Limit>("CapacityLimit").implement({
   description:
     "Capacity limit of the service with its slots. The limits of a single operation are its `maxParallel` and its waves.",
   fields: (t) => ({
-    key: t.exposeString("key", { description: "Key of the limit, such as `phase:clean`; the same as in `Waiting.waitFor`." }),
+    key: t.exposeString("key", {
+      description: "Key of the limit, such as `phase:clean`; the same as in `Waiting.waitFor`.",
+    }),
     phase: t.field({
       type: PhaseEnum,
       nullable: true,
@@ -44,7 +46,9 @@ const CapacityLimitRef = builder.objectRef<Limit>("CapacityLimit").implement({
     next: t.field({
       type: [RunRef],
       description: "Runs that wait for a slot, in the order in which they get one.",
-      args: { first: t.arg.int({ required: true, defaultValue: 10, description: `Number of runs, 1 to ${NEXT_MAX}.` }) },
+      args: {
+        first: t.arg.int({ required: true, defaultValue: 10, description: `Number of runs, 1 to ${NEXT_MAX}.` }),
+      },
       resolve: ({ key }, { first }, { load }) => {
         if (first < 1 || first > NEXT_MAX) throw badInput(`\`first\` is 1 to ${NEXT_MAX}.`);
         return load.below(runsWaitingForEach, key, { first }, []);

@@ -19,7 +19,9 @@ export const StepDefinitionRef = builder.objectRef<AnyStep>("StepDefinition").im
     name: t.exposeString("name", { description: "Name of the step, unique in its interface and phase." }),
     title: t.exposeString("title", { description: "What the step does, for people." }),
     phase: t.field({ type: PhaseEnum, description: "Phase of the step.", resolve: ({ phase }) => phase }),
-    priority: t.exposeInt("priority", { description: "Priority: steps with a higher one run first; 0 runs only on request." }),
+    priority: t.exposeInt("priority", {
+      description: "Priority: steps with a higher one run first; 0 runs only on request.",
+    }),
     interruptible: t.field({
       type: InterruptibleEnum,
       description: "Whether the running step can be canceled.",
@@ -39,7 +41,8 @@ export const StepDefinitionRef = builder.objectRef<AnyStep>("StepDefinition").im
     }),
     touches: t.field({
       type: [TouchEnum],
-      description: "Parts of the machine that the step changes. A clean, deploy or undeploy step without a declaration counts as DISKS.",
+      description:
+        "Parts of the machine that the step changes. A clean, deploy or undeploy step without a declaration counts as DISKS.",
       resolve: (step) => [...touchesOf(step)],
     }),
     reaches: t.field({
@@ -82,7 +85,9 @@ export const CatalogueStepRef = builder.objectRef<Placed>("CatalogueStep").imple
     }),
     name: t.string({ description: "Name of the step in lists of steps.", resolve: ({ step }) => step.name }),
     title: t.string({ description: "What the step does, for people.", resolve: ({ step }) => step.title }),
-    priority: t.exposeInt("priority", { description: "Effective priority: that of the site's policy, or the declared one." }),
+    priority: t.exposeInt("priority", {
+      description: "Effective priority: that of the site's policy, or the declared one.",
+    }),
     declaredPriority: t.int({
       description: "Priority declared by the driver.",
       resolve: ({ step }) => step.priority,

@@ -127,7 +127,10 @@ const CreateClusterInput = builder.inputType("CreateClusterInput", {
   fields: (t) => ({
     name: t.string({ required: true, description: "Unique name of the cluster." }),
     variables: t.field({ type: "JSON", description: "Settings of the cluster: a JSON object." }),
-    nodes: t.field({ type: NodeSelectorInput, description: "Nodes to add at once; none of them may belong to another cluster." }),
+    nodes: t.field({
+      type: NodeSelectorInput,
+      description: "Nodes to add at once; none of them may belong to another cluster.",
+    }),
   }),
 });
 
@@ -140,7 +143,8 @@ const UpdateClusterInput = builder.inputType("UpdateClusterInput", {
     name: t.string({ description: "New unique name." }),
     variables: t.field({
       type: "JSON",
-      description: "Settings to merge into the present ones: a given key replaces the present value, null removes the key.",
+      description:
+        "Settings to merge into the present ones: a given key replaces the present value, null removes the key.",
     }),
     add: t.field({ type: NodeSelectorInput, description: "Nodes to add." }),
     remove: t.field({ type: NodeSelectorInput, description: "Nodes to remove from the cluster; done before `add`." }),
@@ -169,7 +173,11 @@ const ClusterPayloadRef = builder.objectRef<ClusterEdited>("ClusterPayload").imp
       description: "Reasons why the request was refused; empty if it succeeded.",
       resolve: ({ refusals }) => [...refusals],
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
+    query: t.field({
+      type: QueryRef,
+      description: "Root query, to read more in the same request.",
+      resolve: () => ({}),
+    }),
   }),
 });
 

@@ -59,7 +59,11 @@ DiscoveryRef.implement({
       description: "Reason why no node was found; null if one was.",
       resolve: ({ failure }) => failure,
     }),
-    finishedAt: t.expose("finishedAt", { type: "DateTime", nullable: true, description: "Time of the result; null if the address has not been probed." }),
+    finishedAt: t.expose("finishedAt", {
+      type: "DateTime",
+      nullable: true,
+      description: "Time of the result; null if the address has not been probed.",
+    }),
   }),
 });
 
@@ -170,7 +174,8 @@ const DiscoverNodesPayloadRef = builder.objectRef<DiscoverAnswer>("DiscoverNodes
       resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
     }),
     addresses: t.stringList({
-      description: "Addresses that are (with `dryRun`: would be) probed, without duplicates; empty if the request was refused.",
+      description:
+        "Addresses that are (with `dryRun`: would be) probed, without duplicates; empty if the request was refused.",
       resolve: ({ addresses }) => [...addresses],
     }),
     errors: t.field({
@@ -181,7 +186,11 @@ const DiscoverNodesPayloadRef = builder.objectRef<DiscoverAnswer>("DiscoverNodes
     replayed: t.exposeBoolean("replayed", {
       description: "True if this is the answer to an earlier request with the same idempotency key.",
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
+    query: t.field({
+      type: QueryRef,
+      description: "Root query, to read more in the same request.",
+      resolve: () => ({}),
+    }),
   }),
 });
 
@@ -230,7 +239,11 @@ const ReportedNodeInput = builder.inputType("ReportedNodeInput", {
 const ReportPresenceInput = builder.inputType("ReportPresenceInput", {
   description: "Presence report from monitoring.",
   fields: (t) => ({
-    event: t.field({ type: PresenceEventEnum, required: true, description: "Observation that applies to all the nodes." }),
+    event: t.field({
+      type: PresenceEventEnum,
+      required: true,
+      description: "Observation that applies to all the nodes.",
+    }),
     nodes: t.field({ type: [ReportedNodeInput], required: true, description: "Nodes, at least one." }),
   }),
 });
@@ -271,10 +284,15 @@ const ReportPresencePayloadRef = builder.objectRef<PresenceReported>("ReportPres
     }),
     errors: t.field({
       type: [UserErrorRef],
-      description: "Reasons why the whole report was refused; empty if it was accepted, even if single nodes were refused.",
+      description:
+        "Reasons why the whole report was refused; empty if it was accepted, even if single nodes were refused.",
       resolve: ({ refusals }) => [...refusals],
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
+    query: t.field({
+      type: QueryRef,
+      description: "Root query, to read more in the same request.",
+      resolve: () => ({}),
+    }),
   }),
 });
 

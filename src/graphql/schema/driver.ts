@@ -21,7 +21,11 @@ const DriverInterfaceRef = builder.objectRef<Offer>("DriverInterface").implement
     supportsAbort: t.exposeBoolean("supportsAbort", {
       description: "Whether the running steps of this interface can be aborted.",
     }),
-    steps: t.field({ type: [StepDefinitionRef], description: "Steps of the interface.", resolve: ({ steps }) => [...steps] }),
+    steps: t.field({
+      type: [StepDefinitionRef],
+      description: "Steps of the interface.",
+      resolve: ({ steps }) => [...steps],
+    }),
   }),
 });
 
@@ -41,14 +45,20 @@ builder.objectType(DriverRef, {
     id: t.id({ description: "Global ID: opaque and stable.", resolve: ({ name }) => globalId("Driver", name) }),
     name: t.exposeString("name", { description: "Unique name, such as `ipmi`; nodes refer to it." }),
     version: t.exposeString("version", { description: "Version of the driver's plugin." }),
-    description: t.exposeString("description", { description: "Machines that the driver supports, and how it reaches them." }),
+    description: t.exposeString("description", {
+      description: "Machines that the driver supports, and how it reaches them.",
+    }),
     settingsSchema: t.field({
       type: "JSON",
       description:
         "JSON Schema of a node's settings for the driver. The GraphQL types of the settings are made from it; it also has bounds and patterns. Fields marked `writeOnly` are secrets.",
       resolve: (driver) => settingsSchema(driver) as StoredJson,
     }),
-    interfaces: t.field({ type: [DriverInterfaceRef], description: "Interfaces that the driver implements.", resolve: offersOf }),
+    interfaces: t.field({
+      type: [DriverInterfaceRef],
+      description: "Interfaces that the driver implements.",
+      resolve: offersOf,
+    }),
   }),
 });
 

@@ -144,7 +144,10 @@ const VerbVerdictRef = builder.objectRef<VerbVerdict>("VerbVerdict").implement({
       description: "Power action that was checked; null for verbs other than POWER.",
       resolve: ({ powerAction }) => powerAction,
     }),
-    allowed: t.boolean({ description: "Whether the verb would be accepted.", resolve: ({ refusal }) => refusal === null }),
+    allowed: t.boolean({
+      description: "Whether the verb would be accepted.",
+      resolve: ({ refusal }) => refusal === null,
+    }),
     code: t.field({
       type: ErrorCodeEnum,
       nullable: true,
@@ -229,7 +232,8 @@ builder.objectType(NodeRef, {
       resolve: NODE_FIELDS.maintenance.value,
     }),
     protected: t.boolean({
-      description: "Whether the node refuses verbs that would end the workload on it, including every power action except ON.",
+      description:
+        "Whether the node refuses verbs that would end the workload on it, including every power action except ON.",
       resolve: NODE_FIELDS.protected.value,
     }),
     retired: t.boolean({
@@ -254,7 +258,8 @@ builder.objectType(NodeRef, {
     }),
     model: t.string({
       nullable: true,
-      description: "Model of the machine according to inspection; null if unknown. Estimates use the history of the model.",
+      description:
+        "Model of the machine according to inspection; null if unknown. Estimates use the history of the model.",
       resolve: NODE_FIELDS.model.value,
     }),
     controller: t.string({
@@ -321,7 +326,8 @@ builder.objectType(NodeRef, {
     }),
     inventoryDiff: t.field({
       type: [InventoryChangeRef],
-      description: "Differences between two inventories; empty if there are none or if there are fewer than two inventories.",
+      description:
+        "Differences between two inventories; empty if there are none or if there are fewer than two inventories.",
       args: {
         from: t.arg.id({ description: "Earlier inventory; by default the one before `to`." }),
         to: t.arg.id({ description: "Later inventory; by default the newest one." }),
@@ -338,7 +344,9 @@ builder.objectType(NodeRef, {
       type: [CatalogueStepRef],
       description:
         "Steps that the node's drivers offer for a phase (inspect, clean, deploy or undeploy): first the steps that would run now, in their order, then the others with the reason. Empty while a driver of the node is not loaded.",
-      args: { phase: t.arg({ type: PhaseEnum, required: true, description: "One of inspect, clean, deploy and undeploy." }) },
+      args: {
+        phase: t.arg({ type: PhaseEnum, required: true, description: "One of inspect, clean, deploy and undeploy." }),
+      },
       resolve: (node, { phase }, context) => stepCatalogue(node, phase, context),
     }),
     verbs: t.field({
@@ -524,7 +532,11 @@ const RegisterNodeInput = builder.inputType("RegisterNodeInput", {
       required: true,
       description: "Unique name: 1–253 letters, digits, dots, dashes or underscores.",
     }),
-    driver: t.field({ type: DriverSettingsInput, required: true, description: "Driver of the node, with the node's settings for it." }),
+    driver: t.field({
+      type: DriverSettingsInput,
+      required: true,
+      description: "Driver of the node, with the node's settings for it.",
+    }),
     interfaces: t.field({
       type: [InterfacesFromInput],
       description: "Interfaces that it takes from other drivers, each interface once.",
@@ -608,7 +620,8 @@ const NodesPayloadRef = builder.objectRef<NodesPayload>("NodesPayload").implemen
   fields: (t) => ({
     nodes: t.field({
       type: [NodeRef],
-      description: "The nodes after the change, in the order of the request; empty if they were deleted or the request was refused.",
+      description:
+        "The nodes after the change, in the order of the request; empty if they were deleted or the request was refused.",
       resolve: async ({ nodeIds }, _args, { services }) => {
         const rows = new Map((await nodesByIds(services.database.reader, nodeIds)).map((row) => [row.id, row]));
         return nodeIds.flatMap((id) => rows.get(id) ?? []);
@@ -620,7 +633,11 @@ const NodesPayloadRef = builder.objectRef<NodesPayload>("NodesPayload").implemen
       description: "Reasons why the request was refused; empty if it succeeded.",
       resolve: ({ refusals }) => [...refusals],
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
+    query: t.field({
+      type: QueryRef,
+      description: "Root query, to read more in the same request.",
+      resolve: () => ({}),
+    }),
   }),
 });
 
@@ -642,7 +659,8 @@ builder.mutationField("registerNodes", (t) =>
     type: NodesPayloadRef,
     nullable: true,
     ...needs("MANAGE"),
-    description: "Register nodes; they start in state ENROLLED. All or none are registered; `errors` has every error of every node.",
+    description:
+      "Register nodes; they start in state ENROLLED. All or none are registered; `errors` has every error of every node.",
     args: { input: t.arg({ type: RegisterNodesInput, required: true, description: "The nodes." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.registerNodes(
@@ -698,7 +716,8 @@ builder.mutationField("setMaintenance", (t) =>
     type: NodesPayloadRef,
     nullable: true,
     ...needs("OPERATE"),
-    description: "Put nodes into maintenance (with a reason) or back in service (without one). Neither starts nor stops work.",
+    description:
+      "Put nodes into maintenance (with a reason) or back in service (without one). Neither starts nor stops work.",
     args: { input: t.arg({ type: SetMaintenanceInput, required: true, description: "Nodes and reason." }) },
     resolve: (_root, { input }, context) =>
       context.services.engine.setMaintenance(callerOf(context), nodeSelector(input.nodes), input.reason ?? null),

@@ -54,10 +54,16 @@ const RolloutRef = builder.objectRef<OperationRow & { readonly waves: Waves }>("
       description: "Current state.",
       resolve: ({ waveState, finishedAt }) => (finishedAt === null ? (waveState ?? "RUNNING") : "ENDED"),
     }),
-    wave: t.int({ description: "Number of the newest wave that has started, from 1.", resolve: ({ wave }) => wave + 1 }),
+    wave: t.int({
+      description: "Number of the newest wave that has started, from 1.",
+      resolve: ({ wave }) => wave + 1,
+    }),
     waves: t.int({ description: "Number of waves.", resolve: ({ waves }) => waves.sizes.length }),
     sizes: t.intList({ description: "Number of nodes in each wave.", resolve: ({ waves }) => [...waves.sizes] }),
-    pauseSeconds: t.float({ description: "Pause between two waves, in seconds.", resolve: ({ waves }) => waves.pauseSeconds }),
+    pauseSeconds: t.float({
+      description: "Pause between two waves, in seconds.",
+      resolve: ({ waves }) => waves.pauseSeconds,
+    }),
     manual: t.boolean({
       description: "Whether every wave after the first waits for advanceWaves.",
       resolve: ({ waves }) => waves.manual,
@@ -71,12 +77,19 @@ const RolloutRef = builder.objectRef<OperationRow & { readonly waves: Waves }>("
       description: "Number of failures before the last resumeWaves; they no longer count toward `maxFailures`.",
       resolve: ({ waves }) => waves.forgiven,
     }),
-    reason: t.exposeString("waveReason", { nullable: true, description: "Reason why no further wave starts now; null if there is none." }),
+    reason: t.exposeString("waveReason", {
+      nullable: true,
+      description: "Reason why no further wave starts now; null if there is none.",
+    }),
     by: t.exposeString("waveBy", {
       nullable: true,
       description: "Who caused this state; `engine` if it followed automatically.",
     }),
-    until: t.expose("waveUntil", { type: "DateTime", nullable: true, description: "End of the pause; null if there is no pause." }),
+    until: t.expose("waveUntil", {
+      type: "DateTime",
+      nullable: true,
+      description: "End of the pause; null if there is no pause.",
+    }),
   }),
 });
 
@@ -103,7 +116,10 @@ builder.objectType(OperationRef, {
     kind: t.field({ type: OperationKindEnum, description: "Kind of the operation.", resolve: ({ kind }) => kind }),
     state: t.field({ type: OperationStateEnum, description: "Current state.", resolve: ({ state }) => state }),
     requestedBy: t.exposeString("actor", { description: "Who requested the operation." }),
-    reason: t.exposeString("reason", { nullable: true, description: "Reason given in the request; null if none was given." }),
+    reason: t.exposeString("reason", {
+      nullable: true,
+      description: "Reason given in the request; null if none was given.",
+    }),
     idempotencyKey: t.exposeString("idempotencyKey", {
       nullable: true,
       description: "Idempotency key of the request; null if none was given.",
@@ -229,7 +245,11 @@ builder.objectType(OperationRef, {
         transitionConnection(await load.below(transitionsOfOperations, id, numberedRequest(args), EMPTY_PAGE)),
     }),
     createdAt: t.expose("createdAt", { type: "DateTime", description: "Time when it was accepted." }),
-    startedAt: t.expose("startedAt", { type: "DateTime", nullable: true, description: "Time when the first run started; null before that." }),
+    startedAt: t.expose("startedAt", {
+      type: "DateTime",
+      nullable: true,
+      description: "Time when the first run started; null before that.",
+    }),
     finishedAt: t.expose("finishedAt", {
       type: "DateTime",
       nullable: true,

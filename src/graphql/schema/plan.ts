@@ -31,15 +31,15 @@ import { NodeResultRef, NodeWorkPayloadRef, WavesInput, plannedSteps, wavesOf } 
 // ---- estimates
 
 const EstimateRef = builder.objectRef<StepHistory>("Estimate").implement({
-  description:
-    "Estimated duration, based on the newest 1000 successful attempts of the same steps on this site.",
+  description: "Estimated duration, based on the newest 1000 successful attempts of the same steps on this site.",
   fields: (t) => ({
     medianSeconds: t.float({
       description: "Median duration in seconds. For several steps, the sum of their medians.",
       resolve: ({ medianSeconds }) => toMilliseconds(medianSeconds),
     }),
     p90Seconds: t.float({
-      description: "90th percentile of the duration in seconds. For several steps, the sum of their percentiles, an upper estimate.",
+      description:
+        "90th percentile of the duration in seconds. For several steps, the sum of their percentiles, an upper estimate.",
       resolve: ({ p90Seconds }) => toMilliseconds(p90Seconds),
     }),
     samples: t.exposeInt("samples", {
@@ -181,7 +181,10 @@ const PlanInput = builder.inputType("PlanInput", {
     runbook: t.string({ description: "For CLEAN: name of a runbook whose steps run instead of the automatic ones." }),
     action: t.field({ type: PowerActionEnum, description: "For POWER: the power action." }),
     force: t.boolean({ description: "For DECOMMISSION: include nodes that have disappeared." }),
-    maxParallel: t.int({ description: "Maximum number of nodes worked on at the same time; the others are QUEUED in the order of the request." }),
+    maxParallel: t.int({
+      description:
+        "Maximum number of nodes worked on at the same time; the others are QUEUED in the order of the request.",
+    }),
     waves: t.field({ type: WavesInput, description: "Start the nodes in waves; by default all at once." }),
   }),
 });

@@ -32,7 +32,8 @@ const PowerReadingRef = builder.objectRef<PowerAnswer>("PowerReading").implement
     error: t.field({
       type: UserErrorRef,
       nullable: true,
-      description: "Reason why it could not be read: BUSY, TIMEOUT, BACKEND_FAILED or UNSUPPORTED_BY_DRIVER. Null if it was read.",
+      description:
+        "Reason why it could not be read: BUSY, TIMEOUT, BACKEND_FAILED or UNSUPPORTED_BY_DRIVER. Null if it was read.",
       resolve: ({ refusal }) => refusal,
     }),
   }),
@@ -51,7 +52,11 @@ const ReadPowerPayloadRef = builder.objectRef<PowerAnswers>("ReadPowerPayload").
       description: "Reasons why the whole request was refused.",
       resolve: ({ refusals }) => [...refusals],
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
+    query: t.field({
+      type: QueryRef,
+      description: "Root query, to read more in the same request.",
+      resolve: () => ({}),
+    }),
   }),
 });
 

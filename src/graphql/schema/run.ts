@@ -43,7 +43,11 @@ export const AttemptRef = builder.objectRef<AttemptRow>("StepAttempt").implement
     }),
     startedAt: t.expose("startedAt", { type: "DateTime", description: "Start time." }),
     deadlineAt: t.expose("deadlineAt", { type: "DateTime", description: "Time at which it fails with TIMEOUT." }),
-    finishedAt: t.expose("finishedAt", { type: "DateTime", nullable: true, description: "End time; null if it has not ended." }),
+    finishedAt: t.expose("finishedAt", {
+      type: "DateTime",
+      nullable: true,
+      description: "End time; null if it has not ended.",
+    }),
     output: t.field({
       type: "JSON",
       nullable: true,
@@ -84,7 +88,10 @@ export const StepRef = builder.objectRef<StepView>("Step").implement({
     }),
     driver: t.string({ description: "Driver that runs the step.", resolve: ({ planned }) => planned.driver }),
     args: t.field({ type: "JSON", description: "Arguments of the step.", resolve: ({ planned }) => planned.args }),
-    priority: t.int({ description: "Priority: steps with a higher one run first.", resolve: ({ planned }) => planned.priority }),
+    priority: t.int({
+      description: "Priority: steps with a higher one run first.",
+      resolve: ({ planned }) => planned.priority,
+    }),
     interruptible: t.field({
       type: InterruptibleEnum,
       description: "Whether the running step can be canceled.",
@@ -315,7 +322,11 @@ builder.objectType(RunRef, {
       resolve: async (run, _args, context) =>
         isUnfinished(run.state) ? ((await stepsOf(run, context))[run.position] ?? null) : null,
     }),
-    wakeAt: t.expose("wakeAt", { type: "DateTime", nullable: true, description: "Time at which a parked run continues at the latest; null if it is not parked or has no such time." }),
+    wakeAt: t.expose("wakeAt", {
+      type: "DateTime",
+      nullable: true,
+      description: "Time at which a parked run continues at the latest; null if it is not parked or has no such time.",
+    }),
     abortable: t.boolean({
       description: "Whether an abort without `mode: AFTER_STEP` would be accepted now.",
       resolve: async (run, _args, context) => isUnfinished(run.state) && (await abortVerdict(run, context)).accepted,
@@ -340,8 +351,7 @@ builder.objectType(RunRef, {
       },
     }),
     abortWithdrawable: t.boolean({
-      description:
-        "Whether `withdrawAbort` would be accepted now: an abort is pending and has not started.",
+      description: "Whether `withdrawAbort` would be accepted now: an abort is pending and has not started.",
       resolve: async (run, _args, context) => {
         if (run.interrupt !== "ABORT" || run.interruptFailure !== null || !isUnfinished(run.state)) return false;
         const verdict = await abortVerdict(run, context);
@@ -388,7 +398,11 @@ builder.objectType(RunRef, {
       nullable: true,
       description: "Time when a replica first claimed the run; null before that.",
     }),
-    finishedAt: t.expose("finishedAt", { type: "DateTime", nullable: true, description: "End time; null if it has not ended." }),
+    finishedAt: t.expose("finishedAt", {
+      type: "DateTime",
+      nullable: true,
+      description: "End time; null if it has not ended.",
+    }),
   }),
 });
 

@@ -71,7 +71,9 @@ const RunbookRef = builder.objectRef<RunbookRow>("Runbook").implement({
       description: "Steps in the order in which they run.",
       resolve: ({ steps }) => [...steps],
     }),
-    revision: t.exposeInt("revision", { description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes." }),
+    revision: t.exposeInt("revision", {
+      description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes.",
+    }),
     createdAt: t.expose("createdAt", { type: "DateTime", description: "Time of creation." }),
     updatedAt: t.expose("updatedAt", { type: "DateTime", description: "Time of the last change." }),
   }),
@@ -150,7 +152,11 @@ const RunbookPayloadRef = builder.objectRef<RunbookEdited>("RunbookPayload").imp
       description: "Every reason why the request was refused; empty if it succeeded.",
       resolve: ({ refusals }) => [...refusals],
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
+    query: t.field({
+      type: QueryRef,
+      description: "Root query, to read more in the same request.",
+      resolve: () => ({}),
+    }),
   }),
 });
 

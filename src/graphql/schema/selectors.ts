@@ -23,7 +23,9 @@ const StringFilterInput = builder.inputType("StringFilter", {
     eq: t.string({ description: "Equal to this text." }),
     in: t.stringList({ description: "Equal to one of these texts; an empty list matches nothing." }),
     startsWith: t.string({ description: "Starts with this text." }),
-    contains: t.string({ description: "Contains this text, ignoring case. Slow in large fleets: it reads every name." }),
+    contains: t.string({
+      description: "Contains this text, ignoring case. Slow in large fleets: it reads every name.",
+    }),
   }),
 });
 
@@ -31,13 +33,8 @@ export const ClusterRefInput = builder.inputType("ClusterRef", {
   description: "Reference to a cluster. Exactly one field.",
   isOneOf: true,
   fields: (t) => ({
-<<<<<<< HEAD
-    id: t.id({ description: "Global ID: opaque and stable." }),
-    name: t.string({ description: "By exact name." }),
-=======
     id: t.id({ description: "By global ID." }),
     name: t.string({ description: "By exact name." }),
->>>>>>> 1d85fb0 (graphql: describe the values of the engine's tables in plain English)
   }),
 });
 
@@ -73,13 +70,8 @@ NodeFilterInput.implement({
   description:
     "Filter for nodes. The given fields are combined with AND; an omitted field matches all nodes; an unknown name matches none.",
   fields: (t) => ({
-<<<<<<< HEAD
-    ids: t.idList({ description: "Global ID: opaque and stable." }),
-    name: t.field({ type: StringFilterInput, description: "By exact name." }),
-=======
     ids: t.idList({ description: "By global ID." }),
-    name: t.field({ type: StringFilterInput, description: "By exact name." }),
->>>>>>> 1d85fb0 (graphql: describe the values of the engine's tables in plain English)
+    name: t.field({ type: StringFilterInput, description: "With a name that matches this filter." }),
     states: t.field({ type: [NodeStateEnum], description: "In one of these states." }),
     powerStates: t.field({ type: [PowerStateEnum], description: "With one of these power states." }),
     presence: t.field({ type: [PresenceEnum], description: "With one of these values of presence." }),
@@ -87,7 +79,9 @@ NodeFilterInput.implement({
     retired: t.boolean({ description: "True: retired. False: not retired." }),
     protected: t.boolean({ description: "True: protected. False: not protected." }),
     withErrors: t.boolean({ description: "True: with a `lastError`. False: without one." }),
-    powerDrift: t.boolean({ description: "True: the power state differs from the one that Ostler last set. False: it does not." }),
+    powerDrift: t.boolean({
+      description: "True: the power state differs from the one that Ostler last set. False: it does not.",
+    }),
     hostGroup: t.string({ description: "With this role in their cluster." }),
     cluster: t.field({ type: ClusterRefInput, description: "Members of this cluster." }),
     driver: t.string({ description: "With this driver." }),
@@ -101,15 +95,9 @@ export const NodeRefInput = builder.inputType("NodeRef", {
   description: "Reference to a node. Exactly one field.",
   isOneOf: true,
   fields: (t) => ({
-<<<<<<< HEAD
-    id: t.id({ description: "Global ID: opaque and stable." }),
-    name: t.string({ description: "By exact name." }),
-    uuid: t.field({ type: "UUID", description: "By UUID, without the type prefix of a global ID." }),
-=======
     id: t.id({ description: "By global ID." }),
     name: t.string({ description: "By exact name." }),
     uuid: t.field({ type: "UUID", description: "By UUID, without the type prefix of a global ID." }),
->>>>>>> 1d85fb0 (graphql: describe the values of the engine's tables in plain English)
   }),
 });
 
@@ -135,7 +123,10 @@ export const WorkSelectorInput = builder.inputType("WorkSelector", {
     ids: t.idList({ description: "Unfinished or last work on these nodes, by global ID." }),
     names: t.stringList({ description: "Unfinished or last work on these nodes, by name." }),
     cluster: t.field({ type: ClusterRefInput, description: "Unfinished or last work on the nodes of a cluster." }),
-    filter: t.field({ type: NodeFilterInput, description: "Unfinished or last work on the nodes that match the filter now." }),
+    filter: t.field({
+      type: NodeFilterInput,
+      description: "Unfinished or last work on the nodes that match the filter now.",
+    }),
   }),
 });
 

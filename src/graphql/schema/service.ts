@@ -38,7 +38,12 @@ const ActorRef = builder.objectRef<Context["actor"]>("Actor").implement({
 });
 
 builder.queryField("service", (t) =>
-  t.field({ type: ServiceInfoRef, ...needs("READ"), description: "Version and limits of the service.", resolve: () => ({}) }),
+  t.field({
+    type: ServiceInfoRef,
+    ...needs("READ"),
+    description: "Version and limits of the service.",
+    resolve: () => ({}),
+  }),
 );
 builder.queryField("viewer", (t) =>
   t.field({

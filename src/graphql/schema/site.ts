@@ -34,12 +34,14 @@ const StepPolicyRef = builder.objectRef<StepPolicy>("StepPolicy").implement({
     }),
     priority: t.int({
       nullable: true,
-      description: "Priority to use instead of the declared one; 0 means that the step does not run automatically. Null to use the declared priority.",
+      description:
+        "Priority to use instead of the declared one; 0 means that the step does not run automatically. Null to use the declared priority.",
       resolve: ({ priority }) => priority ?? null,
     }),
     forbidden: t.boolean({
       nullable: true,
-      description: "Whether the step is forbidden: it never runs, not even if requested by name. Null if the policy does not say.",
+      description:
+        "Whether the step is forbidden: it never runs, not even if requested by name. Null if the policy does not say.",
       resolve: ({ forbidden }) => forbidden ?? null,
     }),
   }),
@@ -76,9 +78,14 @@ const SiteRef = builder.objectRef<SiteRow>("Site").implement({
       description: "Policies for single steps.",
       resolve: ({ policy }) => [...(policy.steps ?? [])],
     }),
-    revision: t.exposeInt("revision", { description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes." }),
+    revision: t.exposeInt("revision", {
+      description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes.",
+    }),
     updatedAt: t.expose("updatedAt", { type: "DateTime", description: "Time of the last change." }),
-    updatedBy: t.exposeString("updatedBy", { nullable: true, description: "Who made the last change; null if there was none." }),
+    updatedBy: t.exposeString("updatedBy", {
+      nullable: true,
+      description: "Who made the last change; null if there was none.",
+    }),
   }),
 });
 
@@ -117,7 +124,9 @@ const StepPolicyInput = builder.inputType("StepPolicyInput", {
       description:
         "Priority to use instead of the declared one, 0 to 1000000; 0 means that the step does not run automatically. A step that requires arguments cannot run automatically.",
     }),
-    forbidden: t.boolean({ description: "Whether the step is forbidden: it never runs, not even if requested by name." }),
+    forbidden: t.boolean({
+      description: "Whether the step is forbidden: it never runs, not even if requested by name.",
+    }),
   }),
 });
 
@@ -128,16 +137,19 @@ const UpdateSiteInput = builder.inputType("UpdateSiteInput", {
     ifRevision: t.int({ description: "Refuse the request if the policy has another revision." }),
     phaseLimits: t.field({
       type: [PhaseLimitInput],
-      description: "Limits per phase; replaces the present ones. Active runs beyond a lower limit continue, but no further run starts.",
+      description:
+        "Limits per phase; replaces the present ones. Active runs beyond a lower limit continue, but no further run starts.",
     }),
     controllerLimit: t.int({
       description: "Maximum number of active runs on nodes of one management controller at the same time, 1 or more.",
     }),
     automaticCleaning: t.boolean({
-      description: "Whether automatic clean steps run in a commission and after a tear-down; null restores the default, true.",
+      description:
+        "Whether automatic clean steps run in a commission and after a tear-down; null restores the default, true.",
     }),
     correctPower: t.boolean({
-      description: "Whether Ostler changes back a power state that was changed outside it; null restores the default, false.",
+      description:
+        "Whether Ostler changes back a power state that was changed outside it; null restores the default, false.",
     }),
     steps: t.field({ type: [StepPolicyInput], description: "Policies for single steps; replaces the present ones." }),
   }),
@@ -157,7 +169,11 @@ const SitePayloadRef = builder.objectRef<SiteEdited>("SitePayload").implement({
       description: "Every reason why the request was refused; empty if it succeeded.",
       resolve: ({ refusals }) => [...refusals],
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
+    query: t.field({
+      type: QueryRef,
+      description: "Root query, to read more in the same request.",
+      resolve: () => ({}),
+    }),
   }),
 });
 

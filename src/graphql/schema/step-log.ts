@@ -95,7 +95,9 @@ builder.subscriptionField("runLog", (t) =>
       "Log of one run, from the first line or after a cursor, until the run is final; then the stream completes. Lines arrive within a second of being logged, without gaps or repetition. An unknown run is the error NOT_FOUND.",
     args: {
       runId: t.arg.id({ required: true, description: "Global ID or UUID of the run." }),
-      after: t.arg.string({ description: "Cursor of the last line received; by default the stream starts with the first line." }),
+      after: t.arg.string({
+        description: "Cursor of the last line received; by default the stream starts with the first line.",
+      }),
     },
     subscribe: async (_root, { runId, after }, { services, load }) => {
       const run = await load.run.load(uuidOrNone(keyOf("Run", runId)));

@@ -24,7 +24,8 @@ const NodeSnapshotRef = builder.objectRef<Of<"snapshot">>("NodeSnapshot").implem
     node: t.field({
       type: NodeRef,
       nullable: true,
-      description: "The node; never null. Declared nullable so that it can be selected together with `Transition.node`.",
+      description:
+        "The node; never null. Declared nullable so that it can be selected together with `Transition.node`.",
       resolve: ({ node }) => node,
     }),
   }),
@@ -35,7 +36,9 @@ const StreamBookmarkRef = builder.objectRef<Of<"bookmark">>("StreamBookmark").im
   fields: (t) => ({
     cursor: t.string({ description: "Position in the log.", resolve: ({ position }) => String(position) }),
     at: t.expose("at", { type: "DateTime", description: "Time of the server." }),
-    snapshotComplete: t.exposeBoolean("snapshotComplete", { description: "True once: directly after the last snapshot." }),
+    snapshotComplete: t.exposeBoolean("snapshotComplete", {
+      description: "True once: directly after the last snapshot.",
+    }),
     caughtUp: t.exposeBoolean("caughtUp", {
       description:
         "True once: when everything that existed when the stream started has been delivered. Later items are live.",
@@ -102,7 +105,11 @@ builder.subscriptionField("nodeTransitions", (t) =>
           "Only nodes that match at the time of delivery; by default all. A filter with only `ids` also delivers deletions. At most 65,536 characters as JSON.",
       }),
       after: t.arg.string({ description: "Cursor of the last item received. Cannot be combined with `snapshot`." }),
-      snapshot: t.arg.boolean({ required: true, defaultValue: false, description: "Start with a snapshot of all matching nodes." }),
+      snapshot: t.arg.boolean({
+        required: true,
+        defaultValue: false,
+        description: "Start with a snapshot of all matching nodes.",
+      }),
     },
     subscribe: (_root, { filter, after, snapshot }, { services }) => {
       if (snapshot && after != null)

@@ -63,7 +63,11 @@ builder.objectType(TransitionRef, {
       description: "State after the change; null for the deletion.",
       resolve: ({ toState }) => toState,
     }),
-    event: t.field({ type: NodeEventEnum, description: "Event that caused the change.", resolve: ({ event }) => event }),
+    event: t.field({
+      type: NodeEventEnum,
+      description: "Event that caused the change.",
+      resolve: ({ event }) => event,
+    }),
     target: t.field({
       type: NodeStateEnum,
       nullable: true,
@@ -84,10 +88,14 @@ builder.objectType(TransitionRef, {
     }),
     step: t.exposeString("step", {
       nullable: true,
-      description: "Step of the run, as `interface.name`: the running step, or the step whose end caused the change. Null if there was none.",
+      description:
+        "Step of the run, as `interface.name`: the running step, or the step whose end caused the change. Null if there was none.",
     }),
     actor: t.exposeString("actor", { description: "Who caused it; `engine` if it followed from the work itself." }),
-    reason: t.exposeString("reason", { nullable: true, description: "Reason as a sentence for people; null if there is none." }),
+    reason: t.exposeString("reason", {
+      nullable: true,
+      description: "Reason as a sentence for people; null if there is none.",
+    }),
     at: t.expose("at", { type: "DateTime", description: "Commit time." }),
   }),
 });

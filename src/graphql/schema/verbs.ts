@@ -38,8 +38,7 @@ const ShareInput = builder.inputType("ShareInput", {
 });
 
 export const WavesInput = builder.inputType("WavesInput", {
-  description:
-    "Start the nodes in waves, in the order of the request: a wave starts when the previous one has ended.",
+  description: "Start the nodes in waves, in the order of the request: a wave starts when the previous one has ended.",
   fields: (t) => ({
     sizes: t.field({
       type: [ShareInput],
@@ -80,10 +79,12 @@ const termFields = (t: InputFields) => ({
   }),
   variables: t.field({
     type: "JSON",
-    description:
-      "Variables for the drivers, a JSON object. Merged into the cluster's settings; null removes a key.",
+    description: "Variables for the drivers, a JSON object. Merged into the cluster's settings; null removes a key.",
   }),
-  maxParallel: t.int({ description: "Maximum number of nodes worked on at the same time; the others are QUEUED in the order of the request." }),
+  maxParallel: t.int({
+    description:
+      "Maximum number of nodes worked on at the same time; the others are QUEUED in the order of the request.",
+  }),
   waves: t.field({
     type: WavesInput,
     description:
@@ -92,7 +93,8 @@ const termFields = (t: InputFields) => ({
   dryRun: t.boolean({
     required: true,
     defaultValue: false,
-    description: "Only check and plan the request: return each node's steps or the reason for its refusal. Nothing is written.",
+    description:
+      "Only check and plan the request: return each node's steps or the reason for its refusal. Nothing is written.",
   }),
   planHash: t.string({
     description:
@@ -115,7 +117,12 @@ const CommissionNodesInput = builder.inputType("CommissionNodesInput", {
   description: "Nodes and terms of a commission.",
   fields: (t) => ({
     ...workFields(t),
-    until: t.field({ type: UntilEnum, required: true, defaultValue: "ACTIVE", description: "State in which the commission ends." }),
+    until: t.field({
+      type: UntilEnum,
+      required: true,
+      defaultValue: "ACTIVE",
+      description: "State in which the commission ends.",
+    }),
   }),
 });
 
@@ -127,7 +134,10 @@ const CleanNodesInput = builder.inputType("CleanNodesInput", {
       type: [StepInput],
       description: "Clean steps and reserved steps to run in this order instead of the automatic ones; 1 to 100.",
     }),
-    runbook: t.string({ description: "Name of a runbook to use instead of `steps`. The operation runs the steps that the runbook has now." }),
+    runbook: t.string({
+      description:
+        "Name of a runbook to use instead of `steps`. The operation runs the steps that the runbook has now.",
+    }),
   }),
 });
 
@@ -187,7 +197,9 @@ const AbortInput = builder.inputType("AbortInput", {
       defaultValue: "NOW",
       description: "What to do on nodes where the running step must not be interrupted.",
     }),
-    powerOff: t.boolean({ description: "Whether to power the nodes off. By default, nodes in cleaning or deployment are powered off." }),
+    powerOff: t.boolean({
+      description: "Whether to power the nodes off. By default, nodes in cleaning or deployment are powered off.",
+    }),
     reason: t.string({ description: "Reason for the request; stored with the transitions." }),
   }),
 });
@@ -202,7 +214,8 @@ const StopInput = builder.inputType("StopInput", {
         "Operation or nodes whose work to stop. For an operation, or a cluster that an operation was requested for, the whole operation stops.",
     }),
     timeoutSeconds: t.float({
-      description: "Seconds that running steps may take to end before they fail with STOP_TIMEOUT, 1 to 86400. Default 600.",
+      description:
+        "Seconds that running steps may take to end before they fail with STOP_TIMEOUT, 1 to 86400. Default 600.",
     }),
     reason: t.string({ description: "Reason for the request; stored with the transitions." }),
   }),
@@ -254,7 +267,8 @@ export const NodeResultRef = builder.objectRef<ResultShape>("NodeResult").implem
       resolve: ({ runId }, _args, { load }) => (runId === null ? null : load.run.load(runId)),
     }),
     accepted: t.exposeBoolean("accepted", {
-      description: "Whether the node was (with `dryRun`: would be) accepted: its work starts, or the interrupt is stored.",
+      description:
+        "Whether the node was (with `dryRun`: would be) accepted: its work starts, or the interrupt is stored.",
     }),
     error: t.field({
       type: UserErrorRef,
@@ -310,7 +324,11 @@ export const NodeWorkPayloadRef = builder.objectRef<SubmitAnswer>("NodeWorkPaylo
     replayed: t.exposeBoolean("replayed", {
       description: "True if this is the answer to an earlier request with the same idempotency key.",
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
+    query: t.field({
+      type: QueryRef,
+      description: "Root query, to read more in the same request.",
+      resolve: () => ({}),
+    }),
   }),
 });
 
@@ -554,7 +572,11 @@ builder.mutationField("restart", (t) =>
     description:
       "Continue stopped, failed or aborted work in a new operation, with the present settings. Nodes whose work succeeded are not touched.",
     args: {
-      input: t.arg({ type: RestartInput, required: true, description: "Work to restart, how much of it to keep, and terms." }),
+      input: t.arg({
+        type: RestartInput,
+        required: true,
+        description: "Work to restart, how much of it to keep, and terms.",
+      }),
     },
     resolve: (_root, { input }, context) =>
       context.services.engine.restart(callerOf(context), {
@@ -618,7 +640,11 @@ const OperationPayloadRef = builder.objectRef<WavesAnswer>("OperationPayload").i
       description: "Reasons why the request was refused; empty if it succeeded.",
       resolve: ({ refusals }) => [...refusals],
     }),
-    query: t.field({ type: QueryRef, description: "Root query, to read more in the same request.", resolve: () => ({}) }),
+    query: t.field({
+      type: QueryRef,
+      description: "Root query, to read more in the same request.",
+      resolve: () => ({}),
+    }),
   }),
 });
 

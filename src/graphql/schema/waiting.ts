@@ -28,7 +28,8 @@ const WaitingRef = builder.objectRef<Waiting & { readonly run: RunRow }>("Waitin
     }),
     waitFor: t.string({
       nullable: true,
-      description: "Capacity limit that the run waits for, such as `phase:clean` or `controller:10.0.0.7`; null for other reasons.",
+      description:
+        "Capacity limit that the run waits for, such as `phase:clean` or `controller:10.0.0.7`; null for other reasons.",
       resolve: ({ run }) => run.waitFor,
     }),
     position: t.int({
