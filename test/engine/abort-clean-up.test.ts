@@ -313,8 +313,8 @@ describe("failed abort clean-up", () => {
     await abort(node);
     await ostler.operationEnds(id);
     const { failure, leftAs: left } = await ostler.run(id, node);
-    const told = JSON.stringify([failure, left, (await ostler.node(node)).lastError, await ostler.transitions(node)]);
-    expect(told).toContain("could not be undone: login with");
-    expect(told).not.toContain("hunter22");
+    const shown = JSON.stringify([failure, left, (await ostler.node(node)).lastError, await ostler.transitions(node)]);
+    expect(shown).toContain("could not be undone: login with");
+    expect(shown).not.toContain("hunter22");
   });
 });

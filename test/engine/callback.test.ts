@@ -209,7 +209,7 @@ describe("rejected callback", () => {
   test("callback for a step that waits for its retry is recorded as LATE", async () => {
     const node = await ostler.aNode().in("AVAILABLE").with("failing").made();
     const id = await ostler.begin("CLEAN", [node]);
-    await eventually("it waits for the next try", async () => (await ostler.run(id, node)).waitReason === "RETRY");
+    await eventually("the run waits for its retry", async () => (await ostler.run(id, node)).waitReason === "RETRY");
     expect(await ostler.engine.callBack(token(node), {})).toBe("LATE");
     expect(await rejectedCallbacks(id)).toEqual([{ kind: "LATE", step: "clean.listen" }]);
     await end(id);

@@ -110,7 +110,7 @@ describe("phase limit", () => {
     const id = await ostler.begin("COMMISSION", [first, second], { options: { until: "AVAILABLE" } });
     const [inside] = await gate.arrivals();
     const other = inside === first.name ? second : first;
-    await eventually("the other waits", async () => (await ostler.run(id, other)).waitFor !== null);
+    await eventually("the other run waits for a slot", async () => (await ostler.run(id, other)).waitFor !== null);
     expect(await ostler.run(id, other)).toMatchObject({
       state: "WAITING",
       waitReason: "CAPACITY",
@@ -476,7 +476,7 @@ describe("limits with several processes", () => {
       .times(3);
     const victim = await lab.inAnotherProcess();
     const id = await lab.begin("DEPLOY", nodes);
-    await eventually("one is in its step", () =>
+    await eventually("one node runs its step", () =>
       nodes.some((node) => lab.entered(node).includes("deploy.write_image")),
     );
     await victim.kill();

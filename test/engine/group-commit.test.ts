@@ -127,7 +127,10 @@ describe("group commits of single locked runs", () => {
       for (const [index, run] of runs.entries()) {
         released.get(run.nodeName)?.();
         if (index < 2)
-          await eventually("it waits for its row", async () => (await ostler.waitingForLocks()) === index + 1);
+          await eventually(
+            "the transaction waits for its row",
+            async () => (await ostler.waitingForLocks()) === index + 1,
+          );
       }
       await eventually(
         "the other two have ended",

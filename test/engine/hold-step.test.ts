@@ -153,7 +153,7 @@ describe.each(KINDS)("hold among the steps of $kind", ({ kind, steps, running, h
 test("hold may be the first step, the last step, and follow another hold", async () => {
   const { node, id } = await onHold("CLEAN", [HOLD, HOLD, step("clean", "erase_metadata"), HOLD]);
   for (const position of [0, 1, 3]) {
-    await eventually(`it holds at ${position}`, async () => {
+    await eventually(`the run is on hold at ${position}`, async () => {
       const run = await ostler.run(id, node);
       return run.state === "HOLDING" && run.position === position;
     });
@@ -231,7 +231,7 @@ describe("unhold", () => {
       await sql`select from runs where operation_id = ${id} and state = 'QUEUED' for update`;
       let answer: Awaited<ReturnType<typeof unhold>> | undefined;
       void ostler.engine.unhold(ALICE, { work: { operationId: id } }).then((given) => (answer = given));
-      await eventually("it answers", () => answer !== undefined, 5_000);
+      await eventually("the request is answered", () => answer !== undefined, 5_000);
       expect(answer?.results).toMatchObject([
         { nodeId: node.id, accepted: true },
         {
@@ -250,7 +250,7 @@ describe("unhold", () => {
     const { node, id } = await onHold("CLEAN", [HOLD, step("clean", "erase_metadata"), HOLD]);
     const answers = await Promise.all([unhold([node]), unhold([node])]);
     // The second one may find the run continuing, or at its next hold already.
-    await eventually("it holds again or has ended", async () => {
+    await eventually("the run is on hold again or has ended", async () => {
       const { state, position } = await ostler.run(id, node);
       return (state === "HOLDING" && position === 2) || state === "SUCCEEDED";
     });
@@ -309,7 +309,7 @@ describe("run on hold", () => {
     expect(await ostler.run(id, holds)).toMatchObject({ slotPhase: null, slotController: null });
     await gate.arrivals();
     await unhold([holds]);
-    await eventually("it waits for a place", async () => (await ostler.run(id, holds)).waitFor === "phase:clean");
+    await eventually("the run waits for a slot", async () => (await ostler.run(id, holds)).waitFor === "phase:clean");
     expect(await ostler.run(id, holds)).toMatchObject({ state: "WAITING", waitReason: "CAPACITY" });
     expect(ostler.entered(holds)).toEqual(["clean.erase_metadata"]);
     gate.open();

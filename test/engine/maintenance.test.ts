@@ -222,7 +222,7 @@ describe("maintenance during a run", () => {
     const second = await ostler.begin("DEPLOY", [other]);
     await gate.arrivals();
     await setMaintenance([node], null);
-    await eventually("it waits for a place", async () => (await ostler.run(id, node)).waitReason === "CAPACITY");
+    await eventually("the run waits for a slot", async () => (await ostler.run(id, node)).waitReason === "CAPACITY");
     gate.open();
     for (const one of [id, second]) expect((await ostler.operationEnds(one)).state).toBe("SUCCEEDED");
     await ostler.engine.updateSite(ALICE, { phaseLimits: null });

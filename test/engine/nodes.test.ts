@@ -20,9 +20,9 @@ const mute = aDriver("mute", {
 /** Reports the chassis of its nodes as their controller; fails where the settings say so. */
 const blade = {
   ...aDriver("blade", { secret: true }),
-  controllerOf({ chassis = "", told = "", password = "" }: Record<string, string>) {
+  controllerOf({ chassis = "", label = "", password = "" }: Record<string, string>) {
     if (chassis === "broken") throw new Error(`no chassis with ${password}`);
-    return `${chassis} ${told}`.trim();
+    return `${chassis} ${label}`.trim();
   },
 } as unknown as typeof bare;
 
@@ -181,7 +181,7 @@ describe("controller of a node", () => {
   });
 
   test("controller of a node contains no secret, and a driver that fails to report it is refused without its own message", async () => {
-    const node = await made("blade", { chassis: "c7", told: "by Xyzzy-plugh", password: "Xyzzy-plugh" });
+    const node = await made("blade", { chassis: "c7", label: "by Xyzzy-plugh", password: "Xyzzy-plugh" });
     expect((await ostler.node(node)).controller).toBe("c7 by ***");
     const { refusals } = await ostler.engine.registerNodes(ALICE, [
       { name: "broken", driver: "blade", settings: { chassis: "broken", password: "Xyzzy-plugh" } },

@@ -269,7 +269,7 @@ describe("power change", () => {
       await ostler.begin("CLEAN", [held], { options: { steps: [{ interface: "engine", name: "hold", args: {} }] } }),
     ] as const;
     await eventually(
-      "one run is parked, the other held",
+      "one run is parked, the other on hold",
       async () =>
         (await ostler.run(ids[0], parked)).state === "WAITING" && (await ostler.run(ids[1], held)).state === "HOLDING",
     );
@@ -384,7 +384,7 @@ describe("power reading on request", () => {
     const { promise: checked, resolve: check } = Promise.withResolvers<void>();
     latch.until = checked;
     const reading = ostler.engine.readPower({ ids: [node.id] });
-    await eventually("the node has been looked at", () => latch.reached === true);
+    await eventually("the node has been read", () => latch.reached === true);
     delete latch.until;
     const id = await ostler.begin("CLEAN", [node]);
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
@@ -443,12 +443,12 @@ describe("background power reading", () => {
     await eventually("the change is seen", async () => (await ostler.node(node)).powerState === "OFF");
     at.trouble = driverError("no route to the BMC", "UNREACHABLE");
     await eventually(
-      "the silence is seen",
+      "the missing answer is stored",
       async () => (await ostler.node(node)).powerProblem === "no route to the BMC",
     );
     expect((await ostler.node(node)).powerState).toBe("UNKNOWN");
     delete at.trouble;
-    await eventually("it is back", async () => (await ostler.node(node)).powerState === "OFF");
+    await eventually("the BMC answers again", async () => (await ostler.node(node)).powerState === "OFF");
     expect((await ostler.node(node)).powerProblem).toBeNull();
   });
 
@@ -516,8 +516,8 @@ describe("background power reading", () => {
     await site({ correctPower: true });
     try {
       await using _ = await reading();
-      await eventually("the power is changed back", () => strayed.at.calls.length > 0);
-      await eventually("that is written down", async () => (await ostler.node(strayed.node)).powerState === "ON");
+      await eventually("the power is corrected", () => strayed.at.calls.length > 0);
+      await eventually("the change is stored", async () => (await ostler.node(strayed.node)).powerState === "ON");
       await isRead(own.at, own.at.reads + 2);
       expect(strayed.at).toMatchObject({ calls: ["ON"], power: "ON", setIn: "READING" });
       expect(own.at.calls).toEqual([]);
@@ -537,7 +537,7 @@ describe("background power reading", () => {
     await site({ correctPower: true });
     try {
       await using _ = await reading();
-      await eventually("the other one is corrected", () => other.at.calls.length > 0);
+      await eventually("the other node is corrected", () => other.at.calls.length > 0);
       await isRead(guarded.at, guarded.at.reads + 2);
       expect(guarded.at).toMatchObject({ calls: [], power: "ON" });
     } finally {
@@ -553,11 +553,11 @@ describe("background power reading", () => {
     await site({ correctPower: true });
     try {
       await using _ = await reading();
-      await eventually("it is being changed back", () => at.calls.includes("ON"));
+      await eventually("the power correction has started", () => at.calls.includes("ON"));
       const asked = await change(node, "REBOOT");
       expect(asked.state).toBe("SUCCEEDED");
       expect(await ostler.node(node)).toMatchObject({ powerState: "ON", wantedPower: "ON" });
-      await eventually("it is let go of", () => at.released === true);
+      await eventually("the call is cancelled", () => at.released === true);
       expect(at.calls).toEqual(["ON", "REBOOT"]);
     } finally {
       await site({});
@@ -568,7 +568,7 @@ describe("background power reading", () => {
     const nodes = await ostler.aNode().in("ACTIVE").with("lab").times(30);
     await using stack = new AsyncDisposableStack();
     await Promise.all([1, 2, 3].map(async () => stack.use(await ostler.another({ powerSeconds: 3_600 }))));
-    await eventually("all have been read", () => nodes.every((node) => machine(node).reads > 0));
+    await eventually("every node has been read", () => nodes.every((node) => machine(node).reads > 0));
     expect(nodes.map((node) => machine(node).reads)).toEqual(nodes.map(() => 1));
   });
 

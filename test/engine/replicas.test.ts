@@ -106,7 +106,7 @@ describe("process that shuts down", () => {
     const second = await ostler.begin("DEPLOY", [idle]);
     gate.open();
     await eventually(
-      "the step under way has ended, and its run is handed back",
+      "the running step has ended and its run is released",
       async () => (await ostler.runs(first))[0]?.owner === null,
     );
     expect(ostler.entered(busy)).toEqual(["deploy.prepare", "deploy.write_image"]);
@@ -223,7 +223,7 @@ test("connection loss: every database connection is closed while steps run, and 
   expect(await unsound(ostler)).toEqual([]);
   // postgres.js never closes a listening connection that is ended while it reconnects, so wait for the listener first.
   await eventually(
-    "the doorbell listens again",
+    "the notifier listens again",
     async () =>
       (await ostler.test.sql`select from pg_stat_activity where datname = current_database() and query ilike 'listen%'`)
         .length > 0,

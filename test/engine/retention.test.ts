@@ -69,7 +69,7 @@ describe("retention task", () => {
     await ostler.aNode().times(12);
     await makeOlder(1, 9, 3);
     const retention = startRetention({ database: ostler.database, log: createLog("silent"), days: 2 });
-    await eventually("the old ones are gone", async () => (await positions()).length === 3);
+    await eventually("the old transitions are deleted", async () => (await positions()).length === 3);
     await retention.close();
     expect(await positions()).toEqual(range(10, 12));
   });

@@ -55,15 +55,15 @@ const failsAtTheDeadline = async ({ deadline }: Pick<StepCall<unknown>, "deadlin
 };
 
 test("step that exceeds its timeout has no outcome before it has ended", async () => {
-  const told = Promise.withResolvers<void>();
+  const cancelled = Promise.withResolvers<void>();
   const end = Promise.withResolvers<StepResult>();
   let outcome: unknown;
   const over = entered(async (call) => {
     await fired(call);
-    told.resolve();
+    cancelled.resolve();
     return end.promise;
   }).then((came) => (outcome = came));
-  await told.promise;
+  await cancelled.promise;
   for (let turns = 0; turns < 10; turns += 1) await turn();
   expect(outcome).toBeUndefined();
   end.resolve({ kind: "done" });
@@ -78,9 +78,9 @@ test("step that ignores its signal is abandoned, and its failure says so", async
 });
 
 test("step whose deadline has passed is cancelled before its driver is called", async () => {
-  let told: boolean | undefined;
-  const outcome = await entered(async ({ signal }) => void (told = signal.aborted), { deadline: new Deadline(0) });
-  expect([told, outcome]).toMatchObject([true, TIMED_OUT]);
+  let cancelled: boolean | undefined;
+  const outcome = await entered(async ({ signal }) => void (cancelled = signal.aborted), { deadline: new Deadline(0) });
+  expect([cancelled, outcome]).toMatchObject([true, TIMED_OUT]);
 });
 
 test("step that exceeds its timeout fails with TIMEOUT, though its driver fails with its own message at that moment", async () => {

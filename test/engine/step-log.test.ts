@@ -213,7 +213,7 @@ describe("log of a run", () => {
 
   test("log of a run includes lines from an abort", async () => {
     const { node, id } = await begun("undoing");
-    await eventually("the step has begun", async () => (await logOf(id, node)).length === 1);
+    await eventually("the step has started", async () => (await logOf(id, node)).length === 1);
     await ostler.engine.abort(ALICE, { work: { operationId: id } });
     await ostler.operationEnds(id);
     expect(textsOf(await logOf(id, node))).toEqual(["begun", "undone"]);
@@ -223,7 +223,7 @@ describe("log of a run", () => {
     const { node, id } = await begun("late");
     await ostler.operationEnds(id);
     gates.late.open();
-    await eventually("it goes on", () => loggedLate);
+    await eventually("the step continues", () => loggedLate);
     // A batch would be stored by then.
     await delay(700);
     expect(textsOf(await logOf(id, node))).toEqual(["in time"]);

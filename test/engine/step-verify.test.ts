@@ -214,7 +214,7 @@ describe("step with a verify part", () => {
     const first = token();
     expect(await ostler.engine.callBack(first, {})).toBe("TAKEN");
     await eventually(
-      "it looks",
+      "the verify part runs",
       async () => partsOn(node).includes("verify") && (await ostler.run(id, node)).waitReason === "CALLBACK",
     );
     expect(await ostler.engine.callBack(first, {})).toBe("LATE");
@@ -234,7 +234,7 @@ describe("step with a verify part", () => {
 describe("abort of a step with a verify part", () => {
   test("abort during an interruptible verify part takes effect now", async () => {
     const { node, id } = await begun("at_work");
-    await eventually("it looks", () => partsOn(node).includes("verify"));
+    await eventually("the verify part runs", () => partsOn(node).includes("verify"));
     expect((await ostler.engine.abort(ALICE, { work: { operationId: id } })).results).toMatchObject([
       { accepted: true, effect: "NOW" },
     ]);
@@ -283,7 +283,7 @@ describe("abort of a step with a verify part", () => {
 test("stop during a step with a verify part lets both parts end and keeps their results", async () => {
   gates.run.open();
   const { node, id } = await begun("gated");
-  await eventually("it looks", () => partsOn(node).includes("verify"));
+  await eventually("the verify part runs", () => partsOn(node).includes("verify"));
   await ostler.engine.stop(ALICE, { work: { operationId: id } });
   gates.verify.open();
   expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
@@ -303,7 +303,7 @@ test("process that is killed during the verify part: another process verifies ag
     options: { steps: [{ interface: "clean", name: "update_firmware", args: { version: "2.1" } }] },
   });
   const looks = () => crashed.journal(node).filter(({ verify }) => verify === "clean.update_firmware.verify").length;
-  await eventually("it looks", () => looks() === 1);
+  await eventually("the verify part runs", () => looks() === 1);
   await victim.kill();
   await crashed.leasesRunOut();
   gate.open();

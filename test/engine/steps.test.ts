@@ -288,7 +288,7 @@ describe("backoff between two attempts", () => {
     const id = await ostler.begin("CLEAN", [node]);
     const waits: number[] = [];
     for (const number of [1, 2]) {
-      const run = await eventually(`it waits for try ${number + 1}`, async () => {
+      const run = await eventually(`the run waits for attempt ${number + 1}`, async () => {
         // Read the attempts first: a run that is read before them may still wait for the one that they show.
         const attempts = (await ostler.steps(await ostler.run(id, node)))[0]?.attempts ?? [];
         const seen = await ostler.run(id, node);
@@ -456,7 +456,7 @@ test("step that waits continues with its memo in the same attempt after its proc
     .made();
   const victim = await ended.inAnotherProcess();
   const id = await ended.begin("CLEAN", [node]);
-  await eventually("it is parked", async () => (await ended.run(id, node)).waitReason === "TIME");
+  await eventually("the run is parked", async () => (await ended.run(id, node)).waitReason === "TIME");
   await victim.kill();
   await ended.engine.start();
   expect((await ended.operationEnds(id)).state).toBe("SUCCEEDED");

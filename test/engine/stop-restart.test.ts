@@ -443,7 +443,7 @@ describe("stop that times out", () => {
     ] as const;
     const ids = [await lab.begin("DEPLOY", [stuck[0]]), await lab.begin("CLEAN", [stuck[1]])];
     await eventually(
-      "both are stuck",
+      "both steps are stuck",
       () => lab.entered(stuck[0]).includes("deploy.write_image") && lab.entered(stuck[1]).length > 0,
     );
     const queued = await lab.aNode().in("AVAILABLE").made();
@@ -500,7 +500,7 @@ describe("stop that times out", () => {
     await ostler.engine.stop(ALICE, { work: { ids: [first.id] }, timeoutSeconds: 1 });
     await ostler.engine.abort(ALICE, { work: { ids: [second.id] } });
     await stop(id, 600);
-    await eventually("the first time is over", async () => (await ostler.run(id, first)).state === "FAILED");
+    await eventually("the first stop has timed out", async () => (await ostler.run(id, first)).state === "FAILED");
     expect(await ostler.run(id, second)).toMatchObject({
       state: "RUNNING",
       interrupt: "ABORT",

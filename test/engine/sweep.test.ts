@@ -250,7 +250,7 @@ describe("process that is killed", () => {
     const id = await ostler.begin("DEPLOY", [node]);
     await eventually("the step is entered", () => ostler.entered(node).includes("deploy.write_image"));
     await ostler.engine.abort(ALICE, { work: { operationId: id } });
-    await eventually("the tear-down has begun", () => ostler.journal(node).some((entry) => entry.abort));
+    await eventually("the abort clean-up has started", () => ostler.journal(node).some((entry) => entry.abort));
     await victim.kill();
     await ostler.leasesRunOut();
     await ostler.engine.start();

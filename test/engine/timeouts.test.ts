@@ -92,7 +92,7 @@ test("timeouts of hundreds of nodes run at the same time, each with its own time
   const nodes = await ostler.aNode().in("AVAILABLE").with("impatient").named(`impatient-${randomUUID()}`).times(250);
   const id = await ostler.begin("CLEAN", nodes, { onFailure: "LEAVE" });
   // One after the other they would take more than four minutes.
-  await eventually("all of them have run down", async () => (await ostler.operation(id)).finishedAt !== null, 90_000);
+  await eventually("every timeout has fired", async () => (await ostler.operation(id)).finishedAt !== null, 90_000);
   const runs = await ostler.runs(id);
   expect(new Set(runs.map(({ state, failure }) => `${state} ${failure?.code}`))).toEqual(new Set(["FAILED TIMEOUT"]));
 }, 120_000);

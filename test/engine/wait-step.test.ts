@@ -60,7 +60,7 @@ describe.each(LISTS)("reserved steps among the steps of $kind", ({ kind, work, e
   test("reserved wait parks the run for its duration, and no process holds it [R-069]", async () => {
     const made = await node();
     const id = await ostler.begin(kind, [made], { options: { steps: [work, wait(0.4), work] } });
-    await eventually("it waits", async () => (await ostler.run(id, made)).state === "WAITING");
+    await eventually("the run waits", async () => (await ostler.run(id, made)).state === "WAITING");
     expect(await ostler.run(id, made)).toMatchObject({
       waitReason: "TIME",
       owner: null,

@@ -12,7 +12,7 @@ const { sql } = ostler.test;
 /** An operation whose runs all wait for a callback. */
 async function parked(nodes: readonly TestNode[]): Promise<string> {
   const id = await ostler.begin("DEPLOY", nodes);
-  await eventually("all wait for their call-back", async () =>
+  await eventually("every run waits for its callback", async () =>
     (await ostler.runs(id)).every(({ state, waitReason }) => state === "WAITING" && waitReason === "CALLBACK"),
   );
   return id;

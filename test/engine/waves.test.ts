@@ -37,7 +37,7 @@ async function waveBecomes(id: string, state: string, from: EngineUnderTest = os
 /** Waits until the timer of a pause has done its work. */
 async function pauseRunsDown(id: string): Promise<void> {
   await eventually(
-    "the timer has run down",
+    "the timer has fired",
     async () =>
       (
         await ostler.test
@@ -170,7 +170,7 @@ describe("next wave", () => {
     const id = await deploy(nodes, { sizes: [{ count: 1 }], manual: true });
     for (const wave of [0, 1]) {
       await eventually(
-        "it is awaited",
+        "the next wave is awaited",
         async () => (await ostler.operation(id)).wave === wave && (await ostler.operation(id)).waveState === "AWAITING",
       );
       await expectUntouched(id, nodes.slice(wave + 1));
@@ -502,7 +502,7 @@ describe("waves when the process ends", () => {
       .times(3);
     const victim = await lab.inAnotherProcess();
     const id = await lab.begin("DEPLOY", nodes, { waves: { sizes: [{ count: 1 }] } });
-    await eventually("the first node is in its step", () =>
+    await eventually("the first node runs its step", () =>
       lab.entered(nodes[0] as TestNode).includes("deploy.write_image"),
     );
     await victim.kill();

@@ -242,7 +242,7 @@ test("withdrawn abort keeps the decision that a failure undoes the operation", a
   const id = await ostler.begin("COMMISSION", [failing, writing], { onFailure: "CLEAN_UP_ALL" });
   await Promise.all([inFailing.arrivals(), inWriting.arrivals()]);
   inFailing.open();
-  await eventually("the failure has its consequence", async () => (await ostler.operation(id)).interrupt === "STOP");
+  await eventually("the failure stops the others", async () => (await ostler.operation(id)).interrupt === "STOP");
   expect((await abort(writing)).results).toMatchObject([{ effect: "PENDING" }]);
   expect(await ostler.operation(id)).toMatchObject({ state: "ABORTING" });
   expect((await withdraw(writing)).results).toMatchObject([{ accepted: true }]);
@@ -272,7 +272,7 @@ test("withdrawal skips runs that have not started, and does not wait for their l
     await sql`select from runs where operation_id = ${id} and state = 'QUEUED' for update`;
     let answer: Awaited<ReturnType<typeof withdraw>> | undefined;
     void ostler.engine.withdrawAbort(ALICE, { work: { operationId: id } }).then((given) => (answer = given));
-    await eventually("it answers", () => answer !== undefined, 5_000);
+    await eventually("the request is answered", () => answer !== undefined, 5_000);
     expect(answer?.results).toMatchObject([
       { nodeId: node.id, accepted: true },
       { nodeId: queued.id, accepted: false, refusal: { code: "NOTHING_RUNNING" } },
@@ -357,7 +357,10 @@ describe("refused withdrawal", () => {
   test("withdrawal after the timeout of a stop is refused", async () => {
     const { node, id } = await blockedAtBoundary({ ignoreSignal: true });
     await ostler.engine.stop(ALICE, { work: { operationId: id }, timeoutSeconds: 1 });
-    await eventually("it is given up or has ended", async () => (await ostler.run(id, node)).interruptFailure !== null);
+    await eventually(
+      "the run is released or has ended",
+      async () => (await ostler.run(id, node)).interruptFailure !== null,
+    );
     expect((await withdraw(node)).refusals[0]?.code).toMatch(/^(INVALID_STATE|NOTHING_RUNNING)$/);
     expect((await ostler.operationEnds(id)).firstFailure).toMatchObject({ code: "STOP_TIMEOUT" });
   });

@@ -45,7 +45,7 @@ export type PlanVerdict = { readonly plan: Plan } | { readonly refusals: readonl
 
 const INTERFACE_ORDER = ["vendor", "power", "management", "firmware", "deploy", "bios", "raid", "inspect", "clean"];
 
-/** Seconds (docs/rules.md, section Times). */
+/** Seconds (docs/rules.md, section Timeouts). */
 const POWER_TIMEOUT = 60;
 const VERIFY_TIMEOUT = 60;
 /** A reserved wait lasts as long as it says; this is for the way there and back. */

@@ -28,7 +28,7 @@ export const POWER_TITLES: Readonly<Record<PowerAction, string>> = {
   REBOOT: "Power off, then on",
 };
 
-/** Seconds that a soft power off waits for the system (docs/rules.md, section Times). */
+/** Seconds that a soft power off waits for the system (docs/rules.md, section Timeouts). */
 export const SOFT_OFF_TIMEOUT = 600;
 
 /** What one argument may be. Each is a JSON Schema of its own. */

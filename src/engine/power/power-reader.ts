@@ -75,7 +75,7 @@ const LOOKS = 8;
 const LOOK_EVERY_MS_MAX = 5_000;
 const AFTER_TROUBLE_MS = 1_000;
 
-/** A call to a BMC, and a change of power, in ms (docs/rules.md, section Times). */
+/** A call to a BMC, and a change of power, in ms (docs/rules.md, section Timeouts). */
 const READ_MS = 30_000;
 const CORRECT_MS = 60_000;
 /** How long a reading in the background waits for a place besides. */
