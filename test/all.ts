@@ -1,0 +1,220 @@
+/**
+ * `npm run test:all`: the parts of the test suite that `npm test` leaves out, one after the other. Run it before a
+ * release. Prints the time of each part, and ends `N passed, N failed`.
+ *
+ * `--short` runs a form of each part with a fixed seed that takes minutes in all, `--fast` runs `npm test` as the first
+ * part, `--only tcp,kills` runs these parts only. `.ci/run` uses `--fast --short`.
+ */
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+
+interface Part {
+  readonly name: string;
+  readonly about: string;
+  /** What `node` is started with. */
+  readonly command: readonly string[];
+  /** The same for `--short`; null where there is no short form. */
+  readonly short: readonly string[] | null;
+  /** Why this machine cannot run the part; null if it can. */
+  readonly missing?: () => string | null;
+}
+
+/** Number of tests, of checks, or of programs that print no count. */
+interface Counts {
+  readonly passed: number;
+  readonly failed: number;
+}
+
+interface Result extends Counts {
+  readonly name: string;
+  readonly seconds: number;
+  readonly skipped: string | null;
+}
+
+/** The parts of a report of vitest that are counted. */
+interface VitestReport {
+  readonly numPassedTests: number;
+  readonly numFailedTests: number;
+  readonly numFailedTestSuites: number;
+  readonly testResults: readonly {
+    readonly status: string;
+    readonly assertionResults: readonly { readonly status: string }[];
+  }[];
+}
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const VITEST = "node_modules/vitest/vitest.mjs";
+const SEED = "20261";
+/** The release that replicas are upgraded from. */
+const OLD_RELEASE = "c03df33";
+
+const vitest = (project: string, ...files: readonly string[]) => [VITEST, "run", "--project", project, ...files];
+
+const FAST: Part = { name: "fast", about: "npm test", command: vitest("fast"), short: vitest("fast") };
+
+/** One file for each way in which engine and feed use the connection: queue, notifier, group commit, lease, stream, log. */
+const TCP_SAMPLE = [
+  "test/store/",
+  "test/engine/commission.test.ts",
+  "test/engine/group-commit.test.ts",
+  "test/engine/takeover.test.ts",
+  "test/engine/wake-runs.test.ts",
+  "test/feed/node-stream.test.ts",
+  "test/feed/tail.test.ts",
+];
+const LONG_SAMPLE = ["test/clients/", "test/client/", "test/drivers/", "test/durability/races.long.test.ts"];
+
+const PARTS: readonly Part[] = [
+  {
+    name: "tcp",
+    about: "store, engine and feed over TCP",
+    command: vitest("tcp"),
+    short: vitest("tcp", ...TCP_SAMPLE),
+  },
+  {
+    name: "long",
+    about: "model, races, chaos, replicas, code generators, packed client",
+    command: vitest("long"),
+    short: vitest("long", ...LONG_SAMPLE),
+  },
+  {
+    name: "kills",
+    about: "commissions while the service is killed",
+    command: ["test/durability/kills.ts", "--seed", SEED],
+    short: ["test/durability/kills.ts", "--seed", SEED, "--nodes", "60", "--kills", "1"],
+  },
+  {
+    name: "cuts",
+    about: "streams while connections are cut",
+    command: ["test/durability/cuts.ts", "--seed", SEED],
+    short: ["test/durability/cuts.ts", "--seed", SEED, "--clients", "10", "--cuts", "40", "--transitions", "3000"],
+  },
+  {
+    name: "stalled",
+    about: "memory while clients do not read",
+    command: ["test/durability/stalled.ts"],
+    short: null,
+  },
+  {
+    name: "takeover",
+    about: "time until the steps of a killed replica continue",
+    command: ["test/replicas/takeover.ts"],
+    short: ["test/replicas/takeover.ts", "--kills", "1", "--nodes", "20"],
+  },
+  {
+    name: "upgrade",
+    about: "replicas of an older release are replaced under load",
+    command: ["test/replicas/upgrade.ts", "--from", OLD_RELEASE],
+    short: null,
+    missing: () =>
+      spawnSync("git", ["cat-file", "-e", OLD_RELEASE], { cwd: ROOT }).status === 0
+        ? null
+        : `commit ${OLD_RELEASE} is not in this clone`,
+  },
+  {
+    name: "pooler",
+    about: "replicas behind PgBouncer",
+    command: ["test/replicas/pooler.ts"],
+    short: null,
+    missing: () => (spawnSync("pgbouncer", ["--version"]).status === 0 ? null : "pgbouncer is not installed"),
+  },
+];
+
+async function runPart(part: Part, command: readonly string[]): Promise<Result> {
+  const { name } = part;
+  const skipped = part.missing?.() ?? null;
+  if (skipped !== null) return { name, seconds: 0, passed: 0, failed: 0, skipped };
+  const folder = mkdtempSync(join(tmpdir(), "ostler-all-"));
+  try {
+    const report = join(folder, "report.json");
+    const isVitest = command[0] === VITEST;
+    const reporters = isVitest ? ["--reporter=default", "--reporter=json", `--outputFile.json=${report}`] : [];
+    const began = performance.now();
+    const { output, code } = await run([...command, ...reporters]);
+    const seconds = (performance.now() - began) / 1_000;
+    return { name, seconds, skipped, ...(isVitest ? countsOfReport(report, code) : countsOfOutput(output, code)) };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function run(command: readonly string[]): Promise<{ readonly output: string; readonly code: number | null }> {
+  const child = spawn(process.execPath, command, { cwd: ROOT, stdio: ["ignore", "pipe", "inherit"] });
+  let output = "";
+  child.stdout.on("data", (part: Buffer) => {
+    output += part.toString();
+    process.stdout.write(part);
+  });
+  const [code] = (await once(child, "close")) as [number | null];
+  return { output, code };
+}
+
+/**
+ * Counts of a run of vitest. A file that cannot be loaded, an unhandled error and an exit code without a failed test
+ * count as failures.
+ */
+function countsOfReport(file: string, code: number | null): Counts {
+  const { numPassedTests, numFailedTests, numFailedTestSuites, testResults } = readReport(file);
+  const broken = testResults.filter(
+    ({ status, assertionResults }) => status === "failed" && assertionResults.every((test) => test.status !== "failed"),
+  );
+  const isClean = code === 0 && numFailedTestSuites === 0 && numPassedTests > 0;
+  return { passed: numPassedTests, failed: numFailedTests + broken.length || (isClean ? 0 : 1) };
+}
+
+function readReport(file: string): VitestReport {
+  try {
+    return JSON.parse(readFileSync(file, "utf8")) as VitestReport;
+  } catch {
+    return { numPassedTests: 0, numFailedTests: 0, numFailedTestSuites: 0, testResults: [] };
+  }
+}
+
+/** Counts of a program: its last line `N passed, N failed`; without one, the program itself is one check. */
+function countsOfOutput(output: string, code: number | null): Counts {
+  const line = [...output.matchAll(/^(\d+) passed, (\d+) failed$/gm)].at(-1);
+  const [passed, failed] = line ? [Number(line[1]), Number(line[2])] : [code === 0 ? 1 : 0, 0];
+  return { passed, failed: failed || (code === 0 ? 0 : 1) };
+}
+
+function chosenParts(options: { readonly fast: boolean; readonly short: boolean; readonly only?: string }) {
+  const all = options.fast ? [FAST, ...PARTS] : PARTS;
+  const names = options.only?.split(",") ?? all.map(({ name }) => name);
+  const unknown = names.filter((name) => all.every((part) => part.name !== name));
+  if (unknown.length > 0)
+    throw new Error(`Unknown part ${unknown.join(", ")}: use ${all.map(({ name }) => name).join(", ")}.`);
+  return all.flatMap((part) => {
+    const command = options.short ? part.short : part.command;
+    return command && names.includes(part.name) ? [{ part, command }] : [];
+  });
+}
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    options: {
+      short: { type: "boolean", default: false },
+      fast: { type: "boolean", default: false },
+      only: { type: "string" },
+    },
+  });
+  const results: Result[] = [];
+  for (const { part, command } of chosenParts(values)) {
+    console.log(`\n---- ${part.name}: ${part.about}`);
+    results.push(await runPart(part, command));
+  }
+  console.log("");
+  for (const { name, seconds, passed, failed, skipped } of results)
+    console.log(
+      `${name.padEnd(9)} ${seconds.toFixed(0).padStart(5)} s  ${skipped === null ? `${passed} passed, ${failed} failed` : `skipped: ${skipped}`}`,
+    );
+  const total = (count: keyof Counts) => results.reduce((sum, result) => sum + result[count], 0);
+  console.log(`\n${total("passed")} passed, ${total("failed")} failed`);
+  process.exitCode = total("failed") === 0 && total("passed") > 0 ? 0 : 1;
+}
+
+await main();
