@@ -9,7 +9,7 @@ import { messageOf } from "../errors.ts";
 import type { Log } from "../log.ts";
 import type { Driver, DriverFactory, PluginHost, Step, StepInterface } from "./driver.ts";
 import { isolate } from "./isolation/isolate.ts";
-import { createMemory } from "./isolation/memory.ts";
+import { createMemory } from "./isolation/driver-memory.ts";
 import type { Pool } from "./isolation/pool.ts";
 import { createRegistry } from "./registry.ts";
 import type { AnyDriver, Registry } from "./registry.ts";

@@ -3,7 +3,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
-import { findGuard } from "../../src/drivers/isolation/guard.ts";
+import { findGuard } from "../../src/drivers/isolation/parent-death-guard.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "ostler-guard-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -1,6 +1,6 @@
 /** The memory that the workers of a driver share: it keeps copies, has bounds, and forgets what was not touched for longest. */
 import { expect, test } from "vitest";
-import { createMemory } from "../../src/drivers/isolation/memory.ts";
+import { createMemory } from "../../src/drivers/isolation/driver-memory.ts";
 
 const LARGE = "x".repeat(60 * 1024);
 

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Log } from "../../log.ts";
-import { findGuard } from "./guard.ts";
+import { findGuard } from "./parent-death-guard.ts";
 
 const PROGRAM = fileURLToPath(new URL("worker.ts", import.meta.url));
 /** Heap of a worker, in MiB. */

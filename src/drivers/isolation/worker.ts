@@ -30,7 +30,7 @@ import type {
   PowerState,
   StepCall,
 } from "../driver.ts";
-import { createBucket } from "./bucket.ts";
+import { createBucket } from "./token-bucket.ts";
 import { SILENCE_SECONDS, errorOf, openWire, pack, shorten, tell } from "./protocol.ts";
 import type { FromWorker, Given, Leftovers, PowerQuestion, Reply, Target, ToWorker } from "./protocol.ts";
 

@@ -13,7 +13,7 @@ import type { Log } from "../../log.ts";
 import { leftUntil, whenOver } from "../deadline.ts";
 import type { DriverMemory, Json } from "../driver.ts";
 import { createMask } from "../secret-masking.ts";
-import { createBucket } from "./bucket.ts";
+import { createBucket } from "./token-bucket.ts";
 import type { Confirm } from "./dispatch.ts";
 import { HEAP_MB, launch } from "./launch.ts";
 import {
