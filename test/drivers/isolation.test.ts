@@ -16,8 +16,9 @@ import { Deadline } from "../../src/drivers/deadline.ts";
 import type { BootDevice, Json, PowerAction, StepCall, StepResult } from "../../src/drivers/driver.ts";
 import { dispatched } from "../../src/drivers/isolation/dispatch.ts";
 import type { Dispatch } from "../../src/drivers/isolation/dispatch.ts";
-import { NotBegun, startWorker } from "../../src/drivers/isolation/worker-handle.ts";
-import type { Handle, Job } from "../../src/drivers/isolation/worker-handle.ts";
+import { CallNotStartedError, startWorker } from "../../src/drivers/isolation/worker-handle.ts";
+import type { Job } from "../../src/drivers/isolation/worker-call.ts";
+import type { Handle } from "../../src/drivers/isolation/worker-handle.ts";
 import { createMemory } from "../../src/drivers/isolation/driver-memory.ts";
 import { createPool } from "../../src/drivers/isolation/pool.ts";
 import type { Pool, PoolOptions } from "../../src/drivers/isolation/pool.ts";
@@ -188,7 +189,7 @@ describe("a step that ends by itself harms no other", () => {
     name: "DriverError",
     kind: "OTHER",
     retryable: true,
-    message: `The process of driver "evil" ended in the middle of clean.erase: ${how}.`,
+    message: `The process of driver "evil" ended during clean.erase: ${how}.`,
   });
   test.each<Deed>([
     { does: "throws", error: { name: "Error", message: "it broke" } },
@@ -201,14 +202,14 @@ describe("a step that ends by itself harms no other", () => {
     { does: "ends its process with a code", error: ended("exit code 7") },
     { does: "kills its process", error: ended("signal SIGKILL") },
     { does: "aborts its process", error: ended("signal SIGABRT") },
-    { does: "fills its heap", error: ended("it ran out of its 256 MiB of memory") },
-    { does: "asks for too much at once", error: ended("it ran out of its 256 MiB of memory") },
+    { does: "fills its heap", error: ended("it exceeded its 256 MiB of memory") },
+    { does: "asks for too much at once", error: ended("it exceeded its 256 MiB of memory") },
     {
       does: "throws in a timer",
       error: {
         name: "DriverError",
         retryable: false,
-        message: "The driver threw where nobody waited for it: out of a timer",
+        message: "The driver threw an unhandled error: out of a timer",
       },
     },
     {
@@ -216,7 +217,7 @@ describe("a step that ends by itself harms no other", () => {
       error: {
         name: "DriverError",
         retryable: false,
-        message: "The driver threw where nobody waited for it: nobody waits",
+        message: "The driver threw an unhandled error: nobody waits",
       },
     },
     {
@@ -224,13 +225,13 @@ describe("a step that ends by itself harms no other", () => {
       error: {
         name: "DriverError",
         retryable: false,
-        message: "The driver threw where nobody waited for it: nobody hears",
+        message: "The driver threw an unhandled error: nobody hears",
       },
     },
-    { does: "writes into the channel", error: ended("it sent what is no message") },
+    { does: "writes into the channel", error: ended("it sent an invalid message") },
     {
       does: "closes the channel",
-      error: { name: "DriverError", message: expect.stringContaining("ended in the middle of clean.erase") },
+      error: { name: "DriverError", message: expect.stringContaining("ended during clean.erase") },
     },
   ])("that $does", async ({ does, error }) => {
     await using lab = await openLab();
@@ -288,7 +289,7 @@ describe("a step that ends by itself harms no other", () => {
     const [bad, good] = await Promise.all([thrownBy(probe("ends its process")), probe("sound")]);
     expect(bad).toMatchObject({
       name: "DriverError",
-      message: expect.stringContaining("in the middle of discover.probe: exit code 3"),
+      message: expect.stringContaining("during discover.probe: exit code 3"),
     });
     expect(good).toMatchObject({ name: "at-192.0.2.7" });
   });
@@ -319,7 +320,7 @@ describe("a step that does not end harms no other", () => {
       expect(await bad).toMatchObject({
         name: "DriverError",
         kind: "TIMEOUT",
-        message: expect.stringMatching(/was killed: clean\.erase went on .* after it was told to end/),
+        message: expect.stringMatching(/was killed: clean\.erase continued .* after its cancellation/),
       });
       expect(await lab.run("sound")).toEqual(SOUND);
     },
@@ -477,7 +478,7 @@ describe("what a call leaves behind harms no other", () => {
     // That it is clean is in the channel by then.
     holdUp(1_000);
     worker.kill("as a test");
-    expect(await thrownBy(worker.call(job("sound")))).toBeInstanceOf(NotBegun);
+    expect(await thrownBy(worker.call(job("sound")))).toBeInstanceOf(CallNotStartedError);
     await eventually("it has ended", () => worker.state === "ended");
     expect(states).toEqual(["idle", "busy", "ended"]);
   });
@@ -486,7 +487,7 @@ describe("what a call leaves behind harms no other", () => {
     const { worker, job } = await openWorker();
     const call = worker.call(job("sound"));
     worker.kill("as a test");
-    expect(await thrownBy(call)).toBeInstanceOf(NotBegun);
+    expect(await thrownBy(call)).toBeInstanceOf(CallNotStartedError);
   });
 
   test("one that cannot be started is an error in the log", async () => {
@@ -504,9 +505,7 @@ describe("what a call leaves behind harms no other", () => {
       changed() {},
     });
     await eventually("it has ended", () => worker.state === "ended");
-    expect(lines).toEqual([
-      expect.stringContaining("could not be started; for as long as none can be, every call of this driver fails"),
-    ]);
+    expect(lines).toEqual([expect.stringContaining("failed to start; calls of this driver fail until one starts")]);
   });
 
   test.skipIf(process.platform !== "linux")("a process is the first that a machine without memory takes", async () => {
@@ -662,7 +661,7 @@ describe("a call is carried over whole", () => {
     await eventually("both are under way", () => lab.pool.figures.processes.called === 2);
     cut.abort(Object.assign(new Error("It took too long."), { name: "TimeoutError" }));
     expect(await obeying).toMatchObject({ name: "TimeoutError", message: "It took too long." });
-    expect(await failing).toMatchObject({ message: "The driver threw where nobody waited for it: in the listener" });
+    expect(await failing).toMatchObject({ message: "The driver threw an unhandled error: in the listener" });
   });
 
   test("what cannot be made into JSON is refused, and costs no process", async () => {
@@ -673,7 +672,7 @@ describe("a call is carried over whole", () => {
       expect(error).toMatchObject({
         name: "DriverError",
         retryable: false,
-        message: expect.stringContaining("What clean.erase is given cannot be sent"),
+        message: expect.stringContaining("The arguments of clean.erase cannot be sent"),
       });
     }
     expect(lab.pool.figures.processes).toMatchObject({ idle: 1, called: 0 });
@@ -869,6 +868,6 @@ describe("processes", () => {
       call = thrownBy(lab.run("spins for ever"));
       await eventually("it spins", () => lab.pool.figures.processes.called === 1);
     }
-    expect(await call).toMatchObject({ message: expect.stringContaining("the service ends") });
+    expect(await call).toMatchObject({ message: expect.stringContaining("the service is shutting down") });
   });
 });

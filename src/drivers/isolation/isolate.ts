@@ -19,7 +19,8 @@ import type {
   StepResult,
 } from "../driver.ts";
 import { dispatchOf } from "./dispatch.ts";
-import type { Job, JobListener, Plugin } from "./worker-handle.ts";
+import type { Job, JobListener } from "./worker-call.ts";
+import type { Plugin } from "./worker-handle.ts";
 import type { Pool } from "./pool.ts";
 import type { Given, PowerQuestion, Target } from "./protocol.ts";
 

@@ -1,25 +1,30 @@
 /**
- * The workers of all isolated drivers. A call takes a place of its lane, waits for one in order where all are taken, and
- * has a worker to itself for as long as it lasts. Workers are started when calls have waited for them a moment, a few at a
- * time, and end when nobody has needed them for a while, when they are spent, or when another driver needs the room.
+ * The workers of all isolated drivers. A call takes a slot of its lane, waits in order if all are taken, and has a worker of
+ * its own while it lasts. A worker is started when a call has waited for a moment, a few at a time. It ends when it has
+ * been idle for a while, when it is spent, or when another driver needs its slot.
  *
- * The time that a call waits counts as its own, but for readings and probes, whose deadline is held meanwhile. It ends waiting
- * by its signal.
+ * Waiting counts towards a call's deadline, except for readings and probes. A waiting call is cancelled by its signal.
  */
 import { availableParallelism } from "node:os";
 import { messageOf } from "../../errors.ts";
 import type { Log } from "../../log.ts";
 import { Deadline, leftUntil } from "../deadline.ts";
-import { NotBegun, startWorker } from "./worker-handle.ts";
-import type { Handle, Job, Plugin } from "./worker-handle.ts";
-import { IsolationError } from "./protocol.ts";
-import { LANES, TIMED_BY_PLACE } from "./lanes.ts";
+import { TIMED_BY_SLOT } from "./lanes.ts";
 import type { Lane } from "./lanes.ts";
+import { IsolationError } from "./protocol.ts";
+import { Slots } from "./slots.ts";
+import type { Waiter } from "./slots.ts";
+import type { Job } from "./worker-call.ts";
+import { CallNotStartedError, startWorker } from "./worker-handle.ts";
+import type { Handle, Plugin } from "./worker-handle.ts";
 
 export interface Pool extends AsyncDisposable {
-  /** Makes a call in a process of its driver. Throws what the driver throws, what `confirm` does, the signal's reason while it waits, or an `IsolationError`. */
+  /**
+   * Makes a call in a process of its driver. Throws the driver's error, the error of `confirm`, the signal's reason while
+   * it waits, or an `IsolationError`.
+   */
   run(plugin: Plugin, lane: Lane, job: Job): Promise<unknown>;
-  /** Ends the workers of one driver; those that have a call are killed. */
+  /** Ends the workers of one driver; kills those that have a call. */
   close(plugin: Plugin): Promise<void>;
   /** Kills the workers that have a call. */
   endCalls(): Promise<void>;
@@ -27,304 +32,271 @@ export interface Pool extends AsyncDisposable {
 }
 
 export interface PoolFigures {
-  /** Processes there are, by what they do. */
+  /** Processes by state. */
   readonly processes: Readonly<Record<Handle["state"], number>>;
-  /** Calls that wait for a place or a process. */
+  /** Calls that wait for a slot or a process. */
   readonly waiting: number;
 }
 
 export interface PoolOptions {
-  /** Calls of steps at a time; readings and probes have places besides. */
+  /** Maximum number of concurrent calls of steps; other lanes have additional slots. */
   readonly workers: number;
   readonly log: Log;
-  /** How long a call may go on after its signal has fired. */
+  /** How long a call may continue after its signal has fired. */
   readonly graceMs?: number;
-  /** How long a worker is kept that nobody needs. */
+  /** How long an idle worker is kept. */
   readonly idleMs?: number;
-  /** How long a call may leave something behind before its process is replaced. */
+  /** How long an ended call may leave activity behind before its process is replaced. */
   readonly busyMs?: number;
 }
 
-/** Before the engine gives a step up that does not heed its signal, so that nothing of it lives on then. */
+/** Shorter than the engine's grace period, so that nothing of a step is left when the engine gives it up. */
 const GRACE_MS = 8_000;
 const IDLE_MS = 60_000;
-const LOOK_EVERY_MS = 1_000;
+const CHECK_EVERY_MS = 1_000;
 const BUSY_MS = 5_000;
-/** A call whose process ended before it took it is made elsewhere, so often. */
-const TRIES = 3;
-/** Starting a process costs a tenth of a second of a core: it is not done for who would have had one by then. */
-const PATIENCE_MS = 50;
-/** Of nodes that gave no answer the last time, as many as are read in the background at a time; and of probes, as many as one discovery makes. */
-const TROUBLED_MAX = 4;
-const PROBES_MAX = 16;
+/** Attempts to find a process that starts a call. */
+const ATTEMPTS_MAX = 3;
+/** How long a call waits for a free process before another is started, which costs about 100 ms of CPU. */
+const START_DELAY_MS = 50;
 const STARTS_AT_ONCE = Math.max(2, availableParallelism());
 
-interface Waiter {
-  readonly plugin: Plugin;
-  readonly lane: Lane;
-  readonly since: number;
-  readonly give: (worker: Handle) => void;
-  readonly fail: (error: unknown) => void;
+export function createPool(options: PoolOptions): Pool {
+  return new WorkerPool(options);
 }
 
-export function createPool({
-  workers,
-  log,
-  graceMs = GRACE_MS,
-  idleMs = IDLE_MS,
-  busyMs = BUSY_MS,
-}: PoolOptions): Pool {
-  const half = Math.ceil(workers / 2);
-  const bounds: Readonly<Record<Lane, number>> = {
-    NESTED: Number.POSITIVE_INFINITY,
-    ENDING: Number.POSITIVE_INFINITY,
-    STEP: workers,
-    READING: half,
-    TROUBLED: Math.min(Math.ceil(workers / 4), TROUBLED_MAX),
-    PROBE: Math.min(half, PROBES_MAX),
-  };
-  const places = LANES.map((lane) => bounds[lane])
-    .filter(Number.isFinite)
-    .reduce((sum, bound) => sum + bound, 0);
-  const taken: Record<Lane, number> = { NESTED: 0, ENDING: 0, STEP: 0, READING: 0, TROUBLED: 0, PROBE: 0 };
-  const waiting: Readonly<Record<Lane, Waiter[]>> = {
-    NESTED: [],
-    ENDING: [],
-    STEP: [],
-    READING: [],
-    TROUBLED: [],
-    PROBE: [],
-  };
-  /** Every process, and since when it is as it is. */
-  const since = new Map<Handle, number>();
-  /** Those that are told to end. */
-  const leaving = new Set<Handle>();
-  /** The one that ended its call last is the first to be called again. */
-  const idle: Handle[] = [];
-  let isClosed = false;
+class WorkerPool implements Pool {
+  readonly #log: Log;
+  readonly #graceMs: number;
+  readonly #idleMs: number;
+  readonly #busyMs: number;
+  readonly #busyMax: number;
+  readonly #slots: Slots;
+  /** Every process, with the time of its last change of state. */
+  readonly #changedAt = new Map<Handle, number>();
+  /** Workers that are asked to end. */
+  readonly #retiring = new Set<Handle>();
+  /** The most recently used worker is last and is used next. */
+  readonly #idle: Handle[] = [];
+  readonly #checkEveryMs: number;
+  readonly #checkTimer: NodeJS.Timeout;
+  #checkedAt = performance.now();
+  #assignTimer: NodeJS.Timeout | undefined;
+  #isClosed = false;
 
-  async function run(plugin: Plugin, lane: Lane, job: Job): Promise<unknown> {
-    for (let tries = 1; ; tries += 1) {
+  constructor({ workers, log, graceMs = GRACE_MS, idleMs = IDLE_MS, busyMs = BUSY_MS }: PoolOptions) {
+    this.#log = log;
+    this.#graceMs = graceMs;
+    this.#idleMs = idleMs;
+    this.#busyMs = busyMs;
+    this.#busyMax = Math.ceil(workers / 2);
+    this.#slots = new Slots(workers);
+    this.#checkEveryMs = Math.min(CHECK_EVERY_MS, idleMs);
+    this.#checkTimer = setInterval(() => this.#check(), this.#checkEveryMs).unref();
+  }
+
+  async run(plugin: Plugin, lane: Lane, job: Job): Promise<unknown> {
+    for (let attempts = 1; ; attempts += 1) {
       job.signal.throwIfAborted();
-      const worker = await inItsTime(lane, job.deadline, () => workerFor(plugin, lane, job.signal));
+      const worker = await this.#workerFor(plugin, lane, job);
       try {
-        await confirmed(worker, job);
+        await this.#confirm(worker, job);
         return await worker.call(job);
       } catch (error) {
-        if (!(error instanceof NotBegun)) throw error;
+        if (!(error instanceof CallNotStartedError)) throw error;
         if (leftUntil(job.deadline) <= 0)
           throw new IsolationError(
-            `The time for ${job.what} was over before a process of driver "${plugin.name}" took it.`,
+            `The time for ${job.what} ended before a process of driver "${plugin.name}" started it.`,
             { kind: "TIMEOUT", retryable: true },
           );
-        if (tries === TRIES)
+        if (attempts === ATTEMPTS_MAX)
           throw new IsolationError(
-            `Driver "${plugin.name}" has lost ${TRIES} processes before they took the call, the last one by ${error.message}; look at the memory of the machine that the service runs on.`,
+            `${ATTEMPTS_MAX} processes of driver "${plugin.name}" ended before they started the call, the last by ${error.message}. Check the memory of the machine that runs the service.`,
             { retryable: true },
           );
       } finally {
-        taken[lane] -= 1;
-        serve();
+        this.#slots.release(lane);
+        this.#assign();
       }
     }
   }
 
-  /** Asks, now that nothing is left to wait for, whether the call may still be made. If not, its worker is there for others. */
-  async function confirmed(worker: Handle, { confirm, signal }: Job): Promise<void> {
+  async close(plugin: Plugin): Promise<void> {
+    await this.#closeWhere((worker) => worker.plugin === plugin);
+  }
+
+  async endCalls(): Promise<void> {
+    await this.#closeWhere(({ state }) => state === "called");
+  }
+
+  get figures(): PoolFigures {
+    const processes = { starting: 0, idle: 0, called: 0, busy: 0, ended: 0 };
+    for (const { state } of this.#changedAt.keys()) processes[state] += 1;
+    return { processes, waiting: this.#slots.waitingCount };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isClosed = true;
+    clearInterval(this.#checkTimer);
+    clearTimeout(this.#assignTimer);
+    for (const waiter of this.#slots.waiters()) waiter.reject(new Error("The service is shutting down."));
+    await this.#closeWhere(() => true);
+  }
+
+  async #closeWhere(matches: (worker: Handle) => boolean): Promise<void> {
+    await Promise.all([...this.#changedAt.keys()].filter(matches).map((worker) => worker.close()));
+  }
+
+  // ---- assigning workers
+
+  /** Waits for a slot and a worker. The deadline of a call in a lane of `TIMED_BY_SLOT` is on hold meanwhile. */
+  async #workerFor(plugin: Plugin, lane: Lane, { signal, deadline }: Job): Promise<Handle> {
+    if (this.#isClosed) throw new Error("The service is shutting down.");
+    const onHold = TIMED_BY_SLOT.has(lane) && deadline instanceof Deadline ? deadline : null;
+    onHold?.hold();
+    try {
+      return await this.#slots.wait({ plugin, lane, signal }, () => this.#assign());
+    } finally {
+      onHold?.goOn();
+    }
+  }
+
+  /** Checks, after all waiting, that the call may still be made. If not, its worker is free again. */
+  async #confirm(worker: Handle, { confirm, signal }: Job): Promise<void> {
     if (!confirm) return;
     try {
       await confirm();
       signal.throwIfAborted();
     } catch (error) {
-      changed(worker);
+      this.#onChange(worker);
       throw error;
     }
   }
 
-  /** Waits, at the expense of who waits unless it is in a lane where it is not. */
-  async function inItsTime<T>(lane: Lane, deadline: Date, wait: () => Promise<T>): Promise<T> {
-    const held = TIMED_BY_PLACE.has(lane) && deadline instanceof Deadline ? deadline : null;
-    held?.hold();
-    try {
-      return await wait();
-    } finally {
-      held?.goOn();
-    }
-  }
-
-  function workerFor(plugin: Plugin, lane: Lane, signal: AbortSignal): Promise<Handle> {
-    return new Promise((give, fail) => {
-      if (isClosed) throw new Error("The service is ending.");
-      const settle = () => {
-        signal.removeEventListener("abort", onAbort);
-        const at = waiting[lane].indexOf(waiter);
-        if (at >= 0) waiting[lane].splice(at, 1);
-      };
-      const waiter: Waiter = {
-        plugin,
-        lane,
-        since: performance.now(),
-        give: (worker) => {
-          settle();
-          taken[lane] += 1;
-          give(worker);
-        },
-        fail: (error) => {
-          settle();
-          fail(error);
-        },
-      };
-      const onAbort = () => waiter.fail(signal.reason);
-      signal.addEventListener("abort", onAbort, { once: true });
-      waiting[lane].push(waiter);
-      serve();
-    });
-  }
-
-  /** Gives idle workers to those whose turn it is, and starts some for the others. */
-  function serve(): void {
-    const wanting = new Map<Plugin, number>();
+  /** Assigns idle workers to the waiters whose lanes have slots, and starts workers for the others. */
+  #assign(): void {
+    const needed = new Map<Plugin, number>();
     const now = performance.now();
-    for (const lane of LANES) {
-      if (waiting[lane].length === 0) continue;
-      let room = bounds[lane] - taken[lane];
-      for (const waiter of waiting[lane].slice()) {
-        if (room <= 0) break;
-        room -= 1;
-        const at = idle.findLastIndex(({ plugin, spent }) => plugin === waiter.plugin && !spent);
-        const [worker] = at < 0 ? [] : idle.splice(at, 1);
-        if (worker) waiter.give(worker);
-        else if (now - waiter.since >= PATIENCE_MS || !isServed(waiter.plugin))
-          wanting.set(waiter.plugin, (wanting.get(waiter.plugin) ?? 0) + 1);
-        else later ??= setTimeout(serveLater, PATIENCE_MS);
-      }
+    for (const waiter of this.#slots.admissible()) {
+      const { plugin, since } = waiter;
+      const at = this.#idle.findLastIndex((worker) => worker.plugin === plugin && !worker.isSpent);
+      const [worker] = at < 0 ? [] : this.#idle.splice(at, 1);
+      if (worker) waiter.resolve(worker);
+      else if (now - since >= START_DELAY_MS || !this.#hasWorker(plugin))
+        needed.set(plugin, (needed.get(plugin) ?? 0) + 1);
+      else this.#assignTimer ??= setTimeout(() => this.#assignLater(), START_DELAY_MS);
     }
-    if (wanting.size > 0 && !isClosed) startFor(wanting);
+    if (needed.size > 0 && !this.#isClosed) this.#startFor(needed);
   }
 
-  let later: NodeJS.Timeout | undefined;
-  function serveLater(): void {
-    later = undefined;
-    serve();
+  #assignLater(): void {
+    this.#assignTimer = undefined;
+    this.#assign();
   }
 
-  /** Whether a worker of this driver is there, or coming. */
-  function isServed(plugin: Plugin): boolean {
-    for (const worker of since.keys()) if (worker.plugin === plugin && !worker.spent) return true;
-    return false;
+  /** Whether a worker of this driver exists or is starting. */
+  #hasWorker(plugin: Plugin): boolean {
+    return [...this.#changedAt.keys()].some((worker) => worker.plugin === plugin && !worker.isSpent);
   }
 
-  /** As many processes as there may be calls: those above are at what nobody asked for, and end soon. */
-  function isFull(): boolean {
-    const beyond = (["NESTED", "ENDING"] as const).reduce((sum, lane) => sum + taken[lane] + waiting[lane].length, 0);
-    return since.size - leaving.size >= places + beyond;
-  }
+  // ---- starting and ending workers
 
-  function startFor(wanting: ReadonlyMap<Plugin, number>): void {
-    let starting = [...since.keys()].filter(({ state }) => state === "starting");
-    for (const [plugin, count] of wanting) {
-      const coming = starting.filter((one) => one.plugin === plugin).length;
-      for (let more = count - coming; more > 0 && starting.length < STARTS_AT_ONCE; more -= 1) {
-        // Others that nobody needs just now make room.
-        if (isFull()) retire(idle[0]);
-        if (isFull()) return;
-        try {
-          const started = startWorker({ plugin, log, graceMs, changed });
-          since.set(started, performance.now());
-          starting = [...starting, started];
-        } catch (error) {
-          waiterOf(plugin)?.fail(
-            new IsolationError(
-              `Driver "${plugin.name}" could not be started in a process of its own: ${messageOf(error)}.`,
-              { retryable: true },
-            ),
-          );
-        }
+  #startFor(needed: ReadonlyMap<Plugin, number>): void {
+    let starting = [...this.#changedAt.keys()].filter(({ state }) => state === "starting");
+    for (const [plugin, count] of needed) {
+      const pending = starting.filter((one) => one.plugin === plugin).length;
+      for (let more = count - pending; more > 0 && starting.length < STARTS_AT_ONCE; more -= 1) {
+        if (this.#isFull()) this.#retire(this.#idle[0]);
+        if (this.#isFull()) return;
+        const worker = this.#start(plugin);
+        if (worker) starting = [...starting, worker];
       }
     }
   }
 
-  function changed(worker: Handle, why?: IsolationError): void {
-    since.set(worker, performance.now());
-    forget(worker);
+  #start(plugin: Plugin): Handle | undefined {
+    try {
+      const worker = startWorker({
+        plugin,
+        log: this.#log,
+        graceMs: this.#graceMs,
+        changed: (changed, why) => this.#onChange(changed, why),
+      });
+      this.#changedAt.set(worker, performance.now());
+      return worker;
+    } catch (error) {
+      this.#firstWaiterOf(plugin)?.reject(
+        new IsolationError(`The process of driver "${plugin.name}" failed to start: ${messageOf(error)}.`, {
+          retryable: true,
+        }),
+      );
+      return undefined;
+    }
+  }
+
+  /** As many processes as there may be calls. */
+  #isFull(): boolean {
+    return this.#changedAt.size - this.#retiring.size >= this.#slots.processesMax;
+  }
+
+  #onChange(worker: Handle, why?: IsolationError): void {
+    this.#changedAt.set(worker, performance.now());
+    this.#removeIdle(worker);
     if (worker.state === "ended") {
-      since.delete(worker);
-      leaving.delete(worker);
-      if (why) waiterOf(worker.plugin)?.fail(why);
-    } else if (isClosed || worker.spent) retire(worker);
-    else if (worker.state === "idle") idle.push(worker);
-    else if (worker.state === "busy") boundBusy();
-    serve();
+      this.#changedAt.delete(worker);
+      this.#retiring.delete(worker);
+      if (why) this.#firstWaiterOf(worker.plugin)?.reject(why);
+    } else if (this.#isClosed || worker.isSpent) this.#retire(worker);
+    else if (worker.state === "idle") this.#idle.push(worker);
+    else if (worker.state === "busy") this.#limitBusy();
+    this.#assign();
   }
 
-  function waiterOf(plugin: Plugin): Waiter | undefined {
-    return LANES.flatMap((lane) => waiting[lane]).find((waiter) => waiter.plugin === plugin);
+  #firstWaiterOf(plugin: Plugin): Waiter | undefined {
+    return this.#slots.waiters().find((waiter) => waiter.plugin === plugin);
   }
 
-  /** Processes that are still at something which nobody asked for any more take no more room than half of the places. */
-  function boundBusy(): void {
-    const busy = [...since.keys()].filter(({ state }) => state === "busy");
-    for (const worker of busy.slice(0, Math.max(0, busy.length - half)))
-      worker.kill("its last call had left too much behind");
+  /** Workers that are busy after their call may occupy at most half of the step slots; kills the oldest above. */
+  #limitBusy(): void {
+    const busy = [...this.#changedAt.keys()].filter(({ state }) => state === "busy");
+    for (const worker of busy.slice(0, Math.max(0, busy.length - this.#busyMax)))
+      worker.kill("its last call left too much activity behind");
   }
 
-  function forget(worker: Handle): void {
-    const at = idle.indexOf(worker);
-    if (at >= 0) idle.splice(at, 1);
+  #removeIdle(worker: Handle): void {
+    const at = this.#idle.indexOf(worker);
+    if (at >= 0) this.#idle.splice(at, 1);
   }
 
-  function retire(worker: Handle | undefined): void {
+  #retire(worker: Handle | undefined): void {
     if (!worker) return;
-    forget(worker);
-    leaving.add(worker);
+    this.#removeIdle(worker);
+    this.#retiring.add(worker);
     worker
       .close()
       .catch((error: unknown) =>
-        log.warn({ err: error, driver: worker.plugin.name }, "a driver's process did not end in order"),
+        this.#log.warn({ err: error, driver: worker.plugin.name }, "a driver's process did not close in order"),
       );
   }
 
-  const lookEveryMs = Math.min(LOOK_EVERY_MS, idleMs);
-  let lookedAt = performance.now();
-  const looking = setInterval(() => {
+  /** Kills workers that stay busy, and retires idle ones but one per driver. */
+  #check(): void {
     const now = performance.now();
-    // This process was held up: what its workers have said meanwhile is heard first.
-    const isLate = now - lookedAt > 2 * lookEveryMs;
-    lookedAt = now;
+    // This process was blocked: process the workers' pending messages first.
+    const isLate = now - this.#checkedAt > 2 * this.#checkEveryMs;
+    this.#checkedAt = now;
     if (isLate) return;
-    for (const [worker, at] of since) {
-      if (worker.state === "busy" && now - at > busyMs)
-        worker.kill("its last call had left something behind that goes on");
-      // One is kept, so that what comes now and then need not wait for a start.
-      else if (
-        idle.includes(worker) &&
-        now - at > idleMs &&
-        idle.some((other) => other !== worker && other.plugin === worker.plugin)
-      )
-        retire(worker);
+    for (const [worker, changedAt] of this.#changedAt) {
+      if (worker.state === "busy" && now - changedAt > this.#busyMs)
+        worker.kill("its last call left activity behind that continues");
+      else if (now - changedAt > this.#idleMs && this.#isIdleExtra(worker)) this.#retire(worker);
     }
-  }, lookEveryMs).unref();
+  }
 
-  return {
-    run,
-    async close(plugin) {
-      await Promise.all([...since.keys()].filter((worker) => worker.plugin === plugin).map((worker) => worker.close()));
-    },
-    async endCalls() {
-      await Promise.all([...since.keys()].filter(({ state }) => state === "called").map((worker) => worker.close()));
-    },
-    get figures() {
-      const processes = { starting: 0, idle: 0, called: 0, busy: 0, ended: 0 };
-      for (const { state } of since.keys()) processes[state] += 1;
-      return { processes, waiting: LANES.reduce((sum, lane) => sum + waiting[lane].length, 0) };
-    },
-    async [Symbol.asyncDispose]() {
-      isClosed = true;
-      clearInterval(looking);
-      clearTimeout(later);
-      for (const waiter of LANES.flatMap((lane) => [...waiting[lane]]))
-        waiter.fail(new Error("The service is ending."));
-      await Promise.all([...since.keys()].map((worker) => worker.close()));
-    },
-  };
+  /** Idle, and not the last idle worker of its driver, which is kept for the next call. */
+  #isIdleExtra(worker: Handle): boolean {
+    return (
+      this.#idle.includes(worker) && this.#idle.some((other) => other !== worker && other.plugin === worker.plugin)
+    );
+  }
 }

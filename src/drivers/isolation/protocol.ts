@@ -46,7 +46,7 @@ export type PowerQuestion =
   | { readonly function: "setBootDevice"; readonly device: BootDevice; readonly persistent: boolean };
 
 /** An answer to a question: a value or an error. */
-export type Reply = { readonly value?: Json } | { readonly error: ToldError };
+export type Reply = { readonly value?: Json } | { readonly error: SerializedError };
 
 export type ToWorker =
   | {
@@ -57,7 +57,7 @@ export type ToWorker =
       /** How much time the call has. */ readonly leftMs: number;
     }
   /** The call's signal fires. */
-  | { readonly kind: "end"; readonly id: number; readonly reason: ToldError }
+  | { readonly kind: "end"; readonly id: number; readonly reason: SerializedError }
   | { readonly kind: "reply"; readonly question: number; readonly reply: Reply }
   /** The service is there still. */
   | { readonly kind: "alive" }
@@ -73,15 +73,15 @@ export type OfCall =
   | { readonly kind: "progress"; readonly id: number; readonly percent: number; readonly message: string | null }
   /** A call to the machine has begun, and has ended. */
   | { readonly kind: "timing"; readonly id: number; readonly timing: number; readonly name: string }
-  | { readonly kind: "timed"; readonly id: number; readonly timing: number; readonly error?: ToldError }
+  | { readonly kind: "timed"; readonly id: number; readonly timing: number; readonly error?: SerializedError }
   | { readonly kind: "power"; readonly id: number; readonly question: number; readonly ask: PowerQuestion }
   /** The call has ended. */
   | ({ readonly kind: "ended"; readonly id: number; readonly left: Leftovers } & (
       | { readonly value: Packed }
-      | { readonly error: ToldError }
+      | { readonly error: SerializedError }
     ))
   /** The call threw where nobody could catch it; the process ends. */
-  | { readonly kind: "fault"; readonly id: number; readonly error: ToldError };
+  | { readonly kind: "fault"; readonly id: number; readonly error: SerializedError };
 
 /** What is said of the driver, whatever call is under way. */
 export type OfDriver =
@@ -172,7 +172,7 @@ export function openWire<Out>(socket: Socket, onMessage: (message: object) => vo
 // ---- errors
 
 /** An error as it is told: what the engine goes by, and no more. */
-export interface ToldError {
+export interface SerializedError {
   readonly name: string;
   readonly message: string;
   readonly kind?: DriverErrorKind;
@@ -184,7 +184,7 @@ export interface ToldError {
 const MESSAGE_LENGTH_MAX = 16_000;
 
 /** Whatever was thrown, however it behaves. */
-export function tell(thrown: unknown): ToldError {
+export function serializeError(thrown: unknown): SerializedError {
   try {
     if (!(thrown instanceof Error)) return { name: "Error", message: shorten(String(thrown)), bare: true };
     const { name, message, kind, retryable } = thrown as unknown as Readonly<
@@ -202,7 +202,7 @@ export function tell(thrown: unknown): ToldError {
 }
 
 /** The error again: the same name, the same words. */
-export function errorOf({ name, message, kind, retryable, bare }: ToldError): unknown {
+export function errorOf({ name, message, kind, retryable, bare }: SerializedError): unknown {
   if (bare) return message;
   const error = new Error(message);
   error.name = name;
@@ -231,7 +231,7 @@ export const SILENCE_SECONDS = 10;
  * A worker has ended itself, in the middle of a call, because it heard nothing of the service for as long as a lease lasts:
  * the service was paused. No failure of the driver, whose call is nobody's by now.
  */
-export class Unheard extends Error {}
+export class WorkerUnresponsiveError extends Error {}
 
 export function shorten(text: string, length = MESSAGE_LENGTH_MAX): string {
   return text.length > length ? `${text.slice(0, length - 1).toWellFormed()}…` : text;

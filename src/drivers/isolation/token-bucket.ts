@@ -1,19 +1,19 @@
-/** A measure of how much is let through: a burst, and then so much a second. */
-export interface Bucket {
-  /** Whether one more goes through. */
+/** A rate limit: a burst, then so many tokens per second. */
+export interface TokenBucket {
+  /** Takes a token; false if there is none. */
   take(): boolean;
 }
 
-export function createBucket(burst: number, perSecond: number): Bucket {
-  let left = burst;
-  let at = performance.now();
+export function createTokenBucket(burst: number, perSecond: number): TokenBucket {
+  let tokens = burst;
+  let filledAt = performance.now();
   return {
     take() {
       const now = performance.now();
-      left = Math.min(burst, left + ((now - at) / 1000) * perSecond);
-      at = now;
-      if (left < 1) return false;
-      left -= 1;
+      tokens = Math.min(burst, tokens + ((now - filledAt) / 1000) * perSecond);
+      filledAt = now;
+      if (tokens < 1) return false;
+      tokens -= 1;
       return true;
     },
   };

@@ -30,8 +30,8 @@ import type {
   PowerState,
   StepCall,
 } from "../driver.ts";
-import { createBucket } from "./token-bucket.ts";
-import { SILENCE_SECONDS, errorOf, openWire, pack, shorten, tell } from "./protocol.ts";
+import { createTokenBucket } from "./token-bucket.ts";
+import { SILENCE_SECONDS, errorOf, openWire, pack, shorten, serializeError } from "./protocol.ts";
 import type { FromWorker, Given, Leftovers, PowerQuestion, Reply, Target, ToWorker } from "./protocol.ts";
 
 const CHANNEL = 3;
@@ -70,7 +70,7 @@ const wire = openWire<FromWorker>(socket, (message) => take(message as ToWorker)
 socket.on("error", leave);
 socket.on("close", leave);
 const { send } = wire;
-const said = createBucket(SAID.burst, SAID.perSecond);
+const said = createTokenBucket(SAID.burst, SAID.perSecond);
 
 const exit = process.exit.bind(process);
 process.on("exit", () => wire.flush());
@@ -94,7 +94,7 @@ function isCurrent(id: number | undefined): id is number {
 /** Nobody has caught this. The call under way ends with it if it is its own. */
 function uncaught(error: unknown): void {
   const id = calling.getStore();
-  const told = tell(error);
+  const told = serializeError(error);
   if (!isCurrent(id)) return send({ kind: "late", text: `threw after its call had ended: ${told.message}` });
   current = null;
   send({ kind: "fault", id, error: told });
@@ -191,7 +191,7 @@ async function perform({ id, target, given, leftMs }: Extract<ToWorker, { kind: 
     try {
       return { value: pack(await enter(target, given, mine)) };
     } catch (error) {
-      return { error: tell(error) };
+      return { error: serializeError(error) };
     }
   });
   // It threw elsewhere before it ended.
@@ -248,7 +248,7 @@ function commonOf(mine: Current): Common {
         if (current === mine) send({ kind: "timed", id: mine.id, timing });
         return value;
       } catch (error) {
-        if (current === mine) send({ kind: "timed", id: mine.id, timing, error: tell(error) });
+        if (current === mine) send({ kind: "timed", id: mine.id, timing, error: serializeError(error) });
         throw error;
       }
     },
@@ -392,7 +392,7 @@ const driver: AnyDriver = await (async () => {
     const { default: factory } = (await import(process.argv[2] ?? "")) as { readonly default: DriverFactory<unknown> };
     return await factory(host);
   } catch (error) {
-    send({ kind: "unfit", message: tell(error).message });
+    send({ kind: "unfit", message: serializeError(error).message });
     return new Promise<never>(() => {});
   }
 })();

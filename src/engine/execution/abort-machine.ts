@@ -3,7 +3,7 @@ import { messageOf } from "../../errors.ts";
 import { touchedBy } from "../../lifecycle/touches.ts";
 import { powersOffOnAbort } from "../../lifecycle/verbs.ts";
 import { Deadline } from "../../drivers/deadline.ts";
-import { Unheard } from "../../drivers/isolation/protocol.ts";
+import { WorkerUnresponsiveError } from "../../drivers/isolation/protocol.ts";
 import type { PowerState } from "../../drivers/driver.ts";
 import type { Log } from "../../log.ts";
 import type { Database } from "../../store/postgres/database.ts";
@@ -52,7 +52,7 @@ export async function abortMachine(parts: AbortMachineParts, abort: Abort): Prom
     try {
       await abortStep({ ...call, deadline: deadline() });
     } catch (error) {
-      if (error instanceof Unheard) throw error;
+      if (error instanceof WorkerUnresponsiveError) throw error;
       errors.push(`${stepLabel(step)} could not be undone: ${machine.redactor.text(messageOf(error))}`);
     }
   }
@@ -61,7 +61,7 @@ export async function abortMachine(parts: AbortMachineParts, abort: Abort): Prom
     try {
       power = await setPower(machine, "OFF", { deadline: deadline(), lane: "ENDING", confirm: abort.confirm, log });
     } catch (error) {
-      if (error instanceof Unheard) throw error;
+      if (error instanceof WorkerUnresponsiveError) throw error;
       power = "UNKNOWN";
       errors.push(`the power could not be cut: ${machine.redactor.text(messageOf(error))}`);
     }

@@ -19,7 +19,7 @@ import { Deadline, leftUntil, whenOver } from "../../drivers/deadline.ts";
 import { dispatched } from "../../drivers/isolation/dispatch.ts";
 import { validated } from "../../drivers/issues.ts";
 import type { Lane } from "../../drivers/isolation/lanes.ts";
-import { Unheard } from "../../drivers/isolation/protocol.ts";
+import { WorkerUnresponsiveError } from "../../drivers/isolation/protocol.ts";
 import { findStep } from "../../drivers/registry.ts";
 import type { AnyDriver, AnyStep, Composition, Registry } from "../../drivers/registry.ts";
 import type { Log } from "../../log.ts";
@@ -161,7 +161,7 @@ async function performed(request: StepRequest): Promise<StepOutcome | StepLost> 
       ? { ...outcome, toVerify: request.part === "RUN" && declaredStep(request)?.step.verify !== undefined }
       : outcome;
   })().catch((error: unknown): StepOutcome | StepLost =>
-    error instanceof Unheard
+    error instanceof WorkerUnresponsiveError
       ? { kind: "lost", reason: error.message }
       : { ...failureOf(error, machine.redactor), powerState: power.state },
   );
@@ -349,7 +349,7 @@ export async function readPower(
     };
   } catch (error) {
     if (patience.signal.aborted && leftUntil(deadline) > SHORT_OF_MS) return "NO_TURN";
-    if (error instanceof Unheard) return "NO_TURN";
+    if (error instanceof WorkerUnresponsiveError) return "NO_TURN";
     if (error instanceof CallTimeoutError) return { code: "TIMEOUT", reason: "the BMC did not answer in time" };
     const { code, reason } = failureOf(error, machine.redactor);
     return { code, reason };

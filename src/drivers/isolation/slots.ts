@@ -1,0 +1,103 @@
+/** The slots of the lanes, and the calls that wait for one and for a worker, in order. */
+import { LANES } from "./lanes.ts";
+import type { Lane } from "./lanes.ts";
+import type { Handle, Plugin } from "./worker-handle.ts";
+
+export interface Waiter {
+  readonly plugin: Plugin;
+  readonly lane: Lane;
+  /** When it began to wait, by `performance.now()`. */
+  readonly since: number;
+  readonly resolve: (worker: Handle) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** Slots of background power readings for nodes without an answer, and of probes of one discovery. */
+const TROUBLED_MAX = 4;
+const PROBES_MAX = 16;
+
+export class Slots {
+  readonly limits: Readonly<Record<Lane, number>>;
+  readonly #taken = new Map<Lane, number>();
+  readonly #waiting: Readonly<Record<Lane, Waiter[]>> = {
+    NESTED: [],
+    ENDING: [],
+    STEP: [],
+    READING: [],
+    TROUBLED: [],
+    PROBE: [],
+  };
+
+  /** `workers`: slots of steps; the other lanes' slots derive from it. */
+  constructor(workers: number) {
+    this.limits = {
+      NESTED: Number.POSITIVE_INFINITY,
+      ENDING: Number.POSITIVE_INFINITY,
+      STEP: workers,
+      READING: Math.ceil(workers / 2),
+      TROUBLED: Math.min(Math.ceil(workers / 4), TROUBLED_MAX),
+      PROBE: Math.min(Math.ceil(workers / 2), PROBES_MAX),
+    };
+  }
+
+  /** Slots in use and needed: all of the limited lanes, and the calls of the unlimited ones. */
+  get processesMax(): number {
+    return LANES.map((lane) =>
+      Number.isFinite(this.limits[lane]) ? this.limits[lane] : this.taken(lane) + this.#waiting[lane].length,
+    ).reduce((sum, count) => sum + count, 0);
+  }
+
+  taken(lane: Lane): number {
+    return this.#taken.get(lane) ?? 0;
+  }
+
+  release(lane: Lane): void {
+    this.#taken.set(lane, this.taken(lane) - 1);
+  }
+
+  get waitingCount(): number {
+    return this.waiters().length;
+  }
+
+  /** All waiters, by precedence of their lanes, oldest first. */
+  waiters(): Waiter[] {
+    return LANES.flatMap((lane) => this.#waiting[lane]);
+  }
+
+  /** The waiters that their lanes have slots for. */
+  admissible(): Waiter[] {
+    return LANES.flatMap((lane) => this.#waiting[lane].slice(0, Math.max(0, this.limits[lane] - this.taken(lane))));
+  }
+
+  /** Waits for a worker, which comes with a slot of the lane. Rejects with the signal's reason. */
+  wait(
+    { plugin, lane, signal }: { plugin: Plugin; lane: Lane; signal: AbortSignal },
+    onWait: () => void,
+  ): Promise<Handle> {
+    const { promise, resolve, reject } = Promise.withResolvers<Handle>();
+    const leave = () => {
+      signal.removeEventListener("abort", onAbort);
+      const at = this.#waiting[lane].indexOf(waiter);
+      if (at >= 0) this.#waiting[lane].splice(at, 1);
+    };
+    const waiter: Waiter = {
+      plugin,
+      lane,
+      since: performance.now(),
+      resolve: (worker) => {
+        leave();
+        this.#taken.set(lane, this.taken(lane) + 1);
+        resolve(worker);
+      },
+      reject: (error) => {
+        leave();
+        reject(error);
+      },
+    };
+    const onAbort = () => waiter.reject(signal.reason);
+    signal.addEventListener("abort", onAbort, { once: true });
+    this.#waiting[lane].push(waiter);
+    onWait();
+    return promise;
+  }
+}
