@@ -219,12 +219,12 @@ describe("the schema", () => {
         .replaceAll(/([{:,])/g, "$1 ")
         .replace("}", " }")}`,
     );
-    expect(readFileSync(join(HOUSE, "test/clients/apollo.ts"), "utf8")).toContain(
-      "new InMemoryCache({ possibleTypes, typePolicies: { Subscription: { fields: { nodeTransitions: { merge: false } } } } })",
-    );
-    expect(page).toContain(
-      "new InMemoryCache({ possibleTypes, typePolicies: { Subscription: { fields: { nodeTransitions: { merge: false } } } } })",
-    );
+    // The formatter breaks the line in the program.
+    const cache =
+      "new InMemoryCache({ possibleTypes, typePolicies: { Subscription: { fields: { nodeTransitions: { merge: false } } } } })";
+    const apollo = readFileSync(join(HOUSE, "test/clients/apollo.ts"), "utf8");
+    expect(apollo.replaceAll(/\s+/g, " ").replaceAll(", })", " })")).toContain(cache);
+    expect(page).toContain(cache);
   });
 });
 
