@@ -8,8 +8,8 @@ import { expect, test } from "vitest";
 import { Deadline } from "../../src/drivers/deadline.ts";
 import type { Call } from "../../src/drivers/driver.ts";
 import { createRedactor } from "../../src/engine/input/secret-redactor.ts";
-import { readPower, setPower } from "../../src/engine/execution/perform-step.ts";
-import type { Machine } from "../../src/engine/execution/perform-step.ts";
+import { readPower, setPower } from "../../src/engine/execution/power-call.ts";
+import type { Machine } from "../../src/engine/execution/machine.ts";
 
 const log = pino({ enabled: false });
 const { signal: never } = new AbortController();

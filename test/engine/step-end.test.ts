@@ -10,8 +10,10 @@ import { Deadline, leftUntil } from "../../src/drivers/deadline.ts";
 import type { StepCall, StepResult } from "../../src/drivers/driver.ts";
 import { dispatchOf } from "../../src/drivers/isolation/dispatch.ts";
 import { createRedactor } from "../../src/engine/input/secret-redactor.ts";
-import { performStep, readPower } from "../../src/engine/execution/perform-step.ts";
-import type { Machine, StepRequest } from "../../src/engine/execution/perform-step.ts";
+import { performStep } from "../../src/engine/execution/perform-step.ts";
+import { readPower } from "../../src/engine/execution/power-call.ts";
+import type { Machine } from "../../src/engine/execution/machine.ts";
+import type { StepRequest } from "../../src/engine/execution/perform-step.ts";
 
 const log = pino({ enabled: false });
 const never = () => new AbortController().signal;

@@ -38,7 +38,9 @@ import type { Enrolment } from "../inventory/enroll.ts";
 import { prepare } from "../inventory/register-nodes.ts";
 import { createRedactor, isStorable, sentence } from "../input/secret-redactor.ts";
 import type { Redactor } from "../input/secret-redactor.ts";
-import { CallTimeoutError, callName, failureOf, withDeadline } from "../execution/perform-step.ts";
+import { CallTimeoutError, withDeadline } from "../execution/call-deadline.ts";
+import { callName } from "../execution/driver-call.ts";
+import { faultOf } from "../execution/driver-result.ts";
 import type { Transact, Transaction } from "../transaction.ts";
 
 export interface ProberParts {
@@ -206,7 +208,7 @@ export function createProber(parts: ProberParts): Prober {
           `nothing came of the probe within ${parts.probeMs / 1000} s; look at the machine, and try again`,
           true,
         );
-      return { failure: failureAt(address, failureOf(error, redactor)) };
+      return { failure: failureAt(address, faultOf(error, redactor)) };
     }
   }
 
@@ -218,7 +220,7 @@ export function createProber(parts: ProberParts): Prober {
     found: unknown,
   ): Promise<Seen> {
     const junk = (what: string): Seen => ({
-      failure: failureAt(address, failureOf(new Error(`driver "${driver.name}" answers ${what}`), redactor)),
+      failure: failureAt(address, faultOf(new Error(`driver "${driver.name}" answers ${what}`), redactor)),
     });
     if (
       typeof found !== "object" ||

@@ -1,4 +1,7 @@
-/** Carrying out an abort on the machine: the step's own `abort`, then the power, each bounded, and neither in the places of steps. */
+/**
+ * Carries out an abort on the machine: the `abort` of the step, then the power off. Each has its own deadline, and neither
+ * waits for a slot, because steps that hang may hold all of them.
+ */
 import { messageOf } from "../../errors.ts";
 import { touchedBy } from "../../lifecycle/touches.ts";
 import { powersOffOnAbort } from "../../lifecycle/verbs.ts";
@@ -11,19 +14,21 @@ import type { LeftAs } from "../../store/records.ts";
 import { attemptsOf } from "../../store/attempts.ts";
 import { runsByIds } from "../../store/runs.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
-import type { ClaimedRun } from "./claimed-run.ts";
 import { stepLabel } from "../plans/plan.ts";
-import { abortStep, setPower } from "./perform-step.ts";
-import type { StepBasis } from "./perform-step.ts";
+import { withDeadline } from "./call-deadline.ts";
+import type { ClaimedRun } from "./claimed-run.ts";
+import { declaredStep, stepCall } from "./driver-call.ts";
+import type { StepBasis } from "./driver-call.ts";
+import { nodePower, setPower } from "./power-call.ts";
 
 export interface AbortMachineParts {
   readonly database: Database;
   readonly log: Log;
-  /** How long each part of it may take. */
+  /** How long each part may take. */
   readonly tearDownMs: number;
 }
 
-export interface Abort {
+export interface MachineAbort {
   readonly claimed: ClaimedRun;
   /** The attempt that the abort ends; null if no step was running. */
   readonly attempt: AttemptRow | null;
@@ -31,23 +36,23 @@ export interface Abort {
   readonly call: StepBasis | null;
   /** Power as the step saw it last. */
   readonly power: PowerState | null;
-  /** Rejects when this process does not hold the run any more. */
+  /** Rejects if this process does not hold the run any more. */
   confirm(): Promise<void>;
 }
 
-/** Answers what is left of the machine. Never throws for what the machine does, which is reported with the run; only for a run that was lost. */
-export async function abortMachine(parts: AbortMachineParts, abort: Abort): Promise<LeftAs> {
+/** Returns the condition of the machine. Throws only if the run was lost: errors of the machine are part of the result. */
+export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort): Promise<LeftAs> {
   const { database, log, tearDownMs } = parts;
-  const { claimed, attempt, call } = abort;
+  const { claimed, attempt, call, confirm } = abort;
   const { run, machine, plan } = claimed;
   const errors: string[] = [];
   const deadline = () => new Deadline(tearDownMs);
   let power = abort.power ?? claimed.node.powerState;
   const begun = new Set((await attemptsOf(database.reader, [run.id])).map(({ step: index }) => index));
-  // What the abort asked for came after the claim.
+  // Read again: the abort, and with it the choice of power, was requested after the claim.
   const powerOff = (await runsByIds(database.reader, [run.id]))[0]?.powerOff ?? powersOffOnAbort(claimed.node.state);
   const step = attempt ? plan.steps[attempt.step] : undefined;
-  await abort.confirm();
+  await confirm();
   if (call && step) {
     try {
       await abortStep({ ...call, deadline: deadline() });
@@ -56,10 +61,10 @@ export async function abortMachine(parts: AbortMachineParts, abort: Abort): Prom
       errors.push(`${stepLabel(step)} could not be undone: ${machine.redactor.text(messageOf(error))}`);
     }
   }
-  await abort.confirm();
+  await confirm();
   if (begun.size > 0 && powerOff) {
     try {
-      power = await setPower(machine, "OFF", { deadline: deadline(), lane: "ENDING", confirm: abort.confirm, log });
+      power = await setPower(machine, "OFF", { deadline: deadline(), lane: "ENDING", confirm, log });
     } catch (error) {
       if (error instanceof WorkerUnresponsiveError) throw error;
       power = "UNKNOWN";
@@ -74,4 +79,15 @@ export async function abortMachine(parts: AbortMachineParts, abort: Abort): Prom
     networkAttached: touched.has("NETWORK"),
     tearDownError: errors.length > 0 ? errors.join("; ") : null,
   };
+}
+
+/** Calls the step's `abort`. The engine's own steps and steps that declare none have nothing to undo. */
+async function abortStep(basis: StepBasis): Promise<void> {
+  const declared = declaredStep(basis);
+  if (!declared?.step.abort) return;
+  const { driver, step } = declared;
+  await withDeadline(basis.deadline, new AbortController().signal, async (signal) => {
+    const power = nodePower({ ...basis, lane: "NESTED" }, signal, { state: null });
+    await step.abort?.(stepCall({ ...basis, lane: "ENDING" }, driver, signal, power));
+  });
 }

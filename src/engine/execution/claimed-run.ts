@@ -25,7 +25,7 @@ import { interruptOf } from "../scheduling/waiting-runs.ts";
 import type { Ledger } from "./ledger.ts";
 import { cutTo, sentence } from "../input/secret-redactor.ts";
 import type { HeldJob } from "../jobs/leases.ts";
-import type { Machine } from "./perform-step.ts";
+import type { Machine } from "./machine.ts";
 
 export interface ClaimedRun {
   /** As of its last lock. */

@@ -54,7 +54,7 @@ import type { AbortMachine, ClaimedRun, EnterStep, RunDirective } from "./claime
 import { settleAbort } from "./end-run.ts";
 import { createOwnershipCheck } from "./ownership-check.ts";
 import { performStep } from "./perform-step.ts";
-import type { StepBasis } from "./perform-step.ts";
+import type { StepBasis } from "./driver-call.ts";
 import { RunCommits } from "./run-commits.ts";
 import { settleStep } from "./settle-step.ts";
 import type { StepLog } from "./step-log.ts";

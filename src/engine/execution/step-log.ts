@@ -16,7 +16,7 @@ import { logShare, rewriteLine } from "../../store/step-log.ts";
 import type { LogShare } from "../../store/step-log.ts";
 import { FencedError } from "./claimed-run.ts";
 import type { Ledger } from "./ledger.ts";
-import type { StepOutput } from "./perform-step.ts";
+import type { StepOutput } from "./driver-call.ts";
 
 export interface StepLog extends StepOutput {
   /** Nothing is taken from now on. Resolves when no batch is being stored. */

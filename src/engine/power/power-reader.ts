@@ -29,8 +29,10 @@ import { createBatchLoader } from "../../runtime/batch-loader.ts";
 import { cutTo, sentence } from "../input/secret-redactor.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
-import { openMachine, readPower, setPower } from "../execution/perform-step.ts";
-import type { Machine, PowerReading } from "../execution/perform-step.ts";
+import { openMachine } from "../execution/machine.ts";
+import type { Machine } from "../execution/machine.ts";
+import { readPower, setPower } from "../execution/power-call.ts";
+import type { PowerReading } from "../execution/power-call.ts";
 import type { Transact } from "../transaction.ts";
 
 export interface PowerReaderParts {

@@ -1,0 +1,119 @@
+/** Builds the call that a driver is given: node, settings, signal, log, timing, and, within a step, what the step knows. */
+import type { Call, NodePower, StepCall } from "../../drivers/driver.ts";
+import { dispatched } from "../../drivers/isolation/dispatch.ts";
+import type { Dispatch } from "../../drivers/isolation/dispatch.ts";
+import { findStep } from "../../drivers/registry.ts";
+import type { AnyDriver, AnyStep } from "../../drivers/registry.ts";
+import type { Log } from "../../log.ts";
+import { noopObserver } from "../../observer.ts";
+import type { StepAbout } from "../../observer.ts";
+import type { AttemptRow } from "../../store/attempts.ts";
+import type { JsonObject, PlannedStep, StoredJson } from "../../store/records.ts";
+import { cutTo } from "../input/secret-redactor.ts";
+import type { Redactor } from "../input/secret-redactor.ts";
+import { isReserved } from "../plans/reserved-steps.ts";
+import type { Machine } from "./machine.ts";
+
+/** Takes the lines and the progress of a step, with secrets masked. */
+export interface StepOutput {
+  line(text: string): void;
+  /** 0 to 100; the newest replaces the one before. */
+  progress(percent: number, message: string | null): void;
+}
+
+/** What every call of a machine is made of. */
+export interface CallBasis extends Dispatch {
+  readonly machine: Machine;
+  readonly deadline: Date;
+  readonly log: Log;
+  /** Within a step: the entry of the run, for observers. */
+  readonly about?: Pick<StepAbout, "operationId" | "runId" | "attempt">;
+  /** Within a step. */
+  readonly stepLog?: StepOutput;
+}
+
+/** What the call of a step is made of. */
+export interface StepBasis extends Omit<CallBasis, "lane"> {
+  readonly step: PlannedStep;
+  /** The part of the step that is entered. */
+  readonly part: AttemptRow["part"];
+  readonly memo: StoredJson;
+  readonly callback: StoredJson;
+  readonly callbackPath: string;
+  readonly attemptKey: string;
+  readonly variables: JsonObject;
+  readonly stepLog: StepOutput;
+  /** Rejects if this process does not hold the run any more. Runs before the call is made, and again when it has a process. */
+  confirm(): Promise<void>;
+}
+
+const CALL_NAME_LENGTH_MAX = 60;
+const PROGRESS_LENGTH_MAX = 1_000;
+
+export function driverCall(basis: CallBasis, driver: AnyDriver, signal: AbortSignal): Call<unknown> {
+  const { machine, deadline, log, stepLog, about, lane, confirm } = basis;
+  const { id, name, powerState, labels } = machine.node;
+  const call: Call<unknown> = {
+    node: { id, name, powerState, labels },
+    settings: machine.settingsOf(driver),
+    signal,
+    deadline,
+    log: (message: unknown) => {
+      const text = machine.redactor.text(String(message));
+      log.debug({ ...about, node: name, driver: driver.name }, text);
+      stepLog?.line(text);
+    },
+    timed: async (what: unknown, work) => observeCall(machine, driver, callName(what, machine.redactor), work),
+  };
+  return dispatched(call, { lane, confirm });
+}
+
+export function stepCall(
+  basis: StepBasis & CallBasis,
+  driver: AnyDriver,
+  signal: AbortSignal,
+  power: NodePower,
+): StepCall<unknown> {
+  const { machine, step, memo, callback, callbackPath, attemptKey, variables, stepLog } = basis;
+  return {
+    ...driverCall(basis, driver, signal),
+    args: step.args,
+    memo,
+    callback,
+    callbackPath,
+    attemptKey,
+    variables,
+    power,
+    progress(percent, message) {
+      const rounded = Math.round(Math.min(100, Math.max(0, Number.isFinite(percent) ? percent : 0)));
+      const text = typeof message === "string" ? cutTo(machine.redactor.text(message), PROGRESS_LENGTH_MAX) : null;
+      stepLog.progress(rounded, text);
+    },
+  };
+}
+
+/** The name that a driver gives its call to the machine, masked and shortened. */
+export function callName(given: unknown, redactor: Redactor): string {
+  return cutTo(redactor.text(String(given)), CALL_NAME_LENGTH_MAX);
+}
+
+/** Reports a call to the machine to the observer. */
+export function observeCall<T>(
+  { node, observer = noopObserver }: Machine,
+  driver: AnyDriver,
+  name: string,
+  work: () => Promise<T>,
+): Promise<T> {
+  return observer.call({ driver: driver.name, name, node: node.name }, work);
+}
+
+/** A step as its driver declares it; undefined for the engine's own steps, and if the driver no longer has it. */
+export function declaredStep({
+  machine,
+  step,
+}: Pick<StepBasis, "machine" | "step">): { readonly driver: AnyDriver; readonly step: AnyStep } | undefined {
+  if (isReserved(step) || step.phase === "verify" || step.phase === "power") return undefined;
+  const driver = machine.composition.drivers.find(({ name }) => name === step.driver);
+  const declared = driver && findStep(driver, step.phase, step.name);
+  return driver && declared && { driver, step: declared };
+}

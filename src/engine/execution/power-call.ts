@@ -1,0 +1,155 @@
+/** The power of a node: read and set through the driver that it takes `power` from, within a step or outside of one. */
+import type { ErrorCode } from "../../errors.ts";
+import type { BootDevice, Driver, NodePower, PowerAction, PowerState, StepResult } from "../../drivers/driver.ts";
+import { Deadline, leftUntil, whenOver } from "../../drivers/deadline.ts";
+import { WorkerUnresponsiveError } from "../../drivers/isolation/protocol.ts";
+import type { Log } from "../../log.ts";
+import { POWER_STEPS } from "../plans/reserved-steps.ts";
+import { CallTimeoutError, withDeadline } from "./call-deadline.ts";
+import { driverCall, observeCall } from "./driver-call.ts";
+import type { CallBasis, StepBasis } from "./driver-call.ts";
+import { faultOf, isTimeout } from "./driver-result.ts";
+import type { Machine } from "./machine.ts";
+
+/** The power as it was read or set last; null if neither. */
+export interface SeenPower {
+  state: PowerState | null;
+}
+
+/** The node's power interface. It notes in `seen` what it reads and sets. */
+export function nodePower(basis: CallBasis, signal: AbortSignal, seen: SeenPower): NodePower {
+  const { machine } = basis;
+  const driver = machine.composition.giver("power") as Driver<unknown>;
+  const call = driverCall(basis, driver, signal);
+  const confirmed = async <T>(name: string, work: () => Promise<T>) => {
+    await basis.confirm?.();
+    return observeCall(machine, driver, name, work);
+  };
+  const read = async () => {
+    const state: unknown = await confirmed("power read", () => driver.power.read(call));
+    if (state !== "ON" && state !== "OFF" && state !== "UNKNOWN")
+      throw new Error(`The driver read the power as ${JSON.stringify(state)}, which is not a power state.`);
+    seen.state = state;
+    return state;
+  };
+  return {
+    read,
+    async set(action) {
+      const wanted: PowerState = action === "ON" || action === "REBOOT" ? "ON" : "OFF";
+      if (action === "REBOOT" || (await read()) !== wanted) {
+        // Cancelled during the read: nothing waits for the change any more.
+        signal.throwIfAborted();
+        await confirmed(`power set ${action.toLowerCase().replaceAll("_", " ")}`, () => driver.power.set(call, action));
+        seen.state = wanted;
+      }
+      if (machine.lastSet) machine.lastSet.power = wanted;
+    },
+    async setBootDevice(device: BootDevice, options) {
+      if (!driver.power.setBootDevice) throw new Error(`Driver "${driver.name}" cannot set the boot device.`);
+      await confirmed("power boot device", async () =>
+        driver.power.setBootDevice?.(call, device, { persistent: options?.persistent ?? false }),
+      );
+    },
+  };
+}
+
+// ---- within a step
+
+const DONE = { kind: "done" } as const satisfies StepResult;
+
+/** Runs one of the engine's power steps. */
+export async function runPowerStep(basis: StepBasis, signal: AbortSignal, seen: SeenPower): Promise<StepResult> {
+  const { step } = basis;
+  const power = nodePower({ ...basis, lane: "STEP" }, signal, seen);
+  const action = (Object.keys(POWER_STEPS) as PowerAction[]).find((name) => POWER_STEPS[name] === step.name);
+  if (step.phase === "verify") await power.read();
+  else if (action === "SOFT_OFF") return softPowerOff(basis, signal, power);
+  else if (action) await power.set(action);
+  else throw new Error(`There is no power action ${step.name}.`);
+  return DONE;
+}
+
+/**
+ * Asks the operating system to shut down, and cuts the power if that takes too long; the output then says `forced`. The
+ * system's timeout counts from the beginning of the attempt. The rest of the step's time is for cutting the power.
+ */
+async function softPowerOff(basis: StepBasis, signal: AbortSignal, power: NodePower): Promise<StepResult> {
+  const { machine, step, deadline, stepLog, log, about } = basis;
+  const seconds = step.args["timeoutSeconds"];
+  const until =
+    typeof seconds === "number" ? new Deadline(leftUntil(deadline) - (step.timeoutSeconds - seconds) * 1000) : deadline;
+  let forced = false;
+  try {
+    await withDeadline(until, signal, (softSignal) =>
+      nodePower({ ...basis, lane: "STEP", deadline: until }, softSignal, { state: null }).set("SOFT_OFF"),
+    );
+  } catch (error) {
+    if (signal.aborted || !(error instanceof CallTimeoutError || isTimeout(error))) throw error;
+    forced = (await power.read()) !== "OFF";
+    const text = forced
+      ? `Node ${machine.node.name} did not shut down in time; its power is cut.`
+      : `Node ${machine.node.name} shut down at the last moment.`;
+    log.info({ ...about, node: machine.node.name }, text);
+    stepLog.line(text);
+  }
+  // Does nothing if the power is off already.
+  await power.set("OFF");
+  return forced ? { kind: "done", output: { forced } } : DONE;
+}
+
+// ---- outside of a step
+
+export type PowerSetting = Pick<CallBasis, "deadline" | "lane" | "confirm" | "log"> & {
+  /** Cancels the call. */
+  readonly end?: AbortSignal;
+};
+
+/** Sets a node's power. Returns the state that it has then. */
+export async function setPower(
+  machine: Machine,
+  action: PowerAction,
+  { end = new AbortController().signal, ...how }: PowerSetting,
+): Promise<PowerState> {
+  const seen: SeenPower = { state: null };
+  await withDeadline(how.deadline, end, (signal) => nodePower({ machine, ...how }, signal, seen).set(action));
+  return seen.state ?? "UNKNOWN";
+}
+
+/** The power of a node as its BMC reports it, or why there is no report. */
+export type PowerReading = { readonly state: PowerState } | { readonly code: ErrorCode; readonly reason: string };
+
+export interface ReadingTime {
+  /** Of the call; held while it waits for a slot. */
+  readonly deadline: Deadline;
+  /** Of the wait and the call together. */
+  readonly all: Date;
+}
+
+/** If more of the call's time is left than this, in ms, its end says nothing about the BMC. */
+const TIME_LEFT_MS = 1_000;
+
+/** Reads a node's power. NO_TURN: it got no slot, or got it too late. */
+export async function readPower(
+  machine: Machine,
+  { deadline, all }: ReadingTime,
+  cancel: AbortSignal,
+  log: Log,
+): Promise<PowerReading | "NO_TURN"> {
+  const patience = new AbortController();
+  const stopClock = whenOver(all, () => patience.abort(new CallTimeoutError("there was no time left")));
+  const lane = machine.node.powerProblem === null ? "READING" : "TROUBLED";
+  try {
+    const state = await withDeadline(deadline, AbortSignal.any([cancel, patience.signal]), (signal) =>
+      nodePower({ machine, deadline, lane, log }, signal, { state: null }).read(),
+    );
+    return { state };
+  } catch (error) {
+    if (patience.signal.aborted && leftUntil(deadline) > TIME_LEFT_MS) return "NO_TURN";
+    if (error instanceof WorkerUnresponsiveError) return "NO_TURN";
+    if (error instanceof CallTimeoutError) return { code: "TIMEOUT", reason: "the BMC did not answer in time" };
+    const { code, reason } = faultOf(error, machine.redactor);
+    return { code, reason };
+  } finally {
+    stopClock();
+  }
+}
