@@ -1,10 +1,10 @@
-/** Errors of the database by their codes: refused, or not there and worth another try. */
+/** Errors of the database by code: a failed statement, or a lost connection that is worth a retry. */
 import { describe, expect, test } from "vitest";
 import { isConnectionLoss, sqlState } from "../../src/store/postgres/connection-errors.ts";
 
 const coded = (code: string, cause?: unknown) => Object.assign(new Error(code, { cause }), { code });
 
-describe("the database was not there", () => {
+describe("connection loss by error code", () => {
   test.each([
     "CONNECTION_CLOSED",
     "CONNECT_TIMEOUT",
@@ -20,7 +20,7 @@ describe("the database was not there", () => {
     "08006",
     "08P01",
     "25006",
-  ])("%s", (code) => {
+  ])("connection error %s is a loss", (code) => {
     expect(isConnectionLoss(coded(code))).toBe(true);
     expect(isConnectionLoss(new Error("the query failed", { cause: coded(code) }))).toBe(true);
   });
@@ -30,13 +30,13 @@ describe("the database was not there", () => {
     "Connection terminated due to connection timeout",
     "Query read timeout",
     "timeout exceeded when trying to connect",
-  ])("%s, as the queue's driver says without a code", (message) => {
+  ])(`connection error "%s", which the queue's driver reports without a code, is a loss`, (message) => {
     expect(isConnectionLoss(new Error(message))).toBe(true);
     expect(isConnectionLoss(new Error("the job failed", { cause: new Error(message) }))).toBe(true);
     expect(isConnectionLoss(new Error(`The driver said: ${message}`))).toBe(false);
   });
 
-  test("as each of several addresses said", () => {
+  test("connection error of several addresses is a loss if each one is", () => {
     expect(
       isConnectionLoss(
         Object.assign(new AggregateError([coded("EHOSTUNREACH"), coded("ECONNREFUSED")]), { code: "SOMETHING" }),
@@ -45,11 +45,14 @@ describe("the database was not there", () => {
   });
 });
 
-test.each(["23505", "40001", "42P01", "57014", "55P03", "ABORT_ERR"])("%s is no loss", (code) => {
-  expect(isConnectionLoss(coded(code))).toBe(false);
-});
+test.each(["23505", "40001", "42P01", "57014", "55P03", "ABORT_ERR"])(
+  "database error %s is not a connection loss",
+  (code) => {
+    expect(isConnectionLoss(coded(code))).toBe(false);
+  },
+);
 
-test("the state is what the server said, wherever it stands", () => {
+test("database error code is found in the causes of an error", () => {
   expect(sqlState(new Error("the query failed", { cause: coded("23505") }))).toBe("23505");
   expect(sqlState(coded("ECONNREFUSED"))).toBeUndefined();
   expect(sqlState("23505")).toBeUndefined();

@@ -1,8 +1,8 @@
 /**
- * Connections that are cut in the middle of transactions. postgres.js 3.4.9 then writes COMMIT or ROLLBACK to a socket that
- * is gone, which nobody can catch: the process died of it, or a slot of the pool hung for good; or to the connection that
- * was made in its place, where another transaction was ended in its middle. These tests fail so when src/store/postgres/database.ts
- * does not keep transactions from their lost connections.
+ * Connections that are lost during transactions. postgres.js 3.4.9 then writes COMMIT or ROLLBACK to a closed socket,
+ * which the caller cannot catch: the process dies, or a slot of the pool hangs indefinitely. Or it writes to the
+ * connection that replaced the lost one, and ends another transaction there. These tests fail in that way if
+ * src/store/postgres/database.ts does not keep transactions from their lost connections.
  */
 import { setImmediate as turn } from "node:timers/promises";
 import { sql } from "drizzle-orm";
@@ -17,14 +17,14 @@ afterAll(() => given[Symbol.asyncDispose]());
 await given.sql`create table kept (round int, id int)`;
 
 const CONNECTIONS = 4;
-const cutAll = () =>
+const closeAll = () =>
   given.sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'`;
 
 test.each([0, 1, 2, 3, 4, 5, 6, 7])(
-  "a cut in the middle of transactions fails them whole, and nothing else (turn %i)",
+  "connection loss during transactions fails exactly those transactions (round %i)",
   async (after) => {
     await using database = await openDatabase({ connection: given.connection, connectionsMax: CONNECTIONS });
-    // Every connection of the pool is made before the cut.
+    // Every connection of the pool is open before the loss.
     await Promise.all(
       Array.from({ length: CONNECTIONS }, async () => database.reader.execute(sql`select pg_sleep(0.05)`)),
     );
@@ -41,38 +41,38 @@ test.each([0, 1, 2, 3, 4, 5, 6, 7])(
     );
     const ends = Promise.allSettled(transactions);
     await eventually("the transactions are at work", () => statements > 40 + after);
-    await cutAll();
+    await closeAll();
     for (const end of await ends) expect(end).toMatchObject({ status: "rejected" });
     for (const transaction of transactions)
       expect(isConnectionLoss(await transaction.catch((thrown: unknown) => thrown))).toBe(true);
     expect(await given.sql`select * from kept where round = ${after}`).toHaveLength(0);
-    // A connection that was lost unnoticed costs the query that finds out, and no later one.
+    // A connection that was lost while idle costs the query that finds out, and no later one.
     await Promise.allSettled(Array.from({ length: CONNECTIONS }, async () => database.reader.execute(sql`select 1`)));
     await database.transaction((tx) => tx.execute(sql`insert into kept values (${after}, 99)`));
     expect(await given.sql`select id from kept where round = ${after}`).toEqual([{ id: 99 }]);
   },
 );
 
-describe("a transaction that is cut while it does something else than ask the database", () => {
-  const cutWhileAtWork = async (database: Database, end: () => unknown) => {
-    const goOn = Promise.withResolvers<void>();
+describe("connection loss while a transaction does not wait for the database", () => {
+  const loseWhileBusy = async (database: Database, end: () => unknown) => {
+    const proceed = Promise.withResolvers<void>();
     const working = Promise.withResolvers<void>();
     const hasEnded = Promise.withResolvers<void>();
     const error = database
       .transaction(async (tx) => {
         await tx.execute(sql`select 1`);
         working.resolve();
-        await goOn.promise;
-        // Not before this turn is over is anything written.
+        await proceed.promise;
+        // Nothing is written before this turn of the event loop is over.
         setImmediate(setImmediate, hasEnded.resolve);
         return end();
       })
       .catch((thrown: unknown) => thrown);
     await working.promise;
-    await cutAll();
+    await closeAll();
     expect(isConnectionLoss(await error)).toBe(true);
     return () => {
-      goOn.resolve();
+      proceed.resolve();
       return hasEnded.promise;
     };
   };
@@ -81,21 +81,24 @@ describe("a transaction that is cut while it does something else than ask the da
     ["refused", () => Promise.reject(new Error("refused"))],
   ] as const;
 
-  test.each(ends)("and is %s afterwards writes nothing to a connection that is gone", async (_how, end) => {
-    await using database = await openDatabase({ connection: given.connection, connectionsMax: CONNECTIONS });
-    const goOn = await cutWhileAtWork(database, end);
-    await goOn();
-    await database.transaction((tx) => tx.execute(sql`select 1`));
-  });
+  test.each(ends)(
+    "connection loss before a transaction is %s writes nothing to the closed connection",
+    async (_how, end) => {
+      await using database = await openDatabase({ connection: given.connection, connectionsMax: CONNECTIONS });
+      const proceed = await loseWhileBusy(database, end);
+      await proceed();
+      await database.transaction((tx) => tx.execute(sql`select 1`));
+    },
+  );
 
   test.each(ends)(
-    "and is %s afterwards ends no other transaction on the connection that was made anew",
+    "connection loss before a transaction is %s ends no other transaction on the new connection",
     async (how, end) => {
       await using database = await openDatabase({ connection: given.connection, connectionsMax: 1 });
-      const goOn = await cutWhileAtWork(database, end);
+      const proceed = await loseWhileBusy(database, end);
       const other = database.transaction(async (tx) => {
         await tx.execute(sql`insert into kept values (100, 1)`);
-        await goOn();
+        await proceed();
         const [row] = await tx.execute<{ count: number }>(
           sql`select count(*)::int as count from kept where round = 100`,
         );
@@ -108,7 +111,7 @@ describe("a transaction that is cut while it does something else than ask the da
   );
 });
 
-test("the loss of another connection, of which a transaction has heard, ends the transaction and not the one it is on", async () => {
+test("connection loss of another connection fails a transaction that learned of it, and not the transaction on its own connection", async () => {
   await using database = await openDatabase({ connection: given.connection, connectionsMax: 1 });
   const pid = () =>
     database.transaction(

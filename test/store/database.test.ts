@@ -1,4 +1,4 @@
-/** Opening, migrating and transacting: what every question of the store stands on. */
+/** Opening, migrating and transactions: the base of every query of the store. */
 import { globSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
@@ -21,23 +21,23 @@ const MIGRATIONS = globSync("*/migration.sql", {
   cwd: fileURLToPath(new URL("../../drizzle", import.meta.url)),
 }).length;
 
-describe("migrating", () => {
-  test("is done once, however many processes start together", async () => {
+describe("migration of a database", () => {
+  test("migration of a database runs once, however many processes start at the same time", async () => {
     await using empty = await testDatabase({ empty: true });
     await Promise.all(Array.from({ length: 8 }, () => migrateDatabase(empty.connection)));
     expect(await empty.sql`select count(*)::int from drizzle.__drizzle_migrations`).toEqual([{ count: MIGRATIONS }]);
     expect(await empty.sql`select position::int from feed_position`).toEqual([{ position: 0 }]);
   });
 
-  test("changes nothing where there is nothing to do", async () => {
+  test("migration of a current database changes nothing", async () => {
     await using filled = await testDatabase();
     await migrateDatabase(filled.connection);
     expect(await filled.sql`select count(*)::int from drizzle.__drizzle_migrations`).toEqual([{ count: MIGRATIONS }]);
   });
 });
 
-describe("a transaction", () => {
-  test("that throws leaves nothing", async () => {
+describe("transaction", () => {
+  test("transaction that throws leaves no trace", async () => {
     await using given = await testDatabase();
     await using database = await openDatabase({ connection: given.connection });
     await given.sql`create table t (id int)`;
@@ -49,7 +49,7 @@ describe("a transaction", () => {
     expect(await given.sql`select * from t`).toHaveLength(0);
   });
 
-  test("that runs into a deadlock is run again", async () => {
+  test("transaction that runs into a deadlock is retried", async () => {
     await using given = await testDatabase();
     await using database = await openDatabase({ connection: given.connection });
     await given.sql`create table t (id int primary key, n int default 0)`;
@@ -70,7 +70,7 @@ describe("a transaction", () => {
     expect(await given.sql`select n from t`).toEqual([{ n: 2 }, { n: 2 }]);
   });
 
-  test("tells which constraint was violated, and by which code", async () => {
+  test("transaction that violates a constraint reports its name and code", async () => {
     await using given = await testDatabase();
     await using database = await openDatabase({ connection: given.connection });
     const clash = database.transaction((tx) => tx.execute(sql`insert into plans values ('a', '{}'), ('a', '{}')`));
@@ -83,7 +83,7 @@ describe("a transaction", () => {
   });
 });
 
-test("a snapshot sees one moment, and cannot write", async () => {
+test("snapshot transaction sees one moment and cannot write", async () => {
   await using given = await testDatabase();
   await using database = await openDatabase({ connection: given.connection });
   const counts = await database.snapshot(async (reader) => {
@@ -99,7 +99,7 @@ test("a snapshot sees one moment, and cannot write", async () => {
   expect(await database.reader.$count(plans)).toBe(1);
 });
 
-test("what replicas that start together would make twice is made in turn", async () => {
+test("start-up lock lets replicas that start at the same time run in sequence", async () => {
   await using given = await testDatabase();
   await using one = await openDatabase({ connection: given.connection, connectionsMax: 4 });
   await using two = await openDatabase({ connection: given.connection, connectionsMax: 4 });
@@ -119,7 +119,7 @@ test("what replicas that start together would make twice is made in turn", async
   expect(await turn(two, "two")).toBe("two");
 });
 
-test("a turn is not waited for without end, nor kept without end by who is suspended", async () => {
+test("start-up lock has a limit for waiting, and for holding by a suspended process", async () => {
   await using given = await testDatabase();
   await using one = await openDatabase({ connection: given.connection, connectionsMax: 4 });
   await using two = await openDatabase({ connection: given.connection, connectionsMax: 4, turnWaitSeconds: 0.3 });
@@ -134,7 +134,7 @@ test("a turn is not waited for without end, nor kept without end by who is suspe
   expect(await two.inTurn(() => Promise.resolve("two"))).toBe("two");
 });
 
-test("a transaction that waits for its next statement is not waited for without end", async () => {
+test("transaction that is idle between two statements is ended after a limit", async () => {
   await using given = await testDatabase();
   await using database = await openDatabase({ connection: given.connection, connectionsMax: 4 });
   const idle = async (reader: Pick<typeof database.reader, "execute">) =>
@@ -146,7 +146,7 @@ test("a transaction that waits for its next statement is not waited for without 
   expect(await database.transaction(idle)).toBe("30s");
 });
 
-test("no pooler is seen where there is none", async () => {
+test("pooler is not detected without one", async () => {
   await using given = await testDatabase();
   await using database = await openDatabase({ connection: given.connection, connectionsMax: 20 });
   expect([database.isPooled, connectionsTaken(database, true), connectionsTaken(database, false)]).toEqual([
@@ -157,14 +157,14 @@ test("no pooler is seen where there is none", async () => {
   expect(database.serverConnectionsMax).toBeGreaterThan(10);
 });
 
-test("a database that is not there is told from a query that is wrong", async () => {
+test("database that is unavailable is distinguished from a query that is wrong", async () => {
   const error: unknown = await openDatabase({ connection: { url: "postgres://ostler@127.0.0.1:1/none" } }).catch(
     (thrown: unknown) => thrown,
   );
   expect(isConnectionLoss(error)).toBe(true);
 });
 
-test("the bell is heard by its own process, by others, and again after its connection was cut", async () => {
+test("notifier reaches its own process and others, and again after its connection was lost", async () => {
   await using given = await testDatabase();
   await using one = await openDatabase({ connection: given.connection, connectionsMax: 2 });
   await using two = await openDatabase({ connection: given.connection, connectionsMax: 2 });
@@ -186,7 +186,7 @@ test("the bell is heard by its own process, by others, and again after its conne
   });
 });
 
-test("a bell that was rung a moment before its process ends is heard by others all the same", async () => {
+test("notification that is sent just before its process ends reaches the others", async () => {
   await using given = await testDatabase();
   await using one = await openDatabase({ connection: given.connection, connectionsMax: 2 });
   await using two = await openDatabase({ connection: given.connection, connectionsMax: 2 });
@@ -202,12 +202,12 @@ test("a bell that was rung a moment before its process ends is heard by others a
   await eventually("it is heard", () => heard > 0);
 });
 
-describe("the hash of a value", () => {
+describe("hash of a value", () => {
   test.each([
     ["the order of keys", { a: 1, b: { c: 2, d: 3 } }, { b: { d: 3, c: 2 }, a: 1 }],
-    ["members that are undefined", { a: 1, b: undefined }, { a: 1 }],
-    ["nothing at all and null", undefined, null],
-  ])("does not depend on %s", (_what, one, other) => {
+    ["undefined members", { a: 1, b: undefined }, { a: 1 }],
+    ["undefined or null", undefined, null],
+  ])("hash of a value does not depend on %s", (_what, one, other) => {
     expect(hashOf(one)).toBe(hashOf(other));
   });
 
@@ -215,11 +215,11 @@ describe("the hash of a value", () => {
     ["values", { a: 1 }, { a: 2 }],
     ["types", { a: 1 }, { a: "1" }],
     ["the order of a list", [1, 2], [2, 1]],
-    ["where things are", { a: { b: 1 } }, { a: 1, b: 1 }],
+    ["the nesting", { a: { b: 1 } }, { a: 1, b: 1 }],
     ["keys that need quotes", { 'a":1,"b': 1 }, { a: 1, b: 1 }],
-    ["null and absent", { a: null }, {}],
-    ["empty list and empty object", [], {}],
-  ])("tells %s apart", (_what, one, other) => {
+    ["null in place of absent", { a: null }, {}],
+    ["an empty list in place of an empty object", [], {}],
+  ])("hash of a value depends on %s", (_what, one, other) => {
     expect(hashOf(one)).not.toBe(hashOf(other));
   });
 });

@@ -1,4 +1,4 @@
-/** The embedded PostgreSQL: one owner a folder, and what it has acknowledged survives the death of that owner. */
+/** The embedded PostgreSQL: one owner per folder, and acknowledged data survives the death of the owner. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -28,7 +28,7 @@ function connect(connection: Connection) {
   return postgres({ ...connection, max: 1, onnotice: () => {} });
 }
 
-/** Starts an owner in a process of its own and collects what it says. */
+/** Starts an owner in its own process and collects its output. */
 function startOwner(folder: string) {
   const child = spawn(process.execPath, [SCRIPT, folder], { stdio: ["ignore", "pipe", "inherit"] });
   const said: { postmaster?: number; row?: number; refused?: string }[] = [];
@@ -54,8 +54,8 @@ function isRunning(pid: number): boolean {
   }
 }
 
-describe("the embedded database", () => {
-  test("starts in a folder that is not there, keeps what it is told, and starts again", async () => {
+describe("embedded database", () => {
+  test("embedded database creates its folder, keeps its data, and starts again", async () => {
     const folder = join(aFolder(), "new", "folder");
     {
       await using first = await startEmbedded({ folder, durable: false });
@@ -73,14 +73,14 @@ describe("the embedded database", () => {
     await sql.end();
   });
 
-  test("listens on no port, unless it is given one", async () => {
+  test("embedded database listens on no port by default", async () => {
     await using quiet = await startEmbedded({ folder: aFolder(), durable: false });
     const sql = connect(quiet.connection);
     expect(await sql`show listen_addresses`).toEqual([{ listen_addresses: "" }]);
     await sql.end();
   });
 
-  test("runs in a folder whose path is too long for a socket", async () => {
+  test("embedded database runs in a folder whose path is too long for a socket", async () => {
     await using deep = await startEmbedded({ folder: join(aFolder(), "x".repeat(120)), durable: false });
     const sql = connect(deep.connection);
     expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
@@ -88,7 +88,7 @@ describe("the embedded database", () => {
     if (!("url" in deep.connection)) folders.push(deep.connection.host);
   });
 
-  test("refuses a second owner of the same folder, and goes on with the first", async () => {
+  test("embedded database refuses a second owner of its folder, and the first one continues", async () => {
     const folder = aFolder();
     await using first = await startEmbedded({ folder, durable: false });
     const second = startOwner(folder);
@@ -101,7 +101,7 @@ describe("the embedded database", () => {
     await sql.end();
   });
 
-  test("starts although what its last one has left names a process that is none of its own by now", async () => {
+  test("embedded database starts although its stale lock file names a process that is not its own", async () => {
     const folder = aFolder();
     await (await startEmbedded({ folder, durable: false }))[Symbol.asyncDispose]();
     const stranger = spawn("sleep", ["60"]);
@@ -120,7 +120,7 @@ describe("the embedded database", () => {
     }
   });
 
-  test("is let go of at once when it was killed meanwhile", async () => {
+  test("embedded database that was killed is closed at once", async () => {
     const folder = aFolder();
     const killed = await startEmbedded({ folder, durable: false });
     process.kill(killed.pid, "SIGKILL");
@@ -129,7 +129,7 @@ describe("the embedded database", () => {
     expect(existsSync(join(folder, "owner.pid"))).toBe(false);
   });
 
-  test("is started again when it ends by itself, for whoever keeps it up, until it is let go of", async () => {
+  test("embedded database that ends is restarted for a caller that keeps it up, until it is closed", async () => {
     const folder = aFolder();
     const told: string[] = [];
     const keepUp = { down: (why: string) => told.push(`down: ${why}`), up: () => told.push("up") };
@@ -150,7 +150,7 @@ describe("the embedded database", () => {
     expect(told.filter((one) => one.startsWith("down"))).toHaveLength(1);
   });
 
-  test("that is let go of before it is up again stays down", async () => {
+  test("embedded database that is closed during a restart stays down", async () => {
     const folder = aFolder();
     const down = Promise.withResolvers<void>();
     const kept = await startEmbedded({ folder, durable: false, keepUp: { down: () => down.resolve(), up: () => {} } });
@@ -162,7 +162,7 @@ describe("the embedded database", () => {
     expect(existsSync(join(folder, "owner.pid"))).toBe(false);
   });
 
-  test("dies with its owner, and every row that was acknowledged before is there again [R-131]", async () => {
+  test("embedded database ends with its owner, and every acknowledged row is there at the next start [R-131]", async () => {
     const folder = aFolder();
     const owner = startOwner(folder);
     await eventually("two hundred rows are acknowledged", () => owner.said.length > 200);

@@ -1,4 +1,4 @@
-/** The connection that listens: it proves itself, is made again for as long as it takes, and a start without it is refused. */
+/** The listening connection: it tests itself, reconnects as long as it takes, and a start without it is refused. */
 import { afterAll, beforeEach, expect, test } from "vitest";
 import type { Sql } from "postgres";
 import postgres from "postgres";
@@ -11,13 +11,13 @@ const given = await testDatabase();
 afterAll(() => given[Symbol.asyncDispose]());
 
 let opened: Sql[] = [];
-let heard: string[] = [];
+let received: string[] = [];
 let errors: unknown[] = [];
-/** Where connections are made to, and whether what is sent arrives. */
+/** The URL of the next connection, and whether what is sent arrives. */
 let url = given.url;
 let isCarried = true;
 beforeEach(() => {
-  [opened, heard, errors, url, isCarried] = [[], [], [], given.url, true];
+  [opened, received, errors, url, isCarried] = [[], [], [], given.url, true];
 });
 
 const CHANNEL = "listener_test";
@@ -35,65 +35,65 @@ const parts: ListenerParts = {
     return sql;
   },
   notify: async (payload) => void (await given.sql.notify(isCarried ? CHANNEL : "elsewhere", payload)),
-  onNotify: (payload) => void heard.push(payload),
+  onNotify: (payload) => void received.push(payload),
   onError: (error) => void errors.push(error),
   proofMs: 300,
   everyMs: 100,
 };
 
-const isHeard = (payload: string) =>
+const isReceived = (payload: string) =>
   eventually("it is heard", async () => {
     await given.sql.notify(CHANNEL, payload);
-    return heard.includes(payload);
+    return received.includes(payload);
   });
 
-test("hears what is sent, and nothing of its own proofs", async () => {
+test("listener receives notifications, and not its own probes", async () => {
   await using ears = new AsyncDisposableStack();
   ears.use(await listenOn(parts));
-  await isHeard("news");
-  expect(heard.filter((payload) => payload !== "news")).toEqual([""]);
+  await isReceived("news");
+  expect(received.filter((payload) => payload !== "news")).toEqual([""]);
   expect(opened).toHaveLength(1);
 });
 
-test("is refused at the start where notifications do not come, with what to do", async () => {
+test("listener without notifications refuses the start and says what to do", async () => {
   isCarried = false;
   const error: unknown = await listenOn(parts).catch((thrown: unknown) => thrown);
   expect(error).toBeInstanceOf(ListenerTimeoutError);
   expect(String(error)).toMatch(/LISTEN does not work.*OSTLER_LISTEN_URL/);
 });
 
-test("is refused at the start where nobody answers", async () => {
+test("listener without a server refuses the start", async () => {
   url = "postgres://ostler@127.0.0.1:1/none";
   expect(await listenOn(parts).catch((thrown: unknown) => thrown)).toMatchObject({ code: "ECONNREFUSED" });
 });
 
-test("is made again, however often that fails, and tells that something may have been missed", async () => {
+test("listener reconnects after any number of failures, and reports that notifications may be lost", async () => {
   await using ears = new AsyncDisposableStack();
   ears.use(await listenOn(parts));
   url = "postgres://ostler@127.0.0.1:1/none";
   await given.sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and query ilike 'listen%'`;
   await eventually("it has failed more than once", () => errors.length >= 3);
-  expect(heard).toEqual([""]);
+  expect(received).toEqual([""]);
   url = given.url;
-  await eventually("it is back", () => heard.length === 2);
-  await isHeard("news");
+  await eventually("it is back", () => received.length === 2);
+  await isReceived("news");
 });
 
-test("is made again when it has gone deaf without a word", async () => {
+test("listener reconnects when its connection has silently stopped receiving", async () => {
   await using ears = new AsyncDisposableStack();
   ears.use(await listenOn(parts));
   isCarried = false;
   await eventually("it has noticed", () => errors.some((error) => error instanceof ListenerTimeoutError));
   isCarried = true;
-  await isHeard("news");
+  await isReceived("news");
 });
 
-test("is made again when what proves it is sent on a connection that died without a word", async () => {
+test("listener reconnects when its probe was sent on a connection that has silently died", async () => {
   await using ears = new AsyncDisposableStack();
   let isHung = false;
   ears.use(await listenOn({ ...parts, notify: (payload) => (isHung ? new Promise(() => {}) : parts.notify(payload)) }));
   isHung = true;
   await eventually("it has noticed", () => errors.some((error) => error instanceof ListenerTimeoutError));
   isHung = false;
-  await isHeard("news");
+  await isReceived("news");
 });

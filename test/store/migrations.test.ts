@@ -1,4 +1,4 @@
-/** Migrations: what they may do, who makes them, and which release may run on what they left. */
+/** Migrations: what they may do, which process runs them, and which releases may run on their result. */
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,13 +13,13 @@ import { flawsOfMigration } from "../support/migration-rules.ts";
 
 const DECISIONS = readdirSync(fileURLToPath(new URL("../../docs/decisions", import.meta.url)));
 const isDecided = (number: string) => DECISIONS.some((file) => file.startsWith(`${number}-`));
-/** The last migration from before there were releases that are upgraded replica by replica. */
+/** The last migration before rolling upgrades were supported. */
 const BEFORE = "20261121123743_reads";
 
-describe("every migration since upgrades go replica by replica", () => {
+describe("migrations since rolling upgrades", () => {
   const since = readdirSync(MIGRATIONS).filter((name) => /^\d{14}_/.test(name) && name > BEFORE);
 
-  test("adds, and hinders nobody who knows nothing of it", () => {
+  test("migrations since rolling upgrades only add, and do not disturb older releases", () => {
     const flaws = since.flatMap((name) =>
       flawsOfMigration(name, readFileSync(join(MIGRATIONS, name, "migration.sql"), "utf8"), isDecided).map((flaw) => ({
         name,
@@ -30,7 +30,7 @@ describe("every migration since upgrades go replica by replica", () => {
   });
 });
 
-describe("a migration", () => {
+describe("migration rules", () => {
   const flaws = (text: string, name = "20270101000000_x") =>
     flawsOfMigration(name, text, (number) => number === "0013").length;
 
@@ -43,7 +43,7 @@ describe("a migration", () => {
     'ALTER TABLE "nodes" ADD CONSTRAINT "height_sound" CHECK ("height" > 0) NOT VALID;',
     '-- drop table "nodes"\nALTER TABLE "nodes" ADD COLUMN "dropped" boolean;',
     "CREATE FUNCTION height(jsonb) RETURNS int LANGUAGE sql AS $$ select 1 $$;",
-  ])("may say %s", (text) => {
+  ])("migration may contain %s", (text) => {
     expect(flaws(text)).toBe(0);
   });
 
@@ -61,19 +61,19 @@ describe("a migration", () => {
     'CREATE INDEX "nodes_rack" ON "nodes" ("rack");',
     "UPDATE nodes SET labels = '{}';",
     "CREATE TRIGGER watch BEFORE UPDATE ON nodes FOR EACH ROW EXECUTE FUNCTION x();",
-  ])("may not say %s", (text) => {
+  ])("migration must not contain %s", (text) => {
     expect(flaws(text)).toBe(1);
-    expect(flaws(`-- decision 0099: nobody has decided this\n${text}`)).toBe(1);
+    expect(flaws(`-- decision 0099: does not exist\n${text}`)).toBe(1);
   });
 
-  test("may do more where a decision is named, and take away where its name says who can do without", () => {
+  test("migration may do more if it names a decision, and remove objects if its name gives the oldest release that works without them", () => {
     expect(flaws('-- decision 0013: the table is small\nCREATE INDEX "nodes_rack" ON "nodes" ("rack");')).toBe(0);
     const drop = '-- decision 0013: unused since 0.9\nALTER TABLE "nodes" DROP COLUMN "labels";';
     expect([flaws(drop), flaws(drop, "20270301000000_drop_labels__needs_20270101000000")]).toEqual([1, 0]);
   });
 });
 
-describe("a start", () => {
+describe("start on a migrated database", () => {
   const parts = new AsyncDisposableStack();
   afterAll(() => parts.disposeAsync());
   let folder: string;
@@ -93,14 +93,14 @@ describe("a start", () => {
     writeFileSync(join(folder, name, "migration.sql"), text);
   };
 
-  test("of a newer release makes its migrations once; of an older one goes on, and tells of them", async () => {
+  test("start of a newer release migrates once; the start of an older release continues and logs the newer migrations", async () => {
     add("20990101000000_rack", 'ALTER TABLE "nodes" ADD COLUMN "rack" text;');
     expect(await migrateBy(sql, folder)).toEqual({ made: ["20990101000000_rack"], unknown: [] });
     expect(await migrateBy(sql, folder)).toEqual({ made: [], unknown: [] });
     expect(await migrateBy(sql)).toEqual({ made: [], unknown: ["20990101000000_rack"] });
   });
 
-  test("of a release that cannot do without what was taken away is refused, and of one that can is not", async () => {
+  test("start of a release that needs a removed object is refused; the start of a release that does not is accepted", async () => {
     const contract = "20990301000000_drop_summary__needs_20990101000000";
     add("20990101000000_without_summary", "SELECT 1;");
     add(contract, "SELECT 1;");
@@ -112,7 +112,7 @@ describe("a start", () => {
     expect(await migrateBy(sql, folder)).toEqual({ made: [], unknown: [contract] });
   });
 
-  test("waits for no table for long: it lets others pass, and tries again", async () => {
+  test("start waits for a lock on a table only briefly, lets others pass, and retries", async () => {
     add("20990101000000_rack", 'ALTER TABLE "nodes" ADD COLUMN "rack" text;');
     const other = postgres(database.url, { max: 1 });
     parts.defer(() => other.end());

@@ -12,15 +12,15 @@ const given = await testDatabase();
 afterAll(() => given[Symbol.asyncDispose]());
 await given.sql`create table kept (line int, id int, primary key (line, id))`;
 
-/** Lets everything that was asked for reach the pool, and nothing come back. */
+/** Lets every request reach the pool, and no answer return. */
 async function handOver(): Promise<void> {
   for (let turn = 0; turn < 50; turn += 1) await Promise.resolve();
 }
 
-describe("a transaction begun behind a line of queries", () => {
-  // The neighbourhood of the default of 100, for the first connection of the pool and for the second.
+describe("transaction behind a series of queries", () => {
+  // Around the default of 100, for the first and the second connection of the pool.
   test.each([98, 99, 100, 101, 102, 103, 199, 200, 201, 202, 203, 204])(
-    "of %i leaves no connection in an open transaction, and nothing acknowledged is lost",
+    "transaction behind %i queries leaves no connection in an open transaction, and no acknowledged write is lost",
     async (length) => {
       await using database = await openDatabase({ connection: given.connection, connectionsMax: 2 });
       const { reader } = database;

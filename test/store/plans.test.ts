@@ -1,6 +1,6 @@
 /**
- * Lists stay fast at 100,000 nodes: the plans of every order and of the common filters read about as many rows as they
- * answer, by an index, and sort no table. What is looked at is what PostgreSQL says it read, not how long it took.
+ * Lists stay fast with 100,000 nodes: the plans of every order and of the common filters read about as many rows as
+ * they return, use an index, and sort no table. The tests check the rows that PostgreSQL reports as read, not the time.
  */
 import { afterAll, describe, expect, test } from "vitest";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
@@ -24,7 +24,10 @@ import { testDatabase } from "../support/database.ts";
 
 const COUNT = 100_000;
 const PAGE = 50;
-/** What a page may read besides its rows: the surplus row, what a filter passes over, what a parent's few rows are sorted from. */
+/**
+ * Rows that a page may read beyond its own: the surplus row, rows that a filter skips, and a parent's few rows before
+ * they are sorted.
+ */
 const READ_MAX = 4 * PAGE;
 /** Nodes of a cluster. */
 const OF_CLUSTER = 1_000;
@@ -37,7 +40,7 @@ afterAll(async () => {
 });
 
 await own.sql.begin(async (sql) => {
-  // Round the rules for states and references: only how rows are found is looked at.
+  // Bypasses the rules for states and references: only the lookup of rows is tested.
   await sql`set local session_replication_role = replica`;
   await sql`create temporary table made on commit drop as select n, ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid as id, '2026-01-01'::timestamptz + n * interval '1 second' as at from generate_series(0, ${COUNT - 1}) n`;
   await sql`insert into clusters (id, name, project, variables) select id, 'cluster-' || n, 'default', '{}' from made where n < ${COUNT / OF_CLUSTER}`;
@@ -51,7 +54,7 @@ await own.sql.begin(async (sql) => {
     select id, case when n % 5000 = 0 then 'DISCOVER' else 'POWER' end, case when n % 5000 = 1 then 'RUNNING' else 'SUCCEEDED' end, 'default', 'somebody', '{}', 'STOP', '{}',
       ('00000000-0000-4000-8000-' || lpad((n % ${COUNT / OF_CLUSTER})::text, 12, '0'))::uuid, 1, at, case when n % 5000 = 1 then null else at end
     from made`;
-  // Each node has a run of its own operation, and one of the first operation, which was asked for all.
+  // Each node has a run of its own operation, and a run of the first operation, which has all nodes.
   await sql`
     insert into runs (id, operation_id, node_id, node_name, ordinal, state, plan_hash, variables, target, moves_state, created_at, finished_at)
     select gen_random_uuid(), case when of_all then '00000000-0000-4000-8000-000000000000' else id end, id, 'x', case when of_all then n else 0 end, 'SUCCEEDED', 'x', '{}', 'ACTIVE', true, at, at from made, (values (true), (false)) v(of_all)`;
@@ -74,17 +77,17 @@ interface PlanNode {
 }
 
 interface Read {
-  /** Rows that were read of tables, those that a filter passed over included. */
+  /** Rows that were read from tables, including those that a filter skipped. */
   readonly rows: number;
-  /** The most rows that one sort was given. */
+  /** The maximum number of rows in one sort. */
   readonly sorted: number;
-  /** Tables that were read from end to end. */
+  /** Tables that were scanned sequentially. */
   readonly scanned: readonly string[];
-  /** What was done, for the message of a test that fails. */
+  /** The plan, for the message of a failing test. */
   readonly told: string;
 }
 
-/** What the statements of a question read, as PostgreSQL tells once it has run them. */
+/** What the statements of a query read, as PostgreSQL reports after running them. */
 async function readBy(question: (reader: Reader) => Promise<unknown>): Promise<Read> {
   const { session } = database.reader as unknown as {
     session: {
@@ -135,7 +138,7 @@ async function readBy(question: (reader: Reader) => Promise<unknown>): Promise<R
   };
 }
 
-/** Expects that a question goes by an index, reads at most so many rows and sorts no more than those. */
+/** Expects that a query uses an index, reads at most `most` rows and sorts no more than those. */
 async function expectKeyset(question: (reader: Reader) => Promise<unknown>, most = READ_MAX): Promise<void> {
   const read = await readBy(question);
   expect(read.scanned, read.told).toEqual([]);
@@ -166,8 +169,8 @@ function placesOf(key: string): Readonly<Record<string, PageRequest>> {
   };
 }
 
-describe.each(ORDERS)("nodes by $by, descending: $descending", (order) => {
-  test.each(Object.keys(placesOf("")))("%s reads a page", async (place) => {
+describe.each(ORDERS)("page of nodes by $by, descending: $descending", (order) => {
+  test.each(Object.keys(placesOf("")))("page of nodes: %s is read by index", async (place) => {
     const request = placesOf(KEYS[order.by])[place] ?? { limit: PAGE };
     await expectKeyset((reader) => nodesPage(reader, undefined, order, request));
     await expectKeyset((reader) =>
@@ -188,7 +191,7 @@ describe.each(ORDERS)("nodes by $by, descending: $descending", (order) => {
   });
 });
 
-describe("nodes of a filter", () => {
+describe("page of filtered nodes", () => {
   const byName: NodeOrder = { by: "NAME", descending: false };
   test.each<[string, NodeFilter]>([
     ["ids", { ids: [idOf(1), idOf(99_999)] }],
@@ -213,21 +216,21 @@ describe("nodes of a filter", () => {
     ["a cluster", { clusterId: idOf(7) }],
     ["a cluster's name", { clusterName: "cluster-7" }],
     ["a cluster and a state", { clusterId: idOf(7), states: ["ACTIVE"] }],
-  ])("by %s, in the order of names", async (_what, filter) => {
+  ])("page of nodes filtered by %s, ordered by name, is read by index", async (_what, filter) => {
     await expectKeyset((reader) => nodesPage(reader, filter, byName, { limit: PAGE }));
     await expectKeyset((reader) =>
       nodesPage(reader, filter, byName, { limit: PAGE, after: { key: "rack0000-u02", id: idOf(2) } }),
     );
   });
 
-  test("of a cluster in another order are found on the way through that order, or sorted", async () => {
+  test("page of nodes of a cluster in another order is read through that order, or sorted", async () => {
     await expectKeyset(
       (reader) => nodesPage(reader, { clusterId: idOf(7) }, { by: "UPDATED_AT", descending: true }, { limit: PAGE }),
       (2 * PAGE * COUNT) / OF_CLUSTER,
     );
   });
 
-  test("below twenty clusters are twenty pages", async () => {
+  test("pages of nodes of twenty clusters read twenty pages", async () => {
     await expectKeyset(
       (reader) =>
         nodesPages(
@@ -240,7 +243,7 @@ describe("nodes of a filter", () => {
   });
 });
 
-describe("operations", () => {
+describe("page of operations", () => {
   const middle = { key: CREATED, id: idOf(MIDDLE) };
   test.each([
     ["all", undefined],
@@ -249,20 +252,20 @@ describe("operations", () => {
     ["that are running", { states: ["RUNNING" as const] }],
     ["of a cluster", { clusterId: idOf(7) }],
     ["of a node", { nodeId: idOf(7) }],
-  ])("%s, newest first, read a page", async (_what, filter) => {
+  ])("page of operations: %s, newest first, is read by index", async (_what, filter) => {
     await expectKeyset((reader) => operationsPage(reader, filter, { limit: PAGE }));
     await expectKeyset((reader) => operationsPage(reader, filter, { limit: PAGE, after: middle }));
     await expectKeyset((reader) => operationsPage(reader, filter, { limit: PAGE, before: middle, fromEnd: true }));
   });
 
-  test("below many nodes, or many clusters, are as many pages", async () => {
+  test("pages of operations of many nodes or clusters read as many pages", async () => {
     const parents = Array.from({ length: 20 }, (_, n) => idOf(n));
     await expectKeyset((reader) => operationsOfNodes(reader, parents, { limit: 5 }), 20 * 12);
     await expectKeyset((reader) => operationsOfClusters(reader, parents, { limit: 5 }), 20 * 12);
   });
 });
 
-describe("what grows without end", () => {
+describe("page of a table that grows", () => {
   test.each([
     ["the first runs of an operation", (reader: Reader) => runsPages(reader, [idOf(0)], { limit: PAGE })],
     [
@@ -284,7 +287,7 @@ describe("what grows without end", () => {
         transitionsAfter(reader, { after: 0, limit: PAGE, filter: { nodes: nodeCondition({ name: { eq: NAME } }) } }),
     ],
     ["inventories of a node", (reader: Reader) => inventoriesPages(reader, [idOf(7)], { limit: PAGE })],
-  ])("%s read a page", async (_what, question) => {
+  ])("page of %s is read by index", async (_what, question) => {
     await expectKeyset(question);
   });
 });

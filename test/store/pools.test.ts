@@ -1,4 +1,7 @@
-/** How many connections a replica takes: each pool within its bounds, and the sum that servers and poolers are sized by. */
+/**
+ * The number of connections of a replica: each pool within its bounds, and the sum by which servers and poolers are
+ * sized.
+ */
 import { expect, test } from "vitest";
 import { connectionsOf, poolsOf } from "../../src/store/postgres/pools.ts";
 
@@ -7,7 +10,7 @@ test.each([
   { writers: 20, pools: { writers: 20, readers: 10, snapshots: 3, queue: 5 }, serving: 39, working: 26 },
   { writers: 200, pools: { writers: 200, readers: 100, snapshots: 3, queue: 10 }, serving: 314, working: 211 },
 ])(
-  "of $writers for writes follow the others, $serving in all, and $working where no requests are served",
+  "pools with $writers writers have $serving connections in all, and $working without request serving",
   ({ writers, pools, serving, working }) => {
     expect(poolsOf(writers)).toEqual(pools);
     expect([connectionsOf(pools, true), connectionsOf(pools, false)]).toEqual([serving, working]);

@@ -1,4 +1,4 @@
-/** Positions of the log follow the order of commits and have no holes, however many write and however many give up. */
+/** Positions of the log follow the order of commits without gaps, with many writers and many rollbacks. */
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, expect, test } from "vitest";
@@ -64,7 +64,7 @@ async function register(tx: Tx, ids: readonly string[]): Promise<void> {
 const WRITERS = 12;
 const TRANSACTIONS = 25;
 
-test("a reader who has seen a position never finds a later row at or below it, and sees every one", async () => {
+test("positions: a reader never sees a new row at or below a position that it has seen, and sees every row", async () => {
   const nodes = Array.from({ length: WRITERS }, () => randomUUID());
   await database.transaction((tx) => register(tx, nodes));
   let writing = true;
@@ -115,7 +115,7 @@ test("a reader who has seen a position never finds a later row at or below it, a
   expect(rolledBack).toBe(givenUp);
 });
 
-test("rows that are appended together keep their order, and one that is given up leaves no hole", async () => {
+test("positions of rows that are appended together keep their order, and a rollback leaves no gap", async () => {
   const id = randomUUID();
   const before = await newestPosition(database.reader);
   await database.transaction((tx) => register(tx, [id]));
@@ -142,7 +142,7 @@ test("rows that are appended together keep their order, and one that is given up
   ]);
 });
 
-test("the log is read by pages, forward and backward, for a node, up to a position", async () => {
+test("log is read by pages, forward and backward, for a node, up to a position", async () => {
   const [one, two] = [randomUUID(), randomUUID()];
   const before = await newestPosition(database.reader);
   await database.transaction((tx) => register(tx, [one, two]));
@@ -159,7 +159,7 @@ test("the log is read by pages, forward and backward, for a node, up to a positi
   expect(await positions(transitionsBefore(database.reader, { before: before + 2, limit: 1 }))).toEqual([1]);
 });
 
-test("the oldest position is that of the first row still kept", async () => {
+test("oldest position is that of the first row that is still kept", async () => {
   const newest = await newestPosition(database.reader);
   expect(await oldestPosition(database.reader)).toBe(1);
   await given.sql`delete from transitions where position <= 3`;

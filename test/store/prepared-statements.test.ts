@@ -1,4 +1,4 @@
-/** Which statements are prepared: those that come often, few at a time. */
+/** Which statements are prepared: the frequent ones, and a limited number. */
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, test } from "vitest";
 import { openDatabase, runPrepared } from "../../src/store/postgres/database.ts";
@@ -10,25 +10,25 @@ import { testDatabase } from "../support/database.ts";
 const times = (count: number, what: (index: number) => unknown) =>
   Array.from({ length: count }, (_, index) => what(index));
 
-describe("a place", () => {
-  test("is had from the third use on", () => {
+describe("prepared statement policy", () => {
+  test("prepared statement policy prepares a statement at its third use", () => {
     const isPrepared = createPreparedPolicy();
     expect(times(4, () => isPrepared("a"))).toEqual([false, false, true, true]);
   });
 
-  test("is not had by what comes once or twice, and is left to what comes often", () => {
+  test("prepared statement policy ignores statements that come once or twice", () => {
     const isPrepared = createPreparedPolicy();
     times(1_000, (index) => times(2, () => isPrepared(`rare ${index}`)));
     expect(times(3, () => isPrepared("often"))).toEqual([false, false, true]);
   });
 
-  test("takes more uses the more are taken", () => {
+  test("prepared statement policy requires more uses the fewer slots are free", () => {
     const isPrepared = createPreparedPolicy();
     const after = (text: string) => times(100, () => isPrepared(text)).indexOf(true);
     expect(times(50, (index) => after(`text ${index}`))).toEqual(times(50, (index) => 2 + index));
   });
 
-  test("is one of fifty, given anew each hour", () => {
+  test("prepared statement policy has fifty slots, which are assigned again each hour", () => {
     let now = 0;
     const isPrepared = createPreparedPolicy(() => now);
     const taken = (prefix: string) =>
@@ -42,12 +42,12 @@ describe("a place", () => {
     expect(taken("second")).toBe(50);
   });
 
-  test("is not for a long statement", () => {
+  test("prepared statement policy ignores long statements", () => {
     const isPrepared = createPreparedPolicy();
     expect(times(5, () => isPrepared("x".repeat(8_001)))).not.toContain(true);
   });
 
-  test("is lost to what comes later by one that is seldom used", () => {
+  test("prepared statement policy gives the slot of a rarely used statement to a later one", () => {
     const isPrepared = createPreparedPolicy();
     times(2, () => isPrepared("seldom"));
     times(200, (index) => isPrepared(`other ${index}`));
@@ -55,7 +55,7 @@ describe("a place", () => {
   });
 });
 
-describe("a statement", async () => {
+describe("prepared statement", async () => {
   const own = await testDatabase();
   const database = await openDatabase({ connection: own.connection, connectionsMax: 2 });
   afterAll(async () => {
@@ -63,7 +63,7 @@ describe("a statement", async () => {
     await own[Symbol.asyncDispose]();
   });
 
-  /** What the one connection of bounded reads has prepared of a statement of these names. */
+  /** The statements with these names that the only connection of bounded reads has prepared. */
   const preparedFor = async (names: readonly string[], mark: string) => {
     for (let use = 0; use < 3; use += 1)
       await runPrepared(
@@ -77,12 +77,12 @@ describe("a statement", async () => {
     );
   };
 
-  test("of a list is prepared, one for all lengths", async () => {
+  test("prepared statement of a list is one for all lengths", async () => {
     expect(await preparedFor(["a", "b"], "short")).toHaveLength(1);
     expect(await preparedFor(["a", "b", "c"], "short")).toHaveLength(1);
   });
 
-  test("is not prepared for long values, whose plan is made for them", async () => {
+  test("prepared statement is not used for long values, whose plan depends on the value", async () => {
     expect(
       await preparedFor(
         Array.from({ length: 1_000 }, (_, index) => `n${index}`),

@@ -1,4 +1,4 @@
-/** Bounded reads: their statements end in time, wait in order, and are not sent when they waited too long. */
+/** Bounded reads: their statements time out, wait in order, and are not sent after waiting too long. */
 import { connect, createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import { sql as text } from "drizzle-orm";
@@ -24,7 +24,7 @@ const outcome = (read: PromiseLike<unknown>) =>
     () => "read",
     (error: Error & { cause?: Error }) => sqlState(error) ?? error.cause?.name ?? error.name,
   );
-const atWork = async () =>
+const runningCount = async () =>
   Number(
     (
       await reader.execute<{ count: number }>(
@@ -33,13 +33,13 @@ const atWork = async () =>
     )[0]?.["count"],
   );
 
-test("a statement that takes too long is cut, and its connection serves the next", async () => {
+test("bounded read that takes too long is cancelled, and its connection serves the next", async () => {
   expect(await outcome(bounded.execute("select pg_sleep(60)"))).toBe("57014");
-  expect(await atWork()).toBe(0);
+  expect(await runningCount()).toBe(0);
   expect(await outcome(bounded.execute("select 1"))).toBe("read");
 });
 
-test("behind a pooler, which takes no such setting, it is cut all the same", async () => {
+test("bounded read that takes too long is cancelled behind a pooler too, which does not pass on the setting", async () => {
   const plain = postgres(database.url, { max: 2 });
   parts.defer(() => plain.end());
   const cutting = limitStatements(plain, { atOnce: 2, seconds: 1, isCut: true });
@@ -50,24 +50,24 @@ test("behind a pooler, which takes no such setting, it is cut all the same", asy
       outcome(cutting.unsafe("select nonsense")),
     ]),
   ).toEqual(["57014", "57014", expect.stringMatching(/^(42703|WaitedTooLong)$/)]);
-  expect(await atWork()).toBe(0);
+  expect(await runningCount()).toBe(0);
   expect(await Promise.all(Array.from({ length: 20 }, () => outcome(cutting.unsafe("select pg_sleep(0.01)"))))).toEqual(
     Array.from({ length: 20 }, () => "read"),
   );
 });
 
-test("no more run than there are connections, and what waited too long is not sent at all", async () => {
+test("bounded reads run on the available connections only, and are not sent after waiting too long", async () => {
   const reads = Array.from({ length: 12 }, () => outcome(bounded.execute("select pg_sleep(60)")));
   const quick = outcome(bounded.execute("select 'never sent'"));
-  await eventually("two are at work", async () => (await atWork()) === 2);
+  await eventually("two are at work", async () => (await runningCount()) === 2);
   const outcomes = await Promise.all(reads);
   expect(new Set(outcomes)).toEqual(new Set(["57014", "WaitedTooLong"]));
   expect(["WaitedTooLong", "read"]).toContain(await quick);
   expect(await outcome(bounded.execute("select 1"))).toBe("read");
-  expect(await atWork()).toBe(0);
+  expect(await runningCount()).toBe(0);
 });
 
-test("many at once are all read, each with its own rows", async () => {
+test("bounded reads at the same time all return their own rows", async () => {
   const rows = await Promise.all(
     Array.from(
       { length: 500 },
@@ -77,13 +77,13 @@ test("many at once are all read, each with its own rows", async () => {
   expect(rows).toEqual(Array.from({ length: 500 }, (_, at) => at));
 });
 
-test("one that fails makes room for the next", async () => {
+test("bounded read that fails releases its connection for the next", async () => {
   const failed = await Promise.all(Array.from({ length: 20 }, () => outcome(bounded.execute("select nonsense"))));
   expect(new Set(failed)).toEqual(new Set(["42703"]));
   expect(await outcome(bounded.execute("select 1"))).toBe("read");
 });
 
-describe("with four connections, made before", () => {
+describe("bounded reads on four open connections", () => {
   const CONNECTIONS = 4;
   const opening = async (connection: Connection) => {
     const own = await openDatabase({ connection, connectionsMax: 2 * CONNECTIONS });
@@ -91,7 +91,7 @@ describe("with four connections, made before", () => {
     return own;
   };
 
-  test("quick statements go by slow ones as long as a connection is free", async () => {
+  test("bounded reads that are fast pass slow ones as long as a connection is free", async () => {
     await using own = await opening(database.connection);
     const ended: string[] = [];
     const read = async (name: string, statement: string) => {
@@ -107,18 +107,18 @@ describe("with four connections, made before", () => {
     expect(ended).toEqual([...quick.map(() => "quick"), ...slow.map(() => "slow")]);
   });
 
-  /** Ends sessions of statements that go on, as an administrator does. */
+  /** Ends the sessions of running statements, as an administrator does. */
   const end = async () =>
     void (await database.sql`select pg_terminate_backend(pid) from pg_stat_activity where query like 'select pg_sleep(60)%' and state = 'active' and datname = current_database()`);
 
-  test("those at work when all connections are cut fail, those that wait are read, and there is as much room as before", async () => {
+  test("bounded reads that run when all connections close fail, waiting ones are read, and the capacity is as before", async () => {
     await using way = await cutter(inject("server").url);
     const [row] = await database.sql`select current_database() as name`;
     const url = new URL(urlOf(inject("server").url, String(row?.["name"])));
     url.host = new URL(way.url).host;
     await using own = await opening({ url: url.href });
     const long = () => outcome(own.bounded.execute("select pg_sleep(60)"));
-    const allAtWork = async () => (await atWork()) === CONNECTIONS;
+    const allAtWork = async () => (await runningCount()) === CONNECTIONS;
     for (let round = 0; round < 3; round += 1) {
       const lost = Array.from({ length: CONNECTIONS }, long);
       await eventually("all are at work", allAtWork);
@@ -128,7 +128,7 @@ describe("with four connections, made before", () => {
       way.cut();
       expect(await Promise.all(lost)).not.toContain("read");
       expect(await Promise.all(later)).toEqual(later.map(() => "read"));
-      // The server does not know of the cut.
+      // The server does not notice the loss.
       await end();
     }
     const lost = Array.from({ length: 2 * CONNECTIONS }, long);
@@ -145,7 +145,7 @@ describe("with four connections, made before", () => {
   });
 });
 
-test("what is never answered is refused, and its place is free when its connection is gone", async () => {
+test("bounded read that is never answered is refused, and its connection is released when it is closed", async () => {
   await using way = await cutter(database.url);
   const url = new URL(database.url);
   url.host = new URL(way.url).host;
@@ -161,7 +161,7 @@ test("what is never answered is refused, and its place is free when its connecti
   await eventually("both places are free", async () => (await both()).every((what) => what === "read"), 10_000);
 });
 
-test("where no other connection is to be had to cut it on, one that takes too long is refused, and nothing is left unheard", async () => {
+test("bounded read that takes too long is refused if no other connection is available to cancel it, and leaves no unhandled error", async () => {
   const sockets: Socket[] = [];
   const { hostname, port, pathname, username } = new URL(database.url);
   const front = createServer((near) => {
@@ -189,6 +189,6 @@ test("where no other connection is to be had to cut it on, one that takes too lo
   for (const socket of sockets) socket.destroy();
 });
 
-test("reads that are not bounded go on as long as they take", async () => {
+test("reads that are not bounded have no timeout", async () => {
   expect(await outcome(reader.execute("select pg_sleep(1.5)"))).toBe("read");
 });

@@ -1,4 +1,4 @@
-/** Durations of steps, as they are found for estimates. */
+/** Durations of steps, as estimates use them. */
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeEach, expect, test } from "vitest";
 import { openDatabase } from "../../src/store/postgres/database.ts";
@@ -18,11 +18,11 @@ interface Past {
   readonly label?: string;
   readonly model?: string | null;
   readonly state?: string;
-  /** How many hours ago they ended. */
+  /** Hours since the end of the attempts. */
   readonly hoursAgo?: number;
 }
 
-/** Attempts that took so long. */
+/** Inserts attempts with these durations. */
 async function past({
   seconds,
   driver = "fake",
@@ -45,29 +45,29 @@ async function past({
 const historyOf = async (kind: { driver?: string; label?: string; model?: string | null } = {}) =>
   (await stepHistories(reader, [{ driver: "fake", label: "clean.erase_disks", model: null, ...kind }]))[0];
 
-test("there is none where nothing was ever run", async () => {
+test("step durations are null without a finished attempt", async () => {
   expect(await historyOf()).toBeNull();
 });
 
-test("a history is the median and the ninth decile of what succeeded", async () => {
+test("step durations are the median and the ninth decile of the succeeded attempts", async () => {
   await past({ seconds: [10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110] });
   expect(await historyOf()).toEqual({ medianSeconds: 60, p90Seconds: 100, samples: 11, model: null });
 });
 
-test("what failed, was aborted, or is still at it, does not count", async () => {
+test("step durations ignore failed, aborted and running attempts", async () => {
   await past({ seconds: [10] });
   for (const state of ["FAILED", "ABORTED", "RUNNING", "WAITING"]) await past({ seconds: [9999], state });
   expect(await historyOf()).toMatchObject({ medianSeconds: 10, samples: 1 });
 });
 
-test("another driver's step of the same name, and another step of the driver, are other kinds", async () => {
+test("step durations are separate for each driver and each step", async () => {
   await past({ seconds: [10], driver: "ipmi" });
   await past({ seconds: [20], label: "deploy.erase_disks" });
   expect(await historyOf()).toBeNull();
   expect(await historyOf({ driver: "ipmi" })).toMatchObject({ medianSeconds: 10 });
 });
 
-test("nodes of the same model are believed before those of the driver, one of them being enough", async () => {
+test("step durations prefer nodes of the same model, even a single one", async () => {
   await past({ seconds: [10, 10, 10], model: "R640" });
   await past({ seconds: [500], model: "R740" });
   expect(await historyOf({ model: "R740" })).toEqual({
@@ -79,7 +79,7 @@ test("nodes of the same model are believed before those of the driver, one of th
   expect(await historyOf({ model: "R640" })).toEqual({ medianSeconds: 10, p90Seconds: 10, samples: 3, model: "R640" });
 });
 
-test("where the model has none, or is not known, all nodes of the driver are looked at together", async () => {
+test("step durations come from all nodes of the driver if the model is unknown or has none", async () => {
   await past({ seconds: [10], model: "R640" });
   await past({ seconds: [30] });
   const together = { medianSeconds: 20, samples: 2, model: null };
@@ -87,13 +87,13 @@ test("where the model has none, or is not known, all nodes of the driver are loo
   expect(await historyOf({ model: null })).toMatchObject(together);
 });
 
-test("only the newest thousand count", async () => {
+test("step durations use the newest thousand attempts", async () => {
   await past({ seconds: Array.from({ length: 500 }, () => 9999), hoursAgo: 48 });
   await past({ seconds: Array.from({ length: 1_000 }, () => 10), hoursAgo: 1 });
   expect(await historyOf()).toEqual({ medianSeconds: 10, p90Seconds: 10, samples: 1_000, model: null });
 });
 
-test("many are answered at once, in the order asked, those asked twice as well", async () => {
+test("step durations of many steps come in the order of the request, duplicates included", async () => {
   await past({ seconds: [1], label: "clean.a", model: "R640" });
   await past({ seconds: [2], label: "clean.b" });
   const kind = (label: string, model: string | null = null) => ({ driver: "fake", label, model });

@@ -1,4 +1,7 @@
-/** Connections that were forgotten without a word: found out in time while something waits on them, and left alone at rest. With TLS, too. */
+/**
+ * Connections that were dropped silently: detected in time while a statement waits on them, and left alone while idle.
+ * With TLS too.
+ */
 import { connect, createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import { TLSSocket } from "node:tls";
@@ -30,8 +33,8 @@ const transactions = (database: Database) =>
       tx.execute<{ pid: number }>("select pg_backend_pid() as pid from pg_sleep(0.05)"),
     ),
   );
-/** One question by each way, and as many of it as there are connections. */
-const ask = (database: Database) =>
+/** One query on each pool, and as many of it as there are connections. */
+const queries = (database: Database) =>
   [
     ...Array.from({ length: 2 }, async () =>
       database.bounded.execute<{ pid: number }>("select pg_backend_pid() as pid from pg_sleep(0.05)"),
@@ -44,22 +47,22 @@ const ask = (database: Database) =>
     ...transactions(database),
   ].map(async (rows) => (await rows)[0]?.pid);
 
-test("connections that were forgotten fail what waits on them as lost, and others are made", async () => {
+test("silently dropped connections fail the statements that wait on them as lost, and are replaced", async () => {
   await using way = await cutter(given.url);
   await using database = await open(by(way.url));
-  await Promise.all(ask(database));
+  await Promise.all(queries(database));
   expect(way.forget()).toBeGreaterThanOrEqual(9);
-  for (const end of await Promise.allSettled(ask(database)))
+  for (const end of await Promise.allSettled(queries(database)))
     expect(end.status === "rejected" && isConnectionLoss(end.reason)).toBe(true);
   await eventually("all are made anew", () =>
-    Promise.all(ask(database)).then(
+    Promise.all(queries(database)).then(
       () => true,
       () => false,
     ),
   );
 }, 30_000);
 
-test("those at rest that were forgotten with one go with it", async () => {
+test("silently dropped idle connections are closed together with one that was detected", async () => {
   await using way = await cutter(given.url);
   await using database = await open(by(way.url));
   await Promise.all(transactions(database));
@@ -69,7 +72,7 @@ test("those at rest that were forgotten with one go with it", async () => {
   expect(await Promise.all(transactions(database))).toHaveLength(4);
 }, 30_000);
 
-test("a connection at rest, and one in the middle of a transaction, is left alone", async () => {
+test("idle connection, and one in the middle of a transaction, is left alone", async () => {
   await using database = await open(given.url);
   const pids = () =>
     database.transaction(async (tx) => {
@@ -84,8 +87,8 @@ test("a connection at rest, and one in the middle of a transaction, is left alon
   expect(await pids()).toEqual([before, before]);
 });
 
-describe("a connection whose socket is closed", () => {
-  /** One connection of postgres.js, and the socket that it has at present. */
+describe("closed socket of a connection", () => {
+  /** One connection of postgres.js, and its present socket. */
   const connected = () => {
     let socket: Socket | undefined;
     const make = createWatchdogSocket(postgres(given.url).options as unknown as Target, 10_000);
@@ -101,10 +104,10 @@ describe("a connection whose socket is closed", () => {
     return { sql, socket: () => socket, [Symbol.asyncDispose]: () => sql.end({ timeout: 0 }) };
   };
 
-  test("while something waits to be written to it is made anew, and fails nothing else", async () => {
+  test("closed socket with waiting writes is replaced, and fails nothing else", async () => {
     await using one = connected();
     await one.sql`select 1`;
-    // Written when the next turn is over, and closed at the end of this one.
+    // Written after the next turn of the event loop, closed at the end of this one.
     const lost = new Promise(
       (fails) =>
         void setImmediate(() => {
@@ -116,7 +119,7 @@ describe("a connection whose socket is closed", () => {
     for (let again = 0; again < 3; again += 1) expect([...(await one.sql`select 1 as one`)]).toEqual([{ one: 1 }]);
   });
 
-  test("after an error fails what it was given in between", async () => {
+  test("closed socket after an error fails what was written in between", async () => {
     await using one = connected();
     await one.sql`select 1`;
     const lost = new Promise((fails) => {
@@ -128,7 +131,7 @@ describe("a connection whose socket is closed", () => {
   });
 });
 
-/** Of nobody: made for this test, and good for nothing else. */
+/** Generated for this test; used nowhere else. */
 const KEY = `-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgWMPzInVZP+xKQ5/U
 gRovQuzACB2fXmTWU2TysSo9mp+hRANCAARF/ZeNpKfLYMQ6hKVa0EuGxtZIPnQf
@@ -148,8 +151,8 @@ HJ8=
 -----END CERTIFICATE-----
 `;
 
-describe("with TLS", () => {
-  /** A server that takes TLS as PostgreSQL does, or refuses to, and passes everything on. */
+describe("TLS", () => {
+  /** A server that accepts TLS like PostgreSQL, or refuses it, and forwards everything. */
   async function front(answer: "S" | "N" | "nothing") {
     let secured = 0;
     await using stack = new AsyncDisposableStack();
@@ -180,16 +183,16 @@ describe("with TLS", () => {
     };
   }
 
-  test("they are watched as well", async () => {
+  test("TLS connections are watched too", async () => {
     await using way = await front("S");
     await using database = await open(`${way.url}?sslmode=require`);
-    await Promise.all(ask(database));
+    await Promise.all(queries(database));
     expect(way.secured()).toBeGreaterThanOrEqual(9);
     expect(way.forget()).toBeGreaterThanOrEqual(9);
-    for (const end of await Promise.allSettled(ask(database)))
+    for (const end of await Promise.allSettled(queries(database)))
       expect(end.status === "rejected" && isConnectionLoss(end.reason)).toBe(true);
     await eventually("all are made anew", () =>
-      Promise.all(ask(database)).then(
+      Promise.all(queries(database)).then(
         () => true,
         () => false,
       ),
@@ -200,14 +203,14 @@ describe("with TLS", () => {
     ["S", "verify-full", /self-signed/],
     ["N", "require", /takes no TLS/],
     ["nothing", "require", /closed before it was secure/],
-  ] as const)("of a server that answers %s, %s is refused, again and again", async (answer, mode, says) => {
+  ] as const)("TLS to a server that answers %s is refused with %s, repeatedly", async (answer, mode, says) => {
     await using way = await front(answer);
     for (let tried = 0; tried < 2; tried += 1) await expect(open(`${way.url}?sslmode=${mode}`)).rejects.toThrow(says);
   });
 
-  test("a server that takes none is used all the same where it is only preferred", async () => {
+  test("TLS that is only preferred falls back to a server without TLS", async () => {
     await using way = await front("N");
     await using database = await open(`${way.url}?sslmode=prefer`);
-    expect(await Promise.all(ask(database))).toHaveLength(9);
+    expect(await Promise.all(queries(database))).toHaveLength(9);
   });
 });
