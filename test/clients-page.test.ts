@@ -1,4 +1,4 @@
-/** docs/clients.md: its programs are run against the service as they stand on the page, and what they print is looked at. */
+/** Runs the programs of docs/clients.md against the service, unchanged, and checks their output. */
 import { execFile, spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -13,9 +13,9 @@ import { eventually } from "./support/eventually.ts";
 import { installClient } from "./support/packed-client.ts";
 import { serviceUnderTest } from "./support/service.ts";
 
-const HOUSE = fileURLToPath(new URL("..", import.meta.url));
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const TOKEN = "a token for the page";
-const page = readFileSync(join(HOUSE, "docs/clients.md"), "utf8");
+const page = readFileSync(join(ROOT, "docs/clients.md"), "utf8");
 const blocks = [...page.matchAll(/^```(\w+)\n([\s\S]*?)^```$/gm)].map(([, language = "", text = ""]) => ({
   language,
   text,
@@ -30,7 +30,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** A language, and how its programs are run. The test is passed over, with this reason, where the tool is not. */
+/** A language and how to run its programs. Without the tool, its tests are skipped with that reason. */
 interface Language {
   readonly name: string;
   readonly tool: readonly [string, ...string[]];
@@ -96,7 +96,7 @@ beforeAll(async () => {
   }
 }, 120_000);
 
-test("the page has every program that is run here, and no other", () => {
+test("docs/clients.md has exactly the programs that this test runs", () => {
   expect(programs.map(({ file }) => file)).toEqual([
     "list.sh",
     "commission.sh",
@@ -114,11 +114,11 @@ test("the page has every program that is run here, and no other", () => {
   ]);
 });
 
-describe.each(LANGUAGES)("in $name", ({ tool, commands }) => {
+describe.each(LANGUAGES)("the client page in $name", ({ tool, commands }) => {
   const node = NAMES[LANGUAGES.findIndex((language) => language.commands === commands) + 1] ?? "";
 
-  test("a list is read to its end", async ({ skip }) => {
-    if (!isHere(tool)) skip(`${tool[0]} is not here`);
+  test("the program reads a list to its end", async ({ skip }) => {
+    if (!isHere(tool)) skip(`${tool[0]} is not installed`);
     expect(
       (await output(commands.list))
         .trim()
@@ -127,15 +127,15 @@ describe.each(LANGUAGES)("in $name", ({ tool, commands }) => {
     ).toEqual(NAMES);
   });
 
-  test("a verb is asked for, waited for, and refused with what there is to know", async ({ skip }) => {
-    if (!isHere(tool)) skip(`${tool[0]} is not here`);
-    expect(await output(commands.commission, node, "nobody")).toMatch(/^(not there:|NOT_FOUND) .*nobody/);
+  test("the program requests a verb, waits for its end, and prints a refusal with its details", async ({ skip }) => {
+    if (!isHere(tool)) skip(`${tool[0]} is not installed`);
+    expect(await output(commands.commission, node, "missing")).toMatch(/^(not there:|NOT_FOUND) .*missing/);
     expect(await output(commands.commission, node)).toMatch(/ended SUCCEEDED\n$/);
     expect(await output(commands.commission, node)).toMatch(new RegExp(`^(${node} must be|INVALID_STATE) .*AVAILABLE`));
   });
 
-  test("transitions are followed through cuts: none is missing, none comes twice", async ({ skip }) => {
-    if (!isHere(tool)) skip(`${tool[0]} is not here`);
+  test("the program follows transitions across connection losses, each exactly once", async ({ skip }) => {
+    if (!isHere(tool)) skip(`${tool[0]} is not installed`);
     await using way = await cutter(ostler.url);
     const [command, ...args] = commands.follow;
     const child = spawn(command, args, { cwd: folder, env: environment(way.url), stdio: ["ignore", "pipe", "ignore"] });
@@ -146,11 +146,11 @@ describe.each(LANGUAGES)("in $name", ({ tool, commands }) => {
         lines.push(line);
         if (lines.length % 15 === 0) cuts += way.cut();
       });
-      await eventually("it has its snapshot", () => lines.length === 1);
+      await eventually("the program has printed its snapshot", () => lines.length === 1);
       const start = Number(/as of (\d+)$/.exec(lines[0] ?? "")?.[1]);
       const names = await ostler.register(4, { delayMs: 5, waitSeconds: 0.05 });
       await ostler.commission(names);
-      await eventually("it knows", () =>
+      await eventually("the program has printed all transitions to ACTIVE", () =>
         names.every((name) => lines.some((line) => new RegExp(`^\\d+ ${name} \\w+ -> ACTIVE$`).test(line))),
       );
       expect(lines.slice(1).map((line) => Number.parseInt(line, 10))).toEqual(
@@ -163,11 +163,11 @@ describe.each(LANGUAGES)("in $name", ({ tool, commands }) => {
   });
 });
 
-describe("with curl", () => {
+describe("the client page with curl", () => {
   const CURL = ["curl", "--version"] as const;
 
-  test("a page is read", async ({ skip }) => {
-    if (!isHere(CURL)) skip("curl is not here");
+  test("the command reads a page", async ({ skip }) => {
+    if (!isHere(CURL)) skip("curl is not installed");
     const { data } = JSON.parse(await output(["sh", "list.sh"])) as {
       data: { nodes: { edges: { node: { name: string } }[]; pageInfo: { hasNextPage: boolean } } };
     };
@@ -175,8 +175,10 @@ describe("with curl", () => {
     expect(data.nodes.pageInfo.hasNextPage).toBe(true);
   });
 
-  test("a verb is asked for, and waited for; asked again with its key it is the same one", async ({ skip }) => {
-    if (!isHere(CURL)) skip("curl is not here");
+  test("the command requests a verb and waits; repeated with its key it returns the same operation", async ({
+    skip,
+  }) => {
+    if (!isHere(CURL)) skip("curl is not installed");
     const [first, again] = [await output(["sh", "commission.sh"]), await output(["sh", "commission.sh"])];
     expect(first).toContain('"state":"SUCCEEDED"');
     expect(first).toMatch(/event: complete\ndata:\s*$/);
@@ -185,8 +187,8 @@ describe("with curl", () => {
   });
 });
 
-describe("the schema", () => {
-  test("is known by its hash, and where it is another the requests that do not fit are found", async () => {
+describe("the schema of the client page", () => {
+  test("is identified by its hash; against another schema, invalid requests are found", async () => {
     const served = await (
       await fetch(`${ostler.url}/schema.graphql`, { headers: { authorization: `Bearer ${TOKEN}` } })
     ).text();
@@ -200,19 +202,17 @@ describe("the schema", () => {
     expect(await check("older.graphql")).toContain('Cannot query field "old" on type "Query".');
   });
 
-  test("is typed by the settings that the page gives, which are those that are tested", () => {
+  test("uses the generator settings that other tests use", () => {
     const [codegen, editor] = blocks
       .filter(({ language }) => language === "json")
       .map(({ text }) => JSON.parse(text) as { schema: string });
-    expect(codegen).toEqual(
-      JSON.parse(readFileSync(join(HOUSE, "test/clients/projects/codegen/codegen.json"), "utf8")),
-    );
+    expect(codegen).toEqual(JSON.parse(readFileSync(join(ROOT, "test/clients/projects/codegen/codegen.json"), "utf8")));
     expect(editor?.schema).toBe("node_modules/ostler-client/schema.graphql");
     expect(existsSync(join(folder, editor?.schema ?? ""))).toBe(true);
     const tada = blocks.find(({ text }) => text.includes("initGraphQLTada"))?.text ?? "none";
-    expect(readFileSync(join(HOUSE, "test/clients/projects/tada/graphql.ts"), "utf8")).toContain(tada);
+    expect(readFileSync(join(ROOT, "test/clients/projects/tada/graphql.ts"), "utf8")).toContain(tada);
     const { customScalarTypes } = JSON.parse(
-      readFileSync(join(HOUSE, "test/clients/projects/relay/relay.config.json"), "utf8"),
+      readFileSync(join(ROOT, "test/clients/projects/relay/relay.config.json"), "utf8"),
     ) as { customScalarTypes: object };
     expect(page).toContain(
       `"customScalarTypes": ${JSON.stringify(customScalarTypes)
@@ -222,13 +222,13 @@ describe("the schema", () => {
     // The formatter breaks the line in the program.
     const cache =
       "new InMemoryCache({ possibleTypes, typePolicies: { Subscription: { fields: { nodeTransitions: { merge: false } } } } })";
-    const apollo = readFileSync(join(HOUSE, "test/clients/apollo.ts"), "utf8");
+    const apollo = readFileSync(join(ROOT, "test/clients/apollo.ts"), "utf8");
     expect(apollo.replaceAll(/\s+/g, " ").replaceAll(", })", " })")).toContain(cache);
     expect(page).toContain(cache);
   });
 });
 
-test("the programs in TypeScript pass its strictest checks", async () => {
+test("the TypeScript programs of docs/clients.md compile with the strictest options", async () => {
   const files = programs.flatMap(({ file }) => (file.endsWith(".ts") ? [file] : []));
   const options = [
     "--noEmit",
@@ -246,13 +246,13 @@ test("the programs in TypeScript pass its strictest checks", async () => {
     "node",
     "--allowImportingTsExtensions",
   ];
-  const said = await promisify(execFile)(
+  const errors = await promisify(execFile)(
     process.execPath,
-    [join(HOUSE, "node_modules/typescript/bin/tsc"), ...options, ...files],
+    [join(ROOT, "node_modules/typescript/bin/tsc"), ...options, ...files],
     { cwd: folder },
   ).then(
     () => "",
     ({ stdout }: { stdout: string }) => stdout,
   );
-  expect(said).toBe("");
+  expect(errors).toBe("");
 });

@@ -1,4 +1,4 @@
-/** The documentation, held to what it is about: requests are accepted, links lead somewhere, diagrams can be drawn, codes are ours. */
+/** Checks the documentation: its requests are accepted, its links resolve, its diagrams parse, its codes exist. */
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -15,10 +15,10 @@ import { eventually } from "./support/eventually.ts";
 import { serviceUnderTest } from "./support/service.ts";
 import type { Variables } from "./support/service.ts";
 
-const HOUSE = fileURLToPath(new URL("..", import.meta.url));
-const PAGES = globSync(["README.md", "CHANGELOG.md", "docs/**/*.md"], { cwd: HOUSE, exclude: ["docs/templates/**"] })
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const PAGES = globSync(["README.md", "CHANGELOG.md", "docs/**/*.md"], { cwd: ROOT, exclude: ["docs/templates/**"] })
   .toSorted()
-  .map((file) => ({ file, text: readFileSync(join(HOUSE, file), "utf8") }));
+  .map((file) => ({ file, text: readFileSync(join(ROOT, file), "utf8") }));
 const schema = buildSchema(await describeDrivers());
 const mutations = Object.keys(schema.getMutationType()?.getFields() ?? {}).toSorted();
 
@@ -38,19 +38,19 @@ test("every printed page is what the code prints [R-010]", () => {
   expect(stale.map(({ file }) => file)).toEqual([]);
 });
 
-test("every mutation has a page with an example, and is in the index", () => {
+test("every mutation has a page with an example and an entry in the index", () => {
   expect(VERB_ENTRIES.map(({ mutation }) => mutation).toSorted()).toEqual(mutations);
   expect(REQUESTS.map(({ mutation }) => mutation).toSorted()).toEqual(mutations);
   const index = PAGES.find(({ file }) => file === "docs/verbs.md")?.text ?? "";
   expect(mutations.filter((name) => !index.includes(`](verbs/${name}.md)`))).toEqual([]);
-  expect(mutations.filter((name) => !existsSync(join(HOUSE, `docs/verbs/${name}.md`)))).toEqual([]);
+  expect(mutations.filter((name) => !existsSync(join(ROOT, `docs/verbs/${name}.md`)))).toEqual([]);
 });
 
-test("every code is given by a mutation, told by what failed, or never given so far", () => {
+test("every error code is documented for a mutation, except the codes of failed runs and unused ones", () => {
   const given = new Set(
     VERB_ENTRIES.flatMap(({ whole, single = [] }) => [...whole, ...single].map(([code]) => code as string)),
   );
-  // FORBIDDEN comes in GraphQL's own errors; the next two are the reasons of failed runs; nothing is refused for want of room: it waits.
+  // FORBIDDEN is a GraphQL error; INTERRUPTED and STOP_TIMEOUT are failures of runs; CAPACITY is unused: runs wait.
   expect(Object.keys(ERROR_STATUS).filter((code) => !given.has(code))).toEqual([
     "FORBIDDEN",
     "INTERRUPTED",
@@ -59,7 +59,7 @@ test("every code is given by a mutation, told by what failed, or never given so 
   ]);
 });
 
-test.each(blocks("graphql"))("request $number of $file is valid", ({ block }) => {
+test.each(blocks("graphql"))("GraphQL request $number in $file is valid", ({ block }) => {
   expect(
     validate(
       schema,
@@ -69,8 +69,8 @@ test.each(blocks("graphql"))("request $number of $file is valid", ({ block }) =>
   ).toEqual([]);
 });
 
-describe("links of", () => {
-  /** Anchors as a forge makes them of headings. */
+describe("documentation links", () => {
+  /** Anchors as GitHub derives them from headings. */
   const anchors = (text: string) =>
     [...text.replace(/^```[\s\S]*?^```$/gm, "").matchAll(/^#+ (.+)$/gm)].map(([, heading = ""]) =>
       heading
@@ -79,15 +79,15 @@ describe("links of", () => {
         .replaceAll(" ", "-"),
     );
 
-  test.each(PAGES)("$file lead to a file, and to a heading in it", ({ file, text }) => {
+  test.each(PAGES)("all links in $file lead to an existing file and heading", ({ file, text }) => {
     const links = [...text.replace(/^```[\s\S]*?^```$/gm, "").matchAll(/\]\(([^)\s]+)\)/g)].flatMap(([, link = ""]) =>
       /^[a-z]+:/.test(link) ? [] : [link],
     );
     const broken = links.filter((link) => {
       const [path = "", anchor] = link.split("#");
       const target = path === "" ? file : join(dirname(file), path);
-      if (!existsSync(join(HOUSE, target))) return true;
-      return anchor !== undefined && !anchors(readFileSync(join(HOUSE, target), "utf8")).includes(anchor);
+      if (!existsSync(join(ROOT, target))) return true;
+      return anchor !== undefined && !anchors(readFileSync(join(ROOT, target), "utf8")).includes(anchor);
     });
     expect(broken).toEqual([]);
   });
@@ -96,7 +96,7 @@ describe("links of", () => {
 test("every file that a page names exists", () => {
   const missing = PAGES.filter(({ file }) => !/CHANGELOG|decisions|releases/.test(file)).flatMap(({ file, text }) =>
     [...text.matchAll(/`((?:src|test|bench|docs|packages)\/[\w./-]+)`/g)]
-      .filter(([, path = ""]) => !existsSync(join(HOUSE, path)))
+      .filter(([, path = ""]) => !existsSync(join(ROOT, path)))
       .map(([path]) => `${file}: ${path}`),
   );
   expect(missing).toEqual([]);
@@ -105,13 +105,13 @@ test("every file that a page names exists", () => {
 test("every log line that docs/operations.md quotes is logged somewhere", () => {
   const page = PAGES.find(({ file }) => file === "docs/operations.md")?.text ?? "";
   const section = page.slice(page.indexOf("## The log"), page.indexOf("## Backup and restore"));
-  const code = globSync("src/**/*.ts", { cwd: HOUSE }).map((file) => readFileSync(join(HOUSE, file), "utf8"));
+  const code = globSync("src/**/*.ts", { cwd: ROOT }).map((file) => readFileSync(join(ROOT, file), "utf8"));
   const quoted = [...section.matchAll(/`([a-z][a-z']* [^`]+)`/g)].map(([, line = ""]) => line.split("; …")[0] ?? "");
   expect(quoted.length).toBeGreaterThan(15);
   expect(quoted.filter((line) => !code.some((text) => text.includes(line)))).toEqual([]);
 });
 
-describe("the diagram", () => {
+describe("documentation diagrams", () => {
   const NAME = "(?:\\[\\*\\]|[A-Za-z_]+[0-9]*)";
   const GRAMMARS: Readonly<Record<string, RegExp>> = {
     "stateDiagram-v2": new RegExp(
@@ -122,7 +122,7 @@ describe("the diagram", () => {
     ),
   };
 
-  test.each(blocks("mermaid"))("$number of $file is of lines that mermaid knows", ({ block }) => {
+  test.each(blocks("mermaid"))("diagram $number in $file uses only known mermaid syntax", ({ block }) => {
     const [kind = "", ...lines] = block.trimEnd().split("\n");
     const grammar = GRAMMARS[kind];
     expect(lines.filter((line) => !grammar?.test(line))).toEqual([]);
@@ -130,14 +130,14 @@ describe("the diagram", () => {
   });
 });
 
-describe("the example of", async () => {
+describe("documentation examples", async () => {
   const ostler = await serviceUnderTest();
   afterAll(() => ostler[Symbol.asyncDispose]());
 
   const gate = aGate();
   const AT_GATE = { steps: { "clean.erase_metadata": { gate: gate.name } } };
 
-  /** A cluster and its nodes, called as in the examples but for a number. */
+  /** A cluster and its nodes, named as in the examples plus a number. */
   interface Place {
     readonly cluster: string;
     readonly nodes: readonly [string, string];
@@ -157,8 +157,8 @@ describe("the example of", async () => {
   const available = (place: Place) => ostler.commission(place.nodes, "AVAILABLE");
   const active = (place: Place) => ostler.commission(place.nodes);
 
-  /** Nodes whose cleaning waits in a step that ends at its boundary. */
-  async function atWork(place: Place): Promise<string> {
+  /** Nodes whose cleaning waits in a step that cannot be interrupted. */
+  async function whileCleaning(place: Place): Promise<string> {
     const operation = await ostler.begin("commissionNodes", place.nodes);
     await eventually(
       "both nodes are in the step",
@@ -200,7 +200,7 @@ describe("the example of", async () => {
     return { operation };
   }
 
-  /** What there has to be before the request is sent; answers its variables. */
+  /** Prepares the state that an example needs; returns the variables of the example. */
   const GIVEN: Readonly<Record<string, (place: Place) => Promise<Variables | void>>> = {
     inspectNodes: manageable,
     cleanNodes: available,
@@ -208,10 +208,10 @@ describe("the example of", async () => {
     undeployNodes: active,
     updateNodes: active,
     decommissionNodes: active,
-    abort: (place) => atWork(place).then(() => {}),
-    stop: (place) => atWork(place).then(() => {}),
+    abort: (place) => whileCleaning(place).then(() => {}),
+    stop: (place) => whileCleaning(place).then(() => {}),
     async withdrawAbort(place) {
-      await atWork(place);
+      await whileCleaning(place);
       await ask("abort", theirWork(place), place);
     },
     async restart(place) {
@@ -250,13 +250,13 @@ describe("the example of", async () => {
   };
   const NEEDS_A_GATE = new Set(["abort", "stop", "withdrawAbort"]);
 
-  /** Work on nodes comes to a good end with what the example asks; the rest only has to be accepted. */
+  /** Examples of verbs have to succeed on all nodes; the others only have to be accepted. */
   const WORK = new Set(
     VERB_ENTRIES.flatMap(({ mutation, kind }) => (kind || mutation === "discoverNodes" ? [mutation] : [])),
   );
 
   test.each(REQUESTS.map((request, index) => ({ ...request, number: index + 1 })))(
-    "$mutation is accepted",
+    "the example of $mutation is accepted",
     async ({ mutation, query, number }) => {
       const place: Place = { cluster: `berlin${number}`, nodes: [`berlin${number}-01`, `berlin${number}-02`] };
       await prepare(place, NEEDS_A_GATE.has(mutation) ? AT_GATE : undefined);

@@ -1,4 +1,4 @@
-/** What `npm pack` and `npm publish` do first: compiles src/client, and takes over what is printed of the schema. */
+/** Runs before `npm pack` and `npm publish`: compiles src/client and copies the printed schema. */
 import { execFileSync } from "node:child_process";
 import { copyFileSync, rmSync } from "node:fs";
 import { fileURLToPath } from "node:url";
