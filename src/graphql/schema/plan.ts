@@ -26,7 +26,8 @@ import { StepRef, stepsOf } from "./run.ts";
 import type { StepView } from "./run.ts";
 import { StepInput, stepChoices } from "./runbook.ts";
 import { NodeSelectorInput, nodeSelector } from "./selectors.ts";
-import { NodeResultRef, NodeWorkPayloadRef, WavesInput, plannedSteps, wavesOf } from "./verbs.ts";
+import { NodeResultRef, NodeWorkPayloadRef, plannedSteps } from "./node-work.ts";
+import { WavesInput, wavesOf } from "./waves.ts";
 
 // ---- estimates
 

@@ -36,6 +36,8 @@ import "./site.ts";
 import "./streams.ts";
 import "./transition.ts";
 import "./verbs.ts";
+import "./work.ts";
+import "./waves.ts";
 import "./waiting.ts";
 
 /** Builds the schema for these drivers. Throws when a root field does not say which scope it needs, or where their settings cannot be typed side by side. */

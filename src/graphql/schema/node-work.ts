@@ -1,0 +1,98 @@
+/** Answers of verbs, and of abort, stop and restart: one result per node, and the stored operation. */
+import type { NodeAnswer, SubmitAnswer } from "../../engine/admission/admit.ts";
+import type { AbortEffect } from "../../lifecycle/interrupts.ts";
+import { QueryRef, builder } from "../base/builder.ts";
+import { AbortEffectEnum } from "../base/enums.ts";
+import { UserErrorRef } from "../base/errors.ts";
+import { NodeRef, OperationRef, RunRef } from "../base/refs.ts";
+import { StepRef } from "./run.ts";
+import type { StepView } from "./run.ts";
+
+export type NodeResult = NodeAnswer & { readonly effect?: AbortEffect | null; readonly afterStep?: string | null };
+
+/** The planned steps of a node, none of them started; null for a node without a plan. */
+export function plannedSteps({ plan, nodeId }: NodeResult): StepView[] | null {
+  return plan?.steps.map((planned, index) => ({ index, planned, attempts: [], open: true, nodeId })) ?? null;
+}
+
+export const NodeResultRef = builder.objectRef<NodeResult>("NodeResult").implement({
+  description: "Result for one node of a request.",
+  fields: (t) => ({
+    ref: t.exposeString("ref", { description: "Name or UUID of the node as the request gave it." }),
+    node: t.field({
+      type: NodeRef,
+      nullable: true,
+      description: "The node; null if it does not exist or has been deleted.",
+      resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)),
+    }),
+    run: t.field({
+      type: RunRef,
+      nullable: true,
+      description: "Run on the node; null if the node was refused, and in a dry run.",
+      resolve: ({ runId }, _args, { load }) => (runId === null ? null : load.run.load(runId)),
+    }),
+    accepted: t.exposeBoolean("accepted", {
+      description:
+        "Whether the node was (with `dryRun`: would be) accepted: its work starts, or the interrupt is stored.",
+    }),
+    error: t.field({
+      type: UserErrorRef,
+      nullable: true,
+      description: "First reason why the node was refused; null if it was accepted.",
+      resolve: ({ refusal }) => refusal,
+    }),
+    errors: t.field({
+      type: [UserErrorRef],
+      description: "Every reason why the node was refused; empty if it was accepted.",
+      resolve: ({ refusal, further = [] }) => (refusal ? [refusal, ...further] : []),
+    }),
+    steps: t.field({
+      type: [StepRef],
+      nullable: true,
+      description:
+        "Steps that will (with `dryRun`: would) run, in their order; null for a refused node, and for abort and stop.",
+      resolve: plannedSteps,
+    }),
+    abortEffect: t.field({
+      type: AbortEffectEnum,
+      nullable: true,
+      description: "Time at which an accepted abort takes effect; null for other requests.",
+      resolve: ({ effect }) => effect ?? null,
+    }),
+    abortPendingAfterStep: t.string({
+      nullable: true,
+      description: "Step that must end before a pending abort takes effect; null if no abort is pending.",
+      resolve: ({ afterStep }) => afterStep ?? null,
+    }),
+  }),
+});
+
+export const NodeWorkPayloadRef = builder.objectRef<SubmitAnswer>("NodeWorkPayload").implement({
+  description: "Answer to a verb. `errors` is empty if the request was accepted.",
+  fields: (t) => ({
+    operation: t.field({
+      type: OperationRef,
+      nullable: true,
+      description: "The stored operation; null for a refused request and for a dry run.",
+      resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
+    }),
+    results: t.field({
+      type: [NodeResultRef],
+      description: "One result per node, in the order of the request.",
+      resolve: ({ results }) => [...results],
+    }),
+    errors: t.field({
+      type: [UserErrorRef],
+      description: "Reasons why the whole request was refused; empty if it was accepted.",
+      resolve: ({ refusals }) => [...refusals],
+    }),
+    replayed: t.exposeBoolean("replayed", {
+      description: "True if this is the answer to an earlier request with the same idempotency key.",
+    }),
+    query: t.field({
+      type: QueryRef,
+      description: "Root query, to read more in the same request.",
+      resolve: () => ({}),
+    }),
+  }),
+});
