@@ -78,16 +78,6 @@ export const UntilEnum = named("Until", "State in which a commission ends.", {
   AVAILABLE: "Verify, inspect and clean.",
   ACTIVE: "Verify, inspect, clean and deploy.",
 });
-const INTERRUPTS = {
-  STOP: "Let the running step end, then start no further step. The work can be restarted from there.",
-  ABORT: "Give up: cancel the running step where it allows that, and end the work.",
-};
-export const InterruptEnum = named(
-  "Interrupt",
-  "Request to end unfinished work early. It is stored first and carried out as soon as the running step allows.",
-  INTERRUPTS,
-);
-export const WishEnum = named("Wish", "Earlier name of `Interrupt`, with the same values.", INTERRUPTS);
 export const AbortEffectEnum = named("AbortEffect", "Time at which an accepted abort takes effect.", {
   BEFORE_START: "At once: no step has run, and the node stays in its state.",
   NOW: "At once: no step is running, or the running step can be canceled.",

@@ -19,7 +19,7 @@ export const UserErrorRef = builder.interfaceRef<Refusal>("UserError").implement
     path: t.stringList({
       nullable: true,
       description:
-        'Path to the invalid input, such as `[\"input\", \"nodes\", \"names\"]`; null if no single input is at fault.',
+        'Path to the invalid input, such as `["input", "nodes", "names"]`; null if no single input is at fault.',
       resolve: ({ path }) => (path ? [...path] : null),
     }),
   }),

@@ -11,7 +11,7 @@ import { ClusterStateEnum, NodeStateEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
 import { isUuid } from "../base/ids.ts";
 import { listPlan } from "../execution/json-lists.ts";
-import { NODES_AS_TEXT, NodeConnection, nodeList, nodeListArgs } from "./node.ts";
+import { NODES_AS_TEXT, NodeConnection, nodeList, nodeListArgs } from "./node-list.ts";
 import { OperationConnection } from "./operation.ts";
 import { ClusterRef, ResourceRef } from "../base/refs.ts";
 import { ClusterRefInput, NodeSelectorInput, clusterChoice, nodeSelector } from "./selectors.ts";

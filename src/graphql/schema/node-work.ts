@@ -5,8 +5,8 @@ import { QueryRef, builder } from "../base/builder.ts";
 import { AbortEffectEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
 import { NodeRef, OperationRef, RunRef } from "../base/refs.ts";
-import { StepRef } from "./run.ts";
-import type { StepView } from "./run.ts";
+import { StepRef } from "./step.ts";
+import type { StepView } from "./step.ts";
 
 export type NodeResult = NodeAnswer & { readonly effect?: AbortEffect | null; readonly afterStep?: string | null };
 

@@ -7,7 +7,7 @@ import type { OperationRow } from "../../store/operations.ts";
 import type { Failure, Waves } from "../../store/records.ts";
 import { runsPages } from "../../store/runs.ts";
 import { transitionsOfOperations } from "../../store/transitions.ts";
-import { builder, given, needs, renamedTo } from "../base/builder.ts";
+import { builder, given, needs } from "../base/builder.ts";
 import {
   connectionOf,
   connectionType,
@@ -23,12 +23,10 @@ import {
 import type { Context } from "../base/context.ts";
 import {
   FailurePolicyEnum,
-  InterruptEnum,
   OperationKindEnum,
   OperationStateEnum,
   RunStateEnum,
   WaveStateEnum,
-  WishEnum,
 } from "../base/enums.ts";
 import { globalId, isUuid, keyOf, uuidOrNone } from "../base/ids.ts";
 import { ClusterRef, FailureRef, OperationRef, ResourceRef } from "../base/refs.ts";
@@ -143,47 +141,11 @@ builder.objectType(OperationRef, {
       description: "Variables of the request, before they were merged with the cluster's settings.",
       resolve: ({ variables }) => variables,
     }),
-    interrupt: t.field({
-      type: InterruptEnum,
-      nullable: true,
-      description: "Stop or abort that was requested for the operation; null if none was.",
-      resolve: ({ interrupt }) => interrupt,
-    }),
-    interruptBy: t.exposeString("interruptBy", {
-      nullable: true,
-      description: "Who requested the interrupt; `engine` if the failure policy did.",
-    }),
-    interruptReason: t.exposeString("interruptReason", {
-      nullable: true,
-      description: "Reason given for the interrupt.",
-    }),
-    wish: t.field({
-      type: WishEnum,
-      nullable: true,
-      deprecationReason: renamedTo("interrupt"),
-      description: "Same as `interrupt`.",
-      resolve: ({ interrupt }) => interrupt,
-    }),
-    wishBy: t.exposeString("interruptBy", {
-      nullable: true,
-      deprecationReason: renamedTo("interruptBy"),
-      description: "Same as `interruptBy`.",
-    }),
-    wishReason: t.exposeString("interruptReason", {
-      nullable: true,
-      deprecationReason: renamedTo("interruptReason"),
-      description: "Same as `interruptReason`.",
-    }),
     rollout: t.field({
       type: RolloutRef,
       nullable: true,
       description: "Progress of its waves; null if the operation has no waves.",
       resolve: (operation) => (operation.waves ? { ...operation, waves: operation.waves } : null),
-    }),
-    cleanUpFailures: t.field({
-      type: [FailureRef],
-      description: "Failures during the clean-up by the failure policy. The original failure is in `firstFailure`.",
-      resolve: ({ id }, _args, { load }) => load.cleanUpFailures.load(id) as Promise<Failure[]>,
     }),
     cluster: t.field({
       type: ClusterRef,
@@ -196,53 +158,6 @@ builder.objectType(OperationRef, {
       nullable: true,
       description: "Operation that this one restarts; null if it is not a restart.",
       resolve: ({ restartOf }, _args, { load }) => (restartOf === null ? null : load.operation.load(restartOf)),
-    }),
-    firstFailure: t.field({
-      type: FailureRef,
-      nullable: true,
-      description: "Earliest failure: usually the cause of all others. Null if nothing failed.",
-      resolve: ({ firstFailure }) => firstFailure,
-    }),
-    totalCount: t.exposeInt("totalCount", { description: "Number of nodes; for a discovery, number of addresses." }),
-    finishedCount: t.int({
-      description: "Number of runs in a final state; for a discovery, number of addresses that were probed or skipped.",
-      resolve: (operation, _args, context) => countOf(operation, context, isFinal),
-    }),
-    failedCount: t.int({
-      description: "Number of failed runs; for a discovery, number of addresses at which no node was found.",
-      resolve: (operation, _args, context) => countOf(operation, context, (state) => state === "FAILED"),
-    }),
-    progress: t.float({
-      description: "Share of the runs (for a discovery: of the addresses) that have ended, 0 to 1.",
-      resolve: async (operation, _args, context) => (await countOf(operation, context, isFinal)) / operation.totalCount,
-    }),
-    runCounts: t.field({
-      type: [RunStateCountRef],
-      description: "Number of runs per state, without clean-up runs; states without runs are left out.",
-      resolve: async ({ id }, _args, { load }) =>
-        (Object.entries(await load.runCounts.load(id)) as [RunState, number][]).map(([state, count]) => ({
-          state,
-          count,
-        })),
-    }),
-    runs: t.field({
-      type: RunConnection,
-      description: "Runs of the operation: one per node in the order of the request, then the clean-up runs.",
-      args: {
-        states: t.arg({ type: [RunStateEnum], description: "Only runs in these states." }),
-        ...pageArgs(t.arg),
-      },
-      resolve: async ({ id }, args, { load }) => {
-        const asked = { states: given(args.states), ...numberedRequest(args, PAGE_MAX, placeOf) };
-        return connectionWith(await load.below(runsPages, id, asked, EMPTY_PAGE), ({ ordinal }) => String(ordinal));
-      },
-    }),
-    transitions: t.field({
-      type: TransitionConnection,
-      description: "Transitions that this operation caused, oldest first.",
-      args: pageArgs(t.arg, TRANSITIONS_PAGE_MAX),
-      resolve: async ({ id }, args, { load }) =>
-        transitionConnection(await load.below(transitionsOfOperations, id, numberedRequest(args), EMPTY_PAGE)),
     }),
     createdAt: t.expose("createdAt", { type: "DateTime", description: "Time when it was accepted." }),
     startedAt: t.expose("startedAt", {
@@ -257,6 +172,61 @@ builder.objectType(OperationRef, {
     }),
   }),
 });
+
+builder.objectFields(OperationRef, (t) => ({
+  firstFailure: t.field({
+    type: FailureRef,
+    nullable: true,
+    description: "Earliest failure: usually the cause of all others. Null if nothing failed.",
+    resolve: ({ firstFailure }) => firstFailure,
+  }),
+  cleanUpFailures: t.field({
+    type: [FailureRef],
+    description: "Failures during the clean-up by the failure policy. The original failure is in `firstFailure`.",
+    resolve: ({ id }, _args, { load }) => load.cleanUpFailures.load(id) as Promise<Failure[]>,
+  }),
+  totalCount: t.exposeInt("totalCount", { description: "Number of nodes; for a discovery, number of addresses." }),
+  finishedCount: t.int({
+    description: "Number of runs in a final state; for a discovery, number of addresses that were probed or skipped.",
+    resolve: (operation, _args, context) => countOf(operation, context, isFinal),
+  }),
+  failedCount: t.int({
+    description: "Number of failed runs; for a discovery, number of addresses at which no node was found.",
+    resolve: (operation, _args, context) => countOf(operation, context, (state) => state === "FAILED"),
+  }),
+  progress: t.float({
+    description: "Share of the runs (for a discovery: of the addresses) that have ended, 0 to 1.",
+    resolve: async (operation, _args, context) => (await countOf(operation, context, isFinal)) / operation.totalCount,
+  }),
+  runCounts: t.field({
+    type: [RunStateCountRef],
+    description: "Number of runs per state, without clean-up runs; states without runs are left out.",
+    resolve: async ({ id }, _args, { load }) =>
+      (Object.entries(await load.runCounts.load(id)) as [RunState, number][]).map(([state, count]) => ({
+        state,
+        count,
+      })),
+  }),
+  runs: t.field({
+    type: RunConnection,
+    description: "Runs of the operation: one per node in the order of the request, then the clean-up runs.",
+    args: {
+      states: t.arg({ type: [RunStateEnum], description: "Only runs in these states." }),
+      ...pageArgs(t.arg),
+    },
+    resolve: async ({ id }, args, { load }) => {
+      const asked = { states: given(args.states), ...numberedRequest(args, PAGE_MAX, placeOf) };
+      return connectionWith(await load.below(runsPages, id, asked, EMPTY_PAGE), ({ ordinal }) => String(ordinal));
+    },
+  }),
+  transitions: t.field({
+    type: TransitionConnection,
+    description: "Transitions that this operation caused, oldest first.",
+    args: pageArgs(t.arg, TRANSITIONS_PAGE_MAX),
+    resolve: async ({ id }, args, { load }) =>
+      transitionConnection(await load.below(transitionsOfOperations, id, numberedRequest(args), EMPTY_PAGE)),
+  }),
+}));
 
 export const OperationConnection = connectionType("Operation", OperationRef);
 

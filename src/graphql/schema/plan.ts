@@ -22,8 +22,8 @@ import {
 } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
 import { RunRef } from "../base/refs.ts";
-import { StepRef, stepsOf } from "./run.ts";
-import type { StepView } from "./run.ts";
+import { StepRef, stepsOf } from "./step.ts";
+import type { StepView } from "./step.ts";
 import { StepInput, stepChoices } from "./runbook.ts";
 import { NodeSelectorInput, nodeSelector } from "./selectors.ts";
 import { NodeResultRef, NodeWorkPayloadRef, plannedSteps } from "./node-work.ts";

@@ -15,7 +15,7 @@ import {
 } from "../base/connection.ts";
 import { keyOf, uuidOrNone } from "../base/ids.ts";
 import { RunRef } from "../base/refs.ts";
-import { StepRef, stepName } from "./run.ts";
+import { StepRef, stepName } from "./step.ts";
 import { StreamResetRef, notFound } from "./streams.ts";
 
 type Line = Extract<LogStreamItem, { kind: "line" }>;

@@ -6,7 +6,7 @@ import { builder } from "../base/builder.ts";
 import type { Context } from "../base/context.ts";
 import { WaitReasonEnum } from "../base/enums.ts";
 import { RunRef } from "../base/refs.ts";
-import { AttemptRef, stepName, stepsOf } from "./run.ts";
+import { AttemptRef, stepName, stepsOf } from "./step.ts";
 
 const WaitingRef = builder.objectRef<Waiting & { readonly run: RunRow }>("Waiting").implement({
   description: "Reason why an unfinished run waits.",

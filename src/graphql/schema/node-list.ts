@@ -1,0 +1,105 @@
+import { NODE_FIELDS } from "../../store/node-fields.ts";
+import { nodesJson } from "../../store/node-json.ts";
+import { countNodes, nodeCounts, nodesByNames, nodesPage, nodesPages } from "../../store/nodes.ts";
+import type { NodeRow } from "../../store/nodes.ts";
+import { builder, needs } from "../base/builder.ts";
+import type { FieldArgs } from "../base/builder.ts";
+import { connectionOf, connectionType, EMPTY_PAGE, NODES_PAGE_MAX, pageArgs, pageRequest } from "../base/connection.ts";
+import type { Connection, PageArgs } from "../base/connection.ts";
+import type { Context } from "../base/context.ts";
+import { NodeOrderFieldEnum, OrderDirectionEnum } from "../base/enums.ts";
+import { isUuid, keyOf } from "../base/ids.ts";
+import { listPlan, listText } from "../execution/json-lists.ts";
+import type { ListPlan } from "../execution/json-lists.ts";
+import { NodeRef } from "../base/refs.ts";
+import { NodeFilterInput, NodeRefInput, nodeFilter } from "./selectors.ts";
+export const NodeConnection = connectionType("Node", NodeRef, { counted: true });
+
+const NodeOrderInput = builder.inputType("NodeOrder", {
+  description: "Order of a list of nodes.",
+  fields: (t) => ({
+    field: t.field({ type: NodeOrderFieldEnum, required: true, defaultValue: "NAME", description: "Sort key." }),
+    direction: t.field({
+      type: OrderDirectionEnum,
+      required: true,
+      defaultValue: "ASC",
+      description: "Sort direction.",
+    }),
+  }),
+});
+
+const NODE_KEYS = {
+  NAME: ({ name }: NodeRow) => name,
+  CREATED_AT: ({ createdAt }: NodeRow) => createdAt,
+  UPDATED_AT: ({ updatedAt }: NodeRow) => updatedAt,
+} as const;
+
+/** Arguments of a list of nodes. */
+export function nodeListArgs(arg: FieldArgs) {
+  return {
+    filter: arg({ type: NodeFilterInput, description: "Only matching nodes; by default all." }),
+    orderBy: arg({ type: NodeOrderInput, description: "Order; by default by name." }),
+    ...pageArgs(arg, NODES_PAGE_MAX),
+  };
+}
+
+interface NodeListArgs extends PageArgs {
+  readonly filter?: Parameters<typeof nodeFilter>[0];
+  readonly orderBy?: { readonly field: keyof typeof NODE_KEYS; readonly direction: "ASC" | "DESC" } | null | undefined;
+}
+
+/** A list of nodes says with this which of their fields the database can put into JSON. */
+export const NODES_AS_TEXT = { asText: NODE_FIELDS };
+
+/** A list of nodes; its text, where `asked` is all that is asked for. */
+export async function nodeList(
+  args: NodeListArgs,
+  { services, load }: Context,
+  asked: ListPlan | undefined,
+  clusterId?: string,
+): Promise<Connection<NodeRow>> {
+  const { reader } = services.database;
+  const matching = nodeFilter(args.filter);
+  const by = args.orderBy?.field ?? "NAME";
+  const order = { by, descending: args.orderBy?.direction === "DESC" };
+  const request = pageRequest(args, by === "NAME" ? "text" : "instant", NODES_PAGE_MAX);
+  if (!asked && clusterId !== undefined) {
+    const page = await load.below(nodesPages, clusterId, { filter: matching, order, request }, EMPTY_PAGE);
+    return connectionOf(page, NODE_KEYS[by], () => load.below(nodeCounts, clusterId, { filter: matching }, 0));
+  }
+  const filter = clusterId === undefined ? matching : { clusterId, or: matching && [matching] };
+  if (!asked)
+    return connectionOf(await nodesPage(reader, filter, order, request), NODE_KEYS[by], () =>
+      countNodes(reader, filter),
+    );
+  const [page, totalCount] = await Promise.all([
+    asked.page && nodesJson(reader, { filter, order, request }, asked.page),
+    asked.totalCount ? countNodes(reader, filter) : 0,
+  ]);
+  return listText(asked, page, totalCount);
+}
+
+builder.queryField("node", (t) =>
+  t.field({
+    type: NodeRef,
+    nullable: true,
+    ...needs("READ"),
+    description: "One node by ID, name or UUID; null if it does not exist.",
+    args: { by: t.arg({ type: NodeRefInput, required: true, description: "The node." }) },
+    resolve: async (_root, { by }, { services, load }) => {
+      if (by.name != null) return (await nodesByNames(services.database.reader, [by.name]))[0] ?? null;
+      const id = by.uuid ?? keyOf("Node", by.id ?? "");
+      return isUuid(id) ? load.node.load(id) : null;
+    },
+  }),
+);
+
+builder.queryField("nodes", (t) =>
+  t.field({
+    type: NodeConnection,
+    extensions: { ...needs("READ").extensions, ...NODES_AS_TEXT },
+    description: "Nodes that match a filter; all nodes without one.",
+    args: nodeListArgs(t.arg),
+    resolve: (_root, args, context, info) => nodeList(args, context, listPlan(info)),
+  }),
+);

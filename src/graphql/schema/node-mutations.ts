@@ -1,0 +1,247 @@
+/** Mutations that register, change and delete nodes. They start no work. */
+import type { Refusal } from "../../errors.ts";
+import { nodesByIds } from "../../store/nodes.ts";
+import { QueryRef, builder, given, needs } from "../base/builder.ts";
+import { callerOf } from "../base/context.ts";
+import { DriverSettingsChangeInput, DriverSettingsInput, chosenDriver } from "./driver-settings.ts";
+import { DriverInterfaceEnum } from "../base/enums.ts";
+import { UserErrorRef } from "../base/errors.ts";
+import { keyOf } from "../base/ids.ts";
+import { NodeRef } from "../base/refs.ts";
+import { ClusterRefInput, LabelInput, NodeSelectorInput, clusterChoice, nodeSelector } from "./selectors.ts";
+const InterfacesFromInput = builder.inputType("InterfacesFromInput", {
+  description: "Interfaces that a node takes from another driver than its own.",
+  fields: (t) => ({
+    kinds: t.field({ type: [DriverInterfaceEnum], required: true, description: "Interfaces to take." }),
+    driver: t.field({
+      type: DriverSettingsInput,
+      required: true,
+      description: "Driver that provides them, with the node's settings for it.",
+    }),
+  }),
+});
+
+const InterfacesFromChangeInput = builder.inputType("InterfacesFromChangeInput", {
+  description: "Interfaces that a node takes from another driver than its own from now on.",
+  fields: (t) => ({
+    kinds: t.field({ type: [DriverInterfaceEnum], required: true, description: "Interfaces to take." }),
+    driver: t.field({
+      type: DriverSettingsChangeInput,
+      required: true,
+      description:
+        "Driver that provides them, with changes to the node's settings for it. If the node has no settings for it yet, these are all its settings.",
+    }),
+  }),
+});
+
+interface NodesPayload {
+  readonly nodeIds: readonly string[];
+  readonly refusals: readonly Refusal[];
+}
+
+const NodesPayloadRef = builder.objectRef<NodesPayload>("NodesPayload").implement({
+  description: "Answer to a mutation of nodes.",
+  fields: (t) => ({
+    nodes: t.field({
+      type: [NodeRef],
+      description:
+        "The nodes after the change, in the order of the request; empty if they were deleted or the request was refused.",
+      resolve: async ({ nodeIds }, _args, { services }) => {
+        const rows = new Map((await nodesByIds(services.database.reader, nodeIds)).map((row) => [row.id, row]));
+        return nodeIds.flatMap((id) => rows.get(id) ?? []);
+      },
+    }),
+    count: t.int({ description: "Number of nodes that were changed.", resolve: ({ nodeIds }) => nodeIds.length }),
+    errors: t.field({
+      type: [UserErrorRef],
+      description: "Reasons why the request was refused; empty if it succeeded.",
+      resolve: ({ refusals }) => [...refusals],
+    }),
+    query: t.field({
+      type: QueryRef,
+      description: "Root query, to read more in the same request.",
+      resolve: () => ({}),
+    }),
+  }),
+});
+
+const RegisterNodeInput = builder.inputType("RegisterNodeInput", {
+  description: "Node to register; its first state is ENROLLED.",
+  fields: (t) => ({
+    name: t.string({
+      required: true,
+      description: "Unique name: 1–253 letters, digits, dots, dashes or underscores.",
+    }),
+    driver: t.field({
+      type: DriverSettingsInput,
+      required: true,
+      description: "Driver of the node, with the node's settings for it.",
+    }),
+    interfaces: t.field({
+      type: [InterfacesFromInput],
+      description: "Interfaces that it takes from other drivers, each interface once.",
+    }),
+    labels: t.field({ type: [LabelInput], description: "Labels of the node." }),
+    cluster: t.field({ type: ClusterRefInput, description: "Cluster of the node." }),
+    hostGroup: t.string({
+      description: "Role of the node in its cluster: at most 63 letters, digits, dots, dashes, slashes or underscores.",
+    }),
+    automaticCleaning: t.boolean({
+      description: "Whether automatic clean steps run on the node; by default the site's policy applies.",
+    }),
+  }),
+});
+
+const RegisterNodesInput = builder.inputType("RegisterNodesInput", {
+  description: "Nodes to register; all or none are registered.",
+  fields: (t) => ({
+    nodes: t.field({ type: [RegisterNodeInput], required: true, description: "Nodes, at least one." }),
+  }),
+});
+
+builder.mutationField("registerNodes", (t) =>
+  t.field({
+    type: NodesPayloadRef,
+    nullable: true,
+    ...needs("MANAGE"),
+    description:
+      "Register nodes; they start in state ENROLLED. All or none are registered; `errors` has every error of every node.",
+    args: { input: t.arg({ type: RegisterNodesInput, required: true, description: "The nodes." }) },
+    resolve: (_root, { input }, context) =>
+      context.services.engine.registerNodes(
+        callerOf(context),
+        input.nodes.map((node) => ({
+          name: node.name,
+          ...chosenDriver(node.driver),
+          interfaces: interfacesOf(node.interfaces),
+          labels: labelsOf(node.labels),
+          cluster: node.cluster ? clusterChoice(node.cluster) : undefined,
+          hostGroup: given(node.hostGroup),
+          automaticCleaning: given(node.automaticCleaning),
+        })),
+      ),
+  }),
+);
+
+const UpdateNodeInput = builder.inputType("UpdateNodeInput", {
+  description: "Changes to one node. Omitted fields stay as they are.",
+  fields: (t) => ({
+    id: t.id({ required: true, description: "The node." }),
+    ifRevision: t.int({ description: "Refuse the request if the node has another revision." }),
+    name: t.string({ description: "New unique name." }),
+    driver: t.field({
+      type: DriverSettingsChangeInput,
+      description:
+        "Driver of the node, with changes to its settings: an omitted setting stays as it is, null removes it. A different driver replaces the present one. An active run uses the new settings from its next step on.",
+    }),
+    interfaces: t.field({
+      type: [InterfacesFromChangeInput],
+      description: "Interfaces that the node takes from other drivers; replaces the present list.",
+    }),
+    labels: t.field({ type: [LabelInput], description: "Labels; replaces the present ones." }),
+    protected: t.boolean({ description: "Protect the node, or remove the protection. An active run continues." }),
+    hostGroup: t.string({ description: "New role in its cluster; null removes it." }),
+    automaticCleaning: t.boolean({
+      description: "Whether automatic clean steps run on the node; null to follow the site's policy.",
+    }),
+  }),
+});
+
+builder.mutationField("updateNode", (t) =>
+  t.field({
+    type: NodesPayloadRef,
+    nullable: true,
+    ...needs("MANAGE"),
+    description: "Change one node.",
+    args: { input: t.arg({ type: UpdateNodeInput, required: true, description: "Changes to make." }) },
+    resolve: (_root, { input }, context) =>
+      context.services.engine.updateNode(callerOf(context), keyOf("Node", input.id), {
+        ifRevision: given(input.ifRevision),
+        name: given(input.name),
+        ...(input.driver && chosenDriver(input.driver)),
+        interfaces: interfacesOf(input.interfaces),
+        labels: labelsOf(input.labels),
+        isProtected: given(input.protected),
+        hostGroup: input.hostGroup,
+        automaticCleaning: input.automaticCleaning,
+      }),
+  }),
+);
+
+const DeleteNodesInput = builder.inputType("DeleteNodesInput", {
+  description: "Nodes to delete; all or none are deleted.",
+  fields: (t) => ({
+    nodes: t.field({
+      type: NodeSelectorInput,
+      required: true,
+      description: "Selection of nodes. None of them may be busy, protected or ACTIVE.",
+    }),
+  }),
+});
+
+builder.mutationField("deleteNodes", (t) =>
+  t.field({
+    type: NodesPayloadRef,
+    nullable: true,
+    ...needs("MANAGE"),
+    description: "Delete nodes. Their transitions and operations are kept.",
+    args: { input: t.arg({ type: DeleteNodesInput, required: true, description: "Selection of nodes." }) },
+    resolve: (_root, { input }, context) =>
+      context.services.engine.deleteNodes(callerOf(context), nodeSelector(input.nodes)),
+  }),
+);
+
+const SetMaintenanceInput = builder.inputType("SetMaintenanceInput", {
+  description: "Nodes to put into maintenance or back in service.",
+  fields: (t) => ({
+    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
+    reason: t.string({ description: "Reason for the maintenance; omit it, or pass null, to end the maintenance." }),
+  }),
+});
+
+builder.mutationField("setMaintenance", (t) =>
+  t.field({
+    type: NodesPayloadRef,
+    nullable: true,
+    ...needs("OPERATE"),
+    description:
+      "Put nodes into maintenance (with a reason) or back in service (without one). Neither starts nor stops work.",
+    args: { input: t.arg({ type: SetMaintenanceInput, required: true, description: "Nodes and reason." }) },
+    resolve: (_root, { input }, context) =>
+      context.services.engine.setMaintenance(callerOf(context), nodeSelector(input.nodes), input.reason ?? null),
+  }),
+);
+
+const SetRetiredInput = builder.inputType("SetRetiredInput", {
+  description: "Nodes to retire or to put back in service.",
+  fields: (t) => ({
+    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
+    reason: t.string({ description: "Reason for the retirement; omit it, or pass null, to end the retirement." }),
+  }),
+});
+
+builder.mutationField("setRetired", (t) =>
+  t.field({
+    type: NodesPayloadRef,
+    nullable: true,
+    ...needs("OPERATE"),
+    description:
+      "Retire nodes (with a reason) or put them back in service (without one). Retired nodes refuse to be commissioned, deployed or updated, and end MANAGEABLE after a tear-down. Neither starts nor stops work.",
+    args: { input: t.arg({ type: SetRetiredInput, required: true, description: "Nodes and reason." }) },
+    resolve: (_root, { input }, context) =>
+      context.services.engine.setRetired(callerOf(context), nodeSelector(input.nodes), input.reason ?? null),
+  }),
+);
+
+function labelsOf(labels: readonly { readonly key: string; readonly value: string }[] | null | undefined) {
+  return labels ? Object.fromEntries(labels.map(({ key, value }) => [key, value])) : undefined;
+}
+
+function interfacesOf(
+  taken:
+    | readonly { readonly kinds: readonly string[]; readonly driver: Parameters<typeof chosenDriver>[0] }[]
+    | null
+    | undefined,
+) {
+  return taken?.map(({ kinds, driver }) => ({ kinds, ...chosenDriver(driver) }));
+}

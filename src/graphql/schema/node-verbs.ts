@@ -1,0 +1,79 @@
+/** `Node.verbs`: for each verb, whether it would be accepted for a node now. */
+import type { ErrorCode } from "../../errors.ts";
+import { factsOf } from "../../engine/engine.ts";
+import { judge } from "../../lifecycle/admission.ts";
+import type { AskedOptions } from "../../lifecycle/admission.ts";
+import { NODE_VERBS } from "../../lifecycle/verbs.ts";
+import type { OperationKind } from "../../lifecycle/verbs.ts";
+import type { NodeRow } from "../../store/nodes.ts";
+import { builder } from "../base/builder.ts";
+import type { Context } from "../base/context.ts";
+import { ErrorCodeEnum, OperationKindEnum, PowerActionEnum } from "../base/enums.ts";
+import { NodeRef } from "../base/refs.ts";
+
+interface VerbVerdict {
+  readonly verb: OperationKind;
+  readonly powerAction: PowerAction | null;
+  readonly refusal: { readonly code: ErrorCode; readonly message: string } | null;
+}
+
+const VerbVerdictRef = builder.objectRef<VerbVerdict>("VerbVerdict").implement({
+  description: "Result of checking whether a verb would be accepted for a node now.",
+  fields: (t) => ({
+    verb: t.field({
+      type: OperationKindEnum,
+      description: "Verb that was checked.",
+      resolve: ({ verb }) => verb,
+    }),
+    powerAction: t.field({
+      type: PowerActionEnum,
+      nullable: true,
+      description: "Power action that was checked; null for verbs other than POWER.",
+      resolve: ({ powerAction }) => powerAction,
+    }),
+    allowed: t.boolean({
+      description: "Whether the verb would be accepted.",
+      resolve: ({ refusal }) => refusal === null,
+    }),
+    code: t.field({
+      type: ErrorCodeEnum,
+      nullable: true,
+      description: "Reason why the verb would be refused; null if it is allowed.",
+      resolve: ({ refusal }) => refusal?.code ?? null,
+    }),
+    reason: t.string({
+      nullable: true,
+      description: "The reason as a sentence for people; null if the verb is allowed.",
+      resolve: ({ refusal }) => refusal?.message ?? null,
+    }),
+  }),
+});
+
+type PowerAction = NonNullable<AskedOptions["powerAction"]>;
+
+const POWER_ACTIONS: readonly PowerAction[] = ["ON", "OFF", "SOFT_OFF", "REBOOT"];
+
+async function verdicts(node: NodeRow, { load, services }: Context): Promise<VerbVerdict[]> {
+  const run = await load.currentRun.load(node.id);
+  const operation = run && (await load.operation.load(run.operationId));
+  const facts = factsOf(
+    node,
+    services.registry.compose(node),
+    operation && { operationId: operation.id, kind: operation.kind },
+  );
+  const asked = NODE_VERBS.flatMap((verb) =>
+    (verb === "POWER" ? POWER_ACTIONS : [null]).map((powerAction) => ({ verb, powerAction })),
+  );
+  return asked.map(({ verb, powerAction }) => {
+    const verdict = judge(facts, { verb, options: powerAction === null ? {} : { powerAction }, force: false });
+    return { verb, powerAction, refusal: verdict.admitted ? null : verdict.refusal };
+  });
+}
+
+builder.objectField(NodeRef, "verbs", (t) =>
+  t.field({
+    type: [VerbVerdictRef],
+    description: "Every verb with the result of checking whether it would be accepted now.",
+    resolve: (node, _args, context) => verdicts(node, context),
+  }),
+);

@@ -1,0 +1,158 @@
+import type { PlannedStep } from "../../store/records.ts";
+import type { AttemptRow } from "../../store/attempts.ts";
+import type { RunRow } from "../../store/runs.ts";
+import { builder } from "../base/builder.ts";
+import type { Context } from "../base/context.ts";
+import { DriverInterfaceEnum, InterruptibleEnum, PhaseEnum, StepPartEnum, StepStateEnum } from "../base/enums.ts";
+import { FailureRef } from "../base/refs.ts";
+
+export const AttemptRef = builder.objectRef<AttemptRow>("StepAttempt").implement({
+  description: "Attempt of a step. Never deleted.",
+  fields: (t) => ({
+    number: t.exposeInt("number", { description: "Number of the attempt, from 1." }),
+    state: t.field({ type: StepStateEnum, description: "Current state.", resolve: ({ state }) => state }),
+    part: t.field({
+      type: StepPartEnum,
+      description: "Part of the step that the attempt is in, or ended in.",
+      resolve: ({ part }) => part,
+    }),
+    entries: t.exposeInt("entries", {
+      description: "Number of driver calls in this attempt, including the calls after waits and crashes.",
+    }),
+    startedAt: t.expose("startedAt", { type: "DateTime", description: "Start time." }),
+    deadlineAt: t.expose("deadlineAt", { type: "DateTime", description: "Time at which it fails with TIMEOUT." }),
+    finishedAt: t.expose("finishedAt", {
+      type: "DateTime",
+      nullable: true,
+      description: "End time; null if it has not ended.",
+    }),
+    output: t.field({
+      type: "JSON",
+      nullable: true,
+      description: "Output of the driver; null if there is none.",
+      resolve: ({ output }) => output,
+    }),
+    failure: t.field({
+      type: FailureRef,
+      nullable: true,
+      description: "Reason for the failure; null if it did not fail.",
+      resolve: ({ failure }) => failure,
+    }),
+  }),
+});
+
+/** A step of the plan with its tries. */
+export interface StepView {
+  readonly index: number;
+  readonly planned: PlannedStep;
+  readonly attempts: readonly AttemptRow[];
+  /** Whether its turn can still come. */
+  readonly open: boolean;
+  /** The node it is planned for. */
+  readonly nodeId: string | null;
+}
+
+export const StepRef = builder.objectRef<StepView>("Step").implement({
+  description: "Step of a run, with its attempts.",
+  fields: (t) => ({
+    index: t.exposeInt("index", { description: "Position in the run, from 0." }),
+    name: t.string({ description: "Name, such as `erase_disks`.", resolve: ({ planned }) => planned.name }),
+    title: t.string({ description: "What the step does, for people.", resolve: ({ planned }) => planned.title }),
+    phase: t.field({ type: PhaseEnum, description: "Phase of the step.", resolve: ({ planned }) => planned.phase }),
+    interface: t.field({
+      type: DriverInterfaceEnum,
+      description: "Interface that provides the step.",
+      resolve: ({ planned }) => planned.interface as "power",
+    }),
+    driver: t.string({ description: "Driver that runs the step.", resolve: ({ planned }) => planned.driver }),
+    args: t.field({ type: "JSON", description: "Arguments of the step.", resolve: ({ planned }) => planned.args }),
+    priority: t.int({
+      description: "Priority: steps with a higher one run first.",
+      resolve: ({ planned }) => planned.priority,
+    }),
+    interruptible: t.field({
+      type: InterruptibleEnum,
+      description: "Whether the running step can be canceled.",
+      resolve: ({ planned }) => planned.interruptible,
+    }),
+    idempotent: t.boolean({
+      description: "Whether the step can safely run again after a crash.",
+      resolve: ({ planned }) => planned.idempotent,
+    }),
+    timeoutSeconds: t.float({
+      description: "Maximum duration of one attempt in seconds, waits included.",
+      resolve: ({ planned }) => planned.timeoutSeconds,
+    }),
+    retries: t.int({
+      description: "Maximum number of retries after retryable failures.",
+      resolve: ({ planned }) => planned.retries,
+    }),
+    backoffSeconds: t.float({
+      description: "Delay before a retry, in seconds.",
+      resolve: ({ planned }) => planned.backoffSeconds,
+    }),
+    state: t.field({ type: StepStateEnum, description: "Current state.", resolve: stepState }),
+    startedAt: t.field({
+      type: "DateTime",
+      nullable: true,
+      description: "Start time of the first attempt; null before that.",
+      resolve: ({ attempts }) => attempts[0]?.startedAt ?? null,
+    }),
+    finishedAt: t.field({
+      type: "DateTime",
+      nullable: true,
+      description: "End time of the last attempt; null if it has not ended.",
+      resolve: ({ attempts }) => attempts.at(-1)?.finishedAt ?? null,
+    }),
+    attempts: t.field({
+      type: [AttemptRef],
+      description: "Attempts of the step, oldest first.",
+      resolve: ({ attempts }) => [...attempts],
+    }),
+    output: t.field({
+      type: "JSON",
+      nullable: true,
+      description: "Output of the driver in the last attempt; null if there is none.",
+      resolve: ({ attempts }) => attempts.at(-1)?.output ?? null,
+    }),
+    failure: t.field({
+      type: FailureRef,
+      nullable: true,
+      description: "Reason why the last attempt failed; null if it did not fail.",
+      resolve: ({ attempts }) => attempts.at(-1)?.failure ?? null,
+    }),
+    progressPercent: t.int({
+      nullable: true,
+      description: "Progress of the last attempt in percent, as reported by the driver; null if it reported none.",
+      resolve: ({ attempts }) => attempts.at(-1)?.progressPercent ?? null,
+    }),
+    progressMessage: t.string({
+      nullable: true,
+      description: "Last progress message of the driver; null if there is none.",
+      resolve: ({ attempts }) => attempts.at(-1)?.progressMessage ?? null,
+    }),
+  }),
+});
+
+/** `interface.name`, as messages and logs name a step. */
+export function stepName(planned: Pick<PlannedStep, "interface" | "name"> | undefined): string {
+  return planned ? `${planned.interface}.${planned.name}` : "";
+}
+
+function stepState({ planned, attempts, open }: StepView) {
+  const last = attempts.at(-1);
+  if (last) return last.state;
+  return planned.kept ? ("KEPT" as const) : open ? ("PENDING" as const) : ("SKIPPED" as const);
+}
+
+export async function stepsOf(run: RunRow, { load }: Context): Promise<StepView[]> {
+  const [plan, attempts] = await Promise.all([load.plan.load(run.planHash), load.attempts.load(run.id)]);
+  const tries = Map.groupBy(attempts, ({ step }) => step);
+  return (plan?.steps ?? []).map((planned, index) => ({
+    index,
+    planned,
+    attempts: tries.get(index) ?? [],
+    open: run.finishedAt === null && index >= run.position,
+    nodeId: run.nodeId,
+  }));
+}
