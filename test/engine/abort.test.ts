@@ -1,4 +1,4 @@
-/** What an abort answers at once, in every situation that a run can be in, and how it leaves the node. */
+/** The immediate answer to an abort, in every situation of a run, and the state in which it leaves the node. */
 import { afterAll, describe, expect, test } from "vitest";
 import type { Call, Driver } from "../../src/drivers/driver.ts";
 import { dispatchOf } from "../../src/drivers/isolation/dispatch.ts";

@@ -169,11 +169,11 @@ describe("step policy of the site", () => {
       { step: "clean.erase", driver: "maker", priority: 3 },
       { step: "clean.burn_in", driver: "other", priority: 0 },
     ];
-    for (const said of [
+    for (const given of [
       [...onAll, ...onOne],
       [...onOne, ...onAll],
     ])
-      expect(catalogue({ steps: said })).toEqual([
+      expect(catalogue({ steps: given })).toEqual([
         ["wipe", 20, null],
         ["erase", 3, null],
         ["burn_in", 2, null],

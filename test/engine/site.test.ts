@@ -254,9 +254,14 @@ describe("automatic cleaning of a node", () => {
     { site: false, node: true, cleans: true },
     { site: true, node: false, cleans: false },
     { site: undefined, node: false, cleans: false },
-  ])("automatic cleaning with $site for the site and $node for the node is $cleans", ({ site: said, node, cleans }) => {
-    expect(
-      cleansAutomatically(said === undefined ? {} : { automaticCleaning: said }, { automaticCleaning: node }),
-    ).toBe(cleans);
-  });
+  ])(
+    "automatic cleaning with $site for the site and $node for the node is $cleans",
+    ({ site: siteValue, node, cleans }) => {
+      expect(
+        cleansAutomatically(siteValue === undefined ? {} : { automaticCleaning: siteValue }, {
+          automaticCleaning: node,
+        }),
+      ).toBe(cleans);
+    },
+  );
 });

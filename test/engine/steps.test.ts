@@ -151,7 +151,7 @@ const DRIVERS = [
     clean: stepsOf(
       aStep("chatty", "clean", async ({ settings }) => ({
         kind: "done",
-        output: { said: [`it is ${String(settings["password"])}`] },
+        output: { texts: [`it is ${String(settings["password"])}`] },
       })),
     ),
   }),
@@ -513,7 +513,7 @@ describe("secret of the settings", () => {
 
   test("secret of the settings is masked in outputs", async () => {
     expect((await cleanedBy("chatty", { password: PASSWORD })).steps[0]?.attempts[0]?.output).toEqual({
-      said: ["it is ***"],
+      texts: ["it is ***"],
     });
   });
 
@@ -579,9 +579,9 @@ describe("requested clean steps", () => {
       },
     });
     expect(answer.operationId).toBeNull();
-    const said = answer.refusals.map(({ message }) => message).join(" ");
-    expect(said).toContain(`Step clean.polish on node ${node.name}: its drivers offer no such clean step`);
-    expect(said).toContain(`Step clean.update_firmware on node ${node.name}: `);
-    expect(said).toContain(`Step clean.erase_disks on node ${node.name}: passes: `);
+    const messages = answer.refusals.map(({ message }) => message).join(" ");
+    expect(messages).toContain(`Step clean.polish on node ${node.name}: its drivers offer no such clean step`);
+    expect(messages).toContain(`Step clean.update_firmware on node ${node.name}: `);
+    expect(messages).toContain(`Step clean.erase_disks on node ${node.name}: passes: `);
   });
 });

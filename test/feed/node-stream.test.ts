@@ -157,7 +157,7 @@ describe("node stream with a snapshot", () => {
   });
 
   test("node stream with a snapshot of no nodes emits the bookmark only", async () => {
-    const stream = feed.stream({ snapshot: true, filter: { name: { eq: "nobody" } } });
+    const stream = feed.stream({ snapshot: true, filter: { name: { eq: "no-such-node" } } });
     expect((await stream.next()).value).toMatchObject({ kind: "bookmark", snapshotComplete: true });
     await stream.return?.();
   });

@@ -231,7 +231,7 @@ describe("filtered stream with many transitions to skip", () => {
       now += 6_000;
       return select(...given);
     }) as never);
-    const items = await takeUntil(far.stream({ after: 0, filter: { name: { eq: "nobody" } } }), isCaughtUp);
+    const items = await takeUntil(far.stream({ after: 0, filter: { name: { eq: "no-such-node" } } }), isCaughtUp);
     vi.restoreAllMocks();
     expect(items.length).toBeGreaterThan(3);
     expect(items.every(({ kind }) => kind === "bookmark")).toBe(true);

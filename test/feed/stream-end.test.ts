@@ -33,7 +33,7 @@ describe("idle stream", () => {
   });
 
   test("idle stream emits a bookmark every ten seconds [R-120]", async () => {
-    const stream = feed.stream({ filter: { name: { eq: "nobody" } } });
+    const stream = feed.stream({ filter: { name: { eq: "no-such-node" } } });
     await stream.next();
     fakeTimers();
     for (const _ of range(1, 3)) {
@@ -53,7 +53,7 @@ describe("idle stream", () => {
 
   test("idle stream emits bookmarks while transitions that do not match are written [R-120]", async () => {
     const nodes = await ostler.aNode().in("AVAILABLE").times(2);
-    const stream = feed.stream({ filter: { name: { eq: "nobody" } } });
+    const stream = feed.stream({ filter: { name: { eq: "no-such-node" } } });
     await stream.next();
     const next = stream.next();
     const began = performance.now();

@@ -1,4 +1,4 @@
-/** What an abort and a stop mean for a run in each situation. */
+/** The meaning of an abort and a stop for a run in each situation. */
 import { describe, expect, test } from "vitest";
 import { atBoundary, judgeAbort } from "../../src/lifecycle/interrupts.ts";
 import type { RunFacts } from "../../src/lifecycle/interrupts.ts";

@@ -1,4 +1,4 @@
-/** What steps change on a machine, and the first step after which there is no way back. */
+/** The parts of a machine that steps change, and the first step after which there is no way back. */
 import { describe, expect, test } from "vitest";
 import { pointOfNoReturn, touchedBy, touchesOf } from "../../src/lifecycle/touches.ts";
 import type { Touch, TouchingStep } from "../../src/lifecycle/touches.ts";

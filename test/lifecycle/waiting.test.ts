@@ -1,4 +1,4 @@
-/** What a run waits for, derived from the run and its operation. */
+/** The reason for which a run waits, derived from the run and its operation. */
 import { describe, expect, test } from "vitest";
 import { RUN_STATES } from "../../src/lifecycle/operation-states.ts";
 import type { RunState } from "../../src/lifecycle/operation-states.ts";

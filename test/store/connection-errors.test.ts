@@ -33,7 +33,7 @@ describe("connection loss by error code", () => {
   ])(`connection error "%s", which the queue's driver reports without a code, is a loss`, (message) => {
     expect(isConnectionLoss(new Error(message))).toBe(true);
     expect(isConnectionLoss(new Error("the job failed", { cause: new Error(message) }))).toBe(true);
-    expect(isConnectionLoss(new Error(`The driver said: ${message}`))).toBe(false);
+    expect(isConnectionLoss(new Error(`The driver reported: ${message}`))).toBe(false);
   });
 
   test("connection error of several addresses is a loss if each one is", () => {

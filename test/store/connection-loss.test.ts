@@ -40,7 +40,7 @@ test.each([0, 1, 2, 3, 4, 5, 6, 7])(
       }),
     );
     const ends = Promise.allSettled(transactions);
-    await eventually("the transactions are at work", () => statements > 40 + after);
+    await eventually("the transactions are running", () => statements > 40 + after);
     await closeAll();
     for (const end of await ends) expect(end).toMatchObject({ status: "rejected" });
     for (const transaction of transactions)

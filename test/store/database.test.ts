@@ -195,7 +195,7 @@ test("notification that is sent just before its process ends reaches the others"
   let heard = 0;
   staying.subscribe(() => (heard += 1));
   staying.notify();
-  await eventually("it hears itself, and what the beginning of its listening tells", () => heard > 0);
+  await eventually("it receives its own notification and the one of its start", () => heard > 0);
   heard = 0;
   leaving.notify();
   await leaving[Symbol.asyncDispose]();

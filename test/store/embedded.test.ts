@@ -31,12 +31,12 @@ function connect(connection: Connection) {
 /** Starts an owner in its own process and collects its output. */
 function startOwner(folder: string) {
   const child = spawn(process.execPath, [SCRIPT, folder], { stdio: ["ignore", "pipe", "inherit"] });
-  const said: { postmaster?: number; row?: number; refused?: string }[] = [];
-  const lines = createInterface({ input: child.stdout });
-  lines.on("line", (line) => said.push(JSON.parse(line) as (typeof said)[number]));
-  const closed = once(lines, "close");
+  const output: { postmaster?: number; row?: number; refused?: string }[] = [];
+  const stdout = createInterface({ input: child.stdout });
+  stdout.on("line", (line) => output.push(JSON.parse(line) as (typeof output)[number]));
+  const closed = once(stdout, "close");
   return {
-    said,
+    output,
     async kill() {
       child.kill("SIGKILL");
       await closed;
@@ -93,7 +93,7 @@ describe("embedded database", () => {
     await using first = await startEmbedded({ folder, durable: false });
     const second = startOwner(folder);
     await second.ended;
-    expect(second.said).toEqual([
+    expect(second.output).toEqual([
       { refused: expect.stringContaining(`Another Ostler (process ${process.pid}) uses the data folder ${folder}`) },
     ]);
     const sql = connect(first.connection);
@@ -124,30 +124,30 @@ describe("embedded database", () => {
     const folder = aFolder();
     const killed = await startEmbedded({ folder, durable: false });
     process.kill(killed.pid, "SIGKILL");
-    await eventually("the postmaster is gone", () => !isRunning(killed.pid));
+    await eventually("the postmaster has ended", () => !isRunning(killed.pid));
     await killed[Symbol.asyncDispose]();
     expect(existsSync(join(folder, "owner.pid"))).toBe(false);
   });
 
   test("embedded database that ends is restarted for a caller that keeps it up, until it is closed", async () => {
     const folder = aFolder();
-    const told: string[] = [];
-    const keepUp = { down: (why: string) => told.push(`down: ${why}`), up: () => told.push("up") };
+    const events: string[] = [];
+    const keepUp = { down: (why: string) => events.push(`down: ${why}`), up: () => events.push("up") };
     const kept = await startEmbedded({ folder, keepUp });
     const sql = connect(kept.connection);
     await sql`create table kept (id int)`;
     await sql`insert into kept values (7)`;
     const first = kept.pid;
     process.kill(first, "SIGKILL");
-    await eventually("it is up again", () => told.at(-1) === "up", 30_000);
-    expect(told[0]).toMatch(/^down: .*ready to accept connections/);
+    await eventually("it is up again", () => events.at(-1) === "up", 30_000);
+    expect(events[0]).toMatch(/^down: .*ready to accept connections/);
     expect(kept.pid).not.toBe(first);
     expect(await sql`select id from kept`).toEqual([{ id: 7 }]);
     await sql.end();
     const last = kept.pid;
     await kept[Symbol.asyncDispose]();
     expect(isRunning(last)).toBe(false);
-    expect(told.filter((one) => one.startsWith("down"))).toHaveLength(1);
+    expect(events.filter((one) => one.startsWith("down"))).toHaveLength(1);
   });
 
   test("embedded database that is closed during a restart stays down", async () => {
@@ -165,11 +165,11 @@ describe("embedded database", () => {
   test("embedded database ends with its owner, and every acknowledged row is there at the next start [R-131]", async () => {
     const folder = aFolder();
     const owner = startOwner(folder);
-    await eventually("two hundred rows are acknowledged", () => owner.said.length > 200);
+    await eventually("two hundred rows are acknowledged", () => owner.output.length > 200);
     await owner.kill();
-    const postmaster = owner.said[0]?.postmaster ?? 0;
-    await eventually("the postmaster is gone", () => !isRunning(postmaster));
-    const acknowledged = owner.said.flatMap(({ row }) => (row === undefined ? [] : [row]));
+    const postmaster = owner.output[0]?.postmaster ?? 0;
+    await eventually("the postmaster has ended", () => !isRunning(postmaster));
+    const acknowledged = owner.output.flatMap(({ row }) => (row === undefined ? [] : [row]));
     await using again = await startEmbedded({ folder });
     const sql = connect(again.connection);
     const rows = await sql<{ id: number }[]>`select id from rows`;

@@ -51,7 +51,7 @@ await own.sql.begin(async (sql) => {
     from made`;
   await sql`
     insert into operations (id, kind, state, project, actor, options, on_failure, variables, cluster_id, total_count, created_at, finished_at)
-    select id, case when n % 5000 = 0 then 'DISCOVER' else 'POWER' end, case when n % 5000 = 1 then 'RUNNING' else 'SUCCEEDED' end, 'default', 'somebody', '{}', 'STOP', '{}',
+    select id, case when n % 5000 = 0 then 'DISCOVER' else 'POWER' end, case when n % 5000 = 1 then 'RUNNING' else 'SUCCEEDED' end, 'default', 'alice', '{}', 'STOP', '{}',
       ('00000000-0000-4000-8000-' || lpad((n % ${COUNT / OF_CLUSTER})::text, 12, '0'))::uuid, 1, at, case when n % 5000 = 1 then null else at end
     from made`;
   // Each node has a run of its own operation, and a run of the first operation, which has all nodes.
@@ -61,7 +61,7 @@ await own.sql.begin(async (sql) => {
   await sql`insert into inventories (id, node_id, run_id, taken_at, data) select gen_random_uuid(), id, id, at + again * interval '1 day', '{}' from made, generate_series(1, 2) again`;
   await sql`
     insert into transitions (position, node_id, node_name, project, from_state, to_state, event, sequence, node_revision, operation_id, actor, at)
-    select again * ${COUNT} + n, id, 'x', 'default', 'ACTIVE', 'ACTIVE', 'recover', again + 1, 1, case when again = 0 then '00000000-0000-4000-8000-000000000000' else id end, 'somebody', at from made, generate_series(0, 1) again`;
+    select again * ${COUNT} + n, id, 'x', 'default', 'ACTIVE', 'ACTIVE', 'recover', again + 1, 1, case when again = 0 then '00000000-0000-4000-8000-000000000000' else id end, 'alice', at from made, generate_series(0, 1) again`;
 });
 await own.sql`vacuum analyze`;
 
@@ -84,10 +84,10 @@ interface Read {
   /** Tables that were scanned sequentially. */
   readonly scanned: readonly string[];
   /** The plan, for the message of a failing test. */
-  readonly told: string;
+  readonly plan: string;
 }
 
-/** What the statements of a query read, as PostgreSQL reports after running them. */
+/** The rows that the statements of a query read, as PostgreSQL reports them afterwards. */
 async function readBy(question: (reader: Reader) => Promise<unknown>): Promise<Read> {
   const { session } = database.reader as unknown as {
     session: {
@@ -132,7 +132,7 @@ async function readBy(question: (reader: Reader) => Promise<unknown>): Promise<R
     scanned: tables
       .filter((node) => node["Node Type"] === "Seq Scan" && rowsOf(node) > READ_MAX)
       .map((node) => node["Relation Name"] ?? ""),
-    told: nodes
+    plan: nodes
       .map((node) => `${node["Node Type"]} ${node["Index Name"] ?? node["Relation Name"] ?? ""} ${rowsOf(node)}`)
       .join(" < "),
   };
@@ -141,10 +141,10 @@ async function readBy(question: (reader: Reader) => Promise<unknown>): Promise<R
 /** Expects that a query uses an index, reads at most `most` rows and sorts no more than those. */
 async function expectKeyset(question: (reader: Reader) => Promise<unknown>, most = READ_MAX): Promise<void> {
   const read = await readBy(question);
-  expect(read.scanned, read.told).toEqual([]);
-  expect(read.rows, read.told).toBeGreaterThan(0);
-  expect(read.rows, read.told).toBeLessThanOrEqual(most);
-  expect(read.sorted, read.told).toBeLessThanOrEqual(most);
+  expect(read.scanned, read.plan).toEqual([]);
+  expect(read.rows, read.plan).toBeGreaterThan(0);
+  expect(read.rows, read.plan).toBeLessThanOrEqual(most);
+  expect(read.sorted, read.plan).toBeLessThanOrEqual(most);
 }
 
 const idOf = (n: number) => `00000000-0000-4000-8000-${String(n).padStart(12, "0")}`;

@@ -59,7 +59,7 @@ test("bounded read that takes too long is cancelled behind a pooler too, which d
 test("bounded reads run on the available connections only, and are not sent after waiting too long", async () => {
   const reads = Array.from({ length: 12 }, () => outcome(bounded.execute("select pg_sleep(60)")));
   const quick = outcome(bounded.execute("select 'never sent'"));
-  await eventually("two are at work", async () => (await runningCount()) === 2);
+  await eventually("two statements run", async () => (await runningCount()) === 2);
   const outcomes = await Promise.all(reads);
   expect(new Set(outcomes)).toEqual(new Set(["57014", "WaitedTooLong"]));
   expect(["WaitedTooLong", "read"]).toContain(await quick);
@@ -118,10 +118,10 @@ describe("bounded reads on four open connections", () => {
     url.host = new URL(way.url).host;
     await using own = await opening({ url: url.href });
     const long = () => outcome(own.bounded.execute("select pg_sleep(60)"));
-    const allAtWork = async () => (await runningCount()) === CONNECTIONS;
+    const allBusy = async () => (await runningCount()) === CONNECTIONS;
     for (let round = 0; round < 3; round += 1) {
       const lost = Array.from({ length: CONNECTIONS }, long);
-      await eventually("all are at work", allAtWork);
+      await eventually("all connections are busy", allBusy);
       const later = Array.from({ length: 3 * CONNECTIONS }, () =>
         outcome(own.bounded.execute("select pg_sleep(0.001)")),
       );
@@ -132,11 +132,11 @@ describe("bounded reads on four open connections", () => {
       await end();
     }
     const lost = Array.from({ length: 2 * CONNECTIONS }, long);
-    await eventually("all are at work, and the others wait", allAtWork);
+    await eventually("all connections are busy and the other reads wait", allBusy);
     await end();
     expect(await Promise.all(lost)).not.toContain("read");
     const again = Promise.all(Array.from({ length: 2 * CONNECTIONS }, long));
-    await eventually("as many are at work again", allAtWork);
+    await eventually("as many connections are busy again", allBusy);
     const over = again.then(() => true);
     await eventually("all have ended", async () => {
       await end();

@@ -54,7 +54,7 @@ test("silently dropped connections fail the statements that wait on them as lost
   expect(way.forget()).toBeGreaterThanOrEqual(9);
   for (const end of await Promise.allSettled(queries(database)))
     expect(end.status === "rejected" && isConnectionLoss(end.reason)).toBe(true);
-  await eventually("all are made anew", () =>
+  await eventually("all are made again", () =>
     Promise.all(queries(database)).then(
       () => true,
       () => false,
@@ -191,7 +191,7 @@ describe("TLS", () => {
     expect(way.forget()).toBeGreaterThanOrEqual(9);
     for (const end of await Promise.allSettled(queries(database)))
       expect(end.status === "rejected" && isConnectionLoss(end.reason)).toBe(true);
-    await eventually("all are made anew", () =>
+    await eventually("all are made again", () =>
       Promise.all(queries(database)).then(
         () => true,
         () => false,
