@@ -70,7 +70,7 @@ export async function startService(config: Config, log: Log): Promise<Service> {
       engine.rest();
       const late = setTimeout(() => {
         log.warn("the database does not answer; shutting down without it");
-        void database.giveUp();
+        void database.disconnect();
       }, GIVE_UP_MS);
       await running.disposeAsync().finally(() => clearTimeout(late));
       log.info("stopped");

@@ -21,7 +21,7 @@ export async function migrateDatabaseOnly(config: Config, log: Log): Promise<voi
   const migrate = async () => {
     await using database = await openMigrated(config, { url }, log);
     // The queue makes its own tables when it is created.
-    const queue = await database.inTurn(() =>
+    const queue = await database.withStartLock(() =>
       createQueue({
         connection: database.connection,
         bell: NOOP_NOTIFIER,

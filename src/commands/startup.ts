@@ -6,9 +6,10 @@ import type { Config } from "../config.ts";
 import { urlWithoutSecrets } from "../config.ts";
 import { messageOf } from "../errors.ts";
 import type { Log } from "../log.ts";
-import { isConnectionLoss, migrateDatabase, openDatabase, sqlState } from "../store/postgres/database.ts";
+import { isConnectionLoss, sqlState } from "../store/postgres/connection-errors.ts";
+import { migrateDatabase, openDatabase } from "../store/postgres/database.ts";
 import type { Connection, Database } from "../store/postgres/database.ts";
-import { untilThere } from "../store/postgres/probe.ts";
+import { retryUntilReachable } from "../store/postgres/probe.ts";
 
 /** Two replicas that start together take turns, even if `dbWaitSeconds` is 0. */
 const TURN_WAIT_SECONDS_MIN = 10;
@@ -22,22 +23,22 @@ export function waitForDatabase<T>(config: Config, work: () => Promise<T>, log: 
   const seconds = config.databaseUrl === null ? 0 : config.dbWaitSeconds;
   const onWait = (error: unknown) =>
     log.warn({ err: rootOf(error), seconds }, "cannot reach the database yet; retrying");
-  return untilThere(() => explainDatabaseErrors(config.databaseUrl, work), seconds, onWait);
+  return retryUntilReachable(() => explainDatabaseErrors(config.databaseUrl, work), seconds, onWait);
 }
 
 /** Opens the database and migrates it to the newest migration. */
 export async function openMigrated(config: Config, connection: Connection, log: Log): Promise<Database> {
   await using parts = new AsyncDisposableStack();
   const listenAt = config.listenUrl === null ? {} : { listenAt: { url: config.listenUrl } };
-  const onTurn = () => log.warn("another replica is starting on this database; waiting for its turn to end");
+  const onStartLockWait = () => log.warn("another replica is starting on this database; waiting for its turn to end");
   const database = parts.use(
     await openDatabase({
       connection,
       ...listenAt,
       connectionsMax: config.dbPool,
       prepare: config.prepare,
-      turnWaitSeconds: Math.max(config.dbWaitSeconds, TURN_WAIT_SECONDS_MIN),
-      onTurn,
+      startLockSeconds: Math.max(config.dbWaitSeconds, TURN_WAIT_SECONDS_MIN),
+      onStartLockWait,
     }),
   );
   const { made, unknown } = await migrateDatabase(connection, (tried) =>

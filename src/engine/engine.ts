@@ -131,7 +131,7 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   const { database, registry, bell, log, concurrency, observer = noopObserver } = options;
   const transact = createTransact(database, bell, observer);
   // The queue makes its tables at the first start, and of two that do so at once one would fail.
-  const queue = await database.inTurn(() =>
+  const queue = await database.withStartLock(() =>
     createQueue({
       connection: database.connection,
       bell,

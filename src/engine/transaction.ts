@@ -10,7 +10,7 @@ import { createYielding } from "../runtime/yielding.ts";
 import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
 import type { Notifier } from "../store/postgres/notifier.ts";
-import { isConnectionLoss } from "../store/postgres/database.ts";
+import { isConnectionLoss } from "../store/postgres/connection-errors.ts";
 import type { Database, Tx } from "../store/postgres/database.ts";
 import { changeHeldNodes, moveNodes } from "../store/nodes.ts";
 import type { HeldNodeChange, MovedNode, NodeMove } from "../store/nodes.ts";

@@ -2,7 +2,7 @@
 import { and, asc, desc, eq, lte, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { inArrayParam } from "./postgres/array-parameter.ts";
-import { runStatement } from "./postgres/database.ts";
+import { runStatement } from "./postgres/statements.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { bulkUpdate, bulkInsert, rowsText } from "./postgres/bulk.ts";
 import type { Failure, StoredJson } from "./records.ts";

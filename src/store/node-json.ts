@@ -11,9 +11,9 @@ import { NODE_FIELDS } from "./node-fields.ts";
 import { nodeCondition } from "./node-filter.ts";
 import { NODE_ORDERS } from "./nodes.ts";
 import type { NodeListRequest, NodeOrder } from "./nodes.ts";
-import { fixed, runPrepared } from "./postgres/database.ts";
 import type { Reader } from "./postgres/database.ts";
 import { cursorOfText, cursorText, pageClauses, toCursor } from "./postgres/pagination.ts";
+import { constantSql, runPrepared } from "./postgres/statements.ts";
 import { nodes } from "./tables.ts";
 
 /** What a page is read for: selections of edges, one for each response key, and the cursors of its ends. */
@@ -83,7 +83,7 @@ function edgeText(reader: Reader, selection: readonly SelectedField[], by: NodeO
   const cursor = cursorOfText(cursorText(NODE_ORDERS[by], nodes.id));
   const made =
     known.get(by) ??
-    fixed(
+    constantSql(
       reader,
       objectText(selection, {
         cursor: { text: sql`'"' || ${cursor} || '"'` },

@@ -2,7 +2,7 @@
 import { and, asc, count, desc, eq, gt, sql } from "drizzle-orm";
 import type { NodeState } from "../lifecycle/node-states.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
-import { runStatement } from "./postgres/database.ts";
+import { runStatement } from "./postgres/statements.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { bulkUpdate, bulkInsert, rowsText } from "./postgres/bulk.ts";
 import { cutPage, pageClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";

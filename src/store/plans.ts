@@ -1,6 +1,6 @@
 /** Plans, each stored once however many runs have it: a plan's hash is its key. */
 import { inArrayParam } from "./postgres/array-parameter.ts";
-import { hashOf } from "./postgres/database.ts";
+import { hashOf } from "../runtime/canonical-json.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import type { Plan } from "./records.ts";
 import { plans } from "./tables.ts";

@@ -3,7 +3,7 @@ import { and, asc, eq, gt, inArray, isNull, lte, ne, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, OperationState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
 import { inArrayParam } from "./postgres/array-parameter.ts";
-import { runStatement } from "./postgres/database.ts";
+import { runStatement } from "./postgres/statements.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { bulkUpdate, rowsText } from "./postgres/bulk.ts";
 import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";

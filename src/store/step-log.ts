@@ -1,6 +1,6 @@
 /** What drivers said while they worked: numbered through all steps of a run, from 1, without holes. Only the holder of a run writes. */
 import { and, asc, desc, eq, gt, sql } from "drizzle-orm";
-import { runStatement } from "./postgres/database.ts";
+import { runStatement } from "./postgres/statements.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { bulkInsert, rowsText } from "./postgres/bulk.ts";
 import { cutNumbered, numberedClauses, pagesOf, rowsBelow } from "./postgres/pagination.ts";

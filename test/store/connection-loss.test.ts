@@ -7,7 +7,8 @@
 import { setImmediate as turn } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, test } from "vitest";
-import { isConnectionLoss, openDatabase } from "../../src/store/postgres/database.ts";
+import { isConnectionLoss } from "../../src/store/postgres/connection-errors.ts";
+import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Database } from "../../src/store/postgres/database.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
@@ -119,6 +120,6 @@ test("connection loss of another connection fails a transaction that learned of 
     );
   const before = await pid();
   const refused = Object.assign(new Error("sorry, too many clients already"), { code: "53300" });
-  await expect(database.inTurn(() => Promise.reject(refused))).rejects.toThrow("too many clients");
+  await expect(database.withStartLock(() => Promise.reject(refused))).rejects.toThrow("too many clients");
   expect(await pid()).toBe(before);
 });

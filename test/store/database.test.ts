@@ -4,15 +4,9 @@ import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { createNotifier } from "../../src/store/postgres/notifier.ts";
-import {
-  connectionsTaken,
-  hashOf,
-  isConnectionLoss,
-  migrateDatabase,
-  openDatabase,
-  sqlState,
-  violatedConstraint,
-} from "../../src/store/postgres/database.ts";
+import { connectionsTaken, migrateDatabase, openDatabase } from "../../src/store/postgres/database.ts";
+import { hashOf } from "../../src/runtime/canonical-json.ts";
+import { isConnectionLoss, sqlState, violatedConstraint } from "../../src/store/postgres/connection-errors.ts";
 import { plans } from "../../src/store/tables.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
@@ -105,7 +99,7 @@ test("start-up lock lets replicas that start at the same time run in sequence", 
   await using two = await openDatabase({ connection: given.connection, connectionsMax: 4 });
   const story: string[] = [];
   const turn = (database: typeof one, name: string) =>
-    database.inTurn(async () => {
+    database.withStartLock(async () => {
       story.push(`${name} begins`);
       await database.reader.execute("select pg_sleep(0.2)");
       story.push(`${name} ends`);
@@ -115,23 +109,25 @@ test("start-up lock lets replicas that start at the same time run in sequence", 
   const [first = ""] = story[0]?.split(" ") ?? [];
   const second = first === "one" ? "two" : "one";
   expect(story).toEqual([`${first} begins`, `${first} ends`, `${second} begins`, `${second} ends`]);
-  await expect(one.inTurn(() => Promise.reject(new Error("it cannot be made")))).rejects.toThrow("it cannot be made");
+  await expect(one.withStartLock(() => Promise.reject(new Error("it cannot be made")))).rejects.toThrow(
+    "it cannot be made",
+  );
   expect(await turn(two, "two")).toBe("two");
 });
 
 test("start-up lock has a limit for waiting, and for holding by a suspended process", async () => {
   await using given = await testDatabase();
   await using one = await openDatabase({ connection: given.connection, connectionsMax: 4 });
-  await using two = await openDatabase({ connection: given.connection, connectionsMax: 4, turnWaitSeconds: 0.3 });
-  await one.inTurn(async () => {
+  await using two = await openDatabase({ connection: given.connection, connectionsMax: 4, startLockSeconds: 0.3 });
+  await one.withStartLock(async () => {
     const sessions =
       await given.sql`select state from pg_stat_activity where datname = current_database() and query like 'set local idle_in_transaction_session_timeout = 120000%'`;
     expect(sessions).toEqual([{ state: "idle in transaction" }]);
-    await expect(two.inTurn(() => Promise.resolve("two"))).rejects.toThrow(
+    await expect(two.withStartLock(() => Promise.resolve("two"))).rejects.toThrow(
       /Another replica has been starting.*more than 0\.3 s/,
     );
   });
-  expect(await two.inTurn(() => Promise.resolve("two"))).toBe("two");
+  expect(await two.withStartLock(() => Promise.resolve("two"))).toBe("two");
 });
 
 test("transaction that is idle between two statements is ended after a limit", async () => {

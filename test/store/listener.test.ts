@@ -37,7 +37,7 @@ const parts: ListenerParts = {
   notify: async (payload) => void (await given.sql.notify(isCarried ? CHANNEL : "elsewhere", payload)),
   onNotify: (payload) => void received.push(payload),
   onError: (error) => void errors.push(error),
-  proofMs: 300,
+  probeMs: 300,
   everyMs: 100,
 };
 

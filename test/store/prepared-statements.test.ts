@@ -1,7 +1,8 @@
 /** Which statements are prepared: the frequent ones, and a limited number. */
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, test } from "vitest";
-import { openDatabase, runPrepared } from "../../src/store/postgres/database.ts";
+import { openDatabase } from "../../src/store/postgres/database.ts";
+import { runPrepared } from "../../src/store/postgres/statements.ts";
 import { createPreparedPolicy } from "../../src/store/postgres/workarounds/prepared-statements.ts";
 import { inArrayParam } from "../../src/store/postgres/array-parameter.ts";
 import { nodes } from "../../src/store/tables.ts";

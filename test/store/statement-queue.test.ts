@@ -4,7 +4,8 @@ import type { AddressInfo, Socket } from "node:net";
 import { sql as text } from "drizzle-orm";
 import { afterAll, describe, expect, inject, test } from "vitest";
 import postgres from "postgres";
-import { isConnectionLoss, openDatabase, sqlState } from "../../src/store/postgres/database.ts";
+import { isConnectionLoss, sqlState } from "../../src/store/postgres/connection-errors.ts";
+import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Connection } from "../../src/store/postgres/database.ts";
 import { ConnectionUnresponsiveError, limitStatements } from "../../src/store/postgres/workarounds/statement-queue.ts";
 import { cutter } from "../support/cutter.ts";
@@ -42,14 +43,14 @@ test("bounded read that takes too long is cancelled, and its connection serves t
 test("bounded read that takes too long is cancelled behind a pooler too, which does not pass on the setting", async () => {
   const plain = postgres(database.url, { max: 2 });
   parts.defer(() => plain.end());
-  const cutting = limitStatements(plain, { atOnce: 2, seconds: 1, isCut: true });
+  const cutting = limitStatements(plain, { concurrency: 2, seconds: 1, cancels: true });
   expect(
     await Promise.all([
       outcome(cutting.unsafe("select pg_sleep(60)")),
       outcome(cutting.unsafe("select pg_sleep(60)")),
       outcome(cutting.unsafe("select nonsense")),
     ]),
-  ).toEqual(["57014", "57014", expect.stringMatching(/^(42703|WaitedTooLong)$/)]);
+  ).toEqual(["57014", "57014", expect.stringMatching(/^(42703|StatementTimeoutError)$/)]);
   expect(await runningCount()).toBe(0);
   expect(await Promise.all(Array.from({ length: 20 }, () => outcome(cutting.unsafe("select pg_sleep(0.01)"))))).toEqual(
     Array.from({ length: 20 }, () => "read"),
@@ -61,8 +62,8 @@ test("bounded reads run on the available connections only, and are not sent afte
   const quick = outcome(bounded.execute("select 'never sent'"));
   await eventually("two statements run", async () => (await runningCount()) === 2);
   const outcomes = await Promise.all(reads);
-  expect(new Set(outcomes)).toEqual(new Set(["57014", "WaitedTooLong"]));
-  expect(["WaitedTooLong", "read"]).toContain(await quick);
+  expect(new Set(outcomes)).toEqual(new Set(["57014", "StatementTimeoutError"]));
+  expect(["StatementTimeoutError", "read"]).toContain(await quick);
   expect(await outcome(bounded.execute("select 1"))).toBe("read");
   expect(await runningCount()).toBe(0);
 });
@@ -151,11 +152,11 @@ test("bounded read that is never answered is refused, and its connection is rele
   url.host = new URL(way.url).host;
   const plain = postgres(url.href, { max: 2 });
   parts.defer(() => plain.end({ timeout: 0 }));
-  const reads = limitStatements(plain, { atOnce: 2, seconds: 1 });
+  const reads = limitStatements(plain, { concurrency: 2, seconds: 1 });
   const both = () => Promise.all([outcome(reads.unsafe("select 1")), outcome(reads.unsafe("select 2"))]);
   expect(await both()).toEqual(["read", "read"]);
   expect(way.forget()).toBe(2);
-  expect(await both()).toEqual(["Unanswered", "Unanswered"]);
+  expect(await both()).toEqual(["ConnectionUnresponsiveError", "ConnectionUnresponsiveError"]);
   expect(isConnectionLoss(new ConnectionUnresponsiveError(1))).toBe(true);
   way.cut();
   await eventually("both places are free", async () => (await both()).every((what) => what === "read"), 10_000);
@@ -181,10 +182,10 @@ test("bounded read that takes too long is refused if no other connection is avai
     username,
     max: 1,
   });
-  const cutting = limitStatements(plain, { atOnce: 1, seconds: 0.3, isCut: true });
+  const cutting = limitStatements(plain, { concurrency: 1, seconds: 0.3, cancels: true });
   expect(await outcome(cutting.unsafe("select 1"))).toBe("read");
   front.close();
-  expect(await outcome(cutting.unsafe("select pg_sleep(5)"))).toBe("Unanswered");
+  expect(await outcome(cutting.unsafe("select pg_sleep(5)"))).toBe("ConnectionUnresponsiveError");
   await plain.end({ timeout: 0 });
   for (const socket of sockets) socket.destroy();
 });

@@ -8,7 +8,8 @@ import { TLSSocket } from "node:tls";
 import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
 import { afterAll, describe, expect, test } from "vitest";
-import { isConnectionLoss, openDatabase } from "../../src/store/postgres/database.ts";
+import { isConnectionLoss } from "../../src/store/postgres/connection-errors.ts";
+import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Database } from "../../src/store/postgres/database.ts";
 import { createWatchdogSocket } from "../../src/store/postgres/workarounds/watchdog-socket.ts";
 import type { Target } from "../../src/store/postgres/workarounds/watchdog-socket.ts";
@@ -201,8 +202,8 @@ describe("TLS", () => {
 
   test.each([
     ["S", "verify-full", /self-signed/],
-    ["N", "require", /takes no TLS/],
-    ["nothing", "require", /closed before it was secure/],
+    ["N", "require", /does not accept TLS/],
+    ["nothing", "require", /closed during its TLS handshake/],
   ] as const)("TLS to a server that answers %s is refused with %s, repeatedly", async (answer, mode, says) => {
     await using way = await front(answer);
     for (let tried = 0; tried < 2; tried += 1) await expect(open(`${way.url}?sslmode=${mode}`)).rejects.toThrow(says);

@@ -5,7 +5,7 @@
 import type { Refusal } from "../../errors.ts";
 import type { Stage } from "../../lifecycle/cluster-state.ts";
 import { succeededSteps } from "../../store/attempts.ts";
-import { hashOf } from "../../store/postgres/database.ts";
+import { hashOf } from "../../runtime/canonical-json.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { nodesByIds } from "../../store/nodes.ts";
 import type { NodeRow } from "../../store/nodes.ts";

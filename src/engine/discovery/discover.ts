@@ -8,7 +8,8 @@ import type { Refusal } from "../../errors.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { outcome } from "../../lifecycle/operation-states.ts";
 import type { Interrupt } from "../../lifecycle/operation-states.ts";
-import { hashOf, violatedConstraint } from "../../store/postgres/database.ts";
+import { hashOf } from "../../runtime/canonical-json.ts";
+import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import {
   deleteDiscoverySecrets,
   discoveryCounts,

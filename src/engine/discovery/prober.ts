@@ -16,7 +16,7 @@ import type { AnyDriver, Registry } from "../../drivers/registry.ts";
 import type { DiscoverCall, DiscoverInterface } from "../../drivers/driver.ts";
 import type { Log } from "../../log.ts";
 import type { Observer } from "../../observer.ts";
-import { violatedConstraint } from "../../store/postgres/database.ts";
+import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { Database, Reader } from "../../store/postgres/database.ts";
 import {
   discoverySecretsOf,

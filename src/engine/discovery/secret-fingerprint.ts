@@ -5,7 +5,7 @@
  */
 import { randomBytes, scrypt, timingSafeEqual } from "node:crypto";
 import { promisify } from "node:util";
-import { hashOf } from "../../store/postgres/database.ts";
+import { hashOf } from "../../runtime/canonical-json.ts";
 import type { JsonObject } from "../../store/records.ts";
 
 const SALT_BYTES = 16;

@@ -21,7 +21,7 @@
  * long and lock other runs.
  * Left with the result of the change, or with its error.
  */
-import { isConnectionLoss, sqlState } from "../../store/postgres/database.ts";
+import { isConnectionLoss, sqlState } from "../../store/postgres/connection-errors.ts";
 import type { LockedRun } from "../../store/runs.ts";
 import { lockRuns } from "../../store/runs.ts";
 import { FencedError } from "./claimed-run.ts";

@@ -3,7 +3,7 @@
  * while, or cut off from the database, may have lost its runs without knowing.
  */
 import { setTimeout as delay } from "node:timers/promises";
-import { isConnectionLoss } from "../../store/postgres/database.ts";
+import { isConnectionLoss } from "../../store/postgres/connection-errors.ts";
 import { FencedError } from "./claimed-run.ts";
 import type { HeldJob } from "../jobs/leases.ts";
 import type { Queue } from "../jobs/queue.ts";

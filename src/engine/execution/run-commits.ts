@@ -5,7 +5,7 @@
  */
 import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../../log.ts";
-import { isConnectionLoss } from "../../store/postgres/database.ts";
+import { isConnectionLoss } from "../../store/postgres/connection-errors.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
 import { createClaimReader } from "./claim.ts";
 import type { ClaimReads } from "./claim.ts";

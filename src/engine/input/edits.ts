@@ -1,5 +1,5 @@
 /** What an edit changes. A row keeps its revision where nothing of it becomes another: sending the same input again changes nothing. */
-import { hashOf } from "../../store/postgres/database.ts";
+import { hashOf } from "../../runtime/canonical-json.ts";
 
 /** The members of a change that the row does not have like that already; null where there are none. */
 export function differing<Row extends object>(row: Row, change: Partial<Row>): Partial<Row> | null {

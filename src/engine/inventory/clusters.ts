@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { RefusalError } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { clusterState, isLocked } from "../../lifecycle/cluster-state.ts";
-import { violatedConstraint } from "../../store/postgres/database.ts";
+import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import {
   deleteCluster as removeCluster,
   insertCluster,

@@ -5,7 +5,7 @@
  */
 import type { Refusal } from "../../errors.ts";
 import type { Registry } from "../../drivers/registry.ts";
-import { violatedConstraint } from "../../store/postgres/database.ts";
+import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import { lockNodes, nodesByNames, updateNodes } from "../../store/nodes.ts";
 import { enroll } from "./enroll.ts";
 import type { Enrolment } from "./enroll.ts";

@@ -5,7 +5,7 @@ import { RefusalError } from "../../errors.ts";
 import { STATES_AT_REST } from "../../lifecycle/machine.ts";
 import { INTERFACES, controllerOf, isInterfaceName } from "../../drivers/registry.ts";
 import type { AnyDriver, Registry } from "../../drivers/registry.ts";
-import { violatedConstraint } from "../../store/postgres/database.ts";
+import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import { clustersByIds, clustersByNames } from "../../store/clusters.ts";
 import {
   deleteNode,

@@ -5,7 +5,7 @@
 import { randomUUID } from "node:crypto";
 import { RefusalError } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
-import { violatedConstraint } from "../../store/postgres/database.ts";
+import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import {
   deleteRunbook as removeRunbook,
   insertRunbook,

@@ -18,7 +18,7 @@ import type { Log } from "../../log.ts";
 import { noopObserver } from "../../observer.ts";
 import type { Observer } from "../../observer.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
-import { runStatement } from "../../store/postgres/database.ts";
+import { runStatement } from "../../store/postgres/statements.ts";
 import type { Connection, Tx } from "../../store/postgres/database.ts";
 import { createLeases, isFresh } from "./leases.ts";
 import type { HeldJob, Lease } from "./leases.ts";

@@ -1,16 +1,19 @@
 /**
- * A client may use an id again as soon as it has completed the operation that had it. graphql-ws 6.4 knows operations by
- * their ids alone: when the earlier one ends only now, it takes the later one for itself, tells the client that it is
- * complete, and forgets it, so that it goes on for nobody, for ever. So the later one waits until the earlier has ended,
- * and whatever else is said of that id waits behind it.
+ * Delays messages of a socket whose ID is still in use.
  *
- * And what a client has completed is not over: a query goes on to its end. So operations are counted until they have
- * ended, and one beyond the number that a socket may have waits too, with all that is said of its id. Of those that the
- * client has not completed itself, graphql-ws knows; they refuse another one, and none waits for them. An operation that
- * is completed while it waits is not begun.
+ * A client may reuse an ID as soon as it has completed the operation. graphql-ws 6.4.2 knows operations by ID only: when the
+ * earlier operation ends, graphql-ws takes the later one for it, reports it as complete and forgets it, so that it continues
+ * without a receiver, indefinitely. This was reproduced with a subscription that is completed and subscribed again at once;
+ * no upstream issue is known. So the later operation waits until the earlier has ended, and further messages of its ID wait
+ * behind it.
+ *
+ * An operation that a client completes is not over: a query runs to its end. So operations count until they have ended, and
+ * one beyond the limit of a socket waits, with all messages of its ID. graphql-ws itself counts operations that the client
+ * has not completed, and rejects more; no message waits for those. An operation that is completed while it waits is not
+ * started.
  */
 
-/** Messages of one id that wait at the most; a client that sends more is not meant well. */
+/** Limit of waiting messages per ID; a client that exceeds it is disconnected. */
 const WAITING_MAX = 100;
 
 interface Message {
@@ -19,25 +22,25 @@ interface Message {
 }
 
 export interface Handler {
-  /** Handles a message; of a `subscribe` until its operation has ended. Does not reject. */
+  /** Handles a message. For a `subscribe` it settles when the operation has ended. Does not reject. */
   handle(text: string): Promise<void>;
-  /** Whether an operation goes on that was not completed by its client. */
+  /** True while an operation runs that its client has not completed. */
   isLive(id: string): boolean;
-  /** How many of these there are. */
+  /** Number of such operations. */
   liveCount(): number;
-  /** Whether an operation waits for the end of others: nothing more needs to be read meanwhile. */
+  /** Called with true while an operation waits for the end of others; the socket need not be read meanwhile. */
   onFull(isFull: boolean): void;
-  /** More messages wait than anybody needs. */
+  /** Called when more messages wait than the limit. */
   onSurplus(): void;
 }
 
-/** Takes messages in the order they come; `operationsMax` operations go on at a time. */
+/** Returns a function that takes messages in the order of their arrival. At most `operationsMax` operations run at a time. */
 export function withReusedIds(
   { handle, isLive, liveCount, onFull, onSurplus }: Handler,
   operationsMax: number,
 ): (text: string) => void {
   const running = new Map<string, Promise<void>>();
-  const lines = new Map<string, Message[]>();
+  const queues = new Map<string, Message[]>();
 
   function pass(id: string | null, { text, isSubscribe }: Message): void {
     const ended = handle(text);
@@ -53,36 +56,36 @@ export function withReusedIds(
   const mustWait = (id: string, { isSubscribe }: Message) =>
     isSubscribe && ((running.has(id) && !isLive(id)) || isFull());
 
-  async function passInTurn(id: string, line: Message[]): Promise<void> {
-    for (let [first] = line; first; [first] = line) {
+  async function passInOrder(id: string, queue: Message[]): Promise<void> {
+    for (let [first] = queue; first; [first] = queue) {
       if (mustWait(id, first)) {
         if (isFull()) onFull(true);
         await (running.get(id) ?? Promise.race(running.values()));
       } else {
-        line.shift();
+        queue.shift();
         pass(id, first);
       }
     }
-    lines.delete(id);
+    queues.delete(id);
   }
 
   return (text) => {
     const { id, isSubscribe, isComplete } = read(text);
     const message = { text, isSubscribe };
-    const line = id === null ? undefined : lines.get(id);
-    if (isComplete && line?.at(-1)?.isSubscribe) line.pop();
-    else if (line && line.length >= WAITING_MAX) onSurplus();
-    else if (line) line.push(message);
+    const queue = id === null ? undefined : queues.get(id);
+    if (isComplete && queue?.at(-1)?.isSubscribe) queue.pop();
+    else if (queue && queue.length >= WAITING_MAX) onSurplus();
+    else if (queue) queue.push(message);
     else if (id === null || !mustWait(id, message)) pass(id, message);
     else {
-      const begun = [message];
-      lines.set(id, begun);
-      void passInTurn(id, begun);
+      const started = [message];
+      queues.set(id, started);
+      void passInOrder(id, started);
     }
   };
 }
 
-/** What a message says of itself, if it is one; what is wrong with it is for graphql-ws to say. */
+/** Header of a message. graphql-ws rejects malformed ones. */
 function read(text: string): {
   readonly id: string | null;
   readonly isSubscribe: boolean;

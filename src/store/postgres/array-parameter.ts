@@ -1,12 +1,11 @@
-/** Lists in conditions: callers say how long they are, and a statement takes 65,534 parameters. */
+/** Lists in conditions as one parameter: their length depends on callers, and a statement takes at most 65,534 parameters. */
 import { eq, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
 
 /**
- * Whether a column, of texts or UUIDs, is one of the values: one parameter, however many they are. PostgreSQL looks for
- * them by an index, or for its rows in a hash of them. One value is asked for as one: an index that begins with the column
- * then has what it finds in the order of what follows.
+ * The column, of texts or UUIDs, is one of the values. PostgreSQL looks them up in an index, or its rows in a hash of them.
+ * A single value becomes an equality: an index that begins with the column then returns rows in the order of its next column.
  */
 export function inArrayParam(column: PgColumn, values: readonly string[]): SQL {
   const unique = [...new Set(values)];
@@ -16,7 +15,7 @@ export function inArrayParam(column: PgColumn, values: readonly string[]): SQL {
     : sql`${column} = any(${arrayText(unique)}::${sql.raw(column.getSQLType())}[])`;
 }
 
-/** The values as PostgreSQL writes an array. Drizzle would make a parameter of each. */
+/** The values as an array literal. Drizzle would make each a parameter. */
 function arrayText(values: readonly string[]): string {
   return `{${values.map((value) => `"${value.replace(/["\\]/g, "\\$&")}"`).join(",")}}`;
 }

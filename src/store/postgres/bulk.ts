@@ -1,17 +1,16 @@
 /**
- * One statement that changes many rows, each in its own way: what is done to several runs at a boundary costs no more round
- * trips than what is done to one. The rows come as one JSON text (`rowsText`), so the statement's own text is always the same.
+ * One statement that changes many rows, each in its own way, so that several runs at a boundary cost as many round trips as
+ * one. The rows are one JSON parameter (`rowsText`), so the text of the statement is constant.
  */
 import { getColumns, getTableName } from "drizzle-orm";
 import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
 
-/** The columns of a table by the names of their fields. */
 type Fields<Table extends PgTable> = Extract<keyof Table["_"]["columns"], string>;
 
 /**
- * The text of a statement whose one parameter is a JSON list of `{ <key fields>, change: { <field>: value } }`: fields that a
- * change lacks stay, null empties. `also`: further assignments, as SQL; `from` and `where` may name more tables, for which the
- * list is `given` with a column `change` and one for each key field.
+ * The text of a statement whose one parameter is a JSON list of `{ <key fields>, change: { <field>: value } }`. Fields that a
+ * change lacks stay as they are; null clears. `also`: further assignments, as SQL. `from` and `where` may name more tables;
+ * the list is the relation `given`, with a column `change` and one for each key field.
  */
 export function bulkUpdate<Table extends PgTable>(
   table: Table,
@@ -47,7 +46,7 @@ export function bulkUpdate<Table extends PgTable>(
   ].join("\n");
 }
 
-/** The text of a statement that inserts rows, whose one parameter is a JSON list of them; fields that are not named have their defaults. */
+/** The text of a statement that inserts rows. Its one parameter is a JSON list of them; fields that are not named get their defaults. */
 export function bulkInsert<Table extends PgTable>(table: Table, fields: readonly Fields<Table>[]): string {
   const column = columnsOf(table);
   const names = fields.map((field) => `"${column(field).name}"`);
@@ -65,10 +64,10 @@ function columnsOf<Table extends PgTable>(table: Table): (field: Fields<Table>) 
   };
 }
 
-/** Half a character, or U+0000, as JSON writes them: texts that PostgreSQL stores nowhere. */
+/** A lone surrogate or U+0000 as JSON writes it: PostgreSQL cannot store them. */
 const UNSTORABLE = /\\u(0000|d[89a-f])/;
 
-/** Rows as the parameter of such a statement. */
+/** The parameter of a bulk statement. */
 export function rowsText(rows: readonly unknown[]): string {
   const text = JSON.stringify(rows);
   if (!UNSTORABLE.test(text)) return text;

@@ -1,20 +1,20 @@
-/** What an error of the database says by its code: what was refused, and whether the database was there at all. */
+/** Classifies errors of the database: rejected by the server, or caused by a lost connection. */
 
-/** SQLSTATE of what the database refused, looked for along the chain of causes. */
+/** SQLSTATE of an error, looked for along the chain of causes; undefined if the server did not reject anything. */
 export function sqlState(error: unknown): string | undefined {
   return codesOf(error).find((code) => /^[0-9A-Z]{5}$/.test(code));
 }
 
-/** Of a server that takes no writes: a standby, or one that has become one. */
+/** SQLSTATE of a server that rejects writes: a standby, or a primary that became one. */
 export const READ_ONLY = "25006";
 
-const LOST = new Set([
+const LOSS_CODES = new Set([
   // postgres.js
   "CONNECTION_CLOSED",
   "CONNECTION_ENDED",
   "CONNECTION_DESTROYED",
   "CONNECT_TIMEOUT",
-  // the network, and the names on it, which change in a failover
+  // network and host names, which change in a failover
   "ECONNREFUSED",
   "ECONNRESET",
   "ENOENT",
@@ -24,7 +24,7 @@ const LOST = new Set([
   "ENETUNREACH",
   "ENOTFOUND",
   "EAI_AGAIN",
-  // the server: going down, crashed, starting, full, idle for too long, at rest between two roles
+  // the server: shutting down, crashed, starting, idle session timeouts, too many connections, a standby
   "57P01",
   "57P02",
   "57P03",
@@ -34,19 +34,28 @@ const LOST = new Set([
   READ_ONLY,
 ]);
 
-/** What pg says of it, the queue's driver, which gives it no code. */
-const LOST_IN_WORDS = /^(Connection terminated|Query read timeout|timeout exceeded when trying to connect)/;
+/** Messages of pg, the driver of the queue, whose errors have no code. */
+const LOSS_MESSAGES = /^(Connection terminated|Query read timeout|timeout exceeded when trying to connect)/;
 
-/** Whether a statement failed because the database was not there, so that it may succeed later. */
+/** True if a statement failed because the database was unreachable, so that a retry may succeed. */
 export function isConnectionLoss(error: unknown): boolean {
-  return codesOf(error).some((code) => LOST.has(code) || code.startsWith("08")) || isLossInWords(error);
+  return codesOf(error).some((code) => LOSS_CODES.has(code) || code.startsWith("08")) || hasLossMessage(error);
 }
 
-function isLossInWords(error: unknown): boolean {
-  return error instanceof Error && (LOST_IN_WORDS.test(error.message) || isLossInWords(error.cause));
+/** Name of the constraint that a write violated; undefined for other errors. */
+export function violatedConstraint(error: unknown): string | undefined {
+  for (let at: unknown = error; at instanceof Error; at = at.cause) {
+    const { constraint_name: name } = at as { constraint_name?: unknown };
+    if (typeof name === "string") return name;
+  }
+  return undefined;
 }
 
-/** Codes along the chain of causes. Of several attempts at one name, those of each. */
+function hasLossMessage(error: unknown): boolean {
+  return error instanceof Error && (LOSS_MESSAGES.test(error.message) || hasLossMessage(error.cause));
+}
+
+/** Codes along the chain of causes, those of each failed attempt to connect included. */
 function codesOf(error: unknown): string[] {
   const codes: string[] = [];
   for (let at: unknown = error; at instanceof Error; at = at.cause) {

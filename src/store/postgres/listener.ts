@@ -1,136 +1,163 @@
 /**
- * The one connection that listens. It must be the server's own: a pooler that shares connections out by transactions gives
- * a LISTEN to whoever comes next. So what is sent has to come back, at the start and then every twenty seconds: what does not
- * shows a pooler, or a connection that has died without a word.
+ * The connection that listens for notifications. It must lead to the server itself: a pooler in transaction mode gives a LISTEN
+ * to another client. postgres.js listens again after a loss, but reports neither a pooler, nor a dead connection, nor failed
+ * attempts. So a probe is sent at the start and every twenty seconds, and must come back.
  *
- * postgres.js listens again by itself after a loss, but notices neither of the two, and says nothing of what it tries.
- *
- * Modes: connecting (again and again), proving (sent, and not come back yet), listening. The first way to listening
- * is what `listen` waits for; later ones tell with "" that notifications may have been missed.
+ * Modes:
+ * - connecting: from the start or a loss, with backoff between attempts, until LISTEN succeeds.
+ * - probing: a probe was sent. It leads to listening when the probe arrives, to connecting after a timeout.
+ * - listening: notifications arrive. Each time this mode is entered from connecting, `onNotify("")` says that some may be
+ *   missing. Every twenty seconds it leads to probing.
+ * `listenOn` returns when the first probe has arrived, and rejects if the first connection fails.
  */
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Sql } from "postgres";
 
 export interface ListenerParts {
-  /** Opens one connection. `onNotify` is told what comes on it, `onClose` its end. */
+  /** Opens one connection. `onNotify` receives its payloads; `onClose` is called at its end. */
   connect(on: { onNotify(payload: string): void; onClose(): void }): Sql;
-  /** Sends a notification by the way that all others take. */
+  /** Sends a notification as the service's others are sent. */
   notify(payload: string): Promise<void>;
   readonly channel: string;
   onNotify(payload: string): void;
-  /** Called when the connection is lost, and when it could not be made again. */
+  /** Called when the connection is lost, and after each failed attempt to reconnect. */
   onError(error: unknown): void;
-  /** How long a proof may take to come back, and how often there is one, in milliseconds. */
-  readonly proofMs?: number;
+  /** Timeout of a probe, and the time between two, in milliseconds. */
+  readonly probeMs?: number;
   readonly everyMs?: number;
 }
 
-/** The server was reached, and notifications are not. */
+/** The server was reached, but notifications do not arrive. */
 export class ListenerTimeoutError extends Error {
   constructor(seconds: number) {
     super(
-      `LISTEN does not work: a notification did not come back within ${seconds} s. Behind a pooler in transaction mode, set OSTLER_LISTEN_URL to the server itself; where it is set, see that it leads to the same database as DATABASE_URL.`,
+      `LISTEN does not work: a notification did not come back within ${seconds} s. Behind a pooler in transaction mode, set OSTLER_LISTEN_URL to the server itself; if it is set, check that it leads to the same database as DATABASE_URL.`,
     );
-    this.name = "Deaf";
+    this.name = "ListenerTimeoutError";
   }
 }
 
-class Lost extends Error {
+class ListenerLostError extends Error {
   readonly code = "CONNECTION_CLOSED";
   constructor() {
-    super("The connection that listens was lost.");
-    this.name = "Lost";
+    super("The connection that listens for notifications was lost.");
+    this.name = "ListenerLostError";
   }
 }
 
-const PROOF_MS = 5_000;
+const PROBE_MS = 5_000;
 const EVERY_MS = 20_000;
-/** Before a lost connection is made again; twice as long after each failure, up to the most. */
+/** Backoff before a reconnection: doubled after each failure, up to the maximum. */
 const RETRY_MS = 250;
 const RETRY_MAX_MS = 5_000;
-const PROOF = "proof:";
+/** Payloads with this prefix are probes. The value is shared by all releases. */
+const PROBE = "proof:";
 
 export async function listenOn(parts: ListenerParts): Promise<AsyncDisposable> {
-  const { channel, onNotify, onError, proofMs = PROOF_MS, everyMs = EVERY_MS } = parts;
-  const ending = new AbortController();
-  const over = new Promise<never>((_, reject) =>
-    ending.signal.addEventListener("abort", () => reject(ending.signal.reason as Error)),
-  );
-  over.catch(() => {});
-  const first = Promise.withResolvers<void>();
-  let isFirst = true;
-  let failures = 0;
+  const listener = new Listener(parts);
+  const ended = listener.run();
+  await listener.ready;
+  return {
+    async [Symbol.asyncDispose]() {
+      listener.end();
+      await ended;
+    },
+  };
+}
 
-  /** Listens on one connection until it is lost. Throws the reason. */
-  async function session(): Promise<void> {
+class Listener {
+  readonly #parts: ListenerParts;
+  readonly #ending = new AbortController();
+  readonly #first = Promise.withResolvers<void>();
+  /** Rejects when the listener ends. */
+  readonly #over: Promise<never>;
+  #isFirst = true;
+  #failures = 0;
+
+  constructor(parts: ListenerParts) {
+    this.#parts = parts;
+    const { signal } = this.#ending;
+    this.#over = new Promise<never>((_, reject) =>
+      signal.addEventListener("abort", () => reject(signal.reason as Error)),
+    );
+    this.#over.catch(() => {});
+  }
+
+  /** Settles when the first probe has arrived, or the first connection has failed. */
+  get ready(): Promise<void> {
+    return this.#first.promise;
+  }
+
+  end(): void {
+    this.#ending.abort();
+  }
+
+  async run(): Promise<void> {
+    const { signal } = this.#ending;
+    while (!signal.aborted) {
+      try {
+        await this.#session();
+      } catch (error) {
+        if (signal.aborted) return;
+        if (this.#isFirst) return this.#first.reject(error);
+        this.#parts.onError(error);
+        const backoff = Math.min(RETRY_MS * 2 ** this.#failures, RETRY_MAX_MS);
+        await delay(backoff, undefined, { signal }).catch(() => {});
+        this.#failures += 1;
+      }
+    }
+  }
+
+  /** Listens on one connection. Rejects when it is lost, with the reason. */
+  async #session(): Promise<void> {
     const lost = Promise.withResolvers<never>();
     lost.promise.catch(() => {});
-    const proofs = new Map<string, () => void>();
-    const sql = parts.connect({
-      onClose: () => lost.reject(new Lost()),
-      onNotify(payload) {
-        if (!payload.startsWith(PROOF)) return onNotify(payload);
-        proofs.get(payload)?.();
+    const probes = new Map<string, () => void>();
+    const sql = this.#parts.connect({
+      onClose: () => lost.reject(new ListenerLostError()),
+      onNotify: (payload) => {
+        if (payload.startsWith(PROBE)) probes.get(payload)?.();
+        else this.#parts.onNotify(payload);
       },
     });
-    /** Whether what was sent came back; true as well when it could not be sent, which says nothing of this connection. */
-    const prove = async () => {
-      const proof = PROOF + randomUUID();
-      const back = new Promise<boolean>((known) => void proofs.set(proof, () => known(true)));
-      try {
-        // Counted from before it is sent, since the connection that it is sent on may be one that died without a word.
-        const late = delay(proofMs, false, { ref: false });
-        const isSent = parts.notify(proof).then(
-          () => true,
-          () => false,
-        );
-        return await Promise.race([isSent.then((sent) => !sent || back), late]);
-      } finally {
-        proofs.delete(proof);
-      }
-    };
-    const work = async (): Promise<never> => {
-      await sql.unsafe(`listen "${channel}"`);
-      if (!(await prove())) throw new ListenerTimeoutError(proofMs / 1_000);
-      isFirst = false;
-      failures = 0;
-      first.resolve();
-      onNotify("");
-      for (;;) {
-        await delay(everyMs, undefined, { signal: ending.signal, ref: false });
-        if (!(await prove())) throw new ListenerTimeoutError(proofMs / 1_000);
-      }
-    };
     try {
-      await Promise.race([work(), lost.promise, over]);
+      await Promise.race([this.#listen(sql, probes), lost.promise, this.#over]);
     } finally {
       await sql.end({ timeout: 0 });
     }
   }
 
-  async function keep(): Promise<void> {
-    while (!ending.signal.aborted) {
-      try {
-        await session();
-      } catch (error) {
-        if (ending.signal.aborted) return;
-        if (isFirst) return first.reject(error);
-        onError(error);
-        await delay(Math.min(RETRY_MS * 2 ** failures, RETRY_MAX_MS), undefined, { signal: ending.signal }).catch(
-          () => {},
-        );
-        failures += 1;
-      }
+  async #listen(sql: Sql, probes: Map<string, () => void>): Promise<never> {
+    const { channel, onNotify, everyMs = EVERY_MS } = this.#parts;
+    await sql.unsafe(`listen "${channel}"`);
+    await this.#probe(probes);
+    this.#isFirst = false;
+    this.#failures = 0;
+    this.#first.resolve();
+    onNotify("");
+    for (;;) {
+      await delay(everyMs, undefined, { signal: this.#ending.signal, ref: false });
+      await this.#probe(probes);
     }
   }
 
-  const kept = keep();
-  await first.promise;
-  return {
-    async [Symbol.asyncDispose]() {
-      ending.abort();
-      await kept;
-    },
-  };
+  /** Rejects if a probe does not come back. One that could not be sent passes: it says nothing about this connection. */
+  async #probe(probes: Map<string, () => void>): Promise<void> {
+    const { notify, probeMs = PROBE_MS } = this.#parts;
+    const payload = PROBE + randomUUID();
+    const arrived = new Promise<boolean>((resolve) => void probes.set(payload, () => resolve(true)));
+    try {
+      // The timeout starts before the probe is sent: the connection that sends it may be dead as well.
+      const timeout = delay(probeMs, false, { ref: false });
+      const isSent = notify(payload).then(
+        () => true,
+        () => false,
+      );
+      if (!(await Promise.race([isSent.then((sent) => !sent || arrived), timeout])))
+        throw new ListenerTimeoutError(probeMs / 1_000);
+    } finally {
+      probes.delete(payload);
+    }
+  }
 }

@@ -1,16 +1,16 @@
 /**
- * The doorbell: tells this process at once, and the others a moment later, that there may be something new to read.
- * It carries no content and may be missed; whoever listens polls as well.
+ * Wakes up readers when there may be new rows: those of this process at once, those of other replicas a moment later. A
+ * notification has no content and may be lost, so every subscriber polls as well.
  *
- * Rung after a commit, never inside a transaction: NOTIFY there takes a lock of the whole server at commit and costs two
- * commits of three. At most one notification each 20 ms leaves a process.
+ * It is sent after a commit, never inside a transaction: NOTIFY takes a lock of the whole server at commit and costs two
+ * commits out of three. A process sends at most one notification in 20 ms.
  */
 import { randomUUID } from "node:crypto";
 import type { Database } from "./database.ts";
 
 export interface Notifier extends AsyncDisposable {
   notify(): void;
-  /** Calls `listener` after each ring, at most once a turn of the event loop. Returns how to end that. */
+  /** Calls `listener` after notifications, at most once per turn of the event loop. Returns a function that unsubscribes. */
   subscribe(listener: () => void): () => void;
 }
 
@@ -20,31 +20,31 @@ const NOTIFY_EVERY_MS = 20;
 export async function createNotifier(database: Database, onError: (error: unknown) => void): Promise<Notifier> {
   const self = randomUUID();
   const listeners = new Set<() => void>();
-  let scheduled = false;
+  let isScheduled = false;
   let timer: NodeJS.Timeout | undefined;
   let sending: Promise<void> = Promise.resolve();
 
-  const tell = () => {
-    if (scheduled) return;
-    scheduled = true;
+  const wakeUp = () => {
+    if (isScheduled) return;
+    isScheduled = true;
     setImmediate(() => {
-      scheduled = false;
+      isScheduled = false;
       for (const listener of listeners) listener();
     });
   };
-  const heard = (payload: string) => {
-    if (payload !== self) tell();
+  const receive = (payload: string) => {
+    if (payload !== self) wakeUp();
   };
   const send = () => {
     clearTimeout(timer);
     timer = undefined;
     sending = database.notify(CHANNEL, self).catch(onError);
   };
-  const listening = await database.listen(CHANNEL, heard, onError);
+  const listening = await database.listen(CHANNEL, receive, onError);
 
   return {
     notify() {
-      tell();
+      wakeUp();
       timer ??= setTimeout(send, NOTIFY_EVERY_MS);
     },
     subscribe(listener) {
@@ -53,7 +53,7 @@ export async function createNotifier(database: Database, onError: (error: unknow
     },
     async [Symbol.asyncDispose]() {
       listeners.clear();
-      // What this process did last is for others to go on with: runs that it has handed back.
+      // Other replicas continue what this process committed last: the runs that it released.
       if (timer) send();
       await sending;
       await listening[Symbol.asyncDispose]();

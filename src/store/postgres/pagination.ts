@@ -1,15 +1,15 @@
-/** Pages by key, not by offset: what every list of this room is cut with. */
+/** Pagination by key, not by offset, of all lists in the store. */
 import { and, asc, desc, getColumns, gt, lt, sql } from "drizzle-orm";
 import type { InferSelectModel, SQL } from "drizzle-orm";
 import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
 import type { Reader } from "./database.ts";
 
-/** A page asked for. `after` and `before` hold the sort key and the id of the row next to it. */
+/** `after` and `before` hold the sort key and the id of the row next to the page. */
 export interface PageRequest {
   readonly limit: number;
   readonly after?: PageKey | undefined;
   readonly before?: PageKey | undefined;
-  /** The last `limit` rows, not the first. */
+  /** True for the last `limit` rows. */
   readonly fromEnd?: boolean;
 }
 
@@ -31,7 +31,7 @@ export interface PageOrder {
   readonly descending: boolean;
 }
 
-/** WHERE and ORDER BY of a page. One row more than asked is to be read, so that `cutPage` can tell whether more follow. */
+/** WHERE and ORDER BY of a page. Read one row more than `limit`, so that `cutPage` sees whether more follow. */
 export function pageClauses(request: PageRequest, order: PageOrder): { where: SQL | undefined; orderBy: SQL[] } {
   const { column, id, descending } = order;
   const type = sql.raw(column.getSQLType().replace(/\(\d+\)/, ""));
@@ -46,7 +46,7 @@ export function pageClauses(request: PageRequest, order: PageOrder): { where: SQ
   };
 }
 
-/** Cuts the surplus row off and puts a page that was read from the end back in order. */
+/** Removes the surplus row, and restores the order of a page that was read from the end. */
 export function cutPage<Row>(rows: readonly Row[], request: PageRequest): Page<Row> {
   const surplus = rows.length > request.limit;
   const kept = rows.slice(0, request.limit);
@@ -55,7 +55,7 @@ export function cutPage<Row>(rows: readonly Row[], request: PageRequest): Page<R
     : { rows: kept, hasNext: surplus, hasPrevious: request.after !== undefined };
 }
 
-/** A page of a list that is in the order of a number: positions in the log, places in a request. */
+/** A page of a list that is ordered by a number: positions in the log, indexes in a request. */
 export interface NumberedRequest {
   readonly limit: number;
   readonly after?: number | undefined;
@@ -63,7 +63,7 @@ export interface NumberedRequest {
   readonly fromEnd?: boolean | undefined;
 }
 
-/** WHERE and ORDER BY of such a page, as `pageClauses` has them. */
+/** WHERE and ORDER BY of a page by number, as in `pageClauses`. */
 export function numberedClauses(
   { after, before, fromEnd }: NumberedRequest,
   column: PgColumn,
@@ -77,7 +77,7 @@ export function numberedClauses(
   };
 }
 
-/** Cuts such a page as `cutPage` does. */
+/** Like `cutPage`, for a page by number. */
 export function cutNumbered<Row>(
   rows: readonly Row[],
   { limit, after, before, fromEnd = false }: NumberedRequest,
@@ -92,9 +92,9 @@ export function cutNumbered<Row>(
 }
 
 /**
- * The first rows below each of several parents, in one statement however many they are: a lateral join, so each parent's
- * rows are looked up by an index and no more of them are read than asked for. `of.below` ties a row to its parent's id,
- * which is a UUID unless `of.idType` says otherwise.
+ * The first rows of each of several parents, in one statement. It is a lateral join: each parent's rows are looked up in an
+ * index, and at most `of.limit` of them are read. `of.below` is the condition on the parent's id, a UUID unless `of.idType`
+ * is given.
  */
 export async function rowsBelow<Table extends PgTable>(
   reader: Reader,
@@ -126,7 +126,7 @@ export async function rowsBelow<Table extends PgTable>(
   return found;
 }
 
-/** A page below each parent, of what `rowsBelow` found. */
+/** The page of each parent, from the rows of `rowsBelow`. */
 export function pagesOf<Row>(
   rows: ReadonlyMap<string, readonly Row[]>,
   cut: (rows: readonly Row[]) => Page<Row>,
@@ -134,13 +134,13 @@ export function pagesOf<Row>(
   return new Map([...rows].map(([parent, found]) => [parent, cut(found)]));
 }
 
-// ---- cursors: opaque to clients; to us the key and the id of a row, made here or by the database
+// ---- cursors: opaque to clients, the key and the id of a row, made here or by the database
 
 export function cursorOf({ key, id }: PageKey): string {
   return toCursor(JSON.stringify([key, id]));
 }
 
-/** What stands in a cursor; anything, if it is none of ours. */
+/** The content of a cursor. It may be any value: clients send it. */
 export function readCursor(cursor: string): unknown {
   return JSON.parse(Buffer.from(cursor, "base64url").toString("utf8"));
 }
@@ -149,7 +149,7 @@ export function toCursor(content: string): string {
   return Buffer.from(content).toString("base64url");
 }
 
-/** What stands in the cursor of a row, as the database says it. */
+/** SQL of the content of a row's cursor. */
 export function cursorText(column: PgColumn, id: PgColumn): SQL {
   const key = column.getSQLType().startsWith("timestamp")
     ? sql`'"' || ${instantText(column)} || '"'`
@@ -157,12 +157,12 @@ export function cursorText(column: PgColumn, id: PgColumn): SQL {
   return sql`'[' || ${key} || ',"' || ${id} || '"]'`;
 }
 
-/** A cursor of what stands in it. PostgreSQL breaks the lines of its base64. */
+/** SQL of a cursor with this content. PostgreSQL breaks the lines of its base64. */
 export function cursorOfText(content: SQL): SQL {
   return sql`translate(encode(convert_to(${content}, 'UTF8'), 'base64'), E'+/=\\n', '-_')`;
 }
 
-/** An instant as `Date.toISOString` has it. */
+/** SQL of an instant as `Date.toISOString` writes it. */
 export function instantText(column: PgColumn | SQL): SQL {
   return sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 }

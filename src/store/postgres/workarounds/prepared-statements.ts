@@ -1,37 +1,41 @@
 /**
- * Which statements are worth preparing. postgres.js keeps a prepared statement as long as its connection, which is an hour
- * at most, and offers no way to drop one. So there are places for few, and they are given to those that come again and
- * again: at the third use, and the later the more of them are taken. Each hour they are given anew. A connection thus
- * keeps twice as many statements at most as there are places, and who asks for something else each time takes none.
+ * Decides which statements are prepared.
+ *
+ * postgres.js 3.4.9 keeps a prepared statement until its connection ends, at most one hour, and cannot drop one; no upstream
+ * issue is known. Drizzle (1.0.0-rc.5, postgres-js adapter) sends its queries unprepared whatever the client's setting
+ * (drizzle-orm issue 6096), so recurring statements are sent through `runPrepared`, which asks this policy.
+ *
+ * A limited number of statements is prepared: at the third use, and the more are prepared already, the later. Each hour the
+ * selection starts again. So a connection keeps at most twice the limit, and statements that do not recur take no part of it.
  */
 
-const PLACES = 50;
-/** A longer statement is seldom asked twice, and takes each connection megabytes. In characters. */
+const PREPARED_MAX = 50;
+/** Longer statements seldom recur, and each takes megabytes on each connection. In characters. */
 const LENGTH_MAX = 8_000;
-/** How often a statement is used before it has the first place. */
+/** Uses before the first statement is prepared. */
 const USES_BEFORE = 2;
-/** Statements without a place whose uses are counted: those used last. */
+/** Statements whose uses are counted, the most recently used. */
 const COUNTED_MAX = 200;
-/** As long as postgres.js keeps a connection. */
+/** The lifetime of a connection in postgres.js. */
 const PERIOD_MS = 3_600_000;
 
-/** Whether a statement is prepared, asked at each of its uses. `now`: a clock, in milliseconds. */
+/** True if a statement is to be prepared; called at each of its uses. `now`: a clock, in milliseconds. */
 export function createPreparedPolicy(now: () => number = () => performance.now()): (text: string) => boolean {
-  const placed = new Set<string>();
+  const prepared = new Set<string>();
   const uses = new Map<string, number>();
   let since = now();
   return (text) => {
     if (text.length > LENGTH_MAX) return false;
     if (now() - since >= PERIOD_MS) {
-      placed.clear();
+      prepared.clear();
       uses.clear();
       since = now();
     }
-    if (placed.has(text)) return true;
+    if (prepared.has(text)) return true;
     const before = uses.get(text) ?? 0;
     uses.delete(text);
-    if (placed.size < PLACES && before >= USES_BEFORE + placed.size) {
-      placed.add(text);
+    if (prepared.size < PREPARED_MAX && before >= USES_BEFORE + prepared.size) {
+      prepared.add(text);
       return true;
     }
     uses.set(text, before + 1);

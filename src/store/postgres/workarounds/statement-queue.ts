@@ -1,115 +1,134 @@
 /**
- * A gate before a pool of connections: as many statements run as there are connections, and the others wait here, in
- * order, for as long as a statement may take. What waited longer is refused and never sent.
+ * Limits the running statements of a pool to its connections; further ones wait here in order and time out.
  *
- * postgres.js itself would hand a statement to a busy connection, behind whatever runs there: one slow statement delays
- * others although connections are free, and statements that nobody waits for any more are sent all the same, one after
- * another for as long as it takes.
+ * postgres.js 3.4.9 sends a statement to a busy connection, behind the statement that runs there, although others are idle
+ * (explained in issue 747), and cannot time out a waiting statement (requested in issue 1036): one slow statement delays
+ * others, and statements whose callers are gone are still sent, one after another.
  *
- * It ends a statement before it takes the connection back, so the next is let through a moment later: after an answer as soon
- * as what is being done now is done; after an error when this turn of the event loop is over, because a socket that was lost
- * is closed at its end. One that is let through at once goes to a connection that is busy, or to the lost one and is never answered.
+ * postgres.js settles a statement before it returns the connection to the pool. So the next statement starts a moment later:
+ * after a result at the next microtask; after an error when the turn of the event loop is over, because the socket of a lost
+ * connection closes at its end. Released any earlier, the next statement would queue behind a busy connection, or be written
+ * to the lost one and never be answered.
  */
 import type { Sql } from "postgres";
 
-/** What postgres.js keeps of a statement; it sends it by `handler` when somebody first waits for it. */
+/** Members of a postgres.js query that its types do not show. The first `then` sends it through `handler`. */
 interface Statement {
   handler: (statement: Statement) => void;
   resolve: (rows: unknown) => void;
   reject: (error: unknown) => void;
-  /** Asks the server to cut it, on a connection made for that. */
+  /** Asks the server to cancel the statement, on a connection opened for this. */
   canceller(statement: Statement): Promise<void>;
 }
 
-/** A statement that did not come to run in time. */
+/** A statement waited too long for a connection. It was not sent. */
 export class StatementTimeoutError extends Error {
   constructor(seconds: number) {
-    super(`The statement waited ${seconds} s for a connection.`);
-    this.name = "WaitedTooLong";
+    super(`The statement waited ${seconds} s for a connection. Retry later, or raise OSTLER_DB_POOL.`);
+    this.name = "StatementTimeoutError";
   }
 }
 
-/** A statement to which nothing came: the connection is lost, as its code says, though nobody has said so. */
+/** A statement got no answer. Its code is that of a lost connection. */
 export class ConnectionUnresponsiveError extends Error {
   readonly code = "ETIMEDOUT";
   constructor(seconds: number) {
     super(`The database has not answered a statement within ${seconds} s.`);
-    this.name = "Unanswered";
+    this.name = "ConnectionUnresponsiveError";
   }
 }
 
-/** So much later than a statement has to have ended nobody waits for it any more, in seconds. */
-const REFUSE_SECONDS = 2;
-/** And so much later its connection is found dead, one way or another: others go there no more, and its place is free. */
-const GIVE_UP_SECONDS = 25;
+/** Time after its timeout at which a statement that was not answered fails, in seconds. */
+const REJECT_SECONDS = 2;
+/** Time after that at which its connection has been found dead, so that its slot is free, in seconds. */
+const RELEASE_SECONDS = 25;
 
-/** `isCut`: whether what runs longer is cut here too, as the server itself does where it can be told to. */
-export function limitStatements(
-  sql: Sql,
-  { atOnce, seconds, isCut = false }: { readonly atOnce: number; readonly seconds: number; readonly isCut?: boolean },
-): Sql {
-  const waiting = new Set<() => void>();
-  let running = 0;
+export interface StatementLimits {
+  readonly concurrency: number;
+  /** Timeout of a statement, and of its wait. */
+  readonly seconds: number;
+  /** Whether statements are canceled here at their timeout; false if the server does it. */
+  readonly cancels?: boolean;
+}
 
-  const pass = (statement: Statement) => {
-    const { handler, resolve, reject } = statement;
-    let isRunning = false;
-    // A statement may be ended twice: one that a lost connection failed is ended again when that connection is made anew.
-    let overdue: NodeJS.Timeout | undefined;
-    const after = (more: number, what: () => void) => void (overdue = setTimeout(what, more * 1_000));
-    const release = () => {
-      if (!isRunning) return;
-      isRunning = false;
-      running -= 1;
-      const [next] = waiting;
-      next?.();
-    };
-    const send = () => {
-      isRunning = true;
-      running += 1;
-      after(seconds, () => {
-        // Where that fails, the statement goes on, and is refused in a moment.
-        if (isCut) statement.canceller(statement).catch(() => {});
-        after(REFUSE_SECONDS, () => {
-          reject(new ConnectionUnresponsiveError(seconds + REFUSE_SECONDS));
-          after(GIVE_UP_SECONDS, release);
-        });
-      });
-      Object.assign(statement, {
-        resolve(rows: unknown) {
-          clearTimeout(overdue);
-          queueMicrotask(release);
-          resolve(rows);
-        },
-        reject(error: unknown) {
-          clearTimeout(overdue);
-          setImmediate(setImmediate, release);
-          reject(error);
-        },
-      });
-      handler(statement);
-    };
-    if (running < atOnce) return send();
-    const late = setTimeout(() => {
-      waiting.delete(start);
-      reject(new StatementTimeoutError(seconds));
-    }, seconds * 1_000);
-    const start = () => {
-      clearTimeout(late);
-      waiting.delete(start);
-      send();
-    };
-    waiting.add(start);
-  };
-
+export function limitStatements(sql: Sql, limits: StatementLimits): Sql {
+  const queue = new StatementQueue(limits);
   const unsafe = sql.unsafe.bind(sql);
-  const held = (...given: Parameters<Sql["unsafe"]>) => {
+  const queued = (...given: Parameters<Sql["unsafe"]>) => {
     const query = unsafe(...given);
     const statement = query as unknown as Statement;
     const { handler } = statement;
-    // A statement is held by its handler, which keeps what else hangs on it.
-    statement.handler = Object.assign((one: Statement) => pass(Object.assign(one, { handler })), handler);
+    // The handler carries options as its own members, so they are copied to its replacement.
+    statement.handler = Object.assign((one: Statement) => queue.add(Object.assign(one, { handler })), handler);
     return query;
   };
-  return Object.assign(sql, { unsafe: held });
+  return Object.assign(sql, { unsafe: queued });
+}
+
+class StatementQueue {
+  readonly #limits: StatementLimits;
+  readonly #waiting = new Set<() => void>();
+  #running = 0;
+
+  constructor(limits: StatementLimits) {
+    this.#limits = limits;
+  }
+
+  add(statement: Statement): void {
+    const { concurrency, seconds } = this.#limits;
+    if (this.#running < concurrency) return this.#send(statement);
+    const { reject } = statement;
+    const timeout = setTimeout(() => {
+      this.#waiting.delete(start);
+      reject(new StatementTimeoutError(seconds));
+    }, seconds * 1_000);
+    const start = () => {
+      clearTimeout(timeout);
+      this.#waiting.delete(start);
+      this.#send(statement);
+    };
+    this.#waiting.add(start);
+  }
+
+  #send(statement: Statement): void {
+    const { resolve, reject, handler } = statement;
+    const { seconds, cancels = false } = this.#limits;
+    let timer: NodeJS.Timeout | undefined;
+    const after = (more: number, action: () => void) => void (timer = setTimeout(action, more * 1_000));
+    const release = this.#acquire();
+    after(seconds, () => {
+      // If this fails, the statement continues and is rejected a moment later.
+      if (cancels) statement.canceller(statement).catch(() => {});
+      after(REJECT_SECONDS, () => {
+        reject(new ConnectionUnresponsiveError(seconds + REJECT_SECONDS));
+        after(RELEASE_SECONDS, release);
+      });
+    });
+    Object.assign(statement, {
+      resolve(rows: unknown) {
+        clearTimeout(timer);
+        queueMicrotask(release);
+        resolve(rows);
+      },
+      reject(error: unknown) {
+        clearTimeout(timer);
+        setImmediate(setImmediate, release);
+        reject(error);
+      },
+    });
+    handler(statement);
+  }
+
+  /** Takes a slot. The result releases it once: postgres.js settles a statement twice if its lost connection is made again. */
+  #acquire(): () => void {
+    let isHeld = true;
+    this.#running += 1;
+    return () => {
+      if (!isHeld) return;
+      isHeld = false;
+      this.#running -= 1;
+      const [next] = this.#waiting;
+      next?.();
+    };
+  }
 }

@@ -1,17 +1,19 @@
 /**
- * Sockets to the database that give up. A firewall that has forgotten a connection, or a server that is gone without a word,
- * answers nothing of what is written, and the kernel goes on sending for a quarter of an hour. So a socket on which something
- * was written, and nothing has come since, is destroyed after a time. One at rest is left alone: keep-alive, which the
- * kernel sends while nothing else is on its way, finds it dead within half a minute. Where one has fallen silent, those at rest
- * that have said nothing since are given up with it: they have gone the same way, and each would cost somebody the same wait.
+ * Sockets to the database that detect a silent connection.
  *
- * postgres.js takes a socket as it is given, and would itself put TLS on it, where nobody could watch: so TLS is made here.
+ * A firewall that dropped a connection, or a server that disappeared, answers nothing, and the kernel retransmits for a quarter
+ * of an hour; postgres.js 3.4.9 has no timeout for this (issue 1089). So a socket is destroyed if something was written and
+ * nothing was received for a time. An idle socket is left alone: keep-alive probes, which the kernel sends while nothing else
+ * is under way, find it dead within half a minute. When one socket falls silent, idle ones that have received nothing since
+ * are destroyed with it: they most likely took the same way, and each would cost another statement the same wait.
+ *
+ * postgres.js would itself put TLS on a given socket, where it cannot be watched, so TLS is set up here.
  */
 import { Socket, isIP } from "node:net";
 import { connect as connectTls } from "node:tls";
 import type { ConnectionOptions } from "node:tls";
 
-/** Where a socket leads to, as postgres.js has read it from an address and its own variables. */
+/** Where a socket leads, as postgres.js parsed it from the address and its environment variables. */
 export interface Target {
   readonly host: readonly string[];
   readonly port: readonly number[];
@@ -21,50 +23,53 @@ export interface Target {
   readonly sslnegotiation: string | null;
 }
 
-/** How long it may take to come to a connection with TLS. Others are seen to by postgres.js. */
+/** Timeout of a connection with TLS. postgres.js has its own for others. */
 const CONNECT_MS = 10_000;
 const SSL_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
-const YES = "S".codePointAt(0);
+const TLS_ACCEPTED = "S".codePointAt(0);
 
-/** Makes sockets to the target. `silentMs`: how long something that was written may be without an answer. */
+/** Makes sockets to the target. `silentMs`: time after a write without an answer at which a socket is destroyed. */
 export function createWatchdogSocket(target: Target, silentMs: number): () => Socket | Promise<Socket> {
   const pool: Pool = { silentMs, sockets: new Map() };
-  return async () => watched(begun(target.ssl ? await secured(target) : dialled(target)), pool);
+  return async () => watched(flushed(target.ssl ? await secured(target) : dialed(target)), pool);
 }
 
-function dialled({ host: [host = "localhost"], port: [port = 5432], path }: Target): Socket {
+function dialed({ host: [host = "localhost"], port: [port = 5432], path }: Target): Socket {
   const socket = new Socket();
   return path ? socket.connect(path) : Object.assign(socket.connect(port, host), { host, port });
 }
 
-/** Nothing has come for so long: a connection that is lost, as its code says. */
-function silence(ms: number): Error {
-  return Object.assign(new Error(`The database has not answered for ${ms / 1_000} s; the connection is given up.`), {
+/** Its code is that of a lost connection. */
+function silenceError(ms: number): Error {
+  return Object.assign(new Error(`The database has not answered for ${ms / 1_000} s; the connection is closed.`), {
     code: "ETIMEDOUT",
   });
 }
 
 /**
- * Sees that postgres.js 3.4.9 goes on after the end of a socket. It collects what it writes until a turn of the event loop is
- * over. Where a socket is closed before, it waits for that turn for ever: the sockets that it makes after that are given
- * nothing, until a kilobyte has come together, and each fails a statement when its time is over. So one that is given
- * nothing at once, or anything but a beginning, is destroyed. It then makes the next, with the same statement: a dozen at most.
+ * Lets postgres.js 3.4.9 reconnect after a socket closed while data waited to be written.
  *
- * And what it is given between an error and the end of a socket it would forget; not so, where the end is not said to be an error's.
+ * It buffers writes until a turn of the event loop is over. If a socket closes before, the timer of the buffer is cleared but
+ * not reset, and later sockets of that connection are given nothing until a kilobyte has been collected: each fails a
+ * statement at its timeout (the endless CONNECT_TIMEOUT described at pull requests 1168 and 1215; no issue of its own is
+ * known). So a socket that is given nothing at once, or anything but the start of a connection, is destroyed. postgres.js
+ * then makes the next one with the same statement, a dozen at most.
+ *
+ * It also forgets what it is given between the error of a socket and its close, unless the close does not report an error.
  */
-function begun(socket: Socket): Socket {
+function flushed(socket: Socket): Socket {
   const write = socket.write.bind(socket) as (...given: unknown[]) => boolean;
   const emit = socket.emit.bind(socket) as (name: string | symbol, ...given: unknown[]) => boolean;
-  let hasBegun = false;
+  let hasStarted = false;
   setImmediate(setImmediate, () => {
-    if (!hasBegun) socket.destroy();
+    if (!hasStarted) socket.destroy();
   });
   return Object.assign(socket, {
     write(first: Buffer, ...rest: unknown[]) {
       // The first message of a connection has no type before its length.
-      const isSound = hasBegun || first.readInt32BE() === first.length;
-      hasBegun = true;
-      if (isSound) return write(first, ...rest);
+      const isIntact = hasStarted || first.readInt32BE() === first.length;
+      hasStarted = true;
+      if (isIntact) return write(first, ...rest);
       socket.destroy();
       return true;
     },
@@ -74,88 +79,93 @@ function begun(socket: Socket): Socket {
 
 interface Pool {
   readonly silentMs: number;
-  readonly sockets: Map<Socket, Heard>;
+  readonly sockets: Map<Socket, Activity>;
 }
 
-interface Heard {
-  /** When something last came. */
-  at: number;
-  /** Absent: nothing is waited for. */
-  late: NodeJS.Timeout | undefined;
+interface Activity {
+  /** When something was last received. */
+  receivedAt: number;
+  /** Undefined while no answer is expected. */
+  timeout: NodeJS.Timeout | undefined;
 }
 
 function watched(socket: Socket, { silentMs, sockets }: Pool): Socket {
-  const heard: Heard = { at: performance.now(), late: undefined };
-  const hear = () => {
-    clearTimeout(heard.late);
-    heard.late = undefined;
-    heard.at = performance.now();
+  const activity: Activity = { receivedAt: performance.now(), timeout: undefined };
+  const receive = () => {
+    clearTimeout(activity.timeout);
+    activity.timeout = undefined;
+    activity.receivedAt = performance.now();
   };
-  const give = (late: NodeJS.Timeout | undefined, since: number) => {
-    if (heard.late !== late) return;
-    for (const [other, { at, late: waits }] of sockets)
-      if (other === socket || (waits === undefined && at <= since))
-        giveUp(other, other === socket ? silence(silentMs) : null);
+  const expire = (timeout: NodeJS.Timeout | undefined, since: number) => {
+    if (activity.timeout !== timeout) return;
+    for (const [other, { receivedAt, timeout: pending }] of sockets)
+      if (other === socket || (pending === undefined && receivedAt <= since))
+        drop(other, other === socket ? silenceError(silentMs) : null);
   };
   const write = socket.write.bind(socket) as (...given: unknown[]) => boolean;
   const watching = (...given: unknown[]) => {
     const since = performance.now();
-    // Of a process that was suspended: what came meanwhile is read first.
-    heard.late ??= setTimeout(() => setImmediate(give, heard.late, since), silentMs).unref();
+    // After a suspension of the process, what arrived meanwhile is read first.
+    activity.timeout ??= setTimeout(() => setImmediate(expire, activity.timeout, since), silentMs).unref();
     return write(...given);
   };
-  sockets.set(socket, heard);
-  socket.on("data", hear).on("close", () => {
-    hear();
+  sockets.set(socket, activity);
+  socket.on("data", receive).on("close", () => {
+    receive();
     sockets.delete(socket);
   });
   return Object.assign(socket, { write: watching });
 }
 
-/** Tells postgres.js of the end before it comes: between an error and the end of its socket, a connection would be given what comes next. */
-function giveUp(socket: Socket, error: Error | null): void {
+/** Reports the end to postgres.js before it happens: between the error and the close of its socket, a connection would be given the next statement. */
+function drop(socket: Socket, error: Error | null): void {
   if (error) socket.emit("error", error);
   socket.emit("close");
   socket.on("error", () => {}).destroy();
 }
 
-/** Never rejects: postgres.js would count a connection for good that came to no socket. What is wrong, the socket tells. */
+/** Never rejects: postgres.js would count a connection without a socket as used forever. The socket reports the error. */
 function secured(target: Target): Promise<Socket> {
   return new Promise((resolve) => {
-    let trying = dialled(target);
+    let socket = dialed(target);
     const fail = (error: Error) => {
-      leave();
-      trying.destroy();
+      cleanUp();
+      socket.destroy();
       resolve(failing(error));
     };
-    const close = () => fail(closed());
-    const late = setTimeout(() => fail(silence(CONNECT_MS)), CONNECT_MS);
-    const leave = () => {
-      clearTimeout(late);
-      trying.off("error", fail).off("close", close);
+    const close = () => fail(closedError());
+    const timeout = setTimeout(() => fail(silenceError(CONNECT_MS)), CONNECT_MS);
+    const cleanUp = () => {
+      clearTimeout(timeout);
+      socket.off("error", fail).off("close", close);
     };
-    const give = () => {
-      leave();
-      resolve(trying);
+    const succeed = () => {
+      cleanUp();
+      resolve(socket);
     };
     const secure = () => {
-      const raw = trying.off("error", fail).off("close", close);
-      trying = connectTls({ socket: raw, ...wayOf(target) }, give)
+      const raw = socket.off("error", fail).off("close", close);
+      socket = connectTls({ socket: raw, ...tlsOptions(target) }, succeed)
         .on("error", fail)
         .on("close", close);
     };
-    trying.on("error", fail).on("close", close);
-    if (target.sslnegotiation === "direct") return void trying.once("connect", secure);
-    trying.write(SSL_REQUEST);
-    trying.once("data", ([answer]) => {
-      if (answer === YES) secure();
-      else if (target.ssl === "prefer") give();
-      else fail(new Error("The database takes no TLS, and its address asks for it."));
+    socket.on("error", fail).on("close", close);
+    if (target.sslnegotiation === "direct") return void socket.once("connect", secure);
+    socket.write(SSL_REQUEST);
+    socket.once("data", ([answer]) => {
+      if (answer === TLS_ACCEPTED) secure();
+      else if (target.ssl === "prefer") succeed();
+      else
+        fail(
+          new Error(
+            "The database does not accept TLS, and its address requires it. Enable TLS on the server, or change sslmode.",
+          ),
+        );
     });
   });
 }
 
-function wayOf({ host: [host = ""], ssl, sslnegotiation }: Target): ConnectionOptions {
+function tlsOptions({ host: [host = ""], ssl, sslnegotiation }: Target): ConnectionOptions {
   return {
     ...(!isIP(host) && { servername: host }),
     ...(sslnegotiation === "direct" && { ALPNProtocols: ["postgresql"] }),
@@ -165,8 +175,8 @@ function wayOf({ host: [host = ""], ssl, sslnegotiation }: Target): ConnectionOp
   };
 }
 
-function closed(): Error {
-  return Object.assign(new Error("The connection was closed before it was secure."), { code: "ECONNRESET" });
+function closedError(): Error {
+  return Object.assign(new Error("The connection was closed during its TLS handshake."), { code: "ECONNRESET" });
 }
 
 function failing(error: Error): Socket {

@@ -1,0 +1,81 @@
+/** Opens pools of connections through postgres.js, with the settings and workarounds that all of them need. */
+import type { PostgresJsDatabase } from "drizzle-orm/postgres-js";
+import postgres from "postgres";
+import type { Sql } from "postgres";
+import { failTransactionsOnLoss } from "./workarounds/transaction-loss.ts";
+import { createWatchdogSocket } from "./workarounds/watchdog-socket.ts";
+import type { Target } from "./workarounds/watchdog-socket.ts";
+
+/** Where a server listens. `host` may be the directory of a Unix socket. */
+export type Connection =
+  | { readonly url: string }
+  | { readonly host: string; readonly port: number; readonly user: string; readonly database: string };
+
+/** What queries run on: a pool or a transaction. */
+export type Reader = Pick<PostgresJsDatabase, "select" | "selectDistinct" | "execute" | "$count">;
+
+/** An open transaction. Only the engine opens one. */
+export type Tx = Parameters<Parameters<PostgresJsDatabase["transaction"]>[0]>[0];
+
+/** Idle time before the kernel sends TCP keep-alive probes. */
+const KEEP_ALIVE_SECONDS = 10;
+/** Time between attempts to reconnect. */
+const RECONNECT_SECONDS = 0.5;
+const CONNECT_SECONDS = 10;
+/** How long running statements may take when a pool is closed. */
+const END_SECONDS = 2;
+
+export interface PoolOptions {
+  readonly max: number;
+  readonly prepare: boolean;
+  /** Timeout of a statement, enforced by the server. */
+  readonly statementSeconds?: number;
+  /** How long a transaction may wait for its next statement, enforced by the server. */
+  readonly idleSeconds?: number;
+  /** Time without an answer after which a connection counts as lost; absent: unlimited, as a migration needs. */
+  readonly silentSeconds?: number;
+  readonly onStatement?: ((text: string) => void) | undefined;
+  /** Further options of postgres.js. */
+  readonly more?: Readonly<Record<string, unknown>>;
+}
+
+export function connect(connection: Connection, pool: PoolOptions): Sql {
+  const { max, prepare, statementSeconds, idleSeconds, silentSeconds, onStatement, more } = pool;
+  const open = (options: object) =>
+    "url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options });
+  const options = {
+    max,
+    prepare,
+    ...(onStatement && { debug: (_connection: number, text: string) => onStatement(text) }),
+    onnotice: () => {},
+    connect_timeout: CONNECT_SECONDS,
+    keep_alive: KEEP_ALIVE_SECONDS,
+    // With the default of 100, a BEGIN that fills a connection's pipeline leaves the connection in the pool with an open
+    // transaction, and later writes on it are lost (postgres.js issues 823, 1189, 1210; test/store/pipeline.test.ts).
+    max_pipeline: 1e9,
+    // The delay is shared by all connections of a pool. By default it grows to 20 s within seven failed attempts, and
+    // runs would stop for that long after the database is back.
+    backoff: () => RECONNECT_SECONDS,
+    connection: {
+      application_name: "ostler",
+      ...(statementSeconds !== undefined && { statement_timeout: statementSeconds * 1_000 }),
+      ...(idleSeconds !== undefined && { idle_in_transaction_session_timeout: idleSeconds * 1_000 }),
+    },
+    // postgres.js parses the address; this pool opens no connection.
+    ...(silentSeconds !== undefined && {
+      socket: createWatchdogSocket(open({ max: 1 }).options as unknown as Target, silentSeconds * 1_000),
+      ssl: false,
+    }),
+    ...more,
+  };
+  return failTransactionsOnLoss(open(options));
+}
+
+export async function closePool(sql: Sql): Promise<void> {
+  await sql.end({ timeout: END_SECONDS });
+}
+
+/** A pool for `await using`. */
+export function disposable(sql: Sql): Sql & AsyncDisposable {
+  return Object.assign(sql, { [Symbol.asyncDispose]: () => closePool(sql) });
+}
