@@ -18,8 +18,8 @@ export interface LogShare {
   readonly newest: number;
   readonly lines: number;
   readonly bytes: number;
-  /** The attempt's newest line. */
-  readonly last: { readonly sequence: number; readonly text: string } | null;
+  /** The attempt's line that states how many lines were dropped; null if none was. */
+  readonly notice: { readonly sequence: number; readonly dropped: number } | null;
 }
 
 /** The share of the run's newest attempt, of which at most `most` lines are looked for. */
@@ -34,30 +34,34 @@ export async function logShare(tx: Tx, { runId, step, attempt }: LogPlace, most:
       newest: sql<number>`coalesce(max(${newest.sequence}), 0)`,
       lines: sql<number>`(count(*) filter (where ${own}))::int`,
       bytes: sql<number>`coalesce(sum(octet_length(${newest.text})) filter (where ${own}), 0)::int`,
-      lastSequence: sql<number | null>`max(${newest.sequence}) filter (where ${own})`,
-      lastText: sql<
-        string | null
-      >`(array_agg(${newest.text} order by ${newest.sequence} desc) filter (where ${own}))[1]`,
+      noticeSequence: sql<
+        number | null
+      >`max(${newest.sequence}) filter (where ${own} and ${newest.dropped} is not null)`,
+      dropped: sql<number | null>`max(${newest.dropped}) filter (where ${own})`,
     })
     .from(newest);
-  if (!row) return { newest: 0, lines: 0, bytes: 0, last: null };
-  const { lastSequence, lastText, ...share } = row;
+  if (!row) return { newest: 0, lines: 0, bytes: 0, notice: null };
+  const { noticeSequence, dropped, ...share } = row;
   return {
     ...share,
-    last: lastSequence === null || lastText === null ? null : { sequence: lastSequence, text: lastText },
+    notice: noticeSequence === null || dropped === null ? null : { sequence: noticeSequence, dropped },
   };
 }
 
-const APPEND = bulkInsert(stepLog, ["runId", "sequence", "step", "attempt", "at", "text"]);
+const APPEND = bulkInsert(stepLog, ["runId", "sequence", "step", "attempt", "at", "text", "dropped"]);
 
 export async function appendLines(tx: Tx, rows: readonly StepLogRow[]): Promise<void> {
   if (rows.length > 0) await runStatement(tx, APPEND, [rowsText(rows)]);
 }
 
-export async function rewriteLine(tx: Tx, runId: string, sequence: number, text: string): Promise<void> {
+/** Replaces the text of a notice and the number that it states. */
+export async function rewriteNotice(
+  tx: Tx,
+  { runId, sequence, text, dropped }: Pick<StepLogRow, "runId" | "sequence" | "text" | "dropped">,
+): Promise<void> {
   await tx
     .update(stepLog)
-    .set({ text })
+    .set({ text, dropped })
     .where(and(eq(stepLog.runId, runId), eq(stepLog.sequence, sequence)));
 }
 
@@ -68,18 +72,26 @@ export async function logTails(
 ): Promise<StepLogRow[][]> {
   if (steps.length === 0) return [];
   const wanted = JSON.stringify(steps.map(({ runId, step, tail }, place) => ({ place, run_id: runId, step, tail })));
-  const rows = await reader.execute<{ place: number; sequence: number; attempt: number; at: string; text: string }>(sql`
-    select wanted.place, line.sequence, line.attempt, line.at::text as at, line.text
+  const rows = await reader.execute<{
+    place: number;
+    sequence: number;
+    attempt: number;
+    at: string;
+    text: string;
+    dropped: number | null;
+  }>(sql`
+    select wanted.place, line.sequence, line.attempt, line.at::text as at, line.text, line.dropped
     from jsonb_to_recordset(${wanted}::text::jsonb) as wanted(place int, run_id uuid, step int, tail int)
     cross join lateral (
-      select l.sequence, l.attempt, l.at, l.text from step_log l
+      select l.sequence, l.attempt, l.at, l.text, l.dropped from step_log l
       where l.run_id = wanted.run_id and l.step = wanted.step order by l.sequence desc limit wanted.tail
     ) line
     order by wanted.place, line.sequence`);
   const tails = steps.map((): StepLogRow[] => []);
-  for (const { place, sequence, attempt, at, text } of rows) {
+  for (const { place, sequence, attempt, at, text, dropped } of rows) {
     const step = steps[place];
-    if (step) tails[place]?.push({ runId: step.runId, step: step.step, sequence, attempt, at: new Date(at), text });
+    if (step)
+      tails[place]?.push({ runId: step.runId, step: step.step, sequence, attempt, at: new Date(at), text, dropped });
   }
   return tails;
 }

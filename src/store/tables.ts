@@ -329,6 +329,8 @@ export const stepLog = pgTable(
     attempt: integer("attempt").notNull(),
     at: at("at").notNull(),
     text: text("text").notNull(),
+    /** The number of lines of the attempt that were dropped, if this line states it; null for a line of the driver. */
+    dropped: integer("dropped"),
   },
   (table) => [primaryKey({ columns: [table.runId, table.sequence] })],
 );

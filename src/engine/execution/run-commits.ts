@@ -13,8 +13,7 @@ import { FencedError, RELEASE, isClaimedBy, openContext } from "./claimed-run.ts
 import type { ClaimedRun, RunContext, RunDirective, RunEnvironment } from "./claimed-run.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { Change, GroupCommitParts } from "./group-commit.ts";
-import { createStepLog } from "./step-log.ts";
-import type { StepLog } from "./step-log.ts";
+import { StepLog } from "./step-log.ts";
 
 const RETRY_MS = 500;
 const WARN_EVERY_MS = 10_000;
@@ -85,7 +84,7 @@ export class RunCommits {
   /** The log of one entry of a step. */
   stepLog(claimed: ClaimedRun, attempt: AttemptRow): StepLog {
     const write = async (change: Change<ClaimReads, void>) => void (await this.#write(claimed, change));
-    return createStepLog({ log: this.#log, write }, attempt);
+    return new StepLog({ log: this.#log, write }, attempt);
   }
 
   async #write<Result>(claimed: ClaimedRun, change: Change<ClaimReads, Result>): Promise<Result | null> {

@@ -1,34 +1,37 @@
 /**
- * What a driver says during one entry of a step: lines of its log, and progress. Both are kept in memory and stored in
- * batches: lines twice a second at most, progress once, and what is left when the entry ends, in the transaction that
- * stores its outcome. Every batch is written through the run's ledger, so a process that has lost the run writes
- * nothing; one that crashes loses the lines of its last half second.
+ * The log of one entry of a step: the lines and the progress that the driver reports. Both are kept in memory and stored in
+ * batches: lines at most twice a second, progress once a second, and the rest when the entry ends, in the transaction that
+ * stores its outcome. Every batch is written through the run's ledger, so a process that has lost the run writes nothing.
+ * A process that crashes loses the lines of its last half second.
  *
- * An attempt has a share of the log: `LINES_MAX` lines and `BYTES_MAX` bytes, whatever number of entries it takes. When a
- * line does not fit any more, that one and all after it are only counted, and a last line tells how many they were.
+ * An attempt may log `LINES_MAX` lines and `BYTES_MAX` bytes in all its entries together. The first line that does not fit and
+ * all lines after it are dropped, and a notice at the end states their number. An attempt has at most one notice: a later
+ * entry raises its number.
  *
- * Modes: idle (nothing to store); due (a timer runs until the next batch); storing (what is said meanwhile waits for the
- * batch after it); ended (what is said is not taken any more).
+ * Modes:
+ * - idle: nothing to store. Left for due by a line or a progress report.
+ * - due: a timer runs until the next batch. Left for storing by the timer.
+ * - storing: lines that come now wait for the next batch. Left for due or idle when the batch is stored or has failed; a
+ *   batch that has failed is stored with the next one.
+ * - ended: nothing is taken any more. Entered by `end`, and by a `FencedError` when another replica has claimed the run.
  */
 import type { Log } from "../../log.ts";
 import type { AttemptRow } from "../../store/attempts.ts";
-import { logShare, rewriteLine } from "../../store/step-log.ts";
-import type { LogShare } from "../../store/step-log.ts";
+import { logShare, rewriteNotice } from "../../store/step-log.ts";
+import type { LogPlace, LogShare } from "../../store/step-log.ts";
 import { FencedError } from "./claimed-run.ts";
-import type { Ledger } from "./ledger.ts";
 import type { StepOutput } from "./driver-call.ts";
-
-export interface StepLog extends StepOutput {
-  /** Nothing is taken from now on. Resolves when no batch is being stored. */
-  end(): Promise<void>;
-  /** Notes what is left, to be stored with the ledger of its run. */
-  store(ledger: Ledger): Promise<void>;
-}
+import type { Ledger } from "./ledger.ts";
 
 interface Line {
   readonly at: Date;
   readonly text: string;
   readonly bytes: number;
+}
+
+interface ProgressReport {
+  readonly percent: number;
+  readonly message: string | null;
 }
 
 export const LINES_MAX = 1_000;
@@ -39,145 +42,172 @@ const PROGRESS_EVERY_MS = 1_000;
 
 export interface StepLogParts {
   readonly log: Log;
-  /** Has the ledger of the run filled, and stored; rejects with `Fenced` when somebody else holds the run by now. */
-  write(note: (ledger: Ledger) => Promise<void>): Promise<void>;
+  /** Runs a change of the run's ledger and stores it. Rejects with a `FencedError` if another process has claimed the run. */
+  write(change: (ledger: Ledger) => Promise<void>): Promise<void>;
 }
 
-export function createStepLog({ log, write }: StepLogParts, attempt: AttemptRow): StepLog {
-  const place = { runId: attempt.runId, step: attempt.step, attempt: attempt.number };
-  /** Lines that are not stored yet; since when there is one. */
-  const lines: Line[] = [];
-  let bytes = 0;
-  let since = 0;
-  /** Lines that had no room and are not told of yet. */
-  let dropped = 0;
-  let full = false;
-  let report: { readonly percent: number; readonly message: string | null } | null = null;
-  /** What the attempt has in the log; null: not looked at yet. */
-  let share: LogShare | null = null;
-  /** A batch was begun, and whether it was stored is not known. */
-  let unsure = false;
-  let storedAt = Number.NEGATIVE_INFINITY;
-  let reportedAt = Number.NEGATIVE_INFINITY;
-  let storing: Promise<void> | null = null;
-  let timer: NodeJS.Timeout | undefined;
-  let dueAt = Number.POSITIVE_INFINITY;
-  let ended = false;
+export class StepLog implements StepOutput {
+  readonly #parts: StepLogParts;
+  readonly #attempt: AttemptRow;
+  readonly #place: LogPlace;
+  /** Lines that are not stored yet, their size, and when the first of them came. */
+  readonly #lines: Line[] = [];
+  #bytes = 0;
+  #since = 0;
+  /** Dropped lines that the notice does not count yet. */
+  #dropped = 0;
+  #isFull = false;
+  #report: ProgressReport | null = null;
+  /** What the attempt has stored; null if that was not read yet. */
+  #share: LogShare | null = null;
+  /** A batch was begun and not acknowledged, so it may or may not be stored. */
+  #isUnacknowledged = false;
+  #storedAt = Number.NEGATIVE_INFINITY;
+  #reportedAt = Number.NEGATIVE_INFINITY;
+  #storing: Promise<void> | null = null;
+  #timer: NodeJS.Timeout | undefined;
+  #dueAt = Number.POSITIVE_INFINITY;
+  #isEnded = false;
 
-  function arrange(): void {
-    if (ended || storing) return;
-    const linesDue = lines.length > 0 ? since + LINES_EVERY_MS : Number.POSITIVE_INFINITY;
-    const reportDue = report ? reportedAt + PROGRESS_EVERY_MS : Number.POSITIVE_INFINITY;
-    const due = Math.max(Math.min(linesDue, reportDue), storedAt + LINES_EVERY_MS);
-    if (due >= dueAt) return;
-    dueAt = due;
-    clearTimeout(timer);
-    timer = setTimeout(begin, Math.max(0, due - performance.now())).unref();
+  constructor(parts: StepLogParts, attempt: AttemptRow) {
+    this.#parts = parts;
+    this.#attempt = attempt;
+    this.#place = { runId: attempt.runId, step: attempt.step, attempt: attempt.number };
   }
 
-  function begin(): void {
-    dueAt = Number.POSITIVE_INFINITY;
-    storedAt = performance.now();
-    if (report) reportedAt = storedAt;
-    storing = write(store)
-      .catch((error: unknown) => {
-        if (error instanceof FencedError) ended = true;
-        else log.debug({ err: error, runId: place.runId }, "what a step said was not stored; it is tried again");
-      })
-      .finally(() => {
-        storing = null;
-        arrange();
-      });
+  line(given: string): void {
+    if (this.#isEnded) return;
+    const text = given.length > LINE_LENGTH_MAX ? `${given.slice(0, LINE_LENGTH_MAX - 1).toWellFormed()}…` : given;
+    const size = Buffer.byteLength(text);
+    this.#isFull ||= isTooMuch(
+      (this.#share?.lines ?? 0) + this.#lines.length + 1,
+      (this.#share?.bytes ?? 0) + this.#bytes + size,
+    );
+    if (this.#isFull) {
+      this.#dropped += 1;
+      return;
+    }
+    if (this.#lines.length === 0) this.#since = performance.now();
+    this.#lines.push({ at: new Date(), text, bytes: size });
+    this.#bytes += size;
+    this.#schedule();
   }
 
-  async function store(ledger: Ledger): Promise<void> {
-    const told = report;
-    const isLast = ended;
-    if (lines.length === 0 && told === null && !(isLast && dropped > 0)) return;
-    if (told) {
-      ledger.changeAttempt(attempt, { progressPercent: told.percent, progressMessage: told.message });
+  progress(percent: number, message: string | null): void {
+    if (this.#isEnded) return;
+    this.#report = { percent, message };
+    this.#schedule();
+  }
+
+  /** Takes nothing from now on. Resolves when no batch is being stored. */
+  async end(): Promise<void> {
+    this.#isEnded = true;
+    clearTimeout(this.#timer);
+    await this.#storing;
+  }
+
+  /** Notes the batch in the ledger of the run. The last batch, after `end`, has the notice. */
+  async store(ledger: Ledger): Promise<void> {
+    const report = this.#report;
+    const isLast = this.#isEnded;
+    if (this.#lines.length === 0 && report === null && !(isLast && this.#dropped > 0)) return;
+    if (report) {
+      ledger.changeAttempt(this.#attempt, { progressPercent: report.percent, progressMessage: report.message });
       ledger.changeRun({});
     }
-    // The answer to an earlier commit may have been lost: then what is there is looked at again.
-    const known = (unsure ? null : share) ?? (await logShare(ledger.transaction.tx, place, LINES_MAX + 1));
-    unsure = true;
-    const count = lines.length;
-    const notice = droppedOf(known);
-    const fitting = lines.slice(0, notice > 0 ? 0 : roomFor(lines, known));
-    full ||= fitting.length < count;
-    const rows = fitting.map(({ at, text }, index) => ({ ...place, sequence: known.newest + index + 1, at, text }));
-    ledger.addLines(rows);
-    let after: LogShare = {
-      newest: known.newest + rows.length,
-      lines: known.lines + rows.length,
-      bytes: known.bytes + sizeOf(fitting),
-      last: rows.at(-1) ?? known.last,
-    };
-    const untold = dropped + count - fitting.length;
-    if (isLast && untold > 0) after = await tellDropped(ledger, after, notice, untold);
+    const stored = await this.#storedShare(ledger);
+    // Counted now: lines may have come during the read.
+    const count = this.#lines.length;
+    const fitting = this.#lines.slice(0, stored.notice ? 0 : roomFor(this.#lines, stored));
+    this.#isFull ||= fitting.length < count;
+    let share = this.#addLines(ledger, stored, fitting);
+    const dropped = this.#dropped + count - fitting.length;
+    if (isLast && dropped > 0) share = this.#writeNotice(ledger, share, dropped);
     ledger.afterCommit(() => {
-      lines.splice(0, count);
-      bytes = sizeOf(lines);
-      since = performance.now();
-      if (report === told) report = null;
-      share = after;
-      unsure = false;
-      dropped = isLast ? 0 : dropped + count - fitting.length;
+      this.#lines.splice(0, count);
+      this.#bytes = sizeOf(this.#lines);
+      this.#since = performance.now();
+      if (this.#report === report) this.#report = null;
+      this.#share = share;
+      this.#isUnacknowledged = false;
+      this.#dropped = isLast ? 0 : this.#dropped + count - fitting.length;
     });
   }
 
-  /** Says how many lines were dropped, in a line of its own or in the one that an earlier entry has left. */
-  async function tellDropped(ledger: Ledger, known: LogShare, notice: number, count: number): Promise<LogShare> {
-    const text = droppedLine(notice + count);
-    if (notice > 0 && known.last) {
-      const { sequence } = known.last;
-      ledger.afterwards(() => rewriteLine(ledger.transaction.tx, place.runId, sequence, text));
-      return { ...known, last: { sequence, text } };
-    }
-    const sequence = known.newest + 1;
-    ledger.addLines([{ ...place, sequence, at: new Date(), text }]);
+  /** Read again after a batch whose commit was not acknowledged. */
+  async #storedShare({ transaction }: Ledger): Promise<LogShare> {
+    const known = this.#isUnacknowledged ? null : this.#share;
+    const share = known ?? (await logShare(transaction.tx, this.#place, LINES_MAX + 1));
+    this.#isUnacknowledged = true;
+    return share;
+  }
+
+  #addLines(ledger: Ledger, share: LogShare, lines: readonly Line[]): LogShare {
+    ledger.addLines(
+      lines.map(({ at, text }, index) => ({
+        ...this.#place,
+        sequence: share.newest + index + 1,
+        at,
+        text,
+        dropped: null,
+      })),
+    );
     return {
-      newest: sequence,
-      lines: known.lines + 1,
-      bytes: known.bytes + Buffer.byteLength(text),
-      last: { sequence, text },
+      ...share,
+      newest: share.newest + lines.length,
+      lines: share.lines + lines.length,
+      bytes: share.bytes + sizeOf(lines),
     };
   }
 
-  return {
-    line(given) {
-      if (ended) return;
-      const text = given.length > LINE_LENGTH_MAX ? `${given.slice(0, LINE_LENGTH_MAX - 1).toWellFormed()}…` : given;
-      const size = Buffer.byteLength(text);
-      full ||= isTooMuch((share?.lines ?? 0) + lines.length + 1, (share?.bytes ?? 0) + bytes + size);
-      if (full) {
-        dropped += 1;
-        return;
-      }
-      if (lines.length === 0) since = performance.now();
-      lines.push({ at: new Date(), text, bytes: size });
-      bytes += size;
-      arrange();
-    },
-    progress(percent, message) {
-      if (ended) return;
-      report = { percent, message };
-      arrange();
-    },
-    async end() {
-      ended = true;
-      clearTimeout(timer);
-      await storing;
-    },
-    store,
-  };
+  /** Adds the attempt's notice, or raises the number of the one that an earlier entry has left. */
+  #writeNotice(ledger: Ledger, share: LogShare, count: number): LogShare {
+    const { runId } = this.#place;
+    const dropped = (share.notice?.dropped ?? 0) + count;
+    const text = noticeOf(dropped);
+    const sequence = share.notice?.sequence ?? share.newest + 1;
+    const notice = { sequence, dropped };
+    if (share.notice) {
+      ledger.afterwards(() => rewriteNotice(ledger.transaction.tx, { runId, sequence, text, dropped }));
+      return { ...share, notice };
+    }
+    ledger.addLines([{ ...this.#place, sequence, at: new Date(), text, dropped }]);
+    return { newest: sequence, lines: share.lines + 1, bytes: share.bytes + Buffer.byteLength(text), notice };
+  }
+
+  #schedule(): void {
+    if (this.#isEnded || this.#storing) return;
+    const linesDue = this.#lines.length > 0 ? this.#since + LINES_EVERY_MS : Number.POSITIVE_INFINITY;
+    const reportDue = this.#report ? this.#reportedAt + PROGRESS_EVERY_MS : Number.POSITIVE_INFINITY;
+    const due = Math.max(Math.min(linesDue, reportDue), this.#storedAt + LINES_EVERY_MS);
+    if (due >= this.#dueAt) return;
+    this.#dueAt = due;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#beginBatch(), Math.max(0, due - performance.now())).unref();
+  }
+
+  #beginBatch(): void {
+    const { log, write } = this.#parts;
+    this.#dueAt = Number.POSITIVE_INFINITY;
+    this.#storedAt = performance.now();
+    if (this.#report) this.#reportedAt = this.#storedAt;
+    this.#storing = write((ledger) => this.store(ledger))
+      .catch((error: unknown) => {
+        if (error instanceof FencedError) this.#isEnded = true;
+        else log.debug({ err: error, runId: this.#place.runId }, "storing lines of a step log failed; it is retried");
+      })
+      .finally(() => {
+        this.#storing = null;
+        this.#schedule();
+      });
+  }
 }
 
 function isTooMuch(lineCount: number, byteCount: number): boolean {
   return lineCount > LINES_MAX || byteCount > BYTES_MAX;
 }
 
-/** How many of the lines, from the first on, the attempt's share has room for. */
+/** The number of lines, from the first, for which the attempt has room. */
 function roomFor(lines: readonly Line[], share: LogShare): number {
   let bytes = share.bytes;
   const misfit = lines.findIndex((line, index) => {
@@ -191,13 +221,6 @@ function sizeOf(lines: readonly Line[]): number {
   return lines.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
-const DROPPED = /^(\d+) more lines? of this attempt (?:was|were) not kept: its log is full\.$/;
-
-function droppedLine(count: number): string {
+function noticeOf(count: number): string {
   return `${count} more ${count === 1 ? "line" : "lines"} of this attempt ${count === 1 ? "was" : "were"} not kept: its log is full.`;
-}
-
-/** How many lines of the attempt an earlier entry has dropped, as its last line tells. */
-function droppedOf({ last }: LogShare): number {
-  return Number(DROPPED.exec(last?.text ?? "")?.[1] ?? 0);
 }

@@ -1,0 +1,1 @@
+ALTER TABLE "step_log" ADD COLUMN "dropped" integer;
