@@ -24,7 +24,7 @@ test("one that does what it is told is taken", () => {
 
 test("one that does not know the signal is left alone", () => {
   expect(findGuard(setprivThat('echo "unrecognized option: pdeathsig" >&2; exit 1'), "linux")).toEqual({
-    problem: expect.stringContaining("does not know --pdeathsig"),
+    problem: expect.stringContaining("does not support --pdeathsig"),
   });
 });
 

@@ -197,7 +197,7 @@ describe("a step that ends by itself harms no other", () => {
       does: "throws a failure",
       error: { name: "DriverError", kind: "UNREACHABLE", retryable: true, message: "the wire is cut" },
     },
-    { does: "throws what cannot be looked at", error: { message: "it threw what cannot be told" } },
+    { does: "throws what cannot be looked at", error: { message: "it threw a value that cannot be serialized" } },
     { does: "ends its process", error: ended("exit code 0") },
     { does: "ends its process with a code", error: ended("exit code 7") },
     { does: "kills its process", error: ended("signal SIGKILL") },
@@ -420,7 +420,7 @@ describe("what a call leaves behind harms no other", () => {
   test.each([
     ["leaves a timer that throws", "threw after its call had ended: left behind"],
     ["leaves a promise that rejects", "threw after its call had ended: left behind"],
-    ["leaves a timer that ends the process", "wanted to end its process when no call of its own was under way"],
+    ["leaves a timer that ends the process", "called process.exit after it had ended"],
   ])(
     "one that %s: the call of another node in the same process ends well, and the process is replaced",
     async (does, says) => {
@@ -530,7 +530,7 @@ describe("a driver that says too much harms no other", () => {
     expect(other).toEqual(SOUND);
     expect(heard.lines.length).toBeLessThan(20_000);
     expect(heard.lines[0]).toBe("line 0");
-    expect(heard.lines.at(-1)).toMatch(/^\d+ lines were not kept: the driver said too much at once\.$/);
+    expect(heard.lines.at(-1)).toMatch(/^\d+ lines were dropped: the driver logged too fast\.$/);
   });
 
   test("what was said between two calls, and has not been heard yet, keeps no call waiting", async () => {

@@ -41,10 +41,19 @@ function withDriver(flaw: Record<string, string | undefined> = {}): string {
 const step = (members: string) => `{ supportsAbort: true, steps: [{ ${members} }] }`;
 
 describe("a plugin is loaded", () => {
-  test("by its name, from those that come with the service", async () => {
-    await using registry = await loadPlugins(["fake", "ipmi"], log);
-    expect(registry.drivers.map(({ name }) => name)).toEqual(["fake", "ipmi"]);
-    expect(registry.get("fake")?.description).toContain("Machines that are not there");
+  test("bundled plugins are loaded by name", async () => {
+    const path = process.env["PATH"];
+    const programs = mkdtempSync(join(folder, "programs-"));
+    // The ipmi driver only looks for its program when it is created.
+    writeFileSync(join(programs, "ipmitool"), "#!/bin/sh\n", { mode: 0o755 });
+    process.env["PATH"] = programs;
+    try {
+      await using registry = await loadPlugins(["fake", "ipmi"], log);
+      expect(registry.drivers.map(({ name }) => name)).toEqual(["fake", "ipmi"]);
+      expect(registry.get("fake")?.description).toContain("Machines that are not there");
+    } finally {
+      process.env["PATH"] = path;
+    }
   });
 
   test("by its path, and makes its driver in its own time", async () => {

@@ -18,7 +18,7 @@ test("what is set comes back as a copy, until it is taken away", async () => {
 test("a value that is too large is refused, and the one before it stays", async () => {
   const memory = createMemory();
   await memory.set("key", "small");
-  await expect(memory.set("key", LARGE + LARGE)).rejects.toThrow("65536 characters a value");
+  await expect(memory.set("key", LARGE + LARGE)).rejects.toThrow("may have 65536 characters");
   expect(await memory.get("key")).toBe("small");
 });
 
@@ -39,7 +39,7 @@ test("a key that is no text is refused, and nothing else is forgotten for it", a
   const memory = createMemory();
   await memory.set("kept", 1);
   await expect(memory.set(7 as unknown as string, 2)).rejects.toThrow(
-    "A driver's memory goes by texts, and this key is a number.",
+    "A key of a driver's memory must be a string, not a number.",
   );
   await memory.set("another", 3);
   expect([await memory.get("kept"), await memory.get("another")]).toEqual([1, 3]);

@@ -1,12 +1,9 @@
-/**
- * What the workers of one driver have in common: a small memory in the service, bounded, gone when the service ends. What
- * was not touched for longest is forgotten first.
- */
+/** Memory shared by the workers of one driver: a bounded LRU map in the service's process, lost when the service ends. */
 import type { DriverMemory, Json } from "../driver.ts";
 
 const ENTRIES_MAX = 200_000;
 const LENGTH_MAX = 64 * 1024 * 1024;
-/** Of one value with its key, as JSON. */
+/** Characters of one value as JSON, with its key. */
 const ENTRY_LENGTH_MAX = 64 * 1024;
 
 export function createMemory(): DriverMemory {
@@ -27,13 +24,13 @@ export function createMemory(): DriverMemory {
       return JSON.parse(text) as Json;
     },
     async set(key: unknown, value) {
-      // A length that is none would have everything forgotten, now and later.
+      // A key without a length would corrupt the size accounting.
       if (typeof key !== "string")
-        throw new TypeError(`A driver's memory goes by texts, and this key is a ${typeof key}.`);
+        throw new TypeError(`A key of a driver's memory must be a string, not a ${typeof key}.`);
       const text = value === undefined ? undefined : JSON.stringify(value);
       if (text !== undefined && key.length + text.length > ENTRY_LENGTH_MAX)
         throw new RangeError(
-          `A driver's memory takes ${ENTRY_LENGTH_MAX} characters a value, and this one has ${text.length}.`,
+          `A value in a driver's memory may have ${ENTRY_LENGTH_MAX} characters; this one has ${text.length}.`,
         );
       drop(key);
       if (text === undefined) return;

@@ -1,6 +1,6 @@
 /**
- * A driver whose functions run in processes of their own. It is a driver of the same contract, so nobody who calls it
- * knows: what the plugin declares is as it was made here, what it does is done there.
+ * A driver whose functions run in worker processes. It implements the same contract, so callers cannot tell the difference:
+ * declarations come from the plugin in this process, and functions run in a worker.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { INTERFACE_OF_PHASE, secretsOf } from "../registry.ts";
@@ -24,7 +24,7 @@ import type { Plugin } from "./worker-handle.ts";
 import type { Pool } from "./pool.ts";
 import type { Given, PowerQuestion, Target } from "./protocol.ts";
 
-/** `driver`: as the plugin's module has made it here. Closing it closes both, here and there. */
+/** `driver`: the plugin's driver in this process. Closing the isolated driver closes it and the workers. */
 export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDriver {
   const { contract, name, version, description, settings, power, inspect, deploy, clean, discover } = driver;
 
@@ -39,7 +39,7 @@ export function isolate(driver: AnyDriver, plugin: Plugin, pool: Pool): AnyDrive
     } = {},
   ) => {
     const { settings: value, signal, deadline } = given;
-    // What the driver says reaches the call as what it was made from: its spans belong to the same trace.
+    // Keeps the tracing context of the caller for reports that arrive during the call.
     const here = AsyncLocalStorage.snapshot();
     const { lane, confirm } = dispatchOf(given);
     return pool.run(plugin, lane, {

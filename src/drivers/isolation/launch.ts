@@ -1,4 +1,4 @@
-/** The process of a worker: what it is started with, what it finds in its environment, and what it dies with. */
+/** Starts a worker process: its command line, environment and parent-death guard. */
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { lstatSync, mkdirSync } from "node:fs";
@@ -12,24 +12,24 @@ const PROGRAM = fileURLToPath(new URL("worker.ts", import.meta.url));
 /** Heap of a worker, in MiB. */
 export const HEAP_MB = 256;
 
-/** Starts the process of a worker; the fourth of its descriptors is its channel. */
+/** Starts a worker process; file descriptor 3 is its channel. */
 export function launch(module: string, log: Log): ChildProcess {
   const [program, ...rest] = [...guardWords(log), process.execPath, `--max-old-space-size=${HEAP_MB}`, PROGRAM, module];
-  // Detached: a group of its own, which is killed as one, and which no Ctrl-C reaches.
+  // Detached: its own process group, which can be killed as one and does not receive Ctrl-C.
   const child = spawn(program, rest, {
     stdio: ["ignore", "pipe", "pipe", "pipe"],
     detached: true,
     env: environmentOf(process.env),
   });
-  // Heard here already, since without descriptors there may be no streams to go on with.
+  // Without free descriptors the streams may be missing, and no later listener is attached.
   child.on("error", () => {});
   return child;
 }
 
-/** Its token, ways into its database, and what it logs in to collectors of traces with. */
+/** The service's token, database credentials, and credentials for trace collectors. */
 const SECRET_VARIABLES = /^(OSTLER_TOKEN|OSTLER_LISTEN_URL|DATABASE_URL|PG[A-Z]+|OTEL_.*HEADERS)$/;
 
-/** What drivers find in their environment: all of the service's but its own secrets. */
+/** The environment of drivers: the service's, without its secrets. */
 function environmentOf(variables: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   const compiled = compileFolder();
   return {
@@ -40,19 +40,18 @@ function environmentOf(variables: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
 
 let guard: readonly string[] | undefined;
 
-/** What stands before the words of a worker's program, so that it dies with this process, whatever it is doing; nothing where that cannot be had. */
+/** Command-line prefix that ends the worker when this process dies; empty if that is not supported. */
 function guardWords(log: Log): readonly string[] {
   if (guard) return guard;
   const found = findGuard(process.env["PATH"] ?? "");
-  if ("problem" in found)
-    log.warn(`Drivers' processes may outlive a service that is killed while they loop: ${found.problem}.`);
+  if ("problem" in found) log.warn(`Driver processes that loop may outlive a killed service: ${found.problem}.`);
   guard = "words" in found ? found.words : [];
   return guard;
 }
 
 let compiled: string | null | undefined;
 
-/** A folder for compiled code that nobody else can write to; null: there is none, and processes start slower. */
+/** A folder for the compile cache that only this user can write to; null if there is none, and workers start slower. */
 function compileFolder(): string | null {
   if (compiled !== undefined) return compiled;
   const uid = process.getuid?.() ?? 0;

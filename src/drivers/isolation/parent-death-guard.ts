@@ -1,20 +1,20 @@
 /**
- * The program by which the kernel is told to end a worker with the service, whatever it is doing: `setpriv` of util-linux.
- * Older ones, and those of others (BusyBox), do not know how, and would start no worker at all: so it is tried first.
+ * Makes the kernel kill a worker when the service dies, with `setpriv --pdeathsig` of util-linux. Older versions and
+ * BusyBox lack the option and would fail to start any worker, so it is tested first.
  */
 import { spawnSync } from "node:child_process";
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 
-/** What stands before the words of a program that is to end with this process. */
+/** Arguments before the guarded program. */
 const WORDS = ["--pdeathsig", "KILL", "--"] as const;
 const TRY_MS = 5_000;
 
 export type Guard = { readonly words: readonly string[] } | { readonly problem: string };
 
-/** `path`: as the variable PATH has it. */
+/** `path`: value of the variable PATH. */
 export function findGuard(path: string, platform: NodeJS.Platform = process.platform): Guard {
-  if (platform !== "linux") return { problem: "this system knows no parent-death signal" };
+  if (platform !== "linux") return { problem: "this system has no parent-death signal" };
   const program = path
     .split(delimiter)
     .map((folder) => join(folder, "setpriv"))
@@ -27,7 +27,7 @@ export function findGuard(path: string, platform: NodeJS.Platform = process.plat
   });
   return status === 0
     ? { words: [program, ...WORDS] }
-    : { problem: `${program} does not know --pdeathsig; install a newer util-linux` };
+    : { problem: `${program} does not support --pdeathsig; install a newer util-linux` };
 }
 
 function isProgram(file: string): boolean {

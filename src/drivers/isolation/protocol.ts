@@ -1,11 +1,11 @@
 /**
- * What the service and a worker (a process that runs the functions of one driver) say to each other: one line of JSON a
- * message. Here too is what becomes of things that JSON does not hold: errors, and whatever else a driver returns.
+ * The protocol between the service and a worker (a process that runs the functions of one driver): one line of JSON per
+ * message, and the serialization of values that JSON cannot represent, such as errors.
  */
 import type { Socket } from "node:net";
 import type { BootDevice, DriverError, DriverErrorKind, DriverPhase, Json, NodeView, PowerAction } from "../driver.ts";
 
-/** Which function of a driver is called. */
+/** The function of a driver to call. */
 export type Target =
   | { readonly on: "power"; readonly function: "read" | "set" | "setBootDevice" }
   | {
@@ -16,15 +16,15 @@ export type Target =
     }
   | { readonly on: "discover" };
 
-/** What the function is given, as far as it is data. */
+/** The serializable arguments of the function. */
 export interface Given {
   readonly settings: unknown;
   readonly node?: NodeView;
-  /** Of a probe. */
+  /** For a probe. */
   readonly address?: string;
-  /** Of a step: the members of `StepCall` that are data. */
+  /** For a step: the serializable members of `StepCall`. */
   readonly step?: StepData;
-  /** Of power. */
+  /** For power. */
   readonly action?: PowerAction;
   readonly device?: BootDevice;
   readonly persistent?: boolean;
@@ -39,7 +39,7 @@ export interface StepData {
   readonly variables: unknown;
 }
 
-/** What a step may ask of the power of its node. */
+/** A step's request to its node's power. */
 export type PowerQuestion =
   | { readonly function: "read" }
   | { readonly function: "set"; readonly action: PowerAction }
@@ -54,24 +54,25 @@ export type ToWorker =
       readonly id: number;
       readonly target: Target;
       readonly given: Given;
-      /** How much time the call has. */ readonly leftMs: number;
+      /** Time until the deadline. */
+      readonly leftMs: number;
     }
-  /** The call's signal fires. */
+  /** Cancels the call: its signal fires. */
   | { readonly kind: "end"; readonly id: number; readonly reason: SerializedError }
   | { readonly kind: "reply"; readonly question: number; readonly reply: Reply }
-  /** The service is there still. */
+  /** Heartbeat of the service. */
   | { readonly kind: "alive" }
   | { readonly kind: "close" };
 
 export type FromWorker = OfCall | OfDriver;
 
-/** What is said of a call. */
+/** Messages about a call. */
 export type OfCall =
   /** The function is about to be entered. */
   | { readonly kind: "begun"; readonly id: number }
   | { readonly kind: "log"; readonly id: number; readonly text: string }
   | { readonly kind: "progress"; readonly id: number; readonly percent: number; readonly message: string | null }
-  /** A call to the machine has begun, and has ended. */
+  /** A timed request to the machine began; it ended. */
   | { readonly kind: "timing"; readonly id: number; readonly timing: number; readonly name: string }
   | { readonly kind: "timed"; readonly id: number; readonly timing: number; readonly error?: SerializedError }
   | { readonly kind: "power"; readonly id: number; readonly question: number; readonly ask: PowerQuestion }
@@ -80,10 +81,10 @@ export type OfCall =
       | { readonly value: Packed }
       | { readonly error: SerializedError }
     ))
-  /** The call threw where nobody could catch it; the process ends. */
+  /** The call caused an unhandled error; the process ends. */
   | { readonly kind: "fault"; readonly id: number; readonly error: SerializedError };
 
-/** What is said of the driver, whatever call is under way. */
+/** Messages about the driver, independent of the current call. */
 export type OfDriver =
   | { readonly kind: "ready"; readonly name: string; readonly version: string }
   | { readonly kind: "unfit"; readonly message: string }
@@ -94,28 +95,28 @@ export type OfDriver =
       readonly key: string;
       readonly put?: { readonly value?: Json };
     }
-  /** Something that an earlier call has left behind went wrong. */
+  /** Activity that an earlier call left behind has failed. */
   | { readonly kind: "late"; readonly text: string }
-  /** What the last call has left behind is gone. */
+  /** Activity that the last call left behind has ended. */
   | { readonly kind: "clean" };
 
-/** How a process stands after a call: fit for the next one, still at something, or to be replaced. */
+/** State of a process after a call: idle, still busy with leftovers of the call, or to be replaced. */
 export type Leftovers = "NONE" | "BUSY" | "SPENT";
 
 // ---- lines
 
-/** Longer lines are nobody's: a step's own data has half a megabyte at most. */
+/** Longer lines are invalid: the data of a step has at most half a megabyte. */
 export const LINE_LENGTH_MAX = 16 * 1024 * 1024;
 
 export interface Wire<Out> {
   send(message: Out): void;
-  /** Sends a message that has been made into JSON already. */
+  /** Sends a serialized message. */
   sendLine(line: string): void;
-  /** Writes what was sent in this turn of the event loop, of which there will be no end. */
+  /** Writes buffered messages immediately, for a process that is about to exit. */
   flush(): void;
 }
 
-/** Reads messages from a socket, in order. `onFlaw`: what came is no message; nothing more is read. */
+/** Reads messages from a socket, in order. `onFlaw`: the input is invalid, and reading stops. */
 export function openWire<Out>(socket: Socket, onMessage: (message: object) => void, onFlaw: () => void): Wire<Out> {
   let parts: string[] = [];
   let length = 0;
@@ -158,7 +159,7 @@ export function openWire<Out>(socket: Socket, onMessage: (message: object) => vo
   };
   const sendLine = (line: string) => {
     if (socket.destroyed || !socket.writable) return;
-    // What is said in one go is one write.
+    // Messages of one tick become one write.
     if (!corked) {
       corked = true;
       socket.cork();
@@ -171,19 +172,19 @@ export function openWire<Out>(socket: Socket, onMessage: (message: object) => vo
 
 // ---- errors
 
-/** An error as it is told: what the engine goes by, and no more. */
+/** An error reduced to the members that the engine uses. */
 export interface SerializedError {
   readonly name: string;
   readonly message: string;
   readonly kind?: DriverErrorKind;
   readonly retryable?: boolean;
-  /** What was thrown is no Error. */
+  /** The thrown value is not an Error. */
   readonly bare?: true;
 }
 
 const MESSAGE_LENGTH_MAX = 16_000;
 
-/** Whatever was thrown, however it behaves. */
+/** Serializes any thrown value, also one whose members throw. */
 export function serializeError(thrown: unknown): SerializedError {
   try {
     if (!(thrown instanceof Error)) return { name: "Error", message: shorten(String(thrown)), bare: true };
@@ -197,11 +198,11 @@ export function serializeError(thrown: unknown): SerializedError {
       ...(typeof retryable === "boolean" && { retryable }),
     };
   } catch {
-    return { name: "Error", message: "it threw what cannot be told" };
+    return { name: "Error", message: "it threw a value that cannot be serialized" };
   }
 }
 
-/** The error again: the same name, the same words. */
+/** Restores a serialized error. */
 export function errorOf({ name, message, kind, retryable, bare }: SerializedError): unknown {
   if (bare) return message;
   const error = new Error(message);
@@ -209,7 +210,7 @@ export function errorOf({ name, message, kind, retryable, bare }: SerializedErro
   return Object.assign(error, kind !== undefined && { kind }, retryable !== undefined && { retryable });
 }
 
-/** An error of isolation itself, of the shape that drivers' own have. */
+/** An error of the isolation layer, in the shape of a driver's error. */
 export class IsolationError extends Error implements DriverError {
   override readonly name = "DriverError";
   readonly kind: DriverErrorKind;
@@ -224,14 +225,16 @@ export class IsolationError extends Error implements DriverError {
   }
 }
 
-/** A run's lease: a worker that has heard nothing for so long, in the middle of a call, ends itself, as its call may be somebody else's by now. */
+/** Duration of a run's lease. A worker without a heartbeat for this long during a call ends itself: another replica may own the run. */
 export const SILENCE_SECONDS = 10;
 
 /**
- * A worker has ended itself, in the middle of a call, because it heard nothing of the service for as long as a lease lasts:
- * the service was paused. No failure of the driver, whose call is nobody's by now.
+ * A worker has ended itself during a call because the service, which was paused, sent no heartbeat for the duration of a
+ * lease. Not a failure of the driver; the run may have another owner.
  */
-export class WorkerUnresponsiveError extends Error {}
+export class HeartbeatLostError extends Error {
+  override readonly name = "HeartbeatLostError";
+}
 
 export function shorten(text: string, length = MESSAGE_LENGTH_MAX): string {
   return text.length > length ? `${text.slice(0, length - 1).toWellFormed()}…` : text;
@@ -239,16 +242,16 @@ export function shorten(text: string, length = MESSAGE_LENGTH_MAX): string {
 
 // ---- results
 
-/** A value as JSON holds it, or where it holds it not, as much of it as lets the engine refuse it for the right reason. */
+/** A value as JSON; or, if JSON cannot represent it, enough of its shape for the engine to reject it with the right reason. */
 export type Packed =
   | { readonly json: Json }
   | { readonly type: string }
   | { readonly members: Readonly<Record<string, Packed>> };
 
-/** Four times what the engine takes of any part of a result, and so more than it takes of a whole one. */
+/** Four times the engine's limit for a part of a result, and so above its limit for a whole result. */
 const RESULT_LENGTH_MAX = 1024 * 1024;
 
-/** `depth`: of an object that JSON does not hold as a whole, so many levels of members are packed one by one. */
+/** `depth`: levels of members that are packed one by one if JSON cannot represent the whole object. */
 export function pack(value: unknown, depth = 1): Packed {
   const json = jsonOf(value);
   if (json !== undefined) return { json };
@@ -275,7 +278,7 @@ function jsonOf(value: unknown): Json | undefined {
   }
 }
 
-/** The value again. What JSON does not hold becomes another thing of its type that JSON does not hold. */
+/** Restores a packed value. A value that JSON cannot represent becomes another such value of the same type. */
 export function unpack(packed: Packed): unknown {
   if ("json" in packed) return packed.json;
   if ("members" in packed)
@@ -286,7 +289,7 @@ export function unpack(packed: Packed): unknown {
     case "function":
       return () => {};
     case "symbol":
-      return Symbol("of a driver");
+      return Symbol("driver value");
     default:
       return 0n;
   }

@@ -18,15 +18,7 @@ import type { Log } from "../../log.ts";
 import type { DriverMemory } from "../driver.ts";
 import { createMask } from "../secret-masking.ts";
 import { HEAP_MB, launch } from "./launch.ts";
-import {
-  IsolationError,
-  SILENCE_SECONDS,
-  WorkerUnresponsiveError,
-  errorOf,
-  openWire,
-  shorten,
-  unpack,
-} from "./protocol.ts";
+import { IsolationError, SILENCE_SECONDS, HeartbeatLostError, errorOf, openWire, shorten, unpack } from "./protocol.ts";
 import type { FromWorker, OfCall, OfDriver, SerializedError, ToWorker, Wire } from "./protocol.ts";
 import { WorkerCall, replyOf, serializeCall } from "./worker-call.ts";
 import type { Job } from "./worker-call.ts";
@@ -47,7 +39,7 @@ export interface Handle {
   readonly state: "starting" | "idle" | "called" | "busy" | "ended";
   /** The worker must not be called again. */
   readonly isSpent: boolean;
-  /** Makes a call; allowed only when idle. Throws the driver's error, `IsolationError`, `WorkerUnresponsiveError` or `CallNotStartedError`. */
+  /** Makes a call; allowed only when idle. Throws the driver's error, `IsolationError`, `HeartbeatLostError` or `CallNotStartedError`. */
   call(job: Job): Promise<unknown>;
   /** Lets the driver close, then ends the process. */
   close(): Promise<void>;
@@ -364,7 +356,7 @@ class WorkerHandle implements Handle {
     const { name } = this.plugin;
     if (!hasBegun && !this.#isClosing) return new CallNotStartedError(cause);
     if (this.#wasSilent && this.#killReason === null && how === SELF_ENDED)
-      return new WorkerUnresponsiveError(
+      return new HeartbeatLostError(
         `The process of driver "${name}" received no heartbeat from the service during ${job.what}, and ended itself.`,
       );
     if (this.#killReason !== null && isCancelled)

@@ -1,14 +1,14 @@
 /**
- * The program of a worker: a process of its own that makes one driver and runs its functions, one call at a time, for the
- * service at the other end of descriptor 3. What a driver does to its process it does to this one.
+ * The program of a worker: a process that creates one driver and runs its functions, one call at a time, for the service at
+ * the other end of file descriptor 3. A driver can harm only this process.
  *
  *     node worker.ts <URL of the plugin module>
  *
- * Everything that runs on behalf of a call knows it (`calling`), also in timers and promises that outlive the call. So what
- * goes wrong late is laid to the call that left it behind, and not to the one that happens to be under way.
+ * An async context (`callContext`) traces every callback to the call that started it, also in timers and promises that
+ * outlive the call. A late error is thus attributed to its own call and not to the current one.
  *
- * It ends when it is told to, when the service is gone, and when it hears nothing of the service for as long as a lease
- * lasts: then another process may have taken over the work, and this one must not go on with it.
+ * The worker ends when the service asks it to, when the service has exited, and when it has received no heartbeat for the
+ * duration of a lease: another replica may have taken over the run, and this worker must not continue it.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { writeFileSync } from "node:fs";
@@ -35,93 +35,93 @@ import { SILENCE_SECONDS, errorOf, openWire, pack, shorten, serializeError } fro
 import type { FromWorker, Given, Leftovers, PowerQuestion, Reply, Target, ToWorker } from "./protocol.ts";
 
 const CHANNEL = 3;
-/** Spinning drivers give way to the service. */
+/** Drivers that spin yield the CPU to the service. */
 const NICENESS = 5;
-/** The first to go when the machine is out of memory, of which a heap's bound bounds only a part; programs that it starts are so too. */
+/** The kernel's first victim when memory runs out: the heap limit covers only part of it. Inherited by child processes. */
 const OOM_SCORE = "1000";
-/** Lines and timings: a burst, then so many a second. */
-const SAID = { burst: 1_000, perSecond: 200 } as const;
+/** Rate limit of log lines and timings. */
+const REPORT_RATE = { burst: 1_000, perSecond: 200 } as const;
 const PROGRESS_EVERY_MS = 100;
-/** How often it is looked whether what a call has left behind is gone. */
-const LOOK_EVERY_MS = 20;
-/** A process is replaced after so many calls, or with half of its memory in use: drivers may leak. */
+/** How often to check whether the activity that a call left behind has ended. */
+const CHECK_EVERY_MS = 20;
+/** A process is replaced after this many calls, or with half of its memory in use: drivers may leak. */
 const CALLS_MAX = 5_000;
 const MEMORY_SHARE_MAX = 0.5;
 
-/** The call under way. */
+/** The call in progress. */
 interface Current {
   readonly id: number;
   readonly deadline: Deadline;
   readonly controller: AbortController;
-  /** Sends the progress that was reported last. */
-  tellProgress(): void;
-  /** Lines that were too many. */
+  /** Sends the last reported progress. */
+  sendProgress(): void;
+  /** Number of lines dropped by the rate limit. */
   dropped: number;
 }
 
-const calling = new AsyncLocalStorage<number>();
+const callContext = new AsyncLocalStorage<number>();
 let current: Current | null = null;
 let calls = 0;
-/** Of a second each. */
+/** Checks, one per second, since the last message of the service. */
 let checksInSilence = 0;
 
 const socket = new Socket({ fd: CHANNEL, readable: true, writable: true });
-const wire = openWire<FromWorker>(socket, (message) => take(message as ToWorker), leave);
-socket.on("error", leave);
-socket.on("close", leave);
+const wire = openWire<FromWorker>(socket, (message) => take(message as ToWorker), killSelf);
+socket.on("error", killSelf);
+socket.on("close", killSelf);
 const { send } = wire;
-const said = createTokenBucket(SAID.burst, SAID.perSecond);
+const reportRate = createTokenBucket(REPORT_RATE.burst, REPORT_RATE.perSecond);
 
 const exit = process.exit.bind(process);
 process.on("exit", () => wire.flush());
 
-/** Ends at once, with all processes that the driver has started. */
-function leave(): never {
+/** Exits immediately, with all processes that the driver has started. */
+function killSelf(): never {
   try {
     process.kill(-process.pid, "SIGKILL");
   } catch {
-    // This process leads no group: then it ends alone.
+    // This process does not lead a group.
   }
   return exit(1);
 }
 
-// ---- what goes wrong outside of a call
+// ---- errors outside of a call
 
 function isCurrent(id: number | undefined): id is number {
   return id !== undefined && id === current?.id;
 }
 
-/** Nobody has caught this. The call under way ends with it if it is its own. */
+/** An unhandled error. It ends the current call if that call caused it. */
 function uncaught(error: unknown): void {
-  const id = calling.getStore();
-  const told = serializeError(error);
-  if (!isCurrent(id)) return send({ kind: "late", text: `threw after its call had ended: ${told.message}` });
+  const id = callContext.getStore();
+  const serialized = serializeError(error);
+  if (!isCurrent(id)) return send({ kind: "late", text: `threw after its call had ended: ${serialized.message}` });
   current = null;
-  send({ kind: "fault", id, error: told });
-  // Nothing else of the call is listened to; the service ends this process when it has read so.
+  send({ kind: "fault", id, error: serialized });
+  // The service ignores further messages of the call and kills this process.
 }
 process.on("uncaughtException", uncaught);
 process.on("unhandledRejection", uncaught);
 
 process.exit = (code?: number | string | null) => {
-  if (isCurrent(calling.getStore())) return exit(code);
-  send({ kind: "late", text: "wanted to end its process when no call of its own was under way" });
-  throw new Error("A driver ends no process outside of its own call.");
+  if (isCurrent(callContext.getStore())) return exit(code);
+  send({ kind: "late", text: "called process.exit after it had ended" });
+  throw new Error("A driver may exit its process only during its own call.");
 };
 
 // ---- questions to the service
 
 const questions = new Map<
   number,
-  { readonly give: (value: Json | undefined) => void; readonly fail: (error: unknown) => void }
+  { readonly resolve: (value: Json | undefined) => void; readonly reject: (error: unknown) => void }
 >();
-let asked = 0;
+let questionCount = 0;
 
 function ask(question: (number: number) => FromWorker): Promise<Json | undefined> {
-  asked += 1;
-  const number = asked;
-  return new Promise((give, fail) => {
-    questions.set(number, { give, fail });
+  questionCount += 1;
+  const number = questionCount;
+  return new Promise((resolve, reject) => {
+    questions.set(number, { resolve, reject });
     send(question(number));
   });
 }
@@ -129,12 +129,12 @@ function ask(question: (number: number) => FromWorker): Promise<Json | undefined
 function answer(number: number, reply: Reply): void {
   const question = questions.get(number);
   questions.delete(number);
-  if ("error" in reply) question?.fail(errorOf(reply.error));
-  else question?.give(reply.value);
+  if ("error" in reply) question?.reject(errorOf(reply.error));
+  else question?.resolve(reply.value);
 }
 
-/** Asks one after the other, so that a driver that asks without end keeps only itself busy. */
-function inTurn(): <T>(work: () => Promise<T>) => Promise<T> {
+/** Runs work sequentially, so that a driver that asks without limit delays only itself. */
+function createSequence(): <T>(work: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
   return (work) => {
     const mine = last.then(work, work);
@@ -143,11 +143,11 @@ function inTurn(): <T>(work: () => Promise<T>) => Promise<T> {
   };
 }
 
-const rememberInTurn = inTurn();
+const inMemoryOrder = createSequence();
 const memory: DriverMemory = {
-  get: (key) => rememberInTurn(() => ask((question) => ({ kind: "memory", question, key }))),
+  get: (key) => inMemoryOrder(() => ask((question) => ({ kind: "memory", question, key }))),
   async set(key, value) {
-    await rememberInTurn(() =>
+    await inMemoryOrder(() =>
       ask((question) => ({ kind: "memory", question, key, put: value === undefined ? {} : { value } })),
     );
   },
@@ -161,8 +161,8 @@ function take(message: ToWorker): void {
     case "call":
       return void perform(message);
     case "end":
-      // What the driver does when it hears of it is the call's.
-      if (isCurrent(message.id)) calling.run(message.id, () => current?.controller.abort(errorOf(message.reason)));
+      // Abort listeners run in the call's context.
+      if (isCurrent(message.id)) callContext.run(message.id, () => current?.controller.abort(errorOf(message.reason)));
       return;
     case "reply":
       return answer(message.question, message.reply);
@@ -178,30 +178,30 @@ async function perform({ id, target, given, leftMs }: Extract<ToWorker, { kind: 
     id,
     deadline: new Deadline(leftMs),
     controller: new AbortController(),
-    tellProgress: () => {},
+    sendProgress: () => {},
     dropped: 0,
   };
   current = mine;
   calls += 1;
   send({ kind: "begun", id });
-  // The service has it before anything can happen: a call that is not known to have begun is made once more.
+  // The message must reach the service before the driver acts: a call that has not begun is repeated.
   wire.flush();
   if (socket.writableLength > 0) await new Promise((sent) => socket.write("", sent));
-  const outcome = await calling.run(id, async () => {
+  const outcome = await callContext.run(id, async () => {
     try {
       return { value: pack(await enter(target, given, mine)) };
     } catch (error) {
       return { error: serializeError(error) };
     }
   });
-  // It threw elsewhere before it ended.
+  // An unhandled error has already ended the call.
   if (current !== mine) return;
-  mine.tellProgress();
-  tellDropped(mine);
+  mine.sendProgress();
+  reportDropped(mine);
   current = null;
   const left = leftovers();
   send({ kind: "ended", id, left, ...outcome });
-  if (left === "BUSY") lookUntilClean();
+  if (left === "BUSY") reportWhenClean();
 }
 
 function enter(target: Target, given: Given, mine: Current): Promise<unknown> {
@@ -237,9 +237,9 @@ function commonOf(mine: Current): Common {
   return {
     signal: mine.controller.signal,
     deadline: mine.deadline,
-    log: (message: unknown) => say(mine, String(message)),
+    log: (message: unknown) => logLine(mine, String(message)),
     async timed(name: unknown, work) {
-      if (current !== mine || !said.take()) return work();
+      if (current !== mine || !reportRate.take()) return work();
       timings += 1;
       const timing = timings;
       send({ kind: "timing", id: mine.id, timing, name: shorten(String(name), 200) });
@@ -265,7 +265,7 @@ function probeOf(given: Given, mine: Current): DiscoverCall {
 }
 
 function stepCallOf(given: Given, mine: Current): StepCall<unknown> {
-  if (!given.step) throw new Error("The call is none of a step.");
+  if (!given.step) throw new Error("The call is not a call of a step.");
   return {
     ...callOf(given, mine),
     ...(given.step as Pick<StepCall<unknown>, keyof typeof given.step>),
@@ -275,10 +275,10 @@ function stepCallOf(given: Given, mine: Current): StepCall<unknown> {
 }
 
 function powerOf(mine: Current): NodePower {
-  const takeTurn = inTurn();
+  const inPowerOrder = createSequence();
   const question = (about: PowerQuestion) =>
-    takeTurn(() => {
-      if (current !== mine) throw new Error("The call has ended; the power of its node is no longer its own.");
+    inPowerOrder(() => {
+      if (current !== mine) throw new Error("The call has ended and can no longer use its node's power.");
       return ask((number) => ({ kind: "power", id: mine.id, question: number, ask: about }));
     });
   return {
@@ -292,33 +292,33 @@ function powerOf(mine: Current): NodePower {
   };
 }
 
-// ---- what a call says
+// ---- reports of a call
 
-function say(mine: Current, text: string): void {
+function logLine(mine: Current, text: string): void {
   if (current !== mine) return;
-  if (!said.take()) {
+  if (!reportRate.take()) {
     mine.dropped += 1;
     return;
   }
-  tellDropped(mine);
+  reportDropped(mine);
   send({ kind: "log", id: mine.id, text: shorten(text) });
 }
 
-function tellDropped(mine: Current): void {
+function reportDropped(mine: Current): void {
   if (mine.dropped === 0) return;
-  send({ kind: "log", id: mine.id, text: `${mine.dropped} lines were not kept: the driver said too much at once.` });
+  send({ kind: "log", id: mine.id, text: `${mine.dropped} lines were dropped: the driver logged too fast.` });
   mine.dropped = 0;
 }
 
-/** What is reported is told at once, or soon, and then as it was last. */
+/** Sends the first report at once and later ones at most every `PROGRESS_EVERY_MS`, always the latest. */
 function progressOf(mine: Current): StepCall<unknown>["progress"] {
   let report: { readonly percent: number; readonly message: string | null } | null = null;
-  let toldAt = Number.NEGATIVE_INFINITY;
-  mine.tellProgress = () => {
+  let sentAt = Number.NEGATIVE_INFINITY;
+  mine.sendProgress = () => {
     if (current !== mine || !report) return;
     send({ kind: "progress", id: mine.id, ...report });
     report = null;
-    toldAt = performance.now();
+    sentAt = performance.now();
   };
   return (percent: unknown, message: unknown) => {
     const isDue = report === null;
@@ -327,18 +327,18 @@ function progressOf(mine: Current): StepCall<unknown>["progress"] {
       message: typeof message === "string" ? shorten(message, 1_000) : null,
     };
     if (!isDue) return;
-    const wait = toldAt + PROGRESS_EVERY_MS - performance.now();
-    if (wait <= 0) mine.tellProgress();
-    else setTimeout(mine.tellProgress, wait).unref();
+    const wait = sentAt + PROGRESS_EVERY_MS - performance.now();
+    if (wait <= 0) mine.sendProgress();
+    else setTimeout(mine.sendProgress, wait).unref();
   };
 }
 
 // ---- between calls
 
-/** Its own pipes. Node opens those that it prints to when they are first asked for, as `fetch` does: a call would seem to have left them behind. */
+/** The worker's own pipes. Node opens stdout and stderr lazily, for example in `fetch`, so they are opened here. */
 const OWN_PIPES = [socket, process.stdout, process.stderr].length;
 
-/** Whether nothing keeps the process at work besides its own pipes and what is being written. */
+/** Whether the event loop has no active resources except the worker's own pipes and pending writes. */
 function isQuiet(): boolean {
   const names = process.getActiveResourcesInfo().filter((name) => !name.endsWith("WriteWrap"));
   return names.length <= Math.min(OWN_PIPES, names.filter((name) => name === "PipeWrap").length);
@@ -350,13 +350,13 @@ function leftovers(): Leftovers {
   return isQuiet() ? "NONE" : "BUSY";
 }
 
-function lookUntilClean(): void {
-  const look = () => {
+function reportWhenClean(): void {
+  const check = () => {
     if (current) return;
     if (isQuiet()) send({ kind: "clean" });
-    else setTimeout(look, LOOK_EVERY_MS).unref();
+    else setTimeout(check, CHECK_EVERY_MS).unref();
   };
-  setImmediate(look);
+  setImmediate(check);
 }
 
 async function close(): Promise<void> {
@@ -369,7 +369,7 @@ async function close(): Promise<void> {
 
 setInterval(() => {
   checksInSilence += 1;
-  if (current && checksInSilence > SILENCE_SECONDS) leave();
+  if (current && checksInSilence > SILENCE_SECONDS) killSelf();
 }, 1_000).unref();
 
 // ---- the driver
@@ -377,12 +377,12 @@ setInterval(() => {
 try {
   writeFileSync("/proc/self/oom_score_adj", OOM_SCORE);
 } catch {
-  // Not everywhere is there such a thing.
+  // Not available on this system.
 }
 
 const host: PluginHost = {
   log(message: unknown) {
-    if (said.take()) send({ kind: "line", text: shorten(String(message)) });
+    if (reportRate.take()) send({ kind: "line", text: shorten(String(message)) });
   },
   memory,
 };
@@ -400,8 +400,8 @@ const driver: AnyDriver = await (async () => {
 try {
   setPriority(NICENESS);
 } catch {
-  // Not everywhere may a process be nice.
+  // Not permitted on this system.
 }
 send({ kind: "ready", name: driver.name, version: driver.version });
-// The next one starts in half the time.
+// Halves the start-up time of the next worker.
 flushCompileCache();

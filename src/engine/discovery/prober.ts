@@ -11,7 +11,7 @@ import type { ErrorCode } from "../../errors.ts";
 import { Deadline } from "../../drivers/deadline.ts";
 import { validated } from "../../drivers/issues.ts";
 import { dispatched } from "../../drivers/isolation/dispatch.ts";
-import { WorkerUnresponsiveError } from "../../drivers/isolation/protocol.ts";
+import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import type { AnyDriver, Registry } from "../../drivers/registry.ts";
 import type { DiscoverCall, DiscoverInterface } from "../../drivers/driver.ts";
 import type { Log } from "../../log.ts";
@@ -201,7 +201,7 @@ export function createProber(parts: ProberParts): Prober {
       );
       return await seenIn(held, driver, address, found);
     } catch (error) {
-      if (error instanceof WorkerUnresponsiveError) throw error;
+      if (error instanceof HeartbeatLostError) throw error;
       if (error instanceof CallTimeoutError)
         return failed(
           "TIMEOUT",

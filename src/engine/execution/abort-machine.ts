@@ -6,7 +6,7 @@ import { messageOf } from "../../errors.ts";
 import { touchedBy } from "../../lifecycle/touches.ts";
 import { powersOffOnAbort } from "../../lifecycle/verbs.ts";
 import { Deadline } from "../../drivers/deadline.ts";
-import { WorkerUnresponsiveError } from "../../drivers/isolation/protocol.ts";
+import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import type { PowerState } from "../../drivers/driver.ts";
 import type { Log } from "../../log.ts";
 import type { Database } from "../../store/postgres/database.ts";
@@ -57,7 +57,7 @@ export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort
     try {
       await abortStep({ ...call, deadline: deadline() });
     } catch (error) {
-      if (error instanceof WorkerUnresponsiveError) throw error;
+      if (error instanceof HeartbeatLostError) throw error;
       errors.push(`${stepLabel(step)} could not be undone: ${machine.redactor.text(messageOf(error))}`);
     }
   }
@@ -66,7 +66,7 @@ export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort
     try {
       power = await setPower(machine, "OFF", { deadline: deadline(), lane: "ENDING", confirm, log });
     } catch (error) {
-      if (error instanceof WorkerUnresponsiveError) throw error;
+      if (error instanceof HeartbeatLostError) throw error;
       power = "UNKNOWN";
       errors.push(`the power could not be cut: ${machine.redactor.text(messageOf(error))}`);
     }

@@ -10,7 +10,7 @@
  */
 import type { PowerState, StepResult } from "../../drivers/driver.ts";
 import { leftUntil, whenOver } from "../../drivers/deadline.ts";
-import { WorkerUnresponsiveError } from "../../drivers/isolation/protocol.ts";
+import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import type { StoredJson } from "../../store/records.ts";
 import { ENGINE_INTERFACE, isReservedWait } from "../plans/reserved-steps.ts";
 import type { Fault } from "./claimed-run.ts";
@@ -120,7 +120,7 @@ async function callStep(request: StepRequest, signal: AbortSignal, seen: SeenPow
     const toVerify = request.part === "RUN" && declaredStep(request)?.step.verify !== undefined;
     return { ...result, toVerify, powerState: seen.state };
   } catch (error) {
-    if (error instanceof WorkerUnresponsiveError) return { kind: "lost", reason: error.message };
+    if (error instanceof HeartbeatLostError) return { kind: "lost", reason: error.message };
     return { kind: "failed", ...faultOf(error, redactor), powerState: seen.state };
   }
 }

@@ -2,7 +2,7 @@
 import type { ErrorCode } from "../../errors.ts";
 import type { BootDevice, Driver, NodePower, PowerAction, PowerState, StepResult } from "../../drivers/driver.ts";
 import { Deadline, leftUntil, whenOver } from "../../drivers/deadline.ts";
-import { WorkerUnresponsiveError } from "../../drivers/isolation/protocol.ts";
+import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import type { Log } from "../../log.ts";
 import { POWER_STEPS } from "../plans/reserved-steps.ts";
 import { CallTimeoutError, withDeadline } from "./call-deadline.ts";
@@ -145,7 +145,7 @@ export async function readPower(
     return { state };
   } catch (error) {
     if (patience.signal.aborted && leftUntil(deadline) > TIME_LEFT_MS) return "NO_TURN";
-    if (error instanceof WorkerUnresponsiveError) return "NO_TURN";
+    if (error instanceof HeartbeatLostError) return "NO_TURN";
     if (error instanceof CallTimeoutError) return { code: "TIMEOUT", reason: "the BMC did not answer in time" };
     const { code, reason } = faultOf(error, machine.redactor);
     return { code, reason };
