@@ -16,7 +16,7 @@ import { parseArgs } from "node:util";
 interface Part {
   readonly name: string;
   readonly about: string;
-  /** What `node` is started with. */
+  /** Arguments of `node`. */
   readonly command: readonly string[];
   /** The same for `--short`; null where there is no short form. */
   readonly short: readonly string[] | null;

@@ -1,4 +1,4 @@
-/** What an abort, a stop or a withdrawal was answered, as the rules look at it. */
+/** The answer to an abort, a stop or a withdrawal, in the form that the rules check. */
 import type { AbortResult } from "../../src/engine/interruption/abort.ts";
 import type { SubmitAnswer } from "../../src/engine/admission/admit.ts";
 import type { Ask } from "./rules.ts";

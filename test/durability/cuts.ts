@@ -44,7 +44,7 @@ export interface CutsReport {
   readonly duplicates: number;
   readonly outOfOrder: number;
   readonly outOfOrderInNode: number;
-  /** What a client was told that it should not have been: resets, errors of GraphQL. */
+  /** Messages that no client should receive: resets, errors of GraphQL. */
   readonly surprises: readonly string[];
 }
 
@@ -56,7 +56,7 @@ interface Seen {
 
 const NODES = 200;
 const CALLER = { actor: "cuts", project: "default" };
-/** What a node goes through, each in a transaction of its own; from the last again to MANAGEABLE. */
+/** Transitions of a node, each in its own transaction. After the last one the node is MANAGEABLE again. */
 const PHASES = [
   ["ENROLLED", "verify"],
   ["VERIFYING", "done"],
@@ -80,7 +80,7 @@ interface Item {
   readonly code?: string;
 }
 
-/** Somebody who follows the log, through a door of its own that can be slammed. */
+/** A client that follows the log over its own connection, which can be cut. */
 interface Follower {
   readonly seen: Seen[];
   readonly surprises: string[];
@@ -163,7 +163,7 @@ function disorderInNodes(seen: readonly Seen[]): number {
   }).length;
 }
 
-/** Writes so many transitions with eight writers, each on nodes of its own. */
+/** Writes the given number of transitions with eight writers, each on its own nodes. */
 async function write(
   transact: Transact,
   nodeIds: readonly string[],
@@ -227,7 +227,7 @@ async function follow(url: string, way: "socket" | "events", from: number): Prom
   };
 }
 
-/** What no cut can explain. */
+/** Errors that a cut does not explain. */
 class SurpriseError extends Error {}
 
 async function bySocket(url: string, after: string, take: (item: Item) => void): Promise<void> {

@@ -29,7 +29,7 @@ export interface Options {
   }[];
 }
 
-/** What is known of a node when it is asked for. */
+/** The facts about a node at the time of a request. */
 export interface Facts {
   readonly state: string;
   readonly busy: boolean;
@@ -46,11 +46,11 @@ function statesWith(event: string): readonly string[] {
     .map(({ from }) => from);
 }
 
-/** Whatever is missing, by where a node is. */
+/** The missing phases, by state of the node. */
 const MISSING: Readonly<Record<string, readonly string[]>> = {
   ENROLLED: ["verify", "inspect", "clean", "deploy"],
   DECOMMISSIONED: ["verify", "inspect", "clean", "deploy"],
-  // Nobody knows how far it came.
+  // The progress is unknown.
   STOPPED: ["verify", "inspect", "clean", "deploy"],
   MANAGEABLE: ["inspect", "clean", "deploy"],
   INSPECT_FAILED: ["inspect", "clean", "deploy"],
@@ -60,7 +60,7 @@ const MISSING: Readonly<Record<string, readonly string[]>> = {
   UNDEPLOY_FAILED: ["undeploy", "clean", "deploy"],
 };
 
-/** What has to be undone before a node may leave service. */
+/** The phases that undo a deployment before a node may leave service. */
 const TO_UNDO: Readonly<Record<string, readonly string[]>> = {
   ENROLLED: [],
   DECOMMISSIONED: [],

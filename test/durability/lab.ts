@@ -1,6 +1,6 @@
 /**
- * What the proofs of this folder stand on: chance that can be had again from its seed, and a throw-away database of their
- * own. Knows no test runner; the short forms of the proofs that run with the tests bring a database of theirs.
+ * Support of the programs in this folder: random numbers from a seed, and a throw-away database. Does not use the test
+ * runner; the short forms that run as tests bring their own database.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,13 +17,13 @@ export interface Chance {
   next(): number;
   /** A whole number from `from` to `to`, both included. */
   whole(from: number, to: number): number;
-  /** True as often as said: 0.25 is every fourth time. */
+  /** True with the given probability. */
   often(share: number): boolean;
   /** One of them, each as likely as the others. */
   one<T>(of: readonly T[]): T;
   /** One of them, as likely as its weight says. */
   weighed<T>(of: readonly (readonly [weight: number, value: T])[]): T;
-  /** So many of them, in any order. */
+  /** `count` of them, in random order. */
   some<T>(count: number, of: readonly T[]): T[];
 }
 

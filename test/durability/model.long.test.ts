@@ -13,7 +13,7 @@ const ROUNDS_MAX = 5;
 const ENOUGH: readonly (readonly [what: string, pattern: RegExp, times: number])[] = [
   ["accepted", /accepted$/, 20],
   ["refused", /refused$/, 10],
-  ["interrupted", /^(ABORT|STOP) told (NOW|PENDING|yes|BEFORE_START)$/, 5],
+  ["interrupted", /^(ABORT|STOP) answered (NOW|PENDING|yes|BEFORE_START)$/, 5],
   ["faults", /^faults$/, 10],
   ["killed", /^kills/, 2],
 ];

@@ -1,10 +1,10 @@
 /**
  * `npm run model`: random requests, random faults and random deaths of processes against a model of what must come of them.
  * One engine takes the requests and does no work; two others, in processes of their own, do the work and are killed. In
- * rounds: so many actions, then everything that stands in the way is lifted (holds, marks, limits, faults), and then
+ * rounds: a number of actions, then every obstacle is removed (holds, flags, limits, faults), and then
  * everything must end, be as the rules say (rules.ts), and every node must be fit for work.
  *
- * Options: --seed N --actions 2000 --nodes 16 --round 150 (actions in one) --kill 60 (every so many actions). Prints the
+ * Options: --seed N --actions 2000 --nodes 16 --round 150 (actions in one) --kill 60 (actions between two kills). Prints the
  * seed and what was done; where something is wrong also the last 30 actions and the stories of the operations concerned, and
  * then ends with 1.
  */
@@ -46,7 +46,7 @@ export interface ModelOptions {
   /** Actions of one round. */
   readonly round: number;
   readonly nodes: number;
-  /** After so many actions processes die, again and again. */
+  /** Number of actions between two kills of a process. */
   readonly killEvery: number;
   readonly say?: (line: string) => void;
 }
@@ -66,7 +66,7 @@ interface Node {
   readonly cluster: string;
 }
 
-/** A node as it stands, with what tells one moment from another. */
+/** A node at one moment. */
 interface Snapshot extends Facts {
   readonly id: string;
   readonly name: string;
@@ -132,7 +132,7 @@ function namesOf(chosen: readonly { readonly name: string }[]): string {
 }
 
 /** An answer in a word. */
-function told(answer: {
+function summaryOf(answer: {
   readonly operationId?: string | null;
   readonly refusals: readonly { readonly code: string }[];
 }): string {
@@ -235,7 +235,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
       [14, fault],
       [5, maintain],
       [4, mark],
-      [5, callBack],
+      [5, sendCallback],
       [6, unhold],
       [4, steer],
       [3, limit],
@@ -308,7 +308,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     const operations = new Set(answers.flatMap(({ operationId }) => operationId ?? []));
     const answer = (answers.find(({ operationId }) => operationId !== null) ?? answers[0]) as SubmitAnswer;
     note(
-      `${by.actor} ${kind} ${JSON.stringify(request.options)} on ${namesOf(chosen)}${request.acceptance ? " BEST_EFFORT" : ""}${request.dryRun ? " dry" : ""}: ${told(answer)}`,
+      `${by.actor} ${kind} ${JSON.stringify(request.options)} on ${namesOf(chosen)}${request.acceptance ? " BEST_EFFORT" : ""}${request.dryRun ? " dry" : ""}: ${summaryOf(answer)}`,
     );
     count(
       `${kind} ${answer.operationId ? "accepted" : request.dryRun && answer.refusals.length === 0 ? "planned" : "refused"}`,
@@ -319,7 +319,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
         refusals.some(({ operationId }) => operationId != null && operations.has(operationId)),
       )
     )
-      flaws.push(`${by.actor}: a repetition was told that it is in its own way`);
+      flaws.push(`${by.actor}: a repeated request conflicts with its own operation`);
     if (answer.operationId === null) traceless.push(by.actor);
     else remember({ id: answer.operationId, kind, options: request.options as Options, request });
     const replayed = answers.every((one) => one.replayed);
@@ -364,7 +364,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     }
   }
 
-  /** Two requests that overlap, at the same moment: where nothing speaks against either, one wins and the other is told so. */
+  /** Two requests that overlap, at the same moment: if both are legal, one is accepted and the other is refused. */
   async function twoAtOnce(): Promise<void> {
     const unfinished = new Set(
       (
@@ -375,19 +375,19 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     );
     const now = await look();
     const kinds = [random.one(KINDS), random.one(KINDS)] as const;
-    const wishes = kinds.map((kind) => ({ kind, options: optionsFor(kind) }));
+    const requests = kinds.map((kind) => ({ kind, options: optionsFor(kind) }));
     const free = nodes.filter(({ id }) => {
       const facts = now.get(id);
       return (
         facts &&
         !unfinished.has(id) &&
-        wishes.every(({ kind, options: of }) => reasonsAgainst(kind, facts, of).length === 0)
+        requests.every(({ kind, options: of }) => reasonsAgainst(kind, facts, of).length === 0)
       );
     });
     if (free.length === 0) return;
     const shared = random.one(free);
-    const asking = wishes.map((wish) => ({
-      ...wish,
+    const asking = requests.map((request) => ({
+      ...request,
       by: caller(),
       on: [
         shared,
@@ -403,7 +403,8 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     note(
       asking
         .map(
-          ({ kind, by, on }, place) => `${by.actor} ${kind} on ${namesOf(on)}: ${told(answers[place] as SubmitAnswer)}`,
+          ({ kind, by, on }, place) =>
+            `${by.actor} ${kind} on ${namesOf(on)}: ${summaryOf(answers[place] as SubmitAnswer)}`,
         )
         .join(" | "),
     );
@@ -416,12 +417,16 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     const [winner, ...more] = answers.flatMap(({ operationId }) => operationId ?? []);
     const inTheWay = answers.flatMap(({ refusals }) => refusals);
     if (!winner || more.length > 0)
-      flaws.push(`of two overlapping requests ${more.length + (winner ? 1 : 0)} won: ${answers.map(told).join(", ")}`);
+      flaws.push(
+        `of two overlapping requests ${more.length + (winner ? 1 : 0)} won: ${answers.map(summaryOf).join(", ")}`,
+      );
     else if (
       inTheWay.length === 0 ||
       inTheWay.some(({ code, operationId }) => code !== "BUSY" || operationId !== winner)
     )
-      flaws.push(`the loser of two overlapping requests was told ${JSON.stringify(inTheWay)}, and ${winner} won`);
+      flaws.push(
+        `the loser of two overlapping requests was refused for ${JSON.stringify(inTheWay)}, and ${winner} won`,
+      );
   }
 
   async function interrupt(): Promise<void> {
@@ -468,12 +473,12 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     note(
       `${who.actor} ${kind} ${mode} by ${by} ${by === "operation" ? operationId?.slice(0, 8) : by === "nodes" ? namesOf(chosen) : ""}: ${refused ?? answers.map((one) => (one.accepted ? (one.effect ?? "yes") : one.code)).join(" ")}`,
     );
-    for (const one of answers) count(`${kind} told ${one.accepted ? (one.effect ?? "yes") : one.code}`);
+    for (const one of answers) count(`${kind} answered ${one.accepted ? (one.effect ?? "yes") : one.code}`);
     if (refused !== null && refused !== "NOTHING_RUNNING" && !(by === "cluster" && refused === "INVALID_INPUT"))
       flaws.push(`${who.actor}: a ${kind} by ${by} was refused with ${refused}`);
   }
 
-  /** What was stopped, aborted or failed is taken up again. Where nothing has happened since, nothing may stand in the way. */
+  /** Restarts a stopped, aborted or failed operation. If nothing has happened since, the restart must be accepted. */
   async function restart(): Promise<void> {
     const ended = await sql<{ id: string; kind: Kind; options: Options }[]>`
       select id, kind, options from operations where finished_at is not null and state <> 'SUCCEEDED' and kind <> 'DISCOVER' order by finished_at desc limit 6`;
@@ -491,7 +496,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
       from,
       ...(random.often(0.5) && { acceptance: "BEST_EFFORT" as const }),
     });
-    note(`${who.actor} restarts ${kind} ${id.slice(0, 8)} from ${from}: ${told(answer)}`);
+    note(`${who.actor} restarts ${kind} ${id.slice(0, 8)} from ${from}: ${summaryOf(answer)}`);
     count(`restart ${answer.operationId ? "accepted" : (answer.refusals[0]?.code ?? "refused")}`);
     if (answer.operationId === null) traceless.push(who.actor);
     else remember({ id: answer.operationId, kind, options: of, request: null });
@@ -590,7 +595,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     count(`marks ${what}`);
   }
 
-  async function callBack(): Promise<void> {
+  async function sendCallback(): Promise<void> {
     const waiting = await sql<
       { id: string; name: string }[]
     >`select id, node_name as name from runs where wait_reason = 'CALLBACK' and finished_at is null`;
@@ -600,7 +605,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
       const token = diaries.callbackPaths.get(id)?.split("/").at(-1);
       if (!token) continue;
       const answer = await engine.callBack(token, { from: name });
-      count(`call-backs ${answer}`);
+      count(`callbacks ${answer}`);
       note(`${name} calls back: ${answer}`);
     }
   }
@@ -627,7 +632,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     if (!row || (row.isOver && random.often(0.8))) return;
     const action = random.one(["ADVANCE", "HALT", "RESUME"] as const);
     const answer = await engine.steerWaves(caller(), { operationId: row.id, action });
-    note(`${action} the waves of ${row.id.slice(0, 8)}: ${told(answer)}`);
+    note(`${action} the waves of ${row.id.slice(0, 8)}: ${summaryOf(answer)}`);
     count(`waves ${action} ${answer.refusals[0]?.code ?? "done"}`);
   }
 
@@ -654,8 +659,8 @@ export async function runModel(connection: Connection, options: ModelOptions): P
   }
 
   /**
-   * Never more nodes at work in a phase than its limit says, as the log tells it, which has the order of commits. Those that
-   * were at work when the limit came, or parked in a step, are not ended by it.
+   * Never more nodes active in a phase than its limit says, according to the log, which has the order of commits. Nodes that
+   * were active when the limit was set, or parked in a step, are not ended by it.
    */
   async function flawsOfLimits(): Promise<string[]> {
     if (limits.length === 0) return [];
@@ -674,7 +679,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
         if (position < from) continue;
         if (position > from && working.size > bound)
           return [
-            `${working.size} nodes are at work in ${phase} at position ${position}, and ${bound} may since position ${from}`,
+            `${working.size} nodes are active in ${phase} at position ${position}, and ${bound} may since position ${from}`,
           ];
         bound = Math.max(most, Math.min(bound, holding.size));
       }
@@ -791,12 +796,12 @@ export async function runModel(connection: Connection, options: ModelOptions): P
         { id: string }[]
       >`select node_id as id from runs where state = 'HOLDING' and wish is null and finished_at is null`;
       if (holding.length > 0) await engine.unhold(caller(), { work: { ids: holding.map(({ id }) => id) } });
-      await callBack();
+      await sendCallback();
       await cutTheSilent();
     }
   }
 
-  /** A step that never ends by itself is aborted: nothing else would end it before its time is over. */
+  /** Aborts the steps that end only at their timeout. */
   async function cutTheSilent(): Promise<void> {
     diaries.read();
     const inside = [...diaries.visits.values()]
@@ -878,14 +883,14 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     if (now.size !== nodes.length) flaws.push(`there are ${now.size} nodes, and the model has ${nodes.length}`);
   }
 
-  /** Everybody who was admitted could be, ran what the model says, and was to end where the model says. */
+  /** Every admitted run was legal, ran the phases that the model expects, and had the target that the model expects. */
   function flawsOfAdmission(operation: OperationAccount): string[] {
     const request = known.find(({ id }) => id === operation.id);
     if (!request) return [];
     const { kind, options: of } = request;
     return operation.runs.flatMap((run) => {
       const then = run.seen.find(({ what }) => what === "CREATED")?.more.node;
-      if (!then) return [`run on ${run.nodeName}: nobody saw it come`];
+      if (!then) return [`run on ${run.nodeName}: its creation was not recorded`];
       const flaw = (text: string) => `run on ${run.nodeName}, admitted ${JSON.stringify(then)}: ${text}`;
       if (then.others > 0) return [flaw("another run had not ended")];
       if (run.purpose === "CLEAN_UP") return [];
@@ -915,13 +920,13 @@ export async function runModel(connection: Connection, options: ModelOptions): P
     if (traceless.length === 0) return [];
     const rows = await sql<{ flaw: string }[]>`
       select actor || ' was refused, and there is operation ' || id as flaw from operations where actor in ${sql(traceless)}
-      union all select wish_by || ' was refused, and operation ' || id || ' has its wish' from operations where wish_by in ${sql(traceless)}
-      union all select wish_by || ' was refused, and the run on ' || node_name || ' has its wish' from runs where wish_by in ${sql(traceless)}
+      union all select wish_by || ' was refused, and operation ' || id || ' has its interrupt' from operations where wish_by in ${sql(traceless)}
+      union all select wish_by || ' was refused, and the run on ' || node_name || ' has its interrupt' from runs where wish_by in ${sql(traceless)}
       union all select actor || ' was refused, and ' || node_name || ' has its transition ' || position from transitions where actor in ${sql(traceless)}`;
     return rows.map(({ flaw }) => flaw);
   }
 
-  /** Whatever has happened to a node, it can be brought into service. */
+  /** Every node can be brought into service, independent of its history. */
   async function everyNodeWorks(): Promise<void> {
     const now = [...(await look()).values()].filter(({ state }) => state !== "ACTIVE");
     for (const { name, state } of now)

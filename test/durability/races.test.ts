@@ -11,6 +11,12 @@ test("races: a hundred aborts, withdrawals and stops at the end of a step have o
   expect(faults.flatMap(({ flaws, story }) => [...flaws, ...story])).toEqual([]);
   expect(races).toBe(100);
   // The commonest kinds of race have occurred; the long form expects all of them.
-  for (const what of ["runs SUCCEEDED", "runs ABORTED", "runs STOPPED", "aborts told NOW", "runs whose step was cut"])
+  for (const what of [
+    "runs SUCCEEDED",
+    "runs ABORTED",
+    "runs STOPPED",
+    "aborts answered NOW",
+    "runs whose step was cut",
+  ])
     expect(counts[what], what).toBeGreaterThan(0);
 });

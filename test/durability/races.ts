@@ -4,7 +4,7 @@
  * or twice, by operation, by nodes, by cluster. Every one of them is then judged by its answers, by what is stored, and by
  * what the witnesses saw, against the rules in rules.ts.
  *
- * Options: --seed N --count 10000 --lanes 40. Prints the seed and how races ended; tells the story of each that went wrong,
+ * Options: --seed N --count 10000 --lanes 40. Prints the seed and how races ended, and the history of each that failed,
  * and then ends with 1.
  */
 import { setTimeout as delay } from "node:timers/promises";
@@ -41,7 +41,7 @@ export interface RacesOptions {
   readonly count: number;
   /** Operations under way at the same time. */
   readonly lanes: number;
-  /** Told every so often how far it is. */
+  /** Called with the progress from time to time. */
   readonly say?: (line: string) => void;
 }
 
@@ -50,7 +50,7 @@ export interface RacesReport {
   readonly seconds: number;
   /** How many runs ended how, answers were given, and kinds were raced. */
   readonly counts: Readonly<Record<string, number>>;
-  /** What was wrong, each with its story. */
+  /** The races that failed, each with its history. */
   readonly faults: readonly { readonly flaws: readonly string[]; readonly story: readonly string[] }[];
 }
 
@@ -64,10 +64,10 @@ const GRACE_MS = 200;
 const DEAF_MS = 450;
 const ENDS_WITHIN_MS = 30_000;
 const POLL_MS = 12;
-/** Jobs that were woken twice end by themselves. */
+/** Jobs that were woken twice end on their own after a moment. */
 const QUIET_EVERY_MS = 50;
 const QUIET_TRIES = 100;
-/** What went wrong once goes wrong often: so many stories are enough. */
+/** One defect fails many races: this number of histories is enough. */
 const FAULTS_MAX = 10;
 
 const STEPS: Readonly<Record<string, readonly string[]>> = {
@@ -87,12 +87,12 @@ interface Node {
 interface Lane {
   readonly cluster: string;
   readonly nodes: readonly Node[];
-  /** What ran last here, as far as something of it is left to do. */
+  /** The last operation of this lane if it is unfinished. */
   unfinished: { readonly id: string; readonly nodes: readonly Node[] } | null;
 }
 
-/** What a race is about: a kind of work, and the phases in which it may be met. */
-interface Work {
+/** The subject of a race: a kind of operation, and the phases in which it may be interrupted. */
+interface Task {
   readonly kind: VerbRequest["kind"] | "RESTART";
   readonly phases: readonly string[];
   readonly options?: VerbRequest["options"];
@@ -100,7 +100,7 @@ interface Work {
 }
 
 /** Where work may begin, and what it then goes through; from the rules of the verbs. */
-const WORKS: readonly { readonly weight: number; readonly from: readonly string[]; readonly work: Work }[] = [
+const WORKS: readonly { readonly weight: number; readonly from: readonly string[]; readonly work: Task }[] = [
   {
     weight: 1,
     from: [
@@ -182,7 +182,7 @@ const WORKS: readonly { readonly weight: number; readonly from: readonly string[
   },
 ];
 
-/** What happens to the steps of one node in one race. */
+/** Scripts of the steps of one node in one race. */
 interface Scripts {
   readonly steps: Record<string, Script>;
   readonly deaf: boolean;
@@ -446,7 +446,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
 
     const disturbances = disturbancesFor(random, nodes, work.phases, scripts);
     const shots = disturbances.map((disturbance) => aimed(disturbance));
-    const stopCalling = callBackAfter(random, nodes, scripts);
+    const stopCalling = sendCallbacksAfter(random, nodes, scripts);
     const submitted = await submit(random, lane, work, nodes, actor);
     const id = submitted.operationId;
     if (id === null) {
@@ -487,19 +487,23 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     return { hit: promise, cancel: resolve };
   }
 
-  /** The machines of a race call back, at about the time at which somebody waits for it. */
-  function callBackAfter(random: Chance, nodes: readonly Node[], scripts: ReadonlyMap<string, Scripts>): () => void {
+  /** The machines of a race send callbacks at about the time at which a step waits for one. */
+  function sendCallbacksAfter(
+    random: Chance,
+    nodes: readonly Node[],
+    scripts: ReadonlyMap<string, Scripts>,
+  ): () => void {
     let open = true;
     for (const { id } of nodes) {
-      // After a silence the machine waits anew, under another path.
+      // After a timeout the step waits again, with another callback path.
       listen(id, ({ visit, callbackPath }) => {
         if (!scripts.get(id)?.steps[visit.step]?.callback) return;
         const token = callbackPath.split("/").at(-1) ?? "";
         const [engine, after] = [random.one(engines), random.whole(0, 2 * STEP_MS)];
         const call = () =>
           engine.callBack(token, { from: visit.step }).then(
-            (answer) => count(`call-backs ${answer}`),
-            (error: unknown) => count(`call-backs ${String(error)}`),
+            (answer) => count(`callbacks ${answer}`),
+            (error: unknown) => count(`callbacks ${String(error)}`),
           );
         setTimeout(() => void (open && call()), after);
       });
@@ -513,7 +517,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
   async function submit(
     random: Chance,
     lane: Lane,
-    work: Work,
+    work: Task,
     nodes: readonly Node[],
     actor: string,
   ): Promise<SubmitAnswer> {
@@ -537,7 +541,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     return engine.submit(caller, { ...terms, kind: work.kind, nodes: selector, options: work.options, onFailure });
   }
 
-  function chooseWork(random: Chance, lane: Lane): { readonly work: Work; readonly nodes: readonly Node[] } {
+  function chooseWork(random: Chance, lane: Lane): { readonly work: Task; readonly nodes: readonly Node[] } {
     if (lane.unfinished && random.often(0.25)) {
       const { nodes } = lane.unfinished;
       return {
@@ -595,8 +599,8 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
         ? await engine.abort(caller, { work: selector, mode, ...(powerOff !== undefined && { powerOff }) })
         : await engine[verb === "STOP" ? "stop" : "withdrawAbort"](caller, { work: selector });
     const { answers, refused } = answeredOf(answer);
-    for (const one of answers) count(`${NAMES[verb]} told ${one.accepted ? (one.effect ?? "yes") : one.code}`);
-    if (refused) count(`${NAMES[verb]} told ${refused}`);
+    for (const one of answers) count(`${NAMES[verb]} answered ${one.accepted ? (one.effect ?? "yes") : one.code}`);
+    if (refused) count(`${NAMES[verb]} answered ${refused}`);
     return { verb, actor, by, mode, askedAt, answeredAt: Date.now(), refused, answers };
   }
 
@@ -609,7 +613,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     id: string,
     asks: readonly Ask[],
     hasEnded: boolean,
-    work: Work,
+    work: Task,
     actor: string,
   ): Promise<void> {
     const [operation] = await accountsOf(sql, [id], visits);
@@ -654,9 +658,13 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
 
   /** How often an interrupt came while the last step was under way, which is where it is decided what the end is. */
   function countMeetings(run: OperationAccount["runs"][number], asks: readonly Ask[]): void {
-    const wish = run.seen.find(({ what, more }) => what === "WISH" && asks.some(({ actor }) => actor === more.by));
-    if (!wish) return;
-    const begun = run.seen.filter(({ seq, what, was }) => seq < wish.seq && what === "ATTEMPT" && was === null).at(-1);
+    const interrupt = run.seen.find(
+      ({ what, more }) => what === "INTERRUPT" && asks.some(({ actor }) => actor === more.by),
+    );
+    if (!interrupt) return;
+    const begun = run.seen
+      .filter(({ seq, what, was }) => seq < interrupt.seq && what === "ATTEMPT" && was === null)
+      .at(-1);
     if (begun?.more.step === run.plan.steps.length - 1) count("interrupts during the last step");
     const label = labelOf(run, begun?.more.step ?? -1);
     if (begun && cutOf(label) !== "ALWAYS") count(`interrupts during a step that is cut ${cutOf(label)}`);

@@ -1,5 +1,5 @@
 /**
- * The rules of stops and aborts (semantics, sections 6 and 7) and of the log, written out anew: nothing here asks the
+ * The rules of stops and aborts (semantics, sections 6 and 7) and of the log, written a second time: nothing here uses the
  * service, or the code it is made of, what is right. Accounts of what happened go in (witness.ts), sentences about what was
  * wrong come out.
  */
@@ -79,7 +79,7 @@ export function labelOf(run: RunAccount, step: number): string {
 /** An abort, the withdrawal of one, or a stop, and what was answered. */
 export interface Ask {
   readonly verb: "ABORT" | "WITHDRAW" | "STOP";
-  /** Its own name, so that what it left behind can be told from what others did. */
+  /** Its own name, so that its traces can be distinguished from those of others. */
   readonly actor: string;
   readonly by: "operation" | "nodes" | "cluster";
   readonly mode: "NOW" | "AFTER_STEP";
@@ -99,7 +99,7 @@ export interface Answer {
   readonly afterStep: string | null;
 }
 
-/** What a proof did to the world, so that its consequences are no faults. */
+/** The disturbances that a program caused, whose consequences are expected. */
 export interface Circumstances {
   /** Steps that go on after their signal for longer than is waited for them. */
   readonly isDeaf: (run: RunAccount) => boolean;
@@ -111,7 +111,7 @@ const FINAL = new Set(["SUCCEEDED", "FAILED", "ABORTED", "STOPPED"]);
 
 // ---- one run
 
-/** What is wrong with a run that has ended. */
+/** The flaws of a run that has ended. */
 export function flawsOfRun(
   run: RunAccount,
   operation: OperationAccount,
@@ -122,7 +122,7 @@ export function flawsOfRun(
     ...outcomeFlaws(run),
     ...logFlaws(run),
     ...attemptFlaws(run),
-    ...wishFlaws(run, operation, world),
+    ...interruptFlaws(run, operation, world),
     ...leftFlaws(run),
     ...visitFlaws(run, world),
     ...asks.flatMap((ask) => answerFlaws(run, ask, world)),
@@ -134,7 +134,7 @@ function outcomeFlaws(run: RunAccount): string[] {
   const ends = run.seen.filter(({ what, becomes }) => what === "STATE" && FINAL.has(becomes ?? ""));
   const [end] = ends;
   if (!end || !run.isFinished) return ["it has not ended"];
-  const after = run.seen.filter(({ seq, what }) => seq > end.seq && what !== "WISH");
+  const after = run.seen.filter(({ seq, what }) => seq > end.seq && what !== "INTERRUPT");
   return [
     ...(ends.length > 1 ? [`it ended ${ends.length} times: ${ends.map(({ becomes }) => becomes).join(", ")}`] : []),
     ...(end.becomes === run.state ? [] : [`it ended as ${end.becomes}, and says ${run.state}`]),
@@ -203,9 +203,9 @@ function attemptFlaws(run: RunAccount): string[] {
   // Of the reserved steps that only wait there is nothing to let end.
   const cut = run.attempts.filter(({ step, state }) => state === "ABORTED" && steps[step]?.interface !== "engine");
   if (run.state === "STOPPED") {
-    // Whoever never began is STOPPED with nothing run, also where an earlier run had left nothing to do.
+    // A run that never began is STOPPED with nothing run, also where an earlier run had left nothing to do.
     if (open === null && run.seen.some(({ what }) => what === "FENCE")) flaws.push("all its work was done");
-    if (cut.length > 0) flaws.push("a step was cut, which a stop does not do");
+    if (cut.length > 0) flaws.push("a stop cancelled a step");
     if (!bestEffort && newest === "FAILED") flaws.push("its step failed, so it has failed");
   }
   if (run.state === "FAILED" && !run.failure) flaws.push("it does not say why");
@@ -214,25 +214,25 @@ function attemptFlaws(run: RunAccount): string[] {
   return flaws;
 }
 
-/** Wishes that stood when the run ended, and from when. Those that were taken back do not count. */
+/** Interrupts in force when the run ended, and since when. Withdrawn ones do not count. */
 function standing(run: RunAccount): { readonly abort: Seen | undefined; readonly stop: Seen | undefined } {
-  const all = run.seen.filter(({ what }) => what === "WISH");
-  const wishes = all.slice(all.findLastIndex(({ becomes }) => becomes === null) + 1);
+  const all = run.seen.filter(({ what }) => what === "INTERRUPT");
+  const interrupts = all.slice(all.findLastIndex(({ becomes }) => becomes === null) + 1);
   return {
-    abort: wishes.find(({ becomes }) => becomes === "ABORT"),
-    stop: wishes.find(({ becomes }) => becomes === "STOP"),
+    abort: interrupts.find(({ becomes }) => becomes === "ABORT"),
+    stop: interrupts.find(({ becomes }) => becomes === "STOP"),
   };
 }
 
-/** From the moment a wish is recorded no step begins; what ends is what the wish says. */
-function wishFlaws(run: RunAccount, operation: OperationAccount, world: Circumstances): string[] {
+/** After an interrupt is recorded no step begins, and the run ends as the interrupt asks. */
+function interruptFlaws(run: RunAccount, operation: OperationAccount, world: Circumstances): string[] {
   const { abort, stop } = standing(run);
   const flaws: string[] = [];
-  for (const wish of [abort, stop]) {
-    if (!wish) continue;
+  for (const interrupt of [abort, stop]) {
+    if (!interrupt) continue;
     for (const { seq, what, was, more } of run.seen) {
-      if (seq > wish.seq && what === "ATTEMPT" && was === null)
-        flaws.push(`${labelOf(run, more.step ?? -1)} was begun after the wish to ${wish.becomes} was recorded`);
+      if (seq > interrupt.seq && what === "ATTEMPT" && was === null)
+        flaws.push(`${labelOf(run, more.step ?? -1)} was begun after the interrupt ${interrupt.becomes} was recorded`);
     }
   }
   for (const { seq, what, more } of abort ? run.seen : []) {
@@ -241,15 +241,15 @@ function wishFlaws(run: RunAccount, operation: OperationAccount, world: Circumst
       flaws.push(`${label} was entered again after the abort was recorded`);
   }
   const stopTimedOut = abort?.more.by === "engine";
-  // Its process died in a step that must not be cut: what the machine is doing nobody knows, so nothing is undone under it.
+  // Its process died in a step that must not be cut: the state of the machine is unknown, so there is no clean-up.
   const isLost =
     run.failure?.code === "INTERRUPTED" && cutOf(labelOf(run, run.attempts.at(-1)?.step ?? -1)) === "NEVER";
   if (abort && !(run.state === "ABORTED" || (run.state === "FAILED" && (stopTimedOut || isLost || world.isDeaf(run)))))
     flaws.push("an abort was recorded, and it ended otherwise");
   if (run.state === "ABORTED" && !abort)
-    flaws.push(wasWithdrawn(run) ? "its abort was taken back" : "nobody asked for an abort");
+    flaws.push(wasWithdrawn(run) ? "its abort was taken back" : "no abort was requested");
   if (run.state === "STOPPED" && !stop && !operation.seen.some(({ becomes }) => becomes === "STOP"))
-    flaws.push("nobody asked for a stop");
+    flaws.push("no stop was requested");
   if (run.state === "FAILED" && stop && !abort && !run.attempts.some(({ state }) => state === "FAILED"))
     flaws.push("it was stopped and no step of it failed");
   return flaws;
@@ -265,7 +265,7 @@ function leftFlaws(run: RunAccount): string[] {
 }
 
 /**
- * Nobody enters a step of a run while somebody is inside one, nor a parked one before its time; what must not be cut was
+ * No worker enters a step of a run while another is inside one, nor a parked one before its time; what must not be cut was
  * not, and what must not be run twice was not.
  */
 function visitFlaws(run: RunAccount, world: Circumstances): string[] {
@@ -310,11 +310,11 @@ function answerFlaws(run: RunAccount, ask: Ask, world: Circumstances): string[] 
       nodeId === run.nodeId &&
       (runId === run.id || (runId === null && (code === "NOTHING_RUNNING" || wasThere(run, ask, world)))),
   );
-  const said = answer
-    ? `${ask.actor} (${ask.verb} ${ask.mode} by ${ask.by}) was told ${answer.accepted ? (answer.effect ?? "yes") : answer.code}`
+  const prefix = answer
+    ? `${ask.actor} (${ask.verb} ${ask.mode} by ${ask.by}) was answered ${answer.accepted ? (answer.effect ?? "yes") : answer.code}`
     : "";
   const flaws = answer === undefined ? [] : JUDGES[ask.verb](run, ask, answer, world);
-  return [...flaws.map((flaw) => `${said}, and ${flaw}`), ...traceFlaws(run, ask, answer)];
+  return [...flaws.map((flaw) => `${prefix}, and ${flaw}`), ...traceFlaws(run, ask, answer)];
 }
 
 const JUDGES = { ABORT: abortAnswerFlaws, WITHDRAW: withdrawalAnswerFlaws, STOP: stopAnswerFlaws } as const;
@@ -323,16 +323,16 @@ function endOf(run: RunAccount): Seen | undefined {
   return run.seen.find(({ what, becomes }) => what === "STATE" && FINAL.has(becomes ?? ""));
 }
 
-function wishSeen(run: RunAccount, wish: string): Seen | undefined {
-  return run.seen.find(({ what, becomes }) => what === "WISH" && becomes === wish);
+function interruptSeen(run: RunAccount, kind: string): Seen | undefined {
+  return run.seen.find(({ what, becomes }) => what === "INTERRUPT" && becomes === kind);
 }
 
 function wasWithdrawn(run: RunAccount): boolean {
-  return run.seen.some(({ what, was }) => what === "WISH" && was === "ABORT");
+  return run.seen.some(({ what, was }) => what === "INTERRUPT" && was === "ABORT");
 }
 
 function abortAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circumstances): string[] {
-  const wish = wishSeen(run, "ABORT");
+  const interrupt = interruptSeen(run, "ABORT");
   const flaws: string[] = [];
   if (!answer.accepted) {
     if (answer.code === "NOTHING_RUNNING") return endedBefore(run, ask, world);
@@ -348,8 +348,8 @@ function abortAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circ
     if (!inside && !parked) flaws.push("it never was in a step that must not be interrupted");
     return flaws;
   }
-  if (answer.runId !== run.id) flaws.push("it was told no run");
-  if (!wish) return [...flaws, "the wish was not recorded"];
+  if (answer.runId !== run.id) flaws.push("the answer names no run");
+  if (!interrupt) return [...flaws, "the interrupt was not recorded"];
   switch (answer.effect) {
     case "BEFORE_START":
       if (run.attempts.length > 0 || run.visits.length > 0) flaws.push("steps of it were begun");
@@ -358,7 +358,7 @@ function abortAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circ
     case "NOW":
       for (const { step, at, left } of run.visits) {
         const whole = at < ask.askedAt - world.toleranceMs && (left ?? Infinity) > ask.answeredAt + world.toleranceMs;
-        if (whole && cutOf(step) !== "ALWAYS" && wish.more.by === ask.actor)
+        if (whole && cutOf(step) !== "ALWAYS" && interrupt.more.by === ask.actor)
           flaws.push(`it was inside ${step}, which cannot be cut, all the while`);
       }
       break;
@@ -378,7 +378,7 @@ function abortAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circ
 
 /** Taken back is taken back; and that can only be what waits for the end of a step. */
 function withdrawalAnswerFlaws(run: RunAccount, _ask: Ask, answer: Answer): string[] {
-  if (answer.accepted) return wasWithdrawn(run) ? [] : ["the wish was not taken back"];
+  if (answer.accepted) return wasWithdrawn(run) ? [] : ["the interrupt was not taken back"];
   return answer.code === "NOTHING_RUNNING" || answer.code === "INVALID_STATE" ? [] : ["no rule gives that answer"];
 }
 
@@ -387,13 +387,13 @@ function stopAnswerFlaws(run: RunAccount, ask: Ask, answer: Answer, world: Circu
     if (answer.code !== "NOTHING_RUNNING") return ["no rule gives that answer"];
     return run.purpose === "CLEAN_UP" ? [] : endedBefore(run, ask, world);
   }
-  // By operation the runs that had ended are part of the answer, and who asks again once it has STOPPED is told the same.
-  const told = wishSeen(run, "STOP") ?? wishSeen(run, "ABORT");
+  // By operation the runs that had ended are part of the answer, and a repeated stop of a STOPPED operation has the same answer.
+  const recorded = interruptSeen(run, "STOP") ?? interruptSeen(run, "ABORT");
   const over =
     run.purpose === "CLEAN_UP" ||
     ask.by !== "nodes" ||
     (run.state === "STOPPED" && endedBefore(run, ask, world).length === 0);
-  return answer.runId !== run.id || told || over ? [] : ["the wish was not recorded"];
+  return answer.runId !== run.id || recorded || over ? [] : ["the interrupt was not recorded"];
 }
 
 /** Whether the run had come, and had not ended, at some moment of the question. */
@@ -437,14 +437,14 @@ export function flawsOfOperation(operation: OperationAccount): string[] {
     const [before, after] = [ORDER.indexOf(was ?? ""), ORDER.indexOf(becomes ?? "")];
     // An abort that was taken back leaves what there was before it.
     const freed =
-      was === "ABORTING" && operation.seen.some((one) => one.what === "OPERATION_WISH" && one.was === "ABORT");
+      was === "ABORTING" && operation.seen.some((one) => one.what === "OPERATION_INTERRUPT" && one.was === "ABORT");
     if (before < 0 || (after >= 0 && after < before && !freed)) flaws.push(`it went from ${was} to ${becomes}`);
   }
   const end = final[0];
   if (end)
     flaws.push(
       ...operation.seen
-        .filter(({ seq, what }) => what === "OPERATION_WISH" && seq > end.seq)
+        .filter(({ seq, what }) => what === "OPERATION_INTERRUPT" && seq > end.seq)
         .map(({ becomes, more }) => `${more.by} recorded a ${becomes} after its end`),
     );
   const late = end && operation.runs.find((run) => (endOf(run)?.seq ?? Infinity) > end.seq);
@@ -463,15 +463,15 @@ export function flawsOfOperation(operation: OperationAccount): string[] {
   const askedToStop = [operation, ...work].some(({ seen }) =>
     seen.some(({ becomes, more }) => becomes === "STOP" && more.by !== "engine"),
   );
-  if (operation.state === "STOPPED" && !askedToStop) flaws.push("nobody asked for a stop");
+  if (operation.state === "STOPPED" && !askedToStop) flaws.push("no stop was requested");
   if (operation.isFinished && !fits[operation.state])
     flaws.push(`its runs are ${work.map(({ state }) => state).join(", ")}`);
   const stop = operation.seen.find(
-    ({ what, becomes, more }) => what === "OPERATION_WISH" && becomes === "STOP" && more.by !== "engine",
+    ({ what, becomes, more }) => what === "OPERATION_INTERRUPT" && becomes === "STOP" && more.by !== "engine",
   );
   for (const run of stop ? work : []) {
-    if (stop && (endOf(run)?.seq ?? 0) > stop.seq && run.wish === null && !wasWithdrawn(run))
-      flaws.push(`it was stopped, and its run on ${run.nodeName} was not told`);
+    if (stop && (endOf(run)?.seq ?? 0) > stop.seq && run.interrupt === null && !wasWithdrawn(run))
+      flaws.push(`it was stopped, and its run on ${run.nodeName} was not interrupted`);
   }
   return flaws.map((flaw) => `operation ${operation.kind} (${operation.state}): ${flaw}`);
 }
@@ -493,7 +493,7 @@ function turnFlaws({ maxParallel, runs }: OperationAccount): string[] {
   let at = 0;
   let most = 0;
   for (const { by } of changes.toSorted((a, b) => a.seq - b.seq)) most = Math.max(most, (at += by));
-  return most > maxParallel ? [`${most} nodes were at work at the same time, and ${maxParallel} may`] : [];
+  return most > maxParallel ? [`${most} nodes were active at the same time, and ${maxParallel} may`] : [];
 }
 
 /** A stop by name answers for every run of the operation, whatever has become of them. */
@@ -557,7 +557,7 @@ export async function flawsOfLog(sql: Sql): Promise<string[]> {
   return flaws;
 }
 
-/** When nothing runs: nothing is half done, and nobody waits for what will not come. */
+/** When nothing runs: nothing is unfinished, and nothing waits for an event that cannot occur. */
 export async function flawsAtRest(sql: Sql): Promise<string[]> {
   const found = await Promise.all([
     sql`select 'run on ' || node_name || ' is ' || state as flaw from runs where finished_at is null`,
@@ -581,17 +581,17 @@ export async function flawsAtAnyMoment(sql: Sql): Promise<string[]> {
 
 const clock = (at: number, from: number) => `${(at - from).toFixed(0).padStart(7)} ms`;
 
-/** What happened in an operation, in order, for whoever has to find out why. */
+/** The events of an operation, in order, for analysis. */
 export function story(operation: OperationAccount, asks: readonly Ask[]): string[] {
   const lines: { at: number; line: string }[] = [];
   const say = (at: number, line: string) => lines.push({ at, line });
   for (const ask of asks) {
     say(ask.askedAt, `${ask.actor} asks to ${ask.verb} ${ask.mode} by ${ask.by}`);
-    const told = ask.answers.map(
+    const effects = ask.answers.map(
       ({ nodeId, accepted, effect, afterStep, code }) =>
         `${operation.runs.find((run) => run.nodeId === nodeId)?.nodeName ?? nodeId}: ${accepted ? [effect ?? "yes", afterStep].filter(Boolean).join(" after ") : code}`,
     );
-    say(ask.answeredAt, `${ask.actor} is told ${ask.refused ?? told.join("; ")}`);
+    say(ask.answeredAt, `${ask.actor} is answered ${ask.refused ?? effects.join("; ")}`);
   }
   const seen = (one: Seen, who: string, run?: RunAccount) => {
     const { what, was, becomes, more } = one;
@@ -615,8 +615,8 @@ export function story(operation: OperationAccount, asks: readonly Ask[]): string
   return [
     `operation ${operation.kind} ${operation.id} ${operation.state}, onFailure ${operation.onFailure}`,
     ...operation.runs.map(
-      ({ nodeName, purpose, state, wish, target, failure, plan, leftAs }) =>
-        `  ${purpose} ${nodeName} ${state}, wish ${wish}, target ${target}, left ${JSON.stringify(leftAs)}, ${plan.steps.map((step) => `${step.interface}.${step.name}${step.kept ? " (kept)" : ""}`).join(", ")}${failure ? `, failed: ${failure.message}` : ""}`,
+      ({ nodeName, purpose, state, interrupt, target, failure, plan, leftAs }) =>
+        `  ${purpose} ${nodeName} ${state}, interrupt ${interrupt}, target ${target}, left ${JSON.stringify(leftAs)}, ${plan.steps.map((step) => `${step.interface}.${step.name}${step.kept ? " (kept)" : ""}`).join(", ")}${failure ? `, failed: ${failure.message}` : ""}`,
     ),
     ...sorted.map(({ at, line }) => `${clock(at, from)} ${line}`),
   ];

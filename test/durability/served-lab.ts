@@ -1,6 +1,6 @@
 /**
  * A service in a process of its own, on a throw-away database that this process writes to as well, as another replica
- * would. The service tells how much memory it holds when it is asked.
+ * would. The service reports its memory on request.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -26,7 +26,7 @@ export interface ServedLab extends AsyncDisposable {
 
 const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 /** Run in the service before it starts. */
-const TELLER =
+const REPORTER =
   "process.on('message', () => { globalThis.gc(); process.send(process.memoryUsage()); }); process.channel.unref();";
 const MB = 1024 * 1024;
 const END_MS = 15_000;
@@ -43,7 +43,7 @@ export async function openServedLab(): Promise<ServedLab> {
   const { engine, transact } = making.use(await runEngine(connection, { started: false }));
   const child = spawn(
     process.execPath,
-    ["--expose-gc", "--import", `data:text/javascript,${encodeURIComponent(TELLER)}`, MAIN],
+    ["--expose-gc", "--import", `data:text/javascript,${encodeURIComponent(REPORTER)}`, MAIN],
     {
       env: {
         PATH: process.env["PATH"],

@@ -1,5 +1,5 @@
 /**
- * `npm run stalled`: readers that do not read. While one healthy subscriber is told of 20 transitions a second, 100 others
+ * `npm run stalled`: readers that do not read. While one healthy subscriber receives 20 transitions a second, 100 others
  * (half over WebSocket, half over server-sent events) stop reading after their first item and come back to do the same
  * whenever they are cut, one reads a row a second, and 10,000 connect and leave. Prints every ten seconds what the service
  * holds and how long the healthy one waits. In the end memory is where it was, and the healthy one has missed nothing.
@@ -74,7 +74,7 @@ function subscribeByEvents(url: string, query: string) {
   return socket;
 }
 
-/** Somebody who has stopped reading, until ended. */
+/** A client that stops reading, until it is ended. */
 interface Stalled {
   end(): void;
 }
@@ -139,7 +139,7 @@ async function connectAndLeave(url: string): Promise<number> {
       const socket = await subscribeBySocket(url, LIGHT, () => first.resolve()).catch(() => null);
       if (!socket) continue;
       socket.on("close", () => first.resolve());
-      // Half of them leave before they were told anything.
+      // Half of them disconnect before the first message.
       if (left % 2 === 0) await first.promise;
       socket.terminate();
     }
@@ -148,7 +148,7 @@ async function connectAndLeave(url: string): Promise<number> {
   return left;
 }
 
-/** One that is told of everything, and notes how long it took. */
+/** A client that reads everything, and measures the latency. */
 async function healthy(url: string): Promise<{ take(): readonly number[]; readonly seen: number[] }> {
   let waits: number[] = [];
   const seen: number[] = [];

@@ -1,7 +1,7 @@
 /**
  * Two witnesses of what really happens, neither of which asks the service. In the database triggers write down every
  * change of an operation, a run and an attempt in the order of the run's lock, so that "before" and "after" are certain. In
- * the driver every entry of a step is written down by whoever entered it.
+ * the driver every entry of a step is recorded by the worker that entered it.
  */
 import createFake from "../../plugins/fake/index.ts";
 import type { FakeSettings } from "../../plugins/fake/settings.ts";
@@ -32,7 +32,7 @@ export interface Visit {
   readonly fresh: boolean;
 }
 
-/** What whoever listens is told when a step is entered. */
+/** The entry of a step, as a listener gets it. */
 export interface Entered {
   readonly visit: Visit;
   readonly memo: unknown;
@@ -112,10 +112,18 @@ export interface Seen {
   /** By the database's clock, ms. */
   readonly at: number;
   readonly runId: string | null;
-  readonly what: "CREATED" | "STATE" | "WISH" | "FENCE" | "ATTEMPT" | "ENTRY" | "OPERATION" | "OPERATION_WISH";
+  readonly what:
+    | "CREATED"
+    | "STATE"
+    | "INTERRUPT"
+    | "FENCE"
+    | "ATTEMPT"
+    | "ENTRY"
+    | "OPERATION"
+    | "OPERATION_INTERRUPT";
   readonly was: string | null;
   readonly becomes: string | null;
-  /** Of CREATED: the node as it was then. Of a wish: by whom. Of an attempt: its step and number. */
+  /** CREATED has the state of the node, an interrupt its caller, an attempt its step and number. */
   readonly more: { readonly by?: string; readonly step?: number; readonly number?: number; readonly node?: NodeThen };
 }
 
@@ -149,7 +157,7 @@ const WATCH = `
 
   create function watch.run_changed() returns trigger language plpgsql as $$ begin
     if new.wish is distinct from old.wish then
-      insert into watch.seen (operation_id, run_id, what, was, becomes, more) values (new.operation_id, new.id, 'WISH', old.wish, new.wish, jsonb_build_object('by', new.wish_by)); end if;
+      insert into watch.seen (operation_id, run_id, what, was, becomes, more) values (new.operation_id, new.id, 'INTERRUPT', old.wish, new.wish, jsonb_build_object('by', new.wish_by)); end if;
     if new.state <> old.state then
       insert into watch.seen (operation_id, run_id, what, was, becomes) values (new.operation_id, new.id, 'STATE', old.state, new.state); end if;
     if new.fence <> old.fence and new.finished_at is null then
@@ -170,7 +178,7 @@ const WATCH = `
 
   create function watch.operation_changed() returns trigger language plpgsql as $$ begin
     if new.wish is distinct from old.wish then
-      insert into watch.seen (operation_id, what, was, becomes, more) values (new.id, 'OPERATION_WISH', old.wish, new.wish, jsonb_build_object('by', new.wish_by)); end if;
+      insert into watch.seen (operation_id, what, was, becomes, more) values (new.id, 'OPERATION_INTERRUPT', old.wish, new.wish, jsonb_build_object('by', new.wish_by)); end if;
     if new.state <> old.state then
       insert into watch.seen (operation_id, what, was, becomes) values (new.id, 'OPERATION', old.state, new.state); end if;
     return null; end $$;
@@ -210,7 +218,7 @@ export interface RunAccount {
   readonly purpose: "WORK" | "CLEAN_UP";
   readonly state: string;
   readonly target: string;
-  readonly wish: string | null;
+  readonly interrupt: string | null;
   readonly leftAs: { readonly power: string } | null;
   readonly failure: { readonly code: string; readonly message: string } | null;
   readonly powerOff: boolean | null;
@@ -237,8 +245,8 @@ export interface OperationAccount {
   readonly id: string;
   readonly kind: string;
   readonly state: string;
-  readonly wish: string | null;
-  readonly wishBy: string | null;
+  readonly interrupt: string | null;
+  readonly interruptBy: string | null;
   readonly onFailure: string;
   readonly maxParallel: number | null;
   readonly isFinished: boolean;
@@ -253,11 +261,11 @@ export async function accountsOf(
   visits: ReadonlyMap<string, readonly Visit[]>,
 ): Promise<OperationAccount[]> {
   const operations = await sql<{ account: Omit<OperationAccount, "seen" | "runs"> }[]>`
-    select jsonb_build_object('id', id, 'kind', kind, 'state', state, 'wish', wish, 'wishBy', wish_by, 'onFailure', on_failure, 'maxParallel', max_parallel, 'isFinished', finished_at is not null) as account
+    select jsonb_build_object('id', id, 'kind', kind, 'state', state, 'interrupt', wish, 'interruptBy', wish_by, 'onFailure', on_failure, 'maxParallel', max_parallel, 'isFinished', finished_at is not null) as account
     from operations where id in ${sql([...ids])} order by created_at`;
   const runs = await sql<{ operation: string; account: Omit<RunAccount, "seen" | "visits"> }[]>`
     select r.operation_id as operation, jsonb_build_object(
-      'id', r.id, 'nodeId', r.node_id, 'nodeName', r.node_name, 'purpose', r.purpose, 'state', r.state, 'target', r.target, 'wish', r.wish, 'leftAs', r.left_as, 'failure', r.failure,
+      'id', r.id, 'nodeId', r.node_id, 'nodeName', r.node_name, 'purpose', r.purpose, 'state', r.state, 'target', r.target, 'interrupt', r.wish, 'leftAs', r.left_as, 'failure', r.failure,
       'powerOff', r.power_off, 'isFinished', r.finished_at is not null, 'isOwned', r.owner is not null, 'plan', p.plan, 'nodeState', n.state,
       'attempts', (select coalesce(jsonb_agg(jsonb_build_object('step', a.step, 'number', a.number, 'state', a.state, 'entries', a.entries, 'isFinished', a.finished_at is not null) order by a.step, a.number), '[]')
         from attempts a where a.run_id = r.id),

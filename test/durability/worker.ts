@@ -53,7 +53,7 @@ function diaryOf(folder: string, owner: string): string {
   return join(folder, `${owner}${DIARY}`);
 }
 
-/** What stands in the diaries of all workers so far. */
+/** The entries in the diaries of all workers so far. */
 export interface Diaries {
   /** By run. */
   readonly visits: Map<string, Visit[]>;
@@ -90,7 +90,7 @@ export function createDiaries(folder: string): Diaries {
     for (const name of readdirSync(folder).filter((file) => file.endsWith(DIARY))) {
       const from = readTo.get(name) ?? 0;
       const text = readFileSync(join(folder, name)).subarray(from);
-      // Whoever is killed may leave half a line.
+      // A killed process may leave half a line.
       const whole = text.subarray(0, text.lastIndexOf("\n") + 1);
       readTo.set(name, from + whole.length);
       for (const line of whole.toString().split("\n").slice(0, -1)) take(JSON.parse(line) as Line);
@@ -125,7 +125,7 @@ if (import.meta.main) {
     concurrency: CONCURRENCY,
     abortGraceMs: GRACE_MS,
   });
-  // Whoever started it has gone.
+  // The parent process has ended.
   process.stdin.on("end", () => process.exit(1)).resume();
   process.stdout.write("ready\n");
 }

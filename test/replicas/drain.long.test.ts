@@ -1,4 +1,4 @@
-/** A replica that is told to end leaves nothing to wait for: what ends in time is stored, what does not is given back at once. */
+/** Shutdown of a replica: results of steps that end in time are stored, other runs are released at once. */
 import { afterAll, expect, test } from "vitest";
 import { startProxy } from "../chaos/proxy.ts";
 import { testDatabase } from "../support/database.ts";
@@ -44,7 +44,7 @@ test("steps that end in time are stored, others are given back and entered again
   expect(jobs.map(({ message }) => message)).toEqual(["handed back", "handed back"]);
   const becameActive = async () =>
     (await wholeLog(other.url)).filter(({ to }) => to === "ACTIVE").map(({ nodeName }) => nodeName);
-  await eventually("the others have gone on", async () => (await becameActive()).length === 2, 60_000);
+  await eventually("the others have continued", async () => (await becameActive()).length === 2, 60_000);
   expect(await becameActive()).toEqual(expect.arrayContaining(["quick-1", "quick-2"]));
   expect(inside(other)).toEqual(["slow-1", "slow-2"]);
   expect(
@@ -60,7 +60,7 @@ test("steps that end in time are stored, others are given back and entered again
   expect((await other.end()).code).toBe(0);
 }, 150_000);
 
-test("one whose wire to the database falls silent as it is told ends in order all the same, and another takes its steps over", async () => {
+test("a replica whose database connection stalls at shutdown exits with 0, and another replica takes its steps over", async () => {
   const database = parts.use(await testDatabase());
   const { folder } = parts.use(scratch());
   const url = new URL(database.url);

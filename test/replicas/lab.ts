@@ -1,5 +1,5 @@
 /**
- * Replicas: the service in processes of its own, several on one database. Each writes what its fake machines were told
+ * Replicas: the service in processes of its own, several on one database. Each records the commands to its fake machines
  * into a journal of its own, so that it is known who did what and when. Knows no test runner; scripts use it too.
  */
 import { spawn } from "node:child_process";
@@ -29,7 +29,7 @@ export interface Entry {
   readonly node: string;
   readonly step?: string;
   readonly attempt?: string;
-  /** What the step had left itself; null where it was entered for the first time. */
+  /** The memo of the step; null on the first entry. */
   readonly memo?: unknown;
   readonly done?: true;
 }
@@ -40,14 +40,14 @@ export interface Replica extends AsyncDisposable {
   readonly pid: number;
   /** Everything that it has logged. */
   log(): string;
-  /** What its machines were told so far. */
+  /** Commands to its machines so far. */
   journal(): Entry[];
   /** Ends it as a power cut would. */
   kill(): Promise<void>;
   /** Stops its clock, with all that it has started; `wake` lets it go on. */
   pause(): void;
   wake(): void;
-  /** Tells it to end; answers with what code it did, and after how many ms. */
+  /** Sends SIGTERM; returns the exit code, and the time that the exit took in ms. */
   end(): Promise<{ readonly code: number | null; readonly ms: number }>;
 }
 
@@ -95,10 +95,10 @@ export async function startReplica(
   });
   const url = await new Promise<string>((ready, fail) => {
     const late = setTimeout(() => fail(new Error(`A replica was not ready in time: ${logged}`)), READY_MS);
-    let said = "";
+    let output = "";
     child.stdout.on("data", (part: Buffer) => {
-      said += part.toString();
-      const found = /Ostler is ready: (http:\/\/[^/\s]+)/.exec(said)?.[1];
+      output += part.toString();
+      const found = /Ostler is ready: (http:\/\/[^/\s]+)/.exec(output)?.[1];
       if (found === undefined) return;
       clearTimeout(late);
       ready(found);
@@ -137,7 +137,7 @@ function journalOf(file: string): Entry[] {
   } catch {
     return [];
   }
-  // Whoever is killed may leave half a line.
+  // A killed process may leave half a line.
   return text
     .slice(0, text.lastIndexOf("\n") + 1)
     .split("\n")
@@ -196,7 +196,7 @@ export async function operationOf(url: string, uuid: string): Promise<SeenOperat
   ).operation;
 }
 
-/** A transition as the log tells it. */
+/** A transition of the log. */
 export interface Seen {
   readonly cursor: string;
   readonly nodeName: string;
@@ -227,7 +227,7 @@ export async function wholeLog(url: string): Promise<Seen[]> {
 /** One who follows the log from its beginning, now at one replica and then at another, with the last cursor that it was given. */
 export interface Follower {
   readonly seen: readonly Seen[];
-  /** What ended its streams before their time, by code; being cut has none. */
+  /** Codes of the errors that ended its streams; a cut has none. */
   readonly resets: readonly string[];
   /** Goes on at another replica, as soon as the stream it has is over. */
   readonly url: string;
@@ -240,7 +240,7 @@ type Item =
   | { readonly __typename: "StreamBookmark"; readonly cursor: string }
   | { readonly __typename: "StreamReset"; readonly code: string };
 
-/** One that is closed before it is open tells so by an error, and graphql-ws listens no more by then. */
+/** A socket that is closed before it is open emits an error, which graphql-ws does not handle. */
 class Quiet extends WebSocket {
   constructor(...given: ConstructorParameters<typeof WebSocket>) {
     super(...given);

@@ -1,4 +1,4 @@
-/** The database goes away under replicas at work, and comes back: nothing fails, and everything that looks or listens goes on. */
+/** The database fails under active replicas and returns: no operation fails, and polling and subscriptions continue. */
 import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -99,7 +99,7 @@ describe("work goes on", () => {
     }
   }, 150_000);
 
-  test("and a wish still finds its way from one replica to the other", async () => {
+  test("an abort after a database outage still reaches the replica that runs the step", async () => {
     await register(one().url, ["stuck"], { steps: { "inspect.collect_inventory": { silent: true } } });
     const operation = await commission(one().url, ["stuck"]);
     const asked = await eventually("the step is entered", () => {
@@ -118,7 +118,7 @@ describe("work goes on", () => {
     expect((await one().end()).code).toBe(0);
   }, 60_000);
 
-  test("until it is told to end: in order, though the database is away", async () => {
+  test("a replica exits with 0 at SIGTERM during a database outage", async () => {
     await server.crash();
     await eventually("it is noticed", async () => (await fetch(`${other().url}/readyz`)).status === 503);
     expect((await other().end()).code).toBe(0);

@@ -30,9 +30,9 @@ import {
 } from "./lab.ts";
 
 const NODES = 100;
-/** Of PgBouncer to the server: fewer than one replica would take by itself. */
+/** Connections of PgBouncer to the server: fewer than one replica would open. */
 const POOL = 12;
-const NOBODY = 65_534;
+const UNPRIVILEGED_ID = 65_534;
 
 interface Pooler extends AsyncDisposable {
   readonly url: string;
@@ -50,7 +50,7 @@ async function startPooler(folder: string, server: string): Promise<Pooler> {
     `[databases]\n${pathname.slice(1)} = host=${hostname} port=${port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = ${own}\nunix_socket_dir =\nauth_type = trust\nauth_file = ${users}\npool_mode = transaction\nmax_client_conn = 500\ndefault_pool_size = ${POOL}\nlogfile = ${join(folder, "pgbouncer.log")}\npidfile = ${join(folder, "pgbouncer.pid")}\n`,
   );
   // It does not run as root.
-  const identity = process.getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
+  const identity = process.getuid?.() === 0 ? { uid: UNPRIVILEGED_ID, gid: UNPRIVILEGED_ID } : {};
   chmodSync(folder, 0o777);
   let child: ChildProcess;
   const start = async () => {

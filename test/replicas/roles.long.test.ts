@@ -59,7 +59,7 @@ describe("a replica that works", () => {
   test.each([
     ["abort", "ABORTED"],
     ["stop", "STOPPED"],
-  ])("hears of a wish (%s) that another was asked for", async (verb, state) => {
+  ])("a worker replica carries out an interrupt (%s) that another replica accepted", async (verb, state) => {
     const name = `stuck-${verb}`;
     await register(api.url, [name], {
       steps: { "inspect.collect_inventory": verb === "abort" ? { silent: true } : { delayMs: 1_000 } },
@@ -92,7 +92,7 @@ describe("a replica that works", () => {
     expect(socket.readyState).not.toBe(WebSocket.OPEN);
   });
 
-  test("tells of its health, and ends with 0", async () => {
+  test("a worker replica reports its health, and exits with 0 at SIGTERM", async () => {
     expect(
       await Promise.all(["/livez", "/readyz"].map(async (path) => (await fetch(engine.url + path)).text())),
     ).toEqual(["ok\n", "ok\n"]);

@@ -1,4 +1,4 @@
-/** A start whose database goes away in its middle: it begins anew, and leaves nothing of what it had begun. */
+/** The database fails during a start: the start is repeated, and leaves no connections behind. */
 import { afterAll, expect, test } from "vitest";
 import { startService } from "../../src/app.ts";
 import { readConfig } from "../../src/config.ts";
@@ -11,8 +11,8 @@ const place = scratch();
 const { folder } = place;
 afterAll(() => place[Symbol.dispose]());
 
-/** Starts on an empty database, over a way that is cut as soon as so many connections have been made. Answers how many there were, and how often the start was told to have been tried again. */
-async function startCut(at: number): Promise<{ readonly connections: number; readonly anew: number }> {
+/** Starts on an empty database, over a proxy that cuts all connections at the nth. Returns the number of connections, and of repeated starts. */
+async function startCut(at: number): Promise<{ readonly connections: number; readonly retries: number }> {
   await using database = await testDatabase({ empty: true });
   let connections = 0;
   await using way = await cutter(database.url, (count) => {
@@ -30,16 +30,16 @@ async function startCut(at: number): Promise<{ readonly connections: number; rea
   expect((await replica.end()).code).toBe(0);
   return {
     connections: made,
-    anew: replica.log().split("cannot reach the database yet; retrying").length - 1,
+    retries: replica.log().split("cannot reach the database yet; retrying").length - 1,
   };
 }
 
 test("whichever of its connections is cut as soon as it is made, a start comes to its end", async () => {
-  const { connections, anew } = await startCut(Number.POSITIVE_INFINITY);
-  expect(anew).toBe(0);
+  const { connections, retries } = await startCut(Number.POSITIVE_INFINITY);
+  expect(retries).toBe(0);
   const cut = await Promise.all(Array.from({ length: connections }, (_, index) => startCut(index + 1)));
   // The first ones are the look at the database and the migrations: without them there is no start.
-  expect(cut.slice(0, 3).map((start) => start.anew)).toEqual([1, 1, 1]);
+  expect(cut.slice(0, 3).map((start) => start.retries)).toEqual([1, 1, 1]);
 }, 120_000);
 
 test.each([
@@ -59,14 +59,14 @@ test.each([
       level: _level,
       time: _time,
       msg: _msg,
-      ...told
+      ...reported
     } = lines.find(({ msg }) => msg === "connections to the database that this replica may take") ?? {};
-    expect(told).toEqual({ ...listed, connections, isPooled: false });
+    expect(reported).toEqual({ ...listed, connections, isPooled: false });
     expect(Object.values(listed).reduce((sum, some) => sum + some)).toBe(connections);
   },
 );
 
-test("an address that nobody can listen on ends a start at once: it is no database that is away", async () => {
+test("a start with a LISTEN address that cannot be resolved fails at once", async () => {
   await using database = await testDatabase();
   const config = readConfig(
     { DATABASE_URL: database.url, OSTLER_HOST: "nowhere.invalid", OSTLER_TOKEN: "a-token-of-some-length" },

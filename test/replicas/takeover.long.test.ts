@@ -41,7 +41,7 @@ async function succeeds(replica: Replica, operation: string): Promise<void> {
   expect((await operationOf(replica.url, operation)).state).toBe("SUCCEEDED");
 }
 
-/** What is wrong with a log: positions with holes, and transitions of a node that do not join. */
+/** Flaws of a log: gaps between positions, and transitions of a node that do not connect. */
 function flaws(log: readonly Seen[]): Seen[] {
   const last = new Map<string, Seen>();
   return log.filter((one, index) => {
@@ -78,9 +78,9 @@ test("one of three that is killed in the middle of many steps: others enter thes
   expect(attempts(again())).toEqual(attempts(lost));
   expect(Math.max(...again().map((entry) => entry.at)) - at).toBeLessThan(TAKEN_OVER_MS);
   const [survivor] = survivors;
-  if (!survivor) throw new Error("Nobody is left.");
+  if (!survivor) throw new Error("No replica is left.");
   await succeeds(survivor, operation);
-  // Every other step was entered once, by whomever.
+  // Every other step was entered once, by any replica.
   const all = attempts(replicas.flatMap((replica) => entered(replica.journal())));
   expect(all.filter((attempt, index) => all[index - 1] === attempt)).toEqual(attempts(lost));
   const log = await wholeLog(survivor.url);
@@ -93,7 +93,7 @@ test("one of three that is killed in the middle of many steps: others enter thes
   ).toEqual(lost.map(({ node }) => node).toSorted((a, b) => a.localeCompare(b)));
 }, 180_000);
 
-test("one that slept longer than its leases writes nothing when it wakes, and tells no machine anything [R-137]", async () => {
+test("a replica that was paused for longer than its leases writes nothing and sends no command when it resumes [R-137]", async () => {
   const sleeper = await startOne(3);
   const names = named(3);
   // What it does when the delay is over is to set the power: a call that is not its own to make any more.
@@ -152,7 +152,7 @@ test("one that slept longer than its drivers' processes wait for it fails no ste
   expect(flaws(await wholeLog(sleeper.url))).toEqual([]);
 }, 180_000);
 
-/** Processes that this one has started and that have not ended, though nobody has asked how they did. */
+/** Child processes of this one that have not ended or have not been waited for. */
 function aliveBelow(pid: number): string[] {
   return readdirSync("/proc").filter((name) => {
     if (!/^\d+$/.test(name)) return false;
@@ -162,7 +162,7 @@ function aliveBelow(pid: number): string[] {
         .split(" ");
       return state !== "Z" && Number(parent) === pid;
     } catch {
-      // It has gone since.
+      // It has ended since.
       return false;
     }
   });

@@ -22,7 +22,7 @@ interface Result {
   readonly repeated: number;
 }
 
-/** Kills so many replicas, one after another. */
+/** Kills the given number of replicas, one after another. */
 export async function takeOvers(options: {
   readonly kills: number;
   readonly replicas: number;
@@ -33,7 +33,7 @@ export async function takeOvers(options: {
   using place = scratch();
   await using owned = new AsyncDisposableStack();
   const server = owned.use(await startServer(place.folder));
-  // Room for all of them in whoever is left.
+  // The last replica can run all of them.
   const setup = {
     databaseUrl: server.url,
     environment: { OSTLER_CONCURRENCY: String(options.nodes), OSTLER_LOG: "warn", OSTLER_DB_POOL: "8" },
@@ -52,7 +52,7 @@ export async function takeOvers(options: {
         .filter(({ step }) => step === STEP)
         .map((entry) => ({ ...entry, replica })),
     );
-  /** Who is inside which node's step: the last to have entered it. */
+  /** The replica that runs the step of each node: the last to have entered it. */
   const inside = () =>
     new Map(
       entriesOfStep()
@@ -65,7 +65,7 @@ export async function takeOvers(options: {
     const held = Map.groupBy(inside(), ([, replica]) => replica);
     const victim = living.toSorted((a, b) => (held.get(b)?.length ?? 0) - (held.get(a)?.length ?? 0))[0];
     const nodes = (victim && held.get(victim)?.map(([node]) => node)) ?? [];
-    if (!victim || nodes.length === 0) throw new Error("Nobody is at work.");
+    if (!victim || nodes.length === 0) throw new Error("No replica runs a step.");
     const at = Date.now();
     await victim.kill();
     living = living.filter((one) => one !== victim);

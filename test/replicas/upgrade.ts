@@ -2,7 +2,7 @@
  * `npm run test:upgrade`: replicas of an older release are replaced one by one by this one, with work in flight. A fleet
  * is being commissioned, a subscriber goes from replica to replica with its cursor, and in the middle an old replica is
  * started once more on what the new one has left, as one does who takes an upgrade back. The new release makes a migration
- * besides its own, one that adds a column. In the end nothing is lost, doubled or illegal.
+ * of its own, one that adds a column. In the end nothing is lost, doubled or illegal.
  *
  * Options: --from <commit> --nodes 1000. Needs the history of the repository. Prints a line a check, and ends
  * `N passed, N failed`.
@@ -32,7 +32,7 @@ const { values } = parseArgs({
 });
 const NODES = Number(values.nodes);
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-/** What a replica runs from; its packages are linked. */
+/** Files that a replica needs; its packages are linked. */
 const PARTS = ["src", "plugins", "drizzle", "package.json"];
 const END_MS = 600_000;
 /** So that replicas can be started in the middle of a small fleet's work, too. */
@@ -105,7 +105,7 @@ async function main(): Promise<void> {
   await leave(first, third);
   await share(1.5);
   const back = await start(old);
-  check("the old release starts on the newer database, with the new one at work", true);
+  check("the old release starts on the newer database, while the new one runs", true);
   await share(2.5);
   await leave(back, third);
   const fourth = await start(fresh);

@@ -1,5 +1,5 @@
 /**
- * What tests are built from: an engine with a database of its own (`engineUnderTest`), nodes in whatever state a test
+ * Builders for tests: an engine with a database of its own (`engineUnderTest`), nodes in whatever state a test
  * begins with (`aNode().in("AVAILABLE")`), gates that hold a step until the test opens them, and questions that wait for
  * their answer.
  */
@@ -83,11 +83,11 @@ let nodesMade = 0;
 
 export interface NodeBuilder {
   named(name: string): NodeBuilder;
-  /** The state it begins in; ENROLLED unless said. */
+  /** Its first state; default ENROLLED. */
   in(state: NodeState): NodeBuilder;
-  /** Its driver, `fake` unless said, and settings. */
+  /** Its driver, default `fake`, and settings. */
   with(driver: string, settings?: Record<string, unknown>): NodeBuilder;
-  /** What the machine does in steps: `interface.name` → script. */
+  /** Scripts of steps: `interface.name` → script. */
   scripted(steps: Readonly<Record<string, Script>>): NodeBuilder;
   borrowing(interfaces: readonly BorrowedInterfaces[]): NodeBuilder;
   labelled(labels: Readonly<Record<string, string>>): NodeBuilder;
@@ -139,7 +139,7 @@ export interface TestGate {
   readonly name: string;
   /** Lets all through, now and later. */
   open(): void;
-  /** Names of the nodes that wait, as soon as there are so many. */
+  /** Names of the nodes that wait, as soon as there are `count`. */
   arrivals(count?: number): Promise<readonly string[]>;
 }
 
@@ -175,7 +175,7 @@ export interface EngineUnderTest extends AsyncDisposable {
   transitions(node: TestNode): Promise<TransitionRow[]>;
   /** How many times a step was entered so far, on whatever node. */
   entriesOfSteps(): number;
-  /** What happened to the node in an operation, as in "verify → VERIFYING". */
+  /** The transitions of the node in an operation, as in "verify → VERIFYING". */
   story(node: TestNode, operationId?: string): Promise<string[]>;
   /** The driver's journal: what it was asked to do on a node. */
   journal(node: TestNode): Entry[];
@@ -183,7 +183,7 @@ export interface EngineUnderTest extends AsyncDisposable {
   entered(node: TestNode): string[];
   /** Calls that changed the power of a node. */
   powerCalls(node: TestNode): string[];
-  /** State of every node that the transitions tell, by name. */
+  /** State of every node according to the transitions, by name. */
   foldedLog(): Promise<Record<string, NodeState>>;
   /** State of every node, by name. */
   nodeStates(): Promise<Record<string, NodeState>>;
@@ -191,7 +191,7 @@ export interface EngineUnderTest extends AsyncDisposable {
   dump(): Promise<readonly string[]>;
   /** Rows that are not as they were, before and after: to show that something wrote nothing. */
   changesSince(dump: readonly string[]): Promise<readonly string[]>;
-  /** Another engine on the same database: a second process, as far as the database can tell. */
+  /** Another engine on the same database, which looks like a second process to the database. */
   another(options?: EngineSetup): Promise<RunningEngine>;
   /** An engine in a process of its own, to be killed. */
   inAnotherProcess(): Promise<EngineProcess>;

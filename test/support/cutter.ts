@@ -1,4 +1,4 @@
-/** A way to a server that can be cut: TCP connections go through it until somebody breaks them, or forgets them as a firewall does. */
+/** A TCP proxy whose connections a test can cut, or drop silently as a firewall does. */
 import { connect, createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 
@@ -7,7 +7,7 @@ export interface Cutter extends AsyncDisposable {
   readonly url: string;
   /** Breaks every connection, as a cable does. Answers how many there were. */
   cut(): number;
-  /** From now on nothing passes on the connections that there are, and nobody is told: new ones are as good as ever. */
+  /** Drops all data of the present connections without closing them. New ones work. */
   forget(): number;
 }
 

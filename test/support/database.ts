@@ -1,4 +1,4 @@
-/** A database of its own for a test file: a clone of the template, dropped at the end, and it tells who is still there. */
+/** A database for one test file: a clone of the template, dropped at the end. Fails the test if connections are left open. */
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
@@ -41,7 +41,7 @@ export async function testDatabase(options: { readonly empty?: boolean } = {}): 
   };
 }
 
-/** Who is connected to the database after it was given time to leave. */
+/** Connections that are left after LEAVE_MS. */
 async function connectionsLeft(admin: Sql, name: string): Promise<string[]> {
   for (let waited = 0; ; waited += 25) {
     const rows =

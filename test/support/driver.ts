@@ -44,7 +44,7 @@ export function aDriver(name: string, parts: Parts = {}): Driver<never> {
   } as unknown as Driver<never>;
 }
 
-/** A step of a driver made in a test: interruptible, idempotent, with a minute's time, unless said otherwise. */
+/** A step of a driver made in a test: interruptible, idempotent, with a timeout of a minute by default. */
 export function aStep(
   name: string,
   phase: Step<AnySettings>["phase"],

@@ -35,8 +35,8 @@ export async function feedUnderTest(): Promise<FeedUnderTest> {
   const owned = new AsyncDisposableStack();
   const ostler = owned.use(await engineUnderTest({ started: false }));
   const { database, transact } = ostler;
-  const bell = owned.use(await createNotifier(database, () => {}));
-  const tailHere = async () => owned.use(await createTail({ database, bell, log: createLog("silent") }));
+  const notifier = owned.use(await createNotifier(database, () => {}));
+  const tailHere = async () => owned.use(await createTail({ database, bell: notifier, log: createLog("silent") }));
   const tail = await tailHere();
   const counted = countListeners(tail);
   return {

@@ -4,7 +4,7 @@
  *
  * A BMC is RUNNING (answers), FROZEN (its process is stopped: packets pile up unanswered; `thaw` leaves it) or STOPPED
  * (for good). Root gets an address of its own for every BMC, 127.0.X.Y port 623; others get ports of 127.0.0.1.
- * Whoever starts a lab disposes of it (`await using lab = await startIpmiLab({ count: 3 })`).
+ * Dispose of a lab after use (`await using lab = await startIpmiLab({ count: 3 })`).
  *
  * How ipmi_sim is configured, and that names of sensors need a lower-case letter and the board area a file id field,
  * was found out in the project's hardware notes.
@@ -18,13 +18,13 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
 
-/** What a lab needs, and the Debian package that holds it. */
+/** Programs of a lab, and their Debian packages. */
 const PROGRAMS = { ipmi_sim: "openipmi", sdrcomp: "openipmi", ipmitool: "ipmitool" } as const;
 const USERNAME = "admin";
 const PASSWORD = "lab-secret";
 const READY_SECONDS = 15;
 
-/** One line of what a BMC was told: milliseconds since 1970, and the words. */
+/** One command to a BMC: milliseconds since 1970, and its words. */
 export interface JournalLine {
   readonly at: number;
   /** "power on", "power off", "reset", "soft off", "boot pxe", "refused power on" … */
@@ -44,9 +44,9 @@ export interface SimulatedBmc {
   readonly pid: number;
   /** Power as the machine has it, asked without the BMC. */
   power(): Promise<"ON" | "OFF">;
-  /** Changes the power behind the BMC's back, as somebody at the button does. */
+  /** Changes the power behind the BMC's back, as the power button does. */
   setPower(state: "ON" | "OFF"): Promise<void>;
-  /** All that the BMC was told, in order. */
+  /** All commands to the BMC, in order. */
   journal(): Promise<readonly JournalLine[]>;
   /** From now on every chassis command takes that long; 0: none does. */
   setDelay(seconds: number): Promise<void>;
@@ -217,7 +217,7 @@ function answers({ address, port }: Place, milliseconds: number): Promise<boolea
   });
 }
 
-/** Places where nobody listens. */
+/** Addresses without a listener. */
 async function freePlaces(count: number): Promise<Place[]> {
   if (count < 1 || count > 250) throw new Error(`A lab has 1 to 250 BMCs, not ${count}.`);
   if (process.getuid?.() !== 0) {
@@ -334,7 +334,7 @@ const SENSORS: readonly SimulatedSensor[] = [
   },
 ];
 
-/** Number of the sensor that tells states: whether the power supply is in. */
+/** Number of the sensor for the presence of the power supply. */
 const PRESENCE_SENSOR = SENSORS.length + 1;
 
 function sensorRecords(): string {
@@ -433,7 +433,7 @@ function withChecksum(bytes: readonly number[]): number[] {
   return [...bytes, (256 - (sum % 256)) % 256];
 }
 
-/** What ipmi_sim calls for the chassis: `chassis.sh HOME get NAME…` prints "name:value", `… set NAME VALUE` acts. */
+/** The program that ipmi_sim runs for the chassis: `chassis.sh HOME get NAME…` prints "name:value", `… set NAME VALUE` acts. */
 const CHASSIS_SCRIPT = `#!/bin/sh
 home=$1 verb=$2
 shift 2

@@ -1,4 +1,4 @@
-/** Metrics as a scrape tells them, read for a test. */
+/** Reads the metrics of a scrape. */
 
 /** Values by name and labels, as in `ostler_runs_started_total{purpose="work"}`. */
 export type Samples = ReadonlyMap<string, number>;

@@ -1,7 +1,7 @@
 /**
- * What a migration may do while replicas of the release before are at work (docs/decisions/0013): it adds, and whatever
+ * Rules for migrations while replicas of the previous release run (docs/decisions/0013): a migration adds, and whatever
  * it adds does not hinder those who know nothing of it. A statement that does more names the decision that allows it,
- * as `-- decision 0014: why`; one that takes away belongs in a migration whose name tells who can do without.
+ * as `-- decision 0014: why`; one that takes away belongs in a migration whose name states which release no longer needs it.
  */
 
 /** Kinds of statements on tables that are there already, and what is wrong with each. */
@@ -16,7 +16,7 @@ const TAKES_AWAY: readonly (readonly [RegExp, string])[] = [
 const HINDERS: readonly (readonly [RegExp, string])[] = [
   [
     /^alter table .*\balter column\b.*\b(set data )?type\b/,
-    "writes the whole table anew under a lock, and the release before may not know the type",
+    "rewrites the whole table under a lock, and the release before may not know the type",
   ],
   [
     /^alter table .*\balter column\b.*\bset not null\b/,
@@ -28,7 +28,7 @@ const HINDERS: readonly (readonly [RegExp, string])[] = [
   ],
   [
     /^alter table .*\badd column\b.*\bdefault\b.*\b(random|clock_timestamp|gen_random_uuid|uuidv7|nextval)\b/,
-    "writes the whole table anew under a lock",
+    "rewrites the whole table under a lock",
   ],
   [
     /^alter table .*\badd (constraint|check|foreign key|unique|primary key)\b(?!.*\bnot valid\b)/,
@@ -42,7 +42,7 @@ const HINDERS: readonly (readonly [RegExp, string])[] = [
   [/^(update|delete|truncate|insert)\b/, "may take long, in one transaction; let the engine do it bit by bit"],
   [/^create (or replace )?(trigger|rule)\b/, "changes what the release before does, behind its back"],
   [/^alter type\b/, "may not be known to the release before"],
-  [/^(vacuum|cluster|reindex|lock)\b/, "holds up everybody"],
+  [/^(vacuum|cluster|reindex|lock)\b/, "blocks all other statements"],
 ];
 const DECISION = /--\s*decision (\d{4}):\s*\S/;
 const NEEDS = /__needs_\d{14}$/;

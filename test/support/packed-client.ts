@@ -5,10 +5,10 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
-const HOUSE = fileURLToPath(new URL("../..", import.meta.url));
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const run = promisify(execFile);
 
-/** What the package is made of. Copied, so that nothing is written into the house and two tests can do it at a time. */
+/** Sources of the package. Copied, so that nothing is written into the repository and two tests can pack at a time. */
 const INGREDIENTS = [
   "packages/client",
   "src/client",
@@ -25,8 +25,8 @@ export async function installClient(
   packages: readonly string[] = ["graphql-ws", "graphql"],
 ): Promise<string[]> {
   const workshop = join(folder, "workshop");
-  for (const path of INGREDIENTS) cpSync(join(HOUSE, path), join(workshop, path), { recursive: true });
-  symlinkSync(join(HOUSE, "node_modules"), join(workshop, "node_modules"));
+  for (const path of INGREDIENTS) cpSync(join(ROOT, path), join(workshop, path), { recursive: true });
+  symlinkSync(join(ROOT, "node_modules"), join(workshop, "node_modules"));
   const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", folder], {
     cwd: join(workshop, "packages/client"),
   });
@@ -40,7 +40,7 @@ export async function installClient(
   for (const name of packages) {
     const link = join(folder, "node_modules", name);
     mkdirSync(join(link, ".."), { recursive: true });
-    symlinkSync(join(HOUSE, "node_modules", name), link);
+    symlinkSync(join(ROOT, "node_modules", name), link);
   }
   return packed?.files.map(({ path }) => path).toSorted() ?? [];
 }

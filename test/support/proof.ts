@@ -1,4 +1,4 @@
-/** A proof that is run by hand: a line a check, and at its end `N passed, N failed`. Knows no test runner. */
+/** Checks of a program without a test runner: prints a line for each, and ends with `N passed, N failed`. */
 
 let passed = 0;
 let failed = 0;
@@ -9,7 +9,7 @@ export function check(title: string, ok: boolean, detail = ""): void {
   console.log(`${ok ? "ok  " : "FAIL"} ${title}${detail && ` (${detail})`}`);
 }
 
-/** Makes the proof, and ends the process: with 0 where every check has passed. */
+/** Runs the checks, and exits: with 0 if all have passed. */
 export async function prove(proof: () => Promise<void>): Promise<never> {
   try {
     await proof();
@@ -17,6 +17,6 @@ export async function prove(proof: () => Promise<void>): Promise<never> {
     check(error instanceof Error ? error.message : String(error), false);
   }
   console.log(`\n${passed} passed, ${failed} failed`);
-  // Whatever still runs of a proof that failed ends with it.
+  // Ends what still runs after a failure.
   process.exit(failed === 0 ? 0 : 1);
 }

@@ -14,14 +14,14 @@ import type { Connection, Database } from "../../src/store/postgres/database.ts"
 
 export interface EngineSetup {
   readonly concurrency?: number;
-  /** Drivers besides `fake`. */
+  /** Drivers in addition to `fake`. */
   readonly drivers?: readonly Driver<never>[];
   /** false: requests are admitted and wait. */
   readonly started?: boolean;
   readonly abortGraceMs?: number;
   /** How long a probe of a discovery may take. */
   readonly probeMs?: number;
-  /** How often power is read in the background; never unless said. */
+  /** Interval of background power reads in seconds; default 0: never. */
   readonly powerSeconds?: number;
   /** Puts something between the engine and its database. */
   readonly through?: (database: Database) => Database;
@@ -43,14 +43,14 @@ export async function runEngine(connection: Connection, setup: EngineSetup = {})
   const log = createLog((process.env["TEST_LOG"] as "debug") ?? "silent");
   const opened = owned.use(await openDatabase({ connection, connectionsMax: 8 }));
   const database = setup.through?.(opened) ?? opened;
-  const bell = owned.use(await createNotifier(database, () => {}));
+  const notifier = owned.use(await createNotifier(database, () => {}));
   const fake = createFake({ log: () => {} }) as unknown as AnyDriver;
   const registry = owned.use(createRegistry([fake, ...((setup.drivers ?? []) as unknown as AnyDriver[])]));
   const engine = owned.use(
     await createEngine({
       database,
       registry,
-      bell,
+      bell: notifier,
       log,
       concurrency: setup.concurrency ?? 32,
       abortGraceMs: setup.abortGraceMs ?? ABORT_GRACE_MS,
@@ -64,7 +64,7 @@ export async function runEngine(connection: Connection, setup: EngineSetup = {})
   return {
     engine,
     database,
-    transact: createTransact(database, bell),
+    transact: createTransact(database, notifier),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }

@@ -33,7 +33,7 @@ import { countListeners } from "./feed.ts";
 
 export type Variables = Readonly<Record<string, unknown>>;
 
-/** What came back for one request, down to the bytes. */
+/** The response to one request, including its bytes. */
 export interface Answer<Data = Record<string, unknown>> {
   readonly status: number;
   readonly headers: Headers;
@@ -51,7 +51,7 @@ export type Items<Data> = AsyncIterableIterator<Data>;
 
 export interface ServiceSetup {
   readonly token?: string;
-  /** Drivers besides `fake`. */
+  /** Drivers in addition to `fake`. */
   readonly drivers?: readonly Driver<never>[];
   readonly concurrency?: number;
   /** false: requests are admitted and wait. */
@@ -62,7 +62,7 @@ export interface ServiceSetup {
   /** How long a query may take, and an answer wait for its client, in milliseconds. */
   readonly queryMs?: number;
   readonly takeMs?: number;
-  /** Queries, and mutations, executed at a time; and how long others wait for their turn, in milliseconds. */
+  /** Queries, and mutations, executed at a time; and how long others wait, in milliseconds. */
   readonly requestsMax?: number;
   readonly waitMs?: number;
   /** Called with the text of each statement that a request reads by. */
@@ -90,13 +90,13 @@ export interface ServiceUnderTest extends AsyncDisposable {
     variables?: Variables,
     headers?: Readonly<Record<string, string>>,
   ): Promise<Answer<Data>>;
-  /** A client of graphql-ws, which does not come back by itself. */
+  /** A client of graphql-ws that does not reconnect. */
   client(): Client;
   /** A subscription over a WebSocket of its own. */
   overSocket<Data>(text: string, variables?: Variables): Items<Data>;
   /** A subscription over server-sent events. */
   overEvents<Data>(text: string, variables?: Variables): Items<Data>;
-  /** Registers fake nodes: so many, or by name; with settings. Answers their names. */
+  /** Registers fake nodes, by count or by name, with settings. Returns their names. */
   register(names: readonly string[] | number, settings?: unknown): Promise<string[]>;
   /** Starts a verb on named nodes; fails the test when it is refused. Answers the operation's UUID. */
   begin(verb: string, names: readonly string[], more?: Variables): Promise<string>;
@@ -137,10 +137,10 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
       ...(setup.onStatement && { onStatement: setup.onStatement }),
     }),
   );
-  const bell = making.use(await createNotifier(database, (error) => log.warn({ err: error }, "bell")));
+  const notifier = making.use(await createNotifier(database, (error) => log.warn({ err: error }, "notifier")));
   const telemetry = setup.watched && making.use(await createTelemetry({ log, version: "0.0.0-test" }));
   const observer = telemetry ? { observer: telemetry.observer } : {};
-  const counted = countListeners(making.use(await createTail({ database, bell, log, ...observer })));
+  const counted = countListeners(making.use(await createTail({ database, bell: notifier, log, ...observer })));
   const { tail } = counted;
   const fake = createFake({ log: (message) => log.info(message) }) as unknown as AnyDriver;
   const registry = making.use(createRegistry([fake, ...((setup.drivers ?? []) as unknown as AnyDriver[])]));
@@ -148,7 +148,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     await createEngine({
       database,
       registry,
-      bell,
+      bell: notifier,
       log,
       ...observer,
       concurrency: setup.concurrency ?? 32,
@@ -257,7 +257,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     database,
     tail,
     listeners: counted.listeners,
-    transact: createTransact(database, bell),
+    transact: createTransact(database, notifier),
     test,
     logLines,
     ask,
@@ -409,7 +409,7 @@ export async function takeUntil<Item>(items: AsyncIterator<Item>, fits: (item: I
   }
 }
 
-/** Takes all items until the stream ends by itself. */
+/** Takes all items until the stream ends. */
 export async function takeAll<Item>(items: AsyncIterator<Item>): Promise<Item[]> {
   const taken: Item[] = [];
   for (;;) {

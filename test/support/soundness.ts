@@ -1,4 +1,4 @@
-/** What must hold at every moment at which nothing is being written, whatever has happened before. */
+/** Invariants that hold at every moment without a write. */
 import type { EngineUnderTest } from "./builders.ts";
 
 /** Everything that is unsound, in sentences; none when all is well. */
