@@ -102,6 +102,12 @@ test("every file that a page names exists", () => {
   expect(missing).toEqual([]);
 });
 
+test("docs/README.md lists every page of docs", () => {
+  const index = PAGES.find(({ file }) => file === "docs/README.md")?.text ?? "";
+  const pages = PAGES.flatMap(({ file }) => /^docs\/([\w-]+\.md)$/.exec(file)?.[1] ?? []);
+  expect(pages.filter((page) => page !== "README.md" && !index.includes(`](${page})`))).toEqual([]);
+});
+
 test("every log line that docs/operations.md quotes is logged somewhere", () => {
   const page = PAGES.find(({ file }) => file === "docs/operations.md")?.text ?? "";
   const section = page.slice(page.indexOf("## The log"), page.indexOf("## Backup and restore"));
