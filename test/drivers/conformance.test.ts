@@ -1,4 +1,4 @@
-/** The conformance suite fails where it should; that sound drivers pass it is shown with the drivers. */
+/** The conformance suite fails where it should; the tests of the drivers show that valid drivers pass it. */
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { conformance } from "../../src/drivers/conformance/conformance.ts";
@@ -19,11 +19,11 @@ async function prove(title: string, settings: z.ZodType, discovery?: z.ZodType):
   await check.run();
 }
 
-describe("settings that clients can be given types of", () => {
+describe("conformance of settings that clients can type", () => {
   const title = "declares settings that clients can be given types of";
   const secret = z.string().meta({ writeOnly: true });
 
-  test("are an object of which every field is named", async () => {
+  test("conformance accepts settings that are an object with only named fields", async () => {
     await expect(
       prove(
         title,
@@ -61,41 +61,41 @@ describe("settings that clients can be given types of", () => {
       "mark a secret by `anyOf` of password",
     ],
     [
-      "an object that says what goes with what",
+      "an object with conditions between fields",
       z.strictObject({ password: secret.optional() }).meta({ oneOf: [{ required: ["password"] }, {}] }),
       "says what goes with what (`oneOf`, `if`)",
     ],
-    ["what JSON cannot say", z.strictObject({ since: z.date() }), "cannot be told as JSON Schema"],
-  ])("are not %s", async (_what, settings, says) => {
+    ["a type that JSON lacks", z.strictObject({ since: z.date() }), "cannot be told as JSON Schema"],
+  ])("conformance rejects settings with %s", async (_what, settings, says) => {
     await expect(prove(title, settings)).rejects.toThrow(says);
   });
 });
 
-describe("secrets", () => {
+describe("conformance of secrets", () => {
   const secret = z.string().meta({ writeOnly: true, description: "Secret." });
 
   test.each<[string, z.ZodType]>([
     ["a list", z.strictObject({ keys: z.array(secret).meta({ description: "Keys." }) })],
     ["a variant", z.strictObject({ password: z.union([secret, z.number()]).meta({ description: "Password." }) })],
-  ])("are not marked in %s, of a discovery neither", async (_what, settings) => {
+  ])("conformance rejects a secret that is marked in %s, also for discovery", async (_what, settings) => {
     await expect(prove("marks its secrets, and they are strings", settings)).rejects.toThrow("mark a secret by");
     await expect(
       prove("describes the settings of its discovery, and marks their secrets", z.strictObject({}), settings),
     ).rejects.toThrow("mark a secret by");
   });
 
-  test("behind a reference are found, and must not be repeated", async () => {
+  test("conformance finds a secret behind a reference, and rejects a message that repeats it", async () => {
     const shared = secret.meta({ id: "shared_secret", writeOnly: true });
-    const telling = z.strictObject({
+    const repeating = z.strictObject({
       password: shared.max(20, { error: ({ input }) => `${JSON.stringify(input)} is too long` }).optional(),
     });
-    await expect(prove("gives no secret away when it refuses settings", telling)).rejects.toThrow(
+    await expect(prove("gives no secret away when it refuses settings", repeating)).rejects.toThrow(
       'repeats the secret "password"',
     );
   });
 });
 
-describe("steps on a machine", () => {
+describe("conformance of steps on a machine", () => {
   /** Runs the check of inspection on a driver with one step. */
   async function inspecting(run: Step<AnySettings>["run"], verify: Step<AnySettings>["verify"] & {}): Promise<void> {
     const step = aStep("look", "inspect", run, { verify });
@@ -109,7 +109,7 @@ describe("steps on a machine", () => {
   }
   const done = async () => ({ kind: "done", output: {} }) as const;
 
-  test("are verified too, with a memo of their own, after each run twice", async () => {
+  test("conformance runs the verify part of a step with its own memo, after each of two runs", async () => {
     const memos: unknown[] = [];
     await inspecting(
       async ({ memo }) => (memo === null ? { kind: "wait", seconds: 0, memo: "of run" } : { kind: "done" }),
@@ -121,7 +121,7 @@ describe("steps on a machine", () => {
     expect(memos).toEqual([null, "of verify", null, "of verify", null, "of verify", null, "of verify"]);
   });
 
-  test("fail where their verify part does, the second time even", async () => {
+  test("conformance fails if the verify part of a step fails, also on the second run", async () => {
     let looked = 0;
     const verify = async () =>
       looked++ === 0
@@ -131,7 +131,7 @@ describe("steps on a machine", () => {
     await expect(inspecting(done, (async () => ({ kind: "perhaps" })) as never)).rejects.toThrow("no result of a step");
   });
 
-  test("do not name what they call by the machine", async () => {
+  test("conformance rejects a step whose call depends on the name of the machine", async () => {
     await expect(inspecting((call) => call.timed("look at 192.0.2.70", done), done)).rejects.toThrow("holds a setting");
     await expect(inspecting((call) => call.timed("look", done), done)).resolves.toBeUndefined();
   });

@@ -1,4 +1,4 @@
-/** The program that guards workers is used only where it works: another one of its name would start none of them. */
+/** The program that guards workers is used only if it works: another program of that name would start none of them. */
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,26 +9,26 @@ const folder = mkdtempSync(join(tmpdir(), "ostler-guard-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /** A folder with a setpriv that does this. */
-function setprivThat(does: string): string {
+function aSetpriv(does: string): string {
   const file = join(folder, "setpriv");
   writeFileSync(file, `#!/bin/sh\n${does}\n`);
   chmodSync(file, 0o755);
   return folder;
 }
 
-test("one that does what it is told is taken", () => {
-  expect(findGuard(`/nowhere:${setprivThat('shift 3; exec "$@"')}`, "linux")).toEqual({
+test("guard: a setpriv that supports the signal is used", () => {
+  expect(findGuard(`/nowhere:${aSetpriv('shift 3; exec "$@"')}`, "linux")).toEqual({
     words: [join(folder, "setpriv"), "--pdeathsig", "KILL", "--"],
   });
 });
 
-test("one that does not know the signal is left alone", () => {
-  expect(findGuard(setprivThat('echo "unrecognized option: pdeathsig" >&2; exit 1'), "linux")).toEqual({
+test("guard: a setpriv that does not know the signal is not used", () => {
+  expect(findGuard(aSetpriv('echo "unrecognized option: pdeathsig" >&2; exit 1'), "linux")).toEqual({
     problem: expect.stringContaining("does not support --pdeathsig"),
   });
 });
 
-test("none there, or no such system, is said", () => {
+test("guard: a missing setpriv and an unsupported system are reported", () => {
   expect(findGuard("/nowhere", "linux")).toEqual({ problem: expect.stringContaining("install util-linux") });
-  expect(findGuard(setprivThat("exit 0"), "darwin")).toEqual({ problem: expect.stringContaining("parent-death") });
+  expect(findGuard(aSetpriv("exit 0"), "darwin")).toEqual({ problem: expect.stringContaining("parent-death") });
 });

@@ -1,4 +1,4 @@
-/** What is wrong with settings is said in words of ours, as far as their declared shape tells it, and without their values. */
+/** Errors of settings in plain words, as far as the declared shape allows, and without the values. */
 import { expect, test } from "vitest";
 import * as z from "zod";
 import { plainIssues } from "../../src/drivers/issues.ts";
@@ -18,39 +18,43 @@ const schema = z.strictObject({
     .optional(),
 });
 
-async function said(value: unknown): Promise<string[]> {
+async function messagesOf(value: unknown): Promise<string[]> {
   const result = await schema["~standard"].validate(value);
   return plainIssues(schema, value, result.issues ?? []).map(({ path, message }) => `${path.join(".")}: ${message}`);
 }
 
 test.each<[string, Record<string, unknown>, string]>([
-  ["what is missing", {}, "address: it is missing, and must be a text"],
-  ["null for what must be given", { address: null }, "address: it is missing, and must be a text"],
+  ["a missing field", {}, "address: it is missing, and must be a text"],
+  ["null for a required field", { address: null }, "address: it is missing, and must be a text"],
   ["a wrong type", { address: 7 }, "address: it must be a text, not a number"],
-  ["none of the values", { address: "bmc", mode: "BIOS" }, 'mode: it must be one of "LEGACY", "UEFI"'],
-  ["no value at all", { address: "bmc", mode: ["UEFI"] }, 'mode: it must be one of "LEGACY", "UEFI", not a list'],
+  ["a value outside an enumeration", { address: "bmc", mode: "BIOS" }, 'mode: it must be one of "LEGACY", "UEFI"'],
+  [
+    "a list for an enumeration",
+    { address: "bmc", mode: ["UEFI"] },
+    'mode: it must be one of "LEGACY", "UEFI", not a list',
+  ],
   ["a fraction", { address: "bmc", port: 1.5 }, "port: it must be a whole number, not a fraction"],
   ["a text for a number", { address: "bmc", ratio: "1" }, "ratio: it must be a number, not a text"],
-  ["a text for a truth", { address: "bmc", quiet: "yes" }, "quiet: it must be true or false, not a text"],
+  ["a text for a boolean", { address: "bmc", quiet: "yes" }, "quiet: it must be true or false, not a text"],
   ["a list for an object", { address: "bmc", login: [] }, "login: it must be an object, not a list"],
   ["an object for a list", { address: "bmc", hosts: {} }, "hosts: it must be a list, not an object"],
   [
-    "what is missing further down",
+    "a missing nested field",
     { address: "bmc", hosts: [{ name: "a" }, {}] },
     "hosts.1.name: it is missing, and must be a text",
   ],
-])("%s", async (_what, value, message) => {
-  expect(await said(value)).toEqual([message]);
+])("settings error: %s", async (_what, value, message) => {
+  expect(await messagesOf(value)).toEqual([message]);
 });
 
-test("what the shape does not tell is said in the library's words, without a second full stop", async () => {
-  expect(await said({ address: "a" })).toEqual([expect.stringMatching(/^address: .*3/)]);
-  expect(await said({ address: "bmc", either: true })).toEqual([expect.stringMatching(/^either: ./)]);
-  expect(await said({ address: "bmc", even: 3 })).toEqual(["even: An odd number does not do"]);
-  expect(await said({ address: "bmc", nobody: 1 })).toEqual([expect.stringMatching(/^: .*nobody/)]);
+test("settings error that the shape does not explain keeps the library's message, without a second full stop", async () => {
+  expect(await messagesOf({ address: "a" })).toEqual([expect.stringMatching(/^address: .*3/)]);
+  expect(await messagesOf({ address: "bmc", either: true })).toEqual([expect.stringMatching(/^either: ./)]);
+  expect(await messagesOf({ address: "bmc", even: 3 })).toEqual(["even: An odd number does not do"]);
+  expect(await messagesOf({ address: "bmc", nobody: 1 })).toEqual([expect.stringMatching(/^: .*nobody/)]);
 });
 
-test("what has no JSON Schema is said in the library's words too", async () => {
+test("settings error without a JSON Schema keeps the library's message", async () => {
   const dated = z.strictObject({ since: z.date() });
   const result = await dated["~standard"].validate({ since: "now" });
   expect(plainIssues(dated as never, { since: "now" }, result.issues ?? [])).toEqual([

@@ -1,4 +1,6 @@
-/** Loading plugins: by name, path or package; and every way in which one can be broken stops the start with a sentence. */
+/**
+ * Loading plugins by name, path or package; each way in which a plugin can be broken stops the start with a message.
+ */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,13 +19,13 @@ function aPlugin(source: string): string {
   return file;
 }
 
-/** The source of a schema that tells this as its JSON Schema. */
+/** The source of a schema with this JSON Schema. */
 const declaring = (json: string) =>
   `{ "~standard": { version: 1, vendor: "test", validate: (value) => ({ value }), jsonSchema: { input: () => (${json}), output: () => ({}) } } }`;
 const SCHEMA = declaring(`{ type: "object", properties: {} }`);
 const POWER = `{ read: async () => "OFF", set: async () => {} }`;
 
-/** The source of a plugin whose driver is sound but for `flaw`. */
+/** The source of a plugin whose driver is valid except for `flaw`. */
 function withDriver(flaw: Record<string, string | undefined> = {}): string {
   const members = {
     contract: "1",
@@ -40,7 +42,7 @@ function withDriver(flaw: Record<string, string | undefined> = {}): string {
 
 const step = (members: string) => `{ supportsAbort: true, steps: [{ ${members} }] }`;
 
-describe("a plugin is loaded", () => {
+describe("plugin", () => {
   test("bundled plugins are loaded by name", async () => {
     const path = process.env["PATH"];
     const programs = mkdtempSync(join(folder, "programs-"));
@@ -56,7 +58,7 @@ describe("a plugin is loaded", () => {
     }
   });
 
-  test("by its path, and makes its driver in its own time", async () => {
+  test("plugin is loaded by path, and may create its driver asynchronously", async () => {
     const slow = aPlugin(
       `const made = (${withDriver().replace("export default ", "").replace(/;$/, "")}); export default async (host) => made(host);`,
     );
@@ -64,12 +66,12 @@ describe("a plugin is loaded", () => {
     expect(registry.drivers.map(({ name }) => name)).toEqual(["sound"]);
   });
 
-  test("in the order given, none is a fleet too", async () => {
+  test("plugins are loaded in the given order, and an empty list is allowed", async () => {
     await using registry = await loadPlugins([], log);
     expect(registry.drivers).toEqual([]);
   });
 
-  test("and closed with the registry, whatever one of them does", async () => {
+  test("plugins are closed with the registry, although one of them throws", async () => {
     const file = join(folder, "closed");
     const closing = aPlugin(
       withDriver({ close: `async () => (await import("node:fs")).writeFileSync(${JSON.stringify(file)}, "closed")` }),
@@ -84,16 +86,16 @@ describe("a plugin is loaded", () => {
   });
 });
 
-describe("the start is stopped by a plugin", () => {
+describe("broken plugin", () => {
   test.each<{ what: string; source: string; says: string }>([
-    { what: "that is no module", source: "export default {{", says: "it cannot be loaded" },
+    { what: "that is not a module", source: "export default {{", says: "it cannot be loaded" },
     {
       what: "that throws when it is imported",
       source: `throw new Error("libfoo is missing.")`,
       says: "it cannot be loaded (libfoo is missing.)",
     },
     {
-      what: "that imports what is not there",
+      what: "that imports a missing module",
       source: `import "no-such-package"; export default () => {};`,
       says: "it cannot be loaded (Cannot find package 'no-such-package'",
     },
@@ -103,7 +105,7 @@ describe("the start is stopped by a plugin", () => {
       says: "its default export is not a driver factory",
     },
     {
-      what: "whose default export is no function",
+      what: "whose default export is not a function",
       source: "export default { name: 'x' };",
       says: "its default export is not a driver factory",
     },
@@ -117,15 +119,19 @@ describe("the start is stopped by a plugin", () => {
       source: `export default async () => { throw new Error("Set FOO_HOME."); };`,
       says: "Set FOO_HOME.",
     },
-    { what: "whose factory makes nothing", source: "export default () => null;", says: "its factory made no driver" },
+    {
+      what: "whose factory returns no driver",
+      source: "export default () => null;",
+      says: "its factory made no driver",
+    },
     {
       what: "of another contract",
       source: withDriver({ contract: "2" }),
       says: "it was made for driver contract 2, and this service speaks 1",
     },
-    { what: "of no contract", source: withDriver({ contract: undefined }), says: "driver contract undefined" },
+    { what: "without a contract", source: withDriver({ contract: undefined }), says: "driver contract undefined" },
     {
-      what: "whose driver has a bad name",
+      what: "whose driver has an invalid name",
       source: withDriver({ name: '"No Good"' }),
       says: `name "No Good" is not lower-case`,
     },
@@ -151,7 +157,7 @@ describe("the start is stopped by a plugin", () => {
       says: "its discovery lacks probe",
     },
     {
-      what: "that throws when it is looked at",
+      what: "that throws when it is inspected",
       source: withDriver({ power: "0, get clean() { throw new Error('later'); }" }).replace(
         "power: 0",
         `power: ${POWER}`,
@@ -159,7 +165,7 @@ describe("the start is stopped by a plugin", () => {
       says: "it cannot be read (later)",
     },
     {
-      what: "whose settings are no schema",
+      what: "whose settings are not a schema",
       source: withDriver({ settings: "{}" }),
       says: "its settings are no schema",
     },
@@ -174,12 +180,12 @@ describe("the start is stopped by a plugin", () => {
       says: `name "no-good" is not lower-case letters and digits, in words joined by _`,
     },
     {
-      what: "whose settings cannot be told as JSON Schema",
+      what: "whose settings cannot be written as JSON Schema",
       source: withDriver({ settings: declaring(`(() => { throw new Error("Dates cannot be told"); })()`) }),
       says: "its settings cannot be told as JSON Schema (Dates cannot be told); use types that JSON has.",
     },
     {
-      what: "whose settings are no object",
+      what: "whose settings are not an object",
       source: withDriver({ settings: declaring(`{ type: "string" }`) }),
       says: `its settings are no object: the JSON Schema is of type "string"`,
     },
@@ -207,7 +213,7 @@ describe("the start is stopped by a plugin", () => {
       says: "its settings hold the secret users.pin inside another setting, where it would not be kept apart",
     },
     {
-      what: "with a secret that is no string",
+      what: "with a secret that is not a string",
       source: withDriver({
         settings: declaring(`{ type: "object", properties: { pin: { type: "integer", writeOnly: true } } }`),
       }),
@@ -230,7 +236,7 @@ describe("the start is stopped by a plugin", () => {
       says: "the settings of its discovery mark a secret by `additionalProperties`, where it would not be kept apart",
     },
     {
-      what: "whose discovery takes what cannot be typed",
+      what: "whose discovery settings cannot be typed",
       source: withDriver({ discover: `{ settings: ${declaring(`{ type: "array" }`)}, probe() {} }` }),
       says: `the settings of its discovery are no object`,
     },
@@ -246,7 +252,7 @@ describe("the start is stopped by a plugin", () => {
       says: "its clean interface lacks steps or supportsAbort",
     },
     {
-      what: "with an interface that does not say whether it can be aborted",
+      what: "with an interface that does not declare whether it can be aborted",
       source: withDriver({ deploy: "{ steps: [] }" }),
       says: "its deploy interface lacks steps or supportsAbort",
     },
@@ -256,11 +262,11 @@ describe("the start is stopped by a plugin", () => {
       says: `step "wipe" of its clean interface lacks`,
     },
     {
-      what: "with a step that has no time",
+      what: "with a step without a timeout",
       source: withDriver({ inspect: step(`name: "look", priority: 1, timeoutSeconds: 0, run() {}`) }),
       says: `step "look" of its inspect interface lacks`,
     },
-  ])("$what, and the sentence names the plugin", async ({ source, says }) => {
+  ])("plugin $what stops the start with a message that names it", async ({ source, says }) => {
     const file = aPlugin(source);
     const error: unknown = await loadPlugins([file], log).catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(Error);
@@ -270,24 +276,27 @@ describe("the start is stopped by a plugin", () => {
     expect(message).toContain("OSTLER_PLUGINS");
   });
 
-  test.each(["no-such-plugin", "./no/such/file.mjs", "@no/such-package"])("that is nowhere: %s", async (word) => {
-    await expect(loadPlugins([word], log)).rejects.toThrow(`Plugin "${word}" cannot be used: it cannot be loaded`);
-  });
+  test.each(["no-such-plugin", "./no/such/file.mjs", "@no/such-package"])(
+    "plugin that does not exist stops the start: %s",
+    async (word) => {
+      await expect(loadPlugins([word], log)).rejects.toThrow(`Plugin "${word}" cannot be used: it cannot be loaded`);
+    },
+  );
 
-  test("that makes a driver of a name that is taken", async () => {
+  test("plugin whose driver has a taken name stops the start", async () => {
     const [one, two] = [aPlugin(withDriver()), aPlugin(withDriver())];
     await expect(loadPlugins([one, two], log)).rejects.toThrow(
       `Plugin "${two}" makes a driver "sound", and another plugin made one of that name already`,
     );
   });
 
-  test("that is broken, be the others ever so sound", async () => {
+  test("plugin that is broken stops the start, although the others are valid", async () => {
     await expect(loadPlugins(["fake", aPlugin("export default 7;")], log)).rejects.toThrow("is not a driver factory");
   });
 });
 
-describe("a driver that is only described", () => {
-  test("declares all it would when it is loaded, also where what it works with is missing", async () => {
+describe("described driver", () => {
+  test("described driver declares all that a loaded one declares, although its tools are missing", async () => {
     const path = process.env["PATH"];
     process.env["PATH"] = folder;
     try {
@@ -300,14 +309,14 @@ describe("a driver that is only described", () => {
     }
   });
 
-  test("is told so, and one that does not care is asked all the same", async () => {
+  test("described driver gets the information that it is only described, and may ignore it", async () => {
     const telling = aPlugin(withDriver().replace(`name: "sound"`, `name: host.describing ? "described" : "loaded"`));
     expect((await describeDrivers([telling])).map(({ name }) => name)).toEqual(["described"]);
     await using registry = await loadPlugins([telling], log);
     expect(registry.drivers.map(({ name }) => name)).toEqual(["loaded"]);
   });
 
-  test("is one of those that come with Ostler, unless others are named", async () => {
+  test("described drivers are by default those that come with Ostler", async () => {
     expect((await describeDrivers()).map(({ name }) => name)).toEqual(["fake", "ipmi"]);
   });
 });

@@ -1,4 +1,6 @@
-/** Secrets are masked as a whole, line by line, as JSON, addresses and forms hold them, and where a text was shortened in the middle of one. */
+/**
+ * Secrets are masked whole, line by line, in the spelling of JSON, URLs and forms, and at the end of a truncated text.
+ */
 import { expect, test } from "vitest";
 import { createMask } from "../../src/drivers/secret-masking.ts";
 import { createRedactor } from "../../src/engine/input/secret-redactor.ts";
@@ -7,22 +9,22 @@ const KEY = "-----BEGIN KEY-----\r\nMIIEvQIB\r\nab\r\n-----END KEY-----\r\n";
 
 test.each([
   ["a secret", "login correct-horse failed", "login *** failed"],
-  ["the longer one of two", "correct-horse-battery", "***"],
+  ["the longer of two overlapping secrets", "correct-horse-battery", "***"],
   ["a key as a whole", `key ${KEY}.`, "key ***."],
   ["one line of a key", "line MIIEvQIB is odd", "line *** is odd"],
-  ["no line that is too short", "absolutely", "absolutely"],
-  ["half a secret at the end of a shortened text", "login correct-h…", "login ***…"],
-  ["half a line of a key there", "key MIIE…", "key ***…"],
-  ["one as JSON holds it", `sent ${JSON.stringify({ password: 'say "x" to\\me' })}`, `sent {"password":"***"}`],
+  ["a short line of a key stays visible", "absolutely", "absolutely"],
+  ["half a secret at the end of a truncated text", "login correct-h…", "login ***…"],
+  ["half a line of a key at the end of a truncated text", "key MIIE…", "key ***…"],
+  ["a secret in JSON", `sent ${JSON.stringify({ password: 'say "x" to\\me' })}`, `sent {"password":"***"}`],
   [
-    "one as addresses hold it",
+    "a secret in a URL",
     `asked ${new URL("http://10.0.0.7/?token=" + encodeURIComponent('say "x" to\\me'))}`,
     "asked http://10.0.0.7/?token=***",
   ],
-  ["one as forms hold it", `sent ${new URLSearchParams({ token: 'say "x" to\\me' }).toString()}`, "sent token=***"],
-  ["half of one as addresses hold it", "asked http://10.0.0.7/?token=say%20%22…", "asked http://10.0.0.7/?token=***…"],
-  ["nothing at the end of a text that was not shortened", "correct", "correct"],
-])("%s", (_what, text, shown) => {
+  ["a secret in a form", `sent ${new URLSearchParams({ token: 'say "x" to\\me' }).toString()}`, "sent token=***"],
+  ["half a secret in a truncated URL", "asked http://10.0.0.7/?token=say%20%22…", "asked http://10.0.0.7/?token=***…"],
+  ["the beginning of a secret in a text that is not truncated stays visible", "correct", "correct"],
+])("mask: %s", (_what, text, shown) => {
   const secrets = ["correct-horse", "correct-horse-battery", KEY, "x", 'say "x" to\\me'];
   expect(createMask(secrets).all(text)).toBe(shown);
   expect(createRedactor(secrets).text(text)).toBe(shown);

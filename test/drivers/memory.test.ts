@@ -1,10 +1,12 @@
-/** The memory that the workers of a driver share: it keeps copies, has bounds, and forgets what was not touched for longest. */
+/**
+ * The memory that the workers of a driver share: it keeps copies, has limits, and evicts the least recently used value.
+ */
 import { expect, test } from "vitest";
 import { createMemory } from "../../src/drivers/isolation/driver-memory.ts";
 
 const LARGE = "x".repeat(60 * 1024);
 
-test("what is set comes back as a copy, until it is taken away", async () => {
+test("shared memory returns a value as a copy, until it is deleted", async () => {
   const memory = createMemory();
   const session = { token: "one" };
   await memory.set("bmc-1", session);
@@ -15,14 +17,14 @@ test("what is set comes back as a copy, until it is taken away", async () => {
   expect(await memory.get("bmc-2")).toBeUndefined();
 });
 
-test("a value that is too large is refused, and the one before it stays", async () => {
+test("shared memory refuses a value that is too large, and keeps the one before it", async () => {
   const memory = createMemory();
   await memory.set("key", "small");
   await expect(memory.set("key", LARGE + LARGE)).rejects.toThrow("may have 65536 characters");
   expect(await memory.get("key")).toBe("small");
 });
 
-test("when it is full, what was not touched for longest goes first", async () => {
+test("shared memory evicts the least recently used value when it is full", async () => {
   const memory = createMemory();
   await memory.set("touched", "kept");
   await memory.set("untouched", "lost");
@@ -35,7 +37,7 @@ test("when it is full, what was not touched for longest goes first", async () =>
   expect(await memory.get("large-1199")).toBe(LARGE);
 });
 
-test("a key that is no text is refused, and nothing else is forgotten for it", async () => {
+test("shared memory refuses a key that is not text, and evicts nothing for it", async () => {
   const memory = createMemory();
   await memory.set("kept", 1);
   await expect(memory.set(7 as unknown as string, 2)).rejects.toThrow(

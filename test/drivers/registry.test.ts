@@ -1,4 +1,4 @@
-/** What a node makes of the drivers that are loaded, and which of its settings are secret. */
+/** The drivers of a node from those that are loaded, and which of its settings are secret. */
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { createRegistry, discoverySchema, findStep, settingsSchema } from "../../src/drivers/registry.ts";
@@ -14,8 +14,8 @@ const installer = aDriver("installer", {
 const bare = aDriver("bare") as unknown as AnyDriver;
 const registry = createRegistry([washer, installer, bare]);
 
-describe("a node's drivers", () => {
-  test("are its own one for everything that it offers", () => {
+describe("drivers of a node", () => {
+  test("drivers of a node are its own driver for everything that it offers", () => {
     const composed = registry.compose({ driver: "installer", borrowed: {} });
     if ("problem" in composed) throw new Error(composed.problem);
     const { composition } = composed;
@@ -26,7 +26,7 @@ describe("a node's drivers", () => {
     expect(composition.drivers.map(({ name }) => name)).toEqual(["installer"]);
   });
 
-  test("are others for what it takes from them, each driver once", () => {
+  test("drivers of a node include other drivers for borrowed interfaces, each once", () => {
     const composed = registry.compose({
       driver: "bare",
       borrowed: { clean: "washer", deploy: "installer", inspect: "installer" },
@@ -59,15 +59,15 @@ describe("a node's drivers", () => {
       says: 'driver "washer" offers no deploy interface.',
     },
     {
-      what: "an interface that there is not",
+      what: "an unknown interface",
       choice: { driver: "bare", borrowed: { wheels: "washer" } },
       says: 'there is no interface "wheels"',
     },
-  ])("cannot be $what", ({ choice, says }) => {
+  ])("drivers of a node cannot include $what", ({ choice, says }) => {
     expect(registry.compose(choice)).toEqual({ problem: expect.stringContaining(says) });
   });
 
-  test("have steps that are found by phase and name, and by nothing less", () => {
+  test("drivers of a node have steps that are found by phase and exact name", () => {
     expect(findStep(installer, "undeploy", "remove")?.name).toBe("remove");
     expect([
       findStep(installer, "deploy", "remove"),
@@ -77,7 +77,7 @@ describe("a node's drivers", () => {
   });
 });
 
-describe("settings", () => {
+describe("driver settings", () => {
   const schema = z.strictObject({
     address: z.string().meta({ description: "Address." }),
     port: z.int().min(1).default(623).meta({ description: "Port." }),
@@ -87,7 +87,7 @@ describe("settings", () => {
   const driver = { ...bare, name: "locked", settings: schema } as AnyDriver;
   const locked = createRegistry([driver]);
 
-  test("are checked, filled up, and parted from what is secret", async () => {
+  test("driver settings are checked, filled with defaults, and separated from secrets", async () => {
     expect(locked.secretFields(driver)).toEqual(["password", "token"]);
     expect(await locked.checkSettings(driver, { address: "10.0.0.7", password: "secret" })).toEqual({
       ok: true,
@@ -96,14 +96,14 @@ describe("settings", () => {
     });
   });
 
-  test("are refused with the path of every flaw", async () => {
+  test("driver settings with errors are refused with the path of each", async () => {
     const verdict = await locked.checkSettings(driver, { port: 0, password: "abc", colour: "red" });
     expect(verdict.ok).toBe(false);
     const paths = verdict.ok ? [] : verdict.issues.map(({ path }) => path.join("."));
     expect(paths.toSorted((a, b) => a.localeCompare(b))).toEqual(["", "address", "password", "port"]);
   });
 
-  test("that are null count as not given, unless null is a value of theirs", async () => {
+  test("driver settings that are null count as absent, unless null is a valid value", async () => {
     expect(await locked.checkSettings(driver, { address: "10.0.0.7", port: null, password: null })).toEqual({
       ok: true,
       settings: { address: "10.0.0.7", port: 623 },
@@ -121,7 +121,7 @@ describe("settings", () => {
     });
   });
 
-  test("are refused by a driver that throws when it is to check them, and what it threw is told to nobody", async () => {
+  test("driver settings are refused if the driver throws while it checks them, without exposing the error", async () => {
     const crashing = {
       ...driver,
       name: "crashing",
@@ -141,13 +141,13 @@ describe("settings", () => {
     });
   });
 
-  test("that are refused do not give away what is secret", async () => {
+  test("driver settings that are refused do not expose secrets", async () => {
     expect(JSON.stringify(await locked.checkSettings(driver, { address: "10.0.0.7", password: "abc" }))).not.toContain(
       "abc",
     );
   });
 
-  test("are parted from what is secret also where their schema says what goes with what", async () => {
+  test("driver settings are separated from secrets even if their schema has conditions between fields", async () => {
     const either = {
       ...driver,
       settings: schema.meta({ oneOf: [{ required: ["password"] }, { required: ["token"] }] }),
@@ -158,7 +158,7 @@ describe("settings", () => {
     ).toEqual({ ok: true, settings: { address: "10.0.0.7", port: 623 }, secrets: { password: "secret" } });
   });
 
-  test("are told without the defaults of secrets, those of a discovery too", () => {
+  test("driver settings are described without the defaults of secrets, also for discovery", () => {
     const settings = z.strictObject({
       password: z.string().default("calvin").meta({ writeOnly: true, description: "Password." }),
     });
@@ -167,7 +167,7 @@ describe("settings", () => {
     expect(settingsSchema(telling)).toMatchObject({ properties: { password: { type: "string", writeOnly: true } } });
   });
 
-  test("are described by the JSON Schema of the driver", () => {
+  test("driver settings are described by the JSON Schema of the driver", () => {
     expect(settingsSchema(driver)).toMatchObject({
       type: "object",
       properties: { password: { writeOnly: true }, port: { default: 623 } },

@@ -1,4 +1,4 @@
-/** The shape of settings, read from JSON Schema: kind by kind, and what nulls in a value mean by it. */
+/** The shape of settings, read from JSON Schema: each kind, and the meaning of null in a value. */
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { Schema } from "../../src/drivers/driver.ts";
@@ -24,7 +24,7 @@ function fieldOf(json: Record<string, unknown>, $defs: Record<string, unknown> =
   return shape.fields[0].shape;
 }
 
-/** A shape as a word, as in `list of text?`. */
+/** A shape in words, such as `list of text?`. */
 function worded(shape: Shape): string {
   const inside =
     shape.kind === "list"
@@ -37,7 +37,7 @@ function worded(shape: Shape): string {
   return `${shape.kind}${inside}${shape.nullable ? "?" : ""}`;
 }
 
-describe("the shape of a field", () => {
+describe("shape of a field", () => {
   test.each<[Record<string, unknown>, string]>([
     [{ type: "string" }, "text"],
     [{ type: "string", enum: ["a", "b"] }, "text of a|b"],
@@ -82,9 +82,9 @@ describe("the shape of a field", () => {
     [{ type: "object", properties: { a: { type: "string" } }, oneOf: [{ required: ["a"] }] }, "object {a: text, …}"],
     [{}, "json?"],
     [{ type: "null" }, "json?"],
-  ])("%j is %s", (json, expected) => expect(worded(fieldOf(json))).toBe(expected));
+  ])("shape of a field %j is %s", (json, expected) => expect(worded(fieldOf(json))).toBe(expected));
 
-  test("is that of what it refers to, with what stands beside the reference", () => {
+  test("shape of a field with a reference is that of its target, with the keywords beside the reference", () => {
     const shape = fieldOf(
       { $ref: "#/$defs/port~1number", description: "Its port." },
       { "port/number": { type: "integer", minimum: 1, maximum: 9, description: "A port." } },
@@ -92,7 +92,7 @@ describe("the shape of a field", () => {
     expect([worded(shape), shape.schema["description"]]).toEqual(["whole", "Its port."]);
   });
 
-  test("that refers to itself is JSON below itself", () => {
+  test("shape of a field that refers to itself is JSON below itself", () => {
     const tree = {
       type: "object",
       properties: { name: { type: "string" }, below: { type: "array", items: { $ref: "#/$defs/tree" } } },
@@ -100,10 +100,11 @@ describe("the shape of a field", () => {
     expect(worded(fieldOf({ $ref: "#/$defs/tree" }, { tree }))).toBe("object {name: text, below: list of json?}");
   });
 
-  test("that refers to nothing is JSON", () => expect(worded(fieldOf({ $ref: "#/$defs/gone" }))).toBe("json?"));
+  test("shape of a field that refers to nothing is JSON", () =>
+    expect(worded(fieldOf({ $ref: "#/$defs/gone" }))).toBe("json?"));
 });
 
-test("settings of a library that speaks the standard have the shape that it tells", () => {
+test("shape of settings from a standard-schema library is the one that the library reports", () => {
   const shape = shapeOf(
     z.strictObject({
       address: z.string(),
@@ -121,13 +122,13 @@ test("settings of a library that speaks the standard have the shape that it tell
   expect(secretNames(shape)).toEqual(["password"]);
 });
 
-describe("secrets", () => {
+describe("secret settings", () => {
   const SECRET = { type: "string", writeOnly: true };
   const [user, either] = [{ type: "string" }, [{ required: ["password"] }, { required: ["user"] }]];
   const flawOf = (json: Record<string, unknown>) => shapeFlaw(declaring({ type: "object", ...json }), "they");
 
   test.each<[string, Record<string, unknown>]>([
-    ["plain", {}],
+    ["no condition", {}],
     ...["oneOf", "anyOf", "allOf"].map((word): [string, Record<string, unknown>] => [word, { [word]: either }]),
     ["not", { not: { required: ["password", "user"] } }],
     ["if", { if: { required: ["user"] }, else: { required: ["password"] } }],
@@ -150,7 +151,7 @@ describe("secrets", () => {
       },
     ],
     [
-      "a reference that says otherwise",
+      "a reference with another mark",
       { properties: { user, password: { $ref: "#/$defs/one", writeOnly: false } }, $defs: { one: SECRET } },
     ],
     [
@@ -162,7 +163,7 @@ describe("secrets", () => {
       },
     ],
     ["combined text", { properties: { user, password: { ...SECRET, anyOf: [{ minLength: 8 }, { pattern: "^x" }] } } }],
-  ])("are known at the top, beside whatever goes with what: %s", (_what, more) => {
+  ])("secret settings are known at the top level, beside conditions between fields: %s", (_what, more) => {
     const json = Object.fromEntries(
       Object.entries({ properties: { user, password: SECRET }, ...more }).filter(([, value]) => value !== undefined),
     );
@@ -243,23 +244,23 @@ describe("secrets", () => {
       `they mark a secret by \`$ref\` of keys, ${apart}`,
     ],
     [
-      "of the whole, entered again",
+      "of a recursive schema",
       { properties: { password: SECRET, below: { $ref: "#" } } },
       `they hold the secret below.password inside another setting, ${apart}`,
     ],
     [
-      "by a keyword that nobody knows",
+      "by an unknown keyword",
       { properties: { a: { "x-either": [{ "x-one": SECRET }] } } },
       `they mark a secret by \`x-one\` of a, ${apart}`,
     ],
-    ["that are everything", { writeOnly: true }, "they are marked as one secret; mark single settings."],
+    ["that are the whole settings", { writeOnly: true }, "they are marked as one secret; mark single settings."],
     [
       "behind a reference with properties beside it",
       { properties: { user }, $ref: "#/$defs/all", $defs: { all: { properties: { password: SECRET } } } },
       `they hold the secret password behind a reference that has properties beside it, ${apart}; declare all settings in one list of properties.`,
     ],
     [
-      "that may be behind what cannot be followed",
+      "that may be behind an external reference",
       { properties: { a: { $ref: "other.json#/key" } } },
       'they refer to "other.json#/key", which cannot be followed',
     ],
@@ -268,15 +269,17 @@ describe("secrets", () => {
       { properties: { a: { $dynamicRef: "#key" } } },
       'they refer to "#key", which cannot be followed',
     ],
-  ])("are refused %s", (_what, json, says) => expect(flawOf(json)).toContain(says));
+  ])("secret settings are refused %s", (_what, json, says) => expect(flawOf(json)).toContain(says));
 
   test.each<[string, z.ZodType]>([
     ["a record", z.strictObject({ tokens: z.record(z.string(), z.string().meta({ writeOnly: true })) })],
     ["a nullable text", z.strictObject({ password: z.string().meta({ writeOnly: true }).nullable() })],
     ["any other field", z.object({}).catchall(z.string().meta({ writeOnly: true }))],
-  ])("are refused as %s of a library", (_what, settings) => expect(shapeFlaw(settings, "they")).toContain(apart));
+  ])("secret settings are refused as %s of a library", (_what, settings) =>
+    expect(shapeFlaw(settings, "they")).toContain(apart),
+  );
 
-  test("have no default, and none is proposed where the schema is told", () => {
+  test("secret settings have no default, and the published schema proposes none", () => {
     const schema = declaring({
       type: "object",
       default: { password: "calvin" },
@@ -306,7 +309,7 @@ describe("secrets", () => {
   });
 });
 
-describe("nulls", () => {
+describe("null in settings", () => {
   const shape = shapeOf(
     declaring({
       type: "object",
@@ -339,5 +342,5 @@ describe("nulls", () => {
     [null, null],
     [[null], [null]],
     ["text", "text"],
-  ])("of %j: %j is left", (value, left) => expect(withoutNulls(shape, value)).toEqual(left));
+  ])("null in settings %j leaves %j", (value, left) => expect(withoutNulls(shape, value)).toEqual(left));
 });

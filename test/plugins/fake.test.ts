@@ -1,4 +1,4 @@
-/** The driver `fake` holds the contract like any other. */
+/** The driver `fake` passes the conformance suite. */
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import createFake from "../../plugins/fake/index.ts";
@@ -9,7 +9,7 @@ import { createPool } from "../../src/drivers/isolation/pool.ts";
 import { loadPlugins } from "../../src/drivers/load.ts";
 import { eventually } from "../support/eventually.ts";
 
-describe("the driver fake", () => {
+describe("driver fake", () => {
   const address = "10.0.0.7";
   const checks = conformance({
     factory: createFake,
@@ -30,11 +30,11 @@ describe("the driver fake", () => {
     },
   });
 
-  // A check that fails throws a sentence about the driver.
-  test.each(checks)("$title", async (check) => expect(check.run()).resolves.toBeUndefined(), 60_000);
+  // A check that fails throws a message about the driver.
+  test.each(checks)("driver fake $title", async (check) => expect(check.run()).resolves.toBeUndefined(), 60_000);
 });
 
-test("a delay that is aborted leaves nothing behind, so that its process is fit for the next call", async () => {
+test("driver fake: a delay that is aborted leaves no timer behind", async () => {
   const log = pino({ enabled: false });
   await using pool = createPool({ workers: 1, log });
   await using registry = await loadPlugins(["fake"], log, pool);
@@ -55,7 +55,7 @@ test("a delay that is aborted leaves nothing behind, so that its process is fit 
 });
 
 describe("settings of the driver fake", () => {
-  test("may be left out altogether", () => {
+  test("settings of the driver fake are all optional", () => {
     expect(fakeSettings.parse({})).toEqual({
       delayMs: 0,
       waitSeconds: 0,
@@ -68,11 +68,11 @@ describe("settings of the driver fake", () => {
 
   test.each([
     ["a misspelt field", { delayMS: 5 }],
-    ["a step that is no step's name", { steps: { write_image: {} } }],
-    ["a script of a misspelt word", { steps: { "deploy.write_image": { fails: "x" } } }],
+    ["a script for an unknown step", { steps: { write_image: {} } }],
+    ["a script with a misspelt field", { steps: { "deploy.write_image": { fails: "x" } } }],
     ["a negative delay", { delayMs: -1 }],
     ["an empty password", { password: "" }],
-  ])("with %s are refused", (_what, settings) => {
+  ])("settings of the driver fake with %s are refused", (_what, settings) => {
     expect(fakeSettings.safeParse(settings).success).toBe(false);
   });
 });

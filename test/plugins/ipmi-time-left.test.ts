@@ -1,4 +1,4 @@
-/** A clock that is set while a call is under way neither ends the call nor lets it go on. */
+/** A clock change during a call neither shortens nor lengthens its timeout. */
 import { afterEach, expect, test, vi } from "vitest";
 import { timeLeft } from "../../plugins/ipmi/time-left.ts";
 
@@ -7,7 +7,7 @@ afterEach(() => void vi.useRealTimers());
 test.each([
   ["forward", 3_600_000],
   ["back", -3_600_000],
-])("set %s by an hour, it leaves a deadline where it was", (_way, jump) => {
+])("IPMI time left does not change when the clock is set %s by an hour", (_way, jump) => {
   vi.useFakeTimers({ toFake: ["Date", "performance"] });
   const call = { deadline: new Date(Date.now() + 10_000) };
   expect(timeLeft(call)).toBe(10_000);

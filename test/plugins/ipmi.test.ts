@@ -18,8 +18,8 @@ import type { Call, Driver, Step, StepCall } from "../../src/drivers/driver.ts";
 const PASSWORD = "Tr0ub4dor&3";
 const EXAMPLE = { address: "127.0.0.1", username: "admin", password: PASSWORD };
 
-describe("settings", () => {
-  test("a BMC needs an address, a user name and a password", () => {
+describe("IPMI settings", () => {
+  test("IPMI settings require an address, a user name and a password", () => {
     expect(ipmiSettings.parse(EXAMPLE)).toEqual({
       ...EXAMPLE,
       port: 623,
@@ -41,38 +41,44 @@ describe("settings", () => {
     ["a password with a NUL in it", { password: "a\0b" }],
     ["an empty password, for which ipmitool would ask at the terminal", { password: "" }],
     ["a user name of 17 bytes", { username: "x".repeat(17) }],
-    ["cipher suite 0, which lets anybody in", { cipherSuite: 0 }],
-    ["a privilege that IPMI does not know", { privilege: "ROOT" }],
-    ["no reply time at all", { replySeconds: 0 }],
-    ["no tries, which ipmitool takes for its default", { sessionTries: 0 }],
+    ["cipher suite 0, which accepts any login", { cipherSuite: 0 }],
+    ["an unknown privilege", { privilege: "ROOT" }],
+    ["a reply time of zero", { replySeconds: 0 }],
+    ["zero attempts, which ipmitool replaces with its default", { sessionTries: 0 }],
     ["a misspelt field", { adress: "10.0.0.1" }],
-  ])("%s is refused", (_what, change) => {
+  ])("IPMI settings refuse %s", (_what, change) => {
     expect(ipmiSettings.safeParse({ ...EXAMPLE, ...change }).success).toBe(false);
   });
 
-  test.each(["10.0.0.7", "bmc-3.rack1.example", "fe80::1%eth0", "::1"])("%s is an address", (address) => {
-    expect(ipmiSettings.safeParse({ ...EXAMPLE, address }).success).toBe(true);
-  });
+  test.each(["10.0.0.7", "bmc-3.rack1.example", "fe80::1%eth0", "::1"])(
+    "IPMI settings accept the address %s",
+    (address) => {
+      expect(ipmiSettings.safeParse({ ...EXAMPLE, address }).success).toBe(true);
+    },
+  );
 
-  test("a BMC is written with its port, an IPv6 address in brackets", () => {
+  test("IPMI name of a BMC has its port, and brackets around an IPv6 address", () => {
     expect(bmcName({ address: "10.0.0.7", port: 623 })).toBe("10.0.0.7:623");
     expect(bmcName({ address: "fe80::1", port: 623 })).toBe("[fe80::1]:623");
   });
 
   test.each([
-    // As measured at a silent address with ipmitool 1.8.19.
+    // Measured at a silent address with ipmitool 1.8.19.
     { replySeconds: 1, sessionTries: 1, seconds: 2 },
     { replySeconds: 1, sessionTries: 2, seconds: 6 },
     { replySeconds: 1, sessionTries: 3, seconds: 12 },
     { replySeconds: 2, sessionTries: 1, seconds: 4 },
     { replySeconds: 2, sessionTries: 2, seconds: 10 },
-  ])("a silent BMC costs $seconds s with $sessionTries tries of $replySeconds s", ({ seconds, ...knobs }) => {
-    expect(silentSeconds(knobs)).toBe(seconds);
-  });
+  ])(
+    "IPMI call to a silent BMC takes $seconds s with $sessionTries attempts of $replySeconds s",
+    ({ seconds, ...knobs }) => {
+      expect(silentSeconds(knobs)).toBe(seconds);
+    },
+  );
 });
 
-describe("what ipmitool prints", () => {
-  test("FRU data gives the product, and the board apart", () => {
+describe("output of ipmitool", () => {
+  test("output of ipmitool: FRU data gives the product and the board", () => {
     const text = [
       " Chassis Type          : Rack Mount Chassis",
       " Chassis Serial        : C-77",
@@ -97,7 +103,7 @@ describe("what ipmitool prints", () => {
     });
   });
 
-  test("where the product area is empty, board and chassis stand in", () => {
+  test("output of ipmitool: board and chassis replace an empty product area", () => {
     const text = " Chassis Serial : C-77\n Chassis Part Number : C-P\n Board Mfg : Boardmaker\n Board Product : BM-9\n";
     expect(parseFru(text)).toMatchObject({
       manufacturer: "Boardmaker",
@@ -116,13 +122,13 @@ describe("what ipmitool prints", () => {
     "........",
     "Unspecified",
     "0123456789",
-  ])("%s is what a manufacturer leaves in an empty field", (filler) => {
+  ])("output of ipmitool: %s counts as an empty field", (filler) => {
     expect(parseFru(` Product Manufacturer  : Acme\n Product Serial        : ${filler}\n`)).toEqual({
       manufacturer: "Acme",
     });
   });
 
-  test("of several FRU devices the first is the machine", () => {
+  test("output of ipmitool: the first of several FRU devices is the machine", () => {
     const text = [
       "FRU Device Description : Builtin FRU Device (ID 0)",
       " Product Serial        : first",
@@ -134,7 +140,7 @@ describe("what ipmitool prints", () => {
     expect(parseFru(text)).toEqual({ serial: "first" });
   });
 
-  test("version of the BMC", () => {
+  test("output of ipmitool: the version of the BMC", () => {
     const text =
       "Device ID                 : 32\nFirmware Revision         : 1.74\nIPMI Version              : 2.0\nManufacturer ID           : 10876\nManufacturer Name         : Unknown\nProduct ID                : 6929 (0x1b11)\nAux Firmware Rev Info     : \n    0x06\n";
     expect(parseBmcInfo(text)).toEqual({
@@ -185,11 +191,11 @@ describe("what ipmitool prints", () => {
       "Slot 9,4Eh,ns,26.9,No Reading",
       { name: "Slot 9", value: null, unit: null, status: "UNKNOWN", state: "No Reading" },
     ],
-  ])("sensor line %s", (line, sensor) => {
+  ])("output of ipmitool: sensor line %s", (line, sensor) => {
     expect(parseSensors(line)).toEqual([sensor]);
   });
 
-  test("junk between the sensors is not seen", () => {
+  test("output of ipmitool: unknown lines between the sensors are ignored", () => {
     const text = [
       "Running Get PICMG Properties my_addr 0x20, transit 0, target 0x20",
       "",
@@ -206,7 +212,7 @@ describe("what ipmitool prints", () => {
   });
 });
 
-describe("why ipmitool failed", () => {
+describe("failure of ipmitool", () => {
   const judge = (text: string, killedAfterSeconds?: number) =>
     judgeFailure({
       bmc: "10.0.0.7:623",
@@ -290,20 +296,20 @@ describe("why ipmitool failed", () => {
     ],
     [`${CHATTER}\nsomething nobody has seen`, "OTHER", true, /something nobody has seen/],
     [CHATTER, "OTHER", true, /gave no reason/],
-  ])("%j", (text, kind, retryable, sentence) => {
+  ])("failure of ipmitool: %j", (text, kind, retryable, sentence) => {
     const judgement = judge(text);
     expect(judgement).toMatchObject({ verdict: { kind, retryable, message: expect.stringMatching(sentence) } });
     expect(judgement).toMatchObject({ verdict: { message: expect.stringContaining("10.0.0.7:623") } });
   });
 
-  test("without a reason it hangs on whether the BMC is there: a login problem, or a network problem", () => {
+  test("failure of ipmitool without a reason is a login error if the BMC is present, and a network error if not", () => {
     expect(judge(NO_SESSION)).toMatchObject({
       present: { kind: "AUTHENTICATION", retryable: true },
       silent: { kind: "UNREACHABLE", retryable: true },
     });
   });
 
-  test("a login that the BMC does not answer is the same, killed or not", () => {
+  test("failure of ipmitool during the login is the same whether it was killed or not", () => {
     const expected = { present: { kind: "AUTHENTICATION" }, silent: { kind: "UNREACHABLE" } };
     expect(judge("> Error: no response from RAKP 1 message", 30)).toMatchObject(expected);
     expect(
@@ -311,7 +317,7 @@ describe("why ipmitool failed", () => {
     ).toMatchObject(expected);
   });
 
-  test("a call that had to be killed is a slow BMC or a dead one", () => {
+  test("failure of ipmitool that was killed is a timeout if the BMC is present, and unreachable if not", () => {
     expect(judge("", 30)).toMatchObject({
       present: { kind: "TIMEOUT", message: expect.stringContaining("30 s") },
       silent: { kind: "UNREACHABLE" },
@@ -319,21 +325,21 @@ describe("why ipmitool failed", () => {
   });
 });
 
-describe("whether a BMC is there", () => {
+describe("IPMI presence check", () => {
   const ask = (port: number, signal = new AbortController().signal) =>
     bmcAnswers({ address: "127.0.0.1", port, milliseconds: 700, signal });
 
-  test("one that answers in IPMI is", async () => {
+  test("IPMI presence check finds a BMC that answers", async () => {
     await using bmc = await listener(Buffer.from("0600ff0700000000000000000010811c63200038000184040300", "hex"));
     expect(await ask(bmc.port)).toBe(true);
   });
 
-  test("something else behind the port is none", async () => {
+  test("IPMI presence check rejects another service on the port", async () => {
     await using other = await listener(Buffer.from("HTTP/1.1 400 Bad Request"));
     expect(await ask(other.port)).toBe(false);
   });
 
-  test("a silent one is not, after the time given and two questions", async () => {
+  test("IPMI presence check of a silent BMC ends after the given time and two requests", async () => {
     await using mute = await listener(undefined);
     const began = Date.now();
     expect(await ask(mute.port)).toBe(false);
@@ -341,15 +347,15 @@ describe("whether a BMC is there", () => {
     expect(mute.questions()).toBe(2);
   });
 
-  test("a closed port says so at once", async () => {
-    const gone = await listener(undefined);
-    await gone[Symbol.asyncDispose]();
+  test("IPMI presence check of a closed port ends at once", async () => {
+    const closed = await listener(undefined);
+    await closed[Symbol.asyncDispose]();
     const began = Date.now();
-    expect(await ask(gone.port)).toBe(false);
+    expect(await ask(closed.port)).toBe(false);
     expect(Date.now() - began).toBeLessThan(650);
   });
 
-  test("the signal ends the question", async () => {
+  test("IPMI presence check ends with the signal", async () => {
     await using mute = await listener(undefined);
     const began = Date.now();
     expect(await ask(mute.port, AbortSignal.timeout(50))).toBe(false);
@@ -357,7 +363,7 @@ describe("whether a BMC is there", () => {
   });
 });
 
-describe("with a stand-in for ipmitool", () => {
+describe("driver ipmi with a simulated ipmitool", () => {
   const path = process.env["PATH"] ?? "";
   let tool: FakeIpmitool;
   let driver: Driver<IpmiSettings>;
@@ -382,10 +388,10 @@ describe("with a stand-in for ipmitool", () => {
     refused: { ...EXAMPLE, password: "wrong-password" },
     liveSeconds: 10,
   })) {
-    test(`the driver ${check.title}`, check.run, check.timeoutSeconds * 1000);
+    test(`driver ipmi ${check.title}`, check.run, check.timeoutSeconds * 1000);
   }
 
-  test("the password is in the environment, and nowhere in the arguments", async () => {
+  test("driver ipmi passes the password in the environment only, not in the arguments", async () => {
     await driver.power.read(call());
     const [argv, environment] = [await tool.file("argv"), await tool.file("environment")];
     expect(argv).not.toContain(PASSWORD);
@@ -394,7 +400,7 @@ describe("with a stand-in for ipmitool", () => {
     expect(environment).toContain(`IPMI_PASSWORD=${PASSWORD}`);
   });
 
-  test("nothing else of the service's environment goes to ipmitool", async () => {
+  test("driver ipmi passes nothing else of the service's environment to ipmitool", async () => {
     process.env["OSTLER_TEST_DATABASE_PASSWORD"] = "not for ipmitool";
     try {
       await driver.power.read(call());
@@ -404,7 +410,7 @@ describe("with a stand-in for ipmitool", () => {
     expect(await tool.file("environment")).not.toContain("not for ipmitool");
   });
 
-  test("the settings become the arguments of the session", async () => {
+  test("driver ipmi passes the settings as arguments of the session", async () => {
     await driver.power.read(
       call({ port: 6230, cipherSuite: 3, privilege: "OPERATOR", replySeconds: 4, sessionTries: 2 }),
     );
@@ -413,7 +419,7 @@ describe("with a stand-in for ipmitool", () => {
     );
   });
 
-  test("a home with a short list of vendors goes along, the same for every process, so that none that is killed leaves one behind", async () => {
+  test("driver ipmi shares one home folder with a short list of vendors among processes, so that a killed one leaves none behind", async () => {
     const homeOf = async (one: Driver<IpmiSettings>) => {
       await one.power.read(call());
       return /^HOME=(.*)$/m.exec(await tool.file("environment"))?.[1] ?? "";
@@ -428,12 +434,15 @@ describe("with a stand-in for ipmitool", () => {
     ["UEFI", true, "options=efiboot,persistent"],
     ["LEGACY", true, "options=persistent"],
     ["LEGACY", false, "pxe"],
-  ] as const)("a boot device of a %s machine, persistent %s, ends in %s", async (bootMode, persistent, last) => {
-    await driver.power.setBootDevice?.(call({ bootMode }), "PXE", { persistent });
-    expect((await tool.file("argv")).trim().split("\n").at(-1)).toBe(last);
-  });
+  ] as const)(
+    "driver ipmi sets the boot device of a %s machine, persistent %s, with %s",
+    async (bootMode, persistent, last) => {
+      await driver.power.setBootDevice?.(call({ bootMode }), "PXE", { persistent });
+      expect((await tool.file("argv")).trim().split("\n").at(-1)).toBe(last);
+    },
+  );
 
-  test("a refused boot device is an error although ipmitool ends with exit code 0", async () => {
+  test("driver ipmi reports a refused boot device, although ipmitool exits with code 0", async () => {
     await tool.put("stderr", "Set Chassis Boot Parameter 5 failed: Unspecified error\n");
     await tool.put("code", "0");
     await expect(driver.power.setBootDevice?.(call(), "PXE", { persistent: false })).rejects.toMatchObject({
@@ -443,12 +452,12 @@ describe("with a stand-in for ipmitool", () => {
     });
   });
 
-  test("a machine that is in the state already is left alone", async () => {
+  test("driver ipmi sends no power change to a machine that is in the state already", async () => {
     await driver.power.set(call(), "OFF");
     expect(await tool.commands()).toEqual(["chassis power status"]);
   });
 
-  test("a reboot is off and on, never a cycle", async () => {
+  test("driver ipmi reboots with off and on, never with a cycle", async () => {
     await tool.put("power", "on");
     await driver.power.set(call(), "REBOOT");
     expect((await tool.commands()).filter((each) => !each.endsWith("status"))).toEqual([
@@ -457,12 +466,12 @@ describe("with a stand-in for ipmitool", () => {
     ]);
   });
 
-  test("a reboot cut after its first half goes on where the machine is", async () => {
+  test("driver ipmi continues a reboot that was interrupted after its first half", async () => {
     await driver.power.set(call(), "REBOOT");
     expect((await tool.commands()).filter((each) => !each.endsWith("status"))).toEqual(["chassis power on"]);
   });
 
-  test("a machine that ignores the request to shut down ends in TIMEOUT at the deadline", async () => {
+  test("driver ipmi fails with TIMEOUT at the deadline if a machine ignores the request to shut down", async () => {
     await tool.put("power", "on");
     await tool.put("deaf", "");
     await expect(driver.power.set(call({}, { milliseconds: 700 }), "SOFT_OFF")).rejects.toMatchObject({
@@ -473,7 +482,7 @@ describe("with a stand-in for ipmitool", () => {
     expect((await tool.commands()).filter((each) => each.endsWith("soft"))).toHaveLength(1);
   });
 
-  test("waiting for the machine ends with the signal, and with its reason", async () => {
+  test("driver ipmi ends a wait for the machine with the signal, and its reason", async () => {
     await tool.put("power", "on");
     await tool.put("deaf", "");
     const controller = new AbortController();
@@ -483,7 +492,7 @@ describe("with a stand-in for ipmitool", () => {
     await expect(waiting).rejects.toBe(reason);
   });
 
-  test("a call that hangs is killed when the signal fires", async () => {
+  test("driver ipmi kills a hanging call when the signal fires", async () => {
     await tool.put("hang", "");
     const began = Date.now();
     await expect(driver.power.read(call({}, { signal: AbortSignal.timeout(200) }))).rejects.toMatchObject({
@@ -492,16 +501,16 @@ describe("with a stand-in for ipmitool", () => {
     expect(Date.now() - began).toBeLessThan(2000);
   });
 
-  test("a call that hangs is killed at the deadline, and a BMC that is not there is UNREACHABLE", async () => {
+  test("driver ipmi kills a hanging call at the deadline, and reports an absent BMC as UNREACHABLE", async () => {
     await tool.put("hang", "");
-    const gone = await listener(undefined);
-    await gone[Symbol.asyncDispose]();
-    await expect(driver.power.read(call({ port: gone.port }, { milliseconds: 300 }))).rejects.toMatchObject({
+    const closed = await listener(undefined);
+    await closed[Symbol.asyncDispose]();
+    await expect(driver.power.read(call({ port: closed.port }, { milliseconds: 300 }))).rejects.toMatchObject({
       kind: "UNREACHABLE",
     });
   });
 
-  test("a BMC that answers, but does not end the login, is an AUTHENTICATION matter", async () => {
+  test("driver ipmi reports a BMC that answers without finishing the login as AUTHENTICATION", async () => {
     await tool.put("stderr", "Error: Unable to establish IPMI v2 / RMCP+ session\n");
     await using bmc = await listener(Buffer.from("0600ff0700000000000000000010811c63", "hex"));
     await expect(driver.power.read(call({ port: bmc.port }))).rejects.toMatchObject({
@@ -510,7 +519,7 @@ describe("with a stand-in for ipmitool", () => {
     });
   });
 
-  test("an ipmitool that repeats the password is not repeated", async () => {
+  test("driver ipmi does not repeat a password that ipmitool prints", async () => {
     await tool.put("stderr", `bad password ${PASSWORD}\n`);
     const failure: unknown = await driver.power.read(call()).catch((error: unknown) => error);
     expect(failure).toBeInstanceOf(IpmiError);
@@ -518,12 +527,12 @@ describe("with a stand-in for ipmitool", () => {
     expect((failure as Error).message).toContain("bad password ***");
   });
 
-  test("power that the BMC does not tell is UNKNOWN", async () => {
+  test("driver ipmi reports power that the BMC does not report as UNKNOWN", async () => {
     await tool.put("power", "somewhere in between");
     expect(await driver.power.read(call())).toBe("UNKNOWN");
   });
 
-  test("a machine without FRU data and without sensors can be inspected", async () => {
+  test("driver ipmi inspects a machine without FRU data and without sensors", async () => {
     await tool.put("bare", "");
     const outputs = [];
     for (const step of driver.inspect?.steps ?? []) outputs.push(await step.run(stepCall(step)));
@@ -533,7 +542,7 @@ describe("with a stand-in for ipmitool", () => {
     ]);
   });
 
-  test("a failed inspection says why, and whether to try again", async () => {
+  test("driver ipmi reports why an inspection failed, and whether it is retryable", async () => {
     await tool.put("stderr", "> RAKP 2 HMAC is invalid\nError: Unable to establish IPMI v2 / RMCP+ session\n");
     for (const step of driver.inspect?.steps ?? []) {
       expect(await step.run(stepCall(step))).toMatchObject({
@@ -544,7 +553,7 @@ describe("with a stand-in for ipmitool", () => {
     }
   });
 
-  describe("a discovery", () => {
+  describe("discovery with the driver ipmi", () => {
     const ANSWER = Buffer.from("0600ff0700000000000000000010811c63200038000184040300", "hex");
     const LOGIN = { username: EXAMPLE.username, password: PASSWORD };
     const probe = async (settings: Record<string, unknown>, address = "127.0.0.1") => {
@@ -561,25 +570,25 @@ describe("with a stand-in for ipmitool", () => {
       });
     };
 
-    test("answers the settings of a node at that address, once a login has worked", async () => {
+    test("driver ipmi: a discovery returns the settings of a node at the address after a successful login", async () => {
       await using bmc = await listener(ANSWER);
       const found = await probe({ ...LOGIN, port: bmc.port, privilege: "OPERATOR" });
       expect(found).toEqual({ settings: ipmiSettings.parse({ ...EXAMPLE, port: bmc.port, privilege: "OPERATOR" }) });
       expect(await tool.commands()).toEqual(["chassis power status"]);
     });
 
-    test("does not try to log in where nothing speaks IPMI", async () => {
-      const gone = await listener(undefined);
-      await gone[Symbol.asyncDispose]();
-      await expect(probe({ ...LOGIN, port: gone.port })).rejects.toMatchObject({
+    test("driver ipmi: a discovery does not log in if nothing answers in IPMI", async () => {
+      const closed = await listener(undefined);
+      await closed[Symbol.asyncDispose]();
+      await expect(probe({ ...LOGIN, port: closed.port })).rejects.toMatchObject({
         name: "DriverError",
         kind: "UNREACHABLE",
-        message: expect.stringContaining(`127.0.0.1:${gone.port}`),
+        message: expect.stringContaining(`127.0.0.1:${closed.port}`),
       });
       await expect(tool.commands()).rejects.toThrow("ENOENT");
     });
 
-    test("tries the older cipher suite where the newer one is refused, unless one was named", async () => {
+    test("driver ipmi: a discovery tries the older cipher suite if the newer one is refused, unless one is set", async () => {
       await using bmc = await listener(ANSWER);
       await tool.put(
         "stderr",
@@ -592,14 +601,14 @@ describe("with a stand-in for ipmitool", () => {
       expect(await tool.commands()).toHaveLength(3);
     });
 
-    test("tells a wrong password from a dead BMC", async () => {
+    test("driver ipmi: a discovery distinguishes a wrong password from a dead BMC", async () => {
       await using bmc = await listener(ANSWER);
       await expect(probe({ ...LOGIN, password: "wrong-password", port: bmc.port })).rejects.toMatchObject({
         kind: "AUTHENTICATION",
       });
     });
 
-    test("refuses settings that name an address", async () => {
+    test("driver ipmi: a discovery refuses settings with an address", async () => {
       await expect(probe({ ...LOGIN, address: "10.0.0.7" })).rejects.toThrow("refused");
     });
   });
@@ -609,11 +618,11 @@ describe("with a stand-in for ipmitool", () => {
     ["BMC-3.Rack1.example", "bmc-3.rack1.example:623"],
     ["2001:DB8:0:0::7", "[2001:db8::7]:623"],
     ["fe80::1%eth0", "[fe80::1%eth0]:623"],
-  ])("a BMC at %s is the controller %s", (address, controller) => {
+  ])("driver ipmi: the controller of a BMC at %s is %s", (address, controller) => {
     expect(driver.controllerOf?.(ipmiSettings.parse({ ...EXAMPLE, address }))).toBe(controller);
   });
 
-  test("without ipmitool the plugin says which package to install", async () => {
+  test("driver ipmi without ipmitool names the package to install", async () => {
     process.env["PATH"] = "/nowhere";
     try {
       expect(() => factory({ log: () => undefined })).toThrow(/not on the PATH.*apt-get install ipmitool/);
@@ -657,7 +666,7 @@ interface Listener extends AsyncDisposable {
   questions(): number;
 }
 
-/** A UDP port that answers everything with `reply`, or nothing. */
+/** A UDP port that answers every request with `reply`, or none. */
 async function listener(reply: Buffer | undefined): Promise<Listener> {
   const socket: Socket = createSocket("udp4");
   let questions = 0;
@@ -681,12 +690,12 @@ interface FakeIpmitool {
   readonly folder: string;
   file(name: string): Promise<string>;
   put(name: string, text: string): Promise<void>;
-  /** What it was asked for, without the arguments of the session. */
+  /** Its calls, without the arguments of the session. */
   commands(): Promise<string[]>;
   reset(): Promise<void>;
 }
 
-/** Keeps a machine in files beside itself and writes down how it was called. */
+/** Keeps a machine in files beside itself and records its calls. */
 const FAKE = `#!/bin/sh
 here=$(dirname "$0")
 printf '%s\\n' "$@" >"$here/argv"
