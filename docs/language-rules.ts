@@ -27,7 +27,7 @@ export interface Allowed {
 /** Fields and types of the first preview that stay as deprecated aliases, and columns that keep their names (0016). */
 const DEPRECATED_API: readonly Allowed[] = [
   { files: /^schema\.graphql$/, line: /^ +wish(By|Reason|At)?: |^enum Wish \{|: Wish( |$)/ },
-  { files: /^src\/graphql\//, line: /^ +wish(By|Reason|At)?: t\.|\bWishEnum\b/ },
+  { files: /^src\/graphql\//, line: /^ +wish(By|Reason|At)?: t\.|\bWishEnum\b|"Wish"/ },
   { files: /^test\/graphql\/runs\.test\.ts$/, line: /\bdeprecated wish\b|\bwish(By|Reason|At)?\b/ },
   {
     files: /^src\/store\/|^test\/store\/|^test\/durability\/(model|witness)\.ts$/,
@@ -113,5 +113,4 @@ export const RULES: readonly Rule[] = [
       "\\bwait(?:s|ed|ing)? (?:for )?(?:a|its|their) (?:place|turn)\\b|\\bturnOf\\b|\\bgiveTurns\\b|\\bNO_TURN\\b",
   },
   { name: "asked together", write: "batched, batch loader", pattern: "asked[- ]together|askedTogether" },
-  { name: "Work (a transaction)", write: "Transaction, tx", pattern: "\\bwork: Work\\b", exact: true },
 ];

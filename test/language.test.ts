@@ -56,7 +56,6 @@ const SAMPLES: readonly (readonly [rule: string, text: string])[] = [
   ["place, turn (of a limit)", "// It waits for its turn."],
   ["place, turn (of a limit)", "turnOf(node);"],
   ["asked together", "askedTogether(load);"],
-  ["Work (a transaction)", "function move(work: Work) {}"],
 ];
 
 test.each(SAMPLES)("the check finds %j in %j", (rule, text) => {
