@@ -17,7 +17,7 @@ import type { Context, Services } from "../graphql/base/context.ts";
 import { createDocumentCache } from "../graphql/execution/document.ts";
 import { EXAMPLES } from "../graphql/tools/examples.ts";
 import { guards, timeLimit } from "../graphql/execution/guards.ts";
-import { lists } from "../graphql/execution/json-lists.ts";
+import { jsonLists } from "../graphql/execution/json-lists.ts";
 import { maskError } from "../graphql/base/error-masking.ts";
 import { renderPage } from "../graphql/tools/graphiql.ts";
 import { shareEvents } from "../graphql/execution/shared-events.ts";
@@ -100,7 +100,7 @@ export function createGraphql({
       ...(observer ? [watched(observer)] : []),
       guards({ introspection }),
       shareEvents(mask),
-      lists(schema),
+      jsonLists(schema),
       answerLimit(),
       timeLimit(queryMs),
       atATime({ requestsMax, waitMs }),

@@ -3,7 +3,7 @@ import { buildSchema, parse } from "graphql";
 import type { DocumentNode, GraphQLObjectType } from "graphql";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { describeDrivers } from "../../src/drivers/load.ts";
-import { lists } from "../../src/graphql/execution/json-lists.ts";
+import { jsonLists } from "../../src/graphql/execution/json-lists.ts";
 import { buildSchema as buildOurs } from "../../src/graphql/schema/schema.ts";
 import { NODE_FIELDS } from "../../src/store/node-fields.ts";
 import type { JsonFields } from "../../src/store/json-text.ts";
@@ -218,7 +218,7 @@ describe("a list that asks for very much", () => {
   });
 
   test("is not kept for ever: what many documents ask is forgotten, and what one asks again and again is not made anew", async () => {
-    const { onExecute } = lists(buildOurs(await describeDrivers()));
+    const { onExecute } = jsonLists(buildOurs(await describeDrivers()));
     const rewritten = (document: DocumentNode): DocumentNode | undefined => {
       let made: DocumentNode | undefined;
       const args = { document, contextValue: { request: {} }, variableValues: {} };
@@ -366,7 +366,7 @@ describe("the hidden field", () => {
     const { text } = await ostler.ask(`{ __type(name: "NodeConnection") { fields { name } } }`);
     const [type] = Object.values((JSON.parse(text) as { data: Record<string, { fields: { name: string }[] }> }).data);
     expect(type?.fields.map(({ name }) => name).toSorted()).toEqual(["edges", "pageInfo", "totalCount"]);
-    expect(await (await fetch(`${ostler.url}/schema.graphql`)).text()).not.toMatch(/ready_|ready text|ReadyText/);
+    expect(await (await fetch(`${ostler.url}/schema.graphql`)).text()).not.toMatch(/ready_|ready text|JsonText/);
     expect((await ostler.ask("{ nodes { ready text } }")).errors).not.toEqual([]);
   });
 });
@@ -376,6 +376,6 @@ test("every field of a node is one that the database can say, or one of those th
   const fields = Object.keys((type as GraphQLObjectType).getFields());
   expect(
     [...Object.keys(NODE_FIELDS), ...Object.keys(RESOLVED)].toSorted(),
-    "say in src/store/node-json.ts how the database says a new field, or here why it cannot",
+    "add a new field to NODE_FIELDS in src/store/node-fields.ts, or say here why the database cannot write it",
   ).toEqual(fields.toSorted());
 });

@@ -6,7 +6,7 @@
 import { getOperationAST } from "graphql";
 import type { Plugin } from "graphql-yoga";
 import { LIMITS, beyond } from "../base/request-limits.ts";
-import { ReadyText } from "./json-lists.ts";
+import { JsonText } from "./json-list-text.ts";
 
 /** Characters that JSON puts around a value: quotes or brackets, and a comma. */
 const AROUND = 3;
@@ -30,7 +30,7 @@ export function answerLimit(): Plugin {
 function charactersLeft(value: unknown, characters: number): number {
   if (typeof value === "string") return characters - value.length - AROUND;
   if (typeof value !== "object" || value === null) return characters - AROUND;
-  if (value instanceof ReadyText) return characters - value.text.length;
+  if (value instanceof JsonText) return characters - value.text.length;
   let left = characters - AROUND;
   for (const name in value) {
     if (left < 0) return left;

@@ -10,7 +10,7 @@ import { callerOf } from "../base/context.ts";
 import { ClusterStateEnum, NodeStateEnum } from "../base/enums.ts";
 import { UserErrorRef } from "../base/errors.ts";
 import { isUuid } from "../base/ids.ts";
-import { listPlan } from "../execution/json-lists.ts";
+import { listPlan } from "../execution/json-list-rewrite.ts";
 import { NODES_AS_TEXT, NodeConnection, nodeList, nodeListArgs } from "./node-list.ts";
 import { OperationConnection } from "./operation.ts";
 import { ClusterRef, ResourceRef } from "../base/refs.ts";
